@@ -1,5 +1,7 @@
 //! The networks of a model's file and their stages, each of which is compiled once somebody asks for it.
 
+mod pool;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -13,6 +15,8 @@ use crate::model::{Model, Session, SessionOptions};
 use crate::resolve::Input;
 use crate::run::{Launch, Run, RunOptions};
 use crate::runtime::{LoadOptions, Runtime};
+
+pub use pool::NetworkPool;
 
 /// The networks of a model's file; one of another format than a model file is one network with one stage. Clones share
 /// what is compiled.
@@ -267,6 +271,44 @@ impl Network {
         Ok(model)
     }
 
+    /// The stage for inputs of these dimensions, and the dimensions as it takes them.
+    fn fit(&self, mut dims: Vec<Vec<usize>>) -> Result<(usize, Vec<Vec<usize>>)> {
+        let specs = self.inputs(0)?;
+        if specs.len() != dims.len() {
+            let names: Vec<_> = specs.iter().map(|(name, _)| format!("{name:?}")).collect();
+            let (found, wanted, names) = (dims.len(), specs.len(), names.join(", "));
+            let why = format!("{found} inputs, wanted {wanted}: {names}");
+            return Err(Error::new(ErrorCode::InvalidArgument, why));
+        }
+        let shapes = specs.iter().zip(&dims).map(|((name, _), dims)| (name.clone(), dims.clone()));
+        let index = self.stage_for(&shapes.collect::<Vec<_>>())?;
+        if self.stage_count() == 1 {
+            let count = |dims: &[usize]| dims.iter().product::<usize>();
+            for ((_, spec), given) in
+                specs.iter().zip(&mut dims).filter(|((_, of), _)| !of.is_open())
+            {
+                let wanted = spec.dims()?;
+                if count(given) == count(wanted) {
+                    wanted.clone_into(given);
+                }
+            }
+        }
+        Ok((index, dims))
+    }
+
+    /// The stage for these inputs, and they as it takes them.
+    fn fit_tensors(&self, inputs: &[DeviceTensor]) -> Result<(usize, Vec<DeviceTensor>)> {
+        let dims = inputs.iter().map(|input| Ok(input.spec().dims()?.to_vec()));
+        let (index, dims) = self.fit(dims.collect::<Result<_>>()?)?;
+        let mut inputs = inputs.to_vec();
+        for (input, dims) in inputs.iter_mut().zip(&dims) {
+            if input.spec().dims()? != dims {
+                input.reshape(dims)?;
+            }
+        }
+        Ok((index, inputs))
+    }
+
     /// Sessions of all stages, each of which is made when a run first wants it.
     pub fn session(&self, options: &SessionOptions) -> NetworkSession {
         let (network, options) = (self.clone(), options.clone());
@@ -389,44 +431,16 @@ impl NetworkSession {
     ///
     /// # Errors
     /// No stage takes them, or it cannot be made to run.
-    pub fn for_dims(
-        &mut self,
-        mut dims: Vec<Vec<usize>>,
-    ) -> Result<(&mut Session, Vec<Vec<usize>>)> {
-        let specs = self.network.inputs(0)?;
-        if specs.len() != dims.len() {
-            let names: Vec<_> = specs.iter().map(|(name, _)| format!("{name:?}")).collect();
-            let (found, wanted, names) = (dims.len(), specs.len(), names.join(", "));
-            let why = format!("{found} inputs, wanted {wanted}: {names}");
-            return Err(Error::new(ErrorCode::InvalidArgument, why));
-        }
-        let shapes = specs.iter().zip(&dims).map(|((name, _), dims)| (name.clone(), dims.clone()));
-        let index = self.network.stage_for(&shapes.collect::<Vec<_>>())?;
-        if self.stage_count() == 1 {
-            let count = |dims: &[usize]| dims.iter().product::<usize>();
-            for ((_, spec), given) in
-                specs.iter().zip(&mut dims).filter(|((_, of), _)| !of.is_open())
-            {
-                let wanted = spec.dims()?;
-                if count(given) == count(wanted) {
-                    wanted.clone_into(given);
-                }
-            }
-        }
+    pub fn for_dims(&mut self, dims: Vec<Vec<usize>>) -> Result<(&mut Session, Vec<Vec<usize>>)> {
+        let (index, dims) = self.network.fit(dims)?;
         self.last = Some(index);
         Ok((self.stage(index)?, dims))
     }
 
-    /// The stage for these inputs, and they as it takes them.
+    /// The session of the stage for these inputs, and they as it takes them.
     fn pick(&mut self, inputs: &[DeviceTensor]) -> Result<(&mut Session, Vec<DeviceTensor>)> {
-        let dims = inputs.iter().map(|input| Ok(input.spec().dims()?.to_vec()));
-        let (session, dims) = self.for_dims(dims.collect::<Result<_>>()?)?;
-        let mut inputs = inputs.to_vec();
-        for (input, dims) in inputs.iter_mut().zip(&dims) {
-            if input.spec().dims()? != dims {
-                input.reshape(dims)?;
-            }
-        }
-        Ok((session, inputs))
+        let (index, inputs) = self.network.fit_tensors(inputs)?;
+        self.last = Some(index);
+        Ok((self.stage(index)?, inputs))
     }
 }

@@ -2,8 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::path::Path;
 use std::slice;
+use std::thread;
 
 use udo_api::{CoreKind, Shape};
 use udo_runtime::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
@@ -113,4 +115,43 @@ fn other_formats_are_one_network() {
     let made = session.run_on(&[tensor(&runtime, &[3, 2])], &[None]).unwrap();
     assert_eq!(made[0].spec().dims().unwrap(), [3, 2]);
     assert_eq!(of(b"nothing").unwrap_err().code(), ErrorCode::InvalidFile);
+}
+
+#[test]
+fn threads_submit_to_one_pool_of_a_network_whose_stages_are_made_as_runs_want_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.udm");
+    file(&path);
+    let runtime = Runtime::new().unwrap();
+    let networks = runtime.networks(&path, &LoadOptions::default()).unwrap();
+    let twice = networks.get(Some("twice")).unwrap();
+    let pool = twice.pool(NonZero::new(2).unwrap(), &SessionOptions::default());
+    thread::scope(|scope| {
+        for first in 0..3 {
+            let (pool, runtime) = (&pool, &runtime);
+            scope.spawn(move || {
+                for round in 0..8 {
+                    let n = [2, 4, 7][(first + round) % 3];
+                    let x = tensor(runtime, &[n, 2]);
+                    let run = pool.submit(&[x], &[None], RunOptions::default()).unwrap();
+                    run.wait().unwrap();
+                    let made = run.output(0).unwrap().to_host().unwrap();
+                    let wanted: Vec<f32> = (0u8..).map(|x| f32::from(2 * x)).take(2 * n).collect();
+                    assert_eq!(made.get::<f32>().unwrap(), wanted);
+                }
+            });
+        }
+    });
+    let none = pool.submit(&[tensor(&runtime, &[3, 2])], &[None], RunOptions::default());
+    assert_eq!(none.unwrap_err().code(), ErrorCode::ShapeMismatch);
+    // A stage whose memory was reserved takes none with its first run.
+    let neg = networks.get(Some("neg")).unwrap();
+    let pool = neg.pool(NonZero::new(2).unwrap(), &SessionOptions::default());
+    pool.reserve().unwrap();
+    let (x, y) = (tensor(&runtime, &[2, 3]), tensor(&runtime, &[2, 3]));
+    let cpu = runtime.devices().get(CoreKind::Cpu, 0).unwrap();
+    let before = cpu.heap_stats();
+    let run = pool.submit(&[x], &[Some(y)], RunOptions::default()).unwrap();
+    run.wait().unwrap();
+    assert_eq!(cpu.heap_stats(), before);
 }

@@ -60,11 +60,11 @@ impl Op for ManyGates {
 }
 
 /// How many calls began, and how many may end. A test has a gate of its own.
-static GATES: [(AtomicU32, AtomicU32); 11] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 11];
+static GATES: [(AtomicU32, AtomicU32); 13] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 13];
 
 /// The most calls of each gate that were at work at once, and those that are now.
-static AT_ONCE: [(AtomicU32, AtomicU32); 11] =
-    [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 11];
+static AT_ONCE: [(AtomicU32, AtomicU32); 13] =
+    [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 13];
 
 struct GateF32 {
     of: usize,
@@ -118,17 +118,17 @@ fn pass(gate: usize) {
     }
 }
 
-fn began(gate: usize, count: u32) {
+pub(super) fn began(gate: usize, count: u32) {
     while GATES[gate].0.load(Ordering::SeqCst) < count {
         std::thread::yield_now();
     }
 }
 
-fn open(gate: usize, count: u32) {
+pub(super) fn open(gate: usize, count: u32) {
     GATES[gate].1.store(count, Ordering::SeqCst);
 }
 
-fn runtime() -> Runtime {
+pub(super) fn runtime() -> Runtime {
     runtime_on(Devices::default())
 }
 
@@ -138,7 +138,7 @@ fn runtime_on(devices: Devices) -> Runtime {
     Runtime::of(registry, devices)
 }
 
-fn text(gate: usize) -> String {
+pub(super) fn text(gate: usize) -> String {
     format!(
         "graph g\n  input x: f32[2]\n  a = Relu@14(x)\n  b = Gate@1(a) of={gate}\n  y = Neg@13(b)\n  output y\n"
     )

@@ -6,6 +6,7 @@ mod gate;
 mod heap;
 mod models;
 mod places;
+mod pool;
 mod random;
 mod workspaces;
 
