@@ -199,7 +199,8 @@ impl Runtime {
     ) -> Result<Model> {
         let (mut registry, cache) = (self.registry.clone(), options.cache.as_ref());
         if options.is_exportable {
-            let (graph, ranges) = (read()?, &options.compile.bind.ranges);
+            let (mut graph, ranges) = (read()?, &options.compile.bind.ranges);
+            graph.add_in_place(&options.compile.in_place);
             let cache = Cache::of_graph(cache, &graph, ranges, Some(source.bytes()));
             look_in(&mut registry, cache.map(Some))?;
             return self.compile_by(graph, registry, &options.compile);
@@ -256,9 +257,10 @@ impl Runtime {
     ///
     /// # Errors
     /// As there and for [`Runtime::load_with`].
-    pub fn compile_with(&self, graph: Graph, options: &LoadOptions) -> Result<Model> {
+    pub fn compile_with(&self, mut graph: Graph, options: &LoadOptions) -> Result<Model> {
         let mut registry = self.registry.clone();
         if options.cache.is_some() || options.is_exportable {
+            graph.add_in_place(&options.compile.in_place);
             let ranges = &options.compile.bind.ranges;
             let cache = Cache::of_graph(options.cache.as_ref(), &graph, ranges, None);
             look_in(&mut registry, cache.map(Some))?;

@@ -94,6 +94,9 @@ pub(super) struct GraphForm {
     pub(super) captures: Vec<[u32; 2]>,
     pub(super) nodes: Vec<NodeForm>,
     pub(super) outputs: Vec<u32>,
+    /// Pairs of an input's and an output's name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) in_place: Vec<(String, String)>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]

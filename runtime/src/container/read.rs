@@ -101,6 +101,9 @@ impl Container {
         let graph = reading.graph(form, 0)?;
         let place = || format!("graph {}", stage.graph);
         graph.verify().map_err(|reason| ContainerError::Graph { place: place(), reason })?;
+        graph.check_in_place().map_err(|reason| {
+            ContainerError::malformed(place(), reason, "an input and an output in each pair")
+        })?;
         let ids = reading.ids;
         let mut seen = HashSet::new();
         if let Some(id) = ids.iter().find(|id| !seen.insert(**id)) {
@@ -389,6 +392,7 @@ impl Reading<'_> {
             graph.captures.push(crate::graph::Capture { inner, outer });
         }
         graph.outputs = form.outputs.iter().copied().map(ValueId).collect();
+        graph.in_place.clone_from(&form.in_place);
         for node in &form.nodes {
             let node = self.node(node, depth)?;
             graph.nodes.push(node);

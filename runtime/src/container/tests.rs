@@ -99,6 +99,29 @@ fn a_graph_comes_back_as_it_was() {
 }
 
 #[test]
+fn pairs_in_one_place_come_back() {
+    let text = "graph \"g\"
+  input x: f32[2]
+  y = Abs@13(x) # Abs_0
+  output y
+";
+    let plain = Graph::parse(text).unwrap();
+    let mut pairs = plain.clone();
+    pairs.add_in_place(&[("x".to_owned(), "y".to_owned())]);
+    assert_eq!(again(&pairs).to_string(), format!("{text}  in_place x=y\n"));
+    assert!(again(&plain).in_place.is_empty());
+    let has_key = |graph: &Graph| {
+        let bytes = contents(graph.clone()).to_bytes().unwrap();
+        String::from_utf8_lossy(&bytes).contains("in_place")
+    };
+    assert_eq!([&plain, &pairs].map(has_key), [false, true], "files without pairs are as before");
+    pairs.in_place[0].1 = "z".to_owned();
+    let container = read(&contents(pairs));
+    let error = container.graph(&container.networks()[0].stages[0]).unwrap_err().to_string();
+    assert!(error.starts_with("graph 0: \"z\" is to be the output of a pair"), "{error}");
+}
+
+#[test]
 fn every_type_of_elements_comes_back_aligned_and_mapped() {
     let mut graph = Graph::new("");
     let types: Vec<DType> = DType::ALL.into_iter().filter(|of| of.size_bytes() > 0).collect();

@@ -87,6 +87,13 @@ impl Graph {
                 value.source = Source::Computed;
             }
         }
+        let is_there = |ids: &[ValueId], name: &String| {
+            ids.iter().any(|&id| self.value(id).is_ok_and(|value| value.name == *name))
+        };
+        let pairs = self.in_place.iter().filter(|(input, output)| {
+            is_there(&cut.inputs, input) && is_there(&cut.outputs, output)
+        });
+        cut.in_place = pairs.cloned().collect();
         cut.verify()?;
         *self = cut;
         Ok(())

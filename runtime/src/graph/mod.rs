@@ -5,6 +5,7 @@
 mod cursor;
 mod edit;
 mod error;
+mod in_place;
 mod literal;
 mod maps;
 mod node;
@@ -21,6 +22,7 @@ use crate::memory::Tensor;
 
 pub use error::GraphError;
 pub(crate) use error::subgraph_place;
+pub use in_place::InPlaceError;
 pub use maps::PerValue;
 pub use node::{Attr, Capture, Node, Read, Subgraph};
 pub use parse::ParseError;
@@ -55,6 +57,8 @@ pub struct Graph<N = Node, V = Value> {
     pub captures: Vec<Capture>,
     /// What a run gives back, or a subgraph its node, in the model's order.
     pub outputs: Vec<ValueId>,
+    /// Pairs of an input's and an output's name that runs may have in one place; none of a subgraph.
+    pub in_place: Vec<(String, String)>,
 }
 
 /// What every phase knows of a node.
@@ -192,6 +196,7 @@ impl Graph {
             inputs: Vec::new(),
             captures: Vec::new(),
             outputs: Vec::new(),
+            in_place: Vec::new(),
         }
     }
 

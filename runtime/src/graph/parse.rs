@@ -213,6 +213,11 @@ impl Reading {
                     self.graph.outputs.push(id);
                 }
             }
+            "in_place" if self.depth == 0 && line.starts_word() => {
+                let input = line.word()?;
+                line.expect("=")?;
+                self.graph.in_place.push((input, line.word()?));
+            }
             _ => {
                 line.rest = whole;
                 self.node(line)?;

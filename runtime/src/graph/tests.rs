@@ -235,3 +235,31 @@ fn edits_leave_a_graph_valid_or_as_it_was() {
 }
 
 mod subgraphs;
+
+#[test]
+fn pairs_in_one_place_are_lines_of_the_text_and_go_with_their_ports() {
+    let text = "graph \"g\"
+  input x: f32[2]
+  input in_place: f32[2]
+  y = Add@14(x, in_place) # Add_0
+  \"a b\" = Neg@13(in_place) # Neg_1
+  output y, \"a b\"
+  in_place x=y
+  in_place in_place=\"a b\"
+";
+    let mut graph = Graph::parse(text).unwrap();
+    assert_eq!(graph.to_string(), text);
+    assert_eq!(graph.pairs(), Ok(vec![(0, 0), (1, 1)]));
+    let one = ("x".to_owned(), "y".to_owned());
+    graph.add_in_place(&[one.clone(), ("x".to_owned(), "a b".to_owned())]);
+    assert_eq!(graph.in_place.len(), 3, "a pair that is there is not there twice");
+    let twice = InPlaceError::Twice { side: "input", name: "x".to_owned() };
+    assert_eq!(graph.check_in_place(), Err(twice));
+    graph.in_place.pop();
+    let output = graph.outputs[0];
+    graph.cut_to(vec![output]).unwrap();
+    assert_eq!(graph.in_place, [one]);
+    let wrong = "graph g\n  input x: f32[2]\n  in_place x\n";
+    let error = Graph::parse(wrong).unwrap_err().to_string();
+    assert_eq!(error, "line 3: found \"\", wanted \"=\"");
+}

@@ -13,7 +13,11 @@ pub(super) fn graph<N: GraphNode, V: GraphValue>(
     f: &mut Formatter<'_>,
 ) -> fmt::Result {
     writeln!(f, "graph {:?}", graph.name)?;
-    lines(graph, 2, &|id| format!("<no value {}>", id.0), f)
+    lines(graph, 2, &|id| format!("<no value {}>", id.0), f)?;
+    for (input, output) in &graph.in_place {
+        writeln!(f, "  in_place {}={}", Word(input), Word(output))?;
+    }
+    Ok(())
 }
 
 /// What stands in a graph, each line indented by `indent`; `outer` is how the outer graph calls its values.

@@ -3,6 +3,7 @@
 use super::{CompileError, RunError};
 use crate::device::{Error, ErrorCode};
 use crate::memory::Budget;
+use crate::plan::PlanError;
 use crate::session::{PortError, RoomError};
 
 impl CompileError {
@@ -10,7 +11,9 @@ impl CompileError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Memory(_) | Self::Elements(_) => ErrorCode::OutOfMemory,
-            Self::Threads(_) => ErrorCode::InvalidArgument,
+            Self::Threads(_) | Self::InPlace(_) | Self::Plan(PlanError::InPlace(_)) => {
+                ErrorCode::InvalidArgument
+            }
             Self::Resolve(_) | Self::Place(_) | Self::FastMath { .. } => ErrorCode::Unsupported,
             Self::Cache(error) => error.code(),
             Self::Device(error) => error.code(),

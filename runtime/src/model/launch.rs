@@ -50,6 +50,17 @@ pub struct IoTensors {
 }
 
 impl IoTensors {
+    /// Has both of each pair be one tensor.
+    fn join(&mut self, pairs: &[(usize, usize)]) {
+        for &(input, output) in pairs {
+            if let (Some(from), Some(to)) = (self.inputs.get(input), self.outputs.get_mut(output))
+                && from.spec() == to.spec()
+            {
+                *to = from.clone();
+            }
+        }
+    }
+
     fn is_of(&self, inputs: &[TensorSpec], outputs: &[TensorSpec]) -> bool {
         self.inputs.iter().map(DeviceTensor::spec).eq(inputs)
             && self.outputs.iter().map(DeviceTensor::spec).eq(outputs)
@@ -198,7 +209,8 @@ impl Session {
 
     /// Tensors of the session's own for its inputs and outputs, of the shapes at hand, in memory of its home: the same at each call, for
     /// as long as the shapes are. Runs over them copy nothing where that memory is coherent, and extents are those of the
-    /// plan; what is written there is there for the next run.
+    /// plan; what is written there is there for the next run. An input and an output that may be in one place
+    /// ([`Options::in_place`](super::Options::in_place)) are one tensor.
     ///
     /// # Errors
     /// No shapes are at hand, or there is no memory.
@@ -223,7 +235,11 @@ impl Session {
         };
         let io = match self.io.take().filter(|io| io.is_of(&inputs, &outputs)) {
             Some(io) => io,
-            None => IoTensors { inputs: made(&inputs)?, outputs: made(&outputs)? },
+            None => {
+                let mut io = IoTensors { inputs: made(&inputs)?, outputs: made(&outputs)? };
+                io.join(&self.model.in_place);
+                io
+            }
         };
         Ok(self.io.insert(io))
     }
@@ -308,8 +324,10 @@ impl Session {
         }
         self.prepare_inputs().map_err(|error| Error::from(RunError::from(error)))?;
         for index in 0..self.model.inputs.len() {
+            let over = bound.output_there(index).and_then(|output| self.model.outputs.get(output));
+            let over = over.map(String::as_str);
             let met = self.met.first_mut();
-            if !met.is_some_and(|met| met.prepared.bind_input(index, bound)) {
+            if !met.is_some_and(|met| met.prepared.bind_input(index, over, bound)) {
                 let desc = bound.input(index)?.desc()?;
                 self.read_input(index, &desc, &mut |into| bound.read(index, into))?;
             }
@@ -398,7 +416,7 @@ pub(super) fn bind_tensors(
             return Err(Error::new(ErrorCode::InvalidArgument, why));
         }
     }
-    Bound::new(inputs, outputs, &devices.home)
+    Bound::new((inputs, outputs), &model.in_place, &devices.home)
 }
 
 fn check_count<'a>(

@@ -18,7 +18,7 @@ use udo_api::{Core, CoreKind, Encoding, FastMath, Shape};
 
 use crate::cache::{Cache, CacheError, CacheReport};
 use crate::device::{self, Coherence, Device, Devices};
-use crate::graph::{Graph, TensorType};
+use crate::graph::{Graph, InPlaceError, TensorType};
 use crate::memory::{Budget, Limit, TensorError};
 use crate::pass::{Fired, PassError};
 use crate::place::{Fallback, PlaceError, PlaceOptions};
@@ -51,6 +51,9 @@ pub enum CompileError {
     /// A node has no core.
     #[error(transparent)]
     Place(#[from] PlaceError),
+    /// An input and an output cannot be in one place.
+    #[error(transparent)]
+    InPlace(#[from] InPlaceError),
     /// The placed graph cannot be laid out.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -114,6 +117,8 @@ struct Inner {
     /// The ranges of those that vary from run to run of one plan.
     ranges: BindOptions,
     outputs: Vec<String>,
+    /// Inputs and outputs, by their places, that a run may have in one place.
+    in_place: Vec<(usize, usize)>,
     /// What the graph says of inputs, and of outputs.
     said: [Vec<Said>; 2],
     plans: Plans,
@@ -150,11 +155,13 @@ impl Model {
     /// # Errors
     /// As there.
     pub fn compile_for(
-        graph: Graph,
+        mut graph: Graph,
         registry: &mut Registry,
         options: &Options,
         queues: &Arc<Queues>,
     ) -> Result<Self, CompileError> {
+        graph.add_in_place(&options.in_place);
+        let in_place = graph.pairs()?;
         check_fast_math(options.place.profile.fast_math)?;
         let options = &with_coherence(options, queues.devices());
         let pool = Arc::new(Pool::spinning(options.threads, options.spin)?);
@@ -192,6 +199,7 @@ impl Model {
             inputs,
             ranges,
             outputs,
+            in_place,
             said,
             plans,
             shapes_kept,
@@ -241,6 +249,15 @@ impl Model {
     /// The names of the outputs.
     pub fn outputs(&self) -> &[String] {
         &self.0.outputs
+    }
+
+    /// The names of inputs and outputs that a run may have in one place.
+    pub fn in_place(&self) -> impl Iterator<Item = (&str, &str)> {
+        let Inner { inputs, outputs, in_place, .. } = &*self.0;
+        let name = |&(input, output): &(usize, usize)| {
+            Some((inputs.get(input)?.name.as_str(), outputs.get(output)?.as_str()))
+        };
+        in_place.iter().filter_map(name)
     }
 
     /// What the model declares an output to be, where it does; a plan knows better.

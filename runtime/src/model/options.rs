@@ -40,6 +40,10 @@ pub struct Options {
     /// For how many shapes the model keeps plans, and each session memory, where extents are open: those that were
     /// met last.
     pub shapes_kept: NonZero<usize>,
+    /// Pairs of an input's and an output's name that a run may have in one place, as one tensor: caches that it goes on with. They
+    /// are of one type and shape. A run whose plan can do without a copy makes the output there, another one copies it
+    /// there at its end. A model's file may have such pairs as well.
+    pub in_place: Vec<(String, String)>,
 }
 
 /// Plans that are kept where nothing is said.
@@ -57,6 +61,7 @@ impl Default for Options {
             priority: Priority::default(),
             max_memory: None,
             shapes_kept: SHAPES_KEPT,
+            in_place: Vec::new(),
         }
     }
 }
@@ -123,6 +128,9 @@ const EXTENSIONS: &[(&str, &str, Read)] = &[
 /// What stands before the name of a dimension.
 const DIM: &str = "dim.";
 
+/// What stands before the name of an input that an output may be in the place of.
+const IN_PLACE: &str = "in_place.";
+
 impl Options {
     /// The core that is preferred.
     fn preferred(&self) -> Core {
@@ -171,7 +179,7 @@ impl Options {
     }
 
     /// Sets an extension by its name; what is set twice is what it was set to last. `dim.NAME` gives a dimension an extent, as
-    /// "4", or a range, as "1..512".
+    /// "4", or a range, as "1..512"; `in_place.INPUT` says the output that may be in the place of an input.
     ///
     /// # Errors
     /// There is no such extension, or it has no such value.
@@ -186,11 +194,16 @@ impl Options {
             self.set_dim(dim, range);
             return Ok(());
         }
+        if let Some(input) = name.strip_prefix(IN_PLACE).filter(|input| !input.is_empty()) {
+            self.in_place.retain(|(other, _)| other != input);
+            self.in_place.push((input.to_owned(), value.to_owned()));
+            return Ok(());
+        }
         let found = EXTENSIONS.iter().find(|(known, ..)| *known == name);
         let (_, wanted, read) = found.ok_or_else(|| {
             let known: Vec<_> = EXTENSIONS.iter().map(|(name, ..)| *name).collect();
             let why = format!(
-                "there is no extension {name:?}; wanted one of {}, {DIM}NAME",
+                "there is no extension {name:?}; wanted one of {}, {DIM}NAME, {IN_PLACE}INPUT",
                 known.join(", ")
             );
             Error::new(ErrorCode::Unsupported, why)
@@ -260,6 +273,8 @@ mod tests {
             ("dim.n", "4"),
             ("dim.n", "1..8"),
             ("dim.m", "5"),
+            ("in_place.past.0", "none"),
+            ("in_place.past.0", "present.0"),
         ];
         for (name, value) in set {
             options.extend(name, value).unwrap();
@@ -269,6 +284,7 @@ mod tests {
         assert_eq!(options.place.profile.vtcm_bytes, 1024);
         assert_eq!(options.bind.ranges.get("n"), Some(&(1..=8)));
         assert_eq!((options.bind.dims.get("n"), options.bind.dims.get("m")), (None, Some(&5)));
+        assert_eq!(options.in_place, [("past.0".to_owned(), "present.0".to_owned())]);
         for (name, value) in [("threads", "0"), ("dim.n", "8..1"), ("fast_math", "yes")] {
             let error = options.extend(name, value).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidArgument, "{name}");
@@ -276,7 +292,7 @@ mod tests {
         let error = options.extend("speed", "9").unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unsupported);
         let wanted = "there is no extension \"speed\"; wanted one of fast_math, gpu_storage, max_memory, shapes_kept, \
-                      spin_us, threads, vtcm_bytes, dim.NAME";
+                      spin_us, threads, vtcm_bytes, dim.NAME, in_place.INPUT";
         assert_eq!(error.message(), wanted);
     }
 }

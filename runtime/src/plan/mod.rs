@@ -4,6 +4,7 @@ mod arena;
 mod blocks;
 mod control;
 mod gap;
+mod in_place;
 mod jump;
 mod largest;
 mod lower;
@@ -30,11 +31,13 @@ use crate::cores::opencl::{CopyThere, Device, OpenClError, Region};
 use crate::cores::{Memory, PerMemory, Profile, fast_memory, machine};
 use crate::device::Coherence;
 use crate::exit_guard::{self, PackageCall};
+use crate::graph::InPlaceError;
 use crate::memory::{ALIGN_BYTES, MAX_BYTES, Tensor};
 use crate::place::{Pitch, Placement};
 use crate::registry::Registry;
 use crate::thread_pool::Pool;
 
+pub(crate) use in_place::SharedPlace;
 pub(crate) use jump::Jump;
 pub use largest::Largest;
 pub use options::PlanOptions;
@@ -256,6 +259,8 @@ pub struct Plan {
     pub(crate) outputs: Vec<Port>,
     /// Buffers of inputs and outputs that may lie elsewhere.
     pub(crate) movable: Vec<Movable>,
+    /// Pairs of which a run may have both in one place.
+    pub(crate) shared: Vec<SharedPlace>,
     pub(crate) windows: Vec<WindowPlace>,
     pub(crate) arena_bytes: PerMemory<usize>,
     /// The device that the memory of the GPU is on, and the bytes of the arena there.
@@ -365,6 +370,9 @@ pub enum PlanError {
         #[source]
         source: Box<OpenClError>,
     },
+    /// An input and an output that are to be in one place are not alike.
+    #[error(transparent)]
+    InPlace(#[from] InPlaceError),
     /// The placement does not fit its graph.
     #[error("the placement is broken: {0}")]
     Broken(String),
@@ -389,6 +397,7 @@ impl Plan {
     ) -> Result<Self, PlanError> {
         pack::all(&mut placement, registry, pool)?;
         let profile = placement.profile;
+        let pairs = std::mem::take(&mut placement.resolved.graph.in_place);
         let report = report::Nodes::of(&placement, registry);
         let threads = pool.width();
         let mut lowered = lower::lower(placement, registry, (threads, options))?;
@@ -411,6 +420,7 @@ impl Plan {
         let report = report.finish(&lowered, &arenas, arena_bytes, scratch_bytes);
         let (exchanges, place_starts) = states::placed(&lowered, &mut windows);
         let movable = ports::movable(&mut lowered, &mut windows);
+        let shared = in_place::shared(&lowered, &pairs)?;
         let lower::Lowered { mut steps, jumps, inputs, outputs, .. } = lowered;
         let device = device.map(|device| (device, std::mem::take(&mut arena_bytes[Memory::Gpu])));
         if let Some((device, _)) = device {
@@ -431,6 +441,7 @@ impl Plan {
             inputs,
             outputs,
             movable,
+            shared,
             windows,
             arena_bytes,
             device,

@@ -219,10 +219,13 @@ impl Cut {
         let (inputs, captures) = (Vec::new(), Vec::new());
         let (before, outputs) = graph.outputs.iter().partition(|output| !made.contains(output));
         graph.outputs = before;
+        // What is behind may read an input once an output is there.
+        graph.in_place.clear();
         let name = graph.name.clone();
         let reads = nodes.iter().flat_map(Node::reads).map(|(_, value)| value);
         let read: BTreeSet<_> = reads.filter(|value| !made.contains(value)).collect();
-        let behind = Graph { name, nodes, values, inputs, captures, outputs };
+        let in_place = Vec::new();
+        let behind = Graph { name, nodes, values, inputs, captures, outputs, in_place };
         let mut behind = Behind::nothing(behind);
         for value in read {
             behind.give(graph, value, wanted.contains(&value))?;

@@ -265,11 +265,11 @@ impl Registry {
         let missing = self.missing(&graph, options);
         let ends = Ends::of(self, &graph, options);
         let shapes = inputs::shapes(&graph, options)?;
-        let Graph { name, nodes, values, inputs, captures, outputs } = graph;
+        let Graph { name, nodes, values, inputs, captures, outputs, in_place } = graph;
         let values = (0..).map(ValueId::at).zip(values);
         let values = values.map(|(id, value)| inputs::typed(value, shapes.get(&id))).collect();
         let bound = Vec::with_capacity(nodes.len());
-        let mut graph = Graph { name, nodes: bound, values, inputs, captures, outputs };
+        let mut graph = Graph { name, nodes: bound, values, inputs, captures, outputs, in_place };
         graph.set_open(open);
         let (notices, layouts) = (Vec::new(), NhwcValues::default());
         let (depth, trips, taken) = (0, None, Vec::new());

@@ -2,14 +2,18 @@
 
 use super::Copies;
 use crate::device::{
-    Access, Cause, Conflict, Device, DeviceTensor, Error, ErrorCode, Lease, LeaseSet, Result,
-    TensorSpec,
+    Access, Cause, Conflict, Device, DeviceTensor, Error, ErrorCode, Lease, LeaseSet, MemoryView,
+    Result, TensorSpec,
 };
 
 /// The tensors of a run. Making them uses the heap; taking and giving back their leases does not.
 #[derive(Debug)]
 pub(crate) struct Bound {
     inputs: Vec<DeviceTensor>,
+    /// Which binding of the leases each input has.
+    reads: Vec<usize>,
+    /// Which input an output is in the place of.
+    over: Vec<Option<usize>>,
     /// Those that the caller gave, and those that runs made.
     outputs: Vec<Option<DeviceTensor>>,
     /// Which binding of the leases each output has.
@@ -25,31 +29,48 @@ pub(crate) struct Bound {
 }
 
 impl Bound {
-    /// These inputs, and outputs that the caller gives or leaves to the run.
+    /// These inputs, and outputs that the caller gives or leaves to the run. An input and an output of a pair may lie in one place.
     ///
     /// # Errors
     /// An input with an open dimension.
     pub(crate) fn new(
-        inputs: &[DeviceTensor],
-        outputs: &[Option<DeviceTensor>],
+        (inputs, outputs): (&[DeviceTensor], &[Option<DeviceTensor>]),
+        pairs: &[(usize, usize)],
         home: &Device,
     ) -> Result<Self> {
         let mut bindings = Vec::with_capacity(inputs.len() + outputs.len());
+        let mut over = vec![None; outputs.len()];
+        let mut reads = Vec::with_capacity(inputs.len());
         for (index, input) in inputs.iter().enumerate() {
-            bindings.push((
-                input.bytes().map_err(|error| error.at(format_args!("input {index}")))?,
-                Access::Read,
-            ));
+            let bytes = input.bytes().map_err(|error| error.at(format_args!("input {index}")))?;
+            let output = pairs.iter().find(|pair| pair.0 == index).map(|pair| pair.1);
+            let given = output.and_then(|output| outputs.get(output)?.as_ref());
+            let given = given.filter(|given| is_over(&bytes, given));
+            if let Some(over) =
+                output.and_then(|output| over.get_mut(output)).filter(|_| given.is_some())
+            {
+                *over = Some(index);
+            } else {
+                bindings.push((bytes, Access::Read));
+            }
+            // That of its output follows, if it has none of its own.
+            reads.push(bindings.len().saturating_sub(1));
         }
         let mut places = Vec::with_capacity(outputs.len());
-        for output in outputs {
+        for (output, over) in outputs.iter().zip(&over) {
             places.push(output.as_ref().map(|output| {
                 bindings.push((output.memory().clone(), Access::Write));
                 bindings.len() - 1
             }));
+            let read = over.and_then(|over| reads.get_mut(over));
+            if let (Some(read), Some(&Some(place))) = (read, places.last()) {
+                *read = place;
+            }
         }
         Ok(Self {
             inputs: inputs.to_vec(),
+            reads,
+            over,
             outputs: outputs.to_vec(),
             places,
             leases: LeaseSet::new(bindings),
@@ -84,8 +105,11 @@ impl Bound {
 
     /// What a binding is of.
     fn name(&self, binding: usize) -> String {
-        let output = self.places.iter().position(|place| *place == Some(binding));
-        output.map_or_else(|| format!("input {binding}"), |output| format!("output {output}"))
+        if let Some(output) = self.places.iter().position(|place| *place == Some(binding)) {
+            return format!("output {output}");
+        }
+        let input = self.reads.iter().position(|read| *read == binding);
+        format!("input {}", input.unwrap_or(binding))
     }
 
     pub(crate) fn give_back(&mut self) {
@@ -101,9 +125,23 @@ impl Bound {
 
     /// Where the `len` bytes of an input lie, if they can be read there for as long as the leases are held.
     pub(crate) fn input_in_place(&self, index: usize, len: usize) -> Option<*mut u8> {
-        let (input, lease) = (self.inputs.get(index)?, self.leases.get(index)?);
-        let is_all = lease.bytes().is_some_and(|bytes| bytes.len() == len);
+        let (input, lease) = (self.inputs.get(index)?, self.input_lease(index)?);
+        let is_all = lease.bytes().is_some_and(|bytes| bytes.len() >= len);
         (is_all && input.lies_as_runs_do()).then(|| lease.as_ptr())
+    }
+
+    fn input_lease(&self, index: usize) -> Option<&Lease> {
+        self.leases.get(*self.reads.get(index)?)
+    }
+
+    /// The input that an output is in the place of.
+    pub(crate) fn input_there(&self, output: usize) -> Option<usize> {
+        self.over.get(output).copied().flatten()
+    }
+
+    /// The output that is in the place of an input.
+    pub(crate) fn output_there(&self, input: usize) -> Option<usize> {
+        self.over.iter().position(|over| *over == Some(input))
     }
 
     /// Where an output may be written that is `spec` after the run, if it can be there for as long as the leases are held. One
@@ -158,11 +196,13 @@ impl Bound {
     /// # Errors
     /// There is no such input, or not as many elements.
     pub(crate) fn read(&mut self, index: usize, into: &mut [u8]) -> Result<()> {
-        let (Some(input), Some(lease)) = (self.inputs.get(index), self.leases.get(index)) else {
+        let (Some(input), Some(lease)) = (self.inputs.get(index), self.input_lease(index)) else {
             return Err(none("input", index));
         };
-        self.copies = self.copies.and(Copies::of(1, 0, into.len()));
-        input.read_leased(lease, into).map_err(|error| error.at(format_args!("input {index}")))
+        let copies = self.copies.and(Copies::of(1, 0, into.len()));
+        let read = input.read_leased(lease, into);
+        self.copies = copies;
+        read.map_err(|error| error.at(format_args!("input {index}")))
     }
 
     /// Gives an output its shape, and its elements unless they were written in place. One that is left to the run is made here,
@@ -171,11 +211,15 @@ impl Bound {
     /// # Errors
     /// The caller's tensor is of another type, or has no room; there is no memory.
     pub(crate) fn write(&mut self, index: usize, spec: &TensorSpec, from: &[u8]) -> Result<()> {
+        self.check_over(index, spec)?;
         let Self { outputs, places, leases, in_place, made, home, copies, .. } = self;
         let (Some(output), Some(place)) = (outputs.get_mut(index), places.get(index)) else {
             return Err(none("output", index));
         };
-        if in_place.get(index) == Some(&true) {
+        // An output that is the input in whose place it is has nothing to copy.
+        let there = place.and_then(|place| leases.get(place)).map(Lease::as_ptr);
+        let is_there = !from.is_empty() && there.is_some_and(|to| std::ptr::eq(to, from.as_ptr()));
+        if in_place.get(index) == Some(&true) || is_there {
             if let Some(Some((made, _))) = made.get(index) {
                 *output = Some(made.clone());
             }
@@ -199,10 +243,32 @@ impl Bound {
         written.map_err(|error| at_output(index, error))
     }
 
+    /// Refuses an output in the place of an input that is other than that.
+    fn check_over(&self, index: usize, spec: &TensorSpec) -> Result<()> {
+        let Some(over) = self.input_there(index) else { return Ok(()) };
+        let input = self.input(over)?;
+        if (input.dtype(), input.dims()?) == (spec.dtype(), spec.dims()?) {
+            return Ok(());
+        }
+        let why = format!(
+            "output {index} is {spec}, and lies where input {over} lies, {input}; give it memory of its own"
+        );
+        Err(Error::new(ErrorCode::ShapeMismatch, why))
+    }
+
     /// The outputs, as the last run left them.
     pub(crate) fn outputs(&self) -> &[Option<DeviceTensor>] {
         &self.outputs
     }
+}
+
+/// Whether an output begins where an input does, and has all of it.
+fn is_over(input: &MemoryView, output: &DeviceTensor) -> bool {
+    let (from, to) = (input.range(), output.memory().range());
+    input.memory_id() == output.memory().memory_id()
+        && !from.is_empty()
+        && from.start() == to.start()
+        && from.end() <= to.end()
 }
 
 fn at_output(index: usize, error: Error) -> Error {

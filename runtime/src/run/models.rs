@@ -69,7 +69,7 @@ impl Session {
         };
         let (input, output) = (tensor(1), tensor(9));
         let outputs = [Some(output.clone())];
-        let bound = Bound::new(std::slice::from_ref(&input), &outputs, &self.home).unwrap();
+        let bound = Bound::new((std::slice::from_ref(&input), &outputs), &[], &self.home).unwrap();
         (Launch::new(&self.frames, bound, options).unwrap(), input, output)
     }
 }

@@ -9,7 +9,7 @@ use super::carried::Carried;
 use super::extents::SharedArg;
 use super::room::aligned;
 use crate::device::{self, TensorSpec};
-use crate::plan::{Movable, Port, WindowPlace};
+use crate::plan::{Movable, Port, SharedPlace, WindowPlace};
 use crate::run::Bound;
 
 /// A buffer that may lie elsewhere, and where it does now.
@@ -97,13 +97,18 @@ impl Prepared {
         for moved in &mut self.moved {
             moved.move_to(moved.home, &self.tensors);
         }
+        self.set_apart();
     }
 
     /// Has the input at place `index` be read where a run has it, if it can; whether it is. Its leases have to be held for
-    /// as long as calls run. No heap.
-    pub(crate) fn bind_input(&mut self, index: usize, bound: &Bound) -> bool {
+    /// as long as calls run. One in whose place the run has an output, called `over`, is not where other outputs are read from
+    /// there. No heap.
+    pub(crate) fn bind_input(&mut self, index: usize, over: Option<&str>, bound: &Bound) -> bool {
         let Some(bytes) = self.input_bytes(index).map(<[u8]>::len) else { return false };
         let number = self.plan.inputs.get(index).and_then(Port::binds);
+        if over.is_some_and(|over| number.is_some_and(|number| self.is_given(number, over))) {
+            return false;
+        }
         let Some(moved) = number.and_then(|number| self.moved.get_mut(number)) else {
             return false;
         };
@@ -124,13 +129,31 @@ impl Prepared {
         bound: &mut Bound,
     ) -> device::Result<()> {
         let Carried::Output(at) = output else { return Ok(()) };
+        let input = bound.input_there(index).filter(|&input| !self.is_input_at_home(input));
+        let is_it = |of: &&SharedPlace| Some(of.input) == input && of.output == at;
+        let shared = self.plan.shared.iter().find(is_it).copied();
+        if input.is_some() && shared.is_none() {
+            return Ok(());
+        }
         let Some(port) = self.plan.outputs.get(at) else { return Ok(()) };
         let moved = port.binds().and_then(|number| self.moved.get_mut(number));
         let Some(moved) = moved.filter(|moved| moved.is_at_home()) else { return Ok(()) };
         let spec = TensorSpec::of(port.operand.desc)?;
         if let Some(to) = bound.output_in_place(index, &spec)? {
             moved.move_to(to, &self.tensors);
+            shared.into_iter().for_each(|shared| self.join(shared));
         }
         Ok(())
+    }
+
+    /// Whether an output other than `but` is in a buffer that may lie elsewhere.
+    fn is_given(&self, number: usize, but: &str) -> bool {
+        let place = |port: &Port| self.plan.windows.get(port.operand.window()?.0)?.moves;
+        self.plan.outputs.iter().any(|port| port.name != but && place(port) == Some(number))
+    }
+
+    fn is_input_at_home(&self, index: usize) -> bool {
+        let number = self.plan.inputs.get(index).and_then(Port::binds);
+        number.and_then(|number| self.moved.get(number)).is_none_or(Moved::is_at_home)
     }
 }

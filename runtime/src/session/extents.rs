@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 
 use udo_api::DType;
-use udo_api::abi::TensorArg;
+use udo_api::abi::{TensorArg, arg_flags};
 
 /// The extents of a tensor in one run.
 #[derive(Clone, Copy)]
@@ -63,6 +63,17 @@ impl SharedArg {
         // SAFETY: as in `at_rest`, and a session belongs to one thread at a time.
         let arg = unsafe { &mut *self.0.get() };
         arg.data = data;
+    }
+
+    /// Has it be one half of an in-place pair with port `other` from the next call on, or none.
+    pub(super) fn pair_with(&self, other: Option<u16>) {
+        // SAFETY: as in `at_rest`, and a session belongs to one thread at a time.
+        let arg = unsafe { &mut *self.0.get() };
+        let flags = arg.flags & !arg_flags::PAIRED;
+        (arg.in_place, arg.flags) = match other {
+            Some(other) => (other + 1, flags | arg_flags::PAIRED),
+            None => (0, flags),
+        };
     }
 
     fn capacity(&self) -> usize {

@@ -9,6 +9,7 @@ mod geometry;
 mod parts;
 mod ports;
 mod room;
+mod shared;
 mod stop;
 mod trace;
 mod turn;
@@ -43,6 +44,7 @@ use geometry::StepGeometry;
 use parts::Part;
 pub(crate) use room::Room;
 use room::{Held, Taken};
+use shared::Replaced;
 use stop::Stoppable;
 pub use trace::{Span, SpanKind, Trace};
 use turn::Turn;
@@ -191,6 +193,8 @@ pub struct Prepared {
     exchanged: Vec<Exchanged>,
     /// Where inputs and outputs lie that may lie elsewhere.
     moved: Vec<Moved>,
+    /// Steps that work in place where a run has an input and an output in one.
+    replaced: Vec<Replaced>,
     /// The tensors of the steps that say each shape. The first one has what the last of them said.
     said_by: BTreeMap<ShapeId, Vec<usize>>,
     /// Producer and consumer of each bounded value, in the order of the steps.
@@ -276,6 +280,7 @@ impl Prepared {
             stoppable: None,
             exchanged: Vec::new(),
             moved: Vec::new(),
+            replaced: Vec::new(),
             said_by: BTreeMap::new(),
             shapes: Vec::new(),
             input_shapes: Vec::new(),
@@ -289,6 +294,7 @@ impl Prepared {
             _held: held,
         };
         session.lay_tensors();
+        session.lay_replaced();
         session.lay_geometry(budget)?;
         session.lay_calls();
         Ok(session)

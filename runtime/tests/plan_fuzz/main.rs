@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
 
 mod graphs;
+mod in_place;
 mod kernels;
 #[path = "../support/positive.rs"]
 mod positive;
@@ -158,7 +159,11 @@ fn try_one(seed: u64, met: &mut Met) -> Result<(), String> {
             session.set_input(name, &tensor).unwrap();
             inputs.insert(id, tensor);
         }
-        let wanted = reference::run(&case.graph, inputs, &mut registry, &cores, options.threads)?;
+        let given = inputs.clone();
+        let wanted = reference::run(&case.graph, given, &mut registry, &cores, options.threads)?;
+        if run == 0 && seed.is_multiple_of(3) {
+            in_place::check(&case, &model, &mut registry, &options, (&inputs, &wanted), met)?;
+        }
         // The second time, memory holds what the first left.
         for again in 0..2 {
             let heap = thread_heap_calls();

@@ -4,6 +4,7 @@
 mod first;
 mod gate;
 mod heap;
+mod in_place;
 mod models;
 mod places;
 mod pool;

@@ -148,7 +148,7 @@ impl Session {
     fn record(&self, options: RunOptions) -> (Launch, DeviceTensor, DeviceTensor) {
         let (input, output) = (self.tensor(), self.tensor());
         let given = [Some(output.clone())];
-        let bound = Bound::new(std::slice::from_ref(&input), &given, &self.home).unwrap();
+        let bound = Bound::new((std::slice::from_ref(&input), &given), &[], &self.home).unwrap();
         (Launch::new(&self.frames, bound, options).unwrap(), input, output)
     }
 
