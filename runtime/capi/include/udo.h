@@ -304,6 +304,9 @@ typedef struct udo_runtime_t udo_runtime_t;
 // `UDO_ERROR_BUSY`; those that are to run at once have a session each.
 typedef struct udo_session_t udo_session_t;
 
+// Sessions of one model, for servers: any thread submits, and each run goes to the first session that is free. Threads share it.
+typedef struct udo_session_pool_t udo_session_pool_t;
+
 // Runs that begin one after the other. Threads may share it.
 typedef struct udo_stream_t udo_stream_t;
 
@@ -503,7 +506,8 @@ typedef struct {
 } udo_named_dim_t;
 
 // A setting by name. `max_memory`, `threads`, `spin_us` (how long idle threads look for work), `shapes_kept`, `vtcm_bytes`,
-// `gpu_storage` (`f32` or `f16`), `fast_math` (`none` or `bf16`) and `dim.NAME` (an extent, or a range as `1..512`) are there.
+// `gpu_storage` (`f32` or `f16`), `fast_math` (`none` or `bf16`), `dim.NAME` (an extent, or a range as `1..512`) and
+// `in_place.INPUT` (the output that runs may have in the place of that input, as one tensor) are there.
 typedef struct {
     // Its name.
     const char *name;
@@ -1180,8 +1184,8 @@ udo_error_t *udo_session_io_output(const udo_session_t *session,
 
 // Runs a model over tensors, in the order of its inputs and outputs, and returns when the outputs are there. An output that
 // is NULL becomes a new tensor, which the caller owns; one that is not is written, and takes the result's shape. It must not
-// lie where an input or another output does. After an error no tensor is new or has another shape; what was in those given is
-// lost if the run began.
+// lie where an input or another output does, unless the model may have that input and this output in one place (the extension
+// `in_place.INPUT`). After an error no tensor is new or has another shape; what was in those given is lost if the run began.
 udo_error_t *udo_session_run(const udo_session_t *session,
                              const udo_tensor_t *const *inputs,
                              size_t input_count,
@@ -1277,6 +1281,25 @@ udo_error_t *udo_workspace_bytes(const udo_workspace_t *workspace, const udo_dev
 
 // Releases a handle of a workspace; NULL is fine. Sessions that share it go on.
 void udo_workspace_release(udo_workspace_t *workspace);
+
+// Makes `count` sessions of a model, each with as many frames and as much depth as the options say, and takes their memory. A
+// submission beyond all of them is refused with `UDO_ERROR_BUSY`.
+udo_error_t *udo_session_pool_create(const udo_model_t *model,
+                                     const udo_session_options_t *options,
+                                     uint32_t count,
+                                     udo_session_pool_t **out);
+
+// Submits a run as `udo_session_submit` does, of whichever session is free, and returns at once.
+udo_error_t *udo_session_pool_submit(const udo_session_pool_t *pool,
+                                     const udo_tensor_t *const *inputs,
+                                     size_t input_count,
+                                     udo_tensor_t **outputs,
+                                     size_t output_count,
+                                     const udo_run_options_t *options,
+                                     udo_run_t **out);
+
+// Releases a pool; NULL is fine. Runs that are in flight go on.
+void udo_session_pool_release(udo_session_pool_t *pool);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -230,7 +230,7 @@ impl Session {
     }
 
     /// The tensors of a run, which says if there are too few or too many.
-    fn tensors(
+    pub(crate) fn tensors(
         (inputs, input_count): (Tensors, usize),
         (outputs, output_count): (TensorPlaces, usize),
     ) -> Result<(Vec<DeviceTensor>, Vec<Option<DeviceTensor>>)> {
@@ -369,8 +369,8 @@ pub extern "C" fn udo_session_io_output(
 
 /// Runs a model over tensors, in the order of its inputs and outputs, and returns when the outputs are there. An output that
 /// is NULL becomes a new tensor, which the caller owns; one that is not is written, and takes the result's shape. It must not
-/// lie where an input or another output does. After an error no tensor is new or has another shape; what was in those given is
-/// lost if the run began.
+/// lie where an input or another output does, unless the model may have that input and this output in one place (the extension
+/// `in_place.INPUT`). After an error no tensor is new or has another shape; what was in those given is lost if the run began.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_run(
     session: Option<&Session>,

@@ -94,6 +94,7 @@ const NAMES: &[(&str, &str)] = &[
     ("Session", "udo_session_t"),
     ("SessionOptions", "udo_session_options_t"),
     ("SessionOptionsAt", "const udo_session_options_t *"),
+    ("SessionPool", "udo_session_pool_t"),
     ("SharingCode", "udo_sharing_t"),
     ("Stream", "udo_stream_t"),
     ("StreamAt", "const udo_stream_t *"),
@@ -151,7 +152,7 @@ fn made() -> String {
         ["codes", "error", "runtime", "device", "cores", "memory", "fd", "spec", "tensor"];
     let sources = sources
         .into_iter()
-        .chain(["model", "cached", "report", "network", "graph", "session", "run"]);
+        .chain(["model", "cached", "report", "network", "graph", "session", "run", "pool"]);
     let builder =
         sources.fold(builder, |builder, name| builder.with_src(format!("{FOLDER}/src/{name}.rs")));
     let mut text = Vec::new();

@@ -86,6 +86,8 @@ int main(int argc, char **argv) {
     udo_network_t *network = NULL;
     DONE(udo_networks_open_bytes(runtime, MODEL, sizeof MODEL - 1, NULL, &networks));
     DONE(udo_networks_at(networks, 0, &network));
+    udo_session_pool_t *session_pool = NULL;
+    DONE(udo_session_pool_create(model, NULL, 1, &session_pool));
     DONE(udo_stream_create(&stream));
     udo_tensor_t *made[1] = {NULL};
     DONE(udo_session_record(session, inputs, 1, made, 1, NULL, &launch));

@@ -270,6 +270,31 @@ fn examples_build_by_pkg_config_and_run() {
     assert!(code == Some(1) && said.starts_with("error: "), "{said}");
 }
 
+/// Writes a model file with a cache that runs go on with in one place.
+fn cache(folder: &Path) -> PathBuf {
+    let text = "graph \"g\"
+  input past: f32[1,40,4]
+  input step: f32[1,1,4]
+  input at: i64[1]
+  present = TensorScatter@24(past, step, at) axis=1
+  output present
+  in_place past=present
+";
+    let source = Provenance::new("test", &ModelBytes::copy_of(text.as_bytes()), "test", vec![]);
+    let graph = StoredGraph::new(Graph::parse(text).unwrap());
+    let stages = vec![Stage { shapes: BTreeMap::new(), source, graph }];
+    let networks = vec![Network { name: "cache".to_owned(), stages }];
+    let path = folder.join("cache.udm");
+    Contents { networks, sections: vec![] }.write(&path).unwrap();
+    path
+}
+
+#[test]
+fn threads_share_sessions_and_runs_go_on_with_caches_in_one_place() {
+    let folder = tempfile::tempdir().unwrap();
+    run("pool.c", &[&cache(folder.path())]);
+}
+
 #[test]
 fn runs_go_on_beside_the_program_that_submits_them() {
     let folder = tempfile::tempdir().unwrap();

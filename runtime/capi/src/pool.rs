@@ -1,0 +1,67 @@
+//! Sessions that threads have together.
+
+use std::mem::MaybeUninit;
+use std::num::NonZero;
+
+use udo_runtime::device::Result;
+use udo_runtime::model;
+
+use crate::error::{Error, invalid};
+use crate::ffi::{
+    RunOptionsAt, SessionOptionsAt, TensorPlaces, Tensors, guard, hand_out, need, release,
+};
+use crate::model::Model;
+use crate::run::{Run, run_options};
+use crate::session::{self, Session};
+
+/// Sessions of one model, for servers: any thread submits, and each run goes to the first session that is free. Threads share it.
+#[derive(Debug)]
+pub struct SessionPool(model::SessionPool);
+
+fn sessions(count: u32) -> Result<NonZero<usize>> {
+    let count = usize::try_from(count).ok().and_then(NonZero::new);
+    count.ok_or_else(|| invalid("count is 0; wanted one session at least"))
+}
+
+/// Makes `count` sessions of a model, each with as many frames and as much depth as the options say, and takes their memory. A
+/// submission beyond all of them is refused with `UDO_ERROR_BUSY`.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_pool_create(
+    model: Option<&Model>,
+    options: SessionOptionsAt,
+    count: u32,
+    out: Option<&mut MaybeUninit<Option<Box<SessionPool>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (options, count) = (session::options(options)?, sessions(count)?);
+        hand_out(out, SessionPool(model.inner.pool(count, &options)?));
+        Ok(())
+    })
+}
+
+/// Submits a run as `udo_session_submit` does, of whichever session is free, and returns at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_pool_submit(
+    pool: Option<&SessionPool>,
+    inputs: Tensors,
+    input_count: usize,
+    outputs: TensorPlaces,
+    output_count: usize,
+    options: RunOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Run>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (pool, out) = (need(pool, "pool")?, need(out, "out")?);
+        let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
+        let options = run_options(options)?;
+        hand_out(out, Run(pool.0.submit(&given, &places, options)?));
+        Ok(())
+    })
+}
+
+/// Releases a pool; NULL is fine. Runs that are in flight go on.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_pool_release(pool: Option<Box<SessionPool>>) {
+    release(pool);
+}
