@@ -358,6 +358,43 @@ fn a_network_may_end_before_its_model_does() {
 }
 
 #[test]
+fn a_model_file_says_what_runs_may_have_in_one_place() {
+    let dir = folder();
+    good(&dir, &["convert", "fixed.graph", "--in-place", "x=z", "-o", "one.udm"]);
+    let said = good(&dir, &["model", "info", "one.udm"]);
+    assert!(said.contains("\n  input  x and output z may be in one place\n"), "{said}");
+    let info = json(&good(&dir, &["model", "info", "one.udm", "--json"]));
+    let stage = &info["stages"][0];
+    assert_eq!(stage["in_place"], serde_json::json!([{ "input": "x", "output": "z" }]));
+    assert_eq!(stage["source"]["flags"], serde_json::json!(["--in-place x=z"]));
+    good(&dir, &["convert", "fixed.graph"]);
+    let info = json(&good(&dir, &["model", "info", "fixed.udm", "--json"]));
+    assert_eq!(info["stages"][0]["in_place"], serde_json::json!([]));
+    let (code, said, _) = udo(&dir, &["model", "diff", "fixed.udm", "one.udm"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("in place"), "{said}");
+    let run = |model: &str| good(&dir, &["run", model, "--input", "x=x7.npy", "--json"]);
+    assert_eq!(json(&run("one.udm"))["runs"], json(&run("fixed.udm"))["runs"]);
+    for (pairs, wanted) in [
+        (
+            &["x=q"][..],
+            "\"q\" is to be the output of a pair in one place, and is none of the model",
+        ),
+        (&["w=y"], "\"w\" is to be the input of a pair in one place, and is none of the model"),
+        (&["x=y", "x=z"], "input \"x\" is in two pairs in one place; wanted one at most"),
+    ] {
+        let mut args = vec!["convert", "fixed.graph", "-o", "none.udm"];
+        args.extend(pairs.iter().flat_map(|pair| ["--in-place", pair]));
+        let error = bad(&dir, &args);
+        assert!(error.contains(wanted), "{error}");
+        assert!(!dir.path().join("none.udm").exists());
+    }
+    let (code, _, errors) = udo(&dir, &["convert", "fixed.graph", "--in-place", "x"]);
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("wanted INPUT=OUTPUT"), "{errors}");
+}
+
+#[test]
 fn what_is_asked_wrong_is_refused_and_leaves_nothing() {
     let dir = folder();
     let error = bad(&dir, &["convert", "open.graph", "--input-shape", "q=1"]);

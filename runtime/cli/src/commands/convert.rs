@@ -33,6 +33,7 @@ use crate::output::{Failure, Outcome, print_json};
   udo convert model.onnx --input-shape x=1,80 --input-shape x=1..8,80   two stages: an input's second shape begins the next
   udo convert model.onnx --config Softmax_Htp.json                  operators of a package that is not written yet
   udo convert model.onnx --prepare                                  with what kernels of this machine pack of the weights
+  udo convert model.onnx --in-place past=present                    a cache that runs go on with in one place
   udo convert model.onnx --dry-run                                  which operators are missing")]
 pub(crate) struct Convert {
     /// The model: an ONNX file, or a printed graph
@@ -49,6 +50,9 @@ pub(crate) struct Convert {
     /// A node whose outputs, or a value which, the network is to give; what nothing leads from to them is left out
     #[arg(long, value_name = "NAME")]
     out_node: Vec<String>,
+    /// An input and an output of one type and shape that runs may have in one place, as one tensor: a cache that they go on with
+    #[arg(long, value_name = "INPUT=OUTPUT", value_parser = parse_pair)]
+    in_place: Vec<(String, String)>,
     /// A package with operators of your own: its folder, its dist folder or its registration library
     #[arg(long = "package", value_name = "PATH")]
     packages: Vec<PathBuf>,
@@ -64,6 +68,13 @@ pub(crate) struct Convert {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    let pair =
+        text.split_once('=').filter(|(input, output)| !input.is_empty() && !output.is_empty());
+    let (input, output) = pair.ok_or("wanted INPUT=OUTPUT, as past=present")?;
+    Ok((input.to_owned(), output.to_owned()))
 }
 
 fn parse_shape(text: &str) -> Result<(String, Vec<Extent>), String> {
@@ -102,6 +113,8 @@ impl Run for Convert {
         if !outputs.is_empty() {
             graph.cut_to(outputs)?;
         }
+        graph.add_in_place(&self.in_place);
+        graph.check_in_place()?;
         let mut missing = registry.missing(&graph, &BindOptions::default());
         missing.retain(|op| !declared.iter().any(|known| known.name == op.op));
         if self.dry_run {
@@ -179,6 +192,8 @@ impl Convert {
             flags.push(format!("--input-shape {name}={}", extents.join(",")));
         }
         flags.extend(self.out_node.iter().map(|name| format!("--out-node {name}")));
+        let pairs = self.in_place.iter();
+        flags.extend(pairs.map(|(input, output)| format!("--in-place {input}={output}")));
         let paths = |flag: &'static str, paths: &[PathBuf]| {
             let name = |path: &PathBuf| path.file_name().map(|name| name.display().to_string());
             let names: Vec<String> = paths.iter().filter_map(name).collect();
@@ -288,6 +303,10 @@ mod tests {
         assert_eq!(name, "a=b");
         assert_eq!(extents, [Extent::Fixed(1), ranges[0], ranges[1], Extent::Any]);
         assert_eq!(parse_shape("x=").unwrap().1, []);
+        assert_eq!(parse_pair("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        for wrong in ["", "a", "a=", "=b"] {
+            assert!(parse_pair(wrong).unwrap_err().starts_with("wanted INPUT=OUTPUT"), "{wrong}");
+        }
         for wrong in ["x", "=1", "x=1,", "x=-1", "x=1..", "x=1..2..3..4", "x=a"] {
             assert!(parse_shape(wrong).unwrap_err().starts_with("wanted NAME="), "{wrong}");
         }

@@ -177,6 +177,8 @@ fn graphs(a: &Graph, b: &Graph, found: &mut Vec<Difference>) {
         BTreeMap::from([("names".to_owned(), names.collect::<Vec<_>>().join(", "))])
     };
     texts("output", &[a, b].map(outputs), found);
+    let in_place = |graph: &Graph| graph.in_place.iter().cloned().collect();
+    texts("in place", &[a, b].map(in_place), found);
     texts("node", &[a, b].map(|graph| nodes(graph, "")), found);
     let weights = [a, b].map(|graph| weights(graph, ""));
     for (name, a) in &weights[0] {

@@ -199,6 +199,9 @@ impl Known {
             ports.iter().map(|(name, of)| json!({ "name": name, "type": of })).collect()
         };
         let source = &self.stage.source;
+        let in_place = &self.stage.graph.graph.in_place;
+        let in_place =
+            in_place.iter().map(|(input, output)| json!({ "input": input, "output": output }));
         let (parameters, macs) = self.totals();
         json!({
             "network": self.network, "stage": self.index, "shapes": shapes(&self.stage),
@@ -206,7 +209,7 @@ impl Known {
                 "file": source.file, "sha256": source.sha256, "tool": source.tool, "flags": source.flags,
             },
             "inputs": ports(&self.inputs), "outputs": ports(&self.outputs), "unknown": self.unknown,
-            "parameters": parameters, "macs": macs,
+            "in_place": in_place.collect::<Vec<_>>(), "parameters": parameters, "macs": macs,
             "nodes": self.layers.iter().map(Layer::to_json).collect::<Vec<_>>(),
         })
     }
@@ -223,6 +226,9 @@ impl Known {
             for (name, of) in ports {
                 outln!("  {kind} {name}: {of}");
             }
+        }
+        for (input, output) in &self.stage.graph.graph.in_place {
+            outln!("  input  {input} and output {output} may be in one place");
         }
         if let Some(unknown) = &self.unknown {
             outln!("  types and cores are as far as the model says them: {unknown}");
