@@ -233,13 +233,13 @@ impl Session {
         let made = |specs: &[TensorSpec]| -> Result<Vec<DeviceTensor>> {
             specs.iter().map(|spec| DeviceTensor::new(home, *spec)).collect()
         };
-        let io = match self.io.take().filter(|io| io.is_of(&inputs, &outputs)) {
-            Some(io) => io,
-            None => {
-                let mut io = IoTensors { inputs: made(&inputs)?, outputs: made(&outputs)? };
-                io.join(&self.model.in_place);
-                io
-            }
+        let before = self.io.take().filter(|io| io.is_of(&inputs, &outputs));
+        let io = if let Some(io) = before {
+            io
+        } else {
+            let mut io = IoTensors { inputs: made(&inputs)?, outputs: made(&outputs)? };
+            io.join(&self.model.in_place);
+            io
         };
         Ok(self.io.insert(io))
     }

@@ -141,7 +141,9 @@ impl Prepared {
         let spec = TensorSpec::of(port.operand.desc)?;
         if let Some(to) = bound.output_in_place(index, &spec)? {
             moved.move_to(to, &self.tensors);
-            shared.into_iter().for_each(|shared| self.join(shared));
+            if let Some(shared) = shared {
+                self.join(shared);
+            }
         }
         Ok(())
     }
