@@ -44,9 +44,9 @@ pub(super) fn check(
         return Ok(());
     }
     let mut options = options.clone();
-    let names = pairs.iter().map(|&(input, output)| {
-        (case.inputs[input].0.to_string(), case.outputs[output].to_string())
-    });
+    let names = pairs
+        .iter()
+        .map(|&(input, output)| (case.inputs[input].0.clone(), case.outputs[output].clone()));
     options.in_place = names.collect();
     let fail = |found: String| format!("in place {:?}: {found}\n{}", options.in_place, case.graph);
     let model = Model::compile(case.graph.clone(), registry, &options);
@@ -79,9 +79,9 @@ pub(super) fn check(
                 return Err(fail(format!("output {name} is {found:?}, wanted {wanted:?}")));
             }
         }
-        let copied = copies.inputs + copies.outputs;
-        *met.entry("pairs in one place without copies").or_default() += usize::from(copied == 0);
-        *met.entry("pairs in one place by copies").or_default() += usize::from(copied > 0);
+        let count = copies.inputs + copies.outputs;
+        *met.entry("pairs in one place without copies").or_default() += usize::from(count == 0);
+        *met.entry("pairs in one place by copies").or_default() += usize::from(count > 0);
     }
     Ok(())
 }

@@ -61,7 +61,7 @@ fn a_pool_takes_as_many_runs_as_all_its_sessions_and_is_busy_then() {
     let options = Options { threads: NonZero::<usize>::MIN, ..Options::default() };
     let model = compile(&runtime, &gate::text(11), &options);
     let pool = pool(&model, 2, 1);
-    let submit = |x: &DeviceTensor| pool.submit(&[x.clone()], &[None], RunOptions::default());
+    let submit = |x: &DeviceTensor| pool.submit(slice::from_ref(x), &[None], RunOptions::default());
     let all = [1.0f32, 2.0, 3.0, 4.0].map(|n| on(&cpu, &[2], &[n, n]));
     let runs = all.each_ref().map(|x| submit(x).unwrap());
     let error = submit(&all[0]).unwrap_err();
