@@ -5,16 +5,17 @@ mod pool;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::container::{self, Container};
-use crate::device::{DeviceTensor, Error, ErrorCode, Extent, Result, TensorSpec};
+use crate::cache::ModelSource;
+use crate::container::{self, Container, ContainerError};
+use crate::device::{self, DeviceTensor, Error, ErrorCode, Extent, TensorSpec};
 use crate::graph::{DimSpec, Graph, TensorType};
-use crate::import::{self, ImportError, MODEL_FILE, ModelBytes};
+use crate::import::{self, MODEL_FILE, ModelBytes};
 use crate::model::{Model, Session, SessionOptions};
 use crate::resolve::Input;
 use crate::run::{Launch, Run, RunOptions};
-use crate::runtime::{LoadOptions, Runtime};
+use crate::runtime::{LoadError, LoadOptions, Runtime};
 
 pub use pool::NetworkPool;
 
@@ -28,6 +29,7 @@ struct Inner {
     name: String,
     runtime: Runtime,
     options: LoadOptions,
+    bytes: ModelSource,
     source: Source,
     /// By network and stage.
     models: Mutex<BTreeMap<(usize, usize), Model>>,
@@ -41,7 +43,25 @@ impl fmt::Debug for Inner {
 
 enum Source {
     File(Container),
-    Single { name: String, graph: Graph },
+    Single(Single),
+}
+
+/// What is in a file of another format than a model file.
+struct Single {
+    name: String,
+    inputs: Vec<Input>,
+    outputs: Vec<String>,
+    /// As it was read to say that; the model is made of it.
+    graph: Mutex<Option<Graph>>,
+}
+
+impl Single {
+    fn of(graph: Graph) -> Self {
+        let values = graph.outputs.iter().filter_map(|&id| graph.value(id).ok());
+        let outputs = values.map(|value| value.name.clone()).collect();
+        let (name, inputs) = (graph.name.clone(), Input::all(&graph));
+        Self { name, inputs, outputs, graph: Mutex::new(Some(graph)) }
+    }
 }
 
 impl Runtime {
@@ -49,45 +69,59 @@ impl Runtime {
     ///
     /// # Errors
     /// The file cannot be read, or is of no known format.
-    pub fn networks(&self, path: impl AsRef<Path>, options: &LoadOptions) -> Result<Networks> {
+    pub fn networks(
+        &self,
+        path: impl AsRef<Path>,
+        options: &LoadOptions,
+    ) -> Result<Networks, LoadError> {
         let path = path.as_ref();
-        let bytes = options.import.reading.bytes(path)?;
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        let graph = |reading: &LoadOptions| import::file(path, &self.reading(reading));
-        self.networks_of(&bytes, &name, options, graph)
+        let import = self.reading(&options.import).of_file(path);
+        let bytes = ModelSource::of(path, |path| import.reading.bytes(path))?;
+        let options = LoadOptions { import, ..options.clone() };
+        self.networks_of(bytes, &import::name_of(path), options)
     }
 
     /// The networks in the bytes of such a file, which are copied.
     ///
     /// # Errors
     /// They are of no known format.
-    pub fn networks_of_bytes(&self, bytes: &[u8], options: &LoadOptions) -> Result<Networks> {
-        let name = "model";
-        let graph = |reading: &LoadOptions| import::bytes(bytes, name, &self.reading(reading));
-        self.networks_of(&ModelBytes::copy_of(bytes), name, options, graph)
+    pub fn networks_of_bytes(
+        &self,
+        bytes: &[u8],
+        options: &LoadOptions,
+    ) -> Result<Networks, LoadError> {
+        let import = self.reading(&options.import);
+        let bytes = ModelSource::of_bytes(ModelBytes::copy_of(bytes));
+        self.networks_of(bytes, "model", LoadOptions { import, ..options.clone() })
     }
 
     fn networks_of(
         &self,
-        bytes: &ModelBytes,
+        bytes: ModelSource,
         name: &str,
-        options: &LoadOptions,
-        graph: impl FnOnce(&LoadOptions) -> std::result::Result<Graph, ImportError>,
-    ) -> Result<Networks> {
-        let source = if import::importer(bytes, name)?.name == MODEL_FILE {
-            Source::File(Container::read(bytes).map_err(|error| at(name, error))?)
+        options: LoadOptions,
+    ) -> Result<Networks, LoadError> {
+        let (runtime, name, models) = (self.clone(), name.to_owned(), Mutex::default());
+        let source = if import::importer(bytes.bytes(), &name)?.name == MODEL_FILE {
+            Source::File(Container::read(bytes.bytes()).map_err(|error| at(&name, error))?)
         } else {
-            let graph = graph(options)?;
-            Source::Single { name: graph.name.clone(), graph }
+            Source::Single(Single::of(import::model_bytes(bytes.bytes(), &name, &options.import)?))
         };
-        let (runtime, options) = (self.clone(), options.clone());
-        let models = Mutex::default();
-        Ok(Networks(Arc::new(Inner { name: name.to_owned(), runtime, options, source, models })))
+        Ok(Networks(Arc::new(Inner { name, runtime, options, bytes, source, models })))
     }
 }
 
-fn at(name: &str, error: container::ContainerError) -> Error {
-    Error::from(error).at(name)
+fn at(name: &str, reason: ContainerError) -> LoadError {
+    LoadError::ModelFile { name: name.to_owned(), reason: Box::new(reason) }
+}
+
+/// An argument that is wrong.
+fn invalid(why: String) -> LoadError {
+    Error::new(ErrorCode::InvalidArgument, why).into()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Networks {
@@ -95,8 +129,13 @@ impl Networks {
     pub fn count(&self) -> usize {
         match &self.0.source {
             Source::File(file) => file.networks().len(),
-            Source::Single { .. } => 1,
+            Source::Single(_) => 1,
         }
+    }
+
+    /// Whether they are of a model file: one of another format is one network with one stage.
+    pub fn is_model_file(&self) -> bool {
+        matches!(self.0.source, Source::File(_))
     }
 
     /// All of them, in the file's order.
@@ -109,22 +148,26 @@ impl Networks {
     ///
     /// # Errors
     /// There is none of this name, or several and no name.
-    pub fn get(&self, name: Option<&str>) -> Result<Network> {
-        let mut all = self.iter();
-        let found = match name {
-            Some(name) => all.find(|network| network.name() == name),
-            None => all.next().filter(|_| self.count() == 1),
+    pub fn get(&self, name: Option<&str>) -> Result<Network, LoadError> {
+        let name = match (&self.0.source, name) {
+            (Source::File(file), _) => {
+                &file.network(name).map_err(|error| at(&self.0.name, error))?.name
+            }
+            (Source::Single(only), name) => name.unwrap_or(&only.name),
         };
+        let found = self.iter().find(|network| network.name() == name);
         found.ok_or_else(|| {
-            let known: Vec<String> = self.iter().map(|network| network.name().to_owned()).collect();
-            let what = match name {
-                Some(name) => format!("there is no network {name:?}"),
-                None => "there are several networks".to_owned(),
-            };
-            let why = format!("{}: {what}; wanted one of {}", self.0.name, known.join(", "));
-            Error::new(ErrorCode::InvalidArgument, why)
+            let known: Vec<_> = self.iter().map(|network| network.name().to_owned()).collect();
+            let file = &self.0.name;
+            invalid(format!("{file}: there is no network {name:?}, wanted one of {known:?}"))
         })
     }
+}
+
+/// A stage of a network, and what it is in.
+enum Found<'a> {
+    Stage(&'a Container, &'a container::Stage<usize>),
+    Single(&'a Single),
 }
 
 /// A network of a model's file: what a program names. Clones are the same.
@@ -139,29 +182,28 @@ impl Network {
     pub fn name(&self) -> &str {
         match &self.of.source {
             Source::File(_) => self.stored().map_or("", |network| &network.name),
-            Source::Single { name, .. } => name,
+            Source::Single(only) => &only.name,
         }
     }
 
     fn stored(&self) -> Option<&container::Network<usize>> {
         match &self.of.source {
             Source::File(file) => file.networks().get(self.at),
-            Source::Single { .. } => None,
+            Source::Single(_) => None,
         }
     }
 
-    /// The file and the stage of it, where it is a model file.
-    fn stage(&self, index: usize) -> Result<Option<(&Container, &container::Stage<usize>)>> {
+    fn stage(&self, index: usize) -> Result<Found<'_>, LoadError> {
         match (&self.of.source, self.stored()) {
             (Source::File(file), Some(network)) => {
                 let stage = network.stage(index).map_err(|error| at(&self.of.name, error))?;
-                Ok(Some((file, stage)))
+                Ok(Found::Stage(file, stage))
             }
-            (Source::Single { .. }, _) | (_, None) if index == 0 => Ok(None),
-            _ => {
+            (Source::Single(only), _) if index == 0 => Ok(Found::Single(only)),
+            (Source::Single(_), _) | (Source::File(_), None) => {
                 let name = self.name();
                 let why = format!("network {name:?} has no stage {index}: it has one, stage 0");
-                Err(Error::new(ErrorCode::InvalidArgument, why))
+                Err(invalid(why))
             }
         }
     }
@@ -175,9 +217,9 @@ impl Network {
     ///
     /// # Errors
     /// There is no such stage.
-    pub fn inputs(&self, stage: usize) -> Result<Vec<(String, TensorSpec)>> {
-        let said = match (self.stage(stage)?, &self.of.source) {
-            (Some((file, stage)), _) => {
+    pub fn inputs(&self, stage: usize) -> Result<Vec<(String, TensorSpec)>, LoadError> {
+        let said: Vec<(String, TensorType, Vec<container::Extent>)> = match self.stage(stage)? {
+            Found::Stage(file, stage) => {
                 let inputs = file.inputs(stage).map_err(|error| at(&self.of.name, error))?;
                 let of = |(name, of): (String, TensorType)| {
                     let shape = stage.shapes.get(&name).cloned();
@@ -185,11 +227,10 @@ impl Network {
                 };
                 inputs.into_iter().map(of).collect()
             }
-            (None, Source::Single { graph, .. }) => {
-                let inputs = Input::all(graph).into_iter();
-                inputs.map(|input| (input.name, input.of, Vec::new())).collect()
+            Found::Single(only) => {
+                let inputs = only.inputs.iter();
+                inputs.map(|input| (input.name.clone(), input.of.clone(), Vec::new())).collect()
             }
-            (None, Source::File(_)) => Vec::new(),
         };
         said.into_iter().map(|(name, of, shape)| Ok((name, spec(&of, &shape)?))).collect()
     }
@@ -198,7 +239,7 @@ impl Network {
     ///
     /// # Errors
     /// The file is damaged.
-    pub fn agreed_inputs(&self) -> Result<Vec<(String, TensorSpec)>> {
+    pub fn agreed_inputs(&self) -> Result<Vec<(String, TensorSpec)>, LoadError> {
         let mut agreed = self.inputs(0)?;
         for stage in 1..self.stage_count() {
             for ((_, spec), (_, other)) in agreed.iter_mut().zip(self.inputs(stage)?) {
@@ -214,16 +255,12 @@ impl Network {
     ///
     /// # Errors
     /// The file is damaged.
-    pub fn outputs(&self) -> Result<Vec<String>> {
-        match (self.stage(0)?, &self.of.source) {
-            (Some((file, stage)), _) => {
+    pub fn outputs(&self) -> Result<Vec<String>, LoadError> {
+        match self.stage(0)? {
+            Found::Stage(file, stage) => {
                 file.outputs(stage).map_err(|error| at(&self.of.name, error))
             }
-            (None, Source::Single { graph, .. }) => {
-                let values = graph.outputs.iter().filter_map(|&id| graph.value(id).ok());
-                Ok(values.map(|value| value.name.clone()).collect())
-            }
-            (None, Source::File(_)) => Ok(Vec::new()),
+            Found::Single(only) => Ok(only.outputs.clone()),
         }
     }
 
@@ -232,7 +269,7 @@ impl Network {
     ///
     /// # Errors
     /// No stage does.
-    pub fn stage_for(&self, shapes: &[(String, Vec<usize>)]) -> Result<usize> {
+    pub fn stage_for(&self, shapes: &[(String, Vec<usize>)]) -> Result<usize, LoadError> {
         match (&self.of.source, self.stored()) {
             (Source::File(file), Some(network)) => {
                 file.stage_for(network, shapes).map_err(|error| at(&self.of.name, error))
@@ -245,34 +282,38 @@ impl Network {
     ///
     /// # Errors
     /// There is no such stage, or it cannot be made to run.
-    pub fn model(&self, stage: usize) -> Result<Model> {
+    pub fn model(&self, stage: usize) -> Result<Model, LoadError> {
         let found = self.stage(stage)?;
-        let mut models = self.of.models.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inner { name, runtime, options, bytes, models, .. } = &*self.of;
+        let mut models = lock(models);
         if let Some(model) = models.get(&(self.at, stage)) {
             return Ok(model.clone());
         }
-        let mut options = self.of.options.compile.clone();
-        let graph = match (found, &self.of.source) {
-            (Some((file, stage)), _) => {
-                let bound = file.bound(stage, &self.of.name);
-                let bound = bound.map_err(|error| at(&self.of.name, error))?;
+        let mut options = options.clone();
+        let graph = match found {
+            Found::Stage(file, stage) => {
+                let bound = file.bound(stage, name).map_err(|error| at(name, error))?;
+                let bind = &mut options.compile.bind;
                 for (name, range) in bound.ranges {
-                    if !options.bind.dims.contains_key(&name) {
-                        options.bind.ranges.entry(name).or_insert(range);
+                    if !bind.dims.contains_key(&name) {
+                        bind.ranges.entry(name).or_insert(range);
                     }
                 }
                 bound.graph
             }
-            (None, Source::Single { graph, .. }) => graph.clone(),
-            (None, Source::File(_)) => Graph::new(&self.of.name),
+            Found::Single(only) => match lock(&only.graph).take() {
+                Some(graph) => graph,
+                // A model that could not be compiled took it along.
+                None => import::model_bytes(bytes.bytes(), name, &options.import)?,
+            },
         };
-        let model = self.of.runtime.compile(graph, &options)?;
+        let model = runtime.compile_of(graph, bytes, &options)?;
         models.insert((self.at, stage), model.clone());
         Ok(model)
     }
 
     /// The stage for inputs of these dimensions, and the dimensions as it takes them.
-    fn fit(&self, mut dims: Vec<Vec<usize>>) -> Result<(usize, Vec<Vec<usize>>)> {
+    fn fit(&self, mut dims: Vec<Vec<usize>>) -> device::Result<(usize, Vec<Vec<usize>>)> {
         let specs = self.inputs(0)?;
         if specs.len() != dims.len() {
             let names: Vec<_> = specs.iter().map(|(name, _)| format!("{name:?}")).collect();
@@ -297,9 +338,9 @@ impl Network {
     }
 
     /// The stage for these inputs, and they as it takes them.
-    fn fit_tensors(&self, inputs: &[DeviceTensor]) -> Result<(usize, Vec<DeviceTensor>)> {
+    fn fit_tensors(&self, inputs: &[DeviceTensor]) -> device::Result<(usize, Vec<DeviceTensor>)> {
         let dims = inputs.iter().map(|input| Ok(input.spec().dims()?.to_vec()));
-        let (index, dims) = self.fit(dims.collect::<Result<_>>()?)?;
+        let (index, dims) = self.fit(dims.collect::<device::Result<_>>()?)?;
         let mut inputs = inputs.to_vec();
         for (input, dims) in inputs.iter_mut().zip(&dims) {
             if input.spec().dims()? != dims {
@@ -333,7 +374,7 @@ impl fmt::Display for Network {
 }
 
 /// What a stage's input takes: what the graph says, and what the stage says of its extents.
-fn spec(of: &TensorType, shape: &[container::Extent]) -> Result<TensorSpec> {
+fn spec(of: &TensorType, shape: &[container::Extent]) -> device::Result<TensorSpec> {
     let extent = |(axis, dim): (usize, &DimSpec)| match (shape.get(axis), dim) {
         (Some(&container::Extent::Range { min, max, .. }), _) => Extent::Range { min, max },
         (Some(&container::Extent::Fixed(n)), _) | (_, &DimSpec::Fixed(n)) => Extent::Fixed(n),
@@ -363,7 +404,7 @@ impl NetworkSession {
     ///
     /// # Errors
     /// There was none.
-    pub fn last(&self) -> Result<&Session> {
+    pub fn last(&self) -> device::Result<&Session> {
         let session = self.last.and_then(|index| self.stages.get(&index));
         session.ok_or_else(|| {
             let name = self.network.name();
@@ -376,7 +417,7 @@ impl NetworkSession {
     ///
     /// # Errors
     /// There is no such stage, it cannot be compiled, or there is no memory.
-    pub fn stage(&mut self, index: usize) -> Result<&mut Session> {
+    pub fn stage(&mut self, index: usize) -> device::Result<&mut Session> {
         if !self.stages.contains_key(&index) {
             let session = self.network.model(index)?.session_with(&self.options)?;
             self.stages.insert(index, session);
@@ -393,7 +434,7 @@ impl NetworkSession {
         &mut self,
         inputs: &[DeviceTensor],
         outputs: &[Option<DeviceTensor>],
-    ) -> Result<Vec<DeviceTensor>> {
+    ) -> device::Result<Vec<DeviceTensor>> {
         let (session, inputs) = self.pick(inputs)?;
         session.run_on(&inputs, outputs)
     }
@@ -407,7 +448,7 @@ impl NetworkSession {
         inputs: &[DeviceTensor],
         outputs: &[Option<DeviceTensor>],
         options: RunOptions,
-    ) -> Result<Run> {
+    ) -> device::Result<Run> {
         let (session, inputs) = self.pick(inputs)?;
         session.submit(&inputs, outputs, options)
     }
@@ -421,7 +462,7 @@ impl NetworkSession {
         inputs: &[DeviceTensor],
         outputs: &[Option<DeviceTensor>],
         options: RunOptions,
-    ) -> Result<Launch> {
+    ) -> device::Result<Launch> {
         let (session, inputs) = self.pick(inputs)?;
         session.record(&inputs, outputs, options)
     }
@@ -431,14 +472,20 @@ impl NetworkSession {
     ///
     /// # Errors
     /// No stage takes them, or it cannot be made to run.
-    pub fn for_dims(&mut self, dims: Vec<Vec<usize>>) -> Result<(&mut Session, Vec<Vec<usize>>)> {
+    pub fn for_dims(
+        &mut self,
+        dims: Vec<Vec<usize>>,
+    ) -> device::Result<(&mut Session, Vec<Vec<usize>>)> {
         let (index, dims) = self.network.fit(dims)?;
         self.last = Some(index);
         Ok((self.stage(index)?, dims))
     }
 
     /// The session of the stage for these inputs, and they as it takes them.
-    fn pick(&mut self, inputs: &[DeviceTensor]) -> Result<(&mut Session, Vec<DeviceTensor>)> {
+    fn pick(
+        &mut self,
+        inputs: &[DeviceTensor],
+    ) -> device::Result<(&mut Session, Vec<DeviceTensor>)> {
         let (index, inputs) = self.network.fit_tensors(inputs)?;
         self.last = Some(index);
         Ok((self.stage(index)?, inputs))

@@ -1,17 +1,23 @@
 //! What programs begin with: operators and devices, of which models are made.
 
+mod error;
+
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::cache::{Cache, CacheError, CacheOptions, ModelSource};
-use crate::device::{Device, DeviceSpec, Devices, Error, ErrorCode, Result};
+use crate::container::{Container, Contents, Section};
+use crate::device::{self, Device, DeviceSpec, Devices, ErrorCode};
 use crate::graph::{Graph, Source};
-use crate::import::{self, ImportOptions, PackagedOp};
+use crate::import::{self, ImportError, ImportOptions, PackagedOp};
 use crate::memory::{Derived, ModelBytes};
-use crate::model::{Model, Options};
+use crate::model::{CompileError, Model, Options};
+use crate::package::OpenError;
 use crate::registry::Registry;
 use crate::run::Queues;
+
+pub use error::LoadError;
 
 /// Operators, built in and of packages, and devices. Clones share them, and any thread may use them; what is made of a
 /// runtime lives on by itself.
@@ -62,7 +68,7 @@ impl Builder {
     ///
     /// # Errors
     /// A package is refused, or a device cannot be as asked.
-    pub fn build(self) -> Result<Runtime> {
+    pub fn build(self) -> Result<Runtime, LoadError> {
         let devices = match self.devices.as_slice() {
             [] => Devices::default(),
             specs => Devices::new(specs)?,
@@ -76,7 +82,7 @@ impl Builder {
 }
 
 /// The built-in operators. Their tables stay for the life of the process, so that all runtimes have one copy.
-fn built_in() -> Result<Registry> {
+fn built_in() -> Result<Registry, OpenError> {
     static BUILT_IN: OnceLock<Registry> = OnceLock::new();
     if let Some(registry) = BUILT_IN.get() {
         return Ok(registry.clone());
@@ -102,9 +108,9 @@ pub struct LoadOptions {
 /// Has what is packed looked for in a cache, if there is one.
 fn look_in(
     registry: &mut Registry,
-    cache: std::result::Result<Option<Arc<Cache>>, CacheError>,
-) -> Result<()> {
-    if let Some(cache) = cache.map_err(|error| Error::of(error.code(), &error))? {
+    cache: Result<Option<Arc<Cache>>, CacheError>,
+) -> Result<(), CacheError> {
+    if let Some(cache) = cache? {
         registry.use_cache(&cache);
     }
     Ok(())
@@ -115,7 +121,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The built-in operators break the contract, which is a fault of this library.
-    pub fn new() -> Result<Self> {
+    pub fn new() -> Result<Self, LoadError> {
         Self::builder().build()
     }
 
@@ -155,7 +161,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The device has no such core, or a callback waits.
-    pub fn sync_core(&self, device: &Device, core: u32) -> Result<()> {
+    pub fn sync_core(&self, device: &Device, core: u32) -> device::Result<()> {
         self.queues.sync_core(device, core)
     }
 
@@ -164,7 +170,7 @@ impl Runtime {
     ///
     /// # Errors
     /// The file cannot be read, or its model not be made to run.
-    pub fn load(&self, path: impl AsRef<Path>) -> Result<Model> {
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<Model, LoadError> {
         self.load_with(path, &LoadOptions::default())
     }
 
@@ -173,45 +179,58 @@ impl Runtime {
     /// # Errors
     /// As there, or the cache cannot be used: its folder is not there, or a newer version wrote in it. A file of the cache that
     /// is damaged, or cannot be written, is no error: [`Model::cache`] and the report say so.
-    pub fn load_with(&self, path: impl AsRef<Path>, options: &LoadOptions) -> Result<Model> {
-        let (path, reading) = (path.as_ref(), self.reading(options));
+    pub fn load_with(
+        &self,
+        path: impl AsRef<Path>,
+        options: &LoadOptions,
+    ) -> Result<Model, LoadError> {
+        let (path, reading) = (path.as_ref(), self.reading(&options.import));
         let source = ModelSource::of(path, |path| reading.reading.bytes(path))?;
-        self.load_of(&source, options, || Ok(import::read(source.bytes(), path, &reading)?))
+        let graph = import::read(source.bytes(), path, &reading)?;
+        self.load_of(graph, &source, options)
     }
 
     /// The model in the bytes of such a file, which are copied.
     ///
     /// # Errors
     /// They are no such file, or its model cannot be made to run.
-    pub fn load_bytes(&self, bytes: &[u8], options: &LoadOptions) -> Result<Model> {
+    pub fn load_bytes(&self, bytes: &[u8], options: &LoadOptions) -> Result<Model, LoadError> {
         let source = ModelSource::of_bytes(ModelBytes::copy_of(bytes));
-        let reading = self.reading(options);
-        self.load_of(&source, options, || {
-            Ok(import::model_bytes(source.bytes(), "model", &reading)?)
-        })
+        let reading = self.reading(&options.import);
+        let graph = import::model_bytes(source.bytes(), "model", &reading)?;
+        self.load_of(graph, &source, options)
     }
 
     fn load_of(
         &self,
+        mut graph: Graph,
         source: &ModelSource,
         options: &LoadOptions,
-        read: impl FnOnce() -> Result<Graph>,
-    ) -> Result<Model> {
-        let (mut registry, cache) = (self.registry.clone(), options.cache.as_ref());
-        if options.is_exportable {
-            let (mut graph, ranges) = (read()?, &options.compile.bind.ranges);
-            graph.add_in_place(&options.compile.in_place);
-            let cache = Cache::of_graph(cache, &graph, ranges, Some(source.bytes()));
-            look_in(&mut registry, cache.map(Some))?;
-            return self.compile_by(graph, registry, &options.compile);
-        }
-        look_in(&mut registry, Cache::of(cache, source))?;
-        let mut graph = read()?;
-        if cache.is_none() {
+    ) -> Result<Model, LoadError> {
+        if options.cache.is_none() && !options.is_exportable {
             // A cache knows constants by where they lie in their own file.
             self.share(&mut graph, source);
         }
-        self.compile_by(graph, registry, &options.compile)
+        self.compile_of(graph, source, options)
+    }
+
+    /// The model of a graph that was read of `source`, with the cache of that.
+    pub(crate) fn compile_of(
+        &self,
+        mut graph: Graph,
+        source: &ModelSource,
+        options: &LoadOptions,
+    ) -> Result<Model, LoadError> {
+        let (mut registry, cache) = (self.registry.clone(), options.cache.as_ref());
+        let cache = if options.is_exportable {
+            graph.add_in_place(&options.compile.in_place);
+            let ranges = &options.compile.bind.ranges;
+            Cache::of_graph(cache, &graph, ranges, Some(source.bytes())).map(Some)
+        } else {
+            Cache::of(cache, source)
+        };
+        look_in(&mut registry, cache)?;
+        compile_by(graph, &mut registry, &options.compile, &self.queues)
     }
 
     /// The model that an earlier process left in the folder of the options' cache: one that was compiled of a graph, or asked to
@@ -219,18 +238,19 @@ impl Runtime {
     ///
     /// # Errors
     /// There is no such model, it is of another version or damaged, or it cannot be made to run.
-    pub fn restore(&self, name: Option<&str>, options: &LoadOptions) -> Result<Model> {
-        let none =
-            || Error::new(ErrorCode::InvalidArgument, "no folder of a cache is said; wanted one");
+    pub fn restore(&self, name: Option<&str>, options: &LoadOptions) -> Result<Model, LoadError> {
+        let none = || {
+            let why = "no folder of a cache is said; wanted one";
+            device::Error::new(ErrorCode::InvalidArgument, why)
+        };
         let asked = options.cache.as_ref().ok_or_else(none)?;
-        let restored = Cache::restore(asked, name);
-        let (cache, stage) = restored.map_err(|error| Error::of(error.code(), &error))?;
+        let (cache, stage) = Cache::restore(asked, name)?;
         let (mut registry, mut compile) = (self.registry.clone(), options.compile.clone());
         for (name, range) in stage.ranges {
             compile.bind.ranges.entry(name).or_insert(range);
         }
         registry.use_cache(&cache);
-        self.compile_by(stage.graph, registry, &compile)
+        compile_by(stage.graph, &mut registry, &compile, &self.queues)
     }
 
     /// Has constants that another model has, or had, be the same, so that what is packed of them is.
@@ -249,15 +269,19 @@ impl Runtime {
     ///
     /// # Errors
     /// The first step that fails says why.
-    pub fn compile(&self, graph: Graph, options: &Options) -> Result<Model> {
-        self.compile_by(graph, self.registry.clone(), options)
+    pub fn compile(&self, graph: Graph, options: &Options) -> Result<Model, LoadError> {
+        compile_by(graph, &mut self.registry.clone(), options, &self.queues)
     }
 
     /// As [`Runtime::compile`], with a cache where one is asked for.
     ///
     /// # Errors
     /// As there and for [`Runtime::load_with`].
-    pub fn compile_with(&self, mut graph: Graph, options: &LoadOptions) -> Result<Model> {
+    pub fn compile_with(
+        &self,
+        mut graph: Graph,
+        options: &LoadOptions,
+    ) -> Result<Model, LoadError> {
         let mut registry = self.registry.clone();
         if options.cache.is_some() || options.is_exportable {
             graph.add_in_place(&options.compile.in_place);
@@ -265,21 +289,46 @@ impl Runtime {
             let cache = Cache::of_graph(options.cache.as_ref(), &graph, ranges, None);
             look_in(&mut registry, cache.map(Some))?;
         }
-        self.compile_by(graph, registry, &options.compile)
+        compile_by(graph, &mut registry, &options.compile, &self.queues)
     }
 
-    fn compile_by(&self, graph: Graph, mut registry: Registry, options: &Options) -> Result<Model> {
-        let compiled = Model::compile_for(graph, &mut registry, options, &self.queues);
-        compiled.map_err(|error| {
-            let is_of_memory = registry.packs().budget().has_refused();
-            let code = if is_of_memory { ErrorCode::OutOfMemory } else { error.code() };
-            Error::of(code, &error)
-        })
+    /// What kernels of this machine pack for all stages of a model file, each of which is compiled for that: the section of the file
+    /// that has it, so that loads on machines like this one need not.
+    ///
+    /// # Errors
+    /// A stage cannot be made to run, or the file would be too large.
+    pub fn prepare(&self, contents: &Contents) -> Result<Section, LoadError> {
+        let failed =
+            |reason| LoadError::ModelFile { name: "model".to_owned(), reason: Box::new(reason) };
+        let bytes = contents.to_bytes().map_err(failed)?;
+        let container = Container::read(&ModelBytes::copy_of(&bytes)).map_err(failed)?;
+        let cache = Cache::of_contents(contents.clone())?;
+        let mut registry = self.registry.clone();
+        registry.use_cache(&cache);
+        let mut models = Vec::new();
+        for network in container.networks() {
+            for stage in &network.stages {
+                let bound = container.bound(stage, &network.name).map_err(failed)?;
+                let mut options = Options::default();
+                options.bind.ranges = bound.ranges;
+                models.push(compile_by(bound.graph, &mut registry, &options, &self.queues)?);
+            }
+        }
+        Ok(cache.section()?)
+    }
+
+    /// The graph in a model's file, as [`import::file`] reads it, but that operators of packages go before functions that the model has
+    /// for them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn import(&self, path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {
+        import::file(path, &self.reading(options))
     }
 
     /// How files are read: operators of packages go before functions that a model has for them.
-    pub(crate) fn reading(&self, options: &LoadOptions) -> ImportOptions {
-        let mut reading = options.import.clone();
+    pub(crate) fn reading(&self, options: &ImportOptions) -> ImportOptions {
+        let mut reading = options.clone();
         let of = |(name, domain): (&str, Option<&str>)| PackagedOp {
             name: name.to_owned(),
             domain: domain.map(str::to_owned),
@@ -287,4 +336,22 @@ impl Runtime {
         reading.packaged.extend(self.registry.packaged_ops().map(of));
         reading
     }
+}
+
+/// The model of a graph, of a registry that is for it alone or for others that are packed with it.
+fn compile_by(
+    graph: Graph,
+    registry: &mut Registry,
+    options: &Options,
+    queues: &Arc<Queues>,
+) -> Result<Model, LoadError> {
+    let compiled = Model::compile_for(graph, registry, options, queues);
+    compiled.map_err(|reason: CompileError| {
+        let budget = registry.packs().budget();
+        if budget.has_refused() {
+            LoadError::OutOfMemory { limit: budget.limit(), reason: Box::new(reason) }
+        } else {
+            reason.into()
+        }
+    })
 }

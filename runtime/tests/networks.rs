@@ -57,8 +57,11 @@ fn a_run_takes_the_stage_for_its_shapes() {
     assert_eq!(names, [("twice".to_owned(), 3), ("neg".to_owned(), 1)]);
     let error = networks.get(Some("none")).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
-    assert_eq!(error.to_string(), "m.udm: there is no network \"none\"; wanted one of twice, neg");
-    assert!(networks.get(None).unwrap_err().to_string().contains("there are several networks"));
+    assert_eq!(
+        error.to_string(),
+        "m.udm: there is no network \"none\", wanted one of [\"twice\", \"neg\"]"
+    );
+    assert!(networks.get(None).unwrap_err().to_string().contains("it has several networks"));
 
     let twice = networks.get(Some("twice")).unwrap();
     let said = |stage| twice.inputs(stage).unwrap()[0].1.to_string();

@@ -9,15 +9,15 @@ use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
-use udo_runtime::cache::{Cache, CacheOptions, CacheOutcome};
+use udo_runtime::cache::{CacheOptions, CacheOutcome};
 use udo_runtime::container::{
     Container, Contents, Extent, Network, Provenance, Stage, StoredGraph,
 };
-use udo_runtime::device::{Error, ErrorCode};
+use udo_runtime::device::ErrorCode;
 use udo_runtime::memory::ModelBytes;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
-use udo_runtime::runtime::{LoadOptions, Runtime};
+use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
 
 use small::{TEXT, chance, graph, numbers};
 
@@ -85,7 +85,7 @@ fn a_compilation_that_failed_may_be_corrected() {
     bad.compile.bind.dims.insert("none".to_owned(), 4);
     let text = TEXT.replace("x: f32[3,40]", "x: f32[n,40]");
     let error = runtime().compile_with(graph(&text, 1), &bad).unwrap_err();
-    assert!(error.message().contains("none"), "{error}");
+    assert!(error.to_string().contains("none"), "{error}");
     let mut good = options(dir.path(), 0);
     good.compile.bind.dims.insert("n".to_owned(), 3);
     let models = [(0, 2), (2, 0)].map(|of| {
@@ -103,7 +103,7 @@ fn models_come_back_without_their_graph() {
     let dir = tempfile::tempdir().unwrap();
     let restore =
         |name: Option<&str>, version: u32| runtime().restore(name, &options(dir.path(), version));
-    let code = |restored: Result<Model, Error>| restored.unwrap_err().code();
+    let code = |restored: Result<Model, LoadError>| restored.unwrap_err().code();
     assert_eq!(code(restore(None, 0)), ErrorCode::InvalidArgument);
     assert_eq!(
         code(runtime().restore(None, &LoadOptions::default())),
@@ -167,12 +167,7 @@ fn file(dir: &TempDir, name: &str, seed: usize, is_prepared: bool) -> std::path:
     let networks = vec![Network { name: "net".to_owned(), stages: vec![stage] }];
     let mut contents = Contents { networks, sections: Vec::new() };
     if is_prepared {
-        let cache = Cache::of_contents(contents.clone()).unwrap();
-        let mut registry = Registry::builtin().unwrap();
-        registry.use_cache(&cache);
-        let graph = contents.networks[0].stages[0].graph.graph.clone();
-        let _model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
-        contents.sections.push(cache.section().unwrap());
+        contents.sections.push(runtime().prepare(&contents).unwrap());
     }
     contents.write(&path).unwrap();
     path
@@ -220,7 +215,7 @@ fn damaged_model_files_are_refused_or_run_right() {
         match runtime.load_bytes(&bad, &LoadOptions::default()) {
             Ok(model) => assert_eq!(run(&model), wanted, "turn {turn}"),
             Err(error) => {
-                assert!(!error.message().is_empty(), "turn {turn}");
+                assert!(!error.to_string().is_empty(), "turn {turn}");
                 refused += 1;
             }
         }

@@ -58,7 +58,7 @@ fn create(options: RuntimeOptionsAt) -> Result<Runtime> {
     let devices = options.devices.get(options.device_count, "options.devices")?;
     let devices = devices.iter().enumerate().map(|(at, spec)| device_spec(spec, at));
     let devices: Vec<_> = devices.collect::<Result<_>>()?;
-    builder.devices(devices).build().map(Runtime)
+    Ok(Runtime(builder.devices(devices).build()?))
 }
 
 /// The devices that a structure asks for.

@@ -4,6 +4,8 @@
 #[macro_use]
 mod output;
 mod commands;
+mod failures;
+mod loaded;
 mod model_flags;
 mod queues;
 mod roofline;

@@ -3,29 +3,24 @@
 use std::num::NonZero;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
-use udo_api::{Core, FastMath, Status};
-use udo_generator::names::module_name;
-use udo_runtime::cache::{Cache, CacheOptions, ModelSource};
-use udo_runtime::container::{BoundStage, Container, ContainerError};
+use udo_api::{Core, CoreKind, FastMath};
+use udo_runtime::cache::CacheOptions;
+use udo_runtime::container::Container;
 use udo_runtime::cores::{GpuStorage, Profile};
-use udo_runtime::device::Coherence;
-use udo_runtime::graph::Graph;
-use udo_runtime::import::{self, ImportOptions, MODEL_FILE, PackagedOp, Reading};
-use udo_runtime::memory::{Limit, ModelBytes, Tensor};
-use udo_runtime::model::{CompileError, Model, Options, RunError, Session, SessionOptions};
-use udo_runtime::package::source_folder;
+use udo_runtime::device::{Coherence, DeviceSpec};
+use udo_runtime::import::{self, MODEL_FILE, Reading};
+use udo_runtime::model::Options;
 use udo_runtime::pass::{PASSES, PassOptions};
 use udo_runtime::place::{Fallback, PlaceOptions};
-use udo_runtime::plan::{PlanOptions, Report};
-use udo_runtime::registry::Registry;
-use udo_runtime::resolve::{BindOptions, Input, Ranges};
-use udo_runtime::thread_pool::PoolError;
+use udo_runtime::resolve::{BindOptions, Input};
+use udo_runtime::runtime::{Builder, LoadError, LoadOptions, Runtime};
 
-use crate::output::{Failure, Outcome, note};
+use crate::failures::container_failure;
+use crate::loaded::Loaded;
+use crate::output::Failure;
 use crate::stages::{Shapes, Stages};
 
 /// What `--skip-pass` calls all passes.
@@ -172,16 +167,6 @@ fn parse_size(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| "wanted bytes, as 500000, 64K, 512M or 4G".to_owned())
 }
 
-/// A model that is ready, and what made it.
-pub(crate) struct Loaded {
-    pub(crate) model: Model,
-    pub(crate) registry: Registry,
-    pub(crate) started: Instant,
-    pub(crate) load_time: Duration,
-    /// Whether it is the only stage of its network in a model file.
-    pub(crate) is_only_stage: bool,
-}
-
 impl ModelFlags {
     /// The names of the cores.
     pub(crate) fn core_names(&self) -> Vec<String> {
@@ -219,263 +204,61 @@ impl ModelFlags {
             PassOptions { skip: self.skip_pass.iter().cloned().collect() }
         };
         let (threads, max_memory) = (self.threads, self.max_memory);
-        let plan = PlanOptions { coherence: self.memory, ..PlanOptions::default() };
-        Options { bind, passes, place, plan, threads, max_memory, ..Options::default() }
+        Options { bind, passes, place, threads, max_memory, ..Options::default() }
     }
 
-    /// Opens the packages, reads the model and compiles it: this stage of it, where it is a model file.
-    pub(crate) fn load_stage(&self, stage: Option<usize>) -> Result<Loaded, Failure> {
-        let start = Instant::now();
-        let mut registry = open(&self.packages)?;
-        let source = ModelSource::of(&self.model, |path| Reading::Mapped.bytes(path))?;
+    /// The operators of the packages, and devices whose memory is as asked.
+    pub(crate) fn runtime(&self) -> Result<Runtime, Failure> {
+        let specs = DeviceSpec::one_of_each().map(|spec| match spec.core.kind() {
+            Some(CoreKind::Cpu) | None => spec,
+            Some(CoreKind::Gpu | CoreKind::Dsp | CoreKind::Hta) => {
+                DeviceSpec { coherence: self.memory, ..spec }
+            }
+        });
+        build(Runtime::builder().devices(specs), &self.packages)
+    }
+
+    /// How the model is loaded.
+    pub(crate) fn load_options(&self) -> LoadOptions {
         let version = self.cache_version;
         let cache = self.cache.as_ref().map(|dir| CacheOptions { dir: dir.clone(), version });
-        if let Some(cache) = Cache::of(cache.as_ref(), &source)? {
-            registry.use_cache(&cache);
-        }
-        let read = self.read(source.bytes(), &registry, stage)?;
-        let (BoundStage { graph, ranges }, is_only_stage) = read;
-        let mut options = self.options();
-        let is_free = |name: &String| !options.bind.dims.contains_key(name);
-        let ranges = ranges.into_iter().filter(|(name, _)| is_free(name));
-        for (name, range) in ranges.collect::<Vec<_>>() {
-            options.bind.ranges.entry(name).or_insert(range);
-        }
-        let compiled = Model::compile(graph, &mut registry, &options);
-        let model = compiled.map_err(|error| compile_failure(error, &registry))?;
-        Ok(Loaded { model, registry, started: start, load_time: start.elapsed(), is_only_stage })
+        LoadOptions { compile: self.options(), cache, ..LoadOptions::default() }
     }
 
-    /// The graph of the model, and the ranges of its dimensions, where it is a model file that says some; and whether it is
-    /// the only stage of one.
-    fn read(
-        &self,
-        bytes: &ModelBytes,
-        registry: &Registry,
-        stage: Option<usize>,
-    ) -> Result<(BoundStage, bool), Failure> {
-        let options = ImportOptions {
-            packaged: packaged(registry).collect(),
-            network: self.network.clone(),
-            ..ImportOptions::default()
-        };
-        let Some((container, name)) = container_of(bytes, &self.model)? else {
-            if self.network.is_some() || self.stage.is_some() {
-                let text = format!("{} has one network and no stages", self.model.display());
-                return Err(Failure::usage(text).help("leave --network and --stage out"));
-            }
-            let graph = import::read(bytes, &self.model, &options)?;
-            return Ok((BoundStage { graph, ranges: Ranges::new() }, false));
-        };
-        let bound = container.network(self.network.as_deref()).and_then(|network| {
-            let stage = stage.map_or_else(|| container.stage_for(network, &self.shape), Ok)?;
-            let bound = container.bound(network.stage(stage)?, &name)?;
-            Ok((bound, network.stages.len() == 1))
-        });
-        bound.map_err(|error| container_failure(&self.model, error))
-    }
-
-    /// The same for commands that have no inputs to take shapes from.
+    /// The model, for commands that have no inputs to take shapes from.
     pub(crate) fn load_with_shapes(&self) -> Result<Loaded, Failure> {
         let loaded = Stages::load(self, |_| Ok(Shapes::new()))?;
         let is_open = |input: &&Input| loaded.model.planned_shape(input).is_none();
         let open = loaded.model.inputs().iter().find(is_open);
         match open.and_then(|input| input.required().err()) {
-            Some(error) => Err(compile_failure(error.into(), &loaded.registry)),
+            Some(error) => Err(loaded.compile_failure(error.into())),
             None => Ok(loaded),
         }
     }
 }
 
-/// The model file at `path`, and what to call it; nothing where it is of another format.
-pub(crate) fn open_container(path: &Path) -> Result<Option<(Container, String)>, Failure> {
-    container_of(&Reading::Mapped.bytes(path)?, path)
+/// A runtime with the built-in operators and those of `packages`.
+pub(crate) fn open(packages: &[PathBuf]) -> Result<Runtime, Failure> {
+    build(Runtime::builder(), packages)
 }
 
-/// The same, of bytes that were read of the file.
-fn container_of(bytes: &ModelBytes, path: &Path) -> Result<Option<(Container, String)>, Failure> {
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    if import::importer(bytes, &name)?.name != MODEL_FILE {
-        return Ok(None);
-    }
-    let container = Container::read(bytes).map_err(|error| container_failure(path, error))?;
-    Ok(Some((container, name)))
-}
-
-/// The graph in a file of another format.
-pub(crate) fn import(path: &Path, options: &ImportOptions) -> Result<Graph, Failure> {
-    Ok(import::file(path, options)?)
-}
-
-/// The failure for a model file that cannot be used, with the next step.
-pub(crate) fn container_failure(path: &Path, error: ContainerError) -> Failure {
-    let help = error.help();
-    let failure = Failure::new(error).at(path.display());
-    match help {
-        Some(help) => failure.help(help),
-        None => failure,
-    }
-}
-
-/// The operators that packages of the registry have.
-pub(crate) fn packaged(registry: &Registry) -> impl Iterator<Item = PackagedOp> {
-    registry.packaged_ops().map(|(name, domain)| PackagedOp {
-        name: name.to_owned(),
-        domain: domain.map(str::to_owned),
+fn build(builder: Builder, packages: &[PathBuf]) -> Result<Runtime, Failure> {
+    let builder = packages.iter().fold(builder, Builder::package);
+    builder.build().map_err(|error| match error {
+        LoadError::Package(error) => {
+            let help = error.help();
+            Failure::new(error).help(help)
+        }
+        error => Failure::new(error),
     })
 }
 
-/// The built-in operators and those of `packages`.
-pub(crate) fn open(packages: &[PathBuf]) -> Result<Registry, Failure> {
-    let mut registry = Registry::builtin()?;
-    for path in packages {
-        registry.open(path).map_err(|error| {
-            let help = error.help();
-            Failure::new(error).help(help)
-        })?;
+/// The model file at `path`; nothing where it is of another format.
+pub(crate) fn open_container(path: &Path) -> Result<Option<Container>, Failure> {
+    let bytes = Reading::Mapped.bytes(path)?;
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    if import::importer(&bytes, &name)?.name != MODEL_FILE {
+        return Ok(None);
     }
-    Ok(registry)
-}
-
-/// Says what the user should know about how the model was bound and placed.
-pub(crate) fn say_notices(report: &Report) {
-    for notice in &report.notices {
-        note(notice);
-    }
-    let mut backends: Vec<&str> =
-        report.nodes.iter().filter_map(|n| n.backend.as_deref()).collect();
-    backends.sort_unstable();
-    backends.dedup();
-    for backend in backends {
-        note(format!("the GPU's kernels run by {backend}"));
-    }
-    for node in report.nodes.iter().filter(|n| n.fell_back) {
-        let reasons: Vec<String> =
-            node.refusals.iter().map(|r| format!("{}: {}", r.core, r.reason)).collect();
-        note(format!("node {:?} fell back to {} ({})", node.name, node.core, reasons.join("; ")));
-    }
-}
-
-/// The failure for a model that does not compile, with the next step.
-pub(crate) fn compile_failure(error: CompileError, registry: &Registry) -> Failure {
-    let help = match &error {
-        _ if registry.packs().budget().has_refused() => {
-            Some(memory_help(registry.packs().budget().limit()).to_owned())
-        }
-        CompileError::Resolve(e) => e.help(),
-        CompileError::Place(e) => {
-            e.unfinished().map(|(package, op, core)| edit_help(registry, package, op, Some(core)))
-        }
-        CompileError::FastMath { .. } => {
-            Some("leave --fast-math out, or run it on a processor that has AVX512-BF16".to_owned())
-        }
-        CompileError::Threads(PoolError::TooMany { most, .. }) => Some(format!(
-            "give --threads 1 to {most}; more than the machine has processors do not make a run faster"
-        )),
-        CompileError::Threads(PoolError::Refused { given, .. }) => {
-            Some(format!("give --threads {given} or fewer, or let the system allow more"))
-        }
-        _ => None,
-    };
-    let failure = Failure::new(error);
-    match help {
-        Some(help) => failure.help(help),
-        None => failure,
-    }
-}
-
-/// What to do where memory is short.
-fn memory_help(limit: Limit) -> &'static str {
-    match limit {
-        Limit::Asked(_) => "allow more with --max-memory, or make inputs smaller (--shape, --dim)",
-        Limit::Machine(_) => "make inputs smaller (--shape, --dim), or run it on a larger machine",
-        Limit::None => "make inputs smaller (--shape, --dim), or let the system give more memory",
-    }
-}
-
-/// Memory for runs of the model, `frames` of which may be at work at once where they are submitted.
-pub(crate) fn session(
-    model: &Model,
-    registry: &Registry,
-    options: &SessionOptions,
-) -> Result<Session, Failure> {
-    model.session_with(options).map_err(|error| compile_failure(error, registry))
-}
-
-/// Copies a tensor into each input, in the order of the model's.
-pub(crate) fn set_inputs(session: &mut Session, loaded: &Loaded, set: &[Tensor]) -> Outcome {
-    for (input, tensor) in loaded.model.inputs().iter().zip(set) {
-        session.set_input(&input.name, &loaded.fitting(input, tensor.clone()))?;
-    }
-    Ok(())
-}
-
-/// Plans for the inputs as they are, and says so where that is news.
-pub(crate) fn prepare(session: &mut Session, loaded: &Loaded) -> Result<(), Failure> {
-    let before = session.replans();
-    session.prepare_inputs().map_err(|error| compile_failure(error, &loaded.registry))?;
-    if let Some(plan) = session.plan().filter(|_| session.replans() > before) {
-        let inputs: Vec<String> =
-            plan.inputs().map(|(name, desc)| format!("{name} {desc}")).collect();
-        note(format!("planned for {}", inputs.join(", ")));
-        say_notices(plan.report());
-    }
-    Ok(())
-}
-
-/// Runs the model by `run`, and says what was planned meanwhile.
-pub(crate) fn run_and_say(
-    session: &mut Session,
-    loaded: &Loaded,
-    run: impl FnOnce(&mut Session) -> Result<(), RunError>,
-) -> Result<(), Failure> {
-    let before = session.replans();
-    run(session).map_err(|error| run_failure(error, &loaded.registry))?;
-    let planned = session.replans() - before;
-    for plan in session.plans().skip(1).take(planned) {
-        say_notices(plan.report());
-    }
-    match planned {
-        0 => {}
-        1 => note("planned 1 part in the run, for what it computed"),
-        n => note(format!("planned {n} parts in the run, for what it computed")),
-    }
-    Ok(())
-}
-
-/// The failure for a run that stopped, with the next step.
-pub(crate) fn run_failure(error: RunError, registry: &Registry) -> Failure {
-    let error = match error {
-        RunError::Prepare(error) => return compile_failure(error, registry),
-        RunError::Step(error) => error,
-        other => return Failure::new(other),
-    };
-    let help = match error.error.status {
-        Status::NOT_IMPLEMENTED => edit_help(registry, &error.package, &error.op, Some(error.core)),
-        Status::HEAP_USE => {
-            "prepare memory in finalize, or ask for scratch in workspace()".to_owned()
-        }
-        Status::SCRATCH_EXCEEDED => {
-            "declare the scratch that execute takes in workspace()".to_owned()
-        }
-        _ => return Failure::new(error),
-    };
-    Failure::new(error).help(help)
-}
-
-/// Where the author of `package` finds the body to write.
-fn edit_help(registry: &Registry, package: &str, op: &str, core: Option<Core>) -> String {
-    let folder = registry.packages().find(|p| p.name == package).and_then(|p| p.path.as_deref());
-    let folder = folder.and_then(Path::parent).and_then(Path::parent);
-    let part = core.and_then(source_folder).unwrap_or_else(|| "reg".to_owned());
-    let file = format!("src/ops/{}.rs", module_name(op));
-    let path = folder.unwrap_or(Path::new("")).join(&part);
-    // V65 and V66 packages have one crate per operator.
-    let nested = path.join(module_name(op)).join(&file);
-    let path = if nested.is_file() { nested } else { path.join(&file) };
-    format!(
-        "write its body in {}, then `udo build {}`",
-        path.display(),
-        folder.unwrap_or(Path::new(".")).display()
-    )
+    Container::read(&bytes).map(Some).map_err(|error| container_failure(path, error))
 }

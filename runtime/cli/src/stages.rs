@@ -1,18 +1,17 @@
 //! The stages of a model that runs meet, each compiled when a run first wants it.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use udo_api::Shape;
 use udo_runtime::cache::{CacheOutcome, CacheReport};
-use udo_runtime::container::Container;
-use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Session, SessionOptions};
-use udo_runtime::resolve::Input;
+use udo_runtime::network::Network;
+use udo_runtime::runtime::{LoadError, Runtime};
 
-use crate::model_flags::{
-    Loaded, ModelFlags, container_failure, open_container, say_notices, session,
-};
+use crate::failures::load_failure;
+use crate::loaded::{Loaded, say_notices};
+use crate::model_flags::ModelFlags;
 use crate::output::Failure;
 use crate::tensors;
 
@@ -22,28 +21,38 @@ pub(crate) type Shapes = Vec<(String, Vec<usize>)>;
 /// The stages of a model; one of another format than a model file is one stage.
 pub(crate) struct Stages<'a> {
     flags: &'a ModelFlags,
-    /// The file, if the shapes of inputs say which of its stages runs.
-    file: Option<Container>,
+    runtime: Runtime,
+    network: Network,
+    is_model_file: bool,
+    started: Instant,
+    /// How long it took to open the packages and the file.
+    open_time: Duration,
     ready: Vec<Ready>,
     options: SessionOptions,
 }
 
 /// A stage that is compiled, and memory for its runs.
 pub(crate) struct Ready {
-    stage: Option<usize>,
+    stage: usize,
     pub(crate) loaded: Loaded,
     pub(crate) session: Session,
 }
 
 impl<'a> Stages<'a> {
     pub(crate) fn new(flags: &'a ModelFlags) -> Result<Self, Failure> {
-        let mut file = None;
-        if let (Some((container, _)), None) = (open_container(&flags.model)?, flags.stage) {
-            let network = container.network(flags.network.as_deref());
-            let network = network.map_err(|error| container_failure(&flags.model, error))?;
-            file = (network.stages.len() > 1).then_some(container);
+        let started = Instant::now();
+        let runtime = flags.runtime()?;
+        let refused = |error: LoadError| load_failure(error, &flags.model, &runtime);
+        let networks = runtime.networks(&flags.model, &flags.load_options()).map_err(refused)?;
+        let is_model_file = networks.is_model_file();
+        if !is_model_file && (flags.network.is_some() || flags.stage.is_some()) {
+            let text = format!("{} has one network and no stages", flags.model.display());
+            return Err(Failure::usage(text).help("leave --network and --stage out"));
         }
-        Ok(Self { flags, file, ready: Vec::new(), options: SessionOptions::default() })
+        let network = networks.get(flags.network.as_deref()).map_err(refused)?;
+        let (open_time, ready, options) =
+            (started.elapsed(), Vec::new(), SessionOptions::default());
+        Ok(Self { flags, runtime, network, is_model_file, started, open_time, ready, options })
     }
 
     /// With sessions of such options.
@@ -51,19 +60,38 @@ impl<'a> Stages<'a> {
         Self { options, ..self }
     }
 
+    fn failure(&self, error: LoadError) -> Failure {
+        load_failure(error, &self.flags.model, &self.runtime)
+    }
+
+    /// Whether the shapes of inputs say which stage runs.
+    fn has_choice(&self) -> bool {
+        self.flags.stage.is_none() && self.network.stage_count() > 1
+    }
+
     /// The stage for inputs of these shapes; nothing is asked for them where there is no choice. Names are those of inputs.
     pub(crate) fn pick(
         &self,
         shapes: impl FnOnce(&[String]) -> Result<Shapes, Failure>,
-    ) -> Result<Option<usize>, Failure> {
-        let Some(file) = &self.file else { return Ok(self.flags.stage) };
-        let (inputs, _) = self.names(file)?;
-        let mut given = shapes(&inputs)?;
+    ) -> Result<usize, Failure> {
+        if let Some(stage) = self.flags.stage {
+            return Ok(stage);
+        }
+        let mut given = if self.has_choice() { shapes(&self.names()?.0)? } else { Shapes::new() };
         given.extend(self.flags.shape.iter().cloned());
-        let picked = file
-            .network(self.flags.network.as_deref())
-            .and_then(|network| file.stage_for(network, &given));
-        picked.map(Some).map_err(|error| container_failure(&self.flags.model, error))
+        self.network.stage_for(&given).map_err(|error| self.failure(error))
+    }
+
+    fn load_stage(&self, stage: usize) -> Result<Loaded, Failure> {
+        let start = Instant::now();
+        let model = self.network.model(stage).map_err(|error| self.failure(error))?;
+        Ok(Loaded {
+            model,
+            runtime: self.runtime.clone(),
+            started: self.started,
+            load_time: self.open_time + start.elapsed(),
+            is_only_stage: self.is_model_file && self.network.stage_count() == 1,
+        })
     }
 
     /// The model for a run over inputs of these shapes.
@@ -71,7 +99,8 @@ impl<'a> Stages<'a> {
         flags: &'a ModelFlags,
         shapes: impl FnOnce(&[String]) -> Result<Shapes, Failure>,
     ) -> Result<Loaded, Failure> {
-        flags.load_stage(Self::new(flags)?.pick(shapes)?)
+        let stages = Self::new(flags)?;
+        stages.load_stage(stages.pick(shapes)?)
     }
 
     /// The same, with memory for runs; it is kept for the next run of such shapes.
@@ -83,9 +112,9 @@ impl<'a> Stages<'a> {
         let known = self.ready.iter().position(|ready| ready.stage == stage);
         let at = known.unwrap_or(self.ready.len());
         if known.is_none() {
-            let loaded = self.flags.load_stage(stage)?;
+            let loaded = self.load_stage(stage)?;
             say_notices(loaded.model.report());
-            let session = session(&loaded.model, &loaded.registry, &self.options)?;
+            let session = loaded.session(&self.options)?;
             self.ready.push(Ready { stage, loaded, session });
         }
         self.ready.get_mut(at).ok_or_else(|| Failure::new("no stage is ready"))
@@ -98,21 +127,18 @@ impl<'a> Stages<'a> {
 
     /// The names of inputs and outputs, which all stages have.
     pub(crate) fn ports(&mut self) -> Result<(Vec<String>, Vec<String>), Failure> {
-        if let Some(file) = &self.file {
-            return self.names(file);
+        if self.has_choice() {
+            return self.names();
         }
         let model = &self.at(|_| Ok(Shapes::new()))?.loaded.model;
         let inputs = model.inputs().iter().map(|input| input.name.clone());
         Ok((inputs.collect(), model.outputs().to_vec()))
     }
 
-    fn names(&self, file: &Container) -> Result<(Vec<String>, Vec<String>), Failure> {
-        let names = file.network(self.flags.network.as_deref()).and_then(|network| {
-            let stage = network.stage(0)?;
-            let inputs = file.inputs(stage)?.into_iter().map(|(name, _)| name).collect();
-            Ok((inputs, file.outputs(stage)?))
-        });
-        names.map_err(|error| container_failure(&self.flags.model, error))
+    fn names(&self) -> Result<(Vec<String>, Vec<String>), Failure> {
+        let inputs = self.network.inputs(0).map_err(|error| self.failure(error))?;
+        let outputs = self.network.outputs().map_err(|error| self.failure(error))?;
+        Ok((inputs.into_iter().map(|(name, _)| name).collect(), outputs))
     }
 }
 
@@ -150,14 +176,4 @@ pub(crate) fn shapes_of_data(data: Option<&Path>, inputs: &[String]) -> Result<S
     let Some(data) = data else { return Ok(Shapes::new()) };
     let sets = tensors::sets(data)?;
     sets.first().map_or_else(|| Ok(Shapes::new()), |set| shapes_of_set(set, inputs))
-}
-
-impl Loaded {
-    /// A tensor as `input` takes it: the only stage of a model file takes as many elements in any shape.
-    pub(crate) fn fitting(&self, input: &Input, tensor: Tensor) -> Tensor {
-        let shape =
-            input.shape().filter(|shape| self.is_only_stage && shape.dims() != tensor.dims());
-        let reshaped = shape.and_then(|shape: Shape| tensor.reshaped(shape).ok());
-        reshaped.unwrap_or(tensor)
-    }
 }

@@ -9,7 +9,8 @@ use udo_runtime::model::Session;
 use udo_runtime::plan::StepReport;
 use udo_runtime::session::{Span, SpanKind, Trace};
 
-use crate::model_flags::{Loaded, ModelFlags};
+use crate::loaded::Loaded;
+use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, note, write_file};
 
 /// Spans of each thread that one run keeps.

@@ -131,21 +131,29 @@ pub enum ContainerError {
 
 impl From<ContainerError> for Error {
     fn from(error: ContainerError) -> Self {
-        let code = match &error {
-            ContainerError::Read { .. } | ContainerError::Write { .. } => ErrorCode::InvalidPath,
-            ContainerError::NoSuchNetwork { .. }
-            | ContainerError::SeveralNetworks { .. }
-            | ContainerError::NoSuchStage { .. } => ErrorCode::InvalidArgument,
-            ContainerError::SeveralStages { .. } | ContainerError::NoStage { .. } => {
-                ErrorCode::ShapeMismatch
-            }
-            _ => ErrorCode::InvalidFile,
-        };
-        Self::of(code, &error)
+        Self::of(error.code(), &error)
     }
 }
 
 impl ContainerError {
+    /// What kind of refusal it is.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Read { .. } | Self::Write { .. } => ErrorCode::InvalidPath,
+            Self::NoSuchNetwork { .. }
+            | Self::SeveralNetworks { .. }
+            | Self::NoSuchStage { .. } => ErrorCode::InvalidArgument,
+            Self::SeveralStages { .. } | Self::NoStage { .. } => ErrorCode::ShapeMismatch,
+            Self::WrongBytes { .. }
+            | Self::NoModel { .. }
+            | Self::Version { .. }
+            | Self::Damaged { .. }
+            | Self::Malformed { .. }
+            | Self::Graph { .. }
+            | Self::Conflict { .. } => ErrorCode::InvalidFile,
+        }
+    }
+
     pub(super) fn malformed(
         place: impl Display,
         found: impl Display,

@@ -21,7 +21,7 @@ pub struct DeviceSpec {
     pub count: u32,
     /// What people call each; by its core where nothing is said.
     pub name: Option<String>,
-    /// Cores of each.
+    /// Cores of each, at most [`DeviceSpec::MOST_CORES`].
     pub cores: u32,
     /// Bytes of each one's memory; what the machine has where nothing is said.
     pub memory_bytes: Option<u64>,
@@ -52,6 +52,11 @@ impl DeviceSpec {
             capabilities: Capabilities { can_map: true, can_share: cfg!(target_os = "linux") },
             coherence: Coherence::Coherent,
         }
+    }
+
+    /// The devices that there are where nobody asks for others: one of each kind.
+    pub fn one_of_each() -> [Self; 4] {
+        [Core::CPU, Core::GPU, Core::DSP_V68, Core::HTA].map(Self::of)
     }
 
     fn check(&self) -> Result<CoreKind> {
@@ -98,14 +103,10 @@ pub struct Devices(Arc<[Device]>);
 
 impl Default for Devices {
     fn default() -> Self {
-        let cores = [
-            (CoreKind::Cpu, Core::CPU),
-            (CoreKind::Gpu, Core::GPU),
-            (CoreKind::Dsp, Core::DSP_V68),
-            (CoreKind::Hta, Core::HTA),
-        ];
-        let device = |(kind, core)| device(DeviceId { kind, index: 0 }, &DeviceSpec::of(core));
-        Self(cores.map(device).into())
+        let kinds = [CoreKind::Cpu, CoreKind::Gpu, CoreKind::Dsp, CoreKind::Hta];
+        let specs = DeviceSpec::one_of_each();
+        let all = kinds.iter().zip(&specs);
+        Self(all.map(|(&kind, spec)| device(DeviceId { kind, index: 0 }, spec)).collect())
     }
 }
 

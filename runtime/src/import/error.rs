@@ -73,23 +73,27 @@ pub enum ImportError {
 
 impl From<ImportError> for Error {
     fn from(error: ImportError) -> Self {
-        let code = match &error {
-            ImportError::Read { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => {
-                ErrorCode::OutOfMemory
-            }
-            ImportError::Read { .. } => ErrorCode::InvalidPath,
-            ImportError::Unsupported { .. } => ErrorCode::Unsupported,
-            ImportError::UnknownFormat { .. }
-            | ImportError::WrongBytes { .. }
-            | ImportError::Malformed { .. }
-            | ImportError::Container { .. }
-            | ImportError::Graph(_) => ErrorCode::InvalidFile,
-        };
-        Self::of(code, &error)
+        Self::of(error.code(), &error)
     }
 }
 
 impl ImportError {
+    /// What kind of refusal it is.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Read { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => {
+                ErrorCode::OutOfMemory
+            }
+            Self::Read { .. } => ErrorCode::InvalidPath,
+            Self::Unsupported { .. } => ErrorCode::Unsupported,
+            Self::UnknownFormat { .. }
+            | Self::WrongBytes { .. }
+            | Self::Malformed { .. }
+            | Self::Container { .. }
+            | Self::Graph(_) => ErrorCode::InvalidFile,
+        }
+    }
+
     pub(super) fn malformed(
         place: Arguments<'_>,
         found: impl Display,

@@ -10,6 +10,7 @@ pub mod onnx;
 mod text;
 mod udm;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use crate::container;
@@ -31,6 +32,15 @@ pub struct ImportOptions {
     pub network: Option<String>,
     /// Which stage of a network that has several.
     pub stage: Option<usize>,
+}
+
+impl ImportOptions {
+    /// For the file at `path`: what it keeps in other files lies beside it, unless a folder is said.
+    pub(crate) fn of_file(mut self, path: &Path) -> Self {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        self.folder.get_or_insert_with(|| parent.unwrap_or(Path::new(".")).to_owned());
+        self
+    }
 }
 
 /// How the bytes of files are read.
@@ -117,11 +127,12 @@ pub fn read(
     path: &Path,
     options: &ImportOptions,
 ) -> Result<Graph, ImportError> {
-    let mut options = options.clone();
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty());
-    options.folder.get_or_insert_with(|| parent.unwrap_or(Path::new(".")).to_owned());
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-    model_bytes(bytes, &name, &options)
+    model_bytes(bytes, &name_of(path), &options.clone().of_file(path))
+}
+
+/// What to call the file at `path` in messages.
+pub(crate) fn name_of(path: &Path) -> Cow<'_, str> {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy()
 }
 
 /// The graph in the bytes of a model's file. The suffix of `name` says the format; where it is none that is known, the

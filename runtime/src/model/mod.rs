@@ -317,6 +317,12 @@ impl Model {
         self.0.cache.as_ref().ok_or(CacheError::NotExportable)?.export()
     }
 
+    /// The limit of what it and its sessions may take, once somebody was refused memory for that.
+    pub fn refused_by(&self) -> Option<Limit> {
+        let budget = &self.0.budget;
+        budget.has_refused().then(|| budget.limit())
+    }
+
     /// What the cache of its runtime's file did so far, if it has one.
     pub fn cache(&self) -> Option<CacheReport> {
         self.0.cache.as_ref().map(|cache| cache.report())

@@ -305,17 +305,21 @@ fn short(digest: &str) -> String {
 
 impl From<OpenError> for Error {
     fn from(error: OpenError) -> Self {
-        let code = match error {
-            OpenError::Unreadable { .. } | OpenError::Unwritable { .. } => ErrorCode::InvalidPath,
-            OpenError::NameTaken { .. } => ErrorCode::AlreadyExists,
-            _ => ErrorCode::InvalidFile,
-        };
-        let said = Self::of(code, &error);
-        Self::new(code, format!("{}; {}", said.message(), error.help()))
+        let said = Self::of(error.code(), &error);
+        Self::new(error.code(), format!("{}; {}", said.message(), error.help()))
     }
 }
 
 impl OpenError {
+    /// What kind of refusal it is.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Unreadable { .. } | Self::Unwritable { .. } => ErrorCode::InvalidPath,
+            Self::NameTaken { .. } => ErrorCode::AlreadyExists,
+            _ => ErrorCode::InvalidFile,
+        }
+    }
+
     pub(super) fn unreadable(path: &Path, source: io::Error) -> Self {
         Self::Unreadable { path: path.to_owned(), source }
     }

@@ -21,6 +21,7 @@ impl Registry {
             inputs: Vec::new(),
             captures: Vec::new(),
             outputs: Vec::new(),
+            in_place: Vec::new(),
         };
         let mut made = apart.add_constant("", to);
         for &(id, port) in nodes {

@@ -12,9 +12,8 @@ use udo_api::guard::heap_calls;
 use udo_runtime::model::{Session, SessionOptions};
 
 use super::Run;
-use crate::model_flags::{
-    Loaded, ModelFlags, prepare, run_failure, say_notices, session, set_inputs,
-};
+use crate::loaded::{Loaded, prepare, say_notices, set_inputs};
+use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::queues::QueueTrace;
 use crate::roofline::{self, Limits};
@@ -89,14 +88,14 @@ impl Bench {
     /// from the model's file to the first result.
     fn first(&self, loaded: &Loaded, sets: &[Set]) -> Result<(Session, Duration), Failure> {
         let mut start = Instant::now();
-        let mut session = session(&loaded.model, &loaded.registry, &SessionOptions::default())?;
+        let mut session = loaded.session(&SessionOptions::default())?;
         let mut first = loaded.load_time + start.elapsed();
         let warmup = (self.warmup as usize).max(sets.len());
         for (turn, set) in sets.iter().cycle().take(warmup).enumerate() {
             set_inputs(&mut session, loaded, set)?;
             start = Instant::now();
             prepare(&mut session, loaded)?;
-            session.run().map_err(|error| run_failure(error, &loaded.registry))?;
+            session.run().map_err(|error| loaded.run_failure(error))?;
             if turn == 0 {
                 first += start.elapsed();
             }
@@ -116,7 +115,7 @@ impl Bench {
         }
         let mut trace = trace::of_a_run(self.model.threads);
         let run = session.run_traced(&mut trace);
-        run.map_err(|error| run_failure(error, &loaded.registry))?;
+        run.map_err(|error| loaded.run_failure(error))?;
         let steps = roofline::steps(session, &trace);
         let limits = Limits::measure(self.model.threads, &steps);
         Ok(Some(steps.iter().map(|step| limits.of(step).seconds).sum::<f64>() * 1e6))
@@ -140,7 +139,7 @@ impl Bench {
                 set_inputs(session, loaded, set)?;
             }
             let (before, start) = (heap_calls(), Instant::now());
-            session.run().map_err(|error| run_failure(error, &loaded.registry))?;
+            session.run().map_err(|error| loaded.run_failure(error))?;
             times.push(start.elapsed().as_secs_f64() * 1e6);
             heap += heap_calls() - before;
             if index.is_multiple_of(grain) {
@@ -189,7 +188,7 @@ fn traced(mut profile: TraceFile, loaded: &Loaded, session: &mut Session, sets: 
     for set in sets {
         set_inputs(session, loaded, set)?;
         let run = session.run_traced(profile.trace());
-        run.map_err(|error| run_failure(error, &loaded.registry))?;
+        run.map_err(|error| loaded.run_failure(error))?;
         profile.keep(session);
     }
     profile.write()

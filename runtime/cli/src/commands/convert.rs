@@ -6,19 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use udo_generator::{Mode, Source};
-use udo_runtime::cache::Cache;
-use udo_runtime::container::{
-    self, BoundStage, Container, Contents, Extent, Network, Provenance, Section, Stage, StoredGraph,
-};
+use udo_runtime::container::{self, Contents, Extent, Network, Provenance, Stage, StoredGraph};
 use udo_runtime::graph::{Graph, ValueId};
 use udo_runtime::import::{ImportOptions, PackagedOp, Reading};
-use udo_runtime::memory::ModelBytes;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
 use udo_runtime::resolve::{BindOptions, MissingOp, ResolveError};
 
 use super::Run;
-use crate::model_flags::{compile_failure, container_failure, import, open, packaged};
+use crate::failures::{container_failure, load_failure};
+use crate::model_flags::open;
 use crate::output::{Failure, Outcome, print_json};
 
 /// Make a model file (.udm) of a model
@@ -104,18 +99,17 @@ type Shapes = BTreeMap<String, Vec<Extent>>;
 
 impl Run for Convert {
     fn run(self) -> Outcome {
-        let registry = open(&self.packages)?;
+        let runtime = open(&self.packages)?;
         let declared = declared(&self.configs)?;
-        let operators = packaged(&registry).chain(declared.iter().cloned()).collect();
-        let options = ImportOptions { packaged: operators, ..ImportOptions::default() };
-        let mut graph = import(&self.model, &options)?;
+        let options = ImportOptions { packaged: declared.clone(), ..ImportOptions::default() };
+        let mut graph = runtime.import(&self.model, &options)?;
         let outputs = self.outputs(&graph)?;
         if !outputs.is_empty() {
             graph.cut_to(outputs)?;
         }
         graph.add_in_place(&self.in_place);
         graph.check_in_place()?;
-        let mut missing = registry.missing(&graph, &BindOptions::default());
+        let mut missing = runtime.registry().missing(&graph, &BindOptions::default());
         missing.retain(|op| !declared.iter().any(|known| known.name == op.op));
         if self.dry_run {
             return self.say_missing(missing);
@@ -123,7 +117,9 @@ impl Run for Convert {
         refuse(missing)?;
         let mut contents = self.contents(graph)?;
         if self.prepare {
-            contents.sections.push(self.prepared(&contents, registry)?);
+            let prepared = runtime.prepare(&contents);
+            let failure = |error| load_failure(error, &self.model, &runtime);
+            contents.sections.push(prepared.map_err(failure)?);
         }
         let output = self.output.clone().unwrap_or_else(|| self.model.with_extension("udm"));
         let written = contents.write(&output);
@@ -161,27 +157,6 @@ impl Convert {
         let stem = || self.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = self.name.clone().unwrap_or_else(stem);
         Ok(Contents { networks: vec![Network { name, stages }], sections: Vec::new() })
-    }
-
-    /// What is packed for all stages, each of which is compiled for that.
-    fn prepared(&self, contents: &Contents, mut registry: Registry) -> Result<Section, Failure> {
-        let failure = |error| container_failure(&self.model, error);
-        let bytes = contents.to_bytes().map_err(failure)?;
-        let container = Container::read(&ModelBytes::copy_of(&bytes)).map_err(failure)?;
-        let cache = Cache::of_contents(contents.clone())?;
-        registry.use_cache(&cache);
-        let mut models = Vec::new();
-        for network in container.networks() {
-            for stage in &network.stages {
-                let BoundStage { graph, ranges } =
-                    container.bound(stage, &network.name).map_err(failure)?;
-                let bind = BindOptions { ranges, ..BindOptions::default() };
-                let options = Options { bind, ..Options::default() };
-                let compiled = Model::compile(graph, &mut registry, &options);
-                models.push(compiled.map_err(|error| compile_failure(error, &registry))?);
-            }
-        }
-        Ok(cache.section()?)
     }
 
     /// What decided what is in the file, as it was given.

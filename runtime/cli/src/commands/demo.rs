@@ -10,13 +10,14 @@ use udo_api::Core;
 use udo_runtime::graph::{Graph, Source, ValueId};
 use udo_runtime::import::{self, ImportOptions};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, Session, SessionOptions};
+use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::place::PlaceOptions;
-use udo_runtime::registry::Registry;
+use udo_runtime::runtime::Runtime;
 use udo_runtime::session::StepProfile;
 
 use super::Run;
-use crate::model_flags::{compile_failure, open, run_failure, session};
+use crate::failures::{compile_failure, load_failure, run_failure};
+use crate::model_flags::open;
 use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, print_json, table};
 use crate::root;
@@ -151,17 +152,18 @@ fn write_all(dir: &Path, files: &[Bundled]) -> Result<(), Failure> {
 }
 
 fn run_stages(dir: &Path, package: &Path) -> Result<Vec<Stage>, Failure> {
-    let graph = import::file(&dir.join("model/model.onnx"), &ImportOptions::default())?;
+    let file = dir.join("model/model.onnx");
+    let graph = import::file(&file, &ImportOptions::default())?;
     let recorded = |file: &str| -> Result<Tensor, Failure> {
         let bytes = fs::read(dir.join("model/test_data_set_0").join(file))?;
         Ok(import::onnx::tensor_pb(&bytes)?)
     };
     let (input, output) = (recorded("input_0.pb")?, recorded("output_0.pb")?);
-    let mut registry = open(&[package.to_owned()])?;
+    let runtime = open(&[package.to_owned()])?;
     let mut reference: Vec<(String, Vec<f64>)> = Vec::new();
     let mut stages = Vec::new();
     for &(core, allowed) in STAGES {
-        let mut runner = Runner { registry: &mut registry, input: &input, core };
+        let runner = Runner { runtime: &runtime, file: &file, input: &input, core };
         let (model, profile, outputs) = runner.run(graph.clone())?;
         let (_, _, values) = runner.run(with_all_outputs(graph.clone()))?;
         if reference.is_empty() {
@@ -186,7 +188,8 @@ fn run_stages(dir: &Path, package: &Path) -> Result<Vec<Stage>, Failure> {
 
 /// Runs one graph on one core, with the CPU for what the core does not have.
 struct Runner<'a> {
-    registry: &'a mut Registry,
+    runtime: &'a Runtime,
+    file: &'a Path,
     input: &'a Tensor,
     core: Core,
 }
@@ -194,16 +197,18 @@ struct Runner<'a> {
 type Outputs = Vec<(String, Vec<f64>)>;
 
 impl Runner<'_> {
-    fn run(&mut self, graph: Graph) -> Result<(Model, Vec<StepProfile>, Outputs), Failure> {
+    fn run(&self, graph: Graph) -> Result<(Model, Vec<StepProfile>, Outputs), Failure> {
         let mut cores = vec![self.core];
         if self.core != Core::CPU {
             cores.push(Core::CPU);
         }
         let place = PlaceOptions { cores, ..PlaceOptions::default() };
         let options = Options { place, ..Options::default() };
-        let compiled = Model::compile(graph, self.registry, &options);
-        let model = compiled.map_err(|error| compile_failure(error, self.registry))?;
-        let mut session = session(&model, self.registry, &SessionOptions::default())?;
+        let compiled = self.runtime.compile(graph, &options);
+        let model = compiled.map_err(|error| load_failure(error, self.file, self.runtime))?;
+        let session = model.session();
+        let mut session =
+            session.map_err(|error| compile_failure(error, model.refused_by(), self.runtime))?;
         let name = model.inputs().first().map_or("", |input| input.name.as_str());
         session.set_input(name, self.input)?;
         let mut profile = vec![StepProfile::default(); model.report().steps.len()];
@@ -211,7 +216,7 @@ impl Runner<'_> {
         for _ in 0..2 {
             session
                 .run_profiled(&mut profile)
-                .map_err(|error| run_failure(error, self.registry))?;
+                .map_err(|error| run_failure(error, &model, self.runtime))?;
         }
         let outputs = outputs(&model, &session)?;
         Ok((model, profile, outputs))

@@ -13,7 +13,8 @@ use udo_runtime::model::{Session, SessionOptions};
 use udo_runtime::session::SpanKind;
 
 use super::Run;
-use crate::model_flags::{Loaded, ModelFlags, prepare, run_and_say};
+use crate::loaded::{Loaded, prepare, run_and_say};
+use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::queues::QueueTrace;
 use crate::stages::{Ready, Shapes, Stages};

@@ -8,7 +8,8 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::Session;
 
 use super::Run;
-use crate::model_flags::{ModelFlags, prepare, run_and_say, set_inputs};
+use crate::loaded::{prepare, run_and_say, set_inputs};
+use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::stages::{Ready, Stages, shapes_of_set};
 use crate::tensors::{self, Difference, Tolerance};

@@ -6,14 +6,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use clap::Args;
-use udo_api::CoreKind;
 use udo_api::guard::heap_calls;
-use udo_runtime::device::{self, DeviceTensor, Devices};
 use udo_runtime::model::{Session, SessionOptions};
 use udo_runtime::run::{Launch, RunOptions, Stream};
 
 use super::Latency;
-use crate::model_flags::{Loaded, session};
+use crate::loaded::Loaded;
 use crate::output::{Failure, progress};
 use crate::queues::QueueTrace;
 use crate::tensors::Set;
@@ -54,14 +52,6 @@ pub(crate) fn streams(count: Option<NonZero<usize>>) -> Vec<Option<Stream>> {
     }
 }
 
-/// A set of inputs in a device's memory.
-pub(crate) fn on_device(
-    set: &[udo_runtime::memory::Tensor],
-) -> Result<Vec<DeviceTensor>, device::Error> {
-    let cpu = Devices::default().get(CoreKind::Cpu, 0)?;
-    set.iter().map(|tensor| DeviceTensor::of(&cpu, tensor)).collect()
-}
-
 impl FlightFlags {
     /// Keeps `frames` runs in flight until `iterations` have ended, after as many as the warm-up has. All are in `trace`.
     pub(super) fn fly(
@@ -76,7 +66,7 @@ impl FlightFlags {
             log: trace.as_ref().map(QueueTrace::log),
             ..SessionOptions::default()
         };
-        let mut session = session(&loaded.model, &loaded.registry, &options)?;
+        let mut session = loaded.session(&options)?;
         let streams = streams(self.streams);
         let flights = (0..frames.get()).zip(sets.iter().cycle()).zip(streams.iter().cycle());
         let flights =
@@ -116,7 +106,7 @@ fn flight(
     });
     let options =
         RunOptions { stream: stream.cloned(), on_done: Some(on_done), ..RunOptions::default() };
-    let launch = session.record(&on_device(&set)?, &outputs, options)?;
+    let launch = session.record(&loaded.on_device(&set)?, &outputs, options)?;
     Ok(Flight { launch, ends })
 }
 

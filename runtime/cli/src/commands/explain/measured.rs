@@ -10,7 +10,8 @@ use udo_runtime::model::{Session, SessionOptions};
 use udo_runtime::plan::{Plan, Report};
 use udo_runtime::session::Trace;
 
-use crate::model_flags::{Loaded, ModelFlags, prepare, run_failure, session, set_inputs};
+use crate::loaded::{Loaded, prepare, set_inputs};
+use crate::model_flags::ModelFlags;
 use crate::output::Column::{Left, Right};
 use crate::output::{Failure, progress, table};
 use crate::roofline::{self, AtLimit, Limits, RanStep, real};
@@ -106,7 +107,7 @@ pub(super) fn measure(
     loaded: &Loaded,
 ) -> Result<Measured, Failure> {
     let sets = tensors::input_sets(&loaded.model, flags.data.as_deref(), 1)?;
-    let mut session = session(&loaded.model, &loaded.registry, &SessionOptions::default())?;
+    let mut session = loaded.session(&SessionOptions::default())?;
     if let Some(set) = sets.first() {
         set_inputs(&mut session, loaded, set)?;
     }
@@ -139,11 +140,11 @@ pub(super) fn measure(
 /// The seconds of a run, and, of another one, what each step takes.
 fn one(session: &mut Session, loaded: &Loaded, trace: &mut Trace) -> Result<f64, Failure> {
     let start = Instant::now();
-    session.run().map_err(|error| run_failure(error, &loaded.registry))?;
+    session.run().map_err(|error| loaded.run_failure(error))?;
     let seconds = start.elapsed().as_secs_f64();
     trace.clear();
     let run = session.run_traced(trace);
-    run.map_err(|error| run_failure(error, &loaded.registry))?;
+    run.map_err(|error| loaded.run_failure(error))?;
     match trace.lost() {
         0 => Ok(seconds),
         lost => Err(Failure::new(format!("a run has {lost} calls of steps more than are noted"))

@@ -6,7 +6,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use udo_runtime::container::{Contents, Network};
 
-use crate::model_flags::{container_failure, open_container};
+use crate::failures::container_failure;
+use crate::model_flags::open_container;
 use crate::output::{Failure, Outcome, print_json};
 
 /// Put model files together
@@ -73,7 +74,7 @@ impl Extract {
 
 fn open(model: &Path) -> Result<udo_runtime::container::Container, Failure> {
     match open_container(model)? {
-        Some((container, _)) => Ok(container),
+        Some(container) => Ok(container),
         None => Err(Failure::new(format!("{} is no model file (.udm)", model.display()))
             .help("`udo convert` makes one of it")),
     }

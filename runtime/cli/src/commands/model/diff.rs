@@ -7,10 +7,11 @@ use clap::Args;
 use serde_json::{Value, json};
 use udo_runtime::container::{Contents, Network, Provenance, Stage, StoredGraph};
 use udo_runtime::graph::{Attr, Graph, Node, Source, ValueId};
-use udo_runtime::import::ImportOptions;
+use udo_runtime::import::{self, ImportOptions};
 use udo_runtime::memory::Tensor;
 
-use crate::model_flags::{container_failure, import, open_container};
+use crate::failures::container_failure;
+use crate::model_flags::open_container;
 use crate::output::{Failure, Outcome, print_json};
 use crate::tensors::numbers;
 
@@ -87,10 +88,10 @@ fn say(of: &Difference) {
 
 /// All that a file holds; a file of another format holds one network of one stage.
 fn read(path: &Path) -> Result<Contents, Failure> {
-    if let Some((container, _)) = open_container(path)? {
+    if let Some(container) = open_container(path)? {
         return container.contents().map_err(|error| container_failure(path, error));
     }
-    let graph = StoredGraph::new(import(path, &ImportOptions::default())?);
+    let graph = StoredGraph::new(import::file(path, &ImportOptions::default())?);
     let (shapes, source) = (BTreeMap::new(), Provenance::default());
     let stages = vec![Stage { shapes, source, graph }];
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();

@@ -15,11 +15,11 @@ use udo_runtime::import::ImportOptions;
 use udo_runtime::model::{Surveyed, survey};
 use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
+use udo_runtime::runtime::Runtime;
 
 use super::layers::{Layer, layers, share};
-use crate::model_flags::{
-    container_failure, import, open, open_container, packaged, parse_dim, parse_shape,
-};
+use crate::failures::container_failure;
+use crate::model_flags::{open, open_container, parse_dim, parse_shape};
 use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, chain, print_json, table};
 
@@ -73,8 +73,9 @@ struct Known {
 
 impl Info {
     pub(super) fn run(self) -> Outcome {
-        let mut registry = open(&self.packages)?;
-        let (contents, container) = self.read(&registry)?;
+        let runtime = open(&self.packages)?;
+        let mut registry = runtime.registry().clone();
+        let (contents, container) = self.read(&runtime)?;
         let mut all = Vec::new();
         for network in contents.networks {
             let is_wanted = self.network.as_ref().is_none_or(|name| *name == network.name);
@@ -105,17 +106,15 @@ impl Info {
     }
 
     /// All that the file holds; a file of another format holds one network of one stage.
-    fn read(&self, registry: &Registry) -> Result<(Contents, Option<Container>), Failure> {
+    fn read(&self, runtime: &Runtime) -> Result<(Contents, Option<Container>), Failure> {
         let fail = |error| container_failure(&self.model, error);
-        if let Some((container, _)) = open_container(&self.model)? {
+        if let Some(container) = open_container(&self.model)? {
             if self.network.is_some() {
                 container.network(self.network.as_deref()).map_err(fail)?;
             }
             return Ok((container.contents().map_err(fail)?, Some(container)));
         }
-        let packaged = packaged(registry).collect();
-        let options = ImportOptions { packaged, ..ImportOptions::default() };
-        let graph = StoredGraph::new(import(&self.model, &options)?);
+        let graph = StoredGraph::new(runtime.import(&self.model, &ImportOptions::default())?);
         let name = self.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         if let Some(asked) = self.network.as_ref().filter(|asked| **asked != name) {
             let text = format!("there is no network {asked:?}, wanted {name:?}");

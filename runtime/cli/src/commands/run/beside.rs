@@ -8,7 +8,7 @@ use udo_runtime::run::{Run, RunOptions};
 
 use super::list::Feeds;
 use super::{RunModel, read};
-use crate::commands::bench::flight::{on_device, streams};
+use crate::commands::bench::flight::streams;
 use crate::output::{Failure, progress};
 use crate::stages::{Ready, Stages};
 
@@ -78,7 +78,8 @@ impl RunModel {
         let Ready { loaded, session, .. } = stages.at(|_| super::shapes(feeds))?;
         let inputs = read(session, loaded, feeds, self.help())?;
         let outputs = loaded.model.outputs().to_vec();
-        let run = session.submit(&on_device(&inputs)?, &vec![None; outputs.len()], options)?;
+        let run =
+            session.submit(&loaded.on_device(&inputs)?, &vec![None; outputs.len()], options)?;
         Ok((run, outputs))
     }
 }

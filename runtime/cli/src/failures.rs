@@ -1,0 +1,111 @@
+//! Errors of the runtime as commands print them, with the next step.
+
+use std::path::Path;
+
+use udo_api::{Core, Status};
+use udo_generator::names::module_name;
+use udo_runtime::container::ContainerError;
+use udo_runtime::memory::Limit;
+use udo_runtime::model::{CompileError, Model, RunError};
+use udo_runtime::package::source_folder;
+use udo_runtime::runtime::{LoadError, Runtime};
+use udo_runtime::thread_pool::PoolError;
+
+use crate::output::Failure;
+
+/// The failure for a model file that cannot be used, with the next step.
+pub(crate) fn container_failure(path: &Path, error: ContainerError) -> Failure {
+    let help = error.help();
+    let failure = Failure::new(error).at(path.display());
+    match help {
+        Some(help) => failure.help(help),
+        None => failure,
+    }
+}
+
+/// The failure for a model file at `path` that cannot be loaded, with the next step.
+pub(crate) fn load_failure(error: LoadError, path: &Path, runtime: &Runtime) -> Failure {
+    match error {
+        LoadError::ModelFile { reason, .. } => container_failure(path, *reason),
+        LoadError::Compile(error) => compile_failure(*error, None, runtime),
+        LoadError::OutOfMemory { limit, reason } => compile_failure(*reason, Some(limit), runtime),
+        error => Failure::new(error),
+    }
+}
+
+/// The failure for a model that does not compile, with the next step; `limit` is that of memory, if it was met.
+pub(crate) fn compile_failure(
+    error: CompileError,
+    limit: Option<Limit>,
+    runtime: &Runtime,
+) -> Failure {
+    let help = match (&error, limit) {
+        (_, Some(limit)) => Some(memory_help(limit).to_owned()),
+        (CompileError::Resolve(e), None) => e.help(),
+        (CompileError::Place(e), None) => {
+            e.unfinished().map(|(package, op, core)| edit_help(runtime, package, op, Some(core)))
+        }
+        (CompileError::FastMath { .. }, None) => {
+            Some("leave --fast-math out, or run it on a processor that has AVX512-BF16".to_owned())
+        }
+        (CompileError::Threads(PoolError::TooMany { most, .. }), None) => Some(format!(
+            "give --threads 1 to {most}; more than the machine has processors do not make a run faster"
+        )),
+        (CompileError::Threads(PoolError::Refused { given, .. }), None) => {
+            Some(format!("give --threads {given} or fewer, or let the system allow more"))
+        }
+        _ => None,
+    };
+    let failure = Failure::new(error);
+    match help {
+        Some(help) => failure.help(help),
+        None => failure,
+    }
+}
+
+/// What to do where memory is short.
+fn memory_help(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Asked(_) => "allow more with --max-memory, or make inputs smaller (--shape, --dim)",
+        Limit::Machine(_) => "make inputs smaller (--shape, --dim), or run it on a larger machine",
+        Limit::None => "make inputs smaller (--shape, --dim), or let the system give more memory",
+    }
+}
+
+/// The failure for a run that stopped, with the next step.
+pub(crate) fn run_failure(error: RunError, model: &Model, runtime: &Runtime) -> Failure {
+    let error = match error {
+        RunError::Prepare(error) => return compile_failure(error, model.refused_by(), runtime),
+        RunError::Step(error) => error,
+        other => return Failure::new(other),
+    };
+    let help = match error.error.status {
+        Status::NOT_IMPLEMENTED => edit_help(runtime, &error.package, &error.op, Some(error.core)),
+        Status::HEAP_USE => {
+            "prepare memory in finalize, or ask for scratch in workspace()".to_owned()
+        }
+        Status::SCRATCH_EXCEEDED => {
+            "declare the scratch that execute takes in workspace()".to_owned()
+        }
+        _ => return Failure::new(error),
+    };
+    Failure::new(error).help(help)
+}
+
+/// Where the author of `package` finds the body to write.
+fn edit_help(runtime: &Runtime, package: &str, op: &str, core: Option<Core>) -> String {
+    let mut packages = runtime.registry().packages();
+    let folder = packages.find(|p| p.name == package).and_then(|p| p.path.as_deref());
+    let folder = folder.and_then(Path::parent).and_then(Path::parent);
+    let part = core.and_then(source_folder).unwrap_or_else(|| "reg".to_owned());
+    let file = format!("src/ops/{}.rs", module_name(op));
+    let path = folder.unwrap_or(Path::new("")).join(&part);
+    // V65 and V66 packages have one crate per operator.
+    let nested = path.join(module_name(op)).join(&file);
+    let path = if nested.is_file() { nested } else { path.join(&file) };
+    format!(
+        "write its body in {}, then `udo build {}`",
+        path.display(),
+        folder.unwrap_or(Path::new(".")).display()
+    )
+}
