@@ -63,7 +63,7 @@ fn runs_in_flight_give_what_runs_in_turn_do_in_the_order_of_the_list() {
                 output["file"] = Value::Null;
             }
         }
-        said
+        said["runs"].take()
     };
     let in_turn = run(&[], "turn");
     for (out, more) in
@@ -115,6 +115,8 @@ fn bench_says_how_many_runs_end_in_a_second() {
     let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&said["in_flight"], &said["streams"]), (&2.into(), &2.into()));
     assert!(said["runs_per_second"].as_f64().unwrap() > 0.0);
+    assert_eq!(said["devices"][0]["device"], "cpu:0");
+    assert!(said["devices"][0]["current_bytes"].as_u64() > Some(0), "{said}");
     let latency = &said["latency_us"];
     assert!(latency["p99"].as_f64().unwrap() >= latency["median"].as_f64().unwrap());
 }
@@ -167,6 +169,9 @@ fn devices_are_listed_with_what_they_can_do() {
     let names: Vec<_> = devices.iter().map(|of| of["device"].as_str().unwrap()).collect();
     assert_eq!(names, ["cpu:0", "gpu:0", "dsp:0", "hta:0"]);
     assert!(devices.iter().all(|of| of["memory_bytes"].as_u64().unwrap() > 0));
+    let host = std::thread::available_parallelism().map_or(1, |count| count.get().min(64));
+    let cores: Vec<_> = devices.iter().map(|of| of["cores"].as_u64().unwrap()).collect();
+    assert_eq!(cores, [u64::try_from(host).unwrap(), 1, 1, 1]);
     let (_, text, _) = udo(&dir, &["devices"]);
     assert!(text.contains("dsp:0") && text.contains("emulated dsp:v68"), "{text}");
 }
@@ -200,6 +205,24 @@ fn b17_memory_that_is_not_coherent_changes_no_number() {
     };
     let right = run("coherent");
     assert_eq!([run("noncoherent"), run("noncoherent:7")], [right.clone(), right]);
+    let args = ["run", "q.graph", "--cores", "dsp,cpu", "--input", "x=x.npy"];
+    let (_, said, _) = udo(&dir, &[&args[..], &["--json"]].concat());
+    let said: Value = serde_json::from_str(&said).unwrap();
+    let devices = said["devices"].as_array().unwrap();
+    let names: Vec<_> = devices.iter().map(|of| of["device"].as_str().unwrap()).collect();
+    assert_eq!(names, ["cpu:0", "dsp:0"], "nothing is taken of others");
+    for device in devices {
+        let bytes = |of: &Value, key: &str| of[key].as_u64().unwrap();
+        let owners = device["owners"].as_array().unwrap();
+        let of_owners: u64 = owners.iter().map(|of| bytes(of, "current_bytes")).sum();
+        assert_eq!(of_owners, bytes(device, "current_bytes"), "{device}");
+        assert!(of_owners > 0 && bytes(device, "peak_bytes") >= of_owners, "{device}");
+        assert!(owners.iter().any(|of| of["owner"] == "workspace"), "{device}");
+    }
+    let (_, _, notes) = udo(&dir, &args);
+    let [cpu, dsp] = [0, 1].map(|at| devices[at]["current_bytes"].as_u64().unwrap());
+    assert!(notes.contains(&format!("note: memory of devices: cpu:0 {cpu} bytes, ")), "{notes}");
+    assert!(notes.contains(&format!("; dsp:0 {dsp} bytes, ")), "{notes}");
     let explain = |memory: &str| {
         let (_, said, _) =
             udo(&dir, &["explain", "q.graph", "--cores", "dsp,cpu", "--memory", memory]);

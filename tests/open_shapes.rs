@@ -67,6 +67,8 @@ fn bench_runs_the_sets_in_turn() {
     assert_eq!((&said["sets"], &said["iterations"]), (&2.into(), &6.into()));
     assert_eq!(said["replans"], 0, "each has run before");
     assert_eq!(said["allocations_per_run"], 0.0);
+    assert_eq!(said["devices"][0]["device"], "cpu:0");
+    assert!(said["devices"][0]["current_bytes"].as_u64() > Some(0), "{out}");
     assert!(said["first_result_ms"].as_f64() >= said["load_ms"].as_f64(), "{out}");
     assert_eq!(errors.matches("note: planned for").count(), 2, "{errors}");
 

@@ -1,6 +1,7 @@
 //! What programs begin with: operators and devices, of which models are made.
 
 mod error;
+mod report;
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use crate::registry::Registry;
 use crate::run::Queues;
 
 pub use error::LoadError;
+pub use report::{DeviceReport, RuntimeReport};
 
 /// Operators, built in and of packages, and devices. Clones share them, and any thread may use them; what is made of a
 /// runtime lives on by itself.
@@ -143,6 +145,11 @@ impl Runtime {
     /// The devices.
     pub fn devices(&self) -> &Devices {
         self.queues.devices()
+    }
+
+    /// What the devices are at now.
+    pub fn report(&self) -> RuntimeReport {
+        RuntimeReport::of(&self.queues)
     }
 
     /// Has a device go away: runs on it fail, and those that are submitted to it, until [`Runtime::reset_device`]. For

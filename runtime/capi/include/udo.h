@@ -4,7 +4,8 @@
  * - A function returns NULL, or an error that its caller releases. On an error nothing is written to where results go.
  * - What is made is released by its own udo_*_release; NULL is fine there. What was made of it lives on.
  * - Threads may share what is passed as const. What is not is the call's alone while it lasts.
- * - Text is UTF-8 and ends with a zero. Text and addresses that are handed out go with the handle that they came from.
+ * - Text is UTF-8 and ends with a zero. Text and addresses that are handed out go with the handle that they came from, unless the
+ *   function says otherwise.
  * - Structures of options start with their size. One that is shorter than this library's has defaults for the rest; of one that
  *   is longer, what this library does not know has to be zero. NULL is for all defaults.
  * - A number that is none of those listed for its type is refused.
@@ -989,6 +990,17 @@ udo_error_t *udo_model_memory(const udo_model_t *model, size_t index, udo_plan_m
 // model's and goes with it.
 udo_error_t *udo_model_json(const udo_model_t *model,
                             const char **out);
+
+// As `udo_model_json`, of the plan that the last run of a session took, a submitted one or another; before there was one, of that which it
+// is prepared for. So it says what runs where of models that leave shapes open. Parts that were planned in the run are listed one
+// behind the other. The text is the calling thread's, and goes with its next call of this function.
+udo_error_t *udo_session_json(const udo_session_t *session,
+                              const char **out);
+
+// What the devices of a runtime are at now, for people: what of their memories is in use, by whom, and how many runs wait or are in
+// flight. The text is the calling thread's, and goes with its next call of this function.
+udo_error_t *udo_runtime_report(const udo_runtime_t *runtime,
+                                const char **out);
 
 // Opens the networks of a model's file, which is read alone, and stays as it is for as long as they are there.
 udo_error_t *udo_networks_open_file(const udo_runtime_t *runtime,

@@ -198,6 +198,8 @@ public:
     explicit Session(const Model &model, const Device *device = nullptr);
     /* Of one stage of a network, or of all of them, of which each run takes the one for its shapes. */
     explicit Session(const Network &network, int stage = -1, const Device *device = nullptr);
+    /* What the plan of the last run says of itself. */
+    std::string json() const { return told_by<const char *>([&](auto out) { return udo_session_json(get(), out); }); }
     /* Runs over tensors, and makes one of each output. */
     std::vector<Tensor> run(std::initializer_list<const Tensor *> inputs) const {
         const auto from = handles(inputs);
@@ -325,6 +327,8 @@ public:
     Device device(udo_device_kind_t kind, std::uint32_t index = 0) const {
         return made_by<Device>([&](auto out) { return udo_device_open(get(), kind, index, out); });
     }
+    /* What its devices are at now. */
+    std::string report() const { return told_by<const char *>([&](auto out) { return udo_runtime_report(get(), out); }); }
     Model load(const std::string &path, const udo_load_options_t *options = nullptr) const {
         return made_by<Model>([&](auto out) { return udo_model_load_file(get(), path.c_str(), options, out); });
     }

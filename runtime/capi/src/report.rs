@@ -1,17 +1,22 @@
-//! What models say of themselves: where each node runs and why, and what memory a plan takes.
+//! What models, sessions and runtimes say of themselves: where each node runs and why, what memory a plan takes, and what
+//! devices are at.
 
+use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 
 use serde_json::{Value, json};
+use udo_runtime::device::Result;
 use udo_runtime::model;
-use udo_runtime::plan::{CoreMemory, NodeReport, Report as PlanReport};
+use udo_runtime::plan::{CoreMemory, NodeReport, Plan, Report as PlanReport};
 use udo_runtime::run::Priority;
 
 use crate::error::{Error, text};
 use crate::ffi::{guard, need};
 use crate::model::Model;
 use crate::ports::place;
+use crate::runtime::Runtime;
+use crate::session::Session;
 
 /// A report in the form that C takes.
 #[derive(Debug)]
@@ -147,16 +152,30 @@ impl Report {
             ops: report.nodes.iter().map(op).collect(),
             fallbacks: report.nodes.iter().flat_map(fallbacks).collect(),
             memories: memories.map(|memory| (text(memory.memory), memory.clone())).collect(),
-            json: text(&format!("{:#}", dump(model, report))),
+            json: text(&of_model(model)),
         }
     }
 }
 
-/// All of it for people and their tools.
-fn dump(model: &model::Model, report: &PlanReport) -> Value {
+/// All that a model says of itself, for people and their tools.
+fn of_model(model: &model::Model) -> String {
     let inputs = model.inputs().iter();
     let inputs = inputs.map(|input| json!({"name": input.name, "type": input.of.to_string()}));
-    let nodes = report.nodes.iter().map(|node| {
+    format!("{:#}", dump(model, &inputs.collect(), &[model.report()]))
+}
+
+/// The same, as it was in the last run of a session.
+fn of_session(session: &model::Session) -> Result<String> {
+    let plans = session.last_plans()?;
+    let inputs = plans.first().into_iter().flat_map(|plan| plan.inputs());
+    let inputs = inputs.map(|(name, desc)| json!({"name": name, "type": desc.to_string()}));
+    let reports: Vec<&PlanReport> = plans.iter().map(|plan| Plan::report(plan)).collect();
+    Ok(format!("{:#}", dump(&session.model(), &inputs.collect(), &reports)))
+}
+
+/// A model over these inputs, planned in these parts.
+fn dump(model: &model::Model, inputs: &Value, parts: &[&PlanReport]) -> Value {
+    let nodes = parts.iter().flat_map(|report| &report.nodes).map(|node| {
         let refusals = node.refusals.iter();
         let refusals = refusals
             .map(|refusal| json!({"core": refusal.core.to_string(), "reason": refusal.reason}));
@@ -174,7 +193,8 @@ fn dump(model: &model::Model, report: &PlanReport) -> Value {
             "is_folded": node.is_folded,
         })
     });
-    let memories = report.memories.iter().map(|memory| {
+    let notices: Vec<_> = parts.iter().flat_map(|report| &report.notices).collect();
+    let memories = parts.iter().flat_map(|report| &report.memories).map(|memory| {
         json!({
             "memory": memory.memory,
             "arena_bytes": memory.arena_bytes,
@@ -185,7 +205,7 @@ fn dump(model: &model::Model, report: &PlanReport) -> Value {
         })
     });
     json!({
-        "inputs": inputs.collect::<Value>(),
+        "inputs": inputs,
         "outputs": model.outputs(),
         "threads": model.threads(),
         "priority": match model.priority() {
@@ -195,7 +215,7 @@ fn dump(model: &model::Model, report: &PlanReport) -> Value {
         },
         "nodes": nodes.collect::<Value>(),
         "memories": memories.collect::<Value>(),
-        "notices": report.notices,
+        "notices": notices,
     })
 }
 
@@ -319,4 +339,47 @@ pub extern "C" fn udo_model_json(
         out.write(model.report().json.as_ptr());
         Ok(())
     })
+}
+
+/// As `udo_model_json`, of the plan that the last run of a session took, a submitted one or another; before there was one, of that which it
+/// is prepared for. So it says what runs where of models that leave shapes open. Parts that were planned in the run are listed one
+/// behind the other. The text is the calling thread's, and goes with its next call of this function.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_json(
+    session: Option<&Session>,
+    out: Option<&mut MaybeUninit<*const c_char>>,
+) -> Option<Box<Error>> {
+    thread_local! {
+        static LAST: RefCell<CString> = RefCell::default();
+    }
+    guard(|| {
+        let (session, out) = (need(session, "session")?, need(out, "out")?);
+        let json = text(&session.last(of_session)?);
+        out.write(LAST.with_borrow_mut(|last| kept(last, json)));
+        Ok(())
+    })
+}
+
+/// What the devices of a runtime are at now, for people: what of their memories is in use, by whom, and how many runs wait or are in
+/// flight. The text is the calling thread's, and goes with its next call of this function.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_runtime_report(
+    runtime: Option<&Runtime>,
+    out: Option<&mut MaybeUninit<*const c_char>>,
+) -> Option<Box<Error>> {
+    thread_local! {
+        static LAST: RefCell<CString> = RefCell::default();
+    }
+    guard(|| {
+        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let report = text(&runtime.0.report().to_string());
+        out.write(LAST.with_borrow_mut(|last| kept(last, report)));
+        Ok(())
+    })
+}
+
+/// Keeps a text in the place of the last one: where it lies.
+fn kept(last: &mut CString, text: CString) -> *const c_char {
+    *last = text;
+    last.as_ptr()
 }

@@ -198,6 +198,11 @@ impl Session {
         }
     }
 
+    /// What the session of the last run says.
+    pub(crate) fn last<R>(&self, say: impl FnOnce(&model::Session) -> Result<R>) -> Result<R> {
+        say(self.lock()?.last()?)
+    }
+
     /// A tensor of its own for an input or output of a stage.
     fn io(&self, side: Side, stage: usize, index: usize) -> Result<Tensor> {
         self.ports.port(side, index)?;

@@ -19,7 +19,8 @@ const HEAD: &str = "\
  * - A function returns NULL, or an error that its caller releases. On an error nothing is written to where results go.
  * - What is made is released by its own udo_*_release; NULL is fine there. What was made of it lives on.
  * - Threads may share what is passed as const. What is not is the call's alone while it lasts.
- * - Text is UTF-8 and ends with a zero. Text and addresses that are handed out go with the handle that they came from.
+ * - Text is UTF-8 and ends with a zero. Text and addresses that are handed out go with the handle that they came from, unless the
+ *   function says otherwise.
  * - Structures of options start with their size. One that is shorter than this library's has defaults for the rest; of one that
  *   is longer, what this library does not know has to be zero. NULL is for all defaults.
  * - A number that is none of those listed for its type is refused.

@@ -5,6 +5,7 @@
 mod output;
 mod commands;
 mod failures;
+mod heaps;
 mod loaded;
 mod model_flags;
 mod queues;

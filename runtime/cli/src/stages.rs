@@ -120,6 +120,11 @@ impl<'a> Stages<'a> {
         self.ready.get_mut(at).ok_or_else(|| Failure::new("no stage is ready"))
     }
 
+    /// What they run on.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     /// What the cache did for all that are compiled, if there is one.
     pub(crate) fn cache(&self) -> Option<Value> {
         caches(self.ready.iter().map(|ready| &ready.loaded.model))

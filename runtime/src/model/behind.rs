@@ -109,6 +109,11 @@ impl Met {
         self.parts().map(Prepared::plan)
     }
 
+    /// The same, as who outlives this may have them.
+    pub(super) fn shared_plans(&self) -> impl Iterator<Item = &Arc<Plan>> {
+        self.parts().map(Prepared::shared_plan)
+    }
+
     /// The part that makes an output.
     pub(super) fn maker(&self, output: &str) -> Option<&Prepared> {
         self.parts().find(|part| part.plan().outputs().any(|(name, _)| name == output))

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use udo_api::{CoreKind, DType, Shape};
 
 use super::behind::Watch;
+use super::last::LastPlans;
 use super::session::Session;
 use super::{Inner, RunError};
 use crate::cores::{Memory, PerMemory};
@@ -295,7 +296,9 @@ impl Session {
     fn frames(&mut self, shapes: &[Vec<Shape>]) -> Result<&Arc<Frames>> {
         let frames = match self.frames.take() {
             Some(frames) => frames,
-            None => frames(&self.model, (&self.devices, &self.options), shapes)?,
+            None => {
+                frames(&self.model, (&self.devices, &self.options), shapes, self.last.as_ref())?
+            }
         };
         Ok(self.frames.insert(frames))
     }
@@ -371,9 +374,13 @@ pub(super) fn frames(
     model: &Arc<Inner>,
     (devices, options): (&Devices, &SessionOptions),
     shapes: &[Vec<Shape>],
+    last: Option<&LastPlans>,
 ) -> Result<Arc<Frames>> {
     let frame = |_| -> Result<Box<dyn Work>> {
         let mut session = Session::new(Arc::clone(model), options)?;
+        if let Some(last) = last {
+            session.last = Some(last.clone());
+        }
         for shapes in shapes.iter().rev() {
             session.turn_to(shapes)?;
         }
@@ -461,6 +468,7 @@ impl Work for Frame {
         ran.map_err(RunError::from)?;
         if met.prepared.part(part + 1).is_none() && !stop.is_set() {
             self.session.replans += met.run_behind(Watch::Nothing)?;
+            self.session.note_plans();
         }
         Ok(())
     }

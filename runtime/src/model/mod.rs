@@ -2,6 +2,7 @@
 
 mod behind;
 mod code;
+mod last;
 mod launch;
 mod options;
 mod plans;
@@ -383,6 +384,14 @@ impl Inner {
         match &self.plans {
             Plans::One(_) => false,
             Plans::PerShapes(planner) => planner.forget(),
+        }
+    }
+
+    /// Whether the plan of a run depends on what it runs over.
+    fn has_several_plans(&self) -> bool {
+        match &self.plans {
+            Plans::One(planned) => planned.behind.is_some(),
+            Plans::PerShapes(_) => true,
         }
     }
 

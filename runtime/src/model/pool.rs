@@ -75,7 +75,7 @@ impl Model {
         };
         let model = Arc::clone(&self.0);
         let devices = Devices::choose(&model, &options)?;
-        let frames = launch::frames(&model, (&devices, &options), &[])?;
+        let frames = launch::frames(&model, (&devices, &options), &[], None)?;
         Ok(SessionPool { model, devices, options, frames })
     }
 }

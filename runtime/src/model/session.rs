@@ -7,9 +7,10 @@ use std::sync::Arc;
 use udo_api::{DType, Dim, Element, Shape, TensorDesc};
 
 use super::behind::{Met, Watch};
+use super::last::LastPlans;
 use super::launch::{Devices, IoTensors, SessionOptions};
 use super::plans::Facts;
-use super::{CompileError, Inner, RunError};
+use super::{CompileError, Inner, Model, RunError};
 use crate::device::{self, ErrorCode};
 use crate::graph::DimSpec;
 use crate::memory::{Buffer, Tensor};
@@ -39,6 +40,8 @@ pub struct Session {
     pub(super) copies: Copies,
     /// Tensors of its own for runs over such.
     pub(super) io: Option<IoTensors>,
+    /// The plans of the last run, where they vary.
+    pub(super) last: Option<LastPlans>,
 }
 
 #[derive(Clone, Default)]
@@ -80,6 +83,7 @@ impl Session {
         }
         let options = options.clone();
         let (frames, copies) = (None, Copies::default());
+        let last = model.has_several_plans().then(LastPlans::default);
         let mut session = Self {
             model,
             met,
@@ -91,6 +95,7 @@ impl Session {
             frames,
             copies,
             io: None,
+            last,
         };
         // Shapes that are known are prepared at once.
         let Inner { inputs, ranges, .. } = &*session.model;
@@ -311,7 +316,13 @@ impl Session {
         let turn = self.room.workspace.as_ref().map(SharedWorkspace::enter).transpose();
         let _turn = turn.map_err(CompileError::from)?;
         self.replans += met.run(0, watch)?;
+        self.note_plans();
         Ok(())
+    }
+
+    /// The model that it runs.
+    pub fn model(&self) -> Model {
+        Model(Arc::clone(&self.model))
     }
 
     /// The plan for the shapes at hand, of all that can be planned before a run; none before there are any.

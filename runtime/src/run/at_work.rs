@@ -81,6 +81,11 @@ impl AtWork {
         self.users.reserve(room.saturating_sub(self.users.len()));
     }
 
+    /// How many cores somebody is at.
+    pub(super) fn busy(&self) -> u32 {
+        self.busy.count_ones()
+    }
+
     /// What of `count` cores nobody is at.
     pub(super) fn left(&self, count: u32) -> Left {
         let all = u64::MAX >> (u64::BITS - count.clamp(1, u64::BITS));
@@ -97,6 +102,7 @@ impl AtWork {
         Taken { cores, serial }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "what is given back is gone")]
     pub(super) fn give_back(&mut self, taken: Taken) {
         let Taken { cores, serial } = taken;
         self.busy &= !cores;

@@ -56,7 +56,7 @@ struct State {
 
 impl fmt::Debug for Frames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let in_flight = lock(&self.state).in_flight;
+        let in_flight = self.in_flight();
         write!(f, "Frames({in_flight} of {} in flight)", self.most)
     }
 }
@@ -109,7 +109,15 @@ impl Frames {
         let waiting = std::array::from_fn(|_| VecDeque::with_capacity(depth));
         let state = Mutex::new(State { free: frames, waiting, in_flight: 0 });
         let (queues, threads) = (Arc::clone(queues), u32::try_from(threads).unwrap_or(u32::MAX));
-        Ok(Arc::new(Self { queues, most, count, devices, workspace, log, threads, named, state }))
+        let made = Self { queues, most, count, devices, workspace, log, threads, named, state };
+        let made = Arc::new(made);
+        made.queues.count(&made);
+        Ok(made)
+    }
+
+    /// How many runs were submitted and have not ended.
+    pub(super) fn in_flight(&self) -> usize {
+        lock(&self.state).in_flight
     }
 
     /// How many runs may have named cores of a device.

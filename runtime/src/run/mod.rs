@@ -42,6 +42,7 @@ pub(crate) use frames::{FrameOptions, Frames};
 use job::Job;
 pub use log::{RunLog, RunSpan, RunSpanKind};
 pub use queue::Queues;
+pub(crate) use queue::Waiting;
 pub use stream::Stream;
 use sync::{Mutex, MutexGuard};
 pub(crate) use work::{Stop, Work};

@@ -3,16 +3,26 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Instant;
 use std::{hint, mem};
 
 use super::at_work::{AtWork, Taken};
+use super::frames::Frames;
 use super::job::{self, Job};
 use super::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, SPIN, thread};
 use super::timer::Timer;
 use super::{Priority, check_may_wait, lock};
 use crate::device::{Device, DeviceId, Devices, Error, ErrorCode, Result};
+
+/// What waits for a device, and what is at work on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// Runs in its queue.
+    pub(crate) runs: usize,
+    /// How many of its cores runs are at.
+    pub(crate) cores_at_work: u32,
+}
 
 /// The queues of all devices, whose threads start with the first session that submits to each and end with the last handle of
 /// the queues.
@@ -20,6 +30,8 @@ use crate::device::{Device, DeviceId, Devices, Error, ErrorCode, Result};
 pub struct Queues {
     devices: Devices,
     of: Mutex<BTreeMap<DeviceId, Served>>,
+    /// Those of all sessions that submit, to count what is in flight.
+    frames: Mutex<Vec<Weak<Frames>>>,
     pub(super) timer: Timer,
 }
 
@@ -34,7 +46,7 @@ struct Served {
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) device: Device,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Lists>,
     /// Wakes a thread each.
     wake: Box<[Condvar]>,
     /// Cores were given back, for who waits for that.
@@ -44,7 +56,7 @@ pub(super) struct Queue {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Lists {
     /// By priority, the highest first; each in the order of submission.
     jobs: [VecDeque<Arc<Job>>; Priority::COUNT],
     cores: AtWork,
@@ -64,12 +76,32 @@ struct Waiting {
 impl Queues {
     /// Queues of these devices.
     pub fn new(devices: Devices) -> Arc<Self> {
-        Arc::new(Self { devices, of: Mutex::default(), timer: Timer::default() })
+        let (of, frames, timer) = Default::default();
+        Arc::new(Self { devices, of, frames, timer })
     }
 
     /// The devices.
     pub fn devices(&self) -> &Devices {
         &self.devices
+    }
+
+    /// Counts the runs of these frames from now on.
+    pub(super) fn count(&self, frames: &Arc<Frames>) {
+        let mut all = lock(&self.frames);
+        all.retain(|frames| frames.strong_count() > 0);
+        all.push(Arc::downgrade(frames));
+    }
+
+    /// How many runs were submitted and have not ended.
+    pub(crate) fn in_flight(&self) -> usize {
+        let all: Vec<_> = lock(&self.frames).iter().filter_map(Weak::upgrade).collect();
+        all.iter().map(|frames| frames.in_flight()).sum()
+    }
+
+    /// What waits for a device, and what is at work on it.
+    pub(crate) fn waiting(&self, device: &Device) -> Waiting {
+        let queue = lock(&self.of).get(&device.id()).map(|served| Arc::clone(&served.queue));
+        queue.map_or_else(Waiting::default, |queue| queue.waiting())
     }
 
     /// The queue of a device.
@@ -168,7 +200,7 @@ impl Drop for Queues {
 impl Queue {
     fn new(device: Device) -> Self {
         let cores = usize::try_from(device.core_count()).unwrap_or(usize::MAX);
-        let waiting = Waiting {
+        let waiting = Lists {
             jobs: Default::default(),
             cores: AtWork::new(),
             room: 0,
@@ -183,13 +215,19 @@ impl Queue {
         Self { device, waiting, wake, rested, count: AtomicUsize::new(0) }
     }
 
+    fn waiting(&self) -> Waiting {
+        let lists = lock(&self.waiting);
+        let runs = lists.jobs.iter().map(VecDeque::len).sum();
+        Waiting { runs, cores_at_work: lists.cores.busy() }
+    }
+
     fn room(&self) -> usize {
         lock(&self.waiting).room
     }
 
     fn reserve(&self, more: usize, named: usize) {
         let mut waiting = lock(&self.waiting);
-        let Waiting { jobs, cores, room, named_room, .. } = &mut *waiting;
+        let Lists { jobs, cores, room, named_room, .. } = &mut *waiting;
         *room += more;
         *named_room += named;
         for jobs in jobs {
@@ -216,7 +254,7 @@ impl Queue {
     }
 
     /// Has a thread that sleeps see to what waits, unless one will look anyway.
-    fn wake_another(&self, mut waiting: MutexGuard<'_, Waiting>) {
+    fn wake_another(&self, mut waiting: MutexGuard<'_, Lists>) {
         let waits = waiting.jobs.iter().any(|jobs| !jobs.is_empty());
         if waiting.is_looked || !waits {
             return;
@@ -240,7 +278,7 @@ impl Queue {
         self.say_rested(&waiting);
     }
 
-    fn say_rested(&self, waiting: &Waiting) {
+    fn say_rested(&self, waiting: &Lists) {
         if waiting.syncing > 0 {
             self.rested.notify_all();
         }
@@ -337,8 +375,8 @@ impl Queue {
     }
 
     /// Takes the first run for which there are cores.
-    fn pick(&self, waiting: &mut Waiting) -> Option<(Arc<Job>, Taken)> {
-        let Waiting { jobs, cores, .. } = waiting;
+    fn pick(&self, waiting: &mut Lists) -> Option<(Arc<Job>, Taken)> {
+        let Lists { jobs, cores, .. } = waiting;
         let mut left = cores.left(self.device.core_count());
         for jobs in jobs {
             for at in 0..jobs.len() {

@@ -579,4 +579,9 @@ impl Prepared {
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
+
+    /// The same, as who outlives this may have it.
+    pub(crate) fn shared_plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
 }

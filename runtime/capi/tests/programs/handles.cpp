@@ -63,7 +63,10 @@ int main(int argc, char **argv) {
     throws([&] { open.input_spec(0).elements(); }, UDO_ERROR_DYNAMIC_SHAPE, "open");
     const float z[4] = {-1, 2, 3, -4};
     const auto given = udo::Tensor::of<float>(cpu, {2, 2}, z);
-    const auto made = udo::Session(open).run({&given});
+    const udo::Session planned(open);
+    throws([&] { planned.json(); }, UDO_ERROR_INVALID_STATE, "leaves shapes open");
+    const auto made = planned.run({&given});
+    CHECK(planned.json().find("f32[2,2]") != std::string::npos && runtime.report().find("\ncpu:0 ") != std::string::npos);
     CHECK((made[0].dims() == udo::Dims{2, 2}) && (made[0].read<float>() == std::vector<float>{0, 2, 3, 0}));
     const auto scalar = udo::TensorSpec(UDO_DTYPE_I64, udo::Dims{});
     CHECK(scalar.dims().empty() && scalar.elements() == 1 && udo::dtype_of<long long>() == UDO_DTYPE_I64);

@@ -138,12 +138,19 @@ static void run_open(const udo_runtime_t *runtime, const udo_device_t *device, c
     DONE(udo_session_create(model, NULL, &session));
     REFUSED(udo_model_output_spec(model, 0, &spec), UDO_ERROR_DYNAMIC_SHAPE, "output 0");
     REFUSED(udo_session_output_spec(session, 0, &spec), UDO_ERROR_INVALID_STATE, "no shape yet");
+    const char *json = NULL;
+    DONE(udo_model_json(model, &json));
+    CHECK(strstr(json, "\"nodes\": []") != NULL);
+    REFUSED(udo_session_json(session, &json), UDO_ERROR_INVALID_STATE, "leaves shapes open");
     udo_model_release(model);
 
     int64_t dims[2] = {3, 2};
     udo_tensor_t *x = tensor(device, dims, X), *out = NULL;
     const udo_tensor_t *inputs[1] = {x};
     DONE(udo_session_run(session, inputs, 1, &out, 1));
+    DONE(udo_session_json(session, &json));
+    CHECK(strstr(json, "\"type\": \"f32[3,2]\"") != NULL && strstr(json, "\"op\": \"Relu\"") != NULL);
+    CHECK(strstr(json, "\"memory\": \"host\"") != NULL && strstr(json, "\"threads\": 1") != NULL);
     udo_host_input_t input = {X, 16, dims, 2};
     float s[6];
     udo_host_output_t output = {s, sizeof s, 0};
@@ -151,6 +158,15 @@ static void run_open(const udo_runtime_t *runtime, const udo_device_t *device, c
     dims[0] = 2;
     DONE(udo_session_run_host(session, &input, 1, &output, 1));
     CHECK(output.size_bytes == 16 && s[0] == 1 && s[1] == 0 && s[2] == 3 && s[3] == 0);
+    DONE(udo_session_json(session, &json));
+    CHECK(strstr(json, "f32[2,2]") != NULL && strstr(json, "f32[3,2]") == NULL);
+    /* A submitted run has a frame of its own, and is the last one all the same. */
+    udo_run_t *run = NULL;
+    DONE(udo_session_submit(session, inputs, 1, &out, 1, NULL, &run));
+    DONE(udo_run_wait(run));
+    udo_run_release(run);
+    DONE(udo_session_json(session, &json));
+    CHECK(strstr(json, "f32[3,2]") != NULL && strstr(json, "f32[2,2]") == NULL);
     DONE(udo_session_output_spec(session, 0, &spec));
     DONE(udo_tensor_spec_dims(spec, dims, 2));
     CHECK(dims[0] == 2 && dims[1] == 2);

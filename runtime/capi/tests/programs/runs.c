@@ -185,6 +185,10 @@ int main(int argc, char **argv) {
     udo_session_options_t options = {sizeof options, NULL, 2, 1, NULL, NULL, 0};
     DONE(udo_session_create(model, &options, &session));
     DONE(udo_session_reserve(session));
+    const char *report = NULL;
+    DONE(udo_runtime_report(runtime, &report));
+    CHECK(strncmp(report, "runs in flight: 0\ncpu:0 (host cpu): 0 of 2 cores at work, 0 runs waiting\n  memory: ", 83) == 0);
+    CHECK(strstr(report, "\n    workspace: ") != NULL && strstr(report, "\ndsp:1 (emulated dsp:v68): ") != NULL);
 
     udo_tensor_t *x = tensor(cpu, 1), *y = tensor(cpu, 2);
     const udo_tensor_t *inputs[2] = {x, y};
@@ -283,6 +287,8 @@ int main(int argc, char **argv) {
     /* A device that goes away fails what is submitted, until it is reset. */
     DONE(udo_runtime_lose_device(runtime, cpu));
     REFUSED(udo_session_submit(session, inputs, 2, outputs, 2, &told, &run), UDO_ERROR_DEVICE_LOST, "device cpu:0 was lost");
+    DONE(udo_runtime_report(runtime, &report));
+    CHECK(strstr(report, "\ncpu:0 (host cpu), lost: ") != NULL);
     DONE(udo_runtime_reset_device(runtime, cpu));
     DONE(udo_session_submit(session, inputs, 2, outputs, 2, &told, &run));
     DONE(udo_stream_sync(stream));

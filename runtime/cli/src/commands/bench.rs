@@ -12,6 +12,7 @@ use udo_api::guard::heap_calls;
 use udo_runtime::model::{Session, SessionOptions};
 
 use super::Run;
+use crate::heaps;
 use crate::loaded::{Loaded, prepare, say_notices, set_inputs};
 use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, print_json, progress};
@@ -26,7 +27,8 @@ use flight::{FlightFlags, Flown};
 ///
 /// Inputs are pseudo-random from a seed, or recorded ones: with --data, runs take the sets of a folder in turn, each of which
 /// has run before time is taken. Times are of whole runs, in microseconds, without what it takes to set inputs. What
-/// --json calls resident bytes is memory of the process's own, without the files that it maps. How long a run would take at
+/// --json calls resident bytes is memory of the process's own, without the files that it maps; under devices it says what is taken of
+/// each one's memory, now and at most, and by whom. How long a run would take at
 /// the machine's limits, with one set of inputs, is said as `udo explain --measured` counts it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -160,7 +162,7 @@ impl Bench {
     fn fly(&self, loaded: &Loaded, sets: &[Set], frames: NonZero<usize>) -> Outcome {
         let counts = (self.warmup as usize, self.iterations as usize);
         let trace = QueueTrace::new(self.flight.trace.as_deref(), &self.model.model)?;
-        let Flown { latency, runs_per_second, heap_per_run } =
+        let Flown { latency, runs_per_second, heap_per_run, devices } =
             self.flight.fly((loaded, sets), frames, counts, trace)?;
         let Latency { min, median, p90, p99 } = latency;
         let (count, threads, streams) = (self.iterations, self.model.threads, self.flight.streams);
@@ -168,7 +170,7 @@ impl Bench {
             print_json(&json!({
                 "model": self.model.model, "cores": self.model.core_names(), "threads": threads,
                 "iterations": count, "sets": sets.len(), "in_flight": frames, "streams": streams,
-                "runs_per_second": runs_per_second, "allocations_per_run": heap_per_run,
+                "runs_per_second": runs_per_second, "allocations_per_run": heap_per_run, "devices": devices,
                 "latency_us": { "min": min, "median": median, "p90": p90, "p99": p99 },
             }));
             return Ok(());
@@ -233,7 +235,8 @@ impl Run for Bench {
                 "load_ms": load_ms, "first_result_ms": first_ms, "allocations_per_run": heap_per_run,
                 "arena_bytes": arena, "live_bytes": live, "weights_bytes": weights,
                 "resident_bytes": resident, "peak_rss_bytes": peak, "parts": parts, "replans": replans,
-                "cache": caches(std::iter::once(&loaded.model)), "roofline_us": roofline_us, "roofline_share": roofline_us.map(|us| us / median),
+                "cache": caches(std::iter::once(&loaded.model)), "devices": heaps::to_json(&loaded.runtime),
+                "roofline_us": roofline_us, "roofline_share": roofline_us.map(|us| us / median),
             }));
             return Ok(());
         }

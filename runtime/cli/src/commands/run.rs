@@ -13,6 +13,7 @@ use udo_runtime::model::{Session, SessionOptions};
 use udo_runtime::session::SpanKind;
 
 use super::Run;
+use crate::heaps;
 use crate::loaded::{Loaded, prepare, run_and_say};
 use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, print_json, progress};
@@ -25,7 +26,8 @@ use list::{Feeds, List};
 /// Run a model
 ///
 /// Inputs come from .npy, .pb (ONNX TensorProto) or .raw files. Outputs are summed up on the
-/// screen, and written as .npy files where --output-dir is given.
+/// screen, and written as .npy files where --output-dir is given. --json says as well what is
+/// taken of each device's memory, now and at most, and by whom.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   udo run model.onnx --input x=x.npy
@@ -87,11 +89,14 @@ impl Run for RunModel {
         };
         trace.map_or(Ok(()), QueueTrace::write)?;
         if self.json {
-            let mut report = json!({ "runs": results });
+            let mut report =
+                json!({ "runs": results, "devices": heaps::to_json(stages.runtime()) });
             if let (Some(cache), Some(of)) = (stages.cache(), report.as_object_mut()) {
                 of.insert("cache".to_owned(), cache);
             }
             print_json(&report);
+        } else {
+            heaps::say(stages.runtime());
         }
         Ok(())
     }

@@ -6,11 +6,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
 use clap::Args;
+use serde_json::Value;
 use udo_api::guard::heap_calls;
 use udo_runtime::model::{Session, SessionOptions};
 use udo_runtime::run::{Launch, RunOptions, Stream};
 
 use super::Latency;
+use crate::heaps;
 use crate::loaded::Loaded;
 use crate::output::{Failure, progress};
 use crate::queues::QueueTrace;
@@ -36,6 +38,8 @@ pub(super) struct Flown {
     pub(super) latency: Latency,
     pub(super) runs_per_second: f64,
     pub(super) heap_per_run: f64,
+    /// What is taken of devices' memories.
+    pub(super) devices: Value,
 }
 
 /// A launch, and where the ends of its runs are told.
@@ -86,6 +90,7 @@ impl FlightFlags {
             latency: Latency::of(&times),
             runs_per_second: count / seconds,
             heap_per_run: heap / count,
+            devices: heaps::to_json(&loaded.runtime),
         })
     }
 }
