@@ -1,21 +1,33 @@
 //! Networks of model files, and the stages that runs take.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/small.rs"]
+#[expect(dead_code, reason = "nothing here is left to chance")]
+mod small;
+
 use std::collections::BTreeMap;
+use std::fs;
 use std::num::NonZero;
 use std::path::Path;
 use std::slice;
 use std::thread;
 
 use udo_api::{CoreKind, Shape};
-use udo_runtime::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
+use udo_runtime::cache::{Cache, CacheOptions, CacheOutcome};
+use udo_runtime::container::{
+    Container, Contents, Extent, Network, Provenance, Stage, StoredGraph,
+};
 use udo_runtime::device::{DeviceTensor, ErrorCode};
 use udo_runtime::graph::Graph;
 use udo_runtime::import::ModelBytes;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::SessionOptions;
+use udo_runtime::model::{Model, Options, SessionOptions};
+use udo_runtime::network::{Network as Opened, Networks};
+use udo_runtime::registry::Registry;
 use udo_runtime::run::RunOptions;
 use udo_runtime::runtime::{LoadOptions, Runtime};
+
+use small::{TEXT, graph, numbers};
 
 /// One network for two shapes and a range, another one for one shape.
 fn file(path: &Path) {
@@ -157,4 +169,145 @@ fn threads_submit_to_one_pool_of_a_network_whose_stages_are_made_as_runs_want_th
     let run = pool.submit(&[x], &[Some(y)], RunOptions::default()).unwrap();
     run.wait().unwrap();
     assert_eq!(cpu.heap_stats(), before);
+}
+
+/// A network of two stages, each of which has two constants packed.
+fn packing(folder: &Path) -> Contents {
+    let text = TEXT.replace("x: f32[3,40]", "x: f32[n,40]");
+    let stage = |rows: usize| {
+        let shapes = [("x".to_owned(), vec![Extent::Fixed(rows), Extent::Fixed(40)])].into();
+        let graph = StoredGraph::new(graph(&text, rows));
+        Stage { shapes, source: Provenance::default(), graph }
+    };
+    let networks = vec![Network { name: "net".to_owned(), stages: vec![stage(3), stage(5)] }];
+    let contents = Contents { networks, sections: vec![] };
+    contents.write(&folder.join("plain.udm")).unwrap();
+    contents
+}
+
+/// A runtime that shares nothing that is packed with another.
+fn fresh() -> Runtime {
+    Runtime::of(Registry::builtin().unwrap(), udo_runtime::device::Devices::default())
+}
+
+fn of_cache(folder: &Path) -> LoadOptions {
+    let cache = Some(CacheOptions { dir: folder.to_owned(), version: 0 });
+    LoadOptions { cache, ..LoadOptions::default() }
+}
+
+/// What was restored and what was packed, where there is a cache.
+type Counts = Option<(usize, usize)>;
+
+/// What the stages of the only network give, and the counts by then.
+fn runs(runtime: &Runtime, networks: &Networks) -> Vec<(Vec<f32>, Counts)> {
+    let network: Opened = networks.get(None).unwrap();
+    let mut session = network.session(&SessionOptions::default());
+    let cpu = runtime.devices().get(CoreKind::Cpu, 0).unwrap();
+    let run = |stage: usize| {
+        let model = network.model(stage).unwrap();
+        let dims = network.inputs(stage).unwrap()[0].1.dims().unwrap().to_vec();
+        let x = DeviceTensor::of(&cpu, &numbers(&dims, 5)).unwrap();
+        let made = session.run_on(&[x], &[None]).unwrap();
+        let counts = model.cache().map(|report| (report.restored, report.packed));
+        (made[0].to_host().unwrap().get::<f32>().unwrap().to_vec(), counts)
+    };
+    (0..network.stage_count()).map(run).collect()
+}
+
+#[test]
+fn stages_are_packed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().join("cache");
+    fs::create_dir(&cache).unwrap();
+    packing(folder.path());
+    let path = folder.path().join("plain.udm");
+    let counted = |options: &LoadOptions| {
+        let runtime = fresh();
+        let (given, counts): (Vec<_>, Vec<_>) =
+            runs(&runtime, &runtime.networks(&path, options).unwrap()).into_iter().unzip();
+        (given, counts)
+    };
+    let (wanted, none) = counted(&LoadOptions::default());
+    assert_eq!(none, [None, None]);
+    let packed = vec![Some((0, 2)), Some((0, 4))];
+    let restored = vec![Some((2, 0)), Some((4, 0))];
+    for counts in [packed.clone(), restored.clone(), restored.clone()] {
+        assert_eq!(counted(&of_cache(&cache)), (wanted.clone(), counts));
+    }
+    assert_eq!(fs::read_dir(&cache).unwrap().count(), 1, "stages have one file");
+    // Bytes have a file of their own, and so has each graph of those that can be exported.
+    let bytes = fs::read(&path).unwrap();
+    for counts in [packed, restored] {
+        let runtime = fresh();
+        let networks = runtime.networks_of_bytes(&bytes, &of_cache(&cache)).unwrap();
+        let ran: Vec<_> = wanted.iter().cloned().zip(counts).collect();
+        assert_eq!(runs(&runtime, &networks), ran);
+    }
+    assert_eq!(fs::read_dir(&cache).unwrap().count(), 2);
+    let exportable = LoadOptions { is_exportable: true, ..of_cache(&cache) };
+    for counts in [(0, 2), (2, 0)] {
+        assert_eq!(counted(&exportable), (wanted.clone(), vec![Some(counts); 2]));
+    }
+    assert_eq!(fs::read_dir(&cache).unwrap().count(), 4);
+    let runtime = fresh();
+    let model = runtime.networks(&path, &exportable).unwrap().get(None).unwrap().model(1).unwrap();
+    let again = fresh().load_bytes(&model.export().unwrap(), &LoadOptions::default()).unwrap();
+    assert_eq!(again.cache().unwrap().restored, 2);
+    let none = of_cache(&folder.path().join("none"));
+    assert_eq!(runtime.networks(&path, &none).unwrap_err().code(), ErrorCode::InvalidPath);
+}
+
+#[test]
+fn files_of_other_formats_are_packed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.graph");
+    let zeros = |n: usize| format!("{{{}}}", vec!["1"; n].join(", "));
+    let text = TEXT.replacen("{0}", &zeros(960), 1).replacen("{0}", &zeros(480), 1);
+    fs::write(&path, text).unwrap();
+    let cache = tempfile::tempdir().unwrap();
+    let counts = [(0, 2), (2, 0)].map(|_| {
+        let runtime = fresh();
+        runs(&runtime, &runtime.networks(&path, &of_cache(cache.path())).unwrap())[0].1
+    });
+    assert_eq!(counts, [Some((0, 2)), Some((2, 0))]);
+}
+
+#[test]
+fn what_a_model_file_was_prepared_with_is_used_for_its_stages() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut contents = packing(folder.path());
+    let cache = Cache::of_contents(contents.clone()).unwrap();
+    let mut registry = Registry::builtin().unwrap();
+    registry.use_cache(&cache);
+    let plain = Container::open(&folder.path().join("plain.udm")).unwrap();
+    let compiled = plain.networks()[0].stages.iter().map(|stage| {
+        let graph = plain.bound(stage, "net").unwrap().graph;
+        Model::compile(graph, &mut registry, &Options::default()).unwrap()
+    });
+    let compiled: Vec<Model> = compiled.collect();
+    contents.sections.push(cache.section().unwrap());
+    drop(compiled);
+    let path = folder.path().join("prepared.udm");
+    contents.write(&path).unwrap();
+    let runtime = fresh();
+    let of_plain = runtime.networks(folder.path().join("plain.udm"), &LoadOptions::default());
+    let wanted = runs(&runtime, &of_plain.unwrap());
+    let runtime = fresh();
+    let networks = runtime.networks(&path, &LoadOptions::default()).unwrap();
+    let found = runs(&runtime, &networks);
+    for (at, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+        assert_eq!((&found.0, found.1), (&wanted.0, Some((2 * at + 2, 0))));
+    }
+    let model = networks.get(None).unwrap().model(0).unwrap();
+    assert_eq!(model.cache().unwrap().outcome, CacheOutcome::Hit);
+    // What is damaged is refused, as where one model is loaded.
+    let mut bad = fs::read(&path).unwrap();
+    let last = bad.len() - 64;
+    bad[last..].fill(0xa5);
+    let networks = fresh().networks_of_bytes(&bad, &LoadOptions::default()).unwrap();
+    let network = networks.get(None).unwrap();
+    let errors: Vec<_> =
+        [0, 1].into_iter().filter_map(|stage| network.model(stage).err()).collect();
+    assert!(!errors.is_empty(), "the stage that it was packed for");
+    assert!(errors.iter().all(|error| error.message().contains("damaged")), "{errors:?}");
 }
