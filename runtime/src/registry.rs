@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use udo_api::abi::PackageV1;
 use udo_api::guard::LibraryGuard;
-use udo_api::{Core, Encodings, KernelDef, OpDef, TensorDesc};
+use udo_api::{Core, Encodings, KernelDef, Layout, OpDef, TensorDesc};
 
 use udo_host::Budget;
 pub use udo_host::{FinalizedKernel, PackStore, Refusal};
@@ -57,8 +57,9 @@ pub struct Registry {
     /// The places of operators by their names, which are texts to be checked each time that they are read.
     named: Arc<HashMap<&'static str, Vec<usize>>>,
     packs: PackStore,
-    /// What is made of constants, where several plans are made of one graph.
+    /// What is made of constants, where models or plans share that.
     derived: Option<Derived>,
+    makes_several_plans: bool,
     /// What a byte of packed constants costs in each of those, as far as they have been placed.
     memory_price: u32,
     /// Where what is packed is looked for and kept between processes.
@@ -213,14 +214,20 @@ impl Registry {
         self.cache.as_ref()
     }
 
+    /// Has what is made of constants be the same for all who have `derived`.
+    pub(crate) fn derive_in(&mut self, derived: &Derived) {
+        self.derived = Some(derived.clone());
+    }
+
     /// The same for several plans of one graph, which share what they make of constants.
     pub(crate) fn for_plans(&self) -> Self {
-        Self { derived: Some(Derived::default()), ..self.clone() }
+        let derived = self.derived.clone().unwrap_or_default();
+        Self { derived: Some(derived), makes_several_plans: true, ..self.clone() }
     }
 
     /// Whether several plans are made of one graph.
     pub(crate) fn makes_several_plans(&self) -> bool {
-        self.derived.is_some()
+        self.makes_several_plans
     }
 
     /// What a byte of packed constants costs, as far as earlier plans of the graph found that.
@@ -271,9 +278,11 @@ impl Registry {
         to: &Format,
     ) -> Result<Tensor, ConstantError> {
         let is_said = |desc: &TensorDesc| !matches!(desc.encodings(), Some(Encodings::PerAxis(_)));
+        // Where nothing is converted there is nothing to share but the tensor itself.
+        let is_other = *from != to.desc || to.layout() != Layout::AsGiven;
         let key = || {
             let is_short = is_said(from) && is_said(&to.desc);
-            is_short.then(|| format!("{} {from:?} {to:?}", tensor.id()))
+            (is_other && is_short).then(|| format!("{} {from:?} {to:?}", tensor.id()))
         };
         let convert =
             || constant(tensor, from, to, self.packs.budget()).map(|made| vec![Some(made)]);

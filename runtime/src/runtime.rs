@@ -40,7 +40,7 @@ pub struct Runtime {
     /// Models are compiled with clones of it, which share what they pack of constants.
     registry: Registry,
     queues: Arc<Queues>,
-    /// Constants of models: one that another model has is the same.
+    /// Constants of models, and what is made of them: one that another model has is the same.
     constants: Derived,
 }
 
@@ -237,7 +237,7 @@ impl Runtime {
             Cache::of(cache, source)
         };
         look_in(&mut registry, cache)?;
-        compile_by(graph, &mut registry, &options.compile, &self.queues)
+        self.compile_by(graph, &mut registry, &options.compile)
     }
 
     /// The model that an earlier process left in the folder of the options' cache: one that was compiled of a graph, or asked to
@@ -257,7 +257,7 @@ impl Runtime {
             compile.bind.ranges.entry(name).or_insert(range);
         }
         registry.use_cache(&cache);
-        compile_by(stage.graph, &mut registry, &compile, &self.queues)
+        self.compile_by(stage.graph, &mut registry, &compile)
     }
 
     /// Has constants that another model has, or had, be the same, so that what is packed of them is.
@@ -277,7 +277,7 @@ impl Runtime {
     /// # Errors
     /// The first step that fails says why.
     pub fn compile(&self, graph: Graph, options: &Options) -> Result<Model, LoadError> {
-        compile_by(graph, &mut self.registry.clone(), options, &self.queues)
+        self.compile_by(graph, &mut self.registry.clone(), options)
     }
 
     /// As [`Runtime::compile`], with a cache where one is asked for.
@@ -296,7 +296,7 @@ impl Runtime {
             let cache = Cache::of_graph(options.cache.as_ref(), &graph, ranges, None);
             look_in(&mut registry, cache.map(Some))?;
         }
-        compile_by(graph, &mut registry, &options.compile, &self.queues)
+        self.compile_by(graph, &mut registry, &options.compile)
     }
 
     /// What kernels of this machine pack for all stages of a model file, each of which is compiled for that: the section of the file
@@ -318,10 +318,32 @@ impl Runtime {
                 let bound = container.bound(stage, &network.name).map_err(failed)?;
                 let mut options = Options::default();
                 options.bind.ranges = bound.ranges;
-                models.push(compile_by(bound.graph, &mut registry, &options, &self.queues)?);
+                models.push(self.compile_by(bound.graph, &mut registry, &options)?);
             }
         }
         Ok(cache.section()?)
+    }
+
+    /// The model of a graph, of a registry that is for it alone or for others that are packed with it.
+    fn compile_by(
+        &self,
+        graph: Graph,
+        registry: &mut Registry,
+        options: &Options,
+    ) -> Result<Model, LoadError> {
+        // A file that is to be written wants all that its own model is made of.
+        if registry.cache().is_none_or(|cache| !cache.writes()) {
+            registry.derive_in(&self.constants);
+        }
+        let compiled = Model::compile_for(graph, registry, options, &self.queues);
+        compiled.map_err(|reason: CompileError| {
+            let budget = registry.packs().budget();
+            if budget.has_refused() {
+                LoadError::OutOfMemory { limit: budget.limit(), reason: Box::new(reason) }
+            } else {
+                reason.into()
+            }
+        })
     }
 
     /// The graph in a model's file, as [`import::file`] reads it, but that operators of packages go before functions that the model has
@@ -343,22 +365,4 @@ impl Runtime {
         reading.packaged.extend(self.registry.packaged_ops().map(of));
         reading
     }
-}
-
-/// The model of a graph, of a registry that is for it alone or for others that are packed with it.
-fn compile_by(
-    graph: Graph,
-    registry: &mut Registry,
-    options: &Options,
-    queues: &Arc<Queues>,
-) -> Result<Model, LoadError> {
-    let compiled = Model::compile_for(graph, registry, options, queues);
-    compiled.map_err(|reason: CompileError| {
-        let budget = registry.packs().budget();
-        if budget.has_refused() {
-            LoadError::OutOfMemory { limit: budget.limit(), reason: Box::new(reason) }
-        } else {
-            reason.into()
-        }
-    })
 }

@@ -193,6 +193,14 @@ impl Cache {
         }
     }
 
+    /// Whether a file of it is, or may be, written.
+    pub(crate) fn writes(&self) -> bool {
+        match &self.home {
+            Home::File(_) | Home::Model(..) => true,
+            Home::Prepared => false,
+        }
+    }
+
     /// What it did so far.
     pub fn report(&self) -> CacheReport {
         let state = self.lock();

@@ -1,9 +1,10 @@
-//! Tensors that are made of others, for the plans of one model, which each make them.
+//! Tensors that are made of others, for models and plans, which each make them.
 //!
 //! What is made in the same way of the same elements has the same id, so that plans share what they pack of it, and is
 //! the same tensor for as long as anybody has it.
 
 use std::collections::HashMap;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use prost::bytes::Bytes;
@@ -13,7 +14,53 @@ use super::{Buffer, Data, InModel, Tensor};
 
 /// What was made, by how it was made. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Derived(Arc<Mutex<HashMap<String, Vec<Option<Made>>>>>);
+pub(crate) struct Derived(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    of: HashMap<String, Entry>,
+    /// How many there are before those that nobody wants are looked for: as many new ones as somebody wanted of the old.
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    made: Vec<Option<Made>>,
+    /// Whether it was made, or asked for, since those that nobody wants were last looked for.
+    is_new: bool,
+    is_asked_for: bool,
+}
+
+/// Fewer entries than these are not worth looking through.
+const FEW_ENTRIES: usize = 4096;
+
+impl Known {
+    fn get(&mut self, key: &str) -> Option<Vec<Option<Made>>> {
+        let entry = self.of.get_mut(key)?;
+        entry.is_asked_for = true;
+        Some(entry.made.clone())
+    }
+
+    fn insert(&mut self, key: String, made: Vec<Option<Made>>) {
+        if self.of.len() >= self.most.max(FEW_ENTRIES) {
+            let mut wanted = 0;
+            self.of.retain(|_, entry| {
+                let is_new = mem::take(&mut entry.is_new);
+                let is_wanted = mem::take(&mut entry.is_asked_for) || entry.is_alive();
+                wanted += usize::from(is_wanted);
+                is_new || is_wanted
+            });
+            self.most = self.of.len().saturating_add(wanted.max(FEW_ENTRIES));
+        }
+        self.of.insert(key, Entry { made, is_new: true, is_asked_for: false });
+    }
+}
+
+impl Entry {
+    fn is_alive(&self) -> bool {
+        self.made.iter().flatten().any(|made| made.tensor().is_some())
+    }
+}
 
 /// A tensor, or what is left of it.
 #[derive(Clone, Debug)]
@@ -58,7 +105,7 @@ impl Derived {
         key: String,
         compute: impl FnOnce() -> Result<Vec<Option<Tensor>>, E>,
     ) -> Result<Vec<Option<Tensor>>, E> {
-        let known = self.lock().get(&key).cloned();
+        let known = self.lock().get(&key);
         let tensor = |made: &Option<Made>| match made {
             Some(made) => made.tensor().map(Some),
             None => Some(None),
@@ -79,7 +126,7 @@ impl Derived {
         Ok(tensors)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Option<Made>>>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -111,5 +158,25 @@ mod tests {
         assert_eq!((again.id(), again.get::<f32>()), (id, Some(&[3.0][..])));
         let refused: Result<_, u8> = derived.get("c".to_owned(), || Err(7));
         assert_eq!(refused.unwrap_err(), 7);
+    }
+    #[test]
+    fn what_nobody_has_and_nobody_asks_for_is_let_go_of() {
+        let derived = Derived::default();
+        let get = |key: &str| {
+            let make =
+                || Ok::<_, Infallible>(vec![Some(Tensor::of(Shape::SCALAR, &[1f32]).unwrap())]);
+            derived.get(key.to_owned(), make).unwrap().pop().flatten().unwrap()
+        };
+        let (held, asked) = (get("held"), get("asked").id());
+        let mut most = 0;
+        for at in 0..50_000 {
+            get(&at.to_string());
+            if at % 1000 == 0 {
+                assert_eq!(get("asked").id(), asked);
+            }
+            most = most.max(derived.lock().of.len());
+        }
+        assert!(most <= 2 * FEW_ENTRIES + 4, "{most} entries");
+        assert_eq!(get("held").id(), held.id());
     }
 }

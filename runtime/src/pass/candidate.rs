@@ -352,7 +352,9 @@ pub(super) fn apply(
         Fusion::Constants { into, of, constants } => {
             let name = graph.node(fused).map_or_else(|_| String::new(), |b| b.node.name.clone());
             let made_of = |id: NodeId| graph.made_of(graph.node(id).ok()?);
-            let key = || Some(format!("{} {}", made_of(into)?, made_of(fused)?));
+            let made = |(port, tensor): &(usize, Tensor)| format!("{port} {}", tensor.desc());
+            let what: Vec<String> = constants.iter().map(made).collect();
+            let key = || Some(format!("{} {} {what:?}", made_of(into)?, made_of(fused)?));
             let (ports, tensors): (Vec<_>, Vec<_>) = constants.into_iter().unzip();
             let all = || Ok::<_, Infallible>(tensors.into_iter().map(Some).collect());
             let Ok(tensors) = registry.derived(key, all);

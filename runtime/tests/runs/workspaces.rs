@@ -201,6 +201,66 @@ fn b20_the_same_weights_loaded_twice_take_their_memory_once() {
     assert_eq!(cpu.heap_stats().total.current_bytes, 0);
 }
 
+/// Constants that folding and passes make, packed ones and ones that calls read, in models that are loaded and of graphs.
+#[test]
+fn b20_what_is_made_of_the_same_weights_takes_its_memory_once() {
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let text = |name: &str| {
+        format!(
+            "graph {name}
+  input x: f32[4,64]
+  constant w: f32[64,64]{{0.5}}
+  constant s: f32[64]{{3}}
+  constant b: f32[64,64]{{0.25}}
+  constant t: f32[4,64]{{0.125}}
+  p = MatMul@13(x, w)
+  m = Mul@14(p, s) # scaled
+  q = Softmax@13(m) axis=-1
+  n = Neg@13(b) # folded
+  z = MatMul@13(q, n)
+  u = Exp@13(t) # folded
+  y = Max@13(z, u)
+  output y
+"
+        )
+    };
+    let constants = || {
+        let stats = cpu.heap_stats();
+        let of = stats.owners.into_iter().find(|(name, _)| name == "constants");
+        of.map_or(0, |(_, usage)| usage.current_bytes)
+    };
+    let load =
+        |name: &str| runtime.load_bytes(text(name).as_bytes(), &LoadOptions::default()).unwrap();
+    let first = load("first");
+    let folded = first.report().nodes.iter().filter(|node| node.is_folded).count();
+    let scaled = first.passes().iter().any(|fired| fired.pass == "scales" && fired.count > 0);
+    assert!(folded == 2 && scaled, "{folded} are folded");
+    let mut sessions = vec![first.session().unwrap()];
+    let (once, own) = (constants(), workspace(&cpu).0);
+    assert!(once >= (2 * 64 * 64 + 4 * 64) * 4, "{once}");
+    sessions.push(load("first").session().unwrap());
+    sessions.push(load("second").session().unwrap());
+    assert_eq!((constants(), workspace(&cpu).0), (once, 3 * own));
+    // What is packed stays the same where what it was made of is gone.
+    drop((first, sessions.drain(..2)));
+    sessions.push(load("third").session().unwrap());
+    assert_eq!((constants(), workspace(&cpu).0), (once, 2 * own));
+    sessions.clear();
+    let graph = udo_runtime::graph::Graph::parse(&text("graph")).unwrap();
+    let models = [0, 1].map(|_| runtime.compile(graph.clone(), &Options::default()).unwrap());
+    sessions.extend(models.iter().map(|model| model.session().unwrap()));
+    assert_eq!((constants(), workspace(&cpu).0), (once, 2 * own));
+    for session in &mut sessions {
+        session.input_mut::<f32>("x").unwrap().fill(1.0);
+        session.run().unwrap();
+        let y = session.output::<f32>("y").unwrap();
+        assert!(y.iter().all(|y| (y - 0.125f32.exp()).abs() < 1e-6), "{y:?}");
+    }
+    drop((sessions, models));
+    assert_eq!(cpu.heap_stats().total.current_bytes, 0);
+}
+
 /// 1000 launches, each tenth of which fails.
 #[test]
 fn b09_launches_leave_nothing_behind() {
