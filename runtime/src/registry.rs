@@ -88,11 +88,11 @@ impl Registry {
     /// A registry with the built-in operators in it.
     ///
     /// # Errors
-    /// The built-in table breaks the contract.
+    /// The built-in table breaks the contract, which is a fault of this library.
     pub fn builtin() -> Result<Self, OpenError> {
         static BUILT_IN: PackageV1 = udo_ops::PACKAGE.guarded();
         let mut registry = Self::new();
-        registry.add_static(&BUILT_IN)?;
+        registry.register(package::built_in(&BUILT_IN)?, Some(&BUILT_IN), None);
         Ok(registry)
     }
 

@@ -74,6 +74,15 @@ pub(crate) fn linked_in(package: &'static PackageV1) -> Result<Tables, OpenError
     Ok(tables)
 }
 
+/// The tables of the runtime's own package. Tests check them, so that no process has to.
+pub(crate) fn built_in(package: &'static PackageV1) -> Result<Tables, OpenError> {
+    let reject = |reason: &str| {
+        let place = error::linked(package.name());
+        OpenError::Table { place, reason: reason.to_owned() }
+    };
+    Tables::own(package).map_err(reject)
+}
+
 /// The implementation libraries that `table` names, from the folder of its library.
 pub(crate) fn libraries_of(table: &Tables, registration: Option<&Path>) -> Vec<PackageLibrary> {
     let folder = registration.map_or(Path::new(""), dist::folder_of);
@@ -166,5 +175,22 @@ fn check_cores<'a>(
             found,
             wanted: library.core,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtimes_own_tables_keep_the_contract() {
+        static BUILT_IN: PackageV1 = udo_ops::PACKAGE.guarded();
+        let (checked, own) = (linked_in(&BUILT_IN).unwrap(), built_in(&BUILT_IN).unwrap());
+        let names = |tables: &Tables| -> Vec<(&str, Core)> {
+            tables.kernels.iter().map(|kernel| (kernel.op(), kernel.core())).collect()
+        };
+        assert!(checked.ops.len() > 100 && checked.ops.len() == own.ops.len());
+        assert_eq!(names(&checked), names(&own));
+        assert_eq!((checked.name, checked.guard.is_some()), (own.name, own.guard.is_some()));
     }
 }

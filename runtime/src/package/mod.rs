@@ -31,7 +31,7 @@ pub use manifest::{
 
 pub(crate) use copy::Tables;
 pub(crate) use error::{library, linked};
-pub(crate) use library::{Closed, implementation, libraries_of, linked_in};
+pub(crate) use library::{Closed, built_in, implementation, libraries_of, linked_in};
 pub(crate) use table::Operators;
 
 /// Stands for a package of one registry.
