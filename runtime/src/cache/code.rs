@@ -1,11 +1,18 @@
 //! Where functions lie in the files that they were loaded from, which is the same in every process.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use object::Endianness;
+use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader};
+
 use super::source::Stamp;
+use crate::container::checksum::sum128;
 
 /// Below it lies nothing: such addresses are numbers that packages pass as such.
 const FIRST_ADDRESS: usize = 4096;
@@ -64,8 +71,7 @@ impl Code {
             loaded.parts = parts();
         }
         let Part { addresses, offset, file } = loaded.part(address)?.clone();
-        // A file that was replaced since is said to be deleted, so there is none of the name.
-        let of = || Stamp::of(&file).map(|stamp| format!("{} {}", file.display(), stamp.text()));
+        let of = || stands_for(&file);
         let stamp = loaded.files.entry(file.clone()).or_insert_with(of).clone()?;
         Some((stamp, address.checked_sub(addresses.start)?.checked_add(offset)?))
     }
@@ -75,6 +81,38 @@ impl Loaded {
     fn part(&self, address: usize) -> Option<&Part> {
         self.parts.iter().find(|part| part.addresses.contains(&address))
     }
+}
+
+/// What stands for a file of code: its build id, which copies of it have as well, else its path and times. Nothing where the
+/// file was replaced since: it is said to be deleted then, so there is none of the name.
+fn stands_for(file: &Path) -> Option<String> {
+    let stamp = Stamp::of(file)?;
+    let build = build_id(file).filter(|id| id.len() >= BUILD_ID_BYTES);
+    Some(match (build, file.metadata()) {
+        // What tools do to a file once it is linked leaves the id, and may move the code.
+        (Some(id), Ok(of)) => format!("build {:032x} {}", sum128(&id), of.len()),
+        _ => format!("{} {}", file.display(), stamp.text()),
+    })
+}
+
+/// Build ids of fewer bytes are no sums of the file that are long enough.
+const BUILD_ID_BYTES: usize = 16;
+
+/// What the linker made of all that is in a file of code, if it did.
+fn build_id(file: &Path) -> Option<Vec<u8>> {
+    let data = ReadCache::new(File::open(file).ok()?);
+    let header = FileHeader64::<Endianness>::parse(&data).ok()?;
+    let endian = header.endian().ok()?;
+    let segments = header.program_headers(endian, &data).ok()?.iter();
+    let mut notes = segments.filter_map(|segment| segment.notes(endian, &data).ok()?);
+    notes.find_map(|mut notes| {
+        while let Ok(Some(note)) = notes.next() {
+            if note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID {
+                return Some(note.desc().to_vec());
+            }
+        }
+        None
+    })
 }
 
 /// The files' parts that are mapped, as Linux lists them; elsewhere nothing.
@@ -122,12 +160,46 @@ mod tests {
         static OTHER: u64 = 2;
         let code = Code::loaded();
         let own = std::env::current_exe().unwrap();
-        assert!(code.file_of(anchor()).unwrap().starts_with(own.to_str().unwrap()));
+        assert_eq!(code.file_of(anchor()), stands_for(&own));
         let other = std::ptr::from_ref(&OTHER).addr();
         assert_ne!(code.place(anchor()), code.place(other));
         assert_eq!(code.file_of(anchor()), code.file_of(other));
         let on_heap = Box::new(0u8);
         assert_eq!(code.place(std::ptr::from_ref(&*on_heap).addr()), None);
         assert_ne!(code.place(0), code.place(1));
+    }
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn copies_of_a_file_with_a_build_id_are_the_same_code() {
+        let folder = tempfile::tempdir().unwrap();
+        let build = |name: &str, text: &str, id: &str| {
+            let [source, made] =
+                [format!("{name}.c"), name.to_owned()].map(|of| folder.path().join(of));
+            std::fs::write(&source, text).unwrap();
+            let mut cc = std::process::Command::new("cc");
+            cc.args(["-shared", "-fPIC", &format!("-Wl,--build-id={id}")]);
+            assert!(cc.arg(&source).arg("-o").arg(&made).status().unwrap().success());
+            made
+        };
+        let copy = |of: &Path| {
+            let copy = of.with_extension("copy");
+            std::fs::copy(of, &copy).unwrap();
+            stands_for(&copy).unwrap()
+        };
+        let [one, two] = ["int f(void) { return 1; }", "int f(void) { return 2; }"];
+        let first = build("first", one, "sha1");
+        let of_first = stands_for(&first).unwrap();
+        assert!(of_first.starts_with("build "), "{of_first}");
+        assert_eq!(copy(&first), of_first);
+        assert_ne!(stands_for(&build("second", two, "sha1")).unwrap(), of_first);
+        // Ids that are none, or that somebody made up, say less than times do.
+        for id in ["none", "0x1234"] {
+            let file = build("third", one, id);
+            let of_file = stands_for(&file).unwrap();
+            assert!(of_file.starts_with(file.to_str().unwrap()), "{of_file}");
+            assert_ne!(copy(&file), of_file);
+        }
+        assert_eq!(stands_for(&folder.path().join("none")), None);
+        assert_eq!(build_id(&folder.path().join("first.c")), None, "it is no such file");
     }
 }
