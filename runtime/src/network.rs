@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::cache::ModelSource;
+use crate::cache::{Cache, ModelSource};
 use crate::container::{self, Container, ContainerError};
 use crate::device::{self, DeviceTensor, Error, ErrorCode, Extent, TensorSpec};
 use crate::graph::{DimSpec, Graph, TensorType};
@@ -30,6 +30,8 @@ struct Inner {
     runtime: Runtime,
     options: LoadOptions,
     bytes: ModelSource,
+    /// What all stages have, if there is one.
+    cache: Option<Arc<Cache>>,
     source: Source,
     /// By network and stage.
     models: Mutex<BTreeMap<(usize, usize), Model>>,
@@ -102,12 +104,19 @@ impl Runtime {
         options: LoadOptions,
     ) -> Result<Networks, LoadError> {
         let (runtime, name, models) = (self.clone(), name.to_owned(), Mutex::default());
-        let source = if import::importer(bytes.bytes(), &name)?.name == MODEL_FILE {
-            Source::File(Container::read(bytes.bytes()).map_err(|error| at(&name, error))?)
-        } else {
-            Source::Single(Single::of(import::model_bytes(bytes.bytes(), &name, &options.import)?))
+        let is_file = import::importer(bytes.bytes(), &name)?.name == MODEL_FILE;
+        let cache = Self::cache_of(&bytes, &options)?;
+        let read = || import::model_bytes(bytes.bytes(), &name, &options.import);
+        let source = match &cache {
+            _ if is_file => {
+                Source::File(Container::read(bytes.bytes()).map_err(|error| at(&name, error))?)
+            }
+            Some(cache) => {
+                Source::Single(Single::of(cache.looking_ahead(options.compile.threads, read)?))
+            }
+            None => Source::Single(Single::of(read()?)),
         };
-        Ok(Networks(Arc::new(Inner { name, runtime, options, bytes, source, models })))
+        Ok(Networks(Arc::new(Inner { name, runtime, options, bytes, cache, source, models })))
     }
 }
 
@@ -284,7 +293,7 @@ impl Network {
     /// There is no such stage, or it cannot be made to run.
     pub fn model(&self, stage: usize) -> Result<Model, LoadError> {
         let found = self.stage(stage)?;
-        let Inner { name, runtime, options, bytes, models, .. } = &*self.of;
+        let Inner { name, runtime, options, bytes, cache, models, .. } = &*self.of;
         let mut models = lock(models);
         if let Some(model) = models.get(&(self.at, stage)) {
             return Ok(model.clone());
@@ -307,7 +316,11 @@ impl Network {
                 None => import::model_bytes(bytes.bytes(), name, &options.import)?,
             },
         };
-        let model = runtime.compile_of(graph, bytes, &options)?;
+        let compile = || runtime.compile_of(graph, (bytes, cache.as_ref()), &options);
+        let model = match cache {
+            Some(cache) => cache.looking_ahead(options.compile.threads, compile),
+            None => compile(),
+        }?;
         models.insert((self.at, stage), model.clone());
         Ok(model)
     }

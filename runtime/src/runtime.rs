@@ -193,8 +193,7 @@ impl Runtime {
     ) -> Result<Model, LoadError> {
         let (path, reading) = (path.as_ref(), self.reading(&options.import));
         let source = ModelSource::of(path, |path| reading.reading.bytes(path))?;
-        let graph = import::read(source.bytes(), path, &reading)?;
-        self.load_of(graph, &source, options)
+        self.load_of(&source, options, || import::read(source.bytes(), path, &reading))
     }
 
     /// The model in the bytes of such a file, which are copied.
@@ -204,39 +203,54 @@ impl Runtime {
     pub fn load_bytes(&self, bytes: &[u8], options: &LoadOptions) -> Result<Model, LoadError> {
         let source = ModelSource::of_bytes(ModelBytes::copy_of(bytes));
         let reading = self.reading(&options.import);
-        let graph = import::model_bytes(source.bytes(), "model", &reading)?;
-        self.load_of(graph, &source, options)
+        self.load_of(&source, options, || import::model_bytes(source.bytes(), "model", &reading))
     }
 
     fn load_of(
         &self,
-        mut graph: Graph,
         source: &ModelSource,
         options: &LoadOptions,
+        read: impl FnOnce() -> Result<Graph, ImportError>,
     ) -> Result<Model, LoadError> {
-        if options.cache.is_none() && !options.is_exportable {
-            // A cache knows constants by where they lie in their own file.
-            self.share(&mut graph, source);
+        let cache = Self::cache_of(source, options)?;
+        let load = || self.compile_of(read()?, (source, cache.as_ref()), options);
+        match &cache {
+            Some(cache) => cache.looking_ahead(options.compile.threads, load),
+            None => load(),
         }
-        self.compile_of(graph, source, options)
     }
 
-    /// The model of a graph that was read of `source`, with the cache of that.
+    /// Where what is packed for a file's graphs is looked for; one that is to be exported has a cache of its own.
+    pub(crate) fn cache_of(
+        source: &ModelSource,
+        options: &LoadOptions,
+    ) -> Result<Option<Arc<Cache>>, LoadError> {
+        if options.is_exportable {
+            return Ok(None);
+        }
+        Ok(Cache::of(options.cache.as_ref(), source)?)
+    }
+
+    /// The model of a graph that was read of a file, with the file's cache.
     pub(crate) fn compile_of(
         &self,
         mut graph: Graph,
-        source: &ModelSource,
+        (source, cache): (&ModelSource, Option<&Arc<Cache>>),
         options: &LoadOptions,
     ) -> Result<Model, LoadError> {
-        let (mut registry, cache) = (self.registry.clone(), options.cache.as_ref());
-        let cache = if options.is_exportable {
+        let mut registry = self.registry.clone();
+        if options.is_exportable {
             graph.add_in_place(&options.compile.in_place);
-            let ranges = &options.compile.bind.ranges;
-            Cache::of_graph(cache, &graph, ranges, Some(source.bytes())).map(Some)
-        } else {
-            Cache::of(cache, source)
-        };
-        look_in(&mut registry, cache)?;
+            let (cache, ranges) = (options.cache.as_ref(), &options.compile.bind.ranges);
+            let own = Cache::of_graph(cache, &graph, ranges, Some(source.bytes()));
+            look_in(&mut registry, own.map(Some))?;
+        } else if options.cache.is_none() {
+            // A cache knows constants by where they lie in their own file.
+            self.share(&mut graph, source);
+        }
+        if let Some(cache) = cache {
+            registry.use_cache(cache);
+        }
         self.compile_by(graph, &mut registry, &options.compile)
     }
 

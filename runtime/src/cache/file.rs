@@ -8,19 +8,22 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use udo_host::{Buffer, PackedBytes, SharedBytes};
 
 use super::CacheError;
 use super::code::{self, Code};
-use crate::container::checksum::{PART_BYTES, sum128, sum128_by_parts, sum128_of_parts};
+use crate::container::checksum::{PART_BYTES, sum128, sum128_of_parts};
 use crate::container::safetensors::{self, MAX_HEADER_BYTES, START};
 use crate::memory::FileBytes;
 
 /// The version of the format.
 pub(super) const FORMAT: u32 = 2;
+
+/// Of fewer bytes the sums take less than a thread takes to start.
+const AHEAD_BYTES: usize = 2 << 20;
 
 /// What the metadata call the text of [`Form`], and its sum.
 pub(super) const FORM: &str = "udo.cache";
@@ -101,17 +104,31 @@ pub(super) struct Stored {
     pub(super) key: Key,
     file: SharedBytes,
     packed: BTreeMap<u128, Blob>,
-    /// Whether somebody looked at all of them, or does.
+    /// Whether somebody looked ahead, or does.
     is_looked_at: AtomicBool,
-    /// Which of them were looked at, and whether they are as they were written.
-    sound: Mutex<BTreeMap<u128, bool>>,
 }
 
 /// A packed constant of the file.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Blob {
     at: Range<usize>,
     sum: u128,
+    /// The sums of its parts as they are, each of which the first who wants it takes.
+    parts: Vec<OnceLock<u128>>,
+}
+
+/// How far those who look ahead have come.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    next: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+impl Ahead {
+    /// Has all end after the part at which they look.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
 }
 
 impl fmt::Debug for Stored {
@@ -158,10 +175,11 @@ impl Stored {
         for (name, sum) in &form.sums {
             let entry =
                 header.tensors.get(name).ok_or_else(|| format!("it has no tensor {name}"))?;
-            packed.insert(number(name)?, Blob { at: entry.bytes.clone(), sum: number(sum)? });
+            let (at, sum) = (entry.bytes.clone(), number(sum)?);
+            let parts = (0..at.len().div_ceil(PART_BYTES)).map(|_| OnceLock::new()).collect();
+            packed.insert(number(name)?, Blob { at, sum, parts });
         }
-        let (is_looked_at, sound) = Default::default();
-        Ok(Self { key: form.key, file, packed, is_looked_at, sound })
+        Ok(Self { key: form.key, file, packed, is_looked_at: AtomicBool::default() })
     }
 
     /// Whether it has so many bytes of the packed constant.
@@ -174,31 +192,34 @@ impl Stored {
         self.packed.iter().map(|(id, blob)| (*id, blob.at.len()))
     }
 
-    /// Looks at all packed constants, by several threads, as `on_threads` calls what it is given; once.
-    pub(super) fn look_at_all(&self, on_threads: impl FnOnce(&(dyn Fn() + Sync))) {
-        if self.is_looked_at.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let parts = |(id, blob): (&u128, &Blob)| {
-            let bytes = self.bytes(blob);
-            bytes.chunks(PART_BYTES).map(|part| (*id, part, OnceLock::new())).collect::<Vec<_>>()
-        };
-        let parts: Vec<(u128, &[u8], OnceLock<u128>)> =
-            self.packed.iter().flat_map(parts).collect();
-        let next = AtomicUsize::new(0);
-        on_threads(&|| {
-            while let Some((_, part, sum)) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let _ = sum.set(sum128(part));
+    /// Whether there is enough for threads of their own to look at, and nobody did so far.
+    pub(super) fn wants_ahead(&self) -> bool {
+        let bytes = self.packed.values().map(|blob| blob.at.len()).sum::<usize>();
+        bytes >= AHEAD_BYTES && !self.is_looked_at.swap(true, Ordering::Relaxed)
+    }
+
+    /// Takes the sums of parts that nobody took, of each by one of those who call it with the same `ahead`.
+    pub(super) fn look_ahead(&self, ahead: &Ahead) {
+        let parts = |blob| self.parts(blob);
+        let all: Vec<(&[u8], &OnceLock<u128>)> = self.packed.values().flat_map(parts).collect();
+        while let Some((part, sum)) = all.get(ahead.next.fetch_add(1, Ordering::Relaxed)) {
+            if ahead.is_over.load(Ordering::Relaxed) {
+                return;
             }
-        });
-        let mut sums: BTreeMap<u128, Vec<u128>> = BTreeMap::new();
-        for (id, part, sum) in &parts {
-            sums.entry(*id).or_default().push(*sum.get_or_init(|| sum128(part)));
+            sum.get_or_init(|| sum128(part));
         }
-        let is_sound = |(id, blob): (&u128, &Blob)| {
-            (*id, sum128_of_parts(sums.get(id).map_or(&[], Vec::as_slice)) == blob.sum)
-        };
-        *self.lock() = self.packed.iter().map(is_sound).collect();
+    }
+
+    /// The parts of a packed constant, and their sums as far as somebody took them.
+    fn parts<'a>(&'a self, blob: &'a Blob) -> impl Iterator<Item = (&'a [u8], &'a OnceLock<u128>)> {
+        self.bytes(blob).chunks(PART_BYTES).zip(&blob.parts)
+    }
+
+    /// Whether a packed constant is as it was written.
+    fn is_sound(&self, blob: &Blob) -> bool {
+        let sum = |(part, sum): (&[u8], &OnceLock<u128>)| *sum.get_or_init(|| sum128(part));
+        let sums: Vec<u128> = self.parts(blob).map(sum).collect();
+        sum128_of_parts(&sums) == blob.sum
     }
 
     /// A packed constant where it lies, if it is there and has as many bytes.
@@ -209,13 +230,7 @@ impl Stored {
         let Some(blob) = self.packed.get(&id).filter(|blob| blob.at.len() == len) else {
             return Ok(None);
         };
-        let known = self.lock().get(&id).copied();
-        let look = || {
-            let is_sound = sum128_by_parts(self.bytes(blob)) == blob.sum;
-            self.lock().insert(id, is_sound);
-            is_sound
-        };
-        if !known.unwrap_or_else(look) {
+        if !self.is_sound(blob) {
             return Err(format!("its tensor {} is damaged", name(id)));
         }
         let there = PackedBytes::shared(&self.file, blob.at.clone());
@@ -225,10 +240,6 @@ impl Stored {
 
     fn bytes(&self, blob: &Blob) -> &[u8] {
         (*self.file).as_ref().get(blob.at.clone()).unwrap_or_default()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u128, bool>> {
-        self.sound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

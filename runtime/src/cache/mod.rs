@@ -15,9 +15,11 @@ mod source;
 mod write;
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
 
 use udo_api::TensorDesc;
 use udo_host::{PackCache, PackOf, PackedBytes, PackedFrom};
@@ -25,9 +27,8 @@ use udo_host::{PackCache, PackOf, PackedBytes, PackedFrom};
 use crate::container::Contents;
 use crate::container::checksum::sum128;
 use crate::memory::{SharedBytes, Tensor};
-use crate::thread_pool::Pool;
 use code::Code;
-use file::{Key, Stored};
+use file::{Ahead, Key, Stored};
 pub use report::{CacheError, CacheOptions, CacheOutcome, CacheReport};
 pub use source::ModelSource;
 use write::Held;
@@ -108,11 +109,24 @@ impl Cache {
         Arc::new(Self { home, key, source, code, state, restored, packed })
     }
 
-    /// Looks at all that the file has, by all threads: what is damaged is made again.
-    pub(crate) fn look_at_all(&self, pool: &Pool) {
-        if let Some(stored) = self.stored() {
-            stored.look_at_all(|look| pool.on_every_thread(look));
-        }
+    /// Does `work`, the loading of a model that has so many threads, while the others look at what the file has, so that who
+    /// restores something of it need not.
+    pub fn looking_ahead<T>(&self, threads: NonZero<usize>, work: impl FnOnce() -> T) -> T {
+        let others = threads.get() - 1;
+        let stored = self.stored().filter(|stored| others > 0 && stored.wants_ahead());
+        let Some(stored) = stored else { return work() };
+        let ahead = Ahead::default();
+        thread::scope(|scope| {
+            for _ in 0..others {
+                let look = thread::Builder::new().name("udo-cache".to_owned());
+                if look.spawn_scoped(scope, || stored.look_ahead(&ahead)).is_err() {
+                    // Who restores something looks at it himself.
+                    break;
+                }
+            }
+            let _over = Over(&ahead);
+            work()
+        })
     }
 
     /// What stands for a constant in all processes.
@@ -237,6 +251,15 @@ impl Cache {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends those who look ahead, however the work ends that they look ahead for.
+struct Over<'a>(&'a Ahead);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 

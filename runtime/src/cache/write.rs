@@ -148,6 +148,7 @@ fn remove_abandoned(path: &Path) {
 mod tests {
     use udo_host::Buffer;
 
+    use super::super::file::Ahead;
     use super::*;
 
     /// A disk that is full after so many bytes, and counts the writes.
@@ -188,7 +189,7 @@ mod tests {
 
     fn reads(stored: &Stored) {
         assert_eq!(stored.key, key());
-        stored.look_at_all(|look| look());
+        stored.look_ahead(&Ahead::default());
         for (id, packed) in held() {
             let found = stored.get(id, packed.len()).unwrap().unwrap();
             assert_eq!(found.bytes(), packed.bytes());
@@ -245,11 +246,43 @@ mod tests {
         for is_looked_at in [false, true] {
             let stored = Stored::read(Arc::new(bytes.clone())).unwrap();
             if is_looked_at {
-                stored.look_at_all(|_| ());
+                stored.look_ahead(&Ahead::default());
             }
             let good = stored.get(7, 100).unwrap().unwrap();
             assert_eq!(good.bytes(), packed(100).bytes(), "copied where it is not aligned");
             assert!(stored.get(8, 33).unwrap_err().ends_with(" is damaged"));
         }
+    }
+    #[test]
+    fn threads_look_ahead_at_large_files() {
+        let large: Vec<u8> = (0u8..=250).cycle().take(3 << 20).collect();
+        let large = Arc::new(PackedBytes::from(Buffer::of(&large).unwrap()));
+        let held = Held::from([(1, Arc::clone(&large)), (2, packed(33))]);
+        let mut good = Vec::new();
+        write_to(&mut good, &key(), &held).unwrap();
+        let mut bad = good.clone();
+        let middle = bad.len() / 2;
+        bad[middle] ^= 1;
+        for (bytes, is_sound) in [(good, true), (bad, false)] {
+            for is_ended in [false, true] {
+                let stored = Stored::read(Arc::new(bytes.clone())).unwrap();
+                assert!(stored.wants_ahead() && !stored.wants_ahead(), "once");
+                let ahead = Ahead::default();
+                if is_ended {
+                    ahead.end();
+                }
+                std::thread::scope(|scope| {
+                    for _ in 0..3 {
+                        scope.spawn(|| stored.look_ahead(&ahead));
+                    }
+                    assert_eq!(stored.get(1, large.len()).is_ok(), is_sound);
+                });
+                assert_eq!(stored.get(1, large.len()).is_ok(), is_sound);
+                assert!(stored.get(2, 33).unwrap().is_some());
+            }
+        }
+        let mut small = Vec::new();
+        write_to(&mut small, &key(), &Held::from([(2, packed(33))])).unwrap();
+        assert!(!Stored::read(Arc::new(small)).unwrap().wants_ahead());
     }
 }

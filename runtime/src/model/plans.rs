@@ -206,11 +206,22 @@ pub(super) fn plan(
     part: Behind,
     registry: &mut Registry,
     options: &Options,
+    of: (&Pool, &Budget),
+) -> Result<Made, CompileError> {
+    match registry.cache().cloned() {
+        Some(cache) => {
+            cache.looking_ahead(options.threads, || planned(part, registry, options, of))
+        }
+        None => planned(part, registry, options, of),
+    }
+}
+
+fn planned(
+    part: Behind,
+    registry: &mut Registry,
+    options: &Options,
     (pool, budget): (&Pool, &Budget),
 ) -> Result<Made, CompileError> {
-    if let Some(cache) = registry.cache() {
-        cache.look_at_all(pool);
-    }
     let mut resolved = registry.resolve_part(part.graph, &part.open, &options.bind)?;
     let behind = resolved.behind.take();
     let core = options.place.cores.first().copied().unwrap_or(Core::CPU);
