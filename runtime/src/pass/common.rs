@@ -62,22 +62,55 @@ struct Key {
     inputs: Vec<Option<ValueId>>,
     /// Which outputs somebody asked for.
     outputs: Vec<bool>,
-    /// The operator set and the parameters.
-    params: String,
+    /// The operator set and the parameters, in words.
+    params: Vec<u64>,
 }
 
 /// What a node has in common with those that compute the same; nothing where that is not sure.
 fn key(bound: &BoundNode) -> Option<Key> {
     let is_pure = bound.op.schema().known_facts().has(Facts::PURE);
-    // What tensors hold would take long to compare.
-    let is_plain =
-        !bound.params.settings().iter().any(|(_, s)| matches!(s, ParamSetting::Tensor(_)))
-            && bound.node.subgraphs().next().is_none();
-    if !is_pure || !is_plain || bound.is_folded {
+    if !is_pure || bound.node.subgraphs().next().is_some() || bound.is_folded {
         return None;
     }
     let outputs = bound.node.outputs.iter().map(Option::is_some).collect();
-    let params = format!("{} {:?}", bound.node.opset, bound.params.settings());
+    let mut params = vec![u64::from(bound.node.opset)];
+    for (_, setting) in bound.params.settings() {
+        push_words(&mut params, setting)?;
+    }
     let op = std::ptr::from_ref(bound.op).addr();
     Some(Key { op, inputs: bound.node.inputs.clone(), outputs, params })
+}
+
+/// Says a parameter in words that no other value of it has; nothing of a tensor, whose elements would take long to compare.
+fn push_words(words: &mut Vec<u64>, setting: &ParamSetting) -> Option<()> {
+    match setting {
+        ParamSetting::Absent => words.push(0),
+        ParamSetting::Int(number) => words.extend([1, number.cast_unsigned()]),
+        ParamSetting::Float(number) => words.extend([2, number.to_bits()]),
+        ParamSetting::Text(text) => {
+            words.push(3);
+            push_text(words, text);
+        }
+        ParamSetting::Ints(numbers) => {
+            words.extend([4, numbers.len() as u64]);
+            words.extend(numbers.iter().map(|number| number.cast_unsigned()));
+        }
+        ParamSetting::Floats(numbers) => {
+            words.extend([5, numbers.len() as u64]);
+            words.extend(numbers.iter().map(|number| number.to_bits()));
+        }
+        ParamSetting::Texts(texts) => {
+            words.extend([6, texts.len() as u64]);
+            for text in texts {
+                push_text(words, text);
+            }
+        }
+        ParamSetting::Tensor(_) => return None,
+    }
+    Some(())
+}
+
+fn push_text(words: &mut Vec<u64>, text: &str) {
+    words.push(text.len() as u64);
+    words.extend(text.bytes().map(u64::from));
 }

@@ -12,17 +12,51 @@ pub(super) struct Uses {
     makers: Vec<Option<NodeId>>,
     /// The nodes of whose epilogues they are the result.
     hosts: Vec<Vec<NodeId>>,
-    /// Nothing stands for the caller.
-    readers: Vec<Vec<Option<NodeId>>>,
+    readers: Vec<Readers>,
     /// Which of them folded nodes read, which are no readers but name them.
     named: Vec<bool>,
     extents: Extents,
 }
 
+/// A node that reads a value; nothing stands for the caller.
+type Reader = Option<NodeId>;
+
+/// Who reads a value. Most values have one reader, for whom there is no list.
+#[derive(Clone, Debug, Default)]
+struct Readers {
+    /// Nothing where there is none.
+    one: Option<Reader>,
+    others: Vec<Reader>,
+}
+
+impl Readers {
+    fn push(&mut self, reader: Reader) {
+        match self.one {
+            None => self.one = Some(reader),
+            Some(_) => self.others.push(reader),
+        }
+    }
+
+    fn remove(&mut self, node: NodeId) {
+        self.others.retain(|reader| *reader != Some(node));
+        if self.one == Some(Some(node)) {
+            self.one = self.others.pop();
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Reader> {
+        self.one.into_iter().chain(self.others.iter().copied())
+    }
+
+    fn count(&self) -> usize {
+        usize::from(self.one.is_some()) + self.others.len()
+    }
+}
+
 impl Uses {
     pub(super) fn of(graph: &TypedGraph, extents: Extents) -> Self {
         let count = graph.values.len();
-        let (mut producers, mut readers) = (vec![None; count], vec![Vec::new(); count]);
+        let (mut producers, mut readers) = (vec![None; count], vec![Readers::default(); count]);
         let (mut makers, mut named) = (vec![None; count], vec![false; count]);
         for (id, bound) in graph.node_ids().zip(&graph.nodes) {
             let made = bound.node.output(0);
@@ -65,21 +99,20 @@ impl Uses {
     }
 
     pub(super) fn only_reader(&self, value: ValueId) -> Option<NodeId> {
-        match self.readers.get(value.index())?[..] {
-            [reader] => reader,
-            _ => None,
-        }
+        let readers = self.readers.get(value.index())?;
+        readers.one.flatten().filter(|_| readers.others.is_empty())
     }
 
     /// Whether the value has one reader; so has one that a rewrite added, of which there is no list.
     pub(super) fn has_one_reader(&self, value: ValueId) -> bool {
-        self.readers.get(value.index()).is_none_or(|readers| readers.len() == 1)
+        self.readers.get(value.index()).is_none_or(|readers| readers.count() == 1)
     }
 
     /// Whether these nodes read the value, and nobody else.
     pub(super) fn are_readers(&self, value: ValueId, nodes: &[NodeId]) -> bool {
-        let readers = self.readers.get(value.index()).map_or(&[][..], Vec::as_slice);
-        readers.len() == nodes.len() && nodes.iter().all(|node| readers.contains(&Some(*node)))
+        let Some(readers) = self.readers.get(value.index()) else { return nodes.is_empty() };
+        let reads = |node: &NodeId| readers.iter().any(|reader| reader == Some(*node));
+        readers.count() == nodes.len() && nodes.iter().all(reads)
     }
 
     pub(super) fn maker(&self, value: ValueId) -> Option<NodeId> {
@@ -98,16 +131,16 @@ impl Uses {
 
     /// Whether nodes for which `is_one` holds are all that know of the value.
     pub(super) fn is_within(&self, value: ValueId, is_one: impl Fn(NodeId) -> bool) -> bool {
-        let readers = self.readers.get(value.index()).map_or(&[][..], Vec::as_slice);
+        let mut readers = self.readers.get(value.index()).into_iter().flat_map(Readers::iter);
         self.named.get(value.index()) != Some(&true)
-            && readers.iter().all(|reader| reader.is_some_and(&is_one))
+            && readers.all(|reader| reader.is_some_and(&is_one))
     }
 
     /// Puts `new` in the place of node `id`, which was `old`.
     pub(super) fn replace(&mut self, id: NodeId, old: &BoundNode, new: Option<&BoundNode>) {
         for (_, value) in old.node.reads() {
             if let Some(readers) = self.readers.get_mut(value.index()) {
-                readers.retain(|reader| *reader != Some(id));
+                readers.remove(id);
             }
         }
         for (_, value) in new.iter().flat_map(|new| new.node.reads()) {

@@ -9,6 +9,7 @@ use udo_api::{DType, Shape};
 
 use super::epilogue::vector;
 use super::pads::own_pads;
+use crate::container::checksum::sum128;
 use crate::memory::{Buffer, Tensor, elements_mut};
 use crate::pass::{Candidate, Fusion};
 
@@ -304,8 +305,9 @@ impl<'a> Weights<'a> {
     fn words(&self, affine: &Affine, side: Side) -> String {
         let Self { dims, period, first, groups, .. } = self;
         let is_first = *first == side;
-        let factors: Vec<u64> = affine.factors.iter().map(|factor| factor.to_bits()).collect();
-        format!("{dims:?} {period} {groups} {is_first} {factors:x?}")
+        let factors: Vec<u8> =
+            affine.factors.iter().flat_map(|factor| factor.to_le_bytes()).collect();
+        format!("{dims:?} {period} {groups} {is_first} {:x}", sum128(&factors))
     }
 }
 
