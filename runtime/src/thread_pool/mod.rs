@@ -76,6 +76,9 @@ pub enum PoolError {
     },
 }
 
+/// As many threads a pool can have on any machine.
+const THREADS_EVERYWHERE: usize = 64;
+
 thread_local! {
     /// Whether the thread runs calls of a parallel-for.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
@@ -99,7 +102,8 @@ impl Drop for Inside {
 impl Pool {
     /// The most threads that a pool can have here: four for each processor, and 64 at least.
     pub fn most_threads() -> usize {
-        thread::available_parallelism().map_or(1, NonZero::get).saturating_mul(4).max(64)
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        processors.saturating_mul(4).max(THREADS_EVERYWHERE)
     }
 
     /// How long threads look for work before they sleep where nothing is said: a few times what waking up takes.
@@ -118,9 +122,10 @@ impl Pool {
     /// # Errors
     /// As there.
     pub fn spinning(threads: NonZero<usize>, spin: Duration) -> Result<Self, PoolError> {
-        let (wanted, most) = (threads.get(), Self::most_threads());
-        if wanted > most {
-            return Err(PoolError::TooMany { wanted, most });
+        let wanted = threads.get();
+        // What the machine has takes several files to be read, so that it is only asked where that matters.
+        if wanted > THREADS_EVERYWHERE && wanted > Self::most_threads() {
+            return Err(PoolError::TooMany { wanted, most: Self::most_threads() });
         }
         Self::started_by(threads, spin, |index, body| {
             thread::Builder::new().name(format!("udo-worker-{index}")).spawn(body)

@@ -1,10 +1,14 @@
 //! How much memory a Linux machine, or the container that the process runs in, has.
 
 use std::fs;
+use std::sync::OnceLock;
 
 /// The bytes; none where the system does not say.
 pub(super) fn memory_bytes() -> Option<usize> {
-    let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
+    // What the machine has stays, and takes the system long to say; what the group may have changes.
+    static OF_MACHINE: OnceLock<Option<usize>> = OnceLock::new();
+    let read = || total(&fs::read_to_string("/proc/meminfo").ok()?);
+    let of_machine = *OF_MACHINE.get_or_init(read);
     // The root of the control groups that a container sees is its own.
     let of_group = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     // A group without a limit says `max`.
