@@ -309,5 +309,5 @@ fn what_a_model_file_was_prepared_with_is_used_for_its_stages() {
     let errors: Vec<_> =
         [0, 1].into_iter().filter_map(|stage| network.model(stage).err()).collect();
     assert!(!errors.is_empty(), "the stage that it was packed for");
-    assert!(errors.iter().all(|error| error.message().contains("damaged")), "{errors:?}");
+    assert!(errors.iter().all(|error| error.to_string().contains("damaged")), "{errors:?}");
 }

@@ -135,11 +135,11 @@ impl<'a> Encoded<'a> {
     /// order, so a bound changes nothing where it is stored as the least or the largest value.
     fn unclipped(&self, node: Candidate<'a>) -> Option<Candidate<'a>> {
         let (least, most) = match self.dtype {
-            DType::U8 => (0, 255),
-            _ => (-128, 127),
+            DType::U8 => (0.0, 255.0),
+            _ => (-128.0, 127.0),
         };
         let (&[scale], &[zero]) = (self.scales, self.zeros.as_slice()) else { return None };
-        let stored = |bound: f32| (bound / scale).round_ties_even() + zero as f32;
+        let stored = |bound: f32| f64::from((bound / scale).round_ties_even()) + f64::from(zero);
         let bound = |port: usize| match node.input_id(port) {
             None => Some(None),
             Some(_) => node.scalar(port).map(Some),
@@ -149,8 +149,8 @@ impl<'a> Encoded<'a> {
             "Clip" => (bound(1)?, bound(2)?),
             _ => return Some(node),
         };
-        let is_cut = low.is_none_or(|low| stored(low) <= least as f32)
-            && high.is_none_or(|high| stored(high) >= most as f32);
+        let is_cut = low.is_none_or(|low| stored(low) <= least)
+            && high.is_none_or(|high| stored(high) >= most);
         is_cut.then(|| node.before(0)).flatten()
     }
 
@@ -289,10 +289,10 @@ impl<'a> Group<'a> {
         let samples = self.of.op() == Some("Resize") && self.of.text("mode") != Some("nearest");
         let moves = self.of.facts().has(Facts::SAME_ENCODING) && !samples && self.of.makes_one();
         let x = self.activation(0).filter(|x| moves && x.is_as(&self.result))?;
-        let mut moved = Replacement::of(&self.of)?;
-        *moved.inputs.first_mut()? = Operand::Value(x.values?);
-        moved.shared.extend(self.of.input_id(0));
-        Some(moved)
+        let mut of_values = Replacement::of(&self.of)?;
+        *of_values.inputs.first_mut()? = Operand::Value(x.values?);
+        of_values.shared.extend(self.of.input_id(0));
+        Some(of_values)
     }
 
     /// A bias as it is added to sums of products, for one of `count` results each: no number of the model is changed by more than half
