@@ -314,7 +314,7 @@ fn a_program_runs_models_through_the_library() {
         app
     };
     let (builtin, _) = works(&mut app(&[]));
-    assert!(builtin.contains("softmax (Softmax) on cpu from builtin\n"), "{builtin}");
+    assert!(builtin.contains("softmax (QLinearSoftmax) on cpu from builtin\n"), "{builtin}");
     let package = SOFTMAX_BUILT.package.to_str().unwrap();
     let (packaged, _) = works(&mut app(&[package, "gpu,cpu"]));
     assert!(packaged.contains("softmax (Softmax) on gpu from SoftmaxUdoPackage\n"), "{packaged}");

@@ -132,20 +132,25 @@ fn networks_have_what_was_packed_for_them() {
 }
 
 #[test]
-fn a_network_may_be_compiled_after_it_was_refused() {
+fn a_network_may_be_opened_and_compiled_after_it_was_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (file, folder) = (dir.path().join("m.graph"), dir.path().join("cache"));
     fs::write(&file, RELU).unwrap();
     let cache = Some(CacheOptions { dir: folder.clone(), version: 0 });
-    let options = LoadOptions { cache, ..LoadOptions::default() };
+    let mut options = LoadOptions { cache, ..LoadOptions::default() };
+    assert!(matches!(runtime().networks(&file, &options).unwrap_err(), LoadError::Cache(_)));
+    fs::create_dir(&folder).unwrap();
     let networks = runtime().networks(&file, &options).unwrap();
     assert!(!networks.is_model_file());
     let network = networks.get(Some("g")).unwrap();
     assert_eq!(networks.get(Some("h")).unwrap_err().code(), ErrorCode::InvalidArgument);
-    assert!(matches!(network.model(0).unwrap_err(), LoadError::Cache(_)));
-    fs::create_dir(&folder).unwrap();
     let mut session = network.model(0).unwrap().session().unwrap();
     session.set_input("x", &numbers(&[256], 5)).unwrap();
     session.run().unwrap();
     assert!(session.output::<f32>("y").unwrap().iter().all(|y| *y >= 0.0));
+    // The graph that was read is refused as often as it is asked for.
+    options.compile.max_memory = Some(16);
+    let networks = runtime().networks(&file, &options).unwrap();
+    let refused = [(); 2].map(|()| networks.get(None).unwrap().model(0).unwrap_err().to_string());
+    assert_eq!(refused[0], refused[1]);
 }

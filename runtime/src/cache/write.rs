@@ -148,8 +148,8 @@ fn remove_abandoned(path: &Path) {
 mod tests {
     use udo_host::Buffer;
 
-    use super::super::file::Ahead;
     use super::*;
+    use crate::cache::file::Ahead;
 
     /// A disk that is full after so many bytes, and counts the writes.
     struct Full {

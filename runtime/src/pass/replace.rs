@@ -23,6 +23,8 @@ pub struct Replacement {
     pub inputs: Vec<Operand>,
     /// Its attributes.
     pub attrs: Vec<(&'static str, Attr)>,
+    /// The node whose name it has; the candidate, where nothing is said.
+    pub named_after: Option<NodeId>,
     /// Values before the candidate that others may read as well: what makes them stays for those.
     pub shared: Vec<ValueId>,
 }
@@ -30,7 +32,8 @@ pub struct Replacement {
 impl Replacement {
     /// A node without attributes.
     pub fn new(domain: &'static str, op: &'static str, inputs: Vec<Operand>) -> Self {
-        Self { domain, op, inputs, attrs: Vec::new(), shared: Vec::new() }
+        let (attrs, named_after, shared) = (Vec::new(), None, Vec::new());
+        Self { domain, op, inputs, attrs, named_after, shared }
     }
 
     /// The candidate's own node once more, to be changed.
@@ -43,8 +46,7 @@ impl Replacement {
             Some((names.find(|known| known == name)?, attr.clone()))
         };
         let attrs = bound.node.attrs.iter().map(attr).collect::<Option<_>>()?;
-        let shared = Vec::new();
-        Some(Self { domain: schema.domain(), op: schema.name(), inputs, attrs, shared })
+        Some(Self { attrs, ..Self::new(schema.domain(), schema.name(), inputs) })
     }
 
     /// Sets an attribute.
@@ -78,7 +80,8 @@ pub(super) fn apply(
     let Some(inside) = inside(graph, uses, id, &replacement) else { return false };
     let Ok(root) = graph.node(id) else { return false };
     let [Some(output)] = root.node.outputs[..] else { return false };
-    let name = root.node.name.clone();
+    let named_after = replacement.named_after.and_then(|id| graph.node(id).ok()).unwrap_or(root);
+    let name = named_after.node.name.clone();
     let Replacement { domain, op, inputs, attrs, .. } = replacement;
     let values = graph.values.len();
     let inputs = inputs.into_iter().enumerate().map(|(port, operand)| match operand {

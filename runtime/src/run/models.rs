@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::model::Builder;
 use loom::thread;
-use udo_api::{CoreKind, DType};
+use udo_api::{Core, CoreKind, DType};
 
 use super::{Bound, FrameOptions, Frames, Launch, Queues, RunOptions, Stop, Stream, Work};
-use crate::device::{Device, DeviceId, DeviceTensor, Devices, ErrorCode, Result, TensorSpec};
+use crate::device::{
+    CoreSet, Device, DeviceId, DeviceSpec, DeviceTensor, Devices, ErrorCode, Result, TensorSpec,
+};
 
 /// A part on each of some devices. A run adds 1 to the byte of its input.
 struct Parts(Vec<DeviceId>);
@@ -43,20 +45,27 @@ fn of(kind: CoreKind) -> DeviceId {
     DeviceId { kind, index: 0 }
 }
 
-/// A session of parts with one frame.
+/// A session of parts.
 struct Session {
     frames: Arc<Frames>,
     home: Device,
 }
 
 impl Session {
+    /// With one frame.
     fn new(kinds: &[CoreKind]) -> Self {
-        let queues = Queues::new(Devices::default());
+        Self::on(Devices::default(), kinds, 1)
+    }
+
+    fn on(devices: Devices, kinds: &[CoreKind], frames: usize) -> Self {
+        let queues = Queues::new(devices);
         let home = queues.devices().get(CoreKind::Cpu, 0).unwrap();
-        let devices: Vec<_> = kinds.iter().copied().map(of).collect();
-        let frame = Box::new(Parts(devices.clone()));
-        let options = FrameOptions { depth: 4, ..FrameOptions::default() };
-        let frames = Frames::new(vec![frame], &queues, devices, options).unwrap();
+        let used: Vec<_> = kinds.iter().copied().map(of).collect();
+        let frame = |_| Box::new(Parts(used.clone())) as Box<dyn Work>;
+        let made = (0..frames).map(frame).collect();
+        let named = used.first().copied();
+        let options = FrameOptions { depth: 4, named, ..FrameOptions::default() };
+        let frames = Frames::new(made, &queues, used, options).unwrap();
         Self { frames, home }
     }
 
@@ -162,5 +171,34 @@ fn two_who_submit_get_the_frame_in_turn() {
         mine.submit().unwrap().wait().unwrap();
         other.join().unwrap();
         assert_eq!([output.read_all().unwrap(), theirs.read_all().unwrap()], [[2], [2]]);
+    });
+}
+
+/// A CPU of two cores, each of which has a thread.
+fn two_cores() -> Devices {
+    Devices::new(&[DeviceSpec { cores: 2, ..DeviceSpec::of(Core::CPU) }]).unwrap()
+}
+
+#[test]
+fn runs_on_two_cores_end_each() {
+    explore(2, || {
+        let session = Session::on(two_cores(), &[CoreKind::Cpu], 2);
+        let (mine, _, output) = session.record(RunOptions::default());
+        let (other, _, theirs) = session.record(RunOptions::default());
+        let runs = [mine.submit().unwrap(), other.submit().unwrap()];
+        runs.iter().for_each(|run| run.wait().unwrap());
+        assert_eq!([output.read_all().unwrap(), theirs.read_all().unwrap()], [[2], [2]]);
+    });
+}
+
+#[test]
+fn runs_that_name_a_core_have_ended_once_it_was_waited_for() {
+    explore(2, || {
+        let session = Session::on(two_cores(), &[CoreKind::Cpu], 1);
+        let cores = Some(CoreSet::of(&[1]).unwrap());
+        let record = || session.record(RunOptions { cores, ..RunOptions::default() }).0;
+        let runs = [record().submit().unwrap(), record().submit().unwrap()];
+        session.frames.queues.sync_core(&session.home, 1).unwrap();
+        assert!(runs.iter().all(super::Run::is_done));
     });
 }

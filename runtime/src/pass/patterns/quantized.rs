@@ -40,6 +40,7 @@ fn looked_up(last: &Candidate<'_>, result: &Encoded<'_>) -> Option<Replacement> 
         port = function_of(&reader)?;
         nodes.push((reader.id(), port));
     };
+    let named_after = nodes.get(1).filter(|_| nodes.len() > 2).map(|(id, _)| *id);
     nodes.reverse();
     let shape = Shape::new(&[256]).ok()?;
     let bits: Vec<u8> = (0..=u8::MAX).collect();
@@ -48,6 +49,7 @@ fn looked_up(last: &Candidate<'_>, result: &Encoded<'_>) -> Option<Replacement> 
     let entries = table.bytes().iter().map(|&bits| bits.into()).collect();
     Some(Replacement {
         attrs: vec![("table", Attr::Ints(entries))],
+        named_after,
         shared: vec![reader.input_id(port)?],
         ..Replacement::new("udo", "Lookup", vec![Operand::Value(values)])
     })
@@ -215,7 +217,8 @@ impl<'a> Group<'a> {
         let Replacement { attrs, .. } = Replacement::of(&self.of)?;
         // Numbers that others read as well go on being made.
         let shared = self.of.node().node.inputs.iter().flatten().copied().collect();
-        Some(Replacement { domain, op, inputs, attrs, shared })
+        let named_after = Some(self.of.id());
+        Some(Replacement { attrs, named_after, shared, ..Replacement::new(domain, op, inputs) })
     }
 
     /// An operator of `count` operands of one scale each, and of as many inputs.
@@ -292,6 +295,7 @@ impl<'a> Group<'a> {
         let mut of_values = Replacement::of(&self.of)?;
         *of_values.inputs.first_mut()? = Operand::Value(x.values?);
         of_values.shared.extend(self.of.input_id(0));
+        of_values.named_after = Some(self.of.id());
         Some(of_values)
     }
 
