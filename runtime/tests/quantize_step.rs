@@ -274,7 +274,7 @@ fn cores_that_store_quantized_values_anyway_quantize_as_before() {
     let dsp = compile(lines, "", &[Core::DSP_V68, Core::CPU]).unwrap();
     assert_eq!(run(&dsp).0, run(&cpu).0);
     let ops = |model: &Model| -> Vec<String> {
-        model.report().nodes.iter().map(|node| node.op.to_string()).collect()
+        model.report().nodes.iter().map(|node| node.op.clone()).collect()
     };
     assert_eq!(ops(&cpu), ["QuantizeLinear", "Lookup", "DequantizeLinear"]);
     let nodes = &dsp.report().nodes;

@@ -186,7 +186,9 @@ fn runs_on_two_cores_end_each() {
         let (mine, _, output) = session.record(RunOptions::default());
         let (other, _, theirs) = session.record(RunOptions::default());
         let runs = [mine.submit().unwrap(), other.submit().unwrap()];
-        runs.iter().for_each(|run| run.wait().unwrap());
+        for run in &runs {
+            run.wait().unwrap();
+        }
         assert_eq!([output.read_all().unwrap(), theirs.read_all().unwrap()], [[2], [2]]);
     });
 }
