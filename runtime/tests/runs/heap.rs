@@ -2,8 +2,9 @@
 
 use std::slice;
 
-use udo_api::GuardAlloc;
 use udo_api::guard::{heap_calls, thread_heap_calls};
+use udo_api::{Core, GuardAlloc};
+use udo_runtime::device::DeviceSpec;
 use udo_runtime::model::Options;
 use udo_runtime::run::{RunOptions, Stream};
 use udo_runtime::runtime::Runtime;
@@ -13,11 +14,12 @@ use super::{LONG, compile, cpu, elements, on, with_frames};
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
 
-/// Other tests run beside this one and use the heap, so the threads of the queue are counted by a run whose callback is on
-/// them.
+/// Other tests run beside this one and use the heap, so the queue's thread is counted by a run whose callback is on it: of one core, as
+/// there is one thread then.
 #[test]
 fn submitting_and_waiting_leave_the_heap_alone() {
-    let runtime = Runtime::new().unwrap();
+    let one = DeviceSpec { cores: 1, ..DeviceSpec::of(Core::CPU) };
+    let runtime = Runtime::builder().devices([one]).build().unwrap();
     let text = "graph g\n  input x: f32[64]\n  a = Relu@14(x)\n  y = Neg@13(a)\n  output y\n";
     let model = compile(&runtime, text, &Options::default());
     let cpu = cpu(&runtime);
