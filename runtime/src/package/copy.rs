@@ -50,7 +50,7 @@ impl Tables {
             sdk_version: package.sdk_version(),
             ops: package.op_table(),
             kernels: package.kernel_table(),
-            libraries: package.library_table(),
+            libraries: PackageV1::library_table(package),
             guard: package.guard()?,
         })
     }
@@ -220,7 +220,8 @@ pub(super) fn raw_fault<T>(item: &T, layout: &Layout) -> Option<String> {
 fn fault_in(base: *const u8, layout: &Layout) -> Option<String> {
     layout.fields.iter().find_map(|field| {
         let is_reserved = field.name.starts_with("reserved");
-        let is_pointer = field.ty.starts_with('&') || field.ty.starts_with("unsafe extern");
+        let is_function = field.ty.contains("extern \"C\" fn") && !field.ty.starts_with("Option");
+        let is_pointer = field.ty.starts_with('&') || is_function;
         if is_reserved && !is_zero(base, field.offset, field.size) {
             return Some(format!("reserved field {:?} of {} is not zero", field.name, layout.name));
         }

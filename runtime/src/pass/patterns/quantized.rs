@@ -2,6 +2,7 @@
 //! the one that quantizes again.
 
 use udo_api::{DType, Facts, Shape, resolve_axis};
+use udo_simd::gemm_u8::MAX_K;
 
 use crate::graph::{Attr, ValueId};
 use crate::memory::Tensor;
@@ -251,7 +252,11 @@ impl<'a> Group<'a> {
 
     fn convolved(&self) -> Option<Replacement> {
         let (x, w) = (self.activation(0)?, self.weights(1, 0)?);
-        let channels = self.of.input(1).shape().first().copied()?;
+        let weights = self.of.input(1);
+        let (&channels, window) = weights.shape().split_first()?;
+        if window.iter().product::<usize>() > MAX_K {
+            return None;
+        }
         let bias = self.bias(2, (&x, &w), channels)?;
         let mut inputs: Vec<_> = x.triple()?.into_iter().chain(w.triple()?).collect();
         inputs.extend(self.result.numbers()?);
@@ -262,7 +267,8 @@ impl<'a> Group<'a> {
     fn multiplied(&self) -> Option<Replacement> {
         let columns = self.of.input(1).rank().checked_sub(1)?;
         let (a, b) = (self.activation(0)?, self.weights(1, columns)?);
-        if b.axis.is_some() && columns != 1 {
+        let depth = self.of.input(0).shape().last().copied()?;
+        if b.axis.is_some() && columns != 1 || depth > MAX_K {
             return None;
         }
         let mut inputs: Vec<_> = a.triple()?.into_iter().chain(b.triple()?).collect();
@@ -277,7 +283,11 @@ impl<'a> Group<'a> {
         let is_plain = is_one("alpha") && (is_one("beta") || self.of.input_id(2).is_none());
         let columns = usize::from(self.of.int("transB")? == 0);
         let (a, b) = (self.activation(0).filter(|_| is_plain)?, self.weights(1, columns)?);
-        let count = self.of.input(1).shape().get(columns).copied()?;
+        let weights = self.of.input(1);
+        let (&count, &depth) = (weights.shape().get(columns)?, weights.shape().get(1 - columns)?);
+        if depth > MAX_K {
+            return None;
+        }
         let bias = self.bias(2, (&a, &b), count)?;
         let mut inputs: Vec<_> = a.triple()?.into_iter().chain(b.triple()?).collect();
         inputs.push(bias.unwrap_or(Operand::Absent));
