@@ -145,15 +145,21 @@ fn a_writer_that_is_killed_leaves_what_was_there() {
     }
 }
 
+/// The same command, where files have room for some KiB.
+fn without_room(of: &Command) -> Command {
+    let mut command = Command::new("sh");
+    // A write beyond the limit is refused rather than the end of the process.
+    command.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$@\"", "sh"]);
+    command.arg(of.get_program()).args(of.get_args());
+    command.current_dir(of.get_current_dir().unwrap());
+    command
+}
+
 #[test]
 fn a_disk_without_room_is_a_warning() {
     let place = Place::new();
     let full = |version: u32| {
-        let mut command = Command::new("sh");
-        // A write beyond the limit is refused rather than the end of the process.
-        command.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$@\"", "sh"]);
-        let run = place.command(version, "full");
-        command.arg(run.get_program()).args(run.get_args()).current_dir(place.0.path());
+        let mut command = without_room(&place.command(version, "full"));
         let said = cache_of(&command.output().unwrap());
         assert!(said["not_saved"].is_string(), "{said}");
         place.output("full")
@@ -164,6 +170,37 @@ fn a_disk_without_room_is_a_warning() {
     assert_eq!((&outputs, &said["outcome"]), (&wanted, &"miss".into()));
     assert_eq!(full(2), wanted);
     assert_eq!(place.run(1).1["outcome"], "hit", "what was there stays");
+}
+
+#[test]
+fn a_model_file_that_finds_no_room_is_refused_and_leaves_what_was_there() {
+    let place = Place::new();
+    let convert = |flags: &[&str]| {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.args(["convert", "m.graph", "-o", "m.udm"]).args(flags).current_dir(place.0.path());
+        udo
+    };
+    let names = || {
+        let all = fs::read_dir(place.0.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        all.filter(|name| name.to_string_lossy().starts_with("m.udm")).collect::<Vec<_>>()
+    };
+    for flags in [&[][..], &["--prepare"]] {
+        let refused = || {
+            let done = without_room(&convert(flags)).output().unwrap();
+            let text = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert!(!done.status.success() && text.contains("cannot write"), "{text}");
+            assert!(text.contains("m.udm"), "{text}");
+        };
+        refused();
+        assert!(names().is_empty(), "no part of a file is left");
+        let done = convert(flags).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let whole = fs::read(place.path("m.udm")).unwrap();
+        refused();
+        assert_eq!(names(), ["m.udm"]);
+        assert!(fs::read(place.path("m.udm")).unwrap() == whole, "what was there stays");
+        fs::remove_file(place.path("m.udm")).unwrap();
+    }
 }
 
 #[test]

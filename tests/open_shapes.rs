@@ -91,7 +91,8 @@ fn verify_takes_the_shapes_of_each_set() {
         errors,
         "note: each new shape of input \"x\", f32[batch,2], input \"s\", f32[batch,?] is planned when it is met\n\
          note: planned for x f32[1,2], s f32[1,1]\n\
-         note: planned for x f32[3,2], s f32[3,1]\n"
+         note: planned for x f32[3,2], s f32[3,1]\n\
+         note: ran 1 node on cpu\n"
     );
 }
 
@@ -154,7 +155,7 @@ fn a_range_is_planned_once_for_all_data_in_it() {
     fs::write(dir.path().join("m.txt"), MODEL.replace("batch,?", "batch,1")).unwrap();
     let verify = |range: &str| udo(&dir, &["verify", "m.txt", "--data", ".", "--dim", range]);
     let (code, _, errors) = verify("batch=1..4");
-    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    assert_eq!((code, errors.as_str()), (Some(0), "note: ran 1 node on cpu\n"));
     let (code, _, errors) =
         udo(&dir, &["bench", "m.txt", "--dim", "batch=1..4", "--iterations", "3"]);
     assert_eq!((code, errors.as_str()), (Some(0), ""));

@@ -105,16 +105,16 @@ impl Runtime {
     ) -> Result<Networks, LoadError> {
         let (runtime, name, models) = (self.clone(), name.to_owned(), Mutex::default());
         let is_file = import::importer(bytes.bytes(), &name)?.name == MODEL_FILE;
-        let cache = Self::cache_of(&bytes, &options)?;
+        let file = is_file.then(|| Container::read(bytes.bytes())).transpose();
+        let file = file.map_err(|error| at(&name, error))?;
+        let cache = Self::cache_of(&bytes, file.as_ref(), &options)?;
         let read = || import::model_bytes(bytes.bytes(), &name, &options.import);
-        let source = match &cache {
-            _ if is_file => {
-                Source::File(Container::read(bytes.bytes()).map_err(|error| at(&name, error))?)
-            }
-            Some(cache) => {
+        let source = match (file, &cache) {
+            (Some(file), _) => Source::File(file),
+            (None, Some(cache)) => {
                 Source::Single(Single::of(cache.looking_ahead(options.compile.threads, read)?))
             }
-            None => Source::Single(Single::of(read()?)),
+            (None, None) => Source::Single(Single::of(read()?)),
         };
         Ok(Networks(Arc::new(Inner { name, runtime, options, bytes, cache, source, models })))
     }

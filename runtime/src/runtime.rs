@@ -212,7 +212,7 @@ impl Runtime {
         options: &LoadOptions,
         read: impl FnOnce() -> Result<Graph, ImportError>,
     ) -> Result<Model, LoadError> {
-        let cache = Self::cache_of(source, options)?;
+        let cache = Self::cache_of(source, None, options)?;
         let load = || self.compile_of(read()?, (source, cache.as_ref()), options);
         match &cache {
             Some(cache) => cache.looking_ahead(options.compile.threads, load),
@@ -220,15 +220,17 @@ impl Runtime {
         }
     }
 
-    /// Where what is packed for a file's graphs is looked for; one that is to be exported has a cache of its own.
+    /// Where what is packed for a file's graphs is looked for; one that is to be exported has a cache of its own. `read` is the model
+    /// file, if it is one that was read before.
     pub(crate) fn cache_of(
         source: &ModelSource,
+        read: Option<&Container>,
         options: &LoadOptions,
     ) -> Result<Option<Arc<Cache>>, LoadError> {
         if options.is_exportable {
             return Ok(None);
         }
-        Ok(Cache::of(options.cache.as_ref(), source)?)
+        Ok(Cache::of(options.cache.as_ref(), source, read)?)
     }
 
     /// The model of a graph that was read of a file, with the file's cache.

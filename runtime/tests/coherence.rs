@@ -14,8 +14,8 @@ use udo_runtime::registry::Registry;
 use udo_runtime::run::RunOptions;
 use udo_runtime::runtime::Runtime;
 
-/// A small quantized network of images: windows, sums of branches, a join and means on the DSP, and a convolution, products
-/// and a softmax on the CPU, with values that cross in both directions and are read on both sides.
+/// A small quantized network of images: functions and sums of branches on the DSP, and on the CPU what reads or makes running
+/// sums, of which nobody knows the range, with values that cross in both directions and are read on both sides.
 const NETWORK: &str = "graph network
   input x: f32[1,3,8,8]
   constant s: f32[]{0.0625}
@@ -27,7 +27,8 @@ const NETWORK: &str = "graph network
   a = Relu@14(xr)
   aq = QuantizeLinear@17(a, s, z)
   ar = DequantizeLinear@17(aq, s, z)
-  c = Conv@11(ar, w) pads=[1,1,1,1]
+  b = CumSum@14(ar, one)
+  c = Conv@11(b, w) pads=[1,1,1,1]
   cq = QuantizeLinear@17(c, s, z)
   cr = DequantizeLinear@17(cq, s, z)
   d = Sigmoid@13(cr)
@@ -39,7 +40,9 @@ const NETWORK: &str = "graph network
   g = Add@14(er, d)
   gq = QuantizeLinear@17(g, s, z)
   gr = DequantizeLinear@17(gq, s, z)
-  p = MaxPool@12(gr) kernel_shape=[2,2] strides=[2,2]
+  k = CumSum@14(gr, one)
+  m = CumSum@14(k, one)
+  p = MaxPool@12(m) kernel_shape=[2,2] strides=[2,2]
   pq = QuantizeLinear@17(p, s, z)
   pr = DequantizeLinear@17(pq, s, z)
   f = CumSum@14(pr, one)

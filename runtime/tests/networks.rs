@@ -140,7 +140,7 @@ fn threads_submit_to_one_pool_of_a_network_whose_stages_are_made_as_runs_want_th
     let runtime = Runtime::new().unwrap();
     let networks = runtime.networks(&path, &LoadOptions::default()).unwrap();
     let twice = networks.get(Some("twice")).unwrap();
-    let pool = twice.pool(NonZero::new(2).unwrap(), &SessionOptions::default());
+    let pool = twice.pool(NonZero::new(2).unwrap(), &SessionOptions::default()).unwrap();
     thread::scope(|scope| {
         for first in 0..3 {
             let (pool, runtime) = (&pool, &runtime);
@@ -161,7 +161,7 @@ fn threads_submit_to_one_pool_of_a_network_whose_stages_are_made_as_runs_want_th
     assert_eq!(none.unwrap_err().code(), ErrorCode::ShapeMismatch);
     // A stage whose memory was reserved takes none with its first run.
     let neg = networks.get(Some("neg")).unwrap();
-    let pool = neg.pool(NonZero::new(2).unwrap(), &SessionOptions::default());
+    let pool = neg.pool(NonZero::new(2).unwrap(), &SessionOptions::default()).unwrap();
     pool.reserve().unwrap();
     let (x, y) = (tensor(&runtime, &[2, 3]), tensor(&runtime, &[2, 3]));
     let cpu = runtime.devices().get(CoreKind::Cpu, 0).unwrap();

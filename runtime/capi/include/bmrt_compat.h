@@ -682,15 +682,26 @@ static inline bm_status_t bmrt_compat_add(bmrt_compat_runtime *runtime, udo_netw
     return status;
 }
 
-/* How models are compiled for the device of a handle: what it does not take runs on the CPU. */
-static inline bool bmrt_compat_options(bm_handle_t handle, udo_load_options_t *options) {
-    static const char *const cores[5] = {NULL, "cpu", "gpu", "dsp", "hta"};
-    udo_device_kind_t kind = 0;
+/* The kinds of a runtime's devices, in the order of its handles, and without repetition. */
+#define BMRT_COMPAT_KINDS 20
+
+/* How models are compiled for the devices of a runtime's handles: each operation for the first that takes it, and what none takes for
+ * the CPU. `cores` is where the options find the devices. */
+static inline bool bmrt_compat_options(const bmrt_compat_runtime *runtime, udo_load_options_t *options, char cores[BMRT_COMPAT_KINDS]) {
+    static const char *const names[5] = {NULL, "cpu", "gpu", "dsp", "hta"};
     memset(options, 0, sizeof *options);
     options->size = sizeof *options;
     options->fallback = UDO_FALLBACK_CPU;
-    if (!bmrt_compat_is_well(udo_device_kind(handle->device, &kind)) || kind > 4) return false;
-    options->cores = cores[kind];
+    options->cores = cores;
+    cores[0] = '\0';
+    for (int i = 0; i <= runtime->other_count; i++) {
+        const bm_handle_t handle = i == 0 ? runtime->handle : runtime->others[i - 1];
+        udo_device_kind_t kind = 0;
+        if (!bmrt_compat_is_well(udo_device_kind(handle->device, &kind)) || kind < 1 || kind > 4) return false;
+        if (strstr(cores, names[kind]) != NULL) continue;
+        if (cores[0] != '\0') strcat(cores, ",");
+        strcat(cores, names[kind]);
+    }
     return true;
 }
 
@@ -698,9 +709,10 @@ static inline bool bmrt_compat_options(bm_handle_t handle, udo_load_options_t *o
 static inline bm_status_t bmrt_compat_load(void *p_bmrt, const char *path, const void *bytes, size_t size) {
     bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
     udo_load_options_t options;
+    char cores[BMRT_COMPAT_KINDS];
     udo_networks_t *networks = NULL;
     if (runtime == NULL || (path == NULL && bytes == NULL)) return bmrt_compat_refuse(BM_ERR_PARAM, "a model of NULL");
-    if (!bmrt_compat_options(runtime->handle, &options)) return BM_ERR_FAILURE;
+    if (!bmrt_compat_options(runtime, &options, cores)) return BM_ERR_FAILURE;
     const bm_status_t status = bmrt_compat_status(
         path != NULL ? udo_networks_open_file(runtime->handle->runtime, path, &options, &networks)
                      : udo_networks_open_bytes(runtime->handle->runtime, bytes, size, &options, &networks));

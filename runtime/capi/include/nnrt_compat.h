@@ -657,18 +657,39 @@ static inline OH_NN_ReturnCode OH_NNModel_SetTensorData(OH_NNModel *model, uint3
     return OH_NN_SUCCESS;
 }
 
+/* Whether a quantization says as much of everything, in 8 bits. */
+static inline OH_NN_ReturnCode nnrt_compat_is_whole(const NN_QuantParam *of) {
+    if (of == NULL || of->scale_count == 0 || of->zero_point_count != of->scale_count || of->bit_count != of->scale_count)
+        return OH_NN_INVALID_PARAMETER;
+    for (size_t i = 0; i < of->scale_count; i++)
+        if (of->bits[i] != 8) return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "a number of bits that is not 8");
+    return OH_NN_SUCCESS;
+}
+
+/* Several scales are for the channels that weights make, their first dimension. */
+static inline int32_t nnrt_compat_axis(const NN_QuantParam *of) {
+    return of->scale_count == 1 ? -1 : 0;
+}
+
+/* Whether a tensor of a description may have a quantization. */
+static inline OH_NN_ReturnCode nnrt_compat_may_have(const NN_TensorDesc *desc, const NN_QuantParam *of) {
+    udo_tensor_spec_t *spec = NULL;
+    OH_NN_ReturnCode code = nnrt_compat_is_whole(of);
+    if (code == OH_NN_SUCCESS) code = nnrt_compat_spec(desc, &spec);
+    if (code == OH_NN_SUCCESS)
+        code = nnrt_compat_code(udo_tensor_spec_set_quantization(spec, of->scales, of->zero_points, of->scale_count, nnrt_compat_axis(of)));
+    udo_tensor_spec_release(spec);
+    return code;
+}
+
 static inline OH_NN_ReturnCode OH_NNModel_SetTensorQuantParams(OH_NNModel *model, uint32_t index, NN_QuantParam *quantParam) {
     nnrt_compat_slot *slot = NULL;
     OH_NN_ReturnCode code = nnrt_compat_slot_of(model, index, &slot);
     if (code != OH_NN_SUCCESS) return code;
-    if (quantParam == NULL || quantParam->scale_count == 0) return OH_NN_INVALID_PARAMETER;
-    size_t count = quantParam->scale_count;
-    if (quantParam->zero_point_count != count || quantParam->bit_count != count) return OH_NN_INVALID_PARAMETER;
-    for (size_t i = 0; i < count; i++)
-        if (quantParam->bits[i] != 8) return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "a number of bits that is not 8");
-    /* Several are for the channels that weights make, their first dimension. */
+    code = nnrt_compat_is_whole(quantParam);
+    if (code != OH_NN_SUCCESS) return code;
     return nnrt_compat_code(udo_graph_set_quantization(
-        model->graph, index, quantParam->scales, quantParam->zero_points, count, count == 1 ? -1 : 0));
+        model->graph, index, quantParam->scales, quantParam->zero_points, quantParam->scale_count, nnrt_compat_axis(quantParam)));
 }
 
 static inline OH_NN_ReturnCode OH_NNModel_SetTensorType(OH_NNModel *model, uint32_t index, OH_NN_TensorType tensorType) {
@@ -694,6 +715,8 @@ static inline OH_NN_ReturnCode OH_NNModel_AddTensor(OH_NNModel *model, const OH_
         code = OH_NNQuantParam_SetScales(quantization, of->scale, of->quantCount);
         if (code == OH_NN_SUCCESS) code = OH_NNQuantParam_SetZeroPoints(quantization, of->zeroPoint, of->quantCount);
         if (code == OH_NN_SUCCESS) code = OH_NNQuantParam_SetNumBits(quantization, of->numBits, of->quantCount);
+        /* What is refused leaves no tensor behind. */
+        if (code == OH_NN_SUCCESS) code = nnrt_compat_may_have(desc, quantization);
     }
     if (code == OH_NN_SUCCESS) code = OH_NNModel_AddTensorToModel(model, desc);
     if (code == OH_NN_SUCCESS) code = OH_NNModel_SetTensorType(model, model->count - 1, tensor->type);

@@ -291,6 +291,10 @@ typedef struct udo_model_t udo_model_t;
 // asked for. Threads may share it, and it lives on without what it came from.
 typedef struct udo_network_t udo_network_t;
 
+// Sessions of a network, for servers: any thread submits, and each run goes to the first session that is free of the stage for the
+// shapes of its inputs. Threads share it.
+typedef struct udo_network_pool_t udo_network_pool_t;
+
 // The networks of a model's file; one of another format than a model file is one network with one stage. Threads may share it.
 typedef struct udo_networks_t udo_networks_t;
 
@@ -986,8 +990,8 @@ udo_error_t *udo_model_memory_count(const udo_model_t *model, size_t *out);
 // What the plan of a model takes of one memory.
 udo_error_t *udo_model_memory(const udo_model_t *model, size_t index, udo_plan_memory_t *out);
 
-// All that a model says of itself, as JSON: its inputs and outputs, nodes with their cores, memories and notices. The text is the
-// model's and goes with it.
+// All that a model says of itself, as JSON: its inputs and outputs, the cores that were asked for in order, nodes with their cores,
+// what fell back from which core to which and why, what devices exchange, memories and notices. The text is the model's and goes with it.
 udo_error_t *udo_model_json(const udo_model_t *model,
                             const char **out);
 
@@ -1174,7 +1178,8 @@ udo_error_t *udo_session_create(const udo_model_t *model,
                                 udo_session_t **out);
 
 // Takes the memory that submitted runs need, which the first of them does otherwise: for all stages, where the session is of a
-// network.
+// network. Where a model leaves shapes open, it is for those that runs of the session had last; another call takes it for those that
+// came since, and is refused with `UDO_ERROR_BUSY` while submitted runs have some of it.
 udo_error_t *udo_session_reserve(const udo_session_t *session);
 
 // Takes the memory that submitted runs of one stage need. A session of a model, or of one stage, has stage 0 alone.
@@ -1312,6 +1317,30 @@ udo_error_t *udo_session_pool_submit(const udo_session_pool_t *pool,
 
 // Releases a pool; NULL is fine. Runs that are in flight go on.
 void udo_session_pool_release(udo_session_pool_t *pool);
+
+// Makes `count` sessions of each stage of a network, each with as many frames and as much depth as the options say. Those of a stage
+// take their memory when a run first wants it, or in `udo_network_pool_reserve`. A submission beyond all sessions of its stage is
+// refused with `UDO_ERROR_BUSY`.
+udo_error_t *udo_network_pool_create(const udo_network_t *network,
+                                     const udo_session_options_t *options,
+                                     uint32_t count,
+                                     udo_network_pool_t **out);
+
+// Makes the sessions of all stages, whose memory the first runs take otherwise.
+udo_error_t *udo_network_pool_reserve(const udo_network_pool_t *pool);
+
+// Submits a run as `udo_session_submit` does, of whichever session is free of the stage that `udo_network_stage_for` finds, and
+// returns at once: but for the first run of a stage, which makes its sessions.
+udo_error_t *udo_network_pool_submit(const udo_network_pool_t *pool,
+                                     const udo_tensor_t *const *inputs,
+                                     size_t input_count,
+                                     udo_tensor_t **outputs,
+                                     size_t output_count,
+                                     const udo_run_options_t *options,
+                                     udo_run_t **out);
+
+// Releases a pool; NULL is fine. Runs that are in flight go on.
+void udo_network_pool_release(udo_network_pool_t *pool);
 
 #ifdef __cplusplus
 }  // extern "C"

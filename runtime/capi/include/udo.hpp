@@ -192,6 +192,50 @@ public:
 class Model;
 class Network;
 
+/* What calls are given. */
+namespace given {
+
+using Inputs = std::initializer_list<const Tensor *>;
+/* Called once when a run ends, with NULL or the error, on a thread of the library. */
+using Done = std::function<void(const udo_error_t *)>;
+
+inline std::vector<const udo_tensor_t *> handles(Inputs of) {
+    std::vector<const udo_tensor_t *> handles;
+    for (const Tensor *tensor : of) handles.push_back(tensor->get());
+    return handles;
+}
+
+inline void tell(void *user, const udo_error_t *error) {
+    const std::unique_ptr<Done> done(static_cast<Done *>(user));
+    (*done)(error);
+}
+
+inline udo_session_options_t on(const Device *device) {
+    udo_session_options_t options{};
+    options.size = sizeof options;
+    options.device = device == nullptr ? nullptr : device->get();
+    return options;
+}
+
+/* Submits a run, which makes as many outputs, by one of the functions for that. */
+template <class F, class H>
+Run submit(F function, const H &to, Inputs inputs, std::size_t output_count, Done done) {
+    const auto from = handles(inputs);
+    std::vector<udo_tensor_t *> outputs(output_count, nullptr);
+    udo_run_options_t options{};
+    options.size = sizeof options;
+    auto kept = done ? std::make_unique<Done>(std::move(done)) : nullptr;
+    options.on_done = kept ? tell : nullptr;
+    options.user = kept.get();
+    Run run = made_by<Run>([&](auto out) {
+        return function(to.get(), from.data(), from.size(), outputs.data(), outputs.size(), &options, out);
+    });
+    kept.release();
+    return run;
+}
+
+}  // namespace given
+
 class Session : public Handle<udo_session_t, udo_session_release> {
 public:
     using Handle::Handle;
@@ -201,38 +245,48 @@ public:
     /* What the plan of the last run says of itself. */
     std::string json() const { return told_by<const char *>([&](auto out) { return udo_session_json(get(), out); }); }
     /* Runs over tensors, and makes one of each output. */
-    std::vector<Tensor> run(std::initializer_list<const Tensor *> inputs) const {
-        const auto from = handles(inputs);
+    std::vector<Tensor> run(given::Inputs inputs) const {
+        const auto from = given::handles(inputs);
         std::vector<udo_tensor_t *> to(outputs_, nullptr);
         check(udo_session_run(get(), from.data(), from.size(), to.data(), to.size()));
         return std::vector<Tensor>(to.begin(), to.end());
     }
-    /* Submits a run, which makes its outputs. `done` is called once, with NULL or the error, on a thread of the library. */
-    Run submit(std::initializer_list<const Tensor *> inputs, std::function<void(const udo_error_t *)> done = {}) const {
-        const auto from = handles(inputs);
-        std::vector<udo_tensor_t *> to(outputs_, nullptr);
-        udo_run_options_t options{};
-        options.size = sizeof options;
-        auto kept = done ? std::make_unique<std::function<void(const udo_error_t *)>>(std::move(done)) : nullptr;
-        options.on_done = kept ? tell : nullptr;
-        options.user = kept.get();
-        Run run = made_by<Run>([&](auto out) {
-            return udo_session_submit(get(), from.data(), from.size(), to.data(), to.size(), &options, out);
-        });
-        kept.release();
-        return run;
+    /* Submits a run, which makes its outputs. */
+    Run submit(given::Inputs inputs, given::Done done = {}) const {
+        return given::submit(udo_session_submit, *this, inputs, outputs_, std::move(done));
     }
 
 private:
-    static std::vector<const udo_tensor_t *> handles(std::initializer_list<const Tensor *> of) {
-        std::vector<const udo_tensor_t *> handles;
-        for (const Tensor *tensor : of) handles.push_back(tensor->get());
-        return handles;
+    std::size_t outputs_ = 0;
+};
+
+/* Sessions of a model that threads have together: each run goes to one that is free. */
+class SessionPool : public Handle<udo_session_pool_t, udo_session_pool_release> {
+public:
+    SessionPool() noexcept = default;
+    SessionPool(const Model &model, std::uint32_t count, const Device *device = nullptr);
+    /* Submits a run from any thread, which makes its outputs. */
+    Run submit(given::Inputs inputs, given::Done done = {}) const {
+        return given::submit(udo_session_pool_submit, *this, inputs, outputs_, std::move(done));
     }
-    static void tell(void *user, const udo_error_t *error) {
-        const std::unique_ptr<std::function<void(const udo_error_t *)>> done(static_cast<std::function<void(const udo_error_t *)> *>(user));
-        (*done)(error);
+
+private:
+    std::size_t outputs_ = 0;
+};
+
+/* The same of the stages of a network, of which each run takes the one for its shapes. */
+class NetworkPool : public Handle<udo_network_pool_t, udo_network_pool_release> {
+public:
+    NetworkPool() noexcept = default;
+    NetworkPool(const Network &network, std::uint32_t count, const Device *device = nullptr);
+    /* Makes the sessions of all stages, which the first runs do otherwise. */
+    void reserve() const { check(udo_network_pool_reserve(get())); }
+    /* Submits a run from any thread, which makes its outputs. */
+    Run submit(given::Inputs inputs, given::Done done = {}) const {
+        return given::submit(udo_network_pool_submit, *this, inputs, outputs_, std::move(done));
     }
+
+private:
     std::size_t outputs_ = 0;
 };
 
@@ -302,23 +356,23 @@ public:
     }
 };
 
-inline Session::Session(const Network &network, int stage, const Device *device) : outputs_(network.output_count()) {
-    udo_session_options_t options{};
-    options.size = sizeof options;
-    options.device = device == nullptr ? nullptr : device->get();
-    udo_session_t *made = nullptr;
-    check(udo_network_session(network.get(), stage, &options, &made));
-    static_cast<Handle &>(*this) = Handle(made);
+inline Session::Session(const Network &network, int stage, const Device *device)
+    : Session(made_by<Session>([&, options = given::on(device)](auto out) { return udo_network_session(network.get(), stage, &options, out); })) {
+    outputs_ = network.output_count();
 }
 
-inline Session::Session(const Model &model, const Device *device) : outputs_(model.output_count()) {
-    udo_session_options_t options{};
-    options.size = sizeof options;
-    options.device = device == nullptr ? nullptr : device->get();
-    udo_session_t *made = nullptr;
-    check(udo_session_create(model.get(), &options, &made));
-    static_cast<Handle &>(*this) = Handle(made);
+inline Session::Session(const Model &model, const Device *device)
+    : Session(made_by<Session>([&, options = given::on(device)](auto out) { return udo_session_create(model.get(), &options, out); })) {
+    outputs_ = model.output_count();
 }
+
+inline SessionPool::SessionPool(const Model &model, std::uint32_t count, const Device *device)
+    : Handle(made_by<Handle>([&, options = given::on(device)](auto out) { return udo_session_pool_create(model.get(), &options, count, out); })),
+      outputs_(model.output_count()) {}
+
+inline NetworkPool::NetworkPool(const Network &network, std::uint32_t count, const Device *device)
+    : Handle(made_by<Handle>([&, options = given::on(device)](auto out) { return udo_network_pool_create(network.get(), &options, count, out); })),
+      outputs_(network.output_count()) {}
 
 class Runtime : public Handle<udo_runtime_t, udo_runtime_release> {
 public:

@@ -25,7 +25,7 @@ pub struct Networks(network::Networks);
 /// asked for. Threads may share it, and it lives on without what it came from.
 #[derive(Debug)]
 pub struct Network {
-    inner: network::Network,
+    pub(crate) inner: network::Network,
     name: CString,
     text: CString,
     /// Their inputs are what all stages agree on.

@@ -4,13 +4,14 @@ use std::mem::MaybeUninit;
 use std::num::NonZero;
 
 use udo_runtime::device::Result;
-use udo_runtime::model;
+use udo_runtime::{model, network};
 
 use crate::error::{Error, invalid};
 use crate::ffi::{
     RunOptionsAt, SessionOptionsAt, TensorPlaces, Tensors, guard, hand_out, need, release,
 };
 use crate::model::Model;
+use crate::network::Network;
 use crate::run::{Run, run_options};
 use crate::session::{self, Session};
 
@@ -63,5 +64,61 @@ pub extern "C" fn udo_session_pool_submit(
 /// Releases a pool; NULL is fine. Runs that are in flight go on.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_pool_release(pool: Option<Box<SessionPool>>) {
+    release(pool);
+}
+
+/// Sessions of a network, for servers: any thread submits, and each run goes to the first session that is free of the stage for the
+/// shapes of its inputs. Threads share it.
+#[derive(Debug)]
+pub struct NetworkPool(network::NetworkPool);
+
+/// Makes `count` sessions of each stage of a network, each with as many frames and as much depth as the options say. Those of a stage
+/// take their memory when a run first wants it, or in `udo_network_pool_reserve`. A submission beyond all sessions of its stage is
+/// refused with `UDO_ERROR_BUSY`.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_pool_create(
+    network: Option<&Network>,
+    options: SessionOptionsAt,
+    count: u32,
+    out: Option<&mut MaybeUninit<Option<Box<NetworkPool>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let (options, count) = (session::options(options)?, sessions(count)?);
+        hand_out(out, NetworkPool(network.inner.pool(count, &options)?));
+        Ok(())
+    })
+}
+
+/// Makes the sessions of all stages, whose memory the first runs take otherwise.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_pool_reserve(pool: Option<&NetworkPool>) -> Option<Box<Error>> {
+    guard(|| need(pool, "pool")?.0.reserve())
+}
+
+/// Submits a run as `udo_session_submit` does, of whichever session is free of the stage that `udo_network_stage_for` finds, and
+/// returns at once: but for the first run of a stage, which makes its sessions.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_pool_submit(
+    pool: Option<&NetworkPool>,
+    inputs: Tensors,
+    input_count: usize,
+    outputs: TensorPlaces,
+    output_count: usize,
+    options: RunOptionsAt,
+    out: Option<&mut MaybeUninit<Option<Box<Run>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (pool, out) = (need(pool, "pool")?, need(out, "out")?);
+        let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
+        let options = run_options(options)?;
+        hand_out(out, Run(pool.0.submit(&given, &places, options)?));
+        Ok(())
+    })
+}
+
+/// Releases a pool; NULL is fine. Runs that are in flight go on.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_pool_release(pool: Option<Box<NetworkPool>>) {
     release(pool);
 }

@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use serde_json::{Value, json};
 use udo_runtime::device::Result;
 use udo_runtime::model;
+use udo_runtime::place;
 use udo_runtime::plan::{CoreMemory, NodeReport, Plan, Report as PlanReport};
 use udo_runtime::run::Priority;
 
@@ -204,9 +205,31 @@ fn dump(model: &model::Model, inputs: &Value, parts: &[&PlanReport]) -> Value {
             "geometry_bytes": memory.geometry_bytes,
         })
     });
+    let fallbacks = parts.iter().flat_map(|report| &report.nodes).flat_map(fallbacks);
+    let fallbacks = fallbacks.map(|of| {
+        let [name, op, selected, failed, reason, target] =
+            [of.name, of.op, of.selected, of.failed, of.reason, of.target].map(said);
+        json!({
+            "name": name, "op": op, "selected": selected, "failed": failed, "reason": reason,
+            "target": target,
+        })
+    });
+    let exchanges = parts.iter().flat_map(|report| report.exchanges()).map(|(step, [from, to])| {
+        json!({
+            "value": step.name, "from": from, "to": to, "input": step.inputs, "output": step.outputs,
+            "bytes": step.bytes,
+        })
+    });
     json!({
         "inputs": inputs,
         "outputs": model.outputs(),
+        "cores": model.cores().iter().map(ToString::to_string).collect::<Value>(),
+        "fallback": match model.fallback() {
+            place::Fallback::Off => Value::Null,
+            place::Fallback::To(core) => core.to_string().into(),
+        },
+        "fallbacks": fallbacks.collect::<Value>(),
+        "exchanges": exchanges.collect::<Value>(),
         "threads": model.threads(),
         "priority": match model.priority() {
             Priority::Low => "low",
@@ -217,6 +240,11 @@ fn dump(model: &model::Model, inputs: &Value, parts: &[&PlanReport]) -> Value {
         "memories": memories.collect::<Value>(),
         "notices": notices,
     })
+}
+
+/// A text of C as it is for Rust.
+fn said(text: CString) -> String {
+    text.into_string().unwrap_or_default()
 }
 
 /// Counts the operations of a model that its plan knows: none where the shapes that each run brings are planned for then.
@@ -327,8 +355,8 @@ pub extern "C" fn udo_model_memory(
     })
 }
 
-/// All that a model says of itself, as JSON: its inputs and outputs, nodes with their cores, memories and notices. The text is the
-/// model's and goes with it.
+/// All that a model says of itself, as JSON: its inputs and outputs, the cores that were asked for in order, nodes with their cores,
+/// what fell back from which core to which and why, what devices exchange, memories and notices. The text is the model's and goes with it.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_json(
     model: Option<&Model>,

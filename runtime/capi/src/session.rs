@@ -326,7 +326,8 @@ pub extern "C" fn udo_session_create(
 }
 
 /// Takes the memory that submitted runs need, which the first of them does otherwise: for all stages, where the session is of a
-/// network.
+/// network. Where a model leaves shapes open, it is for those that runs of the session had last; another call takes it for those that
+/// came since, and is refused with `UDO_ERROR_BUSY` while submitted runs have some of it.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_reserve(session: Option<&Session>) -> Option<Box<Error>> {
     guard(|| need(session, "session")?.lock()?.reserve())

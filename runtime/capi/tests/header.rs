@@ -76,6 +76,7 @@ const NAMES: &[(&str, &str)] = &[
     ("MemoryStats", "udo_memory_stats_t"),
     ("Model", "udo_model_t"),
     ("Network", "udo_network_t"),
+    ("NetworkPool", "udo_network_pool_t"),
     ("Networks", "udo_networks_t"),
     ("OpReport", "udo_op_report_t"),
     ("OpWork", "udo_work_t"),

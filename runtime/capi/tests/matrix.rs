@@ -88,6 +88,8 @@ int main(int argc, char **argv) {
     DONE(udo_networks_at(networks, 0, &network));
     udo_session_pool_t *session_pool = NULL;
     DONE(udo_session_pool_create(model, NULL, 1, &session_pool));
+    udo_network_pool_t *network_pool = NULL;
+    DONE(udo_network_pool_create(network, NULL, 1, &network_pool));
     DONE(udo_stream_create(&stream));
     udo_tensor_t *made[1] = {NULL};
     DONE(udo_session_record(session, inputs, 1, made, 1, NULL, &launch));

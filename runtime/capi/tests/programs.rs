@@ -292,7 +292,7 @@ fn cache(folder: &Path) -> PathBuf {
 #[test]
 fn threads_share_sessions_and_runs_go_on_with_caches_in_one_place() {
     let folder = tempfile::tempdir().unwrap();
-    run("pool.c", &[&cache(folder.path())]);
+    run("pool.c", &[&cache(folder.path()), &networks(folder.path())]);
 }
 
 #[test]

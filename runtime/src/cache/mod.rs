@@ -24,8 +24,8 @@ use std::thread;
 use udo_api::TensorDesc;
 use udo_host::{PackCache, PackOf, PackedBytes, PackedFrom};
 
-use crate::container::Contents;
 use crate::container::checksum::sum128;
+use crate::container::{Container, Contents};
 use crate::memory::{SharedBytes, Tensor};
 use code::Code;
 use file::{Ahead, Key, Stored};
@@ -72,7 +72,8 @@ struct State {
 }
 
 impl Cache {
-    /// The cache of the model of `source`: a file in the folder of the options, or what the model file itself was prepared with.
+    /// The cache of the model of `source`: a file in the folder of the options, or what the model file itself was prepared with, which
+    /// `read` gives where it was read before.
     ///
     /// # Errors
     /// There is no such folder, somebody with a newer version wrote in it, this system has no caches, or what a model file was
@@ -80,10 +81,17 @@ impl Cache {
     pub fn of(
         options: Option<&CacheOptions>,
         source: &ModelSource,
+        read: Option<&Container>,
     ) -> Result<Option<Arc<Self>>, CacheError> {
-        match options {
-            Some(options) => Self::open(options, source.clone()).map(Some),
-            None => Self::prepared(source.bytes()),
+        match (options, read) {
+            (Some(options), _) => Self::open(options, source.clone()).map(Some),
+            (None, Some(container)) => Self::prepared(container),
+            (None, None) if Container::is_prepared(source.bytes()) => {
+                // Who reads the file says what is wrong with it.
+                Container::read(source.bytes())
+                    .map_or(Ok(None), |container| Self::prepared(&container))
+            }
+            (None, None) => Ok(None),
         }
     }
 

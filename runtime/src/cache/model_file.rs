@@ -81,12 +81,7 @@ impl Cache {
     }
 
     /// What a model file was prepared with, if it was.
-    pub(super) fn prepared(bytes: &ModelBytes) -> Result<Option<Arc<Self>>, CacheError> {
-        if !Container::is_prepared(bytes) {
-            return Ok(None);
-        }
-        // Who reads the file says what is wrong with it.
-        let Ok(container) = Container::read(bytes) else { return Ok(None) };
+    pub(super) fn prepared(container: &Container) -> Result<Option<Arc<Self>>, CacheError> {
         let Some(section) = container.prepared() else { return Ok(None) };
         let stored = Stored::read(Arc::new(section)).map_err(damaged)?;
         // Where functions cannot be told apart nothing that was packed is of use.

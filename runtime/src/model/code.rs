@@ -11,9 +11,10 @@ impl CompileError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Memory(_) | Self::Elements(_) => ErrorCode::OutOfMemory,
-            Self::Threads(_) | Self::InPlace(_) | Self::Plan(PlanError::InPlace(_)) => {
-                ErrorCode::InvalidArgument
-            }
+            Self::Threads(_)
+            | Self::InPlace(_)
+            | Self::Output(_)
+            | Self::Plan(PlanError::InPlace(_)) => ErrorCode::InvalidArgument,
             Self::Resolve(_) | Self::Place(_) | Self::FastMath { .. } => ErrorCode::Unsupported,
             Self::Cache(error) => error.code(),
             Self::Device(error) => error.code(),

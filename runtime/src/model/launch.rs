@@ -7,6 +7,7 @@ use udo_api::{CoreKind, DType, Shape};
 
 use super::behind::Watch;
 use super::last::LastPlans;
+use super::plans::Plans;
 use super::session::Session;
 use super::{Inner, RunError};
 use crate::cores::{Memory, PerMemory};
@@ -104,6 +105,30 @@ impl Default for SessionOptions {
     }
 }
 
+impl SessionOptions {
+    /// Those of `count` sessions together.
+    ///
+    /// # Errors
+    /// There would be too many runs in flight.
+    pub(crate) fn times(&self, count: NonZero<usize>) -> Result<Self> {
+        let frames = self.frames.saturating_mul(count);
+        let depth = self.depth.saturating_mul(count.get());
+        let all = Self { frames, depth, ..self.clone() };
+        all.check_in_flight().map(|()| all)
+    }
+
+    fn check_in_flight(&self) -> Result<()> {
+        let in_flight = self.frames.get().saturating_add(self.depth);
+        if in_flight <= MOST_IN_FLIGHT {
+            return Ok(());
+        }
+        let why = format!(
+            "a session with {in_flight} runs in flight, those that wait included; wanted at most {MOST_IN_FLIGHT}"
+        );
+        Err(Error::new(ErrorCode::InvalidArgument, why))
+    }
+}
+
 /// What a session has decided about its devices.
 #[derive(Clone, Debug)]
 pub(super) struct Devices {
@@ -115,13 +140,7 @@ pub(super) struct Devices {
 impl Devices {
     pub(super) fn choose(model: &Inner, options: &SessionOptions) -> Result<Self> {
         let devices = model.queues.devices();
-        let in_flight = options.frames.get().saturating_add(options.depth);
-        if in_flight > MOST_IN_FLIGHT {
-            let why = format!(
-                "a session with {in_flight} runs in flight, those that wait included; wanted at most {MOST_IN_FLIGHT}"
-            );
-            return Err(Error::new(ErrorCode::InvalidArgument, why));
-        }
+        options.check_in_flight()?;
         for &DeviceId { kind, index } in &options.devices {
             devices.get(kind, index)?;
         }
@@ -175,7 +194,7 @@ impl Devices {
         Ok(Room { devices, workspace: options.workspace.shared() })
     }
 
-    fn of(&self, kind: CoreKind) -> DeviceId {
+    pub(super) fn of(&self, kind: CoreKind) -> DeviceId {
         let chosen = self.chosen.iter().find(|id| id.kind == kind);
         chosen.copied().unwrap_or(DeviceId { kind, index: 0 })
     }
@@ -283,24 +302,47 @@ impl Session {
     }
 
     /// Takes the memory that submitted runs need, which the first submission does otherwise. Where extents are open, that is for the
-    /// shapes that the session has prepared by then; one that is met later takes its own.
+    /// shapes that the session has prepared by then; one that is met later takes its own, or is reserved by another call.
     ///
     /// # Errors
-    /// There is no such memory, or no thread for a device.
+    /// There is no such memory, or no thread for a device; runs are in flight, so that not all of the memory is there that
+    /// later ones need.
     pub fn reserve(&mut self) -> Result<()> {
         let met: Vec<_> = self.met.iter().map(|met| met.facts.shapes.clone()).collect();
-        self.frames(&met).map(|_| ())
+        let Some(frames) = &self.frames else { return self.frames(&met).map(|_| ()) };
+        let busy = frames.prepare(&met)?;
+        if busy > 0 && met.iter().any(|shapes| !self.reserved.contains(shapes)) {
+            let all = self.options.frames;
+            let why = format!(
+                "{busy} of the session's {all} frames are at runs; wait for those, and reserve again"
+            );
+            return Err(Error::new(ErrorCode::Busy, why));
+        }
+        self.reserved = met;
+        Ok(())
+    }
+
+    /// Takes memory for all of these shapes, the first of which are at hand then.
+    fn meet_all(&mut self, shapes: &[Vec<Shape>]) -> Result<()> {
+        for shapes in shapes.iter().rev() {
+            self.turn_to(shapes)?;
+        }
+        self.make_stoppable();
+        Ok(())
     }
 
     /// The frames, made with memory for these shapes unless they are there.
     fn frames(&mut self, shapes: &[Vec<Shape>]) -> Result<&Arc<Frames>> {
-        let frames = match self.frames.take() {
-            Some(frames) => frames,
-            None => {
-                frames(&self.model, (&self.devices, &self.options), shapes, self.last.as_ref())?
-            }
-        };
-        Ok(self.frames.insert(frames))
+        if let Some(frames) = self.frames.take() {
+            return Ok(self.frames.insert(frames));
+        }
+        let of = (&self.devices, &self.options);
+        let made = frames(&self.model, of, shapes, self.last.as_ref())?;
+        // Where all runs have one plan, frames begin with its memory.
+        let is_one = matches!(self.model.plans, Plans::One(_));
+        let met = self.met.iter().map(|met| met.facts.shapes.clone());
+        self.reserved = if is_one { met.collect() } else { shapes.to_vec() };
+        Ok(self.frames.insert(made))
     }
 
     /// What a run over these tensors is bound to.
@@ -316,23 +358,14 @@ impl Session {
     /// Has the next run read and write what a run is bound to, in place where that can be: as long as it has the leases.
     fn take_from(&mut self, bound: &mut Bound) -> Result<()> {
         self.unbind();
-        // Those of another shape than that at hand wait for the plan for theirs.
-        for index in 0..self.model.inputs.len() {
-            let desc = bound.input(index)?.desc()?;
-            if self.has_at_hand(index, &desc) {
-                self.wait_no_more(index);
-            } else {
-                self.read_input(index, &desc, &mut |into| bound.read(index, into))?;
-            }
-        }
-        self.prepare_inputs().map_err(|error| Error::from(RunError::from(error)))?;
+        let shape = |index| bound.input(index).ok()?.desc().ok().map(|desc| desc.full_shape());
+        self.lend_shapes(shape).map_err(|error| Error::from(RunError::from(error)))?;
         for index in 0..self.model.inputs.len() {
             let over = bound.output_there(index).and_then(|output| self.model.outputs.get(output));
             let over = over.map(String::as_str);
             let met = self.met.first_mut();
             if !met.is_some_and(|met| met.prepared.bind_input(index, over, bound)) {
-                let desc = bound.input(index)?.desc()?;
-                self.read_input(index, &desc, &mut |into| bound.read(index, into))?;
+                self.read_input(index, &mut |into| bound.read(index, into))?;
             }
         }
         let Some(met) = self.met.first_mut() else { return Ok(()) };
@@ -381,10 +414,7 @@ pub(super) fn frames(
         if let Some(last) = last {
             session.last = Some(last.clone());
         }
-        for shapes in shapes.iter().rev() {
-            session.turn_to(shapes)?;
-        }
-        session.make_stoppable();
+        session.meet_all(shapes)?;
         Ok(Box::new(Frame { session }))
     };
     let frames = (0..options.frames.get()).map(frame).collect::<Result<Vec<_>>>()?;
@@ -471,6 +501,12 @@ impl Work for Frame {
             self.session.note_plans();
         }
         Ok(())
+    }
+
+    fn prepare(&mut self, shapes: &[Vec<Shape>]) -> Result<()> {
+        // What the last run was bound to may be gone.
+        self.session.unbind();
+        self.session.meet_all(shapes)
     }
 
     fn end(&mut self, bound: &mut Bound) -> Result<()> {

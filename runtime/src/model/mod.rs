@@ -19,7 +19,7 @@ use udo_api::{Core, CoreKind, Encoding, FastMath, Shape};
 
 use crate::cache::{Cache, CacheError, CacheReport};
 use crate::device::{self, Coherence, Device, Devices};
-use crate::graph::{Graph, InPlaceError, TensorType};
+use crate::graph::{Graph, InPlaceError, NoSuchValue, TensorType};
 use crate::memory::{Budget, Limit, TensorError};
 use crate::pass::{Fired, PassError};
 use crate::place::{Fallback, PlaceError, PlaceOptions};
@@ -55,6 +55,9 @@ pub enum CompileError {
     /// An input and an output cannot be in one place.
     #[error(transparent)]
     InPlace(#[from] InPlaceError),
+    /// A value that is asked for is not there.
+    #[error(transparent)]
+    Output(#[from] NoSuchValue),
     /// The placed graph cannot be laid out.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -125,13 +128,17 @@ struct Inner {
     plans: Plans,
     shapes_kept: NonZero<usize>,
     priority: Priority,
-    report: Report,
+    /// What there is to say but what the plan says, or with that.
+    report: Option<Report>,
     cache: Option<Arc<Cache>>,
     fired: Vec<Fired>,
     pool: Arc<Pool>,
     budget: Budget,
     /// The kinds of devices that runs use.
     kinds: Vec<CoreKind>,
+    /// The cores that were asked for, and what becomes of what none of them takes.
+    cores: Vec<Core>,
+    fallback: Fallback,
     /// The kind whose cores come first.
     preferred: CoreKind,
     /// What submitted runs go through.
@@ -161,6 +168,7 @@ impl Model {
         options: &Options,
         queues: &Arc<Queues>,
     ) -> Result<Self, CompileError> {
+        graph.add_outputs(&options.more_outputs)?;
         graph.add_in_place(&options.in_place);
         let in_place = graph.pairs()?;
         check_fast_math(options.place.profile.fast_math)?;
@@ -179,19 +187,24 @@ impl Model {
         let open: Vec<String> = inputs.iter().filter(is_open).map(described).collect();
         let (plans, mut report, fired) = if open.is_empty() {
             let mut made = plan(Behind::nothing(graph), registry, options, (&pool, &budget))?;
-            let (report, fired) = (made.plan.report().clone(), std::mem::take(&mut made.fired));
-            (Plans::One(made.shared(registry, (options, &pool, &budget))?), report, fired)
+            let fired = std::mem::take(&mut made.fired);
+            (Plans::One(made.shared(registry, (options, &pool, &budget))?), None, fired)
         } else {
             registry.find_operators(&graph, &options.bind)?;
             let notice = format!("each new shape of {} is planned when it is met", open.join(", "));
-            let report = Report { notices: vec![notice], ..Report::default() };
+            let report = Some(Report { notices: vec![notice], ..Report::default() });
             let of = (options.clone(), Arc::clone(&pool), budget.clone());
             let planner = Planner::new(graph, inputs.clone(), registry, of);
             (Plans::PerShapes(Box::new(planner)), report, Vec::new())
         };
         if let Some(cache) = registry.cache() {
             cache.check()?;
-            report.notices.extend(cache.report().notices());
+            let notices: Vec<String> = cache.report().notices().collect();
+            if !notices.is_empty() {
+                let of_plan = || plans.one().map(|plan| plan.report().clone());
+                report = report.or_else(of_plan);
+                report.get_or_insert_default().notices.extend(notices);
+            }
         }
         let (shapes_kept, priority) = (options.shapes_kept, options.priority);
         let (kinds, queues) = (kinds(&options.place), Arc::clone(queues));
@@ -211,6 +224,8 @@ impl Model {
             pool,
             budget,
             kinds,
+            cores: options.place.cores.clone(),
+            fallback: options.place.fallback,
             preferred: preferred.unwrap_or(CoreKind::Cpu),
             queues,
         })))
@@ -282,10 +297,7 @@ impl Model {
     /// The plan, where there is one for good, of all that can be planned before a run; [`Session::plans`] has those
     /// for the shapes and elements at hand.
     pub fn plan(&self) -> Option<&Plan> {
-        match &self.0.plans {
-            Plans::One(planned) => Some(&planned.plan),
-            Plans::PerShapes(_) => None,
-        }
+        self.0.plans.one()
     }
 
     /// How many threads its kernels may use.
@@ -298,6 +310,16 @@ impl Model {
         self.0.priority
     }
 
+    /// The cores that were asked for, the preferred one first.
+    pub fn cores(&self) -> &[Core] {
+        &self.0.cores
+    }
+
+    /// What becomes of nodes that none of [`Model::cores`] takes.
+    pub fn fallback(&self) -> Fallback {
+        self.0.fallback
+    }
+
     /// What each pass did, in the order in which they ran; nothing where extents are open.
     pub fn passes(&self) -> &[Fired] {
         &self.0.fired
@@ -306,7 +328,9 @@ impl Model {
     /// What runs where and why, and how much memory it takes. Where extents are open, or elements are wanted that only a
     /// run says, it says which, and plans have reports of their own.
     pub fn report(&self) -> &Report {
-        &self.0.report
+        static NOTHING: Report = Report::new();
+        let of_plan = || self.plan().map(Plan::report);
+        self.0.report.as_ref().or_else(of_plan).unwrap_or(&NOTHING)
     }
 
     /// The bytes of a model file with the graph and all that is packed for it by now, for

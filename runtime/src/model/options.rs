@@ -40,6 +40,9 @@ pub struct Options {
     /// For how many shapes the model keeps plans, and each session memory, where extents are open: those that were
     /// met last.
     pub shapes_kept: NonZero<usize>,
+    /// Values that a run gives besides the model's outputs, by their names or those of the nodes that make them. Passes leave
+    /// them as they are, so that no kernel does their nodes' work on the way to another value.
+    pub more_outputs: Vec<String>,
     /// Pairs of an input's and an output's name that a run may have in one place, as one tensor: caches that it goes on with. They
     /// are of one type and shape. A run whose plan can do without a copy makes the output there, another one copies it
     /// there at its end. A model's file may have such pairs as well.
@@ -61,6 +64,7 @@ impl Default for Options {
             priority: Priority::default(),
             max_memory: None,
             shapes_kept: SHAPES_KEPT,
+            more_outputs: Vec::new(),
             in_place: Vec::new(),
         }
     }

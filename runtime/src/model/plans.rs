@@ -26,6 +26,16 @@ pub(super) enum Plans {
     PerShapes(Box<Planner>),
 }
 
+impl Plans {
+    /// The plan, where there is one.
+    pub(super) fn one(&self) -> Option<&Plan> {
+        match self {
+            Self::One(planned) => Some(&planned.plan),
+            Self::PerShapes(_) => None,
+        }
+    }
+}
+
 /// A plan, and what plans are made of for what is behind it.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {

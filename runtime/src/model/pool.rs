@@ -68,11 +68,7 @@ impl Model {
     /// # Errors
     /// There is no such memory or device, or there would be too many runs in flight.
     pub fn pool(&self, count: NonZero<usize>, options: &SessionOptions) -> Result<SessionPool> {
-        let options = SessionOptions {
-            frames: options.frames.saturating_mul(count),
-            depth: options.depth.saturating_mul(count.get()),
-            ..options.clone()
-        };
+        let options = options.times(count)?;
         let model = Arc::clone(&self.0);
         let devices = Devices::choose(&model, &options)?;
         let frames = launch::frames(&model, (&devices, &options), &[], None)?;

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use udo_api::{DType, Dim, Element, Shape, TensorDesc};
+use udo_api::{Dim, Element, Shape, TensorDesc};
 
 use super::behind::{Met, Watch};
 use super::last::LastPlans;
 use super::launch::{Devices, IoTensors, SessionOptions};
 use super::plans::Facts;
 use super::{CompileError, Inner, Model, RunError};
-use crate::device::{self, ErrorCode};
+use crate::device::{self, Device};
 use crate::graph::DimSpec;
-use crate::memory::{Buffer, Tensor};
+use crate::memory::Tensor;
 use crate::plan::Plan;
 use crate::resolve::{self, BindOptions, Input};
 use crate::run::{Copies, Frames, SharedWorkspace};
@@ -33,9 +33,13 @@ pub struct Session {
     pub(super) replans: usize,
     pub(super) options: SessionOptions,
     pub(super) devices: Devices,
+    /// Those that runs use.
+    used: Box<[Device]>,
     room: Room,
     /// What submitted runs run in, once one was.
     pub(super) frames: Option<Arc<Frames>>,
+    /// The shapes that all frames had memory for when they were reserved last.
+    pub(super) reserved: Vec<Vec<Shape>>,
     /// What the last run over tensors copied.
     pub(super) copies: Copies,
     /// Tensors of its own for runs over such.
@@ -47,13 +51,38 @@ pub struct Session {
 #[derive(Clone, Default)]
 struct Given {
     tensor: Option<Tensor>,
-    waits: bool,
+    waits: Waits,
+}
+
+/// What of an input waits for the next run.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Waits {
+    #[default]
+    Nothing,
+    /// Its tensor.
+    Tensor,
+    /// A shape; the run has the elements.
+    Shape(Shape),
 }
 
 impl Given {
     /// The tensor that the next run takes.
     fn waiting(&self) -> Option<&Tensor> {
-        self.tensor.as_ref().filter(|_| self.waits)
+        self.tensor.as_ref().filter(|_| self.waits == Waits::Tensor)
+    }
+
+    /// The extents that wait for the next run.
+    fn dims(&self) -> Option<&[usize]> {
+        match &self.waits {
+            Waits::Nothing => None,
+            Waits::Tensor => self.waiting().map(Tensor::dims),
+            Waits::Shape(shape) => Some(shape.dims()),
+        }
+    }
+
+    /// Whether something waits for the next run.
+    fn waits(&self) -> bool {
+        self.waits != Waits::Nothing
     }
 }
 
@@ -77,6 +106,9 @@ impl Session {
         let given = vec![Given::default(); model.inputs.len()];
         let met = Vec::with_capacity(model.shapes_kept());
         let devices = Devices::choose(&model, options)?;
+        let all = model.queues.devices();
+        let used = model.kinds().map(|kind| devices.of(kind));
+        let used = used.map(|id| all.get(id.kind, id.index)).collect::<device::Result<_>>()?;
         let room = devices.room(&model, options)?;
         if let Some(workspace) = &room.workspace {
             workspace.reserve(1);
@@ -91,8 +123,10 @@ impl Session {
             replans: 0,
             options,
             devices,
+            used,
             room,
             frames,
+            reserved: Vec::new(),
             copies,
             io: None,
             last,
@@ -115,7 +149,7 @@ impl Session {
     pub fn prepare(&mut self, shapes: &[(&str, &[usize])]) -> Result<(), CompileError> {
         let shapes = shapes.iter().map(|&(name, dims)| (name.to_owned(), dims.to_vec()));
         let inputs = self.bound(shapes.collect())?;
-        let waits: Vec<bool> = self.given.iter().map(|given| given.waits).collect();
+        let waits: Vec<bool> = self.given.iter().map(Given::waits).collect();
         self.turn_to(&self.planned(&inputs)?)?;
         let Some(met) = self.met.first_mut() else { return Ok(()) };
         for (index, (input, waits)) in inputs.iter().zip(waits).enumerate() {
@@ -149,7 +183,7 @@ impl Session {
 
     /// Whether the next run takes the plan at hand, as it is for the inputs as they were set.
     pub fn is_prepared(&self) -> bool {
-        let has_news = self.met.is_empty() || self.given.iter().any(|given| given.waits);
+        let has_news = self.met.is_empty() || self.given.iter().any(Given::waits);
         !has_news && self.agrees_on_ranges()
     }
 
@@ -174,9 +208,8 @@ impl Session {
 
     /// The extents that an input has in the next run, as far as they are known. Uses no heap.
     fn next_dims(&self, index: usize) -> Option<&[usize]> {
-        let waiting = self.given.get(index).and_then(Given::waiting);
-        let at_hand = || Some(self.met.first()?.prepared.input_dims(index));
-        waiting.map(Tensor::dims).or_else(at_hand)
+        let waiting = self.given.get(index).and_then(Given::dims);
+        waiting.or_else(|| Some(self.met.first()?.prepared.input_dims(index)))
     }
 
     /// Whether a plan for these shapes runs the next inputs. Uses no heap.
@@ -249,9 +282,9 @@ impl Session {
                 let before = met.facts.shapes.get(index);
                 let shape = next.get(index).filter(|shape| before == Some(shape));
                 if let Some(tensor) = shape.and_then(|_| met.prepared.input_tensor(index))
-                    && !given.waits
+                    && !given.waits()
                 {
-                    *given = Given { tensor: Some(tensor), waits: true };
+                    *given = Given { tensor: Some(tensor), waits: Waits::Tensor };
                 }
             }
         }
@@ -264,11 +297,15 @@ impl Session {
         let before = before.checked_sub(1).and_then(|before| others.get(before));
         for (index, given) in self.given.iter_mut().enumerate() {
             let Some(shape) = now.facts.shapes.get(index) else { continue };
-            if let Some(tensor) = given.waiting() {
-                if admits(shape, tensor.dims()) {
-                    now.prepared.set_input_dims(index, tensor.dims());
-                    now.prepared.fill_input(index, tensor.bytes());
-                    given.waits = false;
+            if let Some(dims) = given.dims() {
+                if admits(shape, dims) {
+                    if let Some(tensor) = given.waiting() {
+                        now.prepared.set_input_dims(index, dims);
+                        now.prepared.fill_input(index, tensor.bytes());
+                    } else {
+                        now.prepared.lend_input_dims(index, dims);
+                    }
+                    given.waits = Waits::Nothing;
                 }
                 continue;
             }
@@ -312,12 +349,19 @@ impl Session {
         if !self.is_prepared() {
             watch.plans(SpanKind::Prepare, || self.prepare_inputs())?;
         }
+        self.check_devices()?;
         let Some(met) = self.met.first_mut() else { return Ok(()) };
         let turn = self.room.workspace.as_ref().map(SharedWorkspace::enter).transpose();
         let _turn = turn.map_err(CompileError::from)?;
         self.replans += met.run(0, watch)?;
         self.note_plans();
-        Ok(())
+        self.check_devices()
+    }
+
+    /// Refuses runs on a device that is lost.
+    fn check_devices(&self) -> Result<(), RunError> {
+        let there = self.used.iter().try_for_each(Device::check_there);
+        Ok(there.map_err(CompileError::from)?)
     }
 
     /// The model that it runs.
@@ -361,7 +405,7 @@ impl Session {
     pub fn input_mut<T: Element>(&mut self, name: &str) -> Result<&mut [T], PortError> {
         let (at, _) = self.input(name)?;
         if let Some(given) = self.given.get_mut(at) {
-            given.waits = false;
+            given.waits = Waits::Nothing;
         }
         let none = || PortError::NoShapes { side: "input", name: name.to_owned() };
         self.met.first_mut().ok_or_else(none)?.prepared.input_mut(at)
@@ -386,49 +430,51 @@ impl Session {
         match self.met.first_mut() {
             Some(met) if met.prepared.input_dims(at) == tensor.dims() => {
                 met.prepared.fill_input(at, tensor.bytes());
-                given.waits = false;
+                given.waits = Waits::Nothing;
             }
-            Some(_) | None => *given = Given { tensor: Some(tensor.clone()), waits: true },
+            Some(_) | None => {
+                *given = Given { tensor: Some(tensor.clone()), waits: Waits::Tensor };
+            }
         }
         Ok(())
     }
 
-    /// Whether the input at place `index` has this shape in the plan at hand.
-    pub(super) fn has_at_hand(&self, index: usize, desc: &TensorDesc) -> bool {
-        self.met.first().is_some_and(|met| met.prepared.input_dims(index) == desc.shape())
-    }
-
-    /// Leaves an input that waits for its plan out, as the next run has another one.
-    pub(super) fn wait_no_more(&mut self, index: usize) {
-        if let Some(given) = self.given.get_mut(index) {
-            given.waits = false;
+    /// Has the plan for inputs of these shapes be at hand, whose elements the next run brings. What the session has of its own stays, but
+    /// for what waits. No heap, if there is such a plan.
+    ///
+    /// # Errors
+    /// As [`Session::prepare`]; then the plan at hand is that of before, and nothing waits.
+    pub(super) fn lend_shapes(
+        &mut self,
+        shape: impl Fn(usize) -> Option<Shape>,
+    ) -> Result<(), CompileError> {
+        let is_at_hand = |session: &Self, index: usize| {
+            let dims = session.met.first().map(|met| met.prepared.input_dims(index));
+            dims.is_some() && dims == shape(index).as_ref().map(Shape::dims)
+        };
+        let inputs = 0..self.given.len();
+        // Where one is not, plans change, and what the session has of the others need not come along.
+        let are_at_hand = inputs.clone().all(|index| is_at_hand(self, index));
+        for (given, index) in self.given.iter_mut().zip(inputs) {
+            let waits = (!are_at_hand).then(|| shape(index)).flatten();
+            given.waits = waits.map_or(Waits::Nothing, Waits::Shape);
         }
+        let prepared = self.prepare_inputs();
+        for given in &mut self.given {
+            given.waits = Waits::Nothing;
+        }
+        prepared
     }
 
-    /// As [`Session::set_input`] of the input at place `index`, whose elements `read` copies to where it is told. No heap, if its
-    /// shape is that at hand.
+    /// Copies elements into the input at place `index` of the shapes at hand, whose own they are from then on. No heap.
     pub(super) fn read_input(
         &mut self,
         index: usize,
-        desc: &TensorDesc,
         read: &mut dyn FnMut(&mut [u8]) -> device::Result<()>,
     ) -> device::Result<()> {
-        let is_at_hand = self.has_at_hand(index, desc);
-        let Some(given) = self.given.get_mut(index) else { return Ok(()) };
-        if let Some(met) = self.met.first_mut().filter(|_| is_at_hand)
-            && let Some(bytes) = met.prepared.input_bytes_mut(index)
-        {
-            given.waits = false;
-            return read(bytes);
-        }
-        let mut elements = Buffer::zeroed(desc.size_bytes())?;
-        read(elements.bytes_mut())?;
-        let dtype = desc.dtype().unwrap_or(DType::U8);
-        let tensor = Tensor::from_buffer(dtype, desc.full_shape(), elements);
-        let tensor = tensor
-            .map_err(|error| device::Error::new(ErrorCode::InvalidArgument, error.to_string()))?;
-        *given = Given { tensor: Some(tensor), waits: true };
-        Ok(())
+        let Some(met) = self.met.first_mut() else { return Ok(()) };
+        met.prepared.keep_input_dims(index);
+        met.prepared.input_bytes_mut(index).map_or(Ok(()), read)
     }
 
     /// The type and shape of an output after the last run.

@@ -29,9 +29,13 @@ impl fmt::Debug for NetworkPool {
 impl Network {
     /// `count` sessions of each stage that threads have together. Those of a stage are made when a run first wants it, or by
     /// [`NetworkPool::reserve`].
-    pub fn pool(&self, count: NonZero<usize>, options: &SessionOptions) -> NetworkPool {
+    ///
+    /// # Errors
+    /// There would be too many runs of a stage in flight.
+    pub fn pool(&self, count: NonZero<usize>, options: &SessionOptions) -> Result<NetworkPool> {
+        options.times(count)?;
         let (network, options) = (self.clone(), options.clone());
-        NetworkPool { network, count, options, stages: Mutex::default() }
+        Ok(NetworkPool { network, count, options, stages: Mutex::default() })
     }
 }
 

@@ -154,20 +154,14 @@ impl Bound {
         index: usize,
         spec: &TensorSpec,
     ) -> Result<Option<*mut u8>> {
-        let Self { outputs, places, leases, in_place, made, home, .. } = self;
-        let (Some(output), Some(place)) = (outputs.get(index), places.get(index)) else {
-            return Ok(None);
-        };
+        if self.places.get(index).is_none_or(Option::is_some) {
+            return Ok(self.given_in_place(index, spec));
+        }
+        let Self { outputs, in_place, made, home, .. } = self;
         let (Some(in_place), Some(making)) = (in_place.get_mut(index), made.get_mut(index)) else {
             return Ok(None);
         };
-        if let (Some(place), Some(given)) = (place, output) {
-            let fits = given.may_take(spec) && given.lies_as_runs_do();
-            let lease = leases.get(*place).filter(|lease| fits && lease.bytes().is_some());
-            *in_place = lease.is_some();
-            return Ok(lease.map(Lease::as_ptr));
-        }
-        let before = output.clone().filter(|made| made.may_take(spec));
+        let before = outputs.get(index).cloned().flatten().filter(|made| made.may_take(spec));
         let made = match before {
             Some(made) => made,
             None => DeviceTensor::new(home, *spec).map_err(|error| at_output(index, error))?,
@@ -181,6 +175,16 @@ impl Bound {
         *in_place = true;
         *making = Some((made, lease));
         Ok(Some(to))
+    }
+
+    /// Where an output that the caller gave may be written that is at most `spec` after the run, if it can be there for as long as
+    /// the leases are held.
+    pub(crate) fn given_in_place(&mut self, index: usize, spec: &TensorSpec) -> Option<*mut u8> {
+        let (given, place) = (self.outputs.get(index)?.as_ref()?, (*self.places.get(index)?)?);
+        let fits = given.may_take(spec) && given.lies_as_runs_do();
+        let lease = self.leases.get(place).filter(|lease| fits && lease.bytes().is_some());
+        *self.in_place.get_mut(index)? = lease.is_some();
+        lease.map(Lease::as_ptr)
     }
 
     /// What an input is.

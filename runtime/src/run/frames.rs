@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use udo_api::Shape;
+
 use super::at_work::Wanted;
-use super::job::Job;
+use super::job::{Job, start};
 use super::sync::Mutex;
 use super::{Priority, Queues, RunLog, SharedWorkspace, Work, lock, remove};
 use crate::device::{CoreSet, Device, DeviceId, Error, ErrorCode, Result};
@@ -190,11 +192,40 @@ impl Frames {
     pub(super) fn leave(&self, frame: Option<Frame>) -> Option<(Arc<Job>, Frame)> {
         let mut state = lock(&self.state);
         state.in_flight -= 1;
-        let frame = frame?;
-        if let Some(next) = state.waiting.iter_mut().find_map(VecDeque::pop_front) {
+        state.give_back(frame?)
+    }
+
+    /// Has all frames that are free take the memory that runs over inputs of these shapes need; how many are not. While a
+    /// frame does, no run finds it.
+    ///
+    /// # Errors
+    /// There is no such memory.
+    pub(crate) fn prepare(&self, shapes: &[Vec<Shape>]) -> Result<usize> {
+        let mut ready = Vec::with_capacity(self.count);
+        let mut prepared = Ok(());
+        while prepared.is_ok() {
+            let Some(mut frame) = lock(&self.state).free.pop() else { break };
+            prepared = frame.prepare(shapes);
+            ready.push(frame);
+        }
+        let busy = self.count - ready.len();
+        for frame in ready {
+            let next = lock(&self.state).give_back(frame);
+            if let Some((next, frame)) = next {
+                start(next, frame);
+            }
+        }
+        prepared.map(|()| busy)
+    }
+}
+
+impl State {
+    /// Takes a frame back. It goes to who waits for one, if anybody does.
+    fn give_back(&mut self, frame: Frame) -> Option<(Arc<Job>, Frame)> {
+        if let Some(next) = self.waiting.iter_mut().find_map(VecDeque::pop_front) {
             return Some((next, frame));
         }
-        state.free.push(frame);
+        self.free.push(frame);
         None
     }
 }

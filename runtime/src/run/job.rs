@@ -331,7 +331,7 @@ fn admit(job: Arc<Job>) {
 }
 
 /// Has a run begin in a frame.
-fn start(job: Arc<Job>, frame: Frame) {
+pub(super) fn start(job: Arc<Job>, frame: Frame) {
     let device = frame.device(0);
     lock(&job.at).frame = Some(frame);
     match device {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use udo_api::Shape;
+
 use super::Bound;
 use crate::device::{Device, DeviceId, Error, ErrorCode, Result};
 
@@ -15,6 +17,11 @@ pub(crate) trait Work: Send {
 
     /// Runs a part, and looks at `stop` now and then: what is behind it is not run once that is set.
     fn run(&mut self, part: usize, stop: &Stop<'_>) -> Result<()>;
+
+    /// Takes the memory that runs over inputs of these shapes need, while no run has it.
+    fn prepare(&mut self, _shapes: &[Vec<Shape>]) -> Result<()> {
+        Ok(())
+    }
 
     /// Gives the outputs.
     fn end(&mut self, bound: &mut Bound) -> Result<()>;

@@ -4,12 +4,14 @@
 
 use std::ops::Range;
 
+use udo_api::Shape;
+
 use super::Prepared;
 use super::carried::Carried;
 use super::extents::SharedArg;
 use super::room::aligned;
 use crate::device::{self, TensorSpec};
-use crate::plan::{Movable, Port, SharedPlace, WindowPlace};
+use crate::plan::{Movable, Operand, Port, SharedPlace, WindowPlace};
 use crate::run::Bound;
 
 /// A buffer that may lie elsewhere, and where it does now.
@@ -20,6 +22,8 @@ pub(super) struct Moved {
     /// Where it is the session's own.
     home: *mut u8,
     at: *mut u8,
+    /// How many of its bytes are there: fewer than all where an input is bounded and a run has less of it.
+    there: usize,
     /// The tensors in it, and where they begin from its start on.
     tensors: Vec<(usize, usize)>,
 }
@@ -37,7 +41,7 @@ impl Moved {
             let at = arena.wrapping_add(start);
             let home = next.unwrap_or(at);
             next = next.map(|home| home.wrapping_add(aligned(bytes)));
-            Self { planned: start, bytes, home, at, tensors: Vec::new() }
+            Self { planned: start, bytes, home, at, there: bytes, tensors: Vec::new() }
         };
         let mut all: Vec<Self> = movable.iter().map(of).collect();
         for (tensor, place) in places.into_iter().enumerate() {
@@ -53,8 +57,13 @@ impl Moved {
         self.at == self.home
     }
 
-    /// Has it lie at `at` from the next call on. No heap.
-    fn move_to(&mut self, at: *mut u8, tensors: &[SharedArg]) {
+    fn move_home(&mut self, tensors: &[SharedArg]) {
+        self.move_to((self.home, self.bytes), tensors);
+    }
+
+    /// Has it lie at `at` from the next call on, where there are so many bytes of it. No heap.
+    fn move_to(&mut self, (at, there): (*mut u8, usize), tensors: &[SharedArg]) {
+        self.there = there;
         if self.at == at {
             return;
         }
@@ -72,11 +81,12 @@ impl Moved {
         start.checked_add(len).filter(|&end| end <= self.bytes).map(|end| start..end)
     }
 
-    /// `len` bytes from where a window is that was planned to begin at `offset`.
+    /// `len` bytes from where a window is that was planned to begin at `offset`, as far as they are there.
     pub(super) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         let Some(part) = self.part(offset, len) else { return &[] };
+        let Some(len) = part.end.min(self.there).checked_sub(part.start) else { return &[] };
         let from = self.at.wrapping_add(part.start);
-        // SAFETY: `at` has `bytes` bytes, of which these are: in the session's own memory, or in that of a run whose leases
+        // SAFETY: `at` has `there` bytes, of which these are: in the session's own memory, or in that of a run whose leases
         // are held as long as it is bound; kernels write them while they execute, and none does now.
         unsafe { std::slice::from_raw_parts(from, len) }
     }
@@ -95,8 +105,9 @@ impl Prepared {
     /// Has all inputs and outputs lie in the session's own memory. What they were bound to may go afterwards.
     pub(crate) fn unbind(&mut self) {
         for moved in &mut self.moved {
-            moved.move_to(moved.home, &self.tensors);
+            moved.move_home(&self.tensors);
         }
+        self.take_back_dims();
         self.set_apart();
     }
 
@@ -105,7 +116,7 @@ impl Prepared {
     /// there. No heap.
     pub(crate) fn bind_input(&mut self, index: usize, over: Option<&str>, bound: &Bound) -> bool {
         let Some(bytes) = self.input_bytes(index).map(<[u8]>::len) else { return false };
-        let number = self.plan.inputs.get(index).and_then(Port::binds);
+        let number = self.plan.inputs.get(index).and_then(|port| port.moves);
         if over.is_some_and(|over| number.is_some_and(|number| self.is_given(number, over))) {
             return false;
         }
@@ -113,12 +124,12 @@ impl Prepared {
             return false;
         };
         let Some(from) = bound.input_in_place(index, bytes) else { return false };
-        moved.move_to(from, &self.tensors);
+        moved.move_to((from, bytes), &self.tensors);
         true
     }
 
-    /// Has an output be written where a run wants output `index` of its model, if it can. Its leases have to be held for as
-    /// long as calls run. No heap, unless its memory is made for it.
+    /// Has an output be written where a run wants output `index` of its model, if it can: one that is bounded wants room for
+    /// its bounds there. Its leases have to be held for as long as calls run. No heap, unless its memory is made for it.
     ///
     /// # Errors
     /// There is no memory for what the run is to make, or somebody is at what the run before made.
@@ -136,11 +147,16 @@ impl Prepared {
             return Ok(());
         }
         let Some(port) = self.plan.outputs.get(at) else { return Ok(()) };
-        let moved = port.binds().and_then(|number| self.moved.get_mut(number));
+        let moved = port.moves.and_then(|number| self.moved.get_mut(number));
         let Some(moved) = moved.filter(|moved| moved.is_at_home()) else { return Ok(()) };
-        let spec = TensorSpec::of(port.operand.desc)?;
-        if let Some(to) = bound.output_in_place(index, &spec)? {
-            moved.move_to(to, &self.tensors);
+        let Operand { desc, shape, .. } = port.operand;
+        let most = Shape::new(desc.shape()).map_or(desc, |most| desc.with_extents(most));
+        let to = match shape {
+            None => bound.output_in_place(index, &TensorSpec::of(desc)?)?,
+            Some(_) => bound.given_in_place(index, &TensorSpec::of(most)?),
+        };
+        if let Some(to) = to {
+            moved.move_to((to, moved.bytes), &self.tensors);
             if let Some(shared) = shared {
                 self.join(shared);
             }
@@ -155,7 +171,7 @@ impl Prepared {
     }
 
     fn is_input_at_home(&self, index: usize) -> bool {
-        let number = self.plan.inputs.get(index).and_then(Port::binds);
+        let number = self.plan.inputs.get(index).and_then(|port| port.moves);
         number.and_then(|number| self.moved.get(number)).is_none_or(Moved::is_at_home)
     }
 }

@@ -193,6 +193,8 @@ pub struct Prepared {
     exchanged: Vec<Exchanged>,
     /// Where inputs and outputs lie that may lie elsewhere.
     moved: Vec<Moved>,
+    /// The extents that inputs have by themselves, where a run lends them others.
+    own_dims: Vec<Option<Extents>>,
     /// Steps that work in place where a run has an input and an output in one.
     replaced: Vec<Replaced>,
     /// The tensors of the steps that say each shape. The first one has what the last of them said.
@@ -280,6 +282,7 @@ impl Prepared {
             stoppable: None,
             exchanged: Vec::new(),
             moved: Vec::new(),
+            own_dims: vec![None; plan.inputs.len()],
             replaced: Vec::new(),
             said_by: BTreeMap::new(),
             shapes: Vec::new(),

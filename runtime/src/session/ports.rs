@@ -46,6 +46,32 @@ impl Prepared {
         }
     }
 
+    /// The same, until nothing is bound any more: then it has those that it had.
+    pub(crate) fn lend_input_dims(&mut self, index: usize, dims: &[usize]) {
+        let now = self.tensors.get(self.first_input + index).map(SharedArg::read);
+        if let Some(own) = self.own_dims.get_mut(index) {
+            *own = own.take().or(now);
+        }
+        self.set_input_dims(index, dims);
+    }
+
+    /// Has the input at place `index` keep the extents that it was lent, as it has elements of them.
+    pub(crate) fn keep_input_dims(&mut self, index: usize) {
+        if let Some(own) = self.own_dims.get_mut(index) {
+            *own = None;
+        }
+    }
+
+    /// Gives all inputs the extents that they had before they were lent others.
+    pub(super) fn take_back_dims(&mut self) {
+        let inputs = self.tensors.get(self.first_input..).unwrap_or_default();
+        for (own, tensor) in self.own_dims.iter_mut().zip(inputs) {
+            if let Some(own) = own.take() {
+                tensor.write(own);
+            }
+        }
+    }
+
     /// What the input at place `index` is in the next run.
     fn input_desc(&self, index: usize) -> Option<TensorDesc> {
         let desc = self.plan.inputs.get(index)?.operand.desc;

@@ -4,7 +4,7 @@ use std::slice;
 use std::sync::Barrier;
 use std::thread;
 
-use udo_runtime::device::{Device, DeviceTensor, HeapStats};
+use udo_runtime::device::{Device, DeviceTensor, Error, ErrorCode, HeapStats};
 use udo_runtime::model::{Model, Options, Session, SessionOptions};
 use udo_runtime::network::Network;
 use udo_runtime::plan::Plan;
@@ -163,4 +163,55 @@ fn after_a_reservation_first_runs_take_no_memory_of_devices() {
         assert_eq!(made, vec![16.0; made.len()]);
     }
     assert_eq!(cpu.heap_stats(), before);
+}
+
+#[test]
+fn runs_on_their_callers_thread_want_their_devices_as_well() {
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let mut session = compile(&runtime, OPEN, &Options::default()).session().unwrap();
+    let x = rows(&runtime, 3);
+    session.run_on(slice::from_ref(&x), &[None]).unwrap();
+    runtime.lose_device(&cpu);
+    let error = session.run_on(slice::from_ref(&x), &[None]).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::DeviceLost);
+    let error = Error::from(session.run().unwrap_err());
+    assert_eq!(error.code(), ErrorCode::DeviceLost);
+    runtime.reset_device(&cpu);
+    let made = session.run_on(slice::from_ref(&x), &[None]).unwrap();
+    assert_eq!(elements::<f32>(&made[0]), [16.0; 96]);
+}
+
+/// B22: shapes that are prepared once frames are there.
+#[test]
+fn frames_that_are_there_are_reserved_for_shapes_that_are_prepared_later() {
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let model = compile(&runtime, OPEN, &Options::default());
+    let mut session = with_frames(&model, 2);
+    session.prepare(&[("x", &[3, 32])]).unwrap();
+    session.reserve().unwrap();
+    let of = |n: usize| (rows(&runtime, n), Some(on(&cpu, &[n, 32], &vec![0.0f32; n * 32])));
+    let all = [3, 7, 3, 7].map(of);
+    let run = |session: &mut Session| {
+        let submit = |(x, y): &(DeviceTensor, Option<DeviceTensor>)| {
+            session.submit(slice::from_ref(x), slice::from_ref(y), RunOptions::default()).unwrap()
+        };
+        for run in all.each_ref().map(submit) {
+            run.wait().unwrap();
+        }
+    };
+    session.submit(&[of(3).0], &[None], RunOptions::default()).unwrap().wait().unwrap();
+    session.prepare(&[("x", &[7, 32])]).unwrap();
+    let before = cpu.heap_stats().total;
+    session.reserve().unwrap();
+    assert_ne!(cpu.heap_stats().total, before, "memory for two frames");
+    cpu.reset_heap_peaks();
+    let before = cpu.heap_stats();
+    run(&mut session);
+    assert_eq!(cpu.heap_stats(), before);
+    for (_, y) in &all {
+        let made = elements::<f32>(y.as_ref().unwrap());
+        assert_eq!(made, vec![16.0; made.len()]);
+    }
 }

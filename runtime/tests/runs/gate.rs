@@ -60,11 +60,11 @@ impl Op for ManyGates {
 }
 
 /// How many calls began, and how many may end. A test has a gate of its own.
-static GATES: [(AtomicU32, AtomicU32); 13] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 13];
+static GATES: [(AtomicU32, AtomicU32); 14] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 14];
 
 /// The most calls of each gate that were at work at once, and those that are now.
-static AT_ONCE: [(AtomicU32, AtomicU32); 13] =
-    [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 13];
+static AT_ONCE: [(AtomicU32, AtomicU32); 14] =
+    [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 14];
 
 struct GateF32 {
     of: usize,
@@ -165,6 +165,30 @@ fn submit_returns_while_a_kernel_is_at_work_and_waiting_for_some_time_leaves_it_
     open(0, 1);
     run.wait_timeout(LONG).unwrap();
     assert_eq!(elements::<f32>(&y), [-1.0, 0.0]);
+}
+
+/// B22.
+#[test]
+fn frames_at_runs_are_not_reserved_and_that_is_said() {
+    let runtime = runtime();
+    let text = text(13).replace("f32[2]", "f32[n]");
+    let model = compile(&runtime, &text, &Options::default());
+    let cpu = cpu(&runtime);
+    let mut session = model.session().unwrap();
+    session.prepare(&[("x", &[2])]).unwrap();
+    session.reserve().unwrap();
+    let x = on(&cpu, &[2], &[1.0f32, -2.0]);
+    let run = session.submit(slice::from_ref(&x), &[None], RunOptions::default()).unwrap();
+    began(13, 1);
+    session.reserve().unwrap();
+    session.prepare(&[("x", &[3])]).unwrap();
+    let error = session.reserve().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Busy);
+    assert!(error.to_string().starts_with("1 of the session's 1 frames are at runs"), "{error}");
+    open(13, 2);
+    run.wait().unwrap();
+    session.reserve().unwrap();
+    assert_eq!(elements::<f32>(&run.output(0).unwrap()), [-1.0, 0.0]);
 }
 
 #[test]

@@ -366,6 +366,31 @@ fn shapes_that_are_open_or_bounded_are_right_in_one_place() {
 }
 
 #[test]
+fn what_is_bounded_is_renewed_in_one_place_where_there_is_room_for_its_bounds() {
+    // Nothing reads the input any more once the output is written.
+    let text = "graph g\n  input x: f32[n]\n  a = Neg@13(x)\n  y = Exp@13(a)\n  output y\n";
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let mut options = pairs(&[("x", "y")]);
+    options.set_dim("n", 1..=8);
+    let mut session = compile(&runtime, text, &options).session().unwrap();
+    for n in [3usize, 8, 5] {
+        let mut x = on(&cpu, &[8], &[0.0f32; 8]);
+        x.reshape(&[n]).unwrap();
+        for is_submitted in [false, true] {
+            fill(&x, &vec![0.0f32; n]);
+            let to = [Some(x.clone())];
+            let (_, found) = run(&mut session, is_submitted, slice::from_ref(&x), &to);
+            assert_eq!(found, Copies::default());
+            let all = x.memory().read_all().unwrap();
+            let all: Vec<f32> = all.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+            let right = |at: usize| if at < n { 1.0 } else { 0.0 };
+            assert_eq!(all, (0..8).map(right).collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
 fn a_session_has_one_tensor_for_both_of_a_pair() {
     let runtime = Runtime::new().unwrap();
     let model = compile(&runtime, CASES[0].text, &pairs(&[("x", "y")]));

@@ -158,6 +158,63 @@ fn b23_packed_and_askew_tensors() {
     assert_eq!((&around[13..17], &around[27..30]), (&[0x11; 4][..], &[0x11; 3][..]));
 }
 
+/// B08 as well: of what a range bounds nothing is touched behind a run's extents.
+#[test]
+fn b23_bounded_tensors_are_used_where_there_is_room_for_their_bounds() {
+    let runtime = Runtime::new().unwrap();
+    let cpu = cpu(&runtime);
+    let text = "graph g
+  input x: f32[n,2]
+  constant w: f32[2,3]{0.5}
+  a = MatMul@13(x, w)
+  y = Softmax@13(a) axis=1
+  output a, y
+";
+    let mut options = Options::default();
+    options.set_dim("n", 1..=4);
+    let mut session = compile(&runtime, text, &options).session().unwrap();
+    session.input_mut::<f32>("x").unwrap().fill(8.0);
+    let own = session.io().unwrap().inputs[0].spec().dims().unwrap().to_vec();
+    for n in [2usize, 4, 1, 3, 2] {
+        let numbers = || (0u8..).map(f32::from);
+        let x = on(&cpu, &[n, 2], &numbers().take(2 * n).collect::<Vec<_>>());
+        let sums: Vec<f32> = numbers().take(n).flat_map(|row| [row * 2.0 + 0.5; 3]).collect();
+        let places = [(); 2].map(|()| on(&cpu, &[4, 3], &[7.0f32; 12]));
+        let exact = on(&cpu, &[n, 3], &vec![7.0f32; 3 * n]);
+        let given = [Some(places[0].clone()), Some(places[1].clone())];
+        for round in 0..3 {
+            let (made, copied) = if round == 0 {
+                (session.run_on(slice::from_ref(&x), &given).unwrap(), session.copies())
+            } else {
+                let run = session.submit(slice::from_ref(&x), &given, RunOptions::default());
+                let run = run.unwrap();
+                run.wait().unwrap();
+                ([0, 1].map(|at| run.output(at).unwrap()).to_vec(), run.copies().unwrap())
+            };
+            assert_eq!(copied, copies(0, 0, 0), "{n}");
+            assert_eq!(made[0].memory(), places[0].memory());
+            assert_eq!(made[1].spec().dims().unwrap(), [n, 3]);
+            assert_eq!(elements::<f32>(&made[0]), sums);
+            assert_eq!(&elements::<f32>(&places[0])[3 * n..], &vec![7.0; 12 - 3 * n]);
+            assert_eq!(&elements::<f32>(&places[1])[3 * n..], &vec![7.0; 12 - 3 * n]);
+        }
+        // Where there is room for the run's extents alone, and where a run makes the output.
+        let made = session.run_on(slice::from_ref(&x), &[Some(exact), None]).unwrap();
+        let count = if n == 4 { 1 } else { 2 };
+        let bytes = u64::try_from(12 * n * count).unwrap();
+        assert_eq!(session.copies(), copies(0, count, bytes));
+        assert_eq!(elements::<f32>(&made[0]), sums);
+        // What the session has of its own is none of a run's business.
+        assert_eq!(session.io().unwrap().inputs[0].spec().dims().unwrap(), own);
+        session.run().unwrap();
+        assert_eq!(session.output::<f32>("a").unwrap(), [8.0; 12]);
+    }
+    let error = session.run_on(&[on(&cpu, &[5, 2], &[0.0f32; 10])], &[None, None]).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ShapeMismatch);
+    session.run().unwrap();
+    assert_eq!(session.output::<f32>("a").unwrap(), [8.0; 12], "the session stays");
+}
+
 /// An output that is an input, and two that are one.
 #[test]
 fn b23_what_two_want_to_be_is_copied_to_one_of_them() {

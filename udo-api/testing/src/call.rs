@@ -43,6 +43,7 @@ pub(crate) fn execute(
     in_place: &[(u16, u16)],
     caller: Caller,
 ) -> Result<Traces, Broken> {
+    let watched = mark_bounded(outputs, in_place);
     let mut args: Vec<TensorArg> =
         inputs.iter().map(|i| i.as_ref().map_or(TensorArg::ABSENT, Tensor::arg)).collect();
     args.extend(outputs.iter().map(Tensor::arg));
@@ -97,13 +98,42 @@ pub(crate) fn execute(
         return Err(Broken::Wrote("the kernel writes beyond its scratch".to_owned()));
     }
     for (port, (tensor, arg)) in outputs.iter_mut().zip(&args[inputs.len()..]).enumerate() {
-        if !tensor.memory().is_whole() {
-            return Err(Broken::Wrote(format!("the kernel writes beyond output {port}")));
-        }
-        tensor.set_dims(arg.dims.get(..usize::from(arg.rank)).unwrap_or_default());
+        let dims = arg.dims.get(..usize::from(arg.rank)).unwrap_or_default();
+        check_output((port, tensor), dims, watched.contains(&port))?;
+        tensor.set_dims(dims);
     }
     let used = scratch.bytes().iter().rposition(|&byte| byte != SCRATCH);
     Ok(Traces { scratch_used_bytes: used.map_or(0, |last| last + 1), heap_calls })
+}
+
+/// Marks the elements of bounded outputs that have memory of their own; which those are.
+fn mark_bounded(outputs: &mut [Tensor], in_place: &[(u16, u16)]) -> Vec<usize> {
+    let is_alone = |port: usize| in_place.iter().all(|&(_, to)| usize::from(to) != port);
+    let mut marked = Vec::new();
+    for (port, output) in outputs.iter_mut().enumerate() {
+        if is_alone(port) && !output.desc().full_shape().is_fixed() {
+            output.mark();
+            marked.push(port);
+        }
+    }
+    marked
+}
+
+/// Nothing, if a kernel that says these extents wrote no further; within its memory, if that is not `is_marked`.
+fn check_output(
+    (port, tensor): (usize, &Tensor),
+    dims: &[usize],
+    is_marked: bool,
+) -> Result<(), Broken> {
+    if !tensor.memory().is_whole() {
+        return Err(Broken::Wrote(format!("the kernel writes beyond output {port}")));
+    }
+    if is_marked && !tensor.is_marked_behind(dims) {
+        let why =
+            format!("the kernel writes behind the extents {dims:?} that it says of output {port}");
+        return Err(Broken::Wrote(why));
+    }
+    Ok(())
 }
 
 /// Makes the calls from the last to the first, so that a kernel that counts on an order is found.

@@ -215,6 +215,17 @@ impl Tensor {
         &self.memory
     }
 
+    /// Marks the elements, so that those which a kernel leaves are known.
+    pub(crate) fn mark(&mut self) {
+        self.memory.bytes_mut().fill(UNTOUCHED);
+    }
+
+    /// Whether a kernel left the elements behind those of these dimensions.
+    pub(crate) fn is_marked_behind(&self, dims: &[usize]) -> bool {
+        let bytes = dims.iter().product::<usize>() * self.element_bytes();
+        self.memory.bytes().iter().skip(bytes).all(|&byte| byte == UNTOUCHED)
+    }
+
     /// Takes over the elements of a tensor of the same size.
     pub(crate) fn set_memory(&mut self, memory: Memory) {
         self.memory = memory;

@@ -339,6 +339,49 @@ static void misuse(bm_handle_t handle) {
     bm_dev_free(other);
 }
 
+/* A runtime on several handles: operations run on the first of their devices that takes them. Memory of each of them will do. */
+static void launch_on_several(const char *path) {
+    bm_handle_t handles[3] = {NULL, NULL, NULL}, handle = NULL;
+    for (int id = 0; bm_dev_request(&handle, id) == BM_SUCCESS; id++) {
+        udo_device_kind_t kind = 0;
+        DONE(udo_device_kind(handle->device, &kind));
+        const int place = kind == UDO_DEVICE_DSP ? 0 : kind == UDO_DEVICE_GPU ? 1 : kind == UDO_DEVICE_CPU ? 2 : 3;
+        if (place < 3 && handles[place] == NULL) {
+            handles[place] = handle;
+        } else {
+            bm_dev_free(handle);
+        }
+    }
+    CHECK(handles[0] != NULL && handles[1] != NULL && handles[2] != NULL);
+    for (int count = 1; count < 4; count++) {
+        void *runtime = bmrt_create_ex(handles, count);
+        udo_model_t *model = NULL;
+        const char *json = NULL;
+        CHECK(runtime != NULL && bmrt_get_bm_handle(runtime) == handles[0] && bmrt_load_bmodel(runtime, path));
+        DONE(udo_network_model(((bmrt_compat_runtime *)runtime)->nets[0]->network, 0, &model));
+        DONE(udo_model_json(model, &json));
+        /* Floats are nothing for the DSP. */
+        CHECK((strstr(json, "\"core\": \"gpu\"") != NULL) == (count > 1) && (strstr(json, "\"core\": \"cpu\"") != NULL) == (count == 1));
+        udo_model_release(model);
+        bm_tensor_t inputs[2], outputs[2];
+        for (int i = 0; i < 2; i++) {
+            const bm_handle_t of = handles[i % count];
+            CHECK(bmrt_tensor(&inputs[i], runtime, BM_FLOAT32, shape_of(2, 3)));
+            bm_free_device(handles[0], inputs[i].device_mem);
+            CHECK(bm_malloc_device_byte(of, &inputs[i].device_mem, 24) == BM_SUCCESS);
+            CHECK(bm_memcpy_s2d(of, inputs[i].device_mem, (void *)(i == 0 ? X : Y)) == BM_SUCCESS);
+        }
+        CHECK(bmrt_launch_tensor(runtime, "two", inputs, 2, outputs, 2) && bm_thread_sync(handles[0]) == BM_SUCCESS);
+        CHECK(holds(handles[0], &outputs[0], SUM) && holds(handles[0], &outputs[1], PRODUCT));
+        for (int i = 0; i < 2; i++) {
+            bm_free_device(handles[i % count], inputs[i].device_mem);
+            bm_free_device(handles[0], outputs[i].device_mem);
+        }
+        bmrt_destroy(runtime);
+    }
+    for (int i = 0; i < 3; i++) bm_dev_free(handles[i]);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 4);
     bm_handle_t handle = NULL, none = NULL;
@@ -380,6 +423,7 @@ int main(int argc, char **argv) {
     launch_stages(handle, again, argv[3]);
     launch_in_order(handle, runtime);
     launch_together(handle, runtime);
+    launch_on_several(argv[1]);
     bmrt_show_neuron_network(runtime);
     bmrt_trace(runtime);
     /* The order does not matter. */

@@ -100,5 +100,26 @@ int main(int argc, char **argv) {
     throws([&] { networks.find("nobody"); }, UDO_ERROR_INVALID_ARGUMENT, "nobody");
     CHECK((udo::Session(stages).run({&given})[0].read<float>() == std::vector<float>{-2, 4, 6, -8}));
     throws([&] { udo::Session(stages, 1).run({&given}); }, UDO_ERROR_SHAPE_MISMATCH, "wanted");
+
+    /* Pools, which live on without what they are of. */
+    throws([&] { udo::NetworkPool(stages, 0); }, UDO_ERROR_INVALID_ARGUMENT, "count is 0");
+    throws([&] { udo::SessionPool(open, 65536); }, UDO_ERROR_INVALID_ARGUMENT, "wanted at most 65536");
+    udo::NetworkPool by_shapes;
+    udo::SessionPool by_model;
+    CHECK(!by_shapes && !by_model);
+    by_shapes = udo::NetworkPool(runtime.networks(argv[3]).find("stages"), 2, &cpu);
+    by_model = udo::SessionPool(runtime.load(argv[1]), 1);
+    by_shapes.reserve();
+    calls = 0;
+    const auto count = [&](const udo_error_t *error) { calls += error == nullptr ? 1 : 100; };
+    const auto doubled = by_shapes.submit({&given}, count);
+    doubled.wait();
+    CHECK((doubled.output(0).read<float>() == std::vector<float>{-2, 4, 6, -8}));
+    const auto a = udo::Tensor::of<float>(cpu, {2, 3}, x), b = udo::Tensor::of<float>(cpu, {2, 3}, y);
+    throws([&] { by_shapes.submit({&a}, count); }, UDO_ERROR_SHAPE_MISMATCH, "stage");
+    throws([&] { by_model.submit({&a}, count); }, UDO_ERROR_INVALID_ARGUMENT, "1 inputs, wanted 2");
+    const auto summed = by_model.submit({&a, &b}, count);
+    summed.wait();
+    CHECK(summed.output(0).read<float>() == sum && calls == 2);
     return 0;
 }

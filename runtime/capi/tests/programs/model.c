@@ -129,6 +129,36 @@ static void run_tensors(const udo_device_t *device, const udo_session_t *session
     udo_tensor_release(y);
 }
 
+/* What falls back is told of models that each run is planned for as well: by their sessions. */
+static void fall_back_open(const udo_runtime_t *runtime, const udo_device_t *device, const char *path) {
+    udo_load_options_t options;
+    udo_model_t *model = NULL;
+    udo_session_t *session = NULL;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.cores = "dsp,gpu";
+    options.fallback = UDO_FALLBACK_CPU;
+    DONE(udo_model_load_file(runtime, path, &options, &model));
+    DONE(udo_session_create(model, NULL, &session));
+    const int64_t dims[2] = {3, 2};
+    udo_tensor_t *x = tensor(device, dims, X), *out = NULL;
+    const udo_tensor_t *inputs[1] = {x};
+    const char *json = NULL;
+    size_t count = 7;
+    DONE(udo_session_run(session, inputs, 1, &out, 1));
+    DONE(udo_model_fallback_count(model, &count));
+    CHECK(count == 0);
+    DONE(udo_session_json(session, &json));
+    const char *first = strstr(json, "\"dsp"), *second = strstr(json, "\"gpu\"");
+    CHECK(first != NULL && second != NULL && first < second);
+    CHECK(strstr(json, "\"selected\": \"dsp") != NULL && strstr(json, "\"failed\": \"dsp") != NULL && strstr(json, "\"target\": \"gpu\"") != NULL);
+    CHECK(strstr(json, "\"reason\": \"") != NULL && strstr(json, "\"to\": \"gpu\"") != NULL);
+    udo_tensor_release(out);
+    udo_tensor_release(x);
+    udo_session_release(session);
+    udo_model_release(model);
+}
+
 /* A model of open dimensions: shapes come with the inputs. */
 static void run_open(const udo_runtime_t *runtime, const udo_device_t *device, const char *path) {
     udo_model_t *model = NULL;
@@ -300,6 +330,7 @@ int main(int argc, char **argv) {
         CHECK(stats.current_bytes == 0);
     }
     run_open(runtime, cpu, argv[2]);
+    fall_back_open(runtime, cpu, argv[2]);
     run_range(runtime, cpu, argv[2]);
     udo_device_release(cpu);
     udo_runtime_release(runtime);

@@ -42,6 +42,37 @@ static void take_stages(const udo_networks_t *networks) {
     CHECK(dims[0] == 4 && dims[1] == 2);
     udo_tensor_spec_release(spec);
     REFUSED(udo_network_output_spec(network, 2, 0, &spec), UDO_ERROR_INVALID_ARGUMENT, "stage 2");
+    /* What it is called, and what goes in and comes out; dimensions in which stages differ are open. */
+    const char *name = NULL, *none = NULL;
+    DONE(udo_network_name(network, &name));
+    CHECK(strcmp(name, "stages") == 0);
+    DONE(udo_network_input_count(network, &n));
+    DONE(udo_network_input_name(network, 0, &name));
+    CHECK(n == 1 && strcmp(name, "x") == 0);
+    REFUSED(udo_network_input_name(network, 1, &none), UDO_ERROR_INVALID_ARGUMENT, "1");
+    DONE(udo_network_output_count(network, &n));
+    DONE(udo_network_output_name(network, 0, &name));
+    CHECK(n == 1 && name[0] != 0 && none == NULL);
+    DONE(udo_network_input_spec(network, 1, 0, &spec));
+    DONE(udo_tensor_spec_dims(spec, dims, 2));
+    CHECK(dims[0] == 4 && dims[1] == 2);
+    udo_tensor_spec_release(spec);
+    spec = NULL;
+    REFUSED(udo_network_input_spec(network, 2, 0, &spec), UDO_ERROR_INVALID_ARGUMENT, "stage 2");
+    REFUSED(udo_network_input_spec(network, 0, 1, &spec), UDO_ERROR_INVALID_ARGUMENT, "no input 1");
+    CHECK(spec == NULL);
+    /* The stage for shapes, as a program asks for it. */
+    size_t stage = 77;
+    udo_tensor_t *four_rows = tensor(4, x), *three_rows = tensor(3, x);
+    const udo_tensor_t *asked[2] = {three_rows, three_rows};
+    REFUSED(udo_network_stage_for(network, asked, 1, &stage), UDO_ERROR_SHAPE_MISMATCH, "no stage of network");
+    REFUSED(udo_network_stage_for(network, asked, 2, &stage), UDO_ERROR_INVALID_ARGUMENT, "2 inputs, wanted 1");
+    CHECK(stage == 77);
+    asked[0] = four_rows;
+    DONE(udo_network_stage_for(network, asked, 1, &stage));
+    CHECK(stage == 1);
+    udo_tensor_release(four_rows);
+    udo_tensor_release(three_rows);
     REFUSED(udo_network_session(network, 2, NULL, &all), UDO_ERROR_INVALID_ARGUMENT, "stage 2");
     REFUSED(udo_network_session(network, -2, NULL, &all), UDO_ERROR_INVALID_ARGUMENT, "stage is -2");
     DONE(udo_network_session(network, -1, NULL, &all));
@@ -223,6 +254,12 @@ static void fall_back(const char *lacking, udo_device_kind_t kind) {
     CHECK(fallbacks == 0);
     udo_fallback_report_t none;
     REFUSED(udo_model_fallback(other, 0, &none), UDO_ERROR_INVALID_ARGUMENT, "no fallback 0");
+    const char *said = NULL;
+    DONE(udo_model_json(model, &said));
+    CHECK(strstr(said, "\"fallback\": \"cpu\"") != NULL && strstr(said, "\"target\": \"cpu\"") != NULL);
+    CHECK(strstr(said, kind == UDO_DEVICE_DSP ? "\"selected\": \"dsp" : "\"selected\": \"gpu\"") != NULL);
+    /* What runs on the GPU comes from the host, and goes back there. */
+    CHECK((strstr(said, "\"to\": \"gpu\"") != NULL) == (kind == UDO_DEVICE_GPU) && (strstr(said, "\"from\": \"gpu\"") != NULL) == (kind == UDO_DEVICE_GPU));
     udo_model_release(model);
     DONE(udo_model_op_count(other, &ops));
     udo_op_report_t op;
@@ -239,6 +276,7 @@ static void fall_back(const char *lacking, udo_device_kind_t kind) {
     const char *json = NULL;
     DONE(udo_model_json(other, &json));
     CHECK(json[0] == '{' && strstr(json, "\"arena_bytes\"") != NULL && strstr(json, "\"threads\": 1") != NULL);
+    CHECK(strstr(json, "\"fallback\": null") != NULL && strstr(json, "\"fallbacks\": []") != NULL && strstr(json, "\"exchanges\": []") != NULL);
     udo_model_release(other);
     udo_support_release(support);
     udo_device_release(of);

@@ -544,6 +544,18 @@ static void run_as_before(void) {
     WELL(OH_NNModel_AddTensor(model, &plain));
     WELL(OH_NNModel_AddTensor(model, &plain));
     WELL(OH_NNModel_AddTensor(model, &activation));
+    /* What is refused for its quantization leaves no tensor: the next one is the fourth. */
+    const uint32_t eight[3] = {8, 8, 8}, four[1] = {4};
+    const double scales[3] = {0.5, 0.25, 0.125}, no_scale[1] = {0};
+    const int32_t zeros[3] = {0, 0, 0}, fixed[2] = {2, 4};
+    const OH_NN_QuantParam of_zero = {1, eight, no_scale, zeros}, of_four = {1, four, scales, zeros}, too_many = {3, eight, scales, zeros};
+    const OH_NN_QuantParam without = {1, eight, NULL, zeros};
+    const OH_NN_QuantParam *bad[4] = {&of_zero, &of_four, &too_many, &without};
+    for (int i = 0; i < 4; i++) {
+        const OH_NN_Tensor refused = {OH_NN_INT8, 2, fixed, bad[i], OH_NN_TENSOR};
+        IS(OH_NNModel_AddTensor(model, &refused), OH_NN_INVALID_PARAMETER);
+    }
+    IS(OH_NNModel_SetTensorType(model, 3, OH_NN_TENSOR), OH_NN_INVALID_PARAMETER);
     WELL(OH_NNModel_AddTensor(model, &plain));
     IS(OH_NNModel_AddTensor(model, NULL), OH_NN_INVALID_PARAMETER);
     WELL(OH_NNModel_SetTensorData(model, 2, &relu, 1));
@@ -584,6 +596,12 @@ static void run_as_before(void) {
     int32_t *shape = NULL;
     WELL(OH_NNExecutor_GetOutputShape(executor, 0, &shape, &rank));
     CHECK(rank == 2 && shape[0] == 1);
+    /* A device that is lost refuses runs until it is back. */
+    DONE(udo_runtime_lose_device(nnrt_compat_devices()->runtime, nnrt_compat_device(0)));
+    IS(OH_NNExecutor_Run(executor), OH_NN_CONNECTION_EXCEPTION);
+    DONE(udo_runtime_reset_device(nnrt_compat_devices()->runtime, nnrt_compat_device(0)));
+    WELL(OH_NNExecutor_Run(executor));
+    CHECK(memcmp(out->data, wanted + 4, 16) == 0);
     OH_NNExecutor_DestroyInputMemory(executor, 0, &in);
     OH_NNExecutor_DestroyInputMemory(executor, 0, &in);
     CHECK(in == NULL && out != NULL);

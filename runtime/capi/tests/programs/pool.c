@@ -66,6 +66,82 @@ static void share_sessions(const udo_runtime_t *runtime, udo_device_t *cpu) {
     udo_session_pool_release(pool);
 }
 
+/* Threads submit to the stages of a network, each of which its shapes choose. */
+typedef struct client {
+    const udo_network_pool_t *pool;
+    udo_device_t *device;
+} client_t;
+
+static void *ask(void *user) {
+    const client_t *of = (const client_t *)user;
+    for (int round = 0; round < ROUNDS; round++) {
+        const int64_t dims[2] = {round % 2 == 0 ? 2 : 4, 2};
+        const size_t size = (size_t)dims[0] * 2 * sizeof(float);
+        float x[8], y[8];
+        for (int i = 0; i < 8; i++) x[i] = (float)(round + i);
+        udo_tensor_t *in = tensor(of->device, dims, 2, UDO_DTYPE_F32, x, size), *made[1] = {NULL}, *out = NULL;
+        const udo_tensor_t *inputs[1] = {in};
+        udo_run_t *run = NULL;
+        DONE(udo_network_pool_submit(of->pool, inputs, 1, made, 1, NULL, &run));
+        CHECK(made[0] == NULL);
+        DONE(udo_run_wait(run));
+        DONE(udo_run_output(run, 0, &out));
+        DONE(udo_tensor_read(out, y, size));
+        for (size_t i = 0; i < size / sizeof(float); i++) CHECK(y[i] == 2 * x[i]);
+        udo_tensor_release(out);
+        udo_run_release(run);
+        udo_tensor_release(in);
+    }
+    return NULL;
+}
+
+static void share_stages(const udo_runtime_t *runtime, udo_device_t *cpu, const char *path) {
+    udo_networks_t *networks = NULL;
+    udo_network_t *network = NULL;
+    udo_network_pool_t *pool = NULL;
+    udo_run_t *run = NULL;
+    DONE(udo_networks_open_file(runtime, path, NULL, &networks));
+    DONE(udo_networks_find(networks, "stages", &network));
+    REFUSED(udo_network_pool_create(network, NULL, 0, &pool), UDO_ERROR_INVALID_ARGUMENT, "count is 0");
+    REFUSED(udo_network_pool_create(network, NULL, 65536, &pool), UDO_ERROR_INVALID_ARGUMENT, "wanted at most 65536");
+    CHECK(pool == NULL);
+    DONE(udo_network_pool_create(network, NULL, 2, &pool));
+    /* It keeps what it came from. */
+    udo_network_release(network);
+    udo_networks_release(networks);
+    pthread_t threads[THREADS];
+    client_t client = {pool, cpu};
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, ask, &client) == 0);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    const int64_t three[2] = {3, 2}, two[2] = {2, 2};
+    const float x[6] = {1, 2, 3, 4, 5, 6};
+    udo_tensor_t *odd = tensor(cpu, three, 2, UDO_DTYPE_F32, x, sizeof x), *even = tensor(cpu, two, 2, UDO_DTYPE_F32, x, 16), *made[2] = {NULL, NULL};
+    const udo_tensor_t *inputs[2] = {odd, odd};
+    REFUSED(udo_network_pool_submit(pool, inputs, 1, made, 1, NULL, &run), UDO_ERROR_SHAPE_MISMATCH, "no stage of network");
+    REFUSED(udo_network_pool_submit(pool, inputs, 2, made, 1, NULL, &run), UDO_ERROR_INVALID_ARGUMENT, "2 inputs, wanted 1");
+    inputs[0] = even;
+    REFUSED(udo_network_pool_submit(pool, inputs, 1, made, 2, NULL, &run), UDO_ERROR_INVALID_ARGUMENT, "2 outputs, wanted 1");
+    CHECK(run == NULL);
+    /* A stage whose memory is there takes none. */
+    udo_memory_stats_t before, behind;
+    udo_tensor_t *place[1] = {tensor(cpu, two, 2, UDO_DTYPE_F32, x, 16)};
+    DONE(udo_network_pool_reserve(pool));
+    DONE(udo_device_memory_stats(cpu, &before));
+    DONE(udo_network_pool_submit(pool, inputs, 1, place, 1, NULL, &run));
+    /* Runs that are in flight go on without the pool. */
+    udo_network_pool_release(pool);
+    DONE(udo_run_wait(run));
+    udo_run_release(run);
+    float y[4];
+    DONE(udo_tensor_read(place[0], y, sizeof y));
+    CHECK(y[0] == 2 && y[3] == 8);
+    DONE(udo_device_memory_stats(cpu, &behind));
+    CHECK(behind.current_bytes <= before.current_bytes && behind.peak_bytes == before.peak_bytes);
+    udo_tensor_release(place[0]);
+    udo_tensor_release(odd);
+    udo_tensor_release(even);
+}
+
 /* More runs than the sessions take, none of which ends by itself. */
 static void be_busy(const udo_runtime_t *runtime, udo_device_t *cpu) {
     static const char TEXT[] = "graph \"g\"\n  input x: f32[4]\n  input trips: i64[]\n  y = Loop@16(trips, _, x) # endless\n"
@@ -178,12 +254,13 @@ static void keep_caches(const udo_runtime_t *runtime, udo_device_t *cpu, const c
 }
 
 int main(int argc, char **argv) {
-    CHECK(argc == 2);
+    CHECK(argc == 3);
     udo_runtime_t *runtime = NULL;
     udo_device_t *cpu = NULL;
     DONE(udo_runtime_create(NULL, &runtime));
     DONE(udo_device_open(runtime, UDO_DEVICE_CPU, 0, &cpu));
     share_sessions(runtime, cpu);
+    share_stages(runtime, cpu, argv[2]);
     be_busy(runtime, cpu);
     keep_caches(runtime, cpu, argv[1]);
     udo_device_release(cpu);

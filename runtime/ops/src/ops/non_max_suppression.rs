@@ -81,6 +81,8 @@ struct Selected {
     /// The most boxes of a batch, and in all.
     room: usize,
     all: usize,
+    /// The most rows of the output.
+    rows: usize,
 }
 
 impl Kernel for Selected {
@@ -91,12 +93,15 @@ impl Kernel for Selected {
         let lists = scores.len() / room.max(1);
         let parts = if scores.len() < GRAIN { 1 } else { cx.threads().min(lists).max(1) };
         let of = if cx.flag("center_point_box")? { Boxes::Middle } else { Boxes::Corners };
-        Ok(Self { boxes: of, parts, room, all: boxes.len() / 4 })
+        let rows = cx.output(0)?.len() / 3;
+        Ok(Self { boxes: of, parts, room, all: boxes.len() / 4, rows })
     }
 
     fn workspace(&self) -> Workspace {
         let entries = self.parts.saturating_mul(self.room);
-        Workspace::of::<f32>(self.all.saturating_mul(NUMBERS)).and::<u64>(entries)
+        let rows = self.rows.saturating_mul(3);
+        let table = Workspace::of::<f32>(self.all.saturating_mul(NUMBERS));
+        table.and::<u64>(entries).and::<i64>(rows)
     }
 
     fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
@@ -120,9 +125,9 @@ impl Kernel for Selected {
         })?;
         let table = table.as_chunks::<NUMBERS>().0;
         let entries = io.scratch.take::<u64>(self.parts * self.room)?;
-        let y = io.outputs.take::<i64>(0)?;
+        // Lists have gaps behind them, which the output has not, nor what is behind its extents.
         let (lists, list_len) = (scores.len() / count.max(1), rule.most * 3);
-        let y = &mut y[..lists * list_len];
+        let y = &mut io.scratch.take::<i64>(self.rows * 3)?[..lists * list_len];
         let of_part = lists.div_ceil(self.parts);
         io.parallel.chunks_mut_with(
             y,
@@ -145,13 +150,11 @@ impl Kernel for Selected {
                 Ok(())
             },
         )?;
-        let rows = y.as_chunks_mut::<3>().0;
+        let rows = y.as_chunks::<3>().0.iter().filter(|row| row[0] >= 0);
         let mut found = 0;
-        for at in 0..rows.len() {
-            if rows[at][0] >= 0 {
-                rows[found] = rows[at];
-                found += 1;
-            }
+        for (to, row) in io.outputs.take::<i64>(0)?.as_chunks_mut::<3>().0.iter_mut().zip(rows) {
+            *to = *row;
+            found += 1;
         }
         io.outputs.set_shape(0, &[found, 3])
     }
