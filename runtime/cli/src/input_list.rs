@@ -7,19 +7,19 @@ use udo_runtime::session::PortError;
 use crate::output::Failure;
 
 /// The files of one run, by input.
-pub(super) type Feeds = Vec<(String, PathBuf)>;
+pub(crate) type Feeds = Vec<(String, PathBuf)>;
 
 /// What a list asks for.
 #[derive(Debug, PartialEq)]
-pub(super) struct List {
+pub(crate) struct List {
     /// The outputs that are wanted; empty for all.
-    pub(super) outputs: Vec<String>,
+    pub(crate) outputs: Vec<String>,
     /// The number of its line, and the files, of each run.
-    pub(super) runs: Vec<(usize, Feeds)>,
+    pub(crate) runs: Vec<(usize, Feeds)>,
 }
 
 /// Reads a list for a model with these inputs and outputs.
-pub(super) fn read(path: &Path, inputs: &[String], outputs: &[String]) -> Result<List, Failure> {
+pub(crate) fn read(path: &Path, inputs: &[String], outputs: &[String]) -> Result<List, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|e| Failure::new(format!("cannot read input list {}: {e}", path.display())))?;
     let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
@@ -33,7 +33,7 @@ pub(super) fn read(path: &Path, inputs: &[String], outputs: &[String]) -> Result
 }
 
 /// Where a line of a list is, for errors.
-pub(super) fn place(path: &Path, line: usize) -> String {
+pub(crate) fn place(path: &Path, line: usize) -> String {
     format!("{}:{line}", path.display())
 }
 

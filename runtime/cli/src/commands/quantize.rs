@@ -1,0 +1,387 @@
+//! `udo quantize`
+
+mod data;
+mod report;
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use udo_runtime::container::{Contents, Network, Provenance, Stage, StoredGraph};
+use udo_runtime::export;
+use udo_runtime::import::{ImportOptions, Reading};
+use udo_runtime::model::Options;
+use udo_runtime::quant::{
+    BiasStorage, Bits, Compared, Comparison, Correction, Encodings, Equalization, FloatNode,
+    FloatOps, Granularity, Histograms, Kind, Method, QuantError, Quantized, Quantizer, Settings,
+    Symmetry,
+};
+use udo_runtime::resolve::BindOptions;
+use udo_runtime::runtime::Runtime;
+
+use super::Run;
+use crate::failures::{compile_failure, container_failure, load_failure};
+use crate::model_flags::{open, parse_shape};
+use crate::output::{Failure, Outcome, note, print_json, progress, write_file};
+use data::Data;
+
+/// Make a quantized model of one in numbers
+///
+/// The model runs over data that are like those to come, and the ranges of its values say which integers stand for them
+/// (docs/quantize.md). What is written has steps that store numbers and steps that make numbers of them again, as ONNX has them: a
+/// model file, or an ONNX file that other tools run as well. Where the model runs, operators between such steps compute with
+/// integers.
+#[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
+#[command(after_help = "Examples:
+  udo quantize model.onnx --input-list files.txt -o model.udm
+  udo quantize model.onnx --calibration data --per-channel -o quantized.onnx
+  udo quantize model.onnx --random 4 -o model.udm              to try out how fast it would be
+  udo quantize model.onnx --calibration data --act-bitwidth 16 -o model.udm
+  udo quantize model.onnx --calibration data --cle --bias-correction --report report.html -o model.udm")]
+pub(crate) struct Quantize {
+    /// The model: an ONNX file, a model file, or a printed graph
+    model: PathBuf,
+    /// The file to write: .udm or .onnx
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    data: DataFlags,
+    /// How many bits weights have; those of 4 are stored in 8
+    #[arg(long, value_name = "4|8|16", default_value = "8", value_parser = parse_bits)]
+    weights_bitwidth: Bits,
+    /// How many bits inputs and what nodes compute have
+    #[arg(long, value_name = "8|16", default_value = "8", value_parser = parse_wide_bits)]
+    act_bitwidth: Bits,
+    /// How many bits biases have: those of 32 are in steps of the sums that they are added to
+    #[arg(long, value_name = "8|32", default_value = "32", value_parser = parse_bias)]
+    bias_bitwidth: BiasStorage,
+    /// Give weights a scale for each channel of results, with 0 for 0
+    #[arg(long)]
+    per_channel: bool,
+    /// Store 0 as 0 in weights
+    #[arg(long)]
+    symmetric_weights: bool,
+    /// How ranges are chosen of what values were: all of it, or 99.99 hundredths, or another share behind a colon
+    #[arg(long, value_name = "min-max|percentile[:99.99]", default_value = "min-max", value_parser = parse_method)]
+    act_range: Method,
+    /// Equalize the ranges of weights: convolutions that follow each other scale their channels, one up and the other down
+    #[arg(long)]
+    cle: bool,
+    /// Take off biases what rounded weights move the means of results by
+    #[arg(long)]
+    bias_correction: bool,
+    /// A file with encodings in AIMET's form, which values and weights get in the place of those of the data
+    #[arg(long, value_name = "FILE")]
+    encodings: Option<PathBuf>,
+    /// Where the encodings go, in AIMET's form
+    #[arg(long, value_name = "FILE")]
+    export_encodings: Option<PathBuf>,
+    /// Where a report goes, a page of its own: ranges, encodings and errors of all values, with histograms. The data run once more, over
+    /// both models
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Let operators without a quantized form compute in numbers
+    #[arg(long)]
+    float_fallback: bool,
+    /// The shape of an input whose dimensions the model leaves open, for data that do not say it
+    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
+    shape: Vec<(String, Vec<usize>)>,
+    /// A package with operators of your own: its folder, its dist folder or its registration library
+    #[arg(long = "package", value_name = "PATH")]
+    packages: Vec<PathBuf>,
+    /// How many threads kernels may use while the model is calibrated [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZero<usize>>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// The data that a model is calibrated with.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(crate) struct DataFlags {
+    /// A file with one run per line: NAME:=FILE items, or files in the order of the inputs
+    #[arg(long, value_name = "FILE")]
+    input_list: Option<PathBuf>,
+    /// A folder with recorded inputs: `test_data_set_0` .. with `input_0.pb` .., or a file for each run of a model with one input
+    #[arg(long, value_name = "DIR")]
+    calibration: Option<PathBuf>,
+    /// As many runs over random numbers, whose ranges say nothing of real ones
+    #[arg(long, value_name = "N")]
+    random: Option<NonZero<usize>>,
+}
+
+fn parse_bits(text: &str) -> Result<Bits, String> {
+    let bits = text.parse().ok().and_then(Bits::of);
+    bits.ok_or_else(|| "wanted 4, 8 or 16".to_owned())
+}
+
+fn parse_wide_bits(text: &str) -> Result<Bits, String> {
+    parse_bits(text)
+        .ok()
+        .filter(|bits| *bits != Bits::Four)
+        .ok_or_else(|| "wanted 8 or 16".to_owned())
+}
+
+fn parse_bias(text: &str) -> Result<BiasStorage, String> {
+    match text {
+        "8" => Ok(BiasStorage::Eight),
+        "32" => Ok(BiasStorage::Sums),
+        _ => Err("wanted 8 or 32".to_owned()),
+    }
+}
+
+fn parse_method(text: &str) -> Result<Method, String> {
+    let percent = match text.split_once(':') {
+        None if text == "min-max" => return Ok(Method::MinMax),
+        None if text == "percentile" => Some(99.99),
+        Some(("percentile", percent)) => percent.parse().ok(),
+        _ => None,
+    };
+    let percent = percent.filter(|percent| (50.0..=100.0).contains(percent));
+    percent
+        .map(Method::Percentile)
+        .ok_or_else(|| "wanted min-max, percentile, or percentile:P with P of 50 to 100".to_owned())
+}
+
+/// The format of a file that is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Onnx,
+    Udm,
+}
+
+impl Run for Quantize {
+    fn run(self) -> Outcome {
+        let format = self.format()?;
+        let runtime = open(&self.packages)?;
+        let graph = runtime.import(&self.model, &ImportOptions::default())?;
+        let data = Data::find(&self.data, &graph, &self.shape)?;
+        let bind = BindOptions { shapes: data.shapes()?, ..BindOptions::default() };
+        let refused = |error: QuantError| self.failure(error, &runtime);
+        let source = Quantizer::new(graph, &runtime, &bind, self.settings()?).map_err(refused)?;
+        let mut calibration = source.calibration(&runtime, &self.options()).map_err(refused)?;
+        let bar = progress("calibrating", data.runs());
+        for run in 0..data.runs() {
+            let inputs = data.read(run)?;
+            calibration.add(&inputs).map_err(refused).map_err(|failure| data.at(run, failure))?;
+            bar.advance(1);
+        }
+        drop(bar);
+        let quantized = source.finish(&calibration).map_err(refused)?;
+        self.write(format, &quantized, &runtime, &bind)?;
+        if let Some(path) = &self.export_encodings {
+            write_file(path, Encodings::text(&quantized.encoded).as_bytes())?;
+        }
+        if let Some(path) = &self.report {
+            let compared = self.compare(&source, &quantized, &runtime, &data)?;
+            let sizes = self.sizes()?;
+            let page = report::page(&self.model, sizes, &quantized, &calibration, &compared);
+            write_file(path, page.as_bytes())?;
+        }
+        self.say(&quantized, calibration.runs())
+    }
+}
+
+impl Quantize {
+    fn format(&self) -> Result<Format, Failure> {
+        let suffix = self.output.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
+        Format::from_str(suffix, true).map_err(|_| {
+            let text = format!("{} has no known ending", self.output.display());
+            Failure::usage(text).help("name it .udm or .onnx")
+        })
+    }
+
+    fn settings(&self) -> Result<Settings, Failure> {
+        let encodings = match &self.encodings {
+            None => Encodings::default(),
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|error| {
+                    Failure::new(format!("cannot read encodings {}: {error}", path.display()))
+                })?;
+                Encodings::parse(&text).map_err(|error| Failure::new(error).at(path.display()))?
+            }
+        };
+        Ok(Settings {
+            weight_bits: self.weights_bitwidth,
+            activation_bits: self.act_bitwidth,
+            bias: self.bias_bitwidth,
+            granularity: if self.per_channel {
+                Granularity::PerChannel
+            } else {
+                Granularity::PerTensor
+            },
+            symmetry: if self.symmetric_weights {
+                Symmetry::Symmetric
+            } else {
+                Symmetry::Asymmetric
+            },
+            method: self.act_range,
+            float_ops: if self.float_fallback { FloatOps::Allowed } else { FloatOps::Refused },
+            equalization: if self.cle { Equalization::CrossLayer } else { Equalization::None },
+            correction: if self.bias_correction { Correction::Bias } else { Correction::None },
+            histograms: if self.report.is_some() { Histograms::All } else { Histograms::AsNeeded },
+            encodings,
+        })
+    }
+
+    /// Runs both models over the data.
+    fn compare(
+        &self,
+        source: &Quantizer,
+        quantized: &Quantized,
+        runtime: &Runtime,
+        data: &Data,
+    ) -> Result<Vec<Compared>, Failure> {
+        let refused = |error: QuantError| self.failure(error, runtime);
+        let mut comparison =
+            Comparison::new(source, quantized, runtime, &self.options()).map_err(refused)?;
+        let bar = progress("comparing", data.runs());
+        for run in 0..data.runs() {
+            comparison.add(&data.read(run)?).map_err(refused)?;
+            bar.advance(1);
+        }
+        Ok(comparison.into_values())
+    }
+
+    /// How many bytes the files have, before and after.
+    fn sizes(&self) -> Result<[u64; 2], Failure> {
+        let bytes = |path: &Path| std::fs::metadata(path).map(|of| of.len());
+        Ok([bytes(&self.model)?, bytes(&self.output)?])
+    }
+
+    fn options(&self) -> Options {
+        let all = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        Options { threads: self.threads.unwrap_or(all), ..Options::default() }
+    }
+
+    fn failure(&self, error: QuantError, runtime: &Runtime) -> Failure {
+        let help = match error {
+            QuantError::Load(error) => return load_failure(error, &self.model, runtime),
+            QuantError::Compile(error) => return compile_failure(error, None, runtime),
+            QuantError::Resolve(error) => {
+                return compile_failure(error.into(), None, runtime);
+            }
+            QuantError::FloatOps { .. } => {
+                Some("--float-fallback lets them compute in numbers, between steps of their own")
+            }
+            QuantError::Quantized { .. } => Some("quantize the model that it was made of"),
+            QuantError::Unseen { .. } | QuantError::Infinite { .. } => Some(
+                "look at the value with `udo run` of a model that ends there: `udo convert --out-node`",
+            ),
+            _ => None,
+        };
+        let failure = Failure::new(error);
+        match help {
+            Some(help) => failure.help(help),
+            None => failure,
+        }
+    }
+
+    fn write(
+        &self,
+        format: Format,
+        quantized: &Quantized,
+        runtime: &Runtime,
+        bind: &BindOptions,
+    ) -> Outcome {
+        match format {
+            Format::Onnx => {
+                let mut graph = quantized.graph.clone();
+                runtime.registry().clone().raise(&mut graph, bind)?;
+                write_file(&self.output, &export::onnx::to_bytes(&graph)?)
+            }
+            Format::Udm => {
+                let written = self.contents(quantized)?.write(&self.output);
+                written.map_err(|error| container_failure(&self.output, error))
+            }
+        }
+    }
+
+    fn contents(&self, quantized: &Quantized) -> Result<Contents, Failure> {
+        let bytes = Reading::Mapped.bytes(&self.model)?;
+        let name =
+            |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let tool = format!("udo {} quantize", udo_api::SDK_VERSION);
+        let origin = Provenance::new(&name(&self.model), &bytes, &tool, self.flags());
+        let graph = StoredGraph::new(quantized.graph.clone());
+        let stage = Stage { shapes: std::collections::BTreeMap::new(), source: origin, graph };
+        let stem = self.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let networks = vec![Network { name: stem, stages: vec![stage] }];
+        Ok(Contents { networks, sections: Vec::new() })
+    }
+
+    /// What decided what is in the file.
+    fn flags(&self) -> Vec<String> {
+        let mut flags = vec![
+            format!("--weights-bitwidth {}", self.weights_bitwidth.count()),
+            format!("--act-bitwidth {}", self.act_bitwidth.count()),
+        ];
+        let are_set = [
+            (self.bias_bitwidth == BiasStorage::Eight, "--bias-bitwidth 8"),
+            (self.per_channel, "--per-channel"),
+            (self.symmetric_weights, "--symmetric-weights"),
+            (self.cle, "--cle"),
+            (self.bias_correction, "--bias-correction"),
+            (self.encodings.is_some(), "--encodings"),
+            (self.float_fallback, "--float-fallback"),
+        ];
+        flags.extend(are_set.iter().filter(|(is, _)| *is).map(|(_, flag)| (*flag).to_owned()));
+        if let Method::Percentile(percent) = self.act_range {
+            flags.push(format!("--act-range percentile:{percent}"));
+        }
+        flags
+    }
+
+    fn say(&self, quantized: &Quantized, runs: usize) -> Outcome {
+        let [before, bytes] = self.sizes()?;
+        let count = |kind| quantized.encoded.iter().filter(|of| of.kind == kind).count();
+        let [activations, weights, biases] =
+            [Kind::Activation, Kind::Weights, Kind::Bias].map(count);
+        if self.json {
+            let floats = quantized.floats.iter();
+            let floats = floats.map(|FloatNode { node, op }| json!({ "node": node, "op": op }));
+            print_json(&json!({
+                "output": self.output, "bytes": bytes, "bytes_before": before, "runs": runs,
+                "activations": activations, "weights": weights, "biases": biases,
+                "float_nodes": floats.collect::<Vec<_>>(),
+            }));
+            return Ok(());
+        }
+        if !quantized.floats.is_empty() {
+            note(format!("{} nodes compute in numbers", quantized.floats.len()));
+        }
+        let output = self.output.display();
+        outln!(
+            "{output}: {activations} values, {weights} weights and {biases} biases as integers, ranges of {runs} runs; \
+             {bytes} bytes, before {before}"
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_and_ranges_are_those_that_there_are() {
+        assert_eq!(parse_bits("4"), Ok(Bits::Four));
+        assert_eq!(parse_wide_bits("16"), Ok(Bits::Sixteen));
+        assert_eq!(parse_bias("8"), Ok(BiasStorage::Eight));
+        assert_eq!(parse_method("min-max"), Ok(Method::MinMax));
+        assert_eq!(parse_method("percentile"), Ok(Method::Percentile(99.99)));
+        assert_eq!(parse_method("percentile:99.9"), Ok(Method::Percentile(99.9)));
+        for wrong in ["", "5", "-8", "32"] {
+            assert!(parse_bits(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_wide_bits("4").is_err() && parse_bias("16").is_err());
+        for wrong in ["", "max", "percentile:", "percentile:101", "percentile:3", "percentile:nan"]
+        {
+            assert!(parse_method(wrong).unwrap_err().starts_with("wanted min-max"), "{wrong}");
+        }
+    }
+}

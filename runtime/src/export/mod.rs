@@ -1,0 +1,3 @@
+//! Graphs in, files of other tools' formats out.
+
+pub mod onnx;

@@ -1,0 +1,114 @@
+//! Runs a model and its quantized form side by side, and says how far the values of the one are from those of the other.
+
+use super::calibrate::run;
+use super::insert::Kind;
+use super::noise::Noise;
+use super::{QuantError, Quantized, Quantizer};
+use crate::graph::{Graph, ValueId};
+use crate::memory::Tensor;
+use crate::model::{Options, Session};
+use crate::runtime::Runtime;
+
+/// A stream of runs of both models.
+#[derive(Debug)]
+pub struct Comparison {
+    exact: Session,
+    quantized: Session,
+    pairs: Vec<Compared>,
+}
+
+/// A value of both models.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// Its name.
+    pub name: String,
+    /// Its name in the quantized model.
+    other: String,
+    /// Whether it is an output of the model.
+    pub is_output: bool,
+    /// How far it is from what it should be.
+    pub noise: Noise,
+}
+
+/// The graph with more outputs, and those of them that nodes make.
+fn with_outputs<'a>(graph: &Graph, names: impl Iterator<Item = &'a str>) -> (Graph, Vec<String>) {
+    let mut graph = graph.clone();
+    let makers = graph.producers();
+    let mut found = Vec::new();
+    for name in names {
+        let id = graph.value_ids().find(|&id: &ValueId| {
+            let is_made = makers.get(id).copied().flatten().is_some();
+            is_made && graph.value(id).is_ok_and(|value| value.name == name)
+        });
+        let Some(id) = id else { continue };
+        if !graph.outputs.contains(&id) {
+            graph.outputs.push(id);
+        }
+        found.push(name.to_owned());
+    }
+    (graph, found)
+}
+
+impl Comparison {
+    /// Of a model and what was made of it.
+    ///
+    /// # Errors
+    /// One of them cannot be made to run.
+    pub fn new(
+        source: &Quantizer,
+        quantized: &Quantized,
+        runtime: &Runtime,
+        options: &Options,
+    ) -> Result<Self, QuantError> {
+        let name = |id: &ValueId| Some(source.graph.value(*id).ok()?.name.clone());
+        let outputs: Vec<String> = source.graph.outputs.iter().filter_map(name).collect();
+        let values = quantized.encoded.iter().filter(|of| of.kind == Kind::Activation);
+        let mut pairs: Vec<Compared> = values
+            .map(|of| Compared {
+                name: of.name.clone(),
+                other: of.back.clone(),
+                is_output: outputs.contains(&of.name),
+                noise: Noise::default(),
+            })
+            .collect();
+        for name in outputs {
+            if !pairs.iter().any(|pair| pair.name == name) {
+                let other = name.clone();
+                pairs.push(Compared { name, other, is_output: true, noise: Noise::default() });
+            }
+        }
+        let names = pairs.iter().map(|pair| pair.name.as_str());
+        let (exact, known) = with_outputs(&source.graph, names);
+        pairs.retain(|pair| known.contains(&pair.name));
+        let others = pairs.iter().map(|pair| pair.other.as_str());
+        let (other, known) = with_outputs(&quantized.graph, others);
+        pairs.retain(|pair| known.contains(&pair.other));
+        let exact = runtime.compile(exact, options)?.session()?;
+        let quantized = runtime.compile(other, options)?.session()?;
+        Ok(Self { exact, quantized, pairs })
+    }
+
+    /// Runs both over inputs, by name.
+    ///
+    /// # Errors
+    /// Inputs that the model does not take, or a run that fails.
+    pub fn add(&mut self, inputs: &[(String, Tensor)]) -> Result<(), QuantError> {
+        run(&mut self.exact, inputs)?;
+        run(&mut self.quantized, inputs)?;
+        for pair in &mut self.pairs {
+            // Outputs of other types are what numbers chose.
+            let (Ok(wanted), Ok(found)) =
+                (self.exact.output::<f32>(&pair.name), self.quantized.output::<f32>(&pair.other))
+            else {
+                continue;
+            };
+            pair.noise.add(wanted, found);
+        }
+        Ok(())
+    }
+
+    /// What was found, in the order of the graph, then outputs that are not stored.
+    pub fn into_values(self) -> Vec<Compared> {
+        self.pairs
+    }
+}

@@ -1,0 +1,319 @@
+//! Encodings as AIMET's files have them: JSON with those of activations and of parameters by their names.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use udo_api::{DType, Encoding};
+
+use super::insert::{Encoded, Kind};
+use super::range::{Bits, Levels, Range, to_single};
+
+/// The version of the format that is written; files with lists in the place of objects, from 1 on, are read too.
+const VERSION: &str = "0.6.1";
+
+/// Integers that stand for numbers, and an encoding for all or for each channel.
+pub type Given = (Levels, Vec<Encoding>);
+
+/// What a file says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Encodings {
+    /// Of inputs and what nodes compute.
+    pub activations: BTreeMap<String, Given>,
+    /// Of constants.
+    pub params: BTreeMap<String, Given>,
+}
+
+/// Why a text has no encodings.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: found {found}, wanted {wanted}")]
+pub struct EncodingsError {
+    /// Where.
+    pub place: String,
+    /// What is there.
+    pub found: String,
+    /// What should be.
+    pub wanted: String,
+}
+
+fn error(place: &str, found: impl Into<String>, wanted: &str) -> EncodingsError {
+    let (place, wanted) = (place.to_owned(), wanted.to_owned());
+    EncodingsError { place, found: found.into(), wanted }
+}
+
+/// The keys of the two parts.
+const ACTIVATIONS: &str = "activation_encodings";
+const PARAMS: &str = "param_encodings";
+
+impl Encodings {
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// No JSON, or not of this form; the error says where.
+    pub fn parse(text: &str) -> Result<Self, EncodingsError> {
+        let root: Value =
+            serde_json::from_str(text).map_err(|e| error("encodings", e.to_string(), "JSON"))?;
+        let root = root.as_object().ok_or_else(|| error("encodings", "no object", "an object"))?;
+        if !root.contains_key(ACTIVATIONS) && !root.contains_key(PARAMS) {
+            let keys: Vec<&str> = root.keys().map(String::as_str).collect();
+            let wanted = "activation_encodings or param_encodings";
+            return Err(error("encodings", format!("keys {}", keys.join(", ")), wanted));
+        }
+        let part =
+            |key, sign| root.get(key).map_or_else(|| Ok(BTreeMap::new()), |of| part(key, of, sign));
+        let (activations, params) = (part(ACTIVATIONS, Sign::Never)?, part(PARAMS, Sign::AsSaid)?);
+        Ok(Self { activations, params })
+    }
+
+    /// The text of a file with what is stored of a model.
+    pub fn text(encoded: &[Encoded]) -> String {
+        let (mut activations, mut params) = (Map::new(), Map::new());
+        for of in encoded {
+            let list: Vec<Value> =
+                of.encodings.iter().map(|encoding| form(of.levels, *encoding)).collect();
+            match of.kind {
+                Kind::Activation => activations.insert(of.name.clone(), list.into()),
+                Kind::Weights => params.insert(of.name.clone(), list.into()),
+                // Their steps follow from those of what is multiplied.
+                Kind::Bias => continue,
+            };
+        }
+        let all = json!({ "version": VERSION, ACTIVATIONS: activations, PARAMS: params });
+        format!("{all:#}\n")
+    }
+}
+
+/// One encoding as files have it.
+fn form(levels: Levels, Encoding { scale, zero_point }: Encoding) -> Value {
+    let bits = bits(levels).count();
+    let is_signed = levels.least < 0;
+    // Files count from 0 on.
+    let first = if is_signed { -(1i64 << (bits - 1)) } else { 0 };
+    let offset = first - i64::from(zero_point);
+    let end = |steps: i64| {
+        #[expect(clippy::cast_precision_loss, reason = "it is small")]
+        let steps = steps as f64;
+        steps * f64::from(scale)
+    };
+    json!({
+        "bitwidth": bits, "dtype": "int", "is_symmetric": if is_signed { "True" } else { "False" },
+        "min": end(offset), "max": end(offset + (1i64 << bits) - 1), "offset": offset, "scale": f64::from(scale),
+    })
+}
+
+fn bits(levels: Levels) -> Bits {
+    match (levels.dtype, levels.most) {
+        (DType::U8 | DType::I8, most) if most < 16 => Bits::Four,
+        (DType::U8 | DType::I8, _) => Bits::Eight,
+        _ => Bits::Sixteen,
+    }
+}
+
+/// Whether integers may be below 0.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    Never,
+    /// Those that are said to be symmetric.
+    AsSaid,
+}
+
+/// One part: an object by name, or a list whose members have names.
+fn part(key: &str, of: &Value, sign: Sign) -> Result<BTreeMap<String, Given>, EncodingsError> {
+    let mut all = BTreeMap::new();
+    match of {
+        Value::Object(by_name) => {
+            for (name, list) in by_name {
+                let place = format!("{key}.{name}");
+                let list = list.as_array().filter(|list| !list.is_empty());
+                let list = list.ok_or_else(|| error(&place, "no list", "a list of encodings"))?;
+                all.extend(given(&place, list, sign)?.map(|given| (name.clone(), given)));
+            }
+        }
+        Value::Array(members) => {
+            for (at, member) in members.iter().enumerate() {
+                let place = format!("{key}[{at}]");
+                let name = member.get("name").and_then(Value::as_str);
+                let name = name.ok_or_else(|| error(&place, "no name", "\"name\": a text"))?;
+                let list = spread(&place, member)?;
+                all.extend(given(&place, &list, sign)?.map(|given| (name.to_owned(), given)));
+            }
+        }
+        _ => return Err(error(key, "neither object nor list", "encodings by name")),
+    }
+    Ok(all)
+}
+
+/// The encodings of a member that has lists of scales and offsets.
+fn spread(place: &str, member: &Value) -> Result<Vec<Value>, EncodingsError> {
+    let list = |key: &str| member.get(key).and_then(Value::as_array);
+    let scales = list("scale").ok_or_else(|| error(place, "no scale", "a list of scales"))?;
+    let offsets = list("offset");
+    let one = |(at, scale): (usize, &Value)| {
+        let offset = offsets.and_then(|offsets| offsets.get(at));
+        json!({
+            "bitwidth": member.get("bw"), "dtype": member.get("dtype").and_then(Value::as_str).map(str::to_lowercase),
+            "is_symmetric": member.get("is_sym"), "scale": scale, "offset": offset,
+        })
+    };
+    Ok(scales.iter().enumerate().map(one).collect())
+}
+
+/// Encodings of one value; nothing where it is to stay in numbers.
+fn given(place: &str, list: &[Value], sign: Sign) -> Result<Option<Given>, EncodingsError> {
+    let mut encodings = Vec::new();
+    let mut common = None;
+    for (at, of) in list.iter().enumerate() {
+        let place = format!("{place}[{at}]");
+        if of.get("dtype").and_then(Value::as_str) == Some("float") {
+            return Ok(None);
+        }
+        let (levels, encoding) = one(&place, of)?;
+        if *common.get_or_insert(levels) != levels {
+            return Err(error(&place, "other bits than before", "those of all channels alike"));
+        }
+        encodings.push(encoding);
+    }
+    let mut given = common.map(|levels| (levels, encodings));
+    if sign == Sign::AsSaid && list.iter().all(is_symmetric) {
+        given.iter_mut().for_each(signed);
+    }
+    Ok(given)
+}
+
+/// Whether an encoding is said to be as far below 0 as above it.
+fn is_symmetric(of: &Value) -> bool {
+    match of.get("is_symmetric") {
+        Some(Value::Bool(is)) => *is,
+        Some(Value::String(text)) => text.eq_ignore_ascii_case("true"),
+        _ => false,
+    }
+}
+
+fn one(place: &str, of: &Value) -> Result<(Levels, Encoding), EncodingsError> {
+    let bits = of.get("bitwidth").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
+    let bits = bits.and_then(Bits::of).ok_or_else(|| {
+        error(
+            place,
+            format!("bitwidth {}", of.get("bitwidth").unwrap_or(&Value::Null)),
+            "4, 8 or 16",
+        )
+    })?;
+    let number = |key: &str| of.get(key).and_then(Value::as_f64);
+    let levels = Levels::unsigned(bits);
+    let encoding = match (number("scale"), number("offset"), number("min"), number("max")) {
+        (Some(scale), offset, ..) => {
+            let middle = -f64::from(1u32 << (bits.count() - 1));
+            let offset = offset.or(is_symmetric(of).then_some(middle));
+            let offset =
+                offset.ok_or_else(|| error(place, "no offset", "one, as scale is given"))?;
+            #[expect(clippy::cast_possible_truncation, reason = "it is checked below")]
+            let zero_point = -offset as i32;
+            Encoding { scale: to_single(scale), zero_point }
+        }
+        (None, _, Some(min), Some(max)) if min <= max => levels.asymmetric(Range { min, max }),
+        _ => return Err(error(place, "neither scale nor min and max", "one of both")),
+    };
+    let is_fit = encoding.scale.is_normal()
+        && encoding.scale > 0.0
+        && (0..=levels.most).contains(&encoding.zero_point);
+    if !is_fit {
+        let Encoding { scale, zero_point } = encoding;
+        let found = format!("scale {scale} and offset {}", -i64::from(zero_point));
+        let wanted = format!("a scale above 0 and an offset from {} to 0", -levels.most);
+        return Err(error(place, found, &wanted));
+    }
+    Ok((levels, encoding))
+}
+
+/// Parameters whose 0 is in the middle are stored with 0 for it.
+fn signed(given: &mut Given) {
+    let (levels, encodings) = given;
+    let middle = i32::midpoint(levels.most, 1);
+    let is_middle = |of: &Encoding| of.zero_point == middle || of.zero_point == middle - 1;
+    if encodings.iter().all(is_middle) {
+        let dtype = if levels.dtype == DType::U8 { DType::I8 } else { DType::I16 };
+        *levels = Levels { dtype, least: -middle, most: middle - 1 };
+        for encoding in encodings {
+            encoding.zero_point = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(name: &str, kind: Kind, levels: Levels, encodings: &[(f32, i32)]) -> Encoded {
+        let encodings = encodings.iter();
+        let encodings = encodings.map(|&(scale, zero_point)| Encoding { scale, zero_point });
+        let (name, encodings) = (name.to_owned(), encodings.collect());
+        Encoded { name, kind, levels, encodings, back: String::new(), noise: None }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let u8s = Levels::unsigned(Bits::Eight);
+        let all = [
+            encoded("x", Kind::Activation, u8s, &[(0.5, 128)]),
+            encoded("y", Kind::Activation, Levels::unsigned(Bits::Sixteen), &[(0.25, 7)]),
+            encoded("w", Kind::Weights, Levels::signed(Bits::Eight), &[(0.5, 0), (2.0, 0)]),
+            encoded("v", Kind::Weights, u8s, &[(0.5, 3)]),
+            encoded("b", Kind::Bias, Levels::signed(Bits::Eight), &[(0.5, 0)]),
+        ];
+        let text = Encodings::text(&all);
+        let read = Encodings::parse(&text).unwrap();
+        assert_eq!(read.activations["x"], (u8s, all[0].encodings.clone()));
+        assert_eq!(read.activations["y"].1, all[1].encodings);
+        assert_eq!(read.params["w"].0.dtype, DType::I8);
+        assert_eq!(read.params["w"].1, all[2].encodings);
+        assert_eq!(read.params["v"], (u8s, all[3].encodings.clone()));
+        assert_eq!(read.params.len(), 2);
+        assert!(text.contains("\"offset\": -128") && text.contains("\"min\": -64.0"), "{text}");
+    }
+
+    #[test]
+    fn both_forms_are_read_and_floats_stay() {
+        let text = r#"{"activation_encodings": [
+            {"name": "x", "bw": 8, "dtype": "INT", "is_sym": false, "scale": [0.5], "offset": [-3]},
+            {"name": "f", "bw": 16, "dtype": "FLOAT", "scale": [1.0], "offset": [0]}]}"#;
+        let read = Encodings::parse(text).unwrap();
+        assert_eq!(read.activations.len(), 1);
+        assert_eq!(read.activations["x"].1, [Encoding { scale: 0.5, zero_point: 3 }]);
+        for (said, dtype) in [("", DType::U8), (r#""is_symmetric": true, "#, DType::I8)] {
+            let text = format!(
+                r#"{{"param_encodings": {{"w": [{{{said}"bitwidth": 8, "min": -5.1, "max": 5.1}}]}}}}"#
+            );
+            let read = Encodings::parse(&text).unwrap();
+            assert_eq!(read.params["w"].0.dtype, dtype, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_file_is_refused_with_the_place() {
+        let cases = [
+            ("{", "encodings: "),
+            ("[]", "encodings: found no object"),
+            (r#"{"x": 1}"#, "encodings: found keys x, wanted activation_encodings"),
+            (r#"{"activation_encodings": {"x": 1}}"#, "activation_encodings.x: found no list"),
+            (
+                r#"{"activation_encodings": {"x": [{"bitwidth": 5}]}}"#,
+                "activation_encodings.x[0]: found bitwidth 5, wanted 4, 8 or 16",
+            ),
+            (
+                r#"{"activation_encodings": {"x": [{"bitwidth": 8, "scale": 0.0, "offset": 0}]}}"#,
+                "activation_encodings.x[0]: found scale 0 and offset 0",
+            ),
+            (
+                r#"{"activation_encodings": {"x": [{"bitwidth": 8, "scale": 1.0, "offset": -300}]}}"#,
+                "activation_encodings.x[0]: found scale 1 and offset -300",
+            ),
+            (
+                r#"{"param_encodings": {"w": [{"bitwidth": 8}]}}"#,
+                "param_encodings.w[0]: found neither",
+            ),
+        ];
+        for (text, wanted) in cases {
+            let found = Encodings::parse(text).unwrap_err().to_string();
+            assert!(found.starts_with(wanted), "{found}");
+        }
+    }
+}

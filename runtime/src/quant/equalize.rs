@@ -1,0 +1,188 @@
+//! Equalizes the ranges of weights across layers (Nagel et al., Data-Free Quantization Through Weight Equalization and Bias
+//! Correction, 2019): what a convolution scales its channels by, the next one takes back, where what is between gives factors on.
+
+use udo_api::Shape;
+
+use super::QuantError;
+use super::operators::{GROUPS, is_convolution, is_homogeneous};
+use crate::graph::{Attr, Graph, Node, NodeId, PerValue, Read, ValueId};
+use crate::memory::Tensor;
+use crate::resolve::TypedGraph;
+
+/// How often all pairs are gone through at most.
+const ROUNDS: usize = 20;
+
+/// A factor that changes no range that matters.
+const LEAST_CHANGE: f64 = 1e-3;
+
+/// Weights and bias of a convolution.
+struct Layer {
+    node: NodeId,
+    weights: Vec<f32>,
+    dims: Vec<usize>,
+    bias: Option<Vec<f32>>,
+    groups: usize,
+    is_changed: bool,
+}
+
+impl Layer {
+    fn of(graph: &Graph, typed: &TypedGraph, id: NodeId) -> Option<Self> {
+        let node = graph.nodes.get(id.index()).filter(|node| is_convolution(node))?;
+        let weights = typed.known(node.input(1))?;
+        let bias = match node.input(2) {
+            Some(bias) => Some(typed.known(Some(bias))?.get::<f32>()?.to_vec()),
+            None => None,
+        };
+        let groups = match node.attr(GROUPS) {
+            Some(Attr::Int(groups)) => {
+                usize::try_from(*groups).ok().filter(|&groups| groups > 0)?
+            }
+            _ => 1,
+        };
+        let (weights, dims) = (weights.get::<f32>()?.to_vec(), weights.dims().to_vec());
+        Some(Self { node: id, weights, dims, bias, groups, is_changed: false })
+    }
+
+    fn results(&self) -> usize {
+        self.dims.first().copied().unwrap_or(0)
+    }
+
+    /// The weights of each result.
+    fn row(&self) -> usize {
+        self.dims.iter().skip(1).product()
+    }
+
+    /// The weights of each pair of channels.
+    fn window(&self) -> usize {
+        self.dims.iter().skip(2).product()
+    }
+
+    /// Calls `body` with the weights of each window that reads a channel of the operand.
+    fn each_reading(&mut self, channel: usize, mut body: impl FnMut(&mut [f32])) {
+        let (row, window) = (self.row(), self.window());
+        let per_group = self.dims.get(1).copied().unwrap_or(1).max(1);
+        let results = self.results() / self.groups;
+        let (group, at) = (channel / per_group, channel % per_group);
+        for result in group * results..(group + 1) * results {
+            let start = result * row + at * window;
+            if let Some(weights) = self.weights.get_mut(start..start + window) {
+                body(weights);
+            }
+        }
+    }
+
+    fn operand(&self) -> usize {
+        self.dims.get(1).copied().unwrap_or(0) * self.groups
+    }
+}
+
+/// Two convolutions, the second of which reads what the first one makes.
+struct Pair {
+    first: usize,
+    second: usize,
+}
+
+/// Scales weights, and says how many pairs of convolutions it did that for.
+///
+/// # Errors
+/// There is no memory for the new ones.
+pub(super) fn equalize(graph: &mut Graph, typed: &TypedGraph) -> Result<usize, QuantError> {
+    let mut layers: Vec<Layer> =
+        graph.node_ids().filter_map(|id| Layer::of(graph, typed, id)).collect();
+    let pairs = pairs(graph, &layers);
+    for _ in 0..ROUNDS {
+        let mut change: f64 = 0.0;
+        for pair in &pairs {
+            change = change.max(equalize_pair(&mut layers, pair));
+        }
+        if change < LEAST_CHANGE {
+            break;
+        }
+    }
+    for layer in layers.iter().filter(|layer| layer.is_changed) {
+        store(graph, layer)?;
+    }
+    Ok(pairs.len())
+}
+
+fn pairs(graph: &Graph, layers: &[Layer]) -> Vec<Pair> {
+    let consumers = graph.consumers();
+    let place = |id: NodeId| layers.iter().position(|layer| layer.node == id);
+    let of = |(at, layer): (usize, &Layer)| {
+        let mut value = graph.nodes.get(layer.node.index())?.output(0)?;
+        loop {
+            let reader = only_reader(graph, &consumers, value)?;
+            let node: &Node = graph.nodes.get(reader.index())?;
+            if node.input(0) != Some(value) {
+                return None;
+            }
+            if let Some(second) = place(reader) {
+                let fits = layers.get(second)?.operand() == layer.results();
+                return fits.then_some(Pair { first: at, second });
+            }
+            value = node.output(0).filter(|_| is_homogeneous(node))?;
+        }
+    };
+    layers.iter().enumerate().filter_map(of).collect()
+}
+
+fn only_reader(
+    graph: &Graph,
+    consumers: &PerValue<Vec<(NodeId, Read)>>,
+    value: ValueId,
+) -> Option<NodeId> {
+    match consumers.get(value)?.as_slice() {
+        [(reader, Read::Input(0))] if !graph.outputs.contains(&value) => Some(*reader),
+        _ => None,
+    }
+}
+
+/// Gives both sides of each channel one range; returns how far the largest factor was from 1.
+fn equalize_pair(layers: &mut [Layer], pair: &Pair) -> f64 {
+    let mut change: f64 = 0.0;
+    let largest = |numbers: &[f32]| numbers.iter().fold(0f32, |most, x| most.max(x.abs()));
+    for channel in 0..layers[pair.first].results() {
+        let first = &layers[pair.first];
+        let row = first.row();
+        let own =
+            largest(first.weights.get(channel * row..(channel + 1) * row).unwrap_or_default());
+        let mut others: f32 = 0.0;
+        layers[pair.second].each_reading(channel, |weights| others = others.max(largest(weights)));
+        if own == 0.0 || others == 0.0 {
+            continue;
+        }
+        let factor = (own / others).sqrt();
+        if !factor.is_normal() {
+            continue;
+        }
+        change = change.max(f64::from(factor).ln().abs());
+        let first = &mut layers[pair.first];
+        first.weights[channel * row..(channel + 1) * row].iter_mut().for_each(|w| *w /= factor);
+        if let Some(bias) = first.bias.as_mut().and_then(|bias| bias.get_mut(channel)) {
+            *bias /= factor;
+        }
+        first.is_changed = true;
+        let second = &mut layers[pair.second];
+        second.each_reading(channel, |weights| weights.iter_mut().for_each(|w| *w *= factor));
+        second.is_changed = true;
+    }
+    change
+}
+
+fn store(graph: &mut Graph, layer: &Layer) -> Result<(), QuantError> {
+    let Some(node) = graph.nodes.get(layer.node.index()).cloned() else { return Ok(()) };
+    let mut inputs = node.inputs.clone();
+    let made = [(1, Some((&layer.weights, layer.dims.clone())))]
+        .into_iter()
+        .chain([(2, layer.bias.as_ref().map(|bias| (bias, vec![bias.len()])))]);
+    for (port, made) in made {
+        let (Some((numbers, dims)), Some(old)) = (made, node.input(port)) else { continue };
+        let Ok(shape) = Shape::new(&dims) else { continue };
+        let name = graph.value(old)?.name.clone();
+        inputs[port] = Some(graph.add_constant(&name, Tensor::of(shape, numbers)?));
+    }
+    if let Some(node) = graph.nodes.get_mut(layer.node.index()) {
+        node.inputs = inputs;
+    }
+    Ok(())
+}

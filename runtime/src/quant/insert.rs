@@ -1,0 +1,396 @@
+//! Puts steps that store numbers, and steps that make numbers of what is stored, around the operators of a graph.
+
+use std::collections::{BTreeMap, HashMap};
+
+use udo_api::{DType, Encoding, Shape};
+
+use super::edit::{Names, sweep};
+use super::encodings::Given;
+use super::noise::Noise;
+use super::operators::{DEQUANTIZE, QUANTIZE};
+use super::range::{Bits, Levels};
+use super::sites::{Constant, Sites};
+use super::weights::{self, Along, Scheme, Stored};
+use super::{BiasStorage, Granularity, QuantError, Settings};
+use crate::graph::{Attr, Graph, GraphValue, Node, NodeId, ValueId};
+use crate::memory::Tensor;
+
+/// The operator set of the steps, in which scales may lie along an axis.
+const OPSET: u32 = 13;
+
+/// The same for values of 16 bits.
+const WIDE_OPSET: u32 = 21;
+
+/// How a value of the graph is stored.
+#[derive(Clone, Debug)]
+pub struct Encoded {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The integers that may stand for numbers.
+    pub levels: Levels,
+    /// An encoding for all, or one for each position of an axis.
+    pub encodings: Vec<Encoding>,
+    /// The value that has the numbers which are made of what is stored.
+    pub back: String,
+    /// How far the numbers of a constant are from what they were.
+    pub noise: Option<Noise>,
+}
+
+/// What is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What nodes compute, and inputs.
+    Activation,
+    /// Weights, and other constants that nodes compute with.
+    Weights,
+    /// What is added to sums of products.
+    Bias,
+}
+
+/// What becomes of a graph.
+pub(super) struct Inserted {
+    pub(super) graph: Graph,
+    pub(super) encoded: Vec<Encoded>,
+}
+
+/// Makes the quantized graph, with an encoding for each group of values.
+///
+/// # Errors
+/// There is no memory for it.
+pub(super) fn insert(
+    graph: &Graph,
+    sites: &Sites,
+    of_groups: &[(Levels, Encoding)],
+    of_constants: &Constants<'_>,
+) -> Result<Inserted, QuantError> {
+    let mut insertion = Insertion {
+        graph: Graph { nodes: Vec::new(), ..graph.clone() },
+        names: Names::of(graph),
+        sites,
+        of_groups,
+        of_constants,
+        numbers: vec![None; of_groups.len()],
+        back: HashMap::new(),
+        encoded: Vec::new(),
+    };
+    for &input in &graph.inputs {
+        insertion.store_value(input)?;
+    }
+    for (at, node) in graph.nodes.iter().enumerate() {
+        insertion.add(NodeId::at(at), node)?;
+    }
+    let Insertion { mut graph, encoded, .. } = insertion;
+    sweep(&mut graph);
+    graph.verify()?;
+    Ok(Inserted { graph, encoded })
+}
+
+/// How constants are stored.
+pub(super) struct Constants<'a> {
+    pub(super) settings: &'a Settings,
+    /// What the user says of some, by their names.
+    pub(super) given: &'a BTreeMap<String, Given>,
+    /// Biases in the place of the graph's.
+    pub(super) biases: &'a HashMap<NodeId, Vec<f32>>,
+}
+
+struct Insertion<'a> {
+    /// What is made.
+    graph: Graph,
+    names: Names,
+    sites: &'a Sites,
+    of_groups: &'a [(Levels, Encoding)],
+    of_constants: &'a Constants<'a>,
+    /// Scale and zero point of each group, once one is there.
+    numbers: Vec<Option<[ValueId; 2]>>,
+    /// What is made of each value that is stored.
+    back: HashMap<ValueId, ValueId>,
+    encoded: Vec<Encoded>,
+}
+
+impl Insertion<'_> {
+    fn name(&self, id: ValueId) -> String {
+        self.graph.value(id).map_or_else(|_| String::new(), |value| value.value().name.clone())
+    }
+
+    fn constant(&mut self, name: &str, tensor: Tensor) -> ValueId {
+        let name = self.names.fresh(name);
+        self.graph.add_constant(&name, tensor)
+    }
+
+    fn value(&mut self, name: &str) -> ValueId {
+        let name = self.names.fresh(name);
+        self.graph.add_value(&name)
+    }
+
+    /// Adds a step that makes `output` of values called `name`.
+    fn step(
+        &mut self,
+        (name, op): (&str, &str),
+        levels: Levels,
+        inputs: &[ValueId],
+        output: ValueId,
+    ) {
+        let is_wide = matches!(levels.dtype, DType::U16 | DType::I16);
+        let opset = if is_wide { WIDE_OPSET } else { OPSET };
+        let mut node = Node::new(op, opset, inputs, &[output]);
+        node.name = self.names.fresh(&format!("{name}_{op}"));
+        self.graph.nodes.push(node);
+    }
+
+    /// Adds a node that reads what is made of stored values, and steps that store what it makes.
+    fn add(&mut self, id: NodeId, node: &Node) -> Result<(), QuantError> {
+        let mut own = node.clone();
+        for (port, input) in own.inputs.iter_mut().enumerate() {
+            let Some(value) = *input else { continue };
+            if let Some(&back) = self.back.get(&value) {
+                *input = Some(back);
+            } else if let Some(constant) = self.sites.constants.get(&(id, port))
+                && *constant == Constant::Operand
+            {
+                *input = Some(self.store_operand(value)?);
+            }
+        }
+        self.store_weights(id, node, &mut own)?;
+        let mut outputs = Vec::new();
+        for output in &mut own.outputs {
+            // What the graph gives keeps its name: the node makes another value, of which that is stored and made again.
+            if let Some(id) =
+                output.filter(|id| self.graph.outputs.contains(id) && self.group(*id).is_some())
+            {
+                let made = self.value(&format!("{}_QuantizeLinear_Input", self.name(id)));
+                *output = Some(made);
+                outputs.push((id, made, Some(id)));
+            } else if let Some(id) = *output {
+                outputs.push((id, id, None));
+            }
+        }
+        self.graph.nodes.push(own);
+        for (id, made, back) in outputs {
+            self.store_made(id, made, back)?;
+        }
+        Ok(())
+    }
+
+    fn group(&self, id: ValueId) -> Option<usize> {
+        self.sites.of.get(id).copied().flatten()
+    }
+
+    fn store_value(&mut self, id: ValueId) -> Result<(), QuantError> {
+        self.store_made(id, id, None)
+    }
+
+    /// Stores `made`, which is what the graph calls `id`, and makes `back` of it, or else a new value.
+    fn store_made(
+        &mut self,
+        id: ValueId,
+        made: ValueId,
+        back: Option<ValueId>,
+    ) -> Result<(), QuantError> {
+        let Some(group) = self.group(id) else { return Ok(()) };
+        let (Some(&(levels, encoding)), Some(of)) =
+            (self.of_groups.get(group), self.sites.groups.get(group))
+        else {
+            return Ok(());
+        };
+        let known = self.numbers.get(group).copied().flatten();
+        let [scale, zero] = if let Some(known) = known {
+            known
+        } else {
+            let numbers = self.numbers_of(&self.name(of.root), levels, &[encoding], None)?;
+            self.numbers[group] = Some(numbers);
+            numbers
+        };
+        let name = self.name(id);
+        let stored = self.value(&format!("{name}_QuantizeLinear_Output"));
+        self.step((&name, QUANTIZE), levels, &[made, scale, zero], stored);
+        let back = back.unwrap_or_else(|| self.value(&format!("{name}_DequantizeLinear_Output")));
+        self.step((&name, DEQUANTIZE), levels, &[stored, scale, zero], back);
+        self.back.insert(id, back);
+        let (encodings, back) = (vec![encoding], self.name(back));
+        let kind = Kind::Activation;
+        self.encoded.push(Encoded { name, kind, levels, encodings, back, noise: None });
+        Ok(())
+    }
+
+    /// The constants with scales and zero points.
+    fn numbers_of(
+        &mut self,
+        name: &str,
+        levels: Levels,
+        encodings: &[Encoding],
+        axis: Option<usize>,
+    ) -> Result<[ValueId; 2], QuantError> {
+        let shape = match axis {
+            None => Shape::SCALAR,
+            Some(_) => Shape::new(&[encodings.len()]).map_err(|_| QuantError::Encodings {
+                value: name.to_owned(),
+                found: format!("{} encodings", encodings.len()),
+                wanted: "as many as a tensor may have".to_owned(),
+            })?,
+        };
+        let scales: Vec<f32> = encodings.iter().map(|encoding| encoding.scale).collect();
+        let zeros = encodings.iter().map(|encoding| encoding.zero_point);
+        let zeros = weights::of_ints(levels.dtype, shape, zeros)?;
+        let scale = self.constant(&format!("{name}_scale"), Tensor::of(shape, &scales)?);
+        Ok([scale, self.constant(&format!("{name}_zero_point"), zeros)])
+    }
+
+    /// Adds what is stored and the step that makes numbers of it.
+    fn add_stored(
+        &mut self,
+        (name, tensor): (&str, &Tensor),
+        kind: Kind,
+        stored: Stored,
+    ) -> Result<ValueId, QuantError> {
+        let exact = tensor.get::<f32>().unwrap_or_default();
+        let noise = Some(Noise::of(exact, &stored.numbers()));
+        let Stored { values, levels, encodings, axis } = stored;
+        let [scale, zero] = self.numbers_of(name, levels, &encodings, axis)?;
+        let values = self.constant(&format!("{name}_quantized"), values);
+        let back = self.value(&format!("{name}_DequantizeLinear_Output"));
+        self.step((name, DEQUANTIZE), levels, &[values, scale, zero], back);
+        if let Some(axis) = axis.and_then(|axis| i64::try_from(axis).ok())
+            && let Some(node) = self.graph.nodes.last_mut()
+        {
+            node.attrs.push(("axis".to_owned(), Attr::Int(axis)));
+        }
+        let (name, back) = (name.to_owned(), self.name(back));
+        self.encoded.push(Encoded { name, kind, levels, encodings, back, noise });
+        Ok(back_id(&self.graph))
+    }
+
+    /// Stores a constant operand as other operands are.
+    fn store_operand(&mut self, id: ValueId) -> Result<ValueId, QuantError> {
+        if let Some(&back) = self.back.get(&id) {
+            return Ok(back);
+        }
+        let Some(tensor) = self.sites.known.get(&id) else { return Ok(id) };
+        let scheme = Scheme::Asymmetric(self.of_constants.settings.activation_bits);
+        let name = self.name(id);
+        let (levels, encodings) = match self.of_constants.given.get(&name) {
+            Some((levels, encodings)) if encodings.len() == 1 => (*levels, encodings.clone()),
+            Some(_) | None => {
+                let numbers = tensor.get::<f32>().unwrap_or_default();
+                let along = Along::of(tensor.dims(), None);
+                (scheme.levels(), weights::encodings(numbers, along, scheme))
+            }
+        };
+        let stored = weights::store(tensor, levels, encodings, None)?;
+        let back = self.add_stored((&name, tensor), Kind::Weights, stored)?;
+        self.back.insert(id, back);
+        Ok(back)
+    }
+
+    /// Stores the weights of a product, and its bias in steps of their sums.
+    fn store_weights(&mut self, id: NodeId, node: &Node, own: &mut Node) -> Result<(), QuantError> {
+        let sites = self.sites;
+        let of = sites.constants.range((id, 0)..=(id, usize::MAX));
+        for (&(_, port), &constant) in of {
+            let Constant::Weights { axis, bias } = constant else { continue };
+            let (Some(value), Some(other)) = (node.input(port), node.input(1 - port.min(1))) else {
+                continue;
+            };
+            let Some(tensor) = sites.known.get(&value) else { continue };
+            let scale = self.group(other).and_then(|group| self.of_groups.get(group));
+            let scale = scale.map(|(_, encoding)| encoding.scale);
+            let stored_bias = bias.and_then(|port| self.bias(id, node, port));
+            let numbers = stored_bias.as_ref().and_then(|bias| bias.get::<f32>());
+            let fitted = numbers.zip(scale);
+            let stored = self.of_constants.weights(&self.name(value), tensor, axis, fitted)?;
+            if let (Some(bias), Some(port), Some(scale)) = (&stored_bias, bias, scale) {
+                let encodings = &stored.encodings;
+                let steps = self.of_constants.bias(bias, scale, encodings)?;
+                let name = match node.input(port) {
+                    Some(own) => self.name(own),
+                    None => format!("{}_bias", self.name(value)),
+                };
+                let back = self.add_stored((&name, bias), Kind::Bias, steps)?;
+                own.inputs.resize(own.inputs.len().max(port + 1), None);
+                own.inputs[port] = Some(back);
+            }
+            let name = self.name(value);
+            own.inputs[port] = Some(self.add_stored((&name, tensor), Kind::Weights, stored)?);
+        }
+        Ok(())
+    }
+
+    /// The numbers of a bias, if it is one for each result.
+    fn bias(&self, id: NodeId, node: &Node, port: usize) -> Option<Tensor> {
+        let corrected = self.of_constants.biases.get(&id);
+        if let Some(bias) = corrected {
+            return Tensor::of(Shape::new(&[bias.len()]).ok()?, bias).ok();
+        }
+        let tensor = self.sites.known.get(&node.input(port)?)?;
+        (tensor.dtype() == DType::F32 && tensor.dims().len() == 1).then(|| tensor.clone())
+    }
+}
+
+/// The value that the last node makes.
+fn back_id(graph: &Graph) -> ValueId {
+    let last = graph.nodes.last().and_then(|node| node.output(0));
+    last.unwrap_or(ValueId::at(usize::MAX))
+}
+
+impl Constants<'_> {
+    /// Weights as quantized values, whose steps are as large as a bias of steps with an operand's scale needs them.
+    pub(super) fn weights(
+        &self,
+        name: &str,
+        tensor: &Tensor,
+        axis: Option<usize>,
+        bias: Option<(&[f32], f32)>,
+    ) -> Result<Stored, QuantError> {
+        let scheme = self.settings.weights();
+        if let Some((levels, encodings)) = self.given.get(name) {
+            let axis = axis_of_given(name, tensor, axis, encodings)?;
+            return Ok(weights::store(tensor, *levels, encodings.clone(), axis)?);
+        }
+        let axis = axis.filter(|_| self.settings.granularity == Granularity::PerChannel);
+        let numbers = tensor.get::<f32>().unwrap_or_default();
+        let mut encodings = weights::encodings(numbers, Along::of(tensor.dims(), axis), scheme);
+        if let Some((bias, scale)) = bias.filter(|_| self.settings.bias == BiasStorage::Sums) {
+            weights::fit_bias(&mut encodings, bias, scale);
+        }
+        Ok(weights::store(tensor, scheme.levels(), encodings, axis)?)
+    }
+
+    fn bias(
+        &self,
+        tensor: &Tensor,
+        scale: f32,
+        weights: &[Encoding],
+    ) -> Result<Stored, QuantError> {
+        match self.settings.bias {
+            BiasStorage::Sums => Ok(weights::store_bias(tensor, scale, weights)?),
+            BiasStorage::Eight => {
+                let scheme = Scheme::Symmetric(Bits::Eight);
+                let numbers = tensor.get::<f32>().unwrap_or_default();
+                let encodings = weights::encodings(numbers, Along::of(tensor.dims(), None), scheme);
+                Ok(weights::store(tensor, scheme.levels(), encodings, None)?)
+            }
+        }
+    }
+}
+
+/// The axis of encodings that the user gives: none if there is one, else that of the weights' results.
+fn axis_of_given(
+    name: &str,
+    tensor: &Tensor,
+    axis: Option<usize>,
+    encodings: &[Encoding],
+) -> Result<Option<usize>, QuantError> {
+    let count = axis.and_then(|axis| tensor.dims().get(axis).copied());
+    match encodings.len() {
+        1 => Ok(None),
+        found if count == Some(found) => Ok(axis),
+        found => Err(QuantError::Encodings {
+            value: name.to_owned(),
+            found: format!("{found} encodings"),
+            wanted: count
+                .map_or("1".to_owned(), |count| format!("1, or {count}, one for each result")),
+        }),
+    }
+}

@@ -1,0 +1,391 @@
+//! Makes quantized models of those in numbers: which values are stored as integers, what these stand for, and a graph that says so.
+//!
+//! A [`Quantizer`] looks at a graph, a [`Calibration`] at what its values are in runs over data that are like those to come, and
+//! [`Quantizer::finish`] puts steps that store numbers and steps that make numbers of them again around operators. That graph is one
+//! in numbers like any, which other tools run as well; passes make one on integers of it where it runs.
+
+mod calibrate;
+mod compare;
+mod correct;
+mod edit;
+mod encodings;
+mod equalize;
+mod fold;
+mod insert;
+mod noise;
+mod observe;
+mod operators;
+mod range;
+mod sites;
+mod weights;
+
+use std::collections::HashMap;
+
+use udo_api::{Core, Encoding};
+
+use crate::graph::{Graph, GraphError, GraphValue, ValueId};
+use crate::memory::TensorError;
+use crate::model::{CompileError, RunError};
+use crate::pass::{self, PassError, PassOptions};
+use crate::resolve::{BindOptions, ResolveError};
+use crate::runtime::{LoadError, Runtime};
+use crate::session::PortError;
+
+pub use calibrate::Calibration;
+pub use compare::{Compared, Comparison};
+pub use encodings::{Encodings, EncodingsError, Given};
+pub use insert::{Encoded, Kind};
+pub use noise::Noise;
+pub use observe::{Histogram, Method, Observer};
+pub use range::{Bits, LEAST_WIDTH, Levels, Range};
+pub use sites::FloatNode;
+pub use weights::{Scheme, Stored};
+
+use calibrate::Wishes;
+use insert::Constants;
+use operators::QUANTIZE;
+use sites::Sites;
+
+/// The passes that put one node in the place of several between which nothing is stored.
+const FUSED: [&str; 3] = ["layer_norm", "rms_norm", "activations"];
+
+/// Whether weights have one encoding, or one for each result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Granularity {
+    /// One for all.
+    #[default]
+    PerTensor,
+    /// One for each channel of results; these are symmetric.
+    PerChannel,
+}
+
+/// Where the integers of weights lie around 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symmetry {
+    /// Anywhere.
+    #[default]
+    Asymmetric,
+    /// As far below it as above.
+    Symmetric,
+}
+
+/// How biases are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BiasStorage {
+    /// In 32 bits, in steps of the sums that they are added to.
+    #[default]
+    Sums,
+    /// In 8 bits.
+    Eight,
+}
+
+/// What becomes of operators without a quantized form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FloatOps {
+    /// They refuse the model.
+    #[default]
+    Refused,
+    /// They are computed in numbers.
+    Allowed,
+}
+
+/// Whether the ranges of weights are equalized across layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Equalization {
+    /// They are as they are.
+    #[default]
+    None,
+    /// Convolutions that follow each other scale their channels, one up and the other down.
+    CrossLayer,
+}
+
+/// What is done about means that rounded weights move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Correction {
+    /// Nothing.
+    #[default]
+    None,
+    /// It is taken off biases.
+    Bias,
+}
+
+/// Whether it is remembered how often numbers were near which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Histograms {
+    /// Only where ranges are chosen by that.
+    #[default]
+    AsNeeded,
+    /// For all values.
+    All,
+}
+
+/// What the user decides.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// How many bits weights have.
+    pub weight_bits: Bits,
+    /// How many bits all else has: 8 or 16.
+    pub activation_bits: Bits,
+    /// How biases are stored.
+    pub bias: BiasStorage,
+    /// Whether weights have one encoding.
+    pub granularity: Granularity,
+    /// Where the integers of weights lie.
+    pub symmetry: Symmetry,
+    /// How ranges are chosen of what values were.
+    pub method: Method,
+    /// What becomes of operators without a quantized form.
+    pub float_ops: FloatOps,
+    /// Whether the ranges of weights are equalized.
+    pub equalization: Equalization,
+    /// What is done about means that rounded weights move.
+    pub correction: Correction,
+    /// What is remembered of values.
+    pub histograms: Histograms,
+    /// Encodings that are known, in the place of those that data or weights say.
+    pub encodings: Encodings,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            weight_bits: Bits::Eight,
+            activation_bits: Bits::Eight,
+            bias: BiasStorage::default(),
+            granularity: Granularity::default(),
+            symmetry: Symmetry::default(),
+            method: Method::default(),
+            float_ops: FloatOps::default(),
+            equalization: Equalization::default(),
+            correction: Correction::default(),
+            histograms: Histograms::default(),
+            encodings: Encodings::default(),
+        }
+    }
+}
+
+impl Settings {
+    fn weights(&self) -> Scheme {
+        match (self.granularity, self.symmetry) {
+            (Granularity::PerTensor, Symmetry::Asymmetric) => Scheme::Asymmetric(self.weight_bits),
+            (Granularity::PerChannel, _) | (_, Symmetry::Symmetric) => {
+                Scheme::Symmetric(self.weight_bits)
+            }
+        }
+    }
+}
+
+/// Why a model cannot be quantized.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuantError {
+    /// The graph cannot be resolved.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// A pass broke the graph.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// An edit broke the graph, which is a fault of this library.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The model cannot be made to run.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// There is no memory for its runs.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    /// An input is not as the model wants it.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// A run failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// There is no memory for what is stored.
+    #[error(transparent)]
+    Memory(#[from] TensorError),
+    /// It has steps that store numbers.
+    #[error("node {node:?} stores numbers as integers already, wanted a model in numbers")]
+    Quantized {
+        /// The first of them.
+        node: String,
+    },
+    /// Nothing in it can be stored as integers.
+    #[error("no operator of the model has a quantized form for f32")]
+    Nothing,
+    /// Operators have no quantized form.
+    #[error("no quantized form of {}", sites::list(.nodes))]
+    FloatOps {
+        /// The nodes.
+        nodes: Vec<FloatNode>,
+    },
+    /// A value was never seen.
+    #[error("value {value:?} had no number in {runs} runs, wanted data that reach it")]
+    Unseen {
+        /// The value.
+        value: String,
+        /// How many runs there were.
+        runs: usize,
+    },
+    /// A value has infinite numbers.
+    #[error("value {value:?} is infinite for some inputs, wanted numbers")]
+    Infinite {
+        /// The value.
+        value: String,
+    },
+    /// Encodings do not fit a value.
+    #[error("value {value:?} is given {found}, wanted {wanted}")]
+    Encodings {
+        /// The value.
+        value: String,
+        /// What was given.
+        found: String,
+        /// What it takes.
+        wanted: String,
+    },
+}
+
+/// A model that is to be quantized.
+#[derive(Debug)]
+pub struct Quantizer {
+    graph: Graph,
+    sites: Sites,
+    settings: Settings,
+}
+
+/// A quantized model.
+#[derive(Debug)]
+pub struct Quantized {
+    /// Its graph.
+    pub graph: Graph,
+    /// All that is stored as integers, in the order of the graph.
+    pub encoded: Vec<Encoded>,
+    /// Nodes that compute in numbers.
+    pub floats: Vec<FloatNode>,
+}
+
+impl Quantizer {
+    /// Folds what products can do for nodes beside them, and looks at what can be stored. Where extents are open, `bind` says those
+    /// of some run.
+    ///
+    /// # Errors
+    /// The graph cannot be resolved, is quantized already, or has operators without a quantized form.
+    pub fn new(
+        mut graph: Graph,
+        runtime: &Runtime,
+        bind: &BindOptions,
+        settings: Settings,
+    ) -> Result<Self, QuantError> {
+        if let Some(node) = graph.nodes.iter().find(|node| node.op == QUANTIZE) {
+            return Err(QuantError::Quantized { node: node.name.clone() });
+        }
+        let mut registry = runtime.registry().clone();
+        fold::fold(&mut graph, &mut registry, bind)?;
+        let mut typed = registry.resolve(graph.clone(), bind)?.graph;
+        if settings.equalization == Equalization::CrossLayer
+            && equalize::equalize(&mut graph, &typed)? > 0
+        {
+            typed = registry.resolve(graph.clone(), bind)?.graph;
+        }
+        let mut fused = typed.clone();
+        let mut options = PassOptions::none();
+        options.skip.retain(|pass| !FUSED.contains(&pass.as_str()));
+        pass::run(&mut fused, &mut registry, &options, Core::CPU)?;
+        let sites = sites::find(&graph, &typed, &fused, &mut registry);
+        if sites.groups.is_empty() {
+            return Err(QuantError::Nothing);
+        }
+        if settings.float_ops == FloatOps::Refused && !sites.floats.is_empty() {
+            return Err(QuantError::FloatOps { nodes: sites.floats });
+        }
+        Ok(Self { graph, sites, settings })
+    }
+
+    fn wishes(&self) -> Wishes {
+        let histograms = matches!(self.settings.method, Method::Percentile(_))
+            || self.settings.histograms == Histograms::All;
+        let means = match self.settings.correction {
+            Correction::None => HashMap::new(),
+            Correction::Bias => correct::wanted(&self.graph, &self.sites),
+        };
+        Wishes { histograms, means }
+    }
+
+    /// The model that is to be quantized, with what was folded.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// The quantized model.
+    ///
+    /// # Errors
+    /// A value was never seen, or is infinite, or there is no memory.
+    pub fn finish(&self, calibration: &Calibration) -> Result<Quantized, QuantError> {
+        let mut of_groups = Vec::new();
+        for group in &self.sites.groups {
+            of_groups.push(self.encoding(group, calibration)?);
+        }
+        let given = &self.settings.encodings.params;
+        let none = HashMap::new();
+        let mut constants = Constants { settings: &self.settings, given, biases: &none };
+        let scale_of = |id: ValueId| {
+            let group = self.sites.of.get(id).copied().flatten()?;
+            of_groups.get(group).map(|(_, encoding): &(Levels, Encoding)| encoding.scale)
+        };
+        let biases = match self.settings.correction {
+            Correction::None => HashMap::new(),
+            Correction::Bias => correct::correct(self, calibration, &constants, scale_of)?,
+        };
+        constants.biases = &biases;
+        let made = insert::insert(&self.graph, &self.sites, &of_groups, &constants)?;
+        let floats = self.sites.floats.clone();
+        Ok(Quantized { graph: made.graph, encoded: made.encoded, floats })
+    }
+
+    /// The first encoding that is given for a value of a group.
+    fn given(&self, group: &sites::Group) -> Result<Option<(Levels, Encoding)>, QuantError> {
+        let all = [group.root].into_iter().chain(group.members.iter().copied());
+        for id in all {
+            let name = &self.graph.value(id)?.name;
+            match self.settings.encodings.activations.get(name) {
+                None => {}
+                Some((levels, encodings)) => {
+                    let [only] = encodings.as_slice() else {
+                        let (value, wanted) = (name.clone(), "1".to_owned());
+                        let found = format!("{} encodings", encodings.len());
+                        return Err(QuantError::Encodings { value, found, wanted });
+                    };
+                    return Ok(Some((*levels, *only)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The encoding of values that have one.
+    fn encoding(
+        &self,
+        group: &sites::Group,
+        calibration: &Calibration,
+    ) -> Result<(Levels, Encoding), QuantError> {
+        let value = || match self.graph.value(group.root) {
+            Ok(value) => value.value().name.clone(),
+            Err(_) => String::new(),
+        };
+        if let Some(given) = self.given(group)? {
+            return Ok(given);
+        }
+        let seen = calibration.of(group.root).map(|watched| &watched.observer);
+        let range = seen.map_or(Range::EMPTY, |observer| observer.chosen(self.settings.method));
+        if range.is_empty() && group.fixed.is_none() {
+            return Err(QuantError::Unseen { value: value(), runs: calibration.runs() });
+        }
+        if !range.is_empty() && !range.is_finite() {
+            return Err(QuantError::Infinite { value: value() });
+        }
+        let levels = Levels::unsigned(self.settings.activation_bits);
+        Ok(match group.fixed {
+            Some(fixed) => (levels, levels.fixed(fixed, range)),
+            None => (levels, levels.asymmetric(range)),
+        })
+    }
+}

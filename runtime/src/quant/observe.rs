@@ -1,0 +1,217 @@
+//! What is remembered of the numbers that a value has in all runs of a calibration: as much as of one.
+
+use super::range::Range;
+
+/// How many bins a histogram has.
+const BINS: usize = 2048;
+
+/// How a range is chosen of all that a value was.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Method {
+    /// From the least to the largest number.
+    #[default]
+    MinMax,
+    /// What this share of the numbers lies in, in hundredths: as many are left out on either side.
+    Percentile(f64),
+}
+
+/// How often numbers were near which, in bins of one width that doubles when a number lies beyond them.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    low: f64,
+    width: f64,
+    bins: Vec<u64>,
+}
+
+impl Histogram {
+    /// An empty one for numbers of this range.
+    fn over(range: Range) -> Self {
+        let span = range.max - range.min;
+        // Where all numbers are the same, one bin has them.
+        let width = if span > 0.0 { span } else { range.largest().max(f64::MIN_POSITIVE) };
+        #[expect(clippy::cast_precision_loss, reason = "it is small")]
+        let width = width / BINS as f64;
+        Self { low: range.min, width, bins: vec![0; BINS] }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "it is small")]
+    fn high(&self) -> f64 {
+        self.low + self.width * BINS as f64
+    }
+
+    /// Widens the bins until all of `range` is in them.
+    fn reach(&mut self, range: Range) {
+        while range.max > self.high() {
+            for at in 0..BINS {
+                let pair = self.bins.get(2 * at..2 * at + 2).map_or(0, |pair| pair.iter().sum());
+                self.bins[at] = pair;
+            }
+            self.width *= 2.0;
+        }
+        while range.min < self.low {
+            self.low -= self.high() - self.low;
+            for at in (0..BINS).rev() {
+                let pair = (2 * at).checked_sub(BINS).and_then(|at| self.bins.get(at..at + 2));
+                self.bins[at] = pair.map_or(0, |pair| pair.iter().sum());
+            }
+            self.width *= 2.0;
+        }
+    }
+
+    fn add(&mut self, numbers: &[f32]) {
+        let per_bin = 1.0 / self.width;
+        for &number in numbers.iter().filter(|number| number.is_finite()) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it saturates"
+            )]
+            let bin = ((f64::from(number) - self.low) * per_bin) as usize;
+            self.bins[bin.min(BINS - 1)] += 1;
+        }
+    }
+
+    /// The range without as large a share of the numbers on either side.
+    fn without(&self, share: f64) -> Range {
+        let count: u64 = self.bins.iter().sum();
+        #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
+        let most = count as f64 * share;
+        let bins_left_out = |bins: &mut dyn Iterator<Item = &u64>| {
+            let mut seen = 0;
+            let is_out = |&&bin: &&u64| {
+                seen += bin;
+                #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
+                let is_out = seen as f64 <= most;
+                is_out
+            };
+            #[expect(clippy::cast_precision_loss, reason = "it is small")]
+            let left_out = bins.take_while(is_out).count() as f64;
+            left_out
+        };
+        let min = self.low + bins_left_out(&mut self.bins.iter()) * self.width;
+        let max = self.high() - bins_left_out(&mut self.bins.iter().rev()) * self.width;
+        Range { min, max }
+    }
+
+    /// How often numbers were in each of `count` parts of its range, the first of which begins at the returned number, and all
+    /// of which are as wide as the second one.
+    pub fn parts(&self, count: usize) -> (f64, f64, Vec<u64>) {
+        let per_part = BINS.div_ceil(count.max(1));
+        let parts: Vec<u64> = self.bins.chunks(per_part).map(|bins| bins.iter().sum()).collect();
+        #[expect(clippy::cast_precision_loss, reason = "it is small")]
+        let width = self.width * per_part as f64;
+        (self.low, width, parts)
+    }
+}
+
+/// What is known of all numbers that a value was.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    range: Range,
+    histogram: Option<Histogram>,
+    wants_histogram: bool,
+}
+
+impl Observer {
+    /// One that has seen nothing; a histogram takes time, so it is there for who wants one.
+    pub fn new(wants_histogram: bool) -> Self {
+        Self { range: Range::EMPTY, histogram: None, wants_histogram }
+    }
+
+    /// Takes in what the value is in a run.
+    pub fn add(&mut self, numbers: &[f32]) {
+        let range = Range::of(numbers);
+        if range.is_empty() {
+            return;
+        }
+        self.range = self.range.with(range);
+        if self.wants_histogram && self.range.is_finite() {
+            let histogram = self.histogram.get_or_insert_with(|| Histogram::over(range));
+            histogram.reach(range);
+            histogram.add(numbers);
+        }
+    }
+
+    /// From the least to the largest number; empty where there was none.
+    pub fn range(&self) -> Range {
+        self.range
+    }
+
+    /// The range that a method chooses.
+    pub fn chosen(&self, method: Method) -> Range {
+        match (method, &self.histogram) {
+            (Method::Percentile(percent), Some(histogram)) => {
+                let Range { min, max } = histogram.without((1.0 - percent / 100.0) / 2.0);
+                Range { min: min.max(self.range.min), max: max.min(self.range.max) }
+            }
+            (Method::MinMax | Method::Percentile(_), _) => self.range,
+        }
+    }
+
+    /// How often numbers were near which, if that was asked for.
+    pub fn histogram(&self) -> Option<&Histogram> {
+        self.histogram.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many numbers, from `low` to `high`.
+    fn ramp(low: f32, high: f32, count: u16) -> Vec<f32> {
+        let step = (high - low) / f32::from(count - 1);
+        (0..count).map(|at| low + step * f32::from(at)).collect()
+    }
+
+    #[test]
+    fn a_histogram_widens_and_loses_no_number() {
+        let mut observer = Observer::new(true);
+        for (low, high) in [(0.0, 1.0), (0.5, 9.0), (-40.0, 2.0), (-1.0, 100.0)] {
+            observer.add(&ramp(low, high, 1000));
+        }
+        let histogram = observer.histogram().unwrap();
+        assert_eq!(histogram.bins.iter().sum::<u64>(), 4000);
+        assert!(histogram.low <= -40.0 && histogram.high() >= 100.0, "{histogram:?}");
+        assert_eq!(observer.range(), Range { min: -40.0, max: 100.0 });
+        let (low, width, parts) = histogram.parts(64);
+        assert_eq!(parts.len(), 64);
+        assert!(low <= -40.0 && low + width * 64.0 >= 100.0);
+        let below: u64 = histogram
+            .bins
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| {
+                histogram.low + histogram.width * (f64::from(u32::try_from(*at).unwrap()) + 1.0)
+                    <= -1.0
+            })
+            .map(|(_, count)| *count)
+            .sum();
+        assert!((920..940).contains(&below), "of the ramp from -40 to 2: {below}");
+    }
+
+    #[test]
+    fn percentiles_leave_out_as_many_on_either_side() {
+        let mut observer = Observer::new(true);
+        observer.add(&ramp(-1.0, 1.0, 10_000));
+        observer.add(&[50.0, -30.0]);
+        let all = observer.chosen(Method::MinMax);
+        assert_eq!(all, Range { min: -30.0, max: 50.0 });
+        let most = observer.chosen(Method::Percentile(99.9));
+        let width = observer.histogram().unwrap().width;
+        assert!((most.min + 1.0).abs() < 2.0 * width, "{most:?}, bins of {width}");
+        assert!((most.max - 1.0).abs() < 2.0 * width, "{most:?}, bins of {width}");
+        assert_eq!(observer.chosen(Method::Percentile(100.0)), all);
+    }
+
+    #[test]
+    fn one_number_and_none_are_ranges_too() {
+        let mut observer = Observer::new(true);
+        assert!(observer.chosen(Method::Percentile(99.0)).is_empty());
+        observer.add(&[0.0; 8]);
+        assert_eq!(observer.chosen(Method::Percentile(99.0)), Range { min: 0.0, max: 0.0 });
+        observer.add(&[f32::NAN, 2.0]);
+        assert_eq!(observer.range(), Range { min: 0.0, max: 2.0 });
+        assert_eq!(observer.histogram().unwrap().bins.iter().sum::<u64>(), 9);
+    }
+}

@@ -1,0 +1,170 @@
+//! What quantization means for operators, by their names and by what their schemas say.
+
+use std::ptr;
+
+use udo_api::{Core, DType, Facts};
+
+use super::range::Range;
+use crate::graph::{Node, ValueId};
+use crate::registry::Registry;
+use crate::resolve::{BoundNode, TypedGraph};
+
+/// How an operator takes part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Form {
+    /// Sums of products of its first operand and of weights, which may be constants, and a bias.
+    Product {
+        /// The axis of the results among those of the weights.
+        axis: ResultAxis,
+        /// The input that is its bias.
+        bias: Option<usize>,
+    },
+    /// Each operand and each result has an encoding of its own.
+    Own,
+    /// The same of numbers alone: it is computed by a kernel of fixed-point cores, and its constants are numbers.
+    Kernel,
+    /// As [`Form::Own`], and the result lies in a range that no data change.
+    Fixed(Range),
+    /// Its first output has the encoding of its first input, as it only moves or chooses numbers.
+    Moves,
+    /// It makes each number of one of its first operand.
+    Function,
+    /// It is a part of what another node computes.
+    Within,
+    /// It is computed in numbers.
+    Float,
+}
+
+/// Which axis of a product's weights its results lie along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResultAxis {
+    /// The first.
+    First,
+    /// The second.
+    Second,
+    /// The last, or the first of those that an attribute transposes.
+    Columns,
+    /// The last of two; weights of more axes have one encoding.
+    Last,
+}
+
+/// The range of a hyperbolic tangent.
+const TANH: Range = Range { min: -1.0, max: 1.0 };
+
+/// Operators whose form does not follow from what schemas say.
+const FORMS: &[(&str, Form)] = &[
+    ("Add", Form::Own),
+    ("AveragePool", Form::Own),
+    ("Concat", Form::Own),
+    ("Conv", Form::Product { axis: ResultAxis::First, bias: Some(2) }),
+    ("ConvTranspose", Form::Product { axis: ResultAxis::Second, bias: Some(2) }),
+    ("Dropout", Form::Moves),
+    ("Expand", Form::Moves),
+    ("Gather", Form::Moves),
+    ("Gemm", Form::Product { axis: ResultAxis::Columns, bias: Some(2) }),
+    ("GlobalAveragePool", Form::Own),
+    ("Identity", Form::Moves),
+    ("MatMul", Form::Product { axis: ResultAxis::Last, bias: None }),
+    ("Mul", Form::Own),
+    ("ReduceMean", Form::Own),
+    ("Sigmoid", Form::Fixed(Range::UNIT)),
+    ("Softmax", Form::Fixed(Range::UNIT)),
+    ("Split", Form::Moves),
+    ("Sum", Form::Own),
+    ("Tanh", Form::Fixed(TANH)),
+    ("Tile", Form::Moves),
+];
+
+/// Functions that go where quantizing cuts off the same, behind what makes their operand.
+const CUTS: &[&str] = &["Clip", "Relu"];
+
+/// Functions of which a factor above 0 may be taken out.
+const HOMOGENEOUS: &[&str] = &["LeakyRelu", "PRelu", "Relu"];
+
+/// Whether a node cuts numbers off, so that nothing need be stored before it.
+pub(super) fn cuts(node: &Node) -> bool {
+    node.domain.is_empty() && CUTS.contains(&node.op.as_str())
+}
+
+/// Whether a node gives a factor above 0 of its operand on.
+pub(super) fn is_homogeneous(node: &Node) -> bool {
+    node.domain.is_empty() && HOMOGENEOUS.contains(&node.op.as_str())
+}
+
+/// Whether a node is a convolution, whose weights are by channels of results, then of the operand.
+pub(super) fn is_convolution(node: &Node) -> bool {
+    node.domain.is_empty() && node.op == "Conv"
+}
+
+/// What says that a node has its weights transposed, whose results then lie along the first axis.
+pub(super) const TRANSPOSED: &str = "transB";
+
+/// What says of a convolution into how many groups its channels fall.
+pub(super) const GROUPS: &str = "group";
+
+/// The operator that stores numbers.
+pub(super) const QUANTIZE: &str = "QuantizeLinear";
+
+/// The operator that makes numbers of what is stored.
+pub(super) const DEQUANTIZE: &str = "DequantizeLinear";
+
+impl Form {
+    /// How a node takes part, where the typed graph has it as `bound`.
+    pub(super) fn of(
+        node: &Node,
+        bound: &BoundNode,
+        typed: &TypedGraph,
+        registry: &mut Registry,
+    ) -> Self {
+        let is_real = |id: &Option<ValueId>| typed.desc(*id).dtype() == Some(DType::F32);
+        if !node.outputs.iter().any(is_real) || bound.control.is_some() {
+            return Self::Float;
+        }
+        if !registry.is_builtin(bound.package) {
+            return Self::of_package(bound, registry);
+        }
+        if node.op != bound.node.op || node.domain != bound.node.domain {
+            return Self::Float;
+        }
+        let facts = bound.op.schema().known_facts();
+        let named = FORMS.iter().find(|(op, _)| node.domain.is_empty() && *op == node.op);
+        let is_elementwise = facts.has(Facts::ELEMENTWISE);
+        match named {
+            Some((_, Self::Moves)) if typed.known(node.input(0)).is_some() => Self::Float,
+            Some((_, Self::Own)) if is_elementwise && is_function(node, typed) => Self::Function,
+            Some((_, form)) => *form,
+            None if facts.has(Facts::SAME_ENCODING) => Self::Moves,
+            None if is_elementwise && is_function(node, typed) => Self::Function,
+            None if !has_fixed_point(bound, registry) => Self::Float,
+            None if is_elementwise => Self::Own,
+            None => Self::Kernel,
+        }
+    }
+
+    /// How a node of a package's operator takes part, as its types on the DSP say.
+    fn of_package(bound: &BoundNode, registry: &mut Registry) -> Self {
+        let schema = bound.op.schema();
+        let ports = schema.inputs().iter().chain(schema.outputs());
+        let mut reals = ports.filter(|port| port.types().has(DType::F32));
+        let is_fixed = reals.all(|port| port.types_on(Core::DSP_V68).has(DType::U8));
+        if !is_fixed || !has_fixed_point(bound, registry) {
+            return Self::Float;
+        }
+        if schema.known_facts().has(Facts::SAME_ENCODING) { Self::Moves } else { Self::Kernel }
+    }
+}
+
+/// Whether there are kernels for fixed-point numbers.
+fn has_fixed_point(bound: &BoundNode, registry: &mut Registry) -> bool {
+    let kernels = registry.kernels_for(bound.package, Core::DSP_V68).unwrap_or_default();
+    kernels.iter().any(|entry| ptr::eq(entry.op, bound.op))
+}
+
+/// Whether all that a node reads besides one operand is single numbers that are known.
+pub(super) fn is_function(node: &Node, typed: &TypedGraph) -> bool {
+    let known = |id: &&ValueId| typed.known(Some(**id));
+    let inputs = node.inputs.iter().flatten();
+    let open = inputs.clone().filter(|id| known(id).is_none()).count();
+    let mut constants = inputs.filter_map(|id| known(&id));
+    open == 1 && constants.all(|tensor| tensor.desc().len() == 1)
+}

@@ -1,0 +1,302 @@
+//! From ranges of real numbers to encodings: how wide a step is, and which stored value stands for 0.
+
+use udo_api::{DType, Encoding};
+
+/// The least width of a range whose stored values are asymmetric.
+pub const LEAST_WIDTH: f64 = 0.01;
+
+/// The smallest step that a symmetric range has: that of numbers which are all 0.
+const LEAST_STEP: f64 = 1e-9;
+
+/// From a least number to a largest one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// The least.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Range {
+    /// The range of no number.
+    pub const EMPTY: Self = Self { min: f64::INFINITY, max: f64::NEG_INFINITY };
+
+    /// The range of what a sigmoid or softmax gives.
+    pub const UNIT: Self = Self { min: 0.0, max: 1.0 };
+
+    /// The range of these numbers; what is no number is left out.
+    pub fn of(numbers: &[f32]) -> Self {
+        // As many lanes as vectors have, so that compilers use them.
+        let (mut least, mut most) = ([f32::INFINITY; 16], [f32::NEG_INFINITY; 16]);
+        let mut chunks = numbers.chunks_exact(16);
+        for chunk in chunks.by_ref() {
+            for ((least, most), &x) in least.iter_mut().zip(&mut most).zip(chunk) {
+                *least = if x < *least { x } else { *least };
+                *most = if x > *most { x } else { *most };
+            }
+        }
+        let rest = chunks.remainder().iter().copied();
+        let min = least.into_iter().chain(rest.clone()).fold(f32::INFINITY, f32::min);
+        let max = most.into_iter().chain(rest).fold(f32::NEG_INFINITY, f32::max);
+        Self { min: min.into(), max: max.into() }
+    }
+
+    /// The range of all that is in either.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self { min: self.min.min(other.min), max: self.max.max(other.max) }
+    }
+
+    /// Whether no number is in it.
+    pub fn is_empty(self) -> bool {
+        self.min > self.max
+    }
+
+    /// Whether both ends are numbers.
+    pub fn is_finite(self) -> bool {
+        self.min.is_finite() && self.max.is_finite()
+    }
+
+    /// How far the number that is farthest from 0 is from it.
+    pub fn largest(self) -> f64 {
+        self.min.abs().max(self.max.abs())
+    }
+
+    /// The same with 0 in it, and as wide as a range is at least.
+    fn widened(self) -> Self {
+        let min = self.min.min(0.0);
+        Self { min, max: self.max.max(0.0).max(min + LEAST_WIDTH) }
+    }
+}
+
+/// The integers that stand for numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Levels {
+    /// The type that they are stored as.
+    pub dtype: DType,
+    /// The least of them.
+    pub least: i32,
+    /// The largest of them.
+    pub most: i32,
+}
+
+impl Levels {
+    /// As many as `bits` have, from 0 on: 4 bits are stored as 8.
+    pub fn unsigned(bits: Bits) -> Self {
+        let (dtype, most) = match bits {
+            Bits::Four => (DType::U8, 15),
+            Bits::Eight => (DType::U8, 255),
+            Bits::Sixteen => (DType::U16, 65535),
+        };
+        Self { dtype, least: 0, most }
+    }
+
+    /// As many as `bits` have, as far below 0 as above it.
+    pub fn signed(bits: Bits) -> Self {
+        let (dtype, most) = match bits {
+            Bits::Four => (DType::I8, 7),
+            Bits::Eight => (DType::I8, 127),
+            Bits::Sixteen => (DType::I16, 32767),
+        };
+        Self { dtype, least: -most, most }
+    }
+
+    /// How many steps lie between the least and the largest.
+    fn steps(self) -> f64 {
+        f64::from(self.most) - f64::from(self.least)
+    }
+
+    /// The encoding in the manner of TensorFlow: the range holds 0, is [`LEAST_WIDTH`] wide at least, and both ends are moved so
+    /// that 0 falls on a step.
+    pub fn asymmetric(self, range: Range) -> Encoding {
+        let Range { min, max } = range.widened();
+        let width = max - min;
+        // One division, so that ends as far from 0 as each other give the half between two steps, which goes up.
+        let zero = (-min * self.steps() / width).round();
+        let zero_point = self.least.saturating_add(to_int(zero));
+        Encoding { scale: to_single(width / self.steps()), zero_point }
+    }
+
+    /// The encoding of a range that no data change. Where numbers were `seen` that stay below a quarter of it, there are more steps
+    /// to each of them: half of the range, or a quarter and so on, as long as all of them lie in the half of what is left.
+    pub fn fixed(self, range: Range, seen: Range) -> Encoding {
+        let mut part = 1.0;
+        let is_wide = |part: f64| (range.max - range.min) * part >= 2.0 * LEAST_WIDTH;
+        while !seen.is_empty()
+            && 4.0 * seen.largest() <= range.largest() * part
+            && is_wide(part / 2.0)
+        {
+            part /= 2.0;
+        }
+        self.asymmetric(Range { min: range.min * part, max: range.max * part })
+    }
+
+    /// The encoding in which 0 is stored as 0, and both ends are as far from it as the farther one of the range.
+    pub fn symmetric(self, range: Range) -> Encoding {
+        let step = range.largest() / f64::from(self.most);
+        Encoding { scale: to_single(step.max(LEAST_STEP)), zero_point: 0 }
+    }
+
+    /// The integer that stands for a number: halves go to even, and what is out of range to its end.
+    pub fn stored(self, encoding: Encoding, number: f32) -> i32 {
+        let steps = (number / encoding.scale).round_ties_even();
+        let stored = f64::from(steps) + f64::from(encoding.zero_point);
+        to_int(stored.clamp(self.least.into(), self.most.into()))
+    }
+
+    /// What is between the numbers that the least and the largest stand for.
+    pub fn range(self, encoding: Encoding) -> Range {
+        let number = |stored: i32| {
+            (f64::from(stored) - f64::from(encoding.zero_point)) * f64::from(encoding.scale)
+        };
+        Range { min: number(self.least), max: number(self.most) }
+    }
+}
+
+/// How many bits stored values have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bits {
+    /// 4.
+    Four,
+    /// 8.
+    Eight,
+    /// 16.
+    Sixteen,
+}
+
+impl Bits {
+    /// How many they are.
+    pub fn count(self) -> u32 {
+        match self {
+            Self::Four => 4,
+            Self::Eight => 8,
+            Self::Sixteen => 16,
+        }
+    }
+
+    /// So many; none of 4, 8 and 16, if it is another number.
+    pub fn of(count: u32) -> Option<Self> {
+        [Self::Four, Self::Eight, Self::Sixteen].into_iter().find(|bits| bits.count() == count)
+    }
+}
+
+/// A whole number in the range of integers.
+#[expect(clippy::cast_possible_truncation, reason = "it saturates")]
+fn to_int(number: f64) -> i32 {
+    number as i32
+}
+
+/// A number in single precision.
+#[expect(clippy::cast_possible_truncation, reason = "it rounds")]
+pub(super) fn to_single(number: f64) -> f32 {
+    number as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const U8: Levels = Levels { dtype: DType::U8, least: 0, most: 255 };
+
+    fn encoded(min: f64, max: f64) -> (Encoding, Range) {
+        let encoding = U8.asymmetric(Range { min, max });
+        (encoding, U8.range(encoding))
+    }
+
+    fn is_near(found: Range, min: f64, max: f64) {
+        assert!((found.min - min).abs() < 1e-6, "{found:?}, wanted {min}");
+        assert!((found.max - max).abs() < 1e-6, "{found:?}, wanted {max}");
+    }
+
+    #[test]
+    fn a_range_above_zero_is_widened_down_to_it() {
+        let (encoding, range) = encoded(5.0, 10.0);
+        assert_eq!(encoding.zero_point, 0);
+        is_near(range, 0.0, 10.0);
+    }
+
+    #[test]
+    fn a_range_below_zero_is_widened_up_to_it() {
+        let (encoding, range) = encoded(-20.0, -6.0);
+        assert_eq!(encoding.zero_point, 255);
+        is_near(range, -20.0, 0.0);
+    }
+
+    #[test]
+    fn a_range_with_zero_in_it_is_moved_so_that_zero_is_a_step() {
+        let (encoding, range) = encoded(-5.1, 5.1);
+        assert_eq!(encoding.zero_point, 128, "half a step goes up");
+        is_near(range, -5.12, 5.08);
+    }
+
+    #[test]
+    fn numbers_are_stored_and_come_back_as_published() {
+        let numbers = [-1.8, -1.0, 0.0, 0.5];
+        let encoding = U8.asymmetric(Range::of(&numbers));
+        is_near(U8.range(encoding), -1.803_921_6, 0.496_078_4);
+        let stored = numbers.map(|number| U8.stored(encoding, number));
+        assert_eq!(stored, [0, 89, 200, 255]);
+        let back = stored.map(|q| f64::from(q - encoding.zero_point) * f64::from(encoding.scale));
+        for (back, wanted) in back.into_iter().zip([-1.803_922, -1.001_176, 0.0, 0.496_078]) {
+            assert!((back - wanted).abs() < 1e-6, "{back}, wanted {wanted}");
+        }
+    }
+
+    #[test]
+    fn no_range_is_narrower_than_the_least_width() {
+        for (min, max) in [(0.0, 0.0), (0.0, 0.001), (-0.001, 0.0)] {
+            let (encoding, _) = encoded(min, max);
+            assert!(f64::from(encoding.scale) * 255.0 >= LEAST_WIDTH - 1e-8, "{min}..{max}");
+        }
+        let (encoding, range) = encoded(-3.0, -3.0);
+        assert_eq!(encoding.zero_point, 255);
+        is_near(range, -3.0, 0.0);
+    }
+
+    #[test]
+    fn sixteen_bits_have_as_many_more_steps() {
+        let levels = Levels::unsigned(Bits::Sixteen);
+        let encoding = levels.asymmetric(Range { min: -1.0, max: 3.0 });
+        assert_eq!(encoding.zero_point, 16384);
+        assert!((f64::from(encoding.scale) - 4.0 / 65535.0).abs() < 1e-10);
+        assert_eq!(levels.stored(encoding, 100.0), 65535);
+        assert_eq!(levels.stored(encoding, -100.0), 0);
+    }
+
+    #[test]
+    fn fixed_ranges_are_those_of_their_function_unless_numbers_stay_far_below() {
+        let unit = |max: f64| U8.fixed(Range::UNIT, Range { min: 0.0, max });
+        assert_eq!(unit(0.9), Encoding { scale: 1.0 / 255.0, zero_point: 0 });
+        assert_eq!(unit(0.26), unit(1.0), "there is as much room above what was seen");
+        assert_eq!(unit(0.25), Encoding { scale: 0.5 / 255.0, zero_point: 0 });
+        assert_eq!(unit(0.001), unit(0.0), "no range is too narrow");
+        assert_eq!(U8.fixed(Range::UNIT, Range::EMPTY), unit(1.0));
+        let both = U8.fixed(Range { min: -1.0, max: 1.0 }, Range { min: -0.9, max: 0.1 });
+        assert_eq!(both, Encoding { scale: 2.0 / 255.0, zero_point: 128 });
+    }
+
+    #[test]
+    fn symmetric_ranges_store_zero_as_zero_and_use_no_lesser_end() {
+        for (bits, most) in [(Bits::Four, 7), (Bits::Eight, 127), (Bits::Sixteen, 32767)] {
+            let levels = Levels::signed(bits);
+            let encoding = levels.symmetric(Range { min: -2.0, max: 1.0 });
+            assert_eq!(encoding.zero_point, 0);
+            assert_eq!(levels.stored(encoding, -2.0), -most);
+            assert_eq!(levels.stored(encoding, -9.0), -most, "as far below 0 as above");
+            assert_eq!(levels.stored(encoding, 2.0), most);
+        }
+        let nothing = Levels::signed(Bits::Eight).symmetric(Range { min: 0.0, max: 0.0 });
+        assert!(nothing.scale.is_normal());
+    }
+
+    #[test]
+    fn ranges_leave_out_what_is_no_number() {
+        let numbers: Vec<f32> =
+            (0..40u8).map(|n| if n % 7 == 3 { f32::NAN } else { f32::from(n) - 20.0 }).collect();
+        assert_eq!(Range::of(&numbers), Range { min: -20.0, max: 19.0 });
+        assert!(Range::of(&[]).is_empty() && Range::of(&[f32::NAN]).is_empty());
+        assert!(!Range::of(&[f32::INFINITY]).is_finite());
+        let both = Range::of(&[1.0]).with(Range::of(&[-3.0]));
+        assert_eq!(both, Range { min: -3.0, max: 1.0 });
+    }
+}

@@ -1,0 +1,409 @@
+//! Which values of a graph get an encoding, and which of them share one.
+//!
+//! Operators with a quantized form ask for encodings of what they read and make. What only moves numbers keeps the encoding of what
+//! it reads.
+//!
+//! Functions of one number that follow each other are computed as one, so nothing is stored between them, nor between an operator and
+//! the Relu or Clip that follows it alone.
+
+use std::collections::{BTreeMap, HashMap};
+
+use udo_api::{DType, Facts, resolve_axis};
+
+use super::operators::{Form, GROUPS, ResultAxis, TRANSPOSED, cuts};
+use super::range::Range;
+use crate::graph::{Attr, Graph, Node, NodeId, PerValue, Read, ValueId};
+use crate::memory::Tensor;
+use crate::registry::Registry;
+use crate::resolve::{BoundNode, TypedGraph};
+
+/// A constant that is stored as quantized values, at one of its readers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Constant {
+    /// Weights, whose results lie along an axis if there are several to an encoding, and the port of the bias.
+    Weights {
+        /// The axis along which each position may have an encoding.
+        axis: Option<usize>,
+        /// The input of the node that is its bias.
+        bias: Option<usize>,
+    },
+    /// An operand as any.
+    Operand,
+}
+
+/// Values that have one encoding.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// The value whose numbers say the range of all.
+    pub(super) root: ValueId,
+    /// All values, in their order; the root is one.
+    pub(super) members: Vec<ValueId>,
+    /// The range that no data change.
+    pub(super) fixed: Option<Range>,
+}
+
+/// A node that is computed in numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FloatNode {
+    /// Its name.
+    pub node: String,
+    /// Its operator.
+    pub op: String,
+}
+
+/// What of a graph is stored as quantized values.
+#[derive(Clone, Debug)]
+pub(super) struct Sites {
+    pub(super) groups: Vec<Group>,
+    /// The group of each value that has one.
+    pub(super) of: PerValue<Option<usize>>,
+    /// Constants, by the node and the input that reads each.
+    pub(super) constants: BTreeMap<(NodeId, usize), Constant>,
+    /// The numbers of all that is known and may be stored.
+    pub(super) known: HashMap<ValueId, Tensor>,
+    /// Nodes that have no quantized form.
+    pub(super) floats: Vec<FloatNode>,
+}
+
+/// Looks at a graph, at what it is when resolved, and at that with one node in the place of those that compute an activation or a
+/// normalization step by step: nothing is stored between these.
+pub(super) fn find(
+    graph: &Graph,
+    typed: &TypedGraph,
+    fused: &TypedGraph,
+    registry: &mut Registry,
+) -> Sites {
+    let of = Survey::of(graph, typed, fused, registry);
+    let between = of.between();
+    let (wanted, parents) = of.wanted(&between);
+    let (groups, of_value) = of.groups(&wanted, &parents);
+    let constants = of.constants(&of_value);
+    let known = of.known(&constants);
+    Sites { groups, of: of_value, constants, known, floats: of.floats() }
+}
+
+/// A graph, and what is known of its nodes and values.
+struct Survey<'a> {
+    graph: &'a Graph,
+    typed: &'a TypedGraph,
+    /// Each node, or the one in its place.
+    nodes: Vec<&'a Node>,
+    forms: Vec<Form>,
+    /// The nodes whose results are made of what is at their place.
+    elementwise: Vec<bool>,
+    producers: PerValue<Option<NodeId>>,
+    consumers: PerValue<Vec<(NodeId, Read)>>,
+}
+
+/// The node that makes each value as its first output.
+fn makers(typed: &TypedGraph) -> HashMap<ValueId, &BoundNode> {
+    typed.nodes.iter().filter_map(|bound| Some((bound.node.output(0)?, bound))).collect()
+}
+
+impl<'a> Survey<'a> {
+    fn of(
+        graph: &'a Graph,
+        typed: &'a TypedGraph,
+        fused: &'a TypedGraph,
+        registry: &mut Registry,
+    ) -> Self {
+        let (before, after) = (makers(typed), makers(fused));
+        let (mut nodes, mut forms, mut elementwise) = (Vec::new(), Vec::new(), Vec::new());
+        for node in &graph.nodes {
+            let output = node.output(0);
+            let [own, bound] =
+                [&before, &after].map(|of| output.and_then(|id| of.get(&id)).copied());
+            let (node, form) = match (own, bound) {
+                (Some(_), None) => (node, Form::Within),
+                (Some(own), Some(bound)) if own.node.op != bound.node.op => {
+                    (&bound.node, Form::of(&bound.node, bound, fused, registry))
+                }
+                (_, Some(bound)) => (node, Form::of(node, bound, fused, registry)),
+                (None, None) => (node, Form::Float),
+            };
+            nodes.push(node);
+            forms.push(form);
+            elementwise.push(bound.is_some_and(|bound| is_elementwise(bound, fused)));
+        }
+        let (producers, consumers) = (graph.producers(), graph.consumers());
+        Self { graph, typed: fused, nodes, forms, elementwise, producers, consumers }
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = (NodeId, &'a Node, Form)> {
+        let nodes = self.nodes.iter().zip(&self.forms).enumerate();
+        nodes.map(|(at, (node, form))| (NodeId::at(at), *node, *form))
+    }
+
+    /// Whether a value is of numbers that runs say.
+    fn is_open(&self, id: ValueId) -> bool {
+        self.typed.desc(Some(id)).dtype() == Some(DType::F32)
+            && self.typed.known(Some(id)).is_none()
+    }
+
+    /// What a node reads that runs say.
+    fn operands(&self, node: &'a Node) -> impl Iterator<Item = ValueId> {
+        node.inputs.iter().flatten().copied().filter(|&id| self.is_open(id))
+    }
+
+    fn results(&self, node: &'a Node) -> impl Iterator<Item = ValueId> {
+        node.outputs.iter().flatten().copied().filter(|&id| self.is_open(id))
+    }
+
+    fn readers(&self, id: ValueId) -> &[(NodeId, Read)] {
+        self.consumers.get(id).map_or(&[], Vec::as_slice)
+    }
+
+    /// The only node that reads a value, if that is no output of the graph.
+    fn only_reader(&self, id: ValueId) -> Option<NodeId> {
+        match self.readers(id) {
+            [(reader, Read::Input(_))] if !self.graph.outputs.contains(&id) => Some(*reader),
+            _ => None,
+        }
+    }
+
+    fn form(&self, id: NodeId) -> Form {
+        self.forms.get(id.index()).copied().unwrap_or(Form::Float)
+    }
+
+    /// The values that lie within what is computed as one.
+    fn between(&self) -> PerValue<bool> {
+        let mut between = PerValue::filled(self.graph, false);
+        let mut base: PerValue<Option<ValueId>> = PerValue::filled(self.graph, None);
+        for (at, node, form) in self.nodes() {
+            let (Some(output), Form::Function | Form::Own | Form::Fixed(_) | Form::Within) =
+                (node.output(0), form)
+            else {
+                continue;
+            };
+            if form == Form::Within {
+                self.results(node).for_each(|id| between.set(id, true));
+                continue;
+            }
+            if cuts(node) && self.cut_before(node).is_some() {
+                node.input(0).into_iter().for_each(|cut| between.set(cut, true));
+                continue;
+            }
+            base.set(output, self.base_of(at, node, &base));
+        }
+        for (value, of) in base.iter() {
+            let is_same = |reader: &NodeId| {
+                let node = self.nodes.get(reader.index());
+                let output = node.and_then(|node| node.output(0));
+                output.and_then(|output| base.get(output).copied()).flatten() == *of
+            };
+            let readers = self.readers(value);
+            let is_within = of.is_some()
+                && !readers.is_empty()
+                && !self.graph.outputs.contains(&value)
+                && readers.iter().all(|(reader, read)| *read != Read::Capture && is_same(reader));
+            if is_within {
+                between.set(value, true);
+            }
+        }
+        between
+    }
+
+    /// The node before one that cuts off, which stores what that one makes.
+    fn cut_before(&self, node: &Node) -> Option<NodeId> {
+        let cut = node.input(0)?;
+        self.only_reader(cut)?;
+        let before = self.producers.get(cut).copied().flatten()?;
+        matches!(self.form(before), Form::Product { .. } | Form::Own).then_some(before)
+    }
+
+    /// The value of which each number of a node's result is made, by way of functions.
+    fn base_of(
+        &self,
+        id: NodeId,
+        node: &'a Node,
+        base: &PerValue<Option<ValueId>>,
+    ) -> Option<ValueId> {
+        let constants = node.inputs.iter().flatten();
+        let mut known = constants.filter_map(|&id| self.typed.known(Some(id)));
+        let is_elementwise = self.elementwise.get(id.index()) == Some(&true);
+        if !is_elementwise || known.any(|tensor| tensor.desc().len() != 1) {
+            return None;
+        }
+        let mut bases = self.operands(node).map(|id| base.get(id).copied().flatten().unwrap_or(id));
+        let first = bases.next()?;
+        bases.all(|other| other == first).then_some(first)
+    }
+
+    /// The values that an operator asks an encoding for, and whose encoding each one has that has another's.
+    fn wanted(&self, between: &PerValue<bool>) -> (PerValue<bool>, PerValue<Option<ValueId>>) {
+        let is_free = |id: &ValueId| between.get(*id) != Some(&true);
+        let mut wanted = PerValue::filled(self.graph, false);
+        let mut parents = PerValue::filled(self.graph, None);
+        for (_, node, form) in self.nodes() {
+            match form {
+                Form::Product { .. } | Form::Own | Form::Kernel | Form::Fixed(_) => {
+                    let values = self.operands(node).chain(self.results(node));
+                    values.filter(is_free).for_each(|id| wanted.set(id, true));
+                }
+                Form::Moves => {
+                    let from = node.input(0).filter(|&id| self.is_open(id) && is_free(&id));
+                    let results = self.results(node).filter(|_| from.is_some());
+                    results.for_each(|result| parents.set(result, from));
+                }
+                Form::Function if cuts(node) && self.cut_before(node).is_some() => {
+                    self.results(node).for_each(|id| wanted.set(id, true));
+                }
+                Form::Function | Form::Within | Form::Float => {}
+            }
+        }
+        spread(&mut wanted, &parents);
+        (wanted, parents)
+    }
+
+    fn groups(
+        &self,
+        wanted: &PerValue<bool>,
+        parents: &PerValue<Option<ValueId>>,
+    ) -> (Vec<Group>, PerValue<Option<usize>>) {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut of = PerValue::filled(self.graph, None);
+        let mut known: HashMap<ValueId, usize> = HashMap::new();
+        for (id, _) in wanted.iter().filter(|(_, wanted)| **wanted) {
+            let mut root = id;
+            while let Some(parent) = parents.get(root).copied().flatten() {
+                root = parent;
+            }
+            let at = *known.entry(root).or_insert_with(|| {
+                let fixed = self.fixed(root);
+                groups.push(Group { root, members: Vec::new(), fixed });
+                groups.len() - 1
+            });
+            of.set(id, Some(at));
+            groups[at].members.push(id);
+        }
+        (groups, of)
+    }
+
+    /// The range that a value has whatever the data.
+    fn fixed(&self, id: ValueId) -> Option<Range> {
+        match self.form(self.producers.get(id).copied().flatten()?) {
+            Form::Fixed(range) => Some(range),
+            Form::Product { .. }
+            | Form::Own
+            | Form::Kernel
+            | Form::Moves
+            | Form::Function
+            | Form::Within
+            | Form::Float => None,
+        }
+    }
+
+    /// The constants that are stored as quantized values.
+    fn constants(&self, of: &PerValue<Option<usize>>) -> BTreeMap<(NodeId, usize), Constant> {
+        let mut constants = BTreeMap::new();
+        for (at, node, form) in self.nodes() {
+            let has_encoding = |id: ValueId| of.get(id).copied().flatten().is_some();
+            let is_own = self.graph.nodes.get(at.index()).is_some_and(|own| own.op == node.op);
+            if !is_own || !self.operands(node).any(has_encoding) {
+                continue;
+            }
+            for (port, id) in node.inputs.iter().enumerate() {
+                let Some(tensor) = self.typed.known(*id) else { continue };
+                if tensor.dtype() != DType::F32 || tensor.desc().is_empty() {
+                    continue;
+                }
+                let constant = match form {
+                    Form::Product { axis, bias } if port < 2 && bias != Some(port) => {
+                        let axis = axis_of(node, axis, port, tensor.dims().len());
+                        Constant::Weights { axis, bias }
+                    }
+                    Form::Own => Constant::Operand,
+                    Form::Product { .. }
+                    | Form::Fixed(_)
+                    | Form::Kernel
+                    | Form::Moves
+                    | Form::Function
+                    | Form::Within
+                    | Form::Float => continue,
+                };
+                constants.insert((at, port), constant);
+            }
+        }
+        constants
+    }
+
+    /// The numbers of those constants, and of what else the nodes that read them know.
+    fn known(&self, constants: &BTreeMap<(NodeId, usize), Constant>) -> HashMap<ValueId, Tensor> {
+        let nodes = constants.keys().filter_map(|(id, _)| self.graph.nodes.get(id.index()));
+        let inputs = nodes.flat_map(|node| node.inputs.iter().flatten().copied());
+        inputs.filter_map(|id| Some((id, self.typed.known(Some(id))?.clone()))).collect()
+    }
+
+    /// The nodes that compute in numbers, of numbers that runs say.
+    fn floats(&self) -> Vec<FloatNode> {
+        let floats = self
+            .nodes()
+            .filter(|(_, node, form)| *form == Form::Float && self.results(node).next().is_some());
+        let named = |(_, node, _): (_, &Node, _)| FloatNode {
+            node: node.name.clone(),
+            op: node.op.clone(),
+        };
+        floats.map(named).collect()
+    }
+}
+
+/// Has what only moves numbers be stored where either side is.
+fn spread(wanted: &mut PerValue<bool>, parents: &PerValue<Option<ValueId>>) {
+    let pairs: Vec<(ValueId, ValueId)> =
+        parents.iter().filter_map(|(id, parent)| Some((id, (*parent)?))).collect();
+    loop {
+        let mut has_changed = false;
+        for &(id, parent) in &pairs {
+            let both = [id, parent].map(|id| wanted.get(id) == Some(&true));
+            if both[0] != both[1] {
+                wanted.set(id, true);
+                wanted.set(parent, true);
+                has_changed = true;
+            }
+        }
+        if !has_changed {
+            return;
+        }
+    }
+}
+
+/// Nodes in words, by operator.
+pub(super) fn list(nodes: &[FloatNode]) -> String {
+    let mut ops: Vec<(&str, &str, usize)> = Vec::new();
+    for FloatNode { node, op } in nodes {
+        match ops.iter_mut().find(|(known, ..)| known == op) {
+            Some((.., count)) => *count += 1,
+            None => ops.push((op, node, 1)),
+        }
+    }
+    let word = |(op, node, count): &(&str, &str, usize)| match count {
+        1 => format!("{op} (node {node:?})"),
+        _ => format!("{op} ({count} nodes, as {node:?})"),
+    };
+    ops.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether each number that a node makes is made of those at its place, all of one shape.
+fn is_elementwise(bound: &BoundNode, typed: &TypedGraph) -> bool {
+    let shape = |id| typed.desc(id).full_shape();
+    let open = bound.node.inputs.iter().filter(|id| id.is_some() && typed.known(**id).is_none());
+    let mut shapes = open.map(|&id| shape(id));
+    bound.op.schema().known_facts().has(Facts::ELEMENTWISE)
+        && shapes.all(|of| of == shape(bound.node.output(0)))
+}
+
+/// The axis of a product's weights along which its results lie.
+fn axis_of(node: &Node, axis: ResultAxis, port: usize, rank: usize) -> Option<usize> {
+    let is_transposed = || matches!(node.attr(TRANSPOSED), Some(Attr::Int(1)));
+    let has_groups = || matches!(node.attr(GROUPS), Some(Attr::Int(groups)) if *groups != 1);
+    let axis = match axis {
+        ResultAxis::First => 0,
+        ResultAxis::Second if has_groups() => return None,
+        ResultAxis::Second => 1,
+        ResultAxis::Columns => usize::from(!is_transposed()),
+        ResultAxis::Last if rank == 2 => 1,
+        ResultAxis::Last => return None,
+    };
+    let axis = i64::try_from(axis).ok().filter(|_| port == 1)?;
+    resolve_axis(axis, rank)
+}

@@ -1,0 +1,251 @@
+//! Constants as quantized values: weights, biases and operands.
+
+use udo_api::{DType, Encoding, Shape};
+
+use super::range::{Bits, Levels, Range, to_single};
+use crate::memory::{Tensor, TensorError};
+
+/// The most that a bias may be in steps of the sums that it is added to, so that these stay sums.
+const MOST_BIAS: f64 = (1u32 << 30) as f64;
+
+/// The smallest step of weights whose products with a step of their operand are numbers.
+const LEAST_STEP: f32 = 1e-12;
+
+/// A constant as quantized values.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The values.
+    pub values: Tensor,
+    /// The integers that may stand for numbers.
+    pub levels: Levels,
+    /// An encoding for all, or one for each position of the axis.
+    pub encodings: Vec<Encoding>,
+    /// The axis; none where there is one encoding for all.
+    pub axis: Option<usize>,
+}
+
+/// How constants are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// From 0 on, with the integer that stands for 0 anywhere.
+    Asymmetric(Bits),
+    /// As far below 0 as above it, with 0 for 0.
+    Symmetric(Bits),
+}
+
+impl Scheme {
+    /// The integers that stand for numbers.
+    pub fn levels(self) -> Levels {
+        match self {
+            Self::Asymmetric(bits) => Levels::unsigned(bits),
+            Self::Symmetric(bits) => Levels::signed(bits),
+        }
+    }
+
+    fn encoding(self, range: Range) -> Encoding {
+        match self {
+            Self::Asymmetric(_) => self.levels().asymmetric(range),
+            Self::Symmetric(_) => self.levels().symmetric(range),
+        }
+    }
+}
+
+/// Which position of an axis each element of a tensor is at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Along {
+    /// How many positions there are.
+    pub(super) count: usize,
+    inner: usize,
+}
+
+impl Along {
+    /// Of a tensor with these extents; without an axis all elements are at the only position.
+    pub(super) fn of(dims: &[usize], axis: Option<usize>) -> Self {
+        match axis {
+            None => Self { count: 1, inner: usize::MAX },
+            Some(axis) => {
+                let inner = dims.iter().skip(axis + 1).product::<usize>().max(1);
+                Self { count: dims.get(axis).copied().unwrap_or(1).max(1), inner }
+            }
+        }
+    }
+
+    /// The position of the element at `index`.
+    pub(super) fn at(self, index: usize) -> usize {
+        index / self.inner % self.count
+    }
+
+    /// The ranges of the elements at each position.
+    pub(super) fn ranges(self, numbers: &[f32]) -> Vec<Range> {
+        let mut ranges = vec![Range::EMPTY; self.count];
+        for (row, numbers) in numbers.chunks(self.inner.min(numbers.len().max(1))).enumerate() {
+            if let Some(range) = ranges.get_mut(row % self.count) {
+                *range = range.with(Range::of(numbers));
+            }
+        }
+        ranges
+    }
+}
+
+/// The encodings of a constant's numbers by their ranges, an axis' if there is one.
+pub(super) fn encodings(numbers: &[f32], along: Along, scheme: Scheme) -> Vec<Encoding> {
+    along.ranges(numbers).into_iter().map(|range| scheme.encoding(range)).collect()
+}
+
+/// Makes steps of weights as large as the bias that is added to their products with steps of `scale` needs them.
+pub(super) fn fit_bias(encodings: &mut [Encoding], bias: &[f32], scale: f32) {
+    let count = encodings.len();
+    for (at, encoding) in encodings.iter_mut().enumerate() {
+        let own = bias.iter().enumerate().filter(|(index, _)| count == 1 || *index == at);
+        let most = own.map(|(_, bias)| f64::from(*bias).abs()).fold(0.0, f64::max);
+        let least = to_single(most / (MOST_BIAS * f64::from(scale))) * (1.0 + f32::EPSILON);
+        encoding.scale = encoding.scale.max(least).max(LEAST_STEP);
+    }
+}
+
+/// The numbers as values of these encodings.
+///
+/// # Errors
+/// There is no memory for them.
+pub(super) fn store(
+    tensor: &Tensor,
+    levels: Levels,
+    encodings: Vec<Encoding>,
+    axis: Option<usize>,
+) -> Result<Stored, TensorError> {
+    let numbers = tensor.get::<f32>().unwrap_or_default();
+    let along = Along::of(tensor.dims(), axis);
+    let stored = |index: usize, number: f32| {
+        let encoding = encodings.get(along.at(index)).or(encodings.first());
+        encoding.map_or(0, |encoding| levels.stored(*encoding, number))
+    };
+    let stored = numbers.iter().enumerate().map(|(index, &number)| stored(index, number));
+    let values = of_ints(levels.dtype, tensor.desc().full_shape(), stored)?;
+    Ok(Stored { values, levels, encodings, axis })
+}
+
+/// A bias in steps of the sums that it is added to: of the operand's scale times those of the weights.
+///
+/// # Errors
+/// There is no memory for it.
+pub(super) fn store_bias(
+    tensor: &Tensor,
+    scale: f32,
+    weights: &[Encoding],
+) -> Result<Stored, TensorError> {
+    let levels = Levels { dtype: DType::I32, least: i32::MIN + 1, most: i32::MAX };
+    let of = |weights: &Encoding| Encoding { scale: weights.scale * scale, zero_point: 0 };
+    let encodings: Vec<Encoding> = weights.iter().map(of).collect();
+    let axis = (encodings.len() > 1).then_some(0);
+    let numbers = tensor.get::<f32>().unwrap_or_default();
+    let stored = numbers.iter().zip(encodings.iter().cycle()).map(|(&number, encoding)| {
+        let steps = (f64::from(number) / f64::from(encoding.scale)).round_ties_even();
+        #[expect(clippy::cast_possible_truncation, reason = "it is in the range of sums")]
+        let steps = steps.clamp(-MOST_BIAS, MOST_BIAS) as i32;
+        steps
+    });
+    let values = of_ints(DType::I32, tensor.desc().full_shape(), stored)?;
+    Ok(Stored { values, levels, encodings, axis })
+}
+
+/// A tensor of integers.
+///
+/// # Errors
+/// There is no memory for it.
+pub(super) fn of_ints(
+    dtype: DType,
+    shape: Shape,
+    ints: impl Iterator<Item = i32>,
+) -> Result<Tensor, TensorError> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "they are in range"
+    )]
+    match dtype {
+        DType::U8 => Tensor::of(shape, &ints.map(|int| int as u8).collect::<Vec<_>>()),
+        DType::I8 => Tensor::of(shape, &ints.map(|int| int as i8).collect::<Vec<_>>()),
+        DType::U16 => Tensor::of(shape, &ints.map(|int| int as u16).collect::<Vec<_>>()),
+        DType::I16 => Tensor::of(shape, &ints.map(|int| int as i16).collect::<Vec<_>>()),
+        _ => Tensor::of(shape, &ints.collect::<Vec<i32>>()),
+    }
+}
+
+impl Stored {
+    /// The numbers that the values stand for.
+    pub fn numbers(&self) -> Vec<f32> {
+        let along = Along::of(self.values.dims(), self.axis);
+        let number = |(index, stored): (usize, i32)| {
+            let encoding = self.encodings.get(along.at(index)).or(self.encodings.first());
+            let Encoding { scale, zero_point } =
+                encoding.copied().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
+            to_single(f64::from(scale) * (f64::from(stored) - f64::from(zero_point)))
+        };
+        let values = &self.values;
+        let ints: Vec<i32> = match values.dtype() {
+            DType::U8 => values.get::<u8>().unwrap_or_default().iter().map(|&v| v.into()).collect(),
+            DType::I8 => values.get::<i8>().unwrap_or_default().iter().map(|&v| v.into()).collect(),
+            DType::U16 => {
+                values.get::<u16>().unwrap_or_default().iter().map(|&v| v.into()).collect()
+            }
+            DType::I16 => {
+                values.get::<i16>().unwrap_or_default().iter().map(|&v| v.into()).collect()
+            }
+            _ => values.get::<i32>().unwrap_or_default().to_vec(),
+        };
+        ints.into_iter().enumerate().map(number).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(dims: &[usize], numbers: &[f32]) -> Tensor {
+        Tensor::of(Shape::new(dims).unwrap(), numbers).unwrap()
+    }
+
+    #[test]
+    fn each_channel_has_steps_of_its_own() {
+        let weights = tensor(&[2, 2, 2], &[1.27, 0.5, -0.01, 0.0, 254.0, 2.0, -2.0, 1.0]);
+        let scheme = Scheme::Symmetric(Bits::Eight);
+        for (axis, scales) in [(Some(0), vec![0.01, 2.0]), (None, vec![2.0])] {
+            let along = Along::of(weights.dims(), axis);
+            let encodings = encodings(weights.get().unwrap(), along, scheme);
+            let found: Vec<f32> = encodings.iter().map(|encoding| encoding.scale).collect();
+            assert!(found.iter().zip(&scales).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
+            let stored = store(&weights, scheme.levels(), encodings, axis).unwrap();
+            let values = stored.values.get::<i8>().unwrap();
+            let wanted: &[i8] = match axis {
+                Some(_) => &[127, 50, -1, 0, 127, 1, -1, 0],
+                None => &[1, 0, 0, 0, 127, 1, -1, 0],
+            };
+            assert_eq!(values, wanted);
+            let back = stored.numbers();
+            assert!((back[4] - 254.0).abs() < 1e-4 && back[3].abs() < 1e-9, "{back:?}");
+        }
+        let inner = Along::of(&[2, 2, 2], Some(1)).ranges(weights.get().unwrap());
+        assert_eq!(inner[1], Range { min: -2.0, max: 1.0 });
+    }
+
+    #[test]
+    fn asymmetric_values_of_four_bits_are_stored_in_eight() {
+        let weights = tensor(&[4], &[-1.0, 0.0, 1.0, 2.0]);
+        let scheme = Scheme::Asymmetric(Bits::Four);
+        let encodings = encodings(weights.get().unwrap(), Along::of(&[4], None), scheme);
+        let stored = store(&weights, scheme.levels(), encodings, None).unwrap();
+        assert_eq!(stored.values.get::<u8>(), Some(&[0, 5, 10, 15][..]));
+        assert_eq!(stored.numbers(), [-1.0, 0.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn steps_grow_until_a_bias_fits_sums() {
+        let mut encodings = vec![Encoding { scale: 1e-9, zero_point: 0 }; 2];
+        fit_bias(&mut encodings, &[100.0, 0.0], 1e-3);
+        let stored = store_bias(&tensor(&[2], &[100.0, 0.0]), 1e-3, &encodings).unwrap();
+        let steps = stored.values.get::<i32>().unwrap();
+        assert!(steps[0] > (1 << 30) - 1000 && steps[0] <= 1 << 30, "{steps:?}");
+        assert!((stored.numbers()[0] - 100.0).abs() < 1e-3, "{:?}", stored.numbers());
+        assert!(encodings[1].scale < 1e-8);
+    }
+}
