@@ -15,9 +15,10 @@ fn the_demonstration_runs_the_packages_operator_on_three_cores() {
     let cores: Vec<&str> = stages.iter().map(|s| s["core"].as_str().unwrap()).collect();
     assert_eq!(cores, ["cpu", "gpu", "dsp:v68"]);
     assert_eq!(stages[1]["backend"], "work items on host threads");
-    for (stage, wanted) in stages.iter().zip([8, 9, 8]) {
+    for (stage, wanted) in stages.iter().zip([8, 9, 5]) {
         let rows = stage["rows"].as_array().unwrap();
-        let why = "every node has a row but the Relu, which Conv does, and but for the GPU a QuantizeLinear, which Gemm does";
+        let why = "every node has a row but the Relu, which Conv does, but for the GPU a QuantizeLinear, which Gemm does, and on the \
+                   DSP those that store numbers as it does anyway";
         assert_eq!(rows.len(), wanted, "{why}");
         assert!(rows.iter().all(|r| r["heap_calls"] == 0), "{stage}");
         let mine: Vec<_> = rows.iter().filter(|r| r["source"] == "SoftmaxUdoPackage").collect();

@@ -327,3 +327,119 @@ fn a_program_runs_models_through_the_library() {
     let wanted = "error: no core is called npu, wanted cpu, gpu, dsp or dsp:vNN\n";
     assert_eq!(String::from_utf8(output.stderr).unwrap(), wanted);
 }
+
+/// Depthwise and pointwise convolutions of 8-bit values, a Selu, means, a product, a Softmax, and the best of its shares.
+const QUANTIZED_NETWORK: &str = "graph mobile
+  input x: f32[1,3,8,8]
+  constant s: f32[]{0.03125}
+  constant part: f32[]{0.0234375}
+  constant wide: f32[]{0.0625}
+  constant share: f32[]{0.00390625}
+  constant middle: u8[]{128}
+  constant least: u8[]{0}
+  constant six: f32[]{6.0}
+  constant zero: f32[]{0.0}
+  constant flat: i64[1]{-1}
+  constant w0: i8[8,3,3,3]{-50, 20, 7, 90, -3, 61, -77}
+  constant s0: f32[8]{0.01, 0.012, 0.009}
+  constant z8: i8[8]{0}
+  constant w1: i8[8,1,3,3]{30, -20, 70, 9, -33}
+  constant w2: i8[16,8,1,1]{-40, 25, 80, -9, 11, -62}
+  constant s2: f32[16]{0.01, 0.008}
+  constant z16: i8[16]{0}
+  constant w3: i8[16,6]{90, -90, 33, -12, 50}
+  constant s3: f32[6]{0.02, 0.015}
+  constant z6: i8[6]{0}
+  xq = QuantizeLinear@21(x, s, middle)
+  xr = DequantizeLinear@21(xq, s, middle)
+  k0 = DequantizeLinear@21(w0, s0, z8) axis=0
+  a = Conv@11(xr, k0) pads=[1,1,1,1] strides=[2,2]
+  a6 = Clip@13(a, zero, six)
+  aq = QuantizeLinear@21(a6, part, least)
+  ar = DequantizeLinear@21(aq, part, least)
+  k1 = DequantizeLinear@21(w1, s0, z8) axis=0
+  b = Conv@11(ar, k1) group=8 pads=[1,1,1,1] # depthwise
+  bq = QuantizeLinear@21(b, wide, middle)
+  br = DequantizeLinear@21(bq, wide, middle)
+  c = Selu@6(br) # selu
+  cq = QuantizeLinear@21(c, wide, middle)
+  cr = DequantizeLinear@21(cq, wide, middle)
+  k2 = DequantizeLinear@21(w2, s2, z16) axis=0
+  d = Conv@11(cr, k2) # pointwise
+  dq = QuantizeLinear@21(d, wide, middle)
+  dr = DequantizeLinear@21(dq, wide, middle)
+  e = GlobalAveragePool@1(dr)
+  eq = QuantizeLinear@21(e, wide, middle)
+  er = DequantizeLinear@21(eq, wide, middle)
+  f = Flatten@13(er)
+  fq = QuantizeLinear@21(f, wide, middle)
+  fr = DequantizeLinear@21(fq, wide, middle)
+  k3 = DequantizeLinear@21(w3, s3, z6) axis=1
+  g = MatMul@13(fr, k3) # product
+  gq = QuantizeLinear@21(g, wide, middle)
+  gr = DequantizeLinear@21(gq, wide, middle)
+  h = Softmax@13(gr) # softmax
+  hq = QuantizeLinear@21(h, share, least)
+  y = DequantizeLinear@21(hq, share, least)
+  row = Reshape@13(y, flat)
+  best, place = TopKUdoPackage:TopKAbove@1(row) k=3 threshold=-1.0 # best
+  output y, best, place
+";
+
+/// The text of a graph whose constants say their elements in full: a list that is too short is repeated.
+fn in_full(text: &str) -> String {
+    let line = |line: &str| {
+        let parts = line.split_once('{').filter(|_| line.starts_with("  constant "));
+        let Some((of, list)) = parts else { return format!("{line}\n") };
+        let dims = of.split_once('[').unwrap().1.trim_end_matches(']');
+        let len =
+            dims.split(',').filter(|dim| !dim.is_empty()).map(|dim| dim.parse::<usize>().unwrap());
+        let list: Vec<&str> = list.trim_end_matches('}').split(", ").collect();
+        let all: Vec<&str> = list.iter().copied().cycle().take(len.product()).collect();
+        format!("{of}{{{}}}\n", all.join(", "))
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn packages_run_inside_a_quantized_network() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("mobile.graph");
+    std::fs::write(&model, in_full(QUANTIZED_NETWORK)).unwrap();
+    let command = |command: &str| {
+        let mut udo = udo();
+        udo.arg(command).arg(&model).args(["--json", "--cores", "dsp,cpu"]);
+        for built in [&SOFTMAX_BUILT, &SELU_BUILT, &TOPK_BUILT] {
+            udo.arg("--package").arg(&built.package);
+        }
+        udo
+    };
+    let explained = json(&mut command("explain"));
+    let at = |name: &str| {
+        let nodes = explained["nodes"].as_array().unwrap();
+        let node =
+            nodes.iter().find(|node| node["name"] == name).unwrap_or_else(|| panic!("{explained}"));
+        [&node["op"], &node["core"], &node["package"]].map(|text| text.as_str().unwrap().to_owned())
+    };
+    assert_eq!(at("depthwise"), ["QLinearConv", "dsp:v68", "builtin"]);
+    assert_eq!(at("pointwise"), ["QLinearConv", "dsp:v68", "builtin"]);
+    assert_eq!(at("product"), ["QLinearMatMul", "dsp:v68", "builtin"]);
+    assert_eq!(at("softmax"), ["Softmax", "dsp:v68", "SoftmaxUdoPackage"]);
+    assert_eq!(at("selu"), ["Selu", "cpu", "SeluUdoPackage"]);
+    assert_eq!(at("best"), ["TopKAbove", "cpu", "TopKUdoPackage"]);
+    let quantized = explained["passes"].as_array().unwrap();
+    let quantized = quantized.iter().find(|pass| pass["name"] == "quantized").unwrap();
+    assert_eq!(quantized["left"].as_array().unwrap().len(), 2, "those of packages: {quantized}");
+
+    let compare = ["--against", "cpu", "--random", "3", "--per-layer", "--atol", "1"];
+    let required = ["softmax=dsp", "Selu=cpu", "QLinearConv=dsp"];
+    let required = required.iter().flat_map(|required| ["--require", required]);
+    let compared = json(command("verify").args(compare).args(required));
+    assert_eq!(compared["passed"], true, "{compared}");
+    let outputs = compared["outputs"].as_array().unwrap();
+    let layers = outputs.iter().filter(|output| output["node"].is_string()).count();
+    assert_eq!(layers, 3 * 5, "{compared}");
+    assert_eq!(compared["against"][0].as_object().unwrap().keys().collect::<Vec<_>>(), ["cpu"]);
+    let far = outputs.iter().filter(|output| output["name"] == "y");
+    assert!(far.clone().count() == 3 && far.clone().all(|y| y["max_abs"].as_f64() < Some(0.008)));
+}

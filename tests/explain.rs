@@ -58,6 +58,23 @@ fn a_skipped_pass_does_not_run() {
 }
 
 #[test]
+fn exchanges_between_devices_are_told() {
+    let all = explained(&["--cores", "gpu,cpu"]);
+    let exchanges = all["exchanges"].as_array().unwrap();
+    let ways: Vec<_> = exchanges.iter().map(|of| (&of["from"], &of["to"], &of["bytes"])).collect();
+    let (host, gpu) = (Value::from("host"), Value::from("gpu"));
+    assert_eq!(ways, [(&host, &gpu, &Value::from(48)), (&gpu, &host, &Value::from(16))]);
+    assert_eq!(exchanges[0]["value"], "x");
+    assert_eq!(explained(&[])["exchanges"], Value::Array(Vec::new()));
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.graph"), MODEL).unwrap();
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    udo.args(["explain", "m.graph", "--cores", "gpu,cpu"]).current_dir(dir.path());
+    let said = String::from_utf8(udo.output().unwrap().stdout).unwrap();
+    assert!(said.contains("\n  host -> gpu: x, f32[2,3] -> f32[2,3], 48 B\n"), "{said}");
+}
+
+#[test]
 fn a_pass_that_there_is_not_is_wrong_usage() {
     let output = explain(&["--skip-pass", "epilog"]);
     assert_eq!(output.status.code(), Some(2));
@@ -155,4 +172,132 @@ fn products_round_where_that_is_asked_for_and_nowhere_else() {
         "{errors}"
     );
     assert!(errors.contains("help: leave --fast-math out"), "{errors}");
+}
+
+#[test]
+fn what_is_required_of_placement_is_held() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.graph"), MODEL).unwrap();
+    let bench = |args: &[&str]| {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.args(["bench", "m.graph", "--iterations", "1"]).args(args).current_dir(dir.path());
+        udo.output().unwrap()
+    };
+    let said = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
+    for required in ["*=cpu", "MatMul=cpu", "product=cpu"] {
+        let output = bench(&["--require", required]);
+        assert!(output.status.success(), "{required}: {}", said(&output));
+    }
+    let output = bench(&["--require", "MatMul=gpu"]);
+    let wanted = "--require MatMul=gpu: node \"product\" (MatMul) runs on cpu (that core was not asked for: see --cores)";
+    assert!(!output.status.success() && said(&output).contains(wanted), "{}", said(&output));
+    let output = bench(&["--cores", "dsp", "--fallback", "cpu", "--require", "*=dsp"]);
+    let wanted = "(MatMul) runs on cpu (dsp:v68: ";
+    assert!(!output.status.success() && said(&output).contains(wanted), "{}", said(&output));
+    let output = explain(&["--require", "MatMul=gpu"]);
+    assert!(!output.status.success(), "{}", said(&output));
+    let output = bench(&["--require", "Conv=cpu"]);
+    let wanted = "--require Conv=cpu: no node has the operator or the name \"Conv\"";
+    assert!(!output.status.success() && said(&output).contains(wanted), "{}", said(&output));
+}
+
+/// A product whose range follows from that of its operands, so that the DSP stores it in 16 bits.
+const OF_16_BITS: &str = "graph rounded
+  input x: f32[2,3]
+  constant s: f32[]{0.03125}
+  constant z: u8[]{128}
+  xq = QuantizeLinear@21(x, s, z)
+  xr = DequantizeLinear@21(xq, s, z)
+  m = Mul@14(xr, xr) # square
+  y = Sqrt@13(m) # root
+  output y
+";
+
+fn verify(args: &[&str]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.graph"), OF_16_BITS).unwrap();
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    udo.args(["verify", "m.graph", "--cores", "dsp"]).args(args).current_dir(dir.path());
+    udo.output().unwrap()
+}
+
+#[test]
+fn what_other_cores_make_is_wanted_and_the_first_that_differs_is_named() {
+    let args = ["--against", "cpu", "--random", "2", "--require", "*=dsp", "--per-layer", "--json"];
+    let near = verify(&[&args[..], &["--atol", "1e-3"]].concat());
+    let told: Value = serde_json::from_slice(&near.stdout).unwrap();
+    assert!(near.status.success() && told["passed"] == true, "{told}");
+    assert_eq!(
+        (&told["placement"][0]["dsp:v68"], &told["against"][0]["cpu"]),
+        (&2.into(), &4.into())
+    );
+    let names: Vec<_> = told["outputs"].as_array().unwrap().iter().map(|of| &of["name"]).collect();
+    assert_eq!(names, ["m", "y", "m", "y"]);
+
+    let far = verify(&[&args[..], &["--atol", "0", "--rtol", "0"]].concat());
+    let told: Value = serde_json::from_slice(&far.stdout).unwrap();
+    assert_eq!((far.status.code(), &told["first_difference"]), (Some(1), &"m".into()), "{told}");
+    let said = String::from_utf8(far.stderr).unwrap();
+    let wanted = "the first is \"m\", made by node \"square\" (Mul on dsp:v68)";
+    assert!(said.contains(wanted), "{said}");
+
+    let missing = verify(&["--against", "cpu"]);
+    let said = String::from_utf8(missing.stderr).unwrap();
+    assert!(missing.status.code() == Some(2) && said.contains("--data <DIR>"), "{said}");
+}
+
+/// A node that becomes three, of which nobody knows what lies between them.
+#[test]
+fn layers_are_values_that_the_model_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "graph composed
+  input a: f32[2,3]
+  input b: f32[2,4]
+  h = com.microsoft:FusedMatMul@1(a, b) alpha=2.0 transA=1
+  y = Relu@14(h)
+  output y
+";
+    fs::write(dir.path().join("m.graph"), text).unwrap();
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    udo.args(["verify", "m.graph", "--against", "cpu", "--random", "1", "--per-layer", "--json"]);
+    let output = udo.current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<_> = told["outputs"].as_array().unwrap().iter().map(|of| &of["name"]).collect();
+    assert_eq!(names, ["h", "y"]);
+}
+
+#[test]
+fn values_on_the_way_are_given_where_they_are_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.graph"), MODEL).unwrap();
+    let npy = udo_runtime::npy::write(
+        &udo_runtime::memory::Tensor::zeros(
+            udo_api::DType::F32,
+            udo_api::Shape::new(&[2, 3]).unwrap(),
+        )
+        .unwrap(),
+    );
+    fs::write(dir.path().join("x.npy"), npy.unwrap()).unwrap();
+    let run = |args: &[&str]| {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.args(["run", "m.graph", "--input", "x=x.npy", "--json"]).args(args);
+        udo.current_dir(dir.path()).output().unwrap()
+    };
+    let names = |args: &[&str]| {
+        let output = run(args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let outputs = told["runs"][0]["outputs"].as_array().unwrap();
+        outputs.iter().map(|of| of["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&[]), ["y"]);
+    assert_eq!(names(&["--set-output-tensors", "h"]), ["h"]);
+    assert_eq!(names(&["--set-output-tensors", "y,h"]), ["y", "h"]);
+    assert_eq!(names(&["--debug"]), ["y"], "one kernel does the work of both nodes");
+    assert_eq!(names(&["--debug", "--skip-pass", "all"]), ["y", "h"]);
+    let output = run(&["--set-output-tensors", "z"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let wanted = "error: \"z\" is to be an output, and the model has no node called so and none that makes a value called so";
+    assert!(!output.status.success() && said.contains(wanted), "{said}");
 }

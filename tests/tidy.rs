@@ -42,13 +42,13 @@ const LEVELS: &[&[&str]] = &[
     &["container", "cores", "npy"],
     &["cache", "package"],
     &["build", "import", "registry"],
-    &["resolve"],
+    &["export", "resolve"],
     &["pass", "place"],
     &["plan"],
     &["session"],
     &["model"],
     &["runtime"],
-    &["network"],
+    &["network", "quant"],
 ];
 
 /// Those of `udo-simd`.
@@ -165,8 +165,12 @@ const HIDDEN: &[(&str, &str)] = &[
 ];
 
 /// The places of the runtime where operators have names.
-const PATTERNS: &[&str] =
-    &["runtime/src/build/", "runtime/src/pass/patterns/", "runtime/src/resolve/upgrade/"];
+const PATTERNS: &[&str] = &[
+    "runtime/src/build/",
+    "runtime/src/pass/patterns/",
+    "runtime/src/quant/",
+    "runtime/src/resolve/upgrade/",
+];
 
 /// Operators that the runtime names elsewhere, and why.
 const NAMED_OPS: &[(&str, &str)] = &[

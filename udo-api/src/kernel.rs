@@ -412,6 +412,13 @@ impl KernelDef {
         self
     }
 
+    /// The same kernel for another core that runs the same code.
+    #[must_use]
+    pub const fn on(mut self, core: Core) -> Self {
+        self.core = core;
+        self
+    }
+
     /// What the kernel takes, port by port.
     #[must_use]
     pub const fn ports(mut self, rules: &'static [PortRule]) -> Self {

@@ -45,6 +45,9 @@ pub(crate) fn compile_failure(
         (CompileError::Place(e), None) => {
             e.unfinished().map(|(package, op, core)| edit_help(runtime, package, op, Some(core)))
         }
+        (CompileError::Output(_), None) => {
+            Some("`udo model info MODEL` lists the nodes and what they make".to_owned())
+        }
         (CompileError::FastMath { .. }, None) => {
             Some("leave --fast-math out, or run it on a processor that has AVX512-BF16".to_owned())
         }

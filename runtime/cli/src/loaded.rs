@@ -12,6 +12,7 @@ use udo_runtime::runtime::Runtime;
 
 use crate::failures::{compile_failure, run_failure};
 use crate::output::{Failure, Outcome, note};
+use crate::required::{self, Required};
 
 /// A model that is ready, and what made it.
 pub(crate) struct Loaded {
@@ -21,6 +22,8 @@ pub(crate) struct Loaded {
     pub(crate) load_time: Duration,
     /// Whether it is the only stage of its network in a model file.
     pub(crate) is_only_stage: bool,
+    /// Where its nodes have to run.
+    pub(crate) required: Vec<Required>,
 }
 
 impl Loaded {
@@ -54,8 +57,16 @@ impl Loaded {
     }
 }
 
-/// Says what the user should know about how the model was bound and placed.
-pub(crate) fn say_notices(report: &Report) {
+impl Loaded {
+    /// Says what the user should know about how the model was bound and placed, and refuses it where a node runs elsewhere than
+    /// is required.
+    pub(crate) fn look_at(&self, report: &Report) -> Outcome {
+        say_notices(report);
+        required::check(&self.required, report)
+    }
+}
+
+fn say_notices(report: &Report) {
     for notice in &report.notices {
         note(notice);
     }
@@ -89,7 +100,7 @@ pub(crate) fn prepare(session: &mut Session, loaded: &Loaded) -> Outcome {
         let inputs: Vec<String> =
             plan.inputs().map(|(name, desc)| format!("{name} {desc}")).collect();
         note(format!("planned for {}", inputs.join(", ")));
-        say_notices(plan.report());
+        loaded.look_at(plan.report())?;
     }
     Ok(())
 }
@@ -104,7 +115,7 @@ pub(crate) fn run_and_say(
     run(session).map_err(|error| loaded.run_failure(error))?;
     let planned = session.replans() - before;
     for plan in session.plans().skip(1).take(planned) {
-        say_notices(plan.report());
+        loaded.look_at(plan.report())?;
     }
     match planned {
         0 => {}

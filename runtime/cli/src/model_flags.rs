@@ -21,13 +21,14 @@ use udo_runtime::runtime::{Builder, LoadError, LoadOptions, Runtime};
 use crate::failures::container_failure;
 use crate::loaded::Loaded;
 use crate::output::Failure;
+use crate::required::Required;
 use crate::stages::{Shapes, Stages};
 
 /// What `--skip-pass` calls all passes.
 const ALL: &str = "all";
 
 /// A model, the packages it needs, and where it runs.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct ModelFlags {
     /// The model: an ONNX file, a model file of `udo convert` (.udm), or a printed graph
     pub(crate) model: PathBuf,
@@ -46,6 +47,9 @@ pub(crate) struct ModelFlags {
     /// What happens to a node that none of the cores takes
     #[arg(long, value_enum, default_value = "off")]
     pub(crate) fallback: FallbackFlag,
+    /// Nodes, by operator or name (or all: *), that have to run on a core: the command fails where one runs elsewhere
+    #[arg(long, value_name = "OP|NODE|*=CORE", value_parser = Required::parse)]
+    pub(crate) require: Vec<Required>,
     /// The package that takes the nodes of a type which several packages have
     #[arg(long, value_name = "TYPE=PACKAGE", value_parser = parse_pair)]
     pub(crate) bind: Vec<(String, String)>,
@@ -84,6 +88,9 @@ pub(crate) struct ModelFlags {
     /// and with a seed the host's cache writes lines back at random besides
     #[arg(long, value_name = "coherent|noncoherent[:SEED]", default_value = "coherent", value_parser = parse_memory)]
     pub(crate) memory: Coherence,
+    /// Values to give besides the model's outputs.
+    #[arg(skip)]
+    pub(crate) more_outputs: Vec<String>,
 }
 
 /// `--fallback`.
@@ -204,7 +211,8 @@ impl ModelFlags {
             PassOptions { skip: self.skip_pass.iter().cloned().collect() }
         };
         let (threads, max_memory) = (self.threads, self.max_memory);
-        Options { bind, passes, place, threads, max_memory, ..Options::default() }
+        let more_outputs = self.more_outputs.clone();
+        Options { bind, passes, place, threads, max_memory, more_outputs, ..Options::default() }
     }
 
     /// The operators of the packages, and devices whose memory is as asked.

@@ -195,6 +195,7 @@ mod tests {
     fn step(operations: u64, arithmetic: Arithmetic, bytes: u64) -> StepReport {
         StepReport {
             name: String::new(),
+            between: None,
             op: String::new(),
             package: String::new(),
             core: udo_api::Core::CPU,

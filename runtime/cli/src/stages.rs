@@ -7,12 +7,14 @@ use serde_json::{Value, json};
 use udo_runtime::cache::{CacheOutcome, CacheReport};
 use udo_runtime::model::{Model, Session, SessionOptions};
 use udo_runtime::network::Network;
+use udo_runtime::plan::Report;
 use udo_runtime::runtime::{LoadError, Runtime};
 
 use crate::failures::load_failure;
-use crate::loaded::{Loaded, say_notices};
+use crate::loaded::Loaded;
 use crate::model_flags::ModelFlags;
 use crate::output::Failure;
+use crate::required;
 use crate::tensors;
 
 /// The shapes of a run's inputs, by name.
@@ -85,12 +87,14 @@ impl<'a> Stages<'a> {
     fn load_stage(&self, stage: usize) -> Result<Loaded, Failure> {
         let start = Instant::now();
         let model = self.network.model(stage).map_err(|error| self.failure(error))?;
+        required::check(&self.flags.require, model.report())?;
         Ok(Loaded {
             model,
             runtime: self.runtime.clone(),
             started: self.started,
             load_time: self.open_time + start.elapsed(),
             is_only_stage: self.is_model_file && self.network.stage_count() == 1,
+            required: self.flags.require.clone(),
         })
     }
 
@@ -113,7 +117,7 @@ impl<'a> Stages<'a> {
         let at = known.unwrap_or(self.ready.len());
         if known.is_none() {
             let loaded = self.load_stage(stage)?;
-            say_notices(loaded.model.report());
+            loaded.look_at(loaded.model.report())?;
             let session = loaded.session(&self.options)?;
             self.ready.push(Ready { stage, loaded, session });
         }
@@ -127,7 +131,19 @@ impl<'a> Stages<'a> {
 
     /// What the cache did for all that are compiled, if there is one.
     pub(crate) fn cache(&self) -> Option<Value> {
-        caches(self.ready.iter().map(|ready| &ready.loaded.model))
+        caches(self.models())
+    }
+
+    /// What runs where in those that are compiled: of one that is planned when its shapes are met, for the last ones.
+    pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
+        self.ready.iter().map(|Ready { loaded, session, .. }| {
+            session.plan().map_or_else(|| loaded.model.report(), |plan| plan.report())
+        })
+    }
+
+    /// All that are compiled.
+    fn models(&self) -> impl Iterator<Item = &Model> {
+        self.ready.iter().map(|ready| &ready.loaded.model)
     }
 
     /// The names of inputs and outputs, which all stages have.

@@ -76,16 +76,21 @@ pub(crate) fn input_sets(
     data: Option<&Path>,
     seed: u64,
 ) -> Result<Vec<Set>, Failure> {
-    if let Some(folder) = data {
-        return sets(folder)?.iter().map(|set| read_set(set, model)).collect();
+    match data {
+        Some(folder) => sets(folder)?.iter().map(|set| read_set(set, model)).collect(),
+        None => Ok(vec![random_set(model, seed)?]),
     }
+}
+
+/// A set of pseudo-random inputs.
+pub(crate) fn random_set(model: &Model, seed: u64) -> Result<Set, Failure> {
     let made = model.inputs().iter().enumerate().map(|(index, input)| {
         let planned = model.planned_shape(input).and_then(|shape| Shape::new(shape.dims()).ok());
         let shape = planned.map_or_else(|| input.required(), Ok)?;
         let desc = TensorDesc::new(input.of.dtype, shape);
         random(&desc, seed.wrapping_add(index as u64))
     });
-    Ok(vec![made.collect::<Result<_, _>>()?])
+    made.collect()
 }
 
 /// Writes a tensor as `.npy`, over any file that was there.
@@ -145,6 +150,18 @@ pub(crate) struct Difference {
     pub(crate) max_rel: f64,
     /// Elements that are further apart than allowed.
     pub(crate) mismatches: usize,
+    /// The largest wanted value, without its sign.
+    pub(crate) largest: f64,
+    /// The sums of the squares of wanted values, and of the differences from them, where both are finite.
+    squares: [f64; 2],
+}
+
+impl Difference {
+    /// The ratio of the wanted values' power to that of the differences, in decibels; none where nothing differs.
+    pub(crate) fn sqnr_db(&self) -> Option<f64> {
+        let [wanted, apart] = self.squares;
+        (apart > 0.0).then(|| 10.0 * (wanted / apart).log10())
+    }
 }
 
 /// What counts as equal: `|found - wanted| <= atol + rtol * |wanted|`.
@@ -159,11 +176,18 @@ pub(crate) fn compare(found: &[f64], wanted: &[f64], tolerance: Tolerance) -> Di
     let mut difference = Difference::default();
     for (&f, &w) in found.iter().zip(wanted) {
         let apart = (f - w).abs();
+        if w.is_finite() {
+            difference.largest = difference.largest.max(w.abs());
+            difference.squares[0] += w * w;
+        }
         if f.to_bits() == w.to_bits() || (f.is_nan() && w.is_nan()) || apart == 0.0 {
             continue;
         }
         // A NaN or infinity on one side only is a mismatch, and infinitely far.
         let apart = if apart.is_finite() { apart } else { f64::INFINITY };
+        if apart.is_finite() {
+            difference.squares[1] += apart * apart;
+        }
         difference.max_abs = difference.max_abs.max(apart);
         difference.max_rel = difference.max_rel.max(if w == 0.0 { apart } else { apart / w.abs() });
         let allowed = tolerance.atol + tolerance.rtol * w.abs();

@@ -12,7 +12,7 @@ pub(crate) const TRANSFER: KernelDef = KernelDef::new::<Transfer>("Transfer", Co
     .ports(&[any_input(0).bounded().per_axis(), any_output(0).bounded().per_axis()]);
 
 /// A number in some storage.
-trait Stored: udo_api::Element {
+pub(super) trait Stored: udo_api::Element {
     fn load(self, encoding: Encoding) -> f32;
     fn store(value: f32, encoding: Encoding) -> Self;
 }
@@ -115,7 +115,7 @@ fn copy_rows<T: Element>(io: Io<'_>) -> Result<(), ExecError> {
     })
 }
 
-const PLAIN: Encodings = Encodings::PerTensor(Encoding { scale: 1.0, zero_point: 0 });
+pub(super) const PLAIN: Encodings = Encodings::PerTensor(Encoding { scale: 1.0, zero_point: 0 });
 
 /// From one type and encoding of a value to another.
 #[derive(Debug)]
@@ -169,7 +169,7 @@ fn encoding_of(encodings: Encodings, run: usize) -> Encoding {
 }
 
 /// Converts elements whose extents are `dims`, by the encodings at their places.
-fn convert<S: Stored, D: Stored>(
+pub(super) fn convert<S: Stored, D: Stored>(
     (src, from): (&[S], Encodings),
     (dst, to): (&mut [D], Encodings),
     dims: &[usize],

@@ -4,6 +4,7 @@
 pub(crate) mod convert;
 mod format;
 mod memory;
+pub(crate) mod on_values;
 pub mod opencl;
 pub(crate) mod relayout;
 pub(crate) mod trips;

@@ -10,6 +10,7 @@ mod literal;
 mod maps;
 mod node;
 mod order;
+mod outputs;
 mod parse;
 mod text;
 mod verify;
@@ -25,6 +26,7 @@ pub(crate) use error::subgraph_place;
 pub use in_place::InPlaceError;
 pub use maps::PerValue;
 pub use node::{Attr, Capture, Node, Read, Subgraph};
+pub use outputs::NoSuchValue;
 pub use parse::ParseError;
 
 /// The newest operator set of ONNX, in whose form built-in operators take their nodes.

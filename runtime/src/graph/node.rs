@@ -110,6 +110,21 @@ impl Attr {
             | Self::Tensor(_) => &[],
         }
     }
+
+    /// The same, to be changed.
+    pub(crate) fn graphs_mut(&mut self) -> &mut [Graph] {
+        match self {
+            Self::Graph(graph) => std::slice::from_mut(graph),
+            Self::Graphs(graphs) => graphs,
+            Self::Int(_)
+            | Self::Float(_)
+            | Self::Text(_)
+            | Self::Ints(_)
+            | Self::Floats(_)
+            | Self::Texts(_)
+            | Self::Tensor(_) => &mut [],
+        }
+    }
 }
 
 /// A value that a subgraph reads of the outer graph.

@@ -46,6 +46,8 @@ pub enum Rewrite {
     Graph(fn(&mut TypedGraph) -> usize),
     /// It is asked of each node, the last one first, whether another does what it does by way of nodes before it.
     Pattern(fn(&Candidate<'_>) -> Option<Replacement>),
+    /// The same, and it says why nodes that it is about stay.
+    Groups(fn(&Candidate<'_>) -> Found),
     /// It is asked of each node what that makes of operands whose channels lie last, if its operator does not say.
     Layout(fn(&Candidate<'_>) -> Option<LayoutRule>),
     /// It is asked of each node which value its output is.
@@ -102,12 +104,17 @@ pub const PASSES: &[Pass] = &[
     Pass {
         name: "quantized",
         does: "puts operators on quantized values in the place of those on numbers between dequantize and quantize nodes",
-        rewrite: Rewrite::Pattern(quantized::find),
+        rewrite: Rewrite::Groups(quantized::find),
     },
     Pass {
         name: ENCODINGS,
         does: "propagates the encodings that quantize and dequantize nodes state to the values around them",
         rewrite: Rewrite::Graph(qdq::propagate),
+    },
+    Pass {
+        name: "ranges",
+        does: "says how fixed-point cores may store values that no quantize node speaks of, by the ranges of what they are made of",
+        rewrite: Rewrite::Graph(qdq::derive),
     },
     Pass {
         name: "scales",
@@ -159,12 +166,34 @@ impl PassOptions {
 }
 
 /// What a pass did to a graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fired {
     /// The pass.
     pub pass: &'static str,
     /// How many nodes or values it changed.
     pub count: usize,
+    /// The nodes that it is about and left, and why, where it says so.
+    pub left: Vec<Stayed>,
+}
+
+/// A node that a pass is about and left as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stayed {
+    /// The node's name.
+    pub node: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What a pass finds at a node that it may be about.
+#[derive(Debug)]
+pub enum Found {
+    /// It is not about this node.
+    Nothing,
+    /// The node stays, and why.
+    Stays(String),
+    /// Another node does what it does.
+    Instead(Replacement),
 }
 
 /// Runs the passes for a model that is to run on `core` first of all; debug builds verify the graph after each.
@@ -179,14 +208,20 @@ pub fn run(
 ) -> Result<Vec<Fired>, PassError> {
     let mut fired = Vec::new();
     for pass in PASSES.iter().filter(|pass| !options.skip.contains(pass.name)) {
+        let mut left = Vec::new();
         let count = match pass.rewrite {
             Rewrite::Graph(rewrite) => rewrite(graph),
-            Rewrite::Pattern(pattern) => replace_all(graph, registry, core, pattern),
+            Rewrite::Pattern(pattern) => {
+                let find =
+                    |node: &Candidate<'_>| pattern(node).map_or(Found::Nothing, Found::Instead);
+                replace_all(graph, registry, core, (&find, &mut Vec::new()))
+            }
+            Rewrite::Groups(find) => replace_all(graph, registry, core, (&find, &mut left)),
             Rewrite::Layout(find) => set_layouts(graph, registry, find),
             Rewrite::Elision(find) => elide::elide(graph, registry, find),
             Rewrite::Fusion(fusion) => fuse(graph, registry, fusion),
         };
-        fired.push(Fired { pass: pass.name, count });
+        fired.push(Fired { pass: pass.name, count, left });
         if cfg!(debug_assertions) {
             graph.verify().map_err(|source| PassError { pass: pass.name, source })?;
         }
@@ -240,12 +275,15 @@ fn fuse(
     count
 }
 
-/// Puts a node in the place of every one for which `pattern` finds another, and counts them.
+/// What is found at a node.
+type Find<'a> = dyn Fn(&Candidate<'_>) -> Found + 'a;
+
+/// Puts a node in the place of every one for which `find` finds another, and counts them; `left` gets those that stay.
 fn replace_all(
     graph: &mut TypedGraph,
     registry: &mut Registry,
     core: Core,
-    pattern: fn(&Candidate<'_>) -> Option<Replacement>,
+    (find, left): (&Find<'_>, &mut Vec<Stayed>),
 ) -> usize {
     let (mut count, mut gone) = (0, BTreeSet::new());
     let mut uses = uses(graph, registry);
@@ -253,10 +291,25 @@ fn replace_all(
         if gone.contains(&id) {
             continue;
         }
-        let found = Candidate::at(graph, registry, &uses, id).and_then(|node| pattern(&node));
-        if let Some(found) = found {
-            let at = (id, &mut gone);
-            count += usize::from(replace::apply(graph, &mut uses, registry, core, at, found));
+        let Some(node) = Candidate::at(graph, registry, &uses, id) else { continue };
+        let name = |graph: &TypedGraph| {
+            graph.node(id).map_or_else(|_| String::new(), |bound| bound.node.name.clone())
+        };
+        match find(&node) {
+            Found::Nothing => {}
+            Found::Stays(why) => left.push(Stayed { node: name(graph), why }),
+            Found::Instead(found) => {
+                let op = found.op;
+                let at = (id, &mut gone);
+                if replace::apply(graph, &mut uses, registry, core, at, found) {
+                    count += 1;
+                } else {
+                    let why = format!(
+                        "{core} has no kernel that takes {op} there, or others read what lies between"
+                    );
+                    left.push(Stayed { node: name(graph), why });
+                }
+            }
         }
     }
     replace::remove(graph, &gone);

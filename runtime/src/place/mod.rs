@@ -2,6 +2,7 @@
 
 mod epilogue;
 mod layout;
+mod on_values;
 mod ports;
 mod price;
 mod unplaced;

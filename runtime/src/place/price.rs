@@ -34,7 +34,8 @@ pub(super) fn settle(
     if held <= most {
         return low;
     }
-    let nodes: Vec<usize> = (0..choices.len()).filter(|&at| grows(choices.get(at))).collect();
+    let grown = (0..choices.len()).filter(|&at| grows(choices.get(at)));
+    let mut varying: Vec<Varying> = grown.map(|at| Varying { at, low: 0, high: 0 }).collect();
     let set = |at: usize, price: u32, choices: &mut [Choice]| {
         let machine = Machine { memory_price: price, ..machine };
         if let (Some(bound), Some(Choice::Kernel(placed))) =
@@ -43,28 +44,47 @@ pub(super) fn settle(
             finalize_again(bound, placed, machine, registry);
         }
     };
-    let mut fits_at = |price: u32| {
-        for &at in &nodes {
-            set(at, price, choices);
+    let fits_at = |price: u32, varying: &[Varying], choices: &mut [Choice]| {
+        for node in varying {
+            set(node.at, price, choices);
         }
         bytes(choices)[1] <= most
     };
     let mut high = low.max(1).saturating_mul(2);
-    while !fits_at(high) && high < MOST_PRICE {
+    loop {
+        for node in &mut varying {
+            node.low = packed(choices.get(node.at));
+        }
+        if fits_at(high, &varying, choices) || high >= MOST_PRICE {
+            break;
+        }
         (low, high) = (high, high.saturating_mul(2));
     }
-    for _ in 0..TRIES {
-        let middle = low.midpoint(high);
-        if fits_at(middle) { high = middle } else { low = middle }
+    for node in &mut varying {
+        node.high = packed(choices.get(node.at));
     }
-    fits_at(high);
+    let mut are_at_high = true;
+    for _ in 0..TRIES {
+        // Who packs as much for the one price as for the other does so for those between.
+        varying.retain(|node| node.low != node.high);
+        let middle = low.midpoint(high);
+        are_at_high = fits_at(middle, &varying, choices);
+        for node in &mut varying {
+            let now = if are_at_high { &mut node.high } else { &mut node.low };
+            *now = packed(choices.get(node.at));
+        }
+        if are_at_high { high = middle } else { low = middle }
+    }
+    if !are_at_high {
+        fits_at(high, &varying, choices);
+    }
     if registry.makes_several_plans() {
         // Each of them packs into the same forms, whatever else differs.
         return high;
     }
     // What room is left, those have that come first: images are the largest there.
     let mut held = bytes(choices)[1];
-    for &at in &nodes {
+    for Varying { at, .. } in varying {
         let before = packed(choices.get(at));
         set(at, low, choices);
         let after = held.saturating_sub(before).saturating_add(packed(choices.get(at)));
@@ -75,6 +95,14 @@ pub(super) fn settle(
         }
     }
     high
+}
+
+/// A node that may pack less for a higher price.
+struct Varying {
+    at: usize,
+    /// Bytes of what it packs for the highest price known to be too low, and for the lowest one known to be enough.
+    low: usize,
+    high: usize,
 }
 
 /// Bytes of what a kernel packs.

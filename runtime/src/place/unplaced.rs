@@ -36,7 +36,7 @@ struct BackendKernel {
 }
 
 /// A kernel that took a node, and how many steps of its epilogue it does.
-type Taken = (PlacedKernel, usize);
+pub(super) type Taken = (PlacedKernel, usize);
 
 impl Unplaced<'_> {
     pub(super) fn choose(&self, registry: &mut Registry) -> Result<Taken, PlaceError> {
@@ -73,7 +73,7 @@ impl Unplaced<'_> {
         let is_mine = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
         let mut mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
         if mine.is_empty() {
-            return Ok(Err("no kernel".to_owned()));
+            return self.on_values("no kernel".to_owned(), core, registry);
         }
         // The package's order decides among kernels of one class.
         mine.sort_by_key(|entry| entry.def.cost_class());
@@ -85,7 +85,7 @@ impl Unplaced<'_> {
             }
         }
         reasons.dedup();
-        Ok(Err(reasons.join(", and ")))
+        self.on_values(reasons.join(", and "), core, registry)
     }
 
     /// The node by this kernel, or why not.
@@ -168,7 +168,7 @@ impl Unplaced<'_> {
     }
 
     /// Each input that is known before the run, in the format of its port.
-    fn constants(
+    pub(super) fn constants(
         &self,
         ports: &Ports,
         registry: &Registry,

@@ -41,7 +41,7 @@ pub(super) fn shared(
                 other: other.to_string(),
             });
         }
-        if a.binds().is_some() && b.binds().is_some() {
+        if a.moves.is_some() && b.moves.is_some() {
             all.extend(lowered.shared(from, to));
         }
     }

@@ -210,11 +210,6 @@ impl Port {
     fn new(name: String, operand: Operand) -> Self {
         Self { name, operand, moves: None }
     }
-
-    /// The buffer that may be where a run is bound to: none where extents are bounded, as nothing behind them is touched.
-    pub(crate) fn binds(&self) -> Option<usize> {
-        self.moves.filter(|_| self.operand.shape.is_none())
-    }
 }
 
 /// A window's place in its memory's arena.

@@ -15,15 +15,33 @@ pub(super) fn movable(lowered: &mut Lowered, places: &mut [WindowPlace]) -> Vec<
     let written = steps.iter().flat_map(|step| &step.outputs).filter_map(Operand::window);
     let written: BTreeSet<usize> =
         written.filter_map(|id| windows.get(id)).map(|window| window.buffer).collect();
-    let is_written = |buffer: &usize| written.contains(buffer);
     for port in inputs {
-        port.moves = note(windows, &port.operand, places, &mut all)
-            .and_then(|(buffer, number)| (!is_written(&buffer)).then_some(number));
+        let noted = note(windows, &port.operand, places, &mut all);
+        // Of one that is bounded there is as much as the run has: all who read it have to be told its extents.
+        let is_told = |buffer: usize| {
+            let mut readers = steps.iter().flat_map(|step| &step.inputs);
+            readers.all(|of| !is_in(windows, of, buffer) || of.shape == port.operand.shape)
+        };
+        let stays = |buffer: usize| !written.contains(&buffer) && is_told(buffer);
+        port.moves = noted.and_then(|(buffer, number)| stays(buffer).then_some(number));
     }
     for port in outputs {
-        port.moves = note(windows, &port.operand, places, &mut all).map(|(_, number)| number);
+        let noted = note(windows, &port.operand, places, &mut all);
+        // What is bounded has room for its bounds there, of which nothing is to change but what a run makes. Our kernels see to that.
+        let is_own = |buffer: usize| {
+            let mut writers = steps
+                .iter()
+                .filter(|step| step.outputs.iter().any(|of| is_in(windows, of, buffer)));
+            writers.all(|step| step.package.is_empty() || step.package == udo_ops::PACKAGE.name())
+        };
+        let may_move = |buffer: usize| port.operand.shape.is_none() || is_own(buffer);
+        port.moves = noted.and_then(|(buffer, number)| may_move(buffer).then_some(number));
     }
     all
+}
+
+fn is_in(windows: &Windows, operand: &Operand, buffer: usize) -> bool {
+    operand.window().and_then(|id| windows.get(id)).is_some_and(|window| window.buffer == buffer)
 }
 
 /// Notes the buffer of a port, unless another port has it, or it is exchanged; the buffer and its number among those noted, if

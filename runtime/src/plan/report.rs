@@ -9,7 +9,7 @@ use super::arena::Arenas;
 use super::lower::{Lowered, TRANSFER};
 use super::{Place, Step};
 use crate::cores::{Memory, PerMemory};
-use crate::graph::{Node, ValueId};
+use crate::graph::{GraphValue, Node, ValueId};
 use crate::place::{Choice, CoreRefusal, Operand, PlacedKernel, Placement};
 use crate::registry::Registry;
 use crate::resolve::{BoundNode, Control, TypedGraph};
@@ -28,9 +28,19 @@ pub struct Report {
 }
 
 impl Report {
+    /// One that says nothing.
+    pub(crate) const fn new() -> Self {
+        Self { notices: Vec::new(), nodes: Vec::new(), steps: Vec::new(), memories: Vec::new() }
+    }
+
     /// How many steps bring a value into another memory or type.
     pub fn transfers(&self) -> usize {
         self.steps.iter().filter(|step| step.op == TRANSFER).count()
+    }
+
+    /// The steps that bring a value from the memory of a device into another one's, and these memories' names.
+    pub fn exchanges(&self) -> impl Iterator<Item = (&StepReport, [&'static str; 2])> {
+        self.steps.iter().filter_map(|step| Some((step, step.between?)))
     }
 }
 
@@ -51,6 +61,10 @@ pub struct NodeReport {
     pub inputs: Vec<String>,
     /// The types and shapes of its outputs there.
     pub outputs: Vec<String>,
+    /// The names of what it reads.
+    pub reads: Vec<String>,
+    /// The names of what it makes.
+    pub makes: Vec<String>,
     /// The cores asked for before this one.
     pub refusals: Vec<CoreRefusal>,
     /// Whether the core was not asked for.
@@ -82,6 +96,8 @@ pub struct StepReport {
     pub inputs: Vec<String>,
     /// The types and shapes of the outputs.
     pub outputs: Vec<String>,
+    /// The memories that it brings a value from and to, where it does that alone.
+    pub between: Option<[&'static str; 2]>,
     /// The inputs that outputs take the place of.
     pub in_place: Vec<(u16, usize)>,
     /// Bytes of scratch that it takes.
@@ -131,7 +147,7 @@ impl Nodes {
         let mut depth = 0usize;
         for (bound, choice) in graph.nodes.iter().zip(&placement.choices) {
             let node = match choice {
-                Choice::Kernel(placed) => computed(&bound.node, placed, registry),
+                Choice::Kernel(placed) => computed(&bound.node, placed, (registry, graph)),
                 Choice::Epilogue { of } => fused(&bound.node, nodes.get(of.index()), graph),
                 Choice::Folded => folded(bound, graph, registry),
                 Choice::Alias => {
@@ -184,14 +200,18 @@ impl Nodes {
         Report {
             notices: self.notices,
             nodes: self.nodes,
-            steps: lowered.steps.iter().map(step_report).collect(),
+            steps: lowered.steps.iter().map(|step| step_report(step, lowered)).collect(),
             memories: memories.filter(used).collect(),
         }
     }
 }
 
 /// A node that its own kernel computes.
-fn computed(node: &Node, placed: &PlacedKernel, registry: &Registry) -> NodeReport {
+fn computed(
+    node: &Node,
+    placed: &PlacedKernel,
+    (registry, graph): (&Registry, &TypedGraph),
+) -> NodeReport {
     let texts = |operands: &[Operand]| operands.iter().map(|o| o.format.to_string()).collect();
     NodeReport {
         name: node.name.clone(),
@@ -201,6 +221,8 @@ fn computed(node: &Node, placed: &PlacedKernel, registry: &Registry) -> NodeRepo
         backend: placed.backend.clone(),
         inputs: texts(&placed.inputs),
         outputs: texts(&placed.outputs),
+        reads: names(&node.inputs, graph),
+        makes: names(&node.outputs, graph),
         refusals: placed.refusals.clone(),
         fell_back: placed.fell_back,
         is_view: false,
@@ -239,6 +261,8 @@ fn fused(node: &Node, by: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport
         backend: None,
         inputs: texts(&node.inputs),
         outputs: texts(&node.outputs),
+        reads: names(&node.inputs, graph),
+        makes: names(&node.outputs, graph),
         refusals: Vec::new(),
         fell_back: false,
         is_view: false,
@@ -249,7 +273,26 @@ fn fused(node: &Node, by: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport
     }
 }
 
-fn step_report(step: &Step) -> StepReport {
+fn names(values: &[Option<ValueId>], graph: &TypedGraph) -> Vec<String> {
+    let values = values.iter().flatten().filter_map(|&id| graph.value(id).ok());
+    values.map(|value| value.value().name.clone()).collect()
+}
+
+/// The memories that a step brings a value from and to.
+fn between(step: &Step, lowered: &Lowered) -> Option<[&'static str; 2]> {
+    let memory = |operand: &super::Operand| match &operand.place {
+        Some(Place::Window(id)) => lowered.windows.buffer_of(*id).map(|buffer| buffer.memory),
+        Some(Place::Device(_)) => Some(Memory::Gpu),
+        Some(Place::Constant(_)) => Some(Memory::Host),
+        None => None,
+    };
+    let is_transfer = step.op == TRANSFER;
+    let [from, to] = [step.inputs.first()?, step.outputs.first()?].map(memory);
+    let [from, to] = [from?, to?];
+    (is_transfer && from != to).then_some([from.name(), to.name()])
+}
+
+fn step_report(step: &Step, lowered: &Lowered) -> StepReport {
     let work = step.kernel.work();
     StepReport {
         name: step.name.clone(),
@@ -258,6 +301,7 @@ fn step_report(step: &Step) -> StepReport {
         core: step.core,
         inputs: step.inputs.iter().map(|o| o.desc.to_string()).collect(),
         outputs: step.outputs.iter().map(|o| o.desc.to_string()).collect(),
+        between: between(step, lowered),
         in_place: step
             .outputs
             .iter()

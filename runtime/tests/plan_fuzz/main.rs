@@ -126,6 +126,7 @@ fn options(random: &mut Random) -> Options {
         "activations",
         "pads",
         "quantized",
+        "ranges",
         "scales",
     ];
     let passes = PassOptions { skip: skip.map(str::to_owned).into() };

@@ -91,6 +91,45 @@ impl FinalizedKernel {
         hosted
     }
 
+    /// A kernel that the host made itself around this one, with the packed constants of this one. `state` makes what `vtable` is
+    /// of out of this kernel.
+    pub(crate) fn wrapped(
+        mut self,
+        vtable: &'static KernelVTable,
+        workspace: Workspace,
+        state: impl FnOnce(Self) -> *mut c_void,
+    ) -> Self {
+        let (jobs, kept) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.kept));
+        let work = self.work;
+        let (ties, packed, spans) = (Vec::new(), Vec::new(), Vec::new());
+        let (in_place, geometry, gpu_info): (&[InPlace], _, _) = (&[], None, None);
+        let state = state(self);
+        Self {
+            vtable,
+            in_place,
+            state,
+            workspace,
+            geometry,
+            jobs,
+            kept,
+            ties,
+            work,
+            gpu_info,
+            packed,
+            spans,
+        }
+    }
+
+    /// What finalize made.
+    pub(crate) fn state(&self) -> *const c_void {
+        self.state
+    }
+
+    /// The geometry that is filled once for all, and its bytes; nothing where there is none.
+    pub(crate) fn filled_geometry(&self) -> Option<&Buffer> {
+        self.geometry.as_ref()?.filled.as_ref()
+    }
+
     /// The scratch that it wants.
     pub fn workspace(&self) -> Workspace {
         self.workspace
@@ -199,7 +238,7 @@ impl FinalizedKernel {
     ) -> ExecArgs {
         let count = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
         let wants_all = self.workspace.wants_all_vtcm();
-        let filled = self.geometry.as_ref().and_then(|geometry| geometry.filled.as_ref());
+        let filled = self.filled_geometry();
         ExecArgs {
             size: ExecArgs::SIZE,
             state: self.state,

@@ -13,7 +13,7 @@ use udo_runtime::model::{Session, SessionOptions};
 
 use super::Run;
 use crate::heaps;
-use crate::loaded::{Loaded, prepare, say_notices, set_inputs};
+use crate::loaded::{Loaded, prepare, set_inputs};
 use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::queues::QueueTrace;
@@ -204,7 +204,7 @@ impl Run for Bench {
             }
             None => self.model.load_with_shapes()?,
         };
-        say_notices(loaded.model.report());
+        loaded.look_at(loaded.model.report())?;
         let sets = tensors::input_sets(&loaded.model, self.data.as_deref(), self.seed)?;
         if let Some(frames) = self.flight.in_flight {
             return self.fly(&loaded, &sets, frames);

@@ -183,16 +183,10 @@ impl Convert {
     fn outputs(&self, graph: &Graph) -> Result<Vec<ValueId>, Failure> {
         let mut outputs = Vec::new();
         for name in &self.out_node {
-            let node = graph.nodes.iter().find(|node| node.name == *name);
-            match (graph.value_named(name), node) {
-                (Some(value), _) => outputs.push(value),
-                (None, Some(node)) => outputs.extend(node.outputs.iter().flatten()),
-                (None, None) => {
-                    let text = format!("the model has no value and no node called {name:?}");
-                    return Err(Failure::new(text)
-                        .help("`udo model info MODEL` lists the nodes and what they make"));
-                }
-            }
+            outputs.extend(graph.made(name).ok_or_else(|| {
+                let text = format!("the model has no value and no node called {name:?}");
+                Failure::new(text).help("`udo model info MODEL` lists the nodes and what they make")
+            })?);
         }
         let mut seen = HashSet::new();
         outputs.retain(|output| seen.insert(*output));

@@ -4,7 +4,7 @@ mod measured;
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::pass::Fired;
+use udo_runtime::pass::{Fired, Stayed};
 use udo_runtime::plan::Report;
 
 use super::Run;
@@ -67,8 +67,11 @@ fn say(report: &Report, passes: &[Fired]) {
         outln!("note: {notice}");
     }
     outln!("passes:");
-    for Fired { pass, count } in passes {
+    for Fired { pass, count, left } in passes {
         outln!("  {pass}: {count}");
+        for Stayed { node, why } in left {
+            outln!("    not at {node}: {why}");
+        }
     }
     outln!("nodes:");
     for node in &report.nodes {
@@ -117,6 +120,15 @@ fn say(report: &Report, passes: &[Fired]) {
         );
     }
     outln!("transfers: {}", report.transfers());
+    outln!("exchanges between devices:");
+    for (step, [from, to]) in report.exchanges() {
+        let (was, is) = (step.inputs.join(", "), step.outputs.join(", "));
+        outln!("  {from} -> {to}: {}, {was} -> {is}, {} B", step.name, step.bytes);
+    }
+    say_memory(report);
+}
+
+fn say_memory(report: &Report) {
     outln!("memory (bytes):");
     let memories = report.memories.iter().map(|m| {
         let activations = [m.arena_bytes, m.live_bytes, m.scratch_bytes].map(|n| n.to_string());
@@ -138,8 +150,12 @@ fn say(report: &Report, passes: &[Fired]) {
 }
 
 fn to_json(report: &Report, passes: &[Fired]) -> Value {
-    let passes: Vec<Value> =
-        passes.iter().map(|fired| json!({ "name": fired.pass, "count": fired.count })).collect();
+    let stayed = |left: &Stayed| json!({ "node": left.node, "why": left.why });
+    let passes = passes.iter().map(|fired| {
+        let left: Vec<Value> = fired.left.iter().map(stayed).collect();
+        json!({ "name": fired.pass, "count": fired.count, "left": left })
+    });
+    let passes: Vec<Value> = passes.collect();
     let nodes: Vec<Value> = report
         .nodes
         .iter()
@@ -176,8 +192,17 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
             })
         })
         .collect();
+    let exchanges: Vec<Value> = report
+        .exchanges()
+        .map(|(step, [from, to])| {
+            json!({
+                "value": step.name, "from": from, "to": to, "input": step.inputs, "output": step.outputs,
+                "bytes": step.bytes,
+            })
+        })
+        .collect();
     json!({
-        "notices": report.notices, "passes": passes, "nodes": nodes, "steps": steps,
+        "exchanges": exchanges, "notices": report.notices, "passes": passes, "nodes": nodes, "steps": steps,
         "transfers": report.transfers(), "memories": memories,
     })
 }

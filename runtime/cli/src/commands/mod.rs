@@ -10,6 +10,7 @@ mod inspect;
 mod model;
 mod new;
 mod ops;
+mod quantize;
 mod run;
 mod verify;
 
@@ -27,6 +28,7 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<explain::Explain>("explain"),
     Entry::of::<bench::Bench>("bench"),
     Entry::of::<convert::Convert>("convert"),
+    Entry::of::<quantize::Quantize>("quantize"),
     Entry::of::<model::ModelFile>("model"),
     Entry::of::<ops::Ops>("ops"),
     Entry::of::<devices::Devices>("devices"),

@@ -1,7 +1,6 @@
 //! `udo run`
 
 mod beside;
-mod list;
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,8 @@ use udo_runtime::session::SpanKind;
 
 use super::Run;
 use crate::heaps;
+use crate::input_list::{self as list, Feeds, List};
+use crate::layers;
 use crate::loaded::{Loaded, prepare, run_and_say};
 use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, print_json, progress};
@@ -21,7 +22,6 @@ use crate::queues::QueueTrace;
 use crate::stages::{Ready, Shapes, Stages};
 use crate::tensors;
 use crate::trace::TraceFile;
-use list::{Feeds, List};
 
 /// Run a model
 ///
@@ -50,6 +50,12 @@ pub(crate) struct RunModel {
     /// Where a trace of the runs goes: which thread was at which step when, for Chrome's tracing page or Perfetto
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// The values to give, the model's outputs or others
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
+    set_output_tensors: Vec<String>,
+    /// Give what each node makes as well
+    #[arg(long, conflicts_with = "set_output_tensors")]
+    debug: bool,
     /// Submit runs, and keep as many in flight, each in memory of its own; results come in the order of the list
     #[arg(long = "async", value_name = "N", conflicts_with = "profile")]
     in_flight: Option<NonZero<usize>>,
@@ -71,7 +77,8 @@ fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 impl Run for RunModel {
-    fn run(self) -> Outcome {
+    fn run(mut self) -> Outcome {
+        self.model.more_outputs = self.more_outputs()?;
         let frames = self.in_flight.unwrap_or(NonZero::<usize>::MIN);
         let trace = QueueTrace::new(self.trace.as_deref(), &self.model.model)?;
         let log = trace.as_ref().map(QueueTrace::log);
@@ -82,7 +89,15 @@ impl Run for RunModel {
             Some(path) => list::read(path, &inputs, &all)?,
             None => List { outputs: Vec::new(), runs: vec![(0, self.inputs.clone())] },
         };
-        let outputs = if outputs.is_empty() { &all } else { &outputs };
+        let outputs = match (outputs.is_empty(), self.set_output_tensors.is_empty()) {
+            (false, false) => {
+                let text = "both the list's first line and --set-output-tensors say which outputs are wanted";
+                return Err(Failure::usage(text).help("leave one of them out"));
+            }
+            (false, true) => &outputs,
+            (true, false) => &self.set_output_tensors,
+            (true, true) => &all,
+        };
         let results = match self.in_flight {
             Some(frames) => self.beside(&mut stages, &runs, outputs, frames)?,
             None => self.in_turn(&mut stages, &runs, outputs)?,
@@ -103,6 +118,16 @@ impl Run for RunModel {
 }
 
 impl RunModel {
+    /// The values to give besides the model's outputs.
+    fn more_outputs(&self) -> Result<Vec<String>, Failure> {
+        if !self.debug {
+            return Ok(self.set_output_tensors.clone());
+        }
+        let loaded = self.model.load_with_shapes()?;
+        let layers = layers::named(loaded.model.report(), &loaded.runtime, &self.model.model);
+        Ok(layers.into_iter().map(|layer| layer.value).collect())
+    }
+
     /// One run after the other.
     fn in_turn(
         &self,

@@ -1,33 +1,55 @@
 //! `udo verify`
 
+mod against;
+
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use udo_api::Core;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::Session;
 
 use super::Run;
 use crate::loaded::{prepare, run_and_say, set_inputs};
-use crate::model_flags::ModelFlags;
-use crate::output::{Failure, Outcome, print_json, progress};
+use crate::model_flags::{ModelFlags, parse_core};
+use crate::output::{Failure, Outcome, note, print_json, progress};
+use crate::required::{placement, placement_to_json};
 use crate::stages::{Ready, Stages, shapes_of_set};
 use crate::tensors::{self, Difference, Tolerance};
 
-/// Run a model on recorded inputs and compare with recorded outputs
+/// Run a model on recorded inputs and compare with recorded outputs, or with what other cores make of the inputs
 ///
 /// The folder holds `input_0.pb` .. and `output_0.pb` .., or folders `test_data_set_0` .. of
 /// them, as ONNX ships its own tests. Sets may have different shapes where the model leaves them
 /// open. An element passes if |found - wanted| <= atol + rtol * |wanted|.
+///
+/// With --against, what the same model makes on other cores is wanted, of recorded or of pseudo-random inputs; --per-layer
+/// compares what each node makes as well, and names the first one that differs. Quantized values are compared as they are stored: --atol 1
+/// allows for a step.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
-  udo verify model.onnx --data test_data_set_0 --rtol 1e-3 --atol 1e-5")]
+  udo verify model.onnx --data test_data_set_0 --rtol 1e-3 --atol 1e-5
+  udo verify model.onnx --cores dsp,cpu --package MyPackage --against cpu --random 4 --per-layer --atol 1")]
 pub(crate) struct Verify {
     #[command(flatten)]
     model: ModelFlags,
     /// The folder with recorded tensors
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    #[arg(long, value_name = "DIR", required_unless_present = "random")]
+    data: Option<PathBuf>,
+    /// The cores whose results are wanted, the preferred one first; what they do not take runs on the CPU
+    #[arg(long, value_name = "CORES", value_delimiter = ',', value_parser = parse_core)]
+    against: Vec<Core>,
+    /// Sets of pseudo-random inputs, instead of recorded ones
+    #[arg(long, value_name = "N", requires = "against", conflicts_with = "data")]
+    random: Option<NonZero<u32>>,
+    /// The seed of the first set
+    #[arg(long, default_value = "1", requires = "random")]
+    seed: u64,
+    /// Compare what each node makes
+    #[arg(long, requires = "against")]
+    per_layer: bool,
     /// Allowed difference relative to the wanted value
     #[arg(long, default_value = "1e-3")]
     rtol: f64,
@@ -53,9 +75,12 @@ impl Compared {
 
 impl Run for Verify {
     fn run(self) -> Outcome {
+        let Some(data) = self.data.as_ref().filter(|_| self.against.is_empty()) else {
+            return self.against();
+        };
         let mut stages = Stages::new(&self.model)?;
         let mut compared = Vec::new();
-        let sets = tensors::sets(&self.data)?;
+        let sets = tensors::sets(data)?;
         let bar = progress("comparing", sets.len());
         for set in sets {
             let Ready { loaded, session, .. } = stages.at(|names| shapes_of_set(&set, names))?;
@@ -68,11 +93,16 @@ impl Run for Verify {
         }
         drop(bar);
         let passed = compared.iter().all(Compared::passed);
+        let placed = stages.reports();
         if self.json {
             let outputs: Vec<_> = compared.iter().map(to_json).collect();
-            print_json(&json!({ "passed": passed, "outputs": outputs, "cache": stages.cache() }));
+            let placed: Vec<_> = placed.map(placement_to_json).collect();
+            print_json(&json!({
+                "passed": passed, "outputs": outputs, "placement": placed, "cache": stages.cache(),
+            }));
         } else {
             compared.iter().for_each(say);
+            placed.for_each(|report| note(format!("ran {}", placement(report))));
         }
         if passed {
             return Ok(());
@@ -86,6 +116,7 @@ fn to_json(compared: &Compared) -> serde_json::Value {
     match &compared.difference {
         Ok(d) => json!({
             "name": compared.name, "max_abs": d.max_abs, "max_rel": d.max_rel, "mismatches": d.mismatches,
+            "largest": d.largest, "sqnr_db": d.sqnr_db(),
         }),
         Err(reason) => json!({ "name": compared.name, "error": reason }),
     }

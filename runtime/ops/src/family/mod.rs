@@ -39,4 +39,5 @@ pub(crate) mod signal;
 mod source;
 pub(crate) mod special;
 pub(crate) mod steps;
+pub(crate) mod stored;
 pub(crate) mod window;

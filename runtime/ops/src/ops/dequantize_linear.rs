@@ -8,17 +8,19 @@ use udo_simd::rows;
 
 use crate::Def;
 use crate::family::quantize::{self, AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales};
+use crate::family::stored;
 
 pub(crate) const DEF: Def = Def::of::<DequantizeLinear>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Dequantize>("DequantizeLinear", Core::CPU)
-    // Its scales are inputs, whatever is known of the tensor.
-    .ports(&[
-        input(0, TYPES).per_axis().bounded(),
-        input(1, types::F32),
-        input_like(2, 0),
-        output(0, types::F32).bounded(),
-    ])];
+const NAME: &str = "DequantizeLinear";
+const KERNELS: &[KernelDef] = &[CPU, stored::dequantized(NAME), CPU.on(Core::DSP_V68)];
+// Its scales are inputs, whatever is known of the tensor.
+const CPU: KernelDef = KernelDef::new::<Dequantize>(NAME, Core::CPU).ports(&[
+    input(0, TYPES).per_axis().bounded(),
+    input(1, types::F32),
+    input_like(2, 0),
+    output(0, types::F32).bounded(),
+]);
 
 const TYPES: TypeSet = quantize::TYPES.or(types::I32);
 
@@ -26,7 +28,7 @@ struct DequantizeLinear;
 
 impl Op for DequantizeLinear {
     const SCHEMA: OpSchema = OpSchema::new(
-        "DequantizeLinear",
+        NAME,
         &[
             Port::required("x", TYPES),
             Port::required("x_scale", types::F32),

@@ -1,8 +1,8 @@
 //! Elements repeated along axes of one, up to a shape that they broadcast to.
 
 use udo_api::{
-    Bits, Core, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema, Port, Shape,
-    types,
+    Bits, Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema, Port,
+    Shape, types,
 };
 
 use crate::Def;
@@ -27,9 +27,13 @@ impl Movement for Expand {
         &[Port::required("input", types::ANY), SHAPE.port()],
         &[Port::required("output", types::ANY)],
         &[],
-    );
-    const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU).ports(BOUNDED), walked::<Self>()];
+    )
+    .facts(Facts::SAME_ENCODING);
+    const KERNELS: &'static [KernelDef] = &[
+        kernel::<Self>(Core::CPU).ports(BOUNDED),
+        walked::<Self>(),
+        kernel::<Self>(Core::DSP_V68).ports(BOUNDED),
+    ];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[3, 1]],

@@ -1,9 +1,9 @@
 //! The slices along an axis that indices ask for.
 
 use udo_api::{
-    Bits, Buffers, Core, DType, Dim, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Io,
-    KernelDef, KernelInfo, Launch, MAX_RANK, OpSchema, Param, Port, Shape, Value, WorkItemFn,
-    input, output_like, types,
+    Bits, Buffers, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, GpuArg, GpuKernel,
+    InferCx, Io, KernelDef, KernelInfo, Launch, MAX_RANK, OpSchema, Param, Port, Shape, Value,
+    WorkItemFn, input, output_like, types,
 };
 
 use crate::Def;
@@ -26,7 +26,8 @@ impl Movement for Gather {
         &[Port::required("data", types::ANY), Port::required("indices", types::INDEX)],
         &[Port::required("output", types::ANY)],
         &[Param::scalar("axis", DType::I64).default(Value::int(0))],
-    );
+    )
+    .facts(Facts::SAME_ENCODING);
     const KERNELS: &'static [KernelDef] = &[
         kernel::<Self>(Core::CPU).ports(INDEXED),
         KernelDef::gpu::<OnGpu>("Gather").ports(&[
@@ -34,6 +35,7 @@ impl Movement for Gather {
             input(1, types::INDEX),
             output_like(0, 0),
         ]),
+        kernel::<Self>(Core::DSP_V68).ports(INDEXED),
     ];
     const EXAMPLES: &'static [Example] = &[
         Example {

@@ -1,9 +1,9 @@
 //! For each index the element that it asks for along an axis, all other positions kept.
 
 use udo_api::{
-    Bits, Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Io,
-    KernelDef, KernelInfo, Launch, OpSchema, Param, Port, Value, WorkItemFn, input, output_like,
-    types,
+    Bits, Buffers, Core, DType, Error, ExecError, Facts, FinalizeCx, GpuArg, GpuKernel, InferCx,
+    Io, KernelDef, KernelInfo, Launch, OpSchema, Param, Port, Value, WorkItemFn, input,
+    output_like, types,
 };
 
 use crate::Def;
@@ -27,7 +27,8 @@ impl Movement for GatherElements {
         &[Port::required("data", types::ANY), Port::required("indices", types::INDEX)],
         &[Port::required("output", types::ANY)],
         &[Param::scalar("axis", DType::I64).default(Value::int(0))],
-    );
+    )
+    .facts(Facts::SAME_ENCODING);
     const KERNELS: &'static [KernelDef] = &[
         kernel::<Self>(Core::CPU).ports(INDEXED),
         KernelDef::gpu::<OnGpu>("GatherElements").ports(&[
@@ -35,6 +36,7 @@ impl Movement for GatherElements {
             input(1, types::INDEX),
             output_like(0, 0),
         ]),
+        kernel::<Self>(Core::DSP_V68).ports(INDEXED),
     ];
     const EXAMPLES: &'static [Example] = &[
         Example {

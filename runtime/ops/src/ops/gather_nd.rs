@@ -1,7 +1,7 @@
 //! The slices that tuples of indices ask for.
 
 use udo_api::{
-    Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
+    Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
     OpSchema, Param, Port, Shape, Value, types,
 };
 
@@ -23,8 +23,10 @@ impl Movement for GatherNd {
         &[Port::required("data", types::ANY), Port::required("indices", types::INDEX)],
         &[Port::required("output", types::ANY)],
         &[Param::scalar("batch_dims", DType::I64).default(Value::int(0))],
-    );
-    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU).ports(INDEXED)];
+    )
+    .facts(Facts::SAME_ENCODING);
+    const KERNELS: &'static [KernelDef] =
+        &[kernel::<Self>(Core::CPU).ports(INDEXED), kernel::<Self>(Core::DSP_V68).ports(INDEXED)];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 2]],

@@ -22,11 +22,12 @@ impl Unary for Gelu {
         if by_tanh == 0.0 {
             gelu(x)
         } else {
-            0.5 * x * (1.0 + (SCALE * (x + CUBIC * x * x * x)).tanh())
+            // `(1 + tanh(z)) / 2` is `1 / (1 + exp(-2 z))`, which keeps its digits where it is small.
+            x / (1.0 + (-2.0 * SCALE * (x + CUBIC * x * x * x)).exp())
         }
     };
     const OPENCL: &'static str = "p == 0.0f ? 0.5f * x * erfc(-0.70710678f * x) \
-         : 0.5f * x * (1.0f + tanh(0.79788456f * (x + 0.044715f * x * x * x)))";
+         : x / (1.0f + exp(-1.59576912f * (x + 0.044715f * x * x * x)))";
 
     /// 1 for the hyperbolic tangent.
     fn params(cx: &FinalizeCx<'_>) -> Result<[f32; 2], Error> {
@@ -45,8 +46,8 @@ impl Unary for Gelu {
             return gelu_lanes(s, x);
         }
         let cube = s.mul(s.mul(x, x), x);
-        let share = s.tanh(s.mul(s.splat(SCALE as f32), s.fma(s.splat(CUBIC as f32), cube, x)));
-        s.mul(s.mul(s.splat(0.5), x), s.add(s.splat(1.0), share))
+        let twice = s.splat(2.0 * SCALE as f32);
+        s.mul(x, s.sigmoid(s.mul(twice, s.fma(s.splat(CUBIC as f32), cube, x))))
     }
 }
 
@@ -71,6 +72,16 @@ mod tests {
         }
         let error = node.text("approximate", "erf").error();
         assert_eq!(error, "parameter \"approximate\" is \"erf\", wanted \"none\" or \"tanh\"");
+    }
+
+    #[test]
+    fn what_is_nearly_nothing_keeps_its_digits() {
+        let node = bench("Gelu").text("approximate", "tanh").input(tensor(&[2], &[-6f32, -8.0]));
+        let y = node.one().values::<f32>();
+        let wanted = [-6f64, -8.0].map(|x| (Gelu::F64)(x, [1.0, 0.0]));
+        for (y, wanted) in y.iter().zip(wanted) {
+            assert!((f64::from(*y) / wanted - 1.0).abs() < 1e-4, "{y:e} {wanted:e}");
+        }
     }
 
     #[test]

@@ -8,20 +8,23 @@ use udo_simd::rows;
 
 use crate::Def;
 use crate::family::quantize::{AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales, TYPES};
+use crate::family::stored;
 
 pub(crate) const DEF: Def = Def::of::<QuantizeLinear>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Quantize>("QuantizeLinear", Core::CPU).ports(&[
+const NAME: &str = "QuantizeLinear";
+const KERNELS: &[KernelDef] = &[CPU, stored::quantized(NAME), CPU.on(Core::DSP_V68)];
+const CPU: KernelDef = KernelDef::new::<Quantize>(NAME, Core::CPU).ports(&[
     input(0, types::F32).bounded(),
     input(1, types::F32),
     output(0, TYPES).bounded(),
-])];
+]);
 
 struct QuantizeLinear;
 
 impl Op for QuantizeLinear {
     const SCHEMA: OpSchema = OpSchema::new(
-        "QuantizeLinear",
+        NAME,
         &[
             Port::required("x", types::F32),
             Port::required("y_scale", types::F32),

@@ -1,7 +1,7 @@
 //! A tensor cut along an axis.
 
 use udo_api::{
-    Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
+    Bits, Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK,
     OpSchema, Param, Port, Shape, Value, types,
 };
 
@@ -34,9 +34,13 @@ impl Movement for Split {
             Param::scalar("axis", DType::I64).default(Value::int(0)),
             Param::scalar("num_outputs", DType::I64).optional(),
         ],
-    );
-    const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU).ports(BOUNDED), stripped::<Self>()];
+    )
+    .facts(Facts::SAME_ENCODING);
+    const KERNELS: &'static [KernelDef] = &[
+        kernel::<Self>(Core::CPU).ports(BOUNDED),
+        stripped::<Self>(),
+        kernel::<Self>(Core::DSP_V68).ports(BOUNDED),
+    ];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 5]],

@@ -1,7 +1,7 @@
 //! A tensor side by side with itself, along each axis so many times.
 
 use udo_api::{
-    Bits, Core, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,
+    Bits, Core, Dim, Error, ExecError, Facts, FinalizeCx, InferCx, Io, KernelDef, MAX_RANK, Node,
     OpSchema, Port, Shape, TensorDesc, types,
 };
 
@@ -25,9 +25,13 @@ impl Movement for Tile {
         &[Port::required("input", types::ANY), REPEATS.port()],
         &[Port::required("output", types::ANY)],
         &[],
-    );
-    const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU).ports(BOUNDED), walked::<Self>()];
+    )
+    .facts(Facts::SAME_ENCODING);
+    const KERNELS: &'static [KernelDef] = &[
+        kernel::<Self>(Core::CPU).ports(BOUNDED),
+        walked::<Self>(),
+        kernel::<Self>(Core::DSP_V68).ports(BOUNDED),
+    ];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 2]],

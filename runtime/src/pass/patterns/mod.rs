@@ -2,6 +2,7 @@
 
 pub(super) mod activations;
 pub(super) mod attention;
+mod derived;
 pub(super) mod epilogue;
 pub(super) mod extents;
 pub(super) mod layer_norm;

@@ -6,6 +6,7 @@
 use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Facts, resolve_axis};
 use udo_host::ParamSetting;
 
+use super::derived::derived;
 use crate::graph::{Read, ValueId};
 use crate::memory::Tensor;
 use crate::resolve::{BoundNode, Quantized, TypedGraph};
@@ -28,7 +29,9 @@ fn encodings(graph: &TypedGraph) -> Vec<Option<Quantized>> {
     // An operator that keeps an encoding copies quantized values, whatever its output's reader would like.
     for bound in graph.nodes.iter().filter(|bound| keeps_encoding(bound)) {
         let kept = known.get(bound.node.input(0)).filter(|kept| known.is_kept(bound, *kept));
-        known.set(bound.node.output(0), kept);
+        for &output in &bound.node.outputs {
+            known.set(output, kept);
+        }
     }
     for bound in graph.nodes.iter().rev() {
         if keeps_encoding(bound) || bound.node.op == "QuantizeLinear" {
@@ -37,6 +40,31 @@ fn encodings(graph: &TypedGraph) -> Vec<Option<Quantized>> {
     }
     known.of
 }
+
+/// Says of each value of which nothing is known by now how fixed-point cores may store it, where that follows from what its node
+/// is given, and how many those are.
+pub(in crate::pass) fn derive(graph: &mut TypedGraph) -> usize {
+    let of = graph.values.iter().map(|value| value.quantized).collect();
+    let mut known = Known { of, readers: Vec::new(), graph };
+    let before = known.of.iter().flatten().count();
+    for bound in &graph.nodes {
+        let kept = keeps_encoding(bound).then(|| known.get(bound.node.input(0))).flatten();
+        let kept = kept.filter(|kept| known.is_kept(bound, *kept));
+        let found = kept.or_else(|| derived(graph, bound, |value| known.get(Some(value))));
+        for &output in bound.node.outputs.iter().take(if kept.is_some() { usize::MAX } else { 1 }) {
+            known.set(output, found);
+        }
+    }
+    let Known { of, .. } = known;
+    let count = of.iter().flatten().count() - before;
+    for (value, quantized) in graph.values.iter_mut().zip(of) {
+        value.quantized = quantized;
+    }
+    count
+}
+
+/// Operators that keep an encoding and weigh values.
+const MEANS: &[&str] = &["AveragePool", "GlobalAveragePool", "GlobalLpPool", "LpPool", "Resize"];
 
 /// Whether a node's output has the encoding of its first input.
 fn keeps_encoding(bound: &BoundNode) -> bool {
@@ -98,8 +126,12 @@ impl Known<'_> {
     fn asked_by(&self, bound: &BoundNode) -> Option<Quantized> {
         match bound.node.op.as_str() {
             "QuantizeLinear" => self.stated(bound, bound.node.output(0)),
-            _ if keeps_encoding(bound) => {
-                self.get(bound.node.output(0)).filter(|kept| self.is_kept(bound, *kept))
+            // What is stored of a mean's operands may be cut off where the mean itself is not.
+            op if keeps_encoding(bound) && !MEANS.contains(&op) => {
+                let made = bound.node.outputs.iter().filter(|output| output.is_some());
+                let mut asked = made.map(|output| self.get(*output));
+                let first = asked.next()?.filter(|kept| self.is_kept(bound, *kept));
+                first.filter(|_| asked.all(|other| other == first))
             }
             _ => None,
         }

@@ -6,7 +6,9 @@ use udo_simd::gemm_u8::MAX_K;
 
 use crate::graph::{Attr, ValueId};
 use crate::memory::Tensor;
-use crate::pass::{Candidate, Operand, Replacement};
+use crate::pass::{Candidate, Found, Operand, Replacement};
+
+const DEQUANTIZE: &str = "DequantizeLinear";
 
 /// The domain of most operators on quantized values.
 const MICROSOFT: &str = "com.microsoft";
@@ -17,14 +19,46 @@ const ONE_AXIS: i64 = 13;
 /// The most that a bias may be, so that sums with it stay sums.
 const MOST_BIAS: f64 = (1u32 << 30) as f64;
 
+/// What stands in the place of a group, or why it stays.
+type Put = Result<Replacement, String>;
+
 /// The operator on quantized values that ends at this node.
-pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
-    let result = Some(node).filter(|node| node.op() == Some("QuantizeLinear"))?;
-    let result = Encoded::of(result, node.output().dtype()?, None)?.for_all()?;
-    looked_up(node, &result).or_else(|| {
-        let of = result.unclipped(node.before(0)?)?;
-        Group { of, result }.on_values()
-    })
+pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
+    if node.op() != Some("QuantizeLinear") {
+        return Found::Nothing;
+    }
+    let stored = node.output().dtype().and_then(|dtype| Encoded::of(node, dtype, None));
+    let Some(result) = stored.and_then(Encoded::for_all) else {
+        let why = "it is quantized to values that no one scale of 8 bits is known for";
+        return Found::Stays(why.to_owned());
+    };
+    if let Some(table) = looked_up(node, &result) {
+        return Found::Instead(table);
+    }
+    // What nobody made of quantized values is none of it.
+    let Some(maker) = node.before(0).filter(reads_dequantized) else { return Found::Nothing };
+    if maker.op().is_none() {
+        return Found::Stays(named(&maker, "is of a package, which computes with the numbers"));
+    }
+    let put = match result.unclipped(maker) {
+        Some(of) => Group { of, result }.on_values(),
+        None => Err(named(&maker, "cuts off what could be stored")),
+    };
+    put.map_or_else(Found::Stays, Found::Instead)
+}
+
+/// Whether a node, or the one that it cuts off the results of, reads what a dequantize node makes.
+fn reads_dequantized(node: &Candidate<'_>) -> bool {
+    let is_of = |node: &Candidate<'_>| {
+        let mut ports = 0..node.node().node.inputs.len();
+        ports.any(|port| node.maker(port).is_some_and(|maker| maker.op() == Some(DEQUANTIZE)))
+    };
+    is_of(node) || node.before(0).is_some_and(|before| is_of(&before))
+}
+
+fn named(node: &Candidate<'_>, does: &str) -> String {
+    let of = &node.node().node;
+    format!("node {:?} ({}) {does}", of.name, of.op)
 }
 
 /// A table of what each value becomes, where what lies between are functions of one number.
@@ -32,7 +66,7 @@ fn looked_up(last: &Candidate<'_>, result: &Encoded<'_>) -> Option<Replacement> 
     let (mut nodes, mut reader, mut port) = (vec![(last.id(), 0)], *last, 0);
     let values = loop {
         let node = reader.maker(port)?;
-        if node.op_or_folded() == Some("DequantizeLinear") {
+        if node.op_or_folded() == Some(DEQUANTIZE) {
             let encoded = Encoded::of(&node, node.input(0).dtype()?, node.input_id(0))?;
             nodes.push((node.id(), 0));
             break encoded.for_all().filter(|encoded| encoded.dtype == result.dtype)?.values?;
@@ -74,8 +108,8 @@ fn function_of(node: &Candidate<'_>) -> Option<usize> {
 
 impl Group<'_> {
     /// The operator on quantized values that does what the group does.
-    fn on_values(&self) -> Option<Replacement> {
-        match self.of.op()? {
+    fn on_values(&self) -> Put {
+        match self.of.op().unwrap_or_default() {
             "Add" => self.of_operands("QLinearAdd", 2),
             "AveragePool" => self.of_operands("QLinearAveragePool", 1),
             "Concat" => self.joined(),
@@ -187,147 +221,196 @@ struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
+    /// Why the group stays.
+    fn stays(&self, why: &str) -> String {
+        named(&self.of, why)
+    }
+
     /// What an operand is made of.
     fn operand(&self, port: usize) -> Option<Encoded<'a>> {
         let node = self.of.maker(port)?;
-        let is_it = node.op_or_folded() == Some("DequantizeLinear");
+        let is_it = node.op_or_folded() == Some(DEQUANTIZE);
         let dtype = node.input(0).dtype().filter(|_| is_it)?;
         Encoded::of(&node, dtype, node.input_id(0))
     }
 
     /// An operand of one scale.
-    fn activation(&self, port: usize) -> Option<Encoded<'a>> {
-        self.operand(port)?.for_all()
+    fn activation(&self, port: usize) -> Result<Encoded<'a>, String> {
+        self.operand(port).and_then(Encoded::for_all).ok_or_else(|| {
+            self.stays(&format!(
+                "has an input, {port}, that is not made of values of 8 bits with one scale"
+            ))
+        })
     }
 
     /// An operand of one scale, or of one for each result, which lie along `axis`.
-    fn weights(&self, port: usize, axis: usize) -> Option<Encoded<'a>> {
-        let weights = self.operand(port)?;
-        let is_value = matches!(weights.dtype, DType::U8 | DType::I8);
-        let fits = weights.axis.is_none_or(|own| own == axis);
-        (is_value && fits).then_some(weights)
+    fn weights(&self, port: usize, axis: usize) -> Result<Encoded<'a>, String> {
+        let weights = self.operand(port);
+        let is_value = |of: &Encoded<'_>| matches!(of.dtype, DType::U8 | DType::I8);
+        let fits = |of: &Encoded<'_>| is_value(of) && of.axis.is_none_or(|own| own == axis);
+        weights.filter(fits).ok_or_else(|| {
+            self.stays("has weights that are not made of values of 8 bits with one scale, or one for each result")
+        })
+    }
+
+    /// Refuses sums of more products than kernels add up.
+    fn check_depth(&self, depth: usize) -> Result<(), String> {
+        if depth > MAX_K {
+            return Err(self.stays(&format!("adds up {depth} products, more than {MAX_K}")));
+        }
+        Ok(())
+    }
+
+    /// Values, scale and zero point of an operand.
+    fn triple(&self, of: &Encoded<'_>) -> Result<[Operand; 3], String> {
+        of.triple().ok_or_else(|| self.stays("reads values that are not known by themselves"))
+    }
+
+    /// Scale and zero point of the result.
+    fn result(&self) -> Result<[Operand; 2], String> {
+        self.result.numbers().ok_or_else(|| self.stays("has a result of no known scale"))
     }
 
     /// The operator that does the same, with the attributes that it shares.
-    fn by(
-        &self,
-        domain: &'static str,
-        op: &'static str,
-        inputs: Vec<Operand>,
-    ) -> Option<Replacement> {
-        let Replacement { attrs, .. } = Replacement::of(&self.of)?;
+    fn by(&self, domain: &'static str, op: &'static str, inputs: Vec<Operand>) -> Put {
+        let of = Replacement::of(&self.of);
+        let Replacement { attrs, .. } =
+            of.ok_or_else(|| self.stays("has attributes of its own"))?;
         // Numbers that others read as well go on being made.
         let shared = self.of.node().node.inputs.iter().flatten().copied().collect();
         let named_after = Some(self.of.id());
-        Some(Replacement { attrs, named_after, shared, ..Replacement::new(domain, op, inputs) })
+        Ok(Replacement { attrs, named_after, shared, ..Replacement::new(domain, op, inputs) })
     }
 
     /// An operator of `count` operands of one scale each, and of as many inputs.
-    fn of_operands(&self, op: &'static str, count: usize) -> Option<Replacement> {
+    fn of_operands(&self, op: &'static str, count: usize) -> Put {
         let mut inputs = Vec::new();
         for port in 0..count {
             let operand = self.activation(port)?;
             if operand.dtype != self.result.dtype {
-                return None;
+                return Err(self.stays("has inputs of another type than its output"));
             }
-            inputs.extend(operand.triple()?);
+            inputs.extend(self.triple(&operand)?);
         }
-        inputs.extend(self.result.numbers()?);
+        inputs.extend(self.result()?);
         self.by(MICROSOFT, op, inputs)
     }
 
-    fn shares(&self) -> Option<Replacement> {
+    fn shares(&self) -> Put {
         let mut shares = self.of_operands("QLinearSoftmax", 1)?;
         shares.set("opset", Attr::Int(ONE_AXIS));
-        Some(shares)
+        Ok(shares)
     }
 
-    fn joined(&self) -> Option<Replacement> {
-        let mut inputs: Vec<_> = self.result.numbers()?.into();
+    fn joined(&self) -> Put {
+        let mut inputs: Vec<_> = self.result()?.into();
         for port in 0..self.of.node().node.inputs.len() {
-            inputs.extend(self.activation(port)?.triple()?);
+            inputs.extend(self.triple(&self.activation(port)?)?);
         }
         self.by(MICROSOFT, "QLinearConcat", inputs)
     }
 
-    fn convolved(&self) -> Option<Replacement> {
+    fn convolved(&self) -> Put {
         let (x, w) = (self.activation(0)?, self.weights(1, 0)?);
         let weights = self.of.input(1);
-        let (&channels, window) = weights.shape().split_first()?;
-        if window.iter().product::<usize>() > MAX_K {
-            return None;
-        }
+        let Some((&channels, window)) = weights.shape().split_first() else {
+            return Err(self.stays("has weights without axes"));
+        };
+        self.check_depth(window.iter().product())?;
         let bias = self.bias(2, (&x, &w), channels)?;
-        let mut inputs: Vec<_> = x.triple()?.into_iter().chain(w.triple()?).collect();
-        inputs.extend(self.result.numbers()?);
+        let mut inputs = both(self.triple(&x)?, self.triple(&w)?);
+        inputs.extend(self.result()?);
         inputs.extend(bias);
         self.by("", "QLinearConv", inputs)
     }
 
-    fn multiplied(&self) -> Option<Replacement> {
-        let columns = self.of.input(1).rank().checked_sub(1)?;
+    fn multiplied(&self) -> Put {
+        let columns = self.of.input(1).rank().saturating_sub(1);
         let (a, b) = (self.activation(0)?, self.weights(1, columns)?);
-        let depth = self.of.input(0).shape().last().copied()?;
-        if b.axis.is_some() && columns != 1 || depth > MAX_K {
-            return None;
+        if b.axis.is_some() && columns != 1 {
+            return Err(self.stays("has a scale for each column of several matrices"));
         }
-        let mut inputs: Vec<_> = a.triple()?.into_iter().chain(b.triple()?).collect();
-        inputs.extend(self.result.numbers()?);
+        self.check_depth(self.of.input(0).shape().last().copied().unwrap_or_default())?;
+        let mut inputs = both(self.triple(&a)?, self.triple(&b)?);
+        inputs.extend(self.result()?);
         self.by("", "QLinearMatMul", inputs)
     }
 
-    fn gemm(&self) -> Option<Replacement> {
+    fn gemm(&self) -> Put {
         let is_one = |name: &str| {
             self.of.float(name).is_some_and(|factor| factor.to_bits() == 1f64.to_bits())
         };
-        let is_plain = is_one("alpha") && (is_one("beta") || self.of.input_id(2).is_none());
-        let columns = usize::from(self.of.int("transB")? == 0);
-        let (a, b) = (self.activation(0).filter(|_| is_plain)?, self.weights(1, columns)?);
-        let weights = self.of.input(1);
-        let (&count, &depth) = (weights.shape().get(columns)?, weights.shape().get(1 - columns)?);
-        if depth > MAX_K {
-            return None;
+        if !is_one("alpha") || !is_one("beta") && self.of.input_id(2).is_some() {
+            return Err(self.stays("multiplies its product or its bias by another number than 1"));
         }
+        let columns = usize::from(self.of.int("transB") == Some(0));
+        let (a, b) = (self.activation(0)?, self.weights(1, columns)?);
+        let &[rows, cols] = self.of.input(1).shape() else {
+            return Err(self.stays("has weights that are no matrix"));
+        };
+        let (count, depth) = if columns == 1 { (cols, rows) } else { (rows, cols) };
+        self.check_depth(depth)?;
         let bias = self.bias(2, (&a, &b), count)?;
-        let mut inputs: Vec<_> = a.triple()?.into_iter().chain(b.triple()?).collect();
+        let mut inputs = both(self.triple(&a)?, self.triple(&b)?);
         inputs.push(bias.unwrap_or(Operand::Absent));
-        inputs.extend(self.result.numbers()?);
+        inputs.extend(self.result()?);
         let mut product = self.by(MICROSOFT, "QGemm", inputs)?;
         product.attrs.retain(|(name, _)| *name != "beta");
-        Some(product)
+        Ok(product)
     }
 
     /// What only moves or chooses values does the same to those that are stored.
-    fn moved(&self) -> Option<Replacement> {
+    fn moved(&self) -> Put {
         let samples = self.of.op() == Some("Resize") && self.of.text("mode") != Some("nearest");
-        let moves = self.of.facts().has(Facts::SAME_ENCODING) && !samples && self.of.makes_one();
-        let x = self.activation(0).filter(|x| moves && x.is_as(&self.result))?;
-        let mut of_values = Replacement::of(&self.of)?;
-        *of_values.inputs.first_mut()? = Operand::Value(x.values?);
+        if !self.of.facts().has(Facts::SAME_ENCODING) || samples || !self.of.makes_one() {
+            return Err(self.stays("computes what no operator on quantized values does"));
+        }
+        let x = self.activation(0)?;
+        if !x.is_as(&self.result) {
+            return Err(self.stays("moves values that are stored in another way behind it"));
+        }
+        let of_values = Replacement::of(&self.of).zip(x.values);
+        let (mut of_values, values) =
+            of_values.ok_or_else(|| self.stays("has attributes of its own"))?;
+        if let Some(first) = of_values.inputs.first_mut() {
+            *first = Operand::Value(values);
+        }
         of_values.shared.extend(self.of.input_id(0));
         of_values.named_after = Some(self.of.id());
-        Some(of_values)
+        Ok(of_values)
     }
 
     /// A bias as it is added to sums of products, for one of `count` results each: no number of the model is changed by more than half
     /// of what a product of values of one stands for.
-    #[expect(clippy::option_option, reason = "no bias is not the same as one that is none such")]
     fn bias(
         &self,
         port: usize,
         (x, w): (&Encoded<'_>, &Encoded<'_>),
         count: usize,
-    ) -> Option<Option<Operand>> {
+    ) -> Result<Option<Operand>, String> {
         if self.of.input_id(port).is_none() {
-            return Some(None);
+            return Ok(None);
         }
+        self.sums(port, (x, w), count).map(Some).ok_or_else(|| {
+            self.stays(
+                "has a bias that is no multiple of what its products are of, known before the run",
+            )
+        })
+    }
+
+    fn sums(
+        &self,
+        port: usize,
+        (x, w): (&Encoded<'_>, &Encoded<'_>),
+        count: usize,
+    ) -> Option<Operand> {
         let products: Vec<f32> = w.scales.iter().map(|scale| scale * x.scales[0]).collect();
         if let Some(stored) = self.operand(port).filter(|stored| stored.dtype == DType::I32)
             && stored.zeros.iter().all(|&zero| zero == 0)
             && stored.scales.len() == products.len()
             && stored.scales.iter().zip(&products).all(|(a, b)| a.to_bits() == b.to_bits())
         {
-            return Some(Some(Operand::Value(stored.values?)));
+            return stored.values.map(Operand::Value);
         }
         let numbers = self.of.constant::<f32>(port)?;
         let fits = numbers.len() == count && self.of.input(port).shape().last() == Some(&count);
@@ -339,6 +422,11 @@ impl<'a> Group<'a> {
         });
         let ints = ints.collect::<Option<Vec<i32>>>()?;
         let shape = self.of.input(port).full_shape();
-        Some(Some(Operand::Constant(Tensor::of(shape, &ints).ok()?)))
+        Tensor::of(shape, &ints).ok().map(Operand::Constant)
     }
+}
+
+/// The inputs of two operands, behind each other.
+fn both(a: [Operand; 3], b: [Operand; 3]) -> Vec<Operand> {
+    a.into_iter().chain(b).collect()
 }

@@ -20,6 +20,7 @@ mod group_norm;
 mod halves;
 mod pad;
 mod quantized;
+mod raise;
 mod resize;
 mod scan;
 mod slice;

@@ -28,7 +28,7 @@ pub(crate) struct ModelFile {
 #[derive(Debug, Subcommand)]
 enum What {
     Info(info::Info),
-    Plan(plan::Plan),
+    Plan(Box<plan::Plan>),
     Combine(combine::Combine),
     Extract(combine::Extract),
     Diff(diff::Diff),

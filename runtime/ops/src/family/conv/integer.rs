@@ -57,11 +57,7 @@ pub(crate) trait IntegerConv: Op + Send + Sync + 'static {
 
 /// The operator `O` with its kernels.
 pub(crate) const fn integer_conv<O: IntegerConv>() -> Def {
-    Def::of::<O>(&[
-        QuantizedConv::<O, FewChannels>::DEF,
-        QuantizedConv::<O, ChannelsLast>::DEF,
-        QuantizedConv::<O, ChannelsSecond>::DEF,
-    ])
+    Def::of::<O>(QuantizedConv::<O, ChannelsSecond>::ALL)
 }
 
 impl<O: IntegerConv, L: Layout> QuantizedConv<O, L> {
@@ -71,6 +67,15 @@ impl<O: IntegerConv, L: Layout> QuantizedConv<O, L> {
         udo_api::output(0, VALUES.or(types::I32)),
     ]);
     const DEF: KernelDef = KernelDef::new::<Self>(O::NAME, Core::CPU).ports(Self::RULES);
+}
+
+impl<O: IntegerConv> QuantizedConv<O, ChannelsSecond> {
+    const ALL: &'static [KernelDef] = &[
+        QuantizedConv::<O, FewChannels>::DEF,
+        QuantizedConv::<O, ChannelsLast>::DEF,
+        Self::DEF,
+        Self::DEF.on(Core::DSP_V68),
+    ];
 }
 
 struct QuantizedConv<O, L> {

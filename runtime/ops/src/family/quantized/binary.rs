@@ -8,7 +8,7 @@ use udo_api::{
 };
 use udo_simd::rows::{self, Quantized};
 
-use super::{EncodingPorts, VALUES};
+use super::{EncodingPorts, VALUES, fixed_point};
 use crate::Def;
 use crate::family::elementwise::{BLOCK, Broadcast, Side, broadcast_shapes};
 
@@ -69,11 +69,12 @@ struct Meeting<F> {
 }
 
 impl<F: QuantizedBinary> Meeting<F> {
-    const KERNELS: &'static [KernelDef] = &[KernelDef::new::<Self>(F::NAME, Core::CPU).ports(&[
-        input(A as u16, VALUES),
-        input_like(B as u16, A as u16),
-        output_like(0, A as u16),
-    ])];
+    const KERNELS: &'static [KernelDef] =
+        &fixed_point(KernelDef::new::<Self>(F::NAME, Core::CPU).ports(&[
+            input(A as u16, VALUES),
+            input_like(B as u16, A as u16),
+            output_like(0, A as u16),
+        ]));
 }
 
 impl<F: QuantizedBinary> Kernel for Meeting<F> {

@@ -8,7 +8,7 @@ use udo_api::{
     output_like, types,
 };
 
-use super::{EncodingPorts, VALUES};
+use super::{EncodingPorts, VALUES, fixed_point};
 use crate::Def;
 use crate::family::partition::GRAIN;
 use crate::family::window::{Rounding, Window, sizes};
@@ -126,12 +126,13 @@ struct Means<M> {
 }
 
 impl<M: QuantizedMean> Means<M> {
-    const KERNELS: &'static [KernelDef] = &[KernelDef::new::<Self>(M::NAME, Core::CPU).ports(&[
-        input(0, VALUES),
-        input_like(2, 0),
-        input_like(4, 0),
-        output_like(0, 0),
-    ])];
+    const KERNELS: &'static [KernelDef] =
+        &fixed_point(KernelDef::new::<Self>(M::NAME, Core::CPU).ports(&[
+            input(0, VALUES),
+            input_like(2, 0),
+            input_like(4, 0),
+            output_like(0, 0),
+        ]));
 }
 
 impl<M: QuantizedMean> Kernel for Means<M> {

@@ -5,11 +5,19 @@ mod binary;
 mod mean;
 mod unary;
 
-use udo_api::{Encoding, Error, ExecError, Inputs, Node, QuantizedType, Status, TypeSet, types};
+use udo_api::{
+    Core, Encoding, Error, ExecError, Inputs, KernelDef, Node, QuantizedType, Status, TypeSet,
+    types,
+};
 
 pub(crate) use binary::{QuantizedBinary, quantized_binary};
 pub(crate) use mean::{QuantizedMean, quantized_mean, sliding, whole};
 pub(crate) use unary::{QuantizedUnary, quantized_unary};
+
+/// A kernel of quantized values, which the CPU and the DSP run alike.
+pub(crate) const fn fixed_point(kernel: KernelDef) -> [KernelDef; 2] {
+    [kernel, kernel.on(Core::DSP_V68)]
+}
 
 /// The types of quantized values.
 pub(crate) const VALUES: TypeSet = types::U8.or(types::I8);

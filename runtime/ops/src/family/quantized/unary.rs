@@ -7,7 +7,7 @@ use udo_api::{
     OpSchema, Param, Port, QuantizedType, Value, input, input_like, output_like, types,
 };
 
-use super::{EncodingPorts, VALUES};
+use super::{EncodingPorts, VALUES, fixed_point};
 use crate::Def;
 use crate::family::elementwise::{Extents, infer_like_input, look_up, tabulate};
 
@@ -72,14 +72,16 @@ struct Tabled<U> {
 }
 
 impl<U: QuantizedUnary> Tabled<U> {
-    const KERNELS: &'static [KernelDef] = &[KernelDef::new::<Self>(U::NAME, Core::CPU)
-        .ports(&[
-            input(0, VALUES).bounded().pitched(),
-            input_like(2, 0),
-            input_like(4, 0),
-            output_like(0, 0).bounded().pitched(),
-        ])
-        .in_place(&[InPlace { input: 0, output: 0 }])];
+    const KERNELS: &'static [KernelDef] = &fixed_point(
+        KernelDef::new::<Self>(U::NAME, Core::CPU)
+            .ports(&[
+                input(0, VALUES).bounded().pitched(),
+                input_like(2, 0),
+                input_like(4, 0),
+                output_like(0, 0).bounded().pitched(),
+            ])
+            .in_place(&[InPlace { input: 0, output: 0 }]),
+    );
 }
 
 impl<U: QuantizedUnary> Kernel for Tabled<U> {

@@ -10,12 +10,12 @@ use crate::Def;
 use crate::family::axes::AxisSplit;
 use crate::family::elementwise::tabulate;
 use crate::family::partition::row_grain;
-use crate::family::quantized::{EncodingPorts, VALUES};
+use crate::family::quantized::{EncodingPorts, VALUES, fixed_point};
 
 pub(crate) const DEF: Def = Def::of::<QLinearConcat>(KERNELS);
 
 const KERNELS: &[KernelDef] =
-    &[KernelDef::new::<Parts>("QLinearConcat", Core::CPU).ports(&[output(0, VALUES)])];
+    &fixed_point(KernelDef::new::<Parts>("QLinearConcat", Core::CPU).ports(&[output(0, VALUES)]));
 
 const Y: EncodingPorts = EncodingPorts { scale: 0, zero: 1 };
 /// Where the values, scales and zero points of what is joined begin.

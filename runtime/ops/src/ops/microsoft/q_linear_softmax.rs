@@ -9,16 +9,17 @@ use crate::Def;
 use crate::family::axes::AxisSplit;
 use crate::family::elementwise::infer_like_input;
 use crate::family::partition::row_grain;
-use crate::family::quantized::{EncodingPorts, VALUES};
+use crate::family::quantized::{EncodingPorts, VALUES, fixed_point};
 
 pub(crate) const DEF: Def = Def::of::<QLinearSoftmax>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Shares>("QLinearSoftmax", Core::CPU).ports(&[
-    input(0, VALUES),
-    input_like(2, 0),
-    input_like(4, 0),
-    output_like(0, 0),
-])];
+const KERNELS: &[KernelDef] =
+    &fixed_point(KernelDef::new::<Shares>("QLinearSoftmax", Core::CPU).ports(&[
+        input(0, VALUES),
+        input_like(2, 0),
+        input_like(4, 0),
+        output_like(0, 0),
+    ]));
 
 const X: EncodingPorts = EncodingPorts { scale: 1, zero: 2 };
 const Y: EncodingPorts = EncodingPorts { scale: 3, zero: 4 };

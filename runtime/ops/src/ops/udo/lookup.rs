@@ -7,13 +7,15 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::elementwise::{Extents, infer_like_input, look_up};
-use crate::family::quantized::VALUES;
+use crate::family::quantized::{VALUES, fixed_point};
 
 pub(crate) const DEF: Def = Def::of::<Lookup>(KERNELS);
 
-const KERNELS: &[KernelDef] = &[KernelDef::new::<Table>("Lookup", Core::CPU)
-    .ports(&[input(0, VALUES).bounded().pitched(), output_like(0, 0).bounded().pitched()])
-    .in_place(&[InPlace { input: 0, output: 0 }])];
+const KERNELS: &[KernelDef] = &fixed_point(
+    KernelDef::new::<Table>("Lookup", Core::CPU)
+        .ports(&[input(0, VALUES).bounded().pitched(), output_like(0, 0).bounded().pitched()])
+        .in_place(&[InPlace { input: 0, output: 0 }]),
+);
 
 struct Lookup;
 

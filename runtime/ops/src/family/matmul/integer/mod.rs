@@ -19,6 +19,7 @@ use udo_simd::gemm_u8::Output;
 use super::{GemmSizes, Products};
 use crate::Def;
 use crate::family::elementwise::Broadcast;
+use crate::family::quantized::fixed_point;
 use left::{Left, bits};
 use lines::{Along, Lines, Reals};
 use product::{FLIP, Finish, Grid, IntegerProduct, Sides, make_signed};
@@ -200,7 +201,7 @@ impl<O: IntegerProducts> IntegerKernel<O> {
         output(0, RESULTS).bounded(),
     ];
     const KERNELS: &'static [KernelDef] =
-        &[KernelDef::new::<Self>(O::NAME, Core::CPU).ports(Self::RULES)];
+        &fixed_point(KernelDef::new::<Self>(O::NAME, Core::CPU).ports(Self::RULES));
 
     /// Elements of scratch: zero points of columns, scales, a right side made signed, and packed.
     fn scratch_lens(&self) -> [usize; 4] {

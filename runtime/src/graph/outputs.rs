@@ -1,0 +1,73 @@
+//! Values that a graph gives besides its outputs, by name.
+
+use super::{Graph, GraphNode, GraphValue, PerValue, ValueId};
+
+/// A name of which a graph makes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name:?} is to be an output, and the model has no node called so and none that makes a value called so"
+)]
+pub struct NoSuchValue {
+    /// The name.
+    pub name: String,
+}
+
+impl<N: GraphNode, V: GraphValue> Graph<N, V> {
+    /// What is called `name`: a value, or else all that a node makes.
+    pub fn made(&self, name: &str) -> Option<Vec<ValueId>> {
+        if let Some(value) = self.value_named(name) {
+            return Some(vec![value]);
+        }
+        let node = self.nodes.iter().find(|node| node.node().name == name)?;
+        Some(node.node().outputs.iter().flatten().copied().collect())
+    }
+
+    /// Adds outputs by the names of values, or of nodes that make them, unless they are outputs.
+    ///
+    /// # Errors
+    /// No node is called so or makes such a value; the graph stays as it was.
+    pub fn add_outputs(&mut self, names: &[String]) -> Result<(), NoSuchValue> {
+        let mut outputs = self.outputs.clone();
+        let mut makers = PerValue::filled(self, false);
+        for value in self.nodes.iter().flat_map(|node| node.node().outputs.iter().flatten()) {
+            makers.set(*value, true);
+        }
+        for name in names {
+            let is_made = |value: &ValueId| makers.get(*value) == Some(&true);
+            let values = self.made(name).filter(|values| values.iter().all(is_made));
+            for value in values.ok_or_else(|| NoSuchValue { name: name.clone() })? {
+                if !outputs.contains(&value) {
+                    outputs.push(value);
+                }
+            }
+        }
+        self.outputs = outputs;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_added_by_the_names_of_values_and_nodes() {
+        let text =
+            "graph g\n  input x: f32[2]\n  h = Relu@14(x) # first\n  y = Neg@13(h)\n  output y\n";
+        let names = |graph: &Graph| {
+            let of = |id: &ValueId| graph.value(*id).unwrap().name.clone();
+            graph.outputs.iter().map(of).collect::<Vec<_>>()
+        };
+        for name in ["h", "first"] {
+            let mut graph = Graph::parse(text).unwrap();
+            graph.add_outputs(&["y".to_owned(), name.to_owned(), name.to_owned()]).unwrap();
+            assert_eq!(names(&graph), ["y", "h"]);
+            graph.verify().unwrap();
+        }
+        for name in ["x", "z"] {
+            let mut graph = Graph::parse(text).unwrap();
+            let error = graph.add_outputs(&["h".to_owned(), name.to_owned()]).unwrap_err();
+            assert_eq!((error.name.as_str(), names(&graph)), (name, vec!["y".to_owned()]));
+        }
+    }
+}

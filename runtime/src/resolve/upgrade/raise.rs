@@ -1,0 +1,102 @@
+//! Nodes of an imported graph in the form of a newer operator set, for files that have one for all nodes.
+
+use super::{Change, EVER, Edit, UPGRADES};
+use crate::graph::{Graph, Node};
+use crate::registry::Registry;
+use crate::resolve::{BindOptions, ResolveError, TypedGraph};
+
+impl Registry {
+    /// Brings all nodes of ONNX's own operators into the form of the newest operator set that one of them is of. Types and shapes
+    /// that a newer form asks for are those of the graph; extents that it leaves open are asked of `bind`.
+    ///
+    /// # Errors
+    /// The graph cannot be resolved, or a node has no newer form, as one of a subgraph that would have to change.
+    pub fn raise(&mut self, graph: &mut Graph, bind: &BindOptions) -> Result<(), ResolveError> {
+        let to = newest(graph);
+        let is_older = |node: &Node| node.domain.is_empty() && (1..to).contains(&node.opset);
+        let has_rows = |node: &Node| is_older(node) && rows(node, to).next().is_some();
+        let mut raised = graph.clone();
+        if graph.nodes.iter().any(has_rows) {
+            let mut typed = self.resolve(graph.clone(), bind)?.graph;
+            typed.nodes.clear();
+            typed.values.truncate(graph.values.len());
+            raised.nodes.clear();
+            for node in &graph.nodes {
+                self.raise_node(&mut raised, &mut typed, (node.clone(), bind), to)?;
+            }
+        }
+        raise_all(&mut raised, to)?;
+        *graph = raised;
+        Ok(())
+    }
+
+    /// Adds a node in its newer form, with what has to run before and behind it.
+    fn raise_node(
+        &mut self,
+        graph: &mut Graph,
+        typed: &mut TypedGraph,
+        (mut node, bind): (Node, &BindOptions),
+        to: u32,
+    ) -> Result<(), ResolveError> {
+        let mut behind = Vec::new();
+        let is_own = self.choose(&node, bind).is_ok_and(|(of, _)| self.is_builtin(of.package));
+        let is_renamed = rows(&node, to).any(|row| matches!(row.change, Change::Rename(_)));
+        for row in UPGRADES.iter().filter(|_| is_own || is_renamed) {
+            if row.since != EVER && row.since <= to && row.takes(&node) {
+                let mut edit =
+                    Edit { registry: self, graph: typed, node: &mut node, behind: &mut behind };
+                row.change.apply(&mut edit).map_err(|reason| ResolveError::Node {
+                    node: node.name.clone(),
+                    op: node.op.clone(),
+                    reason,
+                })?;
+            }
+        }
+        let before = typed.nodes.drain(..).map(|bound| bound.node);
+        let added = typed.values.iter().skip(graph.values.len()).map(|value| value.value.clone());
+        graph.values.extend(added);
+        let own = before.chain([node]).chain(behind);
+        graph.nodes.extend(own.map(|node| Node { opset: node.opset.min(to), ..node }));
+        Ok(())
+    }
+}
+
+/// The newest operator set that a node is of.
+fn newest(graph: &Graph) -> u32 {
+    let of_node = |node: &Node| {
+        let inner = node.subgraphs().map(|subgraph| newest(subgraph.graph)).max();
+        inner.max(node.domain.is_empty().then_some(node.opset)).unwrap_or(1)
+    };
+    graph.nodes.iter().map(of_node).max().unwrap_or(1)
+}
+
+/// The changes of a node from its operator set to another one.
+fn rows(node: &Node, to: u32) -> impl Iterator<Item = &'static super::Upgrade> {
+    let is_due = move |row: &&super::Upgrade| row.since != EVER && row.since <= to;
+    UPGRADES.iter().filter(is_due).filter(|row| row.takes(node))
+}
+
+/// Says of all nodes that they are of this operator set at least; those of subgraphs must not have changed up to it.
+fn raise_all(graph: &mut Graph, to: u32) -> Result<(), ResolveError> {
+    for node in &mut graph.nodes {
+        if node.domain.is_empty() {
+            node.opset = node.opset.max(to);
+        }
+        for (_, attr) in &mut node.attrs {
+            for inner in attr.graphs_mut() {
+                for node in &inner.nodes {
+                    if let Some(row) = rows(node, to).next().filter(|_| node.domain.is_empty()) {
+                        let (name, op) = (node.name.clone(), node.op.clone());
+                        let reason = format!(
+                            "it is of operator set {} in a subgraph, wanted the form of {} on",
+                            node.opset, row.since
+                        );
+                        return Err(ResolveError::Node { node: name, op, reason });
+                    }
+                }
+                raise_all(inner, to)?;
+            }
+        }
+    }
+    Ok(())
+}
