@@ -29,13 +29,16 @@ fn portable(steps: usize) -> f64 {
 
 /// As [`peak_flops`] for products of 8-bit values summed in 32 bits, in operations: two per product.
 ///
-/// AVX-512 takes four products per lane and instruction. The others widen to 16 bits first, to be
-/// exact: two products per lane in AVX2.
+/// AMX multiplies 16 rows of 64 values with 16 columns, AVX-512 takes four products per lane and instruction. The others widen to
+/// 16 bits first, to be exact: two products per lane in AVX2.
 pub fn peak_ops8(steps: usize) -> f64 {
     match isa() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` names only what this machine has.
-        Isa::Avx512 | Isa::Amx => unsafe { avx512_ops8(steps) },
+        Isa::Amx => unsafe { crate::gemm_u8::amx_peak(steps) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: `isa` names only what this machine has.
+        Isa::Avx512 => unsafe { avx512_ops8(steps) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: `isa` names only what this machine has.
         Isa::Avx2 => unsafe { avx2_ops8(steps) },

@@ -31,7 +31,6 @@ use std::fmt;
 
 pub use crate::gemm_u8::{Activation, MAX_K, MAX_K_U16_SUMS, Output};
 use crate::gemm_u8::{Depth, MicroKernels, Product, Rows, holds, kernels, pack_panels, panels_len};
-use crate::indirect::PADDING;
 use crate::isa::isa;
 
 /// The shape of a convolution's weights.
@@ -217,7 +216,7 @@ fn conv_by(
     mut output: Output<'_>,
     stride: usize,
 ) -> Result<(), ConvError> {
-    let checked = check(batch, input, weights, table, bias, &output, stride)?;
+    let checked = check(kernels, batch, input, weights, table, bias, &output, stride)?;
     checked.each(kernels, batch, input, weights, table, bias, |product, at| {
         // SAFETY: `kernels` hands out only what this machine has; `check` made sure that the pixels of the
         // table lie in the image, and that the weights are as long as their shape says.
@@ -237,7 +236,7 @@ fn conv_u16_by(
     mut output: Output<'_>,
     stride: usize,
 ) -> Result<(), ConvError> {
-    let checked = check(batch, input, weights, table, bias, &output, stride)?;
+    let checked = check(kernels, batch, input, weights, table, bias, &output, stride)?;
     let depth = checked.depth.taps * checked.depth.channels;
     if matches!(output, Output::I32(_)) && depth > MAX_K_U16_SUMS {
         return Err(ConvError::TooDeep);
@@ -299,7 +298,9 @@ impl Checked {
     }
 }
 
+#[expect(clippy::too_many_arguments, reason = "those of `conv_by`")]
 fn check<T>(
+    kernels: &'static MicroKernels,
     batch: &Batch,
     input: &Input<'_, T>,
     weights: &Weights<'_>,
@@ -333,17 +334,12 @@ fn check<T>(
     let room = input.data.len().checked_sub(before).and_then(|len| len.checked_sub(width));
     let pixels =
         room.map_or(0, |room| room.checked_div(input.stride).map_or(usize::MAX, |n| n + 1));
-    // An entry outside is the highest there is, and 0 when 1 is added.
-    let (mut highest, mut inside) = (0, 0);
-    for &entry in table {
-        highest = highest.max(entry);
-        inside = inside.max(entry.wrapping_add(1));
-    }
+    let (inside, has_padding) = kernels.reach(table);
     if usize::try_from(inside).is_ok_and(|inside| inside > pixels) {
         return Err(ConvError::Table);
     }
     let padding_len = shape.padding_len().unwrap_or(usize::MAX);
-    if highest == PADDING && input.padding.len() < padding_len {
+    if has_padding && input.padding.len() < padding_len {
         return Err(ConvError::Padding);
     }
     let image = (rows - 1).checked_mul(stride).and_then(|start| start.checked_add(n));

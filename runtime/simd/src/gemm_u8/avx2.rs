@@ -11,7 +11,7 @@ use super::{
 };
 
 pub(super) static KERNELS: MicroKernels =
-    MicroKernels { tiles, sum, configure: no_op, release: no_op, mr: MR, fallback: None };
+    MicroKernels { tiles, sum, reach, configure: no_op, release: no_op, mr: MR, fallback: None };
 
 /// # Safety
 ///
@@ -34,6 +34,11 @@ unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
 #[target_feature(enable = "avx2")]
 unsafe fn sum(values: &[u8]) -> i32 {
     requant::sum(values)
+}
+
+#[target_feature(enable = "avx2")]
+unsafe fn reach(table: &[u32]) -> (u32, bool) {
+    requant::reach(table)
 }
 
 /// Adds the products to the sums.

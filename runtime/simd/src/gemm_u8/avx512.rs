@@ -11,12 +11,12 @@
 use std::arch::x86_64::*;
 
 use super::{
-    Accumulators, Activation, Columns, LANES, MAX_NR, MR, MicroKernels, Out, PADDING, Tile, no_op,
-    pack::LINE, requant,
+    Activation, Columns, LANES, MAX_NR, MR, MicroKernels, Out, PADDING, Tile, no_op, pack::LINE,
+    requant,
 };
 
 pub(super) static KERNELS: MicroKernels =
-    MicroKernels { tiles, sum, configure: no_op, release: no_op, mr: MR, fallback: None };
+    MicroKernels { tiles, sum, reach, configure: no_op, release: no_op, mr: MR, fallback: None };
 
 type Run = unsafe fn(&Tile, &Columns, Out, usize);
 
@@ -32,6 +32,8 @@ static RUNS: [&[Run]; 4] = [
     &[run::<1, 4>, run::<2, 4>, run::<3, 4>, run::<4, 4>, run::<5, 4>, run::<6, 4>],
 ];
 
+/// The largest number that an i32 stands for.
+const MAX_I32: f32 = 2_147_483_520.0;
 /// How far ahead weights are brought into the first-level cache, in groups.
 const NEAR: usize = 8;
 /// The bytes of a panel that stays in that cache anyway, where fetching would only take time.
@@ -43,35 +45,18 @@ const NEAR_PANEL: usize = 16 << 10;
 /// `out` points to its `count * rows` rows of `columns.count` elements, `stride` apart.
 unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
     let run = RUNS[tile.vectors - 1][tile.rows - 1];
-    if matches!(out, Out::U8(..)) && !columns.shrink {
-        let mut sums = Accumulators::new();
-        tile.each(out, stride, |tile, out| {
-            // SAFETY: the tile names rows and weights that are there; `sums` has a row of `MAX_NR` for each,
-            // and `out` is good for them.
-            unsafe {
-                run(tile, columns, Out::I32(sums.0.as_mut_ptr().cast()), MAX_NR);
-                finish(&sums, tile.rows, columns, out, stride);
-            }
-        });
-    } else {
-        // SAFETY: the tile names rows and weights that are there, and `out` is good for its rows of the
-        // columns.
-        unsafe { run(tile, columns, out, stride) }
-    }
-}
-
-/// # Safety
-///
-/// As of [`tiles`].
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn finish(sums: &Accumulators, rows: usize, columns: &Columns, out: Out, stride: usize) {
-    // SAFETY: `out` is good for `rows` rows of the columns, `stride` apart.
-    unsafe { requant::finish(&sums.0[..rows], columns, out, stride) }
+    // SAFETY: the tile names rows and weights that are there, and `out` is good for its rows of the columns.
+    unsafe { run(tile, columns, out, stride) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 pub(super) unsafe fn sum(values: &[u8]) -> i32 {
     requant::sum(values)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+pub(super) unsafe fn reach(table: &[u32]) -> (u32, bool) {
+    requant::reach(table)
 }
 
 /// # Safety
@@ -209,7 +194,7 @@ unsafe fn products<const ROWS: usize, const VECTORS: usize, const FETCH: bool>(
 /// # Safety
 ///
 /// The caller has the features of [`run`]; `out` is good for so many rows of the columns, and those fit
-/// the vectors; for values all scales are below 1.
+/// the vectors.
 #[inline(always)]
 pub(super) unsafe fn write<const ROWS: usize, const VECTORS: usize>(
     totals: [[__m512i; VECTORS]; ROWS],
@@ -295,13 +280,16 @@ unsafe fn quantized<const ROWS: usize, const VECTORS: usize>(
         let shift = zero_point != 0;
         let zero_point = _mm512_set1_epi16(zero_point);
         let flip = _mm512_set1_epi8(flip.cast_signed());
+        let most = _mm512_set1_ps(MAX_I32);
         let keep = if columns.count == MAX_NR { u64::MAX } else { (1 << columns.count) - 1 };
         for (i, row) in totals.iter().enumerate() {
             let mut values = [_mm512_setzero_si512(); 4];
             for (v, &total) in row.iter().enumerate() {
                 let scale = _mm512_load_ps(columns.scales.as_ptr().add(v * LANES));
-                // NaN becomes i32::MIN.
-                values[v] = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(total), scale));
+                let value = _mm512_mul_ps(_mm512_cvtepi32_ps(total), scale);
+                // NaN comes through, and becomes i32::MIN as what is below it.
+                let value = if columns.shrink { value } else { _mm512_min_ps(most, value) };
+                values[v] = _mm512_cvtps_epi32(value);
             }
             // Saturating to i16 before the zero point is added changes nothing that fits 8 bits.
             let mut low = _mm512_packs_epi32(values[0], values[1]);

@@ -4,7 +4,8 @@ use super::pack::{self, LINE};
 use super::product::{Product, Rows};
 use super::requant::{self, Columns};
 use super::{
-    Accumulators, Configured, LANES, MAX_MR, MAX_NR, MAX_VECTORS, Out, Output, PADDING, Tile,
+    Accumulators, Configured, LANES, MAX_MR, MAX_NR, MAX_VECTORS, MicroKernels, Out, Output,
+    PADDING, Tile,
 };
 
 /// Rows are taken in blocks of at most so many, and so many bytes of the left side.
@@ -41,8 +42,7 @@ impl Product<'_, u8> {
         let block = (BLOCK_BYTES / bytes.max(1)).clamp(4 * MAX_MR, BLOCK_ROWS);
         let mut row_sums = [0; BLOCK_ROWS];
         // SAFETY: the kernels are those of an instruction set that this machine has.
-        let _configured =
-            unsafe { Configured::new(self.kernels.pick(count, self.depth.groups().unwrap_or(0))) };
+        let _configured = unsafe { Configured::new(self.pick(count)) };
         for row in (0..count).step_by(block) {
             let rows = block.min(count - row);
             if !self.zero_points.is_empty() {
@@ -62,6 +62,12 @@ impl Product<'_, u8> {
                 left -= vectors;
             }
         }
+    }
+
+    /// The kernels that are the fastest for so many rows.
+    fn pick(&self, rows: usize) -> &'static MicroKernels {
+        let is_gathered = matches!(self.rows, Rows::Table { .. });
+        self.kernels.pick(rows, self.depth.groups().unwrap_or(0), is_gathered)
     }
 
     /// # Safety
@@ -86,7 +92,7 @@ impl Product<'_, u8> {
         let at = at + vector * LANES;
         let mut sums = Accumulators::new();
         let single = matches!(output, Output::U16 { .. });
-        let kernels = if single { self.kernels.small() } else { self.kernels.pick(rows, steps) };
+        let kernels = if single { self.kernels.small() } else { self.pick(rows) };
         let tiles = rows.div_ceil(kernels.mr[vectors - 1]);
         // Tiles of a block differ by one row at most.
         let (height, taller) = (rows / tiles, rows % tiles);
@@ -173,9 +179,8 @@ impl Product<'_, u8> {
             Rows::Table { table, stride, .. } => {
                 let pixels = last / stride.max(1);
                 let entries = &table[row * self.depth.taps..][..count * self.depth.taps];
-                // An entry outside wraps to 0, and reads the padding.
-                let highest = entries.iter().map(|entry| entry.wrapping_add(1)).max();
-                highest.is_none_or(|highest| highest as usize <= pixels + 1)
+                // What is outside reads the padding.
+                self.kernels.reach(entries).0 as usize <= pixels + 1
             }
         }
     }

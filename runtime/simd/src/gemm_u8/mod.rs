@@ -238,6 +238,8 @@ pub(crate) struct MicroKernels {
     tiles: unsafe fn(&Tile, &Columns, Out, usize),
     /// The sum of values.
     sum: unsafe fn(&[u8]) -> i32,
+    /// The highest entry of a table with 1 added, in which one outside is 0, and whether there is one outside.
+    reach: unsafe fn(&[u32]) -> (u32, bool),
     /// What a thread does before and after its tiles.
     configure: unsafe fn(),
     release: unsafe fn(),
@@ -250,23 +252,33 @@ pub(crate) struct MicroKernels {
 struct Fallback {
     rows: usize,
     groups: usize,
+    /// Groups of the depth where a table gathers the rows, which have to be copied next to each other else.
+    gathered: usize,
     kernels: &'static MicroKernels,
 }
 
 impl MicroKernels {
-    /// The faster ones for so many rows and groups.
-    fn pick(&'static self, rows: usize, groups: usize) -> &'static Self {
+    /// The faster ones for so many rows and groups of a depth.
+    fn pick(&'static self, rows: usize, groups: usize, is_gathered: bool) -> &'static Self {
         match &self.fallback {
-            Some(fallback) if rows <= fallback.rows || groups <= fallback.groups => {
-                fallback.kernels
+            Some(Fallback { rows: least, groups: few, gathered, kernels })
+                if rows <= *least || groups <= if is_gathered { *gathered } else { *few } =>
+            {
+                kernels
             }
             _ => self,
         }
     }
 
+    /// The highest entry of a table with 1 added, in which one outside is 0, and whether there is one outside.
+    pub(super) fn reach(&self, table: &[u32]) -> (u32, bool) {
+        // SAFETY: `kernels` hands out only what this machine has.
+        unsafe { (self.reach)(table) }
+    }
+
     /// Those that hold sums as [`Accumulators`] does.
     fn small(&'static self) -> &'static Self {
-        self.pick(0, 0)
+        self.pick(0, 0, false)
     }
 }
 
@@ -293,6 +305,17 @@ impl Drop for Configured {
 
 /// Nothing to do before or after.
 fn no_op() {}
+
+/// What AMX does at most, as [`peak_ops8`](super::peak_ops8) says.
+///
+/// # Safety
+///
+/// The machine has what [`Isa::Amx`] says.
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn amx_peak(steps: usize) -> f64 {
+    // SAFETY: the machine has AMX, and the process may use it.
+    unsafe { amx::peak(steps) }
+}
 
 /// The micro-kernels for `isa`, or for the best that this machine has where that is less.
 pub(super) fn kernels(isa: Isa) -> &'static MicroKernels {

@@ -7,6 +7,7 @@ use super::{
 pub(super) static KERNELS: MicroKernels = MicroKernels {
     tiles,
     sum: requant::sum,
+    reach: requant::reach,
     configure: no_op,
     release: no_op,
     mr: MR,

@@ -2,7 +2,7 @@
 
 use super::pack::Panel;
 use super::product::Product;
-use super::{Accumulators, Activation, LANES, MAX_NR, Out, Output, Row, Tile};
+use super::{Accumulators, Activation, LANES, MAX_NR, Out, Output, PADDING, Row, Tile};
 
 /// The numbers for each column of a tile; those beyond the last column are 0.
 #[repr(C, align(64))]
@@ -174,4 +174,15 @@ pub(super) fn finish_u16(
 #[inline(always)]
 pub(super) fn sum(values: &[u8]) -> i32 {
     values.iter().fold(0, |sum, &value| sum.wrapping_add(i32::from(value)))
+}
+
+/// The highest entry of a table with 1 added, in which one outside is 0, and whether there is one outside.
+#[inline(always)]
+pub(super) fn reach(table: &[u32]) -> (u32, bool) {
+    let (mut highest, mut inside) = (0, 0);
+    for &entry in table {
+        highest = highest.max(entry);
+        inside = inside.max(entry.wrapping_add(1));
+    }
+    (inside, highest == PADDING)
 }

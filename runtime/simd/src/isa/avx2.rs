@@ -191,6 +191,18 @@ impl Vector for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn store_saturated(self, to: *mut u8, [a, b, c, d]: [__m256i; 4], signed: bool) {
+        // SAFETY: four times `LANES` bytes are writable at `to`.
+        unsafe {
+            let (low, high) = (_mm256_packs_epi32(a, b), _mm256_packs_epi32(c, d));
+            let bytes =
+                if signed { _mm256_packs_epi16(low, high) } else { _mm256_packus_epi16(low, high) };
+            // Packs keep to each half: of four vectors it has four lanes each.
+            let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+            _mm256_storeu_si256(to.cast(), _mm256_permutevar8x32_epi32(bytes, order));
+        }
+    }
+    #[inline(always)]
     unsafe fn store_u16(self, to: *mut u16, x: __m256i) {
         // SAFETY: `LANES` u16 are writable at `to`.
         unsafe {

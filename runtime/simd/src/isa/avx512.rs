@@ -217,6 +217,18 @@ impl Vector for Avx512 {
         unsafe { _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(x)) }
     }
     #[inline(always)]
+    unsafe fn store_saturated(self, to: *mut u8, [a, b, c, d]: [__m512i; 4], signed: bool) {
+        // SAFETY: four times `LANES` bytes are writable at `to`.
+        unsafe {
+            let (low, high) = (_mm512_packs_epi32(a, b), _mm512_packs_epi32(c, d));
+            let bytes =
+                if signed { _mm512_packs_epi16(low, high) } else { _mm512_packus_epi16(low, high) };
+            // Packs keep to each quarter: of four vectors it has four lanes each.
+            let order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            _mm512_storeu_si512(to.cast(), _mm512_permutexvar_epi32(order, bytes));
+        }
+    }
+    #[inline(always)]
     unsafe fn store_u16(self, to: *mut u16, x: __m512i) {
         // SAFETY: `LANES` u16 are writable at `to`.
         unsafe { _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(x)) }

@@ -45,6 +45,22 @@ pub(crate) trait Vector: Simd {
     /// See the trait.
     unsafe fn store_u16(self, to: *mut u16, x: Self::I);
 
+    /// Stores the lanes of four vectors, saturated to `u8`, or to `i8` where they are `signed`.
+    ///
+    /// # Safety
+    /// Four times `LANES` bytes are writable at `to`.
+    #[inline(always)]
+    unsafe fn store_saturated(self, to: *mut u8, x: [Self::I; 4], signed: bool) {
+        let (least, most) = if signed { (-128, 127) } else { (0, 255) };
+        let (least, most) = (self.splat_i(least), self.splat_i(most));
+        for (i, x) in x.into_iter().enumerate() {
+            let x = self.select_i(self.lt_i(x, least), least, x);
+            let x = self.select_i(self.lt_i(most, x), most, x);
+            // SAFETY: four times `LANES` bytes are writable at `to`.
+            unsafe { self.store_u8(to.wrapping_add(i * Self::LANES), x) }
+        }
+    }
+
     /// The low four bits of each lane as a number, times `scale`, plus `zero`.
     #[inline(always)]
     fn half(self, x: Self::I, scale: Self::F, zero: Self::F) -> Self::F {

@@ -61,6 +61,50 @@ impl<Q: Quantized> Quantize<Q> {
     }
 }
 
+impl<Q: Quantized> Quantize<Q> {
+    /// The values that numbers are stored as.
+    #[inline(always)]
+    pub(super) fn values<S: Vector>(self, simd: S, x: S::F) -> S::I {
+        let q = if S::FUSED && self.inverse != 0.0 {
+            // The bound lies beyond all that is not saturated, and keeps infinities out.
+            let bound = simd.splat(262_144.0);
+            let q = simd.mul(x, simd.splat(self.inverse));
+            let q = simd.min(bound, simd.max(simd.sub(simd.splat(0.0), bound), q));
+            self.corrected(simd, x, q)
+        } else {
+            simd.div(x, simd.splat(self.scale))
+        };
+        // NaN gives way to the second operand.
+        let q = simd.max(q, simd.splat((Q::LEAST - self.zero_point) as f32));
+        let q = simd.min(q, simd.splat((Q::GREATEST - self.zero_point) as f32));
+        simd.add_i(simd.to_int(q), simd.splat_i(self.zero_point))
+    }
+
+    /// The same before they are saturated, for numbers that are [near](Self::is_near).
+    #[inline(always)]
+    pub(super) fn unsaturated<S: Vector>(self, simd: S, x: S::F) -> S::I {
+        let q = if S::FUSED && self.inverse != 0.0 {
+            self.corrected(simd, x, simd.mul(x, simd.splat(self.inverse)))
+        } else {
+            simd.div(x, simd.splat(self.scale))
+        };
+        simd.add_i(simd.to_int(q), simd.splat_i(self.zero_point))
+    }
+
+    /// Whether all numbers up to `size` are few enough steps for [`Self::unsaturated`].
+    pub(super) fn is_near(self, size: f32) -> bool {
+        const MOST: f32 = 1e6;
+        (size / self.scale).abs() < MOST
+    }
+
+    /// A quotient by the scale, of the product with its inverse: by Markstein's correction ("Computation of elementary functions
+    /// on the IBM RISC System/6000 processor", 1990) it is rounded as a division would.
+    #[inline(always)]
+    fn corrected<S: Vector>(self, simd: S, x: S::F, q: S::F) -> S::F {
+        simd.fma(simd.fnma(q, simd.splat(self.scale), x), simd.splat(self.inverse), q)
+    }
+}
+
 impl<Q: Quantized> Convert for Quantize<Q> {
     type X = f32;
     type Y = Q;
@@ -68,22 +112,7 @@ impl<Q: Quantized> Convert for Quantize<Q> {
     #[inline(always)]
     unsafe fn step<S: Vector>(self, simd: S, x: *const f32, y: *mut Q) {
         // SAFETY: the caller says that `LANES` f32 are readable at `x`.
-        let x = unsafe { simd.load(x) };
-        let scale = simd.splat(self.scale);
-        let q = if S::FUSED && self.inverse != 0.0 {
-            // Markstein's correction gives the quotient rounded as a division would. The bound
-            // lies beyond all that is not saturated, and keeps infinities out.
-            let (inverse, bound) = (simd.splat(self.inverse), simd.splat(262_144.0));
-            let q = simd.max(simd.sub(simd.splat(0.0), bound), simd.mul(x, inverse));
-            let q = simd.min(bound, q);
-            simd.fma(simd.fnma(q, scale, x), inverse, q)
-        } else {
-            simd.div(x, scale)
-        };
-        // NaN gives way to the second operand.
-        let q = simd.max(q, simd.splat((Q::LEAST - self.zero_point) as f32));
-        let q = simd.min(q, simd.splat((Q::GREATEST - self.zero_point) as f32));
-        let q = simd.add_i(simd.to_int(q), simd.splat_i(self.zero_point));
+        let q = self.values(simd, unsafe { simd.load(x) });
         if size_of::<Q>() == 1 {
             // SAFETY: `LANES` elements of `Q` are writable at `y`, of one byte each.
             unsafe { simd.store_u8(y.cast(), q) }
@@ -100,12 +129,13 @@ pub(super) struct Dequantize<Q> {
     pub(super) zero_point: Q,
 }
 
-impl<Q: Quantized> Convert for Dequantize<Q> {
-    type X = Q;
-    type Y = f32;
-
+impl<Q: Quantized> Dequantize<Q> {
+    /// The numbers that the values at `x` stand for.
+    ///
+    /// # Safety
+    /// `LANES` values are readable at `x`.
     #[inline(always)]
-    unsafe fn step<S: Vector>(self, simd: S, x: *const Q, y: *mut f32) {
+    pub(super) unsafe fn numbers<S: Vector>(self, simd: S, x: *const Q) -> S::F {
         let signed = Q::LEAST < 0;
         let q = if size_of::<Q>() == 1 {
             // SAFETY: `LANES` elements of `Q` are readable at `x`, of one byte each.
@@ -117,7 +147,19 @@ impl<Q: Quantized> Convert for Dequantize<Q> {
             if signed { simd.sar::<16>(simd.shl::<16>(q)) } else { q }
         };
         let q = simd.sub_i(q, simd.splat_i(self.zero_point.into()));
+        simd.mul(simd.int_to_float(q), simd.splat(self.scale))
+    }
+}
+
+impl<Q: Quantized> Convert for Dequantize<Q> {
+    type X = Q;
+    type Y = f32;
+
+    #[inline(always)]
+    unsafe fn step<S: Vector>(self, simd: S, x: *const Q, y: *mut f32) {
+        // SAFETY: `LANES` elements of `Q` are readable at `x`.
+        let numbers = unsafe { self.numbers(simd, x) };
         // SAFETY: `LANES` f32 are writable at `y`.
-        unsafe { simd.store(y, simd.mul(simd.int_to_float(q), simd.splat(self.scale))) }
+        unsafe { simd.store(y, numbers) }
     }
 }

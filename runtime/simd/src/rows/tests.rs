@@ -4,6 +4,7 @@ use super::convert::{Convert, FromBf16, FromF16, ToBf16, ToF16, convert};
 use super::layer_norm::layer_norm_on;
 use super::lookup::lookup_on;
 use super::lrn::{Lrn, lrn_on};
+use super::meet::{Meeting, Operand, meet_on};
 use super::quantize::{Dequantize, Quantize, Quantized};
 use super::reduce::{Reduction, reduce, rows};
 use super::softmax::{Running, multiply_rows_on, softmax_block_on, softmax_on};
@@ -116,6 +117,53 @@ fn quantizes<Q: Quantized + PartialEq + std::fmt::Debug + TryFrom<i64>>(zero_poi
             }
         }
     }
+}
+
+fn meets<Q: Quantized + PartialEq + std::fmt::Debug>(all: &[Q], zeros: [Q; 3]) {
+    // Steps within reach of each other, and ones by which everything is saturated or nothing.
+    let scales = [[0.05f32, 0.02, 0.06], [0.3, 7e-3, 1e-9], [1e-3, 1e-3, 1e38], [1e30, 1e30, 0.1]];
+    let turned: Vec<Q> = all.iter().cycle().skip(all.len() / 3).take(all.len()).copied().collect();
+    for ([a, b, c], &isa) in
+        scales.into_iter().flat_map(|s| Isa::available().iter().map(move |i| (s, i)))
+    {
+        for (a_values, b_values) in [
+            (all, &turned[..]),
+            (&all[..1], &turned[..]),
+            (all, &turned[7..8]),
+            (&all[..3], &all[3..6]),
+        ] {
+            let left = Operand { values: a_values, scale: a, zero_point: zeros[0] };
+            let right = Operand { values: b_values, scale: b, zero_point: zeros[1] };
+            let len = a_values.len().max(b_values.len());
+            for of in [Meeting::Sum, Meeting::Product] {
+                let quantize = Quantize::new(c, zeros[2]);
+                let mut y = vec![Q::default(); len];
+                meet_on(isa, of, left, right, quantize, &mut y);
+                let number = |side: Operand<'_, Q>, i: usize| {
+                    let value: i32 = side.values[if side.values.len() == 1 { 0 } else { i }].into();
+                    let zero: i32 = side.zero_point.into();
+                    (value - zero) as f32 * side.scale
+                };
+                let numbers: Vec<f32> = (0..len)
+                    .map(|i| (number(left, i), number(right, i)))
+                    .map(|(a, b)| if of == Meeting::Sum { a + b } else { a * b })
+                    .collect();
+                let wanted = converted(isa, quantize, &numbers);
+                assert_eq!(y, wanted, "{isa:?} {of:?} {a} {b} {c}");
+            }
+        }
+    }
+}
+
+#[test]
+fn meetings_of_values_are_those_of_what_they_stand_for() {
+    let all: Vec<u8> = (0..=u8::MAX).chain(0..77).collect();
+    meets(&all, [100, 3, 90]);
+    meets(&all, [0, 255, 0]);
+    let all: Vec<i8> = (i8::MIN..=i8::MAX).chain(-3..70).collect();
+    meets(&all, [0, -128, 5]);
+    let all: Vec<u16> = (0..=u16::MAX).step_by(97).collect();
+    meets(&all, [32_768, 0, 7]);
 }
 
 #[test]

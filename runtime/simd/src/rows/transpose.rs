@@ -275,6 +275,17 @@ impl Plane {
             4 if tiled => (S::TILE4, S::TILE4),
             _ => (usize::MAX, usize::MAX),
         };
+        if size_of::<T>() == 1 && tiled && cols.to == rows.extent {
+            let (x, y) = (x.cast(), y.cast());
+            // SAFETY: `rows.extent` rows of bytes are readable at `x`, and as many next to each other writable at `y` for
+            // each column.
+            match rows.extent {
+                2 => return unsafe { interleave::<2>(x, rows.from, y, cols.extent) },
+                3 => return unsafe { interleave::<3>(x, rows.from, y, cols.extent) },
+                4 => return unsafe { interleave::<4>(x, rows.from, y, cols.extent) },
+                _ => {}
+            }
+        }
         if rows.extent < tall || cols.extent < wide {
             let all = [0, rows.extent, 0, cols.extent];
             // SAFETY: the elements that `rows` and `cols` reach are readable at `x` and writable at `y`.
@@ -444,6 +455,20 @@ impl<T: Copy> Tile<T> {
                 }
             }
             k += 16;
+        }
+    }
+}
+
+/// Transposes `N` rows of `count` bytes, `apart` from row to row: few enough that the compiler makes shuffles of the loop.
+///
+/// # Safety
+/// The rows are readable at `x`, and `N` times `count` bytes writable at `y`, which has none of them.
+#[inline(always)]
+unsafe fn interleave<const N: usize>(x: *const u8, apart: usize, y: *mut u8, count: usize) {
+    for j in 0..count {
+        for i in 0..N {
+            // SAFETY: row `i` has byte `j`, and `y` its place.
+            unsafe { *y.add(j * N + i) = *x.add(i * apart + j) }
         }
     }
 }

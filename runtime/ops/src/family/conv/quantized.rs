@@ -26,6 +26,8 @@ pub(crate) struct QuantizedConvPlan {
 }
 
 enum Algorithm {
+    /// A product with the pixels as they lie, for kernels of one tap that meet each.
+    Pointwise(Shape),
     /// A product whose rows a table gathers, from the image or from a copy with a border.
     Indirect {
         shape: Shape,
@@ -169,6 +171,10 @@ impl QuantizedConvPlan {
         let algorithm = if inputs == 1 && groups > 1 && C::HAS_DEPTHWISE {
             depthwise::packed_len_u8(window.kernel, channels[1])?;
             Algorithm::Depthwise(depthwise::Shape { window, channels: groups, multiplier: outputs })
+        } else if groups == 1 && meets_each_pixel(&window) {
+            let shape = Shape { groups, channels: inputs, outputs, taps, run: 1 };
+            shape.packed_len()?;
+            Algorithm::Pointwise(shape)
         } else {
             let (border, gathered) =
                 match bordered(&window).filter(|_| groups == 1 && inputs < WIDE) {
@@ -189,6 +195,7 @@ impl QuantizedConvPlan {
         let Images { batch, work, .. } = self.images;
         let work = Work::products(&[batch, work]).with(Arithmetic::Int8);
         work.by(match &self.algorithm {
+            Algorithm::Pointwise(_) => "product",
             Algorithm::Indirect { .. } => "indirect product",
             Algorithm::Depthwise(_) => "depthwise",
         })
@@ -198,7 +205,7 @@ impl QuantizedConvPlan {
     pub(crate) fn packed_len(&self) -> usize {
         // `of` has seen that there are lengths.
         match &self.algorithm {
-            Algorithm::Indirect { shape, .. } => shape.packed_len(),
+            Algorithm::Pointwise(shape) | Algorithm::Indirect { shape, .. } => shape.packed_len(),
             Algorithm::Depthwise(shape) => {
                 depthwise::packed_len_u8(shape.window.kernel, self.images.channels[1])
             }
@@ -209,7 +216,9 @@ impl QuantizedConvPlan {
     /// All that decides how weights are packed, apart from their type.
     pub(crate) fn recipe(&self) -> QuantizedPacking {
         match &self.algorithm {
-            Algorithm::Indirect { shape, .. } => QuantizedPacking::Indirect(*shape),
+            Algorithm::Pointwise(shape) | Algorithm::Indirect { shape, .. } => {
+                QuantizedPacking::Indirect(*shape)
+            }
             Algorithm::Depthwise(shape) => QuantizedPacking::Depthwise {
                 kernel: shape.window.kernel,
                 channels: self.images.channels[1],
@@ -222,7 +231,7 @@ impl QuantizedConvPlan {
         // `of` has seen that there is a length.
         match &self.algorithm {
             Algorithm::Indirect { gathered, .. } => gathered.table_len().unwrap_or(0),
-            Algorithm::Depthwise(_) => 0,
+            Algorithm::Pointwise(_) | Algorithm::Depthwise(_) => 0,
         }
     }
 
@@ -230,7 +239,7 @@ impl QuantizedConvPlan {
     pub(crate) fn fill(&self, table: &mut [u32]) -> bool {
         match &self.algorithm {
             Algorithm::Indirect { gathered, .. } => gathered.fill(table),
-            Algorithm::Depthwise(_) => true,
+            Algorithm::Pointwise(_) | Algorithm::Depthwise(_) => true,
         }
     }
 
@@ -242,7 +251,7 @@ impl QuantizedConvPlan {
                 (border.pixels() * self.images.channels[0], 0)
             }
             Algorithm::Indirect { shape, .. } => (0, shape.padding_len().unwrap_or(0)),
-            Algorithm::Depthwise(_) => (0, 0),
+            Algorithm::Pointwise(_) | Algorithm::Depthwise(_) => (0, 0),
         };
         let values = if self.ports.input && !self.flips { 0 } else { values };
         let unconverted = if self.ports.output { 0 } else { unconverted };
@@ -328,10 +337,22 @@ impl QuantizedConvPlan {
         let inputs = self.images.channels[0];
         let line = self.images.line_pixels() * pitch;
         let grains = partition::grains(parallel, self.images.work, partition::U8_PRODUCTS);
+        let height = self.images.pixels[1].div_ceil(grains);
         match &self.algorithm {
+            Algorithm::Pointwise(shape) => parallel.chunks_mut(y, height * pitch, |chunk, y| {
+                let data = &values[chunk * height * inputs..];
+                let rows = y.len().div_ceil(pitch);
+                let lhs = gemm_u8::Lhs { data, rows, stride: inputs, zero_point: x_zero };
+                let (k, n) = (shape.channels, shape.outputs);
+                let rhs = gemm_u8::Rhs { packed, k, n, zero_points: w_zeros };
+                let mut done = Ok(());
+                C::product(y, scales, y_zero, |y| {
+                    done = gemm_u8::gemm(&lhs, &rhs, bias, y, pitch);
+                });
+                done.map_err(|_| ExecError::of(Status::BAD_CALL))
+            }),
             Algorithm::Indirect { shape, .. } => {
                 let taps = shape.taps / shape.run;
-                let height = self.images.pixels[1].div_ceil(grains);
                 parallel.chunks_mut(y, height * pitch, |chunk, y| {
                     let rows = y.len().div_ceil(pitch);
                     let table = &table[chunk * height * taps..][..rows * taps];
@@ -364,6 +385,15 @@ impl QuantizedConvPlan {
             }
         }
     }
+}
+
+/// Whether each output pixel is made of the input pixel at its place alone.
+fn meets_each_pixel(window: &Window) -> bool {
+    let one = [1; 3];
+    window.kernel == one
+        && window.strides == one
+        && window.pads == [0; 3]
+        && window.input == window.output
 }
 
 /// The border that lets the taps of a kernel's row be read as one, and the window over an image that has

@@ -3,26 +3,24 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op,
-    OpSchema, Port, QuantizedType, TensorDesc, input, input_like, output_like, types,
+    Core, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
+    QuantizedType, TensorDesc, input, input_like, output_like, types,
 };
-use udo_simd::rows::{self, Quantized};
+use udo_simd::rows::{self, Meeting, Operand, Quantized};
 
 use super::{EncodingPorts, VALUES, fixed_point};
 use crate::Def;
-use crate::family::elementwise::{BLOCK, Broadcast, Side, broadcast_shapes};
+use crate::family::elementwise::{Broadcast, Side, broadcast_shapes};
 
 /// A function of two numbers, on quantized values.
 pub(crate) trait QuantizedBinary: Send + Sync + 'static {
     const NAME: &'static str;
-
-    /// The function itself.
-    fn of(a: f32, b: f32) -> f32;
+    const MEETING: Meeting;
 }
 
 /// The operator that `B` is the function of.
 pub(crate) const fn quantized_binary<B: QuantizedBinary>() -> Def {
-    let def = Def::of::<Described<B>>(Meeting::<B>::KERNELS);
+    let def = Def::of::<Described<B>>(Pairs::<B>::KERNELS);
     #[cfg(test)]
     let def = def.tested(tests::all::<B>);
     def
@@ -62,13 +60,13 @@ impl<F: QuantizedBinary> Op for Described<F> {
     }
 }
 
-struct Meeting<F> {
+struct Pairs<F> {
     plan: Broadcast,
     run: fn(&Broadcast, Io<'_>) -> Result<(), ExecError>,
     of: PhantomData<fn() -> F>,
 }
 
-impl<F: QuantizedBinary> Meeting<F> {
+impl<F: QuantizedBinary> Pairs<F> {
     const KERNELS: &'static [KernelDef] =
         &fixed_point(KernelDef::new::<Self>(F::NAME, Core::CPU).ports(&[
             input(A as u16, VALUES),
@@ -77,7 +75,7 @@ impl<F: QuantizedBinary> Meeting<F> {
         ]));
 }
 
-impl<F: QuantizedBinary> Kernel for Meeting<F> {
+impl<F: QuantizedBinary> Kernel for Pairs<F> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (a, b) = (cx.input(A)?, cx.input(B)?);
         for ports in [A_IS, B_IS, C_IS] {
@@ -94,50 +92,42 @@ impl<F: QuantizedBinary> Kernel for Meeting<F> {
     }
 }
 
-/// What the values of an operand stand for.
-struct Decoder<T> {
-    is: Encoding,
-    zero: T,
-}
-
-impl<T: QuantizedType + Quantized> Decoder<T> {
-    /// What the values of a block of a row stand for, which begins at `at`.
-    fn load(&self, row: Side<'_, T>, at: usize, to: &mut [f32]) {
-        match row {
-            Side::One(value) => to.fill(self.is.dequantize(value)),
-            Side::Each(values) => {
-                rows::dequantize(&values[at..][..to.len()], self.is.scale, self.zero, to);
-            }
-        }
-    }
-}
-
 fn execute<F: QuantizedBinary, T: QuantizedType + Quantized>(
     plan: &Broadcast,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
-    let operand = |port: usize, ports: EncodingPorts| {
-        let (values, is) = (inputs.get::<T>(port)?, ports.read::<T>(&inputs)?);
-        Ok::<_, ExecError>((values, Decoder { is, zero: T::from_f32(is.zero_point as f32) }))
+    let encoding = |ports: EncodingPorts| {
+        let is = ports.read::<T>(&inputs)?;
+        Ok::<_, ExecError>((is.scale, T::from_f32(is.zero_point as f32)))
     };
-    let ((a, a_is), (b, b_is)) = (operand(A, A_IS)?, operand(B, B_IS)?);
-    let c_is = C_IS.read::<T>(&inputs)?;
-    let c_zero = T::from_f32(c_is.zero_point as f32);
-    plan.rows(parallel, (a, b), outputs.take::<T>(0)?, &|a, b, y: &mut [T]| {
-        let (mut of_a, mut of_b) = ([0.0; BLOCK], [0.0; BLOCK]);
-        for (i, y) in y.chunks_mut(BLOCK).enumerate() {
-            let (of_a, of_b) = (&mut of_a[..y.len()], &mut of_b[..y.len()]);
-            a_is.load(a, i * BLOCK, of_a);
-            b_is.load(b, i * BLOCK, of_b);
-            of_a.iter_mut().zip(of_b).for_each(|(a, b)| *a = F::of(*a, *b));
-            rows::quantize(of_a, c_is.scale, c_zero, y);
-        }
+    let [a_is, b_is, (scale, zero_point)] = [encoding(A_IS)?, encoding(B_IS)?, encoding(C_IS)?];
+    let sides = (inputs.get::<T>(A)?, inputs.get::<T>(B)?);
+    plan.rows(parallel, sides, outputs.take::<T>(0)?, &|a, b, y: &mut [T]| {
+        let (a_one, b_one);
+        let a = match a {
+            Side::One(value) => {
+                a_one = [value];
+                &a_one[..]
+            }
+            Side::Each(values) => values,
+        };
+        let b = match b {
+            Side::One(value) => {
+                b_one = [value];
+                &b_one[..]
+            }
+            Side::Each(values) => values,
+        };
+        let operand = |values, (scale, zero_point)| Operand { values, scale, zero_point };
+        rows::meet(F::MEETING, operand(a, a_is), operand(b, b_is), scale, zero_point, y);
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use udo_api::Encoding;
+
     use super::*;
     use crate::family::partition::GRAIN;
     use crate::testing::{Tensor, bench, tensor};
@@ -190,7 +180,8 @@ mod tests {
         let y = numbers(c_is).into_iter().fold(run, crate::testing::Bench::input).one();
         let positions = Broadcast::of(a_dims, b_dims).unwrap();
         let of = |[i, j]: [usize; 2]| {
-            c_is.quantize::<T>(F::of(a_is.dequantize(a[i]), b_is.dequantize(b[j])))
+            let (a, b) = (a_is.dequantize(a[i]), b_is.dequantize(b[j]));
+            c_is.quantize::<T>(if F::MEETING == Meeting::Sum { a + b } else { a * b })
         };
         let wanted: Vec<T> = positions.positions().map(of).collect();
         assert!(y.values::<T>() == wanted, "{name} of {a_dims:?} and {b_dims:?}");

@@ -57,6 +57,9 @@ pub(crate) fn sliding(node: &Node<'_>, x: &TensorDesc) -> Result<Window, Error> 
     Window::read(node, x, &kernel, rounding)
 }
 
+/// Results whose images are summed up together.
+const TOGETHER: usize = 64;
+
 const X: EncodingPorts = EncodingPorts { scale: 1, zero: 2 };
 const Y: EncodingPorts = EncodingPorts { scale: 3, zero: 4 };
 const CHANNELS_LAST: Param = Param::scalar("channels_last", DType::I64).default(Value::int(0));
@@ -164,7 +167,23 @@ fn execute<M: QuantizedMean, T: QuantizedType>(
     let (x_is, y_is) = (X.read::<T>(&inputs)?, Y.read::<T>(&inputs)?);
     let taps: usize = kernel.window.kernel.iter().product();
     let grain = GRAIN.div_ceil(taps.max(1));
-    parallel.chunks_mut(outputs.take::<T>(0)?, grain, |chunk, y| {
+    let y = outputs.take::<T>(0)?;
+    if kernel.is_whole() {
+        let count = taps.max(1);
+        let zeros = (taps as i64) * i64::from(x_is.zero_point);
+        return parallel.chunks_mut(y, grain.next_multiple_of(TOGETHER), |chunk, y| {
+            let from = chunk * grain.next_multiple_of(TOGETHER);
+            for (i, y) in y.chunks_mut(TOGETHER).enumerate() {
+                let mut sums = [0; TOGETHER];
+                kernel.sum_whole(x, from + i * TOGETHER, &mut sums[..y.len()]);
+                for (y, sum) in y.iter_mut().zip(sums) {
+                    *y = y_is.quantize((sum - zeros) as f32 * x_is.scale / count as f32);
+                }
+            }
+            Ok(())
+        });
+    }
+    parallel.chunks_mut(y, grain, |chunk, y| {
         for (at, y) in (chunk * grain..).zip(y) {
             let (sum, inside, all) = kernel.window_at(x, at);
             // Padding stands for 0, as the zero point does.
@@ -177,6 +196,38 @@ fn execute<M: QuantizedMean, T: QuantizedType>(
 }
 
 impl<M> Means<M> {
+    /// Whether each window is all of an image.
+    fn is_whole(&self) -> bool {
+        let Window { input, output, kernel, pads, end_pads, .. } = self.window;
+        let none = [0; 3];
+        output == [1; 3] && kernel == input && (pads, end_pads) == (none, none)
+    }
+
+    /// The sums of the images of elements of the result from `at` on.
+    fn sum_whole<T: QuantizedType>(&self, x: &[T], at: usize, sums: &mut [i64]) {
+        let pixels = self.window.input_len();
+        if !self.channels_last {
+            for (sum, image) in sums.iter_mut().zip(x[at * pixels..].chunks(pixels.max(1))) {
+                // So few that their sum fits.
+                let parts = image.chunks(1 << 16);
+                *sum =
+                    parts.map(|part| i64::from(part.iter().map(|v| v.to_i32()).sum::<i32>())).sum();
+            }
+            return;
+        }
+        let mut done = 0;
+        while done < sums.len() {
+            let (image, channel) = ((at + done) / self.channels, (at + done) % self.channels);
+            let count = (self.channels - channel).min(sums.len() - done);
+            for pixel in x[image * pixels * self.channels..].chunks(self.channels).take(pixels) {
+                let values = &pixel[channel..][..count];
+                let sums = sums[done..].iter_mut().zip(values);
+                sums.for_each(|(sum, value)| *sum += i64::from(value.to_i32()));
+            }
+            done += count;
+        }
+    }
+
     /// The sum of the values of the window of element `at` of the result, and how many there are inside of the image
     /// and of its padding.
     fn window_at<T: QuantizedType + Element>(&self, x: &[T], at: usize) -> (i64, usize, usize) {

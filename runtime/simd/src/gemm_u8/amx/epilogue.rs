@@ -6,7 +6,7 @@ use std::arch::x86_64::{
 };
 use std::ops::Range;
 
-use crate::gemm_u8::{Columns, LANES, Out, Row, Tile, avx512, requant};
+use crate::gemm_u8::{Columns, LANES, Out, Row, Tile, avx512};
 
 /// Rows whose sums are complete, some of which are written already.
 pub(super) struct Epilogue<'a, const VECTORS: usize> {
@@ -16,6 +16,8 @@ pub(super) struct Epilogue<'a, const VECTORS: usize> {
     pub(super) stride: usize,
     /// The sums of the rows from `top` on.
     pub(super) sums: *mut Row,
+    /// As [`Run`](super::Run) says.
+    pub(super) kept: usize,
     pub(super) top: usize,
     /// Those that are left to write.
     pub(super) rows: Range<usize>,
@@ -41,15 +43,12 @@ impl<const VECTORS: usize> Epilogue<'_, VECTORS> {
         // SAFETY: `sums` has the rows from `top` on, of which `count` are left; `out` is good for them,
         // `stride` apart.
         unsafe {
-            let sums = std::slice::from_raw_parts_mut(self.sums.add(row - self.top), count);
+            let sums = self.sums.add((row - self.top) & self.kept);
+            let sums = std::slice::from_raw_parts_mut(sums, count);
             if columns.shifted {
                 for (i, sums) in sums.iter_mut().enumerate() {
                     self.shift(sums, *self.tile.row_sums.add(row + i));
                 }
-            }
-            if matches!(out, Out::U8(..)) && !columns.shrink {
-                requant::finish(sums, columns, out, stride);
-                return;
             }
             let (fours, rest) = sums.as_chunks::<4>();
             for (i, four) in fours.iter().enumerate() {

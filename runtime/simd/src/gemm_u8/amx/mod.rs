@@ -15,6 +15,8 @@ mod epilogue;
 mod pack_a;
 mod registers;
 
+pub(super) use registers::peak;
+
 use std::arch::x86_64::{_MM_HINT_T0, _MM_HINT_T1, _mm_prefetch};
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -28,10 +30,11 @@ use registers::{STEP, TILE};
 pub(super) static KERNELS: MicroKernels = MicroKernels {
     tiles,
     sum: avx512::sum,
+    reach: avx512::reach,
     configure: registers::configure,
     release: registers::release,
     mr: [usize::MAX; MAX_VECTORS],
-    fallback: Some(Fallback { rows: 6, groups: 4, kernels: &avx512::KERNELS }),
+    fallback: Some(Fallback { rows: 6, groups: 6, gathered: 12, kernels: &avx512::KERNELS }),
 };
 
 /// Groups of 4 values in a step.
@@ -40,6 +43,7 @@ const GROUPS: usize = STEP / 4;
 /// first-level cache.
 const ROWS: usize = 128;
 const STEPS: usize = 6;
+const _: () = assert!(ROWS.is_power_of_two() && TILE.is_power_of_two());
 
 /// What the tile registers read and write.
 #[repr(C, align(64))]
@@ -80,6 +84,8 @@ struct Run<'a, const VECTORS: usize> {
     /// Rows at the end whose steps would read past the last value.
     spare: usize,
     sums: *mut Row,
+    /// What of a row says where its sums lie: all of it, or its place among 16, where no sums are kept for a later part.
+    kept: usize,
     packed_a: [*mut [TileRows; STEPS]; 2],
     /// Of the last step, if it has not all its groups.
     weights: *const i8,
@@ -122,6 +128,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
             whole,
             spare: over.div_ceil(tile.stride.max(1)),
             sums: sums.cast(),
+            kept: if steps > STEPS { ROWS - 1 } else { TILE - 1 },
             packed_a: [packed_a.cast(), packed_a.cast::<[TileRows; STEPS]>().wrapping_add(1)],
             weights,
         }
@@ -143,6 +150,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
                 out,
                 stride,
                 sums: self.sums,
+                kept: self.kept,
                 top,
                 rows: top..top,
             };
@@ -181,7 +189,7 @@ impl<'a, const VECTORS: usize> Run<'a, VECTORS> {
                 }
             }
             for (i, row) in rows.clone().step_by(TILE).enumerate() {
-                let sums = self.sums.add(row - rows.start);
+                let sums = self.sums.add((row - rows.start) & self.kept);
                 let left = self.left(row, steps.start, self.packed_a[i % 2]);
                 let next = row + TILE;
                 let mut pack = if next < rows.end { self.pack(next, steps.start) } else { None };

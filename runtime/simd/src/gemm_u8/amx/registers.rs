@@ -146,3 +146,30 @@ pub(super) unsafe fn store<const VECTORS: usize>(to: *mut Row) {
         );
     }
 }
+
+/// Products that stay in the registers, `steps` times sixteen instructions of them. Returns how many operations that was: two
+/// per product.
+///
+/// # Safety
+///
+/// As of [`configure`].
+pub(in crate::gemm_u8) unsafe fn peak(steps: usize) -> f64 {
+    // SAFETY: the registers are configured, and released behind what uses them; no memory is touched.
+    unsafe {
+        configure();
+        for _ in 0..steps {
+            asm!(
+                ".rept 4",
+                "tdpbusd tmm0, tmm4, tmm5",
+                "tdpbusd tmm1, tmm4, tmm6",
+                "tdpbusd tmm2, tmm7, tmm5",
+                "tdpbusd tmm3, tmm7, tmm6",
+                ".endr",
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                options(nostack, nomem),
+            );
+        }
+        release();
+    }
+    (steps * 16 * TILE * TILE * STEP * 2) as f64
+}
