@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::{
     _mm256_maskz_loadu_epi32, _mm512_add_epi64, _mm512_cmpeq_epi64_mask, _mm512_cvtepu32_epi64,
-    _mm512_load_si512, _mm512_loadu_si512, _mm512_mask_loadu_epi8, _mm512_mask_mov_epi64,
+    _mm512_loadu_si512, _mm512_mask_mov_epi64, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
     _mm512_mullo_epi64, _mm512_set1_epi64, _mm512_setzero_si512, _mm512_store_si512,
 };
 use std::ptr::with_exposed_provenance;
@@ -32,17 +32,6 @@ pub(super) struct PackA<'a> {
     /// Where taps begin, of the eight that were looked up last.
     pixels: Pixels,
     looked_up: usize,
-}
-
-/// Values of a tap that come next to each other in a line.
-#[derive(Clone, Copy, Default)]
-struct Chunk {
-    /// Of those that were looked up.
-    tap: usize,
-    /// From where the tap begins to what the line would begin with.
-    skip: usize,
-    /// Their places in the line.
-    mask: u64,
 }
 
 /// Addresses, as vectors compute them; what they lie in is exposed.
@@ -76,66 +65,51 @@ impl<'a> PackA<'a> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     pub(super) unsafe fn step(&mut self, to: &mut TileRows) {
         let mut place = 0;
-        loop {
-            let is_first = place == 0;
-            let mut chunks = [Chunk::default(); STEP / 4];
-            let mut count = 0;
-            while place < STEP && self.tap < self.tile.taps {
-                if self.tap / TAPS != self.looked_up {
-                    if count > 0 {
-                        break;
+        while place < STEP && self.tap < self.tile.taps {
+            if self.tap / TAPS != self.looked_up {
+                self.looked_up = self.tap / TAPS;
+                // SAFETY: `tap` is below the tile's taps, whose entries its table has for these rows.
+                unsafe { self.look_up() };
+            }
+            let chunk = (self.padded - self.within).min(STEP - place);
+            let real = chunk.min(self.width.saturating_sub(self.within));
+            let from =
+                self.pixels.0.iter().map(|row| with_exposed_provenance::<u8>(row[self.tap % TAPS]));
+            let rows = to.0.iter_mut().zip(from).take(self.height);
+            if real == STEP {
+                for (to, from) in rows {
+                    // SAFETY: the tap has so many values from there on.
+                    unsafe {
+                        let values = _mm512_loadu_si512(from.wrapping_add(self.within).cast());
+                        _mm512_store_si512(to.as_mut_ptr().cast(), values);
                     }
-                    self.looked_up = self.tap / TAPS;
-                    // SAFETY: `tap` is below the tile's taps, whose entries its table has for these rows.
-                    unsafe { self.look_up() };
                 }
-                let chunk = (self.padded - self.within).min(STEP - place);
-                let real = chunk.min(self.width.saturating_sub(self.within));
-                chunks[count] = Chunk {
-                    tap: self.tap % TAPS,
-                    skip: self.within.wrapping_sub(place),
-                    mask: if real == 0 { 0 } else { u64::MAX >> (STEP - real) << place },
-                };
-                count += 1;
-                place += chunk;
-                self.within += chunk;
-                if self.within == self.padded {
-                    (self.tap, self.within) = (self.tap + 1, 0);
+            } else {
+                let load = (1u64 << real) - 1;
+                let store = u64::MAX >> (STEP - chunk) << place;
+                for (to, from) in rows {
+                    // SAFETY: the row has `real` values at `from + within`, and a line has room from `place`
+                    // on; the masks keep to both.
+                    unsafe {
+                        let from = from.wrapping_add(self.within).wrapping_sub(place);
+                        let values = _mm512_maskz_loadu_epi8(load << place, from.cast());
+                        _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), store, values);
+                    }
                 }
             }
-            // SAFETY: the taps that were looked up have the values of the chunks.
-            unsafe { self.gather(&chunks[..count], is_first, to) };
-            if place == STEP || self.tap == self.tile.taps {
-                break;
+            place += chunk;
+            self.within += chunk;
+            if self.within == self.padded {
+                (self.tap, self.within) = (self.tap + 1, 0);
             }
         }
-    }
-
-    /// Writes what chunks have of each row; with `is_first`, zeros elsewhere.
-    ///
-    /// # Safety
-    ///
-    /// As of [`Self::step`], for taps that were looked up last.
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-    unsafe fn gather(&self, chunks: &[Chunk], is_first: bool, to: &mut TileRows) {
-        for (to, pixels) in to.0.iter_mut().zip(&self.pixels.0).take(self.height) {
-            let to = to.as_mut_ptr().cast();
-            let from = |chunk: &Chunk| {
-                with_exposed_provenance::<u8>(pixels[chunk.tap]).wrapping_add(chunk.skip)
-            };
-            // SAFETY: the row is a line, and the masks keep to the values that it has of the taps.
-            unsafe {
-                if let [Chunk { mask: u64::MAX, .. }] = chunks {
-                    _mm512_store_si512(to, _mm512_loadu_si512(from(&chunks[0]).cast()));
-                    continue;
+        if place < STEP {
+            for to in &mut to.0[..self.height] {
+                // SAFETY: the mask keeps to the row.
+                unsafe {
+                    let zero = _mm512_setzero_si512();
+                    _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), u64::MAX << place, zero);
                 }
-                let mut line =
-                    if is_first { _mm512_setzero_si512() } else { _mm512_load_si512(to.cast()) };
-                for chunk in chunks {
-                    line = _mm512_mask_loadu_epi8(line, chunk.mask, from(chunk).cast());
-                }
-                _mm512_store_si512(to, line);
             }
         }
     }
