@@ -189,6 +189,7 @@ ops! {
 mod microsoft {
     ops! {
         dequantize_linear,
+        dynamic_quantize_lstm,
         dynamic_quantize_mat_mul,
         gather_block_quantized,
         gelu,

@@ -46,6 +46,7 @@ impl Unplaced<'_> {
             match self.bound.layout {
                 Some(LayoutRule::Axis) => self.move_axis(ports),
                 Some(LayoutRule::Order) => self.compose_order(ports),
+                Some(LayoutRule::Join) => self.propagate_to_all(ports, true, true),
                 None => self.propagate_layout(ports),
             }
         }
@@ -99,29 +100,36 @@ impl Unplaced<'_> {
         given.iter().map(|&axis| layout.axis(resolve_axis(axis, 4)?)).collect()
     }
 
-    /// Sets the layout of all ports of a node whose results lie where its operands do to NHWC, if one of those comes so
-    /// or the options want that.
+    /// Sets the layout of all ports of a node whose results lie where its operands do.
     fn propagate_layout(&self, ports: &mut Ports) {
         let schema = self.bound.op.schema();
-        let comes_nhwc = self.options.prefers_channels_last
-            || (0..ports.inputs.len()).any(|at| self.comes_nhwc(at));
         let says_layout = |port: &Port| port.rank4_layout() != Layout::AsGiven;
-        if !comes_nhwc || schema.inputs().iter().chain(schema.outputs()).any(says_layout) {
+        if schema.inputs().iter().chain(schema.outputs()).any(says_layout) {
             return;
         }
         let facts = schema.known_facts();
-        let (concatenates, elementwise) = (facts.has(Facts::CONCAT), facts.has(Facts::ELEMENTWISE));
-        if !concatenates && !elementwise {
+        if facts.has(Facts::CONCAT) {
+            self.propagate_to_all(ports, true, false);
+        } else if facts.has(Facts::ELEMENTWISE) {
+            self.propagate_to_all(ports, false, true);
+        }
+    }
+
+    /// Sets the layout of all ports to NHWC, if an input comes so or the options want that. The node may have an axis, and
+    /// single numbers, which serve all places alike.
+    fn propagate_to_all(&self, ports: &mut Ports, has_axis: bool, has_numbers: bool) {
+        let comes_nhwc = self.options.prefers_channels_last
+            || (0..ports.inputs.len()).any(|at| self.comes_nhwc(at));
+        if !comes_nhwc {
             return;
         }
-        let params = if concatenates { self.bound.params.in_layout(Layout::Nhwc) } else { None };
-        if concatenates && params.is_none() {
+        let params = if has_axis { self.bound.params.in_layout(Layout::Nhwc) } else { None };
+        if has_axis && params.is_none() {
             return;
         }
         let (mut inputs, mut outputs) = (ports.inputs.clone(), ports.outputs.clone());
-        // A single number serves all places alike.
         let stays = |Operand { format, .. }: &Operand| {
-            format.desc.is_absent() || (!concatenates && format.desc.len() == 1)
+            format.desc.is_absent() || (has_numbers && format.desc.len() == 1)
         };
         let fits =
             inputs.iter_mut().all(|o| stays(o) || set_nhwc(o)) && outputs.iter_mut().all(set_nhwc);

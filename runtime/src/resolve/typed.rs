@@ -36,13 +36,15 @@ pub struct BoundNode {
     pub control: Option<Control>,
 }
 
-/// What a node makes of a first operand whose channels lie last.
+/// What a node makes of operands whose channels lie last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutRule {
     /// Its results lie alike, with its axis there. Other operands are vectors along that, or single numbers.
     Axis,
     /// It puts the axes of what lies there in its order.
     Order,
+    /// Its operands and results lie alike, with its axis there, but for single numbers.
+    Join,
 }
 
 /// The work of one or more nodes that the kernel of an earlier one may do before it stores its output.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::indirect::Window;
+use crate::indirect::PADDING;
 use crate::isa::Isa;
 use crate::testing::Guarded;
 

@@ -5,13 +5,15 @@
 //! column is part of. Packing the results is the same shuffle backwards.
 
 use std::arch::x86_64::{
-    __m512, __m512i, __mmask64, _mm_loadu_si128, _mm512_adds_epi16, _mm512_castsi128_si512,
-    _mm512_castsi512_ps, _mm512_cvtepi32_ps, _mm512_cvtps_epi32, _mm512_dpbusd_epi32,
-    _mm512_inserti32x4, _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
-    _mm512_min_ps, _mm512_mul_ps, _mm512_mullo_epi32, _mm512_packs_epi32, _mm512_packus_epi16,
-    _mm512_set1_epi8, _mm512_set1_epi16, _mm512_set1_epi32, _mm512_set1_ps, _mm512_storeu_si512,
-    _mm512_sub_epi32, _mm512_unpackhi_epi8, _mm512_unpackhi_epi16, _mm512_unpacklo_epi8,
-    _mm512_unpacklo_epi16, _mm512_xor_si512,
+    __m256i, __m512, __m512i, __mmask32, __mmask64, _mm_loadu_si128, _mm256_loadu_si256,
+    _mm256_mask_storeu_epi8, _mm256_maskz_loadu_epi8, _mm512_adds_epi16, _mm512_broadcast_i64x4,
+    _mm512_castsi128_si512, _mm512_castsi256_si512, _mm512_castsi512_ps, _mm512_castsi512_si256,
+    _mm512_cvtepi32_ps, _mm512_cvtps_epi32, _mm512_dpbusd_epi32, _mm512_extracti64x4_epi64,
+    _mm512_inserti32x4, _mm512_inserti64x4, _mm512_loadu_si512, _mm512_mask_storeu_epi8,
+    _mm512_maskz_loadu_epi8, _mm512_min_ps, _mm512_mul_ps, _mm512_mullo_epi32, _mm512_packs_epi32,
+    _mm512_packus_epi16, _mm512_set1_epi8, _mm512_set1_epi16, _mm512_set1_epi32, _mm512_set1_ps,
+    _mm512_storeu_si512, _mm512_sub_epi32, _mm512_unpackhi_epi8, _mm512_unpackhi_epi16,
+    _mm512_unpacklo_epi8, _mm512_unpacklo_epi16, _mm512_xor_si512,
 };
 
 use super::quantized_job::{Job, STRIP, VectorLayout, first_channel};
@@ -45,11 +47,12 @@ pub(super) unsafe fn row_passes<
         // SAFETY: this function has the instructions; `x`, `y` and the weights of the job are as long as its
         // shape says, and packed for `K` and `GROUPS`.
         unsafe {
-            match (strip.mask == u64::MAX, strip.has_zeros) {
-                (true, false) => strip.rows::<K, STRIDE, GROUPS, R, true, false>(),
-                (false, false) => strip.rows::<K, STRIDE, GROUPS, R, false, false>(),
-                (true, true) => strip.rows::<K, STRIDE, GROUPS, 1, true, true>(),
-                (false, true) => strip.rows::<K, STRIDE, GROUPS, 1, false, true>(),
+            match (strip.width(), strip.has_zeros) {
+                (Width::Whole, false) => strip.rows::<K, STRIDE, GROUPS, R, WHOLE, false>(),
+                (Width::Half, false) => strip.rows::<K, STRIDE, GROUPS, R, HALF, false>(),
+                (Width::Part, false) => strip.rows::<K, STRIDE, GROUPS, R, PART, false>(),
+                (Width::Whole, true) => strip.rows::<K, STRIDE, GROUPS, 1, WHOLE, true>(),
+                (_, true) => strip.rows::<K, STRIDE, GROUPS, 1, PART, true>(),
             }
         }
     }
@@ -60,7 +63,21 @@ const fn packed_rows(k: usize) -> usize {
     if k == 3 { 2 } else { 1 }
 }
 
-/// 64 channels, or fewer where there are no more, with their numbers.
+/// How many of its vectors' lanes a strip has channels for: all, at most half of them, so that two rows of the output share a
+/// vector, or some.
+enum Width {
+    Whole,
+    Half,
+    Part,
+}
+const WHOLE: u8 = 0;
+const HALF: u8 = 1;
+const PART: u8 = 2;
+
+/// Channels of half a strip.
+const HALF_STRIP: usize = STRIP / 2;
+
+/// 64 channels, or fewer where there are no more, with their numbers; those of half a strip stand there twice.
 struct Strip<'a> {
     job: &'a Job<'a>,
     first: usize,
@@ -97,6 +114,12 @@ impl<'a> Strip<'a> {
                 *to = zero.into();
             }
         }
+        let is_half = count <= HALF_STRIP;
+        if is_half {
+            bias.copy_within(..HALF_STRIP, HALF_STRIP);
+            scales.copy_within(..HALF_STRIP, HALF_STRIP);
+            zeros.copy_within(..HALF_STRIP, HALF_STRIP);
+        }
         // What the zero points of input and weights make of each other, for every tap.
         let taps = i32::from(job.weights.zero_point) * (layout.k * layout.k) as i32;
         for (bias, zero) in bias.iter_mut().zip(zeros) {
@@ -107,6 +130,7 @@ impl<'a> Strip<'a> {
         for (i, start) in start.iter_mut().enumerate() {
             // SAFETY: a strip's totals are 4 vectors.
             let total = unsafe { _mm512_loadu_si512(packed.as_ptr().add(i * STRIP).cast()) };
+            let total = if is_half { twice(_mm512_castsi512_si256(total)) } else { total };
             *start = _mm512_sub_epi32(runs(&bias, i), _mm512_mullo_epi32(total, zero));
         }
         let scale_bits = scales.map(f32::to_bits).map(u32::cast_signed);
@@ -126,11 +150,19 @@ impl<'a> Strip<'a> {
         }
     }
 
+    fn width(&self) -> Width {
+        match self.mask {
+            u64::MAX => Width::Whole,
+            mask if mask >> HALF_STRIP == 0 => Width::Half,
+            _ => Width::Part,
+        }
+    }
+
     /// All rows.
     ///
     /// # Safety
     ///
-    /// As for [`row_passes`]; with `WHOLE`, the strip has 64 channels. Without `ZEROS`, the weights' zero points
+    /// As for [`row_passes`]; `WIDTH` is that of the strip, or of a narrower one. Without `ZEROS`, the weights' zero points
     /// are 0; with it, `R` is 1.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn rows<
@@ -138,26 +170,39 @@ impl<'a> Strip<'a> {
         const STRIDE: usize,
         const GROUPS: usize,
         const R: usize,
-        const WHOLE: bool,
+        const WIDTH: u8,
         const ZEROS: bool,
     >(
         &self,
     ) {
         let mut row = self.job.rows.start;
         while row < self.job.rows.end {
-            if row + R <= self.job.rows.end {
+            let left = self.job.rows.end - row;
+            if WIDTH == HALF && left >= 2 * R {
+                // SAFETY: rows `row..row + 2 * R` are of the job, whose pixels and weights lie where it says.
+                unsafe { self.pass::<K, STRIDE, GROUPS, R, HALF, ZEROS>(row) };
+                row += 2 * R;
+            } else if WIDTH == WHOLE && left >= R {
                 // SAFETY: rows `row..row + R` are of the job, whose pixels and weights lie where it says.
                 unsafe { self.pass::<K, STRIDE, GROUPS, R, WHOLE, ZEROS>(row) };
                 row += R;
-            } else {
+            } else if WIDTH == WHOLE {
                 // SAFETY: row `row` is of the job, whose pixels and weights lie where it says.
                 unsafe { self.pass::<K, STRIDE, GROUPS, 1, WHOLE, ZEROS>(row) };
+                row += 1;
+            } else if left >= R {
+                // SAFETY: rows `row..row + R` are of the job, whose pixels and weights lie where it says.
+                unsafe { self.pass::<K, STRIDE, GROUPS, R, PART, ZEROS>(row) };
+                row += R;
+            } else {
+                // SAFETY: row `row` is of the job, whose pixels and weights lie where it says.
+                unsafe { self.pass::<K, STRIDE, GROUPS, 1, PART, ZEROS>(row) };
                 row += 1;
             }
         }
     }
 
-    /// `R` output rows from `row` on.
+    /// `R` output rows from `row` on; where the strip is `HALF` as wide, `R` more behind them, in the upper lanes.
     ///
     /// # Safety
     ///
@@ -168,7 +213,7 @@ impl<'a> Strip<'a> {
         const STRIDE: usize,
         const GROUPS: usize,
         const R: usize,
-        const WHOLE: bool,
+        const WIDTH: u8,
         const ZEROS: bool,
     >(
         &self,
@@ -179,13 +224,16 @@ impl<'a> Strip<'a> {
         let [_, top, left] = job.shape.window.pads;
         let across = job.shape.window.output[2];
         let x = job.x.data.as_ptr().wrapping_add(self.first);
-        let (mut from, mut step) = ([[self.padding.as_ptr(); 4]; GROUPS], [[0; 4]; GROUPS]);
-        for i in 0..(R - 1) * STRIDE + K {
-            // Above the first row is beyond any height.
-            let y = (row * STRIDE + i).wrapping_sub(top);
-            if y < height {
-                from[i / 4][i % 4] = x.wrapping_add(y * width * job.x.stride);
-                step[i / 4][i % 4] = job.x.stride;
+        let (mut from, mut step) =
+            ([[[self.padding.as_ptr(); 4]; GROUPS]; 2], [[[0; 4]; GROUPS]; 2]);
+        for (half, row) in [row, row + R].into_iter().enumerate() {
+            for i in 0..(R - 1) * STRIDE + K {
+                // Above the first row is beyond any height.
+                let y = (row * STRIDE + i).wrapping_sub(top);
+                if y < height {
+                    from[half][i / 4][i % 4] = x.wrapping_add(y * width * job.x.stride);
+                    step[half][i / 4][i % 4] = job.x.stride;
+                }
             }
         }
         let first = (row - job.rows.start) * across * job.y_stride + self.first;
@@ -205,20 +253,16 @@ impl<'a> Strip<'a> {
                     if col < width {
                         let mut rows = [padding; 4];
                         for i in 0..4 {
-                            let at = from[group][i];
+                            let at = [from[0][group][i], from[1][group][i]];
                             // Of rows that no tap is at, whatever is loaded counts 0 times.
                             if group * 4 + i < (R - 1) * STRIDE + K {
                                 // SAFETY: the pixel at `col` has the strip's channels, as has the
                                 // padding.
-                                rows[i] = unsafe {
-                                    if WHOLE {
-                                        _mm512_loadu_si512(at.cast())
-                                    } else {
-                                        _mm512_maskz_loadu_epi8(self.mask, at.cast())
-                                    }
-                                };
+                                rows[i] = unsafe { self.load::<WIDTH>(at) };
                             }
-                            from[group][i] = at.wrapping_add(step[group][i]);
+                            for half in 0..if WIDTH == HALF { 2 } else { 1 } {
+                                from[half][group][i] = at[half].wrapping_add(step[half][group][i]);
+                            }
                         }
                         quads = interleave(rows);
                     }
@@ -233,9 +277,14 @@ impl<'a> Strip<'a> {
                         for r in 0..R {
                             let at = ((group * K + k) * packed_rows(K) + r) * QUADS * STRIP;
                             for q in 0..QUADS {
+                                let at = self.weights.wrapping_add(at + q * STRIP);
                                 // SAFETY: a strip has vectors for each group, column and row.
                                 let weights = unsafe {
-                                    _mm512_loadu_si512(self.weights.add(at + q * STRIP).cast())
+                                    if WIDTH == HALF {
+                                        twice(_mm256_loadu_si256(at.cast()))
+                                    } else {
+                                        _mm512_loadu_si512(at.cast())
+                                    }
                                 };
                                 sums[j][r][q] =
                                     _mm512_dpbusd_epi32(sums[j][r][q], quads[q], weights);
@@ -256,12 +305,17 @@ impl<'a> Strip<'a> {
                     }
                     let values = self.requantize(sums);
                     let to = to.wrapping_add(r * across * job.y_stride);
-                    // SAFETY: the strip's channels of a pixel of the output.
+                    // SAFETY: the strip's channels of a pixel of the output, and of one `R` rows below.
                     unsafe {
-                        if WHOLE {
+                        if WIDTH == WHOLE {
                             _mm512_storeu_si512(to.cast(), values);
                         } else {
                             _mm512_mask_storeu_epi8(to.cast(), self.mask, values);
+                        }
+                        if WIDTH == HALF {
+                            let below = to.wrapping_add(R * across * job.y_stride);
+                            let values = _mm512_extracti64x4_epi64::<1>(values);
+                            _mm256_mask_storeu_epi8(below.cast(), self.mask as __mmask32, values);
                         }
                     }
                 }
@@ -273,6 +327,28 @@ impl<'a> Strip<'a> {
             }
             sums[live - 1] = [self.start; R];
             totals[live - 1] = [_mm512_set1_epi32(0); QUADS];
+        }
+    }
+
+    /// The channels of a pixel; where the strip is `HALF` as wide, those of the other behind them.
+    ///
+    /// # Safety
+    ///
+    /// The pixels have the strip's channels.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    unsafe fn load<const WIDTH: u8>(&self, at: [*const u8; 2]) -> __m512i {
+        // SAFETY: the masks keep to the strip's channels.
+        unsafe {
+            match WIDTH {
+                WHOLE => _mm512_loadu_si512(at[0].cast()),
+                HALF => {
+                    let [low, high] =
+                        at.map(|at| _mm256_maskz_loadu_epi8(self.mask as __mmask32, at.cast()));
+                    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high)
+                }
+                _ => _mm512_maskz_loadu_epi8(self.mask, at[0].cast()),
+            }
         }
     }
 
@@ -292,6 +368,13 @@ impl<'a> Strip<'a> {
         let high = _mm512_adds_epi16(_mm512_packs_epi32(values[2], values[3]), self.zero_point);
         _mm512_xor_si512(_mm512_packus_epi16(low, high), self.flip)
     }
+}
+
+/// The lanes, and once more above them.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn twice(lanes: __m256i) -> __m512i {
+    _mm512_broadcast_i64x4(lanes)
 }
 
 /// Four values of each channel next to each other; every fourth run of four channels in each vector.

@@ -3,7 +3,7 @@
 use crate::pass::Candidate;
 use crate::resolve::LayoutRule;
 
-/// That of nodes of four axes that quantize or transpose.
+/// That of nodes of four axes that quantize, transpose, or join quantized values.
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<LayoutRule> {
     let rule = match node.op()? {
         "DequantizeLinear" | "QuantizeLinear" => {
@@ -12,6 +12,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<LayoutRule> {
             (is_vector(1) && is_vector(2)).then_some(LayoutRule::Axis)?
         }
         "Transpose" => LayoutRule::Order,
+        "QLinearConcat" => LayoutRule::Join,
         _ => return None,
     };
     (node.makes_one_fixed() && node.output().rank() == 4).then_some(rule)

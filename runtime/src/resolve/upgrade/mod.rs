@@ -184,7 +184,6 @@ pub const UPGRADES: &[Upgrade] = &[
     composed(MICROSOFT, "BiasGelu", composed::bias_gelu),
     composed(MICROSOFT, "BiasSplitGelu", fused::bias_split_gelu),
     composed(MICROSOFT, "CDist", twins::c_dist),
-    composed(MICROSOFT, "DynamicQuantizeLSTM", quantized::lstm),
     composed(MICROSOFT, "EmbedLayerNormalization", embed::numbers),
     composed(MICROSOFT, "ExpandDims", twins::expand_dims),
     composed(MICROSOFT, "FastGelu", composed::fast_gelu),

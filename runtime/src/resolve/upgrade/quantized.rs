@@ -1,6 +1,6 @@
 //! Operators on quantized values that are those on numbers, between a step that makes numbers and one that quantizes them.
 
-use super::edit::{Edit, new_node, own_node, with_ints};
+use super::edit::{Edit, new_node, own_node};
 use crate::graph::{Attr, Node, ValueId};
 
 /// What values at a port stand for, by the scale and the zero point at the next two.
@@ -33,54 +33,4 @@ pub(super) fn reduce_mean(edit: &mut Edit<'_>) -> Result<(), String> {
     let mean = edit.first("mean", mean, None)?;
     quantized(edit, mean, 3);
     Ok(())
-}
-
-/// A recurrent operator with quantized weights, each gate's numbers of which are a column: as numbers, which are packed
-/// before the run. ONNX Runtime quantizes what these are multiplied by as well.
-pub(super) fn lstm(edit: &mut Edit<'_>) -> Result<(), String> {
-    let mut weights = Vec::new();
-    for (name, port, scale) in [("w", 1, 8), ("r", 2, 10)] {
-        let (found, numbers) = (edit.input(port), edit.input(scale));
-        let turned = with_ints(new_node("Transpose", &[edit.required(port)?]), "perm", &[0, 2, 1]);
-        let turned = edit.first(&format!("{name}.turned"), turned, None)?;
-        let mut of = [turned, edit.required(scale)?, edit.required(scale + 1)?];
-        // A number for each direction, or for each column of it: blocks of a row with ones.
-        let blocks: &[i64] = match numbers.rank() {
-            1 => &[0, 1, 1],
-            2 => &[0, 0, 1],
-            _ => return Err(format!("input {scale} is {numbers}, wanted rank 1 or 2")),
-        };
-        if found.rank() != 3 {
-            return Err(format!("input {port} is {found}, wanted rank 3"));
-        }
-        let shape = edit.list(&format!("{name}.blocks"), blocks)?;
-        for (part, number) in of.iter_mut().skip(1).enumerate() {
-            let part = format!("{name}.numbers.{part}");
-            *number = edit.first(&part, new_node("Reshape", &[*number, shape]), None)?;
-        }
-        weights.push(dequantized(edit, name, of)?);
-    }
-    let mut inputs = edit.node.inputs.clone();
-    inputs.truncate(8);
-    for (input, weights) in inputs.iter_mut().skip(1).zip(weights) {
-        *input = Some(weights);
-    }
-    edit.end("LSTM", &[]);
-    edit.node.inputs = inputs;
-    Ok(())
-}
-
-/// `(x - zero) * scale`, with numbers that broadcast.
-fn dequantized(
-    edit: &mut Edit<'_>,
-    name: &str,
-    [x, scale, zero]: [ValueId; 3],
-) -> Result<ValueId, String> {
-    let mut wide = [x, zero];
-    for (value, part) in wide.iter_mut().zip(["values", "zero"]) {
-        let cast = new_node("CastLike", &[*value, scale]);
-        *value = edit.first(&format!("{name}.{part}"), cast, None)?;
-    }
-    let apart = edit.first(&format!("{name}.apart"), new_node("Sub", &wide), None)?;
-    edit.first(name, new_node("Mul", &[apart, scale]), None)
 }

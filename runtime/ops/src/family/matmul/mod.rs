@@ -21,7 +21,9 @@ pub(crate) use contraction::{
 };
 pub(crate) use gemm::GemmSizes;
 pub(crate) use gpu::{GemmGpu, MatMulGpu};
-pub(crate) use integer::{IntegerProducts, OPERANDS, Ports, integer_products};
+pub(crate) use integer::{
+    Buffers, DynamicPorts, DynamicRight, IntegerProducts, OPERANDS, Ports, Ready, integer_products,
+};
 pub(crate) use product::{Factors, Product};
 pub(crate) use right_side::RightSide;
 

@@ -4,12 +4,13 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node,
-    Op, OpSchema, Param, Port, QuantizedType, Shape, TensorDesc, Value, input, input_like,
-    output_like, types,
+    Op, OpSchema, Param, Port, PortRule, QuantizedType, Shape, TensorDesc, Value, input,
+    input_like, output_like, types,
 };
 
-use super::{EncodingPorts, VALUES, fixed_point};
+use super::{EncodingPorts, VALUES};
 use crate::Def;
+use crate::family::layout::{ChannelsLast, ChannelsSecond, Layout};
 use crate::family::partition::GRAIN;
 use crate::family::window::{Rounding, Window, sizes};
 
@@ -28,7 +29,7 @@ pub(crate) trait QuantizedMean: Send + Sync + 'static {
 
 /// The operator whose windows `M` says.
 pub(crate) const fn quantized_mean<M: QuantizedMean>() -> Def {
-    Def::of::<Described<M>>(Means::<M>::KERNELS)
+    Def::of::<Described<M>>(Means::<M, ChannelsSecond>::KERNELS)
 }
 
 /// The window that is all of an image.
@@ -119,36 +120,42 @@ fn channels_second(node: &Node<'_>) -> Result<TensorDesc, Error> {
     Ok(x.dtype().map_or(x, |t| TensorDesc::new(t, shape)))
 }
 
-struct Means<M> {
+struct Means<M, L> {
     window: Window,
     channels: usize,
     counts_padding: bool,
     channels_last: bool,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
-    of: PhantomData<fn() -> M>,
+    of: PhantomData<fn() -> (M, L)>,
 }
 
-impl<M: QuantizedMean> Means<M> {
+impl<M: QuantizedMean, L: Layout> Means<M, L> {
+    const RULES: &'static [PortRule] =
+        &L::PORTS.of([input(0, VALUES), input_like(2, 0), input_like(4, 0), output_like(0, 0)]);
+    const DEF: KernelDef = KernelDef::new::<Self>(M::NAME, Core::CPU).ports(Self::RULES);
+}
+
+impl<M: QuantizedMean> Means<M, ChannelsSecond> {
     const KERNELS: &'static [KernelDef] =
-        &fixed_point(KernelDef::new::<Self>(M::NAME, Core::CPU).ports(&[
-            input(0, VALUES),
-            input_like(2, 0),
-            input_like(4, 0),
-            output_like(0, 0),
-        ]));
+        &[Means::<M, ChannelsLast>::DEF, Self::DEF, Self::DEF.on(Core::DSP_V68)];
 }
 
-impl<M: QuantizedMean> Kernel for Means<M> {
+impl<M: QuantizedMean, L: Layout> Kernel for Means<M, L> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let x = channels_second(cx)?;
+        let says_last = cx.flag("channels_last")?;
+        if L::PORTS.input && says_last {
+            return Err(Error::new("channels are last as the node describes its input"));
+        }
+        let x =
+            if L::PORTS.input { L::PORTS.described(&cx.input(0)?)? } else { channels_second(cx)? };
         X.check(cx, x.dtype())?;
         Y.check(cx, x.dtype())?;
         Ok(Self {
             window: M::window(cx, &x)?,
             channels: x.shape()[1],
             counts_padding: M::counts_padding(cx)?,
-            channels_last: cx.flag("channels_last")?,
-            run: of_type!(x.dtype(), [U8 = u8, I8 = i8], T => execute::<M, T>)?,
+            channels_last: L::PORTS.input || says_last,
+            run: of_type!(x.dtype(), [U8 = u8, I8 = i8], T => execute::<M, L, T>)?,
             of: PhantomData,
         })
     }
@@ -158,8 +165,8 @@ impl<M: QuantizedMean> Kernel for Means<M> {
     }
 }
 
-fn execute<M: QuantizedMean, T: QuantizedType>(
-    kernel: &Means<M>,
+fn execute<M: QuantizedMean, L: Layout, T: QuantizedType>(
+    kernel: &Means<M, L>,
     io: Io<'_>,
 ) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
@@ -195,7 +202,7 @@ fn execute<M: QuantizedMean, T: QuantizedType>(
     })
 }
 
-impl<M> Means<M> {
+impl<M, L> Means<M, L> {
     /// Whether each window is all of an image.
     fn is_whole(&self) -> bool {
         let Window { input, output, kernel, pads, end_pads, .. } = self.window;

@@ -1,13 +1,14 @@
 //! The kernel of recurrent operators: one product for the inputs of all steps, then one for the states of each.
 
 use udo_api::{
-    Error, ExecError, FinalizeCx, Inputs, Io, Kernel, PackedConstants, Parallel, Work, Workspace,
+    Arithmetic, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, PackedConstants, Parallel, Work,
+    Workspace,
 };
 use udo_simd::gemm_f32::{Epilogue, Layout};
 
 use super::{
     Activation, BIAS, Cell, Counts, FIRST_HIDDEN, FIRST_MEMORY, LAST_HIDDEN, LAST_MEMORY, LENGTHS,
-    PEEPHOLES, R, Sizes, Step, W, X, Y,
+    Own, PEEPHOLES, R, Side, Sizes, Step, W, Weights, X, Y,
 };
 use crate::family::matmul::{Factors, Product, RightSide};
 
@@ -15,8 +16,8 @@ pub(super) struct Recurrent<C> {
     cell: C,
     sizes: Sizes,
     /// The weights of every direction.
-    input: RightSide,
-    state: RightSide,
+    input: Side,
+    state: Side,
     /// The gate that is late, and the weights of every gate of every direction.
     late: Option<(usize, RightSide)>,
     /// Those of every direction.
@@ -32,13 +33,10 @@ impl<C: Cell> Kernel for Recurrent<C> {
         let sizes = Sizes::read(cx, Counts::of::<C>())?;
         let Sizes { steps, batch, width, hidden, dirs, .. } = sizes;
         let gates = C::GATES * hidden;
-        cx.work(Work::products(&[dirs, steps, batch, gates, width.saturating_add(hidden)]))?;
-        let weights = |port: usize, rows: usize, depth: usize| {
-            let right = Layout::Transposed;
-            let product = Product { rows, depth, cols: gates, right, factors: Factors::F32 };
-            RightSide::read(cx, port, product, dirs)
-        };
-        let (input, state) = (weights(W, steps * batch, width)?, weights(R, batch, hidden)?);
+        let work = Work::products(&[dirs, steps, batch, gates, width.saturating_add(hidden)]);
+        cx.work(if C::IS_QUANTIZED { work.with(Arithmetic::Int8) } else { work })?;
+        let input = Side::read::<C>(cx, W, [steps * batch, width, gates], dirs)?;
+        let state = Side::read::<C>(cx, R, [batch, hidden, gates], dirs)?;
         let late = match cell.late() {
             Some(gate) => {
                 let (rows, depth, cols, right) = (batch, hidden, hidden, Layout::Transposed);
@@ -56,8 +54,7 @@ impl<C: Cell> Kernel for Recurrent<C> {
     fn workspace(&self) -> Workspace {
         let [hidden, memory, gates, sums, late] = self.scratch_lens();
         let states = Workspace::of::<f32>(hidden).and::<f32>(memory).and::<f32>(gates);
-        let weights = states.and::<f32>(sums).and::<f32>(self.input.scratch_len());
-        let weights = weights.and::<f32>(self.state.scratch_len());
+        let weights = self.state.and(self.input.and(states.and::<f32>(sums)));
         weights.and::<f32>(late).and::<f32>(late).and::<f32>(self.own_late_len())
     }
 
@@ -71,17 +68,13 @@ impl<C: Cell> Kernel for Recurrent<C> {
         let [y, last_hidden, last_memory] = [take(Y)?, take(LAST_HIDDEN)?, take(LAST_MEMORY)?];
         let lens = self.scratch_lens();
         let mut take = |len: usize| scratch.take::<f32>(len);
-        let mut rows = Rows {
-            hidden: take(lens[0])?,
-            memory: take(lens[1])?,
-            gates: take(lens[2])?,
-            input: take(lens[3])?,
-            seen: take(lens[4])?,
-            late: take(lens[4])?,
-        };
-        let own_input = take(self.input.scratch_len())?;
-        let own_state = take(self.state.scratch_len())?;
-        let own_late = take(self.own_late_len())?;
+        let [hidden_rows, memory, gates, input] =
+            [take(lens[0])?, take(lens[1])?, take(lens[2])?, take(lens[3])?];
+        let (mut own_input, mut own_state) =
+            (self.input.take(&mut scratch)?, self.state.take(&mut scratch)?);
+        let (seen, late) = (scratch.take(lens[4])?, scratch.take(lens[4])?);
+        let mut rows = Rows { hidden: hidden_rows, memory, gates, input, seen, late };
+        let own_late = scratch.take(self.own_late_len())?;
         let lengths = if self.inputs[LENGTHS] { inputs.get::<i32>(LENGTHS)? } else { &[] };
         check(lengths, steps)?;
         // Steps behind the end of a sequence are 0.
@@ -90,12 +83,12 @@ impl<C: Cell> Kernel for Recurrent<C> {
             return Ok(());
         }
         for dir in 0..dirs {
-            let own = [&mut *own_input, &mut *own_state, &mut *own_late];
-            let weights = self.direction(&inputs, &packed, dir, own)?;
+            let own = [&mut own_input, &mut own_state];
+            let mut weights = self.direction(&inputs, &packed, dir, own, &mut *own_late)?;
             self.start(&inputs, dir, &mut rows)?;
-            let (x, bias) = (inputs.get::<f32>(X)?, biased(weights.input_bias));
-            self.input.product.run(parallel, x, weights.input, rows.input, &bias)?;
-            self.run(parallel, dir, &weights, lengths, &mut rows, y)?;
+            let (x, bias) = (inputs.get::<f32>(X)?, weights.input_bias);
+            self.input.run(parallel, x, &mut weights.input, bias, rows.input)?;
+            self.run(parallel, dir, &mut weights, lengths, &mut rows, y)?;
             for row in 0..batch {
                 let (at, from) = (sizes.state_at(dir, row), row * hidden);
                 for (to, state) in
@@ -139,8 +132,8 @@ struct Rows<'a> {
 
 /// The weights of a direction; empty where the node leaves them out.
 struct Direction<'a> {
-    input: &'a [f32],
-    state: &'a [f32],
+    input: Weights<'a>,
+    state: Weights<'a>,
     input_bias: Option<&'a [f32]>,
     state_bias: Option<&'a [f32]>,
     peepholes: &'a [f32],
@@ -172,7 +165,8 @@ impl<C: Cell> Recurrent<C> {
         inputs: &Inputs<'a>,
         packed: &PackedConstants<'a>,
         dir: usize,
-        [input, state, late]: [&'a mut [f32]; 3],
+        [input, state]: [&'a mut Own<'_>; 2],
+        late: &'a mut [f32],
     ) -> Result<Direction<'a>, ExecError> {
         let gates = C::GATES * self.sizes.hidden;
         let biases = self.optional(inputs, BIAS)?.get(dir * 2 * gates..(dir + 1) * 2 * gates);
@@ -217,14 +211,13 @@ impl<C: Cell> Recurrent<C> {
         &self,
         parallel: Parallel<'_>,
         dir: usize,
-        weights: &Direction<'_>,
+        weights: &mut Direction<'_>,
         lengths: &[i32],
         rows: &mut Rows<'_>,
         y: &mut [f32],
     ) -> Result<(), ExecError> {
         let sizes = &self.sizes;
         let Sizes { steps, batch, hidden, .. } = *sizes;
-        let bias = biased(weights.state_bias);
         let len = |row: usize| lengths.get(row).map_or(steps, |&len| len.max(0) as usize);
         for i in 0..(0..batch).map(len).max().unwrap_or(0) {
             // The rows whose sequences have not ended, and the step that each takes.
@@ -234,7 +227,8 @@ impl<C: Cell> Recurrent<C> {
                     Some((row, if sizes.is_backward(dir) { left } else { i }))
                 })
             };
-            self.state.product.run(parallel, rows.hidden, weights.state, rows.gates, &bias)?;
+            let bias = weights.state_bias;
+            self.state.run(parallel, rows.hidden, &mut weights.state, bias, rows.gates)?;
             if let Some((_, late)) = &self.late {
                 for (row, step) in left() {
                     let (step, seen) = self.of_row(weights, rows, dir, [row, step]);

@@ -2,6 +2,7 @@
 
 mod activations;
 mod kernel;
+mod side;
 mod sizes;
 #[cfg(test)]
 mod tests;
@@ -10,12 +11,14 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, DType, Error, InferCx, KernelDef, Node, Op, OpSchema, Param, Port, PortRule, Shape,
-    Value, input, types,
+    TypeSet, Value, input, types,
 };
 
 use crate::Def;
+use crate::family::matmul::OPERANDS;
 pub(crate) use activations::Activation;
 use kernel::Recurrent;
+use side::{Own, Side, Weights};
 use sizes::{Counts, Sizes};
 
 /// One step of the state. Its family has the ports and parameters of every cell, inference, directions, sequences of
@@ -30,6 +33,9 @@ pub(crate) trait Cell: Sized + Send + Sync + 'static {
     const PEEPHOLES: (usize, &'static str) = (0, "");
     /// What the activations of a direction are where a node does not say them.
     const ACTIVATIONS: &'static [&'static str];
+    /// Whether its weights are quantized values, each gate's numbers of which are a column. They come with a scale and a zero
+    /// point for each direction, or for each column of it, and what they are multiplied by is quantized by its own range.
+    const IS_QUANTIZED: bool = false;
     /// Parameters besides those of every cell, one at most.
     const PARAMS: &'static [Param] = &[];
 
@@ -68,8 +74,9 @@ pub(crate) struct Step<'a> {
 /// The operator that `C` is the cell of.
 pub(crate) const fn recurrent<C: Cell>() -> Def {
     let def = Def::of::<Described<C>>(Described::<C>::KERNELS);
+    // One range for all rows makes each depend on the others.
     #[cfg(test)]
-    let def = def.tested(tests::all::<C>);
+    let def = if C::IS_QUANTIZED { def } else { def.tested(tests::all::<C>) };
     def
 }
 
@@ -82,6 +89,11 @@ const LENGTHS: usize = 4;
 const FIRST_HIDDEN: usize = 5;
 const FIRST_MEMORY: usize = 6;
 const PEEPHOLES: usize = 7;
+
+/// The scales of quantized weights of the input, and their zero points.
+const W_ENCODING: [usize; 2] = [8, 9];
+/// The same of those of the state.
+const R_ENCODING: [usize; 2] = [10, 11];
 
 // The outputs.
 const Y: usize = 0;
@@ -110,17 +122,23 @@ impl<C: Cell> Described<C> {
         Some(names) => names,
         None => [""; 2],
     };
-    const INPUTS: [Port; 8] = [
+    const WEIGHTS: TypeSet = if C::IS_QUANTIZED { OPERANDS } else { types::F32 };
+    const INPUTS: [Port; 12] = [
         Port::required("X", types::F32),
-        Port::required("W", types::F32),
-        Port::required("R", types::F32),
+        Port::required("W", Self::WEIGHTS),
+        Port::required("R", Self::WEIGHTS),
         Port::optional("B", types::F32),
         Port::optional("sequence_lens", types::I32),
         Port::optional("initial_h", types::F32),
         Port::optional(Self::MEMORY[0], types::F32),
         Port::optional(C::PEEPHOLES.1, types::F32),
+        Port::required("W_scale", types::F32),
+        Port::required("W_zero_point", OPERANDS),
+        Port::required("R_scale", types::F32),
+        Port::required("R_zero_point", OPERANDS),
     ];
     const INPUT_COUNT: usize = match (C::MEMORY, C::PEEPHOLES.0) {
+        _ if C::IS_QUANTIZED => R_ENCODING[1] + 1,
         (None, _) => FIRST_MEMORY,
         (Some(_), 0) => PEEPHOLES,
         (Some(_), _) => PEEPHOLES + 1,

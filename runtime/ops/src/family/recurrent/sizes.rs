@@ -9,11 +9,12 @@ use super::{BIAS, Cell, FIRST_HIDDEN, FIRST_MEMORY, LENGTHS, PEEPHOLES, R, W, X}
 pub(super) struct Counts {
     pub(super) gates: usize,
     peepholes: usize,
+    is_quantized: bool,
 }
 
 impl Counts {
     pub(super) const fn of<C: Cell>() -> Self {
-        Self { gates: C::GATES, peepholes: C::PEEPHOLES.0 }
+        Self { gates: C::GATES, peepholes: C::PEEPHOLES.0, is_quantized: C::IS_QUANTIZED }
     }
 }
 
@@ -46,9 +47,10 @@ impl Sizes {
         let dirs = if direction == Direction::Both { 2 } else { 1 };
         let batch_first = node.flag("layout")?;
         let (x, r) = (node.input(X)?, node.input(R)?);
-        let (&[a, b, width], &[_, _, hidden]) = (x.shape(), r.shape()) else {
+        let (&[a, b, width], &[_, first, last]) = (x.shape(), r.shape()) else {
             return Err(Error::new(format!("inputs are {x} and {r}, wanted rank 3")));
         };
+        let hidden = if counts.is_quantized { first } else { last };
         if !x.full_shape().is_fixed() {
             return Err(Error::new(format!("input {X} is {x}, wanted a fixed shape")));
         }
@@ -66,12 +68,17 @@ impl Sizes {
     }
 
     /// Checks the extents of all inputs but the sequences.
-    fn check(&self, node: &Node<'_>, Counts { gates, peepholes }: Counts) -> Result<(), Error> {
+    fn check(&self, node: &Node<'_>, counts: Counts) -> Result<(), Error> {
+        let Counts { gates, peepholes, is_quantized } = counts;
         let &Self { batch, width, hidden, dirs, .. } = self;
         let state = self.state_shape();
+        let weights = |depth: usize| {
+            let all = gates * hidden;
+            if is_quantized { [dirs, depth, all] } else { [dirs, all, depth] }
+        };
         let wanted: [(usize, &[usize]); 7] = [
-            (W, &[dirs, gates * hidden, width]),
-            (R, &[dirs, gates * hidden, hidden]),
+            (W, &weights(width)),
+            (R, &weights(hidden)),
             (BIAS, &[dirs, 2 * gates * hidden]),
             (LENGTHS, &[batch]),
             (FIRST_HIDDEN, &state),

@@ -1,6 +1,7 @@
 //! Operators that multiply matrices of 8-bit integers: sums are exact, and stored as they are, as what they stand
 //! for, or quantized again.
 
+mod dynamic;
 mod left;
 mod lines;
 mod product;
@@ -20,6 +21,7 @@ use super::{GemmSizes, Products};
 use crate::Def;
 use crate::family::elementwise::Broadcast;
 use crate::family::quantized::fixed_point;
+pub(crate) use dynamic::{Buffers, DynamicPorts, DynamicRight, Ready};
 use left::{Left, bits};
 use lines::{Along, Lines, Reals};
 use product::{FLIP, Finish, Grid, IntegerProduct, Sides, make_signed};

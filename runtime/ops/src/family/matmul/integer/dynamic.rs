@@ -1,0 +1,192 @@
+//! Quantized right sides for left sides of numbers, which are quantized by their own range when they are multiplied.
+
+use udo_api::{DType, Error, ExecError, FinalizeCx, Inputs, Node, Packed, PackedConstants};
+use udo_api::{Parallel, Scratch, Workspace};
+use udo_simd::rows;
+
+use super::left::bits;
+use super::product::{FLIP, Finish, Grid, IntegerProduct, Sides, make_signed};
+use crate::family::partition::GRAIN;
+use crate::family::quantize::DynamicRange;
+
+/// Where values, scales and zero points are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DynamicPorts {
+    pub(crate) values: usize,
+    pub(crate) scale: usize,
+    pub(crate) zero: usize,
+}
+
+/// One or several right sides of a shape, one after the other in an input.
+pub(crate) struct DynamicRight {
+    ports: DynamicPorts,
+    product: IntegerProduct,
+    /// Absent where they come with each run.
+    packed: Option<Packed<i8>>,
+    /// What to flip in the bits of values to make them signed.
+    flip: u8,
+    /// Scales of a right side, and zero points: one, or one for each column.
+    scales: usize,
+}
+
+/// The memory of a run.
+pub(crate) struct Buffers<'a> {
+    signed: &'a mut [i8],
+    packed: &'a mut [i8],
+    zeros: &'a mut [i8],
+    left: &'a mut [u8],
+    parts: &'a mut [f32],
+    scales: &'a mut [f32],
+}
+
+/// A right side, and the memory that products with it take.
+pub(crate) struct Ready<'a> {
+    packed: &'a [i8],
+    zeros: &'a [i8],
+    own_scales: &'a [f32],
+    left: &'a mut [u8],
+    parts: &'a mut [f32],
+    scales: &'a mut [f32],
+}
+
+impl DynamicRight {
+    /// The `count` right sides, for left sides of so many rows of the depth.
+    pub(crate) fn read(
+        cx: &FinalizeCx<'_>,
+        ports: DynamicPorts,
+        [rows, depth, cols]: [usize; 3],
+        count: usize,
+    ) -> Result<Self, Error> {
+        let product = IntegerProduct { rows, depth, cols, transposed: false };
+        product.check()?;
+        let scales = scale_count(cx, ports, cols, count)?;
+        let packed = if cx.is_constant(ports.values) {
+            let len = count * product.packed_len();
+            Some(cx.pack(&[ports.values], &product.recipe(), len, IntegerProduct::fill)?)
+        } else {
+            None
+        };
+        let is_unsigned = cx.input(ports.values)?.dtype() == Some(DType::U8);
+        Ok(Self { ports, product, packed, flip: if is_unsigned { FLIP } else { 0 }, scales })
+    }
+
+    /// Elements of [`Buffers`], in their order.
+    fn lens(&self) -> [usize; 6] {
+        let IntegerProduct { rows, depth, cols, .. } = self.product;
+        let own =
+            if self.packed.is_some() { [0; 2] } else { [depth * cols, self.product.packed_len()] };
+        let parts = DynamicRange::of(rows * depth).scratch_len();
+        [own[0], own[1], self.scales, rows * depth, parts, self.scales]
+    }
+
+    /// What is there, and the memory of a run.
+    pub(crate) fn and(&self, workspace: Workspace) -> Workspace {
+        let [signed, packed, zeros, left, parts, scales] = self.lens();
+        let right = workspace.and::<i8>(signed).and::<i8>(packed).and::<i8>(zeros);
+        right.and::<u8>(left).and::<f32>(parts).and::<f32>(scales)
+    }
+
+    /// That memory.
+    pub(crate) fn take<'a>(&self, scratch: &mut Scratch<'a>) -> Result<Buffers<'a>, ExecError> {
+        let [signed, packed, zeros, left, parts, scales] = self.lens();
+        Ok(Buffers {
+            signed: scratch.take(signed)?,
+            packed: scratch.take(packed)?,
+            zeros: scratch.take(zeros)?,
+            left: scratch.take(left)?,
+            parts: scratch.take(parts)?,
+            scales: scratch.take(scales)?,
+        })
+    }
+
+    /// Right side `at`.
+    pub(crate) fn get<'a>(
+        &self,
+        inputs: &Inputs<'a>,
+        packed: &PackedConstants<'a>,
+        at: usize,
+        buffers: &'a mut Buffers<'_>,
+    ) -> Result<Ready<'a>, ExecError> {
+        let IntegerProduct { depth, cols, .. } = self.product;
+        let own_scales = &inputs.get::<f32>(self.ports.scale)?[at * self.scales..][..self.scales];
+        if inputs.has(self.ports.zero) {
+            let (zeros, flip) = bits(inputs, self.ports.zero)?;
+            make_signed(&zeros[at * self.scales..], flip, buffers.zeros);
+        } else {
+            buffers.zeros.fill(self.flip.cast_signed());
+        }
+        let packed = if let Some(constant) = self.packed {
+            let len = self.product.packed_len();
+            &packed.get(constant)?[at * len..][..len]
+        } else {
+            let (values, flip) = bits(inputs, self.ports.values)?;
+            let values = &values[at * depth * cols..][..depth * cols];
+            self.product.pack(values, flip, buffers.signed, buffers.packed);
+            &*buffers.packed
+        };
+        let zeros = &*buffers.zeros;
+        Ok(Ready {
+            packed,
+            zeros: if zeros.iter().all(|&zero| zero == 0) { &[] } else { zeros },
+            own_scales,
+            left: buffers.left,
+            parts: buffers.parts,
+            scales: buffers.scales,
+        })
+    }
+
+    /// `y = x right + offset`, with `x` as values of 8 bits that span its own range.
+    pub(crate) fn run(
+        &self,
+        parallel: Parallel<'_>,
+        x: &[f32],
+        right: &mut Ready<'_>,
+        offset: Option<&[f32]>,
+        y: &mut [f32],
+    ) -> Result<(), ExecError> {
+        let (scale, zero) = DynamicRange::encoding(parallel, x, right.parts)?;
+        parallel.chunks_mut(right.left, GRAIN, |chunk, to| {
+            rows::quantize(&x[chunk * GRAIN..][..to.len()], scale, zero, to);
+            Ok(())
+        })?;
+        let scales = right.scales.iter_mut().zip(right.own_scales);
+        scales.for_each(|(to, own)| *to = scale * own);
+        let (a, a_zeros) = (&*right.left, &[zero][..]);
+        let sides = Sides { a, a_zeros, packed: right.packed, b_zeros: right.zeros };
+        let row = |data| Grid { data, width: self.product.cols, row_step: 0 };
+        let scales = Grid { data: &*right.scales, width: self.scales, row_step: 0 };
+        let offset = offset.map_or(Grid::NONE, row);
+        let finish = Finish { bias: Grid::NONE, scales, offset, zeros: &[] };
+        self.product.run(parallel, &sides, &finish, y)
+    }
+}
+
+/// Scales of each of `count` right sides, as many as their zero points.
+fn scale_count(
+    node: &Node<'_>,
+    ports: DynamicPorts,
+    cols: usize,
+    count: usize,
+) -> Result<usize, Error> {
+    let found = node.input(ports.scale)?;
+    let each = match found.shape() {
+        shape if shape == [count] => 1,
+        shape if shape == [count, cols] => cols,
+        _ => {
+            return Err(Error::new(format!(
+                "input {} is {found}, wanted [{count}] or [{count},{cols}]",
+                ports.scale
+            )));
+        }
+    };
+    if node.has_input(ports.zero) {
+        let (zero, values) = (node.input(ports.zero)?, node.input(ports.values)?);
+        if zero.shape() != found.shape() || zero.dtype() != values.dtype() {
+            return Err(Error::new(format!(
+                "input {} is {zero}, wanted the type of {values} and the shape of {found}",
+                ports.zero
+            )));
+        }
+    }
+    Ok(each)
+}

@@ -1,0 +1,103 @@
+//! The weights that sequences or states are multiplied by: numbers, or quantized values.
+
+use udo_api::{
+    Error, ExecError, FinalizeCx, Inputs, PackedConstants, Parallel, Scratch, Workspace,
+};
+use udo_simd::gemm_f32::{Epilogue, Layout};
+
+use super::{Cell, R, R_ENCODING, W_ENCODING};
+use crate::family::matmul::{
+    Buffers, DynamicPorts, DynamicRight, Factors, Product, Ready, RightSide,
+};
+
+/// Those of every direction.
+pub(super) enum Side {
+    Numbers(RightSide),
+    Quantized(DynamicRight),
+}
+
+/// The memory that a run takes for them.
+pub(super) enum Own<'a> {
+    Numbers(&'a mut [f32]),
+    Quantized(Buffers<'a>),
+}
+
+/// Those of a direction.
+pub(super) enum Weights<'a> {
+    Numbers(&'a [f32]),
+    Quantized(Ready<'a>),
+}
+
+impl Side {
+    /// The weights at `port`, for so many rows of so many numbers at a time.
+    pub(super) fn read<C: Cell>(
+        cx: &FinalizeCx<'_>,
+        port: usize,
+        [rows, depth, cols]: [usize; 3],
+        dirs: usize,
+    ) -> Result<Self, Error> {
+        if C::IS_QUANTIZED {
+            let [scale, zero] = if port == R { R_ENCODING } else { W_ENCODING };
+            let ports = DynamicPorts { values: port, scale, zero };
+            return DynamicRight::read(cx, ports, [rows, depth, cols], dirs).map(Self::Quantized);
+        }
+        let right = Layout::Transposed;
+        let product = Product { rows, depth, cols, right, factors: Factors::F32 };
+        RightSide::read(cx, port, product, dirs).map(Self::Numbers)
+    }
+
+    /// What is there, and the memory that a run takes.
+    pub(super) fn and(&self, workspace: Workspace) -> Workspace {
+        match self {
+            Self::Numbers(side) => workspace.and::<f32>(side.scratch_len()),
+            Self::Quantized(side) => side.and(workspace),
+        }
+    }
+
+    pub(super) fn take<'a>(&self, scratch: &mut Scratch<'a>) -> Result<Own<'a>, ExecError> {
+        Ok(match self {
+            Self::Numbers(side) => Own::Numbers(scratch.take(side.scratch_len())?),
+            Self::Quantized(side) => Own::Quantized(side.take(scratch)?),
+        })
+    }
+
+    /// Those of a direction; in `own`, where they come with the run.
+    pub(super) fn get<'a>(
+        &self,
+        inputs: &Inputs<'a>,
+        packed: &PackedConstants<'a>,
+        dir: usize,
+        own: &'a mut Own<'_>,
+    ) -> Result<Weights<'a>, ExecError> {
+        Ok(match (self, own) {
+            (Self::Numbers(side), Own::Numbers(own)) => {
+                Weights::Numbers(side.get(inputs, packed, dir, own)?)
+            }
+            (Self::Quantized(side), Own::Quantized(own)) => {
+                Weights::Quantized(side.get(inputs, packed, dir, own)?)
+            }
+            _ => return Err(ExecError::of(udo_api::Status::BAD_CALL)),
+        })
+    }
+
+    /// `y = x weights + bias`.
+    pub(super) fn run(
+        &self,
+        parallel: Parallel<'_>,
+        x: &[f32],
+        weights: &mut Weights<'_>,
+        bias: Option<&[f32]>,
+        y: &mut [f32],
+    ) -> Result<(), ExecError> {
+        match (self, weights) {
+            (Self::Numbers(side), Weights::Numbers(weights)) => {
+                let epilogue = Epilogue { bias, ..Epilogue::default() };
+                side.product.run(parallel, x, weights, y, &epilogue)
+            }
+            (Self::Quantized(side), Weights::Quantized(weights)) => {
+                side.run(parallel, x, weights, bias, y)
+            }
+            _ => Err(ExecError::of(udo_api::Status::BAD_CALL)),
+        }
+    }
+}
