@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use udo_api::{CoreKind, Shape};
+use udo_api::{CoreKind, Encoding, Shape};
 use udo_runtime::device::{self, DeviceTensor};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{CompileError, Model, RunError, Session, SessionOptions};
@@ -48,6 +48,12 @@ impl Loaded {
             input.shape().filter(|shape| self.is_only_stage && shape.dims() != tensor.dims());
         let reshaped = shape.and_then(|shape: Shape| tensor.reshaped(shape).ok());
         reshaped.unwrap_or(tensor)
+    }
+
+    /// What the integers of an output stand for, if that is known.
+    pub(crate) fn output_encoding(&self, name: &str) -> Option<Encoding> {
+        let place = self.model.outputs().iter().position(|output| output == name)?;
+        self.model.output_encoding(place)
     }
 
     /// A set of inputs in the memory of the host's device.

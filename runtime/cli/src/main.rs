@@ -3,6 +3,7 @@
 
 #[macro_use]
 mod output;
+mod batches;
 mod commands;
 mod failures;
 mod heaps;
@@ -10,7 +11,9 @@ mod input_list;
 mod layers;
 mod loaded;
 mod model_flags;
+mod perf_profile;
 mod queues;
+mod raw;
 mod required;
 mod roofline;
 mod root;

@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
@@ -21,6 +22,7 @@ use udo_runtime::runtime::{Builder, LoadError, LoadOptions, Runtime};
 use crate::failures::container_failure;
 use crate::loaded::Loaded;
 use crate::output::Failure;
+use crate::perf_profile::PerfProfile;
 use crate::required::Required;
 use crate::stages::{Shapes, Stages};
 
@@ -62,9 +64,12 @@ pub(crate) struct ModelFlags {
     /// A pass that does not run, or all of them; `udo explain` lists what they do
     #[arg(long, value_name = "PASS", value_parser = skipped_pass())]
     pub(crate) skip_pass: Vec<String>,
-    /// How many threads kernels may use
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub(crate) threads: NonZero<usize>,
+    /// How many threads kernels may use [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
+    /// How much of the machine runs take, by the names of the vendors' tools: threads, and how long they look for work
+    #[arg(long, value_name = "NAME", conflicts_with = "threads", value_parser = PerfProfile::parser())]
+    pub(crate) perf_profile: Option<&'static PerfProfile>,
     /// The most memory that constants made for the cores, and sessions, may take: bytes, or with K, M or G behind
     /// them. As much as the machine has, unless given
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -210,13 +215,29 @@ impl ModelFlags {
         } else {
             PassOptions { skip: self.skip_pass.iter().cloned().collect() }
         };
-        let (threads, max_memory) = (self.threads, self.max_memory);
+        let ((threads, spin), max_memory) = (self.threads_and_spin(), self.max_memory);
         let more_outputs = self.more_outputs.clone();
-        Options { bind, passes, place, threads, max_memory, more_outputs, ..Options::default() }
+        let of = Options { bind, passes, place, threads, max_memory, ..Options::default() };
+        Options { spin: spin.unwrap_or(of.spin), more_outputs, ..of }
+    }
+
+    /// How many threads kernels may use.
+    pub(crate) fn threads(&self) -> NonZero<usize> {
+        self.threads_and_spin().0
+    }
+
+    /// The same, and how long they look for work, where that is said.
+    fn threads_and_spin(&self) -> (NonZero<usize>, Option<Duration>) {
+        let preset = self.perf_profile.and_then(|profile| profile.performance.preset());
+        match preset {
+            Some((threads, spin)) => (threads, Some(spin)),
+            None => (self.threads.unwrap_or(NonZero::<usize>::MIN), None),
+        }
     }
 
     /// The operators of the packages, and devices whose memory is as asked.
     pub(crate) fn runtime(&self) -> Result<Runtime, Failure> {
+        self.perf_profile.iter().for_each(|profile| profile.say());
         let specs = DeviceSpec::one_of_each().map(|spec| match spec.core.kind() {
             Some(CoreKind::Cpu) | None => spec,
             Some(CoreKind::Gpu | CoreKind::Dsp | CoreKind::Hta) => {

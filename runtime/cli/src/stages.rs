@@ -38,6 +38,8 @@ pub(crate) struct Ready {
     stage: usize,
     pub(crate) loaded: Loaded,
     pub(crate) session: Session,
+    /// How long it took to compile it, and to take that memory.
+    times: [Duration; 2],
 }
 
 impl<'a> Stages<'a> {
@@ -118,10 +120,18 @@ impl<'a> Stages<'a> {
         if known.is_none() {
             let loaded = self.load_stage(stage)?;
             loaded.look_at(loaded.model.report())?;
+            let start = Instant::now();
             let session = loaded.session(&self.options)?;
-            self.ready.push(Ready { stage, loaded, session });
+            let times = [loaded.load_time.saturating_sub(self.open_time), start.elapsed()];
+            self.ready.push(Ready { stage, loaded, session, times });
         }
         self.ready.get_mut(at).ok_or_else(|| Failure::new("no stage is ready"))
+    }
+
+    /// How long it took to open the packages and the file, to compile what is ready, and to take memory for runs.
+    pub(crate) fn times(&self) -> [Duration; 3] {
+        let sum = |at: fn(&Ready) -> Duration| self.ready.iter().map(at).sum();
+        [self.open_time, sum(|ready| ready.times[0]), sum(|ready| ready.times[1])]
     }
 
     /// What they run on.
@@ -186,7 +196,7 @@ pub(crate) fn caches<'a>(models: impl Iterator<Item = &'a Model>) -> Option<Valu
 /// The shapes of recorded inputs: `input_0.pb` and so on of a folder.
 pub(crate) fn shapes_of_set(folder: &Path, inputs: &[String]) -> Result<Shapes, Failure> {
     let of = inputs.iter().enumerate().map(|(at, name)| {
-        let tensor = tensors::read(&folder.join(format!("input_{at}.pb")), None)?;
+        let tensor = tensors::read(&folder.join(format!("input_{at}.pb")))?;
         Ok((name.clone(), tensor.dims().to_vec()))
     });
     of.collect()

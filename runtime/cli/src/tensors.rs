@@ -2,45 +2,113 @@
 
 use std::path::{Path, PathBuf};
 
-use udo_api::{DType, Shape, TensorDesc};
+use udo_api::{DType, Encoding, Shape, TensorDesc};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::Model;
 use udo_runtime::resolve::Input;
 use udo_runtime::{import, npy};
 
 use crate::output::{Failure, chain, write_file};
+use crate::raw::{self, Packing};
 
 fn named(path: &Path, error: impl std::error::Error) -> Failure {
     Failure::new(format!("cannot read tensor {}: {}", path.display(), chain(&error)))
 }
 
-/// Reads a tensor; `.raw` files take type and shape from `wanted`.
-pub(crate) fn read(path: &Path, wanted: Option<&TensorDesc>) -> Result<Tensor, Failure> {
-    let bytes = std::fs::read(path).map_err(|e| named(path, e))?;
+/// Whether a file has elements alone, without a type and a shape.
+fn is_raw(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "raw" || ending == "bin")
+}
+
+/// Whether a file says its type and shape.
+pub(crate) fn says_shape(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "npy" || ending == "pb")
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path).map_err(|e| named(path, e))
+}
+
+/// Reads a tensor of a file that says its type and shape.
+pub(crate) fn read(path: &Path) -> Result<Tensor, Failure> {
+    let bytes = bytes_of(path)?;
     match path.extension().and_then(|e| e.to_str()) {
         Some("npy") => npy::read(&bytes).map_err(|e| named(path, e)),
         Some("pb") => import::onnx::tensor_pb(&bytes).map_err(|e| named(path, e)),
-        Some("raw" | "bin") => {
-            let unknown = || {
-                let text =
-                    format!("tensor {} has elements alone, and an open shape", path.display());
-                Failure::usage(text).help("give its shape with --shape, or name it .npy or .pb")
-            };
-            let wanted = wanted.ok_or_else(unknown)?;
-            let dtype = wanted.dtype().unwrap_or(DType::F32);
-            Tensor::from_bytes(dtype, wanted.full_shape(), &bytes).map_err(|e| named(path, e))
-        }
         _ => Err(Failure::usage(format!("tensor file {} has no known ending", path.display()))
             .help("name it .npy, .pb or .raw")),
     }
 }
 
-/// Reads what a model's input is to hold. A list of one number does for a number, as recorded data often has it.
-pub(crate) fn read_input(path: &Path, input: &Input) -> Result<Tensor, Failure> {
-    let desc = input.shape().map(|shape| TensorDesc::new(input.of.dtype, shape));
-    let tensor = read(path, desc.as_ref())?;
+/// How elements alone are read for an input.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawInput {
+    pub(crate) packing: Packing,
+    /// What the input's integers stand for, if that is known.
+    pub(crate) encoding: Option<Encoding>,
+}
+
+/// Reads what a model's input is to hold, or a part of its batch. A list of one number does for a number, as recorded data often has it.
+pub(crate) fn read_input(path: &Path, input: &Input, raw: RawInput) -> Result<Tensor, Failure> {
+    if is_raw(path) {
+        return read_raw(path, input, raw);
+    }
+    let tensor = read(path)?;
     let is_number = input.of.dims.is_empty() && tensor.dims() == [1];
     if is_number { tensor.reshaped(Shape::SCALAR).map_err(|e| named(path, e)) } else { Ok(tensor) }
+}
+
+fn read_raw(path: &Path, input: &Input, raw: RawInput) -> Result<Tensor, Failure> {
+    let Some(shape) = input.shape() else {
+        let text = format!("tensor {} has elements alone, and an open shape", path.display());
+        return Err(
+            Failure::usage(text).help("give its shape with --shape, or name it .npy or .pb")
+        );
+    };
+    let (dtype, bytes) = (input.of.dtype, bytes_of(path)?);
+    let stored = raw.packing.stored(dtype);
+    let wanted = TensorDesc::new(stored, shape);
+    let Some(shape) = part_of(&shape, bytes.len(), stored) else {
+        let of_batch = match shape.dims() {
+            [batch, ..] if *batch > 1 => {
+                format!(", or for a part of its batch that goes into {batch}")
+            }
+            _ => String::new(),
+        };
+        let (found, bytes) = (bytes.len(), wanted.size_bytes());
+        let text = format!(
+            "cannot read tensor {}: {found} bytes, wanted {bytes} for {wanted}{of_batch}",
+            path.display()
+        );
+        let failure = Failure::new(text);
+        let is_native = stored != dtype && found == TensorDesc::new(dtype, shape).size_bytes();
+        let help = || format!("the input is {dtype}: --native-input reads elements of that");
+        return Err(if is_native { failure.help(help()) } else { failure });
+    };
+    if stored == dtype {
+        return Tensor::from_bytes(dtype, shape, &bytes).map_err(|e| named(path, e));
+    }
+    let elements = raw::unpack(&bytes, dtype, raw.encoding).map_err(|raw::Unfit { at, number }| {
+        let text = format!(
+            "tensor {} has {number} at place {at}, which is no {dtype} for input {:?}",
+            path.display(),
+            input.name
+        );
+        Failure::new(text).help("files are read as packed f32; --native-input reads elements of the input's own type")
+    })?;
+    Tensor::from_bytes(dtype, shape, &elements).map_err(|e| named(path, e))
+}
+
+/// The shape of so many bytes of a tensor of `shape`: all of it, or a part of its first extent that goes into it.
+fn part_of(shape: &Shape, bytes: usize, dtype: DType) -> Option<Shape> {
+    let whole = TensorDesc::new(dtype, *shape).size_bytes();
+    if bytes == whole {
+        return Some(*shape);
+    }
+    let (&batch, rest) = shape.dims().split_first()?;
+    let parts =
+        whole.checked_div(bytes).filter(|parts| bytes.checked_mul(*parts) == Some(whole))?;
+    batch.is_multiple_of(parts).then(|| Shape::new(&[&[batch / parts], rest].concat()).ok())?
 }
 
 /// The folder itself, or the numbered sets in it.
@@ -64,7 +132,9 @@ pub(crate) fn sets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// The recorded inputs of a model, in its order: `input_0.pb` and so on of a folder.
 pub(crate) fn read_set(folder: &Path, model: &Model) -> Result<Set, Failure> {
     let inputs = model.inputs().iter().enumerate();
-    inputs.map(|(at, input)| read_input(&folder.join(format!("input_{at}.pb")), input)).collect()
+    let raw = RawInput { packing: Packing::Native, encoding: None };
+    let of = |(at, input)| read_input(&folder.join(format!("input_{at}.pb")), input, raw);
+    inputs.map(of).collect()
 }
 
 /// The tensors of one run, in the order of the model's inputs.
@@ -93,17 +163,48 @@ pub(crate) fn random_set(model: &Model, seed: u64) -> Result<Set, Failure> {
     made.collect()
 }
 
-/// Writes a tensor as `.npy`, over any file that was there.
-pub(crate) fn write_npy(path: &Path, tensor: &Tensor) -> Result<(), Failure> {
-    write_file(path, &npy::write(tensor)?)
+/// How the files of outputs are written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    Npy,
+    Raw(Packing),
 }
 
-/// A file name for a tensor: everything but letters, digits, `.`, `-` and `_` becomes `_`.
-pub(crate) fn file_name(tensor: &str) -> String {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || ".-_".contains(c) { c } else { '_' };
-    let name: String = tensor.chars().map(safe).collect();
-    let name = name.trim_start_matches('.');
-    format!("{}.npy", if name.is_empty() { "tensor" } else { name })
+impl Form {
+    /// The name of a tensor's file: everything but letters, digits, `.`, `-` and `_` becomes `_`, and of elements alone `:` stays.
+    pub(crate) fn file_name(self, tensor: &str) -> String {
+        let (more, ending) = match self {
+            Self::Npy => (".-_", "npy"),
+            Self::Raw(_) => (".-_:", "raw"),
+        };
+        let safe = |c: char| if c.is_ascii_alphanumeric() || more.contains(c) { c } else { '_' };
+        let name: String = tensor.chars().map(safe).collect();
+        let name = name.trim_start_matches('.');
+        format!("{}.{ending}", if name.is_empty() { "tensor" } else { name })
+    }
+
+    /// Writes a tensor over any file that was there.
+    pub(crate) fn write(
+        self,
+        path: &Path,
+        tensor: &Tensor,
+        encoding: Option<Encoding>,
+    ) -> Result<(), Failure> {
+        match self {
+            Self::Npy => write_file(path, &npy::write(tensor)?),
+            Self::Raw(packing) => {
+                let bytes = raw::pack(tensor, encoding, packing).ok_or_else(|| {
+                    let text = format!(
+                        "cannot write {}: it is text, which has no packed form",
+                        path.display()
+                    );
+                    Failure::new(text)
+                        .help("write it with --output-format npy, or name other outputs")
+                })?;
+                write_file(path, &bytes)
+            }
+        }
+    }
 }
 
 /// The elements as real numbers.
@@ -246,11 +347,29 @@ mod tests {
 
     #[test]
     fn names_become_safe_file_names() {
-        let cases =
-            [("y", "y.npy"), ("a/b:0", "a_b_0.npy"), ("../x", "_x.npy"), ("", "tensor.npy")];
+        let cases = [("y", "y"), ("a/b:0", "a_b_0"), ("../x", "_x"), ("", "tensor")];
         for (tensor, file) in cases {
-            assert_eq!(file_name(tensor), file);
+            assert_eq!(Form::Npy.file_name(tensor), format!("{file}.npy"));
         }
+        assert_eq!(Form::Raw(Packing::Native).file_name("../b:0"), "_b:0.raw");
+    }
+
+    #[test]
+    fn elements_alone_are_all_of_an_input_or_a_part_of_its_batch() {
+        let part = |dims: &[usize], bytes| {
+            let part = part_of(&Shape::new(dims).unwrap(), bytes, DType::F32);
+            part.map(|shape| shape.dims().to_vec())
+        };
+        assert_eq!(part(&[4, 3], 48), Some(vec![4, 3]));
+        assert_eq!(part(&[4, 3], 24), Some(vec![2, 3]));
+        assert_eq!(part(&[4, 3], 12), Some(vec![1, 3]));
+        for bytes in [0, 4, 16, 36, 96] {
+            assert_eq!(part(&[4, 3], bytes), None, "{bytes} bytes");
+        }
+        assert_eq!(
+            (part(&[], 4), part(&[], 2), part(&[0, 3], 0)),
+            (Some(vec![]), None, Some(vec![0, 3]))
+        );
     }
 
     #[test]

@@ -43,12 +43,12 @@ impl TraceFile {
         let mut events =
             vec![metadata("process_name", 0, &format!("udo {}", flags.model.display()))];
         events.push(metadata("thread_name", 0, "session"));
-        let workers = 1..flags.threads.get();
+        let workers = 1..flags.threads().get();
         events.extend(workers.map(|n| metadata("thread_name", n, &format!("worker {n}"))));
         let mut file = Self {
             path: path.to_owned(),
             base: loaded.started,
-            trace: of_a_run(flags.threads),
+            trace: of_a_run(flags.threads()),
             events,
             runs: 0,
             lost: 0,

@@ -86,6 +86,21 @@ pub enum Performance {
     Extreme,
 }
 
+impl Performance {
+    /// The threads, and how long they look for work before they sleep; nothing where that is what the options say.
+    pub fn preset(self) -> Option<(NonZero<usize>, Duration)> {
+        let all = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        let half = NonZero::new(all.get() / 2).unwrap_or(NonZero::<usize>::MIN);
+        match self {
+            Self::None => None,
+            Self::Low => Some((NonZero::<usize>::MIN, Duration::ZERO)),
+            Self::Medium => Some((half, Pool::SPIN)),
+            Self::High => Some((all, Pool::SPIN)),
+            Self::Extreme => Some((all, Duration::from_millis(2))),
+        }
+    }
+}
+
 /// How a setting of an extension is read.
 type Read = fn(&mut Options, &str) -> Option<()>;
 
@@ -146,15 +161,7 @@ impl Options {
     /// # Errors
     /// The preferred core has no such modes: only the host's threads do.
     pub fn perform(&mut self, mode: Performance) -> Result<()> {
-        let all = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        let half = NonZero::new(all.get() / 2).unwrap_or(NonZero::<usize>::MIN);
-        let (threads, spin) = match mode {
-            Performance::None => return Ok(()),
-            Performance::Low => (NonZero::<usize>::MIN, Duration::ZERO),
-            Performance::Medium => (half, Pool::SPIN),
-            Performance::High => (all, Pool::SPIN),
-            Performance::Extreme => (all, Duration::from_millis(2)),
-        };
+        let Some((threads, spin)) = mode.preset() else { return Ok(()) };
         let core = self.preferred();
         if core.kind() != Some(CoreKind::Cpu) {
             let why = format!(

@@ -115,11 +115,11 @@ impl Bench {
         if sets.len() > 1 {
             return Ok(None);
         }
-        let mut trace = trace::of_a_run(self.model.threads);
+        let mut trace = trace::of_a_run(self.model.threads());
         let run = session.run_traced(&mut trace);
         run.map_err(|error| loaded.run_failure(error))?;
         let steps = roofline::steps(session, &trace);
-        let limits = Limits::measure(self.model.threads, &steps);
+        let limits = Limits::measure(self.model.threads(), &steps);
         Ok(Some(steps.iter().map(|step| limits.of(step).seconds).sum::<f64>() * 1e6))
     }
 
@@ -165,7 +165,8 @@ impl Bench {
         let Flown { latency, runs_per_second, heap_per_run, devices } =
             self.flight.fly((loaded, sets), frames, counts, trace)?;
         let Latency { min, median, p90, p99 } = latency;
-        let (count, threads, streams) = (self.iterations, self.model.threads, self.flight.streams);
+        let (count, threads, streams) =
+            (self.iterations, self.model.threads(), self.flight.streams);
         if self.json {
             print_json(&json!({
                 "model": self.model.model, "cores": self.model.core_names(), "threads": threads,
@@ -224,7 +225,7 @@ impl Run for Bench {
         let weights: usize = memories().map(|m| m.constant_bytes + m.packed_bytes).sum();
         let parts = session.plans().count();
         let [load_ms, first_ms] = [loaded.load_time, first].map(|time| time.as_secs_f64() * 1e3);
-        let (count, threads) = (self.iterations, self.model.threads);
+        let (count, threads) = (self.iterations, self.model.threads());
         let Latency { min, median, p90, p99 } = latency;
         let cores = self.model.core_names();
         if self.json {

@@ -24,6 +24,7 @@ use super::Run;
 use crate::failures::{compile_failure, container_failure, load_failure};
 use crate::model_flags::{open, parse_shape};
 use crate::output::{Failure, Outcome, note, print_json, progress, write_file};
+use crate::raw::Packing;
 use data::Data;
 
 /// Make a quantized model of one in numbers
@@ -48,6 +49,9 @@ pub(crate) struct Quantize {
     output: PathBuf,
     #[command(flatten)]
     data: DataFlags,
+    /// Elements in .raw files are of the inputs' own types, not f32
+    #[arg(long)]
+    native_input: bool,
     /// How many bits weights have; those of 4 are stored in 8
     #[arg(long, value_name = "4|8|16", default_value = "8", value_parser = parse_bits)]
     weights_bitwidth: Bits,
@@ -103,7 +107,7 @@ pub(crate) struct Quantize {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 pub(crate) struct DataFlags {
-    /// A file with one run per line: NAME:=FILE items, or files in the order of the inputs
+    /// A list as `udo run` takes it; values that its first line names are those of runs, and mean nothing here
     #[arg(long, value_name = "FILE")]
     input_list: Option<PathBuf>,
     /// A folder with recorded inputs: `test_data_set_0` .. with `input_0.pb` .., or a file for each run of a model with one input
@@ -159,7 +163,8 @@ impl Run for Quantize {
         let format = self.format()?;
         let runtime = open(&self.packages)?;
         let graph = runtime.import(&self.model, &ImportOptions::default())?;
-        let data = Data::find(&self.data, &graph, &self.shape)?;
+        let packing = Packing::native_if(self.native_input);
+        let data = Data::find(&self.data, packing, &graph, &self.shape)?;
         let bind = BindOptions { shapes: data.shapes()?, ..BindOptions::default() };
         let refused = |error: QuantError| self.failure(error, &runtime);
         let source = Quantizer::new(graph, &runtime, &bind, self.settings()?).map_err(refused)?;

@@ -1,38 +1,53 @@
 //! `udo run`
 
 mod beside;
+mod fill;
+mod profiling;
+mod summary;
+mod wanted;
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use udo_api::Encoding;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Session, SessionOptions};
 use udo_runtime::session::SpanKind;
 
 use super::Run;
+use crate::batches;
 use crate::heaps;
 use crate::input_list::{self as list, Feeds, List};
-use crate::layers;
 use crate::loaded::{Loaded, prepare, run_and_say};
 use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::queues::QueueTrace;
-use crate::stages::{Ready, Shapes, Stages};
-use crate::tensors;
+use crate::raw::Packing;
+use crate::stages::{Ready, Stages};
+use crate::tensors::Form;
 use crate::trace::TraceFile;
+use fill::Lines;
+use profiling::{Level, Times};
+use summary::Summary;
 
 /// Run a model
 ///
-/// Inputs come from .npy, .pb (ONNX TensorProto) or .raw files. Outputs are summed up on the
-/// screen, and written as .npy files where --output-dir is given. --json says as well what is
-/// taken of each device's memory, now and at most, and by whom.
+/// Inputs come from .npy, .pb (ONNX TensorProto) or .raw files; those of .raw are packed f32, of which an input's encoding makes its
+/// integers, unless --native-input says otherwise. Outputs are summed up on the screen, and written as files where --output-dir is
+/// given. Where the files of a list's line have a part of the model's batch, as many lines as fill it make up a run
+/// (docs/net-run.md). --json says as well what is taken of each device's memory, now and at most, and by whom.
 #[derive(Args, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(after_help = "Examples:
   udo run model.onnx --input x=x.npy
   udo run model.onnx --package SoftmaxUdoPackage --cores dsp,cpu --input x=x.npy --output-dir out
   udo run model.onnx --input-list files.txt --output-dir out     one line per run: x:=x0.raw mask:=m0.raw
+  udo run model.onnx --input-list files.txt --output-dir out --output-format raw     out/Result_0/y.raw ..
+  udo run model.onnx --input-list files.txt --perf-profile burst --profiling-level detailed
   udo run model.onnx --input-list files.txt --async 4             four runs in flight")]
 pub(crate) struct RunModel {
     #[command(flatten)]
@@ -41,15 +56,27 @@ pub(crate) struct RunModel {
     #[arg(long = "input", value_name = "NAME=FILE", value_parser = parse_input)]
     inputs: Vec<(String, PathBuf)>,
     /// A file with one run per line: NAME:=FILE items, or files in the order of the inputs. A first line #NAME .. says
-    /// which outputs are wanted
+    /// which outputs or other values are wanted; lines with a blank behind their #, and empty ones, are remarks
     #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
     input_list: Option<PathBuf>,
     /// Where outputs go; each run of a list gets a numbered folder in it
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
+    /// What the files of outputs are
+    #[arg(long, value_enum, default_value = "npy", requires = "output_dir")]
+    output_format: OutputFormat,
+    /// Elements in .raw files of inputs are of the inputs' own types, not f32
+    #[arg(long)]
+    native_input: bool,
+    /// Elements in .raw files of outputs are of the outputs' own types, not f32; .npy files always have those
+    #[arg(long, requires = "output_dir")]
+    native_output: bool,
     /// Where a trace of the runs goes: which thread was at which step when, for Chrome's tracing page or Perfetto
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// How much is said of the time that was taken, behind the results
+    #[arg(long, value_enum, default_value = "off", conflicts_with = "in_flight")]
+    profiling_level: Level,
     /// The values to give, the model's outputs or others
     #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
     set_output_tensors: Vec<String>,
@@ -70,6 +97,15 @@ pub(crate) struct RunModel {
     json: bool,
 }
 
+/// `--output-format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum OutputFormat {
+    /// Type, shape and elements, as files of numpy have them
+    Npy,
+    /// Elements alone, packed f32: those of integers are the numbers that the output's encoding says
+    Raw,
+}
+
 fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
     let pair = text.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
     pair.map(|(name, file)| (name.to_owned(), file.into()))
@@ -78,54 +114,58 @@ fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
 
 impl Run for RunModel {
     fn run(mut self) -> Outcome {
-        self.model.more_outputs = self.more_outputs()?;
+        let list = self.input_list.as_deref().map(List::read).transpose()?;
+        let wanted = self.wanted(list.as_ref())?;
         let frames = self.in_flight.unwrap_or(NonZero::<usize>::MIN);
         let trace = QueueTrace::new(self.trace.as_deref(), &self.model.model)?;
         let log = trace.as_ref().map(QueueTrace::log);
         let options = SessionOptions { frames, log, ..SessionOptions::default() };
         let mut stages = Stages::new(&self.model)?.with_options(options);
         let (inputs, all) = stages.ports()?;
-        let List { outputs, runs } = match &self.input_list {
-            Some(path) => list::read(path, &inputs, &all)?,
-            None => List { outputs: Vec::new(), runs: vec![(0, self.inputs.clone())] },
+        let runs = match &list {
+            Some(list) => list.runs(&inputs)?,
+            None => vec![(0, self.inputs.clone())],
         };
-        let outputs = match (outputs.is_empty(), self.set_output_tensors.is_empty()) {
-            (false, false) => {
-                let text = "both the list's first line and --set-output-tensors say which outputs are wanted";
-                return Err(Failure::usage(text).help("leave one of them out"));
-            }
-            (false, true) => &outputs,
-            (true, false) => &self.set_output_tensors,
-            (true, true) => &all,
-        };
+        let outputs = wanted.unwrap_or(all);
+        let results = Results::new(&self, &outputs)?;
+        let mut times = Times::new(self.profiling_level);
         let results = match self.in_flight {
-            Some(frames) => self.beside(&mut stages, &runs, outputs, frames)?,
-            None => self.in_turn(&mut stages, &runs, outputs)?,
+            Some(frames) => self.beside(&mut stages, &runs, results, frames)?,
+            None => self.in_turn(&mut stages, &runs, results, &mut times)?,
         };
         trace.map_or(Ok(()), QueueTrace::write)?;
+        let runtime = stages.runtime().clone();
+        let mut report = json!({ "runs": results, "devices": heaps::to_json(&runtime) });
+        if let Some(cache) = stages.cache() {
+            report["cache"] = cache;
+        }
+        if !self.json {
+            heaps::say(&runtime);
+        }
+        let times = times.conclude(stages);
         if self.json {
-            let mut report =
-                json!({ "runs": results, "devices": heaps::to_json(stages.runtime()) });
-            if let (Some(cache), Some(of)) = (stages.cache(), report.as_object_mut()) {
-                of.insert("cache".to_owned(), cache);
+            if let Some(times) = times {
+                report["profiling"] = times.to_json();
             }
             print_json(&report);
-        } else {
-            heaps::say(stages.runtime());
+        } else if let Some(times) = times {
+            times.say();
         }
         Ok(())
     }
 }
 
 impl RunModel {
-    /// The values to give besides the model's outputs.
-    fn more_outputs(&self) -> Result<Vec<String>, Failure> {
-        if !self.debug {
-            return Ok(self.set_output_tensors.clone());
+    /// What the files of outputs are.
+    fn form(&self) -> Result<Form, Failure> {
+        match self.output_format {
+            OutputFormat::Raw => Ok(Form::Raw(Packing::native_if(self.native_output))),
+            OutputFormat::Npy if self.native_output => Err(Failure::usage(
+                "--native-output is of .raw files; .npy files have the outputs' own types",
+            )
+            .help("add --output-format raw, or leave it out")),
+            OutputFormat::Npy => Ok(Form::Npy),
         }
-        let loaded = self.model.load_with_shapes()?;
-        let layers = layers::named(loaded.model.report(), &loaded.runtime, &self.model.model);
-        Ok(layers.into_iter().map(|layer| layer.value).collect())
     }
 
     /// One run after the other.
@@ -133,21 +173,27 @@ impl RunModel {
         &self,
         stages: &mut Stages<'_>,
         runs: &[(usize, Feeds)],
-        outputs: &[String],
+        mut results: Results<'_>,
+        times: &mut Times,
     ) -> Result<Vec<Value>, Failure> {
         let mut profile = None;
-        let mut results = Vec::new();
         let bar = progress("running", runs.len());
-        for (index, (line, feeds)) in runs.iter().enumerate() {
-            let session = self.one(stages, feeds, &mut profile);
-            let session = session.map_err(|failure| self.at(*line, failure))?;
-            let tensor = |name: &str| Ok(session.output_tensor(name)?);
-            results.push(self.collect(&tensor, outputs, self.folder(index).as_deref())?);
-            bar.advance(1);
+        let mut at = 0;
+        while let Some(rest @ [_, ..]) = runs.get(at..) {
+            let (filled, ready) = self.one(stages, rest, results.outputs, (&mut profile, times))?;
+            let Ready { session, loaded, .. } = ready;
+            let of = results.outputs.iter().map(|name| {
+                let (name, encoding) = (name.clone(), loaded.output_encoding(name));
+                Ok(Output { tensor: session.output_tensor(&name)?, name, encoding })
+            });
+            let of: Vec<Output> = of.collect::<Result<_, Failure>>()?;
+            results.take(&of, filled, at)?;
+            at += filled.lines;
+            bar.advance(filled.lines);
         }
         drop(bar);
         profile.map_or(Ok(()), TraceFile::write)?;
-        Ok(results)
+        Ok(results.of)
     }
 
     /// Where the outputs of a run go.
@@ -167,182 +213,135 @@ impl RunModel {
         }
     }
 
-    /// What to do about an input without a file.
-    fn help(&self) -> &'static str {
-        match &self.input_list {
-            Some(_) => "name a file for each input in the line, as x:=x0.raw mask:=m0.raw",
-            None => "give one with --input NAME=FILE",
-        }
-    }
-
-    /// One run over the files of `feeds`.
+    /// One run over the files of the first of these lines, and of as many more as it takes.
     fn one<'a>(
         &self,
         stages: &'a mut Stages<'_>,
-        feeds: &Feeds,
-        profile: &mut Option<TraceFile>,
-    ) -> Result<&'a Session, Failure> {
-        let Ready { loaded, session, .. } = stages.at(|_| shapes(feeds))?;
+        rest: &[(usize, Feeds)],
+        outputs: &[String],
+        (profile, times): (&mut Option<TraceFile>, &mut Times),
+    ) -> Result<(Lines, &'a Ready), Failure> {
+        let line = rest.first().map_or(0, |(line, _)| *line);
+        let here = |failure| self.at(line, failure);
+        let ready = stages.at(|_| fill::shapes(rest)).map_err(here)?;
+        let filled = self.fill(ready, rest, outputs)?;
+        let Ready { loaded, session, .. } = &mut *ready;
         if let (Some(path), None) = (&self.profile, &profile) {
-            *profile = Some(TraceFile::new(path, &self.model, loaded)?);
+            *profile = Some(TraceFile::new(path, &self.model, loaded).map_err(here)?);
         }
-        let inputs = read(session, loaded, feeds, self.help())?;
-        for (input, tensor) in loaded.model.inputs().iter().zip(&inputs) {
+        self.timed(session, loaded, &filled.inputs, (profile, times)).map_err(here)?;
+        Ok((filled.of, ready))
+    }
+
+    /// A run over these inputs, noted where that is asked for.
+    fn timed(
+        &self,
+        session: &mut Session,
+        loaded: &Loaded,
+        inputs: &[Tensor],
+        (profile, times): (&mut Option<TraceFile>, &mut Times),
+    ) -> Outcome {
+        let start = Instant::now();
+        for (input, tensor) in loaded.model.inputs().iter().zip(inputs) {
             session.set_input(&input.name, tensor)?;
         }
-        let Some(profile) = profile else {
-            prepare(session, loaded)?;
+        let set = start.elapsed();
+        let start = Instant::now();
+        match profile {
+            Some(_) if session.is_prepared() => {}
+            Some(profile) => {
+                profile.trace().time(SpanKind::Prepare, || prepare(session, loaded))?;
+            }
+            None => prepare(session, loaded)?,
+        }
+        times.prepared(start.elapsed());
+        let mut own = times.trace(self.model.threads());
+        let start = Instant::now();
+        let Some(trace) = profile.as_mut().map(TraceFile::trace).or(own.as_mut()) else {
             run_and_say(session, loaded, Session::run)?;
-            return Ok(session);
+            times.ran(set + start.elapsed());
+            return Ok(());
         };
-        if !session.is_prepared() {
-            profile.trace().time(SpanKind::Prepare, || prepare(session, loaded))?;
+        run_and_say(session, loaded, |session| session.run_traced(trace))?;
+        times.ran(set + start.elapsed());
+        times.note(session, trace);
+        if let Some(profile) = profile {
+            profile.keep(session);
         }
-        run_and_say(session, loaded, |session| session.run_traced(profile.trace()))?;
-        profile.keep(session);
-        Ok(session)
+        Ok(())
     }
+}
 
-    /// What came out of a run, by name.
-    fn collect(
-        &self,
-        tensor: &dyn Fn(&str) -> Result<Tensor, Failure>,
-        names: &[String],
-        folder: Option<&Path>,
-    ) -> Result<Value, Failure> {
-        if let Some(folder) = folder {
-            std::fs::create_dir_all(folder).map_err(|e| {
-                Failure::new(format!("cannot make folder {}: {e}", folder.display()))
-            })?;
-        }
-        let mut outputs = Vec::new();
-        for name in names {
-            let tensor = tensor(name)?;
-            let summary = Summary::of(&tensor);
-            let file = folder.map(|f| f.join(tensors::file_name(name)));
-            if let Some(file) = &file {
-                tensors::write_npy(file, &tensor)?;
+/// An output of a run.
+struct Output {
+    name: String,
+    tensor: Tensor,
+    /// What its integers stand for.
+    encoding: Option<Encoding>,
+}
+
+/// The results of runs, in the order of the list.
+struct Results<'a> {
+    run: &'a RunModel,
+    form: Form,
+    outputs: &'a [String],
+    of: Vec<Value>,
+}
+
+impl<'a> Results<'a> {
+    fn new(run: &'a RunModel, outputs: &'a [String]) -> Result<Self, Failure> {
+        let form = run.form()?;
+        let mut files = BTreeMap::new();
+        for name in outputs.iter().filter(|_| run.output_dir.is_some()) {
+            let file = form.file_name(name);
+            if let Some(other) = files.insert(file.clone(), name).filter(|other| *other != name) {
+                let text =
+                    format!("outputs {other:?} and {name:?} would both be in the file {file}");
+                return Err(
+                    Failure::new(text).help("name those that you want with --set-output-tensors")
+                );
             }
-            if !self.json {
-                outln!("{name}: {} {summary}", tensor.desc());
+        }
+        Ok(Self { run, form, outputs, of: Vec::new() })
+    }
+
+    /// Takes what a run made, over the lines of the list from the one at `at` on.
+    fn take(&mut self, outputs: &[Output], filled: Lines, at: usize) -> Outcome {
+        for line in 0..filled.lines {
+            let folder = self.run.folder(at + line);
+            if let Some(folder) = &folder {
+                std::fs::create_dir_all(folder).map_err(|e| {
+                    Failure::new(format!("cannot make folder {}: {e}", folder.display()))
+                })?;
             }
-            outputs.push(json!({
-                "name": name, "type": tensor.dtype().name(), "shape": tensor.dims(),
-                "min": summary.min, "max": summary.max, "mean": summary.mean, "file": file,
-            }));
+            let of = outputs.iter().map(|output| {
+                let cut = || batches::cut(&output.name, &output.tensor, line, filled.parts);
+                let tensor = if filled.parts > 1 { cut()? } else { output.tensor.clone() };
+                self.collect(
+                    &Output { tensor, name: output.name.clone(), ..*output },
+                    folder.as_deref(),
+                )
+            });
+            let of: Vec<Value> = of.collect::<Result<_, Failure>>()?;
+            self.of.push(json!({ "outputs": of }));
         }
-        Ok(json!({ "outputs": outputs }))
+        Ok(())
     }
-}
 
-/// The shapes that files say; those with elements alone say none.
-fn shapes(feeds: &Feeds) -> Result<Shapes, Failure> {
-    let says = |file: &Path| file.extension().is_some_and(|end| end == "npy" || end == "pb");
-    let of = feeds
-        .iter()
-        .filter(|(_, file)| says(file))
-        .map(|(name, file)| Ok((name.clone(), tensors::read(file, None)?.dims().to_vec())));
-    of.collect()
-}
-
-/// The inputs of one run, in the order of the model's, as its files have them; every input must have one, and `help` says how to
-/// give it.
-fn read(
-    session: &mut Session,
-    loaded: &Loaded,
-    feeds: &Feeds,
-    help: &str,
-) -> Result<Vec<Tensor>, Failure> {
-    let inputs = loaded.model.inputs();
-    let mut given = vec![None; inputs.len()];
-    for (name, file) in feeds {
-        let known = inputs.iter().zip(&mut given).find(|(input, _)| input.name == *name);
-        if let Some((input, given)) = known {
-            *given = Some(loaded.fitting(input, tensors::read_input(file, input)?));
-        } else {
-            // One that the model does not have is refused by name, whatever its file holds.
-            let any = Tensor::zeros(udo_api::DType::U8, udo_api::Shape::SCALAR)?;
-            session.set_input(name, &any)?;
+    /// Says and writes an output of one line.
+    fn collect(&self, output: &Output, folder: Option<&Path>) -> Result<Value, Failure> {
+        let Output { name, tensor, encoding } = output;
+        let summary = Summary::of(tensor);
+        let file = folder.map(|folder| folder.join(self.form.file_name(name)));
+        if let Some(file) = &file {
+            self.form.write(file, tensor, *encoding)?;
         }
-    }
-    let missing = inputs.iter().zip(&given).filter(|(_, given)| given.is_none());
-    let missing: Vec<String> =
-        missing.map(|(input, _)| format!("{} ({})", input.name, input.of)).collect();
-    if missing.is_empty() {
-        return Ok(given.into_iter().flatten().collect());
-    }
-    Err(Failure::usage(format!("no tensor for {}", missing.join(", "))).help(help))
-}
-
-/// A tensor in a few numbers.
-struct Summary {
-    min: Option<f64>,
-    max: Option<f64>,
-    mean: Option<f64>,
-    first: Vec<f64>,
-    /// Whether there are more than those.
-    is_cut: bool,
-}
-
-impl Summary {
-    fn of(tensor: &Tensor) -> Self {
-        let numbers = tensors::numbers(tensor);
-        #[expect(clippy::cast_precision_loss, reason = "a mean for the eye")]
-        let mean =
-            (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64);
-        Self {
-            min: numbers.iter().copied().reduce(f64::min),
-            max: numbers.iter().copied().reduce(f64::max),
-            mean,
-            first: numbers.iter().copied().take(5).collect(),
-            is_cut: numbers.len() > 5,
+        if !self.run.json {
+            outln!("{name}: {} {summary}", tensor.desc());
         }
-    }
-}
-
-impl std::fmt::Display for Summary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (Some(min), Some(max), Some(mean)) = (self.min, self.max, self.mean) else {
-            return f.write_str("empty");
-        };
-        write!(f, "min {} max {} mean {} [", Short(min), Short(max), Short(mean))?;
-        for (i, &v) in self.first.iter().enumerate() {
-            write!(f, "{}{}", if i == 0 { "" } else { ", " }, Short(v))?;
-        }
-        f.write_str(if self.is_cut { ", ..]" } else { "]" })
-    }
-}
-
-/// A number in few characters: very large and very small ones with an exponent.
-struct Short(f64);
-
-impl std::fmt::Display for Short {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let size = self.0.abs();
-        if size != 0.0 && !(1e-4..1e7).contains(&size) {
-            write!(f, "{:.6e}", self.0)
-        } else {
-            write!(f, "{:.6}", self.0)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_short_and_lists_say_that_they_are_cut() {
-        let shape = udo_api::Shape::new(&[2]).unwrap();
-        let tensor = Tensor::of::<f32>(shape, &[2.5, 4e30]).unwrap();
-        let text = Summary::of(&tensor).to_string();
-        assert!(text.starts_with("min 2.500000 max 4.000000e30 mean 2.000000e30 [2.5"), "{text}");
-        assert!(!text.contains(".."), "{text}");
-        assert!(
-            Summary::of(
-                &Tensor::zeros(udo_api::DType::I64, udo_api::Shape::new(&[6]).unwrap()).unwrap()
-            )
-            .is_cut
-        );
+        Ok(json!({
+            "name": name, "type": tensor.dtype().name(), "shape": tensor.dims(),
+            "min": summary.min, "max": summary.max, "mean": summary.mean, "file": file,
+        }))
     }
 }

@@ -148,7 +148,7 @@ impl Verify {
         for (index, name) in names.iter().enumerate() {
             let found = session.output_tensor(name)?;
             let file = set.join(format!("output_{index}.pb"));
-            let wanted = tensors::read(&file, Some(found.desc()))?;
+            let wanted = tensors::read(&file)?;
             let difference = difference(&found, &wanted, tolerance);
             compared.push(Compared { name: name.clone(), difference });
         }

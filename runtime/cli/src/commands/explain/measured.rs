@@ -112,7 +112,7 @@ pub(super) fn measure(
         set_inputs(&mut session, loaded, set)?;
     }
     prepare(&mut session, loaded)?;
-    let mut trace = trace::of_a_run(model.threads);
+    let mut trace = trace::of_a_run(model.threads());
     let count = flags.iterations as usize;
     let bar = progress("measuring", count);
     let (mut runs, mut steps): (Vec<f64>, Vec<Vec<f64>>) = (Vec::new(), Vec::new());
@@ -132,7 +132,7 @@ pub(super) fn measure(
     for (step, times) in ran.iter_mut().zip(steps) {
         step.seconds = median(times);
     }
-    let limits = Limits::measure(model.threads, &ran);
+    let limits = Limits::measure(model.threads(), &ran);
     let report = session.plan().map(Plan::report).cloned().unwrap_or_default();
     Ok(Measured::of(report, limits, &ran, median(runs)))
 }

@@ -9,9 +9,11 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::resolve::Input;
 
 use super::DataFlags;
-use crate::input_list::{self, Feeds};
+use crate::batches;
+use crate::input_list::{self, Feeds, List};
 use crate::output::Failure;
-use crate::tensors;
+use crate::raw::Packing;
+use crate::tensors::{self, RawInput, Set};
 
 /// The seed of the first random run.
 const SEED: u64 = 1;
@@ -22,12 +24,13 @@ const ENDINGS: [&str; 4] = ["bin", "npy", "pb", "raw"];
 /// The inputs of each run.
 pub(super) struct Data {
     inputs: Vec<Input>,
+    packing: Packing,
     runs: Runs,
 }
 
 enum Runs {
-    /// The files of each run, and its line in a list.
-    List(PathBuf, Vec<(usize, Feeds)>),
+    /// The files of each line of a list, and how many lines make up a run.
+    List { path: PathBuf, lines: Vec<(usize, Feeds)>, parts: usize },
     /// Folders with recorded sets.
     Sets(Vec<PathBuf>),
     /// A file for each run.
@@ -40,6 +43,7 @@ impl Data {
     /// Finds what the flags say for the inputs of a model.
     pub(super) fn find(
         flags: &DataFlags,
+        packing: Packing,
         graph: &Graph,
         shapes: &[(String, Vec<usize>)],
     ) -> Result<Self, Failure> {
@@ -54,23 +58,35 @@ impl Data {
             let none = || Failure::usage(format!("the model has no input {name:?}"));
             known.ok_or_else(none)?.of.dims = dims.iter().map(|&n| DimSpec::Fixed(n)).collect();
         }
-        let outputs = graph.outputs.iter().filter_map(|&id| graph.value(id).ok());
-        let outputs: Vec<String> = outputs.map(|value| value.name.clone()).collect();
         let runs = match flags {
             DataFlags { input_list: Some(path), .. } => {
                 let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
-                Runs::List(path.clone(), input_list::read(path, &names, &outputs)?.runs)
+                let lines = List::read(path)?.runs(&names)?;
+                Runs::List { path: path.clone(), lines, parts: 1 }
             }
             DataFlags { calibration: Some(folder), .. } => folder_runs(folder, inputs.len())?,
             DataFlags { random, .. } => Runs::Random(random.map_or(1, std::num::NonZero::get)),
         };
-        Ok(Self { inputs, runs })
+        let mut data = Self { inputs, packing, runs };
+        if matches!(data.runs, Runs::List { .. }) {
+            let lines_per_run = |line: Vec<(String, Tensor)>| {
+                let tensors: Set = line.into_iter().map(|(_, tensor)| tensor).collect();
+                batches::lines_per_run(&data.inputs, &tensors)
+            };
+            let found = data
+                .read(0)
+                .and_then(|line| lines_per_run(line).map_err(|failure| data.at(0, failure)))?;
+            if let Runs::List { parts, .. } = &mut data.runs {
+                *parts = found;
+            }
+        }
+        Ok(data)
     }
 
     /// How many runs there are.
     pub(super) fn runs(&self) -> usize {
         match &self.runs {
-            Runs::List(_, runs) => runs.len(),
+            Runs::List { lines, parts, .. } => lines.len().div_ceil(*parts),
             Runs::Sets(sets) => sets.len(),
             Runs::Files(files) => files.len(),
             Runs::Random(count) => *count,
@@ -79,31 +95,65 @@ impl Data {
 
     /// The inputs of a run, by name.
     pub(super) fn read(&self, run: usize) -> Result<Vec<(String, Tensor)>, Failure> {
-        let tensors = self.inputs.iter().enumerate().map(|(at, input)| {
-            let tensor = match &self.runs {
-                Runs::List(_, runs) => {
-                    let feeds = runs.get(run).map_or(&[][..], |(_, feeds)| feeds.as_slice());
-                    let file = feeds.iter().find(|(name, _)| *name == input.name);
-                    let missing = || Failure::new(format!("no file for input {:?}", input.name));
-                    tensors::read_input(&file.ok_or_else(missing)?.1, input)
-                }
-                Runs::Sets(sets) => {
-                    let set = sets.get(run).map_or(Path::new("."), PathBuf::as_path);
-                    tensors::read_input(&set.join(format!("input_{at}.pb")), input)
-                }
-                Runs::Files(files) => {
-                    let file = files.get(run).map_or(Path::new("."), PathBuf::as_path);
-                    tensors::read_input(file, input)
-                }
-                Runs::Random(_) => {
-                    let desc = TensorDesc::new(input.of.dtype, input.required()?);
-                    tensors::random(&desc, SEED + (run * self.inputs.len() + at) as u64)
-                }
-            };
-            Ok((input.name.clone(), tensor?))
+        let set = match &self.runs {
+            Runs::List { lines, parts, .. } => self.of_lines(run, lines, *parts)?,
+            Runs::Sets(_) | Runs::Files(_) | Runs::Random(_) => {
+                self.set(run).map_err(|failure| self.at(run, failure))?
+            }
+        };
+        Ok(self.inputs.iter().map(|input| input.name.clone()).zip(set).collect())
+    }
+
+    /// The inputs of a run of as many lines of a list. Where the last run has fewer, its lines come again: zeros are not like the
+    /// data to come.
+    fn of_lines(&self, run: usize, lines: &[(usize, Feeds)], parts: usize) -> Result<Set, Failure> {
+        let own = lines.get(run * parts..).unwrap_or_default();
+        let own = own.get(..parts).unwrap_or(own);
+        let mut sets: Vec<Set> = Vec::with_capacity(parts);
+        for (number, feeds) in own.iter().cycle().take(parts) {
+            let set = self.of_files(feeds);
+            let set = set.and_then(|set| match sets.first() {
+                Some(first) => batches::check_alike(&self.inputs, first, &set).map(|()| set),
+                None => Ok(set),
+            });
+            sets.push(set.map_err(|failure| self.at_line(*number, failure))?);
+        }
+        match parts {
+            1 => Ok(sets.pop().unwrap_or_default()),
+            _ => batches::join(&self.inputs, &sets),
+        }
+    }
+
+    /// The tensors of one line.
+    fn of_files(&self, feeds: &Feeds) -> Result<Set, Failure> {
+        let tensors = self.inputs.iter().map(|input| {
+            let file = feeds.iter().find(|(name, _)| *name == input.name);
+            let missing = || Failure::new(format!("no file for input {:?}", input.name));
+            self.of_file(&file.ok_or_else(missing)?.1, input)
         });
-        let tensors: Result<_, Failure> = tensors.collect();
-        tensors.map_err(|failure| self.at(run, failure))
+        tensors.collect()
+    }
+
+    fn of_file(&self, file: &Path, input: &Input) -> Result<Tensor, Failure> {
+        tensors::read_input(file, input, RawInput { packing: self.packing, encoding: None })
+    }
+
+    /// The inputs of a run that is no line of a list.
+    fn set(&self, run: usize) -> Result<Set, Failure> {
+        let tensors = self.inputs.iter().enumerate().map(|(at, input)| match &self.runs {
+            Runs::Sets(sets) => {
+                let set = sets.get(run).map_or(Path::new("."), PathBuf::as_path);
+                self.of_file(&set.join(format!("input_{at}.pb")), input)
+            }
+            Runs::Files(files) => {
+                self.of_file(files.get(run).map_or(Path::new("."), PathBuf::as_path), input)
+            }
+            Runs::List { .. } | Runs::Random(_) => {
+                let desc = TensorDesc::new(input.of.dtype, input.required()?);
+                tensors::random(&desc, SEED + (run * self.inputs.len() + at) as u64)
+            }
+        });
+        tensors.collect()
     }
 
     /// The shapes of the first run's inputs.
@@ -115,15 +165,25 @@ impl Data {
     /// A failure of a run.
     pub(super) fn at(&self, run: usize, failure: Failure) -> Failure {
         match &self.runs {
-            Runs::List(path, runs) => {
-                let line = runs.get(run).map_or(0, |(line, _)| *line);
-                failure.at(input_list::place(path, line))
+            Runs::List { lines, parts, .. } => {
+                let line = lines.get(run * parts).map_or(0, |(line, _)| *line);
+                self.at_line(line, failure)
             }
             Runs::Sets(folders) | Runs::Files(folders) => match folders.get(run) {
                 Some(place) => failure.at(place.display()),
                 None => failure,
             },
             Runs::Random(_) => failure,
+        }
+    }
+}
+
+impl Data {
+    /// A failure at a line of the list.
+    fn at_line(&self, line: usize, failure: Failure) -> Failure {
+        match &self.runs {
+            Runs::List { path, .. } => failure.at(input_list::place(path, line)),
+            Runs::Sets(_) | Runs::Files(_) | Runs::Random(_) => failure,
         }
     }
 }

@@ -1,0 +1,72 @@
+//! The values that runs are to give: the model's outputs, or others by name.
+
+use udo_runtime::graph::Graph;
+use udo_runtime::import::ImportOptions;
+use udo_runtime::session::PortError;
+
+use super::RunModel;
+use crate::input_list::{self as list, List};
+use crate::layers;
+use crate::output::Failure;
+
+impl RunModel {
+    /// The values that are wanted, where it is not the model's outputs, and has the model give them.
+    pub(super) fn wanted(&mut self, list: Option<&List>) -> Result<Option<Vec<String>>, Failure> {
+        let heading = list.map_or(&[][..], |list| &list.wanted);
+        if !heading.is_empty() && !self.set_output_tensors.is_empty() {
+            let text =
+                "both the list's first line and --set-output-tensors say which outputs are wanted";
+            return Err(Failure::usage(text).help("leave one of them out"));
+        }
+        let names: Vec<(Option<usize>, &String)> = match heading {
+            [] => self.set_output_tensors.iter().map(|name| (None, name)).collect(),
+            _ => heading.iter().map(|(line, name)| (Some(*line), name)).collect(),
+        };
+        let (mut wanted, mut more) = (Vec::new(), Vec::new());
+        if !names.is_empty() {
+            let runtime = self.model.runtime()?;
+            // Of a file with several networks the names are looked up when one is loaded.
+            let graph = runtime.import(&self.model.model, &ImportOptions::default()).ok();
+            for (line, name) in names {
+                let made = graph
+                    .as_ref()
+                    .map_or_else(|| Some(vec![name.clone()]), |graph| made(graph, name));
+                match (made, line, &self.input_list) {
+                    (Some(made), ..) => wanted.extend(made),
+                    (None, Some(line), Some(path)) => {
+                        let known = graph.as_ref().map(outputs).unwrap_or_default();
+                        return Err(unknown(name, &known).at(list::place(path, line)));
+                    }
+                    (None, ..) => wanted.push(name.clone()),
+                }
+            }
+            let known = graph.as_ref().map(outputs).unwrap_or_default();
+            more.extend(wanted.iter().filter(|name| !known.contains(name)).cloned());
+        }
+        if self.debug {
+            let loaded = self.model.load_with_shapes()?;
+            let layers = layers::named(loaded.model.report(), &loaded.runtime, &self.model.model);
+            more.extend(layers.into_iter().map(|layer| layer.value));
+        }
+        self.model.more_outputs = more;
+        Ok(Some(wanted).filter(|wanted| !wanted.is_empty()))
+    }
+}
+
+/// The names of the values that a name is of, a value's own or that of the node that makes them.
+fn made(graph: &Graph, name: &str) -> Option<Vec<String>> {
+    let values = graph.made(name)?;
+    Some(values.iter().filter_map(|&id| Some(graph.value(id).ok()?.name.clone())).collect())
+}
+
+fn outputs(graph: &Graph) -> Vec<String> {
+    let values = graph.outputs.iter().filter_map(|&id| graph.value(id).ok());
+    values.map(|value| value.name.clone()).collect()
+}
+
+fn unknown(name: &str, outputs: &[String]) -> Failure {
+    let known = outputs.iter().map(|name| format!("{name:?}")).collect();
+    Failure::new(PortError::NoSuchPort { side: "output", name: name.to_owned(), known }).help(
+        "a remark has a blank behind its #; without one, names of outputs, values or nodes follow",
+    )
+}

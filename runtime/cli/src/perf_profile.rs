@@ -1,0 +1,58 @@
+//! `--perf-profile`: the names that the vendors' tools have for how much a run may take, and what is done here for each.
+
+use std::sync::Once;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use udo_runtime::model::Performance;
+
+use crate::output::note;
+
+/// A name, and what it sets.
+#[derive(Debug)]
+pub(crate) struct PerfProfile {
+    name: &'static str,
+    /// Nothing where there is nothing here for it to set.
+    pub(crate) performance: Performance,
+    does: &'static str,
+}
+
+const NOTHING: &str = "nothing here: no clocks and voltages are in our hands";
+const ONE: &str = "one thread, which sleeps as soon as it has nothing to do";
+const HALF: &str = "half of the processors";
+const ALL: &str = "all processors";
+const BURST: &str = "all processors, whose threads look for work for 2 ms before they sleep";
+
+const fn of(name: &'static str, performance: Performance, does: &'static str) -> PerfProfile {
+    PerfProfile { name, performance, does }
+}
+
+/// Every name.
+const PROFILES: &[PerfProfile] = &[
+    of("default", Performance::None, NOTHING),
+    of("system_settings", Performance::None, NOTHING),
+    of("low_power_saver", Performance::Low, ONE),
+    of("power_saver", Performance::Low, ONE),
+    of("high_power_saver", Performance::Low, ONE),
+    of("low_balanced", Performance::Medium, HALF),
+    of("balanced", Performance::Medium, HALF),
+    of("high_performance", Performance::High, ALL),
+    of("sustained_high_performance", Performance::High, ALL),
+    of("burst", Performance::Extreme, BURST),
+];
+
+impl PerfProfile {
+    /// The names, with what each does.
+    pub(crate) fn parser() -> impl TypedValueParser<Value = &'static Self> {
+        let names = PROFILES.iter().map(|of| PossibleValue::new(of.name).help(of.does));
+        let parser: PossibleValuesParser = names.collect::<Vec<_>>().into();
+        parser.try_map(|name| {
+            PROFILES.iter().find(|of| of.name == name).ok_or("wanted one of the names")
+        })
+    }
+
+    /// Says once what it does.
+    pub(crate) fn say(&self) {
+        static SAID: Once = Once::new();
+        SAID.call_once(|| note(format!("performance profile {}: {}", self.name, self.does)));
+    }
+}
