@@ -168,6 +168,7 @@ const HIDDEN: &[(&str, &str)] = &[
 const PATTERNS: &[&str] = &[
     "runtime/src/build/",
     "runtime/src/pass/patterns/",
+    "runtime/src/place/limits/",
     "runtime/src/quant/",
     "runtime/src/resolve/upgrade/",
 ];

@@ -340,7 +340,10 @@ impl Registry {
 impl Slot {
     fn collect(&mut self, core: Core) -> Result<Vec<KernelEntry>, OpenError> {
         let own = entries(self.package.id, &self.tables, self.tables.ops);
-        let mut found: Vec<KernelEntry> = own.filter(|k| k.def.core().runs_on(core)).collect();
+        // Our own kernels are those of every architecture.
+        let is_own = self.package.name == udo_ops::PACKAGE.name();
+        let fits = |of: Core| of.runs_on(core) || (is_own && of.kind() == core.kind());
+        let mut found: Vec<KernelEntry> = own.filter(|k| fits(k.def.core())).collect();
 
         let fits = self.package.libraries.iter().filter(|l| l.core.runs_on(core));
         let best = fits.map(|l| l.core.arch()).max();

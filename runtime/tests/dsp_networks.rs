@@ -149,6 +149,39 @@ fn a_quantized_network_runs_on_the_dsp_from_end_to_end() {
 }
 
 #[test]
+fn every_version_of_the_dsp_computes_the_same() {
+    let wanted = run(&mut on(Core::DSP_V68, PassOptions::default()).session().unwrap(), 3);
+    for arch in [69, 73, 75, 79, 81] {
+        let model = on(Core::dsp(arch), PassOptions::default());
+        let nodes = model.report().nodes.iter().filter(|node| !node.is_folded);
+        assert!(nodes.clone().all(|node| node.core == Core::dsp(arch)), "v{arch}");
+        assert_eq!(run(&mut model.session().unwrap(), 3), wanted, "v{arch}");
+    }
+}
+
+#[test]
+fn versions_of_8_bits_leave_values_of_16_to_others() {
+    let wanted = run(&mut on(Core::CPU, PassOptions::none()).session().unwrap(), 3);
+    for arch in [65, 66] {
+        let mut registry = Registry::builtin().unwrap();
+        let cores = vec![Core::dsp(arch), Core::CPU];
+        let place = PlaceOptions { cores, ..PlaceOptions::default() };
+        let options = Options { place, ..Options::default() };
+        let model = Model::compile(network().graph(), &mut registry, &options).unwrap();
+        let nodes = model.report().nodes.iter().filter(|node| !node.is_folded);
+        let (own, others): (Vec<_>, Vec<_>) = nodes.partition(|node| node.core == Core::dsp(arch));
+        let rule = "DSPs before v68 store values in 8 bits, not in 16 (docs/dsp.md, Types)";
+        assert!(!others.is_empty() && own.len() > 2 * others.len(), "{others:#?}");
+        for node in others {
+            assert!(node.refusals[0].reason.ends_with(rule), "{node:?}");
+        }
+        let found = run(&mut model.session().unwrap(), 3);
+        let far = found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(far <= 0.008, "{found:?} {wanted:?}");
+    }
+}
+
+#[test]
 fn runs_on_the_dsp_leave_the_heap_alone() {
     let model = on(Core::DSP_V68, PassOptions::default());
     let mut session = model.session().unwrap();

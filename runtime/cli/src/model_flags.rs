@@ -10,12 +10,12 @@ use clap::{Args, ValueEnum};
 use udo_api::{Core, CoreKind, FastMath};
 use udo_runtime::cache::CacheOptions;
 use udo_runtime::container::Container;
-use udo_runtime::cores::{GpuStorage, Profile};
+use udo_runtime::cores::{DeviceLimits, GpuStorage, Profile};
 use udo_runtime::device::{Coherence, DeviceSpec};
 use udo_runtime::import::{self, MODEL_FILE, Reading};
 use udo_runtime::model::Options;
 use udo_runtime::pass::{PASSES, PassOptions};
-use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_runtime::place::{DSP_ARCHS, Fallback, PlaceOptions};
 use udo_runtime::resolve::{BindOptions, Input};
 use udo_runtime::runtime::{Builder, LoadError, LoadOptions, Runtime};
 
@@ -89,6 +89,9 @@ pub(crate) struct ModelFlags {
     /// KiB of the DSP's fast memory
     #[arg(long, value_name = "KIB", default_value = "4096")]
     pub(crate) vtcm: usize,
+    /// Have the DSP take what is documented of its devices alone: types, ranks, inputs and layers, by version (docs/dsp.md)
+    #[arg(long)]
+    pub(crate) strict_device: bool,
     /// Whether emulated accelerators and the host see at once what the other writes; else what crosses is flushed and invalidated,
     /// and with a seed the host's cache writes lines back at random besides
     #[arg(long, value_name = "coherent|noncoherent[:SEED]", default_value = "coherent", value_parser = parse_memory)]
@@ -132,7 +135,12 @@ fn skipped_pass() -> PossibleValuesParser {
 }
 
 pub(crate) fn parse_core(text: &str) -> Result<Core, String> {
-    Core::from_name(text).ok_or_else(|| format!("wanted {}", Core::NAMES))
+    let core = Core::from_name(text).ok_or_else(|| format!("wanted {}", Core::NAMES))?;
+    if core.kind() == Some(CoreKind::Dsp) && !DSP_ARCHS.contains(&core.arch()) {
+        let known: Vec<String> = DSP_ARCHS.iter().map(|arch| format!("v{arch}")).collect();
+        return Err(format!("there is no such DSP; wanted {}", known.join(", ")));
+    }
+    Ok(core)
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {
@@ -207,7 +215,9 @@ impl ModelFlags {
             FastMathFlag::Bf16 => FastMath::Bf16,
         };
         let vtcm_bytes = self.vtcm.saturating_mul(1024);
-        let profile = Profile { vtcm_bytes, gpu_storage, fast_math, ..Profile::default() };
+        let limits =
+            if self.strict_device { DeviceLimits::Documented } else { DeviceLimits::OfKernels };
+        let profile = Profile { vtcm_bytes, gpu_storage, fast_math, limits, ..Profile::default() };
         let cores = self.cores.clone();
         let place = PlaceOptions { cores, fallback, profile, ..PlaceOptions::default() };
         let passes = if self.skip_pass.iter().any(|name| name == ALL) {

@@ -37,6 +37,16 @@ pub enum OpenCl {
     Off,
 }
 
+/// Which nodes emulated cores take of those that they have kernels for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceLimits {
+    /// All, but for what devices of their architecture cannot do.
+    #[default]
+    OfKernels,
+    /// Those that devices of their architecture take by what is documented of them.
+    Documented,
+}
+
 /// The properties of the emulated cores, and what all cores may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
@@ -48,12 +58,15 @@ pub struct Profile {
     pub opencl: OpenCl,
     /// What kernels of all cores may do less exactly than the model says.
     pub fast_math: FastMath,
+    /// Which nodes they take.
+    pub limits: DeviceLimits,
 }
 
 impl Default for Profile {
     fn default() -> Self {
         let (gpu_storage, opencl) = (GpuStorage::F32, OpenCl::Auto);
-        Self { vtcm_bytes: 4 << 20, gpu_storage, opencl, fast_math: FastMath::None }
+        let (fast_math, limits) = (FastMath::None, DeviceLimits::OfKernels);
+        Self { vtcm_bytes: 4 << 20, gpu_storage, opencl, fast_math, limits }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use udo_api::{Core, CoreKind, FastMath};
 
-use crate::cores::GpuStorage;
+use crate::cores::{DeviceLimits, GpuStorage};
 use crate::device::{Error, ErrorCode, Result};
 use crate::pass::PassOptions;
 use crate::place::PlaceOptions;
@@ -106,6 +106,14 @@ type Read = fn(&mut Options, &str) -> Option<()>;
 
 /// Extensions by name: what their values are, and how one is taken over.
 const EXTENSIONS: &[(&str, &str, Read)] = &[
+    ("device_limits", "\"kernels\" or \"documented\"", |options, value| {
+        options.place.profile.limits = match value {
+            "kernels" => DeviceLimits::OfKernels,
+            "documented" => DeviceLimits::Documented,
+            _ => return None,
+        };
+        Some(())
+    }),
     ("fast_math", "\"none\" or \"bf16\"", |options, value| {
         options.place.profile.fast_math = match value {
             "none" => FastMath::None,
@@ -281,6 +289,7 @@ mod tests {
             ("shapes_kept", "3"),
             ("vtcm_bytes", "1024"),
             ("gpu_storage", "f16"),
+            ("device_limits", "documented"),
             ("dim.n", "4"),
             ("dim.n", "1..8"),
             ("dim.m", "5"),
@@ -293,16 +302,19 @@ mod tests {
         assert_eq!((options.threads.get(), options.shapes_kept.get()), (2, 3));
         assert_eq!((options.max_memory, options.spin), (Some(4096), Duration::ZERO));
         assert_eq!(options.place.profile.vtcm_bytes, 1024);
+        assert_eq!(options.place.profile.limits, DeviceLimits::Documented);
         assert_eq!(options.bind.ranges.get("n"), Some(&(1..=8)));
         assert_eq!((options.bind.dims.get("n"), options.bind.dims.get("m")), (None, Some(&5)));
         assert_eq!(options.in_place, [("past.0".to_owned(), "present.0".to_owned())]);
-        for (name, value) in [("threads", "0"), ("dim.n", "8..1"), ("fast_math", "yes")] {
+        for (name, value) in
+            [("threads", "0"), ("dim.n", "8..1"), ("fast_math", "yes"), ("device_limits", "on")]
+        {
             let error = options.extend(name, value).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidArgument, "{name}");
         }
         let error = options.extend("speed", "9").unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unsupported);
-        let wanted = "there is no extension \"speed\"; wanted one of fast_math, gpu_storage, max_memory, shapes_kept, \
+        let wanted = "there is no extension \"speed\"; wanted one of device_limits, fast_math, gpu_storage, max_memory, shapes_kept, \
                       spin_us, threads, vtcm_bytes, dim.NAME, in_place.INPUT";
         assert_eq!(error.message(), wanted);
     }

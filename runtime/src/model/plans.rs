@@ -10,7 +10,7 @@ use super::{CompileError, Options};
 use crate::graph::{Graph, Source, Value, ValueId};
 use crate::memory::{Budget, Tensor};
 use crate::pass::{self, Fired};
-use crate::place;
+use crate::place::{self, Layers};
 use crate::plan::Plan;
 use crate::registry::Registry;
 use crate::resolve::{Behind, BindOptions, Input};
@@ -235,8 +235,9 @@ fn planned(
     let mut resolved = registry.resolve_part(part.graph, &part.open, &options.bind)?;
     let behind = resolved.behind.take();
     let core = options.place.cores.first().copied().unwrap_or(Core::CPU);
+    let layers = Layers::of(&resolved.graph, registry, options.place.profile.limits);
     let fired = pass::run(&mut resolved.graph, registry, &options.passes, core)?;
-    let placement = place::assign(resolved, registry, &options.place, pool.width())?;
+    let placement = place::assign(resolved, registry, (&options.place, &layers), pool.width())?;
     let plan = Plan::build(placement, registry, &options.plan, pool)?;
     SessionError::look_ahead(&plan, budget)?;
     if let Some(cache) = registry.cache() {

@@ -7,7 +7,7 @@ use udo_api::{Core, TensorDesc};
 use super::CompileError;
 use crate::graph::{Graph, GraphValue};
 use crate::pass::{self, PassOptions};
-use crate::place::{self, Choice, Fallback, PlaceOptions, Placement};
+use crate::place::{self, Choice, Fallback, Layers, PlaceOptions, Placement};
 use crate::registry::Registry;
 use crate::resolve::{BindOptions, Resolved};
 
@@ -45,8 +45,8 @@ pub fn survey(
     for &core in cores {
         let options =
             PlaceOptions { cores: vec![core], fallback: Fallback::CPU, ..PlaceOptions::default() };
-        let threads = NonZero::<usize>::MIN.get();
-        let placement = place::assign(resolved.clone(), registry, &options, threads)?;
+        let (threads, layers) = (NonZero::<usize>::MIN.get(), Layers::default());
+        let placement = place::assign(resolved.clone(), registry, (&options, &layers), threads)?;
         for (node, reason) in nodes.iter_mut().zip(reasons(&placement, core)) {
             node.cores.push((core, reason));
         }

@@ -2,6 +2,7 @@
 
 mod epilogue;
 mod layout;
+mod limits;
 mod on_values;
 mod ports;
 mod price;
@@ -20,6 +21,8 @@ use crate::package::{OpenError, PackageId};
 use crate::registry::{KernelEntry, Registry};
 use crate::resolve::{Params, Resolved};
 
+pub use limits::DSP_ARCHS;
+pub(crate) use limits::Layers;
 use unplaced::Unplaced;
 
 /// What happens to a node that none of the cores asked for takes.
@@ -245,7 +248,8 @@ fn failure(refusal: &Refusal) -> String {
     }
 }
 
-/// Gives every node the first core that takes it, and finalizes its kernel for a model with `threads` threads.
+/// Gives every node the first core that takes it, and finalizes its kernel for a model with `threads` threads. `layers` are the
+/// model's before passes.
 ///
 /// # Errors
 /// A node that no core takes, an implementation library that cannot be opened, or a kernel that
@@ -253,7 +257,7 @@ fn failure(refusal: &Refusal) -> String {
 pub(crate) fn assign(
     resolved: Resolved,
     registry: &mut Registry,
-    options: &PlaceOptions,
+    (options, layers): (&PlaceOptions, &Layers),
     threads: usize,
 ) -> Result<Placement, PlaceError> {
     if options.cores.is_empty() {
@@ -293,6 +297,7 @@ pub(crate) fn assign(
             bound,
             options,
             threads,
+            layers,
             price,
         };
         let (placed, steps) = unplaced.choose(registry)?;

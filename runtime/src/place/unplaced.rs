@@ -3,6 +3,7 @@
 use udo_api::{Core, EpilogueStep, KernelDef, Status};
 use udo_host::{ConstantId, FinalizedKernel, Machine, NodeDesc, PlacedNode, Refusal, finalize};
 
+use super::limits::Layers;
 use super::ports::Ports;
 use super::{
     Constant, CoreRefusal, Fallback, Operand, PlaceError, PlaceOptions, PlacedKernel, Produced,
@@ -24,6 +25,8 @@ pub(super) struct Unplaced<'a> {
     pub(super) bound: &'a BoundNode,
     pub(super) options: &'a PlaceOptions,
     pub(super) threads: usize,
+    /// The model's own layers, where devices' limits are asked for.
+    pub(super) layers: &'a Layers,
     /// What a byte of packed constants costs.
     pub(super) price: u32,
 }
@@ -69,6 +72,10 @@ impl Unplaced<'_> {
         core: Core,
         registry: &mut Registry,
     ) -> Result<Result<Taken, String>, PlaceError> {
+        let is_builtin = registry.is_builtin(self.bound.package);
+        if let Some(reason) = self.beyond_limits(core, is_builtin) {
+            return Ok(Err(reason));
+        }
         let entries = registry.kernels_for(self.bound.package, core)?;
         let is_mine = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
         let mut mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
