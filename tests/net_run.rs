@@ -137,6 +137,35 @@ fn parts_may_be_larger_or_say_their_shape() {
 }
 
 #[test]
+fn an_element_fills_a_batch_of_one_and_no_other_type_does() {
+    let dir = folder(&BATCH.replace("f32[4,3]", "f32[1,3]"));
+    let of = |dims: &[usize], dtype: &str| {
+        let shape = Shape::new(dims).unwrap();
+        let tensor = match dtype {
+            "f32" => Tensor::of(shape, &[1.0f32, 2.0, 3.0]).unwrap(),
+            _ => Tensor::of(shape, &[1.0f64, 2.0, 3.0]).unwrap(),
+        };
+        fs::write(dir.path().join("x.npy"), npy::write(&tensor).unwrap()).unwrap();
+    };
+    list(&dir, &["x.npy"]);
+    of(&[3], "f32");
+    let (code, _, error) = udo(&dir, &RAW);
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    assert_eq!(floats(&dir.path().join("out/Result_0/y:0.raw")), [-1.0, -2.0, -3.0]);
+    for batch in ["1", "4"] {
+        let model = BATCH.replace("f32[4,3]", &format!("f32[{batch},3]"));
+        fs::write(dir.path().join("m.graph"), model).unwrap();
+        for dims in [&[3][..], &[1, 3]] {
+            of(dims, "f64");
+            let (code, _, error) = udo(&dir, &RAW);
+            assert_eq!(code, Some(1));
+            let wanted = format!("wanted f32[{batch},3]");
+            assert!(error.contains("list.txt:1: ") && error.contains(&wanted), "{error}");
+        }
+    }
+}
+
+#[test]
 fn a_heading_names_values_and_nodes() {
     let dir = folder(BATCH);
     write(&dir, "x#0:1.raw", &[-1.0f32; 12]);

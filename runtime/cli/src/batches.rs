@@ -8,12 +8,19 @@ use udo_runtime::resolve::Input;
 use crate::output::{Failure, Outcome};
 use crate::tensors::Set;
 
-/// How many lines make up a run, by the tensors of one of them: 1 where each is all of its input.
-pub(crate) fn lines_per_run(inputs: &[Input], line: &[Tensor]) -> Result<usize, Failure> {
+/// How many lines make up a run, by the tensors of one of them: nothing where they are inputs as they are, or none that fit.
+pub(crate) fn lines_per_run(inputs: &[Input], line: &[Tensor]) -> Result<Option<usize>, Failure> {
+    let is_whole = |(input, tensor): (&Input, &Tensor)| {
+        input.shape().is_some_and(|shape| shape.dims() == tensor.dims())
+    };
+    if inputs.iter().zip(line).all(is_whole) {
+        return Ok(None);
+    }
     let mut first: Option<(&str, usize)> = None;
     for (input, tensor) in inputs.iter().zip(line) {
-        let Some(shape) = input.shape() else { return Ok(1) };
-        let Some(parts) = parts_of(shape.dims(), tensor.dims()) else { return Ok(1) };
+        let shape = input.shape().filter(|_| tensor.dtype() == input.of.dtype);
+        let parts = shape.and_then(|shape| parts_of(shape.dims(), tensor.dims()));
+        let Some(parts) = parts else { return Ok(None) };
         match first {
             Some((name, other)) if other != parts => {
                 let text = format!(
@@ -27,7 +34,7 @@ pub(crate) fn lines_per_run(inputs: &[Input], line: &[Tensor]) -> Result<usize, 
             None => first = Some((&input.name, parts)),
         }
     }
-    Ok(first.map_or(1, |(_, parts)| parts))
+    Ok(first.map(|(_, parts)| parts))
 }
 
 /// How many tensors of extents `part` fill one of extents `whole`: its first extent may be divided, and is left out of one element.
@@ -66,7 +73,7 @@ pub(crate) fn join(inputs: &[Input], lines: &[Set]) -> Result<Set, Failure> {
             bytes.extend_from_slice(tensor.bytes());
         }
         let whole = TensorDesc::new(input.of.dtype, input.required()?);
-        bytes.resize(whole.size_bytes(), 0);
+        bytes.resize(whole.size_bytes().max(bytes.len()), 0);
         Ok(Tensor::from_bytes(input.of.dtype, whole.full_shape(), &bytes)?)
     });
     of.collect()

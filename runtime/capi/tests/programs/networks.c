@@ -330,7 +330,7 @@ static void see_effects(void) {
     CHECK(strstr(json, "\"threads\": 3") != NULL && strstr(json, "\"priority\": \"high\"") != NULL);
     udo_model_release(model);
     extensions[2].name = "speed";
-    REFUSED(udo_model_compile(runtime, graph, &options, &model), UDO_ERROR_UNSUPPORTED, "wanted one of fast_math, gpu_storage, max_memory");
+    REFUSED(udo_model_compile(runtime, graph, &options, &model), UDO_ERROR_UNSUPPORTED, "wanted one of device_limits, fast_math, gpu_storage, max_memory");
     extensions[2].name = "max_memory";
     extensions[2].value = "1";
     REFUSED(udo_model_compile(runtime, graph, &options, &model), UDO_ERROR_OUT_OF_MEMORY, "");

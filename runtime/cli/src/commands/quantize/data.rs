@@ -29,8 +29,8 @@ pub(super) struct Data {
 }
 
 enum Runs {
-    /// The files of each line of a list, and how many lines make up a run.
-    List { path: PathBuf, lines: Vec<(usize, Feeds)>, parts: usize },
+    /// The files of each line of a list, and how many lines make up a run, where they have to be put together for one.
+    List { path: PathBuf, lines: Vec<(usize, Feeds)>, parts: Option<usize> },
     /// Folders with recorded sets.
     Sets(Vec<PathBuf>),
     /// A file for each run.
@@ -62,7 +62,7 @@ impl Data {
             DataFlags { input_list: Some(path), .. } => {
                 let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
                 let lines = List::read(path)?.runs(&names)?;
-                Runs::List { path: path.clone(), lines, parts: 1 }
+                Runs::List { path: path.clone(), lines, parts: None }
             }
             DataFlags { calibration: Some(folder), .. } => folder_runs(folder, inputs.len())?,
             DataFlags { random, .. } => Runs::Random(random.map_or(1, std::num::NonZero::get)),
@@ -86,7 +86,7 @@ impl Data {
     /// How many runs there are.
     pub(super) fn runs(&self) -> usize {
         match &self.runs {
-            Runs::List { lines, parts, .. } => lines.len().div_ceil(*parts),
+            Runs::List { lines, parts, .. } => lines.len().div_ceil(parts.unwrap_or(1)),
             Runs::Sets(sets) => sets.len(),
             Runs::Files(files) => files.len(),
             Runs::Random(count) => *count,
@@ -106,7 +106,14 @@ impl Data {
 
     /// The inputs of a run of as many lines of a list. Where the last run has fewer, its lines come again: zeros are not like the
     /// data to come.
-    fn of_lines(&self, run: usize, lines: &[(usize, Feeds)], parts: usize) -> Result<Set, Failure> {
+    fn of_lines(
+        &self,
+        run: usize,
+        lines: &[(usize, Feeds)],
+        parts: Option<usize>,
+    ) -> Result<Set, Failure> {
+        let is_joined = parts.is_some();
+        let parts = parts.unwrap_or(1);
         let own = lines.get(run * parts..).unwrap_or_default();
         let own = own.get(..parts).unwrap_or(own);
         let mut sets: Vec<Set> = Vec::with_capacity(parts);
@@ -118,10 +125,10 @@ impl Data {
             });
             sets.push(set.map_err(|failure| self.at_line(*number, failure))?);
         }
-        match parts {
-            1 => Ok(sets.pop().unwrap_or_default()),
-            _ => batches::join(&self.inputs, &sets),
+        if is_joined {
+            return batches::join(&self.inputs, &sets);
         }
+        Ok(sets.pop().unwrap_or_default())
     }
 
     /// The tensors of one line.
@@ -166,7 +173,7 @@ impl Data {
     pub(super) fn at(&self, run: usize, failure: Failure) -> Failure {
         match &self.runs {
             Runs::List { lines, parts, .. } => {
-                let line = lines.get(run * parts).map_or(0, |(line, _)| *line);
+                let line = lines.get(run * parts.unwrap_or(1)).map_or(0, |(line, _)| *line);
                 self.at_line(line, failure)
             }
             Runs::Sets(folders) | Runs::Files(folders) => match folders.get(run) {

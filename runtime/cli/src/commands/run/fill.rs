@@ -45,14 +45,15 @@ impl RunModel {
         outputs: &[String],
     ) -> Result<Filled, Failure> {
         let mut sets: Vec<Set> = Vec::new();
-        let mut parts = 1;
+        let (mut parts, mut is_joined) = (1, false);
         for (number, feeds) in rest {
             let here = |failure| self.at(*number, failure);
             let set = self.read(ready, feeds).map_err(here)?;
             let model = &ready.loaded.model;
             match sets.first() {
                 None if self.input_list.is_some() => {
-                    parts = batches::lines_per_run(model.inputs(), &set).map_err(here)?;
+                    let found = batches::lines_per_run(model.inputs(), &set).map_err(here)?;
+                    (parts, is_joined) = (found.unwrap_or(1), found.is_some());
                     batches::check_outputs(model.plan(), outputs, parts).map_err(here)?;
                 }
                 None => {}
@@ -67,7 +68,7 @@ impl RunModel {
         }
         let lines = sets.len();
         let of = Lines { lines, parts };
-        if parts == 1 {
+        if !is_joined {
             return Ok(Filled { inputs: sets.pop().unwrap_or_default(), of });
         }
         if lines < parts {
