@@ -170,7 +170,7 @@ fn a_heading_names_values_and_nodes() {
     let dir = folder(BATCH);
     write(&dir, "x#0:1.raw", &[-1.0f32; 12]);
     let item = "x:=x#0:1.raw";
-    list(&dir, &["# a remark", "#y:0", "%cut", "", item, "#y:0", "# x.raw", item]);
+    list(&dir, &["# a remark", "#y:0 minus", "%cut", "", item, "#y:0", "# x.raw", item]);
     let (code, out, error) = udo(&dir, &RAW);
     assert_eq!(code, Some(0), "{error}");
     let names: Vec<&str> = out.lines().filter_map(|line| line.split(": ").next()).collect();
@@ -192,6 +192,42 @@ fn a_heading_names_values_and_nodes() {
     let (code, _, error) = udo(&dir, &both);
     assert_eq!(code, Some(2));
     assert!(error.contains("both the list's first line and --set-output-tensors"), "{error}");
+}
+
+#[test]
+fn a_heading_is_of_all_stages_of_a_network() {
+    let dir = folder(
+        "graph g\n  input x: f32[n,3]\n  h = Relu@14(x) # cut\n  y = Neg@13(h)\n  output y\n",
+    );
+    let stages = ["convert", "m.graph", "--input-shape", "x=1,3", "--input-shape", "x=2,3"];
+    let (code, _, error) = udo(&dir, &stages);
+    assert_eq!(code, Some(0), "{error}");
+    for rows in [1, 2] {
+        let tensor = Tensor::of(Shape::new(&[rows, 3]).unwrap(), &vec![1.0f32; 3 * rows]).unwrap();
+        fs::write(dir.path().join(format!("x{rows}.npy")), npy::write(&tensor).unwrap()).unwrap();
+    }
+    list(&dir, &["#cut", "x2.npy", "x1.npy", "x2.npy"]);
+    let run = ["run", "m.udm", "--input-list", "list.txt"];
+    let (code, out, error) = udo(&dir, &run);
+    assert_eq!(code, Some(0), "{error}");
+    let rows: Vec<&str> = out.lines().filter_map(|line| line.split(" min").next()).collect();
+    assert_eq!(rows, ["h: f32[2,3]", "h: f32[1,3]", "h: f32[2,3]"]);
+    write(&dir, "x.raw", &[1.0f32; 3]);
+    list(&dir, &["#cut", "x.raw", "x.raw", "x.raw"]);
+    let (code, out, error) = udo(&dir, &[&run[..], &["--stage", "1"]].concat());
+    assert_eq!(code, Some(0), "{error}");
+    assert!(
+        out.lines().count() == 3 && out.lines().all(|line| line.starts_with("h: f32[1,3] ")),
+        "{out}"
+    );
+    assert!(error.contains("note: applying padding: "), "{error}");
+    list(&dir, &["#none", "x2.npy"]);
+    let (code, _, error) = udo(&dir, &run);
+    assert_eq!(code, Some(1));
+    assert!(
+        error.contains("list.txt:1: the model has no output \"none\", it has \"y\""),
+        "{error}"
+    );
 }
 
 #[test]
@@ -402,6 +438,7 @@ fn profiling_says_more_at_each_level() {
     let (of, layers) = (&json["profiling"], json["profiling"]["layers"].as_array().unwrap());
     assert_eq!((&of["runs"], json["runs"].as_array().unwrap().len()), (&3.into(), 3));
     let us = |of: &Value| of.as_f64().unwrap();
+    assert_eq!(of["us"]["transfers"].to_string(), "0.0");
     let sum: f64 = layers.iter().map(|layer| us(&layer["us"])).sum();
     let forward = us(&of["us"]["forward_propagate"]);
     assert!(!layers.is_empty() && (sum - forward).abs() <= 1e-6 * forward, "{sum} of {forward}");

@@ -133,7 +133,7 @@ impl Concluded {
         ];
         if of.level >= Level::Moderate {
             let mean = |layers: &mut dyn Iterator<Item = &Layer>| {
-                layers.map(|layer| layer.seconds).sum::<f64>() * 1e6 / self.runs()
+                layers.fold(0.0, |sum, layer| sum + layer.seconds) * 1e6 / self.runs()
             };
             rows.push(("forward propagate".to_owned(), mean(&mut of.layers.iter())));
             let mut cores: Vec<&String> = of.layers.iter().map(|layer| &layer.core).collect();

@@ -7,6 +7,7 @@ use udo_runtime::session::PortError;
 use super::RunModel;
 use crate::input_list::{self as list, List};
 use crate::layers;
+use crate::model_flags::open_container;
 use crate::output::Failure;
 
 impl RunModel {
@@ -22,22 +23,25 @@ impl RunModel {
             [] => self.set_output_tensors.iter().map(|name| (None, name)).collect(),
             _ => heading.iter().map(|(line, name)| (Some(*line), name)).collect(),
         };
-        let (mut wanted, mut more) = (Vec::new(), Vec::new());
+        let (mut wanted, mut more) = (Vec::<String>::new(), Vec::new());
         if !names.is_empty() {
-            let runtime = self.model.runtime()?;
-            // Of a file with several networks the names are looked up when one is loaded.
-            let graph = runtime.import(&self.model.model, &ImportOptions::default()).ok();
+            let graph = self.graph()?;
             for (line, name) in names {
                 let made = graph
                     .as_ref()
                     .map_or_else(|| Some(vec![name.clone()]), |graph| made(graph, name));
-                match (made, line, &self.input_list) {
-                    (Some(made), ..) => wanted.extend(made),
+                let made = match (made, line, &self.input_list) {
+                    (Some(made), ..) => made,
                     (None, Some(line), Some(path)) => {
                         let known = graph.as_ref().map(outputs).unwrap_or_default();
                         return Err(unknown(name, &known).at(list::place(path, line)));
                     }
-                    (None, ..) => wanted.push(name.clone()),
+                    (None, ..) => vec![name.clone()],
+                };
+                for name in made {
+                    if !wanted.contains(&name) {
+                        wanted.push(name);
+                    }
                 }
             }
             let known = graph.as_ref().map(outputs).unwrap_or_default();
@@ -50,6 +54,20 @@ impl RunModel {
         }
         self.model.more_outputs = more;
         Ok(Some(wanted).filter(|wanted| !wanted.is_empty()))
+    }
+}
+
+impl RunModel {
+    /// The graph that names are of: of a network with several stages, that of the one asked for, or of the first.
+    fn graph(&self) -> Result<Option<Graph>, Failure> {
+        let flags = &self.model;
+        let Ok(Some(file)) = open_container(&flags.model) else {
+            // What is wrong with a model is said when it is loaded.
+            return Ok(flags.runtime()?.import(&flags.model, &ImportOptions::default()).ok());
+        };
+        let network = file.network(flags.network.as_deref()).ok();
+        let stage = network.and_then(|network| network.stages.get(flags.stage.unwrap_or(0)));
+        Ok(stage.and_then(|stage| file.graph(stage).ok()).map(|stored| stored.graph))
     }
 }
 
