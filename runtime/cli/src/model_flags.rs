@@ -43,7 +43,7 @@ pub(crate) struct ModelFlags {
     /// A package with operators of your own: its folder, its dist folder or its registration library
     #[arg(long = "package", value_name = "PATH")]
     pub(crate) packages: Vec<PathBuf>,
-    /// The cores to use, the preferred one first: cpu, gpu, dsp (v68) or dsp:vNN
+    /// The cores to use, the preferred one first: cpu, gpu, dsp (v68) or dsp:vNN (docs/dsp.md has the versions)
     #[arg(long, value_name = "CORES", value_delimiter = ',', default_value = "cpu", value_parser = parse_core)]
     pub(crate) cores: Vec<Core>,
     /// What happens to a node that none of the cores takes
