@@ -1,8 +1,8 @@
 //! Every instruction set against sums of 64 bits, tap by tap.
 
 use super::*;
-use crate::indirect::Window;
 use crate::indirect::PADDING;
+use crate::indirect::Window;
 use crate::isa::Isa;
 use crate::testing::Guarded;
 
