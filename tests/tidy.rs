@@ -47,8 +47,9 @@ const LEVELS: &[&[&str]] = &[
     &["plan"],
     &["session"],
     &["model"],
+    &["quant"],
     &["runtime"],
-    &["network", "quant"],
+    &["network"],
 ];
 
 /// Those of `udo-simd`.

@@ -79,6 +79,12 @@ struct Slot {
     kernels: BTreeMap<Core, Vec<KernelEntry>>,
 }
 
+impl AsRef<Self> for Registry {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl Registry {
     /// A registry with nothing in it.
     pub fn new() -> Self {

@@ -15,6 +15,7 @@ use crate::import::{self, ImportError, ImportOptions, PackagedOp};
 use crate::memory::{Derived, ModelBytes};
 use crate::model::{CompileError, Model, Options};
 use crate::package::OpenError;
+use crate::quant;
 use crate::registry::Registry;
 use crate::run::Queues;
 
@@ -116,6 +117,12 @@ fn look_in(
         registry.use_cache(&cache);
     }
     Ok(())
+}
+
+impl AsRef<Registry> for Runtime {
+    fn as_ref(&self) -> &Registry {
+        &self.registry
+    }
 }
 
 impl Runtime {
@@ -351,7 +358,19 @@ impl Runtime {
         if registry.cache().is_none_or(|cache| !cache.writes()) {
             registry.derive_in(&self.constants);
         }
-        let compiled = Model::compile_for(graph, registry, options, &self.queues);
+        let quantized = quant::at_load(&graph, &self.registry, options)?;
+        let compiled = match quantized {
+            None => Model::compile_for(graph, registry, options, &self.queues),
+            Some((graph, notice)) => {
+                // The graph gives them by now.
+                let options = Options { more_outputs: Vec::new(), ..options.clone() };
+                let compiled = Model::compile_for(graph, registry, &options, &self.queues);
+                compiled.map(|mut model| {
+                    model.note(notice);
+                    model
+                })
+            }
+        };
         compiled.map_err(|reason: CompileError| {
             let budget = registry.packs().budget();
             if budget.has_refused() {

@@ -1,11 +1,12 @@
-"""Holds quantized models on the DSP, from end to end, against the CPU.
+"""Holds models on the DSP, from end to end, against the CPU.
 
     python tests/peers/dsp.py --udo target/release/udo [--random 2] [--shape NAME=1,3,48,192].. MODEL..
 
 Every model runs with `--cores dsp` and no fallback, so each of its steps has to be on the DSP, and no step there may make numbers of 32
 bits: what crosses is the model's inputs and outputs, and nothing else. What both cores make of the same pseudo-random inputs is compared;
 the difference is relative to the largest number. Values whose encoding the model does not say are of 16 bits on the DSP, so that
-quantized values after them may be a step apart.
+quantized values after them may be a step apart. Models in numbers are quantized while they are loaded, over the same inputs: for them the
+signal-to-noise ratio counts.
 """
 
 import argparse
@@ -39,11 +40,12 @@ def main():
     parser.add_argument("--udo", required=True, help="the program")
     parser.add_argument("--random", type=int, default=2, help="sets of inputs")
     parser.add_argument("--tolerance", type=float, default=0.05, help="the largest difference, of the largest number")
+    parser.add_argument("--sqnr", type=float, default=20, help="the least ratio of signal to noise of models in numbers, in decibels")
     parser.add_argument("--shape", action="append", default=[], help="the shape of an input that is open")
     parser.add_argument("models", nargs="+", type=Path)
     arguments = parser.parse_args()
     failed = 0
-    print(f"{'model':28} {'steps':>5} {'crossings':>9} {'largest difference':>18}")
+    print(f"{'model':28} {'steps':>5} {'crossings':>9} {'largest difference':>18} {'dB':>6}")
     for model in arguments.models:
         shapes = [part for shape in arguments.shape for part in ("--shape", shape)]
         flags = [model, "--cores", "dsp", "--threads", os.cpu_count(), *shapes]
@@ -62,10 +64,14 @@ def main():
             continue
         differences = [of["max_abs"] / max(of["largest"], 1e-9) for of in found["outputs"]]
         worst = max(differences)
-        is_bad = worst > arguments.tolerance or bool(wide) or explained["transfers"] > 2
+        is_in_numbers = any("quantized at load" in notice for notice in explained["notices"])
+        # An output without noise has no ratio.
+        ratio = min((of["sqnr_db"] for of in found["outputs"] if of["sqnr_db"] is not None), default=float("inf"))
+        is_far = ratio < arguments.sqnr if is_in_numbers else worst > arguments.tolerance
+        is_bad = is_far or bool(wide) or explained["transfers"] > 2
         failed += is_bad
         note = f"  f32 by {', '.join(wide[:3])}" if wide else ""
-        print(f"{name:28} {len(steps):5} {explained['transfers']:9} {worst:18.4f}{note}{'  FAILED' if is_bad else ''}")
+        print(f"{name:28} {len(steps):5} {explained['transfers']:9} {worst:18.4f} {ratio:6.1f}{note}{'  FAILED' if is_bad else ''}")
     print(f"summary: models={len(arguments.models)} failed={failed}")
     return 1 if failed else 0
 

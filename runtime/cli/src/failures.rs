@@ -28,6 +28,9 @@ pub(crate) fn load_failure(error: LoadError, path: &Path, runtime: &Runtime) -> 
     match error {
         LoadError::ModelFile { reason, .. } => container_failure(path, *reason),
         LoadError::Compile(error) => compile_failure(*error, None, runtime),
+        LoadError::Quantize(error) => Failure::new(LoadError::Quantize(error)).help(
+            "run it over inputs that reach the value (--input, --input-list), or put cpu first: --cores cpu",
+        ),
         LoadError::OutOfMemory { limit, reason } => compile_failure(*reason, Some(limit), runtime),
         error => Failure::new(error),
     }

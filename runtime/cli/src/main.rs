@@ -13,6 +13,7 @@ mod loaded;
 mod model_flags;
 mod perf_profile;
 mod queues;
+mod ranges;
 mod raw;
 mod required;
 mod roofline;

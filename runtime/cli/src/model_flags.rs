@@ -13,7 +13,7 @@ use udo_runtime::container::Container;
 use udo_runtime::cores::{DeviceLimits, GpuStorage, Profile};
 use udo_runtime::device::{Coherence, DeviceSpec};
 use udo_runtime::import::{self, MODEL_FILE, Reading};
-use udo_runtime::model::Options;
+use udo_runtime::model::{Options, RangesOf};
 use udo_runtime::pass::{PASSES, PassOptions};
 use udo_runtime::place::{DSP_ARCHS, Fallback, PlaceOptions};
 use udo_runtime::resolve::{BindOptions, Input};
@@ -99,6 +99,9 @@ pub(crate) struct ModelFlags {
     /// Values to give besides the model's outputs.
     #[arg(skip)]
     pub(crate) more_outputs: Vec<String>,
+    /// Where ranges come from if the model is quantized while it is loaded.
+    #[arg(skip)]
+    pub(crate) ranges_of: RangesOf,
 }
 
 /// `--fallback`.
@@ -226,9 +229,9 @@ impl ModelFlags {
             PassOptions { skip: self.skip_pass.iter().cloned().collect() }
         };
         let ((threads, spin), max_memory) = (self.threads_and_spin(), self.max_memory);
-        let more_outputs = self.more_outputs.clone();
+        let (more_outputs, ranges_of) = (self.more_outputs.clone(), self.ranges_of.clone());
         let of = Options { bind, passes, place, threads, max_memory, ..Options::default() };
-        Options { spin: spin.unwrap_or(of.spin), more_outputs, ..of }
+        Options { spin: spin.unwrap_or(of.spin), more_outputs, ranges_of, ..of }
     }
 
     /// How many threads kernels may use.

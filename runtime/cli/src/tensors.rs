@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use udo_api::{DType, Encoding, Shape, TensorDesc};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::Model;
+use udo_runtime::quant;
 use udo_runtime::resolve::Input;
 use udo_runtime::{import, npy};
 
@@ -299,33 +300,7 @@ pub(crate) fn compare(found: &[f64], wanted: &[f64], tolerance: Tolerance) -> Di
 
 /// A tensor of pseudo-random elements: real ones in [-1, 1), whole ones small, the same for the same seed.
 pub(crate) fn random(desc: &TensorDesc, seed: u64) -> Result<Tensor, Failure> {
-    let dtype = desc.dtype().unwrap_or(DType::F32);
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = move || {
-        // xorshift64* (Vigna, 2016).
-        state ^= state >> 12;
-        state ^= state << 25;
-        state ^= state >> 27;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 40
-    };
-    let mut bytes = Vec::with_capacity(desc.size_bytes());
-    for _ in 0..desc.len() {
-        #[expect(clippy::cast_precision_loss, reason = "24 bits fit a float exactly")]
-        let real = next() as f32 / 8_388_608.0 - 1.0;
-        let small = u8::try_from(next() & 1).unwrap_or(0);
-        match dtype {
-            DType::F32 => bytes.extend(real.to_le_bytes()),
-            DType::F64 => bytes.extend(f64::from(real).to_le_bytes()),
-            DType::F16 => bytes.extend(udo_api::F16::from_f32(real).0.to_le_bytes()),
-            DType::Bf16 => bytes.extend(udo_api::Bf16::from_f32(real).0.to_le_bytes()),
-            DType::Bool | DType::I8 | DType::U8 => bytes.push(small),
-            DType::I16 | DType::U16 => bytes.extend(u16::from(small).to_le_bytes()),
-            DType::I32 | DType::U32 => bytes.extend(u32::from(small).to_le_bytes()),
-            DType::I64 | DType::U64 => bytes.extend(u64::from(small).to_le_bytes()),
-            DType::Str => return Err(Failure::new("a text input cannot be made up")),
-        }
-    }
-    Ok(Tensor::from_bytes(dtype, desc.full_shape(), &bytes)?)
+    quant::random(desc, seed)?.ok_or_else(|| Failure::new("a text input cannot be made up"))
 }
 
 #[cfg(test)]

@@ -224,6 +224,7 @@ mod udo {
         crop,
         detection_post_process,
         lookup,
+        round_to,
         space_to_batch,
         squared_difference,
     }

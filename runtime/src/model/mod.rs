@@ -31,7 +31,7 @@ use crate::session::{SessionError, StepError};
 use crate::thread_pool::{Pool, PoolError};
 
 pub use launch::{IoTensors, SessionOptions, Workspace};
-pub use options::{Options, Performance};
+pub use options::{InputSet, Options, Performance, RangesOf};
 use plans::{Facts, Planned, Planner, Plans, plan};
 pub use pool::SessionPool;
 use ports::Said;
@@ -229,6 +229,16 @@ impl Model {
             preferred: preferred.unwrap_or(CoreKind::Cpu),
             queues,
         })))
+    }
+
+    /// Has the report say this as well of a model that nobody shares yet.
+    pub(crate) fn note(&mut self, notice: String) {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            let of_plan = || inner.plans.one().map(|plan| plan.report().clone());
+            let mut report = inner.report.take().or_else(of_plan).unwrap_or_default();
+            report.notices.insert(0, notice);
+            inner.report = Some(report);
+        }
     }
 
     /// Memory for one stream of runs.

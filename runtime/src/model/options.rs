@@ -2,6 +2,7 @@
 
 use std::num::NonZero;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use udo_api::{Core, CoreKind, FastMath};
 
 use crate::cores::{DeviceLimits, GpuStorage};
 use crate::device::{Error, ErrorCode, Result};
+use crate::memory::Tensor;
 use crate::pass::PassOptions;
 use crate::place::PlaceOptions;
 use crate::plan::PlanOptions;
@@ -47,6 +49,24 @@ pub struct Options {
     /// are of one type and shape. A run whose plan can do without a copy makes the output there, another one copies it
     /// there at its end. A model's file may have such pairs as well.
     pub in_place: Vec<(String, String)>,
+    /// Where ranges come from if a model in numbers is quantized while it is loaded, for a core that stores quantized values and is
+    /// preferred.
+    pub ranges_of: RangesOf,
+}
+
+/// The inputs of a run, by name.
+pub type InputSet = Vec<(String, Tensor)>;
+
+/// Of which runs the ranges of values are, where a model is quantized while it is loaded.
+#[derive(Clone, Debug, Default)]
+pub enum RangesOf {
+    /// As many over pseudo-random inputs, the same ones each time.
+    Random(NonZero<usize>),
+    /// Those over these inputs; one over pseudo-random ones where there are none.
+    Inputs(Arc<Vec<InputSet>>),
+    /// None: no model is quantized while it is loaded, so that nodes whose values have no encoding are refused there.
+    #[default]
+    Nothing,
 }
 
 /// Plans that are kept where nothing is said.
@@ -66,6 +86,7 @@ impl Default for Options {
             shapes_kept: SHAPES_KEPT,
             more_outputs: Vec::new(),
             in_place: Vec::new(),
+            ranges_of: RangesOf::default(),
         }
     }
 }
@@ -132,6 +153,11 @@ const EXTENSIONS: &[(&str, &str, Read)] = &[
     }),
     ("max_memory", "a number of bytes", |options, value| {
         options.max_memory = Some(value.parse::<NonZero<usize>>().ok()?.get());
+        Some(())
+    }),
+    ("random_ranges", "a number of runs, 0 for none", |options, value| {
+        let runs: usize = value.parse().ok()?;
+        options.ranges_of = NonZero::new(runs).map_or(RangesOf::Nothing, RangesOf::Random);
         Some(())
     }),
     ("shapes_kept", "a number of shapes, at least 1", |options, value| {
@@ -314,8 +340,8 @@ mod tests {
         }
         let error = options.extend("speed", "9").unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unsupported);
-        let wanted = "there is no extension \"speed\"; wanted one of device_limits, fast_math, gpu_storage, max_memory, shapes_kept, \
-                      spin_us, threads, vtcm_bytes, dim.NAME, in_place.INPUT";
+        let wanted = "there is no extension \"speed\"; wanted one of device_limits, fast_math, gpu_storage, max_memory, random_ranges, \
+                      shapes_kept, spin_us, threads, vtcm_bytes, dim.NAME, in_place.INPUT";
         assert_eq!(error.message(), wanted);
     }
 }

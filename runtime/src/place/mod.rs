@@ -22,7 +22,7 @@ use crate::registry::{KernelEntry, Registry};
 use crate::resolve::{Params, Resolved};
 
 pub use limits::DSP_ARCHS;
-pub(crate) use limits::Layers;
+pub(crate) use limits::{Layers, takes_numbers};
 use unplaced::Unplaced;
 
 /// What happens to a node that none of the cores asked for takes.

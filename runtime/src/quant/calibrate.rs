@@ -8,7 +8,7 @@ use super::{QuantError, Quantizer};
 use crate::graph::{Graph, GraphValue, ValueId};
 use crate::memory::Tensor;
 use crate::model::{Model, Options, Session};
-use crate::runtime::Runtime;
+use crate::registry::Registry;
 
 /// A stream of runs, and what is known of the values that are watched.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(super) struct Wishes {
 fn model_of(
     graph: &Graph,
     values: impl Iterator<Item = ValueId>,
-    runtime: &Runtime,
+    registry: &Registry,
     options: &Options,
 ) -> Result<Option<Model>, QuantError> {
     let outputs: Vec<ValueId> = values.filter(|id| !graph.inputs.contains(id)).collect();
@@ -76,7 +76,7 @@ fn model_of(
     }
     let mut graph = graph.clone();
     graph.cut_to(outputs)?;
-    Ok(Some(runtime.compile(graph, options)?))
+    Ok(Some(Model::compile(graph, &mut registry.clone(), options)?))
 }
 
 impl Quantizer {
@@ -86,14 +86,14 @@ impl Quantizer {
     /// The model cannot be made to run.
     pub fn calibration(
         &self,
-        runtime: &Runtime,
+        registry: &impl AsRef<Registry>,
         options: &Options,
     ) -> Result<Calibration, QuantError> {
         let Wishes { histograms, means } = self.wishes();
         let mut ids: Vec<ValueId> = self.sites.groups.iter().map(|group| group.root).collect();
         ids.extend(means.keys().filter(|id| !self.sites.groups.iter().any(|of| of.root == **id)));
         ids.sort_unstable();
-        let model = model_of(&self.graph, ids.iter().copied(), runtime, options)?;
+        let model = model_of(&self.graph, ids.iter().copied(), registry.as_ref(), options)?;
         let session = model.map(|model| model.session()).transpose()?;
         let watched = ids.into_iter().map(|value| Watched {
             value,

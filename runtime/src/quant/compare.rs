@@ -6,8 +6,8 @@ use super::noise::Noise;
 use super::{QuantError, Quantized, Quantizer};
 use crate::graph::{Graph, ValueId};
 use crate::memory::Tensor;
-use crate::model::{Options, Session};
-use crate::runtime::Runtime;
+use crate::model::{Model, Options, Session};
+use crate::registry::Registry;
 
 /// A stream of runs of both models.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Comparison {
     pub fn new(
         source: &Quantizer,
         quantized: &Quantized,
-        runtime: &Runtime,
+        registry: &impl AsRef<Registry>,
         options: &Options,
     ) -> Result<Self, QuantError> {
         let name = |id: &ValueId| Some(source.graph.value(*id).ok()?.name.clone());
@@ -83,8 +83,10 @@ impl Comparison {
         let others = pairs.iter().map(|pair| pair.other.as_str());
         let (other, known) = with_outputs(&quantized.graph, others);
         pairs.retain(|pair| known.contains(&pair.other));
-        let exact = runtime.compile(exact, options)?.session()?;
-        let quantized = runtime.compile(other, options)?.session()?;
+        let session = |graph| -> Result<Session, QuantError> {
+            Ok(Model::compile(graph, &mut registry.as_ref().clone(), options)?.session()?)
+        };
+        let (exact, quantized) = (session(exact)?, session(other)?);
         Ok(Self { exact, quantized, pairs })
     }
 

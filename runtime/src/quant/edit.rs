@@ -28,7 +28,7 @@ pub(super) fn substitute(graph: &mut Graph, by: &HashMap<ValueId, ValueId>) {
 }
 
 /// Has a node and what its subgraphs capture read what `last` says.
-fn redirect(node: &mut Node, last: &impl Fn(ValueId) -> ValueId) {
+pub(super) fn redirect(node: &mut Node, last: &impl Fn(ValueId) -> ValueId) {
     for input in node.inputs.iter_mut().flatten() {
         *input = last(*input);
     }

@@ -4,6 +4,7 @@
 //! [`Quantizer::finish`] puts steps that store numbers and steps that make numbers of them again around operators. That graph is one
 //! in numbers like any, which other tools run as well; passes make one on integers of it where it runs.
 
+mod at_load;
 mod calibrate;
 mod compare;
 mod correct;
@@ -11,32 +12,39 @@ mod edit;
 mod encodings;
 mod equalize;
 mod fold;
+mod in_numbers;
 mod insert;
 mod noise;
 mod observe;
 mod operators;
+mod random;
 mod range;
 mod sites;
 mod weights;
+mod widen;
 
 use std::collections::HashMap;
 
 use udo_api::{Core, Encoding};
 
+use crate::device::ErrorCode;
 use crate::graph::{Graph, GraphError, GraphValue, ValueId};
 use crate::memory::TensorError;
 use crate::model::{CompileError, RunError};
 use crate::pass::{self, PassError, PassOptions};
+use crate::registry::Registry;
 use crate::resolve::{BindOptions, ResolveError};
-use crate::runtime::{LoadError, Runtime};
 use crate::session::PortError;
 
+pub(crate) use at_load::at_load;
+pub use at_load::is_wanted;
 pub use calibrate::Calibration;
 pub use compare::{Compared, Comparison};
 pub use encodings::{Encodings, EncodingsError, Given};
 pub use insert::{Encoded, Kind};
 pub use noise::Noise;
 pub use observe::{Histogram, Method, Observer};
+pub use random::random;
 pub use range::{Bits, LEAST_WIDTH, Levels, Range};
 pub use sites::FloatNode;
 pub use weights::{Scheme, Stored};
@@ -44,7 +52,7 @@ pub use weights::{Scheme, Stored};
 use calibrate::Wishes;
 use insert::Constants;
 use operators::QUANTIZE;
-use sites::Sites;
+use sites::{Sites, StoredFor};
 
 /// The passes that put one node in the place of several between which nothing is stored.
 const FUSED: [&str; 3] = ["layer_norm", "rms_norm", "activations"];
@@ -87,6 +95,9 @@ pub enum FloatOps {
     Refused,
     /// They are computed in numbers.
     Allowed,
+    /// The same, of numbers that are stored and in steps that store what they make, as fixed-point cores need it: in 16 bits, but where
+    /// operators with a quantized form want fewer.
+    Stored,
 }
 
 /// Whether the ranges of weights are equalized across layers.
@@ -190,9 +201,6 @@ pub enum QuantError {
     Graph(#[from] GraphError),
     /// The model cannot be made to run.
     #[error(transparent)]
-    Load(#[from] LoadError),
-    /// There is no memory for its runs.
-    #[error(transparent)]
     Compile(#[from] CompileError),
     /// An input is not as the model wants it.
     #[error(transparent)]
@@ -244,6 +252,25 @@ pub enum QuantError {
     },
 }
 
+impl QuantError {
+    /// What kind of refusal it is.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Compile(error) => error.code(),
+            Self::Run(error) => error.code(),
+            Self::Memory(_) => ErrorCode::OutOfMemory,
+            Self::Port(_) | Self::Encodings { .. } => ErrorCode::InvalidArgument,
+            Self::Resolve(_)
+            | Self::Quantized { .. }
+            | Self::Nothing
+            | Self::FloatOps { .. }
+            | Self::Unseen { .. }
+            | Self::Infinite { .. } => ErrorCode::Unsupported,
+            Self::Pass(_) | Self::Graph(_) => ErrorCode::Internal,
+        }
+    }
+}
+
 /// A model that is to be quantized.
 #[derive(Debug)]
 pub struct Quantizer {
@@ -271,14 +298,15 @@ impl Quantizer {
     /// The graph cannot be resolved, is quantized already, or has operators without a quantized form.
     pub fn new(
         mut graph: Graph,
-        runtime: &Runtime,
+        registry: &impl AsRef<Registry>,
         bind: &BindOptions,
         settings: Settings,
     ) -> Result<Self, QuantError> {
         if let Some(node) = graph.nodes.iter().find(|node| node.op == QUANTIZE) {
             return Err(QuantError::Quantized { node: node.name.clone() });
         }
-        let mut registry = runtime.registry().clone();
+        widen::widen(&mut graph)?;
+        let mut registry = registry.as_ref().clone();
         fold::fold(&mut graph, &mut registry, bind)?;
         let mut typed = registry.resolve(graph.clone(), bind)?.graph;
         if settings.equalization == Equalization::CrossLayer
@@ -290,7 +318,7 @@ impl Quantizer {
         let mut options = PassOptions::none();
         options.skip.retain(|pass| !FUSED.contains(&pass.as_str()));
         pass::run(&mut fused, &mut registry, &options, Core::CPU)?;
-        let sites = sites::find(&graph, &typed, &fused, &mut registry);
+        let sites = sites::find(&graph, [&typed, &fused], &mut registry, settings.float_ops);
         if sites.groups.is_empty() {
             return Err(QuantError::Nothing);
         }
@@ -382,7 +410,10 @@ impl Quantizer {
         if !range.is_empty() && !range.is_finite() {
             return Err(QuantError::Infinite { value: value() });
         }
-        let levels = Levels::unsigned(self.settings.activation_bits);
+        let levels = match group.stored_for {
+            StoredFor::Integers => Levels::unsigned(self.settings.activation_bits),
+            StoredFor::Numbers => Levels::unsigned(Bits::Sixteen),
+        };
         Ok(match group.fixed {
             Some(fixed) => (levels, levels.fixed(fixed, range)),
             None => (levels, levels.asymmetric(range)),

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use udo_api::{DType, Facts, resolve_axis};
 
+use super::FloatOps;
 use super::operators::{Form, GROUPS, ResultAxis, TRANSPOSED, cuts};
 use super::range::Range;
 use crate::graph::{Attr, Graph, Node, NodeId, PerValue, Read, ValueId};
@@ -40,6 +41,16 @@ pub(super) struct Group {
     pub(super) members: Vec<ValueId>,
     /// The range that no data change.
     pub(super) fixed: Option<Range>,
+    pub(super) stored_for: StoredFor,
+}
+
+/// Who wants values to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StoredFor {
+    /// An operator that computes with integers, in as many bits as it takes.
+    Integers,
+    /// Fixed-point cores alone, which then compute with the numbers that are stored.
+    Numbers,
 }
 
 /// A node that is computed in numbers.
@@ -69,13 +80,16 @@ pub(super) struct Sites {
 /// normalization step by step: nothing is stored between these.
 pub(super) fn find(
     graph: &Graph,
-    typed: &TypedGraph,
-    fused: &TypedGraph,
+    [typed, fused]: [&TypedGraph; 2],
     registry: &mut Registry,
+    float_ops: FloatOps,
 ) -> Sites {
     let of = Survey::of(graph, typed, fused, registry);
-    let between = of.between();
-    let (wanted, parents) = of.wanted(&between);
+    let between = of.between(float_ops);
+    let (mut wanted, parents) = of.wanted(&between);
+    if float_ops == FloatOps::Stored {
+        of.want_all(&mut wanted, &between);
+    }
     let (groups, of_value) = of.groups(&wanted, &parents);
     let constants = of.constants(&of_value);
     let known = of.known(&constants);
@@ -94,6 +108,9 @@ struct Survey<'a> {
     producers: PerValue<Option<NodeId>>,
     consumers: PerValue<Vec<(NodeId, Read)>>,
 }
+
+/// For whom each value is stored, if it is.
+type Wanted = PerValue<Option<StoredFor>>;
 
 /// The node that makes each value as its first output.
 fn makers(typed: &TypedGraph) -> HashMap<ValueId, &BoundNode> {
@@ -165,8 +182,9 @@ impl<'a> Survey<'a> {
         self.forms.get(id.index()).copied().unwrap_or(Form::Float)
     }
 
-    /// The values that lie within what is computed as one.
-    fn between(&self) -> PerValue<bool> {
+    /// The values that lie within what is computed as one. Where all is to be stored, functions that follow each other are not:
+    /// they are one table only where both of its ends have 8 bits.
+    fn between(&self, float_ops: FloatOps) -> PerValue<bool> {
         let mut between = PerValue::filled(self.graph, false);
         let mut base: PerValue<Option<ValueId>> = PerValue::filled(self.graph, None);
         for (at, node, form) in self.nodes() {
@@ -183,7 +201,9 @@ impl<'a> Survey<'a> {
                 node.input(0).into_iter().for_each(|cut| between.set(cut, true));
                 continue;
             }
-            base.set(output, self.base_of(at, node, &base));
+            if float_ops != FloatOps::Stored {
+                base.set(output, self.base_of(at, node, &base));
+            }
         }
         for (value, of) in base.iter() {
             let is_same = |reader: &NodeId| {
@@ -230,15 +250,16 @@ impl<'a> Survey<'a> {
     }
 
     /// The values that an operator asks an encoding for, and whose encoding each one has that has another's.
-    fn wanted(&self, between: &PerValue<bool>) -> (PerValue<bool>, PerValue<Option<ValueId>>) {
+    fn wanted(&self, between: &PerValue<bool>) -> (Wanted, PerValue<Option<ValueId>>) {
         let is_free = |id: &ValueId| between.get(*id) != Some(&true);
-        let mut wanted = PerValue::filled(self.graph, false);
+        let mut wanted: Wanted = PerValue::filled(self.graph, None);
+        let asked = Some(StoredFor::Integers);
         let mut parents = PerValue::filled(self.graph, None);
         for (_, node, form) in self.nodes() {
             match form {
                 Form::Product { .. } | Form::Own | Form::Kernel | Form::Fixed(_) => {
                     let values = self.operands(node).chain(self.results(node));
-                    values.filter(is_free).for_each(|id| wanted.set(id, true));
+                    values.filter(is_free).for_each(|id| wanted.set(id, asked));
                 }
                 Form::Moves => {
                     let from = node.input(0).filter(|&id| self.is_open(id) && is_free(&id));
@@ -246,7 +267,7 @@ impl<'a> Survey<'a> {
                     results.for_each(|result| parents.set(result, from));
                 }
                 Form::Function if cuts(node) && self.cut_before(node).is_some() => {
-                    self.results(node).for_each(|id| wanted.set(id, true));
+                    self.results(node).for_each(|id| wanted.set(id, asked));
                 }
                 Form::Function | Form::Within | Form::Float => {}
             }
@@ -255,22 +276,33 @@ impl<'a> Survey<'a> {
         (wanted, parents)
     }
 
+    /// Has what no operator with a quantized form asks for be stored as well, as long as it lies between nodes.
+    fn want_all(&self, wanted: &mut Wanted, between: &PerValue<bool>) {
+        for (_, node, _) in self.nodes() {
+            let values = self.operands(node).chain(self.results(node));
+            for id in values.filter(|id| between.get(*id) != Some(&true)) {
+                let asked = wanted.get(id).copied().flatten();
+                wanted.set(id, asked.or(Some(StoredFor::Numbers)));
+            }
+        }
+    }
+
     fn groups(
         &self,
-        wanted: &PerValue<bool>,
+        wanted: &Wanted,
         parents: &PerValue<Option<ValueId>>,
     ) -> (Vec<Group>, PerValue<Option<usize>>) {
         let mut groups: Vec<Group> = Vec::new();
         let mut of = PerValue::filled(self.graph, None);
         let mut known: HashMap<ValueId, usize> = HashMap::new();
-        for (id, _) in wanted.iter().filter(|(_, wanted)| **wanted) {
+        for (id, stored_for) in wanted.iter().filter_map(|(id, of)| Some((id, (*of)?))) {
             let mut root = id;
             while let Some(parent) = parents.get(root).copied().flatten() {
                 root = parent;
             }
             let at = *known.entry(root).or_insert_with(|| {
                 let fixed = self.fixed(root);
-                groups.push(Group { root, members: Vec::new(), fixed });
+                groups.push(Group { root, members: Vec::new(), fixed, stored_for });
                 groups.len() - 1
             });
             of.set(id, Some(at));
@@ -348,16 +380,17 @@ impl<'a> Survey<'a> {
 }
 
 /// Has what only moves numbers be stored where either side is.
-fn spread(wanted: &mut PerValue<bool>, parents: &PerValue<Option<ValueId>>) {
+fn spread(wanted: &mut Wanted, parents: &PerValue<Option<ValueId>>) {
     let pairs: Vec<(ValueId, ValueId)> =
         parents.iter().filter_map(|(id, parent)| Some((id, (*parent)?))).collect();
     loop {
         let mut has_changed = false;
         for &(id, parent) in &pairs {
-            let both = [id, parent].map(|id| wanted.get(id) == Some(&true));
+            let both = [id, parent].map(|id| wanted.get(id).copied().flatten());
             if both[0] != both[1] {
-                wanted.set(id, true);
-                wanted.set(parent, true);
+                let asked = both[0].or(both[1]);
+                wanted.set(id, asked);
+                wanted.set(parent, asked);
                 has_changed = true;
             }
         }

@@ -1,6 +1,6 @@
 //! Constants as quantized values: weights, biases and operands.
 
-use udo_api::{DType, Encoding, Shape};
+use udo_api::{DType, Element, Encoding, Shape};
 
 use super::range::{Bits, Levels, Range, to_single};
 use crate::memory::{Tensor, TensorError};
@@ -174,26 +174,37 @@ pub(super) fn of_ints(
 impl Stored {
     /// The numbers that the values stand for.
     pub fn numbers(&self) -> Vec<f32> {
-        let along = Along::of(self.values.dims(), self.axis);
-        let number = |(index, stored): (usize, i32)| {
-            let encoding = self.encodings.get(along.at(index)).or(self.encodings.first());
-            let Encoding { scale, zero_point } =
-                encoding.copied().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
-            to_single(f64::from(scale) * (f64::from(stored) - f64::from(zero_point)))
-        };
-        let values = &self.values;
-        let ints: Vec<i32> = match values.dtype() {
-            DType::U8 => values.get::<u8>().unwrap_or_default().iter().map(|&v| v.into()).collect(),
-            DType::I8 => values.get::<i8>().unwrap_or_default().iter().map(|&v| v.into()).collect(),
-            DType::U16 => {
-                values.get::<u16>().unwrap_or_default().iter().map(|&v| v.into()).collect()
-            }
-            DType::I16 => {
-                values.get::<i16>().unwrap_or_default().iter().map(|&v| v.into()).collect()
-            }
-            _ => values.get::<i32>().unwrap_or_default().to_vec(),
-        };
-        ints.into_iter().enumerate().map(number).collect()
+        numbers(&self.values, &self.encodings, self.axis)
+    }
+}
+
+/// The numbers that integers stand for, with an encoding for all, or one for each position of an axis; none of other elements.
+pub(super) fn numbers(values: &Tensor, encodings: &[Encoding], axis: Option<usize>) -> Vec<f32> {
+    let along = Along::of(values.dims(), axis);
+    let number = |(index, stored): (usize, i32)| {
+        let encoding = encodings.get(along.at(index)).or(encodings.first());
+        let Encoding { scale, zero_point } =
+            encoding.copied().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
+        to_single(f64::from(scale) * (f64::from(stored) - f64::from(zero_point)))
+    };
+    whole(values).unwrap_or_default().into_iter().enumerate().map(number).collect()
+}
+
+/// The elements of a tensor of integers of 8, 16 or 32 bits.
+pub(super) fn whole(tensor: &Tensor) -> Option<Vec<i32>> {
+    fn of<T: Element>(tensor: &Tensor) -> Option<Vec<i32>>
+    where
+        i32: From<T>,
+    {
+        tensor.get::<T>().map(|values| values.iter().copied().map(i32::from).collect())
+    }
+    match tensor.dtype() {
+        DType::U8 => of::<u8>(tensor),
+        DType::I8 => of::<i8>(tensor),
+        DType::U16 => of::<u16>(tensor),
+        DType::I16 => of::<i16>(tensor),
+        DType::I32 => of::<i32>(tensor),
+        _ => None,
     }
 }
 

@@ -21,9 +21,10 @@ mod upgrade;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use udo_api::{Core, OpDef, Port, TensorDesc};
+use udo_api::{Core, DType, OpDef, Port, TensorDesc};
 use udo_host::{NodeDesc, Refusal, infer};
 
+use crate::cores::is_quantized;
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{Graph, Node, Source, ValueId};
 use crate::memory::Tensor;
@@ -390,7 +391,8 @@ impl Registry {
         exit_guard::during(&call, || graph.bound(node, entry))
     }
 
-    /// A node of a built-in operator that makes what `graph` has its outputs be, if `core` has a kernel for it.
+    /// A node of a built-in operator that makes what `graph` has its outputs be, if `core` has a kernel for it. A core that stores
+    /// quantized values also computes numbers by the CPU's.
     pub(crate) fn replacement(
         &mut self,
         graph: &mut TypedGraph,
@@ -403,8 +405,13 @@ impl Registry {
         let type_and_shape = |desc: TensorDesc| (desc.dtype(), desc.full_shape());
         let wanted = bound.node.outputs.iter().map(|&value| type_and_shape(graph.desc(value)));
         let is_same = wanted.eq(outputs.into_iter().map(type_and_shape));
-        let kernels = self.kernels_of(&bound, core);
-        let fits = kernels.iter().any(|entry| graph.fits(&bound, entry.def, core));
+        let is_number = |value: &Option<ValueId>| graph.desc(*value).dtype() == Some(DType::F32);
+        let by_cpu = is_quantized(core) && bound.node.outputs.iter().all(is_number);
+        let mut cores = [core].into_iter().chain(by_cpu.then_some(Core::CPU));
+        let fits = cores.any(|core| {
+            let kernels = self.kernels_of(&bound, core);
+            kernels.iter().any(|entry| graph.fits(&bound, entry.def, core))
+        });
         (is_same && fits).then_some(bound)
     }
 }

@@ -7,6 +7,7 @@ use crate::import::ImportError;
 use crate::memory::Limit;
 use crate::model::CompileError;
 use crate::package::OpenError;
+use crate::quant::QuantError;
 
 /// Why there is no runtime, or no model. An [`Error`] made of it has its code, and says all of it in one text.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,9 @@ pub enum LoadError {
         /// What was refused for that.
         reason: Box<CompileError>,
     },
+    /// The graph is to be quantized while it is loaded, and cannot be.
+    #[error("the model is in numbers, and quantizing it while it is loaded fails: {0}")]
+    Quantize(Box<QuantError>),
     /// A device cannot be as asked, or an argument is wrong.
     #[error(transparent)]
     Device(#[from] Error),
@@ -55,6 +59,7 @@ impl LoadError {
             Self::Cache(error) => error.code(),
             Self::Compile(error) => error.code(),
             Self::OutOfMemory { .. } => ErrorCode::OutOfMemory,
+            Self::Quantize(error) => error.code(),
             Self::Device(error) => error.code(),
         }
     }
@@ -69,6 +74,16 @@ impl From<ImportError> for LoadError {
 impl From<CompileError> for LoadError {
     fn from(error: CompileError) -> Self {
         Self::Compile(Box::new(error))
+    }
+}
+
+impl From<QuantError> for LoadError {
+    fn from(error: QuantError) -> Self {
+        match error {
+            QuantError::Compile(error) => error.into(),
+            QuantError::Resolve(error) => CompileError::from(error).into(),
+            error => Self::Quantize(Box::new(error)),
+        }
     }
 }
 

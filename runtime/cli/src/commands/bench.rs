@@ -12,11 +12,14 @@ use udo_api::guard::heap_calls;
 use udo_runtime::model::{Session, SessionOptions};
 
 use super::Run;
+use super::quantize::DataFlags;
 use crate::heaps;
 use crate::loaded::{Loaded, prepare, set_inputs};
 use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::queues::QueueTrace;
+use crate::ranges::{Given, RangeFlags};
+use crate::raw::Packing;
 use crate::roofline::{self, Limits};
 use crate::stages::{Stages, caches, shapes_of_data};
 use crate::tensors::{self, Set};
@@ -55,6 +58,8 @@ pub(crate) struct Bench {
     profile: Option<PathBuf>,
     #[command(flatten)]
     flight: FlightFlags,
+    #[command(flatten)]
+    ranges: RangeFlags,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -198,7 +203,9 @@ fn traced(mut profile: TraceFile, loaded: &Loaded, session: &mut Session, sets: 
 }
 
 impl Run for Bench {
-    fn run(self) -> Outcome {
+    fn run(mut self) -> Outcome {
+        let data = DataFlags { calibration: self.data.clone(), ..DataFlags::default() };
+        self.ranges.set(&mut self.model, Given::Data(data), Packing::Float32);
         let loaded = match self.data {
             Some(_) => {
                 Stages::load(&self.model, |names| shapes_of_data(self.data.as_deref(), names))?

@@ -8,9 +8,12 @@ use udo_runtime::pass::{Fired, Stayed};
 use udo_runtime::plan::Report;
 
 use super::Run;
+use super::quantize::DataFlags;
 use crate::model_flags::ModelFlags;
 use crate::output::Column::{Left, Right};
 use crate::output::{Outcome, print_json, table};
+use crate::ranges::{Given, RangeFlags};
+use crate::raw::Packing;
 use crate::stages::{Stages, shapes_of_data};
 use measured::{Measured, MeasuredFlags, measure};
 
@@ -29,13 +32,17 @@ pub(crate) struct Explain {
     model: ModelFlags,
     #[command(flatten)]
     measured: MeasuredFlags,
+    #[command(flatten)]
+    ranges: RangeFlags,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 impl Run for Explain {
-    fn run(self) -> Outcome {
+    fn run(mut self) -> Outcome {
+        let data = DataFlags { calibration: self.measured.data.clone(), ..DataFlags::default() };
+        self.ranges.set(&mut self.model, Given::Data(data), Packing::Float32);
         let loaded = match self.measured.data {
             Some(_) => {
                 let data = self.measured.data.as_deref();

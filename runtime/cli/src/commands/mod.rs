@@ -10,7 +10,7 @@ mod inspect;
 mod model;
 mod new;
 mod ops;
-mod quantize;
+pub(crate) mod quantize;
 mod run;
 mod verify;
 

@@ -1,6 +1,6 @@
 //! `udo quantize`
 
-mod data;
+pub(crate) mod data;
 mod report;
 
 use std::num::NonZero;
@@ -21,7 +21,7 @@ use udo_runtime::resolve::BindOptions;
 use udo_runtime::runtime::Runtime;
 
 use super::Run;
-use crate::failures::{compile_failure, container_failure, load_failure};
+use crate::failures::{compile_failure, container_failure};
 use crate::model_flags::{open, parse_shape};
 use crate::output::{Failure, Outcome, note, print_json, progress, write_file};
 use crate::raw::Packing;
@@ -89,6 +89,10 @@ pub(crate) struct Quantize {
     /// Let operators without a quantized form compute in numbers
     #[arg(long)]
     float_fallback: bool,
+    /// Store what all operators read and make, as the DSP needs it: those without a quantized form compute in numbers there, between
+    /// values of 16 bits
+    #[arg(long, conflicts_with = "float_fallback")]
+    store_all: bool,
     /// The shape of an input whose dimensions the model leaves open, for data that do not say it
     #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
     shape: Vec<(String, Vec<usize>)>,
@@ -104,18 +108,18 @@ pub(crate) struct Quantize {
 }
 
 /// The data that a model is calibrated with.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[group(required = true, multiple = false)]
 pub(crate) struct DataFlags {
     /// A list as `udo run` takes it; values that its first line names are those of runs, and mean nothing here
     #[arg(long, value_name = "FILE")]
-    input_list: Option<PathBuf>,
+    pub(crate) input_list: Option<PathBuf>,
     /// A folder with recorded inputs: `test_data_set_0` .. with `input_0.pb` .., or a file for each run of a model with one input
     #[arg(long, value_name = "DIR")]
-    calibration: Option<PathBuf>,
+    pub(crate) calibration: Option<PathBuf>,
     /// As many runs over random numbers, whose ranges say nothing of real ones
     #[arg(long, value_name = "N")]
-    random: Option<NonZero<usize>>,
+    pub(crate) random: Option<NonZero<usize>>,
 }
 
 fn parse_bits(text: &str) -> Result<Bits, String> {
@@ -166,7 +170,7 @@ impl Run for Quantize {
         let packing = Packing::native_if(self.native_input);
         let data = Data::find(&self.data, packing, &graph, &self.shape)?;
         let bind = BindOptions { shapes: data.shapes()?, ..BindOptions::default() };
-        let refused = |error: QuantError| self.failure(error, &runtime);
+        let refused = |error: QuantError| Self::failure(error, &runtime);
         let source = Quantizer::new(graph, &runtime, &bind, self.settings()?).map_err(refused)?;
         let mut calibration = source.calibration(&runtime, &self.options()).map_err(refused)?;
         let bar = progress("calibrating", data.runs());
@@ -225,7 +229,11 @@ impl Quantize {
                 Symmetry::Asymmetric
             },
             method: self.act_range,
-            float_ops: if self.float_fallback { FloatOps::Allowed } else { FloatOps::Refused },
+            float_ops: match (self.store_all, self.float_fallback) {
+                (true, _) => FloatOps::Stored,
+                (false, true) => FloatOps::Allowed,
+                (false, false) => FloatOps::Refused,
+            },
             equalization: if self.cle { Equalization::CrossLayer } else { Equalization::None },
             correction: if self.bias_correction { Correction::Bias } else { Correction::None },
             histograms: if self.report.is_some() { Histograms::All } else { Histograms::AsNeeded },
@@ -241,7 +249,7 @@ impl Quantize {
         runtime: &Runtime,
         data: &Data,
     ) -> Result<Vec<Compared>, Failure> {
-        let refused = |error: QuantError| self.failure(error, runtime);
+        let refused = |error: QuantError| Self::failure(error, runtime);
         let mut comparison =
             Comparison::new(source, quantized, runtime, &self.options()).map_err(refused)?;
         let bar = progress("comparing", data.runs());
@@ -263,9 +271,8 @@ impl Quantize {
         Options { threads: self.threads.unwrap_or(all), ..Options::default() }
     }
 
-    fn failure(&self, error: QuantError, runtime: &Runtime) -> Failure {
+    fn failure(error: QuantError, runtime: &Runtime) -> Failure {
         let help = match error {
-            QuantError::Load(error) => return load_failure(error, &self.model, runtime),
             QuantError::Compile(error) => return compile_failure(error, None, runtime),
             QuantError::Resolve(error) => {
                 return compile_failure(error.into(), None, runtime);
@@ -333,6 +340,7 @@ impl Quantize {
             (self.bias_correction, "--bias-correction"),
             (self.encodings.is_some(), "--encodings"),
             (self.float_fallback, "--float-fallback"),
+            (self.store_all, "--store-all"),
         ];
         flags.extend(are_set.iter().filter(|(is, _)| *is).map(|(_, flag)| (*flag).to_owned()));
         if let Method::Percentile(percent) = self.act_range {

@@ -19,6 +19,7 @@ use udo_runtime::model::{Session, SessionOptions};
 use udo_runtime::session::SpanKind;
 
 use super::Run;
+use super::quantize::DataFlags;
 use crate::batches;
 use crate::heaps;
 use crate::input_list::{self as list, Feeds, List};
@@ -26,6 +27,7 @@ use crate::loaded::{Loaded, prepare, run_and_say};
 use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::queues::QueueTrace;
+use crate::ranges::{Given, RangeFlags};
 use crate::raw::Packing;
 use crate::stages::{Ready, Stages};
 use crate::tensors::Form;
@@ -92,6 +94,8 @@ pub(crate) struct RunModel {
     /// Where a trace of submitted runs goes: when each waited and which device was at it, for Chrome's tracing page or Perfetto
     #[arg(long, value_name = "FILE", requires = "in_flight")]
     trace: Option<PathBuf>,
+    #[command(flatten)]
+    ranges: RangeFlags,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -116,6 +120,12 @@ impl Run for RunModel {
     fn run(mut self) -> Outcome {
         let list = self.input_list.as_deref().map(List::read).transpose()?;
         let wanted = self.wanted(list.as_ref())?;
+        let data = DataFlags { input_list: self.input_list.clone(), ..DataFlags::default() };
+        let given = match self.inputs.as_slice() {
+            [] => Given::Data(data),
+            _ => Given::Feeds(&self.inputs),
+        };
+        self.ranges.set(&mut self.model, given, Packing::native_if(self.native_input));
         let frames = self.in_flight.unwrap_or(NonZero::<usize>::MIN);
         let trace = QueueTrace::new(self.trace.as_deref(), &self.model.model)?;
         let log = trace.as_ref().map(QueueTrace::log);

@@ -12,9 +12,12 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::Session;
 
 use super::Run;
+use super::quantize::DataFlags;
 use crate::loaded::{prepare, run_and_say, set_inputs};
 use crate::model_flags::{ModelFlags, parse_core};
 use crate::output::{Failure, Outcome, note, print_json, progress};
+use crate::ranges::{self, Given};
+use crate::raw::Packing;
 use crate::required::{placement, placement_to_json};
 use crate::stages::{Ready, Stages, shapes_of_set};
 use crate::tensors::{self, Difference, Tolerance};
@@ -74,7 +77,10 @@ impl Compared {
 }
 
 impl Run for Verify {
-    fn run(self) -> Outcome {
+    fn run(mut self) -> Outcome {
+        let random = self.random.and_then(|sets| NonZero::<usize>::try_from(sets).ok());
+        let data = DataFlags { calibration: self.data.clone(), random, ..DataFlags::default() };
+        self.model.ranges_of = ranges::of(&self.model, Given::Data(data), Packing::Float32);
         let Some(data) = self.data.as_ref().filter(|_| self.against.is_empty()) else {
             return self.against();
         };

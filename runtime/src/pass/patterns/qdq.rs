@@ -47,10 +47,18 @@ pub(in crate::pass) fn derive(graph: &mut TypedGraph) -> usize {
     let of = graph.values.iter().map(|value| value.quantized).collect();
     let mut known = Known { of, readers: Vec::new(), graph };
     let before = known.of.iter().flatten().count();
+    let read = graph.consumers();
+    let is_read = |id: &ValueId| {
+        graph.outputs.contains(id) || read.get(*id).is_some_and(|readers| !readers.is_empty())
+    };
     for bound in &graph.nodes {
         let kept = keeps_encoding(bound).then(|| known.get(bound.node.input(0))).flatten();
         let kept = kept.filter(|kept| known.is_kept(bound, *kept));
         let found = kept.or_else(|| derived(graph, bound, |value| known.get(Some(value))));
+        let unread = bound.node.outputs.iter().flatten().filter(|id| before > 0 && !is_read(id));
+        for output in unread {
+            known.set(Some(*output), Some(ANYHOW));
+        }
         for &output in bound.node.outputs.iter().take(if kept.is_some() { usize::MAX } else { 1 }) {
             known.set(output, found);
         }
@@ -62,6 +70,12 @@ pub(in crate::pass) fn derive(graph: &mut TypedGraph) -> usize {
     }
     count
 }
+
+/// How numbers are stored that nobody reads.
+const ANYHOW: Quantized = Quantized {
+    dtype: DType::U8,
+    encodings: Encodings::PerTensor(Encoding { scale: 1.0, zero_point: 0 }),
+};
 
 /// Operators that keep an encoding and weigh values.
 const MEANS: &[&str] = &["AveragePool", "GlobalAveragePool", "GlobalLpPool", "LpPool", "Resize"];

@@ -48,6 +48,14 @@ const STORED: TypeSet = types::U8.or(types::U16).or(types::F32).or(types::I32).o
 /// The most dimensions of a value there.
 const RANK: usize = 4;
 
+/// The architectures that take no model in numbers, quantized at load or not.
+const QUANTIZED_ALONE: RangeInclusive<u16> = 66..=67;
+
+/// Whether a core takes models in numbers once they are quantized.
+pub(crate) fn takes_numbers(core: Core) -> bool {
+    core.kind() != Some(CoreKind::Dsp) || !QUANTIZED_ALONE.contains(&core.arch())
+}
+
 const fn dsp(
     chapter: &'static str,
     says: &'static str,
@@ -73,7 +81,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         when: When::Always,
-        archs: 66..=67,
+        archs: QUANTIZED_ALONE,
         ..dsp("Types", "v66 takes quantized models alone", |asked| {
             let is_own = asked.is_builtin;
             asked.value(|of| is_own && of.dtype.is_float())

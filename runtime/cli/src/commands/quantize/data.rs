@@ -22,7 +22,7 @@ const SEED: u64 = 1;
 const ENDINGS: [&str; 4] = ["bin", "npy", "pb", "raw"];
 
 /// The inputs of each run.
-pub(super) struct Data {
+pub(crate) struct Data {
     inputs: Vec<Input>,
     packing: Packing,
     runs: Runs,
@@ -41,23 +41,13 @@ enum Runs {
 
 impl Data {
     /// Finds what the flags say for the inputs of a model.
-    pub(super) fn find(
+    pub(crate) fn find(
         flags: &DataFlags,
         packing: Packing,
         graph: &Graph,
         shapes: &[(String, Vec<usize>)],
     ) -> Result<Self, Failure> {
-        let values = graph.inputs.iter().filter_map(|&id| graph.value(id).ok());
-        let inputs = values.filter_map(|value| match &value.source {
-            Source::Input(of) => Some(Input { name: value.name.clone(), of: of.clone() }),
-            Source::Computed | Source::Constant(_) | Source::Outer => None,
-        });
-        let mut inputs: Vec<Input> = inputs.collect();
-        for (name, dims) in shapes {
-            let known = inputs.iter_mut().find(|input| input.name == *name);
-            let none = || Failure::usage(format!("the model has no input {name:?}"));
-            known.ok_or_else(none)?.of.dims = dims.iter().map(|&n| DimSpec::Fixed(n)).collect();
-        }
+        let inputs = inputs_of(graph, shapes)?;
         let runs = match flags {
             DataFlags { input_list: Some(path), .. } => {
                 let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
@@ -83,8 +73,20 @@ impl Data {
         Ok(data)
     }
 
+    /// The files of one run over a model.
+    pub(crate) fn of_feeds(
+        feeds: &Feeds,
+        packing: Packing,
+        graph: &Graph,
+        shapes: &[(String, Vec<usize>)],
+    ) -> Result<Self, Failure> {
+        let lines = vec![(0, feeds.clone())];
+        let runs = Runs::List { path: PathBuf::new(), lines, parts: None };
+        Ok(Self { inputs: inputs_of(graph, shapes)?, packing, runs })
+    }
+
     /// How many runs there are.
-    pub(super) fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         match &self.runs {
             Runs::List { lines, parts, .. } => lines.len().div_ceil(parts.unwrap_or(1)),
             Runs::Sets(sets) => sets.len(),
@@ -94,7 +96,7 @@ impl Data {
     }
 
     /// The inputs of a run, by name.
-    pub(super) fn read(&self, run: usize) -> Result<Vec<(String, Tensor)>, Failure> {
+    pub(crate) fn read(&self, run: usize) -> Result<Vec<(String, Tensor)>, Failure> {
         let set = match &self.runs {
             Runs::List { lines, parts, .. } => self.of_lines(run, lines, *parts)?,
             Runs::Sets(_) | Runs::Files(_) | Runs::Random(_) => {
@@ -193,6 +195,22 @@ impl Data {
             Runs::Sets(_) | Runs::Files(_) | Runs::Random(_) => failure,
         }
     }
+}
+
+/// The inputs of a graph, those of them of these shapes whose shapes are given.
+fn inputs_of(graph: &Graph, shapes: &[(String, Vec<usize>)]) -> Result<Vec<Input>, Failure> {
+    let values = graph.inputs.iter().filter_map(|&id| graph.value(id).ok());
+    let inputs = values.filter_map(|value| match &value.source {
+        Source::Input(of) => Some(Input { name: value.name.clone(), of: of.clone() }),
+        Source::Computed | Source::Constant(_) | Source::Outer => None,
+    });
+    let mut inputs: Vec<Input> = inputs.collect();
+    for (name, dims) in shapes {
+        let known = inputs.iter_mut().find(|input| input.name == *name);
+        let none = || Failure::usage(format!("the model has no input {name:?}"));
+        known.ok_or_else(none)?.of.dims = dims.iter().map(|&n| DimSpec::Fixed(n)).collect();
+    }
+    Ok(inputs)
 }
 
 /// The sets that a folder holds, or its files, each for a run of a model with one input.

@@ -1,0 +1,75 @@
+//! Where the ranges of values come from if a model in numbers is quantized while it is loaded, as for the DSP.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use clap::Args;
+use udo_api::CoreKind;
+use udo_runtime::import::ImportOptions;
+use udo_runtime::model::RangesOf;
+use udo_runtime::quant;
+
+use crate::commands::quantize::DataFlags;
+use crate::commands::quantize::data::Data;
+use crate::input_list::Feeds;
+use crate::model_flags::ModelFlags;
+use crate::output::Failure;
+use crate::raw::Packing;
+
+/// The most inputs that a model is calibrated with while it is loaded, and as many random ones where there are none.
+const MOST_RUNS: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(7);
+
+/// `--random`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RangeFlags {
+    /// Where a model in numbers is quantized while it is loaded, as it is for the DSP: take the ranges of as many runs over random
+    /// inputs, the same ones each time
+    #[arg(long, value_name = "N")]
+    random: Option<NonZero<usize>>,
+}
+
+/// The inputs that a command has for the model's runs.
+pub(crate) enum Given<'a> {
+    /// Files of a folder, or of a list; none, or random ones.
+    Data(DataFlags),
+    /// The files of one run.
+    Feeds(&'a Feeds),
+}
+
+impl RangeFlags {
+    /// Has the ranges be of random inputs, or else of those that are given.
+    pub(crate) fn set(&self, flags: &mut ModelFlags, given: Given<'_>, packing: Packing) {
+        flags.ranges_of = match (self.random, given) {
+            (Some(count), _) => RangesOf::Random(count),
+            (None, given) => of(flags, given, packing),
+        };
+    }
+}
+
+/// The ranges of inputs that are given.
+pub(crate) fn of(flags: &ModelFlags, given: Given<'_>, packing: Packing) -> RangesOf {
+    match given {
+        Given::Data(DataFlags { input_list: None, calibration: None, random }) => {
+            RangesOf::Random(random.unwrap_or(MOST_RUNS))
+        }
+        // What is wrong with the model or its inputs, the load and the runs say.
+        given => of_files(flags, &given, packing).unwrap_or(RangesOf::Random(MOST_RUNS)),
+    }
+}
+
+fn of_files(flags: &ModelFlags, given: &Given<'_>, packing: Packing) -> Result<RangesOf, Failure> {
+    let kind = flags.cores.first().and_then(|core| core.kind());
+    if !matches!(kind, Some(CoreKind::Dsp | CoreKind::Hta)) {
+        return Ok(RangesOf::Nothing);
+    }
+    let graph = flags.runtime()?.import(&flags.model, &ImportOptions::default())?;
+    if !quant::is_wanted(&graph, &flags.cores) {
+        return Ok(RangesOf::Nothing);
+    }
+    let data = match given {
+        Given::Data(data) => Data::find(data, packing, &graph, &flags.shape)?,
+        Given::Feeds(feeds) => Data::of_feeds(feeds, packing, &graph, &flags.shape)?,
+    };
+    let sets = (0..data.runs().min(MOST_RUNS.get())).map(|run| data.read(run));
+    Ok(RangesOf::Inputs(Arc::new(sets.collect::<Result<_, _>>()?)))
+}

@@ -1,0 +1,25 @@
+//! The multiple of a step that is nearest to each element, ties to even ones: what quantized values of that scale stand for.
+
+use udo_api::Param;
+use udo_simd::Simd;
+
+use crate::Def;
+use crate::family::elementwise::{Unary, real, unary};
+
+pub(crate) const DEF: Def = unary::<RoundTo>();
+
+struct RoundTo;
+
+impl Unary for RoundTo {
+    const NAME: &'static str = "RoundTo";
+    const PARAMS: &'static [Param] = &[real("step", 1.0)];
+    const F64: fn(f64, [f64; 2]) -> f64 = |x, [step, _]| (x / step).round_ties_even() * step;
+    const OPENCL: &'static str = "rint(x / p) * p";
+    const WITHIN: f64 = 0.0;
+
+    #[inline(always)]
+    fn lanes<S: Simd>(s: S, x: S::F, [step, _]: [f32; 2]) -> S::F {
+        let step = s.splat(step);
+        s.mul(s.round(s.div(x, step)), step)
+    }
+}

@@ -1,0 +1,173 @@
+//! What becomes of models while they are loaded: those in numbers are quantized for a core that stores quantized values, and quantized
+//! ones are dequantized for the GPU, which computes with numbers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use udo_api::{Core, CoreKind, Shape, TensorDesc};
+
+use super::in_numbers::{InNumbers, in_numbers, speaks};
+use super::{FloatOps, Granularity, Kind, QuantError, Quantized, Quantizer, Settings, random};
+use crate::cores::is_quantized;
+use crate::graph::{Graph, Source, ValueId};
+use crate::model::{CompileError, InputSet, Options, RangesOf};
+use crate::place::{Fallback, PlaceOptions, takes_numbers};
+use crate::registry::Registry;
+use crate::resolve::{BindOptions, Input};
+
+/// The seed of the first input of the first random run.
+const SEED: u64 = 1;
+
+/// What operators are called that compute with integers by scales of their own.
+const INTEGER: &str = "Integer";
+
+/// Whether a graph is quantized while it is loaded for these cores: the preferred one stores quantized values, and no node says how.
+pub fn is_wanted(graph: &Graph, cores: &[Core]) -> bool {
+    cores.first().copied().is_some_and(|core| is_quantized(core) && takes_numbers(core))
+        && !speaks(graph)
+        && !graph.nodes.iter().any(|node| node.op.contains(INTEGER))
+}
+
+/// The graph in the place of one that the preferred core does not compute with as it is, with the values that are to be given
+/// besides its outputs, and a line that says what that cost; nothing for any other one.
+///
+/// # Errors
+/// A range cannot be found: a run failed, or a value was never seen.
+pub(crate) fn at_load(
+    graph: &Graph,
+    registry: &Registry,
+    options: &Options,
+) -> Result<Option<(Graph, String)>, QuantError> {
+    let cores = &options.place.cores;
+    let Some(&core) = cores.first() else { return Ok(None) };
+    if core.kind() == Some(CoreKind::Gpu) && speaks(graph) {
+        return dequantized(graph, core, options).map(Some);
+    }
+    if is_wanted(graph, cores) { quantized(graph, core, registry, options) } else { Ok(None) }
+}
+
+/// The graph, which gives more values.
+fn with_outputs(graph: &Graph, options: &Options) -> Result<Graph, QuantError> {
+    let mut graph = graph.clone();
+    graph.add_outputs(&options.more_outputs).map_err(CompileError::from)?;
+    Ok(graph)
+}
+
+fn dequantized(
+    graph: &Graph,
+    core: Core,
+    options: &Options,
+) -> Result<(Graph, String), QuantError> {
+    let start = Instant::now();
+    let made = in_numbers(&with_outputs(graph, options)?)?;
+    let [before, after] = [constant_bytes(graph), constant_bytes(&made.graph)];
+    let ms = start.elapsed().as_secs_f64() * 1e3;
+    let InNumbers { graph, values, constants } = made;
+    let notice = format!(
+        "the model is quantized and {core} computes with numbers, so it was dequantized at load, in {ms:.0} ms: {values} values, which \
+         are cut off and rounded as the stored ones, and {constants} constants; {after} bytes of constants, before {before}"
+    );
+    Ok((graph, notice))
+}
+
+fn quantized(
+    graph: &Graph,
+    core: Core,
+    registry: &Registry,
+    options: &Options,
+) -> Result<Option<(Graph, String)>, QuantError> {
+    let start = Instant::now();
+    let Some(sets) = sets(graph, options)? else { return Ok(None) };
+    let source = with_outputs(graph, options)?;
+    let shapes = sets.first().into_iter().flatten();
+    let shapes = shapes.map(|(name, tensor)| (name.clone(), tensor.dims().to_vec())).collect();
+    let bind = BindOptions { shapes, ..options.bind.clone() };
+    let settings = Settings {
+        granularity: Granularity::PerChannel,
+        float_ops: FloatOps::Stored,
+        ..Settings::default()
+    };
+    let prepared = match Quantizer::new(source, registry, &bind, settings) {
+        Err(QuantError::Nothing) => return Ok(None),
+        made => made?,
+    };
+    let mut calibration = prepared.calibration(registry, &on_host(options))?;
+    for set in sets.iter() {
+        calibration.add(set)?;
+    }
+    let quantized = prepared.finish(&calibration)?;
+    let bytes = [constant_bytes(graph), constant_bytes(&quantized.graph)];
+    let notice = notice(core, &quantized, bytes, (start.elapsed(), options, sets.len()));
+    Ok(Some((quantized.graph, notice)))
+}
+
+/// The options for runs of the model in numbers.
+fn on_host(options: &Options) -> Options {
+    let place =
+        PlaceOptions { cores: vec![Core::CPU], fallback: Fallback::Off, ..options.place.clone() };
+    let (more_outputs, in_place) = (Vec::new(), Vec::new());
+    Options { place, more_outputs, in_place, ..options.clone() }
+}
+
+/// The inputs of each run; none where there shall be none.
+fn sets(graph: &Graph, options: &Options) -> Result<Option<Arc<Vec<InputSet>>>, QuantError> {
+    let count = match &options.ranges_of {
+        RangesOf::Nothing => return Ok(None),
+        RangesOf::Inputs(sets) if !sets.is_empty() => return Ok(Some(Arc::clone(sets))),
+        RangesOf::Inputs(_) => 1,
+        RangesOf::Random(count) => count.get(),
+    };
+    let inputs = Input::all(graph);
+    let shapes = Input::shapes_at(&inputs, &options.bind, |(_, most)| most)?;
+    let mut seed = SEED;
+    let mut made = Vec::new();
+    for _ in 0..count {
+        let mut set = InputSet::new();
+        for input in &inputs {
+            let dims = shapes.get(&input.name).map_or(&[][..], Vec::as_slice);
+            let shape = Shape::new(dims).or_else(|_| input.required())?;
+            // A run says itself that an input is missing.
+            if let Some(tensor) = random(&TensorDesc::new(input.of.dtype, shape), seed)? {
+                set.push((input.name.clone(), tensor));
+            }
+            seed += 1;
+        }
+        made.push(set);
+    }
+    Ok(Some(Arc::new(made)))
+}
+
+/// How many bytes the constants have that nodes read.
+fn constant_bytes(graph: &Graph) -> usize {
+    let consumers = graph.consumers();
+    let is_read = |id: &ValueId| consumers.get(*id).is_some_and(|readers| !readers.is_empty());
+    let read = graph.value_ids().filter(is_read).filter_map(|id| graph.value(id).ok());
+    let of = read.map(|value| match &value.source {
+        Source::Constant(tensor) => tensor.desc().size_bytes(),
+        Source::Computed | Source::Input(_) | Source::Outer => 0,
+    });
+    of.sum()
+}
+
+fn notice(
+    core: Core,
+    quantized: &Quantized,
+    [before, after]: [usize; 2],
+    (took, options, runs): (Duration, &Options, usize),
+) -> String {
+    let count = |kind| quantized.encoded.iter().filter(|of| of.kind == kind).count();
+    let [values, weights, biases] = [Kind::Activation, Kind::Weights, Kind::Bias].map(count);
+    let of = match &options.ranges_of {
+        RangesOf::Inputs(sets) if !sets.is_empty() => "inputs that are given",
+        RangesOf::Inputs(_) | RangesOf::Random(_) | RangesOf::Nothing => {
+            "random inputs, and say nothing of real ones"
+        }
+    };
+    let ms = took.as_secs_f64() * 1e3;
+    let sets = if runs == 1 { "1 set".to_owned() } else { format!("{runs} sets") };
+    format!(
+        "the model is in numbers and {core} stores integers, so it was quantized at load, in {ms:.0} ms: {values} values, {weights} weights \
+         and {biases} biases, {after} bytes of constants, before {before}; ranges are of {sets} of {of}. \
+         `udo quantize MODEL --per-channel --store-all --calibration DATA -o quantized.udm` does that once for all loads"
+    )
+}
