@@ -8,18 +8,22 @@ use crate::family::elementwise::{Unary, real, unary};
 
 pub(crate) const DEF: Def = unary::<RoundTo>();
 
+/// From so many steps on there is no number between two of them.
+const WHOLE: f32 = 8_388_608.0;
+
 struct RoundTo;
 
 impl Unary for RoundTo {
     const NAME: &'static str = "RoundTo";
     const PARAMS: &'static [Param] = &[real("step", 1.0)];
     const F64: fn(f64, [f64; 2]) -> f64 = |x, [step, _]| (x / step).round_ties_even() * step;
-    const OPENCL: &'static str = "rint(x / p) * p";
-    const WITHIN: f64 = 0.0;
+    const OPENCL: &'static str = "fabs(x / p) < 8388608.0f ? rint(x / p) * p : x";
 
     #[inline(always)]
     fn lanes<S: Simd>(s: S, x: S::F, [step, _]: [f32; 2]) -> S::F {
         let step = s.splat(step);
-        s.mul(s.round(s.div(x, step)), step)
+        let steps = s.div(x, step);
+        let is_apart = s.lt(s.abs(steps), s.splat(WHOLE));
+        s.select(is_apart, s.mul(s.round(steps), step), x)
     }
 }
