@@ -279,11 +279,8 @@ impl Plane {
             let (x, y) = (x.cast(), y.cast());
             // SAFETY: `rows.extent` rows of bytes are readable at `x`, and as many next to each other writable at `y` for
             // each column.
-            match rows.extent {
-                2 => return unsafe { interleave::<2>(x, rows.from, y, cols.extent) },
-                3 => return unsafe { interleave::<3>(x, rows.from, y, cols.extent) },
-                4 => return unsafe { interleave::<4>(x, rows.from, y, cols.extent) },
-                _ => {}
+            if unsafe { interleave(x, [rows.extent, rows.from], y, cols.extent) } {
+                return;
             }
         }
         if rows.extent < tall || cols.extent < wide {
@@ -459,12 +456,31 @@ impl<T: Copy> Tile<T> {
     }
 }
 
-/// Transposes `N` rows of `count` bytes, `apart` from row to row: few enough that the compiler makes shuffles of the loop.
+/// Transposes rows of `count` bytes, if they are 2 to 4. Returns whether they are.
 ///
 /// # Safety
-/// The rows are readable at `x`, and `N` times `count` bytes writable at `y`, which has none of them.
+/// So many rows, `apart` from each other, are readable at `x`, and as many times `count` bytes writable at `y`, which has none
+/// of them.
 #[inline(always)]
-unsafe fn interleave<const N: usize>(x: *const u8, apart: usize, y: *mut u8, count: usize) {
+unsafe fn interleave(x: *const u8, [rows, apart]: [usize; 2], y: *mut u8, count: usize) -> bool {
+    // SAFETY: what holds for `rows` rows holds for the number that they are matched with.
+    unsafe {
+        match rows {
+            2 => interleave_rows::<2>(x, apart, y, count),
+            3 => interleave_rows::<3>(x, apart, y, count),
+            4 => interleave_rows::<4>(x, apart, y, count),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// As [`interleave`] for `N` rows: few enough that the compiler makes shuffles of the loop.
+///
+/// # Safety
+/// As of [`interleave`].
+#[inline(always)]
+unsafe fn interleave_rows<const N: usize>(x: *const u8, apart: usize, y: *mut u8, count: usize) {
     for j in 0..count {
         for i in 0..N {
             // SAFETY: row `i` has byte `j`, and `y` its place.
