@@ -55,10 +55,10 @@ const LEVELS: &[&[&str]] = &[
 /// Those of `udo-simd`.
 const SIMD_LEVELS: &[&[&str]] = &[
     &["bits", "indirect", "isa", "testing"],
-    &["fft", "formula", "peak"],
+    &["fft", "formula"],
     &["math"],
     &["gemm_f32", "gemm_u8", "rows"],
-    &["gemm_bf16"],
+    &["gemm_bf16", "peak"],
     &["conv_f32", "conv_u8", "depthwise", "gemm_blocks", "winograd"],
     &["pooling"],
 ];
