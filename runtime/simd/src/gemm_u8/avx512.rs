@@ -215,7 +215,14 @@ pub(super) unsafe fn write<const ROWS: usize, const VECTORS: usize>(
             }
             Out::F32(to, activation) => numbers(totals, columns, to, activation, stride),
             Out::U8(to, zero_point, flip) => {
-                quantized(totals, columns, to, zero_point - 128, flip ^ 128, stride);
+                let (zero_point, flip) = (zero_point - 128, flip ^ 128);
+                if columns.shrink {
+                    quantized::<ROWS, VECTORS, true>(totals, columns, to, zero_point, flip, stride);
+                } else {
+                    quantized::<ROWS, VECTORS, false>(
+                        totals, columns, to, zero_point, flip, stride,
+                    );
+                }
             }
         }
     }
@@ -263,9 +270,9 @@ unsafe fn numbers<const ROWS: usize, const VECTORS: usize>(
 ///
 /// # Safety
 ///
-/// As of [`write()`].
+/// As of [`write()`]; with `SHRINK`, all scales are below 1.
 #[inline(always)]
-unsafe fn quantized<const ROWS: usize, const VECTORS: usize>(
+unsafe fn quantized<const ROWS: usize, const VECTORS: usize, const SHRINK: bool>(
     totals: [[__m512i; VECTORS]; ROWS],
     columns: &Columns,
     to: *mut u8,
@@ -288,7 +295,7 @@ unsafe fn quantized<const ROWS: usize, const VECTORS: usize>(
                 let scale = _mm512_load_ps(columns.scales.as_ptr().add(v * LANES));
                 let value = _mm512_mul_ps(_mm512_cvtepi32_ps(total), scale);
                 // NaN comes through, and becomes i32::MIN as what is below it.
-                let value = if columns.shrink { value } else { _mm512_min_ps(most, value) };
+                let value = if SHRINK { value } else { _mm512_min_ps(most, value) };
                 values[v] = _mm512_cvtps_epi32(value);
             }
             // Saturating to i16 before the zero point is added changes nothing that fits 8 bits.
