@@ -132,15 +132,19 @@ fn a_writer_that_is_killed_leaves_what_was_there() {
         place.clear();
         fs::write(file, &before).unwrap();
         assert_eq!(killed_at(2, at).signal(), Some(9), "call {at} of {calls}");
-        assert_eq!(fs::read(file).unwrap() == before, at < calls, "call {at} of {calls}");
-        let (outputs, said) = place.run(if at < calls { 1 } else { 2 });
+        // The new file comes in the place of the old one by a single call; results may be written behind it.
+        let is_new = fs::read(file).unwrap() != before;
+        assert!(is_new || at < calls, "call {at} of {calls}");
+        let (outputs, said) = place.run(if is_new { 2 } else { 1 });
         assert_eq!(outputs, wanted, "call {at} of {calls}");
         assert_eq!((&said["outcome"], &said["packed"]), (&"hit".into(), &0.into()), "call {at}");
         // Where there was nothing there is nothing.
         place.clear();
         assert_eq!(killed_at(1, at).signal(), Some(9), "call {at} of {calls}");
+        let is_there = file.exists();
+        assert!(is_there || at < calls, "call {at} of {calls}");
         let (outputs, said) = place.run(1);
-        let outcome = if at < calls { "miss" } else { "hit" };
+        let outcome = if is_there { "hit" } else { "miss" };
         assert_eq!((outputs, &said["outcome"]), (wanted.clone(), &outcome.into()), "call {at}");
     }
 }
