@@ -1,16 +1,18 @@
 //! Models in numbers that are asked onto the DSP are quantized while they are loaded, and run there from end to end.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/doubles.rs"]
+mod doubles;
+
 use std::fmt::Write;
 use std::num::NonZero;
 use std::sync::Arc;
 
 use udo_api::guard::thread_heap_calls;
-use udo_api::types::{F32, U8};
+use udo_api::types::F32;
 use udo_api::{
-    Core, CoreKind, Error, ExecError, F16, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef,
-    Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch, Shape, dsp_kernel, input,
-    output,
+    Core, CoreKind, ExecError, F16, GuardAlloc, KernelDef, PackageV1, Quant, QuantMut, Scratch,
+    Shape, dsp_kernel, input, output,
 };
 use udo_runtime::device::{Devices, ErrorCode};
 use udo_runtime::graph::{Graph, Source};
@@ -24,26 +26,12 @@ use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
 static GUARD: GuardAlloc = GuardAlloc;
 
 /// Operators of a package that double numbers: one also 8-bit values on the DSP, one the same numbers there.
-static PACKAGE: PackageV1 = PackageV1::new("Doubles", "1.0.0")
-    .ops(&[OpDef::of::<Twice>(), OpDef::of::<Plain>()])
-    .kernels(&[
-        KernelDef::new::<Doubled>("Twice", Core::CPU).ports(&[input(0, F32), output(0, F32)]),
-        KernelDef::new::<TwiceDsp>("Twice", Core::DSP_V68).ports(&[input(0, U8), output(0, U8)]),
-        KernelDef::new::<Doubled>("Plain", Core::CPU).ports(&[input(0, F32), output(0, F32)]),
-        KernelDef::new::<PlainDsp>("Plain", Core::DSP_V68).ports(&[input(0, F32), output(0, F32)]),
-    ]);
-
-struct Plain;
-
-impl Op for Plain {
-    const SCHEMA: OpSchema =
-        OpSchema::new("Plain", &[Port::required("x", F32)], &[Port::required("y", F32)], &[]);
-
-    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let x = cx.input(0)?;
-        cx.set_output(0, x)
-    }
-}
+static PACKAGE: PackageV1 = PackageV1::new("Doubles", "1.0.0").ops(doubles::OPS).kernels(&[
+    doubles::TWICE,
+    doubles::TWICE_DSP,
+    doubles::PLAIN,
+    KernelDef::new::<PlainDsp>("Plain", Core::DSP_V68).ports(&[input(0, F32), output(0, F32)]),
+]);
 
 dsp_kernel!(PlainDsp = plain(out: [f32], in: [f32], params: {}));
 
@@ -54,51 +42,6 @@ dsp_kernel!(PlainDsp = plain(out: [f32], in: [f32], params: {}));
 )]
 fn plain(out: QuantMut<'_, f32>, x: Quant<'_, f32>, _: Scratch<'_>) -> Result<(), ExecError> {
     out.data.iter_mut().zip(x.data).for_each(|(y, x)| *y = 2.0 * x);
-    Ok(())
-}
-
-struct Twice;
-
-impl Op for Twice {
-    const SCHEMA: OpSchema = OpSchema::new(
-        "Twice",
-        &[Port::required("x", F32.or(U8))],
-        &[Port::required("y", F32.or(U8))],
-        &[],
-    );
-
-    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let x = cx.input(0)?;
-        cx.set_output(0, x)
-    }
-}
-
-struct Doubled;
-
-impl Kernel for Doubled {
-    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
-        Ok(Self)
-    }
-
-    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, .. } = io;
-        let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
-        y.iter_mut().zip(x).for_each(|(y, x)| *y = 2.0 * x);
-        Ok(())
-    }
-}
-
-dsp_kernel!(TwiceDsp = twice(out: [u8], in: [u8], params: {}));
-
-#[expect(
-    clippy::needless_pass_by_value,
-    clippy::unnecessary_wraps,
-    reason = "what functions of the DSP are"
-)]
-fn twice(out: QuantMut<'_, u8>, x: Quant<'_, u8>, _: Scratch<'_>) -> Result<(), ExecError> {
-    for (y, &x_value) in out.data.iter_mut().zip(x.data) {
-        *y = out.encoding.quantize(2.0 * x.encoding.dequantize(x_value));
-    }
     Ok(())
 }
 
