@@ -5,15 +5,17 @@ use udo_api::{DType, Error, Node, Param, Value};
 use crate::Def;
 use crate::family::recurrent::{Cell, Step, recurrent};
 
-pub(crate) const DEF: Def = recurrent::<Lstm>();
+pub(crate) const DEF: Def = recurrent::<Lstm<false>>();
 
-struct Lstm {
+/// With weights in numbers, or `QUANTIZED` ones.
+pub(crate) struct Lstm<const QUANTIZED: bool> {
     /// Whether the forget gate is what the input gate leaves.
     couples: bool,
 }
 
-impl Cell for Lstm {
-    const NAME: &'static str = "LSTM";
+impl<const QUANTIZED: bool> Cell for Lstm<QUANTIZED> {
+    const NAME: &'static str = if QUANTIZED { "DynamicQuantizeLSTM" } else { "LSTM" };
+    const IS_QUANTIZED: bool = QUANTIZED;
     // Input, output, forget and cell.
     const GATES: usize = 4;
     const MEMORY: Option<[&'static str; 2]> = Some(["initial_c", "Y_c"]);
@@ -27,39 +29,34 @@ impl Cell for Lstm {
     }
 
     fn step(&self, step: Step<'_>) {
-        next_state(self.couples, step);
+        let Step { input, gates, hidden, memory, peepholes, activations, .. } = step;
+        let &[of_gates, of_cell, of_memory] = activations else { return };
+        gates.iter_mut().zip(input).for_each(|(gate, input)| *gate += input);
+        let len = hidden.len();
+        let (input, rest) = gates.split_at_mut(len);
+        let (output, rest) = rest.split_at_mut(len);
+        let (forget, cell) = rest.split_at_mut(len);
+        let mut peepholes = peepholes.chunks_exact(len);
+        let mut peep = || peepholes.next().unwrap_or(&[]);
+        let [input_peep, output_peep, forget_peep] = [peep(), peep(), peep()];
+        look(input, input_peep, memory);
+        look(forget, forget_peep, memory);
+        of_gates.apply_to_sums(input);
+        if self.couples {
+            forget.iter_mut().zip(&*input).for_each(|(forget, input)| *forget = 1.0 - input);
+        } else {
+            of_gates.apply_to_sums(forget);
+        }
+        of_cell.apply_to_sums(cell);
+        let kept = input.iter().zip(&*cell).zip(&*forget);
+        memory.iter_mut().zip(kept).for_each(|(c, ((i, g), f))| *c = f * *c + i * g);
+        // The output gate sees the new state.
+        look(output, output_peep, memory);
+        of_gates.apply_to_sums(output);
+        hidden.copy_from_slice(memory);
+        of_memory.apply(hidden);
+        hidden.iter_mut().zip(output).for_each(|(h, o)| *h *= *o);
     }
-}
-
-/// Makes of a row's state that of the next step.
-pub(crate) fn next_state(couples: bool, step: Step<'_>) {
-    let Step { input, gates, hidden, memory, peepholes, activations, .. } = step;
-    let &[of_gates, of_cell, of_memory] = activations else { return };
-    gates.iter_mut().zip(input).for_each(|(gate, input)| *gate += input);
-    let len = hidden.len();
-    let (input, rest) = gates.split_at_mut(len);
-    let (output, rest) = rest.split_at_mut(len);
-    let (forget, cell) = rest.split_at_mut(len);
-    let mut peepholes = peepholes.chunks_exact(len);
-    let mut peep = || peepholes.next().unwrap_or(&[]);
-    let [input_peep, output_peep, forget_peep] = [peep(), peep(), peep()];
-    look(input, input_peep, memory);
-    look(forget, forget_peep, memory);
-    of_gates.apply_to_sums(input);
-    if couples {
-        forget.iter_mut().zip(&*input).for_each(|(forget, input)| *forget = 1.0 - input);
-    } else {
-        of_gates.apply_to_sums(forget);
-    }
-    of_cell.apply_to_sums(cell);
-    let kept = input.iter().zip(&*cell).zip(&*forget);
-    memory.iter_mut().zip(kept).for_each(|(c, ((i, g), f))| *c = f * *c + i * g);
-    // The output gate sees the new state.
-    look(output, output_peep, memory);
-    of_gates.apply_to_sums(output);
-    hidden.copy_from_slice(memory);
-    of_memory.apply(hidden);
-    hidden.iter_mut().zip(output).for_each(|(h, o)| *h *= *o);
 }
 
 /// Adds what a gate sees of the memory; `peepholes` is empty where that is nothing.

@@ -26,6 +26,16 @@ impl<'a> From<Side<'a, f32>> for Operand<'a> {
     }
 }
 
+impl<T> Side<'_, T> {
+    /// The one value, or all.
+    pub(crate) fn values(&self) -> &[T] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Each(values) => values,
+        }
+    }
+}
+
 impl<'a, T: Element> Side<'a, T> {
     /// Elements `step` apart, which is 0 or 1, for so many results.
     pub(super) fn of(elements: &'a [T], step: usize, len: usize) -> Self {

@@ -10,7 +10,7 @@ use udo_simd::rows::{self, Meeting, Operand, Quantized};
 
 use super::{EncodingPorts, VALUES, fixed_point};
 use crate::Def;
-use crate::family::elementwise::{Broadcast, Side, broadcast_shapes};
+use crate::family::elementwise::{Broadcast, broadcast_shapes};
 
 /// A function of two numbers, on quantized values.
 pub(crate) trait QuantizedBinary: Send + Sync + 'static {
@@ -104,23 +104,9 @@ fn execute<F: QuantizedBinary, T: QuantizedType + Quantized>(
     let [a_is, b_is, (scale, zero_point)] = [encoding(A_IS)?, encoding(B_IS)?, encoding(C_IS)?];
     let sides = (inputs.get::<T>(A)?, inputs.get::<T>(B)?);
     plan.rows(parallel, sides, outputs.take::<T>(0)?, &|a, b, y: &mut [T]| {
-        let (a_one, b_one);
-        let a = match a {
-            Side::One(value) => {
-                a_one = [value];
-                &a_one[..]
-            }
-            Side::Each(values) => values,
-        };
-        let b = match b {
-            Side::One(value) => {
-                b_one = [value];
-                &b_one[..]
-            }
-            Side::Each(values) => values,
-        };
         let operand = |values, (scale, zero_point)| Operand { values, scale, zero_point };
-        rows::meet(F::MEETING, operand(a, a_is), operand(b, b_is), scale, zero_point, y);
+        let (a, b) = (operand(a.values(), a_is), operand(b.values(), b_is));
+        rows::meet(F::MEETING, a, b, scale, zero_point, y);
     })
 }
 

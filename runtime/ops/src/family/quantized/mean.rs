@@ -178,8 +178,9 @@ fn execute<M: QuantizedMean, L: Layout, T: QuantizedType>(
     if kernel.is_whole() {
         let count = taps.max(1);
         let zeros = (taps as i64) * i64::from(x_is.zero_point);
-        return parallel.chunks_mut(y, grain.next_multiple_of(TOGETHER), |chunk, y| {
-            let from = chunk * grain.next_multiple_of(TOGETHER);
+        let grain = grain.next_multiple_of(TOGETHER);
+        return parallel.chunks_mut(y, grain, |chunk, y| {
+            let from = chunk * grain;
             for (i, y) in y.chunks_mut(TOGETHER).enumerate() {
                 let mut sums = [0; TOGETHER];
                 kernel.sum_whole(x, from + i * TOGETHER, &mut sums[..y.len()]);

@@ -1,36 +1,10 @@
 //! Long short-term memory with quantized weights; what they are multiplied by is quantized by its own range.
 
-use udo_api::{DType, Error, Node, Param, Value};
-
 use crate::Def;
-use crate::family::recurrent::{Cell, Step, recurrent};
-use crate::ops::lstm::next_state;
+use crate::family::recurrent::recurrent;
+use crate::ops::lstm::Lstm;
 
-pub(crate) const DEF: Def = recurrent::<DynamicQuantizeLstm>();
-
-struct DynamicQuantizeLstm {
-    /// Whether the forget gate is what the input gate leaves.
-    couples: bool,
-}
-
-impl Cell for DynamicQuantizeLstm {
-    const NAME: &'static str = "DynamicQuantizeLSTM";
-    const GATES: usize = 4;
-    const MEMORY: Option<[&'static str; 2]> = Some(["initial_c", "Y_c"]);
-    const PEEPHOLES: (usize, &'static str) = (3, "P");
-    const ACTIVATIONS: &'static [&'static str] = &["Sigmoid", "Tanh", "Tanh"];
-    const IS_QUANTIZED: bool = true;
-    const PARAMS: &'static [Param] =
-        &[Param::scalar("input_forget", DType::I64).default(Value::int(0))];
-
-    fn read(node: &Node<'_>) -> Result<Self, Error> {
-        Ok(Self { couples: node.flag("input_forget")? })
-    }
-
-    fn step(&self, step: Step<'_>) {
-        next_state(self.couples, step);
-    }
-}
+pub(crate) const DEF: Def = recurrent::<Lstm<true>>();
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,9 @@
 //! Quantized right sides for left sides of numbers, which are quantized by their own range when they are multiplied.
 
-use udo_api::{DType, Error, ExecError, FinalizeCx, Inputs, Node, Packed, PackedConstants};
-use udo_api::{Parallel, Scratch, Workspace};
+use udo_api::{
+    DType, Error, ExecError, FinalizeCx, Inputs, Node, Packed, PackedConstants, Parallel, Scratch,
+    Workspace,
+};
 use udo_simd::rows;
 
 use super::left::bits;
