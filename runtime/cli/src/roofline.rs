@@ -194,6 +194,7 @@ mod tests {
 
     fn step(operations: u64, arithmetic: Arithmetic, bytes: u64) -> StepReport {
         StepReport {
+            subnet: None,
             name: String::new(),
             between: None,
             op: String::new(),

@@ -224,6 +224,8 @@ mod udo {
         crop,
         detection_post_process,
         lookup,
+        q_linear_conv_transpose,
+        q_linear_mat_mul_add,
         round_to,
         space_to_batch,
         squared_difference,

@@ -5,6 +5,10 @@
 //! pixel within one image, row-major over the spatial axes, or [`PADDING`]. It is the same for all images
 //! of a batch, all groups and all element types, and is made once.
 
+mod phases;
+
+pub(crate) use phases::Phase;
+
 /// The entry of a tap in the padding: a kernel reads its row of zeros instead.
 pub const PADDING: u32 = u32::MAX;
 
@@ -126,7 +130,7 @@ fn product(extents: [usize; 3]) -> Option<usize> {
 }
 
 /// Every position within extents, the last axis fastest.
-fn positions([outer, middle, inner]: [usize; 3]) -> impl Iterator<Item = [usize; 3]> {
+fn positions([outer, middle, inner]: [usize; 3]) -> impl Iterator<Item = [usize; 3]> + use<> {
     (0..outer).flat_map(move |d| (0..middle).flat_map(move |r| (0..inner).map(move |c| [d, r, c])))
 }
 

@@ -60,6 +60,12 @@ impl<'a> Candidate<'a> {
         Some(Self { graph, registry, uses, id, bound })
     }
 
+    /// Another node, unless one of the two is pinned and the other is not, or to something else.
+    fn beside(&self, id: NodeId) -> Option<Self> {
+        let other = Self::at(self.graph, self.registry, self.uses, id)?;
+        (other.bound.node.pin == self.bound.node.pin).then_some(other)
+    }
+
     /// Its id.
     pub fn id(&self) -> NodeId {
         self.id
@@ -113,7 +119,7 @@ impl<'a> Candidate<'a> {
         let (mut reader, mut value) = (self.id, self.bound.node.input(port)?);
         loop {
             let id = self.uses.producer(value)?;
-            let maker = Self::at(self.graph, self.registry, self.uses, id)?;
+            let maker = self.beside(id)?;
             if self.uses.only_reader(value) != Some(reader) {
                 return None;
             }
@@ -143,14 +149,21 @@ impl<'a> Candidate<'a> {
 
     /// The node that reads the first output, if there is one and no other.
     pub fn behind(&self) -> Option<Self> {
-        let id = self.uses.only_reader(self.bound.node.output(0)?)?;
-        Self::at(self.graph, self.registry, self.uses, id)
+        self.beside(self.uses.only_reader(self.bound.node.output(0)?)?)
     }
 
     /// The node that makes an input as its first output, whoever else reads that, if its operator is a built-in one.
     pub fn maker(&self, port: usize) -> Option<Self> {
-        let id = self.uses.producer(self.input_id(port)?)?;
-        Self::at(self.graph, self.registry, self.uses, id)
+        self.beside(self.uses.producer(self.input_id(port)?)?)
+    }
+
+    /// The node that makes an input, whoever else reads that, and as which of its outputs.
+    pub fn maker_of_any(&self, port: usize) -> Option<(Self, usize)> {
+        let value = self.input_id(port)?;
+        let id = self.uses.maker(value)?;
+        let maker = self.beside(id)?;
+        let at = maker.bound.node.outputs.iter().position(|output| *output == Some(value))?;
+        Some((maker, at))
     }
 
     /// The same, if its operator is `op`.
@@ -254,7 +267,8 @@ impl<'a> Candidate<'a> {
         loop {
             let producer = self.uses.producer(value).filter(|_| are_all)?;
             let bound = self.graph.node(producer).ok()?;
-            if bound.is_folded || bound.control.is_some() {
+            let is_apart = bound.node.pin != self.bound.node.pin;
+            if bound.is_folded || bound.control.is_some() || is_apart {
                 return None;
             }
             let mut nodes = self.uses.hosts(value).to_vec();
@@ -315,6 +329,11 @@ impl<'a> Candidate<'a> {
     pub fn is_shaped_alike(&self, port: usize) -> bool {
         let input = self.extents(port);
         input.is_some() && input == self.output_extents()
+    }
+
+    /// Type and shape of each output.
+    pub fn outputs(&self) -> impl Iterator<Item = TensorDesc> {
+        self.bound.node.outputs.iter().map(|output| self.graph.desc(*output))
     }
 
     /// Type and shape of the first output.

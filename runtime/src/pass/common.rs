@@ -59,6 +59,7 @@ pub(super) fn kept(graph: &TypedGraph) -> BTreeSet<ValueId> {
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     op: usize,
+    pin: Option<u16>,
     inputs: Vec<Option<ValueId>>,
     /// Which outputs somebody asked for.
     outputs: Vec<bool>,
@@ -78,7 +79,7 @@ fn key(bound: &BoundNode) -> Option<Key> {
         push_words(&mut params, setting)?;
     }
     let op = std::ptr::from_ref(bound.op).addr();
-    Some(Key { op, inputs: bound.node.inputs.clone(), outputs, params })
+    Some(Key { op, pin: bound.node.pin, inputs: bound.node.inputs.clone(), outputs, params })
 }
 
 /// Says a parameter in words that no other value of it has; nothing of a tensor, whose elements would take long to compare.

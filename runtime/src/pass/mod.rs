@@ -16,7 +16,7 @@ use udo_api::Core;
 
 use crate::graph::{GraphError, NodeId, ValueId};
 use crate::registry::Registry;
-use crate::resolve::{LayoutRule, TypedGraph};
+use crate::resolve::{BoundNode, LayoutRule, TypedGraph};
 
 pub use candidate::{Candidate, Fusion, Host};
 pub use extent::Extent;
@@ -196,16 +196,39 @@ pub enum Found {
     Instead(Replacement),
 }
 
-/// Runs the passes for a model that is to run on `core` first of all; debug builds verify the graph after each.
+/// The cores that nodes are to run on.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The one that is preferred.
+    pub preferred: Core,
+    /// Those that nodes are pinned to, by the numbers of pins.
+    pub pinned: &'a [Core],
+}
+
+impl From<Core> for Wanted<'_> {
+    fn from(preferred: Core) -> Self {
+        Self { preferred, pinned: &[] }
+    }
+}
+
+impl Wanted<'_> {
+    fn of(self, bound: &BoundNode) -> Core {
+        let pinned = bound.node.pin.and_then(|pin| self.pinned.get(usize::from(pin)));
+        pinned.copied().unwrap_or(self.preferred)
+    }
+}
+
+/// Runs the passes for a model that is to run on these cores; debug builds verify the graph after each.
 ///
 /// # Errors
 /// A pass broke the graph, which is a fault of this library.
-pub fn run(
+pub fn run<'a>(
     graph: &mut TypedGraph,
     registry: &mut Registry,
     options: &PassOptions,
-    core: Core,
+    cores: impl Into<Wanted<'a>>,
 ) -> Result<Vec<Fired>, PassError> {
+    let cores = cores.into();
     let mut fired = Vec::new();
     for pass in PASSES.iter().filter(|pass| !options.skip.contains(pass.name)) {
         let mut left = Vec::new();
@@ -214,9 +237,9 @@ pub fn run(
             Rewrite::Pattern(pattern) => {
                 let find =
                     |node: &Candidate<'_>| pattern(node).map_or(Found::Nothing, Found::Instead);
-                replace_all(graph, registry, core, (&find, &mut Vec::new()))
+                replace_all(graph, registry, cores, (&find, &mut Vec::new()))
             }
-            Rewrite::Groups(find) => replace_all(graph, registry, core, (&find, &mut left)),
+            Rewrite::Groups(find) => replace_all(graph, registry, cores, (&find, &mut left)),
             Rewrite::Layout(find) => set_layouts(graph, registry, find),
             Rewrite::Elision(find) => elide::elide(graph, registry, find),
             Rewrite::Fusion(fusion) => fuse(graph, registry, fusion),
@@ -282,7 +305,7 @@ type Find<'a> = dyn Fn(&Candidate<'_>) -> Found + 'a;
 fn replace_all(
     graph: &mut TypedGraph,
     registry: &mut Registry,
-    core: Core,
+    cores: Wanted<'_>,
     (find, left): (&Find<'_>, &mut Vec<Stayed>),
 ) -> usize {
     let (mut count, mut gone) = (0, BTreeSet::new());
@@ -301,6 +324,7 @@ fn replace_all(
             Found::Instead(found) => {
                 let op = found.op;
                 let at = (id, &mut gone);
+                let core = graph.node(id).map_or(cores.preferred, |bound| cores.of(bound));
                 if replace::apply(graph, &mut uses, registry, core, at, found) {
                     count += 1;
                 } else {

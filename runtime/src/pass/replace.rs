@@ -82,6 +82,13 @@ pub(super) fn apply(
     let [Some(output)] = root.node.outputs[..] else { return false };
     let named_after = replacement.named_after.and_then(|id| graph.node(id).ok()).unwrap_or(root);
     let name = named_after.node.name.clone();
+    let (mut origin, pin) = (root.node.origin.clone(), root.node.pin);
+    for bound in inside.iter().filter_map(|&id| graph.node(id).ok()) {
+        if bound.node.pin != pin {
+            return false;
+        }
+        origin.add(&bound.node.origin);
+    }
     let Replacement { domain, op, inputs, attrs, .. } = replacement;
     let values = graph.values.len();
     let inputs = inputs.into_iter().enumerate().map(|(port, operand)| match operand {
@@ -96,6 +103,8 @@ pub(super) fn apply(
         domain: domain.to_owned(),
         inputs,
         attrs,
+        origin,
+        pin,
         ..Node::new(op, NEWEST, &[], &[output])
     };
     let Some(bound) = registry.replacement(graph, node, core) else {

@@ -24,7 +24,7 @@ impl Op for ConvInteger {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let shape = conv::infer_shape(cx, 0, Self::PORTS.w)?;
+        let shape = conv::infer_shape(Self::DIRECTION, cx, 0, Self::PORTS.w)?;
         cx.set_output(0, TensorDesc::new(DType::I32, shape))
     }
 }

@@ -1,9 +1,9 @@
 //! Transposed convolution over one to three spatial axes: what is the gradient of a convolution.
 
-use udo_api::{DType, Error, Node, Param, TensorDesc, Value};
+use udo_api::{Error, Node, Param, TensorDesc};
 
 use crate::Def;
-use crate::family::conv::{Conv, FloatConv, float_conv};
+use crate::family::conv::{Conv, FloatConv, TRANSPOSED_PARAMS, float_conv};
 
 pub(crate) const DEF: Def = float_conv::<ConvTranspose>();
 
@@ -11,16 +11,7 @@ struct ConvTranspose;
 
 impl FloatConv for ConvTranspose {
     const NAME: &'static str = "ConvTranspose";
-    const PARAMS: &'static [Param] = &[
-        Param::text("auto_pad").default(Value::text("NOTSET")),
-        Param::tensor("dilations", DType::I64).optional(),
-        Param::scalar("group", DType::I64).default(Value::int(1)),
-        Param::tensor("kernel_shape", DType::I64).optional(),
-        Param::tensor("output_padding", DType::I64).optional(),
-        Param::tensor("output_shape", DType::I64).optional(),
-        Param::tensor("pads", DType::I64).optional(),
-        Param::tensor("strides", DType::I64).optional(),
-    ];
+    const PARAMS: &'static [Param] = TRANSPOSED_PARAMS;
 
     fn read(node: &Node<'_>, x: &TensorDesc, w: &TensorDesc) -> Result<Conv, Error> {
         Conv::read_transposed(node, x, w)

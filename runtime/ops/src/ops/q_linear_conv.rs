@@ -29,7 +29,7 @@ impl Op for QLinearConv {
     );
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        let shape = conv::infer_shape(cx, 0, Self::PORTS.w)?;
+        let shape = conv::infer_shape(Self::DIRECTION, cx, 0, Self::PORTS.w)?;
         let zero = cx.input(Self::PORTS.y_zero)?;
         cx.set_output(0, zero.dtype().map_or(zero, |t| TensorDesc::new(t, shape)))
     }

@@ -13,6 +13,7 @@
 //! A kernel of 1 with stride 1 and no padding needs no table: `gemm_u8` computes it from the same
 //! packed weights, as those of one tap and one group are those of the matrix `[channels, outputs]`.
 //! A depthwise convolution comes out right but slow, for its groups are narrower than a vector.
+//! [`Transposed`] is the same for transposed convolutions.
 //!
 //! # Few channels
 //!
@@ -26,12 +27,14 @@
 #[cfg(test)]
 #[cfg(target_os = "linux")]
 mod tests;
+mod transposed;
 
 use std::fmt;
 
 pub use crate::gemm_u8::{Activation, MAX_K, MAX_K_U16_SUMS, Output};
 use crate::gemm_u8::{Depth, MicroKernels, Product, Rows, holds, kernels, pack_panels, panels_len};
 use crate::isa::isa;
+pub use transposed::Transposed;
 
 /// The shape of a convolution's weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

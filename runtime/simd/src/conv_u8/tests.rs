@@ -1,5 +1,7 @@
 //! Every instruction set against sums of 64 bits, tap by tap.
 
+mod transposed;
+
 use super::*;
 use crate::indirect::PADDING;
 use crate::indirect::Window;

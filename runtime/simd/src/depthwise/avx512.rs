@@ -17,12 +17,10 @@ use std::arch::x86_64::{
 };
 
 use super::quantized_job::{Job, STRIP, VectorLayout, first_channel};
+use crate::gemm_u8::MAX_I32;
 
 /// Vectors of sums that a vector of values has.
 const QUADS: usize = 4;
-/// The largest f32 that fits an i32.
-const MAX_I32: f32 = 2_147_483_520.0;
-
 /// Weights of 1 for as many of four rows.
 const ONES: [i32; 5] = [0, 1, 0x101, 0x1_0101, 0x101_0101];
 

@@ -7,11 +7,18 @@
 use std::arch::x86_64::*;
 
 use super::{
-    Accumulators, Columns, LANES, MR, MicroKernels, Out, Tile, no_op, pack::LINE, requant,
+    Accumulators, Columns, LANES, MAX_I32, MicroKernels, Out, Row, Tile, no_op, pack::LINE, requant,
 };
 
-pub(super) static KERNELS: MicroKernels =
-    MicroKernels { tiles, sum, reach, configure: no_op, release: no_op, mr: MR, fallback: None };
+pub(super) static KERNELS: MicroKernels = MicroKernels {
+    tiles,
+    sum,
+    reach,
+    configure: no_op,
+    release: no_op,
+    mr: [8; 4],
+    fallback: None,
+};
 
 /// # Safety
 ///
@@ -26,7 +33,13 @@ unsafe fn tiles(tile: &Tile, columns: &Columns, out: Out, stride: usize) {
         unsafe {
             columns.begin(tile, &mut sums);
             multiply(tile, &mut sums);
-            requant::finish(&sums.0[..tile.rows], columns, out, stride);
+            let sums = &sums.0[..tile.rows];
+            match out {
+                Out::U8(to, zero_point, flip) => {
+                    quantized(sums, columns, to, (zero_point, flip), stride);
+                }
+                Out::I32(_) | Out::F32(..) => requant::finish(sums, columns, out, stride),
+            }
         }
     });
 }
@@ -48,17 +61,17 @@ unsafe fn reach(table: &[u32]) -> (u32, bool) {
 /// As of [`tiles`].
 #[target_feature(enable = "avx2")]
 unsafe fn multiply(tile: &Tile, sums: &mut Accumulators) {
-    for eight in 0..tile.vectors * 2 {
+    for vector in 0..tile.vectors {
         let mut row = 0;
         while row < tile.rows {
             let count = (tile.rows - row).min(4);
-            // SAFETY: rows `row..row + count` and the columns `eight` are within the tile.
+            // SAFETY: rows `row..row + count` and the columns of `vector` are within the tile.
             unsafe {
                 match count {
-                    1 => rows::<1>(tile, row, eight, sums),
-                    2 => rows::<2>(tile, row, eight, sums),
-                    3 => rows::<3>(tile, row, eight, sums),
-                    _ => rows::<4>(tile, row, eight, sums),
+                    1 => rows::<1>(tile, row, vector, sums),
+                    2 => rows::<2>(tile, row, vector, sums),
+                    3 => rows::<3>(tile, row, vector, sums),
+                    _ => rows::<4>(tile, row, vector, sums),
                 }
             }
             row += count;
@@ -66,54 +79,122 @@ unsafe fn multiply(tile: &Tile, sums: &mut Accumulators) {
     }
 }
 
-/// Eight columns of `ROWS` rows.
+/// The sums of 16 columns of some rows, eight to a vector.
+type Totals<const ROWS: usize> = [[__m256i; 2]; ROWS];
+
+/// 16 columns of `ROWS` rows.
 ///
 /// # Safety
 ///
 /// As of [`multiply`]; `ROWS` rows from `row` on are within the tile, and so are the columns.
 #[target_feature(enable = "avx2")]
-unsafe fn rows<const ROWS: usize>(tile: &Tile, row: usize, eight: usize, sums: &mut Accumulators) {
+unsafe fn rows<const ROWS: usize>(tile: &Tile, row: usize, vector: usize, sums: &mut Accumulators) {
     // The columns are within the tile.
-    let mut b = tile.b.wrapping_add(eight * (LINE / 2));
-    // Each column's sum is in two lanes: of the values 0 and 1 of a group, and of 2 and 3.
-    let mut totals = [[_mm256_setzero_si256(); 2]; ROWS];
+    let mut b = tile.b.wrapping_add(vector * LINE);
+    let mut totals: Totals<ROWS> = [[_mm256_setzero_si256(); 2]; ROWS];
     for tap in 0..tile.taps {
         // SAFETY: the rows and the tap are of the tile.
-        let a: [*const u8; ROWS] = std::array::from_fn(|i| unsafe { tile.tap_ptr(row + i, tap) });
-        for group in 0..tile.groups + usize::from(tile.tail > 0) {
-            // SAFETY: `Tile` says that the group is readable; this is half of a vector.
-            let weights = unsafe {
-                [
-                    _mm256_cvtepi8_epi16(_mm_loadu_si128(b.cast())),
-                    _mm256_cvtepi8_epi16(_mm_loadu_si128(b.add(LANES).cast())),
-                ]
-            };
-            for (a, totals) in a.iter().zip(&mut totals) {
-                let from = a.wrapping_add(group * 4);
-                let four = if group < tile.groups {
-                    // SAFETY: `Tile` says that these four values are readable.
-                    unsafe { from.cast::<i32>().read_unaligned() }
-                } else {
-                    // SAFETY: `Tile` says that the row has `tail` more values.
-                    i32::from_le_bytes(unsafe { tile.tail(from) })
-                };
-                let four = _mm256_cvtepu8_epi16(_mm_set1_epi32(four));
-                for (total, &weights) in totals.iter_mut().zip(&weights) {
-                    *total = _mm256_add_epi32(*total, _mm256_madd_epi16(four, weights));
-                }
-            }
+        let mut a: [*const u8; ROWS] =
+            std::array::from_fn(|i| unsafe { tile.tap_ptr(row + i, tap) });
+        for _ in 0..tile.groups {
+            // SAFETY: `Tile` says that these four values of each row are readable.
+            let fours = std::array::from_fn(|i| unsafe { a[i].cast::<i32>().read_unaligned() });
+            // SAFETY: `Tile` says that the group of weights is readable.
+            unsafe { group(fours, b, &mut totals) };
+            a = a.map(|a| a.wrapping_add(4));
+            b = b.wrapping_add(tile.vectors * LINE);
+        }
+        if tile.tail > 0 {
+            // SAFETY: `Tile` says that each row has `tail` more values.
+            let fours = a.map(|a| i32::from_le_bytes(unsafe { tile.tail(a) }));
+            // SAFETY: as above.
+            unsafe { group(fours, b, &mut totals) };
             b = b.wrapping_add(tile.vectors * LINE);
         }
     }
     for (i, totals) in totals.iter().enumerate() {
-        // Pairs are added within halves: columns 0, 1, 4, 5 and 2, 3, 6, 7.
-        let pairs = _mm256_hadd_epi32(totals[0], totals[1]);
-        let total = _mm256_permute4x64_epi64::<0b11_01_10_00>(pairs);
-        let to = sums.0[row + i][eight * 8..][..8].as_mut_ptr();
-        // SAFETY: these are eight sums.
-        unsafe {
-            let before = _mm256_loadu_si256(to.cast());
-            _mm256_storeu_si256(to.cast(), _mm256_add_epi32(total, before));
+        for (half, &total) in totals.iter().enumerate() {
+            let to = sums.0[row + i][vector * LANES + half * 8..][..8].as_mut_ptr();
+            // SAFETY: these are eight sums.
+            unsafe {
+                let before = _mm256_loadu_si256(to.cast());
+                _mm256_storeu_si256(to.cast(), _mm256_add_epi32(total, before));
+            }
+        }
+    }
+}
+
+/// Adds the products of four values of each row and those of each column. Even values and odd ones are widened apart, as that takes
+/// shifts and no shuffles.
+///
+/// # Safety
+///
+/// Four weights for each of 16 columns are readable at `b`.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn group<const ROWS: usize>(fours: [i32; ROWS], b: *const i8, totals: &mut Totals<ROWS>) {
+    // SAFETY: as promised, this is half of the weights.
+    let low = unsafe { _mm256_loadu_si256(b.cast()) };
+    // SAFETY: as promised, this is the other half.
+    let high = unsafe { _mm256_loadu_si256(b.add(LINE / 2).cast()) };
+    let even = |weights| _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(weights));
+    let evens = [even(low), even(high)];
+    let odds = [_mm256_srai_epi16::<8>(low), _mm256_srai_epi16::<8>(high)];
+    let mask = _mm256_set1_epi16(0xff);
+    for i in 0..ROWS {
+        let four = _mm256_set1_epi32(fours[i]);
+        let (even, odd) = (_mm256_and_si256(four, mask), _mm256_srli_epi16::<8>(four));
+        for half in 0..2 {
+            let sum = _mm256_add_epi32(totals[i][half], _mm256_madd_epi16(even, evens[half]));
+            totals[i][half] = _mm256_add_epi32(sum, _mm256_madd_epi16(odd, odds[half]));
+        }
+    }
+}
+
+/// Sums that are scaled, rounded half to even, moved by the zero point, saturated to 8 bits, and then with `flip`.
+///
+/// # Safety
+///
+/// `to` is good for as many rows of the columns, `stride` apart.
+#[target_feature(enable = "avx2")]
+unsafe fn quantized(
+    sums: &[Row],
+    columns: &Columns,
+    to: *mut u8,
+    (zero_point, flip): (i16, u8),
+    stride: usize,
+) {
+    // The lanes of two vectors of 16 bits, as packs puts them.
+    let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    // Values are made signed, saturated as such, and made unsigned again where they were.
+    let zero_point = _mm256_set1_epi16(zero_point - 128);
+    let flip = _mm256_set1_epi8((flip ^ 128).cast_signed());
+    let most = _mm256_set1_ps(MAX_I32);
+    for (row, sums) in sums.iter().enumerate() {
+        let numbers = sums.as_chunks::<32>().0.iter().zip(columns.scales.as_chunks::<32>().0);
+        for (part, (sums, scales)) in numbers.enumerate().take(columns.count.div_ceil(32)) {
+            let eight = |at: usize| {
+                // SAFETY: these are eight of the 32 sums.
+                let sum = unsafe { _mm256_loadu_si256(sums[at * 8..][..8].as_ptr().cast()) };
+                // SAFETY: these are eight of the 32 scales.
+                let scale = unsafe { _mm256_loadu_ps(scales[at * 8..][..8].as_ptr()) };
+                // NaN comes through, and becomes i32::MIN as what is below it.
+                let value = _mm256_min_ps(most, _mm256_mul_ps(_mm256_cvtepi32_ps(sum), scale));
+                _mm256_cvtps_epi32(value)
+            };
+            // Saturating to i16 before the zero point is added changes nothing that fits 8 bits.
+            let sixteen =
+                |at| _mm256_adds_epi16(_mm256_packs_epi32(eight(at), eight(at + 1)), zero_point);
+            let values = _mm256_packs_epi16(sixteen(0), sixteen(2));
+            let values = _mm256_xor_si256(_mm256_permutevar8x32_epi32(values, order), flip);
+            let mut bytes = [0; 32];
+            // SAFETY: there are 32 bytes.
+            unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), values) };
+            let count = (columns.count - part * 32).min(32);
+            // SAFETY: `to` is good for the columns of this row.
+            unsafe {
+                to.add(row * stride + part * 32).copy_from_nonoverlapping(bytes.as_ptr(), count);
+            };
         }
     }
 }

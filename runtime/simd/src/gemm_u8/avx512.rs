@@ -11,8 +11,8 @@
 use std::arch::x86_64::*;
 
 use super::{
-    Activation, Columns, LANES, MAX_NR, MR, MicroKernels, Out, PADDING, Tile, no_op, pack::LINE,
-    requant,
+    Activation, Columns, LANES, MAX_I32, MAX_NR, MR, MicroKernels, Out, PADDING, Tile, no_op,
+    pack::LINE, requant,
 };
 
 pub(super) static KERNELS: MicroKernels =
@@ -32,8 +32,6 @@ static RUNS: [&[Run]; 4] = [
     &[run::<1, 4>, run::<2, 4>, run::<3, 4>, run::<4, 4>, run::<5, 4>, run::<6, 4>],
 ];
 
-/// The largest number that an i32 stands for.
-const MAX_I32: f32 = 2_147_483_520.0;
 /// How far ahead weights are brought into the first-level cache, in groups.
 const NEAR: usize = 8;
 /// The bytes of a panel that stays in that cache anyway, where fetching would only take time.

@@ -41,6 +41,7 @@ pub use pack::{Strides, pack_b, packed_len};
 pub(super) use pack::{pack_panels, panels_len};
 pub(super) use product::{Depth, Product, Rows};
 use requant::Columns;
+pub(crate) use requant::MAX_I32;
 pub use wide::gemm_u16;
 
 /// The deepest product, in elements of k: beyond it a sum of products of 255 and 255 may not fit an
@@ -413,6 +414,25 @@ fn check<T>(
 }
 
 impl Output<'_> {
+    /// What is so many elements further on; none beyond the end.
+    pub(super) fn behind(&mut self, by: usize) -> Option<Output<'_>> {
+        Some(match self {
+            Self::I32(to) => Output::I32(to.get_mut(by..)?),
+            Self::F32 { to, scales, bias, activation } => {
+                Output::F32 { to: to.get_mut(by..)?, scales, bias, activation: *activation }
+            }
+            Self::U8 { to, scales, zero_point } => {
+                Output::U8 { to: to.get_mut(by..)?, scales, zero_point: *zero_point }
+            }
+            Self::I8 { to, scales, zero_point } => {
+                Output::I8 { to: to.get_mut(by..)?, scales, zero_point: *zero_point }
+            }
+            Self::U16 { to, scales, zero_point } => {
+                Output::U16 { to: to.get_mut(by..)?, scales, zero_point: *zero_point }
+            }
+        })
+    }
+
     /// The elements that there is room for.
     pub(super) fn len(&self) -> usize {
         match self {

@@ -4,6 +4,9 @@ use super::pack::Panel;
 use super::product::Product;
 use super::{Accumulators, Activation, LANES, MAX_NR, Out, Output, PADDING, Row, Tile};
 
+/// The largest number of `f32` that is one of `i32`.
+pub(crate) const MAX_I32: f32 = 2_147_483_520.0;
+
 /// The numbers for each column of a tile; those beyond the last column are 0.
 #[repr(C, align(64))]
 pub(super) struct Columns {

@@ -1,7 +1,7 @@
 //! Operators on quantized values, in the place of those on numbers that lie between steps that make numbers of such values and
 //! the one that quantizes again.
 
-use udo_api::{DType, Facts, Shape, resolve_axis};
+use udo_api::{DType, Dim, Facts, Shape, resolve_axis};
 use udo_simd::gemm_u8::MAX_K;
 
 use crate::graph::{Attr, ValueId};
@@ -15,6 +15,9 @@ const MICROSOFT: &str = "com.microsoft";
 
 /// The operator set from which on `Softmax` goes along one axis.
 const ONE_AXIS: i64 = 13;
+
+/// The domain of those that are our own.
+const UDO: &str = "udo";
 
 /// The most that a bias may be, so that sums with it stay sums.
 const MOST_BIAS: f64 = (1u32 << 30) as f64;
@@ -35,6 +38,10 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
     if let Some(table) = looked_up(node, &result) {
         return Found::Instead(table);
     }
+    if let Some((of, at)) = node.maker_of_any(0).filter(|(of, _)| of.op() == Some("Split")) {
+        let put = Group { of, result }.piece(at);
+        return put.map_or_else(Found::Stays, Found::Instead);
+    }
     // What nobody made of quantized values is none of it.
     let Some(maker) = node.before(0).filter(reads_dequantized) else { return Found::Nothing };
     if maker.op().is_none() {
@@ -47,13 +54,18 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
     put.map_or_else(Found::Stays, Found::Instead)
 }
 
-/// Whether a node, or the one that it cuts off the results of, reads what a dequantize node makes.
+/// Whether a node, or the one that it cuts off the results of, reads what a dequantize node makes, or adds to a product of it.
 fn reads_dequantized(node: &Candidate<'_>) -> bool {
     let is_of = |node: &Candidate<'_>| {
         let mut ports = 0..node.node().node.inputs.len();
         ports.any(|port| node.maker(port).is_some_and(|maker| maker.op() == Some(DEQUANTIZE)))
     };
-    is_of(node) || node.before(0).is_some_and(|before| is_of(&before))
+    let is_sum = |node: &Candidate<'_>| {
+        let of_product = |port: usize| node.before(port).is_some_and(|before| is_of(&before));
+        node.op() == Some("Add") && (0..2).any(of_product)
+    };
+    let reads = |node: &Candidate<'_>| is_of(node) || is_sum(node);
+    reads(node) || node.before(0).is_some_and(|before| reads(&before))
 }
 
 fn named(node: &Candidate<'_>, does: &str) -> String {
@@ -110,14 +122,16 @@ impl Group<'_> {
     /// The operator on quantized values that does what the group does.
     fn on_values(&self) -> Put {
         match self.of.op().unwrap_or_default() {
-            "Add" => self.of_operands("QLinearAdd", 2),
+            "Add" => self.biased().unwrap_or_else(|| self.of_operands("QLinearAdd", 2)),
             "AveragePool" => self.of_operands("QLinearAveragePool", 1),
             "Concat" => self.joined(),
-            "Conv" => self.convolved(),
+            "Conv" => self.convolved(("", "QLinearConv"), 0),
+            "ConvTranspose" => self.convolved((UDO, "QLinearConvTranspose"), 1),
             "Gemm" => self.gemm(),
             "GlobalAveragePool" => self.of_operands("QLinearGlobalAveragePool", 1),
             "MatMul" => self.multiplied(),
             "Mul" => self.of_operands("QLinearMul", 2),
+            "Pad" => self.padded(),
             "Softmax" => self.shares(),
             "Sum" if self.of.node().node.inputs.len() == 2 => self.of_operands("QLinearAdd", 2),
             _ => self.moved(),
@@ -126,6 +140,7 @@ impl Group<'_> {
 }
 
 /// How numbers are stored as 8-bit values: the node that says so, and what it says.
+#[derive(Clone)]
 struct Encoded<'a> {
     node: Candidate<'a>,
     dtype: DType,
@@ -175,8 +190,6 @@ impl<'a> Encoded<'a> {
             DType::U8 => (0.0, 255.0),
             _ => (-128.0, 127.0),
         };
-        let (&[scale], &[zero]) = (self.scales, self.zeros.as_slice()) else { return None };
-        let stored = |bound: f32| f64::from((bound / scale).round_ties_even()) + f64::from(zero);
         let bound = |port: usize| match node.input_id(port) {
             None => Some(None),
             Some(_) => node.scalar(port).map(Some),
@@ -186,9 +199,27 @@ impl<'a> Encoded<'a> {
             "Clip" => (bound(1)?, bound(2)?),
             _ => return Some(node),
         };
-        let is_cut = low.is_none_or(|low| stored(low) <= least)
-            && high.is_none_or(|high| stored(high) >= most);
+        let stored = |bound: f32| self.stored(bound);
+        let is_cut = low.is_none_or(|low| stored(low).is_some_and(|low| low <= least))
+            && high.is_none_or(|high| stored(high).is_some_and(|high| high >= most));
         is_cut.then(|| node.before(0)).flatten()
+    }
+
+    /// What a number is stored as, were there no end of values; none where there is no one scale.
+    fn stored(&self, number: f32) -> Option<f64> {
+        let (&[scale], &[zero]) = (self.scales, self.zeros.as_slice()) else { return None };
+        Some(f64::from((number / scale).round_ties_even()) + f64::from(zero))
+    }
+
+    /// A number as it is stored.
+    fn constant(&self, number: f32) -> Option<Operand> {
+        let stored = self.stored(number).filter(|stored| !stored.is_nan())?;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let tensor = match self.dtype {
+            DType::U8 => Tensor::of(Shape::SCALAR, &[stored as u8]),
+            _ => Tensor::of(Shape::SCALAR, &[stored as i8]),
+        };
+        tensor.ok().map(Operand::Constant)
     }
 
     fn scale(&self) -> Option<Operand> {
@@ -310,18 +341,42 @@ impl<'a> Group<'a> {
         self.by(MICROSOFT, "QLinearConcat", inputs)
     }
 
-    fn convolved(&self) -> Put {
-        let (x, w) = (self.activation(0)?, self.weights(1, 0)?);
+    /// A convolution, the outputs of whose weights lie along `axis`: those of all groups, or those of one.
+    fn convolved(&self, (domain, op): (&'static str, &'static str), axis: usize) -> Put {
+        let (x, w) = (self.activation(0)?, self.weights(1, axis)?);
+        let groups = self.of.int("group").and_then(|groups| usize::try_from(groups).ok());
         let weights = self.of.input(1);
-        let Some((&channels, window)) = weights.shape().split_first() else {
+        let (&[first, second, ref window @ ..], Some(groups @ 1..)) = (weights.shape(), groups)
+        else {
             return Err(self.stays("has weights without axes"));
         };
-        self.check_depth(window.iter().product())?;
+        let (channels, depth) =
+            if axis == 0 { (first, second) } else { (second * groups, first / groups) };
+        self.check_depth(depth * window.iter().product::<usize>())?;
         let bias = self.bias(2, (&x, &w), channels)?;
         let mut inputs = both(self.triple(&x)?, self.triple(&w)?);
         inputs.extend(self.result()?);
         inputs.extend(bias);
-        self.by("", "QLinearConv", inputs)
+        self.by(domain, op, inputs)
+    }
+
+    /// A product with a constant for each column added.
+    fn biased(&self) -> Option<Put> {
+        let of_product = |port: usize, bias: usize| {
+            let of = self.of.before(port).filter(|of| of.op() == Some("MatMul"))?;
+            let product = Self { of, result: self.result.clone() };
+            let (a, b) = (product.activation(0).ok()?, product.weights(1, 1).ok()?);
+            let columns = *product.of.input(1).shape().get(1)?;
+            let desc = self.of.input(bias);
+            if desc.len() != columns || desc.shape().last() != Some(&columns) {
+                return None;
+            }
+            let addend = self.sums(bias, (&a, &b), columns)?;
+            let mut put = product.multiplied().ok()?;
+            put.inputs.push(addend);
+            Some(Replacement { domain: UDO, op: "QLinearMatMulAdd", ..put })
+        };
+        Candidate::either(of_product).map(Ok)
     }
 
     fn multiplied(&self) -> Put {
@@ -361,14 +416,28 @@ impl<'a> Group<'a> {
 
     /// What only moves or chooses values does the same to those that are stored.
     fn moved(&self) -> Put {
+        // Means of stored values would be stored in the same way, but those of numbers take vectors.
         let samples = self.of.op() == Some("Resize") && self.of.text("mode") != Some("nearest");
         if !self.of.facts().has(Facts::SAME_ENCODING) || samples || !self.of.makes_one() {
             return Err(self.stays("computes what no operator on quantized values does"));
         }
-        let x = self.activation(0)?;
-        if !x.is_as(&self.result) {
-            return Err(self.stays("moves values that are stored in another way behind it"));
+        if self.of.text("coordinate_transformation_mode") == Some("tf_crop_and_resize") {
+            return Err(self.stays("has a number for what lies outside"));
         }
+        self.of_moved(&self.kept()?)
+    }
+
+    /// Values that are stored alike in front and behind.
+    fn kept(&self) -> Result<Encoded<'a>, String> {
+        let x = self.activation(0)?;
+        if x.is_as(&self.result) {
+            return Ok(x);
+        }
+        Err(self.stays("moves values that are stored in another way behind it"))
+    }
+
+    /// The same operator, of stored values.
+    fn of_moved(&self, x: &Encoded<'_>) -> Put {
         let of_values = Replacement::of(&self.of).zip(x.values);
         let (mut of_values, values) =
             of_values.ok_or_else(|| self.stays("has attributes of its own"))?;
@@ -378,6 +447,54 @@ impl<'a> Group<'a> {
         of_values.shared.extend(self.of.input_id(0));
         of_values.named_after = Some(self.of.id());
         Ok(of_values)
+    }
+
+    /// What is put around is stored as well.
+    fn padded(&self) -> Put {
+        let x = self.kept()?;
+        let mut pad = self.of_moved(&x)?;
+        if self.of.text("mode") == Some("constant") {
+            let number = match self.of.input_id(2) {
+                None => Some(0.0),
+                Some(_) => self.of.scalar(2),
+            };
+            let stored = number.and_then(|number| x.constant(number));
+            let stored =
+                stored.ok_or_else(|| self.stays("pads with a number that only a run says"))?;
+            pad.inputs.resize_with(pad.inputs.len().max(3), || Operand::Absent);
+            if let Some(number) = pad.inputs.get_mut(2) {
+                *number = stored;
+            }
+        }
+        Ok(pad)
+    }
+
+    /// One of the pieces that values are split into, cut out of those that are stored.
+    fn piece(&self, at: usize) -> Put {
+        let x = self.kept()?;
+        let axis = self.of.int("axis").and_then(|axis| resolve_axis(axis, self.of.input(0).rank()));
+        let lengths = self.of.outputs().take(at + 1).map(|piece| {
+            let Dim::Fixed(len) = piece.full_shape().dim(axis?)? else { return None };
+            i64::try_from(len).ok()
+        });
+        let ends = lengths.scan(0, |end, len| {
+            *end += len?;
+            Some(*end)
+        });
+        let mut ends: Vec<i64> = ends.collect();
+        let cut = (|| {
+            let end = ends.pop().filter(|_| ends.len() == at)?;
+            let start = ends.last().copied().unwrap_or(0);
+            let one = |number: i64| {
+                Some(Operand::Constant(Tensor::of(Shape::new(&[1]).ok()?, &[number]).ok()?))
+            };
+            let axis = i64::try_from(axis?).ok()?;
+            Some(vec![Operand::Value(x.values?), one(start)?, one(end)?, one(axis)?])
+        })();
+        let inputs = cut.ok_or_else(|| self.stays("has pieces whose lengths only a run says"))?;
+        let node = &self.of.node().node;
+        let shared = node.inputs.first().into_iter().chain(&node.outputs).flatten().copied();
+        Ok(Replacement { shared: shared.collect(), ..Replacement::new("", "Slice", inputs) })
     }
 
     /// A bias as it is added to sums of products, for one of `count` results each: no number of the model is changed by more than half
@@ -404,7 +521,9 @@ impl<'a> Group<'a> {
         (x, w): (&Encoded<'_>, &Encoded<'_>),
         count: usize,
     ) -> Option<Operand> {
-        let products: Vec<f32> = w.scales.iter().map(|scale| scale * x.scales[0]).collect();
+        let distinct = if w.axis.is_some() { count } else { 1 };
+        let scales = w.scales.iter().cycle().take(distinct);
+        let products: Vec<f32> = scales.map(|scale| scale * x.scales[0]).collect();
         if let Some(stored) = self.operand(port).filter(|stored| stored.dtype == DType::I32)
             && stored.zeros.iter().all(|&zero| zero == 0)
             && stored.scales.len() == products.len()

@@ -10,8 +10,8 @@ use udo_api::{
 use udo_simd::conv_u8::MAX_K;
 
 use super::{
-    Conv, Operands, QuantizedConvPlan, QuantizedInput, QuantizedOutput, QuantizedPacking, Scratch,
-    ScratchLens, signed,
+    Conv, Direction, Operands, QuantizedConvPlan, QuantizedInput, QuantizedOutput,
+    QuantizedPacking, Scratch, ScratchLens, signed,
 };
 use crate::Def;
 use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
@@ -53,6 +53,7 @@ impl ConvPorts {
 pub(crate) trait IntegerConv: Op + Send + Sync + 'static {
     const NAME: &'static str;
     const PORTS: ConvPorts;
+    const DIRECTION: Direction = Direction::Forward;
 }
 
 /// The operator `O` with its kernels.
@@ -83,6 +84,8 @@ struct QuantizedConv<O, L> {
     plan: QuantizedConvPlan,
     /// Output channels.
     channels: usize,
+    /// Output channels that weights have scales and zero points for: those of a group, where weights have them so.
+    own: usize,
     /// Absent where the weights come with each run.
     weights: Option<Packed<i8>>,
     weights_len: usize,
@@ -98,8 +101,13 @@ struct QuantizedConv<O, L> {
 impl<O: IntegerConv, L: Layout> Kernel for QuantizedConv<O, L> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let ConvPorts { x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias } = O::PORTS;
-        let conv = Conv::read(cx, &L::PORTS.described(&cx.input(X)?)?, &cx.input(w)?)?;
+        let x = L::PORTS.described(&cx.input(X)?)?;
+        let conv = Conv::read_as(O::DIRECTION, cx, &x, &cx.input(w)?)?;
         let channels = conv.groups * conv.outputs;
+        let own = match O::DIRECTION {
+            Direction::Forward => channels,
+            Direction::Transposed => conv.outputs,
+        };
         for port in [x_scale, x_zero, y_scale, y_zero] {
             per_channel(cx, port, 1)?;
         }
@@ -114,7 +122,7 @@ impl<O: IntegerConv, L: Layout> Kernel for QuantizedConv<O, L> {
             return Err(Error::new(format!("input {bias} is {found}, wanted [{channels}]")));
         }
         let (zero_step, scale_step) =
-            (per_channel(cx, w_zero, channels)?, per_channel(cx, w_scale, channels)?);
+            (per_channel(cx, w_zero, own)?, per_channel(cx, w_scale, own)?);
         let output = cx.output(0)?.dtype();
         let plan = of_type!(cx.input(X)?.dtype(), [U8 = u8, I8 = i8], A => {
             of_type!(output, [U8 = u8, I8 = i8, I32 = i32], C => {
@@ -141,6 +149,7 @@ impl<O: IntegerConv, L: Layout> Kernel for QuantizedConv<O, L> {
             of: PhantomData,
             plan,
             channels,
+            own,
             weights,
             weights_len,
             scale_step,
@@ -152,14 +161,16 @@ impl<O: IntegerConv, L: Layout> Kernel for QuantizedConv<O, L> {
     }
 
     fn workspace(&self) -> Workspace {
-        let ScratchLens { values, bordered, padding, unconverted } = self.plan.scratch_lens();
+        let ScratchLens { values, bordered, padding, phases, unconverted } =
+            self.plan.scratch_lens();
         let images = Workspace::of::<u8>(values).and::<u8>(bordered).and::<u8>(padding);
         let images = if self.has_sums {
-            images.and::<i32>(unconverted)
+            images.and::<i32>(phases).and::<i32>(unconverted)
         } else {
-            images.and::<u8>(unconverted)
+            images.and::<u8>(phases).and::<u8>(unconverted)
         };
-        let columns = images.and::<f32>(self.channels).and::<i8>(self.channels);
+        let len = self.columns();
+        let columns = images.and::<f32>(len).and::<i8>(len).and::<i32>(self.repeated_bias());
         let [signed, packed] = self.packing_lens();
         columns.and::<i8>(signed).and::<i8>(packed)
     }
@@ -184,6 +195,16 @@ impl<O: IntegerConv, L: Layout> Kernel for QuantizedConv<O, L> {
 }
 
 impl<O, L> QuantizedConv<O, L> {
+    /// Columns of sums.
+    fn columns(&self) -> usize {
+        self.channels * self.plan.repeats()
+    }
+
+    /// Elements of scratch for a bias that is repeated.
+    fn repeated_bias(&self) -> usize {
+        if self.has_bias && self.plan.repeats() > 1 { self.columns() } else { 0 }
+    }
+
     /// Elements of scratch for weights that come with each run: made signed, and packed.
     fn packing_lens(&self) -> [usize; 2] {
         if self.weights.is_some() { [0; 2] } else { [self.weights_len, self.plan.packed_len()] }
@@ -245,10 +266,12 @@ fn execute<O: IntegerConv, L: Layout, A: QuantizedInput, B: QuantizedType, C: Qu
         values: scratch.take(lens.values)?,
         bordered: scratch.take(lens.bordered)?,
         padding: scratch.take(lens.padding)?,
+        phases: scratch.take::<C>(lens.phases)?,
         unconverted: scratch.take::<C>(lens.unconverted)?,
     };
-    let scales = scratch.take::<f32>(kernel.channels)?;
-    let w_zeros = scratch.take::<i8>(kernel.channels)?;
+    let scales = scratch.take::<f32>(kernel.columns())?;
+    let w_zeros = scratch.take::<i8>(kernel.columns())?;
+    let repeated = scratch.take::<i32>(kernel.repeated_bias())?;
     let [signed_len, packed_len] = kernel.packing_lens();
     let (unpacked, own) = (scratch.take::<i8>(signed_len)?, scratch.take::<i8>(packed_len)?);
     let weights = if let Some(weights) = kernel.weights {
@@ -260,17 +283,20 @@ fn execute<O: IntegerConv, L: Layout, A: QuantizedInput, B: QuantizedType, C: Qu
     let (x_scale, y_scale) = (first(&inputs, x_scale, 1f32)?, first(&inputs, y_scale, 1f32)?);
     let no_zero = [B::default()];
     let (w_scales, zeros) = (all(&inputs, w_scale, &[1f32])?, all(&inputs, w_zero, &no_zero)?);
-    for (channel, (scale, zero)) in scales.iter_mut().zip(&mut *w_zeros).enumerate() {
+    for (column, (scale, zero)) in scales.iter_mut().zip(&mut *w_zeros).enumerate() {
+        let channel = column % kernel.own;
         *scale = x_scale * w_scales[channel * kernel.scale_step] / y_scale;
         *zero = signed(zeros[channel * kernel.zero_step]);
     }
+    let bias = if kernel.has_bias { inputs.get::<i32>(bias)? } else { &[] };
+    repeated.iter_mut().zip(bias.iter().cycle()).for_each(|(to, &bias)| *to = bias);
     let operands = Operands {
         x: inputs.get::<A>(X)?,
         x_zero: first(&inputs, x_zero, A::default())?,
         packed: weights,
         table: geometry.take(kernel.plan.table_len())?,
         w_zeros,
-        bias: if kernel.has_bias { inputs.get::<i32>(bias)? } else { &[] },
+        bias: if repeated.is_empty() { bias } else { repeated },
         scales,
         y: outputs.take_strided::<C>(0)?,
         y_zero: first(&inputs, y_zero, C::default())?,

@@ -35,6 +35,18 @@ pub(crate) const PARAMS: &[Param] = &[
     Param::tensor("strides", DType::I64).optional(),
 ];
 
+/// The parameters of every transposed convolution.
+pub(crate) const TRANSPOSED_PARAMS: &[Param] = &[
+    Param::text("auto_pad").default(Value::text("NOTSET")),
+    Param::tensor("dilations", DType::I64).optional(),
+    Param::scalar("group", DType::I64).default(Value::int(1)),
+    Param::tensor("kernel_shape", DType::I64).optional(),
+    Param::tensor("output_padding", DType::I64).optional(),
+    Param::tensor("output_shape", DType::I64).optional(),
+    Param::tensor("pads", DType::I64).optional(),
+    Param::tensor("strides", DType::I64).optional(),
+];
+
 /// Which side of a convolution its windows lie over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -57,9 +69,14 @@ pub(crate) struct Conv {
 }
 
 /// The output's shape for input `x` and weights `w`.
-pub(crate) fn infer_shape(cx: &InferCx<'_>, x: usize, w: usize) -> Result<Shape, Error> {
+pub(crate) fn infer_shape(
+    direction: Direction,
+    cx: &InferCx<'_>,
+    x: usize,
+    w: usize,
+) -> Result<Shape, Error> {
     let (x, w) = (cx.input(x)?, cx.input(w)?);
-    output_shape(&Conv::read(cx, &x, &w)?, &x)
+    output_shape(&Conv::read_as(direction, cx, &x, &w)?, &x)
 }
 
 fn output_shape(conv: &Conv, x: &TensorDesc) -> Result<Shape, Error> {
@@ -83,7 +100,8 @@ impl Conv {
         Self::read_as(Direction::Transposed, node, x, w)
     }
 
-    fn read_as(
+    /// The same of one whose windows lie over that side.
+    pub(crate) fn read_as(
         direction: Direction,
         node: &Node<'_>,
         x: &TensorDesc,

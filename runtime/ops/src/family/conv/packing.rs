@@ -26,21 +26,9 @@ pub(crate) enum F32Packing {
 }
 
 impl F32Packing {
-    /// For the phases of a shape, in which the images matter only where they have fewer pixels than a stride.
+    /// For the phases of a shape.
     pub(crate) fn transposed(shape: &Shape) -> Self {
-        let Window { output, kernel, strides, dilations, pads, .. } = shape.window;
-        let each = |of: fn(usize, usize) -> usize, a: [usize; 3]| {
-            [0, 1, 2].map(|at| of(a[at], strides[at]))
-        };
-        let window = Window {
-            input: [1; 3],
-            output: each(usize::min, output),
-            kernel,
-            strides,
-            dilations,
-            pads: each(|pad, stride| pad % stride.max(1), pads),
-        };
-        Self::Transposed(Shape { window, ..*shape })
+        Self::Transposed(Shape { window: shape.window.whatever_the_images(), ..*shape })
     }
 
     /// The recipe as numbers.
@@ -125,34 +113,44 @@ pub(crate) enum QuantizedPacking {
     Indirect(conv_u8::Shape),
     /// For filters of one channel.
     Depthwise { kernel: [usize; 3], channels: usize },
+    /// For each phase of a transposed convolution: groups, channels and outputs of a group.
+    Transposed { window: Window, of: [usize; 3] },
 }
 
 impl QuantizedPacking {
     /// The recipe as numbers.
-    pub(crate) fn numbers(self) -> [u64; 6] {
+    pub(crate) fn numbers(self) -> Vec<u64> {
         let numbers = match self {
             Self::Indirect(conv_u8::Shape { groups, channels, outputs, taps, run }) => {
-                [0, groups, channels, outputs, taps, run]
+                vec![0, groups, channels, outputs, taps, run]
             }
             Self::Depthwise { kernel: [depth, height, width], channels } => {
-                [1, depth, height, width, channels, 0]
+                vec![1, depth, height, width, channels]
+            }
+            Self::Transposed { window, of: [groups, channels, outputs] } => {
+                let Window { input, output, kernel, strides, dilations, pads } = window;
+                let axes = [input, output, kernel, strides, dilations, pads];
+                [&[2, groups, channels, outputs], axes.as_flattened()].concat()
             }
         };
-        numbers.map(|number| number as u64)
+        numbers.into_iter().map(|number| number as u64).collect()
     }
 
     fn of(numbers: &[u64]) -> Option<Self> {
-        let &[kind, a, b, c, d, e] = numbers else { return None };
-        let [a, b, c, d, e] = [a, b, c, d, e].map(|number| number as usize);
-        match kind {
-            0 => Some(Self::Indirect(conv_u8::Shape {
-                groups: a,
-                channels: b,
-                outputs: c,
-                taps: d,
-                run: e,
-            })),
-            1 => Some(Self::Depthwise { kernel: [a, b, c], channels: d }),
+        let numbers: Vec<usize> = numbers.iter().map(|&number| number as usize).collect();
+        match numbers[..] {
+            [0, groups, channels, outputs, taps, run] => {
+                Some(Self::Indirect(conv_u8::Shape { groups, channels, outputs, taps, run }))
+            }
+            [1, depth, height, width, channels] => {
+                Some(Self::Depthwise { kernel: [depth, height, width], channels })
+            }
+            [2, groups, channels, outputs, ref axes @ ..] => {
+                let (axes, []) = axes.as_chunks::<3>() else { return None };
+                let &[input, output, kernel, strides, dilations, pads] = axes else { return None };
+                let window = Window { input, output, kernel, strides, dilations, pads };
+                Some(Self::Transposed { window, of: [groups, channels, outputs] })
+            }
             _ => None,
         }
     }
@@ -172,6 +170,11 @@ impl QuantizedPacking {
             }
             Self::Depthwise { kernel, channels } => {
                 depthwise::pack_u8(workspace, kernel, channels, packed);
+            }
+            Self::Transposed { window, of: [groups, channels, outputs] } => {
+                let plan = conv_u8::Transposed::new(window, groups, channels, outputs);
+                let fits = plan.is_some_and(|plan| plan.pack(workspace, packed));
+                debug_assert!(fits, "weights of the shape");
             }
         }
     }
@@ -224,10 +227,22 @@ mod tests {
         let quantized = [
             QuantizedPacking::Indirect(shape),
             QuantizedPacking::Depthwise { kernel: [1, 3, 5], channels: 8 },
+            QuantizedPacking::Transposed {
+                window: Window {
+                    input: [1, 2, 1],
+                    output: [1, 2, 3],
+                    kernel: [1, 3, 2],
+                    strides: [1, 2, 3],
+                    dilations: [1, 1, 2],
+                    pads: [0, 1, 1],
+                },
+                of: [2, 4, 5],
+            },
         ];
         for recipe in quantized {
             assert_eq!(QuantizedPacking::of(&recipe.numbers()), Some(recipe));
         }
         assert_eq!(QuantizedPacking::of(&[0; 5]), None);
+        assert_eq!(QuantizedPacking::of(&[2; 5]), None);
     }
 }

@@ -3,13 +3,13 @@
 
 use udo_api::{Arithmetic, Element, ExecError, Parallel, QuantizedType, Status, Work};
 use udo_simd::Bits;
-use udo_simd::conv_u8::{self, Batch, Input, MAX_K, Shape};
+use udo_simd::conv_u8::{self, Batch, Input, MAX_K, Shape, Transposed};
 use udo_simd::depthwise::{self, Image, QuantizedWeights};
 use udo_simd::gemm_u8;
 use udo_simd::indirect::Window;
 use udo_simd::rows;
 
-use super::{Conv, Images, QuantizedPacking};
+use super::{Conv, Direction, Images, QuantizedPacking};
 use crate::family::layout::LayoutPorts;
 use crate::family::partition;
 
@@ -36,6 +36,11 @@ enum Algorithm {
         border: Option<Border>,
     },
     Depthwise(depthwise::Shape),
+    /// A product for each phase of the strides: groups, channels and outputs of a group.
+    Transposed {
+        plan: Transposed,
+        of: [usize; 3],
+    },
 }
 
 /// Rows and columns of padding around an image, so that the taps of a kernel's row lie behind each other.
@@ -75,6 +80,8 @@ pub(crate) struct Scratch<'a, C> {
     pub(crate) bordered: &'a mut [u8],
     /// A row of padding.
     pub(crate) padding: &'a mut [u8],
+    /// Sums of an output image, phase by phase.
+    pub(crate) phases: &'a mut [C],
     /// An output image with its channels last.
     pub(crate) unconverted: &'a mut [C],
 }
@@ -85,6 +92,7 @@ pub(crate) struct ScratchLens {
     pub(crate) values: usize,
     pub(crate) bordered: usize,
     pub(crate) padding: usize,
+    pub(crate) phases: usize,
     pub(crate) unconverted: usize,
 }
 
@@ -168,7 +176,11 @@ impl QuantizedConvPlan {
         let Conv { groups, inputs, outputs, .. } = *conv;
         let taps = window.taps()?;
         inputs.checked_mul(taps).filter(|&depth| depth <= MAX_K)?;
-        let algorithm = if inputs == 1 && groups > 1 && C::HAS_DEPTHWISE {
+        let algorithm = if conv.direction == Direction::Transposed {
+            let plan = Transposed::new(window, groups, inputs, outputs)?;
+            plan.rows().checked_mul(plan.columns())?;
+            Algorithm::Transposed { plan, of: [groups, inputs, outputs] }
+        } else if inputs == 1 && groups > 1 && C::HAS_DEPTHWISE {
             depthwise::packed_len_u8(window.kernel, channels[1])?;
             Algorithm::Depthwise(depthwise::Shape { window, channels: groups, multiplier: outputs })
         } else if groups == 1 && meets_each_pixel(&window) {
@@ -198,6 +210,7 @@ impl QuantizedConvPlan {
             Algorithm::Pointwise(_) => "product",
             Algorithm::Indirect { .. } => "indirect product",
             Algorithm::Depthwise(_) => "depthwise",
+            Algorithm::Transposed { .. } => "transposed product",
         })
     }
 
@@ -209,6 +222,7 @@ impl QuantizedConvPlan {
             Algorithm::Depthwise(shape) => {
                 depthwise::packed_len_u8(shape.window.kernel, self.images.channels[1])
             }
+            Algorithm::Transposed { plan, .. } => Some(plan.packed_len()),
         }
         .unwrap_or(0)
     }
@@ -223,6 +237,17 @@ impl QuantizedConvPlan {
                 kernel: shape.window.kernel,
                 channels: self.images.channels[1],
             },
+            Algorithm::Transposed { plan, of } => {
+                QuantizedPacking::Transposed { window: plan.window_of_weights(), of: *of }
+            }
+        }
+    }
+
+    /// How often the numbers for each output channel are repeated.
+    pub(crate) fn repeats(&self) -> usize {
+        match &self.algorithm {
+            Algorithm::Transposed { plan, .. } => plan.repeats(),
+            Algorithm::Pointwise(_) | Algorithm::Indirect { .. } | Algorithm::Depthwise(_) => 1,
         }
     }
 
@@ -231,6 +256,7 @@ impl QuantizedConvPlan {
         // `of` has seen that there is a length.
         match &self.algorithm {
             Algorithm::Indirect { gathered, .. } => gathered.table_len().unwrap_or(0),
+            Algorithm::Transposed { plan, .. } => plan.table_len(),
             Algorithm::Pointwise(_) | Algorithm::Depthwise(_) => 0,
         }
     }
@@ -239,6 +265,7 @@ impl QuantizedConvPlan {
     pub(crate) fn fill(&self, table: &mut [u32]) -> bool {
         match &self.algorithm {
             Algorithm::Indirect { gathered, .. } => gathered.fill(table),
+            Algorithm::Transposed { plan, .. } => plan.fill(table),
             Algorithm::Pointwise(_) | Algorithm::Depthwise(_) => true,
         }
     }
@@ -251,11 +278,18 @@ impl QuantizedConvPlan {
                 (border.pixels() * self.images.channels[0], 0)
             }
             Algorithm::Indirect { shape, .. } => (0, shape.padding_len().unwrap_or(0)),
+            Algorithm::Transposed { plan, .. } => (0, plan.padding_len()),
             Algorithm::Pointwise(_) | Algorithm::Depthwise(_) => (0, 0),
+        };
+        let phases = match &self.algorithm {
+            Algorithm::Transposed { plan, .. } if !plan.is_in_order() => {
+                plan.rows() * plan.columns()
+            }
+            _ => 0,
         };
         let values = if self.ports.input && !self.flips { 0 } else { values };
         let unconverted = if self.ports.output { 0 } else { unconverted };
-        ScratchLens { values, bordered, padding, unconverted }
+        ScratchLens { values, bordered, padding, phases, unconverted }
     }
 
     /// Convolves all images.
@@ -276,7 +310,7 @@ impl QuantizedConvPlan {
             y_zero,
             scratch,
         } = operands;
-        let Scratch { values, bordered, padding, unconverted } = scratch;
+        let Scratch { values, bordered, padding, phases, unconverted } = scratch;
         let Images { batch, channels: [inputs, outputs], pixels: [from, to], .. } = self.images;
         if outputs * to == 0 {
             return Ok(());
@@ -297,9 +331,9 @@ impl QuantizedConvPlan {
             };
             let run = Run { values, padding, x_zero, packed, table, w_zeros, bias, scales, y_zero };
             if self.ports.output {
-                self.image(parallel, &run, (y, pitch))?;
+                self.image(parallel, &run, phases, (y, pitch))?;
             } else {
-                self.image(parallel, &run, (unconverted, outputs))?;
+                self.image(parallel, &run, phases, (unconverted, outputs))?;
                 self.images.put_channels_second(parallel, unconverted, y)?;
             }
         }
@@ -331,6 +365,7 @@ impl QuantizedConvPlan {
         &self,
         parallel: Parallel<'_>,
         run: &Run<'_, C>,
+        phases: &mut [C],
         (y, pitch): (&mut [C], usize),
     ) -> Result<(), ExecError> {
         let Run { values, padding, x_zero, packed, table, w_zeros, bias, scales, y_zero } = *run;
@@ -383,7 +418,42 @@ impl QuantizedConvPlan {
                     Ok(())
                 })
             }
+            Algorithm::Transposed { plan, .. } if plan.is_in_order() => {
+                self.phases(parallel, plan, run, (y, pitch))
+            }
+            Algorithm::Transposed { plan, .. } => {
+                self.phases(parallel, plan, run, (phases, plan.columns()))?;
+                let lines = partition::GRAIN.div_ceil(line);
+                parallel.chunks_mut(y, lines * line, |chunk, y| {
+                    let first = chunk * lines;
+                    plan.arrange(phases, first..first + y.len().div_ceil(line), y, pitch);
+                    Ok(())
+                })
+            }
         }
+    }
+
+    /// The sums of all phases of one image.
+    fn phases<C: QuantizedOutput>(
+        &self,
+        parallel: Parallel<'_>,
+        plan: &Transposed,
+        run: &Run<'_, C>,
+        (to, pitch): (&mut [C], usize),
+    ) -> Result<(), ExecError> {
+        let Run { values, padding, x_zero, packed, table, w_zeros, bias, scales, y_zero } = *run;
+        let input =
+            Input { data: values, stride: self.images.channels[0], zero_point: x_zero, padding };
+        let grains = partition::grains(parallel, self.images.work, partition::U8_PRODUCTS);
+        let height = plan.rows().div_ceil(grains);
+        parallel.chunks_mut(to, height * pitch, |chunk, to| {
+            let rows = chunk * height..chunk * height + to.len().div_ceil(pitch);
+            let mut done = Ok(());
+            C::product(to, scales, y_zero, |to| {
+                done = plan.run(rows, &input, (packed, w_zeros), table, bias, to, pitch);
+            });
+            done.map_err(|_| ExecError::of(Status::BAD_CALL))
+        })
     }
 }
 

@@ -191,7 +191,15 @@ impl Sizes {
         let (a, b) = (a.shape(), b.shape());
         let a = if a.len() == 1 { vec![1, depth] } else { a.to_vec() };
         let b = if b.len() == 1 { vec![depth, 1] } else { b.to_vec() };
-        let (transposed, addend) = ([false; 2], [0; 2]);
+        let width = match node.has_input(addend) {
+            true if node.input(addend)?.len() != cols => {
+                let found = node.input(addend)?;
+                return Err(Error::new(format!("input {addend} is {found}, wanted [{cols}]")));
+            }
+            true => cols,
+            false => 0,
+        };
+        let (transposed, addend) = ([false; 2], [0, width]);
         Ok(Self { batch, rows, depth, cols, rights, transposed, a, b, addend })
     }
 }

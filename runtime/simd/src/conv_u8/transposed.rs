@@ -1,0 +1,333 @@
+//! Transposed convolutions: a convolution per phase of the strides, each with some of the taps, so that nothing is scattered
+//! and no zeros are multiplied.
+//!
+//! Phases lie behind each other, a row of sums for each of their pixels, and are put in order afterwards, which moves
+//! values of a byte. Where no output pixel is met by two taps, all taps are columns of one product.
+
+use std::ops::Range;
+
+use super::{Batch, ConvError, Input, Output, Shape, Weights, conv_by};
+use crate::gemm_u8::{Depth, GemmError, Lhs, Rhs, gemm_on, kernels, pack_panels};
+use crate::indirect::{PADDING, Phase, Window};
+use crate::isa::{Isa, isa};
+
+/// A transposed convolution ready to run, but for its memory.
+///
+/// Of its window, `pads` are the output pixels cut off in front, and tap `k` of input pixel `i` goes to output
+/// pixel `i * stride + k * dilation - pad` if there is one. Output pixels beyond all taps are as good as any
+/// other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transposed {
+    window: Window,
+    groups: usize,
+    channels: usize,
+    outputs: usize,
+    /// Whether each output pixel is met by one tap of one input pixel.
+    apart: bool,
+    rows: usize,
+    table_len: usize,
+    packed_len: usize,
+}
+
+/// A product: rows, the entries of their tables, and weights.
+struct Part {
+    phase: Phase,
+    rows: Range<usize>,
+    table: usize,
+    packed: Range<usize>,
+    shape: Shape,
+}
+
+impl Transposed {
+    /// A plan for so many channels of a group; none if a size or a position is beyond memory, there are more pixels than a
+    /// table can name, or a stride is 0.
+    pub fn new(window: Window, groups: usize, channels: usize, outputs: usize) -> Option<Self> {
+        let taps = window.taps().filter(|_| window.has_phases())?;
+        window.rows()?.checked_mul(groups.checked_mul(outputs)?)?;
+        // No phase has more taps than all have.
+        let whole = Shape { groups, channels, outputs, taps: taps.max(1), run: 1 };
+        whole.packed_len()?.checked_mul(taps.max(1))?;
+        let apart = groups == 1 && meets_once(&window);
+        if apart {
+            let shape = Shape { outputs: outputs.checked_mul(taps)?, taps: 1, ..whole };
+            let (rows, packed_len) = (window.input_len()?, shape.packed_len()?);
+            let table_len = 0;
+            return Some(Self {
+                window,
+                groups,
+                channels,
+                outputs,
+                apart,
+                rows,
+                table_len,
+                packed_len,
+            });
+        }
+        let plan =
+            Self { window, groups, channels, outputs, apart, rows: 0, table_len: 0, packed_len: 0 };
+        let ends = |part: Part| {
+            (part.rows.end, part.table + part.rows.len() * part.shape.taps, part.packed.end)
+        };
+        let (rows, table_len, packed_len) = plan.parts().last().map_or((0, 0, 0), ends);
+        Some(Self { rows, table_len, packed_len, ..plan })
+    }
+
+    /// Rows of sums, of all phases.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How many columns of sums there are for each output channel. Scales, zero points and biases that are for each output channel
+    /// are repeated as often, behind each other.
+    pub fn repeats(&self) -> usize {
+        if self.apart { self.window.kernel.iter().product() } else { 1 }
+    }
+
+    /// Columns of sums.
+    pub fn columns(&self) -> usize {
+        self.groups * self.outputs * self.repeats()
+    }
+
+    /// Whether rows of sums are output pixels in order, so that there is nothing to [`arrange`](Self::arrange).
+    pub fn is_in_order(&self) -> bool {
+        self.window.strides == [1; 3]
+    }
+
+    /// Entries of the table.
+    pub fn table_len(&self) -> usize {
+        self.table_len
+    }
+
+    /// Fills the table. Returns whether it could: `table` must have [`Self::table_len`] entries.
+    #[must_use]
+    pub fn fill(&self, table: &mut [u32]) -> bool {
+        if table.len() != self.table_len {
+            return false;
+        }
+        // What no tap meets has one outside.
+        table.fill(PADDING);
+        for Part { phase, table: from, .. } in self.parts() {
+            let entries = table.get_mut(from..).unwrap_or(&mut []).iter_mut();
+            entries.zip(self.window.phase_table(phase)).for_each(|(entry, pixel)| *entry = pixel);
+        }
+        true
+    }
+
+    /// Elements that a row of padding needs.
+    pub fn padding_len(&self) -> usize {
+        self.channels.next_multiple_of(4)
+    }
+
+    /// A window that has its weights packed alike, whatever the images.
+    pub fn window_of_weights(&self) -> Window {
+        let window = self.window.whatever_the_images();
+        // With more pixels the taps would not lie apart.
+        Window { input: if self.apart { [1; 3] } else { [2; 3] }, ..window }
+    }
+
+    /// Elements of the packed weights.
+    pub fn packed_len(&self) -> usize {
+        self.packed_len
+    }
+
+    /// Packs weights in ONNX's order: input channels of all groups, output channels of one, taps. Returns whether it could: both
+    /// slices must be as long as the shape says.
+    #[must_use]
+    pub fn pack(&self, weights: &[i8], to: &mut [i8]) -> bool {
+        let Self { window, groups, channels, outputs, .. } = *self;
+        let [_, rows, cols] = window.kernel;
+        let taps: usize = window.kernel.iter().product();
+        let inputs = groups.checked_mul(channels).and_then(|len| len.checked_mul(outputs));
+        if inputs.and_then(|len| len.checked_mul(taps)) != Some(weights.len())
+            || to.len() != self.packed_len
+        {
+            return false;
+        }
+        let weight = |channel: usize, output: usize, tap: usize| {
+            weights[(channel * outputs + output) * taps + tap]
+        };
+        if self.apart {
+            let depth = Depth { taps: 1, channels };
+            pack_panels(depth, outputs * taps, to, |column, _, channel| {
+                weight(channel, column % outputs, column / outputs)
+            });
+            return true;
+        }
+        for Part { phase, packed, shape, .. } in self.parts() {
+            let (to, depth) = (&mut to[packed], Depth { taps: shape.taps, channels });
+            let len = (to.len() / groups.max(1)).max(1);
+            for (group, to) in to.chunks_exact_mut(len).enumerate() {
+                pack_panels(depth, outputs, to, |output, tap, channel| {
+                    if phase.taps() == 0 {
+                        return 0;
+                    }
+                    let [d, r, c] = phase.tap(tap);
+                    weight(group * channels + channel, output, (d * rows + r) * cols + c)
+                });
+            }
+        }
+        true
+    }
+
+    /// Computes rows of sums, the first of which is the first of `output`, `stride` elements apart.
+    ///
+    /// The table and the packed weights are those that this plan has filled; with others the result is unspecified.
+    ///
+    /// # Errors
+    ///
+    /// As [`conv`](super::conv); what was written then is unspecified.
+    #[expect(clippy::too_many_arguments, reason = "those of `conv`, and which rows")]
+    pub fn run(
+        &self,
+        rows: Range<usize>,
+        input: &Input<'_, u8>,
+        (packed, zero_points): (&[i8], &[i8]),
+        table: &[u32],
+        bias: &[i32],
+        output: Output<'_>,
+        stride: usize,
+    ) -> Result<(), ConvError> {
+        self.run_on(isa(), rows, input, (packed, zero_points), table, bias, output, stride)
+    }
+
+    /// As [`Self::run`] by an instruction set, or by the best that this machine has where that is less.
+    ///
+    /// # Errors
+    ///
+    /// As `run`.
+    #[expect(clippy::too_many_arguments, reason = "those of `run`, and the instruction set")]
+    pub fn run_on(
+        &self,
+        isa: Isa,
+        rows: Range<usize>,
+        input: &Input<'_, u8>,
+        (packed, zero_points): (&[i8], &[i8]),
+        table: &[u32],
+        bias: &[i32],
+        mut output: Output<'_>,
+        stride: usize,
+    ) -> Result<(), ConvError> {
+        if table.len() != self.table_len || rows.end > self.rows {
+            return Err(ConvError::Table);
+        }
+        if packed.len() != self.packed_len {
+            return Err(ConvError::Weights);
+        }
+        let Input { data, stride: pixel, zero_point, .. } = *input;
+        if self.apart {
+            let data = rows.start.checked_mul(pixel).and_then(|from| data.get(from..));
+            let data = data.ok_or(ConvError::Table)?;
+            let lhs = Lhs { data, rows: rows.len(), stride: pixel, zero_point };
+            let rhs = Rhs { packed, k: self.channels, n: self.columns(), zero_points };
+            return Ok(gemm_on(isa, &lhs, &rhs, bias, output, stride)?);
+        }
+        for Part { rows: of_part, table: at, packed: own, shape, .. } in self.parts() {
+            let (from, to) = (rows.start.max(of_part.start), rows.end.min(of_part.end));
+            if from < to {
+                let entry = |row: usize| at + (row - of_part.start) * shape.taps;
+                let table = &table[entry(from)..entry(to)];
+                let weights = Weights { shape, packed: &packed[own], zero_points };
+                let to = (from - rows.start).checked_mul(stride).ok_or(ConvError::Output)?;
+                let output = output.behind(to).ok_or(ConvError::Output)?;
+                conv_by(kernels(isa), &Batch::ONE, input, &weights, table, bias, output, stride)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts rows of all phases in order: the output lines `lines`, rows of pixels of all planes, the first pixel of which is
+    /// the first of `to`, and whose pixels lie `pitch` elements apart.
+    ///
+    /// # Panics
+    ///
+    /// If `lines` are beyond those of the output, or a slice is too short.
+    pub fn arrange<T: Copy>(&self, from: &[T], lines: Range<usize>, to: &mut [T], pitch: usize) {
+        let Window { output: [_, height, width], strides, .. } = self.window;
+        let (columns, channels) = (self.columns(), self.groups * self.outputs);
+        if channels == 0 || width == 0 {
+            return;
+        }
+        // Taps of a line lie behind each other on both sides where pixels of the output do.
+        let is_joined = self.apart && pitch == channels;
+        let (unit, phases) =
+            if is_joined { (channels * strides[2], 1) } else { (channels, strides[2].min(width)) };
+        for (line, to) in lines.zip(to.chunks_mut(width * pitch)) {
+            for column in 0..phases {
+                let at = [line / height, line % height, column];
+                let from = from[self.place(at)..].chunks(columns);
+                let to = to[column * pitch..].chunks_mut(strides[2] * pitch);
+                if unit == 1 {
+                    to.zip(from).for_each(|(to, from)| to[0] = from[0]);
+                } else {
+                    to.zip(from).for_each(|(to, from)| to[..unit].copy_from_slice(&from[..unit]));
+                }
+            }
+        }
+    }
+
+    /// Where the sums of an output pixel that is the first of its phase in its line lie.
+    fn place(&self, at: [usize; 3]) -> usize {
+        let Window { input, output, kernel, strides, .. } = self.window;
+        let places = [0, 1, 2].map(|axis| at[axis] / strides[axis]);
+        let rests = [0, 1, 2].map(|axis| at[axis] % strides[axis]);
+        if self.apart {
+            let row = (places[0] * input[1] + places[1]) * input[2];
+            let tap = (rests[0] * kernel[1] + rests[1]) * kernel[2] + rests[2];
+            return row * self.columns() + tap * self.outputs;
+        }
+        // Output pixels of all phases before this one, by axes.
+        let before = |axis: usize| {
+            let (all, stride) = (output[axis], strides[axis]);
+            rests[axis] * (all / stride) + rests[axis].min(all % stride)
+        };
+        let extent = |axis: usize| (output[axis] - rests[axis]).div_ceil(strides[axis]);
+        let phase = (before(0) * output[1] + extent(0) * before(1)) * output[2]
+            + extent(0) * extent(1) * before(2);
+        (phase + (places[0] * extent(1) + places[1]) * extent(2)) * self.columns()
+    }
+
+    /// The products of all phases.
+    fn parts(&self) -> impl Iterator<Item = Part> + use<> {
+        let Self { window, groups, channels, outputs, apart, .. } = *self;
+        let (mut row, mut table, mut packed) = (0, 0, 0);
+        window.phases().filter(move |_| !apart).map(move |phase| {
+            let shape = Shape { groups, channels, outputs, taps: phase.taps().max(1), run: 1 };
+            // There is a length, as there is one for all taps.
+            let len = shape.packed_len().unwrap_or(0);
+            let part = Part {
+                phase,
+                rows: row..row + phase.rows(),
+                table,
+                packed: packed..packed + len,
+                shape,
+            };
+            row += phase.rows();
+            table += phase.rows() * shape.taps;
+            packed += len;
+            part
+        })
+    }
+}
+
+/// Whether each output pixel is met by one tap of one input pixel.
+fn meets_once(window: &Window) -> bool {
+    let Window { input, output, kernel, strides, dilations, pads } = *window;
+    (0..3).all(|axis| {
+        kernel[axis] == strides[axis]
+            && (dilations[axis] == 1 || kernel[axis] == 1)
+            && pads[axis] == 0
+            && input[axis].checked_mul(strides[axis]) == Some(output[axis])
+    })
+}
+
+impl From<GemmError> for ConvError {
+    fn from(error: GemmError) -> Self {
+        match error {
+            GemmError::TooDeep => Self::TooDeep,
+            GemmError::Lhs => Self::Table,
+            GemmError::Rhs => Self::Weights,
+            GemmError::Columns => Self::Columns,
+            GemmError::Output => Self::Output,
+        }
+    }
+}
