@@ -22,6 +22,7 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
+import exact
 import graphs_operators
 
 OPSETS = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
@@ -156,8 +157,7 @@ def model_of(nodes, inputs, held, outputs):
 
 
 def run(model, inputs):
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
+    options = exact.options()
     options.intra_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)

@@ -20,6 +20,8 @@ import onnx
 import onnxruntime
 from onnx import helper, numpy_helper
 
+import exact
+
 ROWS = Path(__file__).parents[2] / "runtime/src/resolve/upgrade/mod.rs"
 ROW = re.compile(r'onnx\("(\w+)", (\d+),')
 
@@ -240,10 +242,8 @@ def cases():
 
 def peer(case):
     """What ONNX Runtime says, if it takes such models."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
     try:
-        session = onnxruntime.InferenceSession(case.model().SerializeToString(), options)
+        session = onnxruntime.InferenceSession(case.model().SerializeToString(), exact.options())
         return session.run(None, dict(case.fed()))
     except Exception:  # It has a class of its own for each reason, and all of them are fine.
         return None

@@ -28,6 +28,8 @@ import onnxruntime
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
+import exact
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "zoo"))
 import inputs as kinds  # noqa: E402
@@ -81,9 +83,8 @@ def written(feeds, folder):
 
 
 def outputs_of(model, feeds, threads=2):
-    options = onnxruntime.SessionOptions()
+    options = exact.options()
     options.intra_op_num_threads = threads
-    options.log_severity_level = 4
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     return [session.run(None, feed) for feed in feeds]
 

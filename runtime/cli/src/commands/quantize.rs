@@ -26,6 +26,7 @@ use crate::model_flags::{open, parse_shape};
 use crate::output::{Failure, Outcome, note, print_json, progress, write_file};
 use crate::raw::Packing;
 use data::Data;
+use report::Report;
 
 /// Make a quantized model of one in numbers
 ///
@@ -187,9 +188,14 @@ impl Run for Quantize {
         }
         if let Some(path) = &self.report {
             let compared = self.compare(&source, &quantized, &runtime, &data)?;
-            let sizes = self.sizes()?;
-            let page = report::page(&self.model, sizes, &quantized, &calibration, &compared);
-            write_file(path, page.as_bytes())?;
+            let report = Report {
+                model: &self.model,
+                sizes: self.sizes()?,
+                quantized: &quantized,
+                calibration: &calibration,
+                compared: &compared,
+            };
+            write_file(path, report.page().as_bytes())?;
         }
         self.say(&quantized, calibration.runs())
     }
