@@ -1,0 +1,210 @@
+//! Networks in, bytecode out: what the SoC takes is asked first, then all gets its place, then each layer its
+//! instructions, tile by tile. The same network gives the same bytes.
+
+mod emit;
+mod plan;
+mod pool;
+mod roll;
+mod rows;
+
+use std::ops::Range;
+
+use emit::Numbers;
+use plan::{Place, Plan, Tiles, plan};
+use pool::Pool;
+use rows::Job;
+
+use crate::bytecode::{Image, Instruction, Lines, Space, Transfer};
+use crate::network::{Network, TensorId};
+use crate::soc::{Refusal, Soc};
+
+/// Why a network is not compiled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompileError {
+    /// The SoC does not take something of it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A layer has no room on the chip, cut as finely as it can be.
+    #[error(
+        "layer {layer:?} ({operator}) needs {bytes} bytes of on-chip memory for a row of its output, and {soc} has {room} (docs/hta-bytecode.md, rule \"rows\")"
+    )]
+    Rows {
+        /// The layer.
+        layer: String,
+        /// Its operator.
+        operator: &'static str,
+        /// What it needs at least.
+        bytes: usize,
+        /// The SoC.
+        soc: &'static str,
+        /// What that has.
+        room: u32,
+    },
+    /// It has more bytes than addresses reach.
+    #[error("the network has more constants or activations than 32-bit addresses reach")]
+    Addresses,
+}
+
+/// Compiles a network for a SoC.
+///
+/// # Errors
+/// What the SoC does not take, by layer and rule.
+pub fn compile(network: &Network<'_>, soc: &Soc) -> Result<Vec<u8>, CompileError> {
+    for id in &network.inputs {
+        network.tensors.get(id.0).map_or(Ok(()), |input| soc.takes_input(input))?;
+    }
+    network.layers.iter().try_for_each(|layer| soc.takes(layer, &network.tensors))?;
+    let mut pool = Pool::default();
+    let mut constants = Vec::new();
+    // What may be loaded lies together, as runs keep it.
+    for tensor in &network.tensors {
+        let values = tensor.values.map(|values| pool.put(values.iter().copied()));
+        let at = values.map(|at| at.ok_or(CompileError::Addresses)).transpose()?;
+        constants.push(at.map(|at| usize::try_from(at).unwrap_or(usize::MAX)));
+    }
+    let plan = plan(network, soc, &constants).map_err(|fault| {
+        let layer = network.layers.get(fault.layer);
+        CompileError::Rows {
+            layer: layer.map_or_else(String::new, |layer| layer.name.clone()),
+            operator: layer.map_or("", |layer| layer.op.kind().name()),
+            bytes: fault.bytes,
+            soc: soc.name,
+            room: soc.sram_bytes,
+        }
+    })?;
+    let mut lowering = Lowering { network, soc, plan: &plan, pool, code: Vec::new() };
+    lowering.layers().ok_or(CompileError::Addresses)?;
+    let Lowering { pool, code, .. } = lowering;
+    let image = image(network, soc, &plan, code, &pool.0);
+    let bytes = image.and_then(|image| image.encode().ok());
+    bytes.ok_or(CompileError::Addresses)
+}
+
+/// None beyond 32 bits.
+fn image<'a>(
+    network: &Network<'_>,
+    soc: &Soc,
+    plan: &Plan,
+    code: Vec<Instruction>,
+    constants: &'a [u8],
+) -> Option<Image<'a>> {
+    let sizes = |ids: &[TensorId]| -> Option<Vec<u32>> {
+        ids.iter().map(|id| u32::try_from(network.tensors.get(id.0)?.len()).ok()).collect()
+    };
+    Some(Image {
+        soc: soc.id,
+        sram_bytes: u32::try_from(plan.sram_bytes).ok()?,
+        ddr_bytes: u32::try_from(plan.ddr_bytes).ok()?,
+        inputs: sizes(&network.inputs)?,
+        outputs: sizes(&network.outputs)?,
+        code,
+        constants,
+    })
+}
+
+/// A network that becomes code. Functions give none beyond 32 bits.
+struct Lowering<'n, 'a> {
+    network: &'n Network<'a>,
+    soc: &'n Soc,
+    plan: &'n Plan,
+    pool: Pool,
+    code: Vec<Instruction>,
+}
+
+impl Lowering<'_, '_> {
+    fn layers(&mut self) -> Option<()> {
+        let mut is_there = vec![false; self.network.tensors.len()];
+        for (layer, tiles) in self.network.layers.iter().zip(&self.plan.tiles) {
+            let job = Job::of(self.network, layer)?;
+            for &id in &layer.inputs {
+                if !std::mem::replace(is_there.get_mut(id.0)?, true) {
+                    self.load_whole(id)?;
+                }
+            }
+            let numbers = Numbers::gather(&job, &mut self.pool)?;
+            let count = job.lines(layer.output).count;
+            let starts = (0..count).step_by(tiles.rows.max(1));
+            let rows = starts.map(|start| start..start.saturating_add(tiles.rows).min(count));
+            let all: Option<Vec<_>> =
+                rows.map(|rows| self.tile(&job, tiles, &numbers, &rows)).collect();
+            roll::roll(&all?, &mut self.code);
+            *is_there.get_mut(layer.output.0)? = true;
+            self.store_whole(layer.output)?;
+        }
+        Some(())
+    }
+
+    fn place(&self, id: TensorId) -> Option<Place> {
+        self.plan.places.get(id.0).copied()
+    }
+
+    fn home(&self, id: TensorId) -> Option<(Space, usize)> {
+        self.plan.homes.get(id.0).copied().flatten()
+    }
+
+    /// An input or constant that stays on the chip is brought there.
+    fn load_whole(&mut self, id: TensorId) -> Option<()> {
+        if let Place::Chip(to) = self.place(id)? {
+            let (space, from) = self.home(id)?;
+            self.code.push(load(space, from, to, self.network.tensors.get(id.0)?.len())?);
+        }
+        Some(())
+    }
+
+    /// An output that stays on the chip is written.
+    fn store_whole(&mut self, id: TensorId) -> Option<()> {
+        if let (Place::Chip(from), Some((space, to))) = (self.place(id)?, self.home(id)) {
+            self.code.push(store(space, from, to, self.network.tensors.get(id.0)?.len())?);
+        }
+        Some(())
+    }
+
+    /// What makes some rows of a layer's output, with what they take from elsewhere and where they go.
+    fn tile(
+        &self,
+        job: &Job<'_, '_>,
+        tiles: &Tiles,
+        numbers: &Numbers,
+        rows: &Range<usize>,
+    ) -> Option<Vec<Instruction>> {
+        let mut code = Vec::new();
+        let mut inputs = Vec::new();
+        for (input, (&id, buffer)) in job.layer.inputs.iter().zip(&tiles.inputs).enumerate() {
+            let (rows, bytes) = (job.rows(input, rows), job.lines(id).bytes);
+            let from = match self.place(id)? {
+                Place::Chip(at) => at + rows.start * bytes,
+                Place::Elsewhere => {
+                    let ((space, home), buffer) = (self.home(id)?, (*buffer)?);
+                    code.push(load(space, home + rows.start * bytes, buffer, rows.len() * bytes)?);
+                    buffer
+                }
+            };
+            inputs.push(u32::try_from(from).ok()?);
+        }
+        let bytes = job.lines(job.layer.output).bytes;
+        let to = match self.place(job.layer.output)? {
+            Place::Chip(at) => at + rows.start * bytes,
+            Place::Elsewhere => tiles.output?,
+        };
+        emit::tile(job, numbers, self.soc, rows, &inputs, u32::try_from(to).ok()?, &mut code)?;
+        if let Some(from) = tiles.output {
+            let (space, home) = self.home(job.layer.output)?;
+            code.push(store(space, from, home + rows.start * bytes, rows.len() * bytes)?);
+        }
+        Some(code)
+    }
+}
+
+fn load(space: Space, from: usize, to: usize, bytes: usize) -> Option<Instruction> {
+    Some(Instruction::Load(Transfer { space, lines: line(from, to, bytes)? }))
+}
+
+fn store(space: Space, from: usize, to: usize, bytes: usize) -> Option<Instruction> {
+    Some(Instruction::Store(Transfer { space, lines: line(from, to, bytes)? }))
+}
+
+fn line(from: usize, to: usize, bytes: usize) -> Option<Lines> {
+    let [from, to, width] = [from, to, bytes].map(u32::try_from);
+    Some(Lines::one(from.ok()?, to.ok()?, width.ok()?))
+}

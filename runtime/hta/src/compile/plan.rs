@@ -1,0 +1,266 @@
+//! Where everything lies: which tensors stay on the chip from their maker to their last reader, which pass through it in
+//! tiles, and at which addresses.
+
+use std::ops::Range;
+
+use super::rows::Job;
+use crate::bytecode::Space;
+use crate::network::{Network, Tensor, TensorId};
+use crate::soc::Soc;
+
+/// Where buffers on the chip begin.
+const ALIGNMENT: usize = 64;
+
+/// Output rows that tiles should have before a tensor stays on the chip instead, the best first.
+const WANTED_ROWS: [usize; 3] = [16, 4, 1];
+
+/// Where a tensor lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// On the chip, from its maker to its last reader.
+    Chip(usize),
+    /// Elsewhere alone.
+    Elsewhere,
+}
+
+/// Where all lies.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// By tensor.
+    pub(super) places: Vec<Place>,
+    /// By tensor: where it lies off the chip, if it does.
+    pub(super) homes: Vec<Option<(Space, usize)>>,
+    /// By layer.
+    pub(super) tiles: Vec<Tiles>,
+    pub(super) sram_bytes: usize,
+    pub(super) ddr_bytes: usize,
+}
+
+/// How a layer is cut.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tiles {
+    /// Output rows of a tile.
+    pub(super) rows: usize,
+    /// By input: where its rows are loaded to, unless it is on the chip anyway.
+    pub(super) inputs: Vec<Option<usize>>,
+    /// Where the output's rows are made, unless all of it is on the chip.
+    pub(super) output: Option<usize>,
+}
+
+/// A layer that does not fit: which one, and the bytes that it takes at least.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TooLarge {
+    pub(super) layer: usize,
+    pub(super) bytes: usize,
+}
+
+/// From the layer that makes or first reads a tensor to the last that reads it.
+type Life = Option<Range<usize>>;
+
+/// Plans a network for a SoC; `constants` is where the pool has a tensor's values.
+pub(super) fn plan(
+    network: &Network<'_>,
+    soc: &Soc,
+    constants: &[Option<usize>],
+) -> Result<Plan, TooLarge> {
+    let lives = lives(network);
+    let mut fault = TooLarge { layer: 0, bytes: 0 };
+    for wanted in WANTED_ROWS {
+        let mut stays = vec![true; network.tensors.len()];
+        loop {
+            match place(network, soc, &lives, &stays, wanted) {
+                Ok((places, tiles, sram_bytes)) => {
+                    let (homes, ddr_bytes) = homes(network, &lives, &places, constants);
+                    return Ok(Plan { places, homes, tiles, sram_bytes, ddr_bytes });
+                }
+                Err(too_large) => fault = too_large,
+            }
+            // The largest that is there at the time gives way.
+            let is_there = |id: usize| {
+                let life = lives.get(id).and_then(Option::as_ref);
+                life.is_some_and(|life| life.contains(&fault.layer))
+            };
+            let kept = stays.iter().enumerate().filter(|(id, stays)| **stays && is_there(*id));
+            let size = |id: usize| network.tensors.get(id).map_or(0, Tensor::len);
+            let Some((largest, _)) = kept.max_by_key(|&(id, _)| (size(id), std::cmp::Reverse(id)))
+            else {
+                break;
+            };
+            if let Some(stays) = stays.get_mut(largest) {
+                *stays = false;
+            }
+        }
+    }
+    Err(fault)
+}
+
+fn lives(network: &Network<'_>) -> Vec<Life> {
+    let mut lives: Vec<Life> = vec![None; network.tensors.len()];
+    for (at, layer) in network.layers.iter().enumerate() {
+        for id in layer.inputs.iter().chain([&layer.output]) {
+            if let Some(life) = lives.get_mut(id.0) {
+                let start = life.as_ref().map_or(at, |life| life.start);
+                *life = Some(start..at + 1);
+            }
+        }
+    }
+    lives
+}
+
+/// Addresses on the chip with these tensors there in full, others in tiles of as many rows as have room, which are
+/// to be `wanted` at least.
+fn place(
+    network: &Network<'_>,
+    soc: &Soc,
+    lives: &[Life],
+    stays: &[bool],
+    wanted: usize,
+) -> Result<(Vec<Place>, Vec<Tiles>, usize), TooLarge> {
+    let room = usize::try_from(soc.sram_bytes).unwrap_or(usize::MAX);
+    let mut places = vec![Place::Elsewhere; network.tensors.len()];
+    let mut chip = Gaps { room, taken: Vec::new(), peak: 0 };
+    let mut tiles = Vec::new();
+    for (at, layer) in network.layers.iter().enumerate() {
+        chip.taken.retain(|taken| taken.until > at);
+        let Some(job) = Job::of(network, layer) else { continue };
+        for &id in layer.inputs.iter().chain([&layer.output]) {
+            let life = lives.get(id.0).and_then(Option::as_ref);
+            let (Some(life), Some(place)) = (life, places.get_mut(id.0)) else { continue };
+            if stays.get(id.0) != Some(&true) || *place != Place::Elsewhere {
+                continue;
+            }
+            let bytes = network.tensors.get(id.0).map_or(0, Tensor::len);
+            let address = chip.take(bytes, life.end).ok_or(TooLarge { layer: at, bytes })?;
+            *place = Place::Chip(address);
+        }
+        tiles.push(
+            chip.tiles(&job, &places, at, wanted).map_err(|bytes| TooLarge { layer: at, bytes })?,
+        );
+    }
+    Ok((places, tiles, chip.peak))
+}
+
+/// Where tensors lie off the chip, and how much memory that takes besides inputs, outputs and constants.
+fn homes(
+    network: &Network<'_>,
+    lives: &[Life],
+    places: &[Place],
+    constants: &[Option<usize>],
+) -> (Vec<Option<(Space, usize)>>, usize) {
+    let mut ddr = Gaps { room: usize::MAX, taken: Vec::new(), peak: 0 };
+    let number = |ids: &[TensorId], id: usize| {
+        let at = ids.iter().position(|other| other.0 == id)?;
+        u32::try_from(at).ok()
+    };
+    let mut homes = vec![None; network.tensors.len()];
+    for (id, home) in homes.iter_mut().enumerate() {
+        let input = number(&network.inputs, id).map(|at| (Space::Input(at), 0));
+        let output = number(&network.outputs, id).map(|at| (Space::Output(at), 0));
+        let constant = constants.get(id).copied().flatten().map(|at| (Space::Constants, at));
+        *home = input.or(output).or(constant);
+    }
+    for (at, layer) in network.layers.iter().enumerate() {
+        ddr.taken.retain(|taken| taken.until > at);
+        let id = layer.output.0;
+        let life = lives.get(id).and_then(Option::as_ref);
+        let (Some(home), Some(life)) = (homes.get_mut(id), life) else { continue };
+        if home.is_none() && places.get(id) == Some(&Place::Elsewhere) {
+            let bytes = network.tensors.get(id).map_or(0, Tensor::len);
+            *home = ddr.take(bytes, life.end).map(|address| (Space::Ddr, address));
+        }
+    }
+    (homes, ddr.peak)
+}
+
+/// A memory in which the first gap that is large enough is taken.
+#[derive(Debug)]
+struct Gaps {
+    room: usize,
+    /// By address.
+    taken: Vec<Taken>,
+    peak: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    start: usize,
+    end: usize,
+    /// The layer from which on it is free.
+    until: usize,
+}
+
+impl Gaps {
+    fn take(&mut self, bytes: usize, until: usize) -> Option<usize> {
+        let mut start = 0usize;
+        let mut place = self.taken.len();
+        for (at, taken) in self.taken.iter().enumerate() {
+            if start.checked_add(bytes)? <= taken.start {
+                place = at;
+                break;
+            }
+            start = taken.end.next_multiple_of(ALIGNMENT);
+        }
+        let end = start.checked_add(bytes).filter(|end| *end <= self.room)?;
+        self.taken.insert(place, Taken { start, end, until });
+        self.peak = self.peak.max(end);
+        Some(start)
+    }
+
+    /// The largest tiles of a layer that have room; the bytes that the least take, if they have none.
+    fn tiles(
+        &mut self,
+        job: &Job<'_, '_>,
+        places: &[Place],
+        at: usize,
+        wanted: usize,
+    ) -> Result<Tiles, usize> {
+        let (unit, count) = (job.unit(), job.lines(job.layer.output).count);
+        let units = count.div_ceil(unit);
+        let least = units.min(wanted.div_ceil(unit)).max(1);
+        let mut rows = usize::MAX;
+        for parts in 1..=units.div_ceil(least) {
+            let next = units.div_ceil(parts).max(least) * unit;
+            if next == rows {
+                continue;
+            }
+            rows = next;
+            if let Some(tiles) = self.try_tiles(job, places, at, rows.min(count)) {
+                return Ok(tiles);
+            }
+        }
+        let sizes = sizes(job, places, (least * unit).min(count));
+        Err(sizes.into_iter().flatten().fold(0, usize::saturating_add))
+    }
+
+    fn try_tiles(
+        &mut self,
+        job: &Job<'_, '_>,
+        places: &[Place],
+        at: usize,
+        rows: usize,
+    ) -> Option<Tiles> {
+        let (taken, peak) = (self.taken.clone(), self.peak);
+        let sizes = sizes(job, places, rows);
+        let mut buffers = Vec::new();
+        for size in sizes {
+            let buffer = size.map(|size| self.take(size, at + 1));
+            if buffer == Some(None) {
+                (self.taken, self.peak) = (taken, peak);
+                return None;
+            }
+            buffers.push(buffer.flatten());
+        }
+        let output = buffers.pop().flatten();
+        Some(Tiles { rows, inputs: buffers, output })
+    }
+}
+
+/// The bytes of each input's rows and of the output's, for tiles of so many; none of what is on the chip in full.
+fn sizes(job: &Job<'_, '_>, places: &[Place], rows: usize) -> Vec<Option<usize>> {
+    let passes = |id: TensorId| places.get(id.0) == Some(&Place::Elsewhere);
+    let inputs = job.layer.inputs.iter().enumerate().map(|(input, &id)| {
+        passes(id).then(|| job.most_rows(input, rows).saturating_mul(job.lines(id).bytes))
+    });
+    let output = job.layer.output;
+    inputs.chain([passes(output).then(|| rows.saturating_mul(job.lines(output).bytes))]).collect()
+}

@@ -1,0 +1,113 @@
+//! What a layer needs of its inputs for some rows of its output.
+
+use std::ops::Range;
+
+use crate::network::{Layer, Network, Op, Tensor, TensorId, Window};
+
+/// A tensor as rows of bytes, as a layer takes it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lines {
+    pub(super) count: usize,
+    pub(super) bytes: usize,
+}
+
+/// How the output rows of a layer follow from rows of an input.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Need {
+    /// Row by row.
+    Same,
+    /// All of them each time.
+    Whole,
+    /// Those that windows meet.
+    Windows(Window),
+    /// One for so many.
+    Times(usize),
+}
+
+/// A layer and its tensors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job<'n, 'a> {
+    pub(super) layer: &'n Layer<'a>,
+    pub(super) tensors: &'n [Tensor<'a>],
+    pub(super) y: &'n Tensor<'a>,
+}
+
+impl<'n, 'a> Job<'n, 'a> {
+    /// None of a layer whose output is not there, which a network has none of.
+    pub(super) fn of(network: &'n Network<'a>, layer: &'n Layer<'a>) -> Option<Self> {
+        let y = network.tensors.get(layer.output.0)?;
+        Some(Self { layer, tensors: &network.tensors, y })
+    }
+
+    /// The input at a place.
+    pub(super) fn x(&self, input: usize) -> Option<&'n Tensor<'a>> {
+        self.layer.inputs.get(input).and_then(|id| self.tensors.get(id.0))
+    }
+
+    /// A tensor of this layer as rows.
+    pub(super) fn lines(&self, id: TensorId) -> Lines {
+        let Some(tensor) = self.tensors.get(id.0) else { return Lines { count: 0, bytes: 0 } };
+        let [_, height, width, channels] = tensor.shape;
+        match self.layer.op {
+            // It minds no rows.
+            Op::Reshape => Lines { count: tensor.len(), bytes: 1 },
+            _ => Lines { count: height, bytes: width * channels },
+        }
+    }
+
+    /// Output rows that are made together at least.
+    pub(super) fn unit(&self) -> usize {
+        match self.need(0) {
+            Need::Times(times) => times,
+            Need::Same | Need::Whole | Need::Windows(_) => 1,
+        }
+    }
+
+    fn need(&self, input: usize) -> Need {
+        match self.layer.op {
+            Op::Conv { window, .. }
+            | Op::Depthwise { window, .. }
+            | Op::MaxPool { window }
+            | Op::AveragePool { window, .. } => Need::Windows(window),
+            Op::FullyConnected { .. } => Need::Whole,
+            Op::Add | Op::Mul if self.x(input).is_some_and(|x| x.shape != self.y.shape) => {
+                Need::Whole
+            }
+            Op::Add | Op::Mul | Op::Concat | Op::Lookup { .. } | Op::Reshape | Op::Softmax => {
+                Need::Same
+            }
+            Op::Resize => {
+                let height = self.x(input).map_or(1, |x| x.shape[1]);
+                Need::Times((self.y.shape[1] / height.max(1)).max(1))
+            }
+        }
+    }
+
+    /// The rows of an input that some rows of the output are made of.
+    pub(super) fn rows(&self, input: usize, of: &Range<usize>) -> Range<usize> {
+        let count = self.layer.inputs.get(input).map_or(0, |&id| self.lines(id).count);
+        match self.need(input) {
+            Need::Same => of.clone(),
+            Need::Whole => 0..count,
+            Need::Windows(window) => {
+                let [stride, pad] = [window.strides[0], window.pads[0]];
+                let last = of.end.saturating_sub(1) * stride + window.reach(0);
+                (of.start * stride).saturating_sub(pad)..last.saturating_sub(pad).min(count)
+            }
+            Need::Times(times) => of.start / times..of.end.div_ceil(times),
+        }
+    }
+
+    /// The most rows of an input that so many rows of the output are made of.
+    pub(super) fn most_rows(&self, input: usize, rows: usize) -> usize {
+        let count = self.layer.inputs.get(input).map_or(0, |&id| self.lines(id).count);
+        match self.need(input) {
+            Need::Same => rows,
+            Need::Whole => count,
+            Need::Windows(window) => ((rows.saturating_sub(1)) * window.strides[0])
+                .saturating_add(window.reach(0))
+                .min(count),
+            Need::Times(times) => rows.div_ceil(times),
+        }
+    }
+}

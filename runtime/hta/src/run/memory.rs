@@ -1,0 +1,118 @@
+//! The memories of a run, and their parts that instructions work on.
+
+use std::ops::Range;
+
+use crate::bytecode::{At, Space};
+
+use super::RunError;
+
+/// What a run has.
+#[derive(Debug)]
+pub(super) struct Memory<'r, 'i, 'o> {
+    pub(super) inputs: &'r [&'i [u8]],
+    pub(super) outputs: &'r mut [&'o mut [u8]],
+    /// Constants that are loaded, and the address of the first.
+    pub(super) constants: &'r [u8],
+    pub(super) constants_at: usize,
+    pub(super) ddr: &'r mut [u8],
+    pub(super) chip: &'r mut [u8],
+    /// An image with a border.
+    pub(super) bordered: &'r mut [u8],
+    /// A row of padding.
+    pub(super) padding: &'r mut [u8],
+}
+
+/// What a program that was checked does not come to.
+pub(super) fn broken<T>(part: Option<T>) -> Result<T, RunError> {
+    part.ok_or(RunError::Broken)
+}
+
+/// A place and a length as a range.
+pub(super) fn range(at: At, trip: u32, len: usize) -> Result<Range<usize>, RunError> {
+    let start = broken(at.on(trip).and_then(|start| usize::try_from(start).ok()))?;
+    Ok(start..broken(start.checked_add(len))?)
+}
+
+/// The bytes that rows lie in.
+pub(super) fn span(rows: usize, pitch: usize, width: usize) -> usize {
+    rows.saturating_sub(1).saturating_mul(pitch).saturating_add(width)
+}
+
+impl Memory<'_, '_, '_> {
+    /// A part of a memory off the chip, and one on the chip to write.
+    pub(super) fn incoming(
+        &mut self,
+        space: Space,
+        from: Range<usize>,
+        to: Range<usize>,
+    ) -> Result<(&[u8], &mut [u8]), RunError> {
+        let number = |index: u32| usize::try_from(index).unwrap_or(usize::MAX);
+        let from = match space {
+            Space::Input(index) => self.inputs.get(number(index)).and_then(|input| input.get(from)),
+            Space::Output(index) => {
+                self.outputs.get(number(index)).and_then(|output| output.get(from))
+            }
+            Space::Constants => {
+                let start = from.start.checked_sub(self.constants_at);
+                start.and_then(|start| self.constants.get(start..)?.get(..from.len()))
+            }
+            Space::Ddr => self.ddr.get(from),
+        };
+        Ok((broken(from)?, broken(self.chip.get_mut(to))?))
+    }
+
+    /// A part of the chip, and one off it to write.
+    pub(super) fn outgoing(
+        &mut self,
+        space: Space,
+        from: Range<usize>,
+        to: Range<usize>,
+    ) -> Result<(&[u8], &mut [u8]), RunError> {
+        let to = match space {
+            Space::Output(index) => {
+                let output =
+                    usize::try_from(index).ok().and_then(|index| self.outputs.get_mut(index));
+                output.and_then(|output| output.get_mut(to))
+            }
+            Space::Ddr => self.ddr.get_mut(to),
+            Space::Input(_) | Space::Constants => None,
+        };
+        Ok((broken(self.chip.get(from))?, broken(to)?))
+    }
+
+    /// A part of the chip to write, and what else is there.
+    pub(super) fn on_chip(
+        &mut self,
+        to: Range<usize>,
+    ) -> Result<(Others<'_>, &mut [u8]), RunError> {
+        apart(self.chip, to)
+    }
+}
+
+/// What is on the chip besides a part of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Others<'a> {
+    before: &'a [u8],
+    behind: &'a [u8],
+    /// Where the latter begins.
+    end: usize,
+}
+
+impl<'a> Others<'a> {
+    pub(super) fn get(&self, range: Range<usize>) -> Result<&'a [u8], RunError> {
+        broken(match range.start.checked_sub(self.end) {
+            Some(start) => self.behind.get(start..).and_then(|rest| rest.get(..range.len())),
+            None => self.before.get(range),
+        })
+    }
+}
+
+/// A part of memory, and what else is there.
+pub(super) fn apart(
+    memory: &mut [u8],
+    part: Range<usize>,
+) -> Result<(Others<'_>, &mut [u8]), RunError> {
+    let (before, rest) = broken(memory.split_at_mut_checked(part.start))?;
+    let (to, behind) = broken(rest.split_at_mut_checked(part.len()))?;
+    Ok((Others { before, behind, end: part.end }, to))
+}

@@ -1,0 +1,222 @@
+//! The interpreter: runs what was prepared, without the heap.
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_possible_wrap,
+    reason = "kernel arithmetic, and sizes that were checked"
+)]
+
+mod filter;
+mod memory;
+mod parallel;
+mod prepare;
+mod tiles;
+
+use memory::Memory;
+pub use parallel::{Alone, Call, Parallel};
+use prepare::{Block, Packed, Step};
+
+/// A program with its weights packed, for any number of runs and threads.
+#[derive(Debug)]
+pub struct Prepared {
+    blocks: Vec<Block>,
+    packed: Vec<Packed>,
+    tables: Vec<Vec<u32>>,
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+    constants: Vec<u8>,
+    constants_at: usize,
+    /// Of memory off the chip, on it, an image with a border, and a row of padding.
+    lens: [usize; 4],
+}
+
+/// A program whose sizes are beyond this machine's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the program's sizes are beyond this machine's memory")]
+pub struct PrepareError;
+
+/// Why a run was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// There are not as many inputs as the program has.
+    #[error("the run was given {found} inputs, wanted {wanted}")]
+    Inputs {
+        /// Those given.
+        found: usize,
+        /// Those of the program.
+        wanted: usize,
+    },
+    /// There are not as many outputs as the program has.
+    #[error("the run was given {found} outputs, wanted {wanted}")]
+    Outputs {
+        /// Those given.
+        found: usize,
+        /// Those of the program.
+        wanted: usize,
+    },
+    /// An input has another length.
+    #[error("input {at} has {found} bytes, wanted {wanted}")]
+    Input {
+        /// Which one.
+        at: usize,
+        /// Its bytes.
+        found: usize,
+        /// Those of the program's.
+        wanted: usize,
+    },
+    /// An output has another length.
+    #[error("output {at} has {found} bytes, wanted {wanted}")]
+    Output {
+        /// Which one.
+        at: usize,
+        /// Its bytes.
+        found: usize,
+        /// Those of the program's.
+        wanted: usize,
+    },
+    /// There is too little scratch.
+    #[error("the run was given {found} bytes of scratch, wanted {wanted}")]
+    Scratch {
+        /// The bytes given.
+        found: usize,
+        /// Those that it needs.
+        wanted: usize,
+    },
+    /// The host has ended the run.
+    #[error("the run was stopped by its host")]
+    Stopped,
+    /// An instruction left its memory, which no program that was checked does.
+    #[error("an instruction left its memory")]
+    Broken,
+}
+
+/// Where memories of a run begin.
+const ALIGNMENT: usize = 64;
+
+impl Prepared {
+    /// The bytes of scratch that a run takes.
+    pub fn scratch_len(&self) -> usize {
+        self.lens.iter().map(|len| len.next_multiple_of(ALIGNMENT)).sum::<usize>() + ALIGNMENT
+    }
+
+    /// The bytes of packed weights and tables.
+    pub fn prepared_bytes(&self) -> usize {
+        let packed: usize = self.packed.iter().map(|packed| packed.get().len()).sum();
+        let entries: usize = self.tables.iter().map(Vec::len).sum();
+        packed + entries * size_of::<u32>() + self.constants.len()
+    }
+
+    /// Computes the outputs of inputs on the caller's thread. What is in the scratch, before and afterwards, does not
+    /// matter.
+    ///
+    /// # Errors
+    /// Inputs, outputs or scratch of other sizes than the program's.
+    pub fn run(
+        &self,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        scratch: &mut [u8],
+    ) -> Result<(), RunError> {
+        self.run_on(&Alone, inputs, outputs, scratch)
+    }
+
+    /// As [`run`](Self::run), with threads that the caller lends.
+    ///
+    /// # Errors
+    /// As `run`, and what the host says.
+    pub fn run_on(
+        &self,
+        parallel: &dyn Parallel,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        scratch: &mut [u8],
+    ) -> Result<(), RunError> {
+        self.check(inputs, outputs, scratch)?;
+        let mut rest = memory::broken(scratch.get_mut(scratch.as_ptr().align_offset(ALIGNMENT)..))?;
+        let mut take = |len: usize| {
+            let room = len.next_multiple_of(ALIGNMENT);
+            let (part, behind) =
+                memory::broken(std::mem::take(&mut rest).split_at_mut_checked(room))?;
+            rest = behind;
+            memory::broken(part.get_mut(..len))
+        };
+        let [ddr, chip, bordered, padding] = self.lens;
+        let mut memory = Memory {
+            inputs,
+            outputs,
+            constants: &self.constants,
+            constants_at: self.constants_at,
+            ddr: take(ddr)?,
+            chip: take(chip)?,
+            bordered: take(bordered)?,
+            padding: take(padding)?,
+        };
+        for block in &self.blocks {
+            for trip in 0..block.trips {
+                for step in &block.steps {
+                    self.step(step, trip, &mut memory, parallel)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check(
+        &self,
+        inputs: &[&[u8]],
+        outputs: &[&mut [u8]],
+        scratch: &[u8],
+    ) -> Result<(), RunError> {
+        let (found, wanted) = (inputs.len(), self.inputs.len());
+        if found != wanted {
+            return Err(RunError::Inputs { found, wanted });
+        }
+        let (found, wanted) = (outputs.len(), self.outputs.len());
+        if found != wanted {
+            return Err(RunError::Outputs { found, wanted });
+        }
+        for (at, (input, &wanted)) in inputs.iter().zip(&self.inputs).enumerate() {
+            let found = input.len();
+            if found != wanted {
+                return Err(RunError::Input { at, found, wanted });
+            }
+        }
+        for (at, (output, &wanted)) in outputs.iter().zip(&self.outputs).enumerate() {
+            let found = output.len();
+            if found != wanted {
+                return Err(RunError::Output { at, found, wanted });
+            }
+        }
+        let (found, wanted) = (scratch.len(), self.scratch_len());
+        if found < wanted {
+            return Err(RunError::Scratch { found, wanted });
+        }
+        Ok(())
+    }
+
+    fn step(
+        &self,
+        step: &Step,
+        trip: u32,
+        memory: &mut Memory<'_, '_, '_>,
+        parallel: &dyn Parallel,
+    ) -> Result<(), RunError> {
+        match step {
+            Step::Load(of) => tiles::load(of, trip, memory),
+            Step::Store(of) => tiles::store(of, trip, memory),
+            Step::Copy(of) => tiles::copy(of, trip, memory),
+            Step::Filter(of) => {
+                let packed = memory::broken(self.packed.get(of.packed))?.get();
+                filter::run(of, packed, &self.tables, trip, memory, parallel)
+            }
+            Step::MaxPool(of) => tiles::max_pool(of, trip, memory),
+            Step::AveragePool(of) => tiles::average_pool(of, trip, memory),
+            Step::Pair(meeting, of) => tiles::pair(*meeting, of, trip, memory),
+            Step::Lookup(of, table) => tiles::lookup(of, table, trip, memory),
+            Step::Resize(of) => tiles::resize(of, trip, memory),
+            Step::Softmax(of, powers) => tiles::softmax(of, powers, trip, memory),
+        }
+    }
+}

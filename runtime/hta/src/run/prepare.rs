@@ -1,0 +1,334 @@
+//! What is made of a program once: weights packed for the machine's vectors, tables of where the taps of windows lie.
+
+use std::collections::BTreeMap;
+
+use udo_simd::rows::Meeting;
+use udo_simd::{conv_u8, depthwise, indirect};
+
+use super::{PrepareError, Prepared};
+use crate::bytecode::{
+    AveragePool, Convolution, Instruction, Lines, MaxPool, Pair, Resize, Softmax, Transfer, Window,
+};
+use crate::verify::{Program, slice};
+
+/// Channels from which on taps are wide enough to be gathered one by one.
+const WIDE: usize = 16;
+/// Where packed weights begin.
+const ALIGNMENT: usize = 64;
+
+/// Instructions that are done several times.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) trips: u32,
+    pub(super) steps: Vec<Step>,
+}
+
+/// An instruction with what it takes.
+#[derive(Debug)]
+pub(super) enum Step {
+    Load(Transfer),
+    Store(Transfer),
+    Copy(Lines),
+    Filter(Box<Filter>),
+    MaxPool(MaxPool),
+    AveragePool(AveragePool),
+    Pair(Meeting, Pair),
+    Lookup(Lines, Box<[u8; 256]>),
+    Resize(Resize),
+    /// With the power of e of each distance from the greatest value.
+    Softmax(Softmax, Box<[f32; 256]>),
+}
+
+/// A convolution.
+#[derive(Debug)]
+pub(super) struct Filter {
+    pub(super) of: Convolution,
+    pub(super) algorithm: Algorithm,
+    /// Products of a call.
+    pub(super) products: usize,
+    /// Which of the packed weights.
+    pub(super) packed: usize,
+    /// None where all are 0.
+    pub(super) zero_points: Vec<i8>,
+    pub(super) bias: Vec<i32>,
+    pub(super) ratios: Vec<f32>,
+}
+
+/// How one is computed.
+#[derive(Debug)]
+pub(super) enum Algorithm {
+    /// A product with the pixels as they lie.
+    Pointwise(conv_u8::Shape),
+    /// A product whose rows a table gathers: which table, and from the image or a copy with a border.
+    Indirect {
+        shape: conv_u8::Shape,
+        table: usize,
+        border: Option<Border>,
+    },
+    Depthwise(depthwise::Shape),
+}
+
+/// An image with padding around it, so that the taps of a kernel's row lie behind each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Border {
+    pub(super) before: [usize; 2],
+    pub(super) size: [usize; 2],
+    pub(super) after: [usize; 2],
+}
+
+/// Packed weights, which begin at an address that vectors like.
+#[derive(Debug)]
+pub(super) struct Packed {
+    memory: Vec<i8>,
+    start: usize,
+    len: usize,
+}
+
+impl Packed {
+    fn new(len: usize, fill: impl FnOnce(&mut [i8])) -> Self {
+        let mut memory = vec![0; len + ALIGNMENT];
+        let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        if let Some(part) = memory.get_mut(start..start + len) {
+            fill(part);
+        }
+        Self { memory, start, len }
+    }
+
+    pub(super) fn get(&self) -> &[i8] {
+        self.memory.get(self.start..self.start + self.len).unwrap_or_default()
+    }
+}
+
+impl Border {
+    pub(super) fn pixels(&self) -> usize {
+        [0, 1].map(|axis| self.before[axis] + self.size[axis] + self.after[axis]).iter().product()
+    }
+}
+
+impl Program<'_> {
+    /// What a run works with. Allocates; runs do not.
+    ///
+    /// # Errors
+    /// A machine on which the program's sizes are beyond memory.
+    pub fn prepare(&self) -> Result<Prepared, PrepareError> {
+        let mut maker = Maker {
+            constants: self.image.constants,
+            packed: Vec::new(),
+            tables: Vec::new(),
+            known_packed: BTreeMap::new(),
+            known_tables: BTreeMap::new(),
+            bordered: 0,
+            padding: 0,
+        };
+        let mut blocks = Vec::new();
+        for block in &self.blocks {
+            let steps = block.body.iter().map(|one| maker.step(one).ok_or(PrepareError));
+            let steps = steps.collect::<Result<Vec<_>, _>>()?;
+            blocks.push(Block { trips: block.trips, steps });
+        }
+        let sizes = |sizes: &[u32]| sizes.iter().map(|&size| size as usize).collect();
+        let [from, to] = self.loaded;
+        Ok(Prepared {
+            blocks,
+            packed: maker.packed,
+            tables: maker.tables,
+            inputs: sizes(&self.image.inputs),
+            outputs: sizes(&self.image.outputs),
+            constants: self.image.constants.get(from..to).ok_or(PrepareError)?.to_vec(),
+            constants_at: from,
+            lens: [
+                self.image.ddr_bytes as usize,
+                self.image.sram_bytes as usize,
+                maker.bordered,
+                maker.padding,
+            ],
+        })
+    }
+}
+
+struct Maker<'a> {
+    constants: &'a [u8],
+    packed: Vec<Packed>,
+    tables: Vec<Vec<u32>>,
+    /// By where the weights are, and all that decides how they are packed.
+    known_packed: BTreeMap<[usize; 6], usize>,
+    /// By the words of the window.
+    known_tables: BTreeMap<Vec<u32>, usize>,
+    bordered: usize,
+    padding: usize,
+}
+
+impl Maker<'_> {
+    /// None of sizes beyond memory.
+    fn step(&mut self, instruction: &Instruction) -> Option<Step> {
+        Some(match *instruction {
+            // Blocks have none.
+            Instruction::Loop(_) | Instruction::End(_) => return None,
+            Instruction::Load(of) => Step::Load(of),
+            Instruction::Store(of) => Step::Store(of),
+            Instruction::Copy(of) => Step::Copy(of),
+            Instruction::Conv(of) => {
+                let (shape, algorithm) = self.indirect(&of)?;
+                let packed = self.pack(&of, shape)?;
+                Step::Filter(Box::new(self.filter(of, algorithm, packed)?))
+            }
+            Instruction::Depthwise(of) => {
+                let algorithm = Algorithm::Depthwise(depthwise::Shape {
+                    window: pixels(&of.window),
+                    channels: of.channels as usize,
+                    multiplier: (of.outputs / of.channels) as usize,
+                });
+                let packed = self.pack_depthwise(&of)?;
+                Step::Filter(Box::new(self.filter(of, algorithm, packed)?))
+            }
+            Instruction::MaxPool(of) => Step::MaxPool(of),
+            Instruction::AveragePool(of) => Step::AveragePool(of),
+            Instruction::Add(of) => Step::Pair(Meeting::Sum, of),
+            Instruction::Mul(of) => Step::Pair(Meeting::Product, of),
+            Instruction::Lookup(of) => {
+                let table = slice(self.constants, of.table, 256)?;
+                Step::Lookup(of.lines, Box::new(*table.first_chunk()?))
+            }
+            Instruction::Resize(of) => Step::Resize(of),
+            Instruction::Softmax(of) => {
+                let power = |below: usize| (-(below as f32) * of.from_scale).exp();
+                Step::Softmax(of, Box::new(std::array::from_fn(power)))
+            }
+        })
+    }
+
+    fn filter(&self, of: Convolution, algorithm: Algorithm, packed: usize) -> Option<Filter> {
+        let count = u64::from(of.outputs);
+        let zero_points = slice(self.constants, of.zero_points, count)?;
+        let are_zero = zero_points.iter().all(|&zero| zero == 0);
+        let zero_points = if are_zero { &[] } else { zero_points };
+        let words = |at| Some(slice(self.constants, at, 4 * count)?.as_chunks::<4>().0.iter());
+        let depth = match &algorithm {
+            Algorithm::Pointwise(shape) | Algorithm::Indirect { shape, .. } => shape.channels,
+            Algorithm::Depthwise(_) => 1,
+        };
+        let window = pixels(&of.window);
+        let sums = window.rows()?.saturating_mul(of.outputs as usize);
+        Some(Filter {
+            of,
+            algorithm,
+            products: sums.saturating_mul(window.taps()?).saturating_mul(depth),
+            packed,
+            zero_points: zero_points.iter().map(|zero| zero.cast_signed()).collect(),
+            bias: words(of.bias)?.map(|word| i32::from_le_bytes(*word)).collect(),
+            ratios: words(of.ratios)?.map(|word| f32::from_le_bytes(*word)).collect(),
+        })
+    }
+
+    /// How a convolution of all channels is computed.
+    fn indirect(&mut self, of: &Convolution) -> Option<(conv_u8::Shape, Algorithm)> {
+        let (channels, outputs) = (of.channels as usize, of.outputs as usize);
+        let window = pixels(&of.window);
+        let taps = window.taps()?;
+        let shape = conv_u8::Shape { groups: 1, channels, outputs, taps, run: 1 };
+        let ones = [1; 3];
+        let meets_each = window.input == window.output && window.pads == [0; 3];
+        if (window.kernel, window.strides) == (ones, ones) && meets_each {
+            return Some((shape, Algorithm::Pointwise(shape)));
+        }
+        let is_dense = of.from_pitch == of.channels && channels < WIDE;
+        let border = if is_dense { bordered(&window) } else { None };
+        let (shape, border, gathered) = match border {
+            Some((border, gathered)) => {
+                self.bordered = self.bordered.max(border.pixels().checked_mul(channels)?);
+                (conv_u8::Shape { run: window.kernel[2], ..shape }, Some(border), gathered)
+            }
+            None => (shape, None, window),
+        };
+        self.padding = self.padding.max(shape.padding_len()?);
+        let table = self.table(&gathered)?;
+        Some((shape, Algorithm::Indirect { shape, table, border }))
+    }
+
+    fn table(&mut self, window: &indirect::Window) -> Option<usize> {
+        let indirect::Window { input, output, kernel, strides, dilations, pads } = *window;
+        let key = [input, output, kernel, strides, dilations, pads];
+        let key: Vec<_> = key.as_flattened().iter().map(|&extent| extent as u32).collect();
+        if let Some(known) = self.known_tables.get(&key) {
+            return Some(*known);
+        }
+        let mut table = vec![0; window.table_len()?];
+        window.fill(&mut table).then_some(())?;
+        self.tables.push(table);
+        self.known_tables.insert(key, self.tables.len() - 1);
+        Some(self.tables.len() - 1)
+    }
+
+    fn pack(&mut self, of: &Convolution, shape: conv_u8::Shape) -> Option<usize> {
+        let conv_u8::Shape { channels, outputs, taps, run, .. } = shape;
+        let key = [of.weights as usize, 0, channels, outputs, taps, run];
+        if let Some(known) = self.known_packed.get(&key) {
+            return Some(*known);
+        }
+        let weights = self.weights(of, channels * taps)?;
+        let mut fits = false;
+        let packed =
+            Packed::new(shape.packed_len()?, |to| fits = conv_u8::pack(&weights, &shape, to));
+        fits.then(|| self.keep(key, packed))
+    }
+
+    fn pack_depthwise(&mut self, of: &Convolution) -> Option<usize> {
+        let kernel = pixels(&of.window).kernel;
+        let (outputs, taps) = (of.outputs as usize, kernel[1] * kernel[2]);
+        let key = [of.weights as usize, 1, outputs, kernel[1], kernel[2], 0];
+        if let Some(known) = self.known_packed.get(&key) {
+            return Some(*known);
+        }
+        let weights = self.weights(of, taps)?;
+        let len = depthwise::packed_len_u8(kernel, outputs)?;
+        let packed = Packed::new(len, |to| depthwise::pack_u8(&weights, kernel, outputs, to));
+        Some(self.keep(key, packed))
+    }
+
+    fn keep(&mut self, key: [usize; 6], packed: Packed) -> usize {
+        self.packed.push(packed);
+        self.known_packed.insert(key, self.packed.len() - 1);
+        self.packed.len() - 1
+    }
+
+    fn weights(&self, of: &Convolution, depth: usize) -> Option<Vec<i8>> {
+        let len = u64::from(of.outputs).checked_mul(u64::try_from(depth).ok()?)?;
+        Some(
+            slice(self.constants, of.weights, len)?.iter().map(|bits| bits.cast_signed()).collect(),
+        )
+    }
+}
+
+/// A window as the primitives take it.
+pub(super) fn pixels(window: &Window) -> indirect::Window {
+    let along = |first: usize, pair: [u32; 2]| [first, pair[0] as usize, pair[1] as usize];
+    indirect::Window {
+        input: along(1, window.input),
+        output: along(1, window.output),
+        kernel: along(1, window.kernel),
+        strides: along(1, window.strides),
+        dilations: along(1, window.dilations),
+        pads: along(0, window.pads),
+    }
+}
+
+/// The border with which the taps of a kernel's row are read as one, and the window over an image that has it; none
+/// where there is one tap, or holes between them.
+fn bordered(window: &indirect::Window) -> Option<(Border, indirect::Window)> {
+    let indirect::Window { input, output, kernel, strides, dilations, pads } = *window;
+    if kernel[2] < 2 || dilations[2] != 1 {
+        return None;
+    }
+    let mut border =
+        Border { before: [pads[1], pads[2]], size: [input[1], input[2]], after: [0; 2] };
+    let mut padded = input;
+    for axis in [1, 2] {
+        let end = (output[axis] - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1;
+        let start = pads[axis] + input[axis];
+        border.after[axis - 1] = end.saturating_sub(start);
+        padded[axis] = start.max(end);
+    }
+    let gathered =
+        indirect::Window { input: padded, kernel: [1, kernel[1], 1], pads: [0; 3], ..*window };
+    Some((border, gathered))
+}

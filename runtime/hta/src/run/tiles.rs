@@ -1,0 +1,192 @@
+//! What instructions without weights do to tiles.
+
+use std::ops::Range;
+
+use udo_simd::pooling::{Image, max_pool_u8};
+use udo_simd::rows::{self, Meeting, Operand};
+
+use super::RunError;
+use super::memory::{Memory, broken, range, span};
+use super::prepare::pixels;
+use crate::bytecode::{AveragePool, Lines, MaxPool, Pair, Resize, Softmax, Transfer};
+
+type Done = Result<(), RunError>;
+
+/// Channels whose sums are made together.
+const TOGETHER: usize = 64;
+
+/// Rows of bytes: where they lie on a trip, and where they go.
+struct Places {
+    from: Range<usize>,
+    to: Range<usize>,
+    from_pitch: usize,
+    to_pitch: usize,
+    width: usize,
+}
+
+impl Places {
+    fn new(of: &Lines, trip: u32) -> Result<Self, RunError> {
+        let [count, width, from_pitch, to_pitch] =
+            [of.rows, of.width, of.from_pitch, of.to_pitch].map(|n| n as usize);
+        let from = range(of.from, trip, span(count, from_pitch, width))?;
+        let to = range(of.to, trip, span(count, to_pitch, width))?;
+        Ok(Self { from, to, from_pitch, to_pitch, width })
+    }
+
+    /// Makes each row of that which it is made of.
+    fn each(&self, from: &[u8], to: &mut [u8], make: impl Fn(&[u8], &mut [u8])) -> Done {
+        for (from, to) in from.chunks(self.from_pitch).zip(to.chunks_mut(self.to_pitch)) {
+            make(broken(from.get(..self.width))?, broken(to.get_mut(..self.width))?);
+        }
+        Ok(())
+    }
+}
+
+fn copied(from: &[u8], to: &mut [u8]) {
+    to.copy_from_slice(from);
+}
+
+pub(super) fn load(of: &Transfer, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
+    let places = Places::new(&of.lines, trip)?;
+    let (from, to) = memory.incoming(of.space, places.from.clone(), places.to.clone())?;
+    places.each(from, to, copied)
+}
+
+pub(super) fn store(of: &Transfer, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
+    let places = Places::new(&of.lines, trip)?;
+    let (from, to) = memory.outgoing(of.space, places.from.clone(), places.to.clone())?;
+    places.each(from, to, copied)
+}
+
+pub(super) fn copy(of: &Lines, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
+    let places = Places::new(of, trip)?;
+    let (others, to) = memory.on_chip(places.to.clone())?;
+    places.each(others.get(places.from.clone())?, to, copied)
+}
+
+pub(super) fn lookup(
+    of: &Lines,
+    table: &[u8; 256],
+    trip: u32,
+    memory: &mut Memory<'_, '_, '_>,
+) -> Done {
+    let places = Places::new(of, trip)?;
+    let (others, to) = memory.on_chip(places.to.clone())?;
+    let from = others.get(places.from.clone())?;
+    places.each(from, to, |from, to| rows::lookup(from, table, to))
+}
+
+pub(super) fn max_pool(of: &MaxPool, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
+    let window = pixels(&of.window);
+    let channels = of.channels as usize;
+    let [from, to] =
+        [window.input, window.output].map(|of| of.iter().product::<usize>() * channels);
+    let (others, to) = memory.on_chip(range(of.to, trip, to)?)?;
+    let x = Image { data: others.get(range(of.from, trip, from)?)?, stride: channels };
+    max_pool_u8(&window, channels, x, 0..window.output[1], to, channels);
+    Ok(())
+}
+
+/// The mean of what values stand for, quantized once.
+pub(super) fn average_pool(of: &AveragePool, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
+    let window = pixels(&of.window);
+    let channels = of.channels as usize;
+    let [from, to] =
+        [window.input, window.output].map(|of| of.iter().product::<usize>() * channels);
+    let (others, to) = memory.on_chip(range(of.to, trip, to)?)?;
+    let from = others.get(range(of.from, trip, from)?)?;
+    let inside = |axis: usize, at: usize| {
+        let tap = move |tap: usize| {
+            let place = at * window.strides[axis] + tap * window.dilations[axis];
+            place.checked_sub(window.pads[axis]).filter(|place| *place < window.input[axis])
+        };
+        (0..window.kernel[axis]).filter_map(tap)
+    };
+    let width = window.output[2];
+    for (pixel, to) in to.chunks_exact_mut(channels).enumerate() {
+        let (row, column) = (pixel / width, pixel % width);
+        let taps = inside(1, row).count() * inside(2, column).count();
+        let count = if of.counts_padding == 1 { window.kernel[1] * window.kernel[2] } else { taps };
+        let zeros = taps as i64 * i64::from(of.from_zero);
+        for (part, to) in to.chunks_mut(TOGETHER).enumerate() {
+            let mut sums = [0u32; TOGETHER];
+            for y in inside(1, row) {
+                for x in inside(2, column) {
+                    let first = (y * window.input[2] + x) * channels + part * TOGETHER;
+                    let values = broken(from.get(first..).and_then(|rest| rest.get(..to.len())))?;
+                    for (sum, &value) in sums.iter_mut().zip(values) {
+                        *sum += u32::from(value);
+                    }
+                }
+            }
+            for (to, &sum) in to.iter_mut().zip(&sums) {
+                let number = (i64::from(sum) - zeros) as f32 * of.from_scale / count.max(1) as f32;
+                *to = quantized(number, of.to_scale, of.to_zero);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Divided, rounded half to even, moved and saturated.
+fn quantized(number: f32, scale: f32, zero_point: u32) -> u8 {
+    ((number / scale).round_ties_even() + zero_point as f32) as u8
+}
+
+pub(super) fn pair(
+    meeting: Meeting,
+    of: &Pair,
+    trip: u32,
+    memory: &mut Memory<'_, '_, '_>,
+) -> Done {
+    let (len, b_len) = (of.len as usize, of.b_len as usize);
+    let (others, to) = memory.on_chip(range(of.to, trip, len)?)?;
+    let (a, b) = (others.get(range(of.a, trip, len)?)?, others.get(range(of.b, trip, b_len)?)?);
+    // One value meets all of the other side at once.
+    let at_once = if b_len == 1 { len } else { b_len };
+    let side = |values, scale, zero: u32| Operand { values, scale, zero_point: zero as u8 };
+    for (a, to) in a.chunks(at_once).zip(to.chunks_mut(at_once)) {
+        let (a, b) = (side(a, of.a_scale, of.a_zero), side(b, of.b_scale, of.b_zero));
+        rows::meet(meeting, a, b, of.to_scale, of.to_zero as u8, to);
+    }
+    Ok(())
+}
+
+pub(super) fn resize(of: &Resize, trip: u32, memory: &mut Memory<'_, '_, '_>) -> Done {
+    let [height, width] = of.input.map(|n| n as usize);
+    let [down, across] = of.times.map(|n| n as usize);
+    let channels = of.channels as usize;
+    let (line, to_line) = (width * channels, width * across * channels);
+    let (others, to) = memory.on_chip(range(of.to, trip, height * down * to_line)?)?;
+    let from = others.get(range(of.from, trip, height * line)?)?;
+    for (from, to) in from.chunks_exact(line).zip(to.chunks_exact_mut(down * to_line)) {
+        let (first, others) = broken(to.split_at_mut_checked(to_line))?;
+        for (from, to) in from.chunks_exact(channels).zip(first.chunks_exact_mut(across * channels))
+        {
+            to.chunks_exact_mut(channels).for_each(|to| to.copy_from_slice(from));
+        }
+        others.chunks_exact_mut(to_line).for_each(|to| to.copy_from_slice(first));
+    }
+    Ok(())
+}
+
+/// `powers` are those of e by how far a value lies below the greatest of its row.
+pub(super) fn softmax(
+    of: &Softmax,
+    powers: &[f32; 256],
+    trip: u32,
+    memory: &mut Memory<'_, '_, '_>,
+) -> Done {
+    let (count, width) = (of.rows as usize, of.width as usize);
+    let (others, to) = memory.on_chip(range(of.to, trip, count * width)?)?;
+    let from = others.get(range(of.from, trip, count * width)?)?;
+    for (from, to) in from.chunks_exact(width).zip(to.chunks_exact_mut(width)) {
+        let most = from.iter().copied().max().unwrap_or(0);
+        let power = |value: &u8| powers[usize::from(most - *value)];
+        let sum: f32 = from.iter().map(power).sum();
+        for (from, to) in from.iter().zip(to) {
+            *to = quantized(power(from) / sum, of.to_scale, of.to_zero);
+        }
+    }
+    Ok(())
+}

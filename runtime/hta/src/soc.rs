@@ -1,0 +1,249 @@
+//! What each SoC has on its chip, and which layers it takes: rules as a table, and one function that asks them.
+
+use udo_simd::conv_u8::MAX_K;
+
+use crate::network::{Kind, Layer, Op, Tensor, Window};
+
+/// A system on a chip with an HTA. The numbers are this project's: the accelerator is emulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Soc {
+    /// As users write it.
+    pub name: &'static str,
+    /// As bytecode has it.
+    pub id: u32,
+    /// On-chip memory for activations.
+    pub sram_bytes: u32,
+    /// On-chip memory for the weights of one instruction.
+    pub weight_bytes: u32,
+    /// Channels that an input of a network has at most.
+    pub input_channels: usize,
+    /// Height, width and channels that a tensor has at most.
+    pub extent: usize,
+    /// The operators that it takes.
+    pub operators: &'static [Limit],
+}
+
+/// An operator that a SoC takes, and how far. What has no window has a kernel of 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// The operator.
+    pub kind: Kind,
+    /// The greatest kernel along an axis.
+    pub kernel: usize,
+    /// The greatest stride.
+    pub stride: usize,
+    /// The greatest dilation.
+    pub dilation: usize,
+    /// The most inputs.
+    pub inputs: usize,
+}
+
+/// Why a SoC does not take something, in one sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {found}, and {soc} takes {wanted} (docs/hta-bytecode.md, rule {rule:?})")]
+pub struct Refusal {
+    /// The layer or tensor.
+    pub what: String,
+    /// What is wrong with it.
+    pub found: String,
+    /// The SoC's name.
+    pub soc: &'static str,
+    /// What it takes instead.
+    pub wanted: String,
+    /// The rule's name.
+    pub rule: &'static str,
+}
+
+const fn windows(kind: Kind, kernel: usize, stride: usize, dilation: usize) -> Limit {
+    Limit { kind, kernel, stride, dilation, inputs: 1 }
+}
+
+const fn plain(kind: Kind, inputs: usize) -> Limit {
+    Limit { kind, kernel: 1, stride: 1, dilation: 1, inputs }
+}
+
+const KIB: u32 = 1 << 10;
+
+/// All SoCs.
+pub const SOCS: &[Soc] = &[
+    Soc {
+        name: "hta100",
+        id: 1,
+        sram_bytes: 256 * KIB,
+        weight_bytes: 64 * KIB,
+        input_channels: 16,
+        extent: 2048,
+        operators: &[
+            windows(Kind::Conv, 7, 2, 1),
+            windows(Kind::Depthwise, 5, 2, 1),
+            plain(Kind::FullyConnected, 1),
+            plain(Kind::Add, 2),
+            plain(Kind::Concat, 4),
+            windows(Kind::MaxPool, 3, 2, 1),
+            windows(Kind::AveragePool, 32, 2, 1),
+            plain(Kind::Lookup, 1),
+            plain(Kind::Reshape, 1),
+        ],
+    },
+    Soc {
+        name: "hta200",
+        id: 2,
+        sram_bytes: 1024 * KIB,
+        weight_bytes: 256 * KIB,
+        input_channels: 16,
+        extent: 4096,
+        operators: &[
+            windows(Kind::Conv, 11, 4, 4),
+            windows(Kind::Depthwise, 7, 2, 2),
+            plain(Kind::FullyConnected, 1),
+            plain(Kind::Add, 2),
+            plain(Kind::Mul, 2),
+            plain(Kind::Concat, 8),
+            windows(Kind::MaxPool, 7, 4, 1),
+            windows(Kind::AveragePool, 64, 4, 1),
+            plain(Kind::Lookup, 1),
+            plain(Kind::Reshape, 1),
+            plain(Kind::Resize, 1),
+        ],
+    },
+    Soc {
+        name: "hta300",
+        id: 3,
+        sram_bytes: 4096 * KIB,
+        weight_bytes: 1024 * KIB,
+        input_channels: 16,
+        extent: 8192,
+        operators: &[
+            windows(Kind::Conv, 15, 8, 8),
+            windows(Kind::Depthwise, 15, 4, 8),
+            plain(Kind::FullyConnected, 1),
+            plain(Kind::Add, 2),
+            plain(Kind::Mul, 2),
+            plain(Kind::Concat, 16),
+            windows(Kind::MaxPool, 15, 8, 4),
+            windows(Kind::AveragePool, 128, 8, 4),
+            plain(Kind::Lookup, 1),
+            plain(Kind::Reshape, 1),
+            plain(Kind::Resize, 1),
+            plain(Kind::Softmax, 1),
+        ],
+    },
+];
+
+impl Soc {
+    /// The SoC of a name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        SOCS.iter().find(|soc| soc.name == name)
+    }
+
+    /// The SoC of an id.
+    pub fn of_id(id: u32) -> Option<&'static Self> {
+        SOCS.iter().find(|soc| soc.id == id)
+    }
+
+    /// Whether a network may have this input.
+    ///
+    /// # Errors
+    /// Says which rule is against it.
+    pub fn takes_input(&self, input: &Tensor<'_>) -> Result<(), Refusal> {
+        let what = format!("input {:?}", input.name);
+        self.takes_tensor(&what, input)?;
+        let channels = input.shape[3];
+        let is_wide = channels > self.input_channels;
+        self.unless(is_wide, "input channels", &what, || {
+            (format!("has {channels} channels"), format!("{} at most", self.input_channels))
+        })
+    }
+
+    /// Whether it takes a layer over these tensors, which are those of its network. What it says no to, it does so by
+    /// the first rule that is against it; a layer that it takes may still be too large for its memory.
+    ///
+    /// # Errors
+    /// Says which rule is against it.
+    pub fn takes(&self, layer: &Layer<'_>, tensors: &[Tensor<'_>]) -> Result<(), Refusal> {
+        let kind = layer.op.kind();
+        let what = format!("layer {:?} ({})", layer.name, kind.name());
+        let Some(limit) = self.operators.iter().find(|limit| limit.kind == kind) else {
+            let taken: Vec<_> = self.operators.iter().map(|limit| limit.kind.name()).collect();
+            let found = "is of an operator that it has not".to_owned();
+            return Err(self.refusal("operators", what, found, taken.join(", ")));
+        };
+        let count = layer.inputs.len();
+        self.unless(count > limit.inputs, "inputs", &what, || {
+            (format!("has {count} inputs"), format!("{} at most", limit.inputs))
+        })?;
+        for &id in layer.inputs.iter().chain([&layer.output]) {
+            if let Some(tensor) = tensors.get(id.0) {
+                self.takes_tensor(&format!("tensor {:?} of {what}", tensor.name), tensor)?;
+            }
+        }
+        let ends = layer.inputs.first().map(|x| (tensors.get(x.0), tensors.get(layer.output.0)));
+        let [products, weights] = match (&layer.op, ends) {
+            (Op::Conv { window, .. }, Some((Some(x), _))) => {
+                [window.taps().saturating_mul(x.shape[3]); 2]
+            }
+            (Op::Depthwise { window, .. }, Some((Some(x), Some(y)))) => {
+                let made = y.shape[3].checked_div(x.shape[3]).unwrap_or(0);
+                [window.taps(), window.taps().saturating_mul(made)]
+            }
+            (Op::FullyConnected { .. }, Some((Some(x), _))) => [x.len(); 2],
+            _ => [0; 2],
+        };
+        self.takes_sums(&what, products, weights)?;
+        layer.op.window().map_or(Ok(()), |window| self.takes_window(&what, window, limit))
+    }
+
+    fn takes_tensor(&self, what: &str, tensor: &Tensor<'_>) -> Result<(), Refusal> {
+        let [batch, extents @ ..] = tensor.shape;
+        self.unless(batch != 1, "batch", what, || {
+            (format!("has a batch of {batch}"), "a batch of 1".to_owned())
+        })?;
+        let most = extents.into_iter().max().unwrap_or(0);
+        self.unless(most > self.extent, "extents", what, || {
+            (format!("has an extent of {most}"), format!("{} at most", self.extent))
+        })
+    }
+
+    /// `products` are those of a sum, `weights` those that are read together at least.
+    fn takes_sums(&self, what: &str, products: usize, weights: usize) -> Result<(), Refusal> {
+        self.unless(products > MAX_K, "sums", what, || {
+            (format!("sums up {products} products"), format!("{MAX_K} at most"))
+        })?;
+        let room = usize::try_from(self.weight_bytes).unwrap_or(usize::MAX);
+        self.unless(weights > room, "weights", what, || {
+            (format!("has {weights} weights per channel"), format!("{room} at most"))
+        })
+    }
+
+    fn takes_window(&self, what: &str, window: &Window, limit: &Limit) -> Result<(), Refusal> {
+        let rules = [
+            ("kernel", "a kernel", window.kernel, limit.kernel),
+            ("stride", "strides", window.strides, limit.stride),
+            ("dilation", "dilations", window.dilations, limit.dilation),
+        ];
+        for (rule, name, [down, across], most) in rules {
+            self.unless(down.max(across) > most, rule, what, || {
+                (format!("has {name} of {down} x {across}"), format!("{most} at most"))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn unless(
+        &self,
+        is_beyond: bool,
+        rule: &'static str,
+        what: &str,
+        say: impl FnOnce() -> (String, String),
+    ) -> Result<(), Refusal> {
+        if !is_beyond {
+            return Ok(());
+        }
+        let (found, wanted) = say();
+        Err(self.refusal(rule, what.to_owned(), found, wanted))
+    }
+
+    fn refusal(&self, rule: &'static str, what: String, found: String, wanted: String) -> Refusal {
+        Refusal { what, found, soc: self.name, wanted, rule }
+    }
+}

@@ -1,0 +1,136 @@
+//! Which bytes an instruction reads and writes, and how much it does.
+
+use crate::bytecode::{At, Instruction, Lines, Lookup, Space, Window};
+
+/// A memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    Chip,
+    Elsewhere(Space),
+}
+
+/// Rows of bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    pub(super) memory: Memory,
+    pub(super) at: At,
+    pub(super) count: u64,
+    pub(super) width: u64,
+    /// From a row to the next, where there are several.
+    pub(super) pitch: u64,
+}
+
+/// What an instruction does to memory, and the operations that it takes; none where those are beyond 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access {
+    pub(super) reads: [Option<Rows>; 2],
+    pub(super) write: Rows,
+    pub(super) operations: Option<u64>,
+}
+
+impl Rows {
+    fn chip(at: At, count: u64, width: u64, pitch: u32) -> Self {
+        Self { memory: Memory::Chip, at, count, width, pitch: u64::from(pitch) }.joined()
+    }
+
+    fn line(at: At, len: u64) -> Self {
+        Self { memory: Memory::Chip, at, count: 1, width: len, pitch: len }
+    }
+
+    /// Rows without anything between them are one.
+    fn joined(self) -> Self {
+        match self.width.checked_mul(self.count) {
+            Some(width) if self.pitch == self.width => {
+                Self { count: 1, width, pitch: width, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// From the first byte to behind the last.
+    pub(super) fn span(&self) -> Option<u64> {
+        self.pitch.checked_mul(self.count.saturating_sub(1))?.checked_add(self.width)
+    }
+}
+
+fn area([down, across]: [u32; 2]) -> u64 {
+    u64::from(down) * u64::from(across)
+}
+
+fn product(numbers: &[u64]) -> Option<u64> {
+    numbers.iter().try_fold(1, |product: u64, &number| product.checked_mul(number))
+}
+
+/// Bytes of an image.
+fn image(pixels: [u32; 2], channels: u32) -> u64 {
+    area(pixels).saturating_mul(u64::from(channels))
+}
+
+fn windows(from: At, to: At, window: &Window, channels: u32) -> Access {
+    let (input, output) = (image(window.input, channels), image(window.output, channels));
+    Access {
+        reads: [Some(Rows::line(from, input)), None],
+        write: Rows::line(to, output),
+        operations: product(&[output, area(window.kernel)]),
+    }
+}
+
+/// Rows from one memory to another.
+fn copied(lines: &Lines, from: Memory, to: Memory) -> Access {
+    let (count, width) = (u64::from(lines.rows), u64::from(lines.width));
+    let rows = |memory, at, pitch| Rows { memory, ..Rows::chip(at, count, width, pitch) };
+    Access {
+        reads: [Some(rows(from, lines.from, lines.from_pitch)), None],
+        write: rows(to, lines.to, lines.to_pitch),
+        operations: count.checked_mul(width),
+    }
+}
+
+/// What an instruction does; none of what begins and ends loops.
+pub(super) fn access(instruction: &Instruction) -> Option<Access> {
+    let wide = u64::from;
+    Some(match instruction {
+        Instruction::Loop(_) | Instruction::End(_) => return None,
+        Instruction::Load(of) => copied(&of.lines, Memory::Elsewhere(of.space), Memory::Chip),
+        Instruction::Store(of) => copied(&of.lines, Memory::Chip, Memory::Elsewhere(of.space)),
+        Instruction::Copy(lines) | Instruction::Lookup(Lookup { lines, .. }) => {
+            copied(lines, Memory::Chip, Memory::Chip)
+        }
+        Instruction::Conv(of) | Instruction::Depthwise(of) => {
+            let (from, to) = (area(of.window.input), area(of.window.output));
+            let depth = match instruction {
+                Instruction::Conv(_) => wide(of.channels),
+                _ => 1,
+            };
+            Access {
+                reads: [Some(Rows::chip(of.from, from, wide(of.channels), of.from_pitch)), None],
+                write: Rows::chip(of.to, to, wide(of.outputs), of.to_pitch),
+                operations: product(&[to, wide(of.outputs), area(of.window.kernel), depth]),
+            }
+        }
+        Instruction::MaxPool(of) => windows(of.from, of.to, &of.window, of.channels),
+        Instruction::AveragePool(of) => windows(of.from, of.to, &of.window, of.channels),
+        Instruction::Add(of) | Instruction::Mul(of) => Access {
+            reads: [Some(Rows::line(of.a, wide(of.len))), Some(Rows::line(of.b, wide(of.b_len)))],
+            write: Rows::line(of.to, wide(of.len)),
+            operations: Some(wide(of.len)),
+        },
+        Instruction::Resize(of) => {
+            let input = image(of.input, of.channels);
+            let output = input.saturating_mul(area(of.times));
+            Access {
+                reads: [Some(Rows::line(of.from, input)), None],
+                write: Rows::line(of.to, output),
+                operations: Some(output),
+            }
+        }
+        Instruction::Softmax(of) => {
+            let len = wide(of.rows) * wide(of.width);
+            Access {
+                reads: [Some(Rows::line(of.from, len)), None],
+                write: Rows::line(of.to, len),
+                operations: len.checked_mul(4),
+            }
+        }
+    })
+}

@@ -1,0 +1,335 @@
+//! Whether bytecode does what it may, before any of it runs: each access of each trip in its memory, what is read written
+//! before, work and memory within limits.
+
+mod access;
+mod rules;
+mod written;
+
+use std::collections::BTreeMap;
+
+use access::{Access, Memory, Rows, access};
+pub(crate) use rules::slice;
+use udo_simd::{conv_u8, depthwise};
+use written::Written;
+
+use crate::bytecode::{DecodeError, Image, Instruction, Space};
+use crate::soc::Soc;
+
+/// How much a program may do and take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Instructions of a run, those of each trip counted.
+    pub instructions: u64,
+    /// Rows of memory that they touch, those that lie behind each other counted as one.
+    pub rows: u64,
+    /// Multiplications, and bytes that are moved.
+    pub operations: u64,
+    /// Memory of a run, inputs and outputs included, and of what is prepared for it.
+    pub bytes: u64,
+}
+
+impl Limits {
+    /// What is enough for networks that devices run.
+    pub const DEFAULT: Self =
+        Self { instructions: 1 << 20, rows: 1 << 24, operations: 1 << 42, bytes: 1 << 32 };
+}
+
+/// Bytecode that does what it may. Nothing else runs.
+#[derive(Clone, Debug)]
+pub struct Program<'a> {
+    pub(crate) image: Image<'a>,
+    pub(crate) blocks: Vec<Block>,
+    /// The constants that are loaded as activations are, from where to where.
+    pub(crate) loaded: [usize; 2],
+}
+
+/// Instructions that are done several times; once outside of loops.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    pub(crate) trips: u32,
+    pub(crate) body: Vec<Instruction>,
+    /// The number of its first instruction.
+    first: usize,
+}
+
+/// Why bytecode does not run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The bytes are none.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// It is for a SoC that is not known.
+    #[error("the bytecode is for SoC {0}, which is not known here; compile the model again")]
+    Soc(u32),
+    /// It wants more on-chip memory than its SoC has.
+    #[error("the bytecode uses {found} bytes of on-chip memory, and {soc} has {wanted}")]
+    Sram {
+        /// What it wants.
+        found: u32,
+        /// The SoC.
+        soc: &'static str,
+        /// What that has.
+        wanted: u32,
+    },
+    /// An instruction does what it may not.
+    #[error("instruction {at} ({name}) {fault}")]
+    Instruction {
+        /// Which one.
+        at: usize,
+        /// Its name.
+        name: &'static str,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// A loop has no end.
+    #[error("the bytecode ends within a loop")]
+    Open,
+    /// An output is not written, or not all of it.
+    #[error("output {0} is not written in full")]
+    Output(usize),
+    /// It does too much.
+    #[error("the bytecode takes more than {most} {what} of a run, the most that is allowed")]
+    TooMuch {
+        /// What it does too much of.
+        what: &'static str,
+        /// How much is allowed.
+        most: u64,
+    },
+}
+
+impl<'a> Program<'a> {
+    /// The program of bytes.
+    ///
+    /// # Errors
+    /// Bytes that are no bytecode, and bytecode that does what it may not.
+    pub fn load(bytes: &'a [u8], limits: &Limits) -> Result<Self, LoadError> {
+        Self::of(Image::decode(bytes)?, limits)
+    }
+
+    /// The program of decoded bytes.
+    ///
+    /// # Errors
+    /// What it does and may not.
+    pub fn of(image: Image<'a>, limits: &Limits) -> Result<Self, LoadError> {
+        let soc = Soc::of_id(image.soc).ok_or(LoadError::Soc(image.soc))?;
+        if image.sram_bytes > soc.sram_bytes {
+            let (found, wanted) = (image.sram_bytes, soc.sram_bytes);
+            return Err(LoadError::Sram { found, soc: soc.name, wanted });
+        }
+        let mut bytes = u64::from(image.ddr_bytes) + u64::from(image.sram_bytes);
+        let sizes = image.inputs.iter().chain(&image.outputs).map(|&size| u64::from(size));
+        bytes = sizes.fold(bytes, u64::saturating_add);
+        for (at, instruction) in image.code.iter().enumerate() {
+            let checked = rules::check(instruction, image.constants, soc);
+            checked.map_err(|fault| LoadError::Instruction {
+                at,
+                name: instruction.name(),
+                fault,
+            })?;
+            bytes = bytes.saturating_add(prepared_bytes(instruction).unwrap_or(u64::MAX));
+        }
+        if bytes > limits.bytes {
+            return Err(LoadError::TooMuch { what: "bytes", most: limits.bytes });
+        }
+        let blocks = blocks(&image.code)?;
+        let mut run =
+            Run { image: &image, written: BTreeMap::new(), left: *limits, limits, loaded: None };
+        for block in &blocks {
+            run.block(block)?;
+        }
+        for (at, &len) in image.outputs.iter().enumerate() {
+            let space = u32::try_from(at).map(Space::Output);
+            let written = space.ok().and_then(|space| run.written.get(&Some(space)));
+            if len > 0 && !written.is_some_and(|written| written.covers(0, u64::from(len))) {
+                return Err(LoadError::Output(at));
+            }
+        }
+        let loaded =
+            run.loaded.unwrap_or([0; 2]).map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+        Ok(Self { image, blocks, loaded })
+    }
+
+    /// The bytes of each input.
+    pub fn inputs(&self) -> &[u32] {
+        &self.image.inputs
+    }
+
+    /// The bytes of each output.
+    pub fn outputs(&self) -> &[u32] {
+        &self.image.outputs
+    }
+
+    /// The SoC that it was compiled for.
+    pub fn soc(&self) -> Option<&'static Soc> {
+        Soc::of_id(self.image.soc)
+    }
+}
+
+/// Bytes of what is prepared for an instruction; none beyond 64 bits.
+fn prepared_bytes(instruction: &Instruction) -> Option<u64> {
+    let (of, is_depthwise) = match instruction {
+        Instruction::Conv(of) => (of, false),
+        Instruction::Depthwise(of) => (of, true),
+        _ => return Some(2048),
+    };
+    let sizes = |[down, across]: [u32; 2]| Some([down.try_into().ok()?, across.try_into().ok()?]);
+    let ([rows, columns], outputs) = (sizes(of.window.kernel)?, usize::try_from(of.outputs).ok()?);
+    let channels = usize::try_from(of.channels).ok()?;
+    let taps: usize = rows * columns;
+    if is_depthwise {
+        return u64::try_from(depthwise::packed_len_u8([1, rows, columns], outputs)?).ok();
+    }
+    let packed = conv_u8::Shape { groups: 1, channels, outputs, taps, run: 1 }.packed_len()?;
+    let [down, across] = of.window.output.map(u64::from);
+    let table = (down * across).checked_mul(4 * u64::try_from(taps).ok()?)?;
+    table.checked_add(u64::try_from(packed).ok()?)
+}
+
+/// Code as blocks, none of which is in another.
+fn blocks(code: &[Instruction]) -> Result<Vec<Block>, LoadError> {
+    let mut blocks = Vec::new();
+    let mut current = Block { trips: 1, body: Vec::new(), first: 0 };
+    let mut is_loop = false;
+    for (at, instruction) in code.iter().enumerate() {
+        let begins = match instruction {
+            Instruction::Loop(of) => Some(of.trips),
+            Instruction::End(_) => None,
+            _ => {
+                current.body.push(*instruction);
+                continue;
+            }
+        };
+        if begins.is_some() == is_loop {
+            let fault = if is_loop { "is in a loop, wanted its end" } else { "ends no loop" };
+            let name = instruction.name();
+            return Err(LoadError::Instruction { at, name, fault: fault.to_owned() });
+        }
+        is_loop = !is_loop;
+        let next = Block { trips: begins.unwrap_or(1), body: Vec::new(), first: at + 1 };
+        blocks.push(std::mem::replace(&mut current, next));
+    }
+    if is_loop {
+        return Err(LoadError::Open);
+    }
+    blocks.push(current);
+    blocks.retain(|block| !block.body.is_empty());
+    Ok(blocks)
+}
+
+/// A run without its numbers.
+struct Run<'a> {
+    image: &'a Image<'a>,
+    /// By memory; none is the chip.
+    written: BTreeMap<Option<Space>, Written>,
+    left: Limits,
+    limits: &'a Limits,
+    loaded: Option<[u64; 2]>,
+}
+
+impl Run<'_> {
+    fn block(&mut self, block: &Block) -> Result<(), LoadError> {
+        let numbered = || (block.first..).zip(&block.body);
+        for trip in 0..block.trips {
+            for (at, instruction) in numbered() {
+                spend(&mut self.left.instructions, 1, "instructions", self.limits.instructions)?;
+                let Some(access) = access(instruction) else { continue };
+                let operations = access.operations.unwrap_or(u64::MAX);
+                spend(&mut self.left.operations, operations, "operations", self.limits.operations)?;
+                let rows = access.reads.iter().flatten().chain([&access.write]);
+                let rows = rows.fold(0, |sum: u64, rows| sum.saturating_add(rows.count));
+                spend(&mut self.left.rows, rows, "rows", self.limits.rows)?;
+                self.access(&access, trip).map_err(|fault| {
+                    let fault = format!("{fault}, on trip {trip}");
+                    LoadError::Instruction { at, name: instruction.name(), fault }
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn access(&mut self, access: &Access, trip: u32) -> Result<(), String> {
+        let to = self.range(&access.write, trip)?;
+        for read in access.reads.iter().flatten() {
+            let from = self.range(read, trip)?;
+            if read.memory == access.write.memory && from[0] < to[1] && to[0] < from[1] {
+                return Err(format!("reads {from:?} and writes {to:?}, which overlap"));
+            }
+            self.read(read, from)?;
+        }
+        let memory = match access.write.memory {
+            Memory::Chip => None,
+            Memory::Elsewhere(Space::Input(_) | Space::Constants) => {
+                return Err("writes what is read alone".to_owned());
+            }
+            Memory::Elsewhere(space) => Some(space),
+        };
+        let written = self.written.entry(memory).or_default();
+        each(&access.write, to[0], |start, end| {
+            written.insert(start, end);
+            Ok(())
+        })
+    }
+
+    /// Whether what is read has been written.
+    fn read(&mut self, rows: &Rows, from: [u64; 2]) -> Result<(), String> {
+        let memory = match rows.memory {
+            Memory::Elsewhere(Space::Input(_)) => return Ok(()),
+            Memory::Elsewhere(Space::Constants) => {
+                let [start, end] = self.loaded.unwrap_or(from);
+                self.loaded = Some([start.min(from[0]), end.max(from[1])]);
+                return Ok(());
+            }
+            Memory::Chip => None,
+            Memory::Elsewhere(space) => Some(space),
+        };
+        let written = self.written.entry(memory).or_default();
+        each(rows, from[0], |start, end| {
+            if written.covers(start, end) {
+                return Ok(());
+            }
+            Err(format!("reads bytes {start} to {end}, which nothing has written"))
+        })
+    }
+
+    /// From the first byte of rows to behind their last.
+    fn range(&self, rows: &Rows, trip: u32) -> Result<[u64; 2], String> {
+        let size = match rows.memory {
+            Memory::Chip => u64::from(self.image.sram_bytes),
+            Memory::Elsewhere(Space::Ddr) => u64::from(self.image.ddr_bytes),
+            Memory::Elsewhere(Space::Constants) => self.image.constants.len() as u64,
+            Memory::Elsewhere(Space::Input(index)) => size(&self.image.inputs, index),
+            Memory::Elsewhere(Space::Output(index)) => size(&self.image.outputs, index),
+        };
+        let start = rows.at.on(trip);
+        let end = start.zip(rows.span()).and_then(|(start, span)| start.checked_add(span));
+        match start.zip(end) {
+            Some((start, end)) if end <= size => Ok([start, end]),
+            _ => Err(format!("touches {rows:?}, and that memory has {size} bytes")),
+        }
+    }
+}
+
+fn size(sizes: &[u32], index: u32) -> u64 {
+    usize::try_from(index)
+        .ok()
+        .and_then(|index| sizes.get(index))
+        .map_or(0, |size| u64::from(*size))
+}
+
+/// Calls a function with each row, the first of which begins at `start`.
+fn each(
+    rows: &Rows,
+    start: u64,
+    mut with: impl FnMut(u64, u64) -> Result<(), String>,
+) -> Result<(), String> {
+    (0..rows.count).try_for_each(|row| {
+        let start = start.saturating_add(row.saturating_mul(rows.pitch));
+        with(start, start.saturating_add(rows.width))
+    })
+}
+
+fn spend(left: &mut u64, cost: u64, what: &'static str, most: u64) -> Result<(), LoadError> {
+    *left = left.checked_sub(cost).ok_or(LoadError::TooMuch { what, most })?;
+    Ok(())
+}

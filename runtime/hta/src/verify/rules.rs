@@ -1,0 +1,149 @@
+//! Whether the fields of an instruction make sense by themselves: numbers in range, constants that are there.
+
+use udo_simd::conv_u8::MAX_K;
+
+use crate::bytecode::{Convolution, Instruction, Lines, Window};
+use crate::soc::Soc;
+
+/// The greatest extent of an image, stride and dilation.
+const MAX_EXTENT: u32 = 1 << 16;
+/// The most taps of a kernel along an axis.
+const MAX_KERNEL: u32 = 1 << 10;
+
+type Checked = Result<(), String>;
+
+/// What is wrong with an instruction, if something is.
+pub(super) fn check(instruction: &Instruction, constants: &[u8], soc: &Soc) -> Checked {
+    match instruction {
+        Instruction::Loop(of) => least("trips", of.trips, 1),
+        Instruction::End(_) => Ok(()),
+        Instruction::Load(of) | Instruction::Store(of) => lines(&of.lines),
+        Instruction::Copy(of) => lines(of),
+        Instruction::Conv(of) => convolution(of, of.channels, constants, soc),
+        Instruction::Depthwise(of) => {
+            if of.channels == 0 || !of.outputs.is_multiple_of(of.channels) {
+                return Err(format!("makes {} channels of {}", of.outputs, of.channels));
+            }
+            convolution(of, 1, constants, soc)
+        }
+        Instruction::MaxPool(of) => window(&of.window).and(least("channels", of.channels, 1)),
+        Instruction::AveragePool(of) => {
+            window(&of.window)?;
+            least("channels", of.channels, 1)?;
+            most("counts_padding", of.counts_padding, 1)?;
+            scales(&[of.from_scale, of.to_scale])?;
+            bytes(&[of.from_zero, of.to_zero])
+        }
+        Instruction::Add(of) | Instruction::Mul(of) => {
+            least("len", of.len, 1)?;
+            if of.b_len == 0 || !of.len.is_multiple_of(of.b_len) {
+                return Err(format!("has {} values that meet {}", of.b_len, of.len));
+            }
+            scales(&[of.a_scale, of.b_scale, of.to_scale])?;
+            bytes(&[of.a_zero, of.b_zero, of.to_zero])
+        }
+        Instruction::Lookup(of) => {
+            lines(&of.lines)?;
+            constant("table", constants, of.table, 256).map(|_| ())
+        }
+        Instruction::Resize(of) => {
+            pairs("input", of.input, 1, MAX_EXTENT)?;
+            pairs("times", of.times, 1, MAX_EXTENT)?;
+            least("channels", of.channels, 1)
+        }
+        Instruction::Softmax(of) => {
+            least("rows", of.rows, 1)?;
+            least("width", of.width, 1)?;
+            scales(&[of.from_scale, of.to_scale])?;
+            bytes(&[of.to_zero])
+        }
+    }
+}
+
+fn least(name: &str, found: u32, least: u32) -> Checked {
+    if found >= least {
+        return Ok(());
+    }
+    Err(format!("has {name} of {found}, wanted {least} at least"))
+}
+
+fn most(name: &str, found: u32, most: u32) -> Checked {
+    if found <= most {
+        return Ok(());
+    }
+    Err(format!("has {name} of {found}, wanted {most} at most"))
+}
+
+fn pairs(name: &str, found: [u32; 2], from: u32, to: u32) -> Checked {
+    found.into_iter().try_for_each(|found| least(name, found, from).and(most(name, found, to)))
+}
+
+fn bytes(zeros: &[u32]) -> Checked {
+    zeros.iter().try_for_each(|&zero| most("a zero point", zero, u32::from(u8::MAX)))
+}
+
+fn scales(scales: &[f32]) -> Checked {
+    match scales.iter().find(|scale| !scale.is_finite() || **scale <= 0.0) {
+        None => Ok(()),
+        Some(scale) => Err(format!("has a scale of {scale}, wanted a finite one above 0")),
+    }
+}
+
+fn lines(lines: &Lines) -> Checked {
+    least("rows", lines.rows, 1)?;
+    least("width", lines.width, 1)?;
+    let pitches = [lines.from_pitch, lines.to_pitch];
+    pitches.into_iter().try_for_each(|pitch| least("a pitch", pitch, lines.width))
+}
+
+fn window(window: &Window) -> Checked {
+    let Window { input, output, kernel, strides, dilations, pads } = *window;
+    for (name, found) in
+        [("input", input), ("output", output), ("strides", strides), ("dilations", dilations)]
+    {
+        pairs(name, found, 1, MAX_EXTENT)?;
+    }
+    pairs("kernel", kernel, 1, MAX_KERNEL)?;
+    pairs("pads", pads, 0, MAX_EXTENT)?;
+    match usize::try_from(kernel[0] * kernel[1]) {
+        Ok(taps) if taps <= MAX_K => Ok(()),
+        _ => Err(format!("has {} taps, wanted {MAX_K} at most", kernel[0] * kernel[1])),
+    }
+}
+
+/// `depth` are the channels that an output is made of.
+fn convolution(of: &Convolution, depth: u32, constants: &[u8], soc: &Soc) -> Checked {
+    window(&of.window)?;
+    least("channels", of.channels, 1)?;
+    least("outputs", of.outputs, 1)?;
+    least("from_pitch", of.from_pitch, of.channels)?;
+    least("to_pitch", of.to_pitch, of.outputs)?;
+    bytes(&[of.from_zero, of.to_zero])?;
+    let taps = u64::from(of.window.kernel[0]) * u64::from(of.window.kernel[1]);
+    let products = taps * u64::from(depth);
+    if usize::try_from(products).map_or(true, |products| products > MAX_K) {
+        return Err(format!("sums up {products} products, wanted {MAX_K} at most"));
+    }
+    let len = products * u64::from(of.outputs);
+    if len > u64::from(soc.weight_bytes) {
+        let room = soc.weight_bytes;
+        return Err(format!("has {len} weights, and {} has room for {room}", soc.name));
+    }
+    let each = u64::from(of.outputs);
+    constant("weights", constants, of.weights, len)?;
+    constant("zero_points", constants, of.zero_points, each)?;
+    constant("bias", constants, of.bias, 4 * each)?;
+    let ratios = constant("ratios", constants, of.ratios, 4 * each)?;
+    ratios.as_chunks::<4>().0.iter().try_for_each(|bytes| scales(&[f32::from_le_bytes(*bytes)]))
+}
+
+fn constant<'a>(name: &str, constants: &'a [u8], at: u32, len: u64) -> Result<&'a [u8], String> {
+    slice(constants, at, len)
+        .ok_or_else(|| format!("has {name} at {at}, {len} bytes of {} constants", constants.len()))
+}
+
+/// So many constants from an address on.
+pub(crate) fn slice(constants: &[u8], at: u32, len: u64) -> Option<&[u8]> {
+    let (at, len) = (usize::try_from(at).ok()?, usize::try_from(len).ok()?);
+    constants.get(at..at.checked_add(len)?)
+}

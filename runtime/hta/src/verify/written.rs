@@ -1,0 +1,47 @@
+//! Which bytes of a memory have been written.
+
+use std::collections::BTreeMap;
+
+/// Ranges of bytes that neither overlap nor touch: where each begins, and where it ends.
+#[derive(Debug, Default)]
+pub(super) struct Written(BTreeMap<u64, u64>);
+
+impl Written {
+    pub(super) fn insert(&mut self, mut start: u64, mut end: u64) {
+        if let Some((&before, &until)) = self.0.range(..=start).next_back() {
+            if until >= end {
+                return;
+            }
+            if until >= start {
+                start = before;
+            }
+        }
+        while let Some((&other, &until)) = self.0.range(start..=end).next() {
+            self.0.remove(&other);
+            end = end.max(until);
+        }
+        self.0.insert(start, end);
+    }
+
+    pub(super) fn covers(&self, start: u64, end: u64) -> bool {
+        self.0.range(..=start).next_back().is_some_and(|(_, &until)| until >= end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_touch_become_one() {
+        let mut written = Written::default();
+        for (start, end) in [(10, 20), (30, 40), (0, 5), (20, 25), (31, 33)] {
+            written.insert(start, end);
+        }
+        assert_eq!(written.0, BTreeMap::from([(0, 5), (10, 25), (30, 40)]));
+        assert!(written.covers(10, 25) && written.covers(12, 13) && written.covers(30, 40));
+        assert!(!written.covers(9, 11) && !written.covers(24, 31) && !written.covers(0, 6));
+        written.insert(3, 50);
+        assert_eq!(written.0, BTreeMap::from([(0, 50)]));
+    }
+}

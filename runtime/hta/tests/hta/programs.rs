@@ -1,0 +1,298 @@
+//! What is refused before it runs, and what runs are given.
+
+use udo_hta::{
+    Alone, At, Call, End, Image, Instruction, Kind, Limits, Lines, LoadError, Lookup, Loop, Pair,
+    Parallel, Prepared, Program, RunError, SOCS, Space, Transfer, compile,
+};
+
+use crate::random::{Owned, Random, append, full, network};
+
+fn lines(from: At, to: At, rows: u32) -> Lines {
+    Lines { from, from_pitch: 8, to, to_pitch: 8, rows, width: 8 }
+}
+
+fn load(to: u32, rows: u32) -> Instruction {
+    let lines = lines(At::fixed(0), At::fixed(to), rows);
+    Instruction::Load(Transfer { space: Space::Input(0), lines })
+}
+
+fn store(from: At, to: At, rows: u32) -> Instruction {
+    Instruction::Store(Transfer { space: Space::Output(0), lines: lines(from, to, rows) })
+}
+
+/// Rows of 8 bytes, 4 of which are the input, and 4 the output.
+fn image(code: Vec<Instruction>) -> Image<'static> {
+    Image {
+        soc: SOCS[0].id,
+        sram_bytes: 64,
+        ddr_bytes: 0,
+        inputs: vec![32],
+        outputs: vec![32],
+        code,
+        constants: &[0; 16],
+    }
+}
+
+#[track_caller]
+fn refused(code: Vec<Instruction>, wanted: &str) {
+    let bytes = image(code).encode().unwrap();
+    assert_eq!(Program::load(&bytes, &Limits::DEFAULT).unwrap_err().to_string(), wanted);
+}
+
+const TRIPS: Instruction = Instruction::Loop(Loop { trips: 4 });
+const END: Instruction = Instruction::End(End {});
+
+#[test]
+fn loops_step_through_memory() {
+    let down = At { address: 24, step: -8 };
+    let up = At { address: 0, step: 8 };
+    let code = vec![load(8, 4), TRIPS, store(At { address: 32, ..down }, up, 1), END];
+    let bytes = image(code).encode().unwrap();
+    let input: Vec<u8> = (0..32).collect();
+    let wanted: Vec<u8> = (0..4).rev().flat_map(|row| row * 8..row * 8 + 8).collect();
+    assert_eq!(crate::run(&bytes, &[input]), [wanted]);
+}
+
+#[test]
+fn accesses_are_held_to_memory() {
+    let whole = store(At::fixed(0), At::fixed(0), 4);
+    refused(
+        vec![load(40, 4), whole],
+        "instruction 0 (Load) touches Rows { memory: Chip, at: At { address: 40, step: 0 }, count: 1, width: 32, pitch: 32 }, and that memory has 64 bytes, on trip 0",
+    );
+    let beyond = store(At { address: 16, step: -8 }, At::fixed(0), 1);
+    refused(
+        vec![load(0, 4), TRIPS, beyond, END],
+        "instruction 2 (Store) touches Rows { memory: Chip, at: At { address: 16, step: -8 }, count: 1, width: 8, pitch: 8 }, and that memory has 64 bytes, on trip 3",
+    );
+    refused(
+        vec![load(8, 4), whole],
+        "instruction 1 (Store) reads bytes 0 to 32, which nothing has written, on trip 0",
+    );
+    refused(
+        vec![load(0, 4), store(At::fixed(0), At::fixed(0), 3)],
+        "output 0 is not written in full",
+    );
+    let over = lines(At::fixed(0), At::fixed(4), 1);
+    refused(
+        vec![load(0, 4), Instruction::Copy(over), whole],
+        "instruction 1 (Copy) reads [0, 8] and writes [4, 12], which overlap, on trip 0",
+    );
+    let Instruction::Store(whole) = whole else { panic!("{whole:?}") };
+    let into = Transfer { space: Space::Input(0), ..whole };
+    refused(
+        vec![load(0, 4), Instruction::Store(into)],
+        "instruction 1 (Store) writes what is read alone, on trip 0",
+    );
+}
+
+#[test]
+fn loops_neither_nest_nor_stay_open() {
+    refused(vec![TRIPS, load(0, 4), TRIPS], "instruction 2 (Loop) is in a loop, wanted its end");
+    refused(vec![load(0, 4), END], "instruction 1 (End) ends no loop");
+    refused(vec![TRIPS, load(0, 4)], "the bytecode ends within a loop");
+    refused(
+        vec![Instruction::Loop(Loop { trips: 0 }), END],
+        "instruction 0 (Loop) has trips of 0, wanted 1 at least",
+    );
+}
+
+#[test]
+fn numbers_are_held_to_their_ranges() {
+    let at = At::fixed(0);
+    let pair = Pair {
+        a: at,
+        b: at,
+        to: At::fixed(32),
+        len: 32,
+        b_len: 32,
+        a_scale: 1.0,
+        a_zero: 0,
+        b_scale: 1.0,
+        b_zero: 0,
+        to_scale: 1.0,
+        to_zero: 0,
+    };
+    let with = |pair| vec![load(0, 4), Instruction::Add(pair), store(At::fixed(32), at, 4)];
+    refused(
+        with(Pair { a_zero: 256, ..pair }),
+        "instruction 1 (Add) has a zero point of 256, wanted 255 at most",
+    );
+    refused(
+        with(Pair { to_scale: f32::INFINITY, ..pair }),
+        "instruction 1 (Add) has a scale of inf, wanted a finite one above 0",
+    );
+    refused(with(Pair { b_len: 5, ..pair }), "instruction 1 (Add) has 5 values that meet 32");
+    let lookup = Lookup { lines: lines(at, At::fixed(32), 4), table: 8 };
+    refused(
+        vec![load(0, 4), Instruction::Lookup(lookup)],
+        "instruction 1 (Lookup) has table at 8, 256 bytes of 16 constants",
+    );
+}
+
+#[test]
+fn heads_are_read_with_care() {
+    let bytes = image(vec![load(0, 4), store(At::fixed(0), At::fixed(0), 4)]).encode().unwrap();
+    let error = |bytes: &[u8]| Program::load(bytes, &Limits::DEFAULT).unwrap_err().to_string();
+    assert_eq!(
+        error(b"hello"),
+        "the section does not begin with \"UDO-HTA\", so it is no bytecode for the HTA"
+    );
+    let with = |at: usize, value: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = value;
+        error(&bytes)
+    };
+    assert_eq!(with(8, 2), "the bytecode is of version 2, wanted 1; compile the model again");
+    assert_eq!(
+        with(12, 77),
+        "the bytecode is for SoC 77, which is not known here; compile the model again"
+    );
+    assert_eq!(
+        with(19, 1),
+        "the bytecode uses 16777280 bytes of on-chip memory, and hta100 has 262144"
+    );
+    let found = bytes.len();
+    assert_eq!(
+        error(&bytes[..found - 1]),
+        format!(
+            "the section has {} bytes, and its head says {found}; it was cut off or is damaged",
+            found - 1
+        )
+    );
+    assert_eq!(with(48, 99), "instruction 0 has code 99, which none has");
+    assert_eq!(with(52, 9), "instruction 0 is about memory 0x9, which there is not");
+}
+
+#[test]
+fn work_is_bounded() {
+    let code = vec![load(0, 4), store(At::fixed(0), At::fixed(0), 4)];
+    let bytes = image(code).encode().unwrap();
+    let limits = |change: fn(&mut Limits)| {
+        let mut limits = Limits::DEFAULT;
+        change(&mut limits);
+        Program::load(&bytes, &limits).map(|_| ()).unwrap_err()
+    };
+    let too_much = |what| LoadError::TooMuch { what, most: 1 };
+    assert_eq!(limits(|limits| limits.instructions = 1), too_much("instructions"));
+    assert_eq!(limits(|limits| limits.rows = 1), too_much("rows"));
+    assert_eq!(limits(|limits| limits.operations = 1), too_much("operations"));
+    assert_eq!(limits(|limits| limits.bytes = 1), too_much("bytes"));
+    assert_eq!(
+        limits(|limits| limits.rows = 1).to_string(),
+        "the bytecode takes more than 1 rows of a run, the most that is allowed"
+    );
+}
+
+fn prepared(seed: u64) -> (Prepared, Vec<Vec<u8>>) {
+    let mut random = Random::new(seed);
+    let owned = network(&mut random, full(), 8);
+    let bytes = compile(&owned.network(), full()).unwrap();
+    let program = Program::load(&bytes, &Limits::DEFAULT).unwrap();
+    let feeds = owned.feeds(&mut random);
+    (program.prepare().unwrap(), feeds)
+}
+
+#[test]
+fn runs_leave_the_heap_alone() {
+    for seed in 0..100 {
+        let mut random = Random::new(seed);
+        let owned = network(&mut random, full(), 8);
+        let bytes = compile(&owned.network(), full()).unwrap();
+        let program = Program::load(&bytes, &Limits::DEFAULT).unwrap();
+        let prepared = program.prepare().unwrap();
+        let feeds = owned.feeds(&mut random);
+        let inputs: Vec<&[u8]> = feeds.iter().map(Vec::as_slice).collect();
+        let mut outputs: Vec<_> =
+            program.outputs().iter().map(|&len| vec![0; len as usize]).collect();
+        let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+        let mut scratch = vec![0; prepared.scratch_len()];
+        // What is asked of the machine is asked once.
+        prepared.run(&inputs, &mut outputs, &mut scratch).unwrap();
+        let before = udo_api::guard::thread_heap_calls();
+        let done = prepared.run(&inputs, &mut outputs, &mut scratch);
+        assert_eq!(udo_api::guard::thread_heap_calls(), before, "seed {seed}");
+        assert_eq!(done, Ok(()));
+    }
+}
+
+#[test]
+fn runs_want_what_the_program_says() {
+    let (prepared, feeds) = prepared(3);
+    let input: &[u8] = &feeds[0];
+    let mut scratch = vec![0; prepared.scratch_len()];
+    let found = prepared.run(&[], &mut [], &mut scratch);
+    assert_eq!(found, Err(RunError::Inputs { found: 0, wanted: 1 }));
+    let found = prepared.run(&[input], &mut [], &mut scratch);
+    assert!(matches!(found, Err(RunError::Outputs { found: 0, .. })), "{found:?}");
+    let bytes = image(vec![load(0, 4), store(At::fixed(0), At::fixed(0), 4)]).encode().unwrap();
+    let prepared = Program::load(&bytes, &Limits::DEFAULT).unwrap().prepare().unwrap();
+    let (input, mut output) = ([0; 32], [0; 32]);
+    let mut scratch = vec![0; prepared.scratch_len()];
+    let found = prepared.run(&[&input[1..]], &mut [&mut output], &mut scratch);
+    assert_eq!(found.unwrap_err().to_string(), "input 0 has 31 bytes, wanted 32");
+    let found = prepared.run(&[&input], &mut [&mut output[1..]], &mut scratch);
+    assert_eq!(found.unwrap_err().to_string(), "output 0 has 31 bytes, wanted 32");
+    let wanted = scratch.len();
+    let found = prepared.run(&[&input], &mut [&mut output], &mut scratch[1..]);
+    assert_eq!(found, Err(RunError::Scratch { found: wanted - 1, wanted }));
+}
+
+/// A thread for each chunk.
+struct Threads;
+
+impl Parallel for Threads {
+    fn threads(&self) -> usize {
+        3
+    }
+
+    fn chunks(&self, bytes: &mut [u8], len: usize, each: &Call<'_>) -> Result<(), RunError> {
+        std::thread::scope(|scope| {
+            let chunks = bytes.chunks_mut(len).enumerate();
+            let calls: Vec<_> =
+                chunks.map(|(at, chunk)| scope.spawn(move || each(at, chunk))).collect();
+            calls.into_iter().try_for_each(|call| call.join().unwrap())
+        })
+    }
+}
+
+/// One that ends every run.
+struct Stops;
+
+impl Parallel for Stops {
+    fn threads(&self) -> usize {
+        1
+    }
+
+    fn chunks(&self, _: &mut [u8], _: usize, _: &Call<'_>) -> Result<(), RunError> {
+        Err(RunError::Stopped)
+    }
+}
+
+#[test]
+fn threads_make_no_difference() {
+    let mut random = Random::new(5);
+    for kind in [Kind::Conv, Kind::Depthwise] {
+        for _ in 0..4 {
+            let mut owned = Owned::default();
+            let channels = random.within(8, 16);
+            let x = owned.input(&mut random, [1, 150, 171, channels]);
+            let y = append(&mut owned, &mut random, full(), kind, x);
+            let y = append(&mut owned, &mut random, full(), kind, y);
+            owned.outputs.push(y);
+            let bytes = compile(&owned.network(), full()).unwrap();
+            let program = Program::load(&bytes, &Limits::DEFAULT).unwrap();
+            let prepared = program.prepare().unwrap();
+            let feeds = owned.feeds(&mut random);
+            let run = |parallel: &dyn Parallel| {
+                let mut output = vec![0; program.outputs()[0] as usize];
+                let mut scratch = vec![0; prepared.scratch_len()];
+                let done =
+                    prepared.run_on(parallel, &[&feeds[0]], &mut [&mut output], &mut scratch);
+                done.map(|()| output)
+            };
+            assert!(run(&Threads) == run(&Alone), "{kind:?}");
+            assert_eq!(run(&Stops), Err(RunError::Stopped));
+        }
+    }
+}

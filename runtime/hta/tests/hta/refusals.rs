@@ -1,0 +1,218 @@
+//! What a SoC does not take, and what is no network, said by layer and rule.
+
+use udo_hta::{
+    Divisor, Encoding, Layer, Network, Op, SOCS, Soc, Tensor, TensorId, Values, Weights, Window,
+    compile,
+};
+
+use crate::random::with_memory;
+
+const IS: Encoding = Encoding { scale: 0.5, zero_point: 3 };
+const WEIGHTS: Weights<'_> = Weights {
+    values: Values::I8 { weights: &[1; 64], zero_points: &[0] },
+    scales: &[0.5],
+    bias: &[],
+};
+const X: TensorId = TensorId(0);
+const Y: TensorId = TensorId(1);
+
+fn tensor(name: &str, shape: [usize; 4]) -> Tensor<'static> {
+    Tensor { name: name.to_owned(), shape, encoding: IS, values: None }
+}
+
+fn layer(op: Op<'static>) -> Layer<'static> {
+    Layer { name: "one".to_owned(), op, inputs: vec![X], output: Y }
+}
+
+fn network(op: Op<'static>, x: [usize; 4], y: [usize; 4]) -> Result<Network<'static>, String> {
+    let tensors = vec![tensor("x", x), tensor("y", y)];
+    Network::new(tensors, vec![layer(op)], vec![X], vec![Y]).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn refused(soc: &Soc, op: Op<'static>, x: [usize; 4], y: [usize; 4], wanted: &str) {
+    let network = network(op, x, y).unwrap();
+    assert_eq!(compile(&network, soc).unwrap_err().to_string(), wanted);
+}
+
+#[test]
+fn socs_say_which_rule_is_against_a_layer() {
+    let pool = |window| Op::MaxPool { window };
+    let [small, _, large] = SOCS else { panic!("{} SoCs", SOCS.len()) };
+    refused(
+        small,
+        Op::Softmax,
+        [1, 1, 1, 4],
+        [1, 1, 1, 4],
+        "layer \"one\" (Softmax) is of an operator that it has not, and hta100 takes Conv, Depthwise, FullyConnected, Add, Concat, MaxPool, AveragePool, Lookup, Reshape (docs/hta-bytecode.md, rule \"operators\")",
+    );
+    refused(
+        small,
+        Op::Reshape,
+        [2, 1, 1, 4],
+        [1, 2, 1, 4],
+        "input \"x\" has a batch of 2, and hta100 takes a batch of 1 (docs/hta-bytecode.md, rule \"batch\")",
+    );
+    refused(
+        small,
+        Op::Reshape,
+        [1, 1, 1, 17],
+        [1, 1, 17, 1],
+        "input \"x\" has 17 channels, and hta100 takes 16 at most (docs/hta-bytecode.md, rule \"input channels\")",
+    );
+    refused(
+        small,
+        Op::Reshape,
+        [1, 2049, 1, 1],
+        [1, 1, 2049, 1],
+        "input \"x\" has an extent of 2049, and hta100 takes 2048 at most (docs/hta-bytecode.md, rule \"extents\")",
+    );
+    refused(
+        small,
+        pool(Window { kernel: [4, 3], ..Window::ONE }),
+        [1, 8, 8, 4],
+        [1, 5, 6, 4],
+        "layer \"one\" (MaxPool) has a kernel of 4 x 3, and hta100 takes 3 at most (docs/hta-bytecode.md, rule \"kernel\")",
+    );
+    refused(
+        small,
+        pool(Window { strides: [1, 3], ..Window::ONE }),
+        [1, 8, 8, 4],
+        [1, 8, 3, 4],
+        "layer \"one\" (MaxPool) has strides of 1 x 3, and hta100 takes 2 at most (docs/hta-bytecode.md, rule \"stride\")",
+    );
+    refused(
+        small,
+        pool(Window { kernel: [2, 2], dilations: [2, 1], ..Window::ONE }),
+        [1, 8, 8, 4],
+        [1, 6, 7, 4],
+        "layer \"one\" (MaxPool) has dilations of 2 x 1, and hta100 takes 1 at most (docs/hta-bytecode.md, rule \"dilation\")",
+    );
+    refused(
+        &with_memory(large, 1 << 20, 15),
+        Op::FullyConnected { weights: WEIGHTS },
+        [1, 1, 1, 16],
+        [1, 1, 1, 4],
+        "layer \"one\" (FullyConnected) has 16 weights per channel, and hta300 takes 15 at most (docs/hta-bytecode.md, rule \"weights\")",
+    );
+    refused(
+        &with_memory(large, 127, 1024),
+        Op::AveragePool { window: Window::ONE, divisor: Divisor::Inside },
+        [1, 9, 8, 8],
+        [1, 9, 8, 8],
+        "layer \"one\" (AveragePool) needs 128 bytes of on-chip memory for a row of its output, and hta300 has 127 (docs/hta-bytecode.md, rule \"rows\")",
+    );
+}
+
+#[test]
+fn what_does_not_fit_together_is_no_network() {
+    let error = |op, x, y| network(op, x, y).map(|_| ()).unwrap_err();
+    let conv = |window| Op::Conv { window, weights: WEIGHTS };
+    let square = [1, 4, 4, 4];
+    assert_eq!(
+        error(conv(Window::ONE), square, [1, 4, 4, 5]),
+        "layer \"one\" (Conv) has 64 weights, wanted 20"
+    );
+    assert_eq!(
+        error(conv(Window { kernel: [5, 1], ..Window::ONE }), square, square),
+        "layer \"one\" (Conv) has a window larger than its input u8[1,4,4,4]"
+    );
+    assert_eq!(
+        error(conv(Window { strides: [0, 1], ..Window::ONE }), square, square),
+        "layer \"one\" (Conv) has a strides of 0 x 1, wanted 1 at least"
+    );
+    assert_eq!(
+        error(conv(Window { pads: [0, 1, 0, 0], ..Window::ONE }), square, square),
+        "layer \"one\" (Conv) has a padding of 1 for windows of 1, wanted less"
+    );
+    assert_eq!(
+        error(Op::Reshape, square, [1, 4, 4, 5]),
+        "layer \"one\" (Reshape) makes u8[1,4,4,5] of u8[1,4,4,4]"
+    );
+    assert_eq!(
+        error(Op::Resize, square, [1, 8, 9, 4]),
+        "layer \"one\" (Resize) makes u8[1,8,8,4], and its output is u8[1,8,9,4]"
+    );
+    assert_eq!(error(Op::Add, square, square), "layer \"one\" (Add) has 1 inputs, wanted 2");
+    assert_eq!(
+        error(Op::Depthwise { window: Window::ONE, weights: WEIGHTS }, square, [1, 4, 4, 6]),
+        "layer \"one\" (Depthwise) makes 6 channels of 4"
+    );
+    assert_eq!(
+        error(Op::Softmax, square, [1, 0, 4, 4]),
+        "tensor \"y\" is u8[1,0,4,4], wanted 1 to 2147483648 bytes"
+    );
+}
+
+#[test]
+fn weights_and_encodings_are_checked() {
+    let of = |weights: Weights<'static>| {
+        let op = Op::FullyConnected { weights };
+        network(op, [1, 1, 1, 16], [1, 1, 1, 4]).map(|_| ()).unwrap_err()
+    };
+    assert_eq!(
+        of(Weights { scales: &[0.5; 3], ..WEIGHTS }),
+        "layer \"one\" (FullyConnected) has 3 scales of weights, wanted 1 or 4"
+    );
+    assert_eq!(
+        of(Weights { bias: &[0; 3], ..WEIGHTS }),
+        "layer \"one\" (FullyConnected) has a bias of 3, wanted none or 4"
+    );
+    assert_eq!(
+        of(Weights { scales: &[-1.0], ..WEIGHTS }),
+        "layer \"one\" (FullyConnected) has a scale of weights of -1, wanted a finite one above 0"
+    );
+    let mut tensors = vec![tensor("x", [1, 1, 1, 4]), tensor("y", [1, 1, 1, 4])];
+    tensors[1].encoding.zero_point = 4;
+    let of = |tensors: &[Tensor<'static>], layers: Vec<Layer<'static>>, outputs| {
+        let made = Network::new(tensors.to_vec(), layers, vec![X], outputs);
+        made.map(|_| ()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        of(&tensors, vec![layer(Op::Reshape)], vec![Y]),
+        "layer \"one\" (Reshape) has an input and an output of different encodings, wanted the same"
+    );
+    tensors[1] = tensor("y", [1, 1, 1, 4]);
+    tensors[1].values = Some(&[0; 3]);
+    assert_eq!(
+        of(&tensors, vec![layer(Op::Reshape)], vec![Y]),
+        "tensor \"y\" is u8[1,1,1,4], and has 3 values"
+    );
+    tensors[1].values = Some(&[0; 4]);
+    assert_eq!(
+        of(&tensors, vec![layer(Op::Reshape)], vec![Y]),
+        "layer \"one\" (Reshape) makes \"y\", which is there twice, or constant"
+    );
+}
+
+#[test]
+fn layers_read_what_was_made_before() {
+    let tensors =
+        vec![tensor("x", [1, 1, 1, 4]), tensor("y", [1, 1, 1, 4]), tensor("z", [1, 1, 1, 4])];
+    let of = |layers: Vec<Layer<'static>>, inputs, outputs| {
+        let made = Network::new(tensors.clone(), layers, inputs, outputs);
+        made.map(|_| ()).unwrap_err().to_string()
+    };
+    let Layer { op, .. } = layer(Op::Softmax);
+    let z = TensorId(2);
+    let circle = [(z, Y), (Y, z)].map(|(from, output)| Layer {
+        name: "round".to_owned(),
+        op,
+        inputs: vec![from],
+        output,
+    });
+    assert_eq!(
+        of(circle.to_vec(), vec![X], vec![Y]),
+        "layer \"round\" (Softmax) reads tensor \"z\", which no layer before it makes"
+    );
+    assert_eq!(of(vec![layer(op)], vec![X, X], vec![Y]), "input \"x\" is there twice, or constant");
+    assert_eq!(
+        of(vec![layer(op)], vec![TensorId(9)], vec![Y]),
+        "input \"?\" is tensor 9, of which there are 3"
+    );
+    assert_eq!(
+        of(vec![layer(op)], vec![X], vec![X]),
+        "output \"x\" is made by no layer, or there twice"
+    );
+    assert_eq!(of(vec![layer(op)], vec![X], vec![]), "the network has no outputs");
+}
