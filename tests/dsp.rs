@@ -1,17 +1,15 @@
 //! The DSP's versions and what is documented of them, from the command line; docs/dsp.md keeps its promises.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::env;
 use std::fs;
-use std::path::Path;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 #[path = "support/command.rs"]
 mod command;
-#[path = "support/guide.rs"]
-mod runner;
+#[path = "support/page.rs"]
+mod page;
 
 use command::udo;
 
@@ -43,13 +41,7 @@ fn folder() -> TempDir {
 
 #[test]
 fn commands_do_what_the_guide_says() {
-    let dir = tempfile::tempdir().unwrap();
-    let programs = Path::new(env!("CARGO_BIN_EXE_udo")).parent().unwrap();
-    let path = env::var("PATH").unwrap_or_default();
-    runner::run(GUIDE, dir.path(), |sh| {
-        sh.env("PATH", format!("{}:{path}", programs.display()));
-    });
-    assert!(runner::blocks(GUIDE).iter().any(|block| block.follows && block.language == "text"));
+    page::follow(GUIDE);
 }
 
 #[test]

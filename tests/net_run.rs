@@ -1,7 +1,6 @@
 //! `udo run` by the habits of the vendors' tools: lists, batches, files of elements alone, profiles. docs/net-run.md keeps its promises.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::env;
 use std::fs;
 use std::path::Path;
 
@@ -13,8 +12,8 @@ use udo_runtime::npy;
 
 #[path = "support/command.rs"]
 mod command;
-#[path = "support/guide.rs"]
-mod runner;
+#[path = "support/page.rs"]
+mod page;
 
 use command::udo;
 
@@ -82,13 +81,7 @@ const RAW: [&str; 8] =
 
 #[test]
 fn commands_do_what_the_guide_says() {
-    let dir = tempfile::tempdir().unwrap();
-    let programs = Path::new(env!("CARGO_BIN_EXE_udo")).parent().unwrap();
-    let path = env::var("PATH").unwrap_or_default();
-    runner::run(GUIDE, dir.path(), |sh| {
-        sh.env("PATH", format!("{}:{path}", programs.display()));
-    });
-    assert!(runner::blocks(GUIDE).iter().any(|block| block.follows && block.language == "text"));
+    page::follow(GUIDE);
 }
 
 #[test]

@@ -25,6 +25,7 @@ use source::{code, functions, has_unsafe, imports};
 const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-api", &[]),
     ("udo-simd", &[]),
+    ("udo-hta", &["udo-simd"]),
     ("udo-host", &["udo-api"]),
     ("udo-testing", &["udo-api", "udo-host"]),
     ("udo-ops", &["udo-api", "udo-simd"]),
@@ -62,6 +63,10 @@ const SIMD_LEVELS: &[&[&str]] = &[
     &["conv_f32", "conv_u8", "depthwise", "gemm_blocks", "winograd"],
     &["pooling"],
 ];
+
+/// Those of `udo-hta`.
+const HTA_LEVELS: &[&[&str]] =
+    &[&["bytecode", "network"], &["soc"], &["verify"], &["compile", "run"]];
 
 /// Those of `udo-api`: words, what crosses, what authors get, what they write, and what ties that to what crosses.
 const API_LEVELS: &[&[&str]] = &[
@@ -128,7 +133,7 @@ const UNSAFE: &[&str] = &[
 ];
 
 /// Where every `lib.rs`, and every template of one, forbids unsafe code.
-const SAFE: &[&str] = &["examples/", "generator/", "runtime/ops/", "templates/"];
+const SAFE: &[&str] = &["examples/", "generator/", "runtime/hta/", "runtime/ops/", "templates/"];
 
 /// What no Rust code has in it, and why.
 const UNWANTED: &[(&str, &str)] = &[
@@ -252,6 +257,11 @@ fn modules_of_the_primitives_import_those_below_them() {
     none(&paths(rust_files(), |file| {
         file.path.starts_with("runtime/simd/") && code(&file.text).contains("super::super")
     }));
+}
+
+#[test]
+fn modules_of_the_hta_import_those_below_them() {
+    modules_import_those_below_them("runtime/hta/src/", "crate::", HTA_LEVELS);
 }
 
 #[test]

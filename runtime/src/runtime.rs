@@ -15,6 +15,7 @@ use crate::import::{self, ImportError, ImportOptions, PackagedOp};
 use crate::memory::{Derived, ModelBytes};
 use crate::model::{CompileError, Model, Options};
 use crate::package::OpenError;
+use crate::place;
 use crate::quant;
 use crate::registry::Registry;
 use crate::run::Queues;
@@ -358,6 +359,8 @@ impl Runtime {
         if registry.cache().is_none_or(|cache| !cache.writes()) {
             registry.derive_in(&self.constants);
         }
+        let mut graph = graph;
+        place::pin(&mut graph, &options.place.affinity).map_err(CompileError::from)?;
         let quantized = quant::at_load(&graph, &self.registry, options)?;
         let compiled = match quantized {
             None => Model::compile_for(graph, registry, options, &self.queues),

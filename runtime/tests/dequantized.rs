@@ -174,6 +174,10 @@ fn operators_on_values_become_those_on_numbers() {
     weights += &constant("w_s", ("f32", &[5]), |x| 0.01 + 0.004 * x);
     weights += &constant("w_z", ("i8", &[5]), |_| 0.0);
     weights += &constant("b", ("i32", &[5]), whole(4000.0));
+    let mut filters = constant("w", ("i8", &[4, 5, 2, 2]), whole(100.0));
+    filters += &constant("w_s", ("f32", &[5]), |x| 0.01 + 0.004 * x);
+    filters += &constant("w_z", ("i8", &[5]), |_| 0.0);
+    filters += &constant("b", ("i32", &[5]), whole(4000.0));
     let mut columns = constant("w", ("i8", &[6, 5]), whole(100.0));
     columns += &constant("w_s", ("f32", &[5]), |x| 0.01 + 0.004 * x);
     columns += &constant("w_z", ("i8", &[5]), |_| 0.0);
@@ -188,6 +192,12 @@ fn operators_on_values_become_those_on_numbers() {
     let ms = "com.microsoft:";
     let cases = [
         ("QLinearConv@10(q, a_s, a_z, w, w_s, w_z, r_s, r_z, b)", &weights, image, 0.06),
+        (
+            "udo:QLinearConvTranspose@1(q, a_s, a_z, w, w_s, w_z, r_s, r_z, b) strides=[2,2]",
+            &filters,
+            image,
+            0.06,
+        ),
         ("QLinearMatMul@10(q, a_s, a_z, w, w_s, w_z, r_s, r_z)", &columns, "[3,6]", 0.08),
         ("{ms}QGemm@1(q, a_s, a_z, w, w_s, w_z, b, r_s, r_z) transB=1", &rows, "[3,6]", 0.08),
         ("{ms}QLinearAdd@1(q, a_s, a_z, w, w_s, w_z, r_s, r_z)", &other, image, 0.04),

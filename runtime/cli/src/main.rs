@@ -5,12 +5,14 @@
 mod output;
 mod batches;
 mod commands;
+mod cores;
 mod failures;
 mod heaps;
 mod input_list;
 mod layers;
 mod loaded;
 mod model_flags;
+mod page;
 mod perf_profile;
 mod queues;
 mod ranges;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
-use udo_api::{Core, CoreKind, FastMath};
+use udo_api::{CoreKind, FastMath};
 use udo_runtime::cache::CacheOptions;
 use udo_runtime::container::Container;
 use udo_runtime::cores::{DeviceLimits, GpuStorage, Profile};
@@ -15,10 +15,11 @@ use udo_runtime::device::{Coherence, DeviceSpec};
 use udo_runtime::import::{self, MODEL_FILE, Reading};
 use udo_runtime::model::{Options, RangesOf};
 use udo_runtime::pass::{PASSES, PassOptions};
-use udo_runtime::place::{DSP_ARCHS, Fallback, PlaceOptions};
+use udo_runtime::place::PlaceOptions;
 use udo_runtime::resolve::{BindOptions, Input};
 use udo_runtime::runtime::{Builder, LoadError, LoadOptions, Runtime};
 
+use crate::cores::PlaceFlags;
 use crate::failures::container_failure;
 use crate::loaded::Loaded;
 use crate::output::Failure;
@@ -43,12 +44,8 @@ pub(crate) struct ModelFlags {
     /// A package with operators of your own: its folder, its dist folder or its registration library
     #[arg(long = "package", value_name = "PATH")]
     pub(crate) packages: Vec<PathBuf>,
-    /// The cores to use, the preferred one first: cpu, gpu, dsp (v68) or dsp:vNN (docs/dsp.md has the versions)
-    #[arg(long, value_name = "CORES", value_delimiter = ',', default_value = "cpu", value_parser = parse_core)]
-    pub(crate) cores: Vec<Core>,
-    /// What happens to a node that none of the cores takes
-    #[arg(long, value_enum, default_value = "off")]
-    pub(crate) fallback: FallbackFlag,
+    #[command(flatten)]
+    pub(crate) place: PlaceFlags,
     /// Nodes, by operator or name (or all: *), that have to run on a core: the command fails where one runs elsewhere
     #[arg(long, value_name = "OP|NODE|*=CORE", value_parser = Required::parse)]
     pub(crate) require: Vec<Required>,
@@ -104,15 +101,6 @@ pub(crate) struct ModelFlags {
     pub(crate) ranges_of: RangesOf,
 }
 
-/// `--fallback`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum FallbackFlag {
-    /// The model is refused
-    Off,
-    /// It runs on the CPU, and the report says so
-    Cpu,
-}
-
 /// `--gpu-storage`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum StorageFlag {
@@ -135,15 +123,6 @@ pub(crate) enum FastMathFlag {
 fn skipped_pass() -> PossibleValuesParser {
     let passes = PASSES.iter().map(|pass| PossibleValue::new(pass.name).help(pass.does));
     passes.chain([PossibleValue::new(ALL).help("all of them")]).collect::<Vec<_>>().into()
-}
-
-pub(crate) fn parse_core(text: &str) -> Result<Core, String> {
-    let core = Core::from_name(text).ok_or_else(|| format!("wanted {}", Core::NAMES))?;
-    if core.kind() == Some(CoreKind::Dsp) && !DSP_ARCHS.contains(&core.arch()) {
-        let known: Vec<String> = DSP_ARCHS.iter().map(|arch| format!("v{arch}")).collect();
-        return Err(format!("there is no such DSP; wanted {}", known.join(", ")));
-    }
-    Ok(core)
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {
@@ -193,7 +172,7 @@ fn parse_size(text: &str) -> Result<usize, String> {
 impl ModelFlags {
     /// The names of the cores.
     pub(crate) fn core_names(&self) -> Vec<String> {
-        self.cores.iter().map(ToString::to_string).collect()
+        self.place.cores.all.iter().map(ToString::to_string).collect()
     }
 
     fn options(&self) -> Options {
@@ -209,10 +188,6 @@ impl ModelFlags {
             StorageFlag::F32 => GpuStorage::F32,
             StorageFlag::F16 => GpuStorage::F16,
         };
-        let fallback = match self.fallback {
-            FallbackFlag::Off => Fallback::Off,
-            FallbackFlag::Cpu => Fallback::CPU,
-        };
         let fast_math = match self.fast_math {
             FastMathFlag::None => FastMath::None,
             FastMathFlag::Bf16 => FastMath::Bf16,
@@ -221,8 +196,7 @@ impl ModelFlags {
         let limits =
             if self.strict_device { DeviceLimits::Documented } else { DeviceLimits::OfKernels };
         let profile = Profile { vtcm_bytes, gpu_storage, fast_math, limits, ..Profile::default() };
-        let cores = self.cores.clone();
-        let place = PlaceOptions { cores, fallback, profile, ..PlaceOptions::default() };
+        let place = PlaceOptions { profile, ..self.place.options() };
         let passes = if self.skip_pass.iter().any(|name| name == ALL) {
             PassOptions::none()
         } else {

@@ -58,12 +58,12 @@ pub(crate) fn of(flags: &ModelFlags, given: Given<'_>, packing: Packing) -> Rang
 }
 
 fn of_files(flags: &ModelFlags, given: &Given<'_>, packing: Packing) -> Result<RangesOf, Failure> {
-    let kind = flags.cores.first().and_then(|core| core.kind());
+    let kind = flags.place.cores.all.first().and_then(|core| core.kind());
     if !matches!(kind, Some(CoreKind::Dsp | CoreKind::Hta)) {
         return Ok(RangesOf::Nothing);
     }
     let graph = flags.runtime()?.import(&flags.model, &ImportOptions::default())?;
-    if !quant::is_wanted(&graph, &flags.cores) {
+    if !quant::is_wanted(&graph, &flags.place.cores.all) {
         return Ok(RangesOf::Nothing);
     }
     let data = match given {

@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use udo_api::Core;
+use udo_runtime::place::core_named;
 use udo_runtime::plan::{NodeReport, Report};
 
-use crate::model_flags::parse_core;
 use crate::output::{Failure, Outcome};
 
 /// What stands for all nodes.
@@ -32,7 +32,7 @@ impl Required {
         let wanted = || format!("wanted OP=CORE, NODE=CORE or {ALL}=CORE");
         let (of, core) =
             text.rsplit_once('=').filter(|(of, _)| !of.is_empty()).ok_or_else(wanted)?;
-        Ok(Self { of: of.to_owned(), core: parse_core(core)? })
+        Ok(Self { of: of.to_owned(), core: core_named(core)? })
     }
 
     /// Whether it speaks of the node.

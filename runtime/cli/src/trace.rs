@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use udo_runtime::model::Session;
-use udo_runtime::plan::StepReport;
+use udo_runtime::plan::{Plan, Report, StepReport};
 use udo_runtime::session::{Span, SpanKind, Trace};
 
 use crate::loaded::Loaded;
@@ -64,17 +64,16 @@ impl TraceFile {
 
     /// Keeps what the last run of `session` noted.
     pub(crate) fn keep(&mut self, session: &Session) {
-        let plans: Vec<&[StepReport]> =
-            session.plans().map(|plan| plan.report().steps.as_slice()).collect();
+        let plans: Vec<&Report> = session.plans().map(Plan::report).collect();
         let offset = self.trace.started().saturating_duration_since(self.base);
         for span in self.trace.spans().collect::<Vec<_>>() {
             let (name, category, mut args) = match span.kind {
                 SpanKind::Prepare => ("prepare", "plan", json!({})),
                 SpanKind::Replan => ("replan", "plan", json!({})),
                 SpanKind::Step { plan, step } => {
-                    let step = plans.get(plan).and_then(|steps| steps.get(step));
-                    let Some(step) = step else { continue };
-                    (step.op.as_str(), "step", args(step, &span))
+                    let Some(report) = plans.get(plan) else { continue };
+                    let Some(step) = report.steps.get(step) else { continue };
+                    (step.op.as_str(), "step", args(report, step, &span))
                 }
             };
             args["run"] = self.runs.into();
@@ -131,13 +130,13 @@ pub(crate) fn write_events(path: &Path, events: &[String], runs: usize, lost: us
 }
 
 /// What the viewers show of a step that is picked.
-fn args(step: &StepReport, span: &Span) -> Value {
+fn args(report: &Report, step: &StepReport, span: &Span) -> Value {
     if span.thread > 0 {
         return json!({ "op": step.op, "node": step.name });
     }
     json!({
         "op": step.op, "node": step.name, "package": step.package, "core": step.core.to_string(),
-        "inputs": step.inputs, "outputs": step.outputs, "bytes": step.bytes,
+        "subnet": report.name_of(step.subnet), "inputs": step.inputs, "outputs": step.outputs, "bytes": step.bytes,
         "heap_calls": span.heap_calls,
     })
 }

@@ -97,6 +97,9 @@ pub(super) struct GraphForm {
     /// Pairs of an input's and an output's name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) in_place: Vec<(String, String)>,
+    /// Nodes and the cores that they run on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) affinity: Vec<String>,
 }
 
 #[derive(Debug, Deserialize, Serialize)]

@@ -21,7 +21,7 @@ use super::{
     ContainerError, Contents, FORMAT, ModelBytes, Network, Provenance, Section, Stage, StoredGraph,
     VERSION, key,
 };
-use crate::graph::{Attr, DimSpec, Graph, Node, Source, TensorType, Value, ValueId};
+use crate::graph::{Attr, DimSpec, Graph, Node, Origin, Source, TensorType, Value, ValueId};
 use crate::memory::Tensor;
 
 /// Whether checksums are not looked at: no fuzzer comes past them.
@@ -393,6 +393,7 @@ impl Reading<'_> {
         }
         graph.outputs = form.outputs.iter().copied().map(ValueId).collect();
         graph.in_place.clone_from(&form.in_place);
+        graph.affinity.clone_from(&form.affinity);
         for node in &form.nodes {
             let node = self.node(node, depth)?;
             graph.nodes.push(node);
@@ -418,12 +419,12 @@ impl Reading<'_> {
         let ports = |ports: &[Option<u32>]| ports.iter().map(|port| port.map(ValueId)).collect();
         Ok(Node {
             name: form.name.clone(),
-            op: form.op.clone(),
             domain: form.domain.clone(),
-            opset: form.opset,
             inputs: ports(&form.inputs),
             outputs: ports(&form.outputs),
             attrs,
+            origin: Origin::of(form.id),
+            ..Node::new(&form.op, form.opset, &[], &[])
         })
     }
 

@@ -122,6 +122,20 @@ fn pairs_in_one_place_come_back() {
 }
 
 #[test]
+fn what_pins_nodes_comes_back() {
+    let text = "graph \"g\"
+  input x: f32[2]
+  y = Abs@13(x) # Abs_0
+  output y
+  affinity \"0-11=dsp\"
+  affinity \"Abs_0=gpu\"
+";
+    let graph = Graph::parse(text).unwrap();
+    assert_eq!(graph.affinity, ["0-11=dsp", "Abs_0=gpu"]);
+    assert_eq!(again(&graph).to_string(), text);
+}
+
+#[test]
 fn every_type_of_elements_comes_back_aligned_and_mapped() {
     let mut graph = Graph::new("");
     let types: Vec<DType> = DType::ALL.into_iter().filter(|of| of.size_bytes() > 0).collect();

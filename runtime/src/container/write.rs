@@ -221,8 +221,8 @@ impl Blobs {
         let ids = |ids: &[crate::graph::ValueId]| ids.iter().map(|id| id.0).collect();
         let captures = graph.captures.iter().map(|of| [of.inner.0, of.outer.0]).collect();
         let (name, inputs, outputs) = (graph.name.clone(), ids(&graph.inputs), ids(&graph.outputs));
-        let in_place = graph.in_place.clone();
-        Ok(GraphForm { name, values, inputs, captures, nodes, outputs, in_place })
+        let (in_place, affinity) = (graph.in_place.clone(), graph.affinity.clone());
+        Ok(GraphForm { name, values, inputs, captures, nodes, outputs, in_place, affinity })
     }
 
     /// A constant that nothing reads is left out.

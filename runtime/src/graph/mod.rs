@@ -10,8 +10,10 @@ mod literal;
 mod maps;
 mod node;
 mod order;
+mod origin;
 mod outputs;
 mod parse;
+mod selector;
 mod text;
 mod verify;
 
@@ -26,8 +28,10 @@ pub(crate) use error::subgraph_place;
 pub use in_place::InPlaceError;
 pub use maps::PerValue;
 pub use node::{Attr, Capture, Node, Read, Subgraph};
+pub use origin::Origin;
 pub use outputs::NoSuchValue;
 pub use parse::ParseError;
+pub use selector::{NoSelector, NoSuchNodes, Selector};
 
 /// The newest operator set of ONNX, in whose form built-in operators take their nodes.
 pub(crate) const NEWEST: u32 = 27;
@@ -61,6 +65,8 @@ pub struct Graph<N = Node, V = Value> {
     pub outputs: Vec<ValueId>,
     /// Pairs of an input's and an output's name that runs may have in one place; none of a subgraph.
     pub in_place: Vec<(String, String)>,
+    /// Nodes that run on a core, whichever are preferred: texts as `0-11=dsp`; none of a subgraph.
+    pub affinity: Vec<String>,
 }
 
 /// What every phase knows of a node.
@@ -199,6 +205,7 @@ impl Graph {
             captures: Vec::new(),
             outputs: Vec::new(),
             in_place: Vec::new(),
+            affinity: Vec::new(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Nodes and their subgraphs.
 
-use super::{Graph, ValueId};
+use super::{Graph, Origin, ValueId};
 use crate::memory::Tensor;
 
 /// One use of an operator.
@@ -20,6 +20,10 @@ pub struct Node {
     pub outputs: Vec<Option<ValueId>>,
     /// Its attributes by name, in the model's order.
     pub attrs: Vec<(String, Attr)>,
+    /// The nodes of the model that it does the work of; not known of one that nobody numbered yet.
+    pub origin: Origin,
+    /// The number of what says where it runs, if something does. Nodes with different ones are never made one.
+    pub pin: Option<u16>,
 }
 
 impl Node {
@@ -33,6 +37,15 @@ impl Node {
             inputs: inputs.iter().copied().map(Some).collect(),
             outputs: outputs.iter().copied().map(Some).collect(),
             attrs: Vec::new(),
+            origin: Origin::default(),
+            pin: None,
+        }
+    }
+
+    /// Says that it was put in for the work of `whole`, if it is of no node of the model yet.
+    pub(crate) fn is_of(&mut self, whole: &Self) {
+        if !self.origin.is_known() {
+            (self.origin, self.pin) = (whole.origin.clone(), whole.pin);
         }
     }
 

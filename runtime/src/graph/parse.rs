@@ -218,6 +218,9 @@ impl Reading {
                 line.expect("=")?;
                 self.graph.in_place.push((input, line.word()?));
             }
+            "affinity" if self.depth == 0 && line.starts_word() => {
+                self.graph.affinity.push(line.word()?);
+            }
             _ => {
                 line.rest = whole;
                 self.node(line)?;

@@ -17,6 +17,9 @@ pub(super) fn graph<N: GraphNode, V: GraphValue>(
     for (input, output) in &graph.in_place {
         writeln!(f, "  in_place {}={}", Word(input), Word(output))?;
     }
+    for text in &graph.affinity {
+        writeln!(f, "  affinity {}", Word(text))?;
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@ impl CompileError {
         match self {
             Self::Memory(_) | Self::Elements(_) => ErrorCode::OutOfMemory,
             Self::Threads(_)
+            | Self::Affinity(_)
             | Self::InPlace(_)
             | Self::Output(_)
             | Self::Plan(PlanError::InPlace(_)) => ErrorCode::InvalidArgument,

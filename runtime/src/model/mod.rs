@@ -22,7 +22,7 @@ use crate::device::{self, Coherence, Device, Devices};
 use crate::graph::{Graph, InPlaceError, NoSuchValue, TensorType};
 use crate::memory::{Budget, Limit, TensorError};
 use crate::pass::{Fired, PassError};
-use crate::place::{Fallback, PlaceError, PlaceOptions};
+use crate::place::{self, AffinityError, Fallback, PlaceError, PlaceOptions};
 use crate::plan::{Plan, PlanError, Report};
 use crate::registry::Registry;
 use crate::resolve::{self, Behind, BindOptions, Input, Ranges, ResolveError};
@@ -49,6 +49,9 @@ pub enum CompileError {
     /// A pass broke the graph.
     #[error(transparent)]
     Pass(#[from] PassError),
+    /// Nodes cannot be pinned to cores.
+    #[error(transparent)]
+    Affinity(#[from] AffinityError),
     /// A node has no core.
     #[error(transparent)]
     Place(#[from] PlaceError),
@@ -172,6 +175,8 @@ impl Model {
         graph.add_in_place(&options.in_place);
         let in_place = graph.pairs()?;
         check_fast_math(options.place.profile.fast_math)?;
+        let mut options = options.clone();
+        options.place.affinity = place::pin(&mut graph, &options.place.affinity)?;
         let options = &with_coherence(options, queues.devices());
         let pool = Arc::new(Pool::spinning(options.threads, options.spin)?);
         let budget = Budget::new(options.max_memory.map_or_else(Limit::of_machine, Limit::Asked));
@@ -366,8 +371,7 @@ impl Model {
 
 /// The options, for memory as the devices have it that the model's cores are of; where several have it otherwise, the one that
 /// is not coherent counts.
-fn with_coherence(options: &Options, devices: &Devices) -> Options {
-    let mut options = options.clone();
+fn with_coherence(mut options: Options, devices: &Devices) -> Options {
     let kinds = kinds(&options.place);
     let used = devices.iter().filter(|device| kinds.contains(&device.kind()));
     let mut found = used.map(Device::coherence).filter(|found| *found != Coherence::Coherent);
@@ -393,7 +397,8 @@ fn kinds(options: &PlaceOptions) -> Vec<CoreKind> {
         Fallback::Off => None,
         Fallback::To(core) => Some(core),
     };
-    let cores = options.cores.iter().copied().chain(fallback);
+    let cores = options.cores.iter().copied().chain(place::pinned(&options.affinity));
+    let cores = cores.chain(fallback);
     let mut kinds: Vec<_> = cores.filter_map(Core::kind).collect();
     kinds.push(CoreKind::Cpu);
     kinds.sort_unstable();

@@ -9,7 +9,7 @@ use udo_api::{Core, Shape};
 use super::{CompileError, Options};
 use crate::graph::{Graph, Source, Value, ValueId};
 use crate::memory::{Budget, Tensor};
-use crate::pass::{self, Fired};
+use crate::pass::{self, Fired, Wanted};
 use crate::place::{self, Layers};
 use crate::plan::Plan;
 use crate::registry::Registry;
@@ -234,10 +234,13 @@ fn planned(
 ) -> Result<Made, CompileError> {
     let mut resolved = registry.resolve_part(part.graph, &part.open, &options.bind)?;
     let behind = resolved.behind.take();
-    let core = options.place.cores.first().copied().unwrap_or(Core::CPU);
+    let preferred = options.place.cores.first().copied().unwrap_or(Core::CPU);
+    let pinned = place::pinned(&options.place.affinity);
+    let cores = Wanted { preferred, pinned: &pinned };
     let layers = Layers::of(&resolved.graph, registry, options.place.profile.limits);
-    let fired = pass::run(&mut resolved.graph, registry, &options.passes, core)?;
-    let placement = place::assign(resolved, registry, (&options.place, &layers), pool.width())?;
+    let fired = pass::run(&mut resolved.graph, registry, &options.passes, cores)?;
+    let mut placement = place::assign(resolved, registry, (&options.place, &layers), pool.width())?;
+    placement.gather();
     let plan = Plan::build(placement, registry, &options.plan, pool)?;
     SessionError::look_ahead(&plan, budget)?;
     if let Some(cache) = registry.cache() {

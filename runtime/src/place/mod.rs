@@ -1,14 +1,21 @@
 //! Which core runs each node, with which kernel, and why the others do not.
 
+mod affinity;
+mod cheapest;
+mod costs;
 mod epilogue;
 mod layout;
 mod limits;
 mod on_values;
+mod order;
+mod partition;
 mod ports;
 mod price;
 mod unplaced;
+mod wishes;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use udo_api::{Core, EpilogueStep, PortRule, Status, TensorDesc};
 use udo_host::{ConstantId, FinalizedKernel, Machine, Refusal, Source};
@@ -19,11 +26,15 @@ use crate::graph::{NodeId, ValueId};
 use crate::memory::Tensor;
 use crate::package::{OpenError, PackageId};
 use crate::registry::{KernelEntry, Registry};
-use crate::resolve::{Params, Resolved};
+use crate::resolve::{Params, Resolved, TypedGraph};
 
+pub(crate) use affinity::pinned;
+pub use affinity::{Affinity, AffinityError, core_named, pin};
+pub use costs::{Costs, CostsError};
 pub use limits::DSP_ARCHS;
 pub(crate) use limits::{Layers, takes_numbers};
 use unplaced::Unplaced;
+use wishes::Wishes;
 
 /// What happens to a node that none of the cores asked for takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +63,13 @@ pub struct PlaceOptions {
     /// Whether nodes that work in any layout take channels last on the host though none of their inputs comes so.
     /// No result depends on it; tests that compare plans set it.
     pub prefers_channels_last: bool,
+    /// Nodes that run on a core, whichever are preferred; of several that speak of a node the last one counts. A model's file may
+    /// have such as well, which come before.
+    pub affinity: Vec<Affinity>,
+    /// The fewest nodes that follow each other on a core which is not the last of those asked for: fewer run on one behind it.
+    pub min_subnet: usize,
+    /// What work costs on the cores: nodes run where the whole costs least. Where nothing is said, cores go by preference.
+    pub costs: Option<Arc<Costs>>,
 }
 
 impl Default for PlaceOptions {
@@ -61,6 +79,9 @@ impl Default for PlaceOptions {
             fallback: Fallback::Off,
             profile: Profile::default(),
             prefers_channels_last: false,
+            affinity: Vec::new(),
+            min_subnet: 1,
+            costs: None,
         }
     }
 }
@@ -233,6 +254,9 @@ pub enum PlaceError {
     /// An implementation library cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// What work costs is not said of a core.
+    #[error(transparent)]
+    Costs(CostsError),
 }
 
 fn list(refusals: &[CoreRefusal]) -> String {
@@ -263,56 +287,80 @@ pub(crate) fn assign(
     if options.cores.is_empty() {
         return Err(PlaceError::NoCores);
     }
-    let graph = &resolved.graph;
-    let price = registry.memory_price();
-    let mut choices = Vec::with_capacity(graph.nodes.len());
-    let mut produced =
-        Produced { values: vec![None; graph.values.len()], stored_by: HashMap::new() };
-    for (id, bound) in graph.node_ids().zip(&graph.nodes) {
-        if bound.is_folded {
-            choices.push(Choice::Folded);
-            continue;
-        }
-        if bound.control.is_some() {
-            for &output in &bound.node.outputs {
-                produced.note(output, Some((Core::CPU, Format::of(graph.desc(output)))));
-            }
-            choices.push(Choice::Control);
-            continue;
-        }
-        let output = bound.node.output(0);
-        if let Some(&of) = output.and_then(|value| produced.stored_by.get(&value)) {
-            choices.push(Choice::Epilogue { of });
-            continue;
-        }
-        if bound.is_alias {
-            produced.note(output, produced.of(bound.node.input(0)));
-            choices.push(Choice::Alias);
-            continue;
-        }
-        let unplaced = Unplaced {
-            graph,
-            produced: &produced,
-            node: &bound.node,
-            bound,
-            options,
-            threads,
-            layers,
-            price,
-        };
-        let (placed, steps) = unplaced.choose(registry)?;
-        for output in &placed.outputs {
-            produced.note(output.value, Some((placed.core, output.format)));
-        }
-        for value in bound.epilogue.iter().take(steps).flat_map(|step| &step.makes) {
-            produced.stored_by.insert(*value, id);
-        }
-        choices.push(Choice::Kernel(Box::new(placed)));
-    }
+    let (graph, price) = (&resolved.graph, registry.memory_price());
+    let pinned = pinned(&options.affinity);
+    let placing = Placing { graph, options, layers, threads, price, pinned };
+    let mut choices = placing.partitioned(registry)?;
     let machine = machine(Core::CPU, &options.profile, threads);
     let machine = Machine { memory_price: price, ..machine };
     registry.set_memory_price(price::settle(graph, &mut choices, machine, registry));
     Ok(Placement { resolved, choices, profile: options.profile })
+}
+
+/// A graph whose nodes look for their cores.
+struct Placing<'a> {
+    graph: &'a TypedGraph,
+    options: &'a PlaceOptions,
+    layers: &'a Layers,
+    threads: usize,
+    price: u32,
+    /// The cores that nodes are pinned to, by the numbers of pins.
+    pinned: Vec<Core>,
+}
+
+impl Placing<'_> {
+    /// What becomes of each node, where so much is asked of them.
+    fn choices(&self, registry: &mut Registry, wishes: &Wishes) -> Result<Vec<Choice>, PlaceError> {
+        let Self { graph, options, layers, threads, price, ref pinned } = *self;
+        let mut choices = Vec::with_capacity(graph.nodes.len());
+        let mut produced =
+            Produced { values: vec![None; graph.values.len()], stored_by: HashMap::new() };
+        for (id, bound) in graph.node_ids().zip(&graph.nodes) {
+            if bound.is_folded {
+                choices.push(Choice::Folded);
+                continue;
+            }
+            if bound.control.is_some() {
+                for &output in &bound.node.outputs {
+                    produced.note(output, Some((Core::CPU, Format::of(graph.desc(output)))));
+                }
+                choices.push(Choice::Control);
+                continue;
+            }
+            let output = bound.node.output(0);
+            if let Some(&of) = output.and_then(|value| produced.stored_by.get(&value)) {
+                choices.push(Choice::Epilogue { of });
+                continue;
+            }
+            if bound.is_alias {
+                produced.note(output, produced.of(bound.node.input(0)));
+                choices.push(Choice::Alias);
+                continue;
+            }
+            let (node, wish, produced_by) = (&bound.node, wishes.of(id), &produced);
+            let unplaced = Unplaced {
+                graph,
+                produced: produced_by,
+                node,
+                bound,
+                options,
+                threads,
+                pinned,
+                wish,
+                layers,
+                price,
+            };
+            let (placed, steps) = unplaced.choose(registry)?;
+            for output in &placed.outputs {
+                produced.note(output.value, Some((placed.core, output.format)));
+            }
+            for value in bound.epilogue.iter().take(steps).flat_map(|step| &step.makes) {
+                produced.stored_by.insert(*value, id);
+            }
+            choices.push(Choice::Kernel(Box::new(placed)));
+        }
+        Ok(choices)
+    }
 }
 
 /// What is known of values whose nodes have been placed.

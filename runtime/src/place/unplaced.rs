@@ -5,6 +5,7 @@ use udo_host::{ConstantId, FinalizedKernel, Machine, NodeDesc, PlacedNode, Refus
 
 use super::limits::Layers;
 use super::ports::Ports;
+use super::wishes::Wish;
 use super::{
     Constant, CoreRefusal, Fallback, Operand, PlaceError, PlaceOptions, PlacedKernel, Produced,
 };
@@ -25,6 +26,10 @@ pub(super) struct Unplaced<'a> {
     pub(super) bound: &'a BoundNode,
     pub(super) options: &'a PlaceOptions,
     pub(super) threads: usize,
+    /// The cores that nodes are pinned to, by the numbers of pins.
+    pub(super) pinned: &'a [Core],
+    /// What else is asked of it.
+    pub(super) wish: Option<&'a Wish>,
     /// The model's own layers, where devices' limits are asked for.
     pub(super) layers: &'a Layers,
     /// What a byte of packed constants costs.
@@ -45,15 +50,33 @@ impl Unplaced<'_> {
     pub(super) fn choose(&self, registry: &mut Registry) -> Result<Taken, PlaceError> {
         let options = self.options;
         let mut refusals = Vec::new();
-        for &core in &options.cores {
+        let pinned = self.node.pin.and_then(|pin| self.pinned.get(usize::from(pin)).copied());
+        let wish = self.wish.filter(|_| pinned.is_none());
+        let first = pinned.or(wish.and_then(|wish| wish.first));
+        let others = options.cores.iter().copied().filter(|core| Some(*core) != first);
+        let others = others.filter(|_| pinned.is_none());
+        let asked: Vec<Core> = first.into_iter().chain(others).collect();
+        let not = |core: Core| wish.and_then(|wish| wish.not.iter().find(|not| not.core == core));
+        for &core in &asked {
+            if let Some(refusal) = not(core) {
+                refusals.push(refusal.clone());
+                continue;
+            }
             match self.try_core(core, registry)? {
-                Ok((placed, steps)) => return Ok((PlacedKernel { refusals, ..placed }, steps)),
+                Ok((placed, steps)) => {
+                    // Why the others are not first.
+                    let is_first = wish.is_some_and(|wish| wish.first == Some(core));
+                    let others = wish.filter(|_| is_first).map(|wish| wish.not.clone());
+                    let refusals = others.unwrap_or(refusals);
+                    let fell_back = pinned.is_none() && !options.cores.contains(&core);
+                    return Ok((PlacedKernel { refusals, fell_back, ..placed }, steps));
+                }
                 Err(reason) => refusals.push(CoreRefusal { core, reason }),
             }
         }
         let fallback = match options.fallback {
             Fallback::Off => None,
-            Fallback::To(core) => Some(core).filter(|core| !options.cores.contains(core)),
+            Fallback::To(core) => Some(core).filter(|core| !asked.contains(core)),
         };
         if let Some(core) = fallback {
             match self.try_core(core, registry)? {
@@ -61,6 +84,13 @@ impl Unplaced<'_> {
                     return Ok((PlacedKernel { refusals, fell_back: true, ..placed }, steps));
                 }
                 Err(reason) => refusals.push(CoreRefusal { core, reason }),
+            }
+        }
+        // One that nobody else takes runs where it is not wanted.
+        for &core in asked.iter().filter(|core| not(**core).is_some()) {
+            if let Ok((placed, steps)) = self.try_core(core, registry)? {
+                let others = refusals.into_iter().filter(|refusal| refusal.core != core);
+                return Ok((PlacedKernel { refusals: others.collect(), ..placed }, steps));
             }
         }
         Err(PlaceError::NoCore { node: self.node.name.clone(), op: self.node.op.clone(), refusals })

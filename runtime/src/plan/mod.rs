@@ -14,6 +14,7 @@ mod ports;
 mod region;
 mod report;
 mod states;
+mod subnets;
 mod tie;
 mod upkeep;
 mod windows;
@@ -42,6 +43,7 @@ pub(crate) use jump::Jump;
 pub use largest::Largest;
 pub use options::PlanOptions;
 pub use report::{CoreMemory, NodeReport, Report, StepReport};
+pub use subnets::Subnet;
 pub(crate) use windows::WindowId;
 
 /// Where a tensor's elements lie.

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use udo_api::{Arithmetic, Core};
+use udo_api::{Arithmetic, Core, Encoding, Encodings, TensorDesc};
 
 use super::arena::Arenas;
 use super::lower::{Lowered, TRANSFER};
+use super::subnets::{Origins, Subnet, Subnets};
 use super::{Place, Step};
 use crate::cores::{Memory, PerMemory};
-use crate::graph::{GraphValue, Node, ValueId};
+use crate::graph::{GraphValue, Node, Origin, ValueId};
 use crate::place::{Choice, CoreRefusal, Operand, PlacedKernel, Placement};
 use crate::registry::Registry;
 use crate::resolve::{BoundNode, Control, TypedGraph};
@@ -19,6 +20,8 @@ use crate::resolve::{BoundNode, Control, TypedGraph};
 pub struct Report {
     /// What the user should know about binding.
     pub notices: Vec<String>,
+    /// The parts that run on one core each, in the order of a run.
+    pub subnets: Vec<Subnet>,
     /// One entry per node, in the order of the graph.
     pub nodes: Vec<NodeReport>,
     /// One entry per call of a kernel, in the order of a run.
@@ -30,12 +33,29 @@ pub struct Report {
 impl Report {
     /// One that says nothing.
     pub(crate) const fn new() -> Self {
-        Self { notices: Vec::new(), nodes: Vec::new(), steps: Vec::new(), memories: Vec::new() }
+        Self {
+            notices: Vec::new(),
+            subnets: Vec::new(),
+            nodes: Vec::new(),
+            steps: Vec::new(),
+            memories: Vec::new(),
+        }
+    }
+
+    /// The name of a subnet by its place.
+    pub fn name_of(&self, subnet: Option<usize>) -> Option<&str> {
+        self.subnets.get(subnet?).map(|subnet| subnet.name.as_str())
+    }
+
+    /// The name of the subnet of a step, where there are several.
+    pub(crate) fn subnet_of_step(&self, step: usize) -> Option<&str> {
+        let of = self.steps.get(step).filter(|_| self.subnets.len() > 1)?.subnet;
+        self.name_of(of)
     }
 
     /// How many steps bring a value into another memory or type.
     pub fn transfers(&self) -> usize {
-        self.steps.iter().filter(|step| step.op == TRANSFER).count()
+        self.steps.iter().filter(|step| step.is_transfer()).count()
     }
 
     /// The steps that bring a value from the memory of a device into another one's, and these memories' names.
@@ -47,6 +67,10 @@ impl Report {
 /// Where one node runs, and why not elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
+    /// The ids of the model's nodes that it does the work of.
+    pub ids: Origin,
+    /// The place in [`Report::subnets`] of the one that it is of; nothing where no step computes it.
+    pub subnet: Option<usize>,
     /// The node's name.
     pub name: String,
     /// Its operator type.
@@ -65,6 +89,8 @@ pub struct NodeReport {
     pub reads: Vec<String>,
     /// The names of what it makes.
     pub makes: Vec<String>,
+    /// What integers stand for among these, by the value's name, in words.
+    pub encodings: Vec<(String, String)>,
     /// The cores asked for before this one.
     pub refusals: Vec<CoreRefusal>,
     /// Whether the core was not asked for.
@@ -84,6 +110,8 @@ pub struct NodeReport {
 /// One call of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepReport {
+    /// The place in [`Report::subnets`] of the one that it is of; nothing between two.
+    pub subnet: Option<usize>,
     /// The node's name, or the value's where the step transfers one.
     pub name: String,
     /// The operator type; `Transfer` for a step that brings a value into another memory or type.
@@ -115,6 +143,13 @@ pub struct StepReport {
     pub depth: usize,
 }
 
+impl StepReport {
+    /// Whether it brings a value into another memory or type, and is no node's.
+    pub fn is_transfer(&self) -> bool {
+        self.op == TRANSFER
+    }
+}
+
 /// What one memory holds, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreMemory {
@@ -137,7 +172,8 @@ pub struct CoreMemory {
 /// The part that is known from the placement.
 pub(super) struct Nodes {
     notices: Vec<String>,
-    nodes: Vec<NodeReport>,
+    all: Vec<NodeReport>,
+    origins: Origins,
 }
 
 impl Nodes {
@@ -162,7 +198,8 @@ impl Nodes {
             depth += usize::from(control.is_some_and(Control::opens));
             depth = depth.saturating_sub(usize::from(control.is_some_and(Control::ends)));
         }
-        Self { notices: placement.resolved.notices.clone(), nodes }
+        let origins = Origins::of(placement);
+        Self { notices: placement.resolved.notices.clone(), all: nodes, origins }
     }
 
     pub(super) fn finish(
@@ -173,7 +210,9 @@ impl Nodes {
         scratch_bytes: PerMemory<usize>,
     ) -> Report {
         let computed: BTreeSet<usize> = lowered.steps.iter().filter_map(Step::node).collect();
-        for (index, node) in self.nodes.iter_mut().enumerate() {
+        let subnets = Subnets::of(lowered, &self.origins);
+        for (index, node) in self.all.iter_mut().enumerate() {
+            node.subnet = subnets.of_node(index);
             let is_elsewhere =
                 node.is_folded || node.fused_into.is_some() || node.control.is_some();
             node.is_view = !is_elsewhere && !computed.contains(&index);
@@ -197,10 +236,16 @@ impl Nodes {
                 || m.arena_bytes + m.scratch_bytes + m.constant_bytes + m.packed_bytes > 0
                 || m.geometry_bytes > 0
         };
+        let step = |(at, step): (usize, &Step)| StepReport {
+            subnet: subnets.of_step(at),
+            ..step_report(step, lowered)
+        };
+        let steps = lowered.steps.iter().enumerate().map(step).collect();
         Report {
             notices: self.notices,
-            nodes: self.nodes,
-            steps: lowered.steps.iter().map(|step| step_report(step, lowered)).collect(),
+            nodes: self.all,
+            steps,
+            subnets: subnets.all,
             memories: memories.filter(used).collect(),
         }
     }
@@ -214,6 +259,8 @@ fn computed(
 ) -> NodeReport {
     let texts = |operands: &[Operand]| operands.iter().map(|o| o.format.to_string()).collect();
     NodeReport {
+        ids: node.origin.clone(),
+        subnet: None,
         name: node.name.clone(),
         op: node.op.clone(),
         package: registry.package_name(placed.package()).to_owned(),
@@ -223,6 +270,11 @@ fn computed(
         outputs: texts(&placed.outputs),
         reads: names(&node.inputs, graph),
         makes: names(&node.outputs, graph),
+        encodings: encodings(
+            node,
+            graph,
+            placed.inputs.iter().chain(&placed.outputs).map(|o| o.format.desc),
+        ),
         refusals: placed.refusals.clone(),
         fell_back: placed.fell_back,
         is_view: false,
@@ -254,6 +306,8 @@ fn fused(node: &Node, by: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport
     // An alias of one that is fused is fused into the same.
     let into = by.map(|by| by.fused_into.as_ref().unwrap_or(&by.name).clone());
     NodeReport {
+        ids: node.origin.clone(),
+        subnet: None,
         name: node.name.clone(),
         op: node.op.clone(),
         package: by.map_or_else(String::new, |by| by.package.clone()),
@@ -263,6 +317,7 @@ fn fused(node: &Node, by: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport
         outputs: texts(&node.outputs),
         reads: names(&node.inputs, graph),
         makes: names(&node.outputs, graph),
+        encodings: encodings(node, graph, values(node).map(|value| graph.desc(value))),
         refusals: Vec::new(),
         fell_back: false,
         is_view: false,
@@ -276,6 +331,42 @@ fn fused(node: &Node, by: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport
 fn names(values: &[Option<ValueId>], graph: &TypedGraph) -> Vec<String> {
     let values = values.iter().flatten().filter_map(|&id| graph.value(id).ok());
     values.map(|value| value.value().name.clone()).collect()
+}
+
+/// What it reads and makes, in order.
+fn values(node: &Node) -> impl Iterator<Item = Option<ValueId>> {
+    node.inputs.iter().chain(&node.outputs).copied()
+}
+
+/// The encodings of what it reads and makes, each value once.
+fn encodings(
+    node: &Node,
+    graph: &TypedGraph,
+    descs: impl Iterator<Item = TensorDesc>,
+) -> Vec<(String, String)> {
+    let mut known: Vec<(String, String)> = Vec::new();
+    for (id, desc) in values(node).zip(descs) {
+        let Some((id, of)) = id.zip(desc.encodings()) else { continue };
+        let Ok(value) = graph.value(id) else { continue };
+        let name = &value.value().name;
+        if !known.iter().any(|(of, _)| of == name) {
+            known.push((name.clone(), in_words(of)));
+        }
+    }
+    known
+}
+
+fn in_words(encodings: Encodings) -> String {
+    match encodings {
+        Encodings::PerTensor(Encoding { scale, zero_point }) => {
+            format!("scale {scale}, zero point {zero_point}")
+        }
+        Encodings::PerAxis(of) => {
+            let least = of.scales().iter().copied().fold(f32::INFINITY, f32::min);
+            let most = of.scales().iter().copied().fold(0.0, f32::max);
+            format!("{} scales of {least} to {most} along axis {}", of.count(), of.axis())
+        }
+    }
 }
 
 /// The memories that a step brings a value from and to.
@@ -295,6 +386,7 @@ fn between(step: &Step, lowered: &Lowered) -> Option<[&'static str; 2]> {
 fn step_report(step: &Step, lowered: &Lowered) -> StepReport {
     let work = step.kernel.work();
     StepReport {
+        subnet: None,
         name: step.name.clone(),
         op: step.op.clone(),
         package: step.package.clone(),

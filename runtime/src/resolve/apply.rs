@@ -22,6 +22,7 @@ impl Registry {
             captures: Vec::new(),
             outputs: Vec::new(),
             in_place: Vec::new(),
+            affinity: Vec::new(),
         };
         let mut made = apart.add_constant("", to);
         for &(id, port) in nodes {

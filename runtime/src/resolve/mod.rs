@@ -266,16 +266,18 @@ impl Registry {
         let missing = self.missing(&graph, options);
         let ends = Ends::of(self, &graph, options);
         let shapes = inputs::shapes(&graph, options)?;
-        let Graph { name, nodes, values, inputs, captures, outputs, in_place } = graph;
+        let Graph { name, nodes, values, inputs, captures, outputs, in_place, affinity } = graph;
         let values = (0..).map(ValueId::at).zip(values);
         let values = values.map(|(id, value)| inputs::typed(value, shapes.get(&id))).collect();
-        let bound = Vec::with_capacity(nodes.len());
-        let mut graph = Graph { name, nodes: bound, values, inputs, captures, outputs, in_place };
+        let source = nodes;
+        let nodes = Vec::with_capacity(source.len());
+        let mut graph =
+            Graph { name, nodes, values, inputs, captures, outputs, in_place, affinity };
         graph.set_open(open);
         let (notices, layouts) = (Vec::new(), NhwcValues::default());
         let (depth, trips, taken) = (0, None, Vec::new());
         let mut binding = Binding { options, graph, notices, layouts, depth, trips, taken };
-        let mut cut = Cut::new(nodes);
+        let mut cut = Cut::new(source);
         while let Some(node) = cut.next() {
             let (whole, mark) = (node.clone(), binding.mark());
             let is_builtin = |node: &Node| {
@@ -283,8 +285,14 @@ impl Registry {
                 chosen.is_ok_and(|(entry, _)| self.is_builtin(entry.package))
             };
             let in_run = ends.in_run(&binding.graph, &node).filter(|_| is_builtin(&node));
+            let bound = binding.graph.nodes.len();
             match self.bind_next(&mut binding, in_run.unwrap_or(node)) {
-                Ok(()) => cut.come(std::mem::take(&mut binding.taken)),
+                Ok(()) => {
+                    let mut added: Vec<_> = std::mem::take(&mut binding.taken);
+                    let bound = binding.graph.nodes.iter_mut().skip(bound).map(|of| &mut of.node);
+                    bound.chain(&mut added).for_each(|node| node.is_of(&whole));
+                    cut.come(added);
+                }
                 Err(ResolveError::Wants(want)) => {
                     cut.put_behind(&mut binding, (whole, mark), want)?;
                 }

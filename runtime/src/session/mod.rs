@@ -52,7 +52,7 @@ use upkeep::Cached;
 
 /// Why a step of a run failed. The session can run again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("node {node:?}: package {package}'s {op} on {core} {reason}")]
+#[error("node {node:?}: package {package}'s {op} on {core}{} {reason}", in_subnet(.subnet.as_deref()))]
 pub struct StepError {
     /// The node.
     pub node: Box<str>,
@@ -62,10 +62,16 @@ pub struct StepError {
     pub package: Box<str>,
     /// The core that it ran on.
     pub core: Core,
+    /// The name of its subnet, where the model has several.
+    pub subnet: Option<Box<str>>,
     /// What the kernel answered.
     pub error: ExecError,
     /// The same in words.
     pub reason: Box<str>,
+}
+
+fn in_subnet(subnet: Option<&str>) -> String {
+    subnet.map_or_else(String::new, |name| format!(" ({name})"))
 }
 
 /// Why there is no session.
@@ -570,6 +576,7 @@ impl Prepared {
             op: name(|s| &s.op),
             package: name(|s| &s.package),
             core: step.map_or(Core::CPU, |s| s.core),
+            subnet: self.plan.report().subnet_of_step(index).map(Into::into),
             reason: match step.map(|step| &step.purpose) {
                 Some(Purpose::Check { reason, .. }) => reason.clone(),
                 _ => failure.to_string().into(),

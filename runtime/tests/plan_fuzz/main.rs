@@ -15,16 +15,17 @@ mod reference;
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, GuardAlloc, Shape};
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::device::Coherence;
-use udo_runtime::graph::{DimSpec, Source};
+use udo_runtime::graph::{DimSpec, Selector, Source};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::pass::PassOptions;
-use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_runtime::place::{Affinity, Fallback, PlaceOptions};
 use udo_runtime::plan::{PlanOptions, Report};
 use udo_runtime::registry::Registry;
 
@@ -96,11 +97,27 @@ fn options(random: &mut Random) -> Options {
         vec![Core::DSP_V68, Core::CPU, Core::GPU],
         vec![Core::DSP_V68, Core::GPU],
     ]);
+    // Pins of nodes that may not take it fall back.
+    let ids = |random: &mut Random| {
+        let ranges = (0..=random.below(3)).map(|_| {
+            let [first, more] = [8, 4].map(|end| u32::try_from(random.below(end)).unwrap());
+            first..=first + more
+        });
+        Selector::Ids(ranges.chain([0..=0]).collect())
+    };
+    let affinity = (0..random.below(3)).map(|_| Affinity {
+        of: ids(random),
+        core: random.pick(&[Core::CPU, Core::GPU, Core::DSP_V68]),
+    });
+    let affinity = affinity.collect();
     let place = PlaceOptions {
         cores,
         fallback: Fallback::CPU,
         profile: Profile { opencl: OpenCl::Off, ..Profile::default() },
         prefers_channels_last: random.once_in(3),
+        affinity,
+        min_subnet: if random.once_in(4) { 3 } else { 1 },
+        costs: random.once_in(12).then(Arc::default),
     };
     let plan = PlanOptions {
         reuses_inputs: !random.once_in(4),
@@ -141,13 +158,18 @@ fn try_one(seed: u64, met: &mut Met) -> Result<(), String> {
     if !options.place.cores.contains(&Core::GPU) {
         options.place.cores.push(Core::GPU);
     }
+    if case.graph.nodes.iter().any(|node| node.op == "TwiceOnGpu") {
+        options.place.affinity.push("TwiceOnGpu=gpu".parse().unwrap());
+    }
     let mut registry = Registry::builtin().unwrap();
     registry.add_static(&kernels::PACKAGE).unwrap();
     let model = Model::compile(case.graph.clone(), &mut registry, &options)
         .map_err(|e| format!("{e}\n{}", case.graph))?;
     note(model.report(), &case, &options, met);
     let mut session = model.session().unwrap();
-    let cores: Vec<Core> = model.report().nodes.iter().map(|node| node.core).collect();
+    let mut nodes: Vec<_> = model.report().nodes.iter().collect();
+    nodes.sort_by_key(|node| node.ids.ids().next());
+    let cores: Vec<Core> = nodes.into_iter().map(|node| node.core).collect();
     if seed.is_multiple_of(4) && !case.has_wide_filters() {
         check_open(&case, &model, &mut registry, &options)?;
     }

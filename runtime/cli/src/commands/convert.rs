@@ -9,6 +9,7 @@ use udo_generator::{Mode, Source};
 use udo_runtime::container::{self, Contents, Extent, Network, Provenance, Stage, StoredGraph};
 use udo_runtime::graph::{Graph, ValueId};
 use udo_runtime::import::{ImportOptions, PackagedOp, Reading};
+use udo_runtime::place::{self, Affinity};
 use udo_runtime::resolve::{BindOptions, MissingOp, ResolveError};
 
 use super::Run;
@@ -48,6 +49,9 @@ pub(crate) struct Convert {
     /// An input and an output of one type and shape that runs may have in one place, as one tensor: a cache that they go on with
     #[arg(long, value_name = "INPUT=OUTPUT", value_parser = parse_pair)]
     in_place: Vec<(String, String)>,
+    /// Nodes that run on a core whichever is preferred, by id, name or operator (all: *)
+    #[arg(long, value_name = "0-11,177|NODE|OP|*=CORE")]
+    affinity: Vec<Affinity>,
     /// A package with operators of your own: its folder, its dist folder or its registration library
     #[arg(long = "package", value_name = "PATH")]
     packages: Vec<PathBuf>,
@@ -109,6 +113,8 @@ impl Run for Convert {
         }
         graph.add_in_place(&self.in_place);
         graph.check_in_place()?;
+        place::pin(&mut graph.clone(), &self.affinity)?;
+        graph.affinity.extend(self.affinity.iter().map(Affinity::to_string));
         let mut missing = runtime.registry().missing(&graph, &BindOptions::default());
         missing.retain(|op| !declared.iter().any(|known| known.name == op.op));
         if self.dry_run {
@@ -169,6 +175,7 @@ impl Convert {
         flags.extend(self.out_node.iter().map(|name| format!("--out-node {name}")));
         let pairs = self.in_place.iter();
         flags.extend(pairs.map(|(input, output)| format!("--in-place {input}={output}")));
+        flags.extend(self.affinity.iter().map(|of| format!("--affinity {of}")));
         let paths = |flag: &'static str, paths: &[PathBuf]| {
             let name = |path: &PathBuf| path.file_name().map(|name| name.display().to_string());
             let names: Vec<String> = paths.iter().filter_map(name).collect();

@@ -2,16 +2,19 @@
 
 mod measured;
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use serde_json::{Value, json};
 use udo_runtime::pass::{Fired, Stayed};
-use udo_runtime::plan::Report;
+use udo_runtime::plan::{Report, Subnet};
 
 use super::Run;
 use super::quantize::DataFlags;
+use crate::loaded::Loaded;
 use crate::model_flags::ModelFlags;
 use crate::output::Column::{Left, Right};
-use crate::output::{Outcome, print_json, table};
+use crate::output::{Failure, Outcome, print_json, table};
 use crate::ranges::{Given, RangeFlags};
 use crate::raw::Packing;
 use crate::stages::{Stages, shapes_of_data};
@@ -29,18 +32,45 @@ use measured::{Measured, MeasuredFlags, measure};
   udo explain model.onnx --measured --threads 2 --data test_data_set_0")]
 pub(crate) struct Explain {
     #[command(flatten)]
-    model: ModelFlags,
-    #[command(flatten)]
-    measured: MeasuredFlags,
-    #[command(flatten)]
-    ranges: RangeFlags,
+    of: ExplainFlags,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
 impl Run for Explain {
-    fn run(mut self) -> Outcome {
+    fn run(self) -> Outcome {
+        let explained = self.of.explain()?;
+        if self.json {
+            print_json(&explained.to_json());
+        } else {
+            say(explained.report(), explained.loaded.model.passes());
+            explained.measured.iter().for_each(Measured::say);
+        }
+        Ok(())
+    }
+}
+
+/// A model, and whether it is measured.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ExplainFlags {
+    #[command(flatten)]
+    pub(super) model: ModelFlags,
+    #[command(flatten)]
+    measured: MeasuredFlags,
+    #[command(flatten)]
+    ranges: RangeFlags,
+}
+
+/// A model that is compiled, and what was measured of it.
+pub(super) struct Explained {
+    pub(super) loaded: Loaded,
+    measured: Option<Measured>,
+}
+
+impl ExplainFlags {
+    /// Compiles the model, and measures it if that is asked for.
+    pub(super) fn explain(mut self) -> Result<Explained, Failure> {
         let data = DataFlags { calibration: self.measured.data.clone(), ..DataFlags::default() };
         self.ranges.set(&mut self.model, Given::Data(data), Packing::Float32);
         let loaded = match self.measured.data {
@@ -52,20 +82,23 @@ impl Run for Explain {
         };
         let is_measured = self.measured.measured;
         let measured = is_measured.then(|| measure(&self.measured, &self.model, &loaded));
-        let measured = measured.transpose()?;
-        let report = measured.as_ref().map_or(loaded.model.report(), |of| &of.report);
-        let passes = loaded.model.passes();
-        if self.json {
-            let mut json = to_json(report, passes);
-            if let Some(measured) = measured {
-                json["measured"] = measured.to_json();
-            }
-            print_json(&json);
-        } else {
-            say(report, passes);
-            measured.iter().for_each(Measured::say);
+        Ok(Explained { measured: measured.transpose()?, loaded })
+    }
+}
+
+impl Explained {
+    /// What runs where: of the plan that was measured, else of the model's.
+    pub(super) fn report(&self) -> &Report {
+        self.measured.as_ref().map_or(self.loaded.model.report(), |of| &of.report)
+    }
+
+    /// All of it, for programs.
+    pub(super) fn to_json(&self) -> Value {
+        let mut json = to_json(self.report(), self.loaded.model.passes());
+        if let Some(measured) = &self.measured {
+            json["measured"] = measured.to_json();
         }
-        Ok(())
+        json
     }
 }
 
@@ -80,6 +113,11 @@ fn say(report: &Report, passes: &[Fired]) {
             outln!("    not at {node}: {why}");
         }
     }
+    outln!("subnets:");
+    for Subnet { name, core, nodes, steps } in &report.subnets {
+        let (first, last) = (steps.start, steps.end - 1);
+        outln!("  {name}: nodes {nodes} on {core}, steps {first}-{last}");
+    }
     outln!("nodes:");
     for node in &report.nodes {
         let (inputs, outputs) = (node.inputs.join(", "), node.outputs.join(", "));
@@ -91,8 +129,9 @@ fn say(report: &Report, passes: &[Fired]) {
             None => String::new(),
         };
         let indent = "  ".repeat(node.depth);
+        let ids = if node.ids.is_known() { format!("{} ", node.ids) } else { String::new() };
         outln!(
-            "  {indent}{} ({}) on {} from {}: {inputs} -> {outputs}{view}",
+            "  {indent}{ids}{} ({}) on {} from {}: {inputs} -> {outputs}{view}",
             node.name,
             node.op,
             node.core,
@@ -169,9 +208,12 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
         .map(|n| {
             let refusals: Vec<Value> =
                 n.refusals.iter().map(|r| json!({ "core": r.core.to_string(), "reason": r.reason })).collect();
+            let encodings: BTreeMap<&str, &str> =
+                n.encodings.iter().map(|(name, of)| (name.as_str(), of.as_str())).collect();
             json!({
+                "ids": n.ids.ids().collect::<Vec<_>>(), "subnet": report.name_of(n.subnet),
                 "name": n.name, "op": n.op, "package": n.package, "core": n.core.to_string(), "inputs": n.inputs,
-                "outputs": n.outputs, "refusals": refusals, "fell_back": n.fell_back, "view": n.is_view,
+                "outputs": n.outputs, "reads": n.reads, "makes": n.makes, "encodings": encodings, "refusals": refusals, "fell_back": n.fell_back, "view": n.is_view,
                 "fused_into": n.fused_into, "folded": n.is_folded,
                 "backend": n.backend, "control": n.control, "depth": n.depth,
             })
@@ -182,8 +224,9 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
         .iter()
         .map(|s| {
             json!({
+                "subnet": report.name_of(s.subnet),
                 "name": s.name, "op": s.op, "package": s.package, "core": s.core.to_string(), "inputs": s.inputs,
-                "outputs": s.outputs, "in_place": s.in_place, "scratch_bytes": s.scratch_bytes, "depth": s.depth,
+                "outputs": s.outputs, "between": s.between, "in_place": s.in_place, "scratch_bytes": s.scratch_bytes, "depth": s.depth,
                 "bytes": s.bytes, "operations": s.operations, "method": s.method,
             })
         })
@@ -208,8 +251,15 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
             })
         })
         .collect();
+    let subnets = report.subnets.iter().map(|of| {
+        json!({
+            "name": of.name, "core": of.core.to_string(), "nodes": of.nodes.ids().collect::<Vec<_>>(),
+            "steps": [of.steps.start, of.steps.end],
+        })
+    });
+    let subnets: Vec<Value> = subnets.collect();
     json!({
-        "exchanges": exchanges, "notices": report.notices, "passes": passes, "nodes": nodes, "steps": steps,
+        "exchanges": exchanges, "subnets": subnets, "notices": report.notices, "passes": passes, "nodes": nodes, "steps": steps,
         "transfers": report.transfers(), "memories": memories,
     })
 }

@@ -13,6 +13,7 @@ mod ops;
 pub(crate) mod quantize;
 mod run;
 mod verify;
+mod view;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
@@ -26,6 +27,7 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<run::RunModel>("run"),
     Entry::of::<verify::Verify>("verify"),
     Entry::of::<explain::Explain>("explain"),
+    Entry::of::<view::View>("view"),
     Entry::of::<bench::Bench>("bench"),
     Entry::of::<convert::Convert>("convert"),
     Entry::of::<quantize::Quantize>("quantize"),

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use udo_api::{Core, DType, TypeSet, types};
+use udo_runtime::place::core_named;
 use udo_runtime::resolve::Coverage;
 
 use super::Run;
-use crate::model_flags::{open, parse_core};
+use crate::model_flags::open;
 use crate::output::Column::Left;
 use crate::output::{Failure, Outcome, print_json, table};
 
@@ -22,7 +23,7 @@ use crate::output::{Failure, Outcome, print_json, table};
   udo ops --markdown > docs/operators.md")]
 pub(crate) struct Ops {
     /// Only what runs on this core: cpu, gpu, dsp (v68) or dsp:vNN
-    #[arg(long, value_name = "CORE", value_parser = parse_core)]
+    #[arg(long, value_name = "CORE", value_parser = core_named)]
     core: Option<Core>,
     /// Only what takes elements of this type, such as f32
     #[arg(long = "type", value_name = "TYPE", value_parser = parse_type)]

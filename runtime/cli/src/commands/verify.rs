@@ -10,11 +10,12 @@ use serde_json::json;
 use udo_api::Core;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::Session;
+use udo_runtime::place::core_named;
 
 use super::Run;
 use super::quantize::DataFlags;
 use crate::loaded::{prepare, run_and_say, set_inputs};
-use crate::model_flags::{ModelFlags, parse_core};
+use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, note, print_json, progress};
 use crate::ranges::{self, Given};
 use crate::raw::Packing;
@@ -42,7 +43,7 @@ pub(crate) struct Verify {
     #[arg(long, value_name = "DIR", required_unless_present = "random")]
     data: Option<PathBuf>,
     /// The cores whose results are wanted, the preferred one first; what they do not take runs on the CPU
-    #[arg(long, value_name = "CORES", value_delimiter = ',', value_parser = parse_core)]
+    #[arg(long, value_name = "CORES", value_delimiter = ',', value_parser = core_named)]
     against: Vec<Core>,
     /// Sets of pseudo-random inputs, instead of recorded ones
     #[arg(long, value_name = "N", requires = "against", conflicts_with = "data")]

@@ -234,7 +234,8 @@ impl<'a> Import<'a> {
         let opset = self.version(place, domain)?;
         let (op, domain) = (op.to_owned(), domain.to_owned());
         let attrs = self.attrs(&name, attributes)?;
-        self.level.graph.add_node(Node { name, op, domain, opset, inputs, outputs, attrs });
+        let node = Node { name, domain, inputs, outputs, attrs, ..Node::new(&op, opset, &[], &[]) };
+        self.level.graph.add_node(node);
         Ok(())
     }
 

@@ -48,6 +48,9 @@ pub(super) enum Ports {
 
 const MICROSOFT: &str = "com.microsoft";
 
+/// The domain of our own.
+const UDO: &str = "udo";
+
 const fn of(op: &'static str, is: (&'static str, u32), operands: &'static [usize]) -> Numbers {
     let result = 3 * operands.len();
     let ports = Ports::At { plain: &[], operands, result, bias: None };
@@ -59,6 +62,11 @@ const NUMBERS: &[Numbers] = &[
         domain: "",
         ports: Ports::At { plain: &[], operands: &[0, 3], result: 6, bias: Some(8) },
         ..of("QLinearConv", ("Conv", 11), &[0, 3])
+    },
+    Numbers {
+        domain: UDO,
+        ports: Ports::At { plain: &[], operands: &[0, 3], result: 6, bias: Some(8) },
+        ..of("QLinearConvTranspose", ("ConvTranspose", 11), &[0, 3])
     },
     Numbers { domain: "", ..of("QLinearMatMul", ("MatMul", 13), &[0, 3]) },
     Numbers {
@@ -164,6 +172,7 @@ impl Numbers {
     /// The axis of a constant operand's scales, where it has several.
     pub(super) fn axis(&self, of: &Node, rank: usize) -> usize {
         match self.is {
+            "ConvTranspose" => 1,
             "MatMul" => rank.saturating_sub(1),
             "Gemm" => usize::from(!matches!(of.attr(TRANSPOSED), Some(Attr::Int(1)))),
             _ => 0,

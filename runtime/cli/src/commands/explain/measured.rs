@@ -18,7 +18,7 @@ use crate::roofline::{self, AtLimit, Limits, RanStep, real};
 use crate::{tensors, trace};
 
 /// How the model is measured.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct MeasuredFlags {
     /// Run the model, and say how long each step takes next to what the machine can do
     #[arg(long)]

@@ -8,7 +8,7 @@ enum Sums {
     /// For each result, one over the weights of a channel; the input with the weights.
     Convolution(usize),
     /// For each element of the first input, one over the weights of a channel.
-    Transposed,
+    Transposed(usize),
     /// For each result, one over the last axis of the first input.
     Product,
     /// For each result, one over the first axis of the second input, or its last where that is transposed.
@@ -17,15 +17,17 @@ enum Sums {
     Recurrent,
 }
 
-const OPS: [(&str, Sums); 12] = [
+const OPS: [(&str, Sums); 14] = [
     ("Conv", Sums::Convolution(1)),
     ("FusedConv", Sums::Convolution(1)),
     ("ConvInteger", Sums::Convolution(1)),
     ("QLinearConv", Sums::Convolution(3)),
-    ("ConvTranspose", Sums::Transposed),
+    ("ConvTranspose", Sums::Transposed(1)),
+    ("QLinearConvTranspose", Sums::Transposed(3)),
     ("MatMul", Sums::Product),
     ("MatMulInteger", Sums::Product),
     ("QLinearMatMul", Sums::Product),
+    ("QLinearMatMulAdd", Sums::Product),
     ("Gemm", Sums::Linear),
     ("LSTM", Sums::Recurrent),
     ("GRU", Sums::Recurrent),
@@ -43,7 +45,7 @@ pub(super) fn macs(node: &Surveyed) -> Option<u64> {
     };
     let (results, each) = match sums {
         Sums::Convolution(at) => (output.len(), channel(input(*at)?)?),
-        Sums::Transposed => (input(0)?.len(), channel(input(1)?)?),
+        Sums::Transposed(at) => (input(0)?.len(), channel(input(*at)?)?),
         Sums::Product => (output.len(), input(0)?.shape().last().copied()?),
         Sums::Linear => {
             let last = output.shape().last().copied().filter(|&last| last > 0)?;

@@ -8,9 +8,10 @@ use udo_runtime::model::{Model, Session};
 use udo_runtime::plan::Report;
 
 use super::{Compared, Verify, difference, say, to_json};
+use crate::cores::PlaceFlags;
 use crate::layers::{self, Layer};
 use crate::loaded::{prepare, run_and_say, set_inputs};
-use crate::model_flags::{FallbackFlag, ModelFlags};
+use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, note, print_json, progress};
 use crate::required::{placement, placement_to_json};
 use crate::stages::{Ready, Shapes, Stages, shapes_of_set};
@@ -52,8 +53,7 @@ impl Verify {
         let more_outputs: Vec<_> = layers.iter().map(|layer| layer.value.clone()).collect();
         let tested = ModelFlags { more_outputs, ..self.model.clone() };
         let others = ModelFlags {
-            cores: self.against.clone(),
-            fallback: FallbackFlag::Cpu,
+            place: PlaceFlags::on(self.against.clone()),
             require: Vec::new(),
             cache: None,
             cache_version: 0,

@@ -1,0 +1,180 @@
+//! `udo view`
+
+mod graph;
+mod layout;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::Args;
+use serde_json::{Value, json};
+use udo_runtime::graph::{Attr, Node};
+use udo_runtime::import::ImportOptions;
+use udo_runtime::plan::NodeReport;
+
+use super::Run;
+use super::explain::{ExplainFlags, Explained};
+use crate::output::{Failure, Outcome, write_file};
+use crate::page::{self, Page};
+use graph::{Port, graph};
+
+/// What the page looks like, and what it does.
+const STYLE: &str = include_str!("page/page.css");
+const SCRIPT: &str = concat!(
+    include_str!("page/model.js"),
+    include_str!("page/draw.js"),
+    include_str!("page/panel.js"),
+    include_str!("page/control.js")
+);
+
+/// The program that opens a file in the browser that the user prefers.
+const OPENER: &str = "xdg-open";
+
+/// The most characters that are shown of an attribute.
+const MOST_CHARS: usize = 200;
+
+/// Write a page that shows the compiled model: what runs where, why not elsewhere, and what crosses between cores
+///
+/// The page is one file that needs nothing besides a browser (docs/view.md): a graph with a box for each kernel's call, in the colour
+/// of its core, a list of all nodes, and what `udo explain` says of each. With --measured the model runs, and boxes may be coloured by
+/// the time that they take.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  udo view model.onnx                                     writes model.html
+  udo view model.onnx --cores dsp,cpu --fallback cpu --open
+  udo view model.onnx --measured --threads 2 -o page.html")]
+pub(crate) struct View {
+    #[command(flatten)]
+    of: ExplainFlags,
+    /// The page to write, over any that was there [default: the model's name with .html, in this folder]
+    #[arg(short, long, value_name = "FILE.html")]
+    output: Option<PathBuf>,
+    /// Open the page in the browser
+    #[arg(long)]
+    open: bool,
+}
+
+impl Run for View {
+    fn run(self) -> Outcome {
+        let model = self.of.model.model.clone();
+        let output = self.output.unwrap_or_else(|| default_output(&model));
+        let cores = self.of.model.core_names();
+        let explained = self.of.explain()?;
+        write_file(&output, page(&model, &cores, &explained).as_bytes())?;
+        outln!("{}", output.display());
+        if self.open { open(&output) } else { Ok(()) }
+    }
+}
+
+fn default_output(model: &Path) -> PathBuf {
+    let mut name = model.file_stem().unwrap_or(model.as_os_str()).to_owned();
+    name.push(".html");
+    PathBuf::from(name)
+}
+
+/// Opens a page, and does not wait until the user closes it.
+fn open(output: &Path) -> Outcome {
+    let mut opener = Command::new(OPENER);
+    let opener =
+        opener.arg(output).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let failed = |what: String| {
+        Err(Failure::new(format!("cannot open {}: {OPENER} {what}", output.display()))
+            .help("open it in a browser yourself"))
+    };
+    match opener.status() {
+        Err(error) => failed(format!("does not start: {error}")),
+        Ok(status) if !status.success() => failed(format!("ended with {status}")),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn page(model: &Path, cores: &[String], explained: &Explained) -> String {
+    let name = model.file_name().unwrap_or_default().to_string_lossy();
+    let report = explained.report();
+    let (inputs, outputs) = ports(explained);
+    let ports = |ports: &[Port]| -> Vec<Value> {
+        ports.iter().map(|(name, of)| json!({ "name": name, "type": of })).collect()
+    };
+    let data = json!({
+        "name": name, "cores": cores, "inputs": ports(&inputs), "outputs": ports(&outputs),
+        "attributes": attributes(model, explained, &report.nodes), "explain": explained.to_json(),
+        "graph": graph(report, &inputs, &outputs),
+    });
+    let body = format!("{}{}", include_str!("page/page.html"), page::data("data", &data));
+    Page { title: &name, style: STYLE, body: &body, script: SCRIPT }.text()
+}
+
+/// What the model reads and makes.
+fn ports(explained: &Explained) -> (Vec<Port>, Vec<Port>) {
+    let model = &explained.loaded.model;
+    let inputs = model.inputs().iter().map(|input| {
+        let of = explained.report().nodes.iter().find_map(|node| {
+            let at = node.reads.iter().position(|name| *name == input.name)?;
+            node.inputs.iter().filter(|of| *of != "absent").nth(at).cloned()
+        });
+        (input.name.clone(), of.unwrap_or_else(|| input.of.to_string()))
+    });
+    let outputs = model.outputs().iter().map(|output| {
+        let of = explained.report().nodes.iter().rev().find_map(|node| {
+            let at = node.makes.iter().position(|name| name == output)?;
+            node.outputs.iter().filter(|of| *of != "absent").nth(at).cloned()
+        });
+        (output.clone(), of.unwrap_or_default())
+    });
+    (inputs.collect(), outputs.collect())
+}
+
+/// The attributes of nodes that the model names itself, by their places in the report; a name that several nodes have says nothing.
+fn attributes(model: &Path, explained: &Explained, nodes: &[NodeReport]) -> BTreeMap<usize, Value> {
+    let Ok(graph) = explained.loaded.runtime.import(model, &ImportOptions::default()) else {
+        return BTreeMap::new();
+    };
+    let mut known: BTreeMap<_, Vec<&Node>> = BTreeMap::new();
+    for node in &graph.nodes {
+        known.entry((&*node.name, &*node.op)).or_default().push(node);
+    }
+    let of = |(at, node): (usize, &NodeReport)| {
+        let [only] = known.get(&(&*node.name, &*node.op))?.as_slice() else { return None };
+        let texts = only.attrs.iter().map(|(name, attr)| [name.clone(), in_short(attr)]);
+        let texts: Vec<[String; 2]> = texts.collect();
+        (!texts.is_empty()).then(|| (at, json!(texts)))
+    };
+    nodes.iter().enumerate().filter_map(of).collect()
+}
+
+fn in_short(attr: &Attr) -> String {
+    let text = match attr {
+        Attr::Tensor(tensor) => tensor.desc().to_string(),
+        Attr::Graph(_) | Attr::Graphs(_) => "a graph".to_owned(),
+        Attr::Int(_)
+        | Attr::Float(_)
+        | Attr::Text(_)
+        | Attr::Ints(_)
+        | Attr::Floats(_)
+        | Attr::Texts(_) => attr.to_string(),
+    };
+    match text.char_indices().nth(MOST_CHARS) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_named_after_models_and_lie_where_the_user_is() {
+        let names =
+            ["zoo/net.onnx", "net", "a.b.udm"].map(|model| default_output(Path::new(model)));
+        assert_eq!(names, ["net.html", "net.html", "a.b.html"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn long_attributes_are_cut_between_characters() {
+        let text = in_short(&Attr::Text("é".repeat(300)));
+        assert_eq!(text.chars().count(), MOST_CHARS + 2);
+        assert_eq!(in_short(&Attr::Ints(vec![1, 2])), "[1, 2]");
+    }
+}

@@ -1,0 +1,77 @@
+'use strict';
+// What the page shows. `explain` is what `udo explain --json` prints; of a node it may also say `groups`, the names of the subnets that it is
+// in, the outer first. `graph` has the places of boxes and lines, as of layout.rs.
+const data = JSON.parse(document.getElementById('data').textContent);
+const { explain, graph } = data;
+const nodes = explain.nodes;
+const measured = explain.measured ?? null;
+const byId = id => document.getElementById(id);
+
+// The box of each node, and which of its nodes that is; none of what was computed with the model.
+const homes = [];
+graph.boxes.forEach((box, at) => {
+  box.at = at;
+  box.w = graph.box_width;
+  box.into = [];
+  box.from = [];
+  (box.nodes ?? []).forEach((node, row) => { homes[node] = { box, row }; });
+});
+graph.edges.forEach(edge => {
+  graph.boxes[edge.from].from.push(edge);
+  graph.boxes[edge.to].into.push(edge);
+});
+
+const kindOf = core => ['cpu', 'gpu', 'dsp', 'hta'].includes(core.split(':')[0]) ? core.split(':')[0] : 'other';
+const timeOf = node => graph.steps[node] === null ? null : measured?.steps[graph.steps[node]]?.us ?? null;
+const coreOf = box => box.nodes ? nodes[box.nodes[0]].core : null;
+// What has no call of a kernel of its own.
+function stateOf(node) {
+  if (node.fused_into !== null) return `fused: ${node.fused_into} does it`;
+  if (node.folded) return 'folded: computed with the model';
+  if (node.control !== null) return `control: ${node.control}`;
+  if (node.view) return 'elided: its bytes are its inputs\'';
+  return null;
+}
+const longest = Math.max(0, ...nodes.map((_, at) => timeOf(at) ?? 0));
+
+function bytes(count) {
+  const units = ['B', 'KiB', 'MiB', 'GiB'];
+  let unit = 0;
+  while (count >= 1024 && unit < 3) { count /= 1024; unit++; }
+  return `${unit && count < 100 ? count.toFixed(1) : Math.round(count)} ${units[unit]}`;
+}
+function time(us) {
+  if (us >= 1e4) return `${(us / 1e3).toFixed(1)} ms`;
+  return `${us >= 100 ? us.toFixed(0) : us.toFixed(us >= 10 ? 1 : 2)} µs`;
+}
+// What a line that crosses between cores costs: bytes, and the types where they change.
+function crossing(edge) {
+  const steps = edge.crosses.map(at => explain.steps[at]);
+  const types = steps.flatMap(step => step.inputs.map((of, at) => [of, step.outputs[at]]));
+  const changed = types.filter(([was, is]) => was !== is).map(([was, is]) => {
+    const [a, b] = [was, is].map(type => type.split('[')[0]);
+    return a === b ? `${was} → ${is}` : `${a} → ${b}`;
+  });
+  const sum = steps.reduce((sum, step) => sum + step.bytes, 0);
+  return { steps, sum, text: [...new Set(changed), sum ? bytes(sum) : 'no copy'].join(' · ') };
+}
+graph.edges.filter(edge => edge.crosses).forEach(edge => { edge.cost = crossing(edge); });
+
+// Groups of nodes, each with the boxes in it: the outer ones first.
+const groups = new Map();
+nodes.forEach((node, at) => {
+  (node.groups ?? []).forEach((name, depth, path) => {
+    const key = JSON.stringify(path.slice(0, depth + 1));
+    if (!groups.has(key)) groups.set(key, { name, depth, below: 0, boxes: new Set() });
+    const group = groups.get(key);
+    group.below = Math.max(group.below, path.length - depth - 1);
+    if (homes[at]) group.boxes.add(homes[at].box);
+  });
+});
+const frames = [...groups.values()].sort((a, b) => a.depth - b.depth).map(({ name, depth, below, boxes }) => {
+  const all = [...boxes];
+  const pad = 10 + 9 * below;
+  const left = Math.min(...all.map(box => box.x)) - pad, top = Math.min(...all.map(box => box.y)) - pad;
+  const right = Math.max(...all.map(box => box.x + box.w)) + pad, bottom = Math.max(...all.map(box => box.y + box.h)) + pad;
+  return { name, depth, x: left, y: top, w: right - left, h: bottom - top, core: coreOf(all[0]) };
+});
