@@ -109,14 +109,14 @@ mod tests {
             |n: usize| (n - 1) * stride + (kernel - 1) * dilation + 1 + more - pads[0] - pads[1];
         let (height, width, per_group) = (out(ROWS), out(COLS), outputs / groups);
         let pixels = height * width;
-        let mut y: Vec<i32> = (0..2 * outputs * pixels).map(|i| bias[i / pixels % outputs]).collect();
+        let mut y: Vec<i32> =
+            (0..2 * outputs * pixels).map(|i| bias[i / pixels % outputs]).collect();
         for (at, x) in x.iter().enumerate() {
             let (row, col, image) = (at / COLS % ROWS, at % COLS, at / COLS / ROWS / channels);
             let channel = at / COLS / ROWS % channels;
             for k in 0..per_group * kernel * kernel {
-                let place = |at: usize, tap: usize| {
-                    (at * stride + tap * dilation).checked_sub(pads[0])
-                };
+                let place =
+                    |at: usize, tap: usize| (at * stride + tap * dilation).checked_sub(pads[0]);
                 let (r, c) = (place(row, k / kernel % kernel), place(col, k % kernel));
                 if let (Some(r), Some(c)) = (r, c)
                     && r < height

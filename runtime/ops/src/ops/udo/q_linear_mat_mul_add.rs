@@ -78,9 +78,8 @@ mod tests {
         let (b, zeros, scales) = ([1, -2, 3, 4, -5, 6], [0, 1], [0.25f32, 0.5]);
         let wanted = (0..8).map(|at| {
             let (row, column) = (at / 2, at % 2);
-            let terms = (0..3).map(|k| {
-                ((row * 3 + k) as i32 * 20 - 100) * (b[k * 2 + column] - zeros[column])
-            });
+            let terms = (0..3)
+                .map(|k| ((row * 3 + k) as i32 * 20 - 100) * (b[k * 2 + column] - zeros[column]));
             let sum = [40, -300][column] + terms.sum::<i32>();
             let rounded = (sum as f32 * (0.5 * scales[column] / 4.0)).round_ties_even();
             (rounded + 7.0).clamp(-128.0, 127.0) as i8
