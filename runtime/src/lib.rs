@@ -8,6 +8,7 @@ pub mod device;
 pub mod exit_guard;
 pub mod export;
 pub mod graph;
+pub mod hta;
 pub mod import;
 pub mod memory;
 pub mod model;

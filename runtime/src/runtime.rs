@@ -11,6 +11,7 @@ use crate::cache::{Cache, CacheError, CacheOptions, ModelSource};
 use crate::container::{Container, Contents, Section};
 use crate::device::{self, Device, DeviceSpec, Devices, ErrorCode};
 use crate::graph::{Graph, Source};
+use crate::hta::{self, HtaError, HtaReport, PrepareHta};
 use crate::import::{self, ImportError, ImportOptions, PackagedOp};
 use crate::memory::{Derived, ModelBytes};
 use crate::model::{CompileError, Model, Options};
@@ -329,6 +330,18 @@ impl Runtime {
     /// # Errors
     /// A stage cannot be made to run, or the file would be too large.
     pub fn prepare(&self, contents: &Contents) -> Result<Section, LoadError> {
+        self.prepare_with(contents, &Options::default())
+    }
+
+    /// As [`Runtime::prepare`], for models that are compiled with these options.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prepare_with(
+        &self,
+        contents: &Contents,
+        options: &Options,
+    ) -> Result<Section, LoadError> {
         let failed =
             |reason| LoadError::ModelFile { name: "model".to_owned(), reason: Box::new(reason) };
         let bytes = contents.to_bytes().map_err(failed)?;
@@ -340,12 +353,31 @@ impl Runtime {
         for network in container.networks() {
             for stage in &network.stages {
                 let bound = container.bound(stage, &network.name).map_err(failed)?;
-                let mut options = Options::default();
+                let mut options = options.clone();
                 options.bind.ranges = bound.ranges;
                 models.push(self.compile_by(bound.graph, &mut registry, &options)?);
             }
         }
         Ok(cache.section()?)
+    }
+
+    /// Compiles parts of a quantized model for the HTA of a SoC, all that it takes unless nodes are said, and puts their programs
+    /// into the contents, in the place of those for that SoC; and what kernels of this machine pack for the rest, on the DSP.
+    ///
+    /// # Errors
+    /// The model computes with numbers, nodes asked for can be no program, or nothing can; or as for [`Runtime::prepare`].
+    pub fn prepare_hta(
+        &self,
+        contents: &mut Contents,
+        of: &PrepareHta,
+    ) -> Result<HtaReport, LoadError> {
+        let mut made = contents.clone();
+        let report = hta::compile(&mut made, &self.registry, of).map_err(CompileError::from)?;
+        made.drop_prepared();
+        let section = self.prepare_with(&made, &Options::aip(of.soc))?;
+        made.sections.push(section);
+        *contents = made;
+        Ok(report)
     }
 
     /// The model of a graph, of a registry that is for it alone or for others that are packed with it.
@@ -361,6 +393,9 @@ impl Runtime {
         }
         let mut graph = graph;
         place::pin(&mut graph, &options.place.affinity).map_err(CompileError::from)?;
+        if options.place.aip && !quant::speaks(&graph) {
+            return Err(CompileError::from(HtaError::Numbers).into());
+        }
         let quantized = quant::at_load(&graph, &self.registry, options)?;
         let compiled = match quantized {
             None => Model::compile_for(graph, registry, options, &self.queues),

@@ -184,7 +184,8 @@ impl PortRule {
     }
 
     /// The tensor comes channels last: where the operator says batch, channels, height and width, the kernel sees
-    /// batch, height, width and channels. It gets no node whose tensor has another rank, or bounded dimensions.
+    /// batch, height, width and channels. It gets no node whose tensor has another rank, or bounded dimensions; of a repeated
+    /// port's tensors those of another rank come as they are.
     #[must_use]
     pub const fn channels_last(mut self) -> Self {
         self.layout = Self::NHWC;

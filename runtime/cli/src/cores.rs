@@ -5,16 +5,21 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use udo_api::Core;
+use udo_hta::{SOCS, Soc};
 use udo_runtime::place::{Affinity, Costs, Fallback, PlaceOptions, core_named};
 
 /// What stands before cores among which costs decide.
 const AUTO: &str = "auto:";
 
+/// What stands for the HTA and the DSP as one runtime.
+const AIP: &str = "aip";
+
 /// Which cores run which nodes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlaceFlags {
-    /// The cores to use, the preferred one first: cpu, gpu, dsp (v68) or dsp:vNN (docs/dsp.md has the versions). With auto:
-    /// before them nodes run where the whole costs least, as --costs has it
+    /// The cores to use, the preferred one first: cpu, gpu, hta, dsp (v68), dsp:vNN (docs/dsp.md has the versions), or aip, which
+    /// is the HTA with the DSP for the rest (docs/aip.md). With auto: before them nodes run where the whole costs least, as
+    /// --costs has it
     #[arg(long, value_name = "[auto:]CORES", default_value = "cpu", value_parser = Cores::parse)]
     pub(crate) cores: Cores,
     /// What happens to a node that none of the cores takes
@@ -27,6 +32,9 @@ pub(crate) struct PlaceFlags {
     /// The fewest nodes that follow each other on a core; fewer run on one named behind it, or where they fall back to
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) min_subnet: usize,
+    /// The SoC whose HTA there is, for which `udo prepare --hta` made programs
+    #[arg(long, value_name = "NAME", default_value = Soc::DEFAULT.name, value_parser = soc_named)]
+    pub(crate) soc: &'static Soc,
     /// What work and crossings cost under auto:, as docs/placement.md has it; figures of no machine, unless given
     #[arg(long, value_name = "FILE", value_parser = read_costs)]
     pub(crate) costs: Option<Arc<Costs>>,
@@ -36,6 +44,8 @@ pub(crate) struct PlaceFlags {
 #[derive(Clone, Debug)]
 pub(crate) struct Cores {
     pub(crate) all: Vec<Core>,
+    /// Whether HTA and DSP are one runtime.
+    aip: bool,
     /// Whether costs decide among them.
     by_cost: bool,
 }
@@ -53,16 +63,33 @@ impl Cores {
     fn parse(text: &str) -> Result<Self, String> {
         let by_cost = text.starts_with(AUTO);
         let names = text.strip_prefix(AUTO).unwrap_or(text);
-        let all = names.split(',').map(core_named).collect::<Result<_, _>>()?;
-        Ok(Self { all, by_cost })
+        let mut all = Vec::new();
+        let mut aip = false;
+        for name in names.split(',') {
+            match name.strip_prefix(AIP) {
+                Some(version) if version.is_empty() || version.starts_with(':') => {
+                    all.extend([Core::HTA, core_named(&format!("dsp{version}"))?]);
+                    aip = true;
+                }
+                _ => all.push(core_named(name).map_err(|wanted| format!("{wanted} or {AIP}"))?),
+            }
+        }
+        Ok(Self { all, aip, by_cost })
     }
+}
+
+/// The SoC with this name.
+pub(crate) fn soc_named(name: &str) -> Result<&'static Soc, String> {
+    let known = || SOCS.iter().map(|soc| soc.name).collect::<Vec<_>>().join(", ");
+    Soc::named(name).ok_or_else(|| format!("wanted {}", known()))
 }
 
 impl PlaceFlags {
     /// These cores by preference, and the CPU for what none of them takes.
     pub(crate) fn on(all: Vec<Core>) -> Self {
-        let (cores, fallback) = (Cores { all, by_cost: false }, FallbackFlag::Cpu);
-        Self { cores, fallback, affinity: Vec::new(), min_subnet: 1, costs: None }
+        let cores = Cores { all, aip: false, by_cost: false };
+        let (fallback, soc) = (FallbackFlag::Cpu, Soc::DEFAULT);
+        Self { cores, fallback, affinity: Vec::new(), min_subnet: 1, soc, costs: None }
     }
 
     /// What they say of placement.
@@ -77,6 +104,8 @@ impl PlaceFlags {
             fallback,
             affinity: self.affinity.clone(),
             min_subnet: self.min_subnet,
+            soc: self.soc,
+            aip: self.cores.aip,
             costs: self.cores.by_cost.then(given),
             ..PlaceOptions::default()
         }

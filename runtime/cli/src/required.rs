@@ -4,20 +4,23 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::{Value, json};
-use udo_api::Core;
+use udo_api::{Core, CoreKind};
+use udo_runtime::graph::Selector;
 use udo_runtime::place::core_named;
 use udo_runtime::plan::{NodeReport, Report};
 
 use crate::output::{Failure, Outcome};
 
-/// What stands for all nodes.
-const ALL: &str = "*";
+/// What stands for the HTA and the DSP as one runtime.
+const AIP: &str = "aip";
 
-/// Nodes, by operator or name, and the core that they have to run on.
+/// Nodes, and the core that they have to run on.
 #[derive(Clone, Debug)]
 pub(crate) struct Required {
-    of: String,
-    core: Core,
+    of: Selector,
+    /// As the user says it.
+    core: String,
+    kinds: Vec<CoreKind>,
 }
 
 impl fmt::Display for Required {
@@ -27,31 +30,42 @@ impl fmt::Display for Required {
 }
 
 impl Required {
-    /// `OP=CORE`, `NODE=CORE` or `*=CORE`; a node's name may have a `=` in it.
+    /// `OP=CORE`, `NODE=CORE`, `0-11,177=CORE` or `*=CORE`; a node's name may have a `=` in it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let wanted = || format!("wanted OP=CORE, NODE=CORE or {ALL}=CORE");
+        let wanted = || "wanted OP=CORE, NODE=CORE, 0-11,177=CORE or *=CORE".to_owned();
         let (of, core) =
             text.rsplit_once('=').filter(|(of, _)| !of.is_empty()).ok_or_else(wanted)?;
-        Ok(Self { of: of.to_owned(), core: core_named(core)? })
+        let of = of.parse().map_err(|error| format!("{error}"))?;
+        let kinds = match core {
+            AIP => vec![CoreKind::Hta, CoreKind::Dsp],
+            core => core_named(core)?.kind().into_iter().collect(),
+        };
+        Ok(Self { of, core: core.to_owned(), kinds })
     }
 
     /// Whether it speaks of the node.
     fn is_of(&self, node: &NodeReport) -> bool {
-        self.of == ALL || self.of == node.op || self.of == node.name
+        self.of.is_of(node.ids.ids(), &node.name, &node.op)
+    }
+
+    fn is_there(&self, core: Core) -> bool {
+        core.kind().is_some_and(|kind| self.kinds.contains(&kind))
     }
 
     /// Refuses a model of which a node that it speaks of runs on another kind of core, or none is there.
     fn check(&self, report: &Report) -> Outcome {
         let mut nodes = report.nodes.iter().filter(|node| self.is_of(node)).peekable();
-        if nodes.peek().is_none() && self.of != ALL {
-            let text =
-                format!("--require {self}: no node has the operator or the name {:?}", self.of);
+        if nodes.peek().is_none() && self.of != Selector::All {
+            let text = format!(
+                "--require {self}: no node has the operator, the name or the id {}",
+                self.of
+            );
             return Err(Failure::new(text).help("`udo explain` lists the nodes as they run"));
         }
         let elsewhere: Vec<_> =
-            nodes.filter(|node| runs(node) && node.core.kind() != self.core.kind()).collect();
+            nodes.filter(|node| runs(node) && !self.is_there(node.core)).collect();
         let Some(first) = elsewhere.first() else { return Ok(()) };
-        let reason = first.refusals.iter().find(|refusal| refusal.core.kind() == self.core.kind());
+        let reason = first.refusals.iter().find(|refusal| self.is_there(refusal.core));
         let reason = reason.map_or_else(
             || "that core was not asked for: see --cores".to_owned(),
             |refusal| format!("{}: {}", refusal.core, refusal.reason),
@@ -109,9 +123,15 @@ mod tests {
     #[test]
     fn a_name_may_have_the_sign_that_ends_it() {
         let required = Required::parse("a=b=gpu").unwrap();
-        assert_eq!((required.of.as_str(), required.core), ("a=b", Core::GPU));
+        assert_eq!(
+            (required.to_string().as_str(), required.kinds),
+            ("a=b=gpu", vec![CoreKind::Gpu])
+        );
         for text in ["gpu", "=gpu", ""] {
-            assert_eq!(Required::parse(text).unwrap_err(), "wanted OP=CORE, NODE=CORE or *=CORE");
+            assert_eq!(
+                Required::parse(text).unwrap_err(),
+                "wanted OP=CORE, NODE=CORE, 0-11,177=CORE or *=CORE"
+            );
         }
         assert!(Required::parse("Conv=npu").unwrap_err().starts_with("wanted cpu"));
     }

@@ -15,7 +15,7 @@ pub struct Soc {
     pub sram_bytes: u32,
     /// On-chip memory for the weights of one instruction.
     pub weight_bytes: u32,
-    /// Channels that an input of a network has at most.
+    /// Channels that an input has at most which comes from the caller.
     pub input_channels: usize,
     /// Height, width and channels that a tensor has at most.
     pub extent: usize,
@@ -131,6 +131,12 @@ pub const SOCS: &[Soc] = &[
 ];
 
 impl Soc {
+    /// What is meant where nobody says which: the one that takes most.
+    pub const DEFAULT: &'static Self = match SOCS.last() {
+        Some(soc) => soc,
+        None => panic!("there are SoCs"),
+    };
+
     /// The SoC of a name.
     pub fn named(name: &str) -> Option<&'static Self> {
         SOCS.iter().find(|soc| soc.name == name)

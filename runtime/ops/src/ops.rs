@@ -223,6 +223,7 @@ mod udo {
         channel_shuffle,
         crop,
         detection_post_process,
+        hta_subnet,
         lookup,
         q_linear_conv_transpose,
         q_linear_mat_mul_add,

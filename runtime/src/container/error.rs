@@ -154,7 +154,7 @@ impl ContainerError {
         }
     }
 
-    pub(super) fn malformed(
+    pub(crate) fn malformed(
         place: impl Display,
         found: impl Display,
         wanted: impl Display,

@@ -25,6 +25,7 @@ use crate::graph::{Graph, Node};
 use crate::memory::{ModelBytes, Tensor};
 
 pub use error::ContainerError;
+pub(crate) use prepared::COMPILED;
 pub use read::Container;
 pub use stage::{BoundStage, Extent, ready};
 

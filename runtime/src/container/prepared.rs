@@ -5,11 +5,15 @@ use udo_api::DType;
 use super::checksum::sum128;
 use super::form::SectionForm;
 use super::write::Layout;
-use super::{Container, ContainerError, Contents, Section};
+use super::{Container, ContainerError, Contents, Section, Stage};
+use crate::graph::Compiled;
 use crate::memory::{ModelBytes, Tensor};
 
 /// The section that holds what kernels had packed of the weights. Its bytes are those of a file of a cache, which has sums of its own.
 const PREPARED: &str = "udo.prepared";
+
+/// What the names of sections begin with that hold programs for an accelerator, whose name is behind.
+pub(crate) const COMPILED: &str = "udo.hta.";
 
 /// What stands for graphs, by their text, and for their tensors, by names and sums.
 pub(super) fn content<'a>(graphs: &str, sums: impl Iterator<Item = (&'a str, &'a str)>) -> u128 {
@@ -35,6 +39,11 @@ impl Section {
 }
 
 impl Contents {
+    /// Leaves out what was packed for the model.
+    pub(crate) fn drop_prepared(&mut self) {
+        self.sections.retain(|section| section.name != PREPARED);
+    }
+
     /// What stands for the graphs and their tensors, whatever sections there are.
     pub(crate) fn content(&self) -> Result<u128, ContainerError> {
         let contents = Self { networks: self.networks.clone(), sections: Vec::new() };
@@ -52,6 +61,22 @@ impl Container {
     pub(crate) fn prepared(&self) -> Option<ModelBytes> {
         let section = self.sections.iter().find(|section| section.name == PREPARED)?;
         self.tensors.bytes(section)
+    }
+
+    /// The programs that go with a stage. Nobody looked at them yet: each has a digest of its own.
+    pub(super) fn compiled(&self, of: &Stage<usize>) -> Vec<Compiled> {
+        let is_it = |stage: &Stage<usize>| stage.graph == of.graph && stage.shapes == of.shapes;
+        // Networks that are the same share programs.
+        let stage = |network: Option<&str>| {
+            let mut all = self.networks().iter().filter(|known| Some(&*known.name) == network);
+            all.find_map(|known| known.stages.iter().position(is_it))
+        };
+        let compiled = |section: &SectionForm| {
+            let target = section.name.strip_prefix(COMPILED)?.to_owned();
+            let stage = stage(section.network.as_deref())?;
+            Some(Compiled { target, stage, bytes: self.tensors.bytes(section)? })
+        };
+        self.sections.iter().filter_map(compiled).collect()
     }
 
     /// Whether bytes are those of a model file that was prepared.

@@ -120,6 +120,7 @@ impl Container {
     pub fn bound(&self, stage: &Stage<usize>, name: &str) -> Result<BoundStage, ContainerError> {
         let StoredGraph { mut graph, .. } = self.graph(stage)?;
         name.clone_into(&mut graph.name);
+        graph.compiled = self.compiled(stage);
         stage::bind(graph, &stage.shapes)
     }
 

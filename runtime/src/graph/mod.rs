@@ -21,7 +21,7 @@ use std::fmt;
 
 use udo_api::{DType, TensorDesc};
 
-use crate::memory::Tensor;
+use crate::memory::{ModelBytes, Tensor};
 
 pub use error::GraphError;
 pub(crate) use error::subgraph_place;
@@ -67,6 +67,19 @@ pub struct Graph<N = Node, V = Value> {
     pub in_place: Vec<(String, String)>,
     /// Nodes that run on a core, whichever are preferred: texts as `0-11=dsp`; none of a subgraph.
     pub affinity: Vec<String>,
+    /// Programs that parts of it were compiled to, which go with its file; none of a subgraph.
+    pub compiled: Vec<Compiled>,
+}
+
+/// Programs for an accelerator that parts of a model were compiled to. Nobody has looked at them yet.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The accelerator.
+    pub target: String,
+    /// The stage of the model's network that is loaded, by its place.
+    pub stage: usize,
+    /// Programs, of all stages.
+    pub bytes: ModelBytes,
 }
 
 /// What every phase knows of a node.
@@ -206,6 +219,7 @@ impl Graph {
             outputs: Vec::new(),
             in_place: Vec::new(),
             affinity: Vec::new(),
+            compiled: Vec::new(),
         }
     }
 

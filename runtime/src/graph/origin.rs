@@ -31,11 +31,17 @@ impl Origin {
 
     /// Adds the nodes of another one.
     pub fn add(&mut self, other: &Self) {
-        let mut ids: Vec<u32> = self.ids().chain(other.ids()).collect();
+        *self = self.ids().chain(other.ids()).collect();
+    }
+}
+
+impl FromIterator<u32> for Origin {
+    fn from_iter<T: IntoIterator<Item = u32>>(ids: T) -> Self {
+        let mut ids: Vec<u32> = ids.into_iter().collect();
         ids.sort_unstable();
         ids.dedup();
         let mut ids = ids.into_iter();
-        (self.first, self.others) = (ids.next(), ids.collect());
+        Self { first: ids.next(), others: ids.collect() }
     }
 }
 

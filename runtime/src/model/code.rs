@@ -16,7 +16,9 @@ impl CompileError {
             | Self::InPlace(_)
             | Self::Output(_)
             | Self::Plan(PlanError::InPlace(_)) => ErrorCode::InvalidArgument,
-            Self::Resolve(_) | Self::Place(_) | Self::FastMath { .. } => ErrorCode::Unsupported,
+            Self::Resolve(_) | Self::Place(_) | Self::Hta(_) | Self::FastMath { .. } => {
+                ErrorCode::Unsupported
+            }
             Self::Cache(error) => error.code(),
             Self::Device(error) => error.code(),
             Self::Pass(_) | Self::Plan(_) => ErrorCode::Internal,

@@ -20,6 +20,7 @@ use udo_api::{Core, CoreKind, Encoding, FastMath, Shape};
 use crate::cache::{Cache, CacheError, CacheReport};
 use crate::device::{self, Coherence, Device, Devices};
 use crate::graph::{Graph, InPlaceError, NoSuchValue, TensorType};
+use crate::hta::{self, HtaError};
 use crate::memory::{Budget, Limit, TensorError};
 use crate::pass::{Fired, PassError};
 use crate::place::{self, AffinityError, Fallback, PlaceError, PlaceOptions};
@@ -52,6 +53,9 @@ pub enum CompileError {
     /// Nodes cannot be pinned to cores.
     #[error(transparent)]
     Affinity(#[from] AffinityError),
+    /// The HTA has no programs for the model, or none that are right.
+    #[error(transparent)]
+    Hta(Box<HtaError>),
     /// A node has no core.
     #[error(transparent)]
     Place(#[from] PlaceError),
@@ -87,6 +91,12 @@ pub enum CompileError {
     /// There is no memory for the elements that what is behind a plan wants to know.
     #[error(transparent)]
     Elements(#[from] TensorError),
+}
+
+impl From<HtaError> for CompileError {
+    fn from(error: HtaError) -> Self {
+        Self::Hta(Box::new(error))
+    }
 }
 
 /// Why a run failed. The session can run again.
@@ -171,12 +181,14 @@ impl Model {
         options: &Options,
         queues: &Arc<Queues>,
     ) -> Result<Self, CompileError> {
+        let own_outputs = graph.outputs.len();
         graph.add_outputs(&options.more_outputs)?;
         graph.add_in_place(&options.in_place);
         let in_place = graph.pairs()?;
         check_fast_math(options.place.profile.fast_math)?;
         let mut options = options.clone();
         options.place.affinity = place::pin(&mut graph, &options.place.affinity)?;
+        let notices = install_programs(&mut graph, registry, &options, own_outputs)?;
         let options = &with_coherence(options, queues.devices());
         let pool = Arc::new(Pool::spinning(options.threads, options.spin)?);
         let budget = Budget::new(options.max_memory.map_or_else(Limit::of_machine, Limit::Asked));
@@ -214,7 +226,7 @@ impl Model {
         let (shapes_kept, priority) = (options.shapes_kept, options.priority);
         let (kinds, queues) = (kinds(&options.place), Arc::clone(queues));
         let preferred = options.place.cores.iter().copied().find_map(Core::kind);
-        Ok(Self(Arc::new(Inner {
+        let mut model = Self(Arc::new(Inner {
             inputs,
             ranges,
             outputs,
@@ -233,7 +245,11 @@ impl Model {
             fallback: options.place.fallback,
             preferred: preferred.unwrap_or(CoreKind::Cpu),
             queues,
-        })))
+        }));
+        for notice in notices.into_iter().rev() {
+            model.note(notice);
+        }
+        Ok(model)
     }
 
     /// Has the report say this as well of a model that nobody shares yet.
@@ -367,6 +383,19 @@ impl Model {
     pub fn cache(&self) -> Option<CacheReport> {
         self.0.cache.as_ref().map(|cache| cache.report())
     }
+}
+
+/// Puts the HTA's programs into a graph, if they are asked for; gives what the user should know.
+fn install_programs(
+    graph: &mut Graph,
+    registry: &Registry,
+    options: &Options,
+    own_outputs: usize,
+) -> Result<Vec<String>, HtaError> {
+    let PlaceOptions { soc, aip, cores, affinity, .. } = &options.place;
+    let pinned = place::pinned(affinity);
+    let asked = hta::Asked { soc, may_fall_back: *aip, cores, pinned: &pinned, own_outputs };
+    hta::install(graph, &asked, (registry, &options.bind))
 }
 
 /// The options, for memory as the devices have it that the model's cores are of; where several have it otherwise, the one that

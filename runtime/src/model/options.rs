@@ -7,12 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use udo_api::{Core, CoreKind, FastMath};
+use udo_hta::Soc;
 
 use crate::cores::{DeviceLimits, GpuStorage};
 use crate::device::{Error, ErrorCode, Result};
 use crate::memory::Tensor;
 use crate::pass::PassOptions;
-use crate::place::PlaceOptions;
+use crate::place::{Fallback, PlaceOptions};
 use crate::plan::PlanOptions;
 use crate::resolve::BindOptions;
 use crate::run::Priority;
@@ -185,6 +186,18 @@ const DIM: &str = "dim.";
 const IN_PLACE: &str = "in_place.";
 
 impl Options {
+    /// For AIP: the HTA of a SoC, and the DSP for what it has no program for; on the CPU what neither takes.
+    pub fn aip(soc: &'static Soc) -> Self {
+        let place = PlaceOptions {
+            cores: vec![Core::HTA, Core::DSP_V68],
+            fallback: Fallback::CPU,
+            soc,
+            aip: true,
+            ..PlaceOptions::default()
+        };
+        Self { place, ..Self::default() }
+    }
+
     /// The core that is preferred.
     fn preferred(&self) -> Core {
         self.place.cores.first().copied().unwrap_or(Core::CPU)

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use udo_api::guard::LibraryGuard;
-use udo_api::{Core, Shape};
+use udo_api::{Core, CoreKind, Shape};
 
 use super::{CompileError, Options};
 use crate::graph::{Graph, Source, Value, ValueId};
@@ -234,7 +234,9 @@ fn planned(
 ) -> Result<Made, CompileError> {
     let mut resolved = registry.resolve_part(part.graph, &part.open, &options.bind)?;
     let behind = resolved.behind.take();
-    let preferred = options.place.cores.first().copied().unwrap_or(Core::CPU);
+    // The HTA runs programs, which passes leave alone.
+    let mut cores = options.place.cores.iter().copied();
+    let preferred = cores.find(|core| core.kind() != Some(CoreKind::Hta)).unwrap_or(Core::CPU);
     let pinned = place::pinned(&options.place.affinity);
     let cores = Wanted { preferred, pinned: &pinned };
     let layers = Layers::of(&resolved.graph, registry, options.place.profile.limits);

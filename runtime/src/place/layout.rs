@@ -36,7 +36,8 @@ impl Unplaced<'_> {
                 continue;
             }
             asks = true;
-            if !set_nhwc(operand) {
+            // The rule of a port with several tensors is for those that are images.
+            if !set_nhwc(operand) && !self.is_repeated(side, index) {
                 let side = if side == Side::Input { "input" } else { "output" };
                 let found = operand.format.desc;
                 return Err(format!("{side} {index} is {found}, wanted four fixed dimensions"));
@@ -51,6 +52,15 @@ impl Unplaced<'_> {
             }
         }
         Ok(())
+    }
+
+    fn is_repeated(&self, side: Side, index: usize) -> bool {
+        let schema = self.bound.op.schema();
+        let port = match side {
+            Side::Input => schema.input(index),
+            Side::Output => schema.output(index),
+        };
+        port.is_some_and(Port::is_repeated)
     }
 
     /// Whether an input is made in NHWC, or the options want it so.

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use udo_api::{Core, EpilogueStep, PortRule, Status, TensorDesc};
 use udo_host::{ConstantId, FinalizedKernel, Machine, Refusal, Source};
+use udo_hta::Soc;
 
 use crate::cores::opencl::OpenClError;
 use crate::cores::{Format, Profile, machine};
@@ -68,6 +69,11 @@ pub struct PlaceOptions {
     pub affinity: Vec<Affinity>,
     /// The fewest nodes that follow each other on a core which is not the last of those asked for: fewer run on one behind it.
     pub min_subnet: usize,
+    /// The SoC whose HTA there is: programs for others do not run.
+    pub soc: &'static Soc,
+    /// Whether HTA and DSP are one runtime, AIP: what the HTA has no program for, or none that is right, runs on the DSP, which is
+    /// said, and models that compute with numbers are refused.
+    pub aip: bool,
     /// What work costs on the cores: nodes run where the whole costs least. Where nothing is said, cores go by preference.
     pub costs: Option<Arc<Costs>>,
 }
@@ -81,6 +87,8 @@ impl Default for PlaceOptions {
             prefers_channels_last: false,
             affinity: Vec::new(),
             min_subnet: 1,
+            soc: Soc::DEFAULT,
+            aip: false,
             costs: None,
         }
     }
@@ -203,6 +211,8 @@ pub struct Placement {
     pub choices: Vec<Choice>,
     /// The properties of the cores.
     pub profile: Profile,
+    /// Whether HTA and DSP are one runtime.
+    pub aip: bool,
 }
 
 /// Why a graph cannot be placed.
@@ -294,7 +304,7 @@ pub(crate) fn assign(
     let machine = machine(Core::CPU, &options.profile, threads);
     let machine = Machine { memory_price: price, ..machine };
     registry.set_memory_price(price::settle(graph, &mut choices, machine, registry));
-    Ok(Placement { resolved, choices, profile: options.profile })
+    Ok(Placement { resolved, choices, profile: options.profile, aip: options.aip })
 }
 
 /// A graph whose nodes look for their cores.

@@ -77,7 +77,7 @@ pub(super) fn lower(
     registry: &Registry,
     (threads, options): (usize, &PlanOptions),
 ) -> Result<Lowered, PlanError> {
-    let Placement { resolved, choices, profile } = placement;
+    let Placement { resolved, choices, profile, .. } = placement;
     let is_on_gpu =
         |choice: &Choice| matches!(choice, Choice::Kernel(placed) if runs_in(placed, Memory::Gpu));
     let device = choices.iter().any(is_on_gpu).then(|| opencl::of(profile.opencl).ok()).flatten();
@@ -313,19 +313,20 @@ impl Lowering<'_> {
             let source = (from, source);
             return self.converted(name, (memory, &format.desc), source, &convert::TRANSFER);
         }
-        // Layouts are converted on the host.
-        if memory != Memory::Host {
+        // Layouts are converted where a value is made, if it is wanted there and the host reaches that, else on the host.
+        let stays = memory == from && memory != Memory::Gpu;
+        if memory != Memory::Host && !stays {
             let here = produced.in_layout(format.layout()).ok_or_else(odd)?;
             let here = self.need(id, Memory::Host, &here)?;
             let here = (Memory::Host, &here);
             return self.converted(name, (memory, &format.desc), here, &convert::TRANSFER);
         }
         let other = format.in_layout(produced.layout()).ok_or_else(odd)?;
-        let other = self.need(id, Memory::Host, &other)?;
+        let other = self.need(id, memory, &other)?;
         if format.has_same_bytes() {
             return Ok(Operand { desc: format.desc, ..other });
         }
-        let other = (Memory::Host, &other);
+        let other = (memory, &other);
         self.converted(name, (memory, &format.desc), other, relayout(format.layout()))
     }
 

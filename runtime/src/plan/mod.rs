@@ -3,6 +3,7 @@
 mod arena;
 mod blocks;
 mod control;
+mod crossings;
 mod gap;
 mod in_place;
 mod jump;
@@ -38,6 +39,7 @@ use crate::place::{Pitch, Placement};
 use crate::registry::Registry;
 use crate::thread_pool::Pool;
 
+pub use crossings::{Crossing, Passage};
 pub(crate) use in_place::SharedPlace;
 pub(crate) use jump::Jump;
 pub use largest::Largest;

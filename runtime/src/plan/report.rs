@@ -6,6 +6,7 @@ use std::sync::Arc;
 use udo_api::{Arithmetic, Core, Encoding, Encodings, TensorDesc};
 
 use super::arena::Arenas;
+use super::crossings::{Crossing, Ends};
 use super::lower::{Lowered, TRANSFER};
 use super::subnets::{Origins, Subnet, Subnets};
 use super::{Place, Step};
@@ -22,6 +23,8 @@ pub struct Report {
     pub notices: Vec<String>,
     /// The parts that run on one core each, in the order of a run.
     pub subnets: Vec<Subnet>,
+    /// What goes from one of them to another, or between one and the caller.
+    pub crossings: Vec<Crossing>,
     /// One entry per node, in the order of the graph.
     pub nodes: Vec<NodeReport>,
     /// One entry per call of a kernel, in the order of a run.
@@ -36,6 +39,7 @@ impl Report {
         Self {
             notices: Vec::new(),
             subnets: Vec::new(),
+            crossings: Vec::new(),
             nodes: Vec::new(),
             steps: Vec::new(),
             memories: Vec::new(),
@@ -174,6 +178,8 @@ pub(super) struct Nodes {
     notices: Vec<String>,
     all: Vec<NodeReport>,
     origins: Origins,
+    ends: Ends,
+    aip: bool,
 }
 
 impl Nodes {
@@ -199,7 +205,9 @@ impl Nodes {
             depth = depth.saturating_sub(usize::from(control.is_some_and(Control::ends)));
         }
         let origins = Origins::of(placement);
-        Self { notices: placement.resolved.notices.clone(), all: nodes, origins }
+        let notices = placement.resolved.notices.clone();
+        let (ends, aip) = (Ends::of(placement), placement.aip);
+        Self { notices, all: nodes, origins, ends, aip }
     }
 
     pub(super) fn finish(
@@ -210,7 +218,7 @@ impl Nodes {
         scratch_bytes: PerMemory<usize>,
     ) -> Report {
         let computed: BTreeSet<usize> = lowered.steps.iter().filter_map(Step::node).collect();
-        let subnets = Subnets::of(lowered, &self.origins);
+        let subnets = Subnets::of(lowered, &self.origins, self.aip);
         for (index, node) in self.all.iter_mut().enumerate() {
             node.subnet = subnets.of_node(index);
             let is_elsewhere =
@@ -245,6 +253,7 @@ impl Nodes {
             notices: self.notices,
             nodes: self.all,
             steps,
+            crossings: self.ends.crossings(&subnets),
             subnets: subnets.all,
             memories: memories.filter(used).collect(),
         }

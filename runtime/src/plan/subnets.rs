@@ -15,6 +15,8 @@ use crate::place::{Choice, Placement};
 pub struct Subnet {
     /// What users call it: `CPU Subnet 0`, `DSP Subnet 1`; the number is its place among all of the model.
     pub name: String,
+    /// What users call the AIP subnet that it is of, where HTA and DSP are one runtime.
+    pub within: Option<String>,
     /// The core.
     pub core: Core,
     /// The nodes of the model that it has, by their ids.
@@ -24,10 +26,19 @@ pub struct Subnet {
 }
 
 impl Subnet {
-    fn new(index: usize, core: Core, at: usize) -> Self {
-        let kind = core.kind().map_or("Core", CoreKind::name).to_ascii_uppercase();
+    fn new(index: usize, core: Core, at: usize, aip: bool) -> Self {
+        let kind = match core.kind() {
+            // As the AIP runtime calls what its DSP runs.
+            Some(CoreKind::Dsp) if aip => "HNN".to_owned(),
+            kind => kind.map_or("Core", CoreKind::name).to_ascii_uppercase(),
+        };
         let name = format!("{kind} Subnet {index}");
-        Self { name, core, nodes: Origin::default(), steps: at..at + 1 }
+        Self { name, within: None, core, nodes: Origin::default(), steps: at..at + 1 }
+    }
+
+    /// The names of the boxes that it is in, the outermost first, and its own.
+    pub fn path(&self) -> impl Iterator<Item = &str> {
+        self.within.as_deref().into_iter().chain([self.name.as_str()])
     }
 }
 
@@ -38,12 +49,12 @@ pub(super) struct Subnets {
 }
 
 impl Subnets {
-    pub(super) fn of(lowered: &Lowered, origins: &Origins) -> Self {
+    pub(super) fn of(lowered: &Lowered, origins: &Origins, aip: bool) -> Self {
         let mut subnets = Self { all: Vec::new(), of_nodes: BTreeMap::new() };
         for (at, step) in lowered.steps.iter().enumerate().filter(|(_, step)| computes(step)) {
             match subnets.all.last_mut().filter(|last| last.core == step.core) {
                 Some(last) => last.steps.end = at + 1,
-                None => subnets.all.push(Subnet::new(subnets.all.len(), step.core, at)),
+                None => subnets.all.push(Subnet::new(subnets.all.len(), step.core, at, aip)),
             }
             let index = subnets.all.len() - 1;
             let Some(node) = step.node() else { continue };
@@ -55,7 +66,21 @@ impl Subnets {
                 }
             }
         }
+        if aip {
+            subnets.join();
+        }
         subnets
+    }
+
+    /// Says of which AIP subnet those of HTA and DSP are that follow each other.
+    fn join(&mut self) {
+        let (mut count, mut is_open) = (0, false);
+        for subnet in &mut self.all {
+            let is_of = matches!(subnet.core.kind(), Some(CoreKind::Hta | CoreKind::Dsp));
+            count += usize::from(is_of && !is_open);
+            is_open = is_of;
+            subnet.within = is_of.then(|| format!("AIP Subnet {}", count - 1));
+        }
     }
 
     /// The subnet of a node, if a step computes it.

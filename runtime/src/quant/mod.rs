@@ -41,6 +41,7 @@ pub use at_load::is_wanted;
 pub use calibrate::Calibration;
 pub use compare::{Compared, Comparison};
 pub use encodings::{Encodings, EncodingsError, Given};
+pub(crate) use in_numbers::speaks;
 pub use insert::{Encoded, Kind};
 pub use noise::Noise;
 pub use observe::{Histogram, Method, Observer};

@@ -23,6 +23,7 @@ impl Registry {
             outputs: Vec::new(),
             in_place: Vec::new(),
             affinity: Vec::new(),
+            compiled: Vec::new(),
         };
         let mut made = apart.add_constant("", to);
         for &(id, port) in nodes {

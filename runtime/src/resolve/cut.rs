@@ -225,7 +225,9 @@ impl Cut {
         let reads = nodes.iter().flat_map(Node::reads).map(|(_, value)| value);
         let read: BTreeSet<_> = reads.filter(|value| !made.contains(value)).collect();
         let (in_place, affinity) = (Vec::new(), Vec::new());
-        let behind = Graph { name, nodes, values, inputs, captures, outputs, in_place, affinity };
+        let compiled = Vec::new();
+        let behind =
+            Graph { name, nodes, values, inputs, captures, outputs, in_place, affinity, compiled };
         let mut behind = Behind::nothing(behind);
         for value in read {
             behind.give(graph, value, wanted.contains(&value))?;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde_json::{Value, json};
 use udo_runtime::pass::{Fired, Stayed};
-use udo_runtime::plan::{Report, Subnet};
+use udo_runtime::plan::{Crossing, Passage, Report, Subnet};
 
 use super::Run;
 use super::quantize::DataFlags;
@@ -113,11 +113,7 @@ fn say(report: &Report, passes: &[Fired]) {
             outln!("    not at {node}: {why}");
         }
     }
-    outln!("subnets:");
-    for Subnet { name, core, nodes, steps } in &report.subnets {
-        let (first, last) = (steps.start, steps.end - 1);
-        outln!("  {name}: nodes {nodes} on {core}, steps {first}-{last}");
-    }
+    say_subnets(report);
     outln!("nodes:");
     for node in &report.nodes {
         let (inputs, outputs) = (node.inputs.join(", "), node.outputs.join(", "));
@@ -172,6 +168,43 @@ fn say(report: &Report, passes: &[Fired]) {
         outln!("  {from} -> {to}: {}, {was} -> {is}, {} B", step.name, step.bytes);
     }
     say_memory(report);
+}
+
+fn say_subnets(report: &Report) {
+    outln!("subnets:");
+    let mut box_of: Option<&str> = None;
+    for Subnet { name, within, core, nodes, steps } in &report.subnets {
+        if let Some(within) = within.as_deref().filter(|within| box_of != Some(within)) {
+            outln!("  {within}:");
+        }
+        box_of = within.as_deref();
+        let indent = if box_of.is_some() { "  " } else { "" };
+        let (first, last) = (steps.start, steps.end - 1);
+        outln!("  {indent}{name}: nodes {nodes} on {core}, steps {first}-{last}");
+    }
+    if report.subnets.len() > 1 || box_of.is_some() {
+        outln!("crossings:");
+        for of in &report.crossings {
+            let [from, to] = ends(report, of);
+            let change = if of.made == of.read {
+                of.made.clone()
+            } else {
+                format!("{} -> {}", of.made, of.read)
+            };
+            let (value, bytes, passage) = (&of.value, of.bytes, of.passage.name());
+            outln!("  {from} -> {to}: {value}, {change}, {bytes} B {passage}");
+        }
+        for passage in [Passage::Shared, Passage::Copied, Passage::Converted] {
+            let all = report.crossings.iter().filter(|of| of.passage == passage);
+            let (count, bytes) = all.fold((0, 0), |(n, sum), of| (n + 1, sum + of.bytes));
+            outln!("  {}: {count}, {bytes} B", passage.name());
+        }
+    }
+}
+
+/// Who makes and who reads what crosses.
+fn ends<'a>(report: &'a Report, of: &Crossing) -> [&'a str; 2] {
+    [of.from, of.to].map(|subnet| report.name_of(subnet).unwrap_or("caller"))
 }
 
 fn say_memory(report: &Report) {
@@ -253,13 +286,21 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
         .collect();
     let subnets = report.subnets.iter().map(|of| {
         json!({
-            "name": of.name, "core": of.core.to_string(), "nodes": of.nodes.ids().collect::<Vec<_>>(),
+            "name": of.name, "within": of.within, "core": of.core.to_string(), "nodes": of.nodes.ids().collect::<Vec<_>>(),
             "steps": [of.steps.start, of.steps.end],
         })
     });
     let subnets: Vec<Value> = subnets.collect();
+    let crossings = report.crossings.iter().map(|of| {
+        let [from, to] = ends(report, of);
+        json!({
+            "value": of.value, "from": from, "to": to, "made": of.made, "read": of.read, "bytes": of.bytes,
+            "passage": of.passage.name(),
+        })
+    });
+    let crossings: Vec<Value> = crossings.collect();
     json!({
-        "exchanges": exchanges, "subnets": subnets, "notices": report.notices, "passes": passes, "nodes": nodes, "steps": steps,
+        "exchanges": exchanges, "subnets": subnets, "crossings": crossings, "notices": report.notices, "passes": passes, "nodes": nodes, "steps": steps,
         "transfers": report.transfers(), "memories": memories,
     })
 }

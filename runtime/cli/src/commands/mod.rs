@@ -10,6 +10,7 @@ mod inspect;
 mod model;
 mod new;
 mod ops;
+mod prepare;
 pub(crate) mod quantize;
 mod run;
 mod verify;
@@ -31,6 +32,7 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<bench::Bench>("bench"),
     Entry::of::<convert::Convert>("convert"),
     Entry::of::<quantize::Quantize>("quantize"),
+    Entry::of::<prepare::Prepare>("prepare"),
     Entry::of::<model::ModelFile>("model"),
     Entry::of::<ops::Ops>("ops"),
     Entry::of::<devices::Devices>("devices"),

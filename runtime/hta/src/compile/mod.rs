@@ -51,7 +51,7 @@ pub enum CompileError {
 /// # Errors
 /// What the SoC does not take, by layer and rule.
 pub fn compile(network: &Network<'_>, soc: &Soc) -> Result<Vec<u8>, CompileError> {
-    for id in &network.inputs {
+    for id in network.inputs.iter().filter(|id| !network.inner.contains(id)) {
         network.tensors.get(id.0).map_or(Ok(()), |input| soc.takes_input(input))?;
     }
     network.layers.iter().try_for_each(|layer| soc.takes(layer, &network.tensors))?;

@@ -19,7 +19,7 @@ type Checked = Result<(), String>;
 const MAX_BYTES: usize = 1 << 31;
 
 pub(crate) fn network(network: &Network<'_>) -> Result<(), NetworkError> {
-    let Network { tensors, layers, inputs, outputs } = network;
+    let Network { tensors, layers, inputs, outputs, .. } = network;
     for one in tensors {
         let what = || format!("tensor {:?}", one.name);
         tensor(one).map_err(|fault| NetworkError { what: what(), fault })?;

@@ -186,6 +186,8 @@ pub struct Network<'a> {
     pub(crate) layers: Vec<Layer<'a>>,
     pub(crate) inputs: Vec<TensorId>,
     pub(crate) outputs: Vec<TensorId>,
+    /// The inputs that the DSP makes.
+    pub(crate) inner: Vec<TensorId>,
 }
 
 impl Kind {
@@ -311,9 +313,17 @@ impl<'a> Network<'a> {
         inputs: Vec<TensorId>,
         outputs: Vec<TensorId>,
     ) -> Result<Self, NetworkError> {
-        let network = Self { tensors, layers, inputs, outputs };
+        let network = Self { tensors, layers, inputs, outputs, inner: Vec::new() };
         check::network(&network)?;
         Ok(network)
+    }
+
+    /// The same as a part of a larger network: inputs for which this is true are made by the DSP, whose memory the HTA shares,
+    /// and may have as many channels as a layer's.
+    #[must_use]
+    pub fn part(mut self, is_inner: impl Fn(TensorId) -> bool) -> Self {
+        self.inner = self.inputs.iter().copied().filter(|&input| is_inner(input)).collect();
+        self
     }
 
     /// Its tensors.

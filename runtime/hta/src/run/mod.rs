@@ -101,6 +101,16 @@ impl Prepared {
         self.lens.iter().map(|len| len.next_multiple_of(ALIGNMENT)).sum::<usize>() + ALIGNMENT
     }
 
+    /// The bytes of each input.
+    pub fn input_lens(&self) -> &[usize] {
+        &self.inputs
+    }
+
+    /// The bytes of each output.
+    pub fn output_lens(&self) -> &[usize] {
+        &self.outputs
+    }
+
     /// The bytes of packed weights and tables.
     pub fn prepared_bytes(&self) -> usize {
         let packed: usize = self.packed.iter().map(|packed| packed.get().len()).sum();

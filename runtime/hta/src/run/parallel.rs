@@ -7,7 +7,7 @@ pub type Call<'a> = dyn Fn(usize, &mut [u8]) -> Result<(), RunError> + Sync + 'a
 
 /// Where threads come from. Calls of one parallel-for are made in any order, on any threads, and all have ended when it
 /// returns.
-pub trait Parallel: Sync {
+pub trait Parallel {
     /// How many threads there are.
     fn threads(&self) -> usize;
 

@@ -41,6 +41,7 @@ pub struct Program<'a> {
     pub(crate) blocks: Vec<Block>,
     /// The constants that are loaded as activations are, from where to where.
     pub(crate) loaded: [usize; 2],
+    operations: u64,
 }
 
 /// Instructions that are done several times; once outside of loops.
@@ -147,7 +148,8 @@ impl<'a> Program<'a> {
         }
         let loaded =
             run.loaded.unwrap_or([0; 2]).map(|at| usize::try_from(at).unwrap_or(usize::MAX));
-        Ok(Self { image, blocks, loaded })
+        let operations = limits.operations.saturating_sub(run.left.operations);
+        Ok(Self { image, blocks, loaded, operations })
     }
 
     /// The bytes of each input.
@@ -158,6 +160,11 @@ impl<'a> Program<'a> {
     /// The bytes of each output.
     pub fn outputs(&self) -> &[u32] {
         &self.image.outputs
+    }
+
+    /// Multiplications of a run, and bytes that it moves.
+    pub fn operations(&self) -> u64 {
+        self.operations
     }
 
     /// The SoC that it was compiled for.

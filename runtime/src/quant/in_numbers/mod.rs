@@ -32,7 +32,7 @@ pub(super) struct InNumbers {
 }
 
 /// Whether a graph says something of quantized values.
-pub(super) fn speaks(graph: &Graph) -> bool {
+pub(crate) fn speaks(graph: &Graph) -> bool {
     graph.nodes.iter().any(|node| Form::of(node).is_some_and(Form::speaks))
 }
 

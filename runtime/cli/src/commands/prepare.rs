@@ -1,0 +1,176 @@
+//! `udo prepare`
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use udo_hta::Soc;
+use udo_runtime::container::{Container, Contents};
+use udo_runtime::graph::Origin;
+use udo_runtime::hta::{HtaPart, HtaReport, PrepareHta};
+use udo_runtime::memory::ModelBytes;
+
+use super::Run;
+use crate::cores::soc_named;
+use crate::failures::{container_failure, load_failure};
+use crate::model_flags::open;
+use crate::output::{Failure, Outcome, print_json};
+
+/// How many nodes that stay are said.
+const SAID: usize = 5;
+
+/// Put what is made of a model offline into its file: programs for the HTA, and what kernels pack of weights
+///
+/// With --hta, parts of a quantized model are compiled for the HTA of a SoC: all that it takes, in parts as large as can be, or the
+/// nodes that --hta-partitions names by their ids, which `udo explain` shows. Programs for one SoC take the place of those that the
+/// file has for it; those for others stay. `--cores aip` runs them (docs/aip.md). Without --hta, what kernels of this machine pack
+/// for the CPU is put in, as `udo convert --prepare` does.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  udo prepare quantized.udm --hta                                all that the HTA takes
+  udo prepare quantized.udm --hta --hta-partitions 0-11,177-215  two parts
+  udo prepare quantized.udm --hta --soc hta100 --soc hta300 -o both.udm
+  udo prepare quantized.udm --hta --soc hta100 --hta-partitions hta100:0-11+14-20   one part of two ranges")]
+pub(crate) struct Prepare {
+    /// The model file (.udm)
+    model: PathBuf,
+    /// Compile parts for the HTA
+    #[arg(long)]
+    hta: bool,
+    /// The SoC whose HTA programs are for; repeated for several
+    #[arg(long, value_name = "NAME", requires = "hta", default_value = Soc::DEFAULT.name, value_parser = soc_named)]
+    soc: Vec<&'static Soc>,
+    /// Nodes that become one program each, by ranges of their ids; with a SoC before them for that one alone
+    #[arg(long, value_name = "[SOC:]0-11,177-215", requires = "hta", value_parser = parse_partitions)]
+    hta_partitions: Vec<Partitions>,
+    /// The file to write [default: the model file itself]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// A package with operators of your own: its folder, its dist folder or its registration library
+    #[arg(long = "package", value_name = "PATH")]
+    packages: Vec<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Nodes by their ids, a list for each program, for a SoC or for all.
+#[derive(Clone, Debug)]
+struct Partitions {
+    soc: Option<&'static Soc>,
+    parts: Vec<Origin>,
+}
+
+/// The most nodes of a part.
+const MOST: usize = 1 << 20;
+
+fn parse_partitions(text: &str) -> Result<Partitions, String> {
+    let (soc, ranges) = match text.split_once(':') {
+        Some((soc, ranges)) => (Some(soc_named(soc)?), ranges),
+        None => (None, text),
+    };
+    let wanted =
+        || "wanted ranges of ids as 0-11,177-215, for one program each; + joins ranges".to_owned();
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let ids = first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?;
+        (!ids.is_empty() && ids.clone().take(MOST + 1).count() <= MOST).then_some(ids)
+    };
+    let part = |text: &str| {
+        let ranges: Option<Vec<_>> = text.split('+').map(range).collect();
+        ranges.map(|ranges| ranges.into_iter().flatten().collect::<Origin>())
+    };
+    let parts = ranges.split(',').map(part).collect::<Option<_>>().ok_or_else(wanted)?;
+    Ok(Partitions { soc, parts })
+}
+
+impl Run for Prepare {
+    fn run(self) -> Outcome {
+        let runtime = open(&self.packages)?;
+        let mut contents = read(&self.model)?;
+        let failed = |error| load_failure(error, &self.model, &runtime);
+        let mut reports = Vec::new();
+        if self.hta {
+            self.check()?;
+            for soc in &self.soc {
+                let of = PrepareHta { soc, parts: self.parts(soc) };
+                reports.push((*soc, runtime.prepare_hta(&mut contents, &of).map_err(failed)?));
+            }
+        } else {
+            let section = runtime.prepare(&contents).map_err(failed)?;
+            contents.sections.retain(|known| known.name != section.name);
+            contents.sections.push(section);
+        }
+        let output = self.output.as_ref().unwrap_or(&self.model);
+        contents.write(output).map_err(|error| container_failure(output, error))?;
+        if self.json {
+            print_json(&to_json(output, &reports));
+        } else {
+            reports.iter().for_each(|(soc, report)| say(soc, report));
+            outln!("{}", output.display());
+        }
+        Ok(())
+    }
+}
+
+impl Prepare {
+    /// Refuses partitions for a SoC that nothing is compiled for.
+    fn check(&self) -> Outcome {
+        let mut socs = self.hta_partitions.iter().filter_map(|of| of.soc);
+        let is_asked = |soc: &Soc| self.soc.iter().any(|asked| asked.name == soc.name);
+        match socs.find(|soc| !is_asked(soc)) {
+            None => Ok(()),
+            Some(soc) => {
+                let text =
+                    format!("--hta-partitions {}:..: nothing is compiled for that SoC", soc.name);
+                Err(Failure::new(text).help(format!("ask for it: --soc {}", soc.name)))
+            }
+        }
+    }
+
+    fn parts(&self, soc: &Soc) -> Vec<Origin> {
+        let is_of = |of: &&Partitions| of.soc.is_none_or(|own| own.name == soc.name);
+        let of = self.hta_partitions.iter().filter(is_of);
+        of.flat_map(|of| of.parts.iter().cloned()).collect()
+    }
+}
+
+/// What is in a model file, whose bytes are copied, as it may be written over.
+fn read(path: &Path) -> Result<Contents, Failure> {
+    let bytes = ModelBytes::read(path)
+        .map_err(|error| Failure::new(format!("cannot read it: {error}")).at(path.display()))?;
+    if !udo_runtime::container::sniff(bytes.as_ref()) {
+        let failure = Failure::new("this is no model file").at(path.display());
+        return Err(failure.help("`udo convert MODEL.onnx` makes one"));
+    }
+    let contents = Container::read(&bytes).and_then(|container| container.contents());
+    contents.map_err(|error| container_failure(path, error))
+}
+
+fn say(soc: &Soc, report: &HtaReport) {
+    for part in &report.parts {
+        let HtaPart { network, stage, nodes, layers, bytes, inputs, outputs } = part;
+        outln!("{}: {network} stage {stage}, nodes {nodes}: {layers} layers, {bytes} B", soc.name);
+        outln!("  {} -> {}", inputs.join(", "), outputs.join(", "));
+    }
+    for why in report.stays.iter().take(SAID) {
+        outln!("{}: stays: {why}", soc.name);
+    }
+    if let Some(more) = report.stays.len().checked_sub(SAID).filter(|more| *more > 0) {
+        outln!("{}: {more} more nodes stay", soc.name);
+    }
+}
+
+fn to_json(output: &Path, reports: &[(&Soc, HtaReport)]) -> Value {
+    let part = |part: &HtaPart| {
+        json!({
+            "network": part.network, "stage": part.stage, "nodes": part.nodes.ids().collect::<Vec<_>>(),
+            "layers": part.layers, "bytes": part.bytes, "inputs": part.inputs, "outputs": part.outputs,
+        })
+    };
+    let socs = reports.iter().map(|(soc, report)| {
+        let parts: Vec<Value> = report.parts.iter().map(part).collect();
+        json!({ "soc": soc.name, "parts": parts, "stays": report.stays })
+    });
+    json!({ "file": output.display().to_string(), "hta": socs.collect::<Vec<_>>() })
+}

@@ -1,0 +1,73 @@
+//! Shapes, and layers that change them alone.
+
+use udo_api::{DType, TensorDesc};
+use udo_hta::Op;
+
+use super::{Lowering, Made, Use};
+
+/// A shape as the HTA has it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shaped {
+    /// Batch, height, width and channels.
+    pub(super) nhwc: [usize; 4],
+    /// Whether ONNX has the channels second.
+    pub(super) is_image: bool,
+}
+
+impl Shaped {
+    pub(super) fn of(desc: &TensorDesc) -> Result<Self, String> {
+        if desc.dtype() != Some(DType::U8) {
+            return Err(format!("has a tensor {desc}, wanted u8"));
+        }
+        if !desc.full_shape().is_fixed() {
+            return Err(format!("has a tensor {desc}, wanted fixed extents"));
+        }
+        let nhwc = match *desc.shape() {
+            [] => [1; 4],
+            [channels] => [1, 1, 1, channels],
+            [batch, channels] => [batch, 1, 1, channels],
+            [batch, width, channels] => [batch, 1, width, channels],
+            [batch, channels, height, width] => [batch, height, width, channels],
+            _ => return Err(format!("has a tensor {desc}, wanted four dimensions at most")),
+        };
+        Ok(Self { nhwc, is_image: desc.rank() == 4 })
+    }
+
+    /// The axis of ONNX that channels lie along.
+    pub(super) fn channel_axis(self, rank: usize) -> usize {
+        if self.is_image { 1 } else { rank.saturating_sub(1) }
+    }
+
+    /// Whether bytes lie here as they do in ONNX.
+    pub(super) fn has_same_bytes(self) -> bool {
+        let [_, height, width, channels] = self.nhwc;
+        !self.is_image || channels == 1 || height * width == 1
+    }
+}
+
+pub(super) fn reshape<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
+    let (x, y) = (lowering.shaped(of, 0)?, lowering.output(of)?);
+    if x.nhwc != y.nhwc && !(x.has_same_bytes() && y.has_same_bytes()) {
+        return Err("reshapes an image, whose channels lie last on the HTA".to_owned());
+    }
+    Ok(Made { op: Op::Reshape, reads: vec![0] })
+}
+
+/// The nearest pixel, which is each one several times where the factors are whole numbers, however places are counted.
+pub(super) fn resize<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
+    let (x, y) = (lowering.shaped(of, 0)?, lowering.output(of)?);
+    let is_whole = (1..3).all(|axis| {
+        let (from, to) = (x.nhwc.get(axis), y.nhwc.get(axis));
+        from.zip(to).is_some_and(|(from, to)| to.is_multiple_of(*from))
+    });
+    let places = of.text("coordinate_transformation_mode").unwrap_or("half_pixel");
+    let is_repeated = match places {
+        "asymmetric" => of.text("nearest_mode") == Some("floor"),
+        "half_pixel" => true,
+        _ => false,
+    };
+    if of.text("mode") != Some("nearest") || !is_repeated || !is_whole || !x.is_image {
+        return Err("resizes otherwise than by repeating pixels".to_owned());
+    }
+    Ok(Made { op: Op::Resize, reads: vec![0] })
+}
