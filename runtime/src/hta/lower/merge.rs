@@ -1,11 +1,12 @@
 //! What meets pixel by pixel: sums, products, tensors behind each other, tables and shares.
 
-use udo_api::resolve_axis;
+use udo_api::{Shape, resolve_axis};
 use udo_hta::Op;
 
 use super::shape::Shaped;
 use super::{Lowering, Made, Use};
-use crate::resolve::ParamSetting;
+use crate::memory::Tensor;
+use crate::resolve::{ParamSetting, TypedGraph};
 
 pub(super) fn add<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
     Ok(Made { op: Op::Add, reads: pair(lowering, of)? })
@@ -16,19 +17,33 @@ pub(super) fn mul<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>,
 }
 
 /// The ports of both operands, the one with a number for each channel last.
-fn pair(lowering: &Lowering<'_>, of: &Use<'_>) -> Result<Vec<usize>, String> {
-    let [x, y] = [lowering.shaped(of, 0)?, lowering.shaped(of, 3)?];
-    let whole = lowering.output(of)?;
+fn pair(lowering: &Lowering<'_>, use_of: &Use<'_>) -> Result<Vec<usize>, String> {
+    let [x, y] = [lowering.shaped(use_of, 0)?, lowering.shaped(use_of, 3)?];
+    let whole = lowering.output(use_of)?;
     let is_whole = |of: Shaped| of.nhwc == whole.nhwc && of.is_image == whole.is_image;
     let [.., channels] = whole.nhwc;
-    let is_row = |of: Shaped| of.nhwc == [1, 1, 1, channels] && of.is_image == whole.is_image;
-    if is_whole(x) && (is_whole(y) || is_row(y)) {
+    let is_row = |of: Shaped, port: usize| {
+        let is_made = lowering.derived.rows.contains_key(&(use_of.at, port));
+        is_made || (of.nhwc == [1, 1, 1, channels] && of.is_image == whole.is_image)
+    };
+    if is_whole(x) && (is_whole(y) || is_row(y, 3)) {
         return Ok(vec![0, 3]);
     }
-    if is_whole(y) && is_row(x) {
+    if is_whole(y) && is_row(x, 0) {
         return Ok(vec![3, 0]);
     }
     Err("meets tensors of other shapes than the same, or a number for each channel".to_owned())
+}
+
+/// The operand of a sum or product that is one known number, once for each channel, and its port.
+pub(super) fn rows(graph: &TypedGraph, of: &Use<'_>) -> Option<(usize, Tensor)> {
+    let is_pair = matches!(of.bound.op.schema().name(), "QLinearAdd" | "QLinearMul");
+    let [.., channels] = Shaped::of(&graph.desc(of.bound.node.output(0))).ok()?.nhwc;
+    let known = |port: &usize| graph.known(of.input(*port)).is_some_and(|it| it.desc().len() == 1);
+    let port = [3, 0].into_iter().find(known).filter(|_| is_pair)?;
+    let number = graph.known(of.input(port))?.get::<u8>()?.first().copied()?;
+    let row = Tensor::of(Shape::new(&[channels]).ok()?, &vec![number; channels]).ok()?;
+    Some((port, row))
 }
 
 /// Whether an axis is the channels'.

@@ -58,6 +58,8 @@ pub(super) struct Derived {
     /// Weights with outputs first, by the place of their node.
     matrices: BTreeMap<usize, memory::Tensor>,
     tables: BTreeMap<usize, [u8; 256]>,
+    /// One number for all channels, once for each of them, by the places of node and port.
+    rows: BTreeMap<(usize, usize), memory::Tensor>,
 }
 
 impl Derived {
@@ -68,6 +70,7 @@ impl Derived {
             let of = Use { at, bound };
             derived.matrices.extend(matrix::outputs_first(graph, &of).map(|tensor| (at, tensor)));
             derived.tables.extend(merge::table(&of).map(|table| (at, table)));
+            derived.rows.extend(merge::rows(graph, &of).map(|(port, row)| ((at, port), row)));
         }
         derived
     }
@@ -165,7 +168,11 @@ impl<'a> Lowering<'a> {
         let output = bound.node.output(0).ok_or("makes nothing")?;
         let mut inputs = Vec::with_capacity(made.reads.len());
         for port in made.reads {
-            inputs.push(self.tensor(of.input(port).ok_or("leaves an input out")?)?);
+            let value = of.input(port).ok_or("leaves an input out")?;
+            inputs.push(match self.derived.rows.get(&(of.at, port)) {
+                None => self.tensor(value)?,
+                Some(row) => self.row(value, row)?,
+            });
         }
         let output = self.tensor(output)?;
         Ok(Layer { name: bound.node.name.clone(), op: made.op, inputs, output })
@@ -238,6 +245,16 @@ impl<'a> Lowering<'a> {
             values,
         });
         self.ids.insert(value, id);
+        Ok(id)
+    }
+
+    /// A tensor that stands for one number, once for each channel.
+    fn row(&mut self, value: ValueId, row: &'a memory::Tensor) -> Result<TensorId, String> {
+        let id = TensorId(self.tensors.len());
+        let name = self.graph.value(value).map_err(|error| error.to_string())?.value.name.clone();
+        let encoding = self.encodings.get(value)?;
+        let shape = [1, 1, 1, row.bytes().len()];
+        self.tensors.push(Tensor { name, shape, encoding, values: row.get::<u8>() });
         Ok(id)
     }
 
