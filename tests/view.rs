@@ -96,6 +96,30 @@ fn boxes_are_kernels_calls_and_lines_are_values() {
 }
 
 #[test]
+fn subnets_are_boxes_around_their_nodes_where_there_are_several() {
+    let dir = folder(NET);
+    let (code, _, err) = udo(&dir, &["view", "net.graph", "--cores", "gpu,cpu"]);
+    assert_eq!(code, Some(0), "{err}");
+    let of = data(&dir, "net.html");
+    let frames = of["graph"]["frames"].as_array().unwrap();
+    let names: Vec<[&Value; 3]> =
+        frames.iter().map(|of| [&of["name"], &of["core"], &of["depth"]]).collect();
+    let wanted = [
+        ["GPU Subnet 0".into(), "gpu".into(), 0.into()],
+        ["CPU Subnet 1".into(), "cpu".into(), 0.into()],
+        ["GPU Subnet 2".into(), "gpu".into(), 0.into()],
+    ];
+    assert_eq!(names, wanted.each_ref().map(|of: &[Value; 3]| of.each_ref()));
+    let boxes = of["graph"]["boxes"].as_array().unwrap();
+    let around: Vec<&Value> = boxes.iter().map(|of| &of["frames"]).collect();
+    let wanted = [vec![], vec![0], vec![1], vec![2], vec![]].map(Value::from);
+    assert_eq!(around, wanted.iter().collect::<Vec<_>>(), "inputs and outputs are in none");
+    let (code, _, err) = udo(&dir, &["view", "net.graph", "--cores", "cpu"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(data(&dir, "net.html")["graph"]["frames"], serde_json::json!([]));
+}
+
+#[test]
 fn the_page_has_what_explain_says() {
     let dir = folder(NET);
     let flags = ["net.graph", "--cores", "dsp,cpu", "--fallback", "cpu", "--random", "2"];

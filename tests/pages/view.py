@@ -25,6 +25,21 @@ NET = """graph net
   output y
   output z
 """
+# Two branches and a value that goes past both; `a1` and `b1` are given to another core.
+BRANCHES = """graph branches
+  input x: f32[1,64,32]
+  s = Relu@14(x) # stem
+  a0 = Sigmoid@13(s) # a0
+  a1 = Tanh@13(a0) # a1
+  a2 = Neg@13(a1) # a2
+  b0 = Abs@13(s) # b0
+  b1 = Exp@13(b0) # b1
+  c = Max@13(a2, b1) # both
+  y = Add@14(c, s) # sum
+  z = Hardmax@13(y) axis=1 # largest
+  output y
+  output z
+"""
 ODD = '</script><script>document.title="broken"</script> "quoted" \'too\' & <b>\nline two \u2028 größer 模型'
 ODD_NET = f"""graph odd
   input {json.dumps("in " + ODD, ensure_ascii=False)}: f32[2,3]
@@ -59,6 +74,9 @@ probe.drawImage(canvas, ...at, 1, 1, 0, 0, 1, 1);
 const painted = '#' + [...probe.getImageData(0, 0, 1, 1).data].slice(0, 3).map(v => v.toString(16).padStart(2, '0')).join('');
 return [painted, ink.tint[kindOf(nodes[arguments[0]].core)]];
 """
+# What is painted on the edge of the first frame, halfway down at its left.
+EDGE_OF_FRAME = PAINTED.replace("const { box } = homes[arguments[0]];", "lookAt(frames[0].x - 50, frames[0].y, 3); draw(); const box = { x: frames[0].x - 6, y: frames[0].y + 40 };").replace(
+    "return [painted, ink.tint[kindOf(nodes[arguments[0]].core)]];", "return painted;")
 PAN = """
 const probe = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
 const times = [];
@@ -115,7 +133,7 @@ def large():
 def check(browser, folder, udo, hold, shot):
     said = network(browser, folder, udo, hold, shot)
     names(browser, folder, udo, hold)
-    grouped(browser, folder, hold, shot)
+    framed(browser, folder, udo, hold, shot)
     return f"{said}; {speed(browser, folder, udo, hold, shot)}"
 
 
@@ -244,32 +262,69 @@ def names(browser, folder, udo, hold):
     quiet(browser, hold, "names")
 
 
-def grouped(browser, folder, hold, shot):
-    """Subnets, which are boxes in boxes behind their nodes."""
-    page = (folder / "net.html").read_text()
+def framed(browser, folder, udo, hold, shot):
+    """Subnets, which are boxes around their nodes, and boxes in boxes."""
+    (folder / "branches.graph").write_text(BRANCHES)
+    udo("view", "branches.graph", "--cores", "gpu,cpu", "--affinity", "a1=cpu", "--affinity", "b1=cpu", "--measured", "--iterations", 2)
+    page = (folder / "branches.html").read_text()
     _, data, _ = data_of(page)
-    inner = {"stem": "HNN 0", "stem_relu": "HNN 0", "left": "HTA", "right": "HTA", "gate": "HTA"}
-    for node in data["explain"]["nodes"]:
-        node["groups"] = ["AIP Subnet 0", inner.get(node["name"], "HNN 1")] if node["core"] == "gpu" else ["CPU Subnet 1"]
-    (folder / "grouped.html").write_text(with_data(page, data))
-    browser.open(folder / "grouped.html")
-    frames = {frame["name"]: frame for frame in browser.js("return frames")}
-    hold(set(frames) == {"AIP Subnet 0", "HTA", "HNN 0", "HNN 1", "CPU Subnet 1"}, f"groups: {sorted(frames)}")
-    outer = frames["AIP Subnet 0"]
+    browser.open(folder / "branches.html")
+    wanted = {of["name"]: of["core"] for of in data["explain"]["subnets"]}
+    frames = browser.js("return frames.map(({ name, core }) => [name, core])")
+    hold(len(frames) > 2 and dict(frames) == wanted, f"subnets: {frames}, wanted {wanted}")
+    apart(browser, hold)
+    for node, of in enumerate(data["explain"]["nodes"]):
+        hold(browser.js("return pathOf(arguments[0])", node) == [of["subnet"]], f"{of['name']} lies in {of['subnet']}")
+    painted, core = browser.js(EDGE_OF_FRAME), browser.js("return ink[kindOf(frames[0].core)]")
+    browser.js("start()")
+    near = [abs(int(painted[at:at + 2], 16) - int(core[at:at + 2], 16)) < 60 for at in (1, 3, 5)]
+    hold(all(near), f"the edge of {frames[0]} is {painted}, wanted {core}")
+    name = "const f = frames[0], b = canvas.getBoundingClientRect(); return [b.left + (f.x + 30 - camera.x) * camera.k, b.top + (f.y - camera.y) * camera.k]"
+    browser.pointer(browser.js(name))
+    tip = browser.js("return tip.hidden ? '' : tip.innerText")
+    hold(all(word in tip for word in (frames[0][0], "nodes", "steps", "time")), f"of a subnet: {tip!r}")
+    shot("view-subnets")
+    browser.js("[...document.querySelectorAll('#details dd button')].find(of => of.textContent === frames.at(-1).name).click()")
+    browser.later(STILL)
+    far = browser.js("const f = frames.at(-1), k = camera.k; return Math.hypot(f.x + f.w / 2 - camera.x - canvas.clientWidth / k / 2, f.y + f.h / 2 - camera.y - canvas.clientHeight / k / 2) * k")
+    hold(far < 2, f"a subnet that is chosen is {far} pixels from the middle")
+
+    # An accelerator's subnets within one.
+    graph = data["graph"]
+    inner, others = graph["frames"][:3], graph["frames"][3:]
+    outer = {"name": "AIP Subnet 0", "core": "hta", "depth": 0, "x": 6, "y": min(of["y"] for of in inner) - 22,
+             "w": graph["width"] - 12, "h": max(of["y"] + of["h"] for of in inner) - min(of["y"] for of in inner) + 34}
+    graph["frames"] = [outer] + [{**of, "depth": 1} for of in inner] + others
+    for box in graph["boxes"]:
+        box["frames"] = [*([0] if box["frames"] < [3] else []), *(at + 1 for at in box["frames"])] if box["frames"] else []
+    (folder / "nested.html").write_text(with_data(page, data))
+    browser.open(folder / "nested.html")
+    apart(browser, hold)
+    browser.js("select(0)")
+    path = f"AIP Subnet 0 / {frames[0][0]}"
+    hold(path in browser.js("return document.getElementById('details').innerText"), "a node says its subnets")
+    browser.js("select(null); start()")
+    shot("view-nested")
+    quiet(browser, hold, "subnets")
+
+
+def apart(browser, hold):
+    """Boxes lie in their frames and no others, and frames do not overlap but for those within others."""
+    boxes = browser.js("return graph.boxes.map(({ x, y, w, h, frames }) => ({ x, y, w, h, frames }))")
+    frames = browser.js("return frames.map(({ name, depth, x, y, w, h }) => ({ name, depth, x, y, w, h }))")
 
     def holds(frame, box):
         return (frame["x"] < box["x"] and frame["y"] < box["y"] and frame["x"] + frame["w"] > box["x"] + box["w"]
                 and frame["y"] + frame["h"] > box["y"] + box["h"])
 
-    hold(all(holds(outer, frames[name]) for name in ("HTA", "HNN 0", "HNN 1")), f"inner boxes lie in the outer one: {frames}")
-    boxes = browser.js("return homes.map(({ box }) => box).map(({ x, y, w, h }) => ({ x, y, w, h }))")
-    for node, box in zip(data["explain"]["nodes"], boxes):
-        hold(all(holds(frames[name], box) for name in node["groups"]), f"{node['name']} lies in {node['groups']}")
-    browser.js("select(0)")
-    hold("AIP Subnet 0" in browser.js("return document.getElementById('details').innerText"), "a node says its subnets")
-    browser.js("select(null); start()")
-    shot("view-groups")
-    quiet(browser, hold, "groups")
+    def meets(a, b):
+        return (a["x"] < b["x"] + b["w"] and b["x"] < a["x"] + a["w"] and a["y"] < b["y"] + b["h"] and b["y"] < a["y"] + a["h"])
+
+    for at, frame in enumerate(frames):
+        for box in boxes:
+            hold(holds(frame, box) if at in box["frames"] else not meets(frame, box), f"{frame} and {box}")
+        for other in frames[at + 1:]:
+            hold(holds(frame, other) if other["depth"] > frame["depth"] else not meets(frame, other), f"{frame} and {other}")
 
 
 def speed(browser, folder, udo, hold, shot):

@@ -37,12 +37,26 @@ struct Edge {
 pub(super) fn graph(report: &Report, inputs: &[Port], outputs: &[Port]) -> Value {
     let boxes = boxes(&report.nodes, inputs.len(), outputs.len());
     let edges = edges(report, &boxes, inputs, outputs);
-    let items: Vec<Item> = boxes.iter().map(item).collect();
+    let subnets = subnets(report, &boxes).into_iter();
+    let paths = subnets.map(|of| of.map_or_else(Vec::new, |of| boxes_around(report, of)));
+    let items = boxes.iter().zip(paths).map(|(shown, path)| item(shown, path));
+    let items: Vec<Item<'_>> = items.collect();
     let lines: Vec<Line> = edges.iter().map(|edge| edge.line).collect();
-    let Layout { corners, points, size } = layout(&items, &lines);
+    let Layout { corners, points, frames, size } = layout(&items, &lines);
     let core = |at: usize| boxes.get(at).map_or(Core::CPU, |shown| core_of(shown, report));
-    let shown = boxes.iter().zip(&items).zip(corners).map(|((shown, item), [x, y])| {
-        let mut json = json!({ "x": round(x), "y": round(y), "h": item.height });
+    let framed = frames.iter().map(|frame| {
+        let name = items.get(frame.items.start).and_then(|item| item.path.get(frame.depth));
+        json!({
+            "name": name, "depth": frame.depth, "core": core(frame.items.start).to_string(),
+            "x": round(frame.left), "y": round(frame.top), "w": round(frame.right - frame.left),
+            "h": round(frame.bottom - frame.top),
+        })
+    });
+    let shown = boxes.iter().zip(&items).zip(corners).enumerate();
+    let shown = shown.map(|(at, ((shown, item), [x, y]))| {
+        let around = frames.iter().enumerate().filter(|(_, frame)| frame.items.contains(&at));
+        let around: Vec<usize> = around.map(|(frame, _)| frame).collect();
+        let mut json = json!({ "x": round(x), "y": round(y), "h": item.height, "frames": around });
         match shown {
             Shown::Input(at) => json["input"] = (*at).into(),
             Shown::Nodes(nodes) => json["nodes"] = nodes.clone().into(),
@@ -62,18 +76,42 @@ pub(super) fn graph(report: &Report, inputs: &[Port], outputs: &[Port]) -> Value
         json
     });
     json!({
-        "boxes": shown.collect::<Vec<_>>(), "edges": drawn.collect::<Vec<_>>(), "width": round(size[0]),
-        "height": round(size[1]), "box_width": WIDTH, "row_height": ROW, "steps": steps(report),
+        "boxes": shown.collect::<Vec<_>>(), "edges": drawn.collect::<Vec<_>>(), "frames": framed.collect::<Vec<_>>(),
+        "width": round(size[0]), "height": round(size[1]), "box_width": WIDTH, "row_height": ROW, "steps": steps(report),
     })
 }
 
-fn item(shown: &Shown) -> Item {
+/// The names of the boxes around the nodes of a subnet, the outermost first.
+fn boxes_around(report: &Report, subnet: usize) -> Vec<&str> {
+    report.name_of(Some(subnet)).into_iter().collect()
+}
+
+/// The subnet of each box, where there are several: that of its nodes. What no step computes is of the one that it lies within.
+fn subnets(report: &Report, boxes: &[Shown]) -> Vec<Option<usize>> {
+    let of = |node: &usize| report.nodes.get(*node)?.subnet;
+    let own = boxes.iter().map(|shown| match shown {
+        Shown::Nodes(nodes) => nodes.iter().find_map(of).filter(|_| report.subnets.len() > 1),
+        Shown::Input(_) | Shown::Output(_) => None,
+    });
+    let mut own: Vec<Option<usize>> = own.collect();
+    let mut before: Option<(usize, usize)> = None;
+    for at in 0..own.len() {
+        let Some(subnet) = own.get(at).copied().flatten() else { continue };
+        if let Some((from, _)) = before.filter(|(_, before)| *before == subnet) {
+            own.iter_mut().take(at).skip(from).for_each(|of| *of = Some(subnet));
+        }
+        before = Some((at, subnet));
+    }
+    own
+}
+
+fn item<'a>(shown: &Shown, path: Vec<&'a str>) -> Item<'a> {
     #[expect(clippy::cast_precision_loss, reason = "pixels")]
     let height = match shown {
         Shown::Input(_) | Shown::Output(_) => PORT,
         Shown::Nodes(nodes) => HEIGHT + ROW * nodes.len().saturating_sub(1) as f64,
     };
-    Item { height, sinks: matches!(shown, Shown::Input(_)) }
+    Item { height, sinks: matches!(shown, Shown::Input(_)), path }
 }
 
 fn core_of(shown: &Shown, report: &Report) -> Core {
@@ -205,6 +243,7 @@ fn round(pixels: f64) -> i64 {
 #[cfg(test)]
 mod tests {
     use udo_runtime::graph::Origin;
+    use udo_runtime::plan::Subnet;
 
     use super::*;
 
@@ -246,6 +285,26 @@ mod tests {
         let found = lines(&Report { nodes, ..Report::default() });
         let wanted = [("x", 0, 1), ("y", 1, 2), ("h", 2, 1)];
         assert_eq!(found, wanted.map(|(value, from, to)| (value.to_owned(), from, to)));
+    }
+
+    #[test]
+    fn what_no_step_computes_is_of_the_subnet_that_it_lies_within() {
+        let of = |subnet| NodeReport { subnet, ..node("a", &[], &[]) };
+        let known = [None, Some(0), None, None, Some(0), None, Some(1), None];
+        let subnet = Subnet {
+            name: "CPU Subnet 0".to_owned(),
+            core: Core::CPU,
+            nodes: Origin::default(),
+            steps: 0..1,
+        };
+        let mut report = Report { nodes: known.map(of).to_vec(), ..Report::default() };
+        let boxes: Vec<Shown> = (0..known.len()).map(|at| Shown::Nodes(vec![at])).collect();
+        report.subnets = vec![subnet.clone()];
+        assert_eq!(subnets(&report, &boxes), [None; 8], "one subnet is all of the model");
+        report.subnets.push(Subnet { name: "GPU Subnet 1".to_owned(), ..subnet });
+        let wanted = [None, Some(0), Some(0), Some(0), Some(0), None, Some(1), None];
+        assert_eq!(subnets(&report, &boxes), wanted);
+        assert_eq!(boxes_around(&report, 1), ["GPU Subnet 1"]);
     }
 
     #[test]

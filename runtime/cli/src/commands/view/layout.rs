@@ -1,8 +1,13 @@
 //! Where the boxes of a graph lie: in layers from the top down, so that lines cross seldom and run straight (Sugiyama et al., 1981).
 //!
-//! All boxes are equally wide. A value that passes layers by has a place in each, which is the same for all who read it.
+//! All boxes are equally wide. A value that passes layers by has a place in each, which is the same for all who read it. Boxes that follow each
+//! other may have a frame around them, and frames may lie in frames: each has its layers to itself, and lines that go past it go beside it.
+
+mod frames;
+mod layers;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// How wide a box is, in pixels, and how much lies between two.
 pub(super) const WIDTH: f64 = 190.0;
@@ -24,12 +29,14 @@ const MARGIN: f64 = 40.0;
 const MOST_LANES: usize = 200_000;
 
 /// A box to place.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Item {
+#[derive(Clone, Debug)]
+pub(super) struct Item<'a> {
     /// In pixels.
     pub(super) height: f64,
     /// Whether it lies right above what reads it first, as far up or down as that is.
     pub(super) sinks: bool,
+    /// The names of the frames that it is in, the outermost first.
+    pub(super) path: Vec<&'a str>,
 }
 
 /// A line from one box down to another.
@@ -48,7 +55,50 @@ pub(super) struct Layout {
     pub(super) corners: Vec<[f64; 2]>,
     /// The points of each line: its ends, and between them where it enters and leaves the layers that it passes by.
     pub(super) points: Vec<Vec<[f64; 2]>>,
+    /// Outer ones come before those in them.
+    pub(super) frames: Vec<Frame>,
     pub(super) size: [f64; 2],
+}
+
+/// A box around boxes that follow each other.
+#[derive(Clone, Debug)]
+pub(super) struct Frame {
+    /// How many frames it is in, which is also where its name is in the paths of its items.
+    pub(super) depth: usize,
+    pub(super) items: Range<usize>,
+    pub(super) left: f64,
+    pub(super) top: f64,
+    pub(super) right: f64,
+    pub(super) bottom: f64,
+    /// The one that it is in, which has a lower place.
+    parent: Option<usize>,
+    /// Its layers.
+    rows: Range<usize>,
+    /// The lanes of each line that goes past it at its left and at its right, the nearest one first.
+    past: [Vec<Vec<usize>>; 2],
+    /// How much lies above its first layer and below its last one.
+    head: f64,
+    foot: f64,
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        let [left, right] = [f64::INFINITY, f64::NEG_INFINITY];
+        let (items, rows, past) = (0..0, 0..0, Default::default());
+        Self {
+            depth: 0,
+            items,
+            left,
+            top: 0.0,
+            right,
+            bottom: 0.0,
+            parent: None,
+            rows,
+            past,
+            head: 0.0,
+            foot: 0.0,
+        }
+    }
 }
 
 /// A box, or a line's place in a layer.
@@ -61,6 +111,37 @@ struct Place {
     /// What it is tied to in the layers above and below.
     ties: [Vec<usize>; 2],
     x: f64,
+    /// The frame that it goes past, the outermost of these.
+    past: Option<usize>,
+}
+
+impl Place {
+    fn new(layer: usize, width: f64, weight: f64) -> Self {
+        Self { layer, width, weight, ties: [Vec::new(), Vec::new()], x: 0.0, past: None }
+    }
+}
+
+/// The places of values in the layers that they pass by.
+#[derive(Default)]
+struct Chains {
+    /// By the box that makes it and the value: that box, and its lanes from the top down.
+    all: BTreeMap<(usize, usize), Vec<usize>>,
+    /// What each lane is of; lanes come behind the boxes.
+    keys: Vec<(usize, usize)>,
+}
+
+impl Chains {
+    /// The lanes in a frame's layers of each value that comes from above it and is read below it; `first` is its first layer.
+    fn past(&self, frame: &Frame, first: &[usize], places: &[Place]) -> Vec<Vec<usize>> {
+        let boxes = places.len() - self.keys.len();
+        let lane = |&lane: &usize| {
+            let key = self.keys.get(lane.checked_sub(boxes)?)?;
+            let chain = self.all.get(key).filter(|_| places[lane].past.is_none())?;
+            let from = places[key.0].layer;
+            chain.get(frame.rows.start - from..frame.rows.end - from).map(<[usize]>::to_vec)
+        };
+        first.iter().filter_map(lane).collect()
+    }
 }
 
 /// Which way ties lead.
@@ -71,68 +152,41 @@ enum Way {
 }
 
 /// Where boxes lie, which are in an order in which lines lead forward; lines that lead back are drawn, and move nothing.
-pub(super) fn layout(items: &[Item], lines: &[Line]) -> Layout {
+pub(super) fn layout(items: &[Item<'_>], lines: &[Line]) -> Layout {
     if items.is_empty() {
         return Layout::default();
     }
-    let layer = layers(items, lines);
-    let width = WIDTH;
-    let place = |&layer: &usize| Place {
-        layer,
-        width,
-        weight: 1.0,
-        ties: [Vec::new(), Vec::new()],
-        x: 0.0,
-    };
-    let mut places: Vec<Place> = layer.iter().map(place).collect();
-    let detours = add_detours(&mut places, lines);
+    let layer = layers::layers(items, lines);
+    let mut places: Vec<Place> = layer.iter().map(|&layer| Place::new(layer, WIDTH, 1.0)).collect();
+    let (chains, detours) = add_detours(&mut places, lines);
     let count = layer.iter().max().map_or(0, |last| last + 1);
     let mut rows = vec![Vec::new(); count];
     for (at, place) in places.iter().enumerate() {
         rows[place.layer].push(at);
     }
     order(&mut rows, &places);
+    let mut frames = frames::frames(items);
+    frames::part(&mut rows, &mut frames, &mut places, &chains);
     set_x(&rows, &mut places);
     close_gaps(&rows, &mut places);
-    finish(items, lines, &places, &detours, count)
-}
-
-/// The layer of each box: below all that it reads.
-fn layers(items: &[Item], lines: &[Line]) -> Vec<usize> {
-    let mut reads = vec![Vec::new(); items.len()];
-    let mut readers = vec![Vec::new(); items.len()];
-    for line in lines.iter().filter(|line| line.from < line.to) {
-        reads[line.to].push(line.from);
-        readers[line.from].push(line.to);
-    }
-    let mut layer = vec![0_usize; items.len()];
-    // What follows from nothing that a run gives may lie anywhere above its readers.
-    let mut floats: Vec<bool> = vec![false; items.len()];
-    for at in 0..items.len() {
-        layer[at] = reads[at].iter().map(|&from| layer[from] + 1).max().unwrap_or(0);
-        let is_input = items[at].sinks;
-        floats[at] = !is_input && reads[at].iter().all(|&from| floats[from]);
-    }
-    for at in (0..items.len()).rev().filter(|&at| floats[at] || items[at].sinks) {
-        let next = readers[at].iter().map(|&to| layer[to]).min();
-        layer[at] = next.map_or(layer[at], |next| next.saturating_sub(1).max(layer[at]));
-    }
-    layer
+    frames::widen(&rows, &mut frames, &mut places);
+    finish(items, (lines, &detours), &places, frames, count)
 }
 
 /// Gives values places in the layers that they pass by, and ties all places. For each line these places, from the top down.
-fn add_detours(places: &mut Vec<Place>, lines: &[Line]) -> Vec<Vec<usize>> {
+fn add_detours(places: &mut Vec<Place>, lines: &[Line]) -> (Chains, Vec<Vec<usize>>) {
     let boxes = places.len();
     let mut reads = vec![0; boxes];
     let mut last: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+    let mut chains = Chains::default();
     for line in lines.iter().filter(|line| line.from < line.to) {
         reads[line.from] += 1;
-        let reached = last.entry((line.from, line.value)).or_insert(0);
+        let key = (line.from, line.value);
+        let reached = last.entry(key).or_insert(0);
         *reached = places[line.to].layer.max(*reached);
     }
     let mut spans: Vec<_> = last.into_iter().collect();
     spans.sort_by_key(|((from, value), last)| (last - places[*from].layer, *from, *value));
-    let mut chains: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
     for (key, last) in spans {
         let layers = places[key.0].layer + 1..last;
         if places.len() - boxes + layers.len() > MOST_LANES {
@@ -143,21 +197,18 @@ fn add_detours(places: &mut Vec<Place>, lines: &[Line]) -> Vec<Vec<usize>> {
         for layer in layers {
             let before = chain[chain.len() - 1];
             let at = places.len();
-            places.push(Place {
-                layer,
-                width: LANE,
-                weight,
-                ties: [vec![before], Vec::new()],
-                x: 0.0,
-            });
+            let mut place = Place::new(layer, LANE, weight);
+            place.ties[Way::Up as usize].push(before);
+            places.push(place);
             places[before].ties[Way::Down as usize].push(at);
             chain.push(at);
+            chains.keys.push(key);
         }
-        chains.insert(key, chain);
+        chains.all.insert(key, chain);
     }
     let mut detours = vec![Vec::new(); lines.len()];
     for (line, detours) in lines.iter().zip(&mut detours) {
-        let Some(chain) = chains.get(&(line.from, line.value)) else { continue };
+        let Some(chain) = chains.all.get(&(line.from, line.value)) else { continue };
         if line.from >= line.to {
             continue;
         }
@@ -167,7 +218,7 @@ fn add_detours(places: &mut Vec<Place>, lines: &[Line]) -> Vec<Vec<usize>> {
         places[line.to].ties[Way::Up as usize].push(before);
         *detours = chain[1..steps].to_vec();
     }
-    detours
+    (chains, detours)
 }
 
 /// How often layers are ordered, and places moved.
@@ -352,10 +403,10 @@ fn settle(row: &[usize], places: &mut [Place], wanted: impl Fn(&[Place], usize) 
 }
 
 fn finish(
-    items: &[Item],
-    lines: &[Line],
+    items: &[Item<'_>],
+    (lines, detours): (&[Line], &[Vec<usize>]),
     places: &[Place],
-    detours: &[Vec<usize>],
+    mut frames: Vec<Frame>,
     count: usize,
 ) -> Layout {
     let mut heights = vec![0.0_f64; count];
@@ -363,29 +414,43 @@ fn finish(
         heights[place.layer] = heights[place.layer].max(item.height);
     }
     let mut tops = Vec::with_capacity(count);
-    let mut y = MARGIN;
-    for height in &heights {
+    let mut y = MARGIN - BETWEEN;
+    for (height, [head, foot]) in heights.iter().zip(frames::heads(&mut frames, count)) {
+        y += BETWEEN + head;
         tops.push(y);
-        y += height + BETWEEN;
+        y += height + foot;
     }
     let half = |place: &Place| place.width / 2.0;
-    let left =
-        places.iter().map(|place| place.x - half(place)).fold(f64::INFINITY, f64::min) - MARGIN;
-    let right =
-        places.iter().map(|place| place.x + half(place)).fold(f64::NEG_INFINITY, f64::max) + MARGIN;
+    let lefts = places.iter().map(|place| place.x - half(place));
+    let left = lefts.chain(frames.iter().map(|of| of.left)).fold(f64::INFINITY, f64::min) - MARGIN;
+    let rights = places.iter().map(|place| place.x + half(place));
+    let rights = rights.chain(frames.iter().map(|frame| frame.right));
+    let right = rights.fold(f64::NEG_INFINITY, f64::max) + MARGIN;
+    for frame in &mut frames {
+        (frame.left, frame.right) = (frame.left - left, frame.right - left);
+        let last = frame.rows.end - 1;
+        frame.top = tops[frame.rows.start] - frame.head;
+        frame.bottom = tops[last] + heights[last] + frame.foot;
+    }
     let x = |at: usize| places[at].x - left;
     let top = |at: usize| tops[places[at].layer];
     let corners = (0..items.len()).map(|at| [x(at) - WIDTH / 2.0, top(at)]).collect();
     let points = lines.iter().zip(detours).map(|(line, detours)| {
         let mut points = vec![[x(line.from), top(line.from) + items[line.from].height]];
         for &lane in detours {
-            let (top, height) = (top(lane), heights[places[lane].layer]);
-            points.extend([[x(lane), top], [x(lane), top + height]]);
+            let layer = places[lane].layer;
+            let [mut from, mut to] = [tops[layer], tops[layer] + heights[layer]];
+            if let Some(frame) = places[lane].past.and_then(|frame| frames.get(frame)) {
+                from = if layer == frame.rows.start { frame.top } else { from };
+                to = if layer + 1 == frame.rows.end { frame.bottom } else { to };
+            }
+            points.extend([[x(lane), from], [x(lane), to]]);
         }
         points.push([x(line.to), top(line.to)]);
         points
     });
-    Layout { corners, points: points.collect(), size: [right - left, y - BETWEEN + MARGIN] }
+    let points = points.collect();
+    Layout { corners, points, frames, size: [right - left, y + MARGIN] }
 }
 
 fn mean(numbers: impl Iterator<Item = f64>) -> Option<f64> {
@@ -411,7 +476,7 @@ mod tests {
     }
 
     fn of(count: usize, lines: &[(usize, usize)]) -> Layout {
-        let items = vec![Item { height: 40.0, sinks: false }; count];
+        let items = vec![Item { height: 40.0, sinks: false, path: Vec::new() }; count];
         let line = |&(from, to): &(usize, usize)| Line { from, to, value: from };
         let layout = layout(&items, &lines.iter().map(line).collect::<Vec<_>>());
         for (at, [x, y]) in layout.corners.iter().enumerate() {
@@ -483,7 +548,7 @@ mod tests {
 
     #[test]
     fn inputs_lie_above_their_first_readers() {
-        let mut items = vec![Item { height: 40.0, sinks: false }; 4];
+        let mut items = vec![Item { height: 40.0, sinks: false, path: Vec::new() }; 4];
         items[3].sinks = true;
         items.rotate_right(1);
         // Box 0 is an input of box 3, at the end of a chain.
@@ -496,7 +561,7 @@ mod tests {
     fn wide_and_deep_graphs_take_no_longer_than_their_size() {
         // Each box reads the one before it, and the first: one lane beside a chain of 4,000.
         let count = 4_000;
-        let items = vec![Item { height: 40.0, sinks: false }; count];
+        let items = vec![Item { height: 40.0, sinks: false, path: Vec::new() }; count];
         let lines = (1..count).flat_map(|to| [(to - 1, to, 1), (0, to, 0)]);
         let lines: Vec<_> =
             lines.map(|(from, to, value)| Line { from, to, value: value + from }).collect();

@@ -48,8 +48,9 @@ function start() {
   lookAt(x, all > 0.5 ? (graph.height - h / k) / 2 : 0, k);
   isFirst = true;
 }
+// Brings a box or a frame to the middle; of one that is larger than the window all is shown.
 function centre(box) {
-  const [w, h] = size(), k = Math.max(camera.k, 0.7);
+  const [w, h] = size(), k = Math.min(Math.max(camera.k, 0.7), w / (box.w + 80), h / (box.h + 80));
   fly(box.x + box.w / 2 - w / k / 2, box.y + box.h / 2 - h / k / 2, k);
 }
 function select(node, { stays = false } = {}) {
@@ -68,7 +69,7 @@ function focusBox(box) {
   centre(box);
 }
 
-// What is at a point of the window: a box and the node of its row, or a line.
+// What is at a point of the window: a box and the node of its row, the name of a frame, or a line.
 function at(event) {
   const bounds = canvas.getBoundingClientRect();
   const x = camera.x + (event.clientX - bounds.left) / camera.k, y = camera.y + (event.clientY - bounds.top) / camera.k;
@@ -77,6 +78,9 @@ function at(event) {
     const below = box.nodes ? box.nodes.length - Math.ceil((box.y + box.h - y) / graph.row_height) : 0;
     return { box, node: box.nodes ? box.nodes[Math.max(0, below)] : null };
   }
+  const isName = frame => x >= frame.x && x <= frame.x + Math.min(frame.w, 160) && Math.abs(y - frame.y) <= 8;
+  const frame = camera.k < TITLES ? null : frames.find(isName);
+  if (frame) return { frame };
   const near = 6 / camera.k;
   for (const edge of camera.k < 0.2 ? [] : within(edgeBands, y - near, y + near)) {
     context.save();
@@ -91,11 +95,11 @@ function at(event) {
   return {};
 }
 function showTip(event) {
-  const { box, node, edge } = at(event);
+  const { box, node, edge, frame } = at(event);
   canvas.classList.toggle('over', Boolean(box));
-  tip.hidden = !box && !edge;
+  tip.hidden = !box && !edge && !frame;
   if (tip.hidden) return;
-  tip.replaceChildren(...(edge ? aboutEdge(edge) : node === null ? aboutPort(box) : about(node, true)));
+  tip.replaceChildren(...(frame ? aboutFrame(frame) : edge ? aboutEdge(edge) : node === null ? aboutPort(box) : about(node, true)));
   const bounds = stage.getBoundingClientRect();
   const [x, y] = [event.clientX - bounds.left, event.clientY - bounds.top];
   tip.style.left = `${Math.max(4, Math.min(x + 16, bounds.width - tip.offsetWidth - 8))}px`;

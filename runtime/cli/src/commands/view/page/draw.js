@@ -72,7 +72,7 @@ function write(text, x, y, font, colour, most, align = 'left', keeps = 'start') 
   context.fillText(found, x, y);
 }
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
-const [BOLD, PLAIN, SMALL] = [`600 13px ${FONT}`, `11px ${FONT}`, `10.5px ${FONT}`];
+const [BOLD, PLAIN, SMALL, NAME] = [`600 13px ${FONT}`, `11px ${FONT}`, `10.5px ${FONT}`, `600 12px ${FONT}`];
 
 function trace(edge) {
   const { points } = edge;
@@ -222,7 +222,7 @@ function drawTexts(box) {
   });
 }
 function drawFrame(frame) {
-  const colour = ink[kindOf(frame.core ?? '')];
+  const colour = ink[kindOf(frame.core)];
   context.beginPath();
   context.roundRect(frame.x, frame.y, frame.w, frame.h, 10);
   context.globalAlpha = 0.07;
@@ -233,12 +233,15 @@ function drawFrame(frame) {
   context.lineWidth = Math.max(1.2, 0.8 / camera.k);
   context.stroke();
   context.globalAlpha = 1;
-  if (camera.k < TITLES) return;
-  const text = short(frame.name, SMALL, frame.w - 24);
-  context.font = SMALL;
+}
+// Over the lines, which begin and end in frames.
+function drawName(frame) {
+  const text = short(frame.name, NAME, frame.w - 36);
+  context.font = NAME;
+  const width = context.measureText(text).width;
   context.fillStyle = ink.ground;
-  context.fillRect(frame.x + 10, frame.y - 6, context.measureText(text).width + 8, 12);
-  write(text, frame.x + 14, frame.y + 4, SMALL, colour, frame.w);
+  context.fillRect(frame.x + 12, frame.y - 8, width + 12, 16);
+  write(text, frame.x + 18, frame.y + 4, NAME, ink[kindOf(frame.core)], frame.w);
 }
 
 function draw() {
@@ -252,8 +255,10 @@ function draw() {
   const [left, right] = [camera.x, camera.x + width / scale];
   const boxes = [...within(boxBands, top, bottom)].filter(box => box.x + box.w > left && box.x < right);
   const edges = [...within(edgeBands, top, bottom)];
-  frames.forEach(drawFrame);
+  const seen = frames.filter(({ x, y, w, h }) => x + w > left && x < right && y + h > top && y - 8 < bottom);
+  seen.forEach(drawFrame);
   drawEdges(edges);
+  if (camera.k >= TITLES) seen.forEach(drawName);
   boxes.forEach(drawBox);
   if (camera.k >= TEXTS) drawLabels(edges);
   drawMap();
@@ -274,6 +279,11 @@ function paintMap() {
   small = document.createElement('canvas');
   [small.width, small.height] = [map.width, map.height];
   const paint = small.getContext('2d'), [h, v] = mapScale();
+  paint.globalAlpha = 0.18;
+  frames.forEach(frame => {
+    paint.fillStyle = ink[kindOf(frame.core)];
+    paint.fillRect(frame.x * h, frame.y * v, frame.w * h, frame.h * v);
+  });
   graph.boxes.forEach(box => {
     const core = coreOf(box);
     const isHit = box.nodes?.some(node => state.hits.has(node));

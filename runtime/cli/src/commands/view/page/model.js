@@ -1,6 +1,6 @@
 'use strict';
-// What the page shows. `explain` is what `udo explain --json` prints; of a node it may also say `groups`, the names of the subnets that it is
-// in, the outer first. `graph` has the places of boxes and lines, as of layout.rs.
+// What the page shows. `explain` is what `udo explain --json` prints. `graph` has the places of boxes, of the frames of subnets around these, and
+// of lines, as of layout.rs. A box says which frames it is in, the outer first.
 const data = JSON.parse(document.getElementById('data').textContent);
 const { explain, graph } = data;
 const nodes = explain.nodes;
@@ -57,21 +57,8 @@ function crossing(edge) {
 }
 graph.edges.filter(edge => edge.crosses).forEach(edge => { edge.cost = crossing(edge); });
 
-// Groups of nodes, each with the boxes in it: the outer ones first.
-const groups = new Map();
-nodes.forEach((node, at) => {
-  (node.groups ?? []).forEach((name, depth, path) => {
-    const key = JSON.stringify(path.slice(0, depth + 1));
-    if (!groups.has(key)) groups.set(key, { name, depth, below: 0, boxes: new Set() });
-    const group = groups.get(key);
-    group.below = Math.max(group.below, path.length - depth - 1);
-    if (homes[at]) group.boxes.add(homes[at].box);
-  });
-});
-const frames = [...groups.values()].sort((a, b) => a.depth - b.depth).map(({ name, depth, below, boxes }) => {
-  const all = [...boxes];
-  const pad = 10 + 9 * below;
-  const left = Math.min(...all.map(box => box.x)) - pad, top = Math.min(...all.map(box => box.y)) - pad;
-  const right = Math.max(...all.map(box => box.x + box.w)) + pad, bottom = Math.max(...all.map(box => box.y + box.h)) + pad;
-  return { name, depth, x: left, y: top, w: right - left, h: bottom - top, core: coreOf(all[0]) };
-});
+// Frames of subnets: what is in each.
+const { frames } = graph;
+frames.forEach(frame => { frame.nodes = []; });
+graph.boxes.forEach(box => box.frames.forEach(at => frames[at].nodes.push(...(box.nodes ?? []))));
+const pathOf = node => homes[node]?.box.frames.map(at => frames[at].name) ?? [];

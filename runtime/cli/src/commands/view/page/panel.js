@@ -58,7 +58,7 @@ function nodeFacts(node, isShort) {
       ['reads, writes', step ? bytes(step.bytes) : null], ['scratch', step?.scratch_bytes ? bytes(step.scratch_bytes) : null],
       ['with it', home?.row === 0 ? home.box.nodes.slice(1).map(fused => line(`${nodes[fused].op} ${nodes[fused].name}`)) : null],
       ['crosses', crossing.flatMap(edge => costOf(edge).map(text => line(`${edge.value}: ${text}`)))],
-      ['subnet', (of.groups ?? [of.subnet ?? '']).join(' / ')],
+      ['subnet', pathOf(node).join(' / ')],
     );
     (data.attributes[node] ?? []).forEach(([name, value]) => rows.push([name, make('code', {}, value)]));
   }
@@ -80,6 +80,26 @@ function aboutEdge(edge) {
   if (edge.cost) rows.push(['crosses', costOf(edge).map(text => line(text))]);
   return [make('h2', {}, edge.value), facts(rows)];
 }
+const sumOf = list => list.reduce((sum, node) => sum + (timeOf(node) ?? 0), 0);
+function aboutFrame(frame) {
+  const subnet = explain.subnets.find(({ name }) => name === frame.name);
+  const core = make('span', { class: 'core', style: `color: var(--${kindOf(frame.core)})` }, frame.core);
+  const us = measured ? sumOf(frame.nodes) : null;
+  return [make('h2', {}, core, frame.name), facts([
+    ['nodes', String(frame.nodes.length)], ['ids', subnet ? ranges(subnet.nodes) : null],
+    ['steps', subnet ? `${subnet.steps[0]} to ${subnet.steps[1] - 1}` : null],
+    ['time', us === null ? null : `${time(us)}, ${(100 * us / measured.steps_us).toFixed(1)} % of all steps`],
+  ])];
+}
+// Numbers in order, in few words.
+function ranges(numbers) {
+  const found = [];
+  numbers.forEach(number => {
+    const last = found[found.length - 1];
+    if (last && last[1] === number - 1) last[1] = number; else found.push([number, number]);
+  });
+  return found.map(([first, last]) => first === last ? `${first}` : `${first}-${last}`).join(', ');
+}
 function edgeEncoding(edge) {
   const ends = [...(graph.boxes[edge.from].nodes ?? []), ...(graph.boxes[edge.to].nodes ?? [])];
   return ends.map(node => nodes[node].encodings[edge.value]).find(Boolean) ?? null;
@@ -89,13 +109,18 @@ function aboutModel() {
   const cores = Object.entries(counts()).map(([core, count]) => line(`${core}: ${count} nodes`));
   const memories = explain.memories.map(of =>
     line(`${of.memory}: arena ${bytes(of.arena_bytes)}, scratch ${bytes(of.scratch_bytes)}, constants ${bytes(of.constant_bytes)}, packed ${bytes(of.packed_bytes)}`));
+  const subnets = frames.map(frame => {
+    const name = make('button', {}, frame.name);
+    name.addEventListener('click', () => centre(frame));
+    return line('\u00a0'.repeat(3 * frame.depth), name, ` on ${frame.core}: ${frame.nodes.length} nodes${measured ? `, ${time(sumOf(frame.nodes))}` : ''}`);
+  });
   const exchanges = explain.exchanges.map(of => line(`${of.from} → ${of.to}: ${of.value}, ${bytes(of.bytes)}`));
   const passes = explain.passes.filter(pass => pass.count).map(pass => line(`${pass.name}: ${pass.count}`));
   const operators = (measured?.operators ?? []).slice(0, 8).map(of => line(`${of.op}: ${time(of.us)}, ${(100 * of.us / measured.steps_us).toFixed(1)} %`));
   return [make('h2', {}, data.name), make('p', { class: 'sub' }, 'Choose a node to see what is known of it.'), facts([
     ['inputs', ports(data.inputs)], ['outputs', ports(data.outputs)],
     ['a run takes', measured ? `${time(measured.run_us)}, ${Math.round(100 * measured.share)} % of the machine's limits` : null],
-    ['longest', operators], ['nodes', cores], ['exchanges', exchanges], ['memory', memories], ['notes', explain.notices.map(text => line(text))],
+    ['longest', operators], ['nodes', cores], ['subnets', subnets], ['exchanges', exchanges], ['memory', memories], ['notes', explain.notices.map(text => line(text))],
     ['passes', passes],
   ])];
 }
