@@ -77,3 +77,81 @@ fn what_cannot_be_placed_as_asked_is_said_before_anything_runs() {
         assert!(error.contains(says), "{flags:?}: {error}");
     }
 }
+
+/// Runs it, and reads what it says to machines.
+fn platform(dir: &TempDir, flags: &[&str]) -> (Option<i32>, Value, String) {
+    let (code, out, error) = udo(dir, &[&["platform", "--json"], flags].concat());
+    (code, serde_json::from_str(&out).unwrap_or_default(), error)
+}
+
+#[test]
+fn all_cores_are_listed_with_what_runs_on_them() {
+    let dir = folder();
+    let (code, said, error) = platform(&dir, &[]);
+    assert_eq!(code, Some(0), "{error}");
+    let cores = said["cores"].as_array().unwrap();
+    let kinds: Vec<&str> = cores.iter().map(|of| of["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["cpu", "gpu", "dsp", "hta"]);
+    let takes: Vec<bool> = cores.iter().map(|of| of["takes_packages"] == true).collect();
+    assert_eq!(takes, [true, true, true, false]);
+    let (_, ops, _) = udo(&dir, &["ops", "--core", "cpu", "--json"]);
+    let ops: Value = serde_json::from_str(&ops).unwrap();
+    assert_eq!(cores[0]["operators"], ops["operators"].as_array().unwrap().len());
+    assert_eq!((&cores[0]["is_emulated"], &cores[2]["is_emulated"]), (&false.into(), &true.into()));
+    assert_eq!(cores[2]["versions"][0], "v65");
+    let (code, out, error) = udo(&dir, &["platform"]);
+    assert_eq!(code, Some(0), "{error}");
+    for wanted in ["cpu", "gpu", "dsp:v68", "hta", "operators", said["isa"].as_str().unwrap()] {
+        assert!(out.contains(wanted), "{out}");
+    }
+}
+
+#[test]
+fn cores_are_tried_and_the_exit_code_says_whether_all_are_right() {
+    let dir = folder();
+    let flags = ["--runtime", "cpu", "--runtime", "gpu", "--runtime", "dsp:v73"];
+    let (code, said, error) = platform(&dir, &flags);
+    assert_eq!(code, Some(0), "{error}");
+    let passed = |of: &Value| of["check"]["passed"] == true;
+    assert_eq!(said["cores"].as_array().unwrap().iter().filter(|of| passed(of)).count(), 3);
+    let (code, said, error) = platform(&dir, &["--runtime", "hta"]);
+    let of = &said["cores"][0];
+    assert_eq!(code, Some(i32::from(!passed(of))), "{of} {error}");
+    assert_eq!(error.contains("1 of 1 cores failed: hta"), !passed(of), "{error}");
+    let (code, out, _) = udo(&dir, &["platform", "--runtime", "cpu"]);
+    assert!(code == Some(0) && out.contains("cpu: passed, a run takes"), "{out}");
+    let (code, _, error) = udo(&dir, &["platform", "--runtime", "npu"]);
+    assert!(code == Some(2) && error.contains("wanted cpu"), "{error}");
+}
+
+#[test]
+fn what_was_measured_places_a_model() {
+    let dir = folder();
+    let (code, out, error) = udo(&dir, &["platform", "--measure", "costs.json"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(out.ends_with("costs.json\n"), "{out}");
+    let costs: Value =
+        serde_json::from_slice(&fs::read(dir.path().join("costs.json")).unwrap()).unwrap();
+    assert_eq!(costs["cores"].as_object().unwrap().len(), 4);
+    assert_eq!(costs["crossings"].as_array().unwrap().len(), 12);
+    assert!(costs["cores"]["cpu"]["operations"].as_f64().unwrap() > 1.0, "{costs}");
+    for cores in ["auto:cpu,gpu", "auto:gpu,cpu", "auto:cpu,dsp"] {
+        let run = ["run", "m.graph", "--input", "x=x.raw", "--cores", cores];
+        let (code, _, error) = udo(&dir, &[&run[..], &["--costs", "costs.json"]].concat());
+        assert_eq!(code, Some(0), "{cores}: {error}");
+    }
+}
+
+#[test]
+fn figures_that_cannot_be_written_are_not_measured() {
+    let dir = folder();
+    fs::create_dir(dir.path().join("folder")).unwrap();
+    for path in ["folder", "none/costs.json", "m.graph/costs.json"] {
+        let (code, out, error) = udo(&dir, &["platform", "--measure", path]);
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{error}");
+        let wanted = format!("error: cannot write costs {path}: it is no file in a folder\n");
+        assert!(error.starts_with(&wanted), "{error}");
+    }
+    let (code, _, error) = udo(&dir, &["platform", "--measure", "a", "--runtime", "cpu"]);
+    assert!(code == Some(2) && error.contains("cannot be used with"), "{error}");
+}

@@ -41,6 +41,12 @@ pub(crate) fn steps<'a>(session: &'a Session, trace: &Trace) -> Vec<RanStep<'a>>
     reports.map(step).collect()
 }
 
+/// The middle one of several numbers; 0 of none.
+pub(crate) fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or(0.0)
+}
+
 /// What bounds a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bound {

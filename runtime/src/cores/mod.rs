@@ -143,6 +143,11 @@ pub(crate) fn row(core: Core) -> Option<&'static CoreRow> {
     CORES.iter().find(|row| row.kind == kind)
 }
 
+/// Whether packages may have kernels for cores of a kind.
+pub fn takes_packages(kind: CoreKind) -> bool {
+    CORES.iter().any(|row| row.kind == kind && row.libraries.is_some())
+}
+
 /// Bytes of a core's fast memory, if it has one.
 pub(crate) fn fast_memory(core: Core, profile: &Profile) -> Option<usize> {
     core.kind().filter(|kind| kind.has_fast_memory()).map(|_| profile.vtcm_bytes)

@@ -31,7 +31,7 @@ use crate::resolve::{Params, Resolved, TypedGraph};
 
 pub(crate) use affinity::pinned;
 pub use affinity::{Affinity, AffinityError, core_named, pin};
-pub use costs::{Costs, CostsError};
+pub use costs::{CoreCosts, Costs, CostsError, Crossing};
 pub use limits::DSP_ARCHS;
 pub(crate) use limits::{Layers, takes_numbers};
 use unplaced::Unplaced;

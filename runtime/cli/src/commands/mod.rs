@@ -11,6 +11,7 @@ mod model;
 mod new;
 mod ops;
 mod prepare;
+mod platform;
 pub(crate) mod quantize;
 mod run;
 mod verify;
@@ -36,6 +37,7 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<model::ModelFile>("model"),
     Entry::of::<ops::Ops>("ops"),
     Entry::of::<devices::Devices>("devices"),
+    Entry::of::<platform::Platform>("platform"),
     Entry::of::<demo::Demo>("demo"),
 ];
 

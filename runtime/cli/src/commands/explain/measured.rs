@@ -14,7 +14,7 @@ use crate::loaded::{Loaded, prepare, set_inputs};
 use crate::model_flags::ModelFlags;
 use crate::output::Column::{Left, Right};
 use crate::output::{Failure, progress, table};
-use crate::roofline::{self, AtLimit, Limits, RanStep, real};
+use crate::roofline::{self, AtLimit, Limits, RanStep, median, real};
 use crate::{tensors, trace};
 
 /// How the model is measured.
@@ -150,11 +150,6 @@ fn one(session: &mut Session, loaded: &Loaded, trace: &mut Trace) -> Result<f64,
         lost => Err(Failure::new(format!("a run has {lost} calls of steps more than are noted"))
             .help("measure it with inputs that take fewer trips")),
     }
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(0.0)
 }
 
 impl Measured {

@@ -1,0 +1,188 @@
+//! `udo platform`
+
+mod chain;
+mod check;
+mod measure;
+
+use std::num::NonZero;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use udo_api::{Core, CoreKind};
+use udo_runtime::cores::{opencl, takes_packages};
+use udo_runtime::device::Device;
+use udo_runtime::place::{DSP_ARCHS, core_named};
+use udo_runtime::resolve::Coverage;
+use udo_runtime::runtime::Runtime;
+use udo_simd::Isa;
+
+use super::Run;
+use crate::output::Column::{Left, Right};
+use crate::output::{Failure, Outcome, print_json, table};
+use check::Checked;
+
+/// Say which cores run what on this machine, try them, and measure what work costs on them
+///
+/// A core is real or emulated. The CPU runs kernels for its instruction set, the GPU those of an OpenCL device where there is one, and the
+/// others on the CPU what their kernels say.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  udo platform
+  udo platform --runtime gpu --runtime dsp
+  udo platform --measure costs.json && udo run model.onnx --input image=x.npy --cores auto:gpu,cpu --costs costs.json")]
+pub(crate) struct Platform {
+    /// Run a small model on this core and say whether its results are right: cpu, gpu, hta, dsp (v68) or dsp:vNN
+    #[arg(long = "runtime", value_name = "CORE", value_parser = core_named)]
+    runtimes: Vec<Core>,
+    /// Measure this machine and write what work costs, as --costs reads it (docs/placement.md)
+    #[arg(long, value_name = "FILE", conflicts_with = "runtimes")]
+    measure: Option<PathBuf>,
+    /// How many threads kernels may use where models run
+    #[arg(long, value_name = "N", default_value = "1")]
+    threads: NonZero<usize>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What there is to say of a core.
+struct Row {
+    core: Core,
+    kind: CoreKind,
+    is_emulated: bool,
+    /// What its kernels run on.
+    backend: String,
+    cores: u32,
+    /// How many built-in operators have a kernel for it.
+    operators: usize,
+    checked: Option<Checked>,
+}
+
+impl Run for Platform {
+    fn run(self) -> Outcome {
+        let runtime = Runtime::new()?;
+        if let Some(path) = &self.measure {
+            return measure::write(&runtime, path, self.threads, self.json);
+        }
+        let rows = rows(&runtime, &self.runtimes, self.threads)?;
+        if self.json {
+            print_json(&json!({
+                "isa": isa(), "cores": rows.iter().map(to_json).collect::<Vec<_>>(),
+                "runtime": env!("CARGO_PKG_VERSION"),
+            }));
+        } else {
+            say(&rows, !self.runtimes.is_empty());
+        }
+        let is_bad = |row: &&Row| row.checked.as_ref().is_some_and(|of| of.why.is_some());
+        let failed: Vec<String> =
+            rows.iter().filter(is_bad).map(|of| of.core.to_string()).collect();
+        match failed.as_slice() {
+            [] => Ok(()),
+            failed => {
+                let count = failed.len();
+                let text = format!("{count} of {} cores failed: {}", rows.len(), failed.join(", "));
+                Err(Failure::new(text)
+                    .help("`udo ops --core CORE` lists what a core has kernels for"))
+            }
+        }
+    }
+}
+
+/// What there is to say of the cores that are to be tried, or of one of each kind.
+fn rows(runtime: &Runtime, tried: &[Core], threads: NonZero<usize>) -> Result<Vec<Row>, Failure> {
+    let all: Vec<Core> = match tried {
+        [] => CoreKind::ALL.iter().filter_map(|kind| Core::from_name(kind.name())).collect(),
+        tried => tried.to_vec(),
+    };
+    let coverage = runtime.registry().clone().coverage(&all).map_err(Failure::new)?;
+    let row = |(at, &core): (usize, &Core)| {
+        let kind = core.kind()?;
+        let has = |op: &&Coverage| op.types.get(at).is_some_and(|(_, types)| !types.is_empty());
+        let operators = coverage.iter().filter(has).count();
+        let devices = runtime.devices().iter().filter(|device| device.kind() == kind);
+        let cores = devices.map(Device::core_count).sum();
+        let (is_emulated, backend) = backend(kind);
+        let checked = (!tried.is_empty()).then(|| check::check(runtime, core, threads));
+        Some(Row { core, kind, is_emulated, backend, cores, operators, checked })
+    };
+    Ok(all.iter().enumerate().filter_map(row).collect())
+}
+
+/// Whether cores of a kind are emulated, and what runs their kernels.
+fn backend(kind: CoreKind) -> (bool, String) {
+    match kind {
+        CoreKind::Cpu => (false, format!("instruction set {}", isa())),
+        CoreKind::Gpu => match opencl::find() {
+            Ok(device) => {
+                let driver = device.driver_version();
+                (false, format!("opencl: {}, driver {driver}", device.name()))
+            }
+            Err(error) => (true, format!("work items on host threads ({error})")),
+        },
+        CoreKind::Dsp | CoreKind::Hta => (true, "host threads".to_owned()),
+    }
+}
+
+/// The instruction set that kernels of the CPU use.
+fn isa() -> &'static str {
+    match udo_simd::isa() {
+        Isa::Portable { .. } => "portable",
+        Isa::Avx2 { .. } => "avx2",
+        Isa::Avx512 { .. } => "avx512",
+        Isa::Amx { .. } => "amx",
+    }
+}
+
+/// The versions of a kind that differ in what they run.
+fn versions(kind: CoreKind) -> Vec<String> {
+    let archs = if kind.has_archs() { DSP_ARCHS } else { &[] };
+    archs.iter().map(|arch| format!("v{arch}")).collect()
+}
+
+fn say(rows: &[Row], is_tried: bool) {
+    let word = |is: bool, yes: &'static str, no: &'static str| if is { yes } else { no }.to_owned();
+    let cells = |row: &Row| {
+        [
+            row.core.to_string(),
+            word(row.is_emulated, "emulated", "real"),
+            row.backend.clone(),
+            row.cores.to_string(),
+            row.operators.to_string(),
+            word(takes_packages(row.kind), "yes", "no"),
+            versions(row.kind).join(" "),
+        ]
+    };
+    let columns = [
+        Left("core"),
+        Left("is"),
+        Left("runs on"),
+        Right("cores"),
+        Right("operators"),
+        Left("packages"),
+        Left("versions"),
+    ];
+    outln!("{}", table(columns, rows.iter().map(cells).collect()));
+    if !is_tried {
+        return;
+    }
+    for row in rows {
+        let Some(Checked { micros, why }) = &row.checked else { continue };
+        match why {
+            None => outln!("{}: passed, a run takes {micros:.1} us", row.core),
+            Some(why) => outln!("{}: failed: {why}", row.core),
+        }
+    }
+}
+
+fn to_json(row: &Row) -> Value {
+    let mut json = json!({
+        "core": row.core.to_string(), "kind": row.kind.name(), "is_emulated": row.is_emulated, "backend": row.backend,
+        "cores": row.cores, "operators": row.operators, "takes_packages": takes_packages(row.kind),
+        "versions": versions(row.kind),
+    });
+    if let Some(Checked { micros, why }) = &row.checked {
+        json["check"] = json!({ "passed": why.is_none(), "us": micros, "why": why });
+    }
+    json
+}
