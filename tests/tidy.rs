@@ -28,11 +28,11 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-hta", &["udo-simd"]),
     ("udo-host", &["udo-api"]),
     ("udo-testing", &["udo-api", "udo-host"]),
-    ("udo-ops", &["udo-api", "udo-simd"]),
-    ("udo-runtime", &["udo-api", "udo-host", "udo-ops", "udo-simd"]),
+    ("udo-ops", &["udo-api", "udo-hta", "udo-simd"]),
+    ("udo-runtime", &["udo-api", "udo-host", "udo-hta", "udo-ops", "udo-simd"]),
     ("udo-generator", &[]),
     ("udo-capi", &["udo-api", "udo-runtime"]),
-    ("udo-cli", &["udo-api", "udo-generator", "udo-runtime", "udo-simd"]),
+    ("udo-cli", &["udo-api", "udo-generator", "udo-hta", "udo-runtime", "udo-simd"]),
 ];
 
 /// The modules of `udo-runtime` from the ground up. One may import those below it, and nothing else.
@@ -45,7 +45,7 @@ const LEVELS: &[&[&str]] = &[
     &["build", "import", "registry"],
     &["export", "resolve"],
     &["pass", "place"],
-    &["plan"],
+    &["hta", "plan"],
     &["session"],
     &["model"],
     &["quant"],
@@ -173,6 +173,7 @@ const HIDDEN: &[(&str, &str)] = &[
 /// The places of the runtime where operators have names.
 const PATTERNS: &[&str] = &[
     "runtime/src/build/",
+    "runtime/src/hta/",
     "runtime/src/pass/patterns/",
     "runtime/src/place/limits/",
     "runtime/src/quant/",
@@ -242,7 +243,7 @@ fn built_in_operators_have_what_a_package_has() {
     let imports = list(&ops["dependencies"]).filter(|import| import["kind"].is_null());
     assert_eq!(
         imports.map(|import| text(&import["name"])).collect::<Vec<_>>(),
-        ["udo-api", "udo-simd"]
+        ["udo-api", "udo-hta", "udo-simd"]
     );
 }
 

@@ -18,7 +18,7 @@ const AIP: &str = "aip";
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlaceFlags {
     /// The cores to use, the preferred one first: cpu, gpu, hta, dsp (v68), dsp:vNN (docs/dsp.md has the versions), or aip, which
-    /// is the HTA with the DSP for the rest (docs/aip.md). With auto: before them nodes run where the whole costs least, as
+    /// is the HTA with the DSP for the rest (docs/hta-bytecode.md). With auto: before them nodes run where the whole costs least, as
     /// --costs has it
     #[arg(long, value_name = "[auto:]CORES", default_value = "cpu", value_parser = Cores::parse)]
     pub(crate) cores: Cores,

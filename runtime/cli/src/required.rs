@@ -57,8 +57,8 @@ impl Required {
         let mut nodes = report.nodes.iter().filter(|node| self.is_of(node)).peekable();
         if nodes.peek().is_none() && self.of != Selector::All {
             let text = format!(
-                "--require {self}: no node has the operator, the name or the id {}",
-                self.of
+                "--require {self}: no node has the operator or the name {:?}",
+                self.of.to_string()
             );
             return Err(Failure::new(text).help("`udo explain` lists the nodes as they run"));
         }

@@ -33,8 +33,8 @@ pub(super) fn choose(graph: &TypedGraph, soc: &Soc, without: &BTreeSet<u32>) -> 
             continue;
         }
         let kind = lowering.layer(id).and_then(|layer| {
-            let taken = soc.takes(&layer, lowering.tensors()).map_err(|why| why.to_string());
-            taken.map(|()| layer.op.kind())
+            soc.takes(&layer, lowering.tensors()).map_err(|why| why.to_string())?;
+            Ok(layer.op.kind())
         });
         let is_without = bound.node.origin.ids().any(|id| without.contains(&id));
         match kind {

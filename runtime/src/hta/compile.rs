@@ -114,7 +114,7 @@ pub(super) struct Compiling<'a> {
     registry: Registry,
     soc: &'static Soc,
     /// What the values of the model are, by name.
-    types: HashMap<String, TensorDesc>,
+    descs: HashMap<String, TensorDesc>,
     typed: TypedGraph,
 }
 
@@ -143,8 +143,8 @@ impl<'a> Compiling<'a> {
         let mut registry = registry.clone();
         let typed = registry.resolve(graph.clone(), bind)?.graph;
         let named = |value: &crate::resolve::TypedValue| (value.value().name.clone(), value.desc);
-        let types = typed.values.iter().map(named).collect();
-        Ok(Self { graph, registry, soc, types, typed })
+        let descs = typed.values.iter().map(named).collect();
+        Ok(Self { graph, registry, soc, descs, typed })
     }
 
     /// All that the SoC takes; `stays` gets what it does not.
@@ -196,8 +196,7 @@ impl<'a> Compiling<'a> {
         let mut piece =
             Piece::of(self.graph, ids).map_err(|error| refused(error.to_string(), ids))?;
         let ends = [self.ends(&piece.inputs, ids)?, self.ends(&piece.outputs, ids)?];
-        let types = |value| tensor_type(self.desc(value)?);
-        piece.set_inputs(types);
+        piece.set_inputs(|value| tensor_type(self.desc(value)?));
         let failed = |error: &dyn std::fmt::Display| refused(error.to_string(), ids);
         let resolved = self.registry.resolve(piece.graph.clone(), &BindOptions::default());
         let mut typed = resolved.map_err(|error| failed(&error))?.graph;
@@ -242,7 +241,7 @@ impl<'a> Compiling<'a> {
 
     fn desc(&self, value: ValueId) -> Option<TensorDesc> {
         let value = self.graph.value(value).ok()?;
-        self.types.get(&value.name).copied()
+        self.descs.get(&value.name).copied()
     }
 
     /// Names and types of what a part reads or makes, if the HTA does.

@@ -79,7 +79,7 @@ pub(crate) fn install(
     }
     for (number, part) in ready.into_iter().enumerate() {
         let part = for_outputs(graph, part, asked, (registry, bind), &mut notices)?;
-        put(graph, part, number)?;
+        put(graph, &part, number)?;
     }
     Ok(notices)
 }
@@ -140,7 +140,7 @@ fn for_outputs(
 }
 
 /// Puts the node of a part into the model.
-fn put(graph: &mut Graph, part: Part, number: usize) -> Result<(), HtaError> {
+fn put(graph: &mut Graph, part: &Part, number: usize) -> Result<(), HtaError> {
     let stale = |why: String| HtaError::Stale { nodes: part.ids.to_string(), why };
     let piece = Piece::of(graph, &part.ids).map_err(|error| stale(error.to_string()))?;
     let shapes = part.inputs.iter().chain(&part.outputs).map(|port| &port.shape);

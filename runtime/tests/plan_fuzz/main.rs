@@ -118,6 +118,7 @@ fn options(random: &mut Random) -> Options {
         affinity,
         min_subnet: if random.once_in(4) { 3 } else { 1 },
         costs: random.once_in(12).then(Arc::default),
+        ..PlaceOptions::default()
     };
     let plan = PlanOptions {
         reuses_inputs: !random.once_in(4),

@@ -23,7 +23,7 @@ const SAID: usize = 5;
 ///
 /// With --hta, parts of a quantized model are compiled for the HTA of a SoC: all that it takes, in parts as large as can be, or the
 /// nodes that --hta-partitions names by their ids, which `udo explain` shows. Programs for one SoC take the place of those that the
-/// file has for it; those for others stay. `--cores aip` runs them (docs/aip.md). Without --hta, what kernels of this machine pack
+/// file has for it; those for others stay. `--cores aip` runs them. Without --hta, what kernels of this machine pack
 /// for the CPU is put in, as `udo convert --prepare` does.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
@@ -106,7 +106,9 @@ impl Run for Prepare {
         if self.json {
             print_json(&to_json(output, &reports));
         } else {
-            reports.iter().for_each(|(soc, report)| say(soc, report));
+            for (soc, report) in &reports {
+                say(soc, report);
+            }
             outln!("{}", output.display());
         }
         Ok(())

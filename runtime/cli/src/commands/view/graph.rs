@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 use udo_api::Core;
-use udo_runtime::plan::{NodeReport, Report};
+use udo_runtime::plan::{NodeReport, Report, Subnet};
 
 use super::layout::{Item, Layout, Line, WIDTH, layout};
 
@@ -83,7 +83,7 @@ pub(super) fn graph(report: &Report, inputs: &[Port], outputs: &[Port]) -> Value
 
 /// The names of the boxes around the nodes of a subnet, the outermost first.
 fn boxes_around(report: &Report, subnet: usize) -> Vec<&str> {
-    report.name_of(Some(subnet)).into_iter().collect()
+    report.subnets.get(subnet).into_iter().flat_map(Subnet::path).collect()
 }
 
 /// The subnet of each box, where there are several: that of its nodes. What no step computes is of the one that it lies within.
@@ -243,7 +243,6 @@ fn round(pixels: f64) -> i64 {
 #[cfg(test)]
 mod tests {
     use udo_runtime::graph::Origin;
-    use udo_runtime::plan::Subnet;
 
     use super::*;
 
@@ -293,6 +292,7 @@ mod tests {
         let known = [None, Some(0), None, None, Some(0), None, Some(1), None];
         let subnet = Subnet {
             name: "CPU Subnet 0".to_owned(),
+            within: None,
             core: Core::CPU,
             nodes: Origin::default(),
             steps: 0..1,

@@ -3,8 +3,9 @@
 use std::iter;
 
 use udo_api::{
-    Arithmetic, Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema,
-    Param, Port, Shape, Status, TensorDesc, Work, Workspace, input, output, types,
+    Arithmetic, Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel,
+    KernelDef, Node, Op, OpSchema, Param, Port, Shape, Status, TensorDesc, Work, Workspace, input,
+    output, types,
 };
 use udo_hta::{Call, Limits, Prepared, Program, RunError};
 
@@ -62,7 +63,9 @@ impl Op for HtaSubnet {
         let (scales, zeros) = (cx.floats("scales")?, cx.ints("zero_points")?);
         if scales.len() != outputs.len() || zeros.len() != outputs.len() {
             let count = outputs.len();
-            return Err(Error::new(format!("its outputs are {count}, wanted a scale and a zero point for each")));
+            return Err(Error::new(format!(
+                "its outputs are {count}, wanted a scale and a zero point for each"
+            )));
         }
         for (at, ((shape, scale), zero)) in outputs.iter().zip(scales).zip(zeros).enumerate() {
             let desc = TensorDesc::new(DType::U8, *shape);
@@ -219,10 +222,7 @@ mod tests {
         let error = pooled(&program[..20], &SHAPES).error();
         assert!(error.starts_with("its program: "), "{error}");
         let error = pooled(&program, &[4, 1, 3, 4, 5, 4, 1, 3, 2, 2]).error();
-        assert_eq!(
-            error,
-            "input 1 is u8[1,3,4,4], and its program was compiled for u8[1,3,4,5]"
-        );
+        assert_eq!(error, "input 1 is u8[1,3,4,4], and its program was compiled for u8[1,3,4,5]");
         let error = pooled(&program, &[4, 1, 3, 4, 4, 4, 1, 3, 2, 3]).error();
         assert!(error.contains("tensors of [12] bytes, 32 at most, and the node [18]"), "{error}");
         for shapes in [&[4, 1, 3][..], &[], &[4, 1, 3, 4, 4, 4, 1, 3, 2, 2, 0], &[-1]] {

@@ -1,0 +1,130 @@
+//! Programs for the HTA, from a model file to runs on AIP, from the command line.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+#[path = "support/command.rs"]
+mod command;
+
+use command::udo;
+
+/// A network of which the HTA takes all but the sine in the middle.
+const NET: &str = "graph net
+  input x: f32[1,3,8,8]
+  constant v: f32[8,3,3,3]{0.0625}
+  constant w: f32[4,8,1,1]{-0.125}
+  a = Conv@17(x, v) pads=[1,1,1,1] # first
+  b = Relu@17(a)
+  c = Sin@17(b) # middle
+  d = Conv@17(c, w) # last
+  output d
+";
+
+/// A folder with the quantized model, and an input.
+fn folder() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("net.graph"), NET).unwrap();
+    let x: Vec<u8> =
+        (0..192u8).flat_map(|n| (f32::from(n % 17) / 8.0 - 1.0).to_le_bytes()).collect();
+    fs::write(dir.path().join("x.raw"), x).unwrap();
+    succeeds(&dir, &["quantize", "net.graph", "--random", "4", "-o", "m.udm"]);
+    dir
+}
+
+#[track_caller]
+fn succeeds(dir: &TempDir, args: &[&str]) -> String {
+    let (code, out, error) = udo(dir, args);
+    assert_eq!(code, Some(0), "{args:?}: {out}{error}");
+    out
+}
+
+/// What a model makes of the input.
+#[track_caller]
+fn output(dir: &TempDir, model: &str, cores: &str) -> Vec<u8> {
+    let run = ["run", model, "--input", "x=x.raw", "--output-dir", "out", "--cores", cores];
+    succeeds(dir, &run);
+    fs::read(dir.path().join("out/d.npy")).unwrap()
+}
+
+fn explained(dir: &TempDir, args: &[&str]) -> Value {
+    let out = succeeds(dir, &[&["explain"], args, &["--json"]].concat());
+    serde_json::from_str(&out).unwrap()
+}
+
+#[test]
+fn aip_runs_programs_and_the_rest_on_the_dsp() {
+    let dir = folder();
+    succeeds(&dir, &["prepare", "m.udm", "--hta", "-o", "h.udm"]);
+    assert_eq!(output(&dir, "h.udm", "aip"), output(&dir, "h.udm", "dsp"));
+    let json = explained(&dir, &["h.udm", "--cores", "aip"]);
+    let subnets = json["subnets"].as_array().unwrap();
+    assert!(subnets.iter().any(|of| of["core"] == "hta"), "{subnets:?}");
+    assert!(subnets.iter().all(|of| of["within"] == "AIP Subnet 0"), "{subnets:?}");
+    let crossings = json["crossings"].as_array().unwrap();
+    assert_eq!(crossings[0]["from"], "caller");
+    assert!(crossings.iter().all(|of| of["bytes"].as_u64() > Some(0)));
+    // Without programs all of it runs on the DSP, which is said.
+    assert_eq!(output(&dir, "m.udm", "aip"), output(&dir, "m.udm", "dsp"));
+    let json = explained(&dir, &["m.udm", "--cores", "aip"]);
+    assert!(
+        json["notices"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("the model has no programs for the HTA of hta300")
+    );
+}
+
+#[test]
+fn programs_that_are_not_right_are_refused_or_reported() {
+    let dir = folder();
+    succeeds(&dir, &["prepare", "m.udm", "--hta", "--soc", "hta200", "-o", "h.udm"]);
+    let run = ["run", "h.udm", "--input", "x=x.raw", "--cores"];
+    let (code, _, error) = udo(&dir, &[&run[..], &["hta"]].concat());
+    assert_eq!(code, Some(1));
+    assert!(error.contains("has no programs for the HTA of hta300, but for hta200"), "{error}");
+    let wanted = output(&dir, "h.udm", "dsp");
+    let bytes = fs::read(dir.path().join("h.udm")).unwrap();
+    let at = bytes.windows(7).position(|at| at == b"UDO-HTA").unwrap();
+    for step in [40, 64, 100] {
+        let mut damaged = bytes.clone();
+        damaged[at + step] ^= 4;
+        fs::write(dir.path().join("d.udm"), &damaged).unwrap();
+        let run = ["run", "d.udm", "--input", "x=x.raw", "--output-dir", "out", "--soc", "hta200"];
+        let (code, out, error) = udo(&dir, &[&run[..], &["--cores", "aip"]].concat());
+        let out = format!("{out}{error}");
+        assert_eq!(code, Some(0), "{out}");
+        assert!(out.contains("is stale") || out.contains("is damaged"), "{out}");
+        assert_eq!(fs::read(dir.path().join("out/d.npy")).unwrap(), wanted);
+        let (code, _, error) =
+            udo(&dir, &[&run[..], &["--cores", "aip", "--require", "*=hta"]].concat());
+        assert_eq!(code, Some(1), "{error}");
+        let (code, ..) = udo(&dir, &[&run[..], &["--cores", "hta,dsp"]].concat());
+        assert_eq!(code, Some(1));
+    }
+}
+
+#[test]
+fn what_cannot_be_compiled_says_why_and_leaves_the_file() {
+    let dir = folder();
+    let before = fs::read(dir.path().join("m.udm")).unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (&["--hta-partitions", "900"], "the model has no node 900"),
+        (&["--hta-partitions", "0-3,2-5"], "share nodes"),
+        (&["--hta-partitions", "hta100:0-3"], "nothing is compiled for that SoC"),
+        (&["--hta-partitions", "3-1"], "wanted ranges of ids"),
+        (&["--soc", "hta900"], "wanted hta100"),
+    ];
+    for (flags, wanted) in cases {
+        let (code, _, error) = udo(&dir, &[&["prepare", "m.udm", "--hta"], *flags].concat());
+        assert!(code != Some(0) && error.contains(wanted), "{flags:?}: {error}");
+    }
+    assert_eq!(fs::read(dir.path().join("m.udm")).unwrap(), before);
+    let (code, _, error) = udo(&dir, &["prepare", "net.graph", "--hta"]);
+    assert!(code == Some(1) && error.contains("this is no model file"), "{error}");
+    let run = ["run", "net.graph", "--input", "x=x.raw", "--cores", "aip"];
+    let (code, _, error) = udo(&dir, &run);
+    assert!(code == Some(1) && error.contains("AIP runs quantized models alone"), "{error}");
+}
