@@ -50,6 +50,10 @@ pub(crate) fn install(
         Ok(())
     };
     let soc = asked.soc;
+    if graph.compiled.is_empty() && !asked.may_fall_back {
+        // Placement says of each node that the HTA has no kernel.
+        return Ok(notices);
+    }
     let known: Vec<String> = graph.compiled.iter().map(|of| of.target.clone()).collect();
     let Some(of) = graph.compiled.iter().find(|of| of.target == soc.name) else {
         fall_back(HtaError::None { soc: soc.name, known }, &mut notices)?;
