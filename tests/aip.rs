@@ -1,6 +1,7 @@
-//! Programs for the HTA, from a model file to runs on AIP, from the command line.
+//! Programs for the HTA, from a model file to runs on AIP, from the command line; docs/aip.md keeps its promises.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use serde_json::Value;
@@ -8,8 +9,17 @@ use tempfile::TempDir;
 
 #[path = "support/command.rs"]
 mod command;
+#[path = "support/page.rs"]
+mod page;
 
 use command::udo;
+
+const PAGE: &str = include_str!("../docs/aip.md");
+
+#[test]
+fn commands_do_what_the_page_says() {
+    page::follow(PAGE);
+}
 
 /// A network of which the HTA takes all but the sine in the middle.
 const NET: &str = "graph net
@@ -75,6 +85,27 @@ fn aip_runs_programs_and_the_rest_on_the_dsp() {
             .unwrap()
             .starts_with("the model has no programs for the HTA of hta300")
     );
+}
+
+#[test]
+fn what_is_made_within_programs_can_be_looked_at() {
+    let dir = folder();
+    succeeds(&dir, &["prepare", "m.udm", "--hta", "-o", "h.udm"]);
+    let made = |cores: &str| -> BTreeMap<String, Vec<u8>> {
+        let run = ["run", "h.udm", "--input", "x=x.raw", "--debug", "--output-dir", cores];
+        succeeds(&dir, &[&run[..], &["--cores", cores]].concat());
+        let files = fs::read_dir(dir.path().join(cores)).unwrap().map(Result::unwrap);
+        files
+            .map(|of| (of.file_name().into_string().unwrap(), fs::read(of.path()).unwrap()))
+            .collect()
+    };
+    let (aip, dsp) = (made("aip"), made("dsp"));
+    assert!(aip.contains_key("b_QuantizeLinear_Output.npy"), "{:?}", aip.keys());
+    assert_eq!(aip, dsp);
+    let verify = ["verify", "h.udm", "--cores", "aip", "--against", "dsp", "--random", "2"];
+    let out =
+        succeeds(&dir, &[&verify[..], &["--per-layer", "--atol", "0", "--rtol", "0"]].concat());
+    assert!(out.contains("b_QuantizeLinear_Output"), "{out}");
 }
 
 #[test]

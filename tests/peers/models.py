@@ -16,7 +16,6 @@ file, `--each` one with a column for each peer, `--roofline` one of the shares.
 import argparse
 import functools
 import json
-import re
 import statistics
 import subprocess
 import sys
@@ -28,6 +27,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import numpy_helper
+
+from tables import write
 
 RUNS = 20
 TOLERANCE = 1e-3
@@ -299,17 +300,6 @@ def roofline(rows):
         of = {row["threads"]: row for row in rows if row["model"] == model}
         cells = [f"{of[n]['ms'][0] * of[n]['share']:.2g} | {of[n]['share']:.2f}" for n in threads]
         yield f"| {model} | {' | '.join(cells)} |"
-
-
-def write(target, lines):
-    """Puts a table where the file says that it goes."""
-    path, _, name = target.rpartition("=")
-    text = Path(path).read_text()
-    place = re.compile(rf"(<!-- table {re.escape(name)} -->\n).*?(<!-- end -->)", re.S)
-    if not place.search(text):
-        sys.exit(f"{path}: no lines <!-- table {name} --> and <!-- end -->")
-    lines = "".join(f"{line}\n" for line in lines)
-    Path(path).write_text(place.sub(lambda found: found[1] + lines + found[2], text))
 
 
 def main():

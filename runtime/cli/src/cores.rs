@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
-use udo_api::Core;
+use udo_api::{Core, CoreKind};
 use udo_hta::{SOCS, Soc};
 use udo_runtime::place::{Affinity, Costs, Fallback, PlaceOptions, core_named};
 
@@ -90,6 +90,20 @@ impl PlaceFlags {
         let cores = Cores { all, aip: false, by_cost: false };
         let (fallback, soc) = (FallbackFlag::Cpu, Soc::DEFAULT);
         Self { cores, fallback, affinity: Vec::new(), min_subnet: 1, soc, costs: None }
+    }
+
+    /// The same with the DSP in the place of the HTA, whose programs have no nodes to look at.
+    pub(crate) fn without_programs(mut self) -> Self {
+        let is_hta = |core: Core| core.kind() == Some(CoreKind::Hta);
+        self.cores.all.retain(|&core| !is_hta(core));
+        if self.cores.all.is_empty() {
+            self.cores.all.push(Core::DSP_V68);
+        }
+        for affinity in self.affinity.iter_mut().filter(|affinity| is_hta(affinity.core)) {
+            affinity.core = Core::DSP_V68;
+        }
+        self.cores.aip = false;
+        self
     }
 
     /// What they say of placement.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use udo_runtime::graph::Origin;
 use udo_runtime::import::ImportOptions;
 use udo_runtime::plan::{NodeReport, Report};
 use udo_runtime::runtime::Runtime;
@@ -11,8 +12,26 @@ use udo_runtime::runtime::Runtime;
 pub(crate) struct Layer {
     /// The value's name.
     pub(crate) value: String,
-    /// The node, in words.
-    pub(crate) node: String,
+    /// The node's name.
+    node: String,
+    /// Its operator.
+    op: String,
+    /// The ids of the nodes of the model that it does the work of.
+    ids: Origin,
+}
+
+impl Layer {
+    /// The node in words, with the core that it runs on.
+    pub(crate) fn on(&self, report: &Report) -> String {
+        let Self { node, op, ids, .. } = self;
+        let has = |own: &Origin| ids.ids().all(|id| own.ids().any(|known| known == id));
+        let does =
+            |of: &&NodeReport| of.name == *node || (ids.ids().next().is_some() && has(&of.ids));
+        match report.nodes.iter().find(does) {
+            Some(of) => format!("{node:?} ({op} on {})", of.core),
+            None => format!("{node:?} ({op})"),
+        }
+    }
 }
 
 /// What nodes make that the model at `path` names itself: where one of its nodes became several, what lies between them is nobody's
@@ -51,10 +70,14 @@ fn of(report: &Report) -> Vec<Layer> {
     let nodes = report.nodes.iter().enumerate();
     let made = nodes.filter(|(at, node)| is_step(node) && is_made(*at, node));
     let layers = made.flat_map(|(_, node)| {
-        let text = format!("{:?} ({} on {})", node.name, node.op, node.core);
         let seen =
             node.makes.iter().filter(|value| is_quantized.get(value.as_str()) != Some(&true));
-        seen.map(move |value| Layer { value: value.clone(), node: text.clone() })
+        seen.map(|value| Layer {
+            value: value.clone(),
+            node: node.name.clone(),
+            op: node.op.clone(),
+            ids: node.ids.clone(),
+        })
     });
     layers.collect()
 }

@@ -175,6 +175,11 @@ impl ModelFlags {
         self.place.cores.all.iter().map(ToString::to_string).collect()
     }
 
+    /// The same with the DSP in the place of programs for the HTA, for who looks at nodes one by one.
+    pub(crate) fn without_programs(self) -> Self {
+        Self { place: self.place.without_programs(), require: Vec::new(), ..self }
+    }
+
     fn options(&self) -> Options {
         let (sizes, ranges): (Vec<_>, Vec<_>) =
             self.dim.iter().cloned().partition(|(_, sizes)| sizes.start() == sizes.end());

@@ -23,6 +23,8 @@ static PACKAGE: PackageV1 = PackageV1::new("Gates", "1.0.0")
     .ops(&[OpDef::of::<Gate>(), OpDef::of::<ManyGates>()])
     .kernels(&[
         KernelDef::new::<GateF32>("Gate", Core::CPU),
+        KernelDef::new::<GateF32>("Gate", Core::DSP_V68),
+        KernelDef::new::<GateF32>("Gate", Core::GPU),
         KernelDef::new::<ManyGatesF32>("ManyGates", Core::CPU),
     ]);
 
@@ -60,11 +62,11 @@ impl Op for ManyGates {
 }
 
 /// How many calls began, and how many may end. A test has a gate of its own.
-static GATES: [(AtomicU32, AtomicU32); 14] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 14];
+static GATES: [(AtomicU32, AtomicU32); 17] = [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 17];
 
 /// The most calls of each gate that were at work at once, and those that are now.
-static AT_ONCE: [(AtomicU32, AtomicU32); 14] =
-    [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 14];
+static AT_ONCE: [(AtomicU32, AtomicU32); 17] =
+    [const { (AtomicU32::new(0), AtomicU32::new(0)) }; 17];
 
 struct GateF32 {
     of: usize,
@@ -128,11 +130,16 @@ pub(super) fn open(gate: usize, count: u32) {
     GATES[gate].1.store(count, Ordering::SeqCst);
 }
 
+/// For how many it is open.
+pub(super) fn passed(gate: usize) -> u32 {
+    GATES[gate].1.load(Ordering::SeqCst)
+}
+
 pub(super) fn runtime() -> Runtime {
     runtime_on(Devices::default())
 }
 
-fn runtime_on(devices: Devices) -> Runtime {
+pub(super) fn runtime_on(devices: Devices) -> Runtime {
     let mut registry = Registry::builtin().unwrap();
     registry.add_static(&PACKAGE).unwrap();
     Runtime::of(registry, devices)

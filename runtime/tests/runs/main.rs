@@ -9,6 +9,7 @@ mod models;
 mod places;
 mod pool;
 mod random;
+mod subnets;
 mod workspaces;
 
 use std::num::NonZero;

@@ -48,7 +48,7 @@ impl RunModel {
             more.extend(wanted.iter().filter(|name| !known.contains(name)).cloned());
         }
         if self.debug {
-            let loaded = self.model.load_with_shapes()?;
+            let loaded = self.model.clone().without_programs().load_with_shapes()?;
             let layers = layers::named(loaded.model.report(), &loaded.runtime, &self.model.model);
             more.extend(layers.into_iter().map(|layer| layer.value));
         }

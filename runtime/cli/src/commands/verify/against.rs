@@ -65,7 +65,8 @@ impl Verify {
         for set in &sets {
             let (names, found) = results(&mut stages, set)?;
             let (_, wanted) = results(&mut other, set)?;
-            all.extend(self.compare_all(&layers, &names, &found, &wanted));
+            let reports: Vec<&Report> = stages.reports().collect();
+            all.extend(self.compare_all((&layers, &reports), &names, &found, &wanted));
             bar.advance(1);
         }
         drop(bar);
@@ -87,7 +88,8 @@ impl Verify {
     /// What nodes make of the first set on the model's cores, in their order: of those whose work a kernel does together, what the last
     /// one makes.
     fn layers(&self, sets: &[Inputs]) -> Result<Vec<Layer>, Failure> {
-        let mut stages = Stages::new(&self.model)?;
+        let flags = self.model.clone().without_programs();
+        let mut stages = Stages::new(&flags)?;
         let Some(set) = sets.first() else { return Ok(Vec::new()) };
         let Ready { loaded, session, .. } = stages.at(|names| set.shapes(names))?;
         set_inputs(session, loaded, &set.read(&loaded.model)?)?;
@@ -101,7 +103,7 @@ impl Verify {
 
     fn compare_all(
         &self,
-        layers: &[Layer],
+        (layers, reports): (&[Layer], &[&Report]),
         names: &[String],
         found: &BTreeMap<String, Tensor>,
         wanted: &BTreeMap<String, Tensor>,
@@ -110,7 +112,8 @@ impl Verify {
         // What nodes make comes in their order, before the model's outputs.
         let made: BTreeSet<&String> = layers.iter().map(|layer| &layer.value).collect();
         let outputs = names.iter().filter(|name| !made.contains(name)).map(|name| (name, None));
-        let layers = layers.iter().map(|layer| (&layer.value, Some(layer.node.clone())));
+        let node = |layer: &Layer| reports.first().map(|report| layer.on(report));
+        let layers = layers.iter().map(|layer| (&layer.value, node(layer)));
         let pairs = layers.chain(outputs).filter_map(|(name, node)| {
             let difference = difference(found.get(name)?, wanted.get(name)?, tolerance);
             Some(Found { compared: Compared { name: name.clone(), difference }, node })
