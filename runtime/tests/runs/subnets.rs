@@ -61,11 +61,13 @@ fn four_runs_through_three_subnets_take_half_the_turns() {
     let launches: [_; FRAMES] = array::from_fn(|_| {
         session.record(slice::from_ref(&x), &[None], RunOptions::default()).unwrap()
     });
-    let mut round = || {
+    let round = || {
         let before = thread_heap_calls();
         let runs = launches.each_ref().map(|launch| launch.submit().unwrap());
         let turns = let_through();
-        runs.iter().for_each(|run| run.wait_timeout(LONG).unwrap());
+        for run in &runs {
+            run.wait_timeout(LONG).unwrap();
+        }
         let heap_calls = thread_heap_calls() - before;
         for run in &runs {
             assert_eq!(elements::<f32>(&run.output(0).unwrap()), [1.0, -2.0]);
@@ -92,7 +94,9 @@ fn let_through() -> u32 {
         let before = [all[0], passed[0], passed[1]];
         let is_there = [0, 1, 2].map(|of| passed[of] < before[of]);
         let at = || (0..3).filter(|&of| is_there[of]);
-        at().for_each(|of| began(GATES[of], passed[of] + 1));
+        for of in at() {
+            began(GATES[of], passed[of] + 1);
+        }
         for of in at() {
             passed[of] += 1;
             open(GATES[of], passed[of]);
