@@ -154,6 +154,9 @@ impl fmt::Display for Core {
     }
 }
 
+/// The architectures of the DSP that packages can be made for, ascending.
+pub const DSP_ARCHS: &[u16] = &[65, 66, 68, 69, 73, 75, 79, 81];
+
 /// The first DSP architecture whose libraries hold any number of operators.
 pub const FIRST_MULTI_OP_DSP: u16 = 68;
 

@@ -10,6 +10,7 @@ mod code;
 pub mod config;
 pub mod diagnostic;
 mod draft;
+mod grammar;
 mod json;
 pub mod names;
 mod plan;
@@ -25,6 +26,7 @@ mod write;
 pub use crate::{
     config::Config,
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
+    grammar::schema,
     plan::{File, Options, Owner, Tree, TreeError, plan},
     read::read,
     source::{Mode, Source},

@@ -102,6 +102,11 @@ const C_KEYWORDS: &[&str] = &[
     "xor_eq",
 ];
 
+/// Every word that is no name because a language keeps it.
+pub(crate) fn keywords() -> impl Iterator<Item = &'static str> {
+    RUST_KEYWORDS.iter().chain(C_KEYWORDS).copied()
+}
+
 /// Why a word cannot be a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -2,12 +2,13 @@
 
 use super::{
     name::{self, Scope},
-    tensor::{self, Place, Role},
+    tensor::{self, Place},
 };
 use crate::{
     config::{Core, FIRST_MULTI_OP_DSP, Op, Tensor},
     diagnostic::Kind,
     draft::{self, At, CoreKind, Field, Spot},
+    grammar::Role,
     names,
     report::{Report, problem},
 };

@@ -8,17 +8,10 @@ use crate::{
     config::{Core, CoreType, DataType, ScalarParam, Tensor},
     diagnostic::Kind,
     draft::{self, At, CoreKind, Field, Spot, Types},
+    grammar::Role,
     report::{Report, problem},
     spelling::one_of,
 };
-
-/// What a tensor is to its operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    Input,
-    Output,
-    Param,
-}
 
 /// Where a tensor stands in its list.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! The grammar: which object has which fields.
+//! The fields of each object, read. Their keys are those of the grammar.
 
 use super::{
     document::{Member, Node, Object, Read, Reader},
@@ -7,52 +7,34 @@ use super::{
 use crate::{
     diagnostic::Kind,
     draft::{At, CoreKind, Op, Package, ScalarParam, Spot, Tensor, Types},
+    grammar::{OPERATOR, PACKAGE, SCALAR, SCHEMA_KEY, TENSOR},
     report::problem,
 };
-
-const PACKAGE: &[&str] = &[
-    "Operators",
-    "UDO_PACKAGE_NAME",
-    "UDO_PACKAGE_PATH",
-    "SNPE_UDO_ROOT",
-    "UDO_PACKAGE_CORETYPES",
-    "UDO_PACKAGE_DSP_ARCH_TYPES",
-];
-const OP: &[&str] = &[
-    "type",
-    "inputs",
-    "outputs",
-    "scalar_params",
-    "tensor_params",
-    "core_types",
-    "dsp_arch_types",
-];
-const TENSOR: &[&str] = &[
-    "name",
-    "data_type",
-    "per_core_data_types",
-    "static",
-    "tensor_layout",
-    "quantization_mode",
-    "default_value",
-    "repeated",
-];
-const SCALAR: &[&str] = &["name", "data_type", "default_value"];
 
 /// A misspelling that the vendor's own field list has.
 const SINGULAR: &str = "per_core_data_type";
 const PLURAL: &str = "per_core_data_types";
 
 pub(super) fn packages<'t>(reader: &mut Reader<'_, '_, 't>, root: &Node<'t>) -> Vec<Package> {
-    let Some(object) = reader.any_object(root) else { return Vec::new() };
+    let Some(mut object) = reader.any_object(root) else { return Vec::new() };
+    object.members.retain(|member| !is_schema(reader, member));
     if object.members.is_empty() {
         empty(reader, &object.spot, "an object with one member per package");
     }
     object.members.iter().filter_map(|member| package(reader, &member.value)).collect()
 }
 
+/// Whether a member of the root says where the schema is; what is no text there is reported.
+fn is_schema<'t>(reader: &mut Reader<'_, '_, 't>, member: &Member<'t>) -> bool {
+    let is_schema = member.key == SCHEMA_KEY;
+    if is_schema {
+        reader.string(&member.value);
+    }
+    is_schema
+}
+
 fn package<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Package> {
-    let object = reader.object(node, PACKAGE)?;
+    let object = reader.object(node, &PACKAGE.keys())?;
     Some(Package {
         spot: object.spot.clone(),
         name: reader.required(&object, "UDO_PACKAGE_NAME", Reader::string),
@@ -65,7 +47,7 @@ fn package<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Packa
 }
 
 fn op<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Op> {
-    let object = reader.object(node, OP)?;
+    let object = reader.object(node, &OPERATOR.keys())?;
     Some(Op {
         name: reader.required(&object, "type", Reader::string),
         inputs: required_list(reader, &object, "inputs", tensor),
@@ -80,7 +62,7 @@ fn op<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Op> {
 fn tensor<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Tensor> {
     let mut object = reader.any_object(node)?;
     mend_singular(reader, &mut object);
-    reader.refuse_unknown(&object, TENSOR);
+    reader.refuse_unknown(&object, &TENSOR.keys());
     Some(Tensor {
         spot: object.spot.clone(),
         name: reader.optional(&object, "name", Reader::string),
@@ -94,7 +76,7 @@ fn tensor<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Tensor
 }
 
 fn scalar_param<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<ScalarParam> {
-    let object = reader.object(node, SCALAR)?;
+    let object = reader.object(node, &SCALAR.keys())?;
     Some(ScalarParam {
         name: reader.required(&object, "name", Reader::string),
         dtype: reader.required(&object, "data_type", literal::data_type),
@@ -303,6 +285,20 @@ mod tests {
     }
 
     #[test]
+    fn the_place_of_the_schema_is_no_package() {
+        let with = |value: &str| format!("{{\"$schema\": {value}, {}", &BASE[1..]);
+        assert_eq!(faults(&with("\"udo-config.schema.json\""), Mode::Strict), []);
+        for (text, kind, path) in [
+            (with("1"), JsonType, "$[\"$schema\"]"),
+            ("{\"$schema\": \"s\"}".to_owned(), Empty, "$"),
+        ] {
+            let got: Vec<_> =
+                faults(&text, Mode::Strict).into_iter().map(|d| (d.kind, d.path)).collect();
+            assert_eq!(got, [(kind, path.to_owned())]);
+        }
+    }
+
+    #[test]
     fn values_have_their_json_type() {
         check(&[
             ("\"Relu\"", "1", JsonType, "op.type", "a string"),
@@ -389,7 +385,7 @@ mod tests {
                 "\"CPU\", \"GPU\"], \"dsp_arch_types\": [\"v60\"]",
                 UnknownArch,
                 "op.dsp_arch_types[0]",
-                "known architectures",
+                "runs on its architecture",
             ),
             ("\"NHWC\"", "\"NHCW\"", UnknownLayout, "op.inputs[0].tensor_layout", "\"NCHW\"?"),
             ("\"NHWC\"", "\"nhwc\"", UnknownLayout, "op.inputs[0].tensor_layout", "\"NHWC\"?"),

@@ -1,0 +1,325 @@
+//! The grammar of JSON configs: each object and each field, said once. The reader takes the keys that it
+//! knows from here, [`schema`] is printed from here, and `docs/config.md` has these tables word for word.
+
+mod schema;
+
+pub use schema::schema;
+
+/// An object of the grammar.
+#[derive(Debug)]
+pub(crate) struct Object {
+    /// What the page of the grammar calls it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the page is held against it"))]
+    pub(crate) title: &'static str,
+    pub(crate) fields: &'static [Field],
+}
+
+/// A field of an object.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) key: &'static str,
+    pub(crate) need: Need,
+    pub(crate) of: Of,
+    pub(crate) meaning: &'static str,
+    /// What holds where it is left out; empty where nothing does.
+    pub(crate) default: &'static str,
+}
+
+/// Whether a field must be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    Required,
+    Optional,
+    /// One of `data_type` and `per_core_data_types`.
+    OneOfTypes,
+    /// Where [`Role`] is one of these; elsewhere it is refused, or may only say no.
+    On(&'static [Role]),
+}
+
+/// What a tensor is to its operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Input,
+    Output,
+    Param,
+}
+
+/// What a field holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    Name,
+    Path,
+    Truth,
+    Layout,
+    Quantization,
+    TensorType,
+    ScalarType,
+    TypesPerCore,
+    Cores,
+    /// At least one core.
+    SomeCores,
+    Archs,
+    TensorDefault,
+    ScalarDefault,
+    Operators,
+    Inputs,
+    Outputs,
+    TensorParams,
+    ScalarParams,
+}
+
+impl Object {
+    /// The keys of its fields.
+    pub(crate) fn keys(&self) -> Vec<&'static str> {
+        self.fields.iter().map(|field| field.key).collect()
+    }
+}
+
+/// A member of the root that is no package: where editors find the schema.
+pub(crate) const SCHEMA_KEY: &str = "$schema";
+
+const fn field(
+    key: &'static str,
+    need: Need,
+    of: Of,
+    meaning: &'static str,
+    default: &'static str,
+) -> Field {
+    Field { key, need, of, meaning, default }
+}
+
+use Need::{On, OneOfTypes, Optional, Required};
+
+pub(crate) const PACKAGE: Object = Object {
+    title: "Package",
+    fields: &[
+        field(
+            "UDO_PACKAGE_NAME",
+            Required,
+            Of::Name,
+            "names the folder, the crates and the libraries",
+            "",
+        ),
+        field("Operators", Required, Of::Operators, "the operators, at least one", ""),
+        field(
+            "UDO_PACKAGE_PATH",
+            Optional,
+            Of::Path,
+            "where the package's folder goes; `-o` wins",
+            "the current folder",
+        ),
+        field(
+            "SNPE_UDO_ROOT",
+            Optional,
+            Of::Path,
+            "a checkout of the SDK to build against; `UDO_ROOT` in the environment wins",
+            "the SDK that `udo` belongs to",
+        ),
+        field(
+            "UDO_PACKAGE_CORETYPES",
+            Optional,
+            Of::Cores,
+            "the cores to make libraries for; no fewer than the operators declare",
+            "those of the operators",
+        ),
+        field(
+            "UDO_PACKAGE_DSP_ARCH_TYPES",
+            Optional,
+            Of::Archs,
+            "the same for architectures of the DSP; operators without a list of their own take this one",
+            "those of the operators",
+        ),
+    ],
+};
+
+pub(crate) const OPERATOR: Object = Object {
+    title: "Operator",
+    fields: &[
+        field("type", Required, Of::Name, "the operator type, as models spell it", ""),
+        field("inputs", Required, Of::Inputs, "what a node takes, in order; at least one", ""),
+        field("outputs", Required, Of::Outputs, "what a node gives, in order; at least one", ""),
+        field(
+            "scalar_params",
+            Optional,
+            Of::ScalarParams,
+            "attributes that are one number or text",
+            "none",
+        ),
+        field("tensor_params", Optional, Of::TensorParams, "attributes that are lists", "none"),
+        field("core_types", Required, Of::SomeCores, "the cores that compute it, each once", ""),
+        field(
+            "dsp_arch_types",
+            Optional,
+            Of::Archs,
+            "the architectures of the DSP, each once; needed with `DSP`",
+            "the package's",
+        ),
+    ],
+};
+
+pub(crate) const TENSOR: Object = Object {
+    title: "Tensor",
+    fields: &[
+        field("name", Required, Of::Name, "its name, of which an operator has each once", ""),
+        field("data_type", OneOfTypes, Of::TensorType, "one type for every core", ""),
+        field(
+            "per_core_data_types",
+            OneOfTypes,
+            Of::TypesPerCore,
+            "a type for each core that the operator declares, and for no other",
+            "",
+        ),
+        field(
+            "tensor_layout",
+            Optional,
+            Of::Layout,
+            "the order of a rank-4 tensor's dimensions that kernels get",
+            "the model's own order",
+        ),
+        field(
+            "quantization_mode",
+            Optional,
+            Of::Quantization,
+            "integers stand for real numbers, by a scale and a zero point of the tensor",
+            "integers are integers; `FIXED_*` types are always encoded",
+        ),
+        field(
+            "static",
+            On(&[Role::Input, Role::Param]),
+            Of::Truth,
+            "the model holds the data; kernels may look at it before a run",
+            "`false`; parameters always are",
+        ),
+        field(
+            "default_value",
+            On(&[Role::Input, Role::Param]),
+            Of::TensorDefault,
+            "what it holds where a node leaves it out; `[]` for an input is none at all",
+            "a node must give it",
+        ),
+        field(
+            "repeated",
+            On(&[Role::Input, Role::Output]),
+            Of::Truth,
+            "the last of its list stands for any number of tensors; not on the DSP",
+            "`false`",
+        ),
+    ],
+};
+
+pub(crate) const SCALAR: Object = Object {
+    title: "Scalar parameter",
+    fields: &[
+        field("name", Required, Of::Name, "the attribute's name", ""),
+        field("data_type", Required, Of::ScalarType, "its type", ""),
+        field(
+            "default_value",
+            Optional,
+            Of::ScalarDefault,
+            "its value where a node leaves it out",
+            "a node must give it",
+        ),
+    ],
+};
+
+#[cfg(test)]
+pub(crate) const OBJECTS: &[Object] = &[PACKAGE, OPERATOR, TENSOR, SCALAR];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::config::{Core, DataType};
+
+    const PAGE: &str = include_str!("../../docs/config.md");
+
+    fn need(need: Need) -> String {
+        match need {
+            Required => "required".to_owned(),
+            Optional => "optional".to_owned(),
+            OneOfTypes => "one of the two".to_owned(),
+            On(roles) => {
+                let word = |role: &Role| match role {
+                    Role::Input => "inputs",
+                    Role::Output => "outputs",
+                    Role::Param => "parameters",
+                };
+                format!("optional on {}", roles.iter().map(word).collect::<Vec<_>>().join(" and "))
+            }
+        }
+    }
+
+    fn kind(of: Of) -> &'static str {
+        match of {
+            Of::Name => "name",
+            Of::Path => "path",
+            Of::Truth => "`true` or `false`",
+            Of::Layout => "`NHWC` or `NCHW`",
+            Of::Quantization => "`TF`",
+            Of::TensorType | Of::ScalarType => "type",
+            Of::TypesPerCore => "object: core to type",
+            Of::Cores | Of::SomeCores => "list of cores",
+            Of::Archs => "list of architectures",
+            Of::TensorDefault => "value, or a flat list of them",
+            Of::ScalarDefault => "value",
+            Of::Operators => "list of operators",
+            Of::Inputs | Of::Outputs | Of::TensorParams => "list of tensors",
+            Of::ScalarParams => "list of scalar parameters",
+        }
+    }
+
+    fn row(field: &Field) -> String {
+        let Field { key, meaning, .. } = field;
+        let default = if field.default.is_empty() { "–" } else { field.default };
+        format!("| `{key}` | {} | {} | {meaning} | {default} |", kind(field.of), need(field.need))
+    }
+
+    /// The part of the page under one heading.
+    fn section(title: &str) -> &'static str {
+        let (_, rest) = PAGE
+            .split_once(&format!("\n### {title}\n"))
+            .unwrap_or_else(|| panic!("docs/config.md has no section {title:?}"));
+        rest.split("\n#").next().unwrap()
+    }
+
+    #[test]
+    fn the_page_has_every_field_and_no_other() {
+        for object in OBJECTS {
+            let rows: Vec<&str> =
+                section(object.title).lines().filter(|line| line.starts_with("| `")).collect();
+            let wanted: Vec<String> = object.fields.iter().map(row).collect();
+            assert_eq!(rows.join("\n"), wanted.join("\n"), "docs/config.md, {}", object.title);
+        }
+    }
+
+    #[test]
+    fn the_page_has_the_types_of_each_core() {
+        let rows: Vec<&str> =
+            section("Types").lines().filter(|line| line.starts_with("| ")).skip(1).collect();
+        let cores: &[(&str, Core)] = &[
+            ("`CPU`", Core::Cpu),
+            ("`GPU`", Core::Gpu),
+            ("`DSP` v65 and v66", Core::Dsp(66)),
+            ("`DSP` from v68 on", Core::Dsp(68)),
+        ];
+        let wanted: Vec<String> = cores
+            .iter()
+            .map(|(name, core)| {
+                let has = |dtype: &&DataType| core.tensor_types().contains(dtype);
+                let types: Vec<String> =
+                    DataType::ALL.iter().filter(has).map(|dtype| format!("`{dtype}`")).collect();
+                format!("| {name} | {} |", types.join(" "))
+            })
+            .collect();
+        assert_eq!(rows.join("\n"), wanted.join("\n"));
+    }
+
+    #[test]
+    fn an_object_has_each_key_once() {
+        for object in OBJECTS {
+            let keys: BTreeSet<&str> = object.keys().into_iter().collect();
+            assert_eq!(keys.len(), object.fields.len(), "{}", object.title);
+        }
+    }
+}

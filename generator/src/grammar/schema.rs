@@ -1,0 +1,192 @@
+//! The grammar as a JSON Schema, for editors that complete and check what is typed.
+//!
+//! It says what one value may be where it stands. What holds between values, such as a type for each core
+//! that is declared, is the reader's to say; so a config that the schema takes may still be refused.
+
+use serde_json::{Map, Value, json};
+
+use super::{Field, Need, OPERATOR, Object, Of, PACKAGE, Role, SCALAR, SCHEMA_KEY, TENSOR};
+use crate::{
+    config::{Core, DSP_ARCHS, DataType, Family, Layout, QuantizationMode},
+    names::{self, MAX_NAME_BYTES},
+};
+
+/// The JSON Schema (draft 2020-12) of configs, as the text of `udo-config.schema.json`.
+pub fn schema() -> String {
+    let package = json!({ "$ref": "#/$defs/package" });
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "UDO config",
+        "description": "Operator packages, one per member; the keys of the members are free.",
+        "type": "object",
+        "minProperties": 1,
+        "properties": {
+            SCHEMA_KEY: { "type": "string", "description": "Where this schema is; no package." },
+        },
+        "additionalProperties": package,
+        "$defs": {
+            "name": name(),
+            "package": object(&PACKAGE, None),
+            "operator": object(&OPERATOR, None),
+            "input": tensor(Role::Input),
+            "output": tensor(Role::Output),
+            "tensorParam": tensor(Role::Param),
+            "scalarParam": scalar(),
+            "core": { "enum": ["CPU", "GPU", "DSP"] },
+            "arch": { "enum": DSP_ARCHS.iter().map(|arch| format!("v{arch}")).collect::<Vec<_>>() },
+            "value": { "type": ["number", "string", "boolean"] },
+        },
+    });
+    // A value of objects and texts always prints.
+    serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n"
+}
+
+fn name() -> Value {
+    json!({
+        "description": "An identifier that is no keyword of Rust, C or C++.",
+        "type": "string",
+        "pattern": "^[A-Za-z_][A-Za-z0-9_]*$",
+        "maxLength": MAX_NAME_BYTES,
+        "not": { "enum": names::keywords().collect::<Vec<_>>() },
+    })
+}
+
+/// An object with its fields; of a tensor those that its role has.
+fn object(object: &Object, role: Option<Role>) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for field in object.fields {
+        let may_say_yes = match (field.need, role) {
+            (Need::On(roles), Some(role)) => roles.contains(&role),
+            (Need::Required | Need::Optional | Need::OneOfTypes | Need::On(_), _) => true,
+        };
+        if field.need == Need::Required {
+            required.push(field.key);
+        }
+        if may_say_yes {
+            properties.insert(field.key.to_owned(), described(field, role));
+        } else if field.of == Of::Truth {
+            properties.insert(field.key.to_owned(), json!({ "const": false }));
+        }
+    }
+    json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+fn described(field: &Field, role: Option<Role>) -> Value {
+    let mut value = of(field.of, role);
+    if let Some(value) = value.as_object_mut() {
+        let mut text = plain(field.meaning);
+        if !field.default.is_empty() {
+            text.push_str("; default: ");
+            text.push_str(&plain(field.default));
+        }
+        value.insert("description".to_owned(), Value::String(text));
+    }
+    value
+}
+
+/// The words without the marks of a page.
+fn plain(text: &str) -> String {
+    text.replace('`', "")
+}
+
+fn of(of: Of, role: Option<Role>) -> Value {
+    let list = |def: &str| json!({ "type": "array", "items": { "$ref": def } });
+    let some = |def: &str| json!({ "type": "array", "minItems": 1, "items": { "$ref": def } });
+    match of {
+        Of::Name => json!({ "$ref": "#/$defs/name" }),
+        Of::Path => json!({ "type": "string" }),
+        Of::Truth => json!({ "type": "boolean" }),
+        Of::Layout => words(Layout::ALL.iter().map(|layout| layout.as_str())),
+        Of::Quantization => words(QuantizationMode::ALL.iter().map(|mode| mode.as_str())),
+        Of::TensorType => types(is_tensor_type),
+        Of::ScalarType => types(is_scalar_type),
+        Of::TypesPerCore => types_per_core(role),
+        Of::Cores => list("#/$defs/core"),
+        Of::SomeCores => some("#/$defs/core"),
+        Of::Archs => list("#/$defs/arch"),
+        Of::TensorDefault => {
+            json!({ "anyOf": [{ "$ref": "#/$defs/value" }, list("#/$defs/value")] })
+        }
+        Of::ScalarDefault => json!({ "$ref": "#/$defs/value" }),
+        Of::Operators => some("#/$defs/operator"),
+        Of::Inputs => some("#/$defs/input"),
+        Of::Outputs => some("#/$defs/output"),
+        Of::TensorParams => list("#/$defs/tensorParam"),
+        Of::ScalarParams => list("#/$defs/scalarParam"),
+    }
+}
+
+fn words<'w>(words: impl Iterator<Item = &'w str>) -> Value {
+    json!({ "enum": words.collect::<Vec<_>>() })
+}
+
+fn types(is_one: impl Fn(DataType) -> bool) -> Value {
+    words(DataType::ALL.iter().filter(|dtype| is_one(**dtype)).map(|dtype| dtype.as_str()))
+}
+
+fn is_tensor_type(dtype: DataType) -> bool {
+    !matches!(dtype, DataType::Fixed4 | DataType::String)
+}
+
+fn is_scalar_type(dtype: DataType) -> bool {
+    dtype.family() != Family::Fixed
+}
+
+/// A type for each core: what the core holds; parameters are read as they are and may have any.
+fn types_per_core(role: Option<Role>) -> Value {
+    let core = |cores: &[Core]| match role {
+        Some(Role::Param) => types(is_tensor_type),
+        Some(Role::Input | Role::Output) | None => {
+            types(|dtype| cores.iter().any(|core| core.tensor_types().contains(&dtype)))
+        }
+    };
+    let archs: Vec<Core> = DSP_ARCHS.iter().map(|arch| Core::Dsp(*arch)).collect();
+    json!({
+        "type": "object",
+        "properties": {
+            "CPU": core(&[Core::Cpu]),
+            "GPU": core(&[Core::Gpu]),
+            "DSP": core(&archs),
+        },
+        "minProperties": 1,
+        "additionalProperties": false,
+    })
+}
+
+fn tensor(role: Role) -> Value {
+    let mut value = object(&TENSOR, Some(role));
+    if let Some(value) = value.as_object_mut() {
+        let needs = |key: &str| json!({ "required": [key] });
+        let one = json!([needs("data_type"), needs("per_core_data_types")]);
+        value.insert("oneOf".to_owned(), one);
+    }
+    value
+}
+
+/// A scalar parameter: its default is of its type.
+fn scalar() -> Value {
+    let mut value = object(&SCALAR, None);
+    let rules = DataType::ALL.iter().filter(|dtype| is_scalar_type(**dtype)).map(|dtype| {
+        let default = match dtype.family() {
+            Family::Float(max) => json!({ "type": "number", "minimum": -max, "maximum": max }),
+            Family::Integer(min, max) => {
+                json!({ "type": ["integer", "boolean"], "minimum": min, "maximum": max })
+            }
+            Family::Text | Family::Fixed => json!({ "type": "string" }),
+        };
+        json!({
+            "if": { "properties": { "data_type": { "const": dtype.as_str() } } },
+            "then": { "properties": { "default_value": default } },
+        })
+    });
+    if let Some(value) = value.as_object_mut() {
+        value.insert("allOf".to_owned(), Value::Array(rules.collect()));
+    }
+    value
+}

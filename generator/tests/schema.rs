@@ -1,0 +1,109 @@
+//! The JSON Schema in the tree: the one that the generator prints, true to what the reader takes.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod validator;
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+use udo_generator::{Mode, Source, read};
+use validator::faults;
+
+const SCHEMA: &str = include_str!("../udo-config.schema.json");
+
+const GOOD: &str = r#"{"$schema": "s", "p": {"UDO_PACKAGE_NAME": "P", "UDO_PACKAGE_PATH": "..", "Operators": [
+    {"type": "Norm", "core_types": ["CPU", "DSP"], "dsp_arch_types": ["v66", "v68"],
+     "inputs": [{"name": "x", "per_core_data_types": {"CPU": "FLOAT_32", "DSP": "UINT_8"}},
+                {"name": "w", "data_type": "FLOAT_32", "static": true, "default_value": [1]}],
+     "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
+     "scalar_params": [{"name": "eps", "data_type": "FLOAT_32", "default_value": 1e-5},
+                       {"name": "axis", "data_type": "INT_8", "default_value": -1}],
+     "tensor_params": [{"name": "axes", "data_type": "UINT_32", "default_value": []}]}]}}"#;
+
+/// What breaks the config, by replacing a part of it.
+const BROKEN: &[(&str, &str)] = &[
+    ("\"s\"", "1"),
+    ("\"P\"", "1"),
+    ("\"P\"", "\"a b\""),
+    ("\"P\"", "\"class\""),
+    ("\"P\"", "\"2P\""),
+    ("\"UDO_PACKAGE_NAME\": \"P\",", ""),
+    ("\"UDO_PACKAGE_PATH\"", "\"UDO_PACKAGE_PATHS\""),
+    ("\"..\"", "[]"),
+    ("\"type\": \"Norm\",", ""),
+    ("\"CPU\", \"DSP\"]", "\"CPU\", \"HTP\"]"),
+    ("[\"CPU\", \"DSP\"]", "[]"),
+    ("\"v66\"", "\"v99\""),
+    ("\"DSP\": \"UINT_8\"", "\"DSP\": \"UINT_32\""),
+    ("\"DSP\": \"UINT_8\"", "\"HTA\": \"UINT_8\""),
+    ("\"name\": \"x\",", ""),
+    ("\"name\": \"x\",", "\"name\": \"x\", \"data_type\": \"FLOAT_32\","),
+    ("\"name\": \"x\",", "\"name\": \"x\", \"tensor_layout\": \"NHCW\","),
+    ("\"name\": \"x\",", "\"name\": \"x\", \"quantization_mode\": \"AFFINE\","),
+    ("\"static\": true", "\"static\": 1"),
+    ("[1]", "[[1]]"),
+    ("\"y\", \"data_type\": \"FLOAT_32\"", "\"y\""),
+    ("\"y\",", "\"y\", \"static\": true,"),
+    ("\"y\",", "\"y\", \"default_value\": 1,"),
+    ("\"y\", \"data_type\": \"FLOAT_32\"", "\"y\", \"data_type\": \"STRING\""),
+    ("\"y\", \"data_type\": \"FLOAT_32\"", "\"y\", \"data_type\": \"FIXED_4\""),
+    ("\"INT_8\"", "\"FIXED_8\""),
+    ("1e-5", "\"1e-5\""),
+    ("-1}", "-129}"),
+    ("-1}", "0.5}"),
+    ("\"axes\",", "\"axes\", \"repeated\": true,"),
+    ("\"UINT_32\"", "\"DOUBLE\""),
+];
+
+fn read_strictly(text: &str) -> Result<(), String> {
+    match read(&[Source { path: Path::new("c.json"), text }], Mode::Strict) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn judge(text: &str) -> Vec<String> {
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    faults(&schema, &serde_json::from_str(text).unwrap())
+}
+
+#[test]
+fn the_schema_in_the_tree_is_the_one_that_is_printed() {
+    let how = "cargo run -p udo-generator --example schema > generator/udo-config.schema.json";
+    assert!(SCHEMA == udo_generator::schema(), "the grammar has changed; run: {how}");
+}
+
+#[test]
+fn good_configs_are_valid() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files: Vec<_> = fs::read_dir(root.join("tests/configs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .collect();
+    let examples = ["softmax/Softmax_Htp.json", "selu/Selu.json", "topk/TopKAbove.json"];
+    files.extend(examples.map(|path| root.join("../examples").join(path)));
+    let mut count = 0;
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        // Those that are there to be refused, or taken with warnings alone.
+        if read_strictly(&text).is_err() {
+            continue;
+        }
+        assert_eq!(judge(&text), Vec::<String>::new(), "{}", path.display());
+        count += 1;
+    }
+    assert!(count > 7, "{count}");
+}
+
+#[test]
+fn broken_configs_are_not_and_the_reader_agrees() {
+    assert_eq!(read_strictly(GOOD), Ok(()));
+    assert_eq!(judge(GOOD), Vec::<String>::new());
+    for (from, to) in BROKEN {
+        assert!(GOOD.contains(from), "{from}");
+        let text = GOOD.replacen(from, to, 1);
+        assert!(read_strictly(&text).is_err(), "the reader takes {from} -> {to}");
+        assert!(!judge(&text).is_empty(), "the schema takes {from} -> {to}");
+    }
+}
