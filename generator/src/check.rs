@@ -161,6 +161,29 @@ mod tests {
     }
 
     #[test]
+    fn attributes_are_names_of_a_model_and_each_gives_one_parameter() {
+        let eps = "\"name\": \"eps\"";
+        let with = |attribute: &str| format!("{eps}, \"attribute\": \"{attribute}\"");
+        for good in ["type", "eps-1", "eps"] {
+            assert_eq!(faults(&edited(BASE, &[(eps, &with(good))]), Mode::Strict), [], "{good}");
+        }
+        let spot = "op.scalar_params[0].attribute";
+        check(&[
+            (eps, &with(""), InvalidAttribute, spot),
+            (eps, &with("a\\n"), InvalidAttribute, spot),
+            (eps, &with(&"a".repeat(65)), InvalidAttribute, spot),
+            (eps, &with("mode"), DuplicateAttribute, spot),
+            (eps, &with("axes"), DuplicateAttribute, spot),
+            (
+                "\"name\": \"x\"",
+                "\"name\": \"x\", \"attribute\": \"a\"",
+                InvalidAttribute,
+                "op.inputs[0].attribute",
+            ),
+        ]);
+    }
+
+    #[test]
     fn package_fields_agree_with_the_operators() {
         let name = "\"UDO_PACKAGE_NAME\"";
         let with = |fields: &str| format!("{fields}, {name}");

@@ -62,6 +62,10 @@ pub struct Tensor {
     pub default: Option<DefaultValue>,
     /// Whether it stands for any number of tensors; only ever the last of its list.
     pub repeated: bool,
+    /// Whether a node may leave it out although it has no default.
+    pub is_optional: bool,
+    /// The attribute that gives a parameter its value, where that has another name.
+    pub attribute: Option<String>,
 }
 
 impl Tensor {
@@ -70,9 +74,13 @@ impl Tensor {
         self.types.iter().find(|entry| entry.core == core).map(|entry| entry.dtype)
     }
 
-    /// Whether a node that leaves it out gets nothing in its place: the default is a list without values.
-    pub(crate) fn is_absent_by_default(&self) -> bool {
-        self.default.as_ref().is_some_and(|value| value.values().is_empty())
+    /// Whether a node that leaves it out gets nothing in its place: it is optional without a default, or
+    /// the default is a list without values.
+    pub(crate) fn may_be_absent(&self) -> bool {
+        match &self.default {
+            Some(value) => value.values().is_empty(),
+            None => self.is_optional,
+        }
     }
 
     /// Whether its default is of real numbers.
@@ -98,8 +106,19 @@ pub struct ScalarParam {
     pub name: String,
     /// Its type.
     pub dtype: DataType,
-    /// Its value when the model leaves it out; without one the attribute is mandatory.
+    /// Its value when the model leaves it out; without one it has none then, or is mandatory.
     pub default: Option<Scalar>,
+    /// Whether a node may leave it out although it has no default.
+    pub is_optional: bool,
+    /// The attribute that gives its value, where that has another name.
+    pub attribute: Option<String>,
+}
+
+impl ScalarParam {
+    /// Whether it has no value where a node leaves it out.
+    pub(crate) fn may_be_absent(&self) -> bool {
+        self.is_optional && self.default.is_none()
+    }
 }
 
 /// One value, already of the kind that its data type asks for.

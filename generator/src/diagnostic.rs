@@ -188,6 +188,12 @@ pub enum Kind {
     /// There is no such quantization mode.
     #[error("unknown quantization mode")]
     UnknownQuantization,
+    /// The name of an attribute cannot be one, or stands where no attribute gives a value.
+    #[error("invalid attribute")]
+    InvalidAttribute,
+    /// Two parameters take their value from the same attribute.
+    #[error("attribute taken twice")]
+    DuplicateAttribute,
     /// A default value does not have the declared type.
     #[error("default of another type")]
     DefaultType,

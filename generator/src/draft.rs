@@ -101,6 +101,8 @@ pub(crate) struct Tensor {
     pub(crate) quantization: Field<QuantizationMode>,
     pub(crate) default: Field<At<Literal>>,
     pub(crate) repeated: Field<At<bool>>,
+    pub(crate) is_optional: Field<At<bool>>,
+    pub(crate) attribute: Field<At<String>>,
 }
 
 #[derive(Debug)]
@@ -115,6 +117,8 @@ pub(crate) struct ScalarParam {
     pub(crate) name: Option<At<String>>,
     pub(crate) dtype: Option<At<DataType>>,
     pub(crate) default: Field<At<Literal>>,
+    pub(crate) is_optional: Field<At<bool>>,
+    pub(crate) attribute: Field<At<String>>,
 }
 
 /// A default as written, before its data type is known.

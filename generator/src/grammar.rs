@@ -50,6 +50,8 @@ pub(crate) enum Of {
     Name,
     Path,
     Truth,
+    /// The name of an attribute, which need be no identifier.
+    Attribute,
     Layout,
     Quantization,
     TensorType,
@@ -198,6 +200,20 @@ pub(crate) const TENSOR: Object = Object {
             "a node must give it",
         ),
         field(
+            "optional",
+            Optional,
+            Of::Truth,
+            "a node may leave it out, and nothing then takes its place; a default makes it so by itself",
+            "`false`",
+        ),
+        field(
+            "attribute",
+            On(&[Role::Param]),
+            Of::Attribute,
+            "the model's attribute, where that is no name, such as `type`",
+            "the name",
+        ),
+        field(
             "repeated",
             On(&[Role::Input, Role::Output]),
             Of::Truth,
@@ -218,6 +234,20 @@ pub(crate) const SCALAR: Object = Object {
             Of::ScalarDefault,
             "its value where a node leaves it out",
             "a node must give it",
+        ),
+        field(
+            "optional",
+            Optional,
+            Of::Truth,
+            "a node may leave it out, and it then has no value; a default makes it so by itself",
+            "`false`",
+        ),
+        field(
+            "attribute",
+            Optional,
+            Of::Attribute,
+            "the model's attribute, where that is no name, such as `type`",
+            "the name",
         ),
     ],
 };
@@ -254,6 +284,7 @@ mod tests {
         match of {
             Of::Name => "name",
             Of::Path => "path",
+            Of::Attribute => "string",
             Of::Truth => "`true` or `false`",
             Of::Layout => "`NHWC` or `NCHW`",
             Of::Quantization => "`TF`",

@@ -22,13 +22,12 @@ impl Stamp {
             lines.extend(tensors.iter().map(|tensor| port(kind, tensor, core)));
         }
         for param in &op.scalar_params {
-            let default = param.default.as_ref().map(|value| format!(" = {}", scalar(value)));
-            lines.push(format!(
-                "parameter {}: {}{}",
-                param.name,
-                param.dtype,
-                default.unwrap_or_default()
-            ));
+            let mut line = format!("parameter {}: {}", param.name, param.dtype);
+            if let Some(value) = &param.default {
+                let _ = write!(line, " = {}", scalar(value));
+            }
+            close(&mut line, param.is_optional, param.attribute.as_deref());
+            lines.push(line);
         }
         lines.extend(op.tensor_params.iter().map(|tensor| port("parameter", tensor, core)));
         Self { lines }
@@ -72,7 +71,18 @@ fn port(kind: &str, tensor: &Tensor, core: Option<Core>) -> String {
         }
         None => {}
     }
+    close(&mut line, tensor.is_optional, tensor.attribute.as_deref());
     line
+}
+
+/// What a line ends with, where the config says it.
+fn close(line: &mut String, is_optional: bool, attribute: Option<&str>) {
+    if is_optional {
+        line.push_str(", optional");
+    }
+    if let Some(attribute) = attribute {
+        let _ = write!(line, ", attribute {attribute:?}");
+    }
 }
 
 fn scalar(value: &Scalar) -> String {

@@ -80,8 +80,8 @@ pub(crate) struct OpView {
     pub(crate) signature: String,
     /// `dsp_kernel!(..);`
     pub(crate) registration: String,
-    /// The operator's outputs, by index.
-    pub(crate) outputs: Vec<usize>,
+    /// What says that each output looks like the first input.
+    pub(crate) inference: String,
     /// The arguments of the OpenCL kernel.
     pub(crate) args: Vec<GpuArgView>,
     /// The parameters of the OpenCL function, comma-separated.
@@ -121,12 +121,34 @@ impl OpView {
             tables: String::new(),
             signature: String::new(),
             registration: String::new(),
-            outputs: (0..op.outputs.len()).collect(),
+            inference: inference(op),
             args: Vec::new(),
             cl_params: String::new(),
             test: core.map(|core| test::test(op, core)),
         }
     }
+}
+
+/// `cx.set_output(0, first)` for each output, those that a node may leave out only where it has them.
+fn inference(op: &Op) -> String {
+    let mut lines = Vec::new();
+    let count = op.outputs.len();
+    for (index, output) in op.outputs.iter().enumerate() {
+        let call = format!("cx.set_output({index}, first)");
+        if output.is_optional {
+            lines.push(format!(
+                "if cx.output_count() > {index} {{\n            {call}?;\n        }}"
+            ));
+        } else if index + 1 == count {
+            lines.push(call);
+        } else {
+            lines.push(format!("{call}?;"));
+        }
+    }
+    if op.outputs.last().is_some_and(|output| output.is_optional) {
+        lines.push("Ok(())".to_owned());
+    }
+    lines.join("\n        ")
 }
 
 /// The folder, crate and library names of one core's library; DSPs before V68 have one per operator.

@@ -53,6 +53,9 @@ const BROKEN: &[(&str, &str)] = &[
     ("-1}", "0.5}"),
     ("\"axes\",", "\"axes\", \"repeated\": true,"),
     ("\"UINT_32\"", "\"DOUBLE\""),
+    ("\"axes\",", "\"axes\", \"attribute\": \"\","),
+    ("\"axes\",", "\"axes\", \"optional\": 1,"),
+    ("\"y\",", "\"y\", \"attribute\": \"b\","),
 ];
 
 fn read_strictly(text: &str) -> Result<(), String> {

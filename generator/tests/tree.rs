@@ -8,6 +8,7 @@ use udo_generator::{File, Mode, Options, Owner, Source, Templates, Tree, plan, r
 const CONFIGS: &[&str] = &[
     "all_kinds.json",
     "old_dsp.json",
+    "optional_parts.json",
     "several_ops.json",
     "softmax_htp.json",
     "static_and_tensor_params.json",
@@ -71,6 +72,14 @@ fn functions_take_what_a_config_says_and_tests_give_it() {
     let tree = only_tree("all_kinds.json");
     insta::assert_snapshot!(printed(&tree, |path| {
         path.starts_with("DSP_V68/src/ops/") || path == "GPU/src/ops/resample.rs"
+    }));
+}
+
+#[test]
+fn what_a_node_may_leave_out_is_optional_everywhere() {
+    let tree = only_tree("optional_parts.json");
+    insta::assert_snapshot!(printed(&tree, |path| {
+        path.starts_with("DSP_V68/src/ops/") || path.starts_with("reg/src/")
     }));
 }
 

@@ -42,6 +42,12 @@ pub(super) fn check(
         .iter()
         .filter_map(|draft| tensor::scalar_param(draft, &mut scope, report))
         .collect();
+    // Those that take an attribute by another name come last: they are the ones to be reported.
+    let scalars = draft.scalar_params.iter().map(|p| (p.name.as_ref(), &p.attribute));
+    let tensors = draft.tensor_params.iter().map(|p| (p.name.given(), &p.attribute));
+    let (renamed, own): (Vec<_>, Vec<_>) =
+        scalars.chain(tensors).partition(|(_, attribute)| attribute.given().is_some());
+    tensor::refuse_shared_attributes(own.into_iter().chain(renamed), report);
     Some(Op { name: name?, inputs, outputs, scalar_params, tensor_params, cores: cores? })
 }
 

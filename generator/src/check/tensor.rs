@@ -9,8 +9,9 @@ use crate::{
     diagnostic::Kind,
     draft::{self, At, CoreKind, Field, Spot, Types},
     grammar::Role,
+    names::MAX_NAME_BYTES,
     report::{Report, problem},
-    spelling::one_of,
+    spelling::{one_of, quote},
 };
 
 /// Where a tensor stands in its list.
@@ -37,6 +38,7 @@ pub(super) fn tensor(
     let is_static = is_static(draft, place, report);
     let repeated = is_repeated(draft, place, cores, report);
     let default = default_value(draft, place, report);
+    let attribute = attribute(&draft.attribute, place.role, report);
     Some(Tensor {
         name: name?.value,
         types: types?,
@@ -45,6 +47,8 @@ pub(super) fn tensor(
         quantization: draft.quantization.given().copied(),
         default,
         repeated,
+        is_optional: draft.is_optional.given().is_some_and(|at| at.value),
+        attribute,
     })
 }
 
@@ -70,7 +74,53 @@ pub(super) fn scalar_param(
     let allowed = default::allowed_scalar(*dtype);
     let default =
         draft.default.given().and_then(|literal| default::scalar(literal, allowed, report));
-    Some(ScalarParam { name: name?, dtype: *dtype, default })
+    let attribute = attribute(&draft.attribute, Role::Param, report);
+    let is_optional = draft.is_optional.given().is_some_and(|at| at.value);
+    Some(ScalarParam { name: name?, dtype: *dtype, default, is_optional, attribute })
+}
+
+/// The name of a parameter's attribute; ports have none, they go by their position.
+fn attribute(field: &Field<At<String>>, role: Role, report: &mut Report<'_>) -> Option<String> {
+    let At { value, spot } = field.given()?;
+    if role != Role::Param {
+        let help = "remove it: inputs and outputs are matched by their position";
+        let wanted = "it on parameters only";
+        report.error(spot, problem(Kind::InvalidAttribute, "an attribute", wanted, help));
+        return None;
+    }
+    if value.is_empty() || value.len() > MAX_NAME_BYTES || value.contains(char::is_control) {
+        let wanted = format!("1 to {MAX_NAME_BYTES} bytes of printable text");
+        let help = "write the attribute's name as the model has it";
+        report.error(spot, problem(Kind::InvalidAttribute, quote(value), wanted, help));
+        return None;
+    }
+    Some(value.clone())
+}
+
+/// Refuses two parameters that take their value from one attribute.
+pub(super) fn refuse_shared_attributes<'d>(
+    params: impl Iterator<Item = (Option<&'d At<String>>, &'d Field<At<String>>)>,
+    report: &mut Report<'_>,
+) {
+    let mut taken: Vec<&At<String>> = Vec::new();
+    for (name, attribute) in params {
+        // What is given by its own name is judged as a name.
+        let Some(own) = attribute.given().or(name) else { continue };
+        if let Some(other) = taken.iter().find(|other| other.value == own.value)
+            && attribute.given().is_some()
+        {
+            let help = format!(
+                "give each its own attribute; the first is at {}",
+                report.place(&other.spot)
+            );
+            let found = format!("{} again", quote(&own.value));
+            report.error(
+                &own.spot,
+                problem(Kind::DuplicateAttribute, found, "each attribute once", help),
+            );
+        }
+        taken.push(own);
+    }
 }
 
 /// Inputs and outputs may go by their position in vendor configs; parameters may not.

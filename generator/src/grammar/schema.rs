@@ -101,6 +101,7 @@ fn of(of: Of, role: Option<Role>) -> Value {
     match of {
         Of::Name => json!({ "$ref": "#/$defs/name" }),
         Of::Path => json!({ "type": "string" }),
+        Of::Attribute => json!({ "type": "string", "minLength": 1, "maxLength": MAX_NAME_BYTES }),
         Of::Truth => json!({ "type": "boolean" }),
         Of::Layout => words(Layout::ALL.iter().map(|layout| layout.as_str())),
         Of::Quantization => words(QuantizationMode::ALL.iter().map(|mode| mode.as_str())),

@@ -72,6 +72,8 @@ fn tensor<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Tensor
         quantization: reader.optional(&object, "quantization_mode", literal::quantization),
         default: reader.optional(&object, "default_value", literal::default),
         repeated: reader.optional(&object, "repeated", Reader::boolean),
+        is_optional: reader.optional(&object, "optional", Reader::boolean),
+        attribute: reader.optional(&object, "attribute", Reader::string),
     })
 }
 
@@ -81,6 +83,8 @@ fn scalar_param<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<
         name: reader.required(&object, "name", Reader::string),
         dtype: reader.required(&object, "data_type", literal::data_type),
         default: reader.optional(&object, "default_value", literal::default),
+        is_optional: reader.optional(&object, "optional", Reader::boolean),
+        attribute: reader.optional(&object, "attribute", Reader::string),
     })
 }
 

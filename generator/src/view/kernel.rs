@@ -128,7 +128,7 @@ fn ports(
             used.push("F16");
         }
         let (mut entry, mut given) = (of.to_owned(), format!("{view}<'_, {of}>"));
-        if tensor.is_absent_by_default() {
+        if tensor.may_be_absent() {
             entry = format!("Option<{entry}>");
             given = format!("Option<{given}>");
         }
@@ -145,12 +145,19 @@ fn dsp_params(op: &Op) -> Vec<(String, String, &str)> {
             Family::Float(_) | Family::Fixed => "f32",
             Family::Integer(..) => element(param.dtype),
         };
-        (variable(&param.name), of.to_owned(), param.name.as_str())
+        (variable(&param.name), or_none(of.to_owned(), param.may_be_absent()), param.name.as_str())
     });
     let lists = op.tensor_params.iter().map(|tensor| {
-        (variable(&tensor.name), format!("&[{}]", list_element(tensor)), tensor.name.as_str())
+        // A list is there or not; an empty default is an empty list.
+        let may_be_absent = tensor.is_optional && tensor.default.is_none();
+        let of = or_none(format!("&[{}]", list_element(tensor)), may_be_absent);
+        (variable(&tensor.name), of, tensor.name.as_str())
     });
     scalars.chain(lists).collect()
+}
+
+fn or_none(of: String, may_be_absent: bool) -> String {
+    if may_be_absent { format!("Option<{of}>") } else { of }
 }
 
 /// The type in which a list arrives: the one that the schema says, which is that of the first core.

@@ -121,7 +121,7 @@ impl Schema {
             }
             per_core.push((*core, set));
         }
-        let kind = if tensor.is_absent_by_default() { "Port::optional" } else { "Port::required" };
+        let kind = if tensor.may_be_absent() { "Port::optional" } else { "Port::required" };
         let types = Expr::atom(type_set_code(&all));
         let mut port = Expr::call(kind, [Expr::text(&tensor.name), types]);
         if per_core.iter().any(|(_, set)| set.len() != all.len()) {
@@ -173,8 +173,11 @@ impl Schema {
                 Expr::call("Param::scalar", [name, dtype_code(param.dtype)])
             }
         };
+        expr = from_attribute(expr, param.attribute.as_deref());
         if let Some(value) = &param.default {
             expr = expr.then("default", [self.scalar(value)]);
+        } else if param.is_optional {
+            expr = expr.then("optional", []);
         }
         self.add(key, "Param", &expr, Vec::new());
     }
@@ -185,9 +188,12 @@ impl Schema {
         let data_type = tensor.types.first().map_or(DataType::Float32, |entry| entry.dtype);
         let mut expr =
             Expr::call("Param::tensor", [Expr::text(&tensor.name), dtype_code(data_type)]);
+        expr = from_attribute(expr, tensor.attribute.as_deref());
         if let Some(default) = &tensor.default {
             let values = default.values();
             expr = expr.then("default", [self.list_value(key, tensor, values, &mut lists)]);
+        } else if tensor.is_optional {
+            expr = expr.then("optional", []);
         }
         self.add(key, "Param", &expr, lists);
     }
@@ -223,6 +229,14 @@ impl Schema {
             Scalar::Text(_) => "Value::text",
         };
         Expr::call(path, [scalar_code(value)])
+    }
+}
+
+/// `Param::scalar(..).attribute("type")`
+fn from_attribute(param: Expr, attribute: Option<&str>) -> Expr {
+    match attribute {
+        Some(attribute) => param.then("attribute", [Expr::text(attribute)]),
+        None => param,
     }
 }
 

@@ -12,6 +12,7 @@ const SILENT: &[&str] = &[
     "then",
     "minimum",
     "maximum",
+    "minLength",
     "maxLength",
     "pattern",
     "minItems",
@@ -84,6 +85,7 @@ impl<'s> Judge<'s> {
             ("if", _) => !self.holds(rule, value) || self.holds(&all["then"], value),
             ("minimum", Value::Number(number)) => number.as_f64() >= rule.as_f64(),
             ("maximum", Value::Number(number)) => number.as_f64() <= rule.as_f64(),
+            ("minLength", Value::String(text)) => text.chars().count() >= count(rule),
             ("maxLength", Value::String(text)) => text.chars().count() <= count(rule),
             ("pattern", Value::String(text)) => {
                 assert_eq!(rule, "^[A-Za-z_][A-Za-z0-9_]*$", "this pattern is not known here");
