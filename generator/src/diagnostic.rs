@@ -83,6 +83,9 @@ pub enum Kind {
     /// The text is not JSON.
     #[error("invalid JSON")]
     Syntax,
+    /// The text is not XML.
+    #[error("invalid XML")]
+    XmlSyntax,
     /// A comma stands before a closing bracket.
     #[error("trailing comma")]
     TrailingComma,
@@ -164,6 +167,9 @@ pub enum Kind {
     /// There is no such data type.
     #[error("unknown data type")]
     UnknownDataType,
+    /// Several types are listed where a core has one.
+    #[error("several data types")]
+    SeveralTypes,
     /// A declared core has no entry.
     #[error("core without a data type")]
     MissingCoreType,
@@ -185,6 +191,15 @@ pub enum Kind {
     /// There is no such layout.
     #[error("unknown layout")]
     UnknownLayout,
+    /// There is no such rank.
+    #[error("unknown rank")]
+    UnknownRank,
+    /// A word that is neither true nor false.
+    #[error("neither true nor false")]
+    NotTruth,
+    /// A supplemental list names what is not defined.
+    #[error("not defined")]
+    UnknownPart,
     /// There is no such quantization mode.
     #[error("unknown quantization mode")]
     UnknownQuantization,

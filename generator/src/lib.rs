@@ -22,6 +22,7 @@ mod stamp;
 mod templates;
 mod view;
 mod write;
+mod xml;
 
 pub use crate::{
     config::Config,

@@ -8,9 +8,10 @@ use crate::{
     json,
     report::Report,
     source::{Mode, Source},
+    xml,
 };
 
-/// Reads config files into one config; files that define the same package add to it.
+/// Reads config files, JSON or XML, into one config; files that define the same package add to it.
 ///
 /// Returns the config and the warnings, in the order of files and positions. No file gives a config
 /// without packages.
@@ -27,8 +28,15 @@ pub fn read(files: &[Source<'_>], mode: Mode) -> Result<(Config, Vec<Diagnostic>
     let mut report = Report::new(&files, mode);
     let mut packages = Vec::new();
     for (index, file) in files.iter().enumerate() {
-        packages.extend(json::read(file.text, FileId(index), &mut report));
+        let id = FileId(index);
+        if xml::is_xml(file.text) {
+            packages.extend(xml::read(file.text, id, &mut report));
+        } else {
+            packages.extend(json::read(file.text, id, &mut report));
+        }
     }
+    let is_xml = |FileId(index)| files.get(index).is_some_and(|file| xml::is_xml(file.text));
+    xml::join_backends(&mut packages, is_xml);
     let config = check::config(packages, &files, &mut report);
     let warnings = report.finish()?;
     Ok((config, warnings))
@@ -80,6 +88,7 @@ mod tests {
     const TWO_PACKAGES: &str = include_str!("../tests/configs/two_packages.json");
     const OLD_DSP: &str = include_str!("../tests/configs/old_dsp.json");
     const VENDOR_HABITS: &str = include_str!("../tests/configs/vendor_habits.json");
+    const NORM: &str = include_str!("../tests/configs/norm.xml");
     const SLIPS: &str = include_str!("../tests/configs/template_with_slips.json");
 
     fn packages(text: &str) -> Vec<Package> {
@@ -269,8 +278,8 @@ mod tests {
             state ^= state << 17;
             usize::try_from(state % (below as u64)).unwrap()
         };
-        let bytes = b"{}[]\":,\\ -0e.tnu\0\n\x7f9avV_/";
-        for base in [SOFTMAX, STATIC, OLD_DSP, VENDOR_HABITS, SLIPS] {
+        let bytes = b"{}[]\":,\\ -0e.tnu\0\n\x7f9avV_/<>=&!";
+        for base in [NORM, SOFTMAX, STATIC, OLD_DSP, VENDOR_HABITS, SLIPS] {
             for _ in 0..1500 {
                 let mut text = base.as_bytes().to_vec();
                 for _ in 0..=next(3) {
@@ -287,7 +296,7 @@ mod tests {
                         }
                     }
                 }
-                let text = String::from_utf8(text).unwrap();
+                let text = String::from_utf8_lossy(&text).into_owned();
                 for mode in [Mode::Strict, Mode::Compat] {
                     let count = faults(&text, mode).len();
                     assert!(count < 2000);

@@ -40,6 +40,11 @@ impl<'a> Report<'a> {
         self.entries.push((spot.clone(), Severity::Error, problem));
     }
 
+    /// Reports an assumption, in any mode.
+    pub(crate) fn warn(&mut self, spot: &Spot, problem: Problem) {
+        self.entries.push((spot.clone(), Severity::Warning, problem));
+    }
+
     /// Reports something that vendor configs do: an error, unless read in [`Mode::Compat`].
     pub(crate) fn lax(&mut self, spot: &Spot, problem: Problem) {
         let severity = match self.mode {

@@ -7,6 +7,7 @@ use udo_generator::{File, Mode, Options, Owner, Source, Templates, Tree, plan, r
 
 const CONFIGS: &[&str] = &[
     "all_kinds.json",
+    "norm.xml",
     "old_dsp.json",
     "optional_parts.json",
     "several_ops.json",
@@ -80,6 +81,14 @@ fn what_a_node_may_leave_out_is_optional_everywhere() {
     let tree = only_tree("optional_parts.json");
     insta::assert_snapshot!(printed(&tree, |path| {
         path.starts_with("DSP_V68/src/ops/") || path.starts_with("reg/src/")
+    }));
+}
+
+#[test]
+fn op_definitions_in_xml_make_the_same_kind_of_package() {
+    let tree = only_tree("norm.xml");
+    insta::assert_snapshot!(printed(&tree, |path| {
+        path.starts_with("DSP_V68/src/ops/") || path.starts_with("reg/src/schema/")
     }));
 }
 

@@ -47,7 +47,7 @@ pub(super) fn tensor(
         quantization: draft.quantization.given().copied(),
         default,
         repeated,
-        is_optional: draft.is_optional.given().is_some_and(|at| at.value),
+        is_optional: says_optional(&draft.is_optional, &draft.default),
         attribute,
     })
 }
@@ -75,8 +75,13 @@ pub(super) fn scalar_param(
     let default =
         draft.default.given().and_then(|literal| default::scalar(literal, allowed, report));
     let attribute = attribute(&draft.attribute, Role::Param, report);
-    let is_optional = draft.is_optional.given().is_some_and(|at| at.value);
+    let is_optional = says_optional(&draft.is_optional, &draft.default);
     Some(ScalarParam { name: name?, dtype: *dtype, default, is_optional, attribute })
+}
+
+/// Whether a part may be left out without a default, which makes it so by itself.
+fn says_optional(field: &Field<At<bool>>, default: &Field<At<draft::Literal>>) -> bool {
+    field.given().is_some_and(|at| at.value) && matches!(default, Field::Absent)
 }
 
 /// The name of a parameter's attribute; ports have none, they go by their position.
@@ -303,7 +308,9 @@ fn default_value(
     if !holds_data {
         let help = match place.role {
             Role::Output => "remove it: outputs are computed",
-            Role::Input | Role::Param => "add \"static\": true if the model holds the data",
+            Role::Input | Role::Param => {
+                "add \"static\": true (in XML, IsStaticTensor) if the model holds the data"
+            }
         };
         let wanted = "one on parameters and static inputs only";
         report.error(&literal.spot, problem(Kind::DefaultPlace, "a default", wanted, help));

@@ -1,0 +1,188 @@
+//! The XML front end: op definitions in, drafts out. It reads what says something about a package, knows
+//! every element of the format, and leaves what the parts mean together to `check`.
+
+mod document;
+mod merge;
+mod op;
+mod supplement;
+mod tensor;
+mod words;
+
+use crate::{
+    diagnostic::Kind,
+    draft::{Field, FileId, Package},
+    report::{Report, problem},
+    spelling::quote,
+};
+use document::{Document, Reader};
+pub(crate) use merge::join_backends;
+use supplement::Supplements;
+
+/// The elements of the format: attributes, children, and what is taken of it.
+pub(crate) struct Element {
+    pub(crate) name: &'static str,
+    attributes: &'static [&'static str],
+    children: &'static [&'static str],
+    /// As `docs/config.md` says it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the page is held against it"))]
+    meaning: &'static str,
+}
+
+const fn element(
+    name: &'static str,
+    attributes: &'static [&'static str],
+    children: &'static [&'static str],
+    meaning: &'static str,
+) -> Element {
+    Element { name, attributes, children, meaning }
+}
+
+/// What inputs, outputs and parameters hold, here and in supplemental lists.
+const PARTS: &[&str] = &[
+    "Name",
+    "Description",
+    "Constraint",
+    "Mandatory",
+    "Datatype",
+    "Shape",
+    "Default",
+    "Repeated",
+    "IsStaticTensor",
+    "Enumeration",
+    "OnlyDefaultSupported",
+];
+
+pub(crate) const ELEMENTS: &[Element] = &[
+    element(
+        "OpDefCollection",
+        &["PackageName", "Domain", "Version", "UseQHPI"],
+        &["OpDefList", "SupplementalOpDefList"],
+        "a package, by its `PackageName`; the other attributes are not used",
+    ),
+    element("OpDefList", &[], &["OpDef"], "its operators"),
+    element(
+        "OpDef",
+        &[],
+        &[
+            "Name",
+            "Description",
+            "Reference",
+            "Input",
+            "Output",
+            "Parameter",
+            "SupportedBackend",
+            "UseDefaultTranslation",
+        ],
+        "an operator",
+    ),
+    element("Input", &[], PARTS, "an input"),
+    element("Output", &[], PARTS, "an output"),
+    element(
+        "Parameter",
+        &[],
+        PARTS,
+        "a scalar parameter where its rank is `SCALAR`, else a tensor parameter",
+    ),
+    element("Name", &[], &[], "`type` or `name`"),
+    element(
+        "SupportedBackend",
+        &[],
+        &[],
+        "a core: `CPU`, `GPU`, `DSP` (v66) or `HTP` (the DSP from v68 on)",
+    ),
+    element("Mandatory", &[], &[], "`false` is `optional`; a default makes it so by itself"),
+    element(
+        "Datatype",
+        &[],
+        &[],
+        "a type; of several the first that the core holds, on the DSP an encoded one first",
+    ),
+    element(
+        "Default",
+        &[],
+        &[],
+        "`default_value`; lists stand in braces, and inner braces are left out",
+    ),
+    element("Repeated", &[], &[], "`repeated`"),
+    element("IsStaticTensor", &[], &[], "`static`"),
+    element("Shape", &[], &["Rank", "Layout", "Text"], "see its parts"),
+    element("Rank", &[], &[], "whether a parameter is a scalar"),
+    element(
+        "Layout",
+        &[],
+        &[],
+        "`tensor_layout` where the rank is `4D` or `ND`; other ranks have none",
+    ),
+    element(
+        "SupplementalOpDefList",
+        &["Backend"],
+        &["SupportedOps", "SupplementalOpDef"],
+        "types and layouts on one backend, in place of `BACKEND_SPECIFIC` or of the general ones",
+    ),
+    element("SupportedOps", &[], &["OpName"], "operators that have this backend as well"),
+    element("OpName", &[], &[], "the name of one"),
+    element(
+        "SupplementalOpDef",
+        &[],
+        &["Name", "Input", "Output", "Parameter"],
+        "the same for one operator",
+    ),
+    element("Description", &[], &[], "not used"),
+    element("Reference", &["Source", "Url"], &[], "not used"),
+    element(
+        "Constraint",
+        &["id", "Type"],
+        &[],
+        "not used: constraints describe, `infer` and `finalize` check",
+    ),
+    element("Text", &[], &[], "not used"),
+    element("Enumeration", &[], &["Enum"], "not used: a parameter keeps its number or text"),
+    element("Enum", &[], &[], "not used"),
+    element("OnlyDefaultSupported", &[], &[], "not used"),
+    element("UseDefaultTranslation", &[], &[], "not used: attributes go by name"),
+];
+
+/// Whether a text is XML rather than JSON.
+pub(crate) fn is_xml(text: &str) -> bool {
+    text.trim_start().starts_with('<')
+}
+
+/// Reads the package of one file; faults go to the report.
+pub(crate) fn read(text: &str, file: FileId, report: &mut Report<'_>) -> Option<Package> {
+    let document = Document::parse(text, file, report)?;
+    let mut reader = Reader { file, report };
+    let root = document.root();
+    let spot = reader.spot(&root);
+    if root.name() != "OpDefCollection" {
+        let found = quote(root.name());
+        let help = "a config in XML is a collection of op definitions, as QNN has them";
+        reader.error(&spot, problem(Kind::UnknownField, found, "OpDefCollection", help));
+        return None;
+    }
+    reader.refuse_unknown(&root);
+    let name = reader.attribute(&root, "PackageName");
+    if name.is_none() {
+        let help = "add PackageName=\"..\" to OpDefCollection";
+        reader.error(&spot, problem(Kind::MissingField, "no such attribute", "PackageName", help));
+    }
+    let definitions: Vec<_> =
+        root.all("OpDefList").iter().flat_map(|list| list.all("OpDef")).collect();
+    if definitions.is_empty() {
+        let help = "put each operator into <OpDefList> as an <OpDef>";
+        reader.error(&spot, problem(Kind::Empty, "nothing", "at least one OpDef", help));
+    }
+    let supplements = Supplements::read(&root, &definitions, &mut reader);
+    let ops = definitions.iter().map(|node| op::read(node, &supplements, &mut reader)).collect();
+    Some(Package {
+        spot,
+        name,
+        path: Field::Absent,
+        udo_root: Field::Absent,
+        ops,
+        cores: Field::Absent,
+        archs: Field::Absent,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Elements that know where they stand. The parser is `roxmltree`'s; its ranges are offsets in the text.
+
+use roxmltree::{ParsingOptions, TextPos};
+
+use super::{ELEMENTS, Element};
+use crate::{
+    diagnostic::Kind,
+    draft::{At, Field, FileId, Spot},
+    report::{Problem, Report, problem},
+    spelling::{did_you_mean, one_of, quote},
+};
+
+/// More nodes than any op definition has; texts of this size are refused before they take memory.
+const MAX_NODES: u32 = 1 << 20;
+
+/// What an element has once at most.
+const SINGLE: &[&str] = &[
+    "Name",
+    "Mandatory",
+    "Default",
+    "Shape",
+    "Rank",
+    "Layout",
+    "Repeated",
+    "IsStaticTensor",
+    "OpDefList",
+];
+
+/// A file's elements.
+pub(super) struct Document<'t> {
+    xml: roxmltree::Document<'t>,
+}
+
+/// An element and its path in the document.
+#[derive(Debug, Clone)]
+pub(super) struct Node<'d> {
+    xml: roxmltree::Node<'d, 'd>,
+    pub(super) path: String,
+}
+
+/// What the front end carries through one file.
+pub(super) struct Reader<'r, 's> {
+    pub(super) file: FileId,
+    pub(super) report: &'r mut Report<'s>,
+}
+
+impl<'t> Document<'t> {
+    pub(super) fn parse(text: &'t str, file: FileId, report: &mut Report<'_>) -> Option<Self> {
+        let options = ParsingOptions { nodes_limit: MAX_NODES, ..ParsingOptions::default() };
+        match roxmltree::Document::parse_with_options(text, options) {
+            Ok(xml) => Some(Self { xml }),
+            Err(error) => {
+                let offset = offset_of(text, &error);
+                report.error(&Spot { file, offset, path: String::new() }, explain(&error));
+                None
+            }
+        }
+    }
+
+    pub(super) fn root(&self) -> Node<'_> {
+        let xml = self.xml.root_element();
+        Node { xml, path: format!("/{}", xml.tag_name().name()) }
+    }
+}
+
+/// Where the error is; an end that is missing is missing at the end.
+fn offset_of(text: &str, error: &roxmltree::Error) -> usize {
+    if matches!(error, roxmltree::Error::UnclosedRootNode | roxmltree::Error::NoRootNode) {
+        return text.trim_end().len();
+    }
+    if matches!(error, roxmltree::Error::DtdDetected) {
+        return text.find("<!DOCTYPE").unwrap_or(0);
+    }
+    let TextPos { row, col } = error.pos();
+    let number = |n: u32| usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
+    let start: usize = text.split_inclusive('\n').take(number(row)).map(str::len).sum();
+    let line = text.get(start..).unwrap_or_default();
+    start + line.chars().take(number(col)).map(char::len_utf8).sum::<usize>()
+}
+
+fn explain(error: &roxmltree::Error) -> Problem {
+    let text = error.to_string();
+    let found = match text.rsplit_once(" at ") {
+        Some((reason, place)) if place.starts_with(|c: char| c.is_ascii_digit()) => reason,
+        Some(_) | None => &text,
+    };
+    let help = match error {
+        roxmltree::Error::UnexpectedCloseTag(..) => "close elements in the order they were opened",
+        roxmltree::Error::UnclosedRootNode => "close what is still open",
+        roxmltree::Error::DtdDetected => "remove the DOCTYPE; op definitions have none",
+        roxmltree::Error::NodesLimitReached => "split the file: it has more elements than are read",
+        roxmltree::Error::MalformedEntityReference(_)
+        | roxmltree::Error::UnknownEntityReference(..) => "write & as &amp; and < as &lt;",
+        _ => "look at this place and just before it for a typing slip",
+    };
+    problem(Kind::XmlSyntax, found, "well-formed XML", help)
+}
+
+impl<'d> Node<'d> {
+    pub(super) fn name(&self) -> &'d str {
+        self.xml.tag_name().name()
+    }
+
+    /// The children of this name, in order.
+    pub(super) fn all(&self, name: &str) -> Vec<Self> {
+        let children = self.xml.children().filter(|child| child.has_tag_name(name));
+        let children: Vec<_> = children.collect();
+        let is_alone = children.len() == 1;
+        let path = |index| {
+            if is_alone {
+                format!("{}/{name}", self.path)
+            } else {
+                format!("{}/{name}[{index}]", self.path)
+            }
+        };
+        children.iter().enumerate().map(|(i, xml)| Node { xml: *xml, path: path(i) }).collect()
+    }
+}
+
+impl Reader<'_, '_> {
+    pub(super) fn error(&mut self, spot: &Spot, problem: Problem) {
+        self.report.error(spot, problem);
+    }
+
+    pub(super) fn spot(&self, node: &Node<'_>) -> Spot {
+        Spot { file: self.file, offset: node.xml.range().start, path: node.path.clone() }
+    }
+
+    /// Refuses what the format does not have, in the element and below it.
+    pub(super) fn refuse_unknown(&mut self, node: &Node<'_>) {
+        let Some(known) = ELEMENTS.iter().find(|element| element.name == node.name()) else {
+            return;
+        };
+        let Element { attributes, children, .. } = known;
+        for attribute in node.xml.attributes().filter(|a| !attributes.contains(&a.name())) {
+            let path = format!("{}/@{}", node.path, attribute.name());
+            let spot = Spot { file: self.file, offset: attribute.range().start, path };
+            let help = did_you_mean(attribute.name(), attributes, "remove the attribute");
+            let found = format!("attribute {}", quote(attribute.name()));
+            self.error(&spot, problem(Kind::UnknownField, found, one_of(attributes), help));
+        }
+        // What stands in descriptions and constraints is for people.
+        if matches!(known.name, "Description" | "Constraint" | "Text") {
+            return;
+        }
+        self.refuse_twice(node);
+        let mut names: Vec<&str> = Vec::new();
+        for child in node.xml.children().filter(roxmltree::Node::is_element) {
+            let name = child.tag_name().name();
+            if !children.contains(&name) {
+                let path = format!("{}/{name}", node.path);
+                let spot = Spot { file: self.file, offset: child.range().start, path };
+                let help = did_you_mean(name, children, "remove the element");
+                self.error(&spot, problem(Kind::UnknownField, quote(name), one_of(children), help));
+            } else if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        for child in names.into_iter().flat_map(|name| node.all(name)) {
+            self.refuse_unknown(&child);
+        }
+    }
+
+    pub(super) fn attribute(&self, node: &Node<'_>, name: &str) -> Option<At<String>> {
+        let attribute = node.xml.attribute_node(name)?;
+        let path = format!("{}/@{name}", node.path);
+        let spot = Spot { file: self.file, offset: attribute.range_value().start, path };
+        Some(At { value: attribute.value().to_owned(), spot })
+    }
+
+    /// Reports what an element has twice and may have once.
+    fn refuse_twice(&mut self, node: &Node<'_>) {
+        for name in SINGLE {
+            let children = node.all(name);
+            let (Some(first), Some(second)) = (children.first(), children.get(1)) else { continue };
+            let found = format!("{} again", quote(name));
+            let place = self.report.place(&self.spot(first));
+            let help = format!("keep one of the two; the first is at {place}");
+            let spot = self.spot(second);
+            self.error(&spot, problem(Kind::DuplicateKey, found, "this element once", help));
+        }
+    }
+
+    /// The text of an element, without the space and the comments around it.
+    pub(super) fn text(&self, node: &Node<'_>) -> At<String> {
+        let pieces = node.xml.children().filter(roxmltree::Node::is_text);
+        let text: String = pieces.filter_map(|piece| piece.text()).collect();
+        At { value: text.trim().to_owned(), spot: self.spot(node) }
+    }
+
+    /// The text of the child of this name.
+    pub(super) fn text_of(&self, node: &Node<'_>, name: &str) -> Option<At<String>> {
+        node.all(name).first().map(|child| self.text(child))
+    }
+
+    /// `true` or `false` in the child of this name.
+    pub(super) fn truth_of(&mut self, node: &Node<'_>, name: &str) -> Field<At<bool>> {
+        let Some(At { value, spot }) = self.text_of(node, name) else { return Field::Absent };
+        let value = match value.to_ascii_lowercase().as_str() {
+            "true" | "1" => true,
+            "false" | "0" => false,
+            _ => {
+                let help = "write true or false here";
+                self.error(&spot, problem(Kind::NotTruth, quote(&value), "true or false", help));
+                return Field::Refused;
+            }
+        };
+        Field::Given(At { value, spot })
+    }
+}

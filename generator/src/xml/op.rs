@@ -1,0 +1,108 @@
+//! One operator of a collection.
+
+use super::{
+    document::{Node, Reader},
+    supplement::Supplements,
+    tensor::{self, Of},
+    words::Backend,
+};
+use crate::{
+    diagnostic::Kind,
+    draft::{At, CoreKind, Field, Op},
+    grammar::Role,
+    report::problem,
+};
+
+pub(super) fn read(
+    node: &Node<'_>,
+    supplements: &Supplements<'_>,
+    reader: &mut Reader<'_, '_>,
+) -> Op {
+    let name = needed_text(node, "Name", reader);
+    let op = name.as_ref().map(|name| name.value.clone()).unwrap_or_default();
+    let cores = cores(node, &op, supplements, reader);
+    let kinds: Vec<CoreKind> = cores.iter().flat_map(|c| &c.kinds).map(|c| c.value).collect();
+    let archs: Vec<u16> = cores.iter().flat_map(|c| &c.archs).map(|a| a.value).collect();
+    let of = Of { op: &op, kinds: &kinds, archs: &archs, supplements };
+    let mut tensors = |kind: &'static str, role| -> Vec<_> {
+        let nodes = node.all(kind);
+        if nodes.is_empty() {
+            let help = format!("add an <{kind}> to this OpDef");
+            let spot = reader.spot(node);
+            reader.error(&spot, problem(Kind::MissingField, "no such element", kind, help));
+        }
+        nodes.iter().map(|node| tensor::port(node, kind, role, &of, reader)).collect()
+    };
+    let inputs = tensors("Input", Role::Input);
+    let outputs = tensors("Output", Role::Output);
+    let (mut scalar_params, mut tensor_params) = (Vec::new(), Vec::new());
+    for param in node.all("Parameter") {
+        if tensor::is_scalar(&param, reader) {
+            scalar_params.push(tensor::scalar(&param, &of, reader));
+        } else {
+            tensor_params.push(tensor::port(&param, "Parameter", Role::Param, &of, reader));
+        }
+    }
+    let (cores, archs) = match cores {
+        Some(cores) => {
+            let spot = reader.spot(node);
+            let archs = At { value: cores.archs, spot: spot.clone() };
+            let archs = if archs.value.is_empty() { Field::Absent } else { Field::Given(archs) };
+            (Some(At { value: cores.kinds, spot }), archs)
+        }
+        None => (None, Field::Refused),
+    };
+    Op { name, inputs, outputs, scalar_params, tensor_params, cores, archs }
+}
+
+/// The text of an element that must be there.
+pub(super) fn needed_text(
+    node: &Node<'_>,
+    name: &str,
+    reader: &mut Reader<'_, '_>,
+) -> Option<At<String>> {
+    let found = reader.text_of(node, name);
+    if found.is_none() {
+        let spot = reader.spot(node);
+        let help = format!("add <{name}> to this {}", node.name());
+        reader.error(&spot, problem(Kind::MissingField, "no such element", name, help));
+    }
+    found
+}
+
+struct Cores {
+    kinds: Vec<At<CoreKind>>,
+    archs: Vec<At<u16>>,
+}
+
+/// The cores of the backends that the operator names, and of those that name it.
+fn cores(
+    node: &Node<'_>,
+    op: &str,
+    supplements: &Supplements<'_>,
+    reader: &mut Reader<'_, '_>,
+) -> Option<Cores> {
+    let mut backends: Vec<Backend> = Vec::new();
+    for word in node.all("SupportedBackend") {
+        let word = reader.text(&word);
+        backends.push(reader.backend(word)?);
+    }
+    backends.extend(supplements.backends(op).cloned());
+    if backends.is_empty() {
+        let help = "add <SupportedBackend>CPU</SupportedBackend> to this OpDef";
+        let wanted = "at least one backend";
+        let spot = reader.spot(node);
+        reader.error(&spot, problem(Kind::MissingField, "no SupportedBackend", wanted, help));
+        return None;
+    }
+    let (mut kinds, mut archs) = (Vec::<At<CoreKind>>::new(), Vec::<At<u16>>::new());
+    for Backend { core, arch, spot } in backends {
+        if !kinds.iter().any(|kind| kind.value == core) {
+            kinds.push(At { value: core, spot: spot.clone() });
+        }
+        if let Some(arch) = arch.filter(|arch| !archs.iter().any(|at| at.value == *arch)) {
+            archs.push(At { value: arch, spot });
+        }
+    }
+    Some(Cores { kinds, archs })
+}

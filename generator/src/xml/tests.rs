@@ -1,0 +1,221 @@
+use std::path::Path;
+
+use super::{ELEMENTS, words::TYPES};
+use crate::{
+    Kind::{self, *},
+    Mode, Position, Severity, Source,
+    config::{Core, Package},
+    read,
+    read::testing::{edited, faults},
+};
+
+const NORM: &str = include_str!("../../tests/configs/norm.xml");
+const PAGE: &str = include_str!("../../../docs/config.md");
+
+const FLOAT: &str = "QNN_DATATYPE_FLOAT_32";
+const HALF: &str = "QNN_DATATYPE_FLOAT_16";
+
+const BASE: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+<OpDefCollection PackageName="P" Domain="a.b.c" Version="1.0" UseQHPI="true">
+  <OpDefList><OpDef><Name>Twice</Name>
+    <Input><Name>x</Name><Datatype>QNN_DATATYPE_FLOAT_32</Datatype></Input>
+    <Output><Name>y</Name><Datatype>QNN_DATATYPE_FLOAT_32</Datatype>
+      <Shape><Rank>ND</Rank><Layout>NHWC</Layout></Shape></Output>
+    <Parameter><Name>a</Name><Mandatory>true</Mandatory>
+      <Datatype>QNN_DATATYPE_INT_8</Datatype><Default>2</Default></Parameter>
+    <SupportedBackend>CPU</SupportedBackend>
+  </OpDef></OpDefList>
+  <SupplementalOpDefList Backend="GPU"><SupplementalOpDef><Name>Twice</Name>
+    <Input><Name>x</Name><Datatype>QNN_DATATYPE_FLOAT_16</Datatype></Input>
+  </SupplementalOpDef></SupplementalOpDefList>
+</OpDefCollection>"#;
+
+fn packages(files: &[(&str, &str)]) -> Vec<Package> {
+    let files: Vec<Source<'_>> =
+        files.iter().map(|(path, text)| Source { path: Path::new(path), text }).collect();
+    read(&files, Mode::Strict).unwrap().0.packages
+}
+
+#[test]
+fn what_cannot_be_said_here_is_refused_where_it_stands() {
+    assert_eq!(faults(BASE, Mode::Strict), []);
+    let cases: &[(&str, &str, Kind, &str)] = &[
+        ("</OpDefList>", "</OpDefLis>", XmlSyntax, "</OpDefLis>"),
+        ("</OpDefCollection>", "", XmlSyntax, ""),
+        ("<Name>Twice", "<Name>Tw & ice", XmlSyntax, "& ice"),
+        ("<OpDefCollection", "<!DOCTYPE a>\n<OpDefCollection", XmlSyntax, "<!DOCTYPE"),
+        (" PackageName=\"P\"", "", MissingField, "<OpDefCollection"),
+        ("\"P\"", "\"../P\"", PathInName, "../P"),
+        ("Domain=", "Domane=", UnknownField, "Domane="),
+        ("<Name>Twice</Name>\n    <Input>", "<Input>", MissingField, "<OpDef>"),
+        ("<Default>2", "<Inptu/><Default>2", UnknownField, "<Inptu/>"),
+        ("<Default>2", "<Name>b</Name><Default>2", DuplicateKey, "<Name>b"),
+        ("<Default>2", "<Default>200", DefaultRange, "<Default>200"),
+        ("<Default>2", "<Default>{2.5}", DefaultType, "<Default>{2.5}"),
+        (">true<", ">maybe<", NotTruth, "<Mandatory>maybe"),
+        (FLOAT, "QNN_DATATYPE_FLOAT_64", UnsupportedDataType, "<Datatype>QNN_DATATYPE_FLOAT_64"),
+        (FLOAT, "QNN_DATATYPE_FLOAT", UnknownDataType, "<Datatype>QNN_DATATYPE_FLOAT<"),
+        (FLOAT, "BACKEND_SPECIFIC", NoDataType, "<Datatype>BACKEND_SPECIFIC"),
+        (HALF, "QNN_DATATYPE_INT_16", CoreCannotHold, "<Datatype>QNN_DATATYPE_INT_16"),
+        ("<Datatype>QNN_DATATYPE_INT_8</Datatype>", "", NoDataType, "<Parameter>"),
+        ("NHWC", "HWC", UnknownLayout, "<Layout>HWC"),
+        (">ND<", ">6D<", UnknownRank, "<Rank>6D"),
+        (">CPU<", ">HTA<", UnknownCore, "<SupportedBackend>HTA"),
+        ("\"GPU\"", "\"NPU\"", UnknownCore, "NPU\""),
+        (" Backend=\"GPU\"", "", MissingField, "<SupplementalOpDefList>"),
+        (
+            "SupplementalOpDef><Name>Twice",
+            "SupplementalOpDef><Name>Twic",
+            UnknownPart,
+            "<Name>Twic<",
+        ),
+        (
+            "x</Name><Datatype>QNN_DATATYPE_FLOAT_16",
+            "z</Name><Datatype>QNN_DATATYPE_FLOAT_16",
+            UnknownPart,
+            "<Name>z",
+        ),
+    ];
+    for (from, to, kind, place) in cases {
+        let text = edited(BASE, &[(from, to)]);
+        let faults = faults(&text, Mode::Strict);
+        let Some(first) = faults.first() else { panic!("{from} -> {to}: no fault") };
+        assert_eq!(first.kind, *kind, "{from} -> {to}: {first}");
+        let Position { line, column } = first.position;
+        let line = text.lines().nth(line - 1).unwrap_or_default();
+        let rest: String = line.chars().skip(column - 1).collect();
+        assert!(rest.starts_with(place), "{from} -> {to}: {first}: {rest}");
+    }
+}
+
+#[test]
+fn collections_without_the_parts_that_they_need_say_which() {
+    let cases = [
+        ("<a/>", UnknownField),
+        ("<OpDefCollection PackageName=\"P\"/>", Empty),
+        ("<OpDefCollection PackageName=\"P\"><OpDefList/></OpDefCollection>", Empty),
+        ("<", XmlSyntax),
+        ("<!-- only -->", XmlSyntax),
+    ];
+    for (text, kind) in cases {
+        let got: Vec<Kind> = faults(text, Mode::Strict).iter().map(|d| d.kind).collect();
+        assert_eq!(got, [kind], "{text}");
+    }
+    let bare =
+        "<OpDefCollection PackageName=\"P\"><OpDefList><OpDef/></OpDefList></OpDefCollection>";
+    let got: Vec<Kind> = faults(bare, Mode::Strict).iter().map(|d| d.kind).collect();
+    assert_eq!(got, [MissingField; 4]);
+}
+
+#[test]
+fn a_type_is_the_first_that_the_core_holds_and_encoded_on_the_dsp() {
+    let both = "QNN_DATATYPE_FLOAT_32</Datatype><Datatype>QNN_DATATYPE_UFIXED_POINT_8";
+    for (backend, taken) in [("CPU", "FLOAT_32"), ("HTP", "UINT_8"), ("DSP", "UINT_8")] {
+        let text =
+            edited(BASE, &[("QNN_DATATYPE_FLOAT_32", both), (">CPU<", &format!(">{backend}<"))]);
+        let warnings = faults(&text, Mode::Strict);
+        let kinds: Vec<_> = warnings.iter().map(|d| (d.kind, d.severity)).collect();
+        assert_eq!(kinds, [(SeveralTypes, Severity::Warning)], "{backend}");
+        let package = &packages(&[("c.xml", &text)])[0];
+        let entry = package.ops[0].inputs[0].types.iter().find(|entry| entry.core != Core::Gpu);
+        assert_eq!(entry.unwrap().dtype.as_str(), taken, "{backend}");
+    }
+}
+
+#[test]
+fn backends_are_cores_and_architectures() {
+    let with = |more: &str| {
+        let text = edited(BASE, &[("<SupportedBackend>CPU</SupportedBackend>", more)]);
+        packages(&[("c.xml", &text)])[0].ops[0].cores.clone()
+    };
+    let backend = |name: &str| format!("<SupportedBackend>{name}</SupportedBackend>");
+    assert_eq!(with(&backend("HTP")), [Core::Gpu, Core::Dsp(68)]);
+    assert_eq!(with(&backend("DSP")), [Core::Gpu, Core::Dsp(66)]);
+    let all = ["HTP", "DSP", "CPU"].map(backend).concat();
+    assert_eq!(with(&all), [Core::Cpu, Core::Gpu, Core::Dsp(66), Core::Dsp(68)]);
+    // The list of the GPU names it.
+    assert_eq!(with(""), [Core::Gpu]);
+}
+
+#[test]
+fn windows_line_ends_marks_and_a_declaration_are_nothing() {
+    let want = packages(&[("c.xml", NORM)]);
+    let text = format!("\u{feff}{}\r\n", NORM.replace('\n', "\r\n"));
+    assert_eq!(packages(&[("c.xml", &text)]), want);
+    let declared = format!("<?xml version='1.0' encoding='UTF-8'?>\n{NORM}");
+    assert_eq!(packages(&[("c.xml", &declared)]), want);
+}
+
+#[test]
+fn files_for_several_backends_are_one_operator() {
+    let cpu =
+        edited(BASE, &[("Backend=\"GPU\"", "Backend=\"CPU\"")]).replace("FLOAT_16", "FLOAT_32");
+    let htp = cpu.replace("CPU", "HTP").replace("FLOAT_32", "UFIXED_POINT_8");
+    let merged = packages(&[("cpu.xml", &cpu), ("htp.xml", &htp)]);
+    let [package] = merged.as_slice() else { panic!("{merged:?}") };
+    assert_eq!(package.sources.len(), 2);
+    let [op] = package.ops.as_slice() else { panic!("{:?}", package.ops) };
+    assert_eq!(op.cores, [Core::Cpu, Core::Dsp(68)]);
+    let types: Vec<&str> = op.inputs[0].types.iter().map(|entry| entry.dtype.as_str()).collect();
+    assert_eq!(types, ["FLOAT_32", "UINT_8"]);
+    assert!(op.inputs[0].quantization.is_some());
+
+    // What differs in more than cores is defined twice.
+    let other = htp.replace("<Default>2", "<Default>3");
+    let files = [("cpu.xml", &cpu), ("htp.xml", &other)];
+    let files = files.map(|(path, text)| Source { path: Path::new(path), text });
+    let kinds: Vec<Kind> =
+        read(&files, Mode::Strict).unwrap_err().diagnostics.iter().map(|d| d.kind).collect();
+    assert_eq!(kinds, [DuplicateOp]);
+}
+
+#[test]
+fn json_and_xml_add_to_one_package() {
+    let json = r#"{"p": {"UDO_PACKAGE_NAME": "P", "Operators": [{"type": "Half", "core_types": ["CPU"],
+        "inputs": [{"name": "x", "data_type": "FLOAT_32"}],
+        "outputs": [{"name": "y", "data_type": "FLOAT_32"}]}]}}"#;
+    let packages = packages(&[("a.xml", BASE), ("b.json", json)]);
+    assert_eq!(packages.len(), 1);
+    let ops: Vec<&str> = packages[0].ops.iter().map(|op| op.name.as_str()).collect();
+    assert_eq!(ops, ["Twice", "Half"]);
+}
+
+#[test]
+fn deep_and_wide_texts_are_refused() {
+    let deep = "<OpDefCollection>".repeat(100_000);
+    let kinds: Vec<Kind> = faults(&deep, Mode::Strict).iter().map(|d| d.kind).collect();
+    assert_eq!(kinds, [XmlSyntax]);
+    let closed = deep + &"</OpDefCollection>".repeat(100_000);
+    let kinds: Vec<Kind> = faults(&closed, Mode::Strict).iter().map(|d| d.kind).collect();
+    assert!(kinds.contains(&UnknownField), "{kinds:?}");
+}
+
+#[test]
+fn data_types_have_distinct_names() {
+    let mut names: Vec<&str> = TYPES.iter().map(|known| known.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), TYPES.len());
+}
+
+#[test]
+fn the_page_has_every_element_and_no_other() {
+    let (_, section) = PAGE.split_once("\n### Elements\n").unwrap();
+    let section = section.split("\n#").next().unwrap();
+    let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| `")).collect();
+    let wanted: Vec<String> =
+        ELEMENTS.iter().map(|e| format!("| `{}` | {} |", e.name, e.meaning)).collect();
+    assert_eq!(rows.join("\n"), wanted.join("\n"), "docs/config.md, Elements");
+}
+
+#[test]
+fn every_child_is_an_element_of_the_table() {
+    for element in ELEMENTS {
+        for child in element.children {
+            // Descriptions are for people; what is in them is not looked at.
+            if element.name != "Description" {
+                assert!(ELEMENTS.iter().any(|e| e.name == *child), "{child}");
+            }
+        }
+    }
+}
