@@ -4,7 +4,7 @@
 
 mod default;
 mod name;
-mod op;
+pub(crate) mod op;
 mod package;
 mod tensor;
 
@@ -181,6 +181,50 @@ mod tests {
                 "op.inputs[0].attribute",
             ),
         ]);
+    }
+
+    #[test]
+    fn an_operator_has_no_more_parts_than_a_package_can_count() {
+        use std::fmt::Write as _;
+        let ports = |key: &str, count: usize| {
+            let mut text = format!("\"{key}\": [");
+            for index in 0..count {
+                let comma = if index == 0 { "" } else { ", " };
+                let _ = write!(
+                    text,
+                    "{comma}{{\"name\": \"n{key}{index}\", \"data_type\": \"FLOAT_32\"}}"
+                );
+            }
+            text + "]"
+        };
+        let op = |inputs, outputs, scalars, tensors| {
+            format!(
+                "{{\"p\": {{\"UDO_PACKAGE_NAME\": \"P\", \"Operators\": [{{\"type\": \"A\", \"core_types\": \
+                 [\"CPU\"], {}, {}, {}, {}}}]}}}}",
+                ports("inputs", inputs),
+                ports("outputs", outputs),
+                ports("scalar_params", scalars),
+                ports("tensor_params", tensors)
+            )
+        };
+        assert_eq!(faults(&op(0xffff, 1, 1, 1), Mode::Strict), []);
+        let cases = [
+            (op(70_000, 1, 0, 0), "$.p.Operators[0].inputs[65535]", "70000 inputs"),
+            (op(1, 0x1_0000, 0, 0), "$.p.Operators[0].outputs[65535]", "65536 outputs"),
+            (op(1, 1, 0x1_0000, 1), "$.p.Operators[0].tensor_params[0]", "65537 parameters"),
+            (
+                op(1, 1, 0x1_0001, 0),
+                "$.p.Operators[0].scalar_params[65536].name",
+                "65537 parameters",
+            ),
+        ];
+        for (text, path, found) in cases {
+            let got: Vec<_> = faults(&text, Mode::Strict)
+                .into_iter()
+                .map(|d| (d.kind, d.path, d.found))
+                .collect();
+            assert_eq!(got, [(TooMany, path.to_owned(), found.to_owned())]);
+        }
     }
 
     #[test]

@@ -107,6 +107,9 @@ pub enum Kind {
     /// A list or an object that needs an entry has none.
     #[error("nothing in it")]
     Empty,
+    /// A list has more entries than a package can count.
+    #[error("too many entries")]
+    TooMany,
     /// A name is not an identifier.
     #[error("invalid name")]
     InvalidName,

@@ -13,6 +13,7 @@ mod draft;
 mod grammar;
 mod json;
 pub mod names;
+mod paths;
 mod plan;
 mod read;
 mod report;
@@ -28,9 +29,10 @@ pub use crate::{
     config::Config,
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
     grammar::schema,
+    paths::{ExpandError, expand},
     plan::{File, Options, Owner, Tree, TreeError, plan},
     read::read,
-    source::{Mode, Source},
+    source::{DecodeError, Mode, Source, decode},
     stamp::Stamp,
     templates::{RenderError, Templates, TemplatesError},
     write::{Change, Drift, Foreign, Report, Update, WriteError, apply_all, survey, write},

@@ -20,3 +20,111 @@ pub enum Mode {
     /// As a warning that names the assumption made.
     Compat,
 }
+
+/// Why bytes are no text that can be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// They are in another encoding, which their first bytes tell.
+    #[error("the text is in {encoding}, wanted UTF-8")]
+    Encoding {
+        /// The name of the encoding.
+        encoding: String,
+    },
+    /// They are no UTF-8.
+    #[error("byte {byte:#04x} in line {line}, character {column} is no UTF-8")]
+    Byte {
+        /// The first byte that is none.
+        byte: u8,
+        /// Its line, from 1.
+        line: usize,
+        /// Its place in the line, in characters from 1.
+        column: usize,
+    },
+}
+
+impl DecodeError {
+    /// The next step.
+    pub fn help(&self) -> String {
+        match self {
+            Self::Encoding { encoding } => {
+                format!("save the file as UTF-8, as by `iconv -f {encoding} -t UTF-8`")
+            }
+            Self::Byte { .. } => "save the file as UTF-8; editors call what it is Latin-1 or \
+                                  Windows-1252"
+                .to_owned(),
+        }
+    }
+}
+
+/// The text of a config file.
+///
+/// # Errors
+/// It is not in UTF-8; the error says in what it is, where that is known.
+pub fn decode(bytes: Vec<u8>) -> Result<String, DecodeError> {
+    let wide = match bytes.as_slice() {
+        // The mark of UTF-16 in this order opens that of UTF-32.
+        [0xff, 0xfe, 0, 0, ..] => Some("UTF-32LE"),
+        [0, 0, 0xfe, 0xff, ..] => Some("UTF-32BE"),
+        [0xff, 0xfe, ..] | [b'{' | b'<', 0, ..] => Some("UTF-16LE"),
+        [0xfe, 0xff, ..] | [0, b'{' | b'<', ..] => Some("UTF-16BE"),
+        _ => None,
+    };
+    if let Some(encoding) = wide {
+        return Err(DecodeError::Encoding { encoding: encoding.to_owned() });
+    }
+    let error = match String::from_utf8(bytes) {
+        Ok(text) => return Ok(text),
+        Err(error) => error,
+    };
+    let bytes = error.as_bytes();
+    if let Some(encoding) = declared(bytes) {
+        return Err(DecodeError::Encoding { encoding });
+    }
+    let (sound, rest) = bytes.split_at(error.utf8_error().valid_up_to());
+    let sound = String::from_utf8_lossy(sound);
+    let line = sound.matches('\n').count() + 1;
+    let column = sound.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    Err(DecodeError::Byte { byte: rest.first().copied().unwrap_or_default(), line, column })
+}
+
+/// The encoding that an XML declaration says, if it is another one.
+fn declared(bytes: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(bytes.get(..bytes.len().min(200))?).into_owned();
+    let declaration = text.strip_prefix("<?xml")?.split_once("?>")?.0.split_once("encoding")?.1;
+    let quoted = declaration.trim_start().strip_prefix('=')?.trim_start();
+    let name = quoted.split(['"', '\'']).nth(1)?;
+    let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
+    (is_name && !name.is_empty() && !name.eq_ignore_ascii_case("UTF-8")).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_encodings_are_named() {
+        let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
+        let latin = |text: &str| text.chars().map(|c| u8::try_from(c).unwrap()).collect::<Vec<_>>();
+        let xml = "<?xml version='1.0' encoding='ISO-8859-1'?><a>\u{e9}</a>";
+        let cases = [
+            (utf16("\u{feff}{}"), "the text is in UTF-16LE, wanted UTF-8"),
+            (utf16("{}"), "the text is in UTF-16LE, wanted UTF-8"),
+            (vec![0xfe, 0xff, 0, b'{'], "the text is in UTF-16BE, wanted UTF-8"),
+            (vec![0, b'<'], "the text is in UTF-16BE, wanted UTF-8"),
+            (vec![0xff, 0xfe, 0, 0], "the text is in UTF-32LE, wanted UTF-8"),
+            (latin(xml), "the text is in ISO-8859-1, wanted UTF-8"),
+            (latin("{\n \"\u{e9}\""), "byte 0xe9 in line 2, character 3 is no UTF-8"),
+        ];
+        for (bytes, want) in cases {
+            assert_eq!(decode(bytes).unwrap_err().to_string(), want);
+        }
+    }
+
+    #[test]
+    fn utf_8_is_text_whatever_a_declaration_says() {
+        for text in ["{\"\u{e9}\"}", "", "<?xml version='1.0' encoding='Latin1'?><a/>"] {
+            assert_eq!(decode(text.as_bytes().to_vec()), Ok(text.to_owned()));
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Names: each by itself, then against the others of its scope.
 
+use std::collections::HashMap;
+
 use crate::{
     diagnostic::Kind,
     draft::{At, Spot},
@@ -55,13 +57,13 @@ pub(super) struct Scope {
     pub(super) duplicate: Kind,
     /// What a name becomes.
     pub(super) generated: fn(&str) -> String,
-    pub(super) taken: Vec<Taken>,
+    /// By what they become.
+    pub(super) taken: HashMap<String, Taken>,
 }
 
 #[derive(Debug)]
 pub(super) struct Taken {
     name: String,
-    generated: String,
     spot: Spot,
 }
 
@@ -69,8 +71,8 @@ impl Scope {
     /// Adds a name, unless it is taken already or would collide in generated code.
     pub(super) fn add(&mut self, name: &str, spot: &Spot, report: &mut Report<'_>) {
         let generated = (self.generated)(name);
-        let Some(other) = self.taken.iter().find(|taken| taken.generated == generated) else {
-            self.taken.push(Taken { name: name.to_owned(), generated, spot: spot.clone() });
+        let Some(other) = self.taken.get(&generated) else {
+            self.taken.insert(generated, Taken { name: name.to_owned(), spot: spot.clone() });
             return;
         };
         let place = report.place(&other.spot);

@@ -1,5 +1,7 @@
 //! One operator: its cores, then its tensors and parameters.
 
+use std::collections::HashMap;
+
 use super::{
     name::{self, Scope},
     tensor::{self, Place},
@@ -13,6 +15,12 @@ use crate::{
     report::{Report, problem},
 };
 
+/// The most inputs or outputs of an operator: a call counts either in 16 bits.
+pub(crate) const MAX_PORTS: usize = 0xffff;
+
+/// The most parameters of an operator: loaders take tables of so many entries.
+pub(crate) const MAX_PARAMS: usize = 0x1_0000;
+
 pub(super) type Archs = Field<At<Vec<At<u16>>>>;
 
 /// Checks one operator. `package_archs` stand in where it gives none of its own.
@@ -21,12 +29,13 @@ pub(super) fn check(
     package_archs: &Archs,
     report: &mut Report<'_>,
 ) -> Option<Op> {
+    refuse_many(draft, report)?;
     let name = draft.name.as_ref().and_then(|name| name::check(name, report));
     let cores = cores(draft, package_archs, report);
     let mut scope = Scope {
         duplicate: Kind::DuplicateName,
         generated: names::variable_name,
-        taken: Vec::new(),
+        taken: HashMap::new(),
     };
     let mut list = |drafts: &[draft::Tensor], role, scope: &mut Scope| -> Vec<Tensor> {
         let place = |index| Place { role, index, is_last: index + 1 == drafts.len() };
@@ -49,6 +58,36 @@ pub(super) fn check(
         scalars.chain(tensors).partition(|(_, attribute)| attribute.given().is_some());
     tensor::refuse_shared_attributes(own.into_iter().chain(renamed), report);
     Some(Op { name: name?, inputs, outputs, scalar_params, tensor_params, cores: cores? })
+}
+
+/// Reports more ports or parameters than the tables of a package can have. Nothing else is then said of
+/// the operator.
+fn refuse_many(draft: &draft::Op, report: &mut Report<'_>) -> Option<()> {
+    let port = |tensor: &draft::Tensor| Some(tensor.spot.clone());
+    let scalars: Vec<Option<&Spot>> =
+        draft.scalar_params.iter().map(|param| Some(&param.name.as_ref()?.spot)).collect();
+    let params = draft.scalar_params.len() + draft.tensor_params.len();
+    let beyond = scalars.get(MAX_PARAMS).copied().flatten().cloned().or_else(|| {
+        draft.tensor_params.get(MAX_PARAMS.saturating_sub(scalars.len())).and_then(port)
+    });
+    let lists = [
+        ("inputs", draft.inputs.len(), MAX_PORTS, draft.inputs.get(MAX_PORTS).and_then(port)),
+        ("outputs", draft.outputs.len(), MAX_PORTS, draft.outputs.get(MAX_PORTS).and_then(port)),
+        ("parameters", params, MAX_PARAMS, beyond),
+    ];
+    let mut is_sound = true;
+    for (what, len, max, spot) in lists {
+        if len <= max {
+            continue;
+        }
+        is_sound = false;
+        let Some(spot) = spot.or_else(|| Some(draft.name.as_ref()?.spot.clone())) else { continue };
+        let found = format!("{len} {what}");
+        let help =
+            "a package counts them in 16 bits; give the last port \"repeated\": true, or a list";
+        report.error(&spot, problem(Kind::TooMany, found, format!("at most {max}"), help));
+    }
+    is_sound.then_some(())
 }
 
 /// The declared cores, sorted, the DSP once per architecture.

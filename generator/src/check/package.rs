@@ -1,6 +1,9 @@
 //! One package, from all the files that define it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use super::{
     name::{self, Scope},
@@ -62,8 +65,11 @@ pub(super) fn check(
     let name = parts.first()?.name.as_ref().and_then(|name| name::check(name, report));
     let path = agreed(parts, |part| &part.path, report);
     let udo_root = agreed(parts, |part| &part.udo_root, report);
-    let mut scope =
-        Scope { duplicate: Kind::DuplicateOp, generated: names::module_name, taken: Vec::new() };
+    let mut scope = Scope {
+        duplicate: Kind::DuplicateOp,
+        generated: names::module_name,
+        taken: HashMap::new(),
+    };
     let mut ops = Vec::new();
     let mut cores = Vec::new();
     for part in parts {

@@ -1,5 +1,7 @@
 //! One input, output or parameter of an operator.
 
+use std::collections::HashMap;
+
 use super::{
     default::{self, IsEncoded},
     name::{self, Scope},
@@ -107,24 +109,20 @@ pub(super) fn refuse_shared_attributes<'d>(
     params: impl Iterator<Item = (Option<&'d At<String>>, &'d Field<At<String>>)>,
     report: &mut Report<'_>,
 ) {
-    let mut taken: Vec<&At<String>> = Vec::new();
+    let mut taken: HashMap<&str, &Spot> = HashMap::new();
     for (name, attribute) in params {
         // What is given by its own name is judged as a name.
         let Some(own) = attribute.given().or(name) else { continue };
-        if let Some(other) = taken.iter().find(|other| other.value == own.value)
-            && attribute.given().is_some()
-        {
-            let help = format!(
-                "give each its own attribute; the first is at {}",
-                report.place(&other.spot)
-            );
+        if let (Some(other), true) = (taken.get(own.value.as_str()), attribute.given().is_some()) {
+            let help =
+                format!("give each its own attribute; the first is at {}", report.place(other));
             let found = format!("{} again", quote(&own.value));
             report.error(
                 &own.spot,
                 problem(Kind::DuplicateAttribute, found, "each attribute once", help),
             );
         }
-        taken.push(own);
+        taken.insert(&own.value, &own.spot);
     }
 }
 

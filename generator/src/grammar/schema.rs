@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Field, Need, OPERATOR, Object, Of, PACKAGE, Role, SCALAR, SCHEMA_KEY, TENSOR};
 use crate::{
+    check::op::MAX_PORTS,
     config::{Core, DSP_ARCHS, DataType, Family, Layout, QuantizationMode},
     names::{self, MAX_NAME_BYTES},
 };
@@ -98,6 +99,10 @@ fn plain(text: &str) -> String {
 fn of(of: Of, role: Option<Role>) -> Value {
     let list = |def: &str| json!({ "type": "array", "items": { "$ref": def } });
     let some = |def: &str| json!({ "type": "array", "minItems": 1, "items": { "$ref": def } });
+    let ports = |def: &str| {
+        let items = json!({ "$ref": def });
+        json!({ "type": "array", "minItems": 1, "maxItems": MAX_PORTS, "items": items })
+    };
     match of {
         Of::Name => json!({ "$ref": "#/$defs/name" }),
         Of::Path => json!({ "type": "string" }),
@@ -116,8 +121,8 @@ fn of(of: Of, role: Option<Role>) -> Value {
         }
         Of::ScalarDefault => json!({ "$ref": "#/$defs/value" }),
         Of::Operators => some("#/$defs/operator"),
-        Of::Inputs => some("#/$defs/input"),
-        Of::Outputs => some("#/$defs/output"),
+        Of::Inputs => ports("#/$defs/input"),
+        Of::Outputs => ports("#/$defs/output"),
         Of::TensorParams => list("#/$defs/tensorParam"),
         Of::ScalarParams => list("#/$defs/scalarParam"),
     }
