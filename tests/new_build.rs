@@ -151,6 +151,92 @@ fn fresh_packages_pass_their_own_tests() {
 }
 
 #[test]
+fn op_definitions_in_xml_make_packages_that_pass_their_own_tests() {
+    let desk = Desk::new(include_str!("../generator/tests/configs/norm.xml"));
+    fs::rename(desk.path("c.json"), desk.path("norm.xml")).unwrap();
+    let optional = include_str!("../generator/tests/configs/optional_parts.json");
+    fs::write(desk.path("optional.json"), optional).unwrap();
+    desk.works(&["new", "norm.xml", "optional.json"]);
+    for package in ["XmlNormPackage", "OptionalPackage"] {
+        let package = desk.path(package);
+        fs::copy(root().join("Cargo.lock"), package.join("Cargo.lock")).unwrap();
+        let output = cargo("test", &package).output().unwrap();
+        let (out, err) = words(&output);
+        assert_eq!(output.status.code(), Some(0), "{out}\n{err}");
+        assert!(!err.contains("warning"), "{err}");
+    }
+}
+
+#[test]
+fn the_schema_for_editors_is_printed() {
+    let desk = Desk::new("");
+    let (said, _) = desk.works(&["new", "--schema"]);
+    assert_eq!(said, include_str!("../generator/udo-config.schema.json"));
+    assert_eq!(desk.udo(&["new", "--schema", "c.json"]).status.code(), Some(2));
+}
+
+#[test]
+fn paths_of_configs_say_variables() {
+    let name = "\"UDO_PACKAGE_NAME\"";
+    let with = |root: &str| {
+        let paths = format!(
+            "\"UDO_PACKAGE_PATH\": \"$UDO_TEST_OUT/in\", \"SNPE_UDO_ROOT\": \"{root}\", {name}"
+        );
+        softmax("PathPack").replacen(name, &paths, 1)
+    };
+    let desk = Desk::new(&with("${UDO_TEST_ROOT}"));
+    let run = |variables: &[(&str, &Path)]| {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.args(["new", "c.json"]).current_dir(desk.dir.path()).env_remove("UDO_ROOT");
+        udo.env_remove("UDO_TEST_OUT").env_remove("UDO_TEST_ROOT");
+        let output = udo.envs(variables.iter().copied()).output().unwrap();
+        (output.status.code(), words(&output).1)
+    };
+    let (code, err) = run(&[]);
+    assert_eq!(code, Some(1));
+    let wanted = "error: UDO_PACKAGE_PATH of PathPack: path \"$UDO_TEST_OUT/in\": the variable UDO_TEST_OUT is not set\n\
+                  help: set the variable, or choose a folder with -o\n";
+    assert_eq!(err, wanted);
+
+    // Without the other one the SDK of `udo` is used, and said to be.
+    let (code, err) = run(&[("UDO_TEST_OUT", Path::new("out"))]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(
+        err.contains("SNPE_UDO_ROOT of PathPack: path \"${UDO_TEST_ROOT}\": the variable"),
+        "{err}"
+    );
+    assert!(desk.path("out/in/PathPack/Cargo.toml").exists());
+
+    let (code, err) = run(&[("UDO_TEST_OUT", Path::new("set")), ("UDO_TEST_ROOT", root())]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(desk.path("set/in/PathPack/Cargo.toml").exists());
+}
+
+#[test]
+fn compatible_reading_is_offered_where_it_is_enough() {
+    let unnamed = softmax("CompatPack").replace("\"name\": \"Output\", ", "");
+    for (text, offered) in
+        [(unnamed.clone(), true), (unnamed.replace("\"GPU\", ", "\"NPU\", "), false)]
+    {
+        let desk = Desk::new(&text);
+        let (_, err) = words(&desk.udo(&["new", "c.json"]));
+        assert_eq!(err.contains("--compat"), offered, "{err}");
+    }
+    Desk::new(&unnamed).works(&["new", "c.json", "--compat"]);
+}
+
+#[test]
+fn a_config_in_another_encoding_is_refused_with_its_name() {
+    let desk = Desk::new("");
+    let utf16: Vec<u8> = "\u{feff}{}".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    fs::write(desk.path("c.json"), utf16).unwrap();
+    let (_, err) = words(&desk.udo(&["new", "c.json"]));
+    let wanted = "error: cannot read c.json: the text is in UTF-16LE, wanted UTF-8\n\
+                  help: save the file as UTF-8, as by `iconv -f UTF-16LE -t UTF-8`\n";
+    assert_eq!(err, wanted);
+}
+
+#[test]
 fn a_broken_config_leaves_the_folder_untouched() {
     let broken = softmax("BrokenPack").replace("\"Softmax\",", "\"Softmax\"");
     let desk = Desk::new(&broken);

@@ -141,6 +141,27 @@ mod tests {
     }
 
     #[test]
+    fn an_input_of_codes_alone_has_no_default_in_numbers() {
+        let w = "\"w\", \"data_type\": \"FLOAT_32\"";
+        let coded = |dtype: &str, more: &str| {
+            format!(
+                "\"w\", {more}\"per_core_data_types\": {{\"CPU\": \"{dtype}\", \"DSP\": \"UINT_8\"}}"
+            )
+        };
+        let tf = "\"quantization_mode\": \"TF\", ";
+        for good in [coded("UINT_8", ""), coded("FLOAT_32", tf)] {
+            assert_eq!(faults(&edited(BASE, &[(w, &good)]), Mode::Strict), [], "{good}");
+        }
+        let empty = edited(BASE, &[(w, &coded("UINT_8", tf)), ("[1]", "[]")]);
+        assert_eq!(faults(&empty, Mode::Strict), []);
+        let place = "op.inputs[1].default_value";
+        check(&[
+            (w, &coded("UINT_8", tf), DefaultPlace, place),
+            (w, &coded("FIXED_16", ""), DefaultPlace, place),
+        ]);
+    }
+
+    #[test]
     fn fields_stand_where_they_mean_something() {
         let y = "\"name\": \"y\", \"data_type\": \"FLOAT_32\"}],\n             \"scalar";
         let with = |field: &str| y.replacen('}', &format!(", {field}}}"), 1);

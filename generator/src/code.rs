@@ -1,7 +1,7 @@
 //! Lays out Rust expressions of any length as rustfmt does with its default settings, so that
 //! generated code is formatted whatever the names in it are.
 
-const WIDTH: usize = 100;
+pub(crate) const WIDTH: usize = 100;
 /// The widest arguments, array or chain that stays on one line.
 const SHORT: usize = 60;
 /// Elements up to this width are put side by side where an array does not fit on one line.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::{
     config::{Core, Op, Package},
+    names,
     source::Source,
     stamp::Stamp,
     templates::{Printer, RenderError, Templates},
@@ -51,6 +52,8 @@ pub enum Owner {
     Generator,
     /// The author: written once, for this part of the config.
     Author(Stamp),
+    /// The author: written once, whatever the config says.
+    AuthorAlone,
 }
 
 /// Why a package cannot be planned.
@@ -85,6 +88,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         sdk_version: env!("CARGO_PKG_VERSION"),
         configs: configs.iter().map(|file| file.path.as_str()).collect::<Vec<_>>().join(", "),
         udo_api: toml_string(options.udo_api),
+        common: format!("{}_common", names::to_snake_case(&package.name)),
         udo_testing: toml_string(&format!("{}/testing", options.udo_api)),
         targets: targets(&views),
         libraries: views,
@@ -99,6 +103,12 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         ("package/rustfmt.toml.jinja", "rustfmt.toml"),
     ] {
         sheet.add(template, path, None, None, Owner::Generator)?;
+    }
+    for (template, path) in [
+        ("common/Cargo.toml.jinja", "common/Cargo.toml"),
+        ("common/lib.rs.jinja", "common/src/lib.rs"),
+    ] {
+        sheet.add(template, path, None, None, Owner::AuthorAlone)?;
     }
 
     sheet.add_crate("reg", &registration)?;
@@ -121,6 +131,11 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
                 let path = format!("{}/kernels/{}.cl", view.folder, file.module);
                 let owner = Owner::Author(stamp.clone());
                 sheet.add("gpu/kernel.cl.jinja", &path, Some(view), Some(&file), owner)?;
+            }
+            if file.params.is_some() {
+                let path = format!("{}/src/params/{}.rs", view.folder, file.module);
+                let template = "package/params.rs.jinja";
+                sheet.add(template, &path, Some(view), Some(&file), Owner::Generator)?;
             }
             sheet.add_op(kind(*core), view, &file, stamp)?;
         }

@@ -1,6 +1,7 @@
 //! What templates are given: names, and code that is laid out already.
 
 mod kernel;
+mod params;
 mod schema;
 mod test;
 
@@ -13,6 +14,7 @@ use crate::{
 };
 
 pub(crate) use kernel::{cpu, dsp, gpu};
+pub(crate) use params::ParamsView;
 pub(crate) use schema::{registration, schema};
 
 /// A package, as every template sees it.
@@ -25,6 +27,8 @@ pub(crate) struct PackageView {
     pub(crate) configs: String,
     /// The folder of `udo-api`, as a TOML string.
     pub(crate) udo_api: String,
+    /// The crate that kernels share.
+    pub(crate) common: String,
     /// The folder of `udo-testing`, likewise.
     pub(crate) udo_testing: String,
     /// The registration library, then the implementation libraries.
@@ -53,6 +57,8 @@ pub(crate) struct LibraryView {
     pub(crate) file: String,
     /// What it is, as in `the CPU`.
     pub(crate) title: String,
+    /// The modules of its operators' parameters.
+    pub(crate) params: Vec<String>,
     /// The modules of its operators.
     pub(crate) modules: Vec<String>,
     /// The operators' names.
@@ -78,6 +84,8 @@ pub(crate) struct OpView {
     pub(crate) tables: String,
     /// The head of the function that computes, where it depends on the config.
     pub(crate) signature: String,
+    /// The struct of its parameters, where kernels have one and it has parameters.
+    pub(crate) params: Option<ParamsView>,
     /// `dsp_kernel!(..);`
     pub(crate) registration: String,
     /// What says that each output looks like the first input.
@@ -120,6 +128,7 @@ impl OpView {
             imports: String::new(),
             tables: String::new(),
             signature: String::new(),
+            params: None,
             registration: String::new(),
             inference: inference(op),
             args: Vec::new(),
@@ -172,6 +181,7 @@ pub(crate) fn library(package: &Package, core: Core, op: Option<&Op>) -> Library
         core: core_name,
         file,
         title,
+        params: Vec::new(),
         modules: Vec::new(),
         ops: Vec::new(),
         tables: String::new(),

@@ -1,6 +1,7 @@
 //! Planned files onto the disk: looked at first, then staged, then put in place, so that a failure
 //! leaves everything as it was.
 
+mod areas;
 mod marker;
 mod outcome;
 mod stage;
@@ -17,6 +18,7 @@ use crate::{
     plan::{File, Owner, Tree},
     stamp,
 };
+use areas::Merged;
 use marker::Marker;
 pub use outcome::{Change, Drift, Report};
 
@@ -113,6 +115,9 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
     let mut writes = Vec::new();
     let mut marker = Marker::new(&tree.package);
     for file in &tree.files {
+        if file.owner == Owner::Generator {
+            marker.files.insert(file.path.clone(), stamp::digest(&file.contents));
+        }
         let path = inside(dir, &file.path)?;
         let found = text_at(dir, &path)?;
         match (&file.owner, found) {
@@ -123,25 +128,25 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
                 report.created.push(file.path.clone());
                 writes.push(Write { path, contents: file.contents.clone(), keep_as: None });
             }
-            (Owner::Author(_), Some(text)) => {
+            (Owner::Author(_) | Owner::AuthorAlone, Some(text)) => {
                 report.kept.push(file.path.clone());
                 report.drifted.extend(drift(file, &text, &old, &mut marker));
             }
-            (Owner::Generator, Some(text)) if text == file.contents => {
-                report.unchanged.push(file.path.clone());
-            }
             (Owner::Generator, Some(text)) => {
-                let is_edited = old.digest(&file.path) != Some(&stamp::digest(&text));
+                let Merged { text: contents, leaves_out } = areas::merge(&file.contents, &text);
+                if text == contents {
+                    report.unchanged.push(file.path.clone());
+                    continue;
+                }
+                let written = stamp::digest(&areas::emptied(&text));
+                let is_edited = leaves_out || old.digest(&file.path) != Some(&written);
                 let keep_as = is_edited.then(|| free_name(&path)).transpose()?;
                 if let Some(copy) = &keep_as {
                     report.saved.push((file.path.clone(), shown(dir, copy)));
                 }
                 report.refreshed.push(file.path.clone());
-                writes.push(Write { path, contents: file.contents.clone(), keep_as });
+                writes.push(Write { path, contents, keep_as });
             }
-        }
-        if file.owner == Owner::Generator {
-            marker.files.insert(file.path.clone(), stamp::digest(&file.contents));
         }
     }
     report.orphaned = orphans(tree, dir, &old)?;

@@ -7,7 +7,7 @@ use super::{
     name::{self, Scope},
 };
 use crate::{
-    config::{Core, CoreType, DataType, ScalarParam, Tensor},
+    config::{Core, CoreType, DataType, Family, ScalarParam, Tensor},
     diagnostic::Kind,
     draft::{self, At, CoreKind, Field, Spot, Types},
     grammar::Role,
@@ -314,6 +314,7 @@ fn default_value(
         report.error(&literal.spot, problem(Kind::DefaultPlace, "a default", wanted, help));
         return None;
     }
+    refuse_codes(draft, literal, place, report)?;
     let types: Vec<DataType> = match draft.types.as_ref()? {
         Types::One(dtype) => vec![dtype.value],
         Types::PerCore(entries) => entries.value.iter().map(|(_, dtype)| dtype.value).collect(),
@@ -323,4 +324,30 @@ fn default_value(
         Field::Given(_) | Field::Refused => IsEncoded::Yes,
     };
     default::tensor(literal, default::allowed_tensor(&types, is_encoded), report)
+}
+
+/// Refuses a real default where an input holds codes on every core: there is no encoding to write it in.
+fn refuse_codes(
+    draft: &draft::Tensor,
+    literal: &At<draft::Literal>,
+    place: Place,
+    report: &mut Report<'_>,
+) -> Option<()> {
+    let families: Vec<Family> = match draft.types.as_ref()? {
+        Types::One(dtype) => vec![dtype.value.family()],
+        Types::PerCore(entries) => entries.value.iter().map(|(_, at)| at.value.family()).collect(),
+    };
+    let is_encoded =
+        matches!(draft.quantization, Field::Given(_)) || families.contains(&Family::Fixed);
+    let has_reals = families.iter().any(|family| matches!(family, Family::Float(_)));
+    let is_empty = matches!(&literal.value, draft::Literal::List(items) if items.is_empty());
+    if place.role != Role::Input || !is_encoded || has_reals || is_empty {
+        return Some(());
+    }
+    let found = "a default of an encoded input";
+    let wanted = "one where some core has a float type";
+    let help =
+        "give the default in the model, write [] and let kernels do without, or use a float type";
+    report.error(&literal.spot, problem(Kind::DefaultPlace, found, wanted, help));
+    None
 }

@@ -1,6 +1,8 @@
 //! The op files of implementation libraries, and the tables that list them.
 
-use super::{GpuArgView, LibraryView, OpView, core_code, dtype, element, library, type_set_code};
+use super::{
+    GpuArgView, LibraryView, OpView, ParamsView, core_code, dtype, element, library, type_set_code,
+};
 use crate::{
     code::{Expr, constant, fields, import, signature, untouched_macro},
     config::{Core, DataType, Family, Op, Package, Tensor},
@@ -45,6 +47,12 @@ impl LibraryView {
         view.tables = tables.join("\n\n");
         // rustfmt sorts `mod` lines; the tables keep the order of the config.
         view.modules.sort_unstable();
+        // Functions for the DSP get parameters as arguments.
+        if matches!(core, Core::Cpu | Core::Gpu) {
+            let ops = ops.iter().filter(|op| ParamsView::new(op).is_some());
+            view.params = ops.map(|op| names::module_name(&op.name)).collect();
+            view.params.sort_unstable();
+        }
         view.imports = import("udo_api", &["KernelDef", "PackageV1"]);
         view
     }
@@ -55,6 +63,7 @@ pub(crate) fn cpu(op: &Op) -> OpView {
     let mut view = OpView::new(op, Some(Core::Cpu));
     let main = op.inputs.first().and_then(|tensor| tensor.type_on(Core::Cpu));
     view.type_name.push_str(dtype(main.unwrap_or(DataType::Float32)));
+    view.params = ParamsView::new(op);
     "the CPU".clone_into(&mut view.title);
     let mut used =
         vec!["Core", "Error", "ExecError", "FinalizeCx", "Io", "Kernel", "KernelDef", "PortRule"];
@@ -173,6 +182,7 @@ pub(super) fn list_element(tensor: &Tensor) -> &'static str {
 pub(crate) fn gpu(op: &Op) -> OpView {
     let mut view = OpView::new(op, Some(Core::Gpu));
     view.type_name.push_str("Gpu");
+    view.params = ParamsView::new(op);
     "the GPU".clone_into(&mut view.title);
     let mut used = vec![
         "Buffers",

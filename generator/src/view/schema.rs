@@ -43,6 +43,7 @@ pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> Libr
         core: "reg".to_owned(),
         file: format!("libUdo{}Reg.so", package.name),
         title: "registration".to_owned(),
+        params: Vec::new(),
         modules,
         ops,
         tables: tables.join("\n\n"),

@@ -87,21 +87,71 @@ fn authors_lose_no_line() {
     place.write(&[]);
     let mine = place.append(CPU, "// mine\n");
     let kernel = place.append("GPU/kernels/first.cl", "// mine\n");
-    let manifest = place.append("CPU/Cargo.toml", "# mine\n");
+    let library = place.append("CPU/src/lib.rs", "// mine\n");
     let report = place.write(&[second_op()]);
     assert_eq!(place.text(CPU), mine);
     assert_eq!(place.text("GPU/kernels/first.cl"), kernel);
-    // The config did not change what this file holds, but somebody did.
-    let saved = ("CPU/Cargo.toml".to_owned(), "CPU/Cargo.toml.edited".to_owned());
+    // The generator owns this file, and somebody edited it.
+    let saved = ("CPU/src/lib.rs".to_owned(), "CPU/src/lib.rs.edited".to_owned());
     assert_eq!(report.saved, [saved]);
-    assert_eq!(place.text("CPU/Cargo.toml.edited"), manifest);
-    assert!(!place.text("CPU/Cargo.toml").contains("mine"));
+    assert_eq!(place.text("CPU/src/lib.rs.edited"), library);
+    assert!(!place.text("CPU/src/lib.rs").contains("mine"));
     assert_eq!(
         report.created,
         ["CPU/src/ops/second.rs", "reg/src/ops/second.rs", "reg/src/schema/second.rs"]
     );
     assert!(report.refreshed.contains(&"config/c.json".to_owned()), "{report:?}");
     assert_eq!(report.drifted, []);
+}
+
+#[test]
+fn dependencies_that_authors_add_are_never_reverted() {
+    let place = Place::new();
+    place.write(&[]);
+    let dev = ("# yours until here", "approx = \"0.5\"\n# yours until here");
+    for (path, more, inside) in [
+        ("CPU/Cargo.toml", "libm = \"0.2\"\n\n[features]\nfast = []\n", Some(dev)),
+        ("reg/Cargo.toml", "# mine\n", None),
+        ("Cargo.toml", "libm = \"0.2\"\n[profile.release]\nlto = true", None),
+    ] {
+        let mut text = place.text(path) + more;
+        if let Some((from, to)) = inside {
+            text = text.replacen(from, to, 1);
+        }
+        fs::write(place.dir.join(path), &text).unwrap();
+        let report = place.write(&[]);
+        assert!(report.refreshed.is_empty() && report.saved.is_empty(), "{path}: {report:?}");
+        assert_eq!(place.text(path), text);
+    }
+
+    // What is generated changes around them.
+    let report = place.write(&[("\"CPU\", \"GPU\"", "\"CPU\"")]);
+    assert!(report.refreshed.contains(&"Cargo.toml".to_owned()), "{report:?}");
+    assert_eq!(report.saved, []);
+    let root = place.text("Cargo.toml");
+    assert!(root.ends_with("# yours from here\nlibm = \"0.2\"\n[profile.release]\nlto = true"));
+    assert!(!root.contains("\"GPU\""), "{root}");
+
+    // An edit elsewhere is kept as a copy, and theirs stays.
+    let edited = place.text("CPU/Cargo.toml").replace("cdylib", "dylib");
+    fs::write(place.dir.join("CPU/Cargo.toml"), &edited).unwrap();
+    let report = place.write(&[]);
+    let saved = ("CPU/Cargo.toml".to_owned(), "CPU/Cargo.toml.edited".to_owned());
+    assert_eq!(report.saved, [saved]);
+    assert_eq!(place.text("CPU/Cargo.toml.edited"), edited);
+    assert_eq!(place.text("CPU/Cargo.toml"), edited.replace("dylib", "cdylib"));
+}
+
+#[test]
+fn the_shared_crate_is_written_once() {
+    let place = Place::new();
+    place.write(&[]);
+    let library = place.append("common/src/lib.rs", "pub fn twice() {}\n");
+    let manifest = place.append("common/Cargo.toml", "libm = \"0.2\"\n");
+    let report = place.write(&[second_op()]);
+    assert_eq!((report.saved, report.drifted, report.orphaned), (vec![], vec![], vec![]));
+    assert_eq!(place.text("common/src/lib.rs"), library);
+    assert_eq!(place.text("common/Cargo.toml"), manifest);
 }
 
 #[test]

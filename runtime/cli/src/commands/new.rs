@@ -8,7 +8,8 @@ use std::{
 use clap::Args;
 use serde_json::json;
 use udo_generator::{
-    Foreign, Mode, Options, Report, Source, Templates, Update, WriteError, config::Package,
+    ExpandError, Foreign, Mode, Options, Report, Source, Templates, Update, WriteError,
+    config::Package,
 };
 
 use super::Run;
@@ -26,9 +27,10 @@ use crate::root;
     verbatim_doc_comment,
     after_help = "\
 Examples:
-  udo new -p Softmax_Htp.json                 into ./SoftmaxUdoPackage
-  udo new -p a.json -p b.json -o packages     several configs; the same package name adds up
-  udo new -p Softmax_Htp.json --dry-run       only say what would be written
+  udo new Softmax_Htp.json                    into ./SoftmaxUdoPackage
+  udo new a.json b.xml -o packages            several configs; the same package name adds up
+  udo new Softmax_Htp.json --dry-run          only say what would be written
+  udo new --schema > udo-config.schema.json   for editors; name it in configs as \"$schema\"
   udo new --print-templates my-templates      templates to edit, for --templates my-templates"
 )]
 #[expect(
@@ -38,14 +40,13 @@ Examples:
     reason = "fields are flags, and their comments help texts"
 )]
 pub(crate) struct New {
-    /// A UDO config; may be given several times
-    #[arg(
-        short = 'p',
-        long = "config",
-        value_name = "CONFIG",
-        required_unless_present = "print_templates"
-    )]
+    /// UDO configs, in JSON or as op definitions in XML
+    #[arg(value_name = "CONFIG", required_unless_present_any = ["named", "print_templates", "schema"])]
     configs: Vec<PathBuf>,
+
+    /// The same, as vendors' tools take it; may be given several times
+    #[arg(short = 'p', long = "config", value_name = "CONFIG")]
+    named: Vec<PathBuf>,
 
     /// Where package folders go; wins over UDO_PACKAGE_PATH of the config [default: .]
     #[arg(short = 'o', long, value_name = "DIR")]
@@ -73,8 +74,12 @@ pub(crate) struct New {
     templates: Option<PathBuf>,
 
     /// Write the built-in templates to DIR for editing, or list them
-    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["configs", "force", "dry_run"])]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["configs", "named", "force", "dry_run"])]
     print_templates: Option<Option<PathBuf>>,
+
+    /// Print the JSON Schema of configs
+    #[arg(long, conflicts_with_all = ["configs", "named", "force", "dry_run", "print_templates"])]
+    schema: bool,
 }
 
 impl Run for New {
@@ -82,14 +87,20 @@ impl Run for New {
         if let Some(dir) = &self.print_templates {
             return print_templates(dir.as_deref());
         }
-        let texts: Vec<String> = self.configs.iter().map(|p| read(p)).collect::<Result<_, _>>()?;
+        if self.schema {
+            outln!("{}", udo_generator::schema().trim_end());
+            return Ok(());
+        }
+        let paths: Vec<&PathBuf> = self.configs.iter().chain(&self.named).collect();
+        let texts: Vec<String> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
         let sources: Vec<Source<'_>> =
-            self.configs.iter().zip(&texts).map(|(path, text)| Source { path, text }).collect();
+            paths.iter().zip(&texts).map(|(path, text)| Source { path, text }).collect();
         let mode = if self.compat { Mode::Compat } else { Mode::Strict };
         let (config, warnings) = udo_generator::read(&sources, mode).map_err(|error| {
-            let help = "nothing was written; --compat takes what vendor configs do";
             let failure = Failure::report(error.to_string());
-            if self.compat { failure } else { failure.help(help) }
+            // It is offered where it is enough.
+            let helps = !self.compat && udo_generator::read(&sources, Mode::Compat).is_ok();
+            if helps { failure.help("nothing was written; --compat takes these") } else { failure }
         })?;
         for warning in &warnings {
             eprintln!("{warning}");
@@ -127,7 +138,14 @@ impl New {
         sources: &[Source<'_>],
         templates: &Templates,
     ) -> Result<Update, Failure> {
-        let output = self.output.as_deref().or(package.path.as_deref());
+        let written = match (&self.output, &package.path) {
+            (None, Some(path)) => Some(expanded(path).map_err(|error| {
+                Failure::new(format!("UDO_PACKAGE_PATH of {}: {error}", package.name))
+                    .help("set the variable, or choose a folder with -o")
+            })?),
+            (Some(_), _) | (None, None) => None,
+        };
+        let output = self.output.as_deref().or(written.as_deref());
         let dir = match output {
             Some(output) if output != Path::new(".") => output.join(&package.name),
             Some(_) | None => PathBuf::from(&package.name),
@@ -177,9 +195,17 @@ impl New {
 fn read(path: &Path) -> Result<String, Failure> {
     let failed = |error: io::Error| {
         Failure::new(format!("cannot read {}: {error}", path.display()))
-            .help("-p takes the path of a config file")
+            .help("give the path of a config file")
     };
-    fs::read_to_string(path).map_err(failed)
+    let bytes = fs::read(path).map_err(failed)?;
+    udo_generator::decode(bytes).map_err(|error| {
+        Failure::new(format!("cannot read {}: {error}", path.display())).help(error.help())
+    })
+}
+
+/// A path of a config, with what the environment says for its variables.
+fn expanded(path: &Path) -> Result<PathBuf, ExpandError> {
+    udo_generator::expand(&path.to_string_lossy(), |name| env::var(name).ok())
 }
 
 fn print_templates(dir: Option<&Path>) -> Outcome {
@@ -213,14 +239,18 @@ fn sdk_root(package: &Package) -> Result<PathBuf, Failure> {
     if env::var_os(root::VARIABLE).is_none()
         && let Some(dir) = &package.udo_root
     {
-        if root::holds_api(dir) {
-            return Ok(dir.clone());
+        match expanded(dir) {
+            Ok(dir) if root::holds_api(&dir) => return Ok(dir),
+            Ok(dir) => note(format_args!(
+                "SNPE_UDO_ROOT of {} is {}, where there is no udo-api; the one of this udo is used",
+                package.name,
+                dir.display()
+            )),
+            Err(error) => note(format_args!(
+                "SNPE_UDO_ROOT of {}: {error}; the udo-api of this udo is used",
+                package.name
+            )),
         }
-        note(format_args!(
-            "SNPE_UDO_ROOT of {} is {}, where there is no udo-api; the one of this udo is used",
-            package.name,
-            dir.display()
-        ));
     }
     root::find()
 }

@@ -9,6 +9,10 @@ mod ops {
     pub(crate) mod selu;
 }
 
+pub mod params {
+    pub mod selu;
+}
+
 const NAME: &str = "SeluUdoPackage";
 
 const KERNELS: &[KernelDef] = &[ops::selu::KERNEL];

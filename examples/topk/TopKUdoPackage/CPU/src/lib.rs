@@ -9,6 +9,10 @@ mod ops {
     pub(crate) mod top_k_above;
 }
 
+pub mod params {
+    pub mod top_k_above;
+}
+
 const NAME: &str = "TopKUdoPackage";
 
 const KERNELS: &[KernelDef] = &[ops::top_k_above::KERNEL];

@@ -12,6 +12,8 @@ use udo_api::{
     output, types,
 };
 
+use crate::params::selu::Params;
+
 pub(crate) const KERNEL: KernelDef = KernelDef::new::<SeluF32>("Selu", Core::CPU)
     .ports(PORTS)
     .in_place(IN_PLACE);
@@ -32,10 +34,10 @@ struct SeluF32 {
 
 impl Kernel for SeluF32 {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let gamma = cx.float32("gamma")?;
+        let Params { alpha, gamma } = Params::read(cx)?;
         Ok(Self {
             gamma,
-            below: gamma * cx.float32("alpha")?,
+            below: gamma * alpha,
         })
     }
 

@@ -1,0 +1,146 @@
+//! The author's places in generated files: what stands in them is carried over, byte for byte.
+//!
+//! A place begins below the line `# yours from here` and ends above `# yours until here`, or with the file. It is known by
+//! the last `[table]` above it.
+
+const FROM: &str = "# yours from here";
+const UNTIL: &str = "# yours until here";
+
+/// A text in which the author's places are found.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Areas<'t> {
+    /// What is before each place, and the place with the table that it is in.
+    pieces: Vec<(&'t str, Area<'t>)>,
+    /// What is behind the last one.
+    rest: &'t str,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Area<'t> {
+    table: &'t str,
+    text: &'t str,
+}
+
+/// A generated text with what the author has in it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Merged {
+    pub(super) text: String,
+    /// Whether a place that holds something is no more.
+    pub(super) leaves_out: bool,
+}
+
+/// The text as it is generated, with the author's lines of the text that is there.
+pub(super) fn merge(fresh: &str, found: &str) -> Merged {
+    let (fresh, found) = (Areas::of(fresh), Areas::of(found));
+    let mut text = String::new();
+    for (before, area) in &fresh.pieces {
+        text.push_str(before);
+        let kept = found.area(area.table).unwrap_or(area.text);
+        text.push_str(kept);
+        if !kept.is_empty() && !kept.ends_with('\n') && !fresh.rest.is_empty() {
+            text.push('\n');
+        }
+    }
+    text.push_str(fresh.rest);
+    let is_lost =
+        |area: &Area<'_>| !area.text.trim().is_empty() && fresh.area(area.table).is_none();
+    let leaves_out = found.pieces.iter().any(|(_, area)| is_lost(area));
+    Merged { text, leaves_out }
+}
+
+/// The text without the author's lines: what the generator wrote.
+pub(super) fn emptied(text: &str) -> String {
+    let areas = Areas::of(text);
+    let pieces = areas.pieces.iter().map(|(before, _)| *before);
+    pieces.chain([areas.rest]).collect()
+}
+
+impl<'t> Areas<'t> {
+    fn of(text: &'t str) -> Self {
+        let mut areas = Self::default();
+        let mut table = "";
+        let mut start = 0;
+        // Where the place begins that is open.
+        let mut open = None;
+        let mut offset = 0;
+        for line in text.split_inclusive('\n') {
+            let end = offset + line.len();
+            match (line.trim(), open) {
+                (FROM, None) => open = Some(end),
+                (UNTIL, Some(from)) => {
+                    areas.push(text, table, start..from, from..offset);
+                    (start, open) = (offset, None);
+                }
+                (word, None) if word.starts_with('[') => table = word,
+                _ => {}
+            }
+            offset = end;
+        }
+        if let Some(from) = open {
+            areas.push(text, table, start..from, from..offset);
+            start = offset;
+        }
+        areas.rest = text.get(start..).unwrap_or_default();
+        areas
+    }
+
+    fn push(
+        &mut self,
+        text: &'t str,
+        table: &'t str,
+        before: std::ops::Range<usize>,
+        area: std::ops::Range<usize>,
+    ) {
+        let piece = |range| text.get(range).unwrap_or_default();
+        self.pieces.push((piece(before), Area { table, text: piece(area) }));
+    }
+
+    fn area(&self, table: &str) -> Option<&'t str> {
+        self.pieces.iter().find(|(_, area)| area.table == table).map(|(_, area)| area.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRESH: &str = "# ours\n\n[dev]\na = 1\n# yours from here\n# yours until here\n\n[dep]\nb = 2\n\
+                         # yours from here\n";
+
+    #[test]
+    fn what_is_the_authors_is_carried_over() {
+        let found =
+            FRESH.replace("# yours until", "mine = 3\n# yours until").replace("a = 1", "a = 0")
+                + "libm = \"0.2\"\n\n[features]\nfast = []";
+        let want = FRESH.replace("# yours until", "mine = 3\n# yours until")
+            + "libm = \"0.2\"\n\n[features]\nfast = []";
+        assert_eq!(merge(FRESH, &found), Merged { text: want, leaves_out: false });
+        assert_eq!(emptied(&found), FRESH.replace("a = 1", "a = 0"));
+    }
+
+    #[test]
+    fn tables_find_their_places_in_another_order() {
+        let found =
+            "[dep]\n# yours from here\nx\n# yours until here\n[dev]\n# yours from here\ny\n";
+        let merged = merge(FRESH, found);
+        let want = FRESH.replace("# yours until", "y\n# yours until") + "x\n";
+        assert_eq!(merged, Merged { text: want, leaves_out: false });
+    }
+
+    #[test]
+    fn texts_without_places_are_as_they_are_generated() {
+        let cases = [
+            ("a\n", "b\n", false),
+            (FRESH, "b\n", false),
+            ("a\n", "[old]\n# yours from here\nx\n", true),
+            ("a\n", "[old]\n# yours from here\n\n", false),
+        ];
+        for (fresh, found, leaves_out) in cases {
+            let want = Merged { text: fresh.to_owned(), leaves_out };
+            assert_eq!(merge(fresh, found), want, "{found:?}");
+        }
+        for text in ["", "a", "a\r\n# yours until here\r\n"] {
+            assert_eq!(emptied(text), text);
+        }
+    }
+}
