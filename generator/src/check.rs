@@ -170,6 +170,7 @@ mod tests {
             (", \"static\": true", "", DefaultPlace, "op.inputs[1].default_value"),
             (y, &with("\"default_value\": [1]"), DefaultPlace, "op.outputs[0].default_value"),
             (y, &with("\"static\": true"), StaticPlace, "op.outputs[0].static"),
+            (y, &with("\"optional\": true"), OptionalPlace, "op.outputs[0].optional"),
             (y, &with(repeated), RepeatedOnDsp, "op.outputs[0].repeated"),
             (
                 "[{\"name\": \"x\", \"data_type\": \"FLOAT_32\"}]",

@@ -221,6 +221,9 @@ pub enum Kind {
     /// A default value has no meaning here.
     #[error("default not allowed here")]
     DefaultPlace,
+    /// `optional` has no meaning here.
+    #[error("optional not allowed here")]
+    OptionalPlace,
     /// `static` has no meaning here.
     #[error("static not allowed here")]
     StaticPlace,

@@ -92,6 +92,8 @@ pub(crate) struct OpView {
     pub(crate) inference: String,
     /// The arguments of the OpenCL kernel.
     pub(crate) args: Vec<GpuArgView>,
+    /// Whether a node may leave some of them out.
+    pub(crate) has_optional_args: bool,
     /// The parameters of the OpenCL function, comma-separated.
     pub(crate) cl_params: String,
     /// The test of its kernel, if it is a kernel's file.
@@ -115,6 +117,8 @@ pub(crate) struct GpuArgView {
     /// `input` or `output`.
     pub(crate) side: &'static str,
     pub(crate) port: usize,
+    /// Whether a node may leave it out; the kernel is then built without it.
+    pub(crate) may_be_absent: bool,
 }
 
 impl OpView {
@@ -132,6 +136,7 @@ impl OpView {
             registration: String::new(),
             inference: inference(op),
             args: Vec::new(),
+            has_optional_args: false,
             cl_params: String::new(),
             test: core.map(|core| test::test(op, core)),
         }

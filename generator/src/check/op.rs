@@ -51,6 +51,15 @@ pub(super) fn check(
         .iter()
         .filter_map(|draft| tensor::scalar_param(draft, &mut scope, report))
         .collect();
+    if let ([first, ..], true) = (
+        draft.outputs.as_slice(),
+        outputs.len() == draft.outputs.len() && outputs.iter().all(|output| output.is_optional),
+    ) && let Field::Given(At { spot, .. }) = &first.is_optional
+    {
+        let help = "let a node always have one of them";
+        let wanted = "one output that is not optional";
+        report.error(spot, problem(Kind::OptionalPlace, "optional outputs alone", wanted, help));
+    }
     // Those that take an attribute by another name come last: they are the ones to be reported.
     let scalars = draft.scalar_params.iter().map(|p| (p.name.as_ref(), &p.attribute));
     let tensors = draft.tensor_params.iter().map(|p| (p.name.given(), &p.attribute));

@@ -212,11 +212,12 @@ pub(crate) fn gpu(op: &Op) -> OpView {
     let params: Vec<String> =
         [format!("_kernel: &{}", view.type_name)].into_iter().chain(item).collect();
     view.signature = signature("work_item", &params, "Result<(), ExecError>");
-    let mut cl_params = Vec::new();
+    let mut cl_params = ClParams::default();
     for (side, qualifier, tensors) in [("input", "const ", &op.inputs), ("output", "", &op.outputs)]
     {
         for (port, tensor) in tensors.iter().enumerate() {
-            view.args.push(GpuArgView { side, port });
+            let may_be_absent = tensor.may_be_absent();
+            view.args.push(GpuArgView { side, port, may_be_absent });
             let of = match tensor.type_on(Core::Gpu) {
                 Some(DataType::Uint8) => "uchar",
                 Some(DataType::Uint32) => "uint",
@@ -227,12 +228,48 @@ pub(crate) fn gpu(op: &Op) -> OpView {
             if OPENCL_KEYWORDS.contains(&name.as_str()) {
                 name.push('_');
             }
-            cl_params.push(format!("__global {qualifier}{of} *{name}"));
+            let param = format!("__global {qualifier}{of} *{name}");
+            let condition = may_be_absent.then(|| format!("HAS_{}_{port}", side.to_uppercase()));
+            cl_params.add(&param, condition.as_deref());
         }
     }
-    view.cl_params = cl_params.join(",\n    ");
+    view.has_optional_args = view.args.iter().any(|arg| arg.may_be_absent);
+    view.cl_params = cl_params.lines.join("\n");
     view.imports = import("udo_api", &used);
     view
+}
+
+/// The parameters of an OpenCL function, a line each, those that may be absent between `#ifdef` and `#endif`.
+#[derive(Default)]
+struct ClParams {
+    lines: Vec<String>,
+    /// Whether a parameter that is always there stands before.
+    is_anchored: bool,
+}
+
+impl ClParams {
+    fn add(&mut self, param: &str, condition: Option<&str>) {
+        match (condition, self.is_anchored) {
+            (Some(condition), true) => {
+                self.lines.push(format!("#ifdef {condition}\n    , {param}\n#endif"));
+            }
+            (Some(condition), false) => {
+                self.lines.push(format!("#ifdef {condition}\n    {param},\n#endif"));
+            }
+            (None, is_anchored) => {
+                match self.lines.last_mut().filter(|line| is_anchored && !line.ends_with("#endif"))
+                {
+                    Some(line) => {
+                        line.push(',');
+                        self.lines.push(format!("    {param}"));
+                    }
+                    None if is_anchored => self.lines.push(format!("    , {param}")),
+                    None => self.lines.push(format!("    {param}")),
+                }
+                self.is_anchored = true;
+            }
+        }
+    }
 }
 
 /// The variable of a tensor or parameter; `vtcm` is taken.
