@@ -207,7 +207,7 @@ fn paths_of_configs_say_variables() {
     );
     assert!(desk.path("out/in/PathPack/Cargo.toml").exists());
 
-    let (code, err) = run(&[("UDO_TEST_OUT", Path::new("set")), ("UDO_TEST_ROOT", root())]);
+    let (code, err) = run(&[("UDO_TEST_OUT", Path::new("set")), ("UDO_TEST_ROOT", &root())]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
     assert!(desk.path("set/in/PathPack/Cargo.toml").exists());
 }

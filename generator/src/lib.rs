@@ -13,6 +13,8 @@ mod draft;
 mod grammar;
 mod json;
 pub mod names;
+#[cfg(test)]
+mod page;
 mod paths;
 mod plan;
 mod read;

@@ -1,7 +1,8 @@
-//! `docs/config.md` keeps its promises: its examples read, and give the messages that stand below them.
+//! `docs/config.md` keeps its promises: its examples read, and give the messages that stand below them. `UDO_BLESS=1` writes
+//! the messages, to be looked at.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::path::Path;
+use std::{fs, path::Path};
 
 use udo_generator::{Mode, Source, read};
 
@@ -53,6 +54,14 @@ fn examples_are_read_or_refused_as_the_page_says() {
             other => panic!("docs/config.md has a block of {other:?}"),
         };
         kinds.insert(example.language);
+        if let (Some(says), true) = (&example.says, std::env::var_os("UDO_BLESS").is_some()) {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/config.md");
+            let block = |says: &str| format!("{}```\n\n```text\n{says}```\n", example.text);
+            let page = fs::read_to_string(&path).unwrap();
+            let (_, now) = said(&example, mode);
+            fs::write(&path, page.replacen(&block(says), &block(&now), 1)).unwrap();
+            continue;
+        }
         let wanted = (reads, example.says.clone().unwrap_or_default());
         assert_eq!(said(&example, mode), wanted, "{}", example.text);
     }

@@ -161,10 +161,6 @@ fn listed(
         words = part.node.all("Datatype");
     }
     let words: Vec<At<String>> = words.iter().map(|word| reader.text(word)).collect();
-    let help = format!(
-        "say it in <SupplementalOpDefList Backend=\"..\"> for the backend that is the {} here",
-        core.as_str()
-    );
     if words.is_empty() {
         let spot = reader.spot(part.node);
         let help = "add <Datatype>QNN_DATATYPE_FLOAT_32</Datatype>";
@@ -172,8 +168,13 @@ fn listed(
         return None;
     }
     if let Some(word) = words.iter().find(|word| word.value == BACKEND_SPECIFIC) {
-        let found = format!("{BACKEND_SPECIFIC} and no type for {}", core.as_str());
+        let is_meant = |&&(_, of_core, arch): &&(&str, CoreKind, Option<u16>)| {
+            of_core == core && arch.is_none_or(|arch| of.archs.contains(&arch))
+        };
+        let backend = words::BACKENDS.iter().find(is_meant).map_or("", |(name, ..)| name);
+        let found = format!("{BACKEND_SPECIFIC}, and nothing specific to {backend}");
         let wanted = "a type for each backend";
+        let help = format!("say the type in a <SupplementalOpDefList Backend=\"{backend}\">");
         reader.error(&word.spot, problem(Kind::NoDataType, found, wanted, help));
         return None;
     }
