@@ -1,3 +1,5 @@
+//! Op definitions read: what is taken of them, what is refused and where, and what several files make.
+
 use std::path::Path;
 
 use super::{ELEMENTS, words::TYPES};
