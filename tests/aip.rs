@@ -21,6 +21,12 @@ fn commands_do_what_the_page_says() {
     page::follow(PAGE);
 }
 
+#[test]
+fn the_example_cuts_its_network_in_all_ways() {
+    let net = ("net.graph", include_str!("../examples/aip/net.graph"));
+    page::follow_beside(include_str!("../examples/aip/README.md"), &[net]);
+}
+
 /// A network of which the HTA takes all but the sine in the middle.
 const NET: &str = "graph net
   input x: f32[1,3,8,8]
