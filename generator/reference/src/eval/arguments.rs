@@ -1,0 +1,106 @@
+//! What an operator is called with, held against its signature.
+
+use crate::{
+    fault::EvalError,
+    signature::{Class, Param, ParamKind, Signature, Tensor, Value},
+};
+
+/// What an operator is called with.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Arguments {
+    /// The inputs, in the order of the signature.
+    pub inputs: Vec<Argument>,
+    /// The parameters, in the order of the signature; their defaults where nothing is given.
+    pub params: Vec<Option<Value>>,
+}
+
+/// An input of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Argument {
+    /// It is left out.
+    Absent,
+    /// Its extents, which are all that most shapes need.
+    Dims(Vec<usize>),
+    /// Its extents and elements.
+    Tensor(Tensor),
+}
+
+pub(super) fn check(signature: &Signature, arguments: &Arguments) -> Result<(), EvalError> {
+    let counts = [
+        ("inputs", arguments.inputs.len(), signature.inputs.len()),
+        ("parameters", arguments.params.len(), signature.params.len()),
+    ];
+    for (what, found, wanted) in counts {
+        if found != wanted {
+            return Err(EvalError::Arguments(format!("{found} {what} are given, wanted {wanted}")));
+        }
+    }
+    for (port, argument) in signature.inputs.iter().zip(&arguments.inputs) {
+        let name = format!("the input `{}`", port.name);
+        match argument {
+            Argument::Absent if port.optional || port.default.is_some() => {}
+            Argument::Absent => {
+                return Err(EvalError::Arguments(format!("{name} is absent, and is not optional")));
+            }
+            Argument::Dims(dims) => check_rank(&name, dims)?,
+            Argument::Tensor(tensor) => check_tensor(&name, tensor, port.class)?,
+        }
+    }
+    for (param, value) in signature.params.iter().zip(&arguments.params) {
+        check_param(param, value.as_ref())?;
+    }
+    Ok(())
+}
+
+fn check_param(param: &Param, value: Option<&Value>) -> Result<(), EvalError> {
+    let name = format!("the parameter `{}`", param.name);
+    let Some(value) = value.or(param.default.as_ref()) else {
+        return Err(EvalError::Arguments(format!("{name} is left out, and has no default")));
+    };
+    let is_wanted = match (param.kind, value) {
+        (ParamKind::Tensor(class), Value::Tensor(tensor)) => {
+            return check_tensor(&name, tensor, class);
+        }
+        (ParamKind::Scalar(Class::Float), Value::Float(_) | Value::Int(_))
+        | (ParamKind::Scalar(Class::Int), Value::Int(_))
+        | (ParamKind::Scalar(Class::Bool), Value::Bool(_))
+        | (ParamKind::Text, Value::Text(_)) => true,
+        _ => false,
+    };
+    if is_wanted {
+        return Ok(());
+    }
+    let wanted = match param.kind {
+        ParamKind::Scalar(class) => class.word(),
+        ParamKind::Text => "text",
+        ParamKind::Tensor(_) => "tensor",
+    };
+    Err(EvalError::Arguments(format!("{name} is {value:?}, wanted a value of the kind {wanted}")))
+}
+
+fn check_rank(name: &str, dims: &[usize]) -> Result<(), EvalError> {
+    if dims.len() <= super::MAX_RANK {
+        return Ok(());
+    }
+    let (found, wanted) = (dims.len(), super::MAX_RANK);
+    Err(EvalError::Arguments(format!("{name} has rank {found}, wanted {wanted} at most")))
+}
+
+fn check_tensor(name: &str, tensor: &Tensor, class: Class) -> Result<(), EvalError> {
+    check_rank(name, &tensor.dims)?;
+    let len = tensor.dims.iter().try_fold(1_usize, |len, dim| len.checked_mul(*dim));
+    if len != Some(tensor.elements.len()) {
+        let (found, dims) = (tensor.elements.len(), &tensor.dims);
+        return Err(EvalError::Arguments(format!(
+            "{name} has {found} elements, wanted those of {dims:?}"
+        )));
+    }
+    let found = tensor.elements.class();
+    if found != class {
+        let (found, wanted) = (found.word(), class.word());
+        return Err(EvalError::Arguments(format!(
+            "{name} has elements of the kind {found}, wanted {wanted}"
+        )));
+    }
+    Ok(())
+}

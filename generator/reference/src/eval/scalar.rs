@@ -1,0 +1,296 @@
+//! One number: of an element, a bound of an index, or a condition.
+
+use super::{Machine, Mode};
+use crate::{
+    bound::{Num, Val, ints},
+    fault::EvalError,
+    function::{Binary, Takes},
+    ir::{Read, Scalar, Source, Text},
+    number::{integer, length, whole},
+    signature::{Class, Elements, Tensor, Value},
+};
+
+/// Elements that a read may mean are tried up to this many.
+const MAX_CANDIDATES: usize = 32;
+
+impl Machine<'_> {
+    pub(super) fn scalar(&mut self, scalar: &Scalar) -> Result<Val, EvalError> {
+        self.spend()?;
+        match scalar {
+            Scalar::Float(value) => Ok(self.float(*value)),
+            Scalar::Int(value) => Ok(Val::int(*value)),
+            Scalar::Bool(value) => Ok(Val::bool(*value)),
+            Scalar::Param(param) => self.number(*param),
+            Scalar::Var(slot) => Ok(self.scalars.get(*slot).copied().unwrap_or(Val::int(0))),
+            Scalar::Item(list, at, position) => {
+                let (list, at) = (self.list(list)?, self.scalar(at)?.whole());
+                let len = integer(list.items().len());
+                let place = if at < 0 { at.saturating_add(len) } else { at };
+                length(place).and_then(|place| list.get(place)).ok_or_else(|| {
+                    self.at = *position;
+                    self.fault(format!("item {at} is none of a list of {len}"))
+                })
+            }
+            Scalar::Len(list) => Ok(Val::int(integer(self.list(list)?.items().len()))),
+            Scalar::Product(list) => {
+                let list = self.list(list)?;
+                let product = list.items().iter().try_fold(1_i64, |all, dim| all.checked_mul(*dim));
+                product
+                    .map(Val::int)
+                    .ok_or_else(|| self.fault("extents multiply to more than 64 bits hold"))
+            }
+            Scalar::Ravel(coords, dims) => {
+                let (coords, dims) = (self.list(coords)?, self.list(dims)?);
+                let each = coords.items().iter().zip(dims.items());
+                Ok(Val::int(
+                    each.fold(0_i64, |all, (at, dim)| all.wrapping_mul(*dim).wrapping_add(*at)),
+                ))
+            }
+            Scalar::Present(input) => Ok(Val::bool(self.is_present(*input))),
+            Scalar::TextIs(left, right) => Ok(Val::bool(self.text(left) == self.text(right))),
+            Scalar::Read(read) => self.read(read),
+            Scalar::Unary(function, operand) => {
+                let operand = self.scalar(operand)?;
+                Ok(self.model.unary(*function, operand))
+            }
+            Scalar::Binary(op, left, right, at) => {
+                let (left, right) = (self.scalar(left)?, self.scalar(right)?);
+                self.binary(*op, left, right).ok_or_else(|| {
+                    self.at = *at;
+                    self.fault("a division of integers by 0")
+                })
+            }
+            Scalar::Cast(class, operand) => {
+                let operand = self.scalar(operand)?;
+                Ok(self.cast(*class, operand))
+            }
+            Scalar::Not(operand) => {
+                let value = self.scalar(operand)?;
+                Ok(Val::maybe(!value.holds(), !value.is_sure()))
+            }
+            Scalar::And(left, right) => self.both(left, right, true),
+            Scalar::Or(left, right) => self.both(left, right, false),
+            Scalar::If(condition, then, otherwise) => self.choice(condition, then, otherwise),
+            Scalar::Let(slot, value, body) => {
+                let value = self.scalar(value)?;
+                self.set(*slot, value);
+                self.scalar(body)
+            }
+            Scalar::There(place, body) => {
+                let (here, there) = (self.here(), self.list(place)?);
+                self.set_list(crate::ir::HERE, there);
+                let value = self.scalar(body);
+                self.set_list(crate::ir::HERE, here);
+                value
+            }
+            Scalar::Fold(fold) => self.fold(fold),
+        }
+    }
+
+    /// A real number of the source or a parameter. What is known with the shapes is worked out in double precision.
+    fn float(&self, value: f64) -> Val {
+        if self.early { Val::float(value, 0.0) } else { self.model.given(value) }
+    }
+
+    fn number(&self, param: usize) -> Result<Val, EvalError> {
+        let is_float =
+            self.signature.params.get(param).is_some_and(|param| {
+                param.kind == crate::signature::ParamKind::Scalar(Class::Float)
+            });
+        match self.param(param) {
+            Some(Value::Float(value)) => Ok(self.float(*value)),
+            Some(Value::Int(value)) if is_float => Ok(self.float(crate::number::real(*value))),
+            Some(Value::Int(value)) => Ok(Val::int(*value)),
+            Some(Value::Bool(value)) => Ok(Val::bool(*value)),
+            Some(Value::Text(_) | Value::Tensor(_)) | None => Err(self.broken()),
+        }
+    }
+
+    fn is_present(&self, input: usize) -> bool {
+        let has_default =
+            self.signature.inputs.get(input).is_some_and(|port| port.default.is_some());
+        has_default
+            || self.arguments.inputs.get(input).is_some_and(|of| *of != super::Argument::Absent)
+    }
+
+    fn text<'b>(&'b self, text: &'b Text) -> Option<&'b str> {
+        match text {
+            Text::Literal(text) => Some(text),
+            Text::Param(param) => match self.param(*param) {
+                Some(Value::Text(text)) => Some(text),
+                _ => None,
+            },
+        }
+    }
+
+    fn binary(&self, op: Binary, left: Val, right: Val) -> Option<Val> {
+        if matches!(op.takes(), Takes::Same | Takes::Ordered) {
+            return Some(self.model.compare(op, left, right));
+        }
+        match (left.num, right.num) {
+            (Num::Int(_), Num::Int(_)) => ints(op, left, right),
+            _ => Some(self.model.floats(op, left, right)),
+        }
+    }
+
+    fn cast(&self, class: Class, value: Val) -> Val {
+        match (class, value.num) {
+            (Class::Float, _) => self.model.converted(value),
+            (Class::Int, Num::Float(number)) => {
+                let cut = whole(number);
+                let ends =
+                    [number - value.error, number + value.error].map(|end| whole(end.trunc()));
+                let apart = ends.map(|end| crate::number::real(end.saturating_sub(cut)).abs());
+                let error = if value.error == 0.0 {
+                    0.0
+                } else if value.error.is_finite() {
+                    apart[0].max(apart[1])
+                } else {
+                    f64::INFINITY
+                };
+                Val { num: Num::Int(cut), error }
+            }
+            (Class::Int, _) => Val { num: Num::Int(value.whole()), error: value.error },
+            (Class::Bool, _) => {
+                let unsure = value.error > 0.0 && value.real().abs() <= value.error;
+                Val::maybe(value.holds(), unsure || value.real().is_nan() && value.error > 0.0)
+            }
+        }
+    }
+
+    /// `and` where `needed` is true, `or` where it is false: the right side is worked out only if it matters.
+    fn both(&mut self, left: &Scalar, right: &Scalar, needed: bool) -> Result<Val, EvalError> {
+        let left = self.scalar(left)?;
+        if left.is_sure() && left.holds() != needed {
+            return Ok(Val::bool(!needed));
+        }
+        let right = self.scalar(right)?;
+        if right.is_sure() && right.holds() != needed {
+            return Ok(Val::bool(!needed));
+        }
+        let holds =
+            if needed { left.holds() && right.holds() } else { left.holds() || right.holds() };
+        Ok(Val::maybe(holds, !(left.is_sure() && right.is_sure())))
+    }
+
+    fn choice(
+        &mut self,
+        condition: &Scalar,
+        then: &Scalar,
+        otherwise: &Scalar,
+    ) -> Result<Val, EvalError> {
+        let condition = self.scalar(condition)?;
+        let (taken, other) = if condition.holds() { (then, otherwise) } else { (otherwise, then) };
+        let value = self.scalar(taken)?;
+        if condition.is_sure() {
+            return Ok(value);
+        }
+        // Within the bound of error the other side is as right.
+        let other = self.scalar(other)?;
+        Ok(value.or(other))
+    }
+
+    fn read(&mut self, read: &Read) -> Result<Val, EvalError> {
+        let coords = self.list(&read.coords)?;
+        let rank = self.source_dims(read.source)?.len();
+        if coords.items().len() != rank {
+            self.at = read.at;
+            let (name, found) = (self.name(read.source), coords.items().len());
+            return Err(
+                self.fault(format!("{name} has rank {rank}, and is read at {found} indices"))
+            );
+        }
+        if coords.is_sure() {
+            return self.read_at(read, coords.items());
+        }
+        let reach = |error: f64| if error <= 8.0 { Some(whole(error.floor())) } else { None };
+        let reaches: Option<Vec<i64>> = coords.errors().iter().map(|error| reach(*error)).collect();
+        let first = self.read_at(read, coords.items())?;
+        let ways = |reach: &i64| length(2 * reach + 1);
+        let count = reaches.as_ref().and_then(|all| {
+            all.iter().try_fold(1_usize, |count, reach| count.checked_mul(ways(reach)?))
+        });
+        let (Some(reaches), Some(count)) =
+            (reaches, count.filter(|count| *count <= MAX_CANDIDATES))
+        else {
+            return Ok(Val { error: f64::INFINITY, ..first });
+        };
+        let mut value = first;
+        for way in 0..count {
+            let mut rest = integer(way);
+            let mut place = Vec::new();
+            for (at, reach) in coords.items().iter().zip(&reaches) {
+                place.push(at.saturating_add(rest % (2 * reach + 1) - reach));
+                rest /= 2 * reach + 1;
+            }
+            // A kernel that stays inside would not read what is outside.
+            if let Ok(other) = self.read_at(read, &place) {
+                value = value.or(other);
+            }
+        }
+        Ok(value)
+    }
+
+    fn read_at(&mut self, read: &Read, coords: &[i64]) -> Result<Val, EvalError> {
+        let dims = self.source_dims(read.source)?;
+        let mut number = Some(0_usize);
+        for (at, dim) in coords.iter().zip(dims) {
+            number = match (number, length(*at)) {
+                (Some(number), Some(at)) if at < *dim => {
+                    number.checked_mul(*dim).and_then(|n| n.checked_add(at))
+                }
+                _ => None,
+            };
+        }
+        let Some(number) = number else {
+            if let Some(outside) = &read.outside {
+                return self.scalar(outside);
+            }
+            let (name, dims) = (self.name(read.source), dims.to_vec());
+            self.at = read.at;
+            return Err(self
+                .fault(format!("{name} is read at {coords:?}, outside of its extents {dims:?}")));
+        };
+        if let Source::Def(def) = read.source {
+            let value = self.made(def)?.values.get(number).copied();
+            return value.ok_or_else(|| self.broken());
+        }
+        let Some(tensor) = self.given(read.source) else {
+            let name = self.name(read.source);
+            let why = if self.mode == Mode::Values { "values" } else { "shapes" };
+            return Err(EvalError::Arguments(format!(
+                "{why} depend on elements of {name}, which are not given"
+            )));
+        };
+        let value = element(tensor, number).ok_or_else(|| self.broken())?;
+        Ok(match value.num {
+            Num::Float(number) => self.float(number),
+            Num::Int(_) | Num::Bool(_) => value,
+        })
+    }
+
+    fn name(&self, source: Source) -> String {
+        match source {
+            Source::Input(input) => {
+                let name = self.signature.inputs.get(input).map_or("", |port| &*port.name);
+                format!("the input `{name}`")
+            }
+            Source::Param(param) => {
+                let name = self.signature.params.get(param).map_or("", |param| &*param.name);
+                format!("the parameter `{name}`")
+            }
+            Source::Def(def) => match self.code.defs.get(def).and_then(|def| def.name.as_ref()) {
+                Some(name) => format!("`{name}`"),
+                None => "this".to_owned(),
+            },
+        }
+    }
+}
+
+fn element(tensor: &Tensor, number: usize) -> Option<Val> {
+    Some(match &tensor.elements {
+        Elements::Float(values) => Val::float(*values.get(number)?, 0.0),
+        Elements::Int(values) => Val::int(*values.get(number)?),
+        Elements::Bool(values) => Val::bool(*values.get(number)?),
+    })
+}

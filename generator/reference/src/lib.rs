@@ -1,0 +1,103 @@
+//! Says what an operator computes, in a small language: a source is checked against the operator's signature, its
+//! shapes are inferred, and its values are worked out together with a bound on how far a correct kernel may be from
+//! them.
+//!
+//! The language is total: every program ends, as loops run over indices whose bounds are known, and there is no
+//! recursion. `docs/reference-language.md` describes it. The crate knows no runtime, no package and no config.
+//!
+//! ```
+//! use udo_reference::{
+//!     Argument, Arguments, Arithmetic, Class, Elements, Input, Output, Program, Settings, Signature, Storage, Tensor,
+//! };
+//!
+//! let x = Input { name: "x".into(), class: Class::Float, optional: false, is_static: false, default: None };
+//! let y = Output { name: "y".into(), class: Class::Float };
+//! let signature = Signature { inputs: vec![x], outputs: vec![y], params: vec![] };
+//! let program = Program::read(
+//!     "let e = exp(x - max(x, axis = -1, keep = true))
+//!      y = e / sum(e, axis = -1, keep = true)",
+//!     &signature,
+//! )?;
+//! let x = Tensor { dims: vec![1, 2], elements: Elements::Float(vec![1000.0, 1000.0]) };
+//! let arguments = Arguments { inputs: vec![Argument::Tensor(x)], params: vec![] };
+//! let settings = Settings::new(Arithmetic::F32, vec![Storage::F32]);
+//! let y = &program.evaluate(&arguments, &settings)?[0];
+//! assert_eq!(y.tensor.elements, Elements::Float(vec![0.5, 0.5]));
+//! assert!(y.allowed[0] < 1e-6);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod bound;
+mod erf;
+mod eval;
+mod fault;
+mod function;
+mod ir;
+mod lower;
+mod number;
+mod parse;
+mod signature;
+mod storage;
+mod syntax;
+mod token;
+mod words;
+
+pub use crate::{
+    bound::Arithmetic,
+    eval::{Argument, Arguments, DEFAULT_LIMIT, Evaluated, Extent, MAX_RANK, Settings},
+    fault::{EvalError, Fault, Faults, Position},
+    ir::Loosened,
+    signature::{Class, Elements, Input, Output, Param, ParamKind, Signature, Tensor, Value},
+    storage::{Storage, quantize},
+};
+
+/// A source that fits its signature.
+#[derive(Debug, Clone)]
+pub struct Program {
+    signature: Signature,
+    code: ir::Code,
+    warnings: Vec<Fault>,
+}
+
+impl Program {
+    /// Reads a source, and checks it against the signature.
+    ///
+    /// # Errors
+    /// Every fault that is found, with its line and column.
+    pub fn read(source: &str, signature: &Signature) -> Result<Self, Faults> {
+        let statements = parse::parse(source).map_err(|fault| Faults(vec![fault]))?;
+        let (code, warnings) = lower::lower(&statements, signature).map_err(Faults)?;
+        Ok(Self { signature: signature.clone(), code, warnings })
+    }
+
+    /// What is odd about the source and no fault: names that are not used.
+    pub fn warnings(&self) -> &[Fault] {
+        &self.warnings
+    }
+
+    /// How far the source loosens the tolerance of each output, and why.
+    pub fn tolerances(&self) -> impl Iterator<Item = Option<&Loosened>> {
+        self.code.outputs.iter().map(|output| output.tolerance.as_ref())
+    }
+
+    /// The extents of the outputs.
+    ///
+    /// # Errors
+    /// Arguments that do not fit the signature, or that the source refuses.
+    pub fn infer(&self, arguments: &Arguments) -> Result<Vec<Vec<Extent>>, EvalError> {
+        eval::infer(&self.code, &self.signature, arguments)
+    }
+
+    /// The outputs, each element with the distance in which a correct kernel's may lie.
+    ///
+    /// # Errors
+    /// Arguments that do not fit the signature, or that the source refuses; more work than the settings allow.
+    pub fn evaluate(
+        &self,
+        arguments: &Arguments,
+        settings: &Settings,
+    ) -> Result<Vec<Evaluated>, EvalError> {
+        eval::evaluate(&self.code, &self.signature, arguments, settings)
+    }
+}

@@ -1,0 +1,154 @@
+//! Folds along axes of a whole tensor.
+
+use super::{Lowering, Typed, Whole, expr::named, index::fold_classes};
+use crate::{
+    fault::{Fault, Position},
+    function::Binary,
+    ir::{Axes, AxesOf, Binder, DefKind, Fold, FoldLoop, HERE, Item, List, Scalar},
+    signature::Class,
+    syntax::{Args, Expr},
+};
+
+impl Lowering<'_> {
+    /// `sum(x, axis = a, keep = true)`, or the largest and smallest of several.
+    pub(super) fn reduce(
+        &mut self,
+        name: &str,
+        fold: Fold,
+        args: &Args,
+        at: Position,
+    ) -> Result<Typed, Fault> {
+        let operand = match args.plain.as_slice() {
+            [operand] => operand,
+            several @ [_, _, ..]
+                if args.named.is_empty() && matches!(fold, Fold::Max | Fold::Min) =>
+            {
+                let op = if fold == Fold::Max { Binary::Max } else { Binary::Min };
+                return self.several(name, op, several, at);
+            }
+            _ => {
+                return Err(Fault::new(
+                    at,
+                    format!("`{name}` takes one tensor, and `axis` and `keep`"),
+                ));
+            }
+        };
+        let whole = match self.expr(operand)? {
+            Typed::Tensor(whole) => whole,
+            typed => {
+                let found = typed.said();
+                return Err(Fault::new(
+                    operand.at,
+                    format!(
+                        "`{name}` of a {found}, wanted a tensor, or indices as in `{name}[k < n](..)`"
+                    ),
+                ));
+            }
+        };
+        let (mut axes, mut keep) = (None, Scalar::Bool(false));
+        for (argument, at, expr) in &args.named {
+            match argument.as_str() {
+                "axis" => axes = Some(self.axes(expr)?),
+                "keep" => keep = self.flag(expr)?,
+                _ => {
+                    return Err(Fault::new(
+                        *at,
+                        format!("`{name}` has no argument `{argument}`, wanted `axis` or `keep`"),
+                    ));
+                }
+            }
+        }
+        self.reduced(name, fold, whole, (axes, keep), at)
+    }
+
+    fn several(
+        &mut self,
+        name: &str,
+        op: Binary,
+        operands: &[Expr],
+        at: Position,
+    ) -> Result<Typed, Fault> {
+        let mut level = Vec::new();
+        for operand in operands {
+            level.push(self.expr(operand)?);
+        }
+        // In pairs, so that the tree stays low.
+        loop {
+            let mut next = Vec::new();
+            let mut each = level.into_iter();
+            while let Some(first) = each.next() {
+                next.push(match each.next() {
+                    Some(second) => self.binary(op, name, first, second, at)?,
+                    None => first,
+                });
+            }
+            if next.len() <= 1 {
+                return next.pop().ok_or_else(|| Fault::new(at, format!("`{name}` of nothing")));
+            }
+            level = next;
+        }
+    }
+
+    /// One axis or a list of them.
+    fn axes(&mut self, expr: &Expr) -> Result<List, Fault> {
+        let list = match self.expr(expr)? {
+            Typed::Scalar(class, scalar) => {
+                List::Items(vec![Item::One(self.coerced(scalar, class, Class::Int, expr.at)?)])
+            }
+            Typed::List(list) => list,
+            Typed::Tensor(_) => self.list(expr)?,
+            Typed::Text(_) => {
+                return Err(Fault::new(expr.at, "found a text, wanted an axis or a list of axes"));
+            }
+        };
+        self.kept(list, expr.at)
+    }
+
+    /// A truth value that is known with the shapes; integers of parameters stand for one.
+    fn flag(&mut self, expr: &Expr) -> Result<Scalar, Fault> {
+        let (class, scalar) = self.scalar(expr)?;
+        let scalar = match class {
+            Class::Bool => scalar,
+            Class::Int => Scalar::Cast(Class::Bool, Box::new(scalar)),
+            Class::Float => return Err(Fault::new(expr.at, "found float, wanted a truth value")),
+        };
+        self.must_be_early(|see| scalar.walk(see), expr.at, "`keep`")?;
+        Ok(scalar)
+    }
+
+    fn reduced(
+        &mut self,
+        name: &str,
+        fold: Fold,
+        whole: Whole,
+        (axes, keep): (Option<List>, Scalar),
+        at: Position,
+    ) -> Result<Typed, Fault> {
+        let (class, result) = fold_classes(fold, name, whole.class, at)?;
+        let element = self.coerced(whole.body, whole.class, class, at)?;
+        let dims = self.kept(whole.shape, at)?;
+        let of =
+            |what| List::Axes(Box::new(Axes { at, what, dims: dims.clone(), axes: axes.clone() }));
+        let inner = self.new_list(true);
+        let merged = of(AxesOf::Merged(List::Var(HERE), List::Var(inner), keep.clone()));
+        let body = Scalar::Fold(Box::new(FoldLoop {
+            at,
+            fold,
+            class,
+            binders: vec![Binder::Pack(inner, of(AxesOf::Reduced))],
+            body: Scalar::There(Box::new(merged), Box::new(element)),
+        }));
+        if axes.is_none() && matches!(keep, Scalar::Bool(false)) {
+            let kind = DefKind::Elements {
+                binders: vec![Binder::Pack(HERE, List::Items(Vec::new()))],
+                body,
+            };
+            let source = self.hoisted(kind, result, at)?;
+            return Ok(Typed::Scalar(result, Scalar::read(source, List::Items(Vec::new()), at)));
+        }
+        let left = of(AxesOf::Left(keep));
+        let kind = DefKind::Elements { binders: vec![Binder::Pack(HERE, left)], body };
+        let source = self.hoisted(kind, result, at)?;
+        Ok(Typed::Tensor(named(source, result, at)))
+    }
+}

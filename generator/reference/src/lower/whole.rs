@@ -1,0 +1,243 @@
+//! What expressions are taken as: numbers, lists, whole tensors, of a kind that is wanted.
+
+use super::{Lowering, Typed, Whole, expr::named};
+use crate::{
+    fault::{Fault, Position},
+    ir::{Binder, DefKind, HERE, List, Scalar, Source, StepKind},
+    signature::Class,
+    syntax::Expr,
+};
+
+impl Lowering<'_> {
+    /// The expression as a number, of whatever kind.
+    pub(super) fn scalar(&mut self, expr: &Expr) -> Result<(Class, Scalar), Fault> {
+        match self.expr(expr)? {
+            Typed::Scalar(class, scalar) => Ok((class, scalar)),
+            typed => {
+                let hint = if matches!(typed, Typed::Tensor(_)) {
+                    "; an element of it is read as `name[i, ..]`"
+                } else {
+                    ""
+                };
+                Err(Fault::new(expr.at, format!("found a {}, wanted a number{hint}", typed.said())))
+            }
+        }
+    }
+
+    /// The expression as a number of this kind.
+    pub(super) fn number(&mut self, expr: &Expr, class: Class) -> Result<Scalar, Fault> {
+        let (found, scalar) = self.scalar(expr)?;
+        self.coerced(scalar, found, class, expr.at)
+    }
+
+    /// The expression as a number that is known with the shapes.
+    pub(super) fn early_scalar(
+        &mut self,
+        expr: &Expr,
+        class: Class,
+        what: &str,
+    ) -> Result<Scalar, Fault> {
+        let scalar = self.number(expr, class)?;
+        self.must_be_early(|see| scalar.walk(see), expr.at, what)?;
+        Ok(scalar)
+    }
+
+    /// The number as one of another kind, if that needs no cast.
+    pub(super) fn coerced(
+        &self,
+        scalar: Scalar,
+        found: Class,
+        wanted: Class,
+        at: Position,
+    ) -> Result<Scalar, Fault> {
+        match (found, wanted) {
+            _ if found == wanted => Ok(scalar),
+            (Class::Int, Class::Float) => Ok(match scalar {
+                Scalar::Int(value) => Scalar::Float(crate::number::real(value)),
+                scalar => Scalar::Cast(Class::Float, Box::new(scalar)),
+            }),
+            _ => {
+                let (found, wanted) = (found.word(), wanted.word());
+                Err(Fault::new(
+                    at,
+                    format!("found {found}, wanted {wanted}; `{wanted}(..)` makes one of it"),
+                ))
+            }
+        }
+    }
+
+    pub(super) fn class_of(&self, typed: &Typed, at: Position) -> Result<Class, Fault> {
+        match typed {
+            Typed::Scalar(class, _) => Ok(*class),
+            Typed::Tensor(whole) => Ok(whole.class),
+            Typed::List(_) | Typed::Text(_) => Err(Fault::new(
+                at,
+                format!("found a {}, wanted a number or a tensor", typed.said()),
+            )),
+        }
+    }
+
+    pub(super) fn of_class(
+        &mut self,
+        typed: Typed,
+        wanted: Class,
+        at: Position,
+    ) -> Result<Typed, Fault> {
+        match typed {
+            Typed::Scalar(class, scalar) => {
+                Ok(Typed::Scalar(wanted, self.coerced(scalar, class, wanted, at)?))
+            }
+            Typed::Tensor(whole) if whole.class == wanted => Ok(Typed::Tensor(whole)),
+            Typed::Tensor(whole) => {
+                let body = self.coerced(whole.body, whole.class, wanted, at)?;
+                Ok(Typed::Tensor(Whole { class: wanted, body, shape: whole.shape, source: None }))
+            }
+            Typed::List(_) | Typed::Text(_) => Err(Fault::new(
+                at,
+                format!("found a {}, wanted a number or a tensor", typed.said()),
+            )),
+        }
+    }
+
+    /// A function of each element.
+    pub(super) fn each(
+        &mut self,
+        operand: Typed,
+        class: Class,
+        at: Position,
+        function: impl FnOnce(Scalar) -> Scalar,
+    ) -> Result<Typed, Fault> {
+        match operand {
+            Typed::Scalar(_, scalar) => Ok(Typed::Scalar(class, function(scalar))),
+            Typed::Tensor(whole) => Ok(Typed::Tensor(Whole {
+                class,
+                body: function(whole.body),
+                shape: whole.shape,
+                source: None,
+            })),
+            Typed::List(_) | Typed::Text(_) => Err(Fault::new(
+                at,
+                format!("found a {}, wanted a number or a tensor", operand.said()),
+            )),
+        }
+    }
+
+    /// A function of each pair of elements.
+    pub(super) fn pair(
+        &mut self,
+        left: Typed,
+        right: Typed,
+        class: Class,
+        at: Position,
+        function: impl FnOnce(Scalar, Scalar) -> Scalar,
+    ) -> Result<Typed, Fault> {
+        let (shape, a, b) = match (left, right) {
+            (Typed::Scalar(_, a), Typed::Scalar(_, b)) => {
+                return Ok(Typed::Scalar(class, function(a, b)));
+            }
+            (Typed::Tensor(a), Typed::Scalar(_, b)) => (a.shape, a.body, b),
+            (Typed::Scalar(_, a), Typed::Tensor(b)) => (b.shape, a, b.body),
+            (left, right) => {
+                let (a, b) = (self.whole(left, at)?, self.whole(right, at)?);
+                let is_one =
+                    matches!((&a.shape, &b.shape), (List::Dims(a), List::Dims(b)) if a == b);
+                let shape =
+                    if is_one { a.shape } else { List::Broadcast(vec![a.shape, b.shape], at) };
+                (shape, a.body, b.body)
+            }
+        };
+        Ok(Typed::Tensor(Whole { class, shape, body: function(a, b), source: None }))
+    }
+
+    /// The expression as a tensor: a number has no axes, a list one.
+    pub(super) fn whole(&mut self, typed: Typed, at: Position) -> Result<Whole, Fault> {
+        match typed {
+            Typed::Tensor(whole) => Ok(whole),
+            Typed::Scalar(class, body) => {
+                Ok(Whole { class, shape: List::Items(Vec::new()), body, source: None })
+            }
+            Typed::List(list) => {
+                let list = self.kept(list, at)?;
+                let shape =
+                    List::Items(vec![crate::ir::Item::One(Scalar::Len(Box::new(list.clone())))]);
+                let here = List::Var(HERE).item(Scalar::Int(0), at);
+                // Where it is broadcast, its own coordinate is the last.
+                let own = List::Align(Box::new(List::Var(HERE)), Box::new(shape.clone()));
+                let body = Scalar::There(Box::new(own), Box::new(list.item(here, at)));
+                Ok(Whole { class: Class::Int, shape, body, source: None })
+            }
+            Typed::Text(_) => Err(Fault::new(at, "found a text, wanted a number or a tensor")),
+        }
+    }
+
+    /// Where the tensor's elements are, once it is worked out.
+    pub(super) fn source(&mut self, whole: Whole, at: Position) -> Result<Source, Fault> {
+        if let Some(source) = whole.source {
+            return Ok(source);
+        }
+        let kind =
+            DefKind::Elements { binders: vec![Binder::Pack(HERE, whole.shape)], body: whole.body };
+        self.hoisted(kind, whole.class, at)
+    }
+
+    /// A tensor of its own, before what is being worked out.
+    pub(super) fn hoisted(
+        &mut self,
+        kind: DefKind,
+        class: Class,
+        at: Position,
+    ) -> Result<Source, Fault> {
+        let uses = match &kind {
+            DefKind::Elements { binders, body } => self.uses_locals(|see| {
+                for binder in binders {
+                    binder.walk(see);
+                }
+                body.walk(see);
+            }),
+            DefKind::Select(select) => self.uses_locals(|see| select.walk(see)),
+        };
+        if uses {
+            let message = "an index or local name inside of a whole-tensor expression; \
+                           wanted indices here as well, as in `sum[k < n](x[i, k])`";
+            return Err(Fault::new(at, message));
+        }
+        Ok(Source::Def(self.define(None, class, kind, at)?))
+    }
+
+    /// The whole tensor as one that is worked out on its own.
+    pub(super) fn materialized(&mut self, whole: Whole, at: Position) -> Result<Whole, Fault> {
+        let class = whole.class;
+        Ok(named(self.source(whole, at)?, class, at))
+    }
+
+    /// The expression as a list.
+    pub(super) fn list(&mut self, expr: &Expr) -> Result<List, Fault> {
+        match self.expr(expr)? {
+            Typed::List(list) => Ok(list),
+            // A vector of integers that is known with the shapes.
+            Typed::Tensor(whole) if whole.class == Class::Int => {
+                let source = self.source(whole, expr.at)?;
+                let slot = self.new_scalar(true);
+                let count = List::Dims(source).item(Scalar::Int(0), expr.at);
+                let coords = List::Items(vec![crate::ir::Item::One(Scalar::Var(slot))]);
+                let read = Scalar::read(source, coords, expr.at);
+                Ok(List::For(slot, Box::new(count), Box::new(read)))
+            }
+            typed => Err(Fault::new(
+                expr.at,
+                format!("found a {}, wanted a list of integers", typed.said()),
+            )),
+        }
+    }
+
+    /// The list as one that is worked out once, if it is not cheap anyway.
+    pub(super) fn kept(&mut self, list: List, at: Position) -> Result<List, Fault> {
+        if matches!(list, List::Dims(_) | List::Var(_)) || self.uses_locals(|see| list.walk(see)) {
+            return Ok(list);
+        }
+        self.must_be_early(|see| list.walk(see), at, "a list")?;
+        let slot = self.new_list(false);
+        self.step(StepKind::List(slot, list), at);
+        Ok(List::Var(slot))
+    }
+}

@@ -1,0 +1,118 @@
+//! What an output is stored as, and what that adds to its bound.
+
+use crate::{
+    bound::{Arithmetic, Num, Val},
+    number::whole,
+};
+
+/// What a kernel stores an output as.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Storage {
+    /// Half precision.
+    F16,
+    /// Single precision.
+    F32,
+    /// Double precision.
+    F64,
+    /// Integers of this many bits, wrapped, with a sign or without.
+    Int {
+        /// How many bits, 64 at most.
+        bits: u32,
+        /// Whether half of the values are below 0.
+        signed: bool,
+    },
+    /// Truth values.
+    Bool,
+    /// Integers that stand for `scale * (stored - zero_point)`, saturated.
+    Quantized {
+        /// What one step stands for.
+        scale: f64,
+        /// What stands for 0.
+        zero_point: i64,
+        /// The lowest stored number.
+        min: i64,
+        /// The highest stored number.
+        max: i64,
+    },
+}
+
+impl Storage {
+    /// The value as it is stored, and how far a stored result may be from it.
+    pub(crate) fn stored(self, value: Val) -> Val {
+        let rounded = |to: Arithmetic| match value.num {
+            Num::Float(number) if !to.holds(number) => to.computed(number, value.error, 1.0),
+            Num::Float(number) => to.computed(number, value.error, 0.0),
+            Num::Int(_) | Num::Bool(_) => value,
+        };
+        match self {
+            Self::F16 => rounded(Arithmetic::F16),
+            Self::F32 => rounded(Arithmetic::F32),
+            Self::F64 => rounded(Arithmetic::F64),
+            Self::Bool => Val::maybe(value.holds(), !value.is_sure()),
+            Self::Int { bits, signed } => {
+                Val { num: Num::Int(wrapped(value.whole(), bits, signed)), error: value.error }
+            }
+            Self::Quantized { scale, zero_point, min, max } => {
+                let real =
+                    |stored: i64| scale * crate::number::real(stored.wrapping_sub(zero_point));
+                let number = value.real();
+                if number.is_nan() {
+                    return Val::float(number, f64::INFINITY);
+                }
+                let kept = number.max(real(min)).min(real(max));
+                // One step, of which half is the rounding and half a quotient that falls on the other side of a tie.
+                let error =
+                    if value.error.is_finite() { value.error + scale } else { f64::INFINITY };
+                Val::float(kept, error)
+            }
+        }
+    }
+}
+
+/// The lowest bits of an integer, as two's complement or as they are.
+fn wrapped(value: i64, bits: u32, signed: bool) -> i64 {
+    let drop = 64_u32.saturating_sub(bits.max(1));
+    let shifted = value << drop;
+    if signed { shifted >> drop } else { (shifted.cast_unsigned() >> drop).cast_signed() }
+}
+
+/// The nearest stored number, half to even, saturated: what a kernel of quantized values stores for a real one.
+pub fn quantize(value: f64, scale: f64, zero_point: i64, min: i64, max: i64) -> i64 {
+    whole((value / scale).round_ties_even()).saturating_add(zero_point).clamp(min, max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_wrap_into_their_width() {
+        let cases = [
+            (200, 8, true, -56),
+            (200, 8, false, 200),
+            (-1, 8, false, 255),
+            (1 << 33, 32, true, 0),
+            (-5, 64, true, -5),
+        ];
+        for (value, bits, signed, wanted) in cases {
+            assert_eq!(wrapped(value, bits, signed), wanted, "{value} in {bits} bits");
+        }
+    }
+
+    #[test]
+    fn quantized_values_saturate_and_may_be_a_step_off() {
+        let storage = Storage::Quantized { scale: 0.5, zero_point: 128, min: 0, max: 255 };
+        let stored = storage.stored(Val::float(1000.0, 0.25));
+        assert_eq!((stored.real(), stored.error), (63.5, 0.75));
+        assert_eq!(quantize(0.75, 0.5, 128, 0, 255), 130);
+        assert_eq!(quantize(1e9, 0.5, 128, 0, 255), 255);
+    }
+
+    #[test]
+    fn what_half_precision_cannot_hold_is_rounded_or_infinite() {
+        let stored = |value| Storage::F16.stored(Val::float(value, 0.0)).error;
+        assert_eq!(stored(0.5), 0.0);
+        assert_eq!(stored(0.1), 0.1 * 0.5_f64.powi(11));
+        assert_eq!(stored(70000.0), f64::INFINITY);
+    }
+}

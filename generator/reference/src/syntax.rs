@@ -1,0 +1,130 @@
+//! A source as a tree, before its names and types are known.
+
+use crate::fault::Position;
+
+#[derive(Debug)]
+pub(crate) struct Expr {
+    pub(crate) at: Position,
+    pub(crate) kind: Kind,
+    /// How many levels are below this one, so that nobody who walks the tree runs out of stack.
+    pub(crate) height: u32,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    Text(String),
+    Name(String),
+    Unary(Prefix, Box<Expr>),
+    Binary(Infix, Box<Expr>, Box<Expr>),
+    If(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// `let name = value in body`
+    Let(String, Box<Expr>, Box<Expr>),
+    /// `name(args, key = value)`
+    Call(String, Args),
+    /// `name[binders; kept](args)`
+    Fold(String, Vec<Binder>, Option<String>, Args),
+    /// `base[items else outside]`
+    Index(Box<Expr>, Vec<Item>, Option<Box<Expr>>),
+    /// `[items]`
+    List(Vec<Item>),
+    /// `[for name < count: body]`
+    For(String, Box<Expr>, Box<Expr>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Prefix {
+    Neg,
+    Not,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Infix {
+    Or,
+    And,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Add,
+    Sub,
+    Mul,
+    Div,
+    FloorDiv,
+    Mod,
+}
+
+impl Infix {
+    pub(crate) fn sign(self) -> &'static str {
+        match self {
+            Self::Or => "or",
+            Self::And => "and",
+            Self::Eq => "==",
+            Self::Ne => "!=",
+            Self::Lt => "<",
+            Self::Le => "<=",
+            Self::Gt => ">",
+            Self::Ge => ">=",
+            Self::Add => "+",
+            Self::Sub => "-",
+            Self::Mul => "*",
+            Self::Div => "/",
+            Self::FloorDiv => "//",
+            Self::Mod => "%",
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Args {
+    pub(crate) plain: Vec<Expr>,
+    pub(crate) named: Vec<(String, Position, Expr)>,
+}
+
+/// `name < bound`, or `name.. < bounds`.
+#[derive(Debug)]
+pub(crate) struct Binder {
+    pub(crate) name: String,
+    pub(crate) at: Position,
+    pub(crate) is_pack: bool,
+    pub(crate) bound: Expr,
+}
+
+#[derive(Debug)]
+pub(crate) enum Item {
+    One(Expr),
+    /// `list..`
+    Spread(Expr),
+    /// `from:to`
+    Slice(Option<Expr>, Option<Expr>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Statement {
+    pub(crate) at: Position,
+    pub(crate) kind: StatementKind,
+}
+
+#[derive(Debug)]
+pub(crate) enum StatementKind {
+    /// `let name[binders] = value`
+    Let(String, Vec<Binder>, Expr),
+    /// `name[binders] = value`
+    Output(String, Vec<Binder>, Expr),
+    /// `require condition, "what is wanted"`
+    Require(Expr, String),
+    Tolerance(Tolerance),
+}
+
+/// `tolerance name relative r absolute a because "reason"`
+#[derive(Debug)]
+pub(crate) struct Tolerance {
+    pub(crate) output: String,
+    pub(crate) relative: f64,
+    pub(crate) absolute: f64,
+    pub(crate) reason: String,
+}

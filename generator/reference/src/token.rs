@@ -1,0 +1,216 @@
+//! Splits a source into words, numbers, texts and signs.
+
+use crate::fault::{Fault, Position};
+
+/// A longer source is refused.
+pub(crate) const MAX_BYTES: usize = 64 * 1024;
+
+/// The signs, longer ones before those that they begin with.
+const SIGNS: &[&str] = &[
+    "//", "==", "!=", "<=", ">=", "..", "+", "-", "*", "/", "%", "(", ")", "[", "]", ",", ":", ";",
+    "=", "<", ">",
+];
+
+/// Words that cannot be names, unless they are put between backquotes.
+pub(crate) const KEYWORDS: &[&str] = &[
+    "let",
+    "in",
+    "if",
+    "then",
+    "else",
+    "for",
+    "and",
+    "or",
+    "not",
+    "true",
+    "false",
+    "inf",
+    "nan",
+    "pi",
+    "require",
+    "tolerance",
+];
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Token {
+    /// A name, or any word between backquotes.
+    Name(String),
+    Keyword(&'static str),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    Sign(&'static str),
+    End,
+}
+
+impl Token {
+    /// What it is called where another was wanted.
+    pub(crate) fn said(&self) -> String {
+        match self {
+            Self::Name(name) => format!("`{name}`"),
+            Self::Keyword(word) | Self::Sign(word) => format!("`{word}`"),
+            Self::Int(value) => format!("the number {value}"),
+            Self::Float(value) => format!("the number {value}"),
+            Self::Text(_) => "a text".to_owned(),
+            Self::End => "the end".to_owned(),
+        }
+    }
+}
+
+/// The tokens of a source with their places; the last one is the end.
+pub(crate) fn tokens(source: &str) -> Result<Vec<(Token, Position)>, Fault> {
+    let mut reader = Reader { rest: source, at: Position { line: 1, column: 1 } };
+    if source.len() > MAX_BYTES {
+        let message = format!("the source has {} bytes, wanted {MAX_BYTES} at most", source.len());
+        return Err(Fault::new(reader.at, message));
+    }
+    let mut tokens = Vec::new();
+    loop {
+        reader.skip_space();
+        let at = reader.at;
+        let token = reader.token()?;
+        let is_end = token == Token::End;
+        tokens.push((token, at));
+        if is_end {
+            return Ok(tokens);
+        }
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+    at: Position,
+}
+
+impl<'a> Reader<'a> {
+    fn skip_space(&mut self) {
+        loop {
+            self.take_while(char::is_whitespace);
+            if !self.rest.starts_with('#') {
+                return;
+            }
+            self.take_while(|c| c != '\n');
+        }
+    }
+
+    fn take_while(&mut self, is: impl Fn(char) -> bool) -> &'a str {
+        let len = self.rest.find(|c| !is(c)).unwrap_or(self.rest.len());
+        self.take(len)
+    }
+
+    /// The next `len` bytes, which end where a character does.
+    fn take(&mut self, len: usize) -> &'a str {
+        let (taken, rest) = self.rest.split_at_checked(len).unwrap_or((self.rest, ""));
+        for c in taken.chars() {
+            if c == '\n' {
+                self.at = Position { line: self.at.line + 1, column: 1 };
+            } else {
+                self.at.column += 1;
+            }
+        }
+        self.rest = rest;
+        taken
+    }
+
+    fn token(&mut self) -> Result<Token, Fault> {
+        let Some(first) = self.rest.chars().next() else { return Ok(Token::End) };
+        if first.is_ascii_digit() {
+            return self.number();
+        }
+        if first.is_alphabetic() || first == '_' {
+            let word = self.take_while(is_name);
+            let keyword = KEYWORDS.iter().find(|keyword| **keyword == word);
+            return Ok(keyword.map_or_else(|| Token::Name(word.to_owned()), |k| Token::Keyword(k)));
+        }
+        match first {
+            '"' => return self.quoted('"', "a text").map(Token::Text),
+            '`' => return self.quoted('`', "a name").map(Token::Name),
+            _ => {}
+        }
+        if let Some(sign) = SIGNS.iter().find(|sign| self.rest.starts_with(**sign)) {
+            self.take(sign.len());
+            return Ok(Token::Sign(sign));
+        }
+        let message = format!("found {first:?}, wanted a name, a number, a text or a sign");
+        Err(Fault::new(self.at, message))
+    }
+
+    fn number(&mut self) -> Result<Token, Fault> {
+        let at = self.at;
+        let start = self.rest;
+        let digits = |reader: &mut Self| reader.take_while(|c| c.is_ascii_digit()).len();
+        let mut len = digits(self);
+        let mut is_float = false;
+        let follows = |rest: &str, skip: usize| {
+            rest.chars().nth(skip).is_some_and(|next| next.is_ascii_digit())
+        };
+        if self.rest.starts_with('.') && follows(self.rest, 1) {
+            self.take(1);
+            len += 1 + digits(self);
+            is_float = true;
+        }
+        if self.rest.starts_with(['e', 'E']) {
+            let sign = usize::from(self.rest.get(1..).is_some_and(|r| r.starts_with(['+', '-'])));
+            if follows(self.rest, 1 + sign) {
+                self.take(1 + sign);
+                len += 1 + sign + digits(self);
+                is_float = true;
+            }
+        }
+        let text = start.get(..len).unwrap_or(start);
+        let wrong = |what: &str| Fault::new(at, format!("the number {text} is {what}"));
+        if is_float {
+            let value: f64 = text.parse().map_err(|_| wrong("not one"))?;
+            return Ok(value).map(Token::Float);
+        }
+        text.parse().map(Token::Int).map_err(|_| wrong("larger than 64 bits hold"))
+    }
+
+    fn quoted(&mut self, quote: char, what: &str) -> Result<String, Fault> {
+        let at = self.at;
+        self.take(quote.len_utf8());
+        let text = self.take_while(|c| c != quote && c != '\n').to_owned();
+        if !self.rest.starts_with(quote) {
+            return Err(Fault::new(at, format!("{what} begins here, and its {quote} is missing")));
+        }
+        self.take(quote.len_utf8());
+        Ok(text)
+    }
+}
+
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Token, tokens};
+
+    #[test]
+    fn numbers_and_spreads_are_told_apart() {
+        let read = |text| -> Vec<Token> {
+            tokens(text).unwrap().into_iter().map(|(token, _)| token).collect()
+        };
+        assert_eq!(read("1.. # x"), [Token::Int(1), Token::Sign(".."), Token::End]);
+        assert_eq!(read("1.5e-3"), [Token::Float(1.5e-3), Token::End]);
+        assert_eq!(read("2e3"), [Token::Float(2e3), Token::End]);
+        assert_eq!(read("`in`"), [Token::Name("in".to_owned()), Token::End]);
+        assert_eq!(read("a//b").len(), 4);
+    }
+
+    #[test]
+    fn what_is_no_token_is_said_with_its_place() {
+        let cases = [
+            ("a\n  $", "2:3: found '$', wanted a name, a number, a text or a sign"),
+            ("\"a", "1:1: a text begins here, and its \" is missing"),
+            (
+                "99999999999999999999",
+                "1:1: the number 99999999999999999999 is larger than 64 bits hold",
+            ),
+        ];
+        for (source, wanted) in cases {
+            assert_eq!(tokens(source).unwrap_err().to_string(), wanted);
+        }
+        assert!(tokens(&" ".repeat(70_000)).unwrap_err().to_string().contains("70000 bytes"));
+    }
+}

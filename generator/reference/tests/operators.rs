@@ -1,0 +1,185 @@
+//! Common operators, each in the language in a file of `operators/`: read, shaped and worked out, next to functions
+//! that were written without the language, or to values that were worked out by hand.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use udo_reference::{Argument, Arithmetic, Elements, Extent, Settings, Storage, Tensor, Value};
+
+#[path = "operators/naive.rs"]
+mod naive;
+mod support;
+
+use naive::{Call, NAIVE};
+use support::{Case, Operator, reals};
+
+fn operators() -> Vec<(String, Operator)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/operators");
+    let mut files: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|end| end == "ref"));
+    files.sort();
+    let name = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    files
+        .iter()
+        .map(|path| (name(path), Operator::parse(&fs::read_to_string(path).unwrap())))
+        .collect()
+}
+
+fn wanted(name: &str, operator: &Operator, case: &Case) -> Vec<Tensor> {
+    if !case.wanted.is_empty() {
+        let ports = operator.signature.outputs.iter();
+        return ports.map(|port| case.wanted[&port.name].clone()).collect();
+    }
+    let (_, naive) = NAIVE
+        .iter()
+        .find(|(of, _)| *of == name)
+        .unwrap_or_else(|| panic!("{name} has no function"));
+    let outputs = naive(&Call { signature: &operator.signature, arguments: &case.arguments });
+    outputs.into_iter().map(|t| Tensor { dims: t.dims, elements: Elements::Float(t.v) }).collect()
+}
+
+#[test]
+fn there_are_those_that_everybody_knows() {
+    let names: BTreeSet<String> = operators().into_iter().map(|(name, _)| name).collect();
+    assert!(names.len() >= 70, "{}", names.len());
+    let strange: Vec<_> = NAIVE.iter().filter(|(name, _)| !names.contains(*name)).collect();
+    assert!(
+        strange.is_empty(),
+        "functions of no operator: {:?}",
+        strange.iter().map(|row| row.0).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn values_are_those_of_other_implementations() {
+    for (name, operator) in operators() {
+        let program = operator.program();
+        assert!(program.warnings().is_empty(), "{name}: {:?}", program.warnings());
+        assert!(!operator.cases.is_empty(), "{name} has no case");
+        for (number, case) in operator.cases.iter().enumerate() {
+            let place = format!("{name}, case {number}");
+            let settings = Settings::new(Arithmetic::F64, operator.storage(Storage::F64));
+            let found = program
+                .evaluate(&case.arguments, &settings)
+                .unwrap_or_else(|e| panic!("{place}: {e}"));
+            for (found, wanted) in found.iter().zip(wanted(&name, &operator, case)) {
+                assert_eq!(found.tensor.dims, wanted.dims, "{place}");
+                let each = reals(&found.tensor).into_iter().zip(reals(&wanted)).zip(&found.allowed);
+                for (at, ((a, b), allowed)) in each.enumerate() {
+                    let is_near = (a - b).abs() <= 4.0 * allowed + 1e-15 * b.abs();
+                    assert!(
+                        is_near || a == b || a.is_nan() && b.is_nan(),
+                        "{place}, element {at} is {a}, wanted {b} +- {allowed}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn extents_are_known_before_the_values() {
+    for (name, operator) in operators() {
+        let program = operator.program();
+        for case in &operator.cases {
+            let mut arguments = case.arguments.clone();
+            for (port, argument) in operator.signature.inputs.iter().zip(&mut arguments.inputs) {
+                if let (false, Argument::Tensor(tensor)) = (port.is_static, &*argument) {
+                    *argument = Argument::Dims(tensor.dims.clone());
+                }
+            }
+            let shapes = program.infer(&arguments).unwrap_or_else(|e| panic!("{name}: {e}"));
+            for (shape, wanted) in shapes.iter().zip(wanted(&name, &operator, case)) {
+                assert_eq!(shape.len(), wanted.dims.len(), "{name}");
+                for (extent, dim) in shape.iter().zip(wanted.dims) {
+                    match extent {
+                        Extent::Fixed(extent) => assert_eq!(*extent, dim, "{name}"),
+                        Extent::UpTo(bound) => assert!(dim <= *bound, "{name}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn selections_alone_leave_extents_open() {
+    let open: BTreeSet<_> = operators()
+        .into_iter()
+        .filter(|(_, operator)| {
+            let shapes = operator.program().infer(&operator.cases[0].arguments).unwrap();
+            shapes.iter().flatten().any(|extent| matches!(extent, Extent::UpTo(_)))
+        })
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(open, ["compress", "nms", "non_zero", "top_k_above"].map(String::from).into());
+}
+
+/// A bound that allows anything would hold as well.
+#[test]
+fn bounds_of_single_precision_are_small() {
+    for (name, operator) in operators() {
+        let program = operator.program();
+        for (number, case) in operator.cases.iter().enumerate() {
+            let settings = Settings::new(Arithmetic::F32, operator.storage(Storage::F32));
+            for output in program.evaluate(&case.arguments, &settings).unwrap() {
+                assert!(!output.extents_unsure, "{name}");
+                for (at, (value, allowed)) in
+                    reals(&output.tensor).iter().zip(&output.allowed).enumerate()
+                {
+                    let is_small = *allowed <= 1e-4 * (1.0 + value.abs())
+                        || !value.is_finite() && *allowed == 0.0;
+                    assert!(is_small, "{name}, case {number}, element {at}: {value} +- {allowed}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_asked_of_arguments_is_said_where_it_is_not_met() {
+    let change = |name: &str, change: &dyn Fn(&mut Case)| {
+        let (_, operator) = operators().into_iter().find(|(of, _)| of == name).unwrap();
+        let mut case = operator.cases[0].clone();
+        change(&mut case);
+        operator.program().infer(&case.arguments).unwrap_err().to_string()
+    };
+    let dims = |dims: &[usize]| Argument::Dims(dims.to_vec());
+    let cases = [
+        (
+            change("add", &|case| case.arguments.inputs[0] = dims(&[2, 4])),
+            "1:7: shapes [2, 4] and [3, 1] do not broadcast",
+        ),
+        (
+            change("conv2d", &|case| case.arguments.inputs[0] = dims(&[1, 3, 5, 5])),
+            "1:1: not met: as many channels as the weights have, times `group`",
+        ),
+        (
+            change("matmul", &|case| case.arguments.inputs[1] = dims(&[4, 4])),
+            "1:5: not met: as many columns on the left of `matmul` as rows on its right",
+        ),
+        (
+            change("argmax", &|case| case.arguments.params[0] = Some(Value::Int(2))),
+            "1:5: axis 2 is none of a tensor of rank 2",
+        ),
+        (
+            change("conv2d", &|case| case.arguments.inputs[0] = dims(&[1])),
+            "1:9: item 1 is none of a list of 1",
+        ),
+        (
+            change("relu", &|case| case.arguments.inputs[0] = Argument::Absent),
+            "the input `x` is absent, and is not optional",
+        ),
+        (
+            change("concat", &|case| case.arguments.params[0] = None),
+            "the parameter `axis` is left out, and has no default",
+        ),
+        (
+            change("expand", &|case| case.arguments.inputs[1] = dims(&[3])),
+            "shapes depend on elements of the input `shape`, which are not given",
+        ),
+    ];
+    for (found, wanted) in cases {
+        assert_eq!(found, wanted);
+    }
+}
