@@ -31,6 +31,7 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-ops", &["udo-api", "udo-hta", "udo-simd"]),
     ("udo-runtime", &["udo-api", "udo-host", "udo-hta", "udo-ops", "udo-simd"]),
     ("udo-generator", &[]),
+    ("udo-reference", &[]),
     ("udo-capi", &["udo-api", "udo-runtime"]),
     ("udo-cli", &["udo-api", "udo-generator", "udo-hta", "udo-runtime", "udo-simd"]),
 ];
@@ -67,6 +68,16 @@ const SIMD_LEVELS: &[&[&str]] = &[
 /// Those of `udo-hta`.
 const HTA_LEVELS: &[&[&str]] =
     &[&["bytecode", "network"], &["soc"], &["verify"], &["compile", "run"]];
+
+/// Those of `udo-reference`.
+const REFERENCE_LEVELS: &[&[&str]] = &[
+    &["erf", "number", "signature", "words"],
+    &["fault", "function"],
+    &["bound", "ir", "token"],
+    &["storage", "syntax"],
+    &["eval", "parse"],
+    &["lower"],
+];
 
 /// Those of `udo-api`: words, what crosses, what authors get, what they write, and what ties that to what crosses.
 const API_LEVELS: &[&[&str]] = &[
@@ -263,6 +274,11 @@ fn modules_of_the_primitives_import_those_below_them() {
 #[test]
 fn modules_of_the_hta_import_those_below_them() {
     modules_import_those_below_them("runtime/hta/src/", "crate::", HTA_LEVELS);
+}
+
+#[test]
+fn modules_of_the_reference_import_those_below_them() {
+    modules_import_those_below_them("generator/reference/src/", "crate::", REFERENCE_LEVELS);
 }
 
 #[test]

@@ -181,6 +181,10 @@ impl Arithmetic {
     pub(crate) fn converted(self, value: Val) -> Val {
         match value.num {
             Num::Float(_) => value,
+            // Integers that are small enough need no rounding.
+            Num::Int(_) | Num::Bool(_) if value.real().abs() + value.error <= 1.0 / self.unit() => {
+                Val::float(value.real(), value.error)
+            }
             Num::Int(_) | Num::Bool(_) => self.rounded(value.real(), value.error),
         }
     }
@@ -197,7 +201,7 @@ impl Arithmetic {
         }
         let (at, e) = (x.real(), x.error);
         let value = (row.compute)(at);
-        if e == 0.0 && row.name == "sqrt" && value * value == at {
+        if e == 0.0 && row.name == "sqrt" && (value * value).to_bits() == at.to_bits() {
             return self.computed(value, 0.0, 0.0);
         }
         let moved = |to: f64| gap((row.compute)(to), value);
@@ -206,9 +210,7 @@ impl Arithmetic {
         let error = match row.course {
             _ if e == 0.0 => 0.0,
             _ if !e.is_finite() => f64::INFINITY,
-            Course::Monotone => ends(),
             Course::Even if has_zero => ends().max(moved(0.0)),
-            Course::Even => ends(),
             Course::Wave => e.min(2.0),
             Course::Tangent => {
                 let half_turn = |x: f64| (x / std::f64::consts::PI + 0.5).floor();
@@ -219,7 +221,7 @@ impl Arithmetic {
                 }
             }
             Course::Pole if has_zero => f64::INFINITY,
-            Course::Pole => ends(),
+            Course::Monotone | Course::Even | Course::Pole => ends(),
         };
         self.computed(value, error, row.ulps)
     }
@@ -232,8 +234,8 @@ impl Arithmetic {
             Binary::Sub => self.rounded(a - b, ea + eb),
             Binary::Mul => self.rounded(a * b, product(a, ea, b, eb)),
             Binary::Div => self.quotient(a, ea, b, eb),
-            Binary::Min => self.extreme(x, y, |a, b| a < b),
-            Binary::Max => self.extreme(x, y, |a, b| a > b),
+            Binary::Min => extreme(x, y, |a, b| a < b),
+            Binary::Max => extreme(x, y, |a, b| a > b),
             Binary::Pow => self.power(a, ea, b, eb),
             Binary::Rem => self.computed(a % b, remainder(a, ea, b, eb), 0.0),
             Binary::Mod => {
@@ -294,36 +296,36 @@ impl Arithmetic {
         }
         self.computed(value, error, 16.0)
     }
+}
 
-    /// One of two, exactly; not a number if either is not.
-    fn extreme(self, x: Val, y: Val, before: impl Fn(f64, f64) -> bool) -> Val {
-        let (a, b) = (x.real(), y.real());
-        let first = a.is_nan() || before(a, b);
-        let (kept, other) = if first { (x, y) } else { (y, x) };
-        let is_decided = (a - b).abs() > x.error + y.error || kept.real().is_nan();
-        let error = if is_decided { kept.error } else { kept.error.max(other.error) };
-        Val::float(kept.real(), error)
-    }
+/// One of two, exactly; not a number if either is not.
+fn extreme(x: Val, y: Val, before: impl Fn(f64, f64) -> bool) -> Val {
+    let (a, b) = (x.real(), y.real());
+    let first = a.is_nan() || before(a, b);
+    let (kept, other) = if first { (x, y) } else { (y, x) };
+    let is_decided = (a - b).abs() > x.error + y.error || kept.real().is_nan();
+    let error = if is_decided { kept.error } else { kept.error.max(other.error) };
+    Val::float(kept.real(), error)
+}
 
-    pub(crate) fn compare(self, op: Binary, x: Val, y: Val) -> Val {
-        use std::cmp::Ordering;
-        let slack = x.error + y.error;
-        let (order, apart) = match (x.num, y.num) {
-            (Num::Int(a), Num::Int(b)) => (Some(a.cmp(&b)), real(a) - real(b)),
-            (Num::Bool(a), Num::Bool(b)) => (Some(a.cmp(&b)), 0.0),
-            _ => (x.real().partial_cmp(&y.real()), x.real() - y.real()),
-        };
-        let holds = match op {
-            Binary::Eq => order == Some(Ordering::Equal),
-            Binary::Ne => order != Some(Ordering::Equal),
-            Binary::Lt => order == Some(Ordering::Less),
-            Binary::Gt => order == Some(Ordering::Greater),
-            Binary::Le => matches!(order, Some(Ordering::Less | Ordering::Equal)),
-            _ => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
-        };
-        let is_sure = slack == 0.0 || apart.abs() > slack;
-        Val::maybe(holds, !is_sure)
-    }
+pub(crate) fn compare(op: Binary, x: Val, y: Val) -> Val {
+    use std::cmp::Ordering;
+    let slack = x.error + y.error;
+    let (order, apart) = match (x.num, y.num) {
+        (Num::Int(a), Num::Int(b)) => (Some(a.cmp(&b)), real(a) - real(b)),
+        (Num::Bool(a), Num::Bool(b)) => (Some(a.cmp(&b)), 0.0),
+        _ => (x.real().partial_cmp(&y.real()), x.real() - y.real()),
+    };
+    let holds = match op {
+        Binary::Eq => order == Some(Ordering::Equal),
+        Binary::Ne => order != Some(Ordering::Equal),
+        Binary::Lt => order == Some(Ordering::Less),
+        Binary::Gt => order == Some(Ordering::Greater),
+        Binary::Le => matches!(order, Some(Ordering::Less | Ordering::Equal)),
+        _ => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
+    };
+    let is_sure = slack == 0.0 || apart.abs() > slack;
+    Val::maybe(holds, !is_sure)
 }
 
 /// What errors of the factors make of a product.

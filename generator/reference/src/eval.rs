@@ -237,7 +237,7 @@ impl<'a> Machine<'a> {
                 }
                 StepKind::List(slot, list) => {
                     let list = self.list(list)?;
-                    self.set_list(*slot, list);
+                    self.set_list(*slot, &list);
                 }
                 StepKind::Require(condition, wanted) => {
                     if !self.scalar(condition)?.holds() {
@@ -302,7 +302,7 @@ impl<'a> Machine<'a> {
     fn dims(&mut self, extents: &[Ints]) -> Result<Vec<usize>, EvalError> {
         let mut dims = Vec::new();
         let mut elements: usize = 1;
-        for &extent in extents.iter().flat_map(|list| list.items()) {
+        for &extent in extents.iter().flat_map(Ints::items) {
             let Some(dim) = length(extent) else {
                 return Err(self.fault(format!("an extent is {extent}, wanted 0 or more")));
             };
@@ -327,7 +327,7 @@ impl<'a> Machine<'a> {
         extents: &[Ints],
         body: &mut dyn FnMut(&mut Self) -> Result<(), EvalError>,
     ) -> Result<(), EvalError> {
-        let ends: Vec<i64> = extents.iter().flat_map(|list| list.items()).copied().collect();
+        let ends: Vec<i64> = extents.iter().flat_map(Ints::items).copied().collect();
         if ends.iter().any(|end| *end <= 0) {
             return Ok(());
         }
@@ -361,7 +361,7 @@ impl<'a> Machine<'a> {
                     let index = taken.first().copied().unwrap_or(0);
                     self.set(*slot, Val::int(index));
                 }
-                Binder::Pack(slot, _) => self.set_list(*slot, Ints::of(taken)),
+                Binder::Pack(slot, _) => self.set_list(*slot, &Ints::of(taken)),
             }
         }
     }
@@ -372,9 +372,9 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn set_list(&mut self, slot: usize, list: Ints) {
+    fn set_list(&mut self, slot: usize, list: &Ints) {
         if let Some(place) = self.lists.get_mut(slot) {
-            *place = list;
+            *place = *list;
         }
     }
 
@@ -415,15 +415,14 @@ impl<'a> Machine<'a> {
             return Ok(&tensor.dims);
         }
         match source {
-            Source::Input(input) => match self.arguments.inputs.get(input) {
-                Some(Argument::Dims(dims)) => Ok(dims),
-                _ => {
-                    let name = self.signature.inputs.get(input).map_or("", |input| &*input.name);
-                    Err(self.fault(format!(
-                        "the input `{name}` is absent, and its extents are asked for"
-                    )))
+            Source::Input(input) => {
+                if let Some(Argument::Dims(dims)) = self.arguments.inputs.get(input) {
+                    return Ok(dims);
                 }
-            },
+                let name = self.signature.inputs.get(input).map_or("", |input| &*input.name);
+                Err(self
+                    .fault(format!("the input `{name}` is absent, and its extents are asked for")))
+            }
             Source::Param(_) | Source::Def(_) => Err(self.broken()),
         }
     }

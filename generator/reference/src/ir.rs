@@ -193,6 +193,14 @@ pub(crate) const FOLDS: &[(&str, Fold)] = &[
     ("count", Fold::Count),
 ];
 
+/// The word of selections, which are written as folds are.
+pub(crate) const SELECT: &str = "select";
+
+/// Whether a name begins a fold when indices follow it.
+pub(crate) fn is_fold(name: &str) -> bool {
+    name == SELECT || FOLDS.iter().any(|(fold, _)| *fold == name)
+}
+
 /// A list of a few integers: extents, coordinates, axes.
 #[derive(Debug, Clone)]
 pub(crate) enum List {
@@ -220,7 +228,7 @@ pub(crate) struct Axes {
     /// The extents before the reduction.
     pub(crate) dims: List,
     /// The axes that are reduced, all of them without a list.
-    pub(crate) axes: Option<List>,
+    pub(crate) reduced: Option<List>,
 }
 
 #[derive(Debug, Clone)]

@@ -48,6 +48,7 @@ pub use crate::{
     eval::{Argument, Arguments, DEFAULT_LIMIT, Evaluated, Extent, MAX_RANK, Settings},
     fault::{EvalError, Fault, Faults, Position},
     ir::Loosened,
+    lower::function_names,
     signature::{Class, Elements, Input, Output, Param, ParamKind, Signature, Tensor, Value},
     storage::{Storage, quantize},
 };

@@ -4,28 +4,22 @@ mod call;
 mod expr;
 mod index;
 mod reduce;
+mod typed;
 mod whole;
+
+pub use call::function_names;
 
 use std::collections::HashSet;
 
+use typed::{Typed, Whole, coerced};
+
 use crate::{
     fault::{Fault, Position},
-    ir::{
-        Binder, Code, Def, DefKind, FOLDS, HERE, List, Loosened, Output, Scalar, Seen, Slot,
-        Source, Step, StepKind, Text,
-    },
+    ir::{Binder, Code, Def, DefKind, HERE, Loosened, Output, Seen, Slot, Source, Step, StepKind},
     signature::{Class, ParamKind, Signature},
     syntax::{self, Expr, Statement, StatementKind},
     words::did_you_mean,
 };
-
-/// The word of selections, which are written as folds are.
-pub(crate) const SELECT: &str = "select";
-
-/// Whether a name begins a fold when indices follow it.
-pub(crate) fn is_fold(name: &str) -> bool {
-    name == SELECT || FOLDS.iter().any(|(fold, _)| *fold == name)
-}
 
 /// The program of a source, and what is odd about it.
 pub(crate) fn lower(
@@ -41,36 +35,6 @@ pub(crate) fn lower(
         }
     }
     lowering.finish()
-}
-
-/// What an expression is.
-#[derive(Debug)]
-enum Typed {
-    Scalar(Class, Scalar),
-    List(List),
-    Tensor(Whole),
-    Text(Text),
-}
-
-impl Typed {
-    fn said(&self) -> String {
-        match self {
-            Self::Scalar(class, _) => format!("{} number", class.word()),
-            Self::List(_) => "list".to_owned(),
-            Self::Tensor(whole) => format!("{} tensor", whole.class.word()),
-            Self::Text(_) => "text".to_owned(),
-        }
-    }
-}
-
-/// A tensor as a whole: its extents, and its element at [`HERE`].
-#[derive(Debug)]
-struct Whole {
-    class: Class,
-    shape: List,
-    body: Scalar,
-    /// Where its elements are, if it is one of those that have a name.
-    source: Option<Source>,
 }
 
 /// What a name stands for.
@@ -89,7 +53,7 @@ enum Entry {
 
 #[derive(Debug)]
 struct Name {
-    name: String,
+    word: String,
     entry: Entry,
     at: Option<Position>,
     is_used: bool,
@@ -150,7 +114,7 @@ impl<'a> Lowering<'a> {
                 faults
                     .push(Fault::new(start, format!("the signature has two of the name `{name}`")));
             }
-            lowering.names.push(Name { name: name.clone(), entry, at: None, is_used: false });
+            lowering.names.push(Name { word: name.clone(), entry, at: None, is_used: false });
         }
         for port in &signature.outputs {
             if !seen.insert(port.name.as_str()) {
@@ -167,33 +131,24 @@ impl<'a> Lowering<'a> {
         let mut outputs = Vec::new();
         let all = self.outputs.iter().zip(&self.tolerances).zip(&self.signature.outputs);
         for ((def, tolerance), port) in all {
-            match def {
-                Some(def) => outputs.push(Output { def: *def, tolerance: tolerance.clone() }),
-                None => {
-                    let message = format!("the output `{}` is not defined", port.name);
-                    self.faults.push(Fault::new(start, message));
-                }
+            if let Some(def) = def {
+                outputs.push(Output { def: *def, tolerance: tolerance.clone() });
+            } else {
+                let message = format!("the output `{}` is not defined", port.name);
+                self.faults.push(Fault::new(start, message));
             }
         }
         if !self.faults.is_empty() {
             return Err(self.faults);
         }
         let unused = self.names.iter().filter(|name| !name.is_used);
-        let warnings = unused.filter(|name| !self.is_output(&name.name)).map(|name| {
-            let what = if name.at.is_some() { "the name" } else { self.kind_of(name.entry) };
-            Fault::new(name.at.unwrap_or(start), format!("{what} `{}` is not used", name.name))
+        let warnings = unused.filter(|name| !self.is_output(&name.word)).map(|name| {
+            let what = if name.at.is_some() { "the name" } else { kind_of(name.entry) };
+            Fault::new(name.at.unwrap_or(start), format!("{what} `{}` is not used", name.word))
         });
         let warnings = warnings.collect();
         let (scalars, lists) = (self.scalars.len(), self.lists.len());
         Ok((Code { steps: self.steps, defs: self.defs, outputs, scalars, lists }, warnings))
-    }
-
-    fn kind_of(&self, entry: Entry) -> &'static str {
-        match entry {
-            Entry::Source(Source::Input(_), _) => "the input",
-            Entry::Source(..) | Entry::Param(..) | Entry::TextParam(_) => "the parameter",
-            Entry::Scalar(..) | Entry::List(_) | Entry::Single(..) | Entry::Unknown => "the name",
-        }
     }
 
     fn is_output(&self, name: &str) -> bool {
@@ -212,7 +167,7 @@ impl<'a> Lowering<'a> {
                 let entry = self.definition(name, binders, value, None, at);
                 let known = *entry.as_ref().unwrap_or(&Entry::Unknown);
                 self.names.push(Name {
-                    name: name.clone(),
+                    word: name.clone(),
                     entry: known,
                     at: Some(at),
                     is_used: false,
@@ -245,7 +200,7 @@ impl<'a> Lowering<'a> {
                 let entry = self.definition(name, binders, value, Some(class), at);
                 let known = *entry.as_ref().unwrap_or(&Entry::Unknown);
                 self.names.push(Name {
-                    name: name.clone(),
+                    word: name.clone(),
                     entry: known,
                     at: Some(at),
                     is_used: false,
@@ -310,7 +265,7 @@ impl<'a> Lowering<'a> {
             self.names.truncate(self.names.len() - count);
             let (found, body) = body?;
             let class = class.unwrap_or(found);
-            let body = self.coerced(body, found, class, value.at)?;
+            let body = coerced(body, found, class, value.at)?;
             let def = self.define(Some(name), class, DefKind::Elements { binders, body }, at)?;
             return Ok(Entry::Source(Source::Def(def), class));
         }
@@ -340,7 +295,7 @@ impl<'a> Lowering<'a> {
             (typed, class) => {
                 let whole = self.whole(typed, value.at)?;
                 let class = class.unwrap_or(whole.class);
-                let body = self.coerced(whole.body, whole.class, class, value.at)?;
+                let body = coerced(whole.body, whole.class, class, value.at)?;
                 let kind =
                     DefKind::Elements { binders: vec![Binder::Pack(HERE, whole.shape)], body };
                 Ok(Entry::Source(Source::Def(self.define(Some(name), class, kind, at)?), class))
@@ -404,7 +359,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn is_free(&self, name: &str, at: Position) -> Result<(), Fault> {
-        if self.names.iter().any(|other| other.name == name) {
+        if self.names.iter().any(|other| other.word == name) {
             return Err(Fault::new(at, format!("the name `{name}` is taken already")));
         }
         Ok(())
@@ -471,5 +426,13 @@ impl<'a> Lowering<'a> {
             let locals = if *is_list { &self.lists } else { &self.scalars };
             locals.get(*slot).copied().unwrap_or(false)
         })
+    }
+}
+
+fn kind_of(entry: Entry) -> &'static str {
+    match entry {
+        Entry::Source(Source::Input(_), _) => "the input",
+        Entry::Source(..) | Entry::Param(..) | Entry::TextParam(_) => "the parameter",
+        Entry::Scalar(..) | Entry::List(_) | Entry::Single(..) | Entry::Unknown => "the name",
     }
 }

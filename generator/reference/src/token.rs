@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
         let wrong = |what: &str| Fault::new(at, format!("the number {text} is {what}"));
         if is_float {
             let value: f64 = text.parse().map_err(|_| wrong("not one"))?;
-            return Ok(value).map(Token::Float);
+            return Ok(Token::Float(value));
         }
         text.parse().map(Token::Int).map_err(|_| wrong("larger than 64 bits hold"))
     }

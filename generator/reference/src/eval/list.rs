@@ -197,7 +197,7 @@ impl Machine<'_> {
 
     /// For each axis whether it is in the list; negative ones count from the end.
     fn marked(&mut self, axes: &Axes, rank: usize) -> Result<[bool; MAX_LIST], EvalError> {
-        let Some(list) = &axes.axes else { return Ok([true; MAX_LIST]) };
+        let Some(list) = &axes.reduced else { return Ok([true; MAX_LIST]) };
         let list = self.list(list)?;
         self.at = axes.at;
         let mut marked = [false; MAX_LIST];

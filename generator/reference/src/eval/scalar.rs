@@ -2,7 +2,7 @@
 
 use super::{Machine, Mode};
 use crate::{
-    bound::{Num, Val, ints},
+    bound::{Num, Val, compare, ints},
     fault::EvalError,
     function::{Binary, Takes},
     ir::{Read, Scalar, Source, Text},
@@ -78,9 +78,9 @@ impl Machine<'_> {
             }
             Scalar::There(place, body) => {
                 let (here, there) = (self.here(), self.list(place)?);
-                self.set_list(crate::ir::HERE, there);
+                self.set_list(crate::ir::HERE, &there);
                 let value = self.scalar(body);
-                self.set_list(crate::ir::HERE, here);
+                self.set_list(crate::ir::HERE, &here);
                 value
             }
             Scalar::Fold(fold) => self.fold(fold),
@@ -125,7 +125,7 @@ impl Machine<'_> {
 
     fn binary(&self, op: Binary, left: Val, right: Val) -> Option<Val> {
         if matches!(op.takes(), Takes::Same | Takes::Ordered) {
-            return Some(self.model.compare(op, left, right));
+            return Some(compare(op, left, right));
         }
         match (left.num, right.num) {
             (Num::Int(_), Num::Int(_)) => ints(op, left, right),

@@ -18,8 +18,12 @@ impl Scalar {
     /// Tells everything that is met, in no order that matters.
     pub(crate) fn walk(&self, see: &mut dyn FnMut(Seen)) {
         match self {
-            Self::Float(_) | Self::Int(_) | Self::Bool(_) | Self::Param(_) => {}
-            Self::Present(_) | Self::TextIs(..) => {}
+            Self::Float(_)
+            | Self::Int(_)
+            | Self::Bool(_)
+            | Self::Param(_)
+            | Self::Present(_)
+            | Self::TextIs(..) => {}
             Self::Var(slot) => see(Seen::Use(*slot)),
             Self::Item(list, at, _) => {
                 list.walk(see);
@@ -38,7 +42,7 @@ impl Scalar {
                 }
             }
             Self::Unary(_, operand) | Self::Cast(_, operand) | Self::Not(operand) => {
-                operand.walk(see)
+                operand.walk(see);
             }
             Self::Binary(_, left, right, _) | Self::And(left, right) | Self::Or(left, right) => {
                 left.walk(see);
@@ -128,7 +132,7 @@ impl List {
             }
             Self::Axes(axes) => {
                 axes.dims.walk(see);
-                if let Some(list) = &axes.axes {
+                if let Some(list) = &axes.reduced {
                     list.walk(see);
                 }
                 match &axes.what {

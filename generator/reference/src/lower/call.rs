@@ -1,6 +1,10 @@
 //! Calls by name, a row each in [`CALLS`] where they are neither folds nor functions of numbers.
 
-use super::{Lowering, Typed, Whole};
+use super::{
+    Lowering,
+    expr::unary,
+    typed::{Typed, Whole, class_of, each, of_class},
+};
 use crate::{
     fault::{Fault, Position},
     function::{BINARY_CALLS, Binary, UNARY, Unary},
@@ -39,6 +43,13 @@ const CALLS: &[(&str, [usize; 2], &[&str], Call)] = &[
     ("matmul", [2, 2], &[], |at, args, place| at.matmul(args, place)),
 ];
 
+/// The names of all functions.
+pub fn function_names() -> Vec<&'static str> {
+    let names = UNARY.iter().map(|row| row.name).chain(FOLDS.iter().map(|row| row.0));
+    let names = names.chain(BINARY_CALLS.iter().map(|row| row.0));
+    names.chain(CALLS.iter().map(|row| row.0)).chain([crate::ir::SELECT]).collect()
+}
+
 impl Lowering<'_> {
     pub(super) fn call(&mut self, name: &str, args: &Args, at: Position) -> Result<Typed, Fault> {
         if let Some((_, fold)) = FOLDS.iter().find(|(of, _)| *of == name) {
@@ -51,16 +62,14 @@ impl Lowering<'_> {
         if let Some(function) = Unary::of(name) {
             counted(name, args, [1, 1], &[], at)?;
             let operand = self.argument(args, 0, at)?;
-            return self.unary(function, operand, at);
+            return unary(function, operand, at);
         }
         if let Some((_, op)) = BINARY_CALLS.iter().find(|(of, _)| *of == name) {
             counted(name, args, [2, 2], &[], at)?;
             let (left, right) = (self.argument(args, 0, at)?, self.argument(args, 1, at)?);
             return self.binary(*op, name, left, right, at);
         }
-        let known = UNARY.iter().map(|row| row.name).chain(FOLDS.iter().map(|row| row.0));
-        let known =
-            known.chain(BINARY_CALLS.iter().map(|row| row.0)).chain(CALLS.iter().map(|row| row.0));
+        let known = function_names();
         Err(Fault::new(at, format!("there is no function `{name}`{}", did_you_mean(name, known))))
     }
 
@@ -70,7 +79,7 @@ impl Lowering<'_> {
 
     fn cast(&mut self, class: Class, args: &Args, at: Position) -> Result<Typed, Fault> {
         let operand = self.argument(args, 0, at)?;
-        self.each(operand, class, at, |scalar| Scalar::Cast(class, Box::new(scalar)))
+        each(operand, class, at, |scalar| Scalar::Cast(class, Box::new(scalar)))
     }
 
     fn present(&mut self, args: &Args, at: Position) -> Result<Typed, Fault> {
@@ -164,7 +173,7 @@ impl Lowering<'_> {
         function: impl FnOnce(Scalar, Scalar) -> Scalar,
     ) -> Result<Typed, Fault> {
         let slot = self.new_scalar(true);
-        self.each(operand, class, at, |scalar| {
+        each(operand, class, at, |scalar| {
             let body = function(Scalar::Var(slot), Scalar::Var(slot));
             Scalar::Let(slot, Box::new(scalar), Box::new(body))
         })
@@ -172,7 +181,7 @@ impl Lowering<'_> {
 
     fn square(&mut self, args: &Args, at: Position) -> Result<Typed, Fault> {
         let operand = self.argument(args, 0, at)?;
-        let class = self.class_of(&operand, at)?;
+        let class = class_of(&operand, at)?;
         if class == Class::Bool {
             return Err(Fault::new(at, "`square` of a truth value, wanted a number"));
         }
@@ -181,14 +190,14 @@ impl Lowering<'_> {
 
     fn is_nan(&mut self, args: &Args, at: Position) -> Result<Typed, Fault> {
         let operand = self.argument(args, 0, at)?;
-        let operand = self.of_class(operand, Class::Float, at)?;
+        let operand = of_class(operand, Class::Float, at)?;
         self.twice(operand, Class::Bool, at, |a, b| Scalar::binary(Binary::Ne, a, b, at))
     }
 
     fn is_inf(&mut self, args: &Args, at: Position) -> Result<Typed, Fault> {
         let operand = self.argument(args, 0, at)?;
-        let operand = self.of_class(operand, Class::Float, at)?;
-        self.each(operand, Class::Bool, at, |scalar| {
+        let operand = of_class(operand, Class::Float, at)?;
+        each(operand, Class::Bool, at, |scalar| {
             let size = Scalar::Unary(Unary::ABS, Box::new(scalar));
             Scalar::binary(Binary::Eq, size, Scalar::Float(f64::INFINITY), at)
         })
@@ -307,7 +316,7 @@ impl Lowering<'_> {
                 replaced(List::Dims(first), Scalar::Int(0)),
                 replaced(List::Dims(other), Scalar::Int(0)),
             );
-            self.require_alike(a, b, at);
+            self.require_alike(&a, &b, at);
         }
         let add = |a, b| Scalar::binary(Binary::Add, a, b, at);
         let total =
@@ -349,7 +358,7 @@ impl Lowering<'_> {
     }
 
     /// Two lists that have to be of one length, with the same items.
-    fn require_alike(&mut self, a: List, b: List, at: Position) {
+    fn require_alike(&mut self, a: &List, b: &List, at: Position) {
         let slot = self.new_scalar(true);
         let alike = Scalar::binary(
             Binary::Eq,
@@ -362,10 +371,10 @@ impl Lowering<'_> {
             at,
             fold: crate::ir::Fold::All,
             class: Class::Bool,
-            binders: vec![crate::ir::Binder::Index(slot, len(&a))],
+            binders: vec![crate::ir::Binder::Index(slot, len(a))],
             body: alike,
         }));
-        let lens = Scalar::binary(Binary::Eq, len(&a), len(&b), at);
+        let lens = Scalar::binary(Binary::Eq, len(a), len(b), at);
         let both = Scalar::And(Box::new(lens), Box::new(all));
         self.step(
             crate::ir::StepKind::Require(

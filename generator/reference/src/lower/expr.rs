@@ -1,6 +1,9 @@
 //! Expressions: names, operators, choices and local names.
 
-use super::{Entry, Lowering, Typed, Whole};
+use super::{
+    Entry, Lowering,
+    typed::{Typed, Whole, class_of, each, of_class},
+};
 use crate::{
     fault::{Fault, Position},
     function::{Binary, Takes, Unary},
@@ -21,12 +24,12 @@ impl Lowering<'_> {
             Kind::Name(name) => self.name(name, at),
             Kind::Unary(Prefix::Neg, operand) => {
                 let operand = self.expr(operand)?;
-                self.unary(Unary::NEG, operand, at)
+                unary(Unary::NEG, operand, at)
             }
             Kind::Unary(Prefix::Not, operand) => {
                 let operand = self.expr(operand)?;
-                let operand = self.of_class(operand, Class::Bool, at)?;
-                self.each(operand, Class::Bool, at, |scalar| Scalar::Not(Box::new(scalar)))
+                let operand = of_class(operand, Class::Bool, at)?;
+                each(operand, Class::Bool, at, |scalar| Scalar::Not(Box::new(scalar)))
             }
             Kind::Binary(op, left, right) => self.infix(*op, left, right, at),
             Kind::If(condition, then, otherwise) => self.choice(condition, then, otherwise, at),
@@ -51,12 +54,12 @@ impl Lowering<'_> {
 
     pub(super) fn push_local(&mut self, name: &str, entry: Entry, at: Position) {
         // Local names are gone at the end, so that nobody asks whether they were used.
-        self.names.push(super::Name { name: name.to_owned(), entry, at: Some(at), is_used: true });
+        self.names.push(super::Name { word: name.to_owned(), entry, at: Some(at), is_used: true });
     }
 
     fn name(&mut self, name: &str, at: Position) -> Result<Typed, Fault> {
-        let Some(found) = self.names.iter_mut().find(|other| other.name == name) else {
-            let hint = did_you_mean(name, self.names.iter().map(|other| other.name.as_str()));
+        let Some(found) = self.names.iter_mut().find(|other| other.word == name) else {
+            let hint = did_you_mean(name, self.names.iter().map(|other| other.word.as_str()));
             return Err(Fault::new(at, format!("there is no `{name}` here{hint}")));
         };
         found.is_used = true;
@@ -106,8 +109,8 @@ impl Lowering<'_> {
         let second = second?;
         let binary = match op {
             Infix::And | Infix::Or => {
-                let first = self.of_class(first, Class::Bool, left.at)?;
-                let second = self.of_class(second, Class::Bool, right.at)?;
+                let first = of_class(first, Class::Bool, left.at)?;
+                let second = of_class(second, Class::Bool, right.at)?;
                 return self.pair(first, second, Class::Bool, at, |a, b| {
                     let (a, b) = (Box::new(a), Box::new(b));
                     if op == Infix::And { Scalar::And(a, b) } else { Scalar::Or(a, b) }
@@ -146,7 +149,7 @@ impl Lowering<'_> {
         right: Typed,
         at: Position,
     ) -> Result<Typed, Fault> {
-        let (a, b) = (self.class_of(&left, at)?, self.class_of(&right, at)?);
+        let (a, b) = (class_of(&left, at)?, class_of(&right, at)?);
         let is_bool = a == Class::Bool || b == Class::Bool;
         let class = if a == b {
             a
@@ -175,27 +178,8 @@ impl Lowering<'_> {
             }
             Takes::Numbers | Takes::Floats | Takes::Ints | Takes::Ordered | Takes::Same => {}
         }
-        let (left, right) = (self.of_class(left, class, at)?, self.of_class(right, class, at)?);
+        let (left, right) = (of_class(left, class, at)?, of_class(right, class, at)?);
         self.pair(left, right, op.result(class), at, |a, b| Scalar::binary(op, a, b, at))
-    }
-
-    pub(super) fn unary(
-        &mut self,
-        function: Unary,
-        operand: Typed,
-        at: Position,
-    ) -> Result<Typed, Fault> {
-        let class = self.class_of(&operand, at)?;
-        let name = function.row().name;
-        let wanted = match class {
-            Class::Int if function.takes_ints() => Class::Int,
-            Class::Int | Class::Float => Class::Float,
-            Class::Bool => {
-                return Err(Fault::new(at, format!("`{name}` of a truth value, wanted a number")));
-            }
-        };
-        let operand = self.of_class(operand, wanted, at)?;
-        self.each(operand, wanted, at, |scalar| Scalar::Unary(function, Box::new(scalar)))
     }
 
     fn choice(
@@ -206,7 +190,7 @@ impl Lowering<'_> {
         at: Position,
     ) -> Result<Typed, Fault> {
         let test = self.expr(condition)?;
-        let test = self.of_class(test, Class::Bool, condition.at)?;
+        let test = of_class(test, Class::Bool, condition.at)?;
         let (test, guard) = self.as_guard(test, condition.at);
         let (known, guards) = (self.present.len(), self.guards.len());
         self.note_present(condition, true);
@@ -228,7 +212,7 @@ impl Lowering<'_> {
             };
             return Ok(Typed::List(List::If(scalar, Box::new(a), Box::new(b))));
         }
-        let (a, b) = (self.class_of(&first, then.at)?, self.class_of(&second, otherwise.at)?);
+        let (a, b) = (class_of(&first, then.at)?, class_of(&second, otherwise.at)?);
         let class = match (a, b) {
             _ if a == b => a,
             (Class::Bool, _) | (_, Class::Bool) => {
@@ -242,7 +226,7 @@ impl Lowering<'_> {
             _ => Class::Float,
         };
         let (first, second) =
-            (self.of_class(first, class, then.at)?, self.of_class(second, class, otherwise.at)?);
+            (of_class(first, class, then.at)?, of_class(second, class, otherwise.at)?);
         self.chosen(test, first, second, (class, guard.is_some()), at)
     }
 
@@ -351,19 +335,13 @@ impl Lowering<'_> {
                 }
             };
         }
-        let entry = match typed {
-            Typed::Tensor(whole) => {
-                let class = whole.class;
-                Entry::Source(self.source(whole, value.at)?, class)
-            }
-            _ => {
-                let found = typed.said();
-                return Err(Fault::new(
-                    value.at,
-                    format!("found a {found}, wanted a number or a tensor"),
-                ));
-            }
+        let Typed::Tensor(whole) = typed else {
+            let found = typed.said();
+            let message = format!("found a {found}, wanted a number or a tensor");
+            return Err(Fault::new(value.at, message));
         };
+        let class = whole.class;
+        let entry = Entry::Source(self.source(whole, value.at)?, class);
         self.push_local(name, entry, at);
         let body = self.expr(body);
         self.names.pop();
@@ -402,4 +380,19 @@ pub(super) fn named(source: Source, class: Class, at: Position) -> Whole {
         body: Scalar::read(source, coords, at),
         source: Some(source),
     }
+}
+
+/// A function of one number, element by element.
+pub(super) fn unary(function: Unary, operand: Typed, at: Position) -> Result<Typed, Fault> {
+    let class = class_of(&operand, at)?;
+    let name = function.row().name;
+    let wanted = match class {
+        Class::Int if function.takes_ints() => Class::Int,
+        Class::Int | Class::Float => Class::Float,
+        Class::Bool => {
+            return Err(Fault::new(at, format!("`{name}` of a truth value, wanted a number")));
+        }
+    };
+    let operand = of_class(operand, wanted, at)?;
+    each(operand, wanted, at, |scalar| Scalar::Unary(function, Box::new(scalar)))
 }

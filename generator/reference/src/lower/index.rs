@@ -1,6 +1,9 @@
 //! Indices: those that definitions and folds run over, and those that elements are read at.
 
-use super::{Entry, Lowering, Typed};
+use super::{
+    Entry, Lowering,
+    typed::{Typed, coerced},
+};
 use crate::{
     fault::{Fault, Position},
     ir::{Binder, DefKind, FOLDS, Fold, FoldLoop, List, Read, Scalar, Select},
@@ -47,7 +50,7 @@ impl Lowering<'_> {
         args: &Args,
         at: Position,
     ) -> Result<Typed, Fault> {
-        if name == super::SELECT {
+        if name == crate::ir::SELECT {
             return self.select(binders, kept, args, at);
         }
         let Some(fold) = FOLDS.iter().find(|(of, _)| *of == name).map(|(_, fold)| *fold) else {
@@ -65,7 +68,7 @@ impl Lowering<'_> {
         self.names.truncate(self.names.len() - count);
         let (found, folded) = folded?;
         let (class, result) = fold_classes(fold, name, found, body.at)?;
-        let folded = self.coerced(folded, found, class, body.at)?;
+        let folded = coerced(folded, found, class, body.at)?;
         let scalar = Scalar::Fold(Box::new(FoldLoop { at, fold, class, binders, body: folded }));
         // What no index changes is worked out once.
         let is_early = self.lateness(|see| scalar.walk(see)).is_none();
@@ -105,12 +108,12 @@ impl Lowering<'_> {
             }
             None => None,
         };
-        let (bound, names) = self.bind(binders)?;
-        let Some(Binder::Index(index, count)) = bound.into_iter().next() else {
+        let (indices, bound_names) = self.bind(binders)?;
+        let Some(Binder::Index(index, count)) = indices.into_iter().next() else {
             return Err(Fault::new(at, "`select` takes one index"));
         };
         let parts = self.select_parts(condition, named("by"), (kept, named("unless")), at);
-        self.names.truncate(self.names.len() - names);
+        self.names.truncate(self.names.len() - bound_names);
         let (condition, by, unless) = parts?;
         self.must_be_early(|see| count.walk(see), at, "the bound of a selection")?;
         let select = Select { index, count, condition, by, limit, unless };

@@ -1,6 +1,11 @@
 //! Folds along axes of a whole tensor.
 
-use super::{Lowering, Typed, Whole, expr::named, index::fold_classes};
+use super::{
+    Lowering,
+    expr::named,
+    index::fold_classes,
+    typed::{Typed, Whole, coerced},
+};
 use crate::{
     fault::{Fault, Position},
     function::Binary,
@@ -93,7 +98,7 @@ impl Lowering<'_> {
     fn axes(&mut self, expr: &Expr) -> Result<List, Fault> {
         let list = match self.expr(expr)? {
             Typed::Scalar(class, scalar) => {
-                List::Items(vec![Item::One(self.coerced(scalar, class, Class::Int, expr.at)?)])
+                List::Items(vec![Item::One(coerced(scalar, class, Class::Int, expr.at)?)])
             }
             Typed::List(list) => list,
             Typed::Tensor(_) => self.list(expr)?,
@@ -125,10 +130,11 @@ impl Lowering<'_> {
         at: Position,
     ) -> Result<Typed, Fault> {
         let (class, result) = fold_classes(fold, name, whole.class, at)?;
-        let element = self.coerced(whole.body, whole.class, class, at)?;
+        let element = coerced(whole.body, whole.class, class, at)?;
         let dims = self.kept(whole.shape, at)?;
-        let of =
-            |what| List::Axes(Box::new(Axes { at, what, dims: dims.clone(), axes: axes.clone() }));
+        let of = |what| {
+            List::Axes(Box::new(Axes { at, what, dims: dims.clone(), reduced: axes.clone() }))
+        };
         let inner = self.new_list(true);
         let merged = of(AxesOf::Merged(List::Var(HERE), List::Var(inner), keep.clone()));
         let body = Scalar::Fold(Box::new(FoldLoop {

@@ -1,6 +1,10 @@
 //! What expressions are taken as: numbers, lists, whole tensors, of a kind that is wanted.
 
-use super::{Lowering, Typed, Whole, expr::named};
+use super::{
+    Lowering,
+    expr::named,
+    typed::{Typed, Whole, coerced},
+};
 use crate::{
     fault::{Fault, Position},
     ir::{Binder, DefKind, HERE, List, Scalar, Source, StepKind},
@@ -27,7 +31,7 @@ impl Lowering<'_> {
     /// The expression as a number of this kind.
     pub(super) fn number(&mut self, expr: &Expr, class: Class) -> Result<Scalar, Fault> {
         let (found, scalar) = self.scalar(expr)?;
-        self.coerced(scalar, found, class, expr.at)
+        coerced(scalar, found, class, expr.at)
     }
 
     /// The expression as a number that is known with the shapes.
@@ -40,86 +44,6 @@ impl Lowering<'_> {
         let scalar = self.number(expr, class)?;
         self.must_be_early(|see| scalar.walk(see), expr.at, what)?;
         Ok(scalar)
-    }
-
-    /// The number as one of another kind, if that needs no cast.
-    pub(super) fn coerced(
-        &self,
-        scalar: Scalar,
-        found: Class,
-        wanted: Class,
-        at: Position,
-    ) -> Result<Scalar, Fault> {
-        match (found, wanted) {
-            _ if found == wanted => Ok(scalar),
-            (Class::Int, Class::Float) => Ok(match scalar {
-                Scalar::Int(value) => Scalar::Float(crate::number::real(value)),
-                scalar => Scalar::Cast(Class::Float, Box::new(scalar)),
-            }),
-            _ => {
-                let (found, wanted) = (found.word(), wanted.word());
-                Err(Fault::new(
-                    at,
-                    format!("found {found}, wanted {wanted}; `{wanted}(..)` makes one of it"),
-                ))
-            }
-        }
-    }
-
-    pub(super) fn class_of(&self, typed: &Typed, at: Position) -> Result<Class, Fault> {
-        match typed {
-            Typed::Scalar(class, _) => Ok(*class),
-            Typed::Tensor(whole) => Ok(whole.class),
-            Typed::List(_) | Typed::Text(_) => Err(Fault::new(
-                at,
-                format!("found a {}, wanted a number or a tensor", typed.said()),
-            )),
-        }
-    }
-
-    pub(super) fn of_class(
-        &mut self,
-        typed: Typed,
-        wanted: Class,
-        at: Position,
-    ) -> Result<Typed, Fault> {
-        match typed {
-            Typed::Scalar(class, scalar) => {
-                Ok(Typed::Scalar(wanted, self.coerced(scalar, class, wanted, at)?))
-            }
-            Typed::Tensor(whole) if whole.class == wanted => Ok(Typed::Tensor(whole)),
-            Typed::Tensor(whole) => {
-                let body = self.coerced(whole.body, whole.class, wanted, at)?;
-                Ok(Typed::Tensor(Whole { class: wanted, body, shape: whole.shape, source: None }))
-            }
-            Typed::List(_) | Typed::Text(_) => Err(Fault::new(
-                at,
-                format!("found a {}, wanted a number or a tensor", typed.said()),
-            )),
-        }
-    }
-
-    /// A function of each element.
-    pub(super) fn each(
-        &mut self,
-        operand: Typed,
-        class: Class,
-        at: Position,
-        function: impl FnOnce(Scalar) -> Scalar,
-    ) -> Result<Typed, Fault> {
-        match operand {
-            Typed::Scalar(_, scalar) => Ok(Typed::Scalar(class, function(scalar))),
-            Typed::Tensor(whole) => Ok(Typed::Tensor(Whole {
-                class,
-                body: function(whole.body),
-                shape: whole.shape,
-                source: None,
-            })),
-            Typed::List(_) | Typed::Text(_) => Err(Fault::new(
-                at,
-                format!("found a {}, wanted a number or a tensor", operand.said()),
-            )),
-        }
     }
 
     /// A function of each pair of elements.

@@ -172,7 +172,7 @@ impl Parser<'_> {
             return node(at, Kind::Call(name.to_owned(), args));
         }
         let binds = match (self.peek(), self.ahead(1), self.ahead(2), self.ahead(3)) {
-            (Token::Sign("["), Token::Name(_), Token::Sign("<"), _) => crate::lower::is_fold(name),
+            (Token::Sign("["), Token::Name(_), Token::Sign("<"), _) => crate::ir::is_fold(name),
             (Token::Sign("["), Token::Name(_), Token::Sign(".."), Token::Sign("<")) => true,
             _ => false,
         };

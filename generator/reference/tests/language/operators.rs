@@ -5,14 +5,12 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use udo_reference::{Argument, Arithmetic, Elements, Extent, Settings, Storage, Tensor, Value};
 
-#[path = "operators/naive.rs"]
-mod naive;
-mod support;
+use crate::{
+    naive::{Call, NAIVE},
+    support::{Case, Operator, reals},
+};
 
-use naive::{Call, NAIVE};
-use support::{Case, Operator, reals};
-
-fn operators() -> Vec<(String, Operator)> {
+pub(crate) fn operators() -> Vec<(String, Operator)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/operators");
     let mut files: Vec<_> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -79,7 +79,7 @@ fn declare(signature: &mut Signature, line: &str) {
         "bool" => Class::Bool,
         other => panic!("{other} is no class"),
     };
-    let (name, has) = (name.trim().to_owned(), |word| words.contains(&word));
+    let (name, has) = (name.trim().trim_matches('`').to_owned(), |word| words.contains(&word));
     match kind {
         "input" => signature.inputs.push(Input {
             name,

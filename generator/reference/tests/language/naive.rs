@@ -2,7 +2,10 @@
 
 use udo_reference::{Argument, Arguments, Signature, Value};
 
-use crate::support::reals;
+use crate::{
+    support::reals,
+    windows::{conv_transpose2d, conv2d, pad, pool},
+};
 
 /// A tensor of real numbers; integers and truth values are such as well here.
 #[derive(Clone, Debug)]
@@ -17,7 +20,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         let at = self.signature.inputs.iter().position(|port| port.name == name).unwrap();
         self.arguments.inputs[at] != Argument::Absent
     }
@@ -29,7 +32,7 @@ impl Call<'_> {
     }
 
     /// An input, or a tensor parameter.
-    fn t(&self, name: &str) -> T {
+    pub(crate) fn t(&self, name: &str) -> T {
         let input = self.signature.inputs.iter().position(|port| port.name == name);
         let tensor = match input.map(|at| &self.arguments.inputs[at]) {
             Some(Argument::Tensor(tensor)) => tensor,
@@ -42,29 +45,29 @@ impl Call<'_> {
         T { dims: tensor.dims.clone(), v: reals(tensor) }
     }
 
-    fn i(&self, name: &str) -> i64 {
+    pub(crate) fn i(&self, name: &str) -> i64 {
         let Value::Int(value) = self.value(name) else { panic!("{name}") };
         *value
     }
 
-    fn f(&self, name: &str) -> f64 {
+    pub(crate) fn f(&self, name: &str) -> f64 {
         let Value::Float(value) = self.value(name) else { panic!("{name}") };
         *value
     }
 
-    fn s(&self, name: &str) -> &str {
+    pub(crate) fn s(&self, name: &str) -> &str {
         let Value::Text(value) = self.value(name) else { panic!("{name}") };
         value
     }
 
     /// A tensor of integers as a list.
-    fn l(&self, name: &str) -> Vec<i64> {
+    pub(crate) fn l(&self, name: &str) -> Vec<i64> {
         self.t(name).v.iter().map(|value| *value as i64).collect()
     }
 }
 
 impl T {
-    fn of(dims: &[usize], f: impl Fn(&[usize]) -> f64) -> Self {
+    pub(crate) fn of(dims: &[usize], f: impl Fn(&[usize]) -> f64) -> Self {
         let len = dims.iter().product();
         let v = (0..len).map(|number| f(&coords(number, dims))).collect();
         Self { dims: dims.to_vec(), v }
@@ -74,7 +77,7 @@ impl T {
         vec![Self { dims: self.dims.clone(), v: self.v.iter().map(|x| f(*x)).collect() }]
     }
 
-    fn at(&self, at: &[usize]) -> f64 {
+    pub(crate) fn at(&self, at: &[usize]) -> f64 {
         assert_eq!(at.len(), self.dims.len());
         let mut number = 0;
         for (at, dim) in at.iter().zip(&self.dims) {
@@ -85,7 +88,7 @@ impl T {
     }
 
     /// The element, or another number outside.
-    fn or(&self, at: &[i64], other: f64) -> f64 {
+    pub(crate) fn or(&self, at: &[i64], other: f64) -> f64 {
         let inside = at.iter().zip(&self.dims).all(|(at, dim)| *at >= 0 && *at < *dim as i64);
         if inside { self.at(&at.iter().map(|at| *at as usize).collect::<Vec<_>>()) } else { other }
     }
@@ -102,7 +105,7 @@ impl T {
     }
 }
 
-fn coords(mut number: usize, dims: &[usize]) -> Vec<usize> {
+pub(crate) fn coords(mut number: usize, dims: &[usize]) -> Vec<usize> {
     let mut at = vec![0; dims.len()];
     for axis in (0..dims.len()).rev() {
         at[axis] = number % dims[axis];
@@ -154,7 +157,7 @@ fn reduce(call: &Call<'_>, f: impl Fn(&[f64]) -> f64) -> Vec<T> {
     vec![fold(&x, &axes, call.i("keepdims") != 0, f)]
 }
 
-fn sum(x: &[f64]) -> f64 {
+pub(crate) fn sum(x: &[f64]) -> f64 {
     x.iter().sum()
 }
 
@@ -162,7 +165,7 @@ fn mean(x: &[f64]) -> f64 {
     sum(x) / x.len() as f64
 }
 
-fn largest(x: &[f64]) -> f64 {
+pub(crate) fn largest(x: &[f64]) -> f64 {
     x.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 
@@ -174,19 +177,24 @@ fn normalized(x: &T, axes: &[usize], epsilon: f64) -> T {
     T::of(&x.dims, |at| (x.at(at) - m.broadcast(at)) / (v.broadcast(at) + epsilon).sqrt())
 }
 
-/// By its series, whose terms are few enough for what is tested.
+/// Gauss's formula over fifty pieces.
 fn erf(x: f64) -> f64 {
-    let mut sum = 0.0;
-    let mut power = x;
-    let mut factorial = 1.0;
-    for n in 0..80 {
-        if n > 0 {
-            factorial *= f64::from(n);
-            power *= -x * x;
-        }
-        sum += power / factorial / f64::from(2 * n + 1);
-    }
-    sum * std::f64::consts::FRAC_2_SQRT_PI
+    let nodes = [
+        (0.0, 0.568_888_888_888_888_9),
+        (0.538_469_310_105_683_1, 0.478_628_670_499_366_5),
+        (0.906_179_845_938_664, 0.236_926_885_056_189_1),
+    ];
+    let half = x / 100.0;
+    let piece = |k: i32| {
+        let middle = f64::from(2 * k + 1) * half;
+        let value = |t: f64| (-t * t).exp();
+        let pair = |(node, weight): (f64, f64)| {
+            let both = value(middle - node * half) + value(middle + node * half);
+            weight * if node == 0.0 { both / 2.0 } else { both }
+        };
+        half * nodes.map(pair).iter().sum::<f64>()
+    };
+    (0..50).map(piece).sum::<f64>() * std::f64::consts::FRAC_2_SQRT_PI
 }
 
 fn gelu(x: f64) -> f64 {
@@ -213,7 +221,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
     ("gelu_tanh", |c| {
         c.t("x").map(|x| {
             0.5 * x
-                * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+                * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x.powi(3))).tanh())
         })
     }),
     ("hard_sigmoid", |c| c.t("x").map(|x| (x * c.f("alpha") + c.f("beta")).clamp(0.0, 1.0))),
@@ -245,7 +253,7 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
         let dims = common(&[&k.dims, &a.dims, &b.dims]);
         vec![T::of(
             &dims,
-            |at| if k.broadcast(at) != 0.0 { a.broadcast(at) } else { b.broadcast(at) },
+            |at| if k.broadcast(at) == 0.0 { b.broadcast(at) } else { a.broadcast(at) },
         )]
     }),
     ("cast", |c| c.t("x").map(f64::trunc)),
@@ -576,87 +584,3 @@ pub(crate) const NAIVE: &[(&str, Naive)] = &[
         })]
     }),
 ];
-
-fn conv2d(c: &Call<'_>) -> Vec<T> {
-    let (x, w, s, p, d) = (c.t("x"), c.t("w"), c.l("strides"), c.l("pads"), c.l("dilations"));
-    let groups = c.i("group") as usize;
-    let extent = |k: usize| {
-        let span = d[k] * (w.dims[k + 2] as i64 - 1) + 1;
-        ((x.dims[k + 2] as i64 + p[k] + p[k + 2] - span) / s[k] + 1) as usize
-    };
-    vec![T::of(&[x.dims[0], w.dims[0], extent(0), extent(1)], |at| {
-        let group = at[1] / (w.dims[0] / groups);
-        let mut sum = if c.has("b") { c.t("b").v[at[1]] } else { 0.0 };
-        for number in 0..w.dims[1..].iter().product() {
-            let [channel, u, v] = coords(number, &w.dims[1..])[..] else { unreachable!() };
-            let row = at[2] as i64 * s[0] + u as i64 * d[0] - p[0];
-            let col = at[3] as i64 * s[1] + v as i64 * d[1] - p[1];
-            let from = (group * w.dims[1] + channel) as i64;
-            sum += x.or(&[at[0] as i64, from, row, col], 0.0) * w.at(&[at[1], channel, u, v]);
-        }
-        sum
-    })]
-}
-
-/// Each input spread over the outputs that it reaches.
-fn conv_transpose2d(c: &Call<'_>) -> Vec<T> {
-    let (x, w, s, p) = (c.t("x"), c.t("w"), c.l("strides"), c.l("pads"));
-    let extent = |k: usize| {
-        ((x.dims[k + 2] as i64 - 1) * s[k] + w.dims[k + 2] as i64 - p[k] - p[k + 2]) as usize
-    };
-    let dims = [x.dims[0], w.dims[1], extent(0), extent(1)];
-    let mut y = T::of(&dims, |_| 0.0);
-    for from in 0..x.v.len() {
-        let at = coords(from, &x.dims);
-        for number in 0..w.dims[1..].iter().product() {
-            let [o, u, v] = coords(number, &w.dims[1..])[..] else { unreachable!() };
-            let row = at[2] as i64 * s[0] + u as i64 - p[0];
-            let col = at[3] as i64 * s[1] + v as i64 - p[1];
-            if row >= 0 && col >= 0 && (row as usize) < dims[2] && (col as usize) < dims[3] {
-                let to = ((at[0] * dims[1] + o) * dims[2] + row as usize) * dims[3] + col as usize;
-                y.v[to] += x.v[from] * w.at(&[at[1], o, u, v]);
-            }
-        }
-    }
-    vec![y]
-}
-
-/// All of each window, and how many of it are inside.
-fn pool(c: &Call<'_>, outside: f64, f: impl Fn(&[f64], usize) -> f64) -> Vec<T> {
-    let (x, k, s, p) = (c.t("x"), c.l("kernel"), c.l("strides"), c.l("pads"));
-    let extent = |a: usize| ((x.dims[a + 2] as i64 + p[a] + p[a + 2] - k[a]) / s[a] + 1) as usize;
-    vec![T::of(&[x.dims[0], x.dims[1], extent(0), extent(1)], |at| {
-        let (mut window, mut inside) = (Vec::new(), 0);
-        for u in 0..k[0] {
-            for v in 0..k[1] {
-                let (row, col) = (at[2] as i64 * s[0] + u - p[0], at[3] as i64 * s[1] + v - p[1]);
-                window.push(x.or(&[at[0] as i64, at[1] as i64, row, col], outside));
-                inside += usize::from(
-                    row >= 0 && col >= 0 && row < x.dims[2] as i64 && col < x.dims[3] as i64,
-                );
-            }
-        }
-        f(&window, inside)
-    })]
-}
-
-fn pad(c: &Call<'_>) -> Vec<T> {
-    let (x, pads, mode) = (c.t("x"), c.l("pads"), c.s("mode"));
-    let rank = x.dims.len();
-    let dims: Vec<usize> =
-        (0..rank).map(|a| (x.dims[a] as i64 + pads[a] + pads[a + rank]) as usize).collect();
-    vec![T::of(&dims, |at| {
-        let place: Vec<i64> = (0..rank)
-            .map(|a| {
-                let (place, dim) = (at[a] as i64 - pads[a], x.dims[a] as i64);
-                match mode {
-                    "edge" => place.clamp(0, dim - 1),
-                    "reflect" if place < 0 => -place,
-                    "reflect" if place >= dim => 2 * dim - 2 - place,
-                    _ => place,
-                }
-            })
-            .collect();
-        x.or(&place, if mode == "constant" { c.f("value") } else { f64::NAN })
-    })]
-}
