@@ -27,8 +27,17 @@ pub(crate) struct Code {
     pub(crate) defs: Vec<Def>,
     /// Of each output, its definition and how far its tolerance is loosened.
     pub(crate) outputs: Vec<Output>,
-    pub(crate) scalars: usize,
-    pub(crate) lists: usize,
+    pub(crate) scalars: Vec<Local>,
+    pub(crate) lists: Vec<Local>,
+}
+
+/// A number or list that is named, by the source or not.
+#[derive(Debug, Clone)]
+pub(crate) struct Local {
+    pub(crate) class: Class,
+    pub(crate) name: Option<String>,
+    /// Whether an index or a local `let` binds it; else it is known with the shapes.
+    pub(crate) is_local: bool,
 }
 
 #[derive(Debug, Clone)]

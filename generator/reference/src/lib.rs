@@ -37,6 +37,7 @@ mod ir;
 mod lower;
 mod number;
 mod parse;
+mod print;
 mod signature;
 mod storage;
 mod syntax;
@@ -49,6 +50,7 @@ pub use crate::{
     fault::{EvalError, Fault, Faults, Position},
     ir::Loosened,
     lower::function_names,
+    print::{Ports, RustKernel, Scratch},
     signature::{Class, Elements, Input, Output, Param, ParamKind, Signature, Tensor, Value},
     storage::{Storage, quantize},
 };
@@ -100,5 +102,10 @@ impl Program {
         settings: &Settings,
     ) -> Result<Vec<Evaluated>, EvalError> {
         eval::evaluate(&self.code, &self.signature, arguments, settings)
+    }
+
+    /// A first kernel in Rust, for ports of these element types: whoever prints a package puts its parts in place.
+    pub fn rust(&self, ports: &Ports) -> RustKernel {
+        print::rust(&self.code, &self.signature, ports)
     }
 }

@@ -15,7 +15,10 @@ use typed::{Typed, Whole, coerced};
 
 use crate::{
     fault::{Fault, Position},
-    ir::{Binder, Code, Def, DefKind, HERE, Loosened, Output, Seen, Slot, Source, Step, StepKind},
+    ir::{
+        Binder, Code, Def, DefKind, HERE, Local, Loosened, Output, Seen, Slot, Source, Step,
+        StepKind,
+    },
     signature::{Class, ParamKind, Signature},
     syntax::{self, Expr, Statement, StatementKind},
     words::did_you_mean,
@@ -67,9 +70,8 @@ struct Lowering<'a> {
     defs: Vec<Def>,
     /// How many axes each definition has, where that is known without shapes.
     ranks: Vec<Option<usize>>,
-    /// For each number, whether an index or a local `let` binds it.
-    scalars: Vec<bool>,
-    lists: Vec<bool>,
+    scalars: Vec<Local>,
+    lists: Vec<Local>,
     guards: Vec<(Slot, bool)>,
     /// The optional inputs that are there, where this is worked out.
     present: Vec<usize>,
@@ -88,7 +90,11 @@ impl<'a> Lowering<'a> {
             ranks: Vec::new(),
             scalars: Vec::new(),
             // The coordinates of the element that is worked out.
-            lists: vec![false],
+            lists: vec![Local {
+                class: Class::Int,
+                name: Some("here".to_owned()),
+                is_local: false,
+            }],
             guards: Vec::new(),
             present: Vec::new(),
             outputs: vec![None; signature.outputs.len()],
@@ -147,7 +153,7 @@ impl<'a> Lowering<'a> {
             Fault::new(name.at.unwrap_or(start), format!("{what} `{}` is not used", name.word))
         });
         let warnings = warnings.collect();
-        let (scalars, lists) = (self.scalars.len(), self.lists.len());
+        let (scalars, lists) = (self.scalars, self.lists);
         Ok((Code { steps: self.steps, defs: self.defs, outputs, scalars, lists }, warnings))
     }
 
@@ -277,12 +283,14 @@ impl<'a> Lowering<'a> {
             (Typed::List(list), None) => {
                 self.must_be_early(|see| list.walk(see), value.at, "a list")?;
                 let slot = self.new_list(false);
+                self.note_name(Entry::List(slot), name);
                 self.step(StepKind::List(slot, list), at);
                 Ok(Entry::List(slot))
             }
             (Typed::Scalar(class, scalar), None) => {
                 if self.lateness(|see| scalar.walk(see)).is_none() {
-                    let slot = self.new_scalar(false);
+                    let slot = self.new_number(false, class);
+                    self.note_name(Entry::Scalar(slot, class), name);
                     self.step(StepKind::Scalar(slot, scalar), at);
                     return Ok(Entry::Scalar(slot, class));
                 }
@@ -340,14 +348,35 @@ impl<'a> Lowering<'a> {
         self.steps.push(Step { at, guards: self.guards.clone(), kind });
     }
 
+    /// An integer.
     fn new_scalar(&mut self, is_local: bool) -> Slot {
-        self.scalars.push(is_local);
+        self.new_number(is_local, Class::Int)
+    }
+
+    fn new_number(&mut self, is_local: bool, class: Class) -> Slot {
+        self.scalars.push(Local { class, name: None, is_local });
         self.scalars.len() - 1
     }
 
     fn new_list(&mut self, is_local: bool) -> Slot {
-        self.lists.push(is_local);
+        self.lists.push(Local { class: Class::Int, name: None, is_local });
         self.lists.len() - 1
+    }
+
+    /// Notes what the source calls a number or list, for who prints it.
+    fn note_name(&mut self, entry: Entry, name: &str) {
+        let local = match entry {
+            Entry::Scalar(slot, _) => self.scalars.get_mut(slot),
+            Entry::List(slot) => self.lists.get_mut(slot),
+            Entry::Source(..)
+            | Entry::Param(..)
+            | Entry::TextParam(_)
+            | Entry::Single(..)
+            | Entry::Unknown => None,
+        };
+        if let Some(local) = local {
+            local.name.get_or_insert_with(|| name.to_owned());
+        }
     }
 
     /// How many axes a tensor has, where that is known without shapes.
@@ -424,7 +453,7 @@ impl<'a> Lowering<'a> {
         });
         used.difference(&bound).any(|(is_list, slot)| {
             let locals = if *is_list { &self.lists } else { &self.scalars };
-            locals.get(*slot).copied().unwrap_or(false)
+            locals.get(*slot).is_some_and(|local| local.is_local)
         })
     }
 }

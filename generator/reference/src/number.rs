@@ -19,10 +19,15 @@ pub(crate) fn whole(value: f64) -> i64 {
     value as i64
 }
 
-/// A real number rounded to `f32`.
+/// A real number rounded to single precision.
 #[expect(clippy::cast_possible_truncation, reason = "that is what is meant")]
+pub(crate) fn narrow(value: f64) -> f32 {
+    value as f32
+}
+
+/// A real number rounded to what single precision holds.
 pub(crate) fn single(value: f64) -> f64 {
-    f64::from(value as f32)
+    f64::from(narrow(value))
 }
 
 /// An index as a length, unless it is negative.

@@ -16,6 +16,8 @@
 mod bounds;
 #[path = "language/checks.rs"]
 mod checks;
+#[path = "language/kernels.rs"]
+mod kernels;
 #[path = "language/naive.rs"]
 mod naive;
 #[path = "language/operators.rs"]

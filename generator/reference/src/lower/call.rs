@@ -172,7 +172,8 @@ impl Lowering<'_> {
         at: Position,
         function: impl FnOnce(Scalar, Scalar) -> Scalar,
     ) -> Result<Typed, Fault> {
-        let slot = self.new_scalar(true);
+        let own = class_of(&operand, at)?;
+        let slot = self.new_number(true, own);
         each(operand, class, at, |scalar| {
             let body = function(Scalar::Var(slot), Scalar::Var(slot));
             Scalar::Let(slot, Box::new(scalar), Box::new(body))

@@ -22,10 +22,15 @@ impl Lowering<'_> {
             Kind::Bool(value) => Ok(Typed::Scalar(Class::Bool, Scalar::Bool(*value))),
             Kind::Text(text) => Ok(Typed::Text(crate::ir::Text::Literal(text.clone()))),
             Kind::Name(name) => self.name(name, at),
-            Kind::Unary(Prefix::Neg, operand) => {
-                let operand = self.expr(operand)?;
-                unary(Unary::NEG, operand, at)
-            }
+            Kind::Unary(Prefix::Neg, operand) => match self.expr(operand)? {
+                Typed::Scalar(class, Scalar::Int(value)) => {
+                    Ok(Typed::Scalar(class, Scalar::Int(value.wrapping_neg())))
+                }
+                Typed::Scalar(class, Scalar::Float(value)) => {
+                    Ok(Typed::Scalar(class, Scalar::Float(-value)))
+                }
+                operand => unary(Unary::NEG, operand, at),
+            },
             Kind::Unary(Prefix::Not, operand) => {
                 let operand = self.expr(operand)?;
                 let operand = of_class(operand, Class::Bool, at)?;
@@ -53,6 +58,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn push_local(&mut self, name: &str, entry: Entry, at: Position) {
+        self.note_name(entry, name);
         // Local names are gone at the end, so that nobody asks whether they were used.
         self.names.push(super::Name { word: name.to_owned(), entry, at: Some(at), is_used: true });
     }
@@ -266,7 +272,7 @@ impl Lowering<'_> {
         {
             return (Typed::Scalar(class, scalar), None);
         }
-        let slot = self.new_scalar(false);
+        let slot = self.new_number(false, class);
         self.step(StepKind::Scalar(slot, scalar), at);
         (Typed::Scalar(class, Scalar::Var(slot)), Some(slot))
     }
@@ -311,7 +317,7 @@ impl Lowering<'_> {
             return body;
         }
         if let Typed::Scalar(class, scalar) = typed {
-            let slot = self.new_scalar(true);
+            let slot = self.new_number(true, class);
             self.push_local(name, Entry::Scalar(slot, class), at);
             let body = self.expr(body);
             self.names.pop();

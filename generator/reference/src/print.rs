@@ -1,0 +1,427 @@
+//! Prints a program as a first kernel in Rust: what finalize works out, and a naive loop nest over slices that touches no heap.
+
+mod emit;
+mod lists;
+mod names;
+mod plain;
+mod select;
+mod support;
+
+use crate::{
+    ir::{Binder, Code, Def, DefKind, Seen, Source, StepKind, Text},
+    signature::{Class, ParamKind, Signature},
+};
+use emit::{Emitter, Real};
+use names::Names;
+
+/// What a port's elements are stored as, in the words of Rust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ports {
+    /// The types of the inputs' elements, such as `f32`, `i32`, `u8`.
+    pub inputs: Vec<String>,
+    /// Those of the outputs'.
+    pub outputs: Vec<String>,
+}
+
+/// A kernel as text, in the parts that a package puts where they belong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RustKernel {
+    /// What the other parts use: lists of a few integers, faults, and functions that the standard library does not have.
+    pub support: String,
+    /// `struct Plan`: what finalize keeps; it is `Copy`, and the extents in it say shapes and lengths of scratch.
+    pub plan: String,
+    /// `fn plan(..) -> Result<Plan, Fault>`: worked out of extents, parameters and static inputs.
+    pub finalize: String,
+    /// A function for each tensor, which gives the element of a number: what a work item does.
+    pub elements: String,
+    /// `fn execute(..) -> Result<Plan, Fault>`: fills scratch and outputs, and gives the plan with the extents that they have.
+    pub execute: String,
+    /// Scratch, in the order of the arguments of `execute`.
+    pub scratch: Vec<Scratch>,
+    /// For each output the field of the plan that holds its extents.
+    pub extents: Vec<String>,
+}
+
+/// A tensor that a kernel keeps between two loops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scratch {
+    /// Its name, an argument of `execute`.
+    pub name: String,
+    /// The type of its elements.
+    pub element: String,
+    /// The field of the plan that holds its extents.
+    pub extents: String,
+}
+
+/// The program's kernel in Rust.
+pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKernel {
+    let printer = Printer { code, signature, ports, names: Names::new(code, signature) };
+    let scratch =
+        (0..code.defs.len()).filter(|def| printer.output_of(*def).is_none()).map(|def| Scratch {
+            name: printer.names.def(def).to_owned(),
+            element: printer.element(Source::Def(def)),
+            extents: printer.names.dims(Source::Def(def)),
+        });
+    let (elements, execute) = (printer.elements(), printer.execute());
+    let finalize = printer.finalize();
+    // Comparisons of texts are fields of the plan, and known once all else is printed.
+    let plan = printer.plan_struct();
+    RustKernel {
+        support: support::support(&[plan.as_str(), &finalize, &elements, &execute].concat()),
+        plan,
+        finalize,
+        elements,
+        execute,
+        scratch: scratch.collect(),
+        extents: code
+            .outputs
+            .iter()
+            .map(|output| printer.names.dims(Source::Def(output.def)))
+            .collect(),
+    }
+}
+
+struct Printer<'a> {
+    code: &'a Code,
+    signature: &'a Signature,
+    ports: &'a Ports,
+    names: Names,
+}
+
+impl Printer<'_> {
+    fn output_of(&self, def: usize) -> Option<usize> {
+        self.code.outputs.iter().position(|output| output.def == def)
+    }
+
+    /// The type of a tensor's stored elements.
+    fn element(&self, source: Source) -> String {
+        let of = |class| match class {
+            Class::Float => "f32",
+            Class::Int => "i64",
+            Class::Bool => "bool",
+        };
+        let found = match source {
+            Source::Input(input) => self.ports.inputs.get(input).cloned(),
+            Source::Def(def) => match self.output_of(def) {
+                Some(output) => self.ports.outputs.get(output).cloned(),
+                None => self.code.defs.get(def).map(|def| of(def.class).to_owned()),
+            },
+            Source::Param(_) => None,
+        };
+        found.unwrap_or_else(|| of(self.class(source)).to_owned())
+    }
+
+    fn class(&self, source: Source) -> Class {
+        let found = match source {
+            Source::Input(input) => self.signature.inputs.get(input).map(|port| port.class),
+            Source::Def(def) => self.code.defs.get(def).map(|def| def.class),
+            Source::Param(param) => {
+                self.signature.params.get(param).map(|param| match param.kind {
+                    ParamKind::Tensor(class) | ParamKind::Scalar(class) => class,
+                    ParamKind::Text => Class::Bool,
+                })
+            }
+        };
+        found.unwrap_or(Class::Float)
+    }
+
+    /// The fields of the plan: name, type, and whether a parameter of `plan` gives it.
+    fn fields(&self) -> Vec<(String, &'static str)> {
+        let mut fields = Vec::new();
+        for input in 0..self.signature.inputs.len() {
+            fields.push((self.names.dims(Source::Input(input)), "List"));
+            fields.push((self.names.present(input), "bool"));
+        }
+        for (number, param) in self.signature.params.iter().enumerate() {
+            match param.kind {
+                ParamKind::Scalar(class) => {
+                    fields.push((self.names.param(number).to_owned(), early(class)))
+                }
+                ParamKind::Tensor(_) => {
+                    fields.push((self.names.dims(Source::Param(number)), "List"))
+                }
+                ParamKind::Text => {}
+            }
+        }
+        for text in 0..self.names.texts().len() {
+            fields.push((format!("text_{text}"), "bool"));
+        }
+        let globals = |locals: &[crate::ir::Local]| -> Vec<usize> {
+            locals
+                .iter()
+                .enumerate()
+                .filter(|(_, local)| !local.is_local)
+                .map(|(slot, _)| slot)
+                .collect()
+        };
+        for slot in globals(&self.code.scalars) {
+            let class = self.code.scalars.get(slot).map_or(Class::Int, |local| local.class);
+            fields.push((self.names.scalar(slot).to_owned(), early(class)));
+        }
+        for slot in globals(&self.code.lists).into_iter().filter(|slot| *slot != crate::ir::HERE) {
+            fields.push((self.names.list(slot).to_owned(), "List"));
+        }
+        for def in 0..self.code.defs.len() {
+            fields.push((self.names.dims(Source::Def(def)), "List"));
+        }
+        fields
+    }
+
+    fn plan_struct(&self) -> String {
+        let fields: Vec<String> =
+            self.fields().iter().map(|(name, of)| format!("    pub {name}: {of},\n")).collect();
+        format!(
+            "#[derive(Debug, Clone, Copy, Default)]\npub struct Plan {{\n{}}}\n",
+            fields.concat()
+        )
+    }
+
+    /// What a source's elements are called where they are read, and their type.
+    fn slices(&self, sources: &[Source]) -> Vec<String> {
+        let slice = |source: &Source| {
+            format!("{}: &[{}]", self.names.source(*source), self.element(*source))
+        };
+        sources.iter().map(slice).collect()
+    }
+
+    fn finalize(&self) -> String {
+        let steps: String = self.code.steps.iter().map(|step| self.shape_step(step)).collect();
+        let mut parameters = Vec::new();
+        let mut lines = vec!["    let mut plan = Plan::default();\n".to_owned()];
+        // Static elements are read in shapes, or in kernels alone.
+        let slice = |source: Source| {
+            let name = self.names.source(source);
+            let unused = if support::has_word(&steps, name) { "" } else { "_" };
+            format!("{unused}{name}: &[{}]", self.element(source))
+        };
+        for (input, port) in self.signature.inputs.iter().enumerate() {
+            let dims = self.names.dims(Source::Input(input));
+            parameters.push(format!("{dims}: Option<&[i64]>"));
+            lines.push(format!("    plan.{} = {dims}.is_some();\n", self.names.present(input)));
+            lines.push(format!("    plan.{dims} = List::of({dims}.unwrap_or_default());\n"));
+            if port.is_static {
+                parameters.push(slice(Source::Input(input)));
+            }
+        }
+        for (number, param) in self.signature.params.iter().enumerate() {
+            let name = self.names.param(number);
+            match param.kind {
+                ParamKind::Scalar(class) => {
+                    parameters.push(format!("{name}: {}", early(class)));
+                    lines.push(format!("    plan.{name} = {name};\n"));
+                }
+                ParamKind::Text => {
+                    let is_read = self
+                        .names
+                        .texts()
+                        .iter()
+                        .any(|(left, right)| [left, right].contains(&&Text::Param(number)));
+                    parameters.push(format!("{}{name}: &str", if is_read { "" } else { "_" }));
+                }
+                ParamKind::Tensor(_) => {
+                    let dims = self.names.dims(Source::Param(number));
+                    parameters.push(format!("{dims}: &[i64]"));
+                    parameters.push(slice(Source::Param(number)));
+                    lines.push(format!("    plan.{dims} = List::of({dims});\n"));
+                }
+            }
+        }
+        for (number, (left, right)) in self.names.texts().iter().enumerate() {
+            let said = |text: &Text| match text {
+                Text::Literal(text) => format!("{text:?}"),
+                Text::Param(param) => self.names.param(*param).to_owned(),
+            };
+            lines.push(format!("    plan.text_{number} = {} == {};\n", said(left), said(right)));
+        }
+        lines.push(steps);
+        let (parameters, lines) = (parameters.join(",\n    "), lines.concat());
+        format!(
+            "pub fn plan(\n    {parameters},\n) -> Result<Plan, Fault> {{\n{lines}    Ok(plan)\n}}\n"
+        )
+    }
+
+    /// What a step adds to the plan, in a block of its own.
+    fn shape_step(&self, step: &crate::ir::Step) -> String {
+        let mut emitter = Emitter::new(self, Real::F64);
+        let ends = match &step.kind {
+            StepKind::Scalar(slot, scalar) => {
+                let value = emitter.scalar(scalar);
+                let value = plain::bare(&value);
+                format!("plan.{} = {value};", self.names.scalar(*slot))
+            }
+            StepKind::List(slot, list) => {
+                let value = emitter.list(list);
+                format!("plan.{} = {value};", self.names.list(*slot))
+            }
+            StepKind::Require(condition, wanted) => {
+                let value = emitter.scalar(condition);
+                format!("if !{value} {{\n    return Err(Fault({wanted:?}));\n}}")
+            }
+            StepKind::Def(def) => {
+                let value = match self.code.defs.get(*def).map(|def| &def.kind) {
+                    Some(DefKind::Elements { binders, .. }) => emitter.extents(binders),
+                    Some(DefKind::Select(select)) => emitter.select_bound(select),
+                    None => String::new(),
+                };
+                format!("plan.{} = list_dims({value})?;", self.names.dims(Source::Def(*def)))
+            }
+        };
+        emitter.line(&ends);
+        self.guarded(&step.guards, &emitter.block())
+    }
+
+    fn guarded(&self, guards: &[(usize, bool)], block: &str) -> String {
+        if guards.is_empty() {
+            return format!("    {{\n{block}    }}\n");
+        }
+        let test = |(slot, wanted): &(usize, bool)| {
+            format!("{}plan.{}", if *wanted { "" } else { "!" }, self.names.scalar(*slot))
+        };
+        let tests: Vec<String> = guards.iter().map(test).collect();
+        format!("    if {} {{\n{block}    }}\n", tests.join(" && "))
+    }
+
+    fn elements(&self) -> String {
+        let each = self.code.defs.iter().enumerate();
+        let printed = each.filter_map(|(number, def)| match &def.kind {
+            DefKind::Elements { binders, body } => {
+                Some(self.element_function(number, def, binders, body))
+            }
+            DefKind::Select(_) => None,
+        });
+        printed.collect::<Vec<_>>().join("\n")
+    }
+
+    fn element_function(
+        &self,
+        number: usize,
+        def: &Def,
+        binders: &[Binder],
+        body: &crate::ir::Scalar,
+    ) -> String {
+        let text = self.element_body(number, binders, body);
+        let unused = |name: &str| if support::has_word(&text, name) { "" } else { "_" };
+        let mut parameters = vec![
+            format!("{}plan: &Plan", unused("plan")),
+            format!("{}number: usize", unused("number")),
+        ];
+        parameters.extend(self.slices(&self.sources_in(&text, def)));
+        let class = emit::type_of(def.class, Real::F32);
+        let name = self.names.def(number);
+        let parameters = parameters.join(", ");
+        format!("fn element_of_{name}({parameters}) -> Result<{class}, Fault> {{\n{text}}}\n")
+    }
+
+    fn element_body(&self, number: usize, binders: &[Binder], body: &crate::ir::Scalar) -> String {
+        let mut emitter = Emitter::new(self, Real::F32);
+        let value = emitter.scalar(body);
+        emitter.line(&format!("Ok({})", plain::bare(&value)));
+        let mut before = emitter.beside();
+        before.coordinates(binders, &self.names.dims(Source::Def(number)), emitter.text());
+        emitter.after(&before);
+        emitter.function()
+    }
+
+    /// The tensors of a definition whose elements a text reads.
+    fn sources_in(&self, text: &str, def: &Def) -> Vec<Source> {
+        let mut sources = sources_of(def);
+        sources.retain(|source| support::has_word(text, self.names.source(*source)));
+        sources
+    }
+
+    /// The inputs and tensor parameters of `execute`, in order.
+    fn read(&self) -> Vec<Source> {
+        let inputs = (0..self.signature.inputs.len()).map(Source::Input);
+        let params = self.signature.params.iter().enumerate();
+        let tensors = params.filter(|(_, param)| matches!(param.kind, ParamKind::Tensor(_)));
+        inputs.chain(tensors.map(|(number, _)| Source::Param(number))).collect()
+    }
+
+    fn execute(&self) -> String {
+        let mut parameters = vec!["plan: &Plan".to_owned()];
+        let inputs = self.read();
+        let scratch = (0..self.code.defs.len()).filter(|def| self.output_of(*def).is_none());
+        for def in scratch.chain(self.code.outputs.iter().map(|output| output.def)) {
+            parameters.push(format!(
+                "{}: &mut [{}]",
+                self.names.def(def),
+                self.element(Source::Def(def))
+            ));
+        }
+        let selects = self.code.defs.iter().any(|def| matches!(def.kind, DefKind::Select(_)));
+        let mut lines =
+            vec![format!("    let {}plan = *plan;\n", if selects { "mut " } else { "" })];
+        let mut is_open = false;
+        for step in &self.code.steps {
+            // What follows a selection may depend on how many there are.
+            if is_open && !matches!(step.kind, StepKind::Require(..)) {
+                lines.push(self.shape_step(step));
+            }
+            let StepKind::Def(number) = step.kind else { continue };
+            let Some(def) = self.code.defs.get(number) else { continue };
+            let name = self.names.def(number);
+            let block = match &def.kind {
+                DefKind::Elements { binders, body } => {
+                    let text = self.element_body(number, binders, body);
+                    let arguments: Vec<String> = self
+                        .sources_in(&text, def)
+                        .iter()
+                        .map(|source| format!(", {}", self.names.source(*source)))
+                        .collect();
+                    let value = format!("element_of_{name}(&plan, number{})?", arguments.concat());
+                    let dims = self.names.dims(Source::Def(number));
+                    let stored =
+                        emit::stored(&value, def.class, &self.element(Source::Def(number)));
+                    format!(
+                        "        for number in 0..plan.{dims}.size() {{\n            {name}[number] = {stored};\n        }}\n"
+                    )
+                }
+                DefKind::Select(select) => {
+                    is_open = true;
+                    let mut emitter = Emitter::new(self, Real::F32);
+                    emitter.select(select, number);
+                    emitter.block()
+                }
+            };
+            lines.push(self.guarded(&step.guards, &block));
+        }
+        let text = lines.concat();
+        let named = inputs.iter().zip(self.slices(&inputs)).map(|(source, slice)| {
+            let is_used = support::has_word(&text, self.names.source(*source));
+            format!("{}{slice}", if is_used { "" } else { "_" })
+        });
+        parameters.splice(1..1, named);
+        let parameters = parameters.join(",\n    ");
+        format!(
+            "pub fn execute(\n    {parameters},\n) -> Result<Plan, Fault> {{\n{}    Ok(plan)\n}}\n",
+            lines.concat()
+        )
+    }
+}
+
+/// The type of a number that is known with the shapes.
+fn early(class: Class) -> &'static str {
+    emit::type_of(class, Real::F64)
+}
+
+/// The tensors whose elements a definition reads, in a fixed order.
+fn sources_of(def: &Def) -> Vec<Source> {
+    let mut sources = Vec::new();
+    let mut see = |seen: Seen| {
+        if let Seen::Elements(source, _) = seen
+            && !sources.contains(&source)
+        {
+            sources.push(source);
+        }
+    };
+    match &def.kind {
+        DefKind::Elements { binders, body } => {
+            for binder in binders {
+                binder.walk(&mut see);
+            }
+            body.walk(&mut see);
+        }
+        DefKind::Select(select) => select.walk(&mut see),
+    }
+    sources
+}

@@ -1,0 +1,263 @@
+//! The kernels that are printed from the operators: compiled, run on the cases, and held to the bounds of error.
+
+use std::{fmt::Write as _, fs, path::Path, process::Command};
+
+use udo_reference::{
+    Argument, Arithmetic, Class, Elements, Input, ParamKind, Ports, RustKernel, Settings,
+    Signature, Storage, Tensor, Value,
+};
+
+use crate::{
+    operators::operators,
+    support::{Case, reals},
+};
+
+/// Stored types that differ from those that kernels compute in.
+fn stored(class: Class) -> String {
+    match class {
+        Class::Float => "f32",
+        Class::Int => "i32",
+        Class::Bool => "u8",
+    }
+    .to_owned()
+}
+
+fn ports(signature: &Signature) -> Ports {
+    Ports {
+        inputs: signature.inputs.iter().map(|port| stored(port.class)).collect(),
+        outputs: signature.outputs.iter().map(|port| stored(port.class)).collect(),
+    }
+}
+
+fn elements(tensor: &Tensor, of: &str) -> String {
+    let values = reals(tensor).into_iter().map(|value| match of {
+        "f32" if value.is_nan() => "f32::NAN".to_owned(),
+        "f32" if value.is_infinite() => {
+            format!("{}f32::INFINITY", if value < 0.0 { "-" } else { "" })
+        }
+        "f32" => format!("{:?}_f32", value as f32),
+        of => format!("{}_{of}", value as i64),
+    });
+    format!("&[{}]", values.collect::<Vec<_>>().join(", "))
+}
+
+fn dims(tensor: &Tensor) -> String {
+    format!("&{:?}", tensor.dims)
+}
+
+fn given<'a>(port: &'a Input, argument: &'a Argument) -> Option<&'a Tensor> {
+    match argument {
+        Argument::Tensor(tensor) => Some(tensor),
+        Argument::Absent => port.default.as_ref(),
+        Argument::Dims(_) => None,
+    }
+}
+
+/// A function that runs one case, and prints a line for each output.
+fn runner(
+    name: &str,
+    number: usize,
+    signature: &Signature,
+    kernel: &RustKernel,
+    case: &Case,
+) -> String {
+    let (mut shaping, mut running) = (Vec::new(), vec!["&plan".to_owned()]);
+    for (port, argument) in signature.inputs.iter().zip(&case.arguments.inputs) {
+        let tensor = given(port, argument);
+        let of = stored(port.class);
+        let values = tensor.map_or("&[]".to_owned(), |tensor| elements(tensor, &of));
+        shaping.push(tensor.map_or("None".to_owned(), |tensor| format!("Some({})", dims(tensor))));
+        if port.is_static {
+            shaping.push(values.clone());
+        }
+        running.push(values);
+    }
+    for (param, value) in signature.params.iter().zip(&case.arguments.params) {
+        match (value.as_ref().or(param.default.as_ref()).unwrap(), param.kind) {
+            (Value::Float(value), _) => shaping.push(format!("{value:?}_f64")),
+            (Value::Int(value), _) => shaping.push(value.to_string()),
+            (Value::Bool(value), _) => shaping.push(value.to_string()),
+            (Value::Text(value), _) => shaping.push(format!("{value:?}")),
+            (Value::Tensor(tensor), ParamKind::Tensor(class)) => {
+                let values = elements(tensor, if class == Class::Int { "i64" } else { "f32" });
+                shaping.extend([dims(tensor), values.clone()]);
+                running.push(values);
+            }
+            (Value::Tensor(_), _) => panic!("{name}"),
+        }
+    }
+    let mut text = format!(
+        "pub fn case_{number}() -> Result<(), Fault> {{\n    let plan = plan({})?;\n",
+        shaping.join(", ")
+    );
+    let outputs = signature.outputs.iter().zip(&kernel.extents);
+    let outputs = outputs
+        .enumerate()
+        .map(|(at, (port, extents))| (format!("out_{at}"), stored(port.class), extents.clone()));
+    let scratch = kernel
+        .scratch
+        .iter()
+        .map(|part| (part.name.clone(), part.element.clone(), part.extents.clone()));
+    for (part, element, extents) in scratch.chain(outputs) {
+        let zero = if element == "bool" { "false" } else { "0 as _" };
+        writeln!(text, "    let mut {part}: Vec<{element}> = vec![{zero}; plan.{extents}.size()];")
+            .unwrap();
+        running.push(format!("&mut {part}"));
+    }
+    writeln!(text, "    let done = execute({})?;", running.join(", ")).unwrap();
+    for (at, extents) in kernel.extents.iter().enumerate() {
+        writeln!(text, "    let dims = done.{extents};").unwrap();
+        writeln!(text, "    println!(\"{name} {number} {at} {{:?}} {{:?}}\", dims.items(), &out_{at}[..dims.size()]);").unwrap();
+    }
+    text + "    Ok(())\n}\n"
+}
+
+/// What the program prints.
+fn compile_and_run(program: &str, name: &str) -> String {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (source, binary) = (folder.join(format!("{name}.rs")), folder.join(name));
+    fs::write(&source, program).unwrap();
+    let rustc = std::env::var("RUSTC").unwrap_or("rustc".to_owned());
+    let mut compiler = Command::new(rustc);
+    compiler.args(["--edition=2024", "-Cdebuginfo=0", "-Dwarnings", "-Dunsafe_code"]);
+    let compiled = compiler.arg("-o").arg(&binary).arg(&source).output().unwrap();
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{said}");
+    let run = Command::new(binary).output().unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).unwrap()
+}
+
+/// Numbers as single precision reads them, which printed them.
+fn numbers(list: &str) -> Vec<f64> {
+    let inner = list.trim().trim_start_matches('[').trim_end_matches(']');
+    let words = inner.split(',').map(str::trim).filter(|word| !word.is_empty());
+    words.map(|word| f64::from(word.parse::<f32>().unwrap())).collect()
+}
+
+#[test]
+fn printed_kernels_are_within_the_bounds() {
+    let mut program = String::new();
+    let mut calls = String::new();
+    for (name, operator) in operators() {
+        let kernel = operator.program().rust(&ports(&operator.signature));
+        let parts =
+            [&kernel.support, &kernel.plan, &kernel.finalize, &kernel.elements, &kernel.execute]
+                .map(String::as_str);
+        writeln!(program, "mod op_{name} {{\n{}", parts.join("\n")).unwrap();
+        for (number, case) in operator.cases.iter().enumerate() {
+            program.push_str(&runner(&name, number, &operator.signature, &kernel, case));
+            writeln!(calls, "    op_{name}::case_{number}().expect(\"{name} {number}\");").unwrap();
+        }
+        program.push_str("}\n");
+    }
+    write!(program, "fn main() {{\n{calls}}}\n").unwrap();
+    let printed = compile_and_run(&program, "printed_kernels");
+    let mut lines = printed.lines();
+    for (name, operator) in operators() {
+        for (number, case) in operator.cases.iter().enumerate() {
+            let settings = Settings::new(Arithmetic::F32, operator.storage(Storage::F32));
+            let wanted = operator.program().evaluate(&case.arguments, &settings).unwrap();
+            for (at, wanted) in wanted.iter().enumerate() {
+                let place = format!("{name} {number} {at} ");
+                let line = lines
+                    .next()
+                    .and_then(|line| line.strip_prefix(&place))
+                    .unwrap_or_else(|| panic!("{place}"));
+                let (dims, values) = line.split_once("] ").unwrap();
+                let dims: Vec<usize> = numbers(dims).iter().map(|dim| *dim as usize).collect();
+                assert_eq!(dims, wanted.tensor.dims, "{place}");
+                let each =
+                    numbers(values).into_iter().zip(reals(&wanted.tensor)).zip(&wanted.allowed);
+                for ((found, wanted), allowed) in each {
+                    let is_near = (found - wanted).abs() <= *allowed
+                        || found == wanted
+                        || found.is_nan() && wanted.is_nan();
+                    assert!(is_near, "{place}: {found}, wanted {wanted} +- {allowed}");
+                }
+                assert_eq!(numbers(values).len(), wanted.tensor.elements.len(), "{place}");
+            }
+        }
+    }
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn a_printed_kernel_reads_as_its_source() {
+    let (_, operator) = operators().into_iter().find(|(name, _)| name == "geglu").unwrap();
+    let kernel = operator.program().rust(&ports(&operator.signature));
+    let wanted = "\
+fn element_of_y(plan: &Plan, number: usize, x: &[f32]) -> Result<f32, Fault> {
+    let at = list_unravel(number as i64, plan.dims_y);
+    let t7 = list_len(list_slice(plan.dims_x, 0, -1_i64));
+    let b = list_slice(at, 0, t7);
+    let j = list_item(at, t7)?;
+    let mut t1 = List::default();
+    list_join(&mut t1, b)?;
+    list_push(&mut t1, j.wrapping_add(plan.half))?;
+    let t2 = place(plan.dims_x, t1);
+    let t3: f32 = if t2 < 0 {
+        return Err(Fault(\"indices inside of the tensor\"));
+    } else {
+        x[t2 as usize]
+    };
+    let gate = t3;
+    let mut t4 = List::default();
+    list_join(&mut t4, b)?;
+    list_push(&mut t4, j)?;
+    let t5 = place(plan.dims_x, t4);
+    let t6: f32 = if t5 < 0 {
+        return Err(Fault(\"indices inside of the tensor\"));
+    } else {
+        x[t5 as usize]
+    };
+    Ok(((t6 * 0.5_f32) * gate) * (1.0_f32 + erf_f32(gate / 2.0_f32.sqrt())))
+}
+";
+    assert_eq!(kernel.elements, wanted);
+    assert_eq!(kernel.extents, ["dims_y"]);
+}
+
+#[test]
+fn printed_kernels_refuse_what_the_source_refuses() {
+    let find = |wanted: &str| operators().into_iter().find(|(name, _)| name == wanted).unwrap().1;
+    let mut program = String::new();
+    let mut calls = String::new();
+    let wide = |dims: &[usize]| {
+        Argument::Tensor(Tensor {
+            dims: dims.to_vec(),
+            elements: Elements::Float(vec![0.0; dims.iter().product()]),
+        })
+    };
+    let faults = [
+        ("add", 0, wide(&[2, 4]), "Fault(\"shapes that broadcast\")"),
+        (
+            "matmul",
+            0,
+            wide(&[2, 4]),
+            "Fault(\"as many columns on the left of `matmul` as rows on its right\")",
+        ),
+        (
+            "depth_to_space",
+            0,
+            wide(&[1, 6, 2, 3]),
+            "Fault(\"channels that the square of `block` divides\")",
+        ),
+        ("batch_norm", 0, wide(&[1, 4]), "Fault(\"indices inside of the tensor\")"),
+    ];
+    for (name, input, argument, _) in &faults {
+        let operator = find(name);
+        let kernel = operator.program().rust(&ports(&operator.signature));
+        let mut case = operator.cases[0].clone();
+        case.arguments.inputs[*input] = argument.clone();
+        let parts =
+            [&kernel.support, &kernel.plan, &kernel.finalize, &kernel.elements, &kernel.execute]
+                .map(String::as_str);
+        let run = runner(name, 0, &operator.signature, &kernel, &case);
+        write!(program, "mod op_{name} {{\n{}{run}}}\n", parts.join("\n")).unwrap();
+        writeln!(calls, "    println!(\"{{:?}}\", op_{name}::case_0().unwrap_err());").unwrap();
+    }
+    write!(program, "fn main() {{\n{calls}}}\n").unwrap();
+    let printed = compile_and_run(&program, "printed_faults");
+    assert_eq!(printed.lines().collect::<Vec<_>>(), faults.map(|(.., wanted)| wanted));
+}
