@@ -75,7 +75,7 @@ const REFERENCE_LEVELS: &[&[&str]] = &[
     &["fault", "function"],
     &["bound", "ir", "token"],
     &["storage", "syntax"],
-    &["eval", "parse"],
+    &["eval", "parse", "print"],
     &["lower"],
 ];
 

@@ -37,7 +37,7 @@ pub(crate) struct Local {
     pub(crate) class: Class,
     pub(crate) name: Option<String>,
     /// Whether an index or a local `let` binds it; else it is known with the shapes.
-    pub(crate) is_local: bool,
+    pub(crate) inner: bool,
 }
 
 #[derive(Debug, Clone)]

@@ -90,11 +90,7 @@ impl<'a> Lowering<'a> {
             ranks: Vec::new(),
             scalars: Vec::new(),
             // The coordinates of the element that is worked out.
-            lists: vec![Local {
-                class: Class::Int,
-                name: Some("here".to_owned()),
-                is_local: false,
-            }],
+            lists: vec![Local { class: Class::Int, name: Some("here".to_owned()), inner: false }],
             guards: Vec::new(),
             present: Vec::new(),
             outputs: vec![None; signature.outputs.len()],
@@ -354,12 +350,12 @@ impl<'a> Lowering<'a> {
     }
 
     fn new_number(&mut self, is_local: bool, class: Class) -> Slot {
-        self.scalars.push(Local { class, name: None, is_local });
+        self.scalars.push(Local { class, name: None, inner: is_local });
         self.scalars.len() - 1
     }
 
     fn new_list(&mut self, is_local: bool) -> Slot {
-        self.lists.push(Local { class: Class::Int, name: None, is_local });
+        self.lists.push(Local { class: Class::Int, name: None, inner: is_local });
         self.lists.len() - 1
     }
 
@@ -453,7 +449,7 @@ impl<'a> Lowering<'a> {
         });
         used.difference(&bound).any(|(is_list, slot)| {
             let locals = if *is_list { &self.lists } else { &self.scalars };
-            locals.get(*slot).is_some_and(|local| local.is_local)
+            locals.get(*slot).is_some_and(|local| local.inner)
         })
     }
 }

@@ -135,10 +135,10 @@ impl Printer<'_> {
         for (number, param) in self.signature.params.iter().enumerate() {
             match param.kind {
                 ParamKind::Scalar(class) => {
-                    fields.push((self.names.param(number).to_owned(), early(class)))
+                    fields.push((self.names.param(number).to_owned(), early(class)));
                 }
                 ParamKind::Tensor(_) => {
-                    fields.push((self.names.dims(Source::Param(number)), "List"))
+                    fields.push((self.names.dims(Source::Param(number)), "List"));
                 }
                 ParamKind::Text => {}
             }
@@ -150,7 +150,7 @@ impl Printer<'_> {
             locals
                 .iter()
                 .enumerate()
-                .filter(|(_, local)| !local.is_local)
+                .filter(|(_, local)| !local.inner)
                 .map(|(slot, _)| slot)
                 .collect()
         };

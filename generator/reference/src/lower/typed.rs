@@ -26,7 +26,7 @@ impl Typed {
     }
 }
 
-/// A tensor as a whole: its extents, and its element at [`HERE`].
+/// A tensor as a whole: its extents, and its element at [`HERE`](crate::ir::HERE).
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) class: Class,

@@ -139,8 +139,12 @@ impl<'a> Emitter<'a> {
             | Scalar::Len(_)
             | Scalar::Product(_)
             | Scalar::Ravel(..) => Class::Int,
-            Scalar::Bool(_) | Scalar::Present(_) | Scalar::TextIs(..) => Class::Bool,
-            Scalar::Not(_) | Scalar::And(..) | Scalar::Or(..) => Class::Bool,
+            Scalar::Bool(_)
+            | Scalar::Present(_)
+            | Scalar::TextIs(..)
+            | Scalar::Not(_)
+            | Scalar::And(..)
+            | Scalar::Or(..) => Class::Bool,
             Scalar::Param(param) => {
                 match printer.signature.params.get(*param).map(|param| param.kind) {
                     Some(ParamKind::Scalar(class)) => class,
@@ -177,7 +181,7 @@ impl<'a> Emitter<'a> {
             Scalar::Var(slot) => {
                 let name = self.printer.names.scalar(*slot);
                 let is_local =
-                    self.printer.code.scalars.get(*slot).is_some_and(|local| local.is_local);
+                    self.printer.code.scalars.get(*slot).is_some_and(|local| local.inner);
                 if is_local { name.to_owned() } else { self.field(name, self.class(scalar)) }
             }
             Scalar::Item(list, at, _) => {

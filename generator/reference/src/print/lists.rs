@@ -9,7 +9,7 @@ impl Emitter<'_> {
             List::Var(slot) => {
                 let name = self.printer.names.list(*slot);
                 let is_plan = *slot != crate::ir::HERE
-                    && self.printer.code.lists.get(*slot).is_some_and(|local| !local.is_local);
+                    && self.printer.code.lists.get(*slot).is_some_and(|local| !local.inner);
                 if is_plan { format!("plan.{name}") } else { name.to_owned() }
             }
             List::Dims(source) => format!("plan.{}", self.printer.names.dims(*source)),

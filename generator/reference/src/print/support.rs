@@ -59,12 +59,13 @@ fn name_of(item: &str) -> String {
     rest.split('(').next().unwrap_or_default().to_owned()
 }
 
-/// Whether the word is in the text, and not just as a part of another.
+/// Whether the word is in the text, and not just as a part of another or in a literal.
 pub(super) fn has_word(text: &str, word: &str) -> bool {
     let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     text.match_indices(word).any(|(at, _)| {
         let (before, after) = text.split_at_checked(at).unwrap_or_default();
         let after = after.get(word.len()..).unwrap_or_default();
-        !is_part(before.chars().next_back()) && !is_part(after.chars().next())
+        let is_text = before.matches('"').count() % 2 == 1;
+        !is_text && !is_part(before.chars().next_back()) && !is_part(after.chars().next())
     })
 }

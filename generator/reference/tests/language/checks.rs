@@ -32,100 +32,96 @@ fn faults(source: &str) -> Vec<String> {
     faults.0.iter().map(Fault::to_string).collect()
 }
 
+/// Sources, and the first fault of each.
+const FAULTS: &[(&str, &str)] = &[
+    ("y = z", "1:5: there is no `z` here; did you mean `x`?"),
+    ("y = wieghts", "1:5: there is no `wieghts` here"),
+    ("y = softmax(x)", "1:5: there is no function `softmax`"),
+    ("y = expp(x)", "1:5: there is no function `expp`; did you mean `exp`?"),
+    ("z = x", "1:1: there is no output `z`; did you mean `y`?"),
+    ("result = x", "1:1: there is no output `result`; a name of your own begins with `let`"),
+    ("let y = x", "1:1: `y` is an output, which is defined without `let`"),
+    ("let x = 1\ny = 1", "1:1: the name `x` is taken already"),
+    ("y[x < 3] = 1", "1:3: the name `x` is taken already"),
+    ("y = x\ny = x", "2:1: the output `y` is defined twice"),
+    ("let a = x", "1:1: the output `y` is not defined"),
+    ("y = b", "1:5: the input `b` is optional, wanted it in the `then` of `if present(b)`"),
+    (
+        "y = if present(b) then x else b",
+        "1:31: the input `b` is optional, wanted it in the `then` of `if present(b)`",
+    ),
+    ("y = if present(c) then x else x", "1:16: there is no input `c`; did you mean `x`?"),
+    ("y = x == x", "1:7: found bool, wanted float; `float(..)` makes one of it"),
+    ("y = x + (x > 0)", "1:7: `+` of float and bool, wanted two of a kind"),
+    ("y = k / k", "1:7: `/` of two integers, wanted `//`, `trunc_div`, or `float(..)` of one"),
+    ("y = x // x", "1:7: `//` of real numbers, wanted `floor(a / b)`"),
+    ("y = if x then 1 else 2", "1:8: found float, wanted bool; `bool(..)` makes one of it"),
+    (
+        "y = if x > 0 then 1 else x > 0",
+        "1:5: `then` is int and `else` is bool, wanted two of a kind",
+    ),
+    ("y = not x", "1:5: found float, wanted bool; `bool(..)` makes one of it"),
+    ("y = mode", "1:5: found a text, wanted numbers: a text is only compared"),
+    ("y = if mode < \"a\" then 1 else 2", "1:13: `<` of texts, wanted `==` or `!=`"),
+    (
+        "y[i < 3] = x",
+        "1:12: found a float tensor, wanted a number; an element of it is read as `name[i, ..]`",
+    ),
+    (
+        "y[i < k[0]] = 1",
+        "1:1: the bound of an index of a definition must be known with the shapes, and this reads elements of `k`",
+    ),
+    ("y[i < 3] = x[0.5]", "1:14: found float, wanted int; `int(..)` makes one of it"),
+    (
+        "y[i < 3] = sum(x * i)",
+        "1:12: an index or local name inside of a whole-tensor expression; wanted indices here as well, as in `sum[k < n](x[i, k])`",
+    ),
+    ("let t[i < 3] = i\ny[i < 3] = t[i, i]", "2:13: found 2 indices, wanted 1: that is its rank"),
+    ("y = sum(x, axes = 1)", "1:12: `sum` has no argument `axes`, wanted `axis` or `keep`"),
+    (
+        "y = sum(x, axis = k)",
+        "1:19: a list must be known with the shapes, and this reads elements of `k`",
+    ),
+    ("y = any(x)", "1:5: `any` of float, wanted truth values"),
+    (
+        "y = sum(1)",
+        "1:9: `sum` of a int number, wanted a tensor, or indices as in `sum[k < n](..)`",
+    ),
+    ("y = exp(x, x)", "1:5: `exp` is given 2 arguments, wanted 1"),
+    ("y = concat(x, k, axis = 0)", "1:5: `concat` of tensors of several kinds, wanted one"),
+    ("y = x[0:1]", "1:7: a slice of a tensor or between items, wanted it alone, of a list"),
+    ("y = dims(x)[0, 1]", "1:12: a list is read at one place, `list[k]`, or cut, `list[from:to]`"),
+    (
+        "require x[0] > 0, \"more\"\ny = x",
+        "1:14: a condition of `require` must be known with the shapes, and this reads elements of `x`",
+    ),
+    (
+        "y = x\ntolerance z relative 1 because \"w\"",
+        "2:1: there is no output `z`; did you mean `y`?",
+    ),
+    (
+        "y = select[r < 3](x[r] > 0, order = 1)",
+        "1:29: `select` has no argument `order`, wanted `by`, `limit` or `unless`",
+    ),
+    (
+        "y = select[r < 3](true, unless = true)",
+        "1:5: `unless` and the name behind `;` go together: `select[r < n; s](.., unless = near[r, s])`",
+    ),
+    (
+        "y = let n = x[0] in expand(x, [int(n)])",
+        "1:14: `n` is part of a shape, and must be known with the shapes",
+    ),
+    (
+        "y[a < 1, b1 < 1, c < 1, d < 1, e < 1, f < 1, g < 1, h < 1, i < 1] = 1",
+        "1:1: the rank is 9, wanted 8 at most",
+    ),
+];
+
 #[test]
 fn faults_say_where_what_and_what_was_wanted() {
-    let cases = [
-        ("y = z", "1:5: there is no `z` here; did you mean `x`?"),
-        ("y = wieghts", "1:5: there is no `wieghts` here"),
-        ("y = softmax(x)", "1:5: there is no function `softmax`"),
-        ("y = expp(x)", "1:5: there is no function `expp`; did you mean `exp`?"),
-        ("z = x", "1:1: there is no output `z`; did you mean `y`?"),
-        ("result = x", "1:1: there is no output `result`; a name of your own begins with `let`"),
-        ("let y = x", "1:1: `y` is an output, which is defined without `let`"),
-        ("let x = 1\ny = 1", "1:1: the name `x` is taken already"),
-        ("y[x < 3] = 1", "1:3: the name `x` is taken already"),
-        ("y = x\ny = x", "2:1: the output `y` is defined twice"),
-        ("let a = x", "1:1: the output `y` is not defined"),
-        ("y = b", "1:5: the input `b` is optional, wanted it in the `then` of `if present(b)`"),
-        (
-            "y = if present(b) then x else b",
-            "1:31: the input `b` is optional, wanted it in the `then` of `if present(b)`",
-        ),
-        ("y = if present(c) then x else x", "1:16: there is no input `c`; did you mean `x`?"),
-        ("y = x == x", "1:7: found bool, wanted float; `float(..)` makes one of it"),
-        ("y = x + (x > 0)", "1:7: `+` of float and bool, wanted two of a kind"),
-        ("y = k / k", "1:7: `/` of two integers, wanted `//`, `trunc_div`, or `float(..)` of one"),
-        ("y = x // x", "1:7: `//` of real numbers, wanted `floor(a / b)`"),
-        ("y = if x then 1 else 2", "1:8: found float, wanted bool; `bool(..)` makes one of it"),
-        (
-            "y = if x > 0 then 1 else x > 0",
-            "1:5: `then` is int and `else` is bool, wanted two of a kind",
-        ),
-        ("y = not x", "1:5: found float, wanted bool; `bool(..)` makes one of it"),
-        ("y = mode", "1:5: found a text, wanted numbers: a text is only compared"),
-        ("y = if mode < \"a\" then 1 else 2", "1:13: `<` of texts, wanted `==` or `!=`"),
-        (
-            "y[i < 3] = x",
-            "1:12: found a float tensor, wanted a number; an element of it is read as `name[i, ..]`",
-        ),
-        (
-            "y[i < k[0]] = 1",
-            "1:1: the bound of an index of a definition must be known with the shapes, and this reads elements of `k`",
-        ),
-        ("y[i < 3] = x[0.5]", "1:14: found float, wanted int; `int(..)` makes one of it"),
-        (
-            "y[i < 3] = sum(x * i)",
-            "1:12: an index or local name inside of a whole-tensor expression; wanted indices here as well, as in `sum[k < n](x[i, k])`",
-        ),
-        (
-            "let t[i < 3] = i\ny[i < 3] = t[i, i]",
-            "2:13: found 2 indices, wanted 1: that is its rank",
-        ),
-        ("y = sum(x, axes = 1)", "1:12: `sum` has no argument `axes`, wanted `axis` or `keep`"),
-        (
-            "y = sum(x, axis = k)",
-            "1:19: a list must be known with the shapes, and this reads elements of `k`",
-        ),
-        ("y = any(x)", "1:5: `any` of float, wanted truth values"),
-        (
-            "y = sum(1)",
-            "1:9: `sum` of a int number, wanted a tensor, or indices as in `sum[k < n](..)`",
-        ),
-        ("y = exp(x, x)", "1:5: `exp` is given 2 arguments, wanted 1"),
-        ("y = concat(x, k, axis = 0)", "1:5: `concat` of tensors of several kinds, wanted one"),
-        ("y = x[0:1]", "1:7: a slice of a tensor or between items, wanted it alone, of a list"),
-        (
-            "y = dims(x)[0, 1]",
-            "1:12: a list is read at one place, `list[k]`, or cut, `list[from:to]`",
-        ),
-        (
-            "require x[0] > 0, \"more\"\ny = x",
-            "1:14: a condition of `require` must be known with the shapes, and this reads elements of `x`",
-        ),
-        (
-            "y = x\ntolerance z relative 1 because \"w\"",
-            "2:1: there is no output `z`; did you mean `y`?",
-        ),
-        (
-            "y = select[r < 3](x[r] > 0, order = 1)",
-            "1:29: `select` has no argument `order`, wanted `by`, `limit` or `unless`",
-        ),
-        (
-            "y = select[r < 3](true, unless = true)",
-            "1:5: `unless` and the name behind `;` go together: `select[r < n; s](.., unless = near[r, s])`",
-        ),
-        (
-            "y = let n = x[0] in expand(x, [int(n)])",
-            "1:14: `n` is part of a shape, and must be known with the shapes",
-        ),
-        (
-            "y[a < 1, b1 < 1, c < 1, d < 1, e < 1, f < 1, g < 1, h < 1, i < 1] = 1",
-            "1:1: the rank is 9, wanted 8 at most",
-        ),
-    ];
-    for (source, wanted) in cases {
+    for (source, wanted) in FAULTS {
         let found = faults(source);
-        assert_eq!(found.first().map(String::as_str), Some(wanted), "{source}");
+        assert_eq!(found.first().map(String::as_str), Some(*wanted), "{source}");
     }
 }
 

@@ -9,7 +9,7 @@ use udo_reference::{
 
 use crate::{
     operators::operators,
-    support::{Case, reals},
+    support::{Case, Operator, reals},
 };
 
 /// Stored types that differ from those that kernels compute in.
@@ -120,9 +120,9 @@ fn compile_and_run(program: &str, name: &str) -> String {
     let rustc = std::env::var("RUSTC").unwrap_or("rustc".to_owned());
     let mut compiler = Command::new(rustc);
     compiler.args(["--edition=2024", "-Cdebuginfo=0", "-Dwarnings", "-Dunsafe_code"]);
-    let compiled = compiler.arg("-o").arg(&binary).arg(&source).output().unwrap();
-    let said = String::from_utf8_lossy(&compiled.stderr);
-    assert!(compiled.status.success(), "{said}");
+    let built = compiler.arg("-o").arg(&binary).arg(&source).output().unwrap();
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{said}");
     let run = Command::new(binary).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     String::from_utf8(run.stdout).unwrap()
@@ -260,4 +260,33 @@ fn printed_kernels_refuse_what_the_source_refuses() {
     write!(program, "fn main() {{\n{calls}}}\n").unwrap();
     let printed = compile_and_run(&program, "printed_faults");
     assert_eq!(printed.lines().collect::<Vec<_>>(), faults.map(|(.., wanted)| wanted));
+}
+
+#[test]
+fn names_that_kernels_use_themselves_are_given_others() {
+    let text = "\
+input plan: float
+input t1: float
+input number: float
+input list_item: float
+input `fn`: float
+output place: float
+---
+place[i < dim(plan, 0)] = let at = t1[i] in let score = number[i] in plan[i] + at + score + list_item[i] + `fn`[i]
+---
+case
+plan = [1] 1
+t1 = [1] 2
+number = [1] 4
+list_item = [1] 8
+fn = [1] 16
+place == [1] 31";
+    let operator = Operator::parse(text);
+    let kernel = operator.program().rust(&ports(&operator.signature));
+    let parts =
+        [&kernel.support, &kernel.plan, &kernel.finalize, &kernel.elements, &kernel.execute]
+            .map(String::as_str);
+    let run = runner("names", 0, &operator.signature, &kernel, &operator.cases[0]);
+    let program = format!("{}{run}fn main() {{\n    case_0().unwrap();\n}}\n", parts.join("\n"));
+    assert_eq!(compile_and_run(&program, "printed_names"), "names 0 0 [1] [31.0]\n");
 }
