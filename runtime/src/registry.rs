@@ -19,7 +19,7 @@ use crate::cores::convert::ConstantError;
 use crate::cores::relayout::constant;
 use crate::memory::{Derived, Tensor};
 use crate::package::{
-    self, Closed, OpenError, Operators, Package, PackageId, PackageLibrary, Tables, Tier,
+    self, Closed, OpenError, Operators, Package, PackageId, PackageLibrary, Tables, Tier, Trust,
 };
 
 /// Constants of fewer bytes are computed as fast as they are looked for.
@@ -64,6 +64,8 @@ pub struct Registry {
     memory_price: u32,
     /// Where what is packed is looked for and kept between processes.
     cache: Option<Arc<Cache>>,
+    /// Which packages may be opened.
+    trust: Trust,
 }
 
 /// A package and what has been opened of it.
@@ -116,6 +118,11 @@ impl Registry {
         Ok(self.register(tables, Some(table), None))
     }
 
+    /// Opens packages alone from here on that are signed or locked as this says.
+    pub fn set_trust(&mut self, trust: Trust) {
+        self.trust = trust;
+    }
+
     /// Opens the package at `path`: its folder, its `dist` folder, or its registration library.
     ///
     /// The library is refused, where it is wrong, before any of its code runs; a refused package
@@ -125,6 +132,7 @@ impl Registry {
     /// There is no package, or none that this runtime can open beside those that are open.
     pub fn open(&mut self, path: &Path) -> Result<PackageId, OpenError> {
         let closed = Closed::read(path)?;
+        closed.check_trust(&self.trust)?;
         let known = self.slots.iter().find(|s| s.package.sha256.as_ref() == Some(&closed.sha256));
         if let Some(slot) = known {
             return Ok(slot.package.id);
@@ -320,6 +328,8 @@ impl Registry {
     ) -> PackageId {
         let id = PackageId(u32::try_from(self.slots.len()).unwrap_or(u32::MAX));
         let path = closed.as_ref().map(|closed| closed.path().to_owned());
+        let index_sha256 =
+            closed.as_ref().and_then(|closed| closed.index_sha256().map(str::to_owned));
         let (sha256, folder) = closed.map(|closed| (closed.sha256, closed.folder)).unzip();
         let package = Package {
             id,
@@ -331,6 +341,7 @@ impl Registry {
             path,
             sha256,
             folder,
+            index_sha256,
         };
         let named = Arc::make_mut(&mut self.named);
         for (at, def) in (self.ops.len()..).zip(tables.ops) {

@@ -15,7 +15,7 @@ use crate::hta::{self, HtaError, HtaReport, PrepareHta};
 use crate::import::{self, ImportError, ImportOptions, PackagedOp};
 use crate::memory::{Derived, ModelBytes};
 use crate::model::{CompileError, Model, Options};
-use crate::package::OpenError;
+use crate::package::{OpenError, Trust};
 use crate::place;
 use crate::quant;
 use crate::registry::Registry;
@@ -52,6 +52,7 @@ pub struct Runtime {
 pub struct Builder {
     packages: Vec<PathBuf>,
     devices: Vec<DeviceSpec>,
+    trust: Trust,
 }
 
 impl Builder {
@@ -59,6 +60,13 @@ impl Builder {
     #[must_use]
     pub fn package(mut self, path: impl Into<PathBuf>) -> Self {
         self.packages.push(path.into());
+        self
+    }
+
+    /// Takes packages alone that are signed or locked as this says; none of the others is loaded.
+    #[must_use]
+    pub fn trust(mut self, trust: Trust) -> Self {
+        self.trust = trust;
         self
     }
 
@@ -79,6 +87,7 @@ impl Builder {
             specs => Devices::new(specs)?,
         };
         let mut registry = built_in()?;
+        registry.set_trust(self.trust);
         for path in &self.packages {
             registry.open(path)?;
         }

@@ -8,6 +8,7 @@ use udo_runtime::container::ContainerError;
 use udo_runtime::memory::Limit;
 use udo_runtime::model::{CompileError, Model, RunError};
 use udo_runtime::package::source_folder;
+use udo_runtime::place::PlaceError;
 use udo_runtime::runtime::{LoadError, Runtime};
 use udo_runtime::thread_pool::PoolError;
 
@@ -45,6 +46,7 @@ pub(crate) fn compile_failure(
     let help = match (&error, limit) {
         (_, Some(limit)) => Some(memory_help(limit).to_owned()),
         (CompileError::Resolve(e), None) => e.help(),
+        (CompileError::Place(PlaceError::Open(error)), None) => Some(error.help()),
         (CompileError::Place(e), None) => {
             e.unfinished().map(|(package, op, core)| edit_help(runtime, package, op, Some(core)))
         }

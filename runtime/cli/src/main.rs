@@ -12,6 +12,7 @@ mod input_list;
 mod layers;
 mod loaded;
 mod model_flags;
+mod package_flags;
 mod page;
 mod perf_profile;
 mod queues;

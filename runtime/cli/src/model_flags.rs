@@ -17,12 +17,13 @@ use udo_runtime::model::{Options, RangesOf};
 use udo_runtime::pass::{PASSES, PassOptions};
 use udo_runtime::place::PlaceOptions;
 use udo_runtime::resolve::{BindOptions, Input};
-use udo_runtime::runtime::{Builder, LoadError, LoadOptions, Runtime};
+use udo_runtime::runtime::{LoadOptions, Runtime};
 
 use crate::cores::PlaceFlags;
 use crate::failures::container_failure;
 use crate::loaded::Loaded;
 use crate::output::Failure;
+use crate::package_flags::PackageFlags;
 use crate::perf_profile::PerfProfile;
 use crate::required::Required;
 use crate::stages::{Shapes, Stages};
@@ -41,9 +42,8 @@ pub(crate) struct ModelFlags {
     /// The stage to use of a network that has several, by its number; else the one whose shapes are those of the inputs
     #[arg(long, value_name = "K")]
     pub(crate) stage: Option<usize>,
-    /// A package with operators of your own: its folder, its dist folder or its registration library
-    #[arg(long = "package", value_name = "PATH")]
-    pub(crate) packages: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) packages: PackageFlags,
     #[command(flatten)]
     pub(crate) place: PlaceFlags,
     /// Nodes, by operator or name (or all: *), that have to run on a core: the command fails where one runs elsewhere
@@ -236,7 +236,7 @@ impl ModelFlags {
                 DeviceSpec { coherence: self.memory, ..spec }
             }
         });
-        build(Runtime::builder().devices(specs), &self.packages)
+        self.packages.open_with(Runtime::builder().devices(specs))
     }
 
     /// How the model is loaded.
@@ -256,22 +256,6 @@ impl ModelFlags {
             None => Ok(loaded),
         }
     }
-}
-
-/// A runtime with the built-in operators and those of `packages`.
-pub(crate) fn open(packages: &[PathBuf]) -> Result<Runtime, Failure> {
-    build(Runtime::builder(), packages)
-}
-
-fn build(builder: Builder, packages: &[PathBuf]) -> Result<Runtime, Failure> {
-    let builder = packages.iter().fold(builder, Builder::package);
-    builder.build().map_err(|error| match error {
-        LoadError::Package(error) => {
-            let help = error.help();
-            Failure::new(error).help(help)
-        }
-        error => Failure::new(error),
-    })
 }
 
 /// The model file at `path`; nothing where it is of another format.

@@ -262,6 +262,46 @@ pub enum OpenError {
         /// The core that the package names the library for.
         wanted: Core,
     },
+    /// Packages are to be signed or locked, and this one has no index that could be.
+    #[error("package {name:?} in {folder:?} has no index.json that could be signed or locked")]
+    Unsealed {
+        /// The package, or its file.
+        name: String,
+        /// Its folder.
+        folder: PathBuf,
+    },
+    /// The package is signed by nobody who is trusted.
+    #[error("package {name:?} in {folder:?} is not trusted: {reason}")]
+    Untrusted {
+        /// The package.
+        name: String,
+        /// Its folder.
+        folder: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// The package is not in the project's lock file.
+    #[error("package {name:?} is not in {lock:?}")]
+    NotLocked {
+        /// The package.
+        name: String,
+        /// The lock file.
+        lock: PathBuf,
+    },
+    /// The package is not the one that was locked.
+    #[error(
+        "package {name:?} has an index.json of SHA-256 {found}, wanted {wanted} as in {lock:?}"
+    )]
+    OtherThanLocked {
+        /// The package.
+        name: String,
+        /// The digest of its index.
+        found: String,
+        /// The digest in the lock file.
+        wanted: String,
+        /// The lock file.
+        lock: PathBuf,
+    },
     /// The number stands for no package of this registry.
     #[error("registry has no package {id:?}")]
     NoSuchPackage {
@@ -370,6 +410,15 @@ impl OpenError {
             }
             Self::WrongCore { wanted, .. } => {
                 format!("move the kernel to its core's library, or register it for {wanted}")
+            }
+            Self::Unsealed { .. } => "build it with `udo build`, which writes one".to_owned(),
+            Self::Untrusted { folder, .. } => format!(
+                "have it signed by somebody you trust, `udo sign {} --key KEYFILE`, or allow its index in the file that --trust names",
+                folder.display()
+            ),
+            Self::NotLocked { .. } => "`udo lock PACKAGE` adds it".to_owned(),
+            Self::OtherThanLocked { .. } => {
+                "if it is to be another one than before, `udo lock PACKAGE` takes the new one".to_owned()
             }
             Self::NoSuchPackage { .. } => {
                 "use the number with the registry that gave it".to_owned()

@@ -77,7 +77,12 @@ impl Index {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(OpenError::unreadable(&path, e)),
         };
-        Self::parse(&text).map(Some).map_err(|reason| OpenError::Index { path, reason })
+        Self::of_bytes(&path, &text).map(Some)
+    }
+
+    /// The index that the file at `path` has, of its bytes.
+    pub(super) fn of_bytes(path: &Path, bytes: &[u8]) -> Result<Self, OpenError> {
+        Self::parse(bytes).map_err(|reason| OpenError::Index { path: path.to_owned(), reason })
     }
 
     /// Refuses a library that is not as the index of `folder` says, by its SHA-256.
@@ -209,11 +214,20 @@ pub fn sha256(path: &Path) -> Result<String, OpenError> {
         }
         digest.update(buffer.get(..bytes).unwrap_or_default());
     }
-    Ok(digest.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
+    Ok(digits(digest))
+}
+
+/// The SHA-256 of these bytes in lower-case hexadecimal digits.
+pub(super) fn sha256_of(bytes: &[u8]) -> String {
+    digits(Sha256::new().chain_update(bytes))
+}
+
+fn digits(digest: Sha256) -> String {
+    digest.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
         // Writing to a text cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
-    }))
+    })
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use udo_api::abi::PackageV1;
 use udo_api::{Core, KernelDef, OpDef};
 
 use super::copy::Tables;
-use super::index::{self, Index};
+use super::index::{self, INDEX_FILE, Index};
 use super::open::{self, Candidate};
+use super::trust::{Sealed, Trust};
 use super::{OpenError, Package, PackageLibrary, dist, error, table};
 
 /// A registration library that may be opened. None of its code has run.
@@ -17,12 +18,20 @@ pub(crate) struct Closed {
     pub(crate) sha256: String,
     /// The folder that its index's paths start from.
     pub(crate) folder: PathBuf,
+    /// Its index as it lies there.
+    sealed: Option<Sealed>,
 }
 
 impl Closed {
     /// Looks at the package at `path`: its folder, its `dist` folder, or its registration library.
     pub(crate) fn read(path: &Path) -> Result<Self, OpenError> {
         let dist::Located { path, folder, index } = dist::registration(path)?;
+        let sealed = Sealed::read(&folder)?;
+        // The index that is signed or locked is the one that libraries are held to.
+        let index = match &sealed {
+            Some(sealed) => Some(Index::of_bytes(&folder.join(INDEX_FILE), &sealed.bytes)?),
+            None => index,
+        };
         let candidate = Candidate::read(&path)?;
         let sha256 = index::sha256(&path)?;
         if let Some(index) = &index {
@@ -32,11 +41,23 @@ impl Closed {
             let cores = manifest.kernels.iter().map(|k| k.core);
             return Err(not_a_registration(&path, &manifest.package, cores));
         }
-        Ok(Self { candidate, sha256, folder })
+        Ok(Self { candidate, sha256, folder, sealed })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.candidate.path
+    }
+
+    /// The SHA-256 of its index, if it has one.
+    pub(crate) fn index_sha256(&self) -> Option<&str> {
+        self.sealed.as_ref().map(|sealed| sealed.sha256.as_str())
+    }
+
+    /// Refuses a package that is not signed or locked as it is to be.
+    pub(crate) fn check_trust(&self, trust: &Trust) -> Result<(), OpenError> {
+        let file = || self.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = self.name().map_or_else(file, str::to_owned);
+        trust.check(&name, &self.folder, self.sealed.as_ref())
     }
 
     /// The library, as messages call it.
@@ -128,10 +149,15 @@ pub(crate) fn implementation(
         let kernels = manifest.kernels.iter().map(|k| (k.op.as_str(), k.core));
         check_cores(library, kernels)?;
     }
-    if let Some(folder) = &package.folder
-        && let Some(index) = Index::read(folder)?
-    {
-        index.check_file(folder, path)?;
+    if let Some(folder) = &package.folder {
+        let sealed = Sealed::read(folder)?;
+        let file = folder.join(INDEX_FILE);
+        if package.index_sha256.as_ref() != sealed.as_ref().map(|sealed| &sealed.sha256) {
+            return Err(OpenError::Changed { name: package.name.clone(), path: file });
+        }
+        if let Some(sealed) = sealed {
+            Index::of_bytes(&file, &sealed.bytes)?.check_file(folder, path)?;
+        }
     }
     let table = candidate.load()?;
     check_origin(package, path, [table.name, table.version, table.sdk_version])?;

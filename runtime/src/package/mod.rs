@@ -15,6 +15,7 @@ mod library;
 mod manifest;
 mod open;
 mod table;
+mod trust;
 
 use std::path::PathBuf;
 
@@ -27,6 +28,11 @@ pub use inspect::{Contents, InspectedLibrary, Inspection, Listing, inspect};
 pub use manifest::{
     Manifest, ManifestKernel, ManifestLibrary, ManifestOp, ManifestParam, ManifestPort,
     ManifestRule, Tier, host_target,
+};
+
+pub use trust::{
+    KeyError, LOCK_FILE, Lock, LockError, LockedPackage, PublicKey, SIGNATURE_FILE, SecretKey,
+    Trust, sign,
 };
 
 pub(crate) use copy::Tables;
@@ -59,6 +65,8 @@ pub struct Package {
     pub libraries: Vec<PackageLibrary>,
     /// Where its index lies, if it has one; nothing for a package that is linked in.
     pub(crate) folder: Option<PathBuf>,
+    /// The SHA-256 of its index as it was when opened, if it has one.
+    pub index_sha256: Option<String>,
 }
 
 /// An implementation library of a package.

@@ -14,8 +14,8 @@ use udo_runtime::resolve::{BindOptions, MissingOp, ResolveError};
 
 use super::Run;
 use crate::failures::{container_failure, load_failure};
-use crate::model_flags::open;
 use crate::output::{Failure, Outcome, print_json};
+use crate::package_flags::PackageFlags;
 
 /// Make a model file (.udm) of a model
 ///
@@ -52,9 +52,8 @@ pub(crate) struct Convert {
     /// Nodes that run on a core whichever is preferred, by id, name or operator (all: *)
     #[arg(long, value_name = "0-11,177|NODE|OP|*=CORE")]
     affinity: Vec<Affinity>,
-    /// A package with operators of your own: its folder, its dist folder or its registration library
-    #[arg(long = "package", value_name = "PATH")]
-    packages: Vec<PathBuf>,
+    #[command(flatten)]
+    packages: PackageFlags,
     /// A config that describes operators of your own, whose libraries need not be there yet
     #[arg(long = "config", value_name = "FILE")]
     configs: Vec<PathBuf>,
@@ -103,7 +102,7 @@ type Shapes = BTreeMap<String, Vec<Extent>>;
 
 impl Run for Convert {
     fn run(self) -> Outcome {
-        let runtime = open(&self.packages)?;
+        let runtime = self.packages.open()?;
         let declared = declared(&self.configs)?;
         let options = ImportOptions { packaged: declared.clone(), ..ImportOptions::default() };
         let mut graph = runtime.import(&self.model, &options)?;
@@ -181,7 +180,7 @@ impl Convert {
             let names: Vec<String> = paths.iter().filter_map(name).collect();
             names.into_iter().map(move |name| format!("{flag} {name}"))
         };
-        flags.extend(paths("--package", &self.packages));
+        flags.extend(paths("--package", &self.packages.paths));
         flags.extend(paths("--config", &self.configs));
         flags
     }

@@ -20,9 +20,9 @@ use udo_runtime::session::StepProfile;
 
 use super::Run;
 use crate::failures::{compile_failure, load_failure, run_failure};
-use crate::model_flags::open;
 use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, print_json, table};
+use crate::package_flags::PackageFlags;
 use crate::root;
 use crate::tensors::{self, Form, Tolerance};
 
@@ -168,7 +168,7 @@ fn run_stages(
     graph: &Graph,
     image: &Tensor,
 ) -> Result<Vec<Stage>, Failure> {
-    let runtime = open(&[package.to_owned()])?;
+    let runtime = PackageFlags::of(package).open()?;
     let mut reference: Vec<(String, Vec<f64>)> = Vec::new();
     let mut stages = Vec::new();
     for &(core, allowed) in STAGES {

@@ -7,6 +7,7 @@ mod demo;
 mod devices;
 mod explain;
 mod inspect;
+mod lock;
 mod model;
 mod new;
 mod ops;
@@ -14,6 +15,7 @@ mod platform;
 mod prepare;
 pub(crate) mod quantize;
 mod run;
+mod sign;
 mod verify;
 mod view;
 
@@ -36,6 +38,8 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<prepare::Prepare>("prepare"),
     Entry::of::<model::ModelFile>("model"),
     Entry::of::<ops::Ops>("ops"),
+    Entry::of::<sign::Sign>("sign"),
+    Entry::of::<lock::LockPackages>("lock"),
     Entry::of::<devices::Devices>("devices"),
     Entry::of::<platform::Platform>("platform"),
     Entry::of::<demo::Demo>("demo"),

@@ -1,7 +1,5 @@
 //! `udo ops`
 
-use std::path::PathBuf;
-
 use clap::Args;
 use serde_json::{Value, json};
 use udo_api::{Core, DType, TypeSet, types};
@@ -9,9 +7,9 @@ use udo_runtime::place::core_named;
 use udo_runtime::resolve::Coverage;
 
 use super::Run;
-use crate::model_flags::open;
 use crate::output::Column::Left;
 use crate::output::{Failure, Outcome, print_json, table};
+use crate::package_flags::PackageFlags;
 
 /// List the operators, and which types of elements each core takes
 ///
@@ -28,9 +26,8 @@ pub(crate) struct Ops {
     /// Only what takes elements of this type, such as f32
     #[arg(long = "type", value_name = "TYPE", value_parser = parse_type)]
     dtype: Option<DType>,
-    /// A package whose operators are listed as well
-    #[arg(long = "package", value_name = "PATH")]
-    packages: Vec<PathBuf>,
+    #[command(flatten)]
+    packages: PackageFlags,
     /// Print one JSON object
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
@@ -49,7 +46,7 @@ const CORES: [Core; 3] = [Core::CPU, Core::GPU, Core::dsp(68)];
 impl Run for Ops {
     fn run(self) -> Outcome {
         let cores = self.core.map_or_else(|| CORES.to_vec(), |core| vec![core]);
-        let mut registry = open(&self.packages)?.registry().clone();
+        let mut registry = self.packages.open()?.registry().clone();
         let mut ops = registry.coverage(&cores).map_err(Failure::new)?;
         ops.retain(|op| {
             let takes = |types: &TypeSet| self.dtype.map_or(!types.is_empty(), |t| types.has(t));

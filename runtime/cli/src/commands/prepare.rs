@@ -13,8 +13,8 @@ use udo_runtime::memory::ModelBytes;
 use super::Run;
 use crate::cores::soc_named;
 use crate::failures::{container_failure, load_failure};
-use crate::model_flags::open;
 use crate::output::{Failure, Outcome, print_json};
+use crate::package_flags::PackageFlags;
 
 /// How many nodes that stay are said.
 const SAID: usize = 5;
@@ -46,9 +46,8 @@ pub(crate) struct Prepare {
     /// The file to write [default: the model file itself]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A package with operators of your own: its folder, its dist folder or its registration library
-    #[arg(long = "package", value_name = "PATH")]
-    packages: Vec<PathBuf>,
+    #[command(flatten)]
+    packages: PackageFlags,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -86,7 +85,7 @@ fn parse_partitions(text: &str) -> Result<Partitions, String> {
 
 impl Run for Prepare {
     fn run(self) -> Outcome {
-        let runtime = open(&self.packages)?;
+        let runtime = self.packages.open()?;
         let mut contents = read(&self.model)?;
         let failed = |error| load_failure(error, &self.model, &runtime);
         let mut reports = Vec::new();

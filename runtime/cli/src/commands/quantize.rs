@@ -22,8 +22,9 @@ use udo_runtime::runtime::Runtime;
 
 use super::Run;
 use crate::failures::{compile_failure, container_failure};
-use crate::model_flags::{open, parse_shape};
+use crate::model_flags::parse_shape;
 use crate::output::{Failure, Outcome, note, print_json, progress, write_file};
+use crate::package_flags::PackageFlags;
 use crate::raw::Packing;
 use data::Data;
 use report::Report;
@@ -97,9 +98,8 @@ pub(crate) struct Quantize {
     /// The shape of an input whose dimensions the model leaves open, for data that do not say it
     #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
     shape: Vec<(String, Vec<usize>)>,
-    /// A package with operators of your own: its folder, its dist folder or its registration library
-    #[arg(long = "package", value_name = "PATH")]
-    packages: Vec<PathBuf>,
+    #[command(flatten)]
+    packages: PackageFlags,
     /// How many threads kernels may use while the model is calibrated [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
@@ -166,7 +166,7 @@ enum Format {
 impl Run for Quantize {
     fn run(self) -> Outcome {
         let format = self.format()?;
-        let runtime = open(&self.packages)?;
+        let runtime = self.packages.open()?;
         let graph = runtime.import(&self.model, &ImportOptions::default())?;
         let packing = Packing::native_if(self.native_input);
         let data = Data::find(&self.data, packing, &graph, &self.shape)?;

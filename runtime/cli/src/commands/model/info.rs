@@ -19,9 +19,10 @@ use udo_runtime::runtime::Runtime;
 
 use super::layers::{Layer, layers, share};
 use crate::failures::container_failure;
-use crate::model_flags::{open, open_container, parse_dim, parse_shape};
+use crate::model_flags::{open_container, parse_dim, parse_shape};
 use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, chain, print_json, table};
+use crate::package_flags::PackageFlags;
 
 /// Say what a model holds: networks, stages, and each node with its types, cores and cost
 ///
@@ -39,9 +40,8 @@ pub(super) struct Info {
     /// Only this network
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
-    /// A package with operators of your own
-    #[arg(long = "package", value_name = "PATH")]
-    packages: Vec<PathBuf>,
+    #[command(flatten)]
+    packages: PackageFlags,
     /// The shape of an input whose dimensions the model leaves open
     #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
     shape: Vec<(String, Vec<usize>)>,
@@ -73,7 +73,7 @@ struct Known {
 
 impl Info {
     pub(super) fn run(self) -> Outcome {
-        let runtime = open(&self.packages)?;
+        let runtime = self.packages.open()?;
         let mut registry = runtime.registry().clone();
         let (contents, container) = self.read(&runtime)?;
         let mut all = Vec::new();

@@ -1,0 +1,55 @@
+//! `udo lock`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use udo_runtime::package::{LOCK_FILE, Lock};
+
+use super::Run;
+use crate::output::{Failure, Outcome, print_json};
+use crate::package_flags::open_failure;
+
+/// Write down which packages a project uses, as they are now
+///
+/// The lock file has the digest of each package's index.json, which has those of its libraries. Commands that open packages look for udo.lock
+/// where they run, or for the file that their --lock names, and refuse a package that is another one, or is not in it, before its code runs.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  udo lock SoftmaxUdoPackage SeluUdoPackage     adds them to udo.lock, or takes them as they are now
+  udo run model.onnx --package SoftmaxUdoPackage --input x=x.npy")]
+pub(crate) struct LockPackages {
+    /// The packages: their folders, their dist folders or their registration libraries
+    #[arg(required = true)]
+    packages: Vec<PathBuf>,
+    /// The lock file, which is made if it is not there
+    #[arg(long, value_name = "FILE", default_value = LOCK_FILE)]
+    lock: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run for LockPackages {
+    fn run(self) -> Outcome {
+        let wanted = "give the name of a lock file, or of none that is there";
+        let known = self.lock.exists().then(|| Lock::read(&self.lock)).transpose();
+        let known = known.map_err(|error| Failure::new(error).help(wanted))?;
+        let mut lock = known.unwrap_or_default();
+        let add = |path: &PathBuf| lock.add(path).map_err(open_failure);
+        let locked = self.packages.iter().map(add).collect::<Result<Vec<_>, _>>()?;
+        lock.write(&self.lock).map_err(Failure::new)?;
+        if self.json {
+            let package = |of: &udo_runtime::package::LockedPackage| json!({ "package": of.package, "index_sha256": of.index_sha256 });
+            print_json(&json!({
+                "file": self.lock, "locked": locked.iter().map(package).collect::<Vec<_>>(),
+            }));
+            return Ok(());
+        }
+        for package in &locked {
+            outln!("{} {}", package.index_sha256, package.package);
+        }
+        outln!("{}", self.lock.display());
+        Ok(())
+    }
+}

@@ -1,0 +1,232 @@
+//! Keys of Ed25519 (RFC 8032), and the text that stands for them in files.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use ed25519_compact::{KeyPair, Seed, Signature};
+
+/// What the text of a secret key begins with.
+const SECRET: &str = "udo-secret-ed25519";
+
+/// What the text of a public key begins with.
+const PUBLIC: &str = "udo-public-ed25519";
+
+/// The most bytes of a file of keys.
+const MOST: u64 = 1 << 20;
+
+/// Why keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The file cannot be read or written.
+    #[error("key file {path:?} cannot be {}", .what)]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Read or written.
+        what: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A line is no key.
+    #[error("key file {path:?} line {line}: {reason}")]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What was found, and what was wanted.
+        reason: String,
+    },
+    /// The system gave no random numbers.
+    #[error("the system gives no random numbers for a key")]
+    Random(#[source] io::Error),
+}
+
+/// A key that signs. Who has it can sign in its owner's name.
+#[derive(Clone)]
+pub struct SecretKey(KeyPair);
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SecretKey of {}", self.public())
+    }
+}
+
+impl SecretKey {
+    /// A new key, of the system's random numbers.
+    ///
+    /// # Errors
+    /// There are none.
+    pub fn generate() -> Result<Self, KeyError> {
+        let mut seed = [0; Seed::BYTES];
+        fs::File::open("/dev/urandom")
+            .and_then(|mut numbers| numbers.read_exact(&mut seed))
+            .map_err(KeyError::Random)?;
+        Ok(Self(KeyPair::from_seed(Seed::new(seed))))
+    }
+
+    /// Reads the key in the file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has none.
+    pub fn read(path: &Path) -> Result<Self, KeyError> {
+        let text = read(path)?;
+        let wrong = |reason| KeyError::Line { path: path.to_owned(), line: 1, reason };
+        let digits = match text.trim().split_once(char::is_whitespace) {
+            Some((SECRET, digits)) => digits.trim(),
+            Some((PUBLIC, _)) => {
+                return Err(wrong("it is a public key, wanted the secret one".to_owned()));
+            }
+            _ => return Err(wrong(format!("wanted {SECRET} and {} digits", 2 * Seed::BYTES))),
+        };
+        let seed = bytes(digits).map_err(wrong)?;
+        Ok(Self(KeyPair::from_seed(Seed::new(seed))))
+    }
+
+    /// Writes the key into a new file that its owner alone may read, and the public one beside it, with `.pub` added to its name, which it gives.
+    ///
+    /// # Errors
+    /// Either file is there already, or cannot be written.
+    pub fn write(&self, path: &Path) -> Result<PathBuf, KeyError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".pub");
+        let public = PathBuf::from(name);
+        if public.exists() {
+            let source = io::Error::from(io::ErrorKind::AlreadyExists);
+            return Err(KeyError::File { path: public, what: "written", source });
+        }
+        let digits = digits(self.0.sk.seed().as_ref());
+        write_new(path, &format!("{SECRET} {digits}\n"), 0o600)?;
+        write_new(&public, &format!("{}\n", self.public()), 0o644)?;
+        Ok(public)
+    }
+
+    /// The key that tells whether this one signed.
+    pub fn public(&self) -> PublicKey {
+        PublicKey(self.0.pk)
+    }
+
+    pub(super) fn sign(&self, message: &[u8]) -> Signature {
+        self.0.sk.sign(message, None)
+    }
+}
+
+/// A key that tells whether another one signed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PublicKey(ed25519_compact::PublicKey);
+
+/// As in files: `udo-public-ed25519` and 64 digits.
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PUBLIC} {}", self.digits())
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl PublicKey {
+    /// The key of a line of a file; what is behind it is a name.
+    ///
+    /// # Errors
+    /// It is none, in words.
+    pub fn parse(line: &str) -> Result<Self, String> {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some(PUBLIC), Some(digits)) => Self::of_digits(digits),
+            (Some(SECRET), _) => Err("it is a secret key, wanted the public one".to_owned()),
+            _ => Err(format!("found {line:?}, wanted {PUBLIC} or index-sha256, and digits")),
+        }
+    }
+
+    pub(super) fn of_digits(text: &str) -> Result<Self, String> {
+        bytes(text).map(|bytes| Self(ed25519_compact::PublicKey::new(bytes)))
+    }
+
+    pub(super) fn digits(&self) -> String {
+        digits(self.0.as_ref())
+    }
+
+    pub(super) fn signed(&self, message: &[u8], signature: &Signature) -> bool {
+        self.0.verify(message, signature).is_ok()
+    }
+}
+
+/// A file of keys, which is small.
+pub(super) fn read(path: &Path) -> Result<String, KeyError> {
+    let failed = |source| KeyError::File { path: path.to_owned(), what: "read", source };
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    file.take(MOST).read_to_string(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
+fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), KeyError> {
+    use std::io::Write as _;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let failed = |source| KeyError::File { path: path.to_owned(), what: "written", source };
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)
+}
+
+/// Bytes in hexadecimal digits.
+pub(super) fn digits(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        // Writing to a text cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// What hexadecimal digits stand for.
+pub(super) fn bytes<const N: usize>(digits: &str) -> Result<[u8; N], String> {
+    let wrong = || format!("found {digits:?}, wanted {} hexadecimal digits", 2 * N);
+    let pairs = digits.as_bytes().chunks_exact(2);
+    if digits.len() != 2 * N || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(pairs) {
+        let text = std::str::from_utf8(pair).map_err(|_| wrong())?;
+        *byte = u8::from_str_radix(text, 16).map_err(|_| wrong())?;
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The third vector of RFC 8032, section 7.1.
+    #[test]
+    fn keys_sign_as_the_standard_says() {
+        let seed = "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7";
+        let public = "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025";
+        let signature = "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac\
+                         18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a";
+        let key = SecretKey(KeyPair::from_seed(Seed::new(bytes(seed).unwrap())));
+        assert_eq!(key.public().digits(), public);
+        let signed = key.sign(&[0xaf, 0x82]);
+        assert_eq!(digits(signed.as_ref()), signature);
+        assert!(key.public().signed(&[0xaf, 0x82], &signed));
+        assert!(!key.public().signed(&[0xaf, 0x83], &signed));
+        assert!(!format!("{key:?}").contains(seed));
+    }
+
+    #[test]
+    fn digits_are_bytes_or_say_what_is_wrong() {
+        assert_eq!(bytes::<2>("0aFF"), Ok([10, 255]));
+        for text in ["", "0a", "0aFG", "0aFF0", "+aFF", "äa"] {
+            let error = bytes::<2>(text).unwrap_err();
+            assert_eq!(error, format!("found {text:?}, wanted 4 hexadecimal digits"));
+        }
+    }
+}

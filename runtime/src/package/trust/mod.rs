@@ -1,0 +1,116 @@
+//! Which packages may be opened: those that somebody signed, and those that a project has written down.
+//!
+//! Both speak of a package's `index.json`, which has the digests of its libraries, and are looked at before any library is loaded. A runtime that is
+//! not told anything opens every package.
+
+mod key;
+mod lock;
+mod signature;
+
+use std::path::{Path, PathBuf};
+
+pub use key::{KeyError, PublicKey, SecretKey};
+pub use lock::{LOCK_FILE, Lock, LockError, LockedPackage};
+pub use signature::{SIGNATURE_FILE, sign};
+
+use super::OpenError;
+use super::index::INDEX_FILE;
+use signature::Signatures;
+
+/// What a line of a file of trusted keys begins with that allows one index, signed or not.
+const INDEX: &str = "index-sha256";
+
+/// Whom a runtime trusts, and what a project has written down of its packages.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    keys: Vec<PublicKey>,
+    /// Digests of indexes that are taken without a signature.
+    indexes: Vec<String>,
+    /// Whether a package has to be one of these.
+    is_asked_for: bool,
+    lock: Option<(PathBuf, Lock)>,
+}
+
+impl Trust {
+    /// Takes packages alone that are signed by one of the keys in the file at `path`, or whose index it allows; of several files, any. A line is
+    /// a public key, or `index-sha256` and the digest of an `index.json`; what is behind either is a name, and behind `#` a remark.
+    ///
+    /// # Errors
+    /// The file cannot be read, or says something else.
+    pub fn keys_of(&mut self, path: &Path) -> Result<(), KeyError> {
+        let text = key::read(path)?;
+        for (number, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if line.is_empty() {
+                continue;
+            }
+            let (kind, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let digits = rest.split_whitespace().next().unwrap_or_default();
+            let wrong =
+                |reason: String| KeyError::Line { path: path.to_owned(), line: number + 1, reason };
+            if kind == INDEX {
+                let _: [u8; 32] = key::bytes(digits).map_err(wrong)?;
+                self.indexes.push(digits.to_ascii_lowercase());
+            } else {
+                self.keys.push(PublicKey::parse(line).map_err(wrong)?);
+            }
+        }
+        self.is_asked_for = true;
+        Ok(())
+    }
+
+    /// Takes packages alone that are as the lock file at `path` has them.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is none.
+    pub fn lock_of(&mut self, path: &Path) -> Result<(), LockError> {
+        self.lock = Some((path.to_owned(), Lock::read(path)?));
+        Ok(())
+    }
+
+    /// Refuses a package that is not to be opened. Its index is in `folder`, and is `index`.
+    pub(super) fn check(
+        &self,
+        name: &str,
+        folder: &Path,
+        index: Option<&Sealed>,
+    ) -> Result<(), OpenError> {
+        if !self.is_asked_for && self.lock.is_none() {
+            return Ok(());
+        }
+        let Some(index) = index else {
+            return Err(OpenError::Unsealed { name: name.to_owned(), folder: folder.to_owned() });
+        };
+        if let Some((path, lock)) = &self.lock {
+            lock.check(name, &index.sha256, path)?;
+        }
+        if !self.is_asked_for || self.indexes.contains(&index.sha256) {
+            return Ok(());
+        }
+        let signatures = Signatures::read(folder)?;
+        signatures.check(&index.bytes, &self.keys).map_err(|reason| OpenError::Untrusted {
+            name: name.to_owned(),
+            folder: folder.to_owned(),
+            reason,
+        })
+    }
+}
+
+/// An index as it lies in its file.
+#[derive(Clone, Debug)]
+pub(super) struct Sealed {
+    pub(super) bytes: Vec<u8>,
+    pub(super) sha256: String,
+}
+
+impl Sealed {
+    /// The index in `folder`; nothing if there is none.
+    pub(super) fn read(folder: &Path) -> Result<Option<Self>, OpenError> {
+        let path = folder.join(INDEX_FILE);
+        match std::fs::read(&path) {
+            Ok(bytes) => Ok(Some(Self { sha256: super::index::sha256_of(&bytes), bytes })),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(OpenError::unreadable(&path, error)),
+        }
+    }
+}
