@@ -465,7 +465,8 @@ fn a_model_is_calibrated_with_the_list_that_it_runs() {
     list(&dir, &["x0.raw", "x:=x1.raw x:=x2.raw"]);
     let (code, _, error) = udo(&dir, &quantize);
     assert_eq!(code, Some(1));
-    assert!(error.contains("error: list.txt:2: input \"x\" has two files, wanted one"), "{error}");
+    let said: Value = serde_json::from_str(&error).unwrap();
+    assert_eq!(said["error"], "list.txt:2: input \"x\" has two files, wanted one");
     list(&dir, &["x0.raw", "none.raw"]);
     let (code, _, error) = udo(&dir, &quantize);
     assert_eq!(code, Some(1));

@@ -36,13 +36,24 @@ fn main() -> ExitCode {
         eprintln!("error: cannot watch for packages that exit: {error}");
         return ExitCode::FAILURE;
     }
-    // Wrong usage leaves here with 2, `--help` and `--version` with 0.
-    let matches = commands::parser().get_matches();
-    match commands::run(&matches) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure.say();
-            failure.exit_code()
+    // Whoever reads results as JSON reads errors so, too; those of usage are told before flags are known.
+    let is_json = std::env::args_os().any(|argument| argument == "--json");
+    let failure = match commands::parser().try_get_matches() {
+        Ok(matches) => match commands::run(&matches) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(failure) => failure,
+        },
+        Err(error) if is_json && error.use_stderr() => {
+            let text = error.to_string();
+            output::Failure::usage(text.trim_start_matches("error: ").trim_end())
         }
+        // Wrong usage leaves here with 2, `--help` and `--version` with 0.
+        Err(error) => error.exit(),
+    };
+    if is_json {
+        failure.say_json();
+    } else {
+        failure.say();
     }
+    failure.exit_code()
 }

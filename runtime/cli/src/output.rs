@@ -94,6 +94,17 @@ impl Failure {
 }
 
 impl Failure {
+    /// Prints it to standard error for programs, as one line of JSON; nothing where somebody else has said it.
+    pub(crate) fn say_json(&self) {
+        let error = match &self.what {
+            What::Error(error) => chain(error.as_ref()),
+            What::Report(text) => text.trim_end().to_owned(),
+            What::Told => return,
+        };
+        let said = serde_json::json!({ "error": error, "help": self.help, "exit_code": self.code });
+        eprintln!("{said}");
+    }
+
     /// Prints it to standard error, in colours on a terminal.
     pub(crate) fn say(&self) {
         for line in self.to_string().lines() {
@@ -140,6 +151,11 @@ pub(crate) fn chain(error: &dyn Error) -> String {
         source = error.source();
     }
     text
+}
+
+/// Prints a text as it is.
+pub(crate) fn text(text: &str) {
+    outln!("{}", text.trim_end_matches('\n'));
 }
 
 /// Prints a result for programs.

@@ -43,13 +43,20 @@ pub(crate) struct Build {
     #[arg(long)]
     debug: bool,
 
-    /// The cores to build for; the registration library is always built [default: all]
-    #[arg(long, value_name = "CORES", value_delimiter = ',')]
-    cores: Vec<Part>,
+    #[command(flatten)]
+    members: Members,
 
     /// Report as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// The crates of a package that a command is about.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Members {
+    /// The cores; the registration library always comes along [default: all]
+    #[arg(long, value_name = "CORES", value_delimiter = ',')]
+    cores: Vec<Part>,
 }
 
 /// What `--cores` names.
@@ -81,7 +88,7 @@ impl Run for Build {
         let profile = if self.debug { Profile::Debug } else { Profile::Release };
         let workspace = Workspace::read(&dir)?;
         shared::adopt_lock_file(&dir)?;
-        let members = self.chosen(&workspace)?;
+        let members = self.members.chosen(&workspace)?;
         for member in members.iter().filter(|member| member.is_dsp()) {
             member.refuse_heap()?;
         }
@@ -94,8 +101,23 @@ impl Run for Build {
     }
 }
 
-impl Build {
-    /// The crates to build.
+/// Runs the tests of a package's crates that have `name` in their names.
+pub(crate) fn test(dir: &Path, members: &Members, name: Option<&str>) -> Outcome {
+    let workspace = Workspace::read(dir)?;
+    shared::adopt_lock_file(dir)?;
+    let members = members.chosen(&workspace)?;
+    let target = shared::Target::lock(dir)?;
+    target.forget_namesakes(&workspace, dir)?;
+    cargo::test(dir, target.dir(), &members, name)
+}
+
+/// Where the package in `dir` is built.
+pub(crate) fn target_folder(dir: &Path) -> Result<PathBuf, Failure> {
+    shared::folder(dir)
+}
+
+impl Members {
+    /// The crates of the workspace that are meant.
     fn chosen<'w>(&self, workspace: &'w Workspace) -> Result<Vec<&'w Member>, Failure> {
         for part in &self.cores {
             if !workspace.members.iter().any(|member| part.is_of(member)) {
@@ -117,7 +139,9 @@ impl Build {
         };
         Ok(workspace.members.iter().filter(is_chosen).collect())
     }
+}
 
+impl Build {
     fn show(&self, workspace: &Workspace, dist: &gather::Dist) -> Outcome {
         if self.json {
             print_json(&json!({

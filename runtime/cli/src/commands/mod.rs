@@ -2,9 +2,11 @@
 
 mod bench;
 mod build;
+mod completions;
 mod convert;
 mod demo;
 mod devices;
+mod doctor;
 mod explain;
 mod inspect;
 mod lock;
@@ -16,6 +18,7 @@ mod prepare;
 pub(crate) mod quantize;
 mod run;
 mod sign;
+mod test;
 mod verify;
 mod view;
 
@@ -27,6 +30,7 @@ use crate::output::{Failure, Outcome};
 const COMMANDS: &[Entry] = &[
     Entry::of::<new::New>("new"),
     Entry::of::<build::Build>("build"),
+    Entry::of::<test::TestPackage>("test"),
     Entry::of::<inspect::Inspect>("inspect"),
     Entry::of::<run::RunModel>("run"),
     Entry::of::<verify::Verify>("verify"),
@@ -42,6 +46,8 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<lock::LockPackages>("lock"),
     Entry::of::<devices::Devices>("devices"),
     Entry::of::<platform::Platform>("platform"),
+    Entry::of::<doctor::Doctor>("doctor"),
+    Entry::of::<completions::Completions>("completions"),
     Entry::of::<demo::Demo>("demo"),
 ];
 
@@ -75,6 +81,7 @@ impl Entry {
 pub(crate) fn parser() -> Command {
     let udo = Command::new("udo")
         .version(udo_api::SDK_VERSION)
+        .long_version(format!("{}\n{}", udo_api::SDK_VERSION, doctor::versions()))
         .about("Makes, builds and runs operators of your own, and models that use them")
         .subcommand_required(true)
         .arg_required_else_help(true)

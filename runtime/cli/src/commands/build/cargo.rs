@@ -57,6 +57,24 @@ pub(super) fn build(
     }
 }
 
+/// Runs the tests of the crates, which say themselves what fails.
+pub(super) fn test(
+    dir: &Path,
+    target: &Path,
+    members: &[&Member],
+    name: Option<&str>,
+) -> Result<(), Failure> {
+    let mut command = Command::new(program());
+    command.args(["test", "--offline", "--no-fail-fast", "--manifest-path"]);
+    command.arg(dir.join("Cargo.toml")).arg("--target-dir").arg(target);
+    for member in members {
+        command.args(["-p", &member.crate_name]);
+    }
+    command.args(name);
+    let status = command.status().map_err(|error| missing(&error))?;
+    if status.success() { Ok(()) } else { Err(Failure::told()) }
+}
+
 /// Removes what is built of the crates, in both profiles.
 pub(super) fn clean(dir: &Path, target: &Path, crates: &[&str]) -> Result<(), Failure> {
     for profile in ["dev", "release"] {

@@ -28,6 +28,17 @@ pub(super) fn adopt_lock_file(dir: &Path) -> Result<(), Failure> {
     }
 }
 
+/// The shared target folder, for the package in `dir`.
+pub(super) fn folder(dir: &Path) -> Result<PathBuf, Failure> {
+    Ok(match env::var_os("UDO_TARGET_DIR") {
+        Some(target) => std::path::absolute(target)?,
+        None => match root::find() {
+            Ok(root) => root.join("target/packages"),
+            Err(_) => dir.join("target"),
+        },
+    })
+}
+
 /// The shared target folder, locked.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -38,13 +49,7 @@ pub(super) struct Target {
 impl Target {
     /// Finds the folder for the package in `dir`, and waits for its lock.
     pub(super) fn lock(dir: &Path) -> Result<Self, Failure> {
-        let target = match env::var_os("UDO_TARGET_DIR") {
-            Some(target) => std::path::absolute(target)?,
-            None => match root::find() {
-                Ok(root) => root.join("target/packages"),
-                Err(_) => dir.join("target"),
-            },
-        };
+        let target = folder(dir)?;
         let failed = |error: io::Error| {
             Failure::new(format!("cannot use the target folder {}: {error}", target.display()))
                 .help("set UDO_TARGET_DIR to a folder that you may write to")

@@ -125,7 +125,7 @@ fn backend(kind: CoreKind) -> (bool, String) {
 }
 
 /// The instruction set that kernels of the CPU use.
-fn isa() -> &'static str {
+pub(super) fn isa() -> &'static str {
     match udo_simd::isa() {
         Isa::Portable { .. } => "portable",
         Isa::Avx2 { .. } => "avx2",

@@ -1,0 +1,29 @@
+//! `udo completions`
+
+use clap::Args;
+use clap_complete::Shell;
+
+use super::Run;
+use crate::output::{Outcome, text};
+
+/// Print the completions of a shell, which then knows all commands and flags
+///
+/// Where they go is the shell's affair; the examples have the usual places.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  udo completions bash > ~/.local/share/bash-completion/completions/udo
+  udo completions zsh > ~/.zfunc/_udo
+  udo completions fish > ~/.config/fish/completions/udo.fish")]
+pub(crate) struct Completions {
+    /// The shell
+    shell: Shell,
+}
+
+impl Run for Completions {
+    fn run(self) -> Outcome {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut super::parser(), "udo", &mut script);
+        text(&String::from_utf8_lossy(&script));
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! What all commands have in common, and those that look after the tools themselves.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+#[path = "support/command.rs"]
+mod command;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use command::udo;
+use serde_json::Value;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn versions_are_of_the_sdk_the_abi_and_the_instruction_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, short, _) = udo(&dir, &["-V"]);
+    assert_eq!((code, short.as_str()), (Some(0), "udo 0.1.0\n"));
+    let (code, long, _) = udo(&dir, &["--version"]);
+    assert_eq!(code, Some(0));
+    assert!(long.starts_with("udo 0.1.0\nSDK 0.1.0, package ABI 2.0, instruction set "), "{long}");
+}
+
+#[test]
+fn a_misspelt_command_is_told_the_right_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (code, out, error) = udo(&dir, &["verfy"]);
+    assert_eq!((code, out.as_str()), (Some(2), ""));
+    assert!(error.contains("'verify'"), "{error}");
+}
+
+#[test]
+fn errors_are_json_where_results_are() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(
+        dir.path().join("m.graph"),
+        "graph g\n  input x: f32[1]\n  y = Rellu@14(x)\n  output y\n",
+    )
+    .unwrap();
+    let cases: &[(&[&str], i64, &str, bool)] = &[
+        (&["explain", "m.graph"], 1, "Rellu", true),
+        (&["explain", "none.onnx"], 1, "none.onnx", false),
+        (&["explain"], 2, "<MODEL>", false),
+        (&["explain", "m.graph", "--cores", "npu"], 2, "npu", false),
+    ];
+    for (args, code, says, has_help) in cases {
+        let (found, out, error) = udo(&dir, &[args, &["--json"][..]].concat());
+        assert_eq!((found.map(i64::from), out.as_str()), (Some(*code), ""), "{args:?}: {error}");
+        let said = json(&error);
+        assert_eq!(said["exit_code"], *code);
+        let text = said["error"].as_str().unwrap();
+        assert!(text.contains(says) && !text.starts_with("error"), "{said}");
+        assert!(!has_help || said["help"].is_string(), "{said}");
+        let (_, _, plain) = udo(&dir, args);
+        assert!(plain.starts_with("error: ") && plain.contains(says), "{plain}");
+    }
+    let (code, out, _) = udo(&dir, &["explain", "--help", "--json"]);
+    assert!(code == Some(0) && out.contains("Usage: udo explain"), "{out}");
+}
+
+/// The doctor, where programs are those in `path` alone.
+fn doctor(path: &Path, setup: impl FnOnce(&mut Command)) -> (Option<i32>, Value, String) {
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    udo.args(["doctor", "--json"]).env("PATH", path);
+    for variable in ["CARGO", "RUSTC", "CC", "MAKE"] {
+        udo.env_remove(variable);
+    }
+    setup(&mut udo);
+    let Output { status, stdout, stderr } = udo.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), json(&text(stdout)), text(stderr))
+}
+
+#[test]
+fn the_doctor_says_what_is_there_and_what_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["cargo", "rustc", "cc"] {
+        let program = dir.path().join(name);
+        fs::write(&program, format!("#!/bin/sh\necho {name} 9.9\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let found = |said: &Value, name: &str| {
+        let all = said["findings"].as_array().unwrap();
+        all.iter().find(|of| of["name"] == name).unwrap().clone()
+    };
+    let target = dir.path().join("target");
+    let (code, said, error) = doctor(dir.path(), |udo| {
+        udo.env("UDO_TARGET_DIR", &target);
+    });
+    assert_eq!((code, &said["passed"]), (Some(0), &true.into()), "{said} {error}");
+    assert_eq!(found(&said, "cargo")["found"], "cargo 9.9");
+    assert_eq!(found(&said, "target folder")["found"], target.to_str().unwrap());
+    let make = found(&said, "make");
+    assert!(make["found"].is_null() && make["help"].is_string(), "{make}");
+    let none = dir.path().join("none");
+    let (code, said, error) = doctor(&none, |udo| {
+        udo.env("UDO_TARGET_DIR", "/proc/none").env("UDO_ROOT", &none);
+    });
+    assert_eq!((code, &said["passed"]), (Some(1), &false.into()), "{said}");
+    assert_eq!(json(&error)["error"], "not there: SDK, cargo, rustc, target folder");
+    assert!(found(&said, "cargo")["why"].as_str().unwrap().contains("cannot run cargo"), "{said}");
+    assert!(found(&said, "SDK")["help"].as_str().unwrap().contains("UDO_ROOT"), "{said}");
+}
+
+#[test]
+fn every_shell_has_completions_of_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (code, script, error) = udo(&dir, &["completions", shell]);
+        assert_eq!(code, Some(0), "{error}");
+        for word in ["quantize", "doctor", "hta-partitions"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    let (code, _, error) = udo(&dir, &["completions", "tcl"]);
+    assert!(code == Some(2) && error.contains("bash"), "{error}");
+}
+
+#[test]
+fn a_packages_own_tests_say_whether_its_kernels_are_right() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let test = |args: &[&str]| {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.arg("test").args(args).current_dir(root.join("examples/selu")).output().unwrap()
+    };
+    let done = test(&["SeluUdoPackage", "--cores", "cpu"]);
+    let out = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{out}{}", String::from_utf8_lossy(&done.stderr));
+    assert!(out.contains("test result: ok. 1 passed"), "{out}");
+    let done = test(&["SeluUdoPackage", "--cores", "gpu"]);
+    let error = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(2) && error.contains("has no gpu library"), "{error}");
+    let done = test(&["model"]);
+    let error = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(1) && error.contains("no package made by"), "{error}");
+}
