@@ -13,7 +13,7 @@ use command::udo;
 use serde_json::Value;
 
 fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    serde_json::from_str(text).unwrap()
 }
 
 #[test]
