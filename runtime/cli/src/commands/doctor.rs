@@ -176,6 +176,6 @@ fn target() -> Result<String, String> {
 }
 
 fn open_cl() -> Result<String, String> {
-    let device = opencl::find().map_err(|error| error.to_string())?;
+    let device = opencl::find().map_err(ToString::to_string)?;
     Ok(format!("{}, driver {}", device.name(), device.driver_version()))
 }
