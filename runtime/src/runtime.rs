@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::cache::{Cache, CacheError, CacheOptions, ModelSource};
+use crate::contain::Containment;
 use crate::container::{Container, Contents, Section};
 use crate::device::{self, Device, DeviceSpec, Devices, ErrorCode};
 use crate::graph::{Graph, Source};
@@ -50,7 +51,9 @@ pub struct Runtime {
 /// What a runtime is to be made of.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
-    packages: Vec<PathBuf>,
+    packages: Vec<(PathBuf, Option<Containment>)>,
+    /// How packages are contained that ask for nothing else.
+    contain_others: Option<Containment>,
     devices: Vec<DeviceSpec>,
 }
 
@@ -58,7 +61,21 @@ impl Builder {
     /// With a package of operators: its folder, `dist` folder or registration library.
     #[must_use]
     pub fn package(mut self, path: impl Into<PathBuf>) -> Self {
-        self.packages.push(path.into());
+        self.packages.push((path.into(), None));
+        self
+    }
+
+    /// With a package whose code runs in a process of its own: what it does wrong there is an error here.
+    #[must_use]
+    pub fn contained(mut self, path: impl Into<PathBuf>, containment: Containment) -> Self {
+        self.packages.push((path.into(), Some(containment)));
+        self
+    }
+
+    /// Contains all packages of [`Builder::package`] as well, whichever comes first: nobody vouches for any of them.
+    #[must_use]
+    pub fn contain_unsigned(mut self, containment: Containment) -> Self {
+        self.contain_others = Some(containment);
         self
     }
 
@@ -79,8 +96,11 @@ impl Builder {
             specs => Devices::new(specs)?,
         };
         let mut registry = built_in()?;
-        for path in &self.packages {
-            registry.open(path)?;
+        for (path, containment) in &self.packages {
+            match containment.as_ref().or(self.contain_others.as_ref()) {
+                Some(containment) => registry.open_contained(path, containment)?,
+                None => registry.open(path)?,
+            };
         }
         Ok(Runtime::of(registry, devices))
     }

@@ -262,6 +262,14 @@ pub enum OpenError {
         /// The core that the package names the library for.
         wanted: Core,
     },
+    /// The worker that a contained package's code runs in does not open the library.
+    #[error("library {path:?} is not opened in a worker: {reason}")]
+    Contained {
+        /// The library.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The number stands for no package of this registry.
     #[error("registry has no package {id:?}")]
     NoSuchPackage {
@@ -370,6 +378,10 @@ impl OpenError {
             }
             Self::WrongCore { wanted, .. } => {
                 format!("move the kernel to its core's library, or register it for {wanted}")
+            }
+            Self::Contained { .. } => {
+                "build udo-worker beside the program, or say where it is; `udo inspect` tells what is wrong with a library"
+                    .to_owned()
             }
             Self::NoSuchPackage { .. } => {
                 "use the number with the registry that gave it".to_owned()
