@@ -37,8 +37,13 @@ fn main() -> ExitCode {
     }
     // Wrong usage leaves here with 2, `--help` and `--version` with 0.
     let matches = commands::parser().get_matches();
-    match commands::run(&matches) {
-        Ok(()) => ExitCode::SUCCESS,
+    let outcome = commands::run(&matches);
+    // What went wrong where no call could tell, which no success may hide.
+    let faults = udo_runtime::exit_guard::take_faults();
+    faults.iter().for_each(|fault| eprintln!("error: {fault}"));
+    match outcome {
+        Ok(()) if faults.is_empty() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
         Err(failure) => {
             failure.say();
             failure.exit_code()

@@ -9,9 +9,11 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use udo_api::{CoreKind, FastMath};
 use udo_runtime::cache::CacheOptions;
+use udo_runtime::contain::Containment;
 use udo_runtime::container::Container;
 use udo_runtime::cores::{DeviceLimits, GpuStorage, Profile};
 use udo_runtime::device::{Coherence, DeviceSpec};
+use udo_runtime::exit_guard;
 use udo_runtime::import::{self, MODEL_FILE, Reading};
 use udo_runtime::model::{Options, RangesOf};
 use udo_runtime::pass::{PASSES, PassOptions};
@@ -26,6 +28,9 @@ use crate::output::Failure;
 use crate::perf_profile::PerfProfile;
 use crate::required::Required;
 use crate::stages::{Shapes, Stages};
+
+/// How much longer than a call a contained one may take: the time in which its worker is ended and started again.
+const WORKER_GRACE: Duration = Duration::from_secs(5);
 
 /// What `--skip-pass` calls all passes.
 const ALL: &str = "all";
@@ -44,6 +49,16 @@ pub(crate) struct ModelFlags {
     /// A package with operators of your own: its folder, its dist folder or its registration library
     #[arg(long = "package", value_name = "PATH")]
     pub(crate) packages: Vec<PathBuf>,
+    /// A package whose code runs in a process of its own: what it does wrong there is an error here (docs/containment.md)
+    #[arg(long = "contain", value_name = "PATH")]
+    pub(crate) contained: Vec<PathBuf>,
+    /// Contain the packages of --package as well: none of them is signed
+    #[arg(long)]
+    pub(crate) contain_unsigned: bool,
+    /// How long a call of a package's code may take: a worker that takes longer is ended, and so is this program where the package is
+    /// not contained [default: 60 for those that are, as long as it takes for others]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) place: PlaceFlags,
     /// Nodes, by operator or name (or all: *), that have to run on a core: the command fails where one runs elsewhere
@@ -156,6 +171,12 @@ fn parse_memory(text: &str) -> Result<Coherence, String> {
     Ok(Coherence::NonCoherent { seed: Some(seed) })
 }
 
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = seconds.filter(|seconds| !seconds.is_zero());
+    seconds.ok_or_else(|| "wanted seconds above 0, as 5 or 0.5".to_owned())
+}
+
 fn parse_size(text: &str) -> Result<usize, String> {
     let (digits, shift) = match text.char_indices().next_back() {
         Some((at, 'K')) => (&text[..at], 10),
@@ -231,7 +252,35 @@ impl ModelFlags {
                 DeviceSpec { coherence: self.memory, ..spec }
             }
         });
-        build(Runtime::builder().devices(specs), &self.packages)
+        let containment = self.containment();
+        self.watch()?;
+        let mut builder = Runtime::builder().devices(specs);
+        for path in &self.contained {
+            builder = builder.contained(path, containment.clone());
+        }
+        if self.contain_unsigned {
+            builder = builder.contain_unsigned(containment);
+        }
+        build(builder, &self.packages)
+    }
+
+    /// How packages are contained that are to be.
+    fn containment(&self) -> Containment {
+        let containment = Containment::default();
+        match self.timeout {
+            Some(timeout) => containment.timeout(timeout),
+            None => containment,
+        }
+    }
+
+    /// Has the program end where a package hangs that is not contained.
+    fn watch(&self) -> Result<(), Failure> {
+        let Some(timeout) = self.timeout else { return Ok(()) };
+        // A worker that hangs is ended first, and another one may have to start.
+        let contains = self.contain_unsigned || !self.contained.is_empty();
+        let limit = if contains { timeout.saturating_mul(2) + WORKER_GRACE } else { timeout };
+        exit_guard::watch(limit)
+            .map_err(|error| Failure::new(format!("nobody can watch for --timeout: {error}")))
     }
 
     /// How the model is loaded.
