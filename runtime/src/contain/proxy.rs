@@ -76,13 +76,19 @@ unsafe fn ask(
     take: impl FnOnce(&mut Reader<'_>) -> Result<(), Garbled>,
 ) -> u32 {
     let asked = || {
-        let Callee { worker, number } = tables::callee(callee().addr()).ok_or(Garbled)?;
+        let Callee { worker, package, number } =
+            tables::callee(callee().addr()).ok_or(Garbled)?;
+        // Who asks for shapes does not say whose operator it is.
+        let named = |Fault(why): Fault| match what {
+            Ask::Infer => Fault(format!("package {package}: {why}")),
+            _ => Fault(why),
+        };
         let mut writer = Writer::default();
         writer.number(number);
         write(&mut writer);
         let mut lane = worker.lane();
-        lane.start(worker)?;
-        let answer = lane.ask(worker, what, &writer.done())?;
+        let asked = lane.start(worker).and_then(|()| lane.ask(worker, what, &writer.done()));
+        let answer = asked.map_err(named)?;
         let answer = match answered(&answer)? {
             Ok(mut reader) => take(&mut reader).map(|()| None),
             Err((status, text)) => Ok(Some((status, text.to_owned()))),

@@ -16,6 +16,7 @@ use crate::package::{Tables, Tier};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Callee {
     pub(super) worker: &'static Worker,
+    pub(super) package: &'static str,
     /// Among the worker's operators or kernels.
     pub(super) number: usize,
 }
@@ -29,11 +30,15 @@ pub(super) fn callee(address: usize) -> Option<Callee> {
     callees.as_ref()?.get(&address).copied()
 }
 
-fn answer_for<T>(entries: &'static [T], first: usize, worker: &'static Worker) {
+fn answer_for<T>(
+    entries: &'static [T],
+    first: usize,
+    (worker, package): (&'static Worker, &'static str),
+) {
     let mut callees = CALLEES.write().unwrap_or_else(PoisonError::into_inner);
     let callees = callees.get_or_insert_with(HashMap::new);
     for (number, entry) in (first..).zip(entries) {
-        callees.insert(std::ptr::from_ref(entry).addr(), Callee { worker, number });
+        callees.insert(std::ptr::from_ref(entry).addr(), Callee { worker, package, number });
     }
 }
 
@@ -84,8 +89,8 @@ pub(super) fn tables(worker: &'static Worker, told: &mut Reader<'_>) -> Result<T
     let kernels = kernels?.leak();
     let libraries = told.items::<LibraryRef>()?.leak();
     told.end()?;
-    answer_for(ops, first_op, worker);
-    answer_for(kernels, first_kernel, worker);
+    answer_for(ops, first_op, (worker, name));
+    answer_for(kernels, first_kernel, (worker, name));
     let guard = Some(proxy::GUARD);
     Ok(Tables { name, version, sdk_version, ops, kernels, libraries, guard, tier })
 }

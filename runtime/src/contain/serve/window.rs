@@ -7,7 +7,10 @@ use std::ptr;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::contain::call::output_at;
-use crate::contain::shared::{FAR, PAGE, Rights, Segment};
+use crate::contain::shared::{FAR, Rights, Segment};
+
+/// Bytes of addresses around each output that nobody may touch: they take no memory.
+const GUARD: usize = 1 << 20;
 
 /// Pages of a segment, apart from each other.
 #[derive(Debug)]
@@ -22,13 +25,12 @@ impl Window {
     /// Room for outputs of so many bytes, in the places that the host counts with.
     pub(super) fn new(made: &Segment, bytes: impl Iterator<Item = usize> + Clone) -> io::Result<Self> {
         let pages = |bytes: usize| if bytes == 0 { 0 } else { output_at(0, bytes).1 };
-        // A page before each, and one behind the last.
-        let len = bytes.clone().map(|bytes| pages(bytes) + PAGE).sum::<usize>() + PAGE;
+        let len = bytes.clone().map(|bytes| pages(bytes) + GUARD).sum::<usize>() + GUARD;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: at an address that the system chooses there is nothing yet that a mapping could replace.
         let at = unsafe { mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), flags) }?;
         let mut window = Self { at: at.cast(), len, outputs: Vec::new() };
-        let (mut place, mut file) = (PAGE, FAR);
+        let (mut place, mut file) = (GUARD, FAR);
         for bytes in bytes {
             let (from, end) = output_at(file, bytes);
             if bytes == 0 {
@@ -42,7 +44,7 @@ impl Window {
                 mmap(first.cast(), end - file, Rights::Write.flags(), flags, made.file(), file as u64)
             }?;
             window.outputs.push((bytes, first.wrapping_add(from - file)));
-            place += end - file + PAGE;
+            place += end - file + GUARD;
             file = end;
         }
         Ok(window)
