@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod cache;
+pub mod contain;
 pub mod container;
 pub mod cores;
 pub mod device;

@@ -14,12 +14,14 @@ use udo_host::Budget;
 pub use udo_host::{FinalizedKernel, PackStore, Refusal};
 
 use crate::cache::Cache;
+use crate::contain::{self, Containment, Worker};
 use crate::cores::Format;
 use crate::cores::convert::ConstantError;
 use crate::cores::relayout::constant;
 use crate::memory::{Derived, Tensor};
 use crate::package::{
-    self, Closed, OpenError, Operators, Package, PackageId, PackageLibrary, Tables, Tier, Trust,
+    self, Candidate, Closed, OpenError, Operators, Package, PackageId, PackageLibrary, Tables,
+    Trust,
 };
 
 /// Constants of fewer bytes are computed as fast as they are looked for.
@@ -75,6 +77,8 @@ struct Slot {
     tables: Tables,
     /// The table of a package that is linked in.
     linked: Option<&'static PackageV1>,
+    /// The worker of a package that is contained.
+    worker: Option<&'static Worker>,
     /// Kernels of implementation libraries by path.
     opened: BTreeMap<PathBuf, Vec<KernelEntry>>,
     /// Kernels by the core asked for.
@@ -133,6 +137,43 @@ impl Registry {
     pub fn open(&mut self, path: &Path) -> Result<PackageId, OpenError> {
         let closed = Closed::read(path)?;
         closed.check_trust(&self.trust)?;
+        self.open_closed(closed, None)
+    }
+
+    /// As [`Registry::open`], with the package's code in a process of its own: what it does wrong there is an error here, and the
+    /// libraries are never mapped into this process.
+    ///
+    /// # Errors
+    /// As there, or there is no worker.
+    pub fn open_contained(
+        &mut self,
+        path: &Path,
+        containment: &Containment,
+    ) -> Result<PackageId, OpenError> {
+        let closed = Closed::read(path)?;
+        closed.check_trust(&self.trust)?;
+        self.open_closed(closed, Some(containment))
+    }
+
+    /// As [`Registry::open`] where somebody who is trusted signed the package, and as [`Registry::open_contained`] where nobody did.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_as_signed(
+        &mut self,
+        path: &Path,
+        containment: &Containment,
+    ) -> Result<PackageId, OpenError> {
+        let closed = Closed::read(path)?;
+        let is_signed = closed.is_vouched_for(&self.trust)?;
+        self.open_closed(closed, (!is_signed).then_some(containment))
+    }
+
+    fn open_closed(
+        &mut self,
+        closed: Closed,
+        containment: Option<&Containment>,
+    ) -> Result<PackageId, OpenError> {
         let known = self.slots.iter().find(|s| s.package.sha256.as_ref() == Some(&closed.sha256));
         if let Some(slot) = known {
             return Ok(slot.package.id);
@@ -145,9 +186,14 @@ impl Registry {
         if let Some(name) = closed.name() {
             self.check_name(name, &closed.place())?;
         }
-        let table = closed.load()?;
+        let worker = containment.map(|of| contain::worker(closed.path(), of)).transpose()?;
+        let table = closed.load(loading(worker))?;
         self.check_name(table.name, &closed.place())?;
-        Ok(self.register(table, None, Some(closed)))
+        let id = self.register(table, None, Some(closed));
+        if let Some(slot) = self.slots.last_mut() {
+            (slot.worker, slot.package.is_contained) = (worker, worker.is_some());
+        }
+        Ok(id)
     }
 
     /// The kernels of `package` that run on `core`, opening the libraries that hold them if they
@@ -336,7 +382,8 @@ impl Registry {
             name: tables.name.to_owned(),
             version: tables.version.to_owned(),
             sdk_version: tables.sdk_version.to_owned(),
-            tier: Tier::of(tables.guard),
+            tier: tables.tier,
+            is_contained: false,
             libraries: package::libraries_of(&tables, path.as_deref()),
             path,
             sha256,
@@ -349,8 +396,19 @@ impl Registry {
         }
         self.ops.extend(tables.ops.iter().map(|def| OpEntry { package: id, def }));
         let (opened, kernels) = (BTreeMap::new(), BTreeMap::new());
-        self.slots.push(Slot { package, tables, linked, opened, kernels });
+        let worker = None;
+        self.slots.push(Slot { package, tables, linked, worker, opened, kernels });
         id
+    }
+}
+
+/// What loads a library: its worker, or this process.
+fn loading(
+    worker: Option<&'static Worker>,
+) -> impl FnOnce(&Candidate, &str) -> Result<Tables, OpenError> {
+    move |candidate, sha256| match worker {
+        Some(worker) => contain::open(worker, candidate.path(), sha256),
+        None => package::load_here(candidate, sha256),
     }
 }
 
@@ -370,7 +428,8 @@ impl Slot {
         for library in libraries {
             if !self.opened.contains_key(&library.path) {
                 let ops = self.tables.ops;
-                let tables = package::implementation(&self.package, &library, ops)?;
+                let load = loading(self.worker);
+                let tables = package::implementation(&self.package, &library, ops, load)?;
                 let kernels = entries(self.package.id, &tables, ops).collect();
                 self.opened.insert(library.path.clone(), kernels);
             }

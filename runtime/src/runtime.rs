@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use crate::cache::{Cache, CacheError, CacheOptions, ModelSource};
+use crate::contain::Containment;
 use crate::container::{Container, Contents, Section};
 use crate::device::{self, Device, DeviceSpec, Devices, ErrorCode};
 use crate::graph::{Graph, Source};
@@ -50,7 +51,9 @@ pub struct Runtime {
 /// What a runtime is to be made of.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
-    packages: Vec<PathBuf>,
+    packages: Vec<(PathBuf, Option<Containment>)>,
+    /// How packages are contained that ask for nothing else.
+    contain_others: Option<Containment>,
     devices: Vec<DeviceSpec>,
     trust: Trust,
 }
@@ -59,7 +62,22 @@ impl Builder {
     /// With a package of operators: its folder, `dist` folder or registration library.
     #[must_use]
     pub fn package(mut self, path: impl Into<PathBuf>) -> Self {
-        self.packages.push(path.into());
+        self.packages.push((path.into(), None));
+        self
+    }
+
+    /// With a package whose code runs in a process of its own: what it does wrong there is an error here.
+    #[must_use]
+    pub fn contained(mut self, path: impl Into<PathBuf>, containment: Containment) -> Self {
+        self.packages.push((path.into(), Some(containment)));
+        self
+    }
+
+    /// Contains packages of [`Builder::package`] as well that nobody signed whom [`Builder::trust`] names, instead of refusing them; which of the three
+    /// functions comes first does not matter.
+    #[must_use]
+    pub fn contain_unsigned(mut self, containment: Containment) -> Self {
+        self.contain_others = Some(containment);
         self
     }
 
@@ -88,8 +106,12 @@ impl Builder {
         };
         let mut registry = built_in()?;
         registry.set_trust(self.trust);
-        for path in &self.packages {
-            registry.open(path)?;
+        for (path, containment) in &self.packages {
+            match (containment, &self.contain_others) {
+                (Some(containment), _) => registry.open_contained(path, containment)?,
+                (None, Some(containment)) => registry.open_as_signed(path, containment)?,
+                (None, None) => registry.open(path)?,
+            };
         }
         Ok(Runtime::of(registry, devices))
     }

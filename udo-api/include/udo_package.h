@@ -63,6 +63,7 @@ extern "C" {
 #define UDO_OUTPUT_NOT_TAKEN 16u
 #define UDO_EXTENT_NOT_SAID 17u
 #define UDO_CANCELLED 18u
+#define UDO_WORKER 19u
 typedef uint32_t udo_status;
 
 /* Element types. */

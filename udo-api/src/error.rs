@@ -121,6 +121,8 @@ statuses! {
     EXTENT_NOT_SAID = 17, "returned without having said the extents of a bounded output";
     /// Nobody wants the results any more, so it ended early.
     CANCELLED = 18, "was stopped, as nobody wants its results any more";
+    /// The process that runs the package's code ended, did not answer in time, or wrote where it must not.
+    WORKER = 19, "failed in its worker process";
 }
 
 impl Status {

@@ -48,12 +48,23 @@ impl fmt::Debug for GuardReport {
 
 impl GuardReport {
     /// Nothing.
-    const NONE: Self = Self {
+    pub const NONE: Self = Self {
         detail: [0; 2],
         message_bytes: 0,
         message: [0; MESSAGE_BYTES],
         reserved_words: [0; 4],
     };
+
+    /// What a host that answers for a library tells of a call: the numbers of the [`ExecError`], and a message, which is cut
+    /// where there is no room for all of it.
+    pub fn new(detail: [u64; 2], text: &str) -> Self {
+        let message_bytes = text.floor_char_boundary(text.len().min(MESSAGE_BYTES));
+        let mut message = [0; MESSAGE_BYTES];
+        for (to, byte) in message.iter_mut().zip(&text.as_bytes()[..message_bytes]) {
+            *to = *byte;
+        }
+        Self { detail, message_bytes, message, ..Self::NONE }
+    }
 
     /// The numbers of the [`ExecError`].
     pub const fn detail(&self) -> [u64; 2] {

@@ -38,22 +38,28 @@ fn main() -> ExitCode {
     }
     // Whoever reads results as JSON reads errors so, too; those of usage are told before flags are known.
     let is_json = std::env::args_os().any(|argument| argument == "--json");
-    let failure = match commands::parser().try_get_matches() {
-        Ok(matches) => match commands::run(&matches) {
-            Ok(()) => return ExitCode::SUCCESS,
-            Err(failure) => failure,
-        },
+    let outcome = match commands::parser().try_get_matches() {
+        Ok(matches) => commands::run(&matches),
         Err(error) if is_json && error.use_stderr() => {
             let text = error.to_string();
-            output::Failure::usage(text.trim_start_matches("error: ").trim_end())
+            Err(output::Failure::usage(text.trim_start_matches("error: ").trim_end()))
         }
         // Wrong usage leaves here with 2, `--help` and `--version` with 0.
         Err(error) => error.exit(),
     };
-    if is_json {
-        failure.say_json();
-    } else {
-        failure.say();
+    // What went wrong where no call could tell, which no success may hide.
+    let faults = udo_runtime::exit_guard::take_faults();
+    faults.iter().for_each(|fault| eprintln!("error: {fault}"));
+    match outcome {
+        Ok(()) if faults.is_empty() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::FAILURE,
+        Err(failure) => {
+            if is_json {
+                failure.say_json();
+            } else {
+                failure.say();
+            }
+            failure.exit_code()
+        }
     }
-    failure.exit_code()
 }

@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use std::time::Duration;
+
 use clap::Args;
+use udo_runtime::contain::Containment;
+use udo_runtime::exit_guard;
 use udo_runtime::package::{LOCK_FILE, OpenError, Trust};
 use udo_runtime::runtime::{Builder, LoadError, Runtime};
 
@@ -20,6 +24,25 @@ pub(crate) struct PackageFlags {
     /// Take packages alone that are as this file of `udo lock` has them [default: udo.lock, if it is there]
     #[arg(long, value_name = "FILE")]
     lock: Option<PathBuf>,
+    /// A package whose code runs in a process of its own: what it does wrong there is an error here (docs/containment.md)
+    #[arg(long = "contain", value_name = "PATH")]
+    contained: Vec<PathBuf>,
+    /// Contain the packages of --package as well that nobody signed whom --trust names, instead of refusing them
+    #[arg(long)]
+    contain_unsigned: bool,
+    /// How long a call of a package's code may take: a worker that takes longer is ended, and so is this program where the package is
+    /// not contained [default: 60 for those that are, as long as it takes for others]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    timeout: Option<Duration>,
+}
+
+/// How much longer than a call a contained one may take: the time in which its worker is ended and started again.
+const WORKER_GRACE: Duration = Duration::from_secs(5);
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = seconds.filter(|seconds| !seconds.is_zero());
+    seconds.ok_or_else(|| "wanted seconds above 0, as 5 or 0.5".to_owned())
 }
 
 impl PackageFlags {
@@ -35,11 +58,31 @@ impl PackageFlags {
 
     /// The same with what else a runtime is to have.
     pub(crate) fn open_with(&self, builder: Builder) -> Result<Runtime, Failure> {
-        let builder = self.paths.iter().fold(builder, Builder::package);
+        self.watch()?;
+        let containment = self
+            .timeout
+            .map_or_else(Containment::default, |timeout| Containment::default().timeout(timeout));
+        let mut builder = self.paths.iter().fold(builder, Builder::package);
+        for path in &self.contained {
+            builder = builder.contained(path, containment.clone());
+        }
+        if self.contain_unsigned {
+            builder = builder.contain_unsigned(containment);
+        }
         builder.trust(self.trusted()?).build().map_err(|error| match error {
             LoadError::Package(error) => open_failure(error),
             error => Failure::new(error),
         })
+    }
+
+    /// Has the program end where a package hangs that is not contained.
+    fn watch(&self) -> Result<(), Failure> {
+        let Some(timeout) = self.timeout else { return Ok(()) };
+        // A worker that hangs is ended first, and another one may have to start.
+        let contains = self.contain_unsigned || !self.contained.is_empty();
+        let limit = if contains { timeout.saturating_mul(2) + WORKER_GRACE } else { timeout };
+        exit_guard::watch(limit)
+            .map_err(|error| Failure::new(format!("nobody can watch for --timeout: {error}")))
     }
 
     fn trusted(&self) -> Result<Trust, Failure> {

@@ -13,6 +13,8 @@ use udo_api::abi::{
 use udo_api::guard::LibraryGuard;
 use udo_api::{KernelDef, OpDef};
 
+use super::Tier;
+
 /// More entries than any package has; a count beyond it is a broken table.
 const ENTRIES_MAX: usize = 1 << 16;
 
@@ -29,6 +31,8 @@ pub(crate) struct Tables {
     pub(crate) kernels: &'static [KernelDef],
     pub(crate) libraries: &'static [LibraryRef],
     pub(crate) guard: Option<LibraryGuard>,
+    /// How closely the heap is watched in it.
+    pub(crate) tier: Tier,
 }
 
 /// What tables of all versions begin with.
@@ -52,6 +56,7 @@ impl Tables {
             kernels: package.kernel_table(),
             libraries: PackageV1::library_table(package),
             guard: package.guard()?,
+            tier: Tier::of(package.guard()?),
         })
     }
 
@@ -93,6 +98,7 @@ impl Tables {
             kernels: kernels.leak(),
             libraries: libraries.leak(),
             guard: package.guard()?,
+            tier: Tier::of(package.guard()?),
         })
     }
 }

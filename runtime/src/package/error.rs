@@ -302,6 +302,14 @@ pub enum OpenError {
         /// The lock file.
         lock: PathBuf,
     },
+    /// The worker that a contained package's code runs in does not open the library.
+    #[error("library {path:?} is not opened in a worker: {reason}")]
+    Contained {
+        /// The library.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The number stands for no package of this registry.
     #[error("registry has no package {id:?}")]
     NoSuchPackage {
@@ -419,6 +427,10 @@ impl OpenError {
             Self::NotLocked { .. } => "`udo lock PACKAGE` adds it".to_owned(),
             Self::OtherThanLocked { .. } => {
                 "if it is to be another one than before, `udo lock PACKAGE` takes the new one".to_owned()
+            }
+            Self::Contained { .. } => {
+                "build udo-worker beside the program, or say where it is; `udo inspect` tells what is wrong with a library"
+                    .to_owned()
             }
             Self::NoSuchPackage { .. } => {
                 "use the number with the registry that gave it".to_owned()

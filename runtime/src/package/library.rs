@@ -9,7 +9,7 @@ use udo_api::{Core, KernelDef, OpDef};
 use super::copy::Tables;
 use super::index::{self, INDEX_FILE, Index};
 use super::open::{self, Candidate};
-use super::trust::{Sealed, Trust};
+use super::trust::{Asking, Sealed, Trust};
 use super::{OpenError, Package, PackageLibrary, dist, error, table};
 
 /// A registration library that may be opened. None of its code has run.
@@ -55,9 +55,18 @@ impl Closed {
 
     /// Refuses a package that is not signed or locked as it is to be.
     pub(crate) fn check_trust(&self, trust: &Trust) -> Result<(), OpenError> {
+        trust.check(&self.asking())
+    }
+
+    /// Whether somebody who is trusted signed the package; refuses one that is not as it was locked.
+    pub(crate) fn is_vouched_for(&self, trust: &Trust) -> Result<bool, OpenError> {
+        trust.vouches_for(&self.asking())
+    }
+
+    fn asking(&self) -> Asking<'_> {
         let file = || self.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let name = self.name().map_or_else(file, str::to_owned);
-        trust.check(&name, &self.folder, self.sealed.as_ref())
+        Asking { name, folder: &self.folder, index: self.sealed.as_ref() }
     }
 
     /// The library, as messages call it.
@@ -70,9 +79,9 @@ impl Closed {
         self.candidate.manifest.as_ref().map(|manifest| manifest.package.as_str())
     }
 
-    /// Loads the library, and checks its table.
-    pub(crate) fn load(&self) -> Result<Tables, OpenError> {
-        let table = self.candidate.load()?;
+    /// Loads the library by `load`, and checks its table.
+    pub(crate) fn load(&self, load: impl Load) -> Result<Tables, OpenError> {
+        let table = self.candidate.load_by(|candidate| load(candidate, &self.sha256))?;
         let reject = |reason| OpenError::Table { place: self.place(), reason };
         let holds_kernels_only = table.ops.is_empty() && table.libraries.is_empty();
         if holds_kernels_only && !table.kernels.is_empty() {
@@ -126,11 +135,28 @@ fn not_a_registration(path: &Path, package: &str, cores: impl Iterator<Item = Co
     }
 }
 
-/// Opens an implementation library of `package`, whose operators are `ops`.
+/// What loads a library that was looked at, and has this digest.
+pub(crate) trait Load: FnOnce(&Candidate, &str) -> Result<Tables, OpenError> {}
+
+impl<F: FnOnce(&Candidate, &str) -> Result<Tables, OpenError>> Load for F {}
+
+/// Loads a library into this process.
+pub(crate) fn load_here(candidate: &Candidate, _: &str) -> Result<Tables, OpenError> {
+    candidate.load()
+}
+
+/// Loads the library at the absolute path `path` into this process, whatever it is of its package.
+pub(crate) fn load_library(path: &Path) -> Result<Tables, OpenError> {
+    let candidate = Candidate::read(path)?;
+    candidate.load_by(Candidate::load)
+}
+
+/// Opens an implementation library of `package`, whose operators are `ops`, by `load`.
 pub(crate) fn implementation(
     package: &Package,
     library: &PackageLibrary,
     ops: &[OpDef],
+    load: impl Load,
 ) -> Result<Tables, OpenError> {
     let path = &library.path;
     if !path.exists() {
@@ -159,7 +185,8 @@ pub(crate) fn implementation(
             Index::of_bytes(&file, &sealed.bytes)?.check_file(folder, path)?;
         }
     }
-    let table = candidate.load()?;
+    let sha256 = index::sha256(path)?;
+    let table = candidate.load_by(|candidate| load(candidate, &sha256))?;
     check_origin(package, path, [table.name, table.version, table.sdk_version])?;
     check_cores(library, table.kernels.iter().map(|k| (k.op(), k.core())))?;
     let place = error::library(path);

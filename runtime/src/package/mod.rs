@@ -37,7 +37,10 @@ pub use trust::{
 
 pub(crate) use copy::Tables;
 pub(crate) use error::{library, linked};
-pub(crate) use library::{Closed, built_in, implementation, libraries_of, linked_in};
+pub(crate) use library::{
+    Closed, built_in, implementation, libraries_of, linked_in, load_here, load_library,
+};
+pub(crate) use open::Candidate;
 pub(crate) use table::Operators;
 
 /// Stands for a package of one registry.
@@ -63,6 +66,8 @@ pub struct Package {
     pub sha256: Option<String>,
     /// Its implementation libraries, opened or not.
     pub libraries: Vec<PackageLibrary>,
+    /// Whether its code runs in a process of its own.
+    pub is_contained: bool,
     /// Where its index lies, if it has one; nothing for a package that is linked in.
     pub(crate) folder: Option<PathBuf>,
     /// The SHA-256 of its index as it was when opened, if it has one.

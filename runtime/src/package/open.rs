@@ -13,10 +13,10 @@ use super::copy::Tables;
 use super::elf::Elf;
 use super::error::{LoadReport, library};
 use super::{Manifest, OpenError};
-use crate::exit_guard;
+use crate::exit_guard::{self, Who};
 
 /// A library that has been looked at, but not run.
-pub(super) struct Candidate {
+pub(crate) struct Candidate {
     pub(super) path: PathBuf,
     /// Nothing for a C package without one.
     pub(super) manifest: Option<Manifest>,
@@ -30,9 +30,9 @@ enum Door {
 }
 
 /// As an exit while it is loaded is reported.
-impl fmt::Display for Candidate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ended the process while it was opened", library(&self.path))
+impl Who for Candidate {
+    fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
+        write!(f, "{} {what} while it was opened", library(&self.path))
     }
 }
 
@@ -48,6 +48,16 @@ impl Candidate {
         Ok(Self { path: path.to_owned(), manifest, door })
     }
 
+    /// Loads the library by `load`, and refuses tables that its manifest does not promise.
+    pub(super) fn load_by(
+        &self,
+        load: impl FnOnce(&Self) -> Result<Tables, OpenError>,
+    ) -> Result<Tables, OpenError> {
+        let tables = load(self)?;
+        self.compare(&tables)?;
+        Ok(tables)
+    }
+
     /// Runs the library's constructors and takes its table. The library stays loaded for good.
     pub(super) fn load(&self) -> Result<Tables, OpenError> {
         let table = exit_guard::during(self, || self.table())?;
@@ -55,9 +65,12 @@ impl Candidate {
             return Err(self.refuse("it is not aligned"));
         }
         // SAFETY: `table` is not null, as the doors see to, aligned, and static by the contract.
-        let tables = unsafe { Tables::copy(table) }.map_err(|reason| self.refuse(&reason))?;
-        self.compare(&tables)?;
-        Ok(tables)
+        unsafe { Tables::copy(table) }.map_err(|reason| self.refuse(&reason))
+    }
+
+    /// Where it lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     fn table(&self) -> Result<*const PackageV1, OpenError> {

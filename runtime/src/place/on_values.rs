@@ -52,8 +52,8 @@ impl Unplaced<'_> {
         let constants = self.constants(&inner, registry).map_err(|_| None)?;
         let placed = self.placed(core, &inner, &constants);
         let package = registry.package_name(entry.package);
-        let call =
-            PackageCall { package, op: entry.def.op(), core: Some(core), function: "finalize" };
+        let (node, op, function) = (&*self.node.name, entry.def.op(), "finalize");
+        let call = PackageCall { node, package, op, core: Some(core), function };
         let machine = machine(core, &self.options.profile, self.threads);
         let failure = |refusal: udo_host::Refusal| {
             (refusal.status == Status::FAILED).then_some(refusal.message)

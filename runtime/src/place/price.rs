@@ -166,7 +166,7 @@ fn finalize_again(
     let PlacedKernel { entry, core, inputs, outputs, params, epilogue, constants, .. } = &*placed;
     let package = registry.package_name(entry.package);
     let (op, function) = (entry.def.op(), "finalize");
-    let call = PackageCall { package, op, core: Some(*core), function };
+    let call = PackageCall { node: &bound.node.name, package, op, core: Some(*core), function };
     let node = described(bound, *core, [inputs, outputs], (params.as_ref(), epilogue), constants);
     let made = exit_guard::during(&call, || finalize(entry.def, &node, machine));
     if let Ok(made) = made {

@@ -249,7 +249,8 @@ impl Unplaced<'_> {
     ) -> Result<(FinalizedKernel, Vec<Option<Constant>>), Refusal> {
         let def: &KernelDef = entry.def;
         let package = registry.package_name(entry.package);
-        let call = PackageCall { package, op: def.op(), core: Some(core), function: "accept" };
+        let (node, op, function) = (&*self.node.name, def.op(), "accept");
+        let call = PackageCall { node, package, op, core: Some(core), function };
         let offer = self.offer(def, core, ports);
         let mut constants = self.constants(ports, registry)?;
         self.accept(def, &call, ports, &mut constants, &offer)?;

@@ -32,7 +32,7 @@ use udo_host::FinalizedKernel;
 use crate::cores::opencl::{CopyThere, Device, OpenClError, Region};
 use crate::cores::{Memory, PerMemory, Profile, fast_memory, machine};
 use crate::device::Coherence;
-use crate::exit_guard::{self, PackageCall};
+use crate::exit_guard::{self, PackageCall, Who};
 use crate::graph::InPlaceError;
 use crate::memory::{ALIGN_BYTES, MAX_BYTES, Tensor};
 use crate::place::{Pitch, Placement};
@@ -157,7 +157,7 @@ impl Step {
     /// A call of its kernel, as an exit from within is reported.
     pub(crate) fn call(&self, function: &'static str) -> PackageCall<'_> {
         let core = Some(self.core);
-        PackageCall { package: &self.package, op: &self.op, core, function }
+        PackageCall { node: &self.name, package: &self.package, op: &self.op, core, function }
     }
 
     /// The place in the graph of the node that it computes.
@@ -194,10 +194,14 @@ impl<'a> Progress<'a> {
     }
 }
 
-impl fmt::Display for Progress<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(step) = self.steps.get(self.step.load(Ordering::Relaxed)) else { return Ok(()) };
-        step.call("execute").fmt(f)
+impl Who for Progress<'_> {
+    fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
+        let Some(step) = self.steps.get(self.turn()) else { return Ok(()) };
+        step.call("execute").say(f, what)
+    }
+
+    fn turn(&self) -> usize {
+        self.step.load(Ordering::Relaxed)
     }
 }
 
@@ -276,10 +280,16 @@ pub struct Plan {
 impl Drop for Plan {
     fn drop(&mut self) {
         for step in self.steps.drain(..) {
-            let Step { kernel, package, op, core, .. } = step;
-            let core = Some(core);
-            let call = PackageCall { package: &package, op: &op, core, function: "free" };
-            exit_guard::during(&call, || drop(kernel));
+            let Step { kernel, name, package, op, core, guard, .. } = step;
+            let (node, core) = (&*name, Some(core));
+            let call = PackageCall { node, package: &package, op: &op, core, function: "free" };
+            exit_guard::during(&call, || {
+                drop(kernel);
+                let said = guard.map(|guard| guard.take_report().message()).unwrap_or_default();
+                if !said.is_empty() {
+                    exit_guard::note_fault("panicked", &said);
+                }
+            });
         }
     }
 }

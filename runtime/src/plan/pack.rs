@@ -25,8 +25,9 @@ pub(super) fn all(
     pool: &Pool,
 ) -> Result<(), PlanError> {
     release(placement);
-    let wanting: Vec<_> = placement
-        .choices
+    let Placement { resolved, choices, .. } = &mut *placement;
+    let nodes = &resolved.graph.nodes;
+    let wanting: Vec<_> = choices
         .iter_mut()
         .enumerate()
         .filter_map(|(node, choice)| match choice {
@@ -40,8 +41,9 @@ pub(super) fn all(
         .map(|(node, placed)| Mutex::new((node, &mut **placed, None)))
         .collect();
     let done = |job: &Mutex<Job<'_>>, parallel: Option<&ParallelTable>| {
-        let (_, placed, failed) = &mut *job.lock().unwrap_or_else(PoisonError::into_inner);
-        *failed = pack(placed, registry, parallel).err();
+        let (at, placed, failed) = &mut *job.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = nodes.get(*at).map_or("", |bound| &bound.node.name);
+        *failed = pack(node, placed, registry, parallel).err();
     };
     let is_large = |job: &&Mutex<Job<'_>>| {
         let (_, placed, _) = &*job.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,13 +114,15 @@ fn is_wanting(kernel: &FinalizedKernel) -> bool {
 }
 
 fn pack(
+    node: &str,
     placed: &mut PlacedKernel,
     registry: &Registry,
     parallel: Option<&ParallelTable>,
 ) -> Result<(), Failed> {
     let package = registry.package_name(placed.package());
     let PlacedKernel { kernel, constants, entry, core, .. } = placed;
-    let call = PackageCall { package, op: entry.def.op(), core: Some(*core), function: "a packer" };
+    let (op, function) = (entry.def.op(), "a packer");
+    let call = PackageCall { node, package, op, core: Some(*core), function };
     let source = |input: usize| Some(constants.get(input)?.as_ref()?.source());
     let packed = exit_guard::during(&call, || kernel.pack(source, registry.packs(), parallel));
     packed.map_err(|refusal| ("packs its constants", refusal))?;

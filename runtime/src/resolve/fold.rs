@@ -123,9 +123,13 @@ impl Registry {
         made.is_some_and(|kernel| !kernel.reads(port))
     }
 
-    pub(super) fn call<'a>(&'a self, bound: &BoundNode, function: &'static str) -> PackageCall<'a> {
+    pub(super) fn call<'a>(
+        &'a self,
+        bound: &'a BoundNode,
+        function: &'static str,
+    ) -> PackageCall<'a> {
         let (package, op) = (self.package_name(bound.package), bound.op.schema().name());
-        PackageCall { package, op, core: Some(Core::CPU), function }
+        PackageCall { node: &bound.node.name, package, op, core: Some(Core::CPU), function }
     }
 
     /// What a kernel makes of a node whose inputs are known.

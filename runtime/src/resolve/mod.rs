@@ -389,7 +389,9 @@ impl Registry {
         node: Node,
         entry: OpEntry,
     ) -> Result<(BoundNode, Vec<TensorDesc>), ResolveError> {
+        let name = node.name.clone();
         let call = PackageCall {
+            node: &name,
             package: self.package_name(entry.package),
             op: entry.def.schema().name(),
             core: None,

@@ -12,6 +12,7 @@ use udo_api::export::kernel_vtable;
 use udo_api::guard::LibraryGuard;
 use udo_api::{InPlace, Kernel, KernelDef, KernelInfo, Status, TensorDesc, Workspace};
 
+use crate::callee::calling;
 use crate::geometry::{self, Geometry};
 use crate::launch;
 use crate::node::{ErrorText, RawNode, refuse};
@@ -121,7 +122,7 @@ impl FinalizedKernel {
     }
 
     /// What finalize made.
-    pub(crate) fn state(&self) -> *const c_void {
+    pub fn state(&self) -> *const c_void {
         self.state
     }
 
@@ -177,6 +178,16 @@ impl FinalizedKernel {
     /// Whether execute reads input `input`, rather than only what was packed of it.
     pub fn reads(&self, input: usize) -> bool {
         self.kept.contains(&input) || !self.jobs.iter().any(|job| job.inputs().contains(&input))
+    }
+
+    /// The inputs that it reads although something is packed of them.
+    pub fn kept(&self) -> &[usize] {
+        &self.kept
+    }
+
+    /// What it asked to have packed.
+    pub fn jobs(&self) -> &[Job] {
+        &self.jobs
     }
 
     /// How many packed constants it asked for.
@@ -296,7 +307,7 @@ pub fn accept(def: &KernelDef, placed: &PlacedNode<'_>) -> Result<usize, Refusal
     let mut steps = 0;
     // SAFETY: `args` points to what `placed` and `raw` hold, as many as its counts say; they and `steps` outlive the
     // call.
-    let status = unsafe { ask(&raw const args, &raw mut steps) };
+    let status = calling(def, || unsafe { ask(&raw const args, &raw mut steps) });
     refuse(status, errors.into())?;
     if steps > placed.epilogue_count() {
         let count = placed.epilogue.len();
@@ -339,7 +350,7 @@ pub fn finalize(
         Finalized { state: std::ptr::null_mut(), workspace: Workspace::NONE, reserved: [0; 4] };
     // SAFETY: `args` points to what `placed` and `raw` hold, as many as its counts say, and to `host`;
     // all of them and `made` outlive the call.
-    let status = unsafe { (vtable.finalize)(&raw const args, &raw mut made) };
+    let status = calling(def, || unsafe { (vtable.finalize)(&raw const args, &raw mut made) });
     refuse(status, errors.into())?;
     let Asked { jobs, kept, ties, work } = packing.asked();
     // From here on, who leaves frees the state.

@@ -5,6 +5,7 @@
 //! slice of settings. The runtime walks a plan with it; tests run one kernel.
 
 mod call;
+mod callee;
 mod geometry;
 mod kernel;
 mod launch;
@@ -16,10 +17,11 @@ mod pack;
 mod param;
 
 pub use call::{Failure, failure};
+pub use callee::callee;
 pub use kernel::{ExecuteFn, FinalizedKernel, accept, finalize};
 pub use memory::{Budget, Buffer, Limit, OutOfMemory, PackedBytes, SharedBytes};
 pub use node::{Machine, NodeDesc, PlacedNode, Refusal, infer};
 pub use on_values::{Conversion, Converted};
 pub use once::{Once, once};
-pub use pack::{ConstantId, PackCache, PackOf, PackStore, PackedFrom, Source};
+pub use pack::{ConstantId, Job, PackCache, PackOf, PackStore, PackedFrom, Source};
 pub use param::{ParamSetting, TensorSetting};

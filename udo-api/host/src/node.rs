@@ -7,6 +7,7 @@ use udo_api::abi::{ErrorSink, InferArgs, NodeArgs, ParamValue, Span};
 use udo_api::{AxisEncoding, Core, EpilogueStep, FastMath, Isa, OpDef, Status, TensorDesc};
 
 use crate::ParamSetting;
+use crate::callee::calling;
 
 /// A package's refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,7 +188,7 @@ pub fn infer(op: &OpDef, node: &NodeDesc<'_>) -> Result<Vec<TensorDesc>, Refusal
     };
     // SAFETY: `args` points to the descriptions, spans and parameters of `node` and `raw`, as many as its
     // counts say, and to `output_count` outputs; all of them outlive the call.
-    let status = unsafe { (op.infer_fn())(&raw const args) };
+    let status = calling(op, || unsafe { (op.infer_fn())(&raw const args) });
     refuse(status, errors.into())?;
     for (index, output) in outputs.iter_mut().enumerate() {
         *output = kept(output).map_err(|why| {

@@ -156,7 +156,7 @@ impl PackStore {
 
 /// A packed constant that a kernel asked for.
 #[derive(Clone)]
-pub(crate) struct Job {
+pub struct Job {
     inputs: Vec<usize>,
     recipe: Vec<u64>,
     bytes: usize,
@@ -164,13 +164,49 @@ pub(crate) struct Job {
     body: *const c_void,
 }
 
+// SAFETY: what `body` points to is static and immutable, as the contract wants.
+unsafe impl Send for Job {}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Job({} bytes of inputs {:?})", self.bytes, self.inputs)
+    }
+}
+
 impl Job {
-    pub(crate) fn inputs(&self) -> &[usize] {
+    /// The inputs that it is made of.
+    pub fn inputs(&self) -> &[usize] {
         &self.inputs
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// The numbers that it is made by.
+    pub fn recipe(&self) -> &[u64] {
+        &self.recipe
+    }
+
+    /// How many bytes it has.
+    pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The same packer with other numbers.
+    #[must_use]
+    pub fn with(&self, recipe: Vec<u64>, bytes: usize) -> Self {
+        Self { inputs: self.inputs.clone(), recipe, bytes, ..*self }
+    }
+
+    /// What it makes of `sources`, for nobody else.
+    ///
+    /// # Errors
+    /// The packer refuses or panics, or there is no memory.
+    pub fn make(
+        &self,
+        sources: &[Source<'_>],
+        parallel: Option<&ParallelTable>,
+    ) -> Result<Buffer, Refusal> {
+        let buffer = Buffer::zeroed(self.bytes)
+            .map_err(|error| Refusal { status: Status::FAILED, message: error.to_string() })?;
+        self.fill(buffer, sources, parallel)
     }
 
     /// The packed constant, made of `sources` unless `store` has it.
@@ -201,7 +237,8 @@ impl Job {
         Ok(packed)
     }
 
-    fn code(&self) -> [usize; 2] {
+    /// The addresses of the function that makes it, and of what that is given.
+    pub fn code(&self) -> [usize; 2] {
         [self.fill as usize, self.body.addr()]
     }
 

@@ -152,7 +152,7 @@ fn span<T>(elements: &[T]) -> Span {
 ///
 /// # Safety
 /// `sink` must be as the ABI says.
-unsafe fn send(info: &KernelInfo, sink: &GpuSink) -> Status {
+pub unsafe fn send(info: &KernelInfo, sink: &GpuSink) -> Status {
     for &bytes in &info.scratch {
         // SAFETY: `ctx` is the one that came with the function.
         let status = unsafe { (sink.scratch)(sink.ctx, bytes) };

@@ -15,5 +15,6 @@ mod watch;
 pub use abi_stable;
 
 pub use door::{DoorError, PackageRoot, PackageRoot_Ref, open_rust_door};
+pub use gpu::send;
 pub use manifest::{manifest_bytes, manifest_len};
 pub use shim::kernel_vtable;

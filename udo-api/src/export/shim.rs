@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use super::watch::watched;
 use crate::abi::{
     AcceptArgs, ExecArgs, FinalizeArgs, Finalized, InferArgs, KernelDef, KernelVTable, NeededBytes,
-    NeedsArgs, OpDef, Workspace, report,
+    NeedsArgs, OpDef, OpSchema, Workspace, report,
 };
 use crate::author::{AcceptCx, FinalizeCx, InferCx, InputShapes, Io, Owed, to_prepare};
 use crate::core::Core;
@@ -19,6 +19,17 @@ impl OpDef {
     /// The entry for `O`.
     pub const fn of<O: Op>() -> Self {
         Self { schema: O::SCHEMA, infer: infer_shim::<O>, reserved: [0; 2] }
+    }
+}
+
+impl OpDef {
+    /// The entry of an operator whose shapes `infer` infers: for hosts that answer for a package.
+    // SAFETY: only a type; who calls through it passes arguments as the ABI says.
+    pub const fn answered_by(
+        schema: OpSchema,
+        infer: unsafe extern "C" fn(args: *const InferArgs) -> u32,
+    ) -> Self {
+        Self { schema, infer, reserved: [0; 2] }
     }
 }
 
@@ -119,12 +130,8 @@ pub(super) unsafe fn execute_with<S>(
 pub(super) unsafe extern "C" fn free<S>(state: *mut c_void) {
     // SAFETY: the host hands back, once, what `finalize_with` made with the same `S`.
     let state = unsafe { Box::from_raw(state.cast::<S>()) };
-    // A destructor that panics must not unwind into the host; there is nobody to tell.
-    guard::with_this_thread(|cell| {
-        if cell.capture(|| drop(state)).is_none() {
-            cell.take_message();
-        }
-    });
+    // A destructor that panics must not unwind into the host, which finds the message in the guard, if it looks.
+    guard::with_this_thread(|cell| cell.capture(|| drop(state)));
 }
 
 struct KernelFns<K>(K);

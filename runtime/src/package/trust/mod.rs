@@ -68,31 +68,58 @@ impl Trust {
         Ok(())
     }
 
-    /// Refuses a package that is not to be opened. Its index is in `folder`, and is `index`.
-    pub(super) fn check(
-        &self,
-        name: &str,
-        folder: &Path,
-        index: Option<&Sealed>,
-    ) -> Result<(), OpenError> {
-        if !self.is_asked_for && self.lock.is_none() {
+    /// Refuses a package that is not to be opened.
+    pub(super) fn check(&self, package: &Asking<'_>) -> Result<(), OpenError> {
+        self.check_lock(package)?;
+        if self.is_asked_for { self.check_signers(package) } else { Ok(()) }
+    }
+
+    /// Whether somebody who is trusted signed a package, or its index is allowed; refuses one that is not as it was locked.
+    pub(super) fn vouches_for(&self, package: &Asking<'_>) -> Result<bool, OpenError> {
+        self.check_lock(package)?;
+        if !self.is_asked_for {
+            return Ok(false);
+        }
+        match self.check_signers(package) {
+            Ok(()) => Ok(true),
+            Err(OpenError::Untrusted { .. } | OpenError::Unsealed { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn check_lock(&self, package: &Asking<'_>) -> Result<(), OpenError> {
+        let Some((path, lock)) = &self.lock else { return Ok(()) };
+        lock.check(&package.name, &package.sealed()?.sha256, path)
+    }
+
+    fn check_signers(&self, package: &Asking<'_>) -> Result<(), OpenError> {
+        let index = package.sealed()?;
+        if self.indexes.contains(&index.sha256) {
             return Ok(());
         }
-        let Some(index) = index else {
-            return Err(OpenError::Unsealed { name: name.to_owned(), folder: folder.to_owned() });
-        };
-        if let Some((path, lock)) = &self.lock {
-            lock.check(name, &index.sha256, path)?;
-        }
-        if !self.is_asked_for || self.indexes.contains(&index.sha256) {
-            return Ok(());
-        }
-        let signatures = Signatures::read(folder)?;
+        let signatures = Signatures::read(package.folder)?;
         signatures.check(&index.bytes, &self.keys).map_err(|reason| OpenError::Untrusted {
-            name: name.to_owned(),
-            folder: folder.to_owned(),
+            name: package.name.clone(),
+            folder: package.folder.to_owned(),
             reason,
         })
+    }
+}
+
+/// A package that is to be opened.
+#[derive(Debug)]
+pub(super) struct Asking<'a> {
+    pub(super) name: String,
+    /// Where its index lies.
+    pub(super) folder: &'a Path,
+    pub(super) index: Option<&'a Sealed>,
+}
+
+impl Asking<'_> {
+    fn sealed(&self) -> Result<&Sealed, OpenError> {
+        let unsealed =
+            || OpenError::Unsealed { name: self.name.clone(), folder: self.folder.to_owned() };
+        self.index.ok_or_else(unsealed)
     }
 }
 

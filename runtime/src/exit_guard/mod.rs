@@ -4,6 +4,11 @@
 //! While a function of a package may run, its thread notes which; a handler that the process runs
 //! at its exit looks whether the thread that exits has such a note, prints it, and ends the process
 //! with status 1. A function that leaves by `_exit`, or is killed, is beyond any handler.
+//!
+//! The same notes tell `watch` where a call does not end.
+
+mod faults;
+mod watch;
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -13,6 +18,10 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use udo_api::Core;
+
+pub(crate) use faults::note_fault;
+pub use faults::take_faults;
+pub use watch::watch;
 
 // SAFETY: both are the C library's, with the types that POSIX gives them.
 unsafe extern "C" {
@@ -26,16 +35,37 @@ thread_local! {
 }
 
 struct Note<'a> {
-    who: &'a (dyn fmt::Display + Sync),
+    who: &'a dyn Who,
+}
+
+/// Whose function a thread is in.
+pub(crate) trait Who: Sync {
+    /// Says who it is, and what came of the function.
+    fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result;
+
+    /// Another number for each function that has the word in turn.
+    fn turn(&self) -> usize {
+        0
+    }
+}
+
+/// Who, and what came of the function.
+struct Said<'a>(&'a dyn Who, &'a str);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.say(f, self.1)
+    }
 }
 
 /// Whose function a thread is in; for other threads that work for it.
 #[derive(Clone, Copy)]
 pub(crate) struct Inside(Option<NonNull<Note<'static>>>);
 
-/// A function of a package other than execute, as an exit from within is reported.
+/// A function of a package, as an exit from within is reported.
 #[derive(Clone, Copy)]
 pub(crate) struct PackageCall<'a> {
+    pub(crate) node: &'a str,
     pub(crate) package: &'a str,
     pub(crate) op: &'a str,
     /// Nothing where none is chosen yet.
@@ -44,13 +74,13 @@ pub(crate) struct PackageCall<'a> {
     pub(crate) function: &'static str,
 }
 
-impl fmt::Display for PackageCall<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "package {}'s {}", self.package, self.op)?;
+impl Who for PackageCall<'_> {
+    fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
+        write!(f, "node {:?}: package {}'s {}", self.node, self.package, self.op)?;
         if let Some(core) = self.core {
             write!(f, " on {core}")?;
         }
-        write!(f, ": ended the process in {}", self.function)
+        write!(f, " {what} in {}", self.function)
     }
 }
 
@@ -74,20 +104,26 @@ extern "C" fn on_exit() {
     // SAFETY: the note is one that `during` lent this thread, or that of the job it works on; neither
     // has returned, as the thread is exiting from within.
     let who = unsafe { note.as_ref() }.who;
-    report(who);
+    report(
+        &Said(who, "ended the process"),
+        "a package returns an error instead; exit is for programs",
+    );
     _exit(1)
 }
 
 #[expect(clippy::print_stderr, reason = "the process ends here, and nobody is left to tell")]
-fn report(who: &dyn fmt::Display) {
-    eprintln!("error: {who}");
-    eprintln!("help: a package returns an error instead; exit is for programs");
+fn report(what: &dyn fmt::Display, help: &str) {
+    eprintln!("error: {what}");
+    eprintln!("help: {help}");
 }
 
 /// Runs `body`, in which `who` has the word.
-pub(crate) fn during<R>(who: &(dyn fmt::Display + Sync), body: impl FnOnce() -> R) -> R {
+pub(crate) fn during<R>(who: &dyn Who, body: impl FnOnce() -> R) -> R {
     let note = Note { who };
-    let _back = Back(INSIDE.replace(Some(NonNull::from(&note).cast())));
+    let note: NonNull<Note<'static>> = NonNull::from(&note).cast();
+    let _back = Back(INSIDE.replace(Some(note)));
+    // SAFETY: the note is there until `during` returns, and so until it is watched no more.
+    let _watched = unsafe { watch::Watched::of(note) };
     body()
 }
 

@@ -1,0 +1,531 @@
+//! Calls of a kernel that is finalized in a worker: elements go in, results come out. No heap, once constants have been put
+//! where the worker reads them.
+
+use std::sync::atomic::AtomicU32;
+
+use udo_api::abi::{ExecArgs, TensorArg, arg_flags};
+use udo_api::{DType, Status};
+
+use super::Ask;
+use super::kernel::{Constant, Held, Kernel};
+use super::proxy::{fault, leave};
+use super::shared::{BULK, FAR, HEAD, PAGE, Segment};
+use super::worker::{Fault, Lane};
+
+/// What elements begin at multiples of.
+pub(super) const ALIGN: usize = 64;
+
+/// Bytes that lie around each output, and are as they were when it has been written.
+pub(super) const CANARY: usize = 64;
+
+const UNTOUCHED: u8 = 0xa5;
+
+/// The words that a call begins with.
+pub(super) mod head {
+    pub(in crate::contain) const KERNEL: usize = 0;
+    pub(in crate::contain) const INPUTS: usize = 1;
+    pub(in crate::contain) const OUTPUTS: usize = 2;
+    /// Threads of the parallel-for; 0 for none.
+    pub(in crate::contain) const WIDTH: usize = 3;
+    pub(in crate::contain) const SCRATCH: usize = 4;
+    pub(in crate::contain) const UNTAKEN: usize = 5;
+    pub(in crate::contain) const UNSAID: usize = 6;
+    pub(in crate::contain) const PACKED: usize = 7;
+    pub(in crate::contain) const GEOMETRY: usize = 8;
+    pub(in crate::contain) const GEOMETRY_BYTES: usize = 9;
+    pub(in crate::contain) const WORDS: usize = 10;
+}
+
+/// The words of an answer, behind which are the extents of the outputs and the message.
+pub(super) mod tail {
+    pub(in crate::contain) const STATUS: usize = 0;
+    pub(in crate::contain) const DETAIL: usize = 1;
+    pub(in crate::contain) const MESSAGE_BYTES: usize = 3;
+    pub(in crate::contain) const WORDS: usize = 4;
+    /// Bytes that a message has at most.
+    pub(in crate::contain) const MESSAGE: usize = 256;
+    /// Words of each output's extents: how many elements, and each dimension.
+    pub(in crate::contain) const EXTENTS: usize = 9;
+}
+
+/// Where the message of an answer lies, and where the extents of its outputs begin.
+pub(super) const MESSAGE: usize = HEAD + tail::WORDS * 8;
+pub(super) const EXTENTS: usize = MESSAGE + tail::MESSAGE;
+
+/// Where an output of `bytes` bytes lies that has the pages from `from` on, and where those end.
+pub(super) fn output_at(from: usize, bytes: usize) -> (usize, usize) {
+    // It ends where its last page does, so that nothing is written behind it.
+    let padded = bytes.next_multiple_of(ALIGN);
+    let end = from + (padded + CANARY).next_multiple_of(PAGE);
+    (end - padded, end)
+}
+
+/// The most tensors and packed constants that a call has.
+const MOST: usize = 4096;
+
+/// A call that is being written.
+struct Writing<'a> {
+    given: &'a Segment,
+    made: &'a Segment,
+    /// Where the next words go.
+    word: usize,
+    /// Where the next elements go.
+    bulk: usize,
+    /// Where the next output's pages begin.
+    output: usize,
+}
+
+/// Runs the kernel; the status.
+///
+/// # Safety
+/// `args` is valid as the ABI says, and nobody else refers to its outputs.
+pub(super) unsafe fn execute(kernel: &Kernel, args: &ExecArgs) -> u32 {
+    // SAFETY: the table is there where there is one.
+    let parallel = unsafe { args.parallel.as_ref() };
+    let stop = parallel.map(|parallel| parallel.stop.cast_mut()).filter(|stop| !stop.is_null());
+    // SAFETY: it is a word that threads write by atomic writes alone while execute runs.
+    let stop = stop.map(|stop| unsafe { AtomicU32::from_ptr(stop) });
+    let width = parallel.map_or(0, |parallel| parallel.width);
+    // SAFETY: as the caller promises.
+    let called = unsafe { exchange(kernel, args, Ask::Execute, (width, stop)) };
+    let lane = match called {
+        Ok((lane, None)) => lane,
+        Ok((_, Some(status))) => return status,
+        Err(why) => return fault(&why),
+    };
+    // SAFETY: as the caller promises.
+    match unsafe { take_outputs(&lane.made, args) } {
+        Ok(()) => Status::OK.code(),
+        Err(why) => fault(&why),
+    }
+}
+
+/// Fills the geometry; the status.
+///
+/// # Safety
+/// As for [`execute`], and nobody else refers to the geometry.
+pub(super) unsafe fn prepare(kernel: &Kernel, args: &ExecArgs) -> u32 {
+    // SAFETY: as the caller promises.
+    let called = unsafe { exchange(kernel, args, Ask::Prepare, (0, None)) };
+    match called {
+        Ok((lane, None)) => {
+            // SAFETY: there are as many bytes, which are this call's to fill.
+            let is_whole = unsafe { lane.made.load_to(BULK, args.geometry, args.geometry_bytes) };
+            if is_whole { Status::OK.code() } else { fault(&too_large()) }
+        }
+        Ok((_, Some(status))) => status,
+        Err(why) => fault(&why),
+    }
+}
+
+/// Has the worker do what `args` say; its status if that is a refusal.
+///
+/// # Safety
+/// As for [`execute`].
+unsafe fn exchange<'a>(
+    kernel: &'a Kernel,
+    args: &ExecArgs,
+    what: Ask,
+    (width, stop): (u32, Option<&AtomicU32>),
+) -> Result<(std::sync::MutexGuard<'a, Lane>, Option<u32>), Fault> {
+    let mut lane = kernel.worker.lane();
+    let mut held = kernel.held();
+    kernel.start(&mut lane, &mut held)?;
+    // SAFETY: as the caller promises.
+    unsafe { write(kernel, args, what, width, (&mut lane, &mut held)) }?;
+    lane.exchange(kernel.worker, what, stop)?;
+    let mut words = [0; tail::WORDS];
+    load_words(&lane.made, HEAD, &mut words);
+    let [status, first, second, len] = words;
+    let status = u32::try_from(status).unwrap_or(Status::WORKER.code());
+    if status == Status::OK.code() {
+        return Ok((lane, None));
+    }
+    let mut text = [0; tail::MESSAGE];
+    lane.made.load(MESSAGE, &mut text);
+    let len = usize::try_from(len).unwrap_or(0).min(text.len());
+    let text = std::str::from_utf8(text.get(..len).unwrap_or_default()).unwrap_or_default();
+    Ok((lane, Some(leave(status, [first, second], text))))
+}
+
+fn load_words(from: &Segment, at: usize, words: &mut [u64]) {
+    for (index, word) in words.iter_mut().enumerate() {
+        let mut bytes = [0; 8];
+        from.load(at + index * 8, &mut bytes);
+        *word = u64::from_ne_bytes(bytes);
+    }
+}
+
+fn too_large() -> Fault {
+    Fault("a call has more than shared memory has room for".to_owned())
+}
+
+/// Puts a call where the worker reads it.
+///
+/// # Safety
+/// As for [`execute`].
+unsafe fn write(
+    kernel: &Kernel,
+    args: &ExecArgs,
+    what: Ask,
+    width: u32,
+    (lane, held): (&mut Lane, &mut Held),
+) -> Result<(), Fault> {
+    let outputs = if what == Ask::Prepare { 0 } else { usize::from(args.output_count) };
+    let (inputs, packed) = (usize::from(args.input_count), usize::from(args.packed_count));
+    if inputs + outputs + packed > MOST {
+        return Err(too_large());
+    }
+    // Constants go where they stay, which is said before the rest is written.
+    let is_run = what == Ask::Execute;
+    if is_run {
+        // SAFETY: as the caller promises.
+        unsafe { keep(args, lane, held) }?;
+    }
+    let (given, made) = (&lane.given, &*lane.made);
+    let mut writing = Writing { given, made, word: HEAD, bulk: BULK, output: FAR };
+    let geometry = args.geometry.cast_const();
+    let geometry_len = args.geometry_bytes;
+    // SAFETY: there are as many bytes of geometry, which `prepare` filled.
+    let geometry_at = unsafe { writing.put(geometry, if is_run { geometry_len } else { 0 }) }?;
+    let mut words = [0; head::WORDS];
+    words[head::KERNEL] = kernel.id;
+    words[head::INPUTS] = inputs as u64;
+    words[head::OUTPUTS] = outputs as u64;
+    words[head::WIDTH] = u64::from(width);
+    words[head::SCRATCH] = args.scratch_bytes as u64;
+    words[head::UNTAKEN] = args.untaken;
+    words[head::UNSAID] = args.unsaid;
+    words[head::PACKED] = packed as u64;
+    words[head::GEOMETRY] = geometry_at as u64;
+    words[head::GEOMETRY_BYTES] = geometry_len as u64;
+    words.into_iter().try_for_each(|word| writing.word(word))?;
+    // Outputs come first, as inputs may lie in them.
+    let tensors = args.tensors;
+    let mut places = [0u64; 64];
+    for port in 0..outputs {
+        // SAFETY: there are as many tensors, which nobody writes now.
+        let arg = unsafe { &*tensors.add(inputs + port) };
+        let at = writing.output(arg)?;
+        if let Some(place) = places.get_mut(port) {
+            *place = at as u64;
+        }
+    }
+    let mut next_output = FAR;
+    for index in 0..inputs + outputs {
+        // SAFETY: there are as many tensors, which nobody writes now.
+        let arg = unsafe { &*tensors.add(index) };
+        let at = match index.checked_sub(inputs) {
+            Some(_) => {
+                let bytes = room_of(arg);
+                let (at, end) = output_at(next_output, bytes);
+                next_output = if bytes == 0 { next_output } else { end };
+                at
+            }
+            None if is_run => {
+                // SAFETY: the elements of an input are there.
+                unsafe { writing.input(arg, held.inputs.get(index).copied().flatten(), &places) }?
+            }
+            None => 0,
+        };
+        writing.tensor(arg, at)?;
+    }
+    for constant in held.packed.iter().take(packed) {
+        writing.word(constant.part.map_or(0, |part| part.at) as u64)?;
+        writing.word(constant.of.1 as u64)?;
+    }
+    Ok(())
+}
+
+/// Puts constants that were not put yet where the worker reads them, for as long as the kernel lives.
+///
+/// # Safety
+/// As for [`execute`].
+unsafe fn keep(args: &ExecArgs, lane: &mut Lane, held: &mut Held) -> Result<(), Fault> {
+    for (index, constant) in held.packed.iter_mut().enumerate() {
+        // SAFETY: there are as many packed constants as the kernel asked for, once it executes.
+        let span = unsafe { &*args.packed.add(index) };
+        // SAFETY: the bytes of a packed constant are there.
+        unsafe { keep_one(constant, span.ptr, span.bytes, lane) }?;
+    }
+    for (index, constant) in held.inputs.iter_mut().enumerate() {
+        let Some(constant) = constant.as_mut().filter(|constant| constant.part.is_none()) else {
+            continue;
+        };
+        // SAFETY: there are as many inputs as in finalize.
+        let arg = unsafe { &*args.tensors.add(index) };
+        if arg.is_dense() && !arg.data.is_null() {
+            // SAFETY: the elements of an input are there.
+            unsafe { keep_one(constant, arg.data, room_of(arg), lane) }?;
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// There are `len` bytes at `from`.
+unsafe fn keep_one(
+    constant: &mut Constant,
+    from: *const u8,
+    len: usize,
+    lane: &mut Lane,
+) -> Result<(), Fault> {
+    if constant.of == (from.addr(), len) {
+        return Ok(());
+    }
+    if let Some(part) = constant.part.take() {
+        lane.room.give(part);
+    }
+    let part = lane.room.take(len).ok_or_else(too_large)?;
+    constant.part = Some(part);
+    constant.of = (from.addr(), len);
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { super::node::slice(from, len) };
+    if lane.given.store(part.at, bytes) { Ok(()) } else { Err(too_large()) }
+}
+
+/// Bytes that a tensor has room for.
+fn room_of(arg: &TensorArg) -> usize {
+    let element = arg.dtype().map_or(0, DType::size_bytes);
+    let is_there = arg.flags & arg_flags::ABSENT == 0;
+    if is_there { arg.capacity.saturating_mul(element) } else { 0 }
+}
+
+impl Writing<'_> {
+    fn word(&mut self, word: u64) -> Result<(), Fault> {
+        let at = self.word;
+        self.word += 8;
+        if self.word <= BULK && self.given.store(at, &word.to_ne_bytes()) {
+            return Ok(());
+        }
+        Err(too_large())
+    }
+
+    /// A tensor as kernels get it, but for where its elements lie, and that place.
+    fn tensor(&mut self, arg: &TensorArg, at: usize) -> Result<(), Fault> {
+        let shape = arg.shape();
+        // What lies dense here is so for the kernel, whatever it is for the host.
+        let flags = arg.flags & !(arg_flags::PITCHED | arg_flags::ALONE);
+        let row = if arg.is_dense() { arg.row_stride } else { shape.last().copied().unwrap_or(1) };
+        let small = [arg.dtype, arg.rank, flags, arg.bounded];
+        let [in_place, has_encoding] = [arg.in_place, arg.has_encoding].map(u64::from);
+        let words = [
+            at as u64,
+            arg.len as u64,
+            arg.capacity as u64,
+            row as u64,
+            u64::from(u32::from_ne_bytes(small)) | in_place << 32 | has_encoding << 48,
+            u64::from(arg.encoding.scale.to_bits())
+                | u64::from(arg.encoding.zero_point.cast_unsigned()) << 32,
+        ];
+        words.into_iter().try_for_each(|word| self.word(word))?;
+        arg.dims.into_iter().try_for_each(|dim| self.word(dim as u64))
+    }
+
+    /// Makes room for an output, and puts around it what must stay.
+    fn output(&mut self, arg: &TensorArg) -> Result<usize, Fault> {
+        let bytes = room_of(arg);
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let (at, end) = output_at(self.output, bytes);
+        self.output = end;
+        let untouched = [UNTOUCHED; CANARY];
+        let behind = untouched.get(..end - at - bytes).unwrap_or_default();
+        if self.made.store(at - CANARY, &untouched) && self.made.store(at + bytes, behind) {
+            return Ok(at);
+        }
+        Err(too_large())
+    }
+
+    /// Puts the elements of an input, unless they are there.
+    ///
+    /// # Safety
+    /// The elements are there.
+    unsafe fn input(
+        &mut self,
+        arg: &TensorArg,
+        constant: Option<Constant>,
+        outputs: &[u64],
+    ) -> Result<usize, Fault> {
+        let element = arg.dtype().map_or(0, DType::size_bytes);
+        if arg.flags & arg_flags::ABSENT != 0 || arg.data.is_null() || element == 0 {
+            return Ok(0);
+        }
+        let part = constant.filter(|c| c.of == (arg.data.addr(), room_of(arg)) && arg.is_dense());
+        if let Some(part) = part.and_then(|constant| constant.part) {
+            return Ok(part.at);
+        }
+        let bytes = arg.len.saturating_mul(element);
+        let is_paired = arg.flags & arg_flags::PAIRED != 0;
+        let output = usize::from(arg.in_place).checked_sub(1).filter(|_| is_paired);
+        if let Some(&at) = output.and_then(|output| outputs.get(output)) {
+            let at = usize::try_from(at).unwrap_or(usize::MAX);
+            // SAFETY: a tensor that is worked on in place is dense, and its elements are there.
+            let is_put = self.made.store(at, unsafe { super::node::slice(arg.data, bytes) });
+            return if is_put { Ok(at) } else { Err(too_large()) };
+        }
+        let columns = arg.shape().last().copied().unwrap_or(1);
+        if arg.is_dense() || columns == 0 {
+            // SAFETY: as the caller promises.
+            return unsafe { self.put(arg.data, bytes) };
+        }
+        let (row_bytes, stride) = (columns * element, arg.row_stride * element);
+        let at = self.bulk;
+        for row in 0..arg.len / columns {
+            // SAFETY: a row lies there.
+            let bytes =
+                unsafe { super::node::slice(arg.data.wrapping_add(row * stride), row_bytes) };
+            self.bytes(at + row * row_bytes, bytes)?;
+        }
+        self.bulk = (at + bytes).next_multiple_of(ALIGN);
+        Ok(at)
+    }
+
+    fn bytes(&self, at: usize, bytes: &[u8]) -> Result<(), Fault> {
+        if at.saturating_add(bytes.len()) <= FAR && self.given.store(at, bytes) {
+            return Ok(());
+        }
+        Err(too_large())
+    }
+
+    /// Puts bytes behind those before.
+    ///
+    /// # Safety
+    /// There are `len` bytes at `from`.
+    unsafe fn put(&mut self, from: *const u8, len: usize) -> Result<usize, Fault> {
+        let at = self.bulk;
+        // SAFETY: as the caller promises.
+        self.bytes(at, unsafe { super::node::slice(from, len) })?;
+        self.bulk = (at + len).next_multiple_of(ALIGN);
+        Ok(at)
+    }
+}
+
+/// Takes the results of a call, with the extents that it said.
+///
+/// # Safety
+/// As for [`execute`].
+unsafe fn take_outputs(made: &Segment, args: &ExecArgs) -> Result<(), Fault> {
+    let mut from = FAR;
+    for port in 0..usize::from(args.output_count) {
+        // SAFETY: there are as many tensors, which are this call's to write.
+        let arg = unsafe { &mut *args.tensors.add(usize::from(args.input_count) + port) };
+        let room = room_of(arg);
+        if room == 0 {
+            continue;
+        }
+        let (at, end) = output_at(from, room);
+        from = end;
+        if !is_untouched(made, at - CANARY, CANARY)
+            || !is_untouched(made, at + room, end - at - room)
+        {
+            return Err(Fault(format!("it wrote outside of its output {port}")));
+        }
+        if arg.bounded != 0 {
+            let mut words = [0; tail::EXTENTS];
+            load_words(made, EXTENTS + port * tail::EXTENTS * 8, &mut words);
+            take_extents(arg, &words).ok_or_else(|| {
+                Fault(format!("it says extents of output {port} beyond its bounds"))
+            })?;
+        }
+        // SAFETY: the elements of an output have room, as the host laid it out.
+        let is_whole = unsafe { take_elements(made, at, arg) };
+        if !is_whole {
+            return Err(too_large());
+        }
+    }
+    Ok(())
+}
+
+fn is_untouched(made: &Segment, at: usize, len: usize) -> bool {
+    let mut found = [0; CANARY];
+    let Some(found) = found.get_mut(..len) else { return false };
+    // Where an output's last bytes are no word, the word that they are in is read.
+    let before = at % 8;
+    let mut word = [0; 8];
+    let head = (8 - before) % 8;
+    if before != 0 {
+        made.load(at - before, &mut word);
+    }
+    let (first, rest) = found.split_at_mut(head.min(len));
+    first.copy_from_slice(word.get(before..before + first.len()).unwrap_or_default());
+    made.load(at + head, rest);
+    found.iter().all(|&byte| byte == UNTOUCHED)
+}
+
+/// Notes extents that are within those that the tensor came with.
+fn take_extents(arg: &mut TensorArg, words: &[u64]) -> Option<()> {
+    let (len, dims) = words.split_first()?;
+    let rank = usize::from(arg.rank);
+    let mut said = [0; 8];
+    for (to, from) in said.iter_mut().zip(dims) {
+        *to = usize::try_from(*from).ok()?;
+    }
+    let is_within =
+        said.iter().zip(&arg.dims).take(rank).enumerate().all(|(axis, (said, bound))| {
+            if arg.bounded >> axis & 1 != 0 { said <= bound } else { said == bound }
+        });
+    let product = said.iter().take(rank).try_fold(1usize, |n, &dim| n.checked_mul(dim))?;
+    let is_sound = is_within && u64::try_from(product) == Ok(*len) && product <= arg.capacity;
+    is_sound.then(|| {
+        for (to, from) in arg.dims.iter_mut().zip(said).take(rank) {
+            *to = from;
+        }
+        arg.len = product;
+        if arg.is_dense() {
+            arg.row_stride = arg.shape().last().copied().unwrap_or(1);
+        }
+    })
+}
+
+/// # Safety
+/// There is room for the tensor's elements, which is nobody else's.
+unsafe fn take_elements(made: &Segment, at: usize, arg: &TensorArg) -> bool {
+    let element = arg.dtype().map_or(0, DType::size_bytes);
+    let columns = arg.shape().last().copied().unwrap_or(1);
+    if arg.is_dense() || columns == 0 {
+        // SAFETY: as the caller promises.
+        return unsafe { made.load_to(at, arg.data, arg.len * element) };
+    }
+    let (row_bytes, stride) = (columns * element, arg.row_stride * element);
+    // Rows of a few bytes begin anywhere in a word.
+    if row_bytes % 8 != 0 {
+        // SAFETY: as the caller promises.
+        return unsafe { take_rows(made, at, arg, (row_bytes, stride)) };
+    }
+    (0..arg.len / columns).all(|row| {
+        // SAFETY: a row lies there.
+        unsafe {
+            made.load_to(at + row * row_bytes, arg.data.wrapping_add(row * stride), row_bytes)
+        }
+    })
+}
+
+/// As [`take_elements`], of rows that begin within words.
+///
+/// # Safety
+/// As there.
+unsafe fn take_rows(
+    made: &Segment,
+    at: usize,
+    arg: &TensorArg,
+    (row_bytes, stride): (usize, usize),
+) -> bool {
+    const PIECE: usize = 512;
+    let (mut piece, all) = ([0; PIECE], arg.len * arg.dtype().map_or(0, DType::size_bytes));
+    let mut from = 0;
+    while from < all {
+        let len = PIECE.min(all - from);
+        if !made.load(at + from, &mut piece[..len]) {
+            return false;
+        }
+        for (byte, offset) in piece[..len].iter().zip(from..) {
+            let to = arg.data.wrapping_add(offset / row_bytes * stride + offset % row_bytes);
+            // SAFETY: the byte is one of a row.
+            unsafe { to.write(*byte) };
+        }
+        from += len;
+    }
+    true
+}

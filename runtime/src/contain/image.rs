@@ -1,0 +1,307 @@
+//! Structures of the ABI with all that they point to, written and read by their layouts: another process has nothing at the
+//! addresses in them.
+//!
+//! Functions, and pointers whose counts lie elsewhere, are left out and read as null.
+
+use std::collections::BTreeSet;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use udo_api::abi::{EpilogueStep, Field, GpuArg, LAYOUTS, Layout, LibraryRef, RawStr, Tie, Work};
+use udo_api::{AxisEncoding, Core, KernelDef, OpSchema, TensorDesc, Workspace};
+
+use super::wire::{Garbled, Reader, Writer};
+
+/// A structure of the ABI that crosses.
+///
+/// # Safety
+/// `NAME` is that of its layout; all of it may be zero, and what it has of numbers may be any.
+pub(super) unsafe trait Crosses: Sized {
+    const NAME: &'static str;
+}
+
+macro_rules! crosses {
+    ($($name:ident),*) => {$(
+        // SAFETY: it consists of numbers and of what `Kind` tells apart, each of which may be zero.
+        unsafe impl Crosses for $name {
+            const NAME: &'static str = stringify!($name);
+        }
+    )*};
+}
+
+crosses!(
+    Core,
+    EpilogueStep,
+    GpuArg,
+    KernelDef,
+    LibraryRef,
+    OpSchema,
+    TensorDesc,
+    Tie,
+    Work,
+    Workspace
+);
+
+/// What a field is.
+enum Kind {
+    Numbers,
+    Nested(&'static Layout),
+    Text,
+    /// A slice whose items have this type.
+    Slice(&'static str),
+    Axis,
+    /// Of no use elsewhere.
+    Address,
+}
+
+fn layout(name: &str) -> Option<&'static Layout> {
+    LAYOUTS.iter().find(|layout| layout.name == name)
+}
+
+fn kind(ty: &'static str) -> Kind {
+    if ty == "RawStr" {
+        return Kind::Text;
+    }
+    if let Some(item) = ty.strip_prefix("Slice<").and_then(|ty| ty.strip_suffix('>')) {
+        return Kind::Slice(item.trim());
+    }
+    if ty.contains("AxisEncoding>") {
+        return Kind::Axis;
+    }
+    if ty.starts_with("StaticPtr<") || ty.starts_with('*') || ty.contains(" fn(") {
+        return Kind::Address;
+    }
+    layout(ty).map_or(Kind::Numbers, Kind::Nested)
+}
+
+/// Bytes of an item of a slice, and its layout if it is no number.
+fn item(ty: &'static str) -> Option<(usize, Option<&'static Layout>)> {
+    match ty {
+        "i64" | "f64" => Some((8, None)),
+        "f32" | "i32" => Some((4, None)),
+        _ => layout(ty).map(|layout| (layout.size, Some(layout))),
+    }
+}
+
+/// A slice as it lies in a structure.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Raw {
+    ptr: *const u8,
+    len: usize,
+}
+
+impl Writer {
+    /// Items with all that they point to, and their number.
+    pub(super) fn items<T: Crosses>(&mut self, items: &[T]) {
+        self.number(items.len());
+        if let Some(layout) = layout(T::NAME).filter(|layout| layout.size == size_of::<T>()) {
+            // SAFETY: each item is a `T`, whose layout this is, and what it points to is there.
+            items.iter().for_each(|item| unsafe { self.image(ptr::from_ref(item).cast(), layout) });
+        }
+    }
+
+    /// # Safety
+    /// `from` points to a structure of this layout, and what that points to is there.
+    unsafe fn image(&mut self, from: *const u8, layout: &Layout) {
+        for field in layout.fields {
+            let at = from.wrapping_add(field.offset);
+            match kind(field.ty) {
+                Kind::Address => {}
+                // SAFETY: a structure of that layout lies there, as the layout says.
+                Kind::Nested(layout) => unsafe { self.image(at, layout) },
+                // SAFETY: a text lies there, as the layout says.
+                Kind::Text => self.text(unsafe { &*at.cast::<RawStr>() }.get()),
+                Kind::Axis => {
+                    // SAFETY: such a reference lies there, as the layout says.
+                    let axis = unsafe { *at.cast::<Option<&AxisEncoding>>() };
+                    self.axis(axis);
+                }
+                // SAFETY: a slice of such items lies there, as the layout says.
+                Kind::Slice(ty) => unsafe { self.slice(at.cast::<Raw>().read(), ty) },
+                Kind::Numbers => {
+                    // SAFETY: as many bytes lie there, and they are numbers without padding.
+                    self.raw(unsafe { std::slice::from_raw_parts(at, field.size) });
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `of` points to as many items of the type.
+    unsafe fn slice(&mut self, of: Raw, ty: &'static str) {
+        let len = if of.ptr.is_null() { 0 } else { of.len };
+        self.number(len);
+        let Some((bytes, layout)) = item(ty) else { return };
+        for at in (0..len).map(|index| of.ptr.wrapping_add(index * bytes)) {
+            match layout {
+                // SAFETY: an item of that layout lies there.
+                Some(layout) => unsafe { self.image(at, layout) },
+                // SAFETY: a number of so many bytes lies there.
+                None => self.raw(unsafe { std::slice::from_raw_parts(at, bytes) }),
+            }
+        }
+    }
+
+    fn axis(&mut self, of: Option<&AxisEncoding>) {
+        self.flag(of.is_some());
+        let Some(of) = of else { return };
+        self.number(of.axis());
+        self.number(of.count());
+        of.scales().iter().for_each(|scale| self.raw(&scale.to_le_bytes()));
+        of.zero_points().iter().for_each(|zero_point| self.raw(&zero_point.to_le_bytes()));
+    }
+}
+
+impl Reader<'_> {
+    /// Items as [`Writer::items`] wrote them. What they point to stays for the life of the process.
+    pub(super) fn items<T: Crosses>(&mut self) -> Result<Vec<T>, Garbled> {
+        let layout = layout(T::NAME).filter(|layout| layout.size == size_of::<T>());
+        let layout = layout.ok_or(Garbled)?;
+        let count = self.count()?;
+        let one = |_| {
+            let mut item = MaybeUninit::<T>::zeroed();
+            // SAFETY: there is room for a `T`, whose layout this is.
+            unsafe { self.fill(item.as_mut_ptr().cast(), layout) }?;
+            // SAFETY: a `T` may have any numbers, and its pointers are null or made by `fill`.
+            Ok(unsafe { item.assume_init() })
+        };
+        (0..count).map(one).collect()
+    }
+
+    /// # Safety
+    /// `to` has room for a structure of this layout, which is zero.
+    unsafe fn fill(&mut self, to: *mut u8, layout: &Layout) -> Result<(), Garbled> {
+        for Field { ty, offset, size, .. } in layout.fields {
+            let at = to.wrapping_add(*offset);
+            match kind(ty) {
+                Kind::Address => {}
+                // SAFETY: there is room for a structure of that layout.
+                Kind::Nested(layout) => unsafe { self.fill(at, layout) }?,
+                Kind::Text => {
+                    let text = RawStr::new(kept(self.text()?));
+                    // SAFETY: there is room for a text, as the layout says.
+                    unsafe { at.cast::<RawStr>().write(text) };
+                }
+                Kind::Axis => {
+                    let axis = self.axis()?;
+                    // SAFETY: there is room for such a reference, as the layout says.
+                    unsafe { at.cast::<Option<&'static AxisEncoding>>().write(axis) };
+                }
+                Kind::Slice(ty) => {
+                    let slice = self.slice(ty)?;
+                    // SAFETY: there is room for a slice, as the layout says.
+                    unsafe { at.cast::<Raw>().write(slice) };
+                }
+                Kind::Numbers => {
+                    let bytes = self.raw(*size)?;
+                    // SAFETY: there is room for as many bytes, as the layout says.
+                    unsafe { at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn slice(&mut self, ty: &'static str) -> Result<Raw, Garbled> {
+        let (len, (bytes, layout)) = (self.count()?, item(ty).ok_or(Garbled)?);
+        if len == 0 {
+            return Ok(Raw { ptr: ptr::null(), len });
+        }
+        let words = len.checked_mul(bytes).ok_or(Garbled)?.div_ceil(8);
+        // Words, as nothing in tables is aligned to more.
+        let first = Box::leak(vec![0u64; words].into_boxed_slice()).as_mut_ptr().cast::<u8>();
+        for at in (0..len).map(|index| first.wrapping_add(index * bytes)) {
+            match layout {
+                // SAFETY: there is room for an item of that layout, which is zero.
+                Some(layout) => unsafe { self.fill(at, layout) }?,
+                None => {
+                    let number = self.raw(bytes)?;
+                    // SAFETY: there is room for a number of so many bytes.
+                    unsafe { at.copy_from_nonoverlapping(number.as_ptr(), bytes) };
+                }
+            }
+        }
+        Ok(Raw { ptr: first, len })
+    }
+
+    fn axis(&mut self) -> Result<Option<&'static AxisEncoding>, Garbled> {
+        if !self.flag()? {
+            return Ok(None);
+        }
+        let (axis, count) = (self.number()?, self.count()?);
+        let mut four = |_| self.raw(4)?.try_into().map_err(|_| Garbled);
+        let scales: Result<Vec<f32>, _> =
+            (0..count).map(|at| four(at).map(f32::from_le_bytes)).collect();
+        let zero_points: Result<Vec<i32>, _> =
+            (0..count).map(|at| four(at).map(i32::from_le_bytes)).collect();
+        AxisEncoding::of(axis, &scales?, &zero_points?).map(Some).map_err(|_| Garbled)
+    }
+}
+
+/// The same text for the life of the process; equal ones are kept once.
+pub(super) fn kept(text: &str) -> &'static str {
+    static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = kept.get(text) {
+        return found;
+    }
+    let text: &'static str = Box::leak(text.into());
+    kept.insert(text);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{DType, Encoding, Port, Shape, Value, types};
+
+    use super::*;
+
+    #[test]
+    fn tables_come_as_they_went() {
+        static SCHEMA: OpSchema = OpSchema::new(
+            "Op",
+            &[Port::required("x", types::F32.or(types::F16))],
+            &[Port::optional("y", types::U8)],
+            &[udo_api::Param::scalar("factor", DType::F32).default(Value::float(1.5))],
+        );
+        let mut writer = Writer::default();
+        writer.items(&[SCHEMA]);
+        let bytes = writer.done();
+        let read = Reader::of(&bytes).items::<OpSchema>().unwrap();
+        assert_eq!(format!("{read:?}"), format!("{:?}", [SCHEMA]));
+        for len in 0..bytes.len() {
+            assert!(Reader::of(&bytes[..len]).items::<OpSchema>().is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn encodings_come_as_they_went() {
+        let shape = Shape::new(&[2, 3]).unwrap();
+        let axis = AxisEncoding::of(1, &[0.5, 1.0, 2.0], &[0, 1, 2]).unwrap();
+        let descs = [
+            TensorDesc::ABSENT,
+            TensorDesc::new(DType::F32, shape),
+            TensorDesc::new(DType::U8, shape).with_encoding(Encoding { scale: 0.5, zero_point: 3 }),
+            TensorDesc::new(DType::I8, shape).with_axis_encoding(axis),
+        ];
+        let mut writer = Writer::default();
+        writer.items(&descs);
+        let read = Reader::of(&writer.done()).items::<TensorDesc>().unwrap();
+        assert!(read == descs);
+        assert!(ptr::eq(read[3].axis_encoding().unwrap(), axis), "equal ones are kept once");
+    }
+
+    #[test]
+    fn every_type_that_crosses_is_of_known_kinds() {
+        // A field of a new type would be taken for numbers, pointers and all.
+        for layout in LAYOUTS {
+            for field in layout.fields {
+                let is_address = matches!(kind(field.ty), Kind::Numbers)
+                    && ["&", "ptr", "Ptr", "fn"].iter().any(|part| field.ty.contains(part));
+                assert!(!is_address, "{}.{}: {}", layout.name, field.name, field.ty);
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Packages whose code runs in a process of its own, the worker: what ends, hangs or writes wildly there is an error here.
+//!
+//! The host never maps a contained package's libraries. It reads their manifests, and has the worker open them
+//! and tell their tables (`tables`), whose functions ask the worker (`proxy`): nobody above knows which packages are contained.
+//! What is asked before a run goes as messages (`wire`, `image`, `node`), calls by words and elements (`call`), both through
+//! memory that host and worker share (`shared`). `serve` is the worker's side.
+
+mod call;
+mod image;
+mod kernel;
+mod node;
+mod packs;
+mod process;
+mod proxy;
+mod room;
+mod serve;
+mod shared;
+mod tables;
+mod wire;
+mod worker;
+
+use std::env;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::package::{OpenError, Tables};
+pub use serve::serve;
+use worker::Fault;
+pub(crate) use worker::Worker;
+
+/// The file name of the worker's program.
+const PROGRAM: &str = "udo-worker";
+
+/// How packages are contained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Containment {
+    /// How long a call of a package's code may take; the worker is ended then.
+    pub timeout: Duration,
+    /// The worker's program; the file `udo-worker` beside this program, or in the folder above its own, unless said.
+    pub worker: Option<PathBuf>,
+}
+
+impl Default for Containment {
+    fn default() -> Self {
+        Self { timeout: Self::TIMEOUT, worker: None }
+    }
+}
+
+impl Containment {
+    /// How long a call may take where nothing is said.
+    pub const TIMEOUT: Duration = Duration::from_secs(60);
+
+    /// With another time that a call may take.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// With another program for workers.
+    #[must_use]
+    pub fn worker(self, program: impl Into<PathBuf>) -> Self {
+        Self { worker: Some(program.into()), ..self }
+    }
+
+    fn program(&self) -> io::Result<PathBuf> {
+        if let Some(program) = &self.worker {
+            return Ok(program.clone());
+        }
+        let own = env::current_exe()?;
+        let folders = own.ancestors().skip(1).take(2);
+        let found = folders.map(|folder| folder.join(PROGRAM)).find(|program| program.is_file());
+        found.ok_or_else(|| {
+            let beside = own.with_file_name(PROGRAM);
+            io::Error::other(format!("there is no {PROGRAM} at {}", beside.display()))
+        })
+    }
+}
+
+/// What a worker is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ask {
+    Open,
+    Infer,
+    Accept,
+    Finalize,
+    Pack,
+    Prepare,
+    Execute,
+    Free,
+}
+
+impl Ask {
+    const ALL: [Self; 8] = [
+        Self::Open,
+        Self::Infer,
+        Self::Accept,
+        Self::Finalize,
+        Self::Pack,
+        Self::Prepare,
+        Self::Execute,
+        Self::Free,
+    ];
+
+    fn code(self) -> u32 {
+        let at = Self::ALL.iter().position(|ask| *ask == self);
+        at.and_then(|at| u32::try_from(at).ok()).unwrap_or(u32::MAX)
+    }
+
+    fn of_code(code: u32) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code).ok()?).copied()
+    }
+}
+
+/// A number that no other kernel of this process has.
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The worker of the package at `path`, which all have who contain it alike. It stays for the life of the process, as the
+/// tables do that it answers for; its own process comes and goes.
+pub(crate) fn worker(path: &Path, of: &Containment) -> Result<&'static Worker, OpenError> {
+    static WORKERS: Mutex<Vec<&'static Worker>> = Mutex::new(Vec::new());
+    let mut workers = WORKERS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(worker) = workers.iter().find(|worker| worker.is_of(path, of)) {
+        return Ok(worker);
+    }
+    let made = Worker::new(path, of).map_err(|error| refused(path, &error.to_string()))?;
+    let worker = Box::leak(Box::new(made));
+    workers.push(worker);
+    Ok(worker)
+}
+
+/// Has `worker` open a library of its package; its tables.
+pub(crate) fn open(
+    worker: &'static Worker,
+    path: &Path,
+    sha256: &str,
+) -> Result<Tables, OpenError> {
+    let told = worker.open(path, sha256).map_err(|Fault(why)| refused(path, &why))?;
+    let garbled = |garbled: wire::Garbled| refused(path, &garbled.to_string());
+    match kernel::answered(&told).map_err(garbled)? {
+        Ok(mut reader) => tables::tables(worker, &mut reader).map_err(garbled),
+        Err((_, why)) => Err(refused(path, why)),
+    }
+}
+
+fn refused(path: &Path, why: &str) -> OpenError {
+    OpenError::Contained { path: path.to_owned(), reason: why.to_owned() }
+}

@@ -1,0 +1,79 @@
+//! What is packed in a worker: which packer a request means, and what it makes.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::{Mutex, PoisonError};
+
+use udo_api::Status;
+use udo_api::abi::PackArgs;
+
+use super::Ask;
+use super::kernel::answered;
+use super::node::{bytes_of, slice};
+use super::wire::Writer;
+use super::worker::{Fault, Worker};
+
+/// A packer of a process: what a request of the host's carries in its `body`.
+#[derive(Clone, Copy, Debug)]
+struct Packer {
+    worker: &'static Worker,
+    generation: u64,
+    number: usize,
+}
+
+/// What stands for a packer; equal ones have one address, as the same code packs for them.
+pub(super) fn body(worker: &'static Worker, generation: u64, number: usize) -> *const c_void {
+    static BODIES: Mutex<BTreeMap<(usize, u64, usize), &'static Packer>> =
+        Mutex::new(BTreeMap::new());
+    let mut bodies = BODIES.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (ptr::from_ref(worker).addr(), generation, number);
+    let body = bodies
+        .entry(key)
+        .or_insert_with(|| Box::leak(Box::new(Packer { worker, generation, number })));
+    ptr::from_ref(*body).cast()
+}
+
+/// Has the worker pack; status and message of a refusal.
+///
+/// # Safety
+/// `args` is valid as the ABI says, with a `body` that [`body`] made.
+pub(super) unsafe fn pack(args: &PackArgs) -> Result<(), (u32, String)> {
+    // SAFETY: as the caller promises; it stays for the life of the process.
+    let &Packer { worker, generation, number } = unsafe { &*args.body.cast::<Packer>() };
+    let mut writer = Writer::default();
+    writer.number(number);
+    // SAFETY: there are as many numbers.
+    let recipe = unsafe { slice(args.recipe, args.recipe_len) };
+    writer.number(recipe.len());
+    recipe.iter().for_each(|&number| writer.word(number));
+    writer.number(args.target_bytes);
+    // SAFETY: the table is there where there is one.
+    let width = unsafe { args.parallel.as_ref() }.map_or(0, |parallel| parallel.width);
+    writer.word(u64::from(width));
+    // SAFETY: there are as many sources.
+    let sources = unsafe { slice(args.sources, args.source_count) };
+    writer.number(sources.len());
+    for source in sources {
+        writer.items(std::slice::from_ref(&source.desc));
+        // SAFETY: the elements of a source are there.
+        writer.aligned(unsafe { bytes_of(&source.data) });
+    }
+    let failed = |fault: Fault| (Status::WORKER.code(), fault.to_string());
+    let mut lane = worker.lane();
+    if lane.generation() != generation {
+        let why = "it ended before it packed what its kernels asked for; load the model again";
+        return Err(failed(Fault(why.to_owned())));
+    }
+    let answer = lane.ask(worker, Ask::Pack, &writer.done()).map_err(failed)?;
+    drop(lane);
+    let packed = match answered(&answer).map_err(|garbled| failed(garbled.into()))? {
+        Ok(mut reader) => reader.bytes(),
+        Err((status, text)) => return Err((status, text.to_owned())),
+    };
+    let packed = packed.ok().filter(|packed| packed.len() == args.target_bytes);
+    let packed = packed.ok_or_else(|| failed(super::wire::Garbled.into()))?;
+    // SAFETY: there is room for as many bytes, which are this call's to fill.
+    unsafe { args.target.copy_from_nonoverlapping(packed.as_ptr(), packed.len()) };
+    Ok(())
+}

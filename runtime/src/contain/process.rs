@@ -1,0 +1,188 @@
+//! The process of a worker: started, watched, ended.
+//!
+//! A thread starts it and waits for it, so that it is always reaped; the system ends it with that thread, and so with the host.
+
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+/// A process that was started.
+#[derive(Debug)]
+pub(super) struct Process(Arc<Watched>);
+
+#[derive(Debug)]
+struct Watched {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+enum State {
+    Starting,
+    Running(Pid),
+    /// It never ran.
+    Refused(io::Error),
+    /// It was reaped.
+    Ended(String),
+}
+
+impl Watched {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, state: State) {
+        *self.state() = state;
+        self.changed.notify_all();
+    }
+
+    fn wait_while(&self, is: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
+        let waited = self.changed.wait_while(self.state(), |state| is(state));
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the process and stays until it has ended.
+    fn watch(&self, mut command: Command) {
+        let child = match command.process_group(0).spawn() {
+            Ok(child) => child,
+            Err(refused) => return self.set(State::Refused(refused)),
+        };
+        // The descriptors in it are the worker's by now.
+        drop(command);
+        let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+            return self.set(State::Refused(io::ErrorKind::InvalidData.into()));
+        };
+        self.set(State::Running(pid));
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while waitid(WaitId::Pid(pid), options).is_err_and(|errno| errno == rustix::io::Errno::INTR)
+        {
+        }
+        // Whoever ends it by its number holds this lock, so that the number is not another's yet.
+        let mut state = self.state();
+        *state = State::Ended(reap(child, pid));
+        self.changed.notify_all();
+    }
+}
+
+fn reap(mut child: Child, pid: Pid) -> String {
+    // What it may have started goes with it.
+    let _gone = kill_process_group(pid, Signal::KILL);
+    child.wait().map_or_else(|error| format!("it ended, and nobody knows how: {error}"), how)
+}
+
+/// How a worker ended that should not have.
+fn how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("its worker ended by exit with status {code}"),
+        (None, Some(signal)) => match SIGNALS.iter().find(|(number, _)| *number == signal) {
+            Some((_, name)) => format!("its worker was ended by {name} (signal {signal})"),
+            None => format!("its worker was ended by signal {signal}"),
+        },
+        (None, None) => "its worker ended".to_owned(),
+    }
+}
+
+/// Signals that end a process, by their numbers on Linux.
+const SIGNALS: &[(i32, &str)] = &[
+    (4, "an instruction that is none"),
+    (5, "a trap"),
+    (6, "abort"),
+    (7, "a bus error"),
+    (8, "an arithmetic fault"),
+    (9, "kill"),
+    (11, "a memory fault"),
+    (13, "a closed pipe"),
+    (14, "an alarm"),
+    (15, "a termination request"),
+    (24, "its limit of processor time"),
+    (31, "a system call that is refused"),
+];
+
+impl Process {
+    /// Starts a process; `at_end` is called when it has been reaped.
+    pub(super) fn start(
+        command: Command,
+        at_end: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        let watched =
+            Arc::new(Watched { state: Mutex::new(State::Starting), changed: Condvar::new() });
+        let own = Arc::clone(&watched);
+        thread::Builder::new().name("udo-contain".to_owned()).spawn(move || {
+            own.watch(command);
+            at_end();
+        })?;
+        let mut state = watched.wait_while(|state| matches!(state, State::Starting));
+        match &mut *state {
+            State::Refused(error) => Err(std::mem::replace(error, io::ErrorKind::Other.into())),
+            State::Starting | State::Running(_) | State::Ended(_) => {
+                drop(state);
+                Ok(Self(watched))
+            }
+        }
+    }
+
+    /// Ends it, and waits until it is reaped.
+    pub(super) fn kill(&self) {
+        if let State::Running(pid) = &*self.0.state() {
+            let _gone = kill_process_group(*pid, Signal::KILL);
+        }
+        drop(self.0.wait_while(|state| matches!(state, State::Starting | State::Running(_))));
+    }
+
+    /// Waits until it has ended, and says how.
+    pub(super) fn ended(&self) -> String {
+        match &*self.0.wait_while(|state| matches!(state, State::Starting | State::Running(_))) {
+            State::Ended(how) => how.clone(),
+            State::Refused(error) => format!("its worker cannot be started: {error}"),
+            State::Starting | State::Running(_) => String::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn started(script: &str) -> (Process, mpsc::Receiver<()>) {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let (send, receive) = mpsc::channel();
+        let at_end = move || send.send(()).unwrap_or_default();
+        (Process::start(command, at_end).unwrap(), receive)
+    }
+
+    #[test]
+    fn how_a_process_ended_is_told() {
+        let cases = [
+            ("exit 3", "its worker ended by exit with status 3"),
+            ("kill -SEGV $$", "its worker was ended by a memory fault (signal 11)"),
+            ("kill -USR1 $$", "its worker was ended by signal 10"),
+        ];
+        for (script, wanted) in cases {
+            let (process, ended) = started(script);
+            assert_eq!(process.ended(), wanted);
+            ended.recv().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_process_is_ended_with_what_it_started() {
+        let (process, ended) = started("sleep 1000 & wait");
+        process.kill();
+        assert_eq!(process.ended(), "its worker was ended by kill (signal 9)");
+        ended.recv().unwrap();
+        process.kill();
+    }
+
+    #[test]
+    fn what_is_not_there_cannot_be_started() {
+        let refused = Process::start(Command::new("/nowhere/udo-worker"), || ()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,239 @@
+//! The functions of tables whose package runs elsewhere: each asks the worker and hands on what it answers.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+
+use udo_api::Status;
+use udo_api::TensorDesc;
+use udo_api::abi::{
+    AcceptArgs, ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuSink, InferArgs, NeededBytes,
+    NeedsArgs, PackArgs,
+};
+use udo_api::export::send;
+use udo_api::guard::{self, GuardCell, GuardReport, LibraryGuard};
+use udo_host::callee;
+
+use super::kernel::{Kernel, Refused, answered};
+use super::tables::{self, Callee};
+use super::wire::{Garbled, Reader, Writer};
+use super::worker::Fault;
+use super::{Ask, call, packs};
+use crate::exit_guard;
+
+/// The guard of every contained library: its cells are the worker's, and its reports what the last call here was told.
+pub(super) const GUARD: LibraryGuard = LibraryGuard::new(cell, report);
+
+/// What a failed call leaves for who asks why.
+const NO_REPORT: GuardReport = GuardReport::NONE;
+
+thread_local! {
+    static REPORT: Cell<GuardReport> = const { Cell::new(NO_REPORT) };
+}
+
+extern "C" fn cell() -> *mut GuardCell {
+    guard::this_thread()
+}
+
+// SAFETY: called by the host, with room for a report.
+unsafe extern "C" fn report(report: *mut GuardReport) {
+    let taken = REPORT.replace(NO_REPORT);
+    // SAFETY: the host passes room for a report of this very version.
+    unsafe { report.write(taken) };
+}
+
+/// Leaves word of why a call failed; its status.
+pub(super) fn leave(status: u32, detail: [u64; 2], text: &str) -> u32 {
+    REPORT.set(GuardReport::new(detail, text));
+    status
+}
+
+/// Leaves word of a worker that failed in a call; its status.
+pub(super) fn fault(fault: &Fault) -> u32 {
+    leave(Status::WORKER.code(), [0; 2], &fault.0)
+}
+
+/// Tells the host why something is refused; the status.
+///
+/// # Safety
+/// `errors` is null or valid for the call.
+unsafe fn refuse(errors: *const ErrorSink, status: u32, text: &str) -> u32 {
+    // SAFETY: as the caller promises.
+    if let Some(sink) = unsafe { errors.as_ref() } {
+        // SAFETY: the sink takes text during the call, with its own `ctx`.
+        unsafe { (sink.write)(sink.ctx, text.as_ptr(), text.len()) };
+    }
+    status
+}
+
+/// Asks what is asked before a run, and has `take` read the answer; the status.
+///
+/// # Safety
+/// `errors` is null or valid for the call.
+unsafe fn ask(
+    what: Ask,
+    errors: *const ErrorSink,
+    write: impl FnOnce(&mut Writer),
+    take: impl FnOnce(&mut Reader<'_>) -> Result<(), Garbled>,
+) -> u32 {
+    let asked = || {
+        let Callee { worker, package, number } = tables::callee(callee().addr()).ok_or(Garbled)?;
+        // Who asks for shapes does not say whose operator it is.
+        let named = |Fault(why): Fault| match what {
+            Ask::Infer => Fault(format!("package {package}: {why}")),
+            _ => Fault(why),
+        };
+        let mut writer = Writer::default();
+        writer.number(number);
+        write(&mut writer);
+        let mut lane = worker.lane();
+        let asked = lane.start(worker).and_then(|()| lane.ask(worker, what, &writer.done()));
+        let answer = asked.map_err(named)?;
+        let answer = match answered(&answer)? {
+            Ok(mut reader) => take(&mut reader).map(|()| None),
+            Err((status, text)) => Ok(Some((status, text.to_owned()))),
+        };
+        answer.map_err(|garbled| lane.garbled(garbled))
+    };
+    match asked() {
+        Ok(None) => Status::OK.code(),
+        // SAFETY: as the caller promises.
+        Ok(Some((status, text))) => unsafe { refuse(errors, status, &text) },
+        // SAFETY: as the caller promises.
+        Err(fault) => unsafe { refuse(errors, Status::WORKER.code(), &fault.0) },
+    }
+}
+
+// SAFETY: called by the host alone, with arguments as the ABI says.
+pub(super) unsafe extern "C" fn infer(args: *const InferArgs) -> u32 {
+    // SAFETY: the host passes arguments that are valid for the call.
+    let args = unsafe { &*args };
+    let count = args.node.output_count as usize;
+    // SAFETY: what the arguments point to is there for the call.
+    let write = |writer: &mut Writer| unsafe { writer.infer(args) };
+    let take = |answer: &mut Reader<'_>| {
+        let outputs = answer.items::<TensorDesc>()?;
+        answer.end()?;
+        if outputs.len() != count {
+            return Err(Garbled);
+        }
+        for (index, output) in outputs.into_iter().enumerate() {
+            // SAFETY: the host passes room for as many descriptions as the node has outputs.
+            unsafe { args.outputs.add(index).write(output) };
+        }
+        Ok(())
+    };
+    // SAFETY: the sink is the host's.
+    unsafe { ask(Ask::Infer, args.node.errors, write, take) }
+}
+
+// SAFETY: called by the host alone, with a node and room for a number as the ABI says.
+pub(super) unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32) -> u32 {
+    // SAFETY: the host passes arguments that are valid for the call.
+    let args = unsafe { &*args };
+    // SAFETY: what the arguments point to is there for the call.
+    let write = |writer: &mut Writer| unsafe { writer.accept(args) };
+    let take = |answer: &mut Reader<'_>| {
+        let taken = answer.u32()?;
+        // SAFETY: the host passes room for one number.
+        unsafe { steps.write(taken) };
+        answer.end()
+    };
+    // SAFETY: the sink is the host's.
+    unsafe { ask(Ask::Accept, args.node.errors, write, take) }
+}
+
+// SAFETY: called by the host alone, with arguments as the ABI says and room for one result.
+pub(super) unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Finalized) -> u32 {
+    // SAFETY: the host passes arguments that are valid for the call.
+    let args = unsafe { &*args };
+    let none = || Refused::from(Garbled);
+    let made = tables::callee(callee().addr()).ok_or_else(none).and_then(|callee| {
+        // SAFETY: as the host says of its arguments.
+        unsafe { Kernel::finalize(callee, args) }
+    });
+    let kernel = match made {
+        Ok(kernel) => Box::new(kernel),
+        Err(refused) => {
+            let (status, text) = match refused {
+                Refused::By(status, text) => (status, text),
+                Refused::Fault(fault) => (Status::WORKER.code(), fault.0),
+            };
+            // SAFETY: the sink is the host's.
+            return unsafe { refuse(args.node.errors, status, &text) };
+        }
+    };
+    let (workspace, _) = kernel.needs;
+    let made = Finalized { state: Box::into_raw(kernel).cast(), workspace, reserved: [0; 4] };
+    // SAFETY: the host passes room for one result.
+    unsafe { out.write(made) };
+    Status::OK.code()
+}
+
+/// The kernel behind a state.
+///
+/// # Safety
+/// `finalize` made the state, and `free` did not get it yet.
+unsafe fn kernel<'a>(state: *const c_void) -> &'a Kernel {
+    // SAFETY: as the caller promises.
+    unsafe { &*state.cast::<Kernel>() }
+}
+
+// SAFETY: called by the host alone, with what finalize made and room for one answer.
+pub(super) unsafe extern "C" fn needs(args: *const NeedsArgs, needs: *mut NeededBytes) -> u32 {
+    // SAFETY: the host passes arguments that are valid for the call.
+    let args = unsafe { &*args };
+    // SAFETY: the state is one of ours. The worker asked right behind finalize, of the same inputs.
+    let (scratch, geometry_bytes) = unsafe { kernel(args.state) }.needs;
+    let needed = NeededBytes { scratch, geometry_bytes, reserved_words: [0; 3] };
+    // SAFETY: the host passes room for one answer.
+    unsafe { needs.write(needed) };
+    Status::OK.code()
+}
+
+// SAFETY: called by the host alone, with arguments as the ABI says and the state from finalize.
+pub(super) unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
+    // SAFETY: the host passes arguments that are valid for the call.
+    let args = unsafe { &*args };
+    // SAFETY: the state is one of ours, and the arguments are the host's.
+    unsafe { call::execute(kernel(args.state), args) }
+}
+
+// SAFETY: called by the host alone, with arguments as the ABI says and the state from finalize.
+pub(super) unsafe extern "C" fn prepare(args: *const ExecArgs) -> u32 {
+    // SAFETY: the host passes arguments that are valid for the call.
+    let args = unsafe { &*args };
+    // SAFETY: the state is one of ours, and the arguments are the host's.
+    unsafe { call::prepare(kernel(args.state), args) }
+}
+
+// SAFETY: called by the host alone, with the state from finalize and a sink that lives for the call.
+pub(super) unsafe extern "C" fn info(state: *const c_void, sink: *const GpuSink) -> u32 {
+    // SAFETY: the state is one of ours.
+    let kernel = unsafe { kernel(state) };
+    // SAFETY: the sink is valid for the call.
+    unsafe { send(&kernel.gpu, &*sink) }.code()
+}
+
+// SAFETY: called by way of the requests of `Kernel::finalize` alone, with arguments as the ABI says.
+pub(super) unsafe extern "C" fn pack(args: *const PackArgs) -> u32 {
+    // SAFETY: the host passes arguments that are valid for the call.
+    let args = unsafe { &*args };
+    // SAFETY: `body` is that of the request.
+    match unsafe { packs::pack(args) } {
+        Ok(()) => Status::OK.code(),
+        // SAFETY: the sink is the host's.
+        Err((status, text)) => unsafe { refuse(args.errors, status, &text) },
+    }
+}
+
+// SAFETY: called by the host alone, once, with what finalize made.
+pub(super) unsafe extern "C" fn free(state: *mut c_void) {
+    if state.is_null() {
+        return;
+    }
+    // SAFETY: `finalize` made it of a box, and the host hands it back once.
+    let kernel = unsafe { Box::from_raw(state.cast::<Kernel>()) };
+    if let Err(fault) = kernel.free() {
+        exit_guard::note_fault("failed", &fault);
+    }
+}

@@ -1,0 +1,88 @@
+//! Which parts of a range are taken: whole pages, the first that fit.
+
+use super::shared::PAGE;
+
+/// Parts of a range without an end.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// Where nothing was ever taken.
+    end: usize,
+    /// Parts that were given back, by where they begin; no two touch.
+    free: Vec<Part>,
+}
+
+/// A part that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) at: usize,
+    pub(super) len: usize,
+}
+
+impl Room {
+    /// From `at` on.
+    pub(super) fn new(at: usize) -> Self {
+        Self { end: at, free: Vec::new() }
+    }
+
+    /// Takes `len` bytes, at least one.
+    pub(super) fn take(&mut self, len: usize) -> Option<Part> {
+        let len = len.max(1).checked_next_multiple_of(PAGE)?;
+        if let Some(index) = self.free.iter().position(|part| part.len >= len) {
+            let part = self.free.get_mut(index)?;
+            let taken = Part { at: part.at, len };
+            (part.at, part.len) = (part.at + len, part.len - len);
+            if part.len == 0 {
+                self.free.remove(index);
+            }
+            return Some(taken);
+        }
+        let taken = Part { at: self.end, len };
+        self.end = self.end.checked_add(len)?;
+        Some(taken)
+    }
+
+    /// Gives back what was taken.
+    pub(super) fn give(&mut self, part: Part) {
+        let index = self.free.partition_point(|free| free.at < part.at);
+        self.free.insert(index, part);
+        // The one behind first, as the numbers of those before it stay.
+        for index in [index, index.wrapping_sub(1)] {
+            let pair =
+                (self.free.get(index).copied(), self.free.get(index.wrapping_add(1)).copied());
+            if let (Some(part), Some(next)) = pair
+                && part.at + part.len == next.at
+            {
+                self.free.remove(index + 1);
+                self.free[index].len = part.len + next.len;
+            }
+        }
+        if let Some(last) = self.free.last().copied().filter(|last| last.at + last.len == self.end)
+        {
+            self.free.pop();
+            self.end = last.at;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_is_taken_again() {
+        let mut room = Room::new(1 << 20);
+        let parts: Vec<_> = (0..4).map(|n| room.take(n * PAGE).unwrap()).collect();
+        let lens: Vec<_> = parts.iter().map(|part| part.len / PAGE).collect();
+        assert_eq!(lens, [1, 1, 2, 3]);
+        room.give(parts[0]);
+        room.give(parts[2]);
+        room.give(parts[1]);
+        assert_eq!(room.free, [Part { at: 1 << 20, len: 4 * PAGE }], "what touches is one");
+        assert_eq!(room.take(3 * PAGE), Some(Part { at: 1 << 20, len: 3 * PAGE }));
+        assert_eq!(room.take(2 * PAGE).unwrap().at, (1 << 20) + 7 * PAGE);
+        room.give(Part { at: 1 << 20, len: 3 * PAGE });
+        room.give(parts[3]);
+        room.give(Part { at: (1 << 20) + 7 * PAGE, len: 2 * PAGE });
+        assert_eq!((room.end, room.free.len()), (1 << 20, 0), "nothing is taken");
+    }
+}

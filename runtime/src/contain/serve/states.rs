@@ -1,0 +1,94 @@
+//! Kernels that are finalized here: made, asked for what they pack, freed.
+
+use udo_api::guard::LibraryGuard;
+use udo_api::{AxisEncoding, KernelDef, Status, TensorDesc};
+use udo_host::{ConstantId, FinalizedKernel, Source};
+
+use super::window::Window;
+use super::{Opened, Refused, Served};
+use crate::contain::wire::{Garbled, Reader, Writer};
+
+/// A kernel that is finalized here.
+pub(super) struct State {
+    pub(super) kernel: FinalizedKernel,
+    pub(super) def: &'static KernelDef,
+    pub(super) guard: Option<LibraryGuard>,
+    /// Of its inputs, then of its outputs: the encoding per axis of those that have one.
+    pub(super) axes: Vec<Option<&'static AxisEncoding>>,
+    /// Where its outputs lie, once it has been called.
+    pub(super) window: Option<Window>,
+}
+
+impl Served {
+    pub(super) fn finalize(&mut self, reader: &mut Reader<'_>) -> Result<Writer, Refused> {
+        let id = reader.word()?;
+        let Opened { def, op, guard } = self.kernel(reader)?;
+        let node = reader.node(op.schema())?;
+        let placed = reader.placed(&node)?;
+        let machine = reader.machine()?;
+        let kernel = udo_host::finalize(def, &placed, machine)?;
+        let mut said = Writer::default();
+        said.items(&[kernel.workspace()]);
+        said.number(kernel.geometry_bytes());
+        said.number(kernel.jobs().len());
+        for job in kernel.jobs() {
+            said.numbers(job.inputs().iter().copied());
+            said.number(job.recipe().len());
+            job.recipe().iter().for_each(|&number| said.word(number));
+            said.number(job.bytes());
+        }
+        said.numbers(kernel.kept().iter().copied());
+        said.items(kernel.ties());
+        said.items(kernel.work().as_slice());
+        said.launches(kernel.gpu_info());
+        let packers: Vec<usize> = kernel.jobs().iter().map(|job| self.packer(job)).collect();
+        let mut writer = Writer::default();
+        writer.numbers(packers.into_iter());
+        writer.bytes(&said.done());
+        let descs = placed.node.inputs.iter().chain(&placed.outputs);
+        let axes = descs.map(TensorDesc::axis_encoding).collect();
+        self.states.insert(id, State { kernel, def, guard, axes, window: None });
+        Ok(writer)
+    }
+
+    /// The number of a packer.
+    fn packer(&mut self, job: &udo_host::Job) -> usize {
+        if let Some(known) = self.packers.iter().position(|known| known.code() == job.code()) {
+            return known;
+        }
+        self.packers.push(job.clone());
+        self.packers.len() - 1
+    }
+
+    pub(super) fn pack(&mut self, reader: &mut Reader<'_>) -> Result<Writer, Refused> {
+        let packer = reader.number()?;
+        let recipe: Result<Vec<u64>, _> = (0..reader.count()?).map(|_| reader.word()).collect();
+        let (recipe, bytes) = (recipe?, reader.number()?);
+        let width = reader.number()?;
+        let packer = self.packers.get(packer).ok_or(Garbled)?.with(recipe, bytes);
+        let mut sources = Vec::new();
+        for _ in 0..reader.count()? {
+            let desc = reader.items::<TensorDesc>()?.pop().ok_or(Garbled)?;
+            let id = ConstantId { tensor: 0, format: 0 };
+            sources.push(Source { id, desc, bytes: reader.aligned()?, stable: None });
+        }
+        let pool = self.pool(width)?;
+        let parallel = pool.map(crate::thread_pool::Pool::table_of_its_own);
+        let packed = packer.make(&sources, parallel.as_ref())?;
+        let mut writer = Writer::default();
+        writer.bytes(packed.bytes());
+        Ok(writer)
+    }
+
+    /// Frees a kernel; a destructor that panicked is a refusal.
+    pub(super) fn free(&mut self, reader: &mut Reader<'_>) -> Result<Writer, Refused> {
+        let state = self.states.remove(&reader.word()?).ok_or(Garbled)?;
+        let guard = state.guard;
+        drop(state);
+        let message = guard.map(|guard| guard.take_report().message()).unwrap_or_default();
+        if message.is_empty() {
+            return Ok(Writer::default());
+        }
+        Err(Refused(Status::PANICKED.code(), format!("its destructor panicked: {message}")))
+    }
+}

@@ -1,0 +1,118 @@
+//! The tables of a package whose code runs elsewhere: as its worker tells them, with functions that ask it.
+
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
+
+use udo_api::abi::{GpuTable, KernelVTable, LibraryRef, StaticPtr};
+use udo_api::{KernelDef, OpDef, OpSchema};
+
+use super::image::kept;
+use super::proxy;
+use super::wire::{Garbled, Reader, Writer};
+use super::worker::Worker;
+use crate::package::{Tables, Tier};
+
+/// What a worker is asked to call for an operator or a kernel of the host's tables.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Callee {
+    pub(super) worker: &'static Worker,
+    pub(super) package: &'static str,
+    /// Among the worker's operators or kernels.
+    pub(super) number: usize,
+}
+
+/// The callees of tables that never go, by the addresses of their entries.
+static CALLEES: RwLock<Option<HashMap<usize, Callee>>> = RwLock::new(None);
+
+/// Who answers for the entry at this address.
+pub(super) fn callee(address: usize) -> Option<Callee> {
+    let callees = CALLEES.read().unwrap_or_else(PoisonError::into_inner);
+    callees.as_ref()?.get(&address).copied()
+}
+
+fn answer_for<T>(
+    entries: &'static [T],
+    first: usize,
+    (worker, package): (&'static Worker, &'static str),
+) {
+    let mut callees = CALLEES.write().unwrap_or_else(PoisonError::into_inner);
+    let callees = callees.get_or_insert_with(HashMap::new);
+    for (number, entry) in (first..).zip(entries) {
+        callees.insert(std::ptr::from_ref(entry).addr(), Callee { worker, package, number });
+    }
+}
+
+impl Writer {
+    /// The tables of a library, whose operators and kernels have numbers from `first` on.
+    pub(super) fn tables(&mut self, tables: &Tables, first: [usize; 2]) {
+        for text in [tables.name, tables.version, tables.sdk_version] {
+            self.text(text);
+        }
+        self.flag(tables.guard.is_some());
+        first.iter().for_each(|&first| self.number(first));
+        self.number(tables.ops.len());
+        for op in tables.ops {
+            self.items(std::slice::from_ref(op.schema()));
+        }
+        self.items(tables.kernels);
+        for kernel in tables.kernels {
+            let functions = kernel.vtable();
+            self.flag(functions.is_some_and(|functions| functions.accept.is_some()));
+            self.flag(functions.is_some_and(|functions| functions.needs.is_some()));
+            self.flag(functions.is_some_and(|functions| functions.prepare.is_some()));
+            let gpu = functions.and_then(|functions| functions.gpu.get());
+            self.flag(gpu.is_some());
+            self.word(gpu.map_or(0, |gpu| u64::from(gpu.work_items)));
+        }
+        self.items(tables.libraries);
+    }
+}
+
+/// The tables that a worker told of. They stay for the life of the process, as those of libraries do.
+pub(super) fn tables(worker: &'static Worker, told: &mut Reader<'_>) -> Result<Tables, Garbled> {
+    let [name, version, sdk_version] = [kept(told.text()?), kept(told.text()?), kept(told.text()?)];
+    let tier = if told.flag()? { Tier::Trapped } else { Tier::Unchecked };
+    let [first_op, first_kernel] = [told.number()?, told.number()?];
+    let ops: Result<Vec<OpDef>, Garbled> = (0..told.count()?)
+        .map(|_| {
+            let schema = told.items::<OpSchema>()?.pop().ok_or(Garbled)?;
+            Ok(OpDef::answered_by(schema, proxy::infer))
+        })
+        .collect();
+    let ops = ops?.leak();
+    let kernels: Result<Vec<KernelDef>, Garbled> = told
+        .items::<KernelDef>()?
+        .into_iter()
+        .map(|kernel| Ok(kernel.copied_to(functions(told)?)))
+        .collect();
+    let kernels = kernels?.leak();
+    let libraries = told.items::<LibraryRef>()?.leak();
+    told.end()?;
+    answer_for(ops, first_op, (worker, name));
+    answer_for(kernels, first_kernel, (worker, name));
+    let guard = Some(proxy::GUARD);
+    Ok(Tables { name, version, sdk_version, ops, kernels, libraries, guard, tier })
+}
+
+/// The functions of a kernel, as far as it has them.
+fn functions(told: &mut Reader<'_>) -> Result<&'static KernelVTable, Garbled> {
+    let [accepts, needs, prepares, is_gpu] =
+        [told.flag()?, told.flag()?, told.flag()?, told.flag()?];
+    let work_items = told.u32()?;
+    let gpu = is_gpu.then(|| -> &'static GpuTable {
+        let (size, info) = (GpuTable::SIZE, proxy::info);
+        Box::leak(Box::new(GpuTable { size, work_items, info, reserved_words: [0; 4] }))
+    });
+    Ok(Box::leak(Box::new(KernelVTable {
+        size: KernelVTable::SIZE,
+        reserved: 0,
+        finalize: proxy::finalize,
+        execute: proxy::execute,
+        free: proxy::free,
+        gpu: gpu.map_or(StaticPtr::NULL, StaticPtr::new),
+        accept: if accepts { Some(proxy::accept) } else { None },
+        needs: if needs { Some(proxy::needs) } else { None },
+        prepare: if prepares { Some(proxy::prepare) } else { None },
+        reserved_words: [0; 1],
+    })))
+}

@@ -1,0 +1,177 @@
+//! What is said between a host and its worker, as bytes one after the other. Who reads believes none of them.
+
+use std::fmt;
+
+/// How bytes that kernels look at are aligned, from the beginning of what they are in.
+const ALIGN: usize = 64;
+
+/// Bytes that are written one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Writer(Vec<u8>);
+
+/// Bytes that end early, or say what cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Garbled;
+
+impl fmt::Display for Garbled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it answered what cannot be read")
+    }
+}
+
+impl Writer {
+    pub(super) fn word(&mut self, word: u64) {
+        self.raw(&word.to_le_bytes());
+    }
+
+    pub(super) fn number(&mut self, number: usize) {
+        self.word(number as u64);
+    }
+
+    pub(super) fn flag(&mut self, flag: bool) {
+        self.word(u64::from(flag));
+    }
+
+    /// As they are, without their number.
+    pub(super) fn raw(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len());
+        self.raw(bytes);
+    }
+
+    /// Bytes that lie aligned where they are read.
+    pub(super) fn aligned(&mut self, bytes: &[u8]) {
+        self.number(bytes.len());
+        self.0.resize(self.0.len().next_multiple_of(ALIGN), 0);
+        self.raw(bytes);
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    pub(super) fn numbers(&mut self, numbers: impl ExactSizeIterator<Item = usize>) {
+        self.number(numbers.len());
+        numbers.for_each(|number| self.number(number));
+    }
+
+    pub(super) fn done(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// Bytes that are read one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'a> {
+    all: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn of(all: &'a [u8]) -> Self {
+        Self { all, at: 0 }
+    }
+
+    /// How many bytes are left.
+    pub(super) fn left(&self) -> usize {
+        self.all.len() - self.at
+    }
+
+    pub(super) fn raw(&mut self, len: usize) -> Result<&'a [u8], Garbled> {
+        let end = self.at.checked_add(len).ok_or(Garbled)?;
+        let bytes = self.all.get(self.at..end).ok_or(Garbled)?;
+        self.at = end;
+        Ok(bytes)
+    }
+
+    pub(super) fn word(&mut self) -> Result<u64, Garbled> {
+        let bytes = self.raw(8)?.try_into().map_err(|_| Garbled)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    pub(super) fn number(&mut self) -> Result<usize, Garbled> {
+        usize::try_from(self.word()?).map_err(|_| Garbled)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Garbled> {
+        u32::try_from(self.word()?).map_err(|_| Garbled)
+    }
+
+    pub(super) fn flag(&mut self) -> Result<bool, Garbled> {
+        match self.word()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Garbled),
+        }
+    }
+
+    /// How many items follow, each of which takes a byte at least.
+    pub(super) fn count(&mut self) -> Result<usize, Garbled> {
+        let count = self.number()?;
+        if count <= self.left() { Ok(count) } else { Err(Garbled) }
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8], Garbled> {
+        let len = self.number()?;
+        self.raw(len)
+    }
+
+    pub(super) fn aligned(&mut self) -> Result<&'a [u8], Garbled> {
+        let len = self.number()?;
+        self.at = self.at.next_multiple_of(ALIGN).min(self.all.len());
+        self.raw(len)
+    }
+
+    pub(super) fn text(&mut self) -> Result<&'a str, Garbled> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| Garbled)
+    }
+
+    pub(super) fn numbers(&mut self) -> Result<Vec<usize>, Garbled> {
+        (0..self.count()?).map(|_| self.number()).collect()
+    }
+
+    /// Whether all of it was read.
+    pub(super) fn end(&self) -> Result<(), Garbled> {
+        if self.left() == 0 { Ok(()) } else { Err(Garbled) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut writer = Writer::default();
+        writer.flag(true);
+        writer.text("näme");
+        writer.aligned(&[1, 2, 3]);
+        writer.numbers([7, 8].into_iter());
+        let bytes = writer.done();
+        let mut reader = Reader::of(&bytes);
+        assert_eq!((reader.flag(), reader.text()), (Ok(true), Ok("näme")));
+        let at = bytes.len() - reader.left() + 8;
+        assert_eq!(reader.aligned(), Ok(&[1, 2, 3][..]));
+        assert!(bytes[at.next_multiple_of(64)..].starts_with(&[1, 2, 3]));
+        assert_eq!((reader.numbers(), reader.end()), (Ok(vec![7, 8]), Ok(())));
+    }
+
+    #[test]
+    fn what_ends_early_or_counts_too_far_is_garbled() {
+        let mut writer = Writer::default();
+        writer.text("name");
+        let bytes = writer.done();
+        for len in 0..bytes.len() {
+            assert_eq!(Reader::of(&bytes[..len]).text(), Err(Garbled), "{len} bytes");
+        }
+        let huge = u64::MAX.to_le_bytes();
+        assert_eq!(Reader::of(&huge).bytes(), Err(Garbled));
+        assert_eq!(Reader::of(&huge).numbers(), Err(Garbled));
+        assert_eq!(Reader::of(&huge).aligned(), Err(Garbled));
+        assert_eq!(Reader::of(&huge).flag(), Err(Garbled));
+        assert_eq!(Reader::of(&huge).end(), Err(Garbled));
+    }
+}

@@ -1,0 +1,290 @@
+//! The worker of a package as the host sees it: asked one thing at a time, started again when it ended.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::process::Process;
+use super::room::Room;
+use super::shared::{BULK, FAR, SPIN, Segment, Writes, sleep, spin, wake, words};
+use super::wire::{Garbled, Reader};
+use super::{Ask, Containment};
+use crate::package::index;
+
+/// What the answer's word is once nobody answers any more.
+const ENDED: u32 = u32::MAX;
+
+/// How often a host that sleeps looks whether its run is wanted still.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// How long a worker that ended is left alone before the next one, at first and at most.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// Answers of so many bytes and more leave no memory behind.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// The process that runs a package's code, and what to do when there is none.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    /// The package's registration library.
+    path: PathBuf,
+    program: PathBuf,
+    pub(super) deadline: Duration,
+    lane: Mutex<Lane>,
+}
+
+/// One thing at a time is asked by who holds this.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) given: Segment,
+    pub(super) made: Arc<Segment>,
+    /// Where constants lie in what is given.
+    pub(super) room: Room,
+    process: Option<Process>,
+    /// How many processes there have been.
+    generation: u64,
+    request: u32,
+    /// What has been opened, and is opened again by the next process.
+    libraries: Vec<Library>,
+    /// How many processes ended one after the other without an answer in between, and when the last one did.
+    ends: u32,
+    ended: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct Library {
+    path: PathBuf,
+    sha256: String,
+}
+
+/// Why a worker did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault(pub(super) String);
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<Garbled> for Fault {
+    fn from(garbled: Garbled) -> Self {
+        Self(garbled.to_string())
+    }
+}
+
+impl Worker {
+    /// That of the package at `path`, which is started when it is first asked.
+    pub(super) fn new(path: &Path, of: &Containment) -> io::Result<Self> {
+        let lane = Lane {
+            given: Segment::new(Writes::Maker)?,
+            made: Arc::new(Segment::new(Writes::All)?),
+            room: Room::new(FAR),
+            process: None,
+            generation: 0,
+            request: 0,
+            libraries: Vec::new(),
+            ends: 0,
+            ended: None,
+        };
+        let (path, program, deadline) = (path.to_owned(), of.program()?, of.timeout);
+        Ok(Self { path, program, deadline, lane: Mutex::new(lane) })
+    }
+
+    pub(super) fn is_of(&self, path: &Path, of: &Containment) -> bool {
+        let program = of.program().is_ok_and(|program| program == self.program);
+        program && self.path == path && self.deadline == of.timeout
+    }
+
+    pub(super) fn lane(&self) -> MutexGuard<'_, Lane> {
+        self.lane.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a library; what the worker tells of it.
+    pub(super) fn open(&self, path: &Path, sha256: &str) -> Result<Vec<u8>, Fault> {
+        let mut lane = self.lane();
+        lane.start(self)?;
+        let told = lane.ask(self, Ask::Open, path.as_os_str().as_encoded_bytes())?;
+        // A refusal opens nothing, and the order of what is open is what kernels are numbered by.
+        if Reader::of(&told).word()? == 0 {
+            lane.libraries.push(Library { path: path.to_owned(), sha256: sha256.to_owned() });
+        }
+        Ok(told)
+    }
+
+    fn command(&self, lane: &Lane) -> io::Result<Command> {
+        let mut command = Command::new(&self.program);
+        // Files that a process is started with need no other way to it; what the package prints goes where errors do.
+        command.stdin(Stdio::from(lane.given.fd()?)).stdout(Stdio::from(lane.made.fd()?));
+        command.arg(std::process::id().to_string()).arg(&self.path);
+        Ok(command)
+    }
+}
+
+impl Lane {
+    /// The number of the process that is there, which no other has; 0 for none.
+    pub(super) fn generation(&self) -> u64 {
+        if self.process.is_some() { self.generation } else { 0 }
+    }
+
+    /// Has a process be there that has opened all that was opened before.
+    pub(super) fn start(&mut self, worker: &Worker) -> Result<(), Fault> {
+        if self.process.is_some() {
+            return Ok(());
+        }
+        self.back_off();
+        for word in [words::ANSWER, words::WORKER_SLEEPS] {
+            self.made.word(word).store(0, Ordering::SeqCst);
+        }
+        self.given.word(words::REQUEST).store(0, Ordering::SeqCst);
+        self.request = 0;
+        let made = Arc::clone(&self.made);
+        let at_end = move || {
+            let answer = made.word(words::ANSWER);
+            answer.store(ENDED, Ordering::SeqCst);
+            wake(answer);
+        };
+        let started = worker.command(self).and_then(|command| Process::start(command, at_end));
+        let process = started.map_err(|error| {
+            Fault(format!("{} cannot be started: {error}", worker.program.display()))
+        })?;
+        self.process = Some(process);
+        self.generation += 1;
+        for Library { path, sha256 } in self.libraries.clone() {
+            if !index::sha256(&path).is_ok_and(|found| found == sha256) {
+                self.end();
+                return Err(Fault(format!("{} has changed since it was opened", path.display())));
+            }
+            let told = self.ask(worker, Ask::Open, path.as_os_str().as_encoded_bytes())?;
+            if Reader::of(&told).word()? != 0 {
+                return Err(Fault(format!("{} opens no more", path.display())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits where workers ended one after the other, longer each time.
+    fn back_off(&self) {
+        let Some(ended) = self.ended.filter(|_| self.ends > 0) else { return };
+        let (first, most) = BACK_OFF;
+        let pause = first.saturating_mul(1 << (self.ends - 1).min(16)).min(most);
+        let until = ended + pause;
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|t| !t.is_zero())
+        {
+            thread::park_timeout(left);
+        }
+    }
+
+    /// Ends the process, if there is one.
+    fn end(&mut self) -> String {
+        let process = self.process.take();
+        process.map_or_else(String::new, |process| {
+            process.kill();
+            process.ended()
+        })
+    }
+
+    /// Notes that the process ended, or ends it.
+    fn fault(&mut self, why: Option<String>) -> Fault {
+        let how = self.end();
+        self.ends = self.ends.saturating_add(1);
+        self.ended = Some(Instant::now());
+        Fault(why.unwrap_or(how))
+    }
+
+    /// Asks by message; the message that is answered.
+    pub(super) fn ask(
+        &mut self,
+        worker: &Worker,
+        what: Ask,
+        with: &[u8],
+    ) -> Result<Vec<u8>, Fault> {
+        if !self.given.store(BULK, with) || with.len() > FAR - BULK {
+            return Err(Fault(format!("{} bytes are more than a message has", with.len())));
+        }
+        self.given.store(words::LEN, &(with.len() as u64).to_le_bytes());
+        self.exchange(worker, what, None)?;
+        let mut len = [0; 8];
+        self.made.load(words::LEN, &mut len);
+        let len = usize::try_from(u64::from_le_bytes(len)).unwrap_or(usize::MAX);
+        let answer = if len <= FAR - BULK { self.made.copy(BULK, len) } else { None };
+        if len >= LARGE_BYTES {
+            self.made.release(BULK, len.min(FAR - BULK));
+        }
+        // Who writes what cannot be is not asked again.
+        answer.ok_or_else(|| self.fault(Some(Garbled.to_string())))
+    }
+
+    /// Notes an answer that cannot be read, and ends who gave it.
+    pub(super) fn garbled(&mut self, garbled: Garbled) -> Fault {
+        self.fault(Some(garbled.to_string()))
+    }
+
+    /// Has the process do what lies in what is given, and waits until it has. No heap unless it fails.
+    pub(super) fn exchange(
+        &mut self,
+        worker: &Worker,
+        what: Ask,
+        stop: Option<&AtomicU32>,
+    ) -> Result<(), Fault> {
+        self.request = if self.request >= ENDED - 1 { 1 } else { self.request + 1 };
+        let number = self.request;
+        self.given.word(words::KIND).store(what.code(), Ordering::Relaxed);
+        self.given.word(words::STOP).store(0, Ordering::Relaxed);
+        let request = self.given.word(words::REQUEST);
+        request.store(number, Ordering::SeqCst);
+        if self.made.word(words::WORKER_SLEEPS).load(Ordering::SeqCst) != 0 {
+            wake(request);
+        }
+        let asked = Instant::now();
+        let answer = self.made.word(words::ANSWER);
+        let is_over = |found| found == number || found == ENDED;
+        let found = match spin(answer, SPIN.min(worker.deadline), is_over) {
+            Some(found) => Some(found),
+            None => self.sleep(worker, number, asked, stop),
+        };
+        match found {
+            Some(ENDED) => Err(self.fault(None)),
+            Some(_) => {
+                self.ends = 0;
+                Ok(())
+            }
+            None => {
+                let waited = worker.deadline;
+                Err(self.fault(Some(format!("it had not answered after {waited:?} and was ended"))))
+            }
+        }
+    }
+
+    /// Sleeps until the request is answered, or nobody answers, or time is up.
+    fn sleep(
+        &self,
+        worker: &Worker,
+        number: u32,
+        asked: Instant,
+        stop: Option<&AtomicU32>,
+    ) -> Option<u32> {
+        let (answer, sleeps) = (self.made.word(words::ANSWER), self.given.word(words::HOST_SLEEPS));
+        sleeps.store(1, Ordering::SeqCst);
+        let found = loop {
+            let found = answer.load(Ordering::SeqCst);
+            if found == number || found == ENDED {
+                break Some(found);
+            }
+            let left = worker.deadline.saturating_sub(asked.elapsed());
+            if left.is_zero() {
+                break None;
+            }
+            let is_stopped = stop.is_some_and(|stop| stop.load(Ordering::Relaxed) != 0);
+            self.given.word(words::STOP).store(u32::from(is_stopped), Ordering::Relaxed);
+            sleep(answer, found, Some(if stop.is_some() { left.min(LOOK) } else { left }));
+        };
+        sleeps.store(0, Ordering::SeqCst);
+        found
+    }
+}

@@ -1,0 +1,257 @@
+//! Packages that do all that no package may: contained, each is an error that says who and where, the host lives on, and the next
+//! run has the bits of one that is not contained. In the process of the host, one that hangs is told apart.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use udo_api::DType;
+use udo_runtime::contain::Containment;
+use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
+use udo_runtime::model::{Model, Options};
+use udo_runtime::runtime::Runtime;
+
+#[path = "support/command.rs"]
+mod command;
+#[path = "support/mod.rs"]
+#[expect(dead_code, reason = "it takes some of it")]
+mod support;
+
+use command::udo;
+
+/// The package, as `udo build` would name it.
+static PACKAGE: LazyLock<TempDir> = LazyLock::new(|| {
+    let source = support::root().join("tests/faults");
+    fs::copy(support::root().join("Cargo.lock"), source.join("Cargo.lock")).unwrap();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("fixtures");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--offline", "--quiet", "--target-dir"]).arg(&target);
+    let output = cargo.current_dir(&source).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let folder = tempfile::tempdir().unwrap();
+    let built = target.join("debug/libfaults_package.so");
+    fs::copy(built, folder.path().join("libUdoFaultsPackageReg.so")).unwrap();
+    folder
+});
+
+fn package() -> PathBuf {
+    PACKAGE.path().to_owned()
+}
+
+/// A call of the package: of one thread or two, and what it is told of a failure.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+fn containment() -> Containment {
+    Containment::default().worker(env!("CARGO_BIN_EXE_udo-worker")).timeout(TIMEOUT)
+}
+
+fn contained() -> Runtime {
+    Runtime::builder().contained(package(), containment()).build().unwrap()
+}
+
+fn graph(how: &str) -> Graph {
+    let mut graph = Graph::new("faults");
+    let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(1000)]);
+    let y = graph.add_value("y");
+    let mut node = Node::new("Fault", 1, &[x], &[y]);
+    node.name = "the_fault".to_owned();
+    node.attrs.push(("how".to_owned(), Attr::Text(how.to_owned())));
+    graph.add_node(node);
+    graph.outputs.push(y);
+    graph
+}
+
+fn model(runtime: &Runtime, how: &str) -> Model {
+    let options = Options { threads: 2.try_into().unwrap(), ..Options::default() };
+    runtime.compile(graph(how), &options).unwrap()
+}
+
+fn input(first: f32) -> Vec<f32> {
+    (0..1000u16).map(|at| if at == 0 { first } else { f32::from(at) * 0.37 }).collect()
+}
+
+/// The bits of a run, or why it failed.
+fn run(session: &mut udo_runtime::model::Session, first: f32) -> Result<Vec<u32>, String> {
+    session.input_mut::<f32>("x").unwrap().copy_from_slice(&input(first));
+    session.run().map_err(|error| error.to_string())?;
+    Ok(session.output::<f32>("y").unwrap().iter().map(|y| y.to_bits()).collect())
+}
+
+/// What the package does where its first element says so, and what comes of it; nothing where the run is as any other.
+const IN_EXECUTE: &[(&str, Option<&str>)] = &[
+    ("none", None),
+    ("abort", Some("its worker was ended by abort (signal 6)")),
+    ("segv", Some("its worker was ended by a memory fault (signal 11)")),
+    ("fpe", Some("its worker was ended by an arithmetic fault (signal 8)")),
+    ("kill", Some("its worker was ended by kill (signal 9)")),
+    ("stack", Some("its worker was ended by abort (signal 6)")),
+    ("alloc", Some("its worker was ended by abort (signal 6)")),
+    ("write", Some("it wrote outside of its output 0")),
+    ("write-far", Some("its worker was ended by a memory fault (signal 11)")),
+    ("loop", Some("it had not answered after 2s and was ended")),
+    ("worker", Some("it had not answered after 2s and was ended")),
+    ("lock", Some("it had not answered after 2s and was ended")),
+    ("exit", Some("its worker ended by exit with status 0")),
+    ("stdout", None),
+    ("chdir", None),
+    ("hook", Some("panicked")),
+    ("panic", Some("panicked")),
+];
+
+#[test]
+fn the_host_survives_every_fault_and_the_next_run_is_right() {
+    let plain = Runtime::builder().package(package()).build().unwrap();
+    let wanted = run(&mut model(&plain, "data").session().unwrap(), 0.0).unwrap();
+    let model = model(&contained(), "data");
+    let mut session = model.session().unwrap();
+    for (first, (what, fault)) in (0u16..).zip(IN_EXECUTE) {
+        match (run(&mut session, f32::from(first)), fault) {
+            (Ok(bits), None) => assert_eq!(bits[1..], wanted[1..], "{what}"),
+            (Err(why), Some(fault)) => {
+                let who = "node \"the_fault\": package FaultsPackage's Fault on cpu ";
+                assert!(why.starts_with(who) && why.contains(fault), "{what}: {why}");
+            }
+            (found, wanted) => panic!("{what}: {found:?}, wanted {wanted:?}"),
+        }
+        assert_eq!(run(&mut session, 0.0).as_ref(), Ok(&wanted), "behind {what}");
+    }
+}
+
+#[test]
+fn a_worker_that_ends_is_replaced_for_every_session_and_model() {
+    let runtime = contained();
+    let (first, second) = (model(&runtime, "data"), model(&runtime, "none"));
+    let mut sessions =
+        [first.session().unwrap(), first.session().unwrap(), second.session().unwrap()];
+    let wanted: Vec<_> = sessions.iter_mut().map(|session| run(session, 0.0).unwrap()).collect();
+    for _ in 0..3 {
+        run(&mut sessions[0], 1.0).unwrap_err();
+        let found: Vec<_> = sessions.iter_mut().map(|session| run(session, 0.0).unwrap()).collect();
+        assert_eq!(found, wanted);
+    }
+}
+
+/// What the package does before a run or behind it, and what `udo run` says of it: nothing where all is well.
+const ELSEWHERE: &[(&str, &str)] = &[
+    (
+        "infer-abort",
+        "node \"the_fault\" (Fault): failed in its worker process: package FaultsPackage: its worker was ended by abort (signal 6)",
+    ),
+    (
+        "infer-loop",
+        "node \"the_fault\" (Fault): failed in its worker process: package FaultsPackage: it had not answered after 1s and was ended",
+    ),
+    (
+        "finalize-exit",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: its worker ended by exit with status 0 in finalize",
+    ),
+    (
+        "finalize-loop",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: it had not answered after 1s and was ended in finalize",
+    ),
+    (
+        "drop-panic",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: its destructor panicked: this is said",
+    ),
+    (
+        "drop-exit",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: its worker ended by exit with status 0",
+    ),
+    (
+        "drop-loop",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: it had not answered after 1s and was ended",
+    ),
+    (
+        "exit",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: its worker ended by exit with status 0",
+    ),
+    ("finalize-print", ""),
+    ("none", ""),
+];
+
+/// A folder with a printed graph in it.
+fn folder(how: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "graph faults\n  input x: f32[16]\n  y = Fault@1(x) how={how:?} # the_fault\n  output y\n"
+    );
+    fs::write(dir.path().join("m.txt"), text).unwrap();
+    let x: Vec<u8> = input(0.0).iter().take(16).flat_map(|x| x.to_le_bytes()).collect();
+    fs::write(dir.path().join("x.raw"), x).unwrap();
+    dir
+}
+
+#[test]
+fn no_fault_looks_like_success() {
+    let package = package();
+    let package = package.to_str().unwrap();
+    for (how, wanted) in ELSEWHERE {
+        let dir = folder(how);
+        let args = ["run", "m.txt", "--contain", package, "--timeout", "1", "--input", "x=x.raw"];
+        let (code, output, errors) = udo(&dir, &args);
+        assert_eq!(code, Some(i32::from(!wanted.is_empty())), "{how}: {errors}");
+        let says = errors.lines().any(|line| line.starts_with(&format!("error: {wanted}")));
+        assert!(wanted.is_empty() || says, "{how}: {errors}");
+        assert!(!output.contains("a package prints"), "what packages print is no result");
+        assert_eq!(errors.contains("a package prints"), how.ends_with("print"), "{how}");
+    }
+}
+
+#[test]
+fn a_package_that_hangs_in_the_host_is_named() {
+    let package = package();
+    let package = package.to_str().unwrap();
+    let who = "error: node \"the_fault\": package FaultsPackage's Fault";
+    let help = "help: run the package contained, or look with a debugger what it waits for\n";
+    let cases = [
+        ("infer-loop", " has not ended after 500ms in infer"),
+        ("finalize-loop", " on cpu has not ended after 500ms in finalize"),
+        ("loop", " on cpu has not ended after 500ms in execute"),
+        ("worker", " on cpu has not ended after 500ms in execute"),
+        ("lock", " on cpu has not ended after 500ms in execute"),
+        ("drop-loop", " on cpu has not ended after 500ms in free"),
+    ];
+    for (how, wanted) in cases {
+        let dir = folder(how);
+        let args = [
+            "run",
+            "m.txt",
+            "--package",
+            package,
+            "--timeout",
+            "0.5",
+            "--threads",
+            "2",
+            "--input",
+            "x=x.raw",
+        ];
+        let (code, _, errors) = udo(&dir, &args);
+        assert_eq!((code, errors), (Some(1), format!("{who}{wanted}\n{help}")), "{how}");
+    }
+}
+
+#[test]
+fn packages_are_contained_by_default_where_that_is_asked_for() {
+    let runtime = Runtime::builder().package(package()).contain_unsigned(containment());
+    let runtime = runtime.build().unwrap();
+    let found = runtime.registry().packages().find(|package| package.name == "FaultsPackage");
+    assert!(found.unwrap().is_contained);
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let own: Vec<_> =
+        maps.lines().filter(|line| line.contains(&*package().to_string_lossy())).collect();
+    let error = run(&mut model(&runtime, "data").session().unwrap(), 1.0).unwrap_err();
+    assert!(error.contains("its worker was ended by abort"), "{error}");
+    // Another test of this process may have opened it uncontained.
+    assert!(own.iter().all(|line| line.contains("libUdoFaultsPackageReg.so")), "{own:?}");
+}
+
+#[test]
+fn a_worker_that_is_not_there_is_told() {
+    let nowhere = Containment::default().worker("/nowhere/udo-worker");
+    let error = Runtime::builder().contained(package(), nowhere).build().unwrap_err().to_string();
+    assert!(error.contains("/nowhere/udo-worker cannot be started"), "{error}");
+}
