@@ -296,7 +296,7 @@ fn a_package_that_ends_the_process_is_told_on() {
     let output = built.udo("bench", "cpu").args(["--iterations", "1"]).output().unwrap();
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    let wanted = "error: package ClipScale's ClipScale on cpu: ended the process in execute\n";
+    let wanted = ": package ClipScale's ClipScale on cpu ended the process in execute\n";
     assert!(errors.contains(wanted), "{errors}");
 }
 
