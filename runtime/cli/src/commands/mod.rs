@@ -2,6 +2,7 @@
 
 mod bench;
 mod build;
+mod check;
 mod convert;
 mod demo;
 mod devices;
@@ -25,6 +26,7 @@ use crate::output::{Failure, Outcome};
 const COMMANDS: &[Entry] = &[
     Entry::of::<new::New>("new"),
     Entry::of::<build::Build>("build"),
+    Entry::of::<check::Check>("check"),
     Entry::of::<inspect::Inspect>("inspect"),
     Entry::of::<run::RunModel>("run"),
     Entry::of::<verify::Verify>("verify"),

@@ -1,0 +1,163 @@
+//! One call of a finalized kernel.
+
+use std::ffi::c_void;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use udo_api::Status;
+use udo_api::abi::{ExecArgs, ParallelTable, TensorArg};
+use udo_api::guard::{LibraryGuard, OWN_GUARD};
+use udo_host::{Failure, FinalizedKernel, failure};
+
+use super::heap::{self, Use};
+use super::memory::Region;
+
+/// In which order, and by whom, the parts of a parallel-for are done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// By the caller, from the first to the last.
+    Forwards,
+    /// By the caller, from the last to the first.
+    Backwards,
+    /// By threads.
+    Threads,
+}
+
+/// What a call is made with, besides its tensors.
+#[derive(Debug)]
+pub(crate) struct Caller<'a> {
+    pub(crate) guard: Option<LibraryGuard>,
+    /// The threads that the parallel-for claims; none is passed for 1.
+    pub(crate) width: u32,
+    pub(crate) order: Order,
+    pub(crate) scratch: &'a Region,
+    pub(crate) geometry: Option<&'a Region>,
+}
+
+/// Runs the kernel over `tensors`, `inputs` of them inputs, and says what its threads did with the heap.
+pub(crate) fn execute(
+    kernel: &FinalizedKernel,
+    tensors: &mut [TensorArg],
+    inputs: usize,
+    caller: &Caller<'_>,
+) -> Result<Use, Failure> {
+    let owed = ExecArgs::owed(tensors.get(inputs..).unwrap_or_default());
+    let parallel = ParallelTable {
+        size: ParallelTable::SIZE,
+        width: caller.width,
+        ctx: (&raw const caller.order).cast(),
+        run: share,
+        stop: std::ptr::null(),
+        reserved_words: [0; 3],
+    };
+    let parallel = if caller.width <= 1 { std::ptr::null() } else { &raw const parallel };
+    let scratch = caller.scratch.lent();
+    let ports = (inputs, tensors.len().saturating_sub(inputs));
+    let mut args = kernel.exec_args(tensors.as_mut_ptr(), ports, owed, &scratch, parallel);
+    args.guard = caller.guard.map_or(std::ptr::null_mut(), |guard| guard.cell());
+    let told = caller.guard.unwrap_or(OWN_GUARD);
+    let ((), mut used) = ((), Use::default());
+    if let (Some(prepare), Some(geometry)) = (kernel.prepare_fn(), caller.geometry) {
+        args.geometry = geometry.as_ptr();
+        args.geometry_bytes = kernel.geometry_bytes();
+        // SAFETY: as below; the geometry is the call's to fill, and outlives it.
+        let (status, prepared) = heap::watched(|| unsafe { prepare(&raw const args) });
+        used = prepared;
+        if status != Status::OK.code() {
+            return Err(failure(status, told));
+        }
+    }
+    let run = kernel.execute_fn();
+    // SAFETY: `args` points to tensors in regions of their own, to scratch and geometry that the call alone uses, and to the
+    // kernel's constants; all of them outlive the call.
+    let (status, executed) = heap::watched(|| unsafe { run(&raw const args) });
+    if status != Status::OK.code() {
+        return Err(failure(status, told));
+    }
+    if used.calls == 0 {
+        used.first_bytes = executed.first_bytes;
+    }
+    used.calls += executed.calls;
+    Ok(used)
+}
+
+/// Does the calls of a parallel-for in the order that `ctx` says.
+///
+/// # Safety
+/// That of [`ParallelTable::run`]: `task` may be called with `task_ctx` for every index below `count`, on any thread.
+unsafe extern "C" fn share(
+    ctx: *const c_void,
+    count: usize,
+    // SAFETY: what it may be called with is the caller's promise.
+    task: unsafe extern "C" fn(*const c_void, usize),
+    task_ctx: *const c_void,
+) {
+    // SAFETY: `execute` passes the order of its caller, which outlives the call.
+    let order = unsafe { *ctx.cast::<Order>() };
+    match order {
+        Order::Forwards => {
+            for index in 0..count {
+                // SAFETY: the caller vouches for `task`, and `index` is below `count`.
+                unsafe { task(task_ctx, index) };
+            }
+        }
+        Order::Backwards => {
+            for index in (0..count).rev() {
+                // SAFETY: as above.
+                unsafe { task(task_ctx, index) };
+            }
+        }
+        Order::Threads => {
+            let job = Job { task, ctx: task_ctx, count, next: AtomicUsize::new(0), used: Mutex::default() };
+            let is_watched = heap::is_watched();
+            // The threads are the host's.
+            heap::unwatched(|| {
+                thread::scope(|scope| {
+                    for _ in 0..3 {
+                        scope.spawn(|| job.work(is_watched));
+                    }
+                    job.work(is_watched);
+                });
+            });
+            if is_watched {
+                for used in job.used.lock().iter().flat_map(|all| all.iter()) {
+                    heap::add(*used);
+                }
+            }
+        }
+    }
+}
+
+/// Calls that threads share.
+struct Job {
+    // SAFETY: only a type; `work` keeps to what `share` was promised.
+    task: unsafe extern "C" fn(*const c_void, usize),
+    ctx: *const c_void,
+    count: usize,
+    next: AtomicUsize,
+    used: Mutex<Vec<Use>>,
+}
+
+// SAFETY: the contract of a parallel-for lets its calls be made on any thread, at once.
+unsafe impl Sync for Job {}
+
+impl Job {
+    fn work(&self, is_watched: bool) {
+        let go_on = || loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.count {
+                return;
+            }
+            // SAFETY: each index below `count` is called once, as the caller of `share` allows.
+            unsafe { (self.task)(self.ctx, index) };
+        };
+        if !is_watched {
+            return go_on();
+        }
+        let ((), used) = heap::watched(go_on);
+        if let Ok(mut all) = self.used.lock() {
+            all.push(used);
+        }
+    }
+}
