@@ -11,7 +11,9 @@ mod table;
 
 use std::{
     collections::BTreeSet,
-    env, fmt::Write as _, fs,
+    env,
+    fmt::Write as _,
+    fs,
     path::{Path, PathBuf},
     process::Command,
     sync::{
@@ -68,7 +70,13 @@ impl Built {
         let mut changed = self.mutant.is_none();
         for (key, file, mut text) in sources(self.base) {
             if let Some(mutant) = self.mutant.filter(|mutant| mutant.file == key) {
-                assert_eq!(text.matches(mutant.find).count(), 1, "{}: {:?}", mutant.name, mutant.find);
+                assert_eq!(
+                    text.matches(mutant.find).count(),
+                    1,
+                    "{}: {:?}",
+                    mutant.name,
+                    mutant.find
+                );
                 text = text.replace(mutant.find, mutant.put);
                 changed = true;
             }
@@ -98,13 +106,25 @@ fn sources(base: Base) -> Vec<(&'static str, String, String)> {
         let folder = format!("examples/{package}");
         let mut files = vec![
             ("lib", "src/lib.rs".to_owned(), one_library(&folder, op, parts)),
-            ("schema", format!("src/schema/{op}.rs"), read(&format!("{folder}/reg/src/schema/{op}.rs"))),
+            (
+                "schema",
+                format!("src/schema/{op}.rs"),
+                read(&format!("{folder}/reg/src/schema/{op}.rs")),
+            ),
         ];
         for (key, part) in parts {
-            files.push((key, format!("src/ops/{key}.rs"), read(&format!("{folder}/{part}/src/ops/{op}.rs"))));
+            files.push((
+                key,
+                format!("src/ops/{key}.rs"),
+                read(&format!("{folder}/{part}/src/ops/{op}.rs")),
+            ));
         }
         if parts.iter().any(|(key, _)| *key == "gpu") {
-            files.push(("cl", format!("kernels/{op}.cl"), read(&format!("{folder}/GPU/kernels/{op}.cl"))));
+            files.push((
+                "cl",
+                format!("kernels/{op}.cl"),
+                read(&format!("{folder}/GPU/kernels/{op}.cl")),
+            ));
         }
         files
     };
@@ -119,14 +139,17 @@ fn sources(base: Base) -> Vec<(&'static str, String, String)> {
             &[("reg", "reg"), ("cpu", "CPU"), ("gpu", "GPU"), ("dsp", "DSP_V68")],
         ),
         Base::Selu => example("selu/SeluUdoPackage", "selu", &[("reg", "reg"), ("cpu", "CPU")]),
-        Base::TopK => example("topk/TopKUdoPackage", "top_k_above", &[("reg", "reg"), ("cpu", "CPU")]),
+        Base::TopK => {
+            example("topk/TopKUdoPackage", "top_k_above", &[("reg", "reg"), ("cpu", "CPU")])
+        }
     }
 }
 
 /// An example's libraries as one that has its operator and all of its kernels.
 fn one_library(folder: &str, op: &str, parts: &[(&'static str, &str)]) -> String {
     let name = Path::new(folder).file_name().unwrap().to_str().unwrap();
-    let mut text = format!("//! {name} in one library.\nmod schema {{ pub(crate) mod {op}; }}\nmod ops {{\n");
+    let mut text =
+        format!("//! {name} in one library.\nmod schema {{ pub(crate) mod {op}; }}\nmod ops {{\n");
     let mut kernels = String::new();
     for (key, _) in parts {
         writeln!(text, "    pub(crate) mod {key};").unwrap();
@@ -161,7 +184,10 @@ fn build(folder: &Path, all: &[Built]) {
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
     if !members.is_empty() {
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--offline", "--workspace", "--target-dir"]).arg(target()).current_dir(folder);
+        cargo
+            .args(["build", "--offline", "--workspace", "--target-dir"])
+            .arg(target())
+            .current_dir(folder);
         // Bugs leave names unused.
         works(cargo.env("RUSTFLAGS", "-Awarnings"));
     }
@@ -169,7 +195,11 @@ fn build(folder: &Path, all: &[Built]) {
     for built in all.iter().filter(|built| built.is_c()) {
         let mut make = Command::new("make");
         let dist = "DIST=dist";
-        works(make.args([&*include, dist, "CFLAGS=-O2 -Wno-error"]).arg("-C").arg(folder.join(built.name())));
+        works(
+            make.args([&*include, dist, "CFLAGS=-O2 -Wno-error"])
+                .arg("-C")
+                .arg(folder.join(built.name())),
+        );
     }
 }
 

@@ -62,22 +62,36 @@ fn parse(text: &str) -> Result<Vec<Off>, String> {
         let Some((_, off)) = all.last_mut() else {
             return Err(format!("line {number}: found {line:?}, wanted `[[off]]` first"));
         };
-        let (key, value) = line.split_once('=').ok_or_else(|| format!("line {number}: found {line:?}, wanted `key = \"text\"`"))?;
-        let value = text_of(value.trim()).ok_or_else(|| format!("line {number}: the value of {} is no text in quotes", key.trim()))?;
+        let (key, value) = line
+            .split_once('=')
+            .ok_or_else(|| format!("line {number}: found {line:?}, wanted `key = \"text\"`"))?;
+        let value = text_of(value.trim()).ok_or_else(|| {
+            format!("line {number}: the value of {} is no text in quotes", key.trim())
+        })?;
         match key.trim() {
             "case" => off.case = value,
             "op" => off.op = value,
             "core" => off.core = value,
             "because" => off.because = value,
-            key => return Err(format!("line {number}: found key {key:?}, wanted case, op, core or because")),
+            key => {
+                return Err(format!(
+                    "line {number}: found key {key:?}, wanted case, op, core or because"
+                ));
+            }
         }
     }
     for (number, off) in &all {
         if !crate::CASES.iter().any(|case| case.full_name() == off.case) {
-            return Err(format!("line {number}: there is no case {:?}; `udo check --cases` lists them", off.case));
+            return Err(format!(
+                "line {number}: there is no case {:?}; `udo check --cases` lists them",
+                off.case
+            ));
         }
         if off.because.trim().is_empty() {
-            return Err(format!("line {number}: case {} is off without a reason: say `because = \"..\"`", off.case));
+            return Err(format!(
+                "line {number}: case {} is off without a reason: say `because = \"..\"`",
+                off.case
+            ));
         }
     }
     Ok(all.into_iter().map(|(_, off)| off).collect())
@@ -108,9 +122,18 @@ mod tests {
     #[test]
     fn what_the_file_must_not_say_is_refused_with_its_line() {
         let cases = [
-            ("[[off]]\ncase = \"memory/heap\"", "line 1: case memory/heap is off without a reason: say `because = \"..\"`"),
-            ("[[off]]\ncase = \"memory/heaps\"\nbecause = \"x\"", "line 1: there is no case \"memory/heaps\"; `udo check --cases` lists them"),
-            ("case = \"memory/heap\"", "line 1: found \"case = \\\"memory/heap\\\"\", wanted `[[off]]` first"),
+            (
+                "[[off]]\ncase = \"memory/heap\"",
+                "line 1: case memory/heap is off without a reason: say `because = \"..\"`",
+            ),
+            (
+                "[[off]]\ncase = \"memory/heaps\"\nbecause = \"x\"",
+                "line 1: there is no case \"memory/heaps\"; `udo check --cases` lists them",
+            ),
+            (
+                "case = \"memory/heap\"",
+                "line 1: found \"case = \\\"memory/heap\\\"\", wanted `[[off]]` first",
+            ),
             ("[[off]]\ncase = memory", "line 2: the value of case is no text in quotes"),
             ("[[off]]\nwhy = \"x\"", "line 2: found key \"why\", wanted case, op, core or because"),
             ("[[off]]\nnonsense", "line 2: found \"nonsense\", wanted `key = \"text\"`"),

@@ -34,7 +34,11 @@ impl PackageContext {
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         let path = self.path()?;
         let folder = if path.is_dir() { path } else { path.parent()? };
-        if folder.ends_with("dist") { folder.parent().map(Path::to_owned) } else { Some(folder.to_owned()) }
+        if folder.ends_with("dist") {
+            folder.parent().map(Path::to_owned)
+        } else {
+            Some(folder.to_owned())
+        }
     }
 }
 
@@ -81,7 +85,17 @@ impl OpContext {
         let package = opened.package.map(|id| opened.registry.package_name(id).to_owned());
         let (registry, package) = (opened.registry, package.unwrap_or_default());
         let found = OnceLock::new();
-        Ok(Some(Self { subject, oracles, level, seed, is_builtin, registry, package, before, found }))
+        Ok(Some(Self {
+            subject,
+            oracles,
+            level,
+            seed,
+            is_builtin,
+            registry,
+            package,
+            before,
+            found,
+        }))
     }
 
     /// What asking the operator for nodes gave.
@@ -134,7 +148,12 @@ impl OpContext {
     }
 
     /// Elements that the kernel takes, and what it makes of them; else why it takes none.
-    pub(crate) fn first_run(&self, node: &Node, trial: &Trial<'_>, seed: u64) -> Result<(Vec<Vec<u8>>, Run), Fault> {
+    pub(crate) fn first_run(
+        &self,
+        node: &Node,
+        trial: &Trial<'_>,
+        seed: u64,
+    ) -> Result<(Vec<Vec<u8>>, Run), Fault> {
         let mut first = None;
         for fill in FILLS {
             let values = node.values(fill, seed);
@@ -142,9 +161,10 @@ impl OpContext {
                 Ok(run) => return Ok((values, run)),
                 // Integers may be indices that are out of range, or divisors that are 0.
                 Err(fault) => {
-                    let has_integers = node.inputs.iter().any(|input| {
-                        input.desc.dtype().is_some_and(|dtype| !dtype.is_float())
-                    });
+                    let has_integers = node
+                        .inputs
+                        .iter()
+                        .any(|input| input.desc.dtype().is_some_and(|dtype| !dtype.is_float()));
                     let fault = first.get_or_insert(fault);
                     if !has_integers || matches!(fault, Fault::Broken(_)) {
                         break;

@@ -6,7 +6,13 @@ use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget, SymbolKind};
 
 /// Functions that the C runtime and Rust's standard library have run in every library.
-const KNOWN: &[&str] = &["frame_dummy", "ARGV_INIT_ARRAY", "really_init", "init_have_lse_atomics", "init_cpu_features"];
+const KNOWN: &[&str] = &[
+    "frame_dummy",
+    "ARGV_INIT_ARRAY",
+    "really_init",
+    "init_have_lse_atomics",
+    "init_cpu_features",
+];
 
 /// The functions that the library at `path` runs when it is opened, apart from those of every library.
 pub(crate) fn constructors(path: &Path) -> Result<Vec<String>, String> {
@@ -26,12 +32,15 @@ pub(crate) fn constructors(path: &Path) -> Result<Vec<String>, String> {
         }
         let target = match relocation.target() {
             RelocationTarget::Symbol(index) => {
-                let symbol = file.dynamic_symbol_table().and_then(|t| object::ObjectSymbolTable::symbol_by_index(&t, index).ok());
+                let symbol = file
+                    .dynamic_symbol_table()
+                    .and_then(|t| object::ObjectSymbolTable::symbol_by_index(&t, index).ok());
                 symbol.map_or(0, |symbol| symbol.address())
             }
             _ => u64::try_from(relocation.addend()).unwrap_or(0),
         };
-        functions.push(name_at(&file, target).unwrap_or_else(|| format!("a function at {target:#x}")));
+        functions
+            .push(name_at(&file, target).unwrap_or_else(|| format!("a function at {target:#x}")));
     }
     // Without a symbol table the two functions of every library cannot be told from others.
     let is_stripped = file.symbols().next().is_none();

@@ -113,7 +113,8 @@ pub fn check(
     tell: &(dyn Fn(&SubjectReport) + Sync),
 ) -> Result<Report, CheckError> {
     let folder = cases_folder(options);
-    let off = folder.map_or(Ok(Vec::new()), |folder| allow::read(&folder)).map_err(CheckError::Allow)?;
+    let off =
+        folder.map_or(Ok(Vec::new()), |folder| allow::read(&folder)).map_err(CheckError::Allow)?;
     let task = Task {
         place: options.place.clone(),
         op: None,
@@ -161,16 +162,25 @@ fn cases_folder(options: &Options) -> Option<PathBuf> {
 }
 
 /// What workers are to do: for each operator on each core, and for the package.
-fn tasks(program: &Program, options: &Options, task: &Task) -> Result<Vec<(Task, Vec<String>)>, CheckError> {
-    let is_chosen = |case: &&Case| case.level <= options.level && case.full_name().contains(&options.filter);
+fn tasks(
+    program: &Program,
+    options: &Options,
+    task: &Task,
+) -> Result<Vec<(Task, Vec<String>)>, CheckError> {
+    let is_chosen =
+        |case: &&Case| case.level <= options.level && case.full_name().contains(&options.filter);
     let names = |of_package: bool| -> Vec<String> {
-        let cases = CASES.iter().filter(is_chosen).filter(|case| case.is_of_package() == of_package);
+        let cases =
+            CASES.iter().filter(is_chosen).filter(|case| case.is_of_package() == of_package);
         cases.map(Case::full_name).collect()
     };
     let (package, op) = (names(true), names(false));
     if package.is_empty() && op.is_empty() {
         let filter = &options.filter;
-        return Err(CheckError::Nothing(format!("no case of level {} has {filter:?} in its name", options.level)));
+        return Err(CheckError::Nothing(format!(
+            "no case of level {} has {filter:?} in its name",
+            options.level
+        )));
     }
     let mut tasks = Vec::new();
     let is_whole = options.ops.is_empty() && options.cores.is_empty();
@@ -199,15 +209,28 @@ fn tasks(program: &Program, options: &Options, task: &Task) -> Result<Vec<(Task,
 }
 
 /// Tries those of the cases that are not switched off.
-fn checked(program: &Program, task: &Task, cases: &[String], off: &[Off]) -> Result<SubjectReport, CheckError> {
-    let (op, core) = (task.op.clone().unwrap_or_default(), task.core.map(|c| c.to_string()).unwrap_or_default());
-    let reason = |case: &str| off.iter().find(|off| off.is_for(case, &op, &core)).map(|off| off.because.clone());
+fn checked(
+    program: &Program,
+    task: &Task,
+    cases: &[String],
+    off: &[Off],
+) -> Result<SubjectReport, CheckError> {
+    let (op, core) =
+        (task.op.clone().unwrap_or_default(), task.core.map(|c| c.to_string()).unwrap_or_default());
+    let reason = |case: &str| {
+        off.iter().find(|off| off.is_for(case, &op, &core)).map(|off| off.because.clone())
+    };
     let tried: Vec<String> = cases.iter().filter(|case| reason(case).is_none()).cloned().collect();
     let mut report = program.check(task, &tried)?;
     for case in cases {
         if let Some(because) = reason(case) {
             let why = format!("switched off: {because}");
-            report.cases.push(CaseReport { case: case.clone(), verdict: Verdict::Skipped, why, seconds: 0.0 });
+            report.cases.push(CaseReport {
+                case: case.clone(),
+                verdict: Verdict::Skipped,
+                why,
+                seconds: 0.0,
+            });
         }
     }
     Ok(report)

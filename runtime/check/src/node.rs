@@ -59,7 +59,8 @@ impl Node {
         let params = self.params.iter().filter(|(_, setting)| *setting != ParamSetting::Absent);
         let params: Vec<String> =
             params.map(|(name, setting)| format!("{name} = {}", setting_said(setting))).collect();
-        let params = if params.is_empty() { String::new() } else { format!(", {}", params.join(", ")) };
+        let params =
+            if params.is_empty() { String::new() } else { format!(", {}", params.join(", ")) };
         format!("({}{params}) on {core}", inputs.join(", "))
     }
 
@@ -79,7 +80,11 @@ fn said(input: &Input) -> String {
     if input.desc.is_absent() {
         return "-".to_owned();
     }
-    let run = if input.desc.full_shape().is_fixed() { String::new() } else { format!(" of {:?}", input.dims) };
+    let run = if input.desc.full_shape().is_fixed() {
+        String::new()
+    } else {
+        format!(" of {:?}", input.dims)
+    };
     let dtype = input.desc.dtype().map_or("?", |dtype| dtype.name());
     format!("{dtype}{}{run}{about}{constant}", input.desc.full_shape())
 }

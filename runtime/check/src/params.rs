@@ -63,7 +63,9 @@ pub(crate) fn variations(op: &OpDef, base: &Params) -> Vec<Params> {
     let changed = |param: &Param, setting: &ParamSetting| -> Option<ParamSetting> {
         let is_float = param.dtype().is_some_and(DType::is_float);
         Some(match (param.kind()?, setting) {
-            (ParamKind::Scalar, ParamSetting::Float(value)) => ParamSetting::Float(value * 1.25 + 0.125),
+            (ParamKind::Scalar, ParamSetting::Float(value)) => {
+                ParamSetting::Float(value * 1.25 + 0.125)
+            }
             (ParamKind::Scalar, ParamSetting::Int(value)) => {
                 let is_truth = param.dtype() == Some(DType::Bool) || matches!(value, 0 | 1);
                 ParamSetting::Int(if is_truth { 1 - value } else { value + 1 })

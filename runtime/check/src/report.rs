@@ -23,14 +23,8 @@ pub enum Verdict {
 
 impl Verdict {
     /// Every verdict, in the order of summaries.
-    pub const ALL: [Self; 6] = [
-        Self::Passed,
-        Self::Failed,
-        Self::Crashed,
-        Self::TimedOut,
-        Self::Warning,
-        Self::Skipped,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Passed, Self::Failed, Self::Crashed, Self::TimedOut, Self::Warning, Self::Skipped];
 
     /// The word for it.
     pub const fn name(self) -> &'static str {
@@ -93,7 +87,11 @@ pub struct SubjectReport {
 impl SubjectReport {
     /// What it is about, in words.
     pub fn name(&self) -> String {
-        if self.op.is_empty() { "package".to_owned() } else { format!("{} on {}", self.op, self.core) }
+        if self.op.is_empty() {
+            "package".to_owned()
+        } else {
+            format!("{} on {}", self.op, self.core)
+        }
     }
 
     /// How many cases have the verdict.
@@ -132,7 +130,8 @@ impl Report {
 
     /// Whether nothing is wrong, and something was tried.
     pub fn is_good(&self) -> bool {
-        let bad: usize = Verdict::ALL.into_iter().filter(|v| v.is_bad()).map(|v| self.count(v)).sum();
+        let bad: usize =
+            Verdict::ALL.into_iter().filter(|v| v.is_bad()).map(|v| self.count(v)).sum();
         bad == 0 && self.count(Verdict::Passed) > 0
     }
 
@@ -164,26 +163,41 @@ impl Report {
     pub fn to_junit(&self) -> String {
         let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
         for subject in &self.subjects {
-            let (failures, errors) = (subject.count(Verdict::Failed), subject.count(Verdict::Crashed) + subject.count(Verdict::TimedOut));
+            let (failures, errors) = (
+                subject.count(Verdict::Failed),
+                subject.count(Verdict::Crashed) + subject.count(Verdict::TimedOut),
+            );
             let name = escaped(&format!("{} {}", self.package, subject.name()));
             // A text takes all that is written to it.
             let _ = writeln!(
                 xml,
                 "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{}\" time=\"{:.3}\">",
-                subject.cases.len(), subject.count(Verdict::Skipped), subject.seconds
+                subject.cases.len(),
+                subject.count(Verdict::Skipped),
+                subject.seconds
             );
             for case in &subject.cases {
                 let head = format!(
                     "    <testcase classname=\"{}\" name=\"{}\" time=\"{:.3}\"",
-                    escaped(&subject.name()), escaped(&case.case), case.seconds
+                    escaped(&subject.name()),
+                    escaped(&case.case),
+                    case.seconds
                 );
                 let why = escaped(&case.why);
                 let _ = match case.verdict {
                     Verdict::Passed => writeln!(xml, "{head}/>"),
-                    Verdict::Failed => writeln!(xml, "{head}><failure message=\"{why}\"/></testcase>"),
-                    Verdict::Crashed | Verdict::TimedOut => writeln!(xml, "{head}><error message=\"{why}\"/></testcase>"),
-                    Verdict::Skipped => writeln!(xml, "{head}><skipped message=\"{why}\"/></testcase>"),
-                    Verdict::Warning => writeln!(xml, "{head}><system-out>{why}</system-out></testcase>"),
+                    Verdict::Failed => {
+                        writeln!(xml, "{head}><failure message=\"{why}\"/></testcase>")
+                    }
+                    Verdict::Crashed | Verdict::TimedOut => {
+                        writeln!(xml, "{head}><error message=\"{why}\"/></testcase>")
+                    }
+                    Verdict::Skipped => {
+                        writeln!(xml, "{head}><skipped message=\"{why}\"/></testcase>")
+                    }
+                    Verdict::Warning => {
+                        writeln!(xml, "{head}><system-out>{why}</system-out></testcase>")
+                    }
                 };
             }
             xml.push_str("  </testsuite>\n");
@@ -194,7 +208,12 @@ impl Report {
 }
 
 /// The command that tries a case of `package` again, alone.
-pub fn again(package: &str, (level, seed): (u8, u64), subject: &SubjectReport, case: &CaseReport) -> String {
+pub fn again(
+    package: &str,
+    (level, seed): (u8, u64),
+    subject: &SubjectReport,
+    case: &CaseReport,
+) -> String {
     let word = |word: &str| {
         let is_plain = word.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-:+@%".contains(&b));
         if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
@@ -228,13 +247,23 @@ mod tests {
     use super::*;
 
     fn report() -> Report {
-        let case = |case: &str, verdict, why: &str| CaseReport { case: case.to_owned(), verdict, why: why.to_owned(), seconds: 0.5 };
+        let case = |case: &str, verdict, why: &str| CaseReport {
+            case: case.to_owned(),
+            verdict,
+            why: why.to_owned(),
+            seconds: 0.5,
+        };
         let cases = vec![
             case("memory/heap", Verdict::Failed, "the first call uses the \"heap\" <3>"),
             case("memory/guards", Verdict::Crashed, "touches byte 0 behind input 0"),
             case("behaviour/time", Verdict::Passed, ""),
         ];
-        let subjects = vec![SubjectReport { op: "Selu".to_owned(), core: "dsp:v68".to_owned(), cases, seconds: 1.0 }];
+        let subjects = vec![SubjectReport {
+            op: "Selu".to_owned(),
+            core: "dsp:v68".to_owned(),
+            cases,
+            seconds: 1.0,
+        }];
         Report { package: "my package".to_owned(), seed: 7, level: 3, subjects }
     }
 

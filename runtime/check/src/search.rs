@@ -120,7 +120,9 @@ impl Search<'_> {
         let habits = std::iter::once(self.habit).chain(self.habits(follows.len()));
         for habit in habits.collect::<Vec<_>>() {
             let Some(follow) = follows.get(habit.follow) else { continue };
-            let Some(inputs) = self.inputs(dtype, turn, (class, dims), (*follow, habit)) else { continue };
+            let Some(inputs) = self.inputs(dtype, turn, (class, dims), (*follow, habit)) else {
+                continue;
+            };
             let params = params::guesses(self.subject.op, dims.len());
             let Some(params) = params.into_iter().nth(habit.params) else { continue };
             if self.offer(class, inputs, params) {
@@ -165,7 +167,8 @@ impl Search<'_> {
     fn other_params(&mut self, dtype: Option<DType>, turn: usize, dims: &[usize]) -> bool {
         let Some(follow) = FOLLOWS.get(self.habit.follow) else { return false };
         let habit = self.habit;
-        let Some(base) = params::guesses(self.subject.op, dims.len()).into_iter().nth(habit.params) else {
+        let Some(base) = params::guesses(self.subject.op, dims.len()).into_iter().nth(habit.params)
+        else {
             return false;
         };
         let mut is_any = false;
@@ -229,7 +232,8 @@ impl Search<'_> {
     }
 
     fn constant(&self, desc: &TensorDesc, dims: &[usize]) -> Option<Arc<Buffer>> {
-        let how = if desc.dtype().is_some_and(DType::is_float) { Fill::Positive } else { Fill::Small };
+        let how =
+            if desc.dtype().is_some_and(DType::is_float) { Fill::Positive } else { Fill::Small };
         let bytes = fill(desc, dims, how, &mut Random::new(self.seed ^ 0xc0));
         Buffer::of(&bytes).ok().map(Arc::new)
     }

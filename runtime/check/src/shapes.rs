@@ -109,7 +109,9 @@ pub(crate) const FOLLOWS: &[Follow] =
 /// Ways in which inputs that are broadcast differ.
 pub(crate) const BROADCASTS: &[Follow] = &[
     |first, _| first.get(1..).unwrap_or_default().to_vec(),
-    |first, _| first.iter().rev().enumerate().rev().map(|(at, &n)| if at == 0 { 1 } else { n }).collect(),
+    |first, _| {
+        first.iter().rev().enumerate().rev().map(|(at, &n)| if at == 0 { 1 } else { n }).collect()
+    },
     |first, port| if port == 1 { first.iter().map(|_| 1).collect() } else { first.to_vec() },
 ];
 

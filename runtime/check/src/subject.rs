@@ -57,7 +57,11 @@ impl Opened {
 
     /// The operators of the package.
     pub(crate) fn ops(&self) -> impl Iterator<Item = &'static OpDef> {
-        self.registry.ops().iter().filter(|entry| Some(entry.package) == self.package).map(|entry| entry.def)
+        self.registry
+            .ops()
+            .iter()
+            .filter(|entry| Some(entry.package) == self.package)
+            .map(|entry| entry.def)
     }
 
     /// The cores that the package has kernels for.

@@ -95,7 +95,9 @@ impl Program {
         let told = self.run(task, None)?;
         let mut subjects = Vec::new();
         for line in &told.lines {
-            let core = line["core"].as_str().and_then(|name| Core::from_name(name).or_else(|| core_of(name)));
+            let core = line["core"]
+                .as_str()
+                .and_then(|name| Core::from_name(name).or_else(|| core_of(name)));
             match (line["op"].as_str(), core) {
                 (Some(op), Some(core)) => subjects.push((op.to_owned(), core)),
                 _ => {
@@ -170,7 +172,10 @@ fn ended(told: &Told) -> Option<CaseReport> {
     (!case.is_empty()).then_some(CaseReport { case, verdict, why, seconds: 0.0 })
 }
 
-fn collect(mut from: impl Read + Send + 'static, to: &Arc<Mutex<Vec<u8>>>) -> thread::JoinHandle<()> {
+fn collect(
+    mut from: impl Read + Send + 'static,
+    to: &Arc<Mutex<Vec<u8>>>,
+) -> thread::JoinHandle<()> {
     /// More than anybody reads.
     const KEPT: usize = 64 << 10;
     let to = Arc::clone(to);
@@ -196,8 +201,11 @@ fn listen(lines: &Receiver<String>, child: &mut Child, timeout: Duration) -> Tol
                 let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
                 if let Some(name) = value["start"].as_str() {
                     current = Some((name.to_owned(), Instant::now()));
-                } else if let (Some(name), Some(verdict)) = (value["end"].as_str(), value["verdict"].as_str()) {
-                    let seconds = current.take().map_or(0.0, |(_, start)| start.elapsed().as_secs_f64());
+                } else if let (Some(name), Some(verdict)) =
+                    (value["end"].as_str(), value["verdict"].as_str())
+                {
+                    let seconds =
+                        current.take().map_or(0.0, |(_, start)| start.elapsed().as_secs_f64());
                     let verdict = Verdict::from_name(verdict).unwrap_or(Verdict::Failed);
                     let why = value["why"].as_str().unwrap_or_default().to_owned();
                     told.cases.push(CaseReport { case: name.to_owned(), verdict, why, seconds });
@@ -228,7 +236,8 @@ fn listen(lines: &Receiver<String>, child: &mut Child, timeout: Duration) -> Tol
             Ok(status) => format!("{fault} ({status})"),
             Err(error) => error.to_string(),
         };
-        told.unfinished = Some((current.map(|(name, _)| name).unwrap_or_default(), Verdict::Crashed, how));
+        told.unfinished =
+            Some((current.map(|(name, _)| name).unwrap_or_default(), Verdict::Crashed, how));
     }
     told
 }

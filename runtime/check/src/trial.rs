@@ -3,8 +3,8 @@
 use udo_api::abi::TensorArg;
 use udo_api::{Core, CoreKind, FastMath, Isa, Layout, PortRule, Side, TensorDesc, Workspace};
 use udo_host::{
-    ConstantId, Failure, FinalizedKernel, Machine, NodeDesc, PackStore, PlacedNode, Refusal, Source,
-    finalize,
+    ConstantId, Failure, FinalizedKernel, Machine, NodeDesc, PackStore, PlacedNode, Refusal,
+    Source, finalize,
 };
 use udo_runtime::registry::KernelEntry;
 
@@ -36,12 +36,14 @@ pub(crate) struct How {
     pub(crate) order: Order,
     /// Whether inputs lie in memory that nobody may write to.
     pub(crate) is_sealed: bool,
+    /// Whether nobody wants the results any more, so that the call may fail.
+    pub(crate) is_cancelled: bool,
 }
 
 impl Default for How {
     fn default() -> Self {
         let (mode, flush, order) = (Mode::Apart, Flush::Start, Order::Forwards);
-        Self { mode, poison: 0xff, flush, width: 1, order, is_sealed: false }
+        Self { mode, poison: 0xff, flush, width: 1, order, is_sealed: false, is_cancelled: false }
     }
 }
 
@@ -56,7 +58,6 @@ pub(crate) struct Made {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) outputs: Vec<Made>,
-    pub(crate) scratch_used: usize,
     pub(crate) heap: Use,
 }
 
@@ -195,7 +196,10 @@ impl<'a> Trial<'a> {
         let geometry = match self.kernel.prepare_fn() {
             Some(_) => {
                 let how = How { poison: 0, ..how };
-                Some(Self::scratch(What::Geometry, self.kernel.geometry_bytes(), how).map_err(Fault::Broken)?)
+                Some(
+                    Self::scratch(What::Geometry, self.kernel.geometry_bytes(), how)
+                        .map_err(Fault::Broken)?,
+                )
             }
             None => None,
         };
@@ -203,20 +207,23 @@ impl<'a> Trial<'a> {
             guard: self.entry.guard,
             width: how.width,
             order: how.order,
+            is_cancelled: how.is_cancelled,
             scratch: &scratch,
             geometry: geometry.as_ref(),
         };
-        let heap = execute(&self.kernel, &mut args, self.inputs.len(), &caller).map_err(Fault::Failed)?;
+        let heap =
+            execute(&self.kernel, &mut args, self.inputs.len(), &caller).map_err(Fault::Failed)?;
         let regions = ports.iter().filter_map(|port| port.region.as_ref());
-        if let Some(stray) = regions.chain([&scratch]).chain(geometry.as_ref()).find_map(Region::stray) {
+        if let Some(stray) =
+            regions.chain([&scratch]).chain(geometry.as_ref()).find_map(Region::stray)
+        {
             return Err(Fault::Broken(stray));
         }
         if let Some(port) = self.changed(&ports, values, &pairs) {
             return Err(Fault::Broken(format!("the kernel changes input {port}")));
         }
         let outputs = self.collect(&ports, &args, how)?;
-        let used = scratch.bytes().iter().rposition(|&byte| byte != how.poison);
-        Ok(Run { outputs, scratch_used: used.map_or(0, |last| last + 1), heap })
+        Ok(Run { outputs, heap })
     }
 
     fn scratch(what: What, bytes: usize, how: How) -> Result<Region, String> {
@@ -232,7 +239,8 @@ impl<'a> Trial<'a> {
         values: &[Vec<u8>],
         how: How,
     ) -> Result<Port, String> {
-        let given = self.node.inputs.get(port).filter(|_| !desc.is_absent() && self.kernel.reads(port));
+        let given =
+            self.node.inputs.get(port).filter(|_| !desc.is_absent() && self.kernel.reads(port));
         let (Some(input), Some(dense)) = (given, values.get(port)) else { return Ok(Port::ABSENT) };
         let turned = turned(self.entry, Side::Input, port, &input.desc, dense);
         let dense = turned.as_deref().unwrap_or(dense);
@@ -241,7 +249,8 @@ impl<'a> Trial<'a> {
             && input.constant.is_none()
             && desc.full_shape().is_fixed()
             && rule(self.entry, Side::Input, port).is_some_and(PortRule::takes_pitched);
-        let mut made = Port::new(What::Input(port), *desc, dims, how.flush, if is_pitched { 3 } else { 0 })?;
+        let mut made =
+            Port::new(What::Input(port), *desc, dims, how.flush, if is_pitched { 3 } else { 0 })?;
         made.scatter(dense);
         Ok(made)
     }
@@ -254,7 +263,8 @@ impl<'a> Trial<'a> {
             && desc.full_shape().is_fixed()
             && rule(self.entry, Side::Output, port).is_some_and(PortRule::takes_pitched);
         let extra = if is_pitched { 5 } else { 0 };
-        let mut made = Port::new(What::Output(port), *desc, desc.shape().to_vec(), how.flush, extra)?;
+        let mut made =
+            Port::new(What::Output(port), *desc, desc.shape().to_vec(), how.flush, extra)?;
         let dense = vec![how.poison; desc.size_bytes()];
         made.scatter(&dense);
         Ok(made)
@@ -266,7 +276,8 @@ impl<'a> Trial<'a> {
         for pair in self.entry.def.in_place_pairs() {
             let (input, output) = (usize::from(pair.input), usize::from(pair.output));
             let at = self.inputs.len() + output;
-            let is_constant = self.node.inputs.get(input).is_none_or(|input| input.constant.is_some());
+            let is_constant =
+                self.node.inputs.get(input).is_none_or(|input| input.constant.is_some());
             let (Some(from), Some(to)) = (ports.get(input), ports.get(at)) else { continue };
             let fits = from.desc.dtype() == to.desc.dtype()
                 && from.desc.size_bytes() == to.desc.size_bytes()
@@ -276,7 +287,8 @@ impl<'a> Trial<'a> {
             if is_constant || !fits || is_taken || from.region.is_none() || to.region.is_none() {
                 continue;
             }
-            let bytes = ports.get(input).and_then(|port| port.region.as_ref()).map(|r| r.bytes().to_vec());
+            let bytes =
+                ports.get(input).and_then(|port| port.region.as_ref()).map(|r| r.bytes().to_vec());
             let to = ports.get_mut(at).and_then(|port| port.region.as_mut());
             if let (Some(bytes), Some(to)) = (bytes, to) {
                 to.bytes_mut().copy_from_slice(&bytes);
@@ -302,36 +314,25 @@ impl<'a> Trial<'a> {
     }
 
     /// The input that is not what it was, of those that have memory of their own.
-    fn changed(&self, ports: &[Port], values: &[Vec<u8>], pairs: &[(usize, usize)]) -> Option<usize> {
+    fn changed(
+        &self,
+        ports: &[Port],
+        values: &[Vec<u8>],
+        pairs: &[(usize, usize)],
+    ) -> Option<usize> {
         (0..self.inputs.len()).find(|&at| {
             let is_paired = pairs.iter().any(|&(input, _)| input == at);
-            let Some(port) = ports.get(at).filter(|port| port.region.is_some() && !is_paired) else { return false };
-            let (Some(dense), Some(input)) = (values.get(at), self.node.inputs.get(at)) else { return false };
+            let Some(port) = ports.get(at).filter(|port| port.region.is_some() && !is_paired)
+            else {
+                return false;
+            };
+            let (Some(dense), Some(input)) = (values.get(at), self.node.inputs.get(at)) else {
+                return false;
+            };
             let turned = turned(self.entry, Side::Input, at, &input.desc, dense);
             let dense = turned.as_deref().unwrap_or(dense);
             port.gather().get(..dense.len()).is_some_and(|now| now != dense)
         })
-    }
-
-    /// Runs the kernel with an output less than it has, as no host does; whatever it answers, it must return.
-    pub(crate) fn run_short(&self, values: &[Vec<u8>]) -> Result<(), Fault> {
-        let how = How::default();
-        let mut ports = Vec::new();
-        for (port, desc) in self.inputs.iter().enumerate() {
-            ports.push(self.input_port(port, desc, values, how).map_err(Fault::Broken)?);
-        }
-        let mut args: Vec<TensorArg> = ports.iter_mut().map(Port::arg).collect();
-        args.extend(self.outputs.iter().map(|_| TensorArg::ABSENT));
-        let bytes = self.kernel.workspace().bytes();
-        let scratch = Self::scratch(What::Scratch, bytes, how).map_err(Fault::Broken)?;
-        let caller =
-            Caller { guard: self.entry.guard, width: 1, order: how.order, scratch: &scratch, geometry: None };
-        // Most kernels refuse, which is what the call is for; one that needs no output may as well not.
-        let _ = execute(&self.kernel, &mut args, self.inputs.len(), &caller);
-        match scratch.stray() {
-            Some(stray) => Err(Fault::Broken(stray)),
-            None => Ok(()),
-        }
     }
 
     fn collect(&self, ports: &[Port], args: &[TensorArg], how: How) -> Result<Vec<Made>, Fault> {
@@ -350,7 +351,9 @@ impl<'a> Trial<'a> {
                 )));
             }
             if port.pitch != 0 && !port.is_whole_between() {
-                return Err(Fault::Broken(format!("the kernel writes between the rows of output {index}")));
+                return Err(Fault::Broken(format!(
+                    "the kernel writes between the rows of output {index}"
+                )));
             }
             let size = port.element();
             let len = dims.iter().product::<usize>() * size;
@@ -475,13 +478,19 @@ impl Port {
         if self.pitch == 0 {
             return region.bytes().to_vec();
         }
-        region.bytes().chunks(pitch).flat_map(|chunk| chunk.get(..row).unwrap_or(chunk)).copied().collect()
+        region
+            .bytes()
+            .chunks(pitch)
+            .flat_map(|chunk| chunk.get(..row).unwrap_or(chunk))
+            .copied()
+            .collect()
     }
 
     fn is_whole_between(&self) -> bool {
         let Some(region) = &self.region else { return true };
         let (row, pitch) = self.rows();
-        let mut between = region.bytes().chunks(pitch).flat_map(|chunk| chunk.get(row..).unwrap_or_default());
+        let mut between =
+            region.bytes().chunks(pitch).flat_map(|chunk| chunk.get(row..).unwrap_or_default());
         between.all(|&byte| byte == CANARY)
     }
 
@@ -490,7 +499,8 @@ impl Port {
         let mut arg = TensorArg::new(&self.desc, region.as_ptr());
         arg.len = self.dims.iter().product();
         arg.dims.iter_mut().zip(&self.dims).for_each(|(to, from)| *to = *from);
-        let stride = if self.pitch == 0 { self.dims.last().copied().unwrap_or(1) } else { self.pitch };
+        let stride =
+            if self.pitch == 0 { self.dims.last().copied().unwrap_or(1) } else { self.pitch };
         arg.with_row_stride(stride).alone()
     }
 }

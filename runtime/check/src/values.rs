@@ -76,12 +76,26 @@ impl Fill {
         let is_marked = random.below(5) == 0 || at == 1;
         match self {
             Self::Random | Self::Ramp => noise,
-            Self::Small => if noise > 0.0 { 1.0 } else { 0.0 },
-            Self::Large => LARGE.get(usize::try_from(random.below(8)).unwrap_or(0)).copied().unwrap_or(0.0),
+            Self::Small => {
+                if noise > 0.0 {
+                    1.0
+                } else {
+                    0.0
+                }
+            }
+            Self::Large => {
+                LARGE.get(usize::try_from(random.below(8)).unwrap_or(0)).copied().unwrap_or(0.0)
+            }
             Self::Equal => 0.75,
             Self::Positive => random.unit(),
             Self::Denormal => noise * 5e-39,
-            Self::Infinite if is_marked => if noise > 0.0 { f64::INFINITY } else { f64::NEG_INFINITY },
+            Self::Infinite if is_marked => {
+                if noise > 0.0 {
+                    f64::INFINITY
+                } else {
+                    f64::NEG_INFINITY
+                }
+            }
             Self::Nan if is_marked => f64::NAN,
             Self::Infinite | Self::Nan => noise,
         }
@@ -93,7 +107,11 @@ impl Fill {
             Self::Ramp => at as u64,
             Self::Small | Self::Denormal | Self::Infinite | Self::Nan => random.below(2),
             Self::Equal => 1,
-            Self::Random | Self::Large | Self::Positive if is_quantized || desc.dtype() == Some(DType::U8) => random.next(),
+            Self::Random | Self::Large | Self::Positive
+                if is_quantized || desc.dtype() == Some(DType::U8) =>
+            {
+                random.next()
+            }
             Self::Random | Self::Positive => random.below(3),
             Self::Large => random.below(100),
         }
@@ -149,7 +167,9 @@ pub(crate) fn numbers(desc: &TensorDesc, bytes: &[u8]) -> Vec<f64> {
             DType::I16 => f64::from(half(bits).cast_signed()),
             DType::I32 => f64::from(low(bits).cast_signed()),
             DType::I64 => bits.cast_signed() as f64,
-            DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool | DType::Str => bits as f64,
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool | DType::Str => {
+                bits as f64
+            }
         }
     };
     let stored = bytes.chunks_exact(size).map(number);

@@ -56,7 +56,9 @@ pub fn work(work: &Work) -> std::io::Result<()> {
                 if let Run::Op(run) = case.run {
                     teller.case(case, || match &cx {
                         Ok(Some(cx)) => run(cx),
-                        Ok(None) => Err(Finding::Failed(format!("the package has no operator {op}"))),
+                        Ok(None) => {
+                            Err(Finding::Failed(format!("the package has no operator {op}")))
+                        }
                         Err(error) => Err(Finding::Failed(error.to_string())),
                     })?;
                 }
@@ -74,7 +76,9 @@ fn chosen(names: &[String]) -> impl Iterator<Item = &'static Case> {
 fn list(work: &Work, teller: &mut Teller) -> std::io::Result<()> {
     let opened = match Opened::open(&work.place) {
         Ok(opened) => opened,
-        Err(error) => return teller.tell(&json!({ "refused": error.to_string(), "help": error.help() })),
+        Err(error) => {
+            return teller.tell(&json!({ "refused": error.to_string(), "help": error.help() }));
+        }
     };
     let cores = opened.cores();
     let mut opened = opened;

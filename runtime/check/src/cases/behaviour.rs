@@ -7,12 +7,19 @@ use udo_api::Status;
 
 use super::{Finding, Outcome, failed, skipped};
 use crate::context::{Live, OpContext};
+use crate::node::Node;
+use crate::params;
 use crate::raw::call::Order;
 use crate::raw::surroundings::Surroundings;
 use crate::trial::{Fault, How, Made, Mode, Trial};
 use crate::values::Fill;
 
-fn made(live: &Live<'_>, cx: &OpContext, trial: &Trial<'_>, how: How) -> Result<Vec<Made>, Finding> {
+fn made(
+    live: &Live<'_>,
+    cx: &OpContext,
+    trial: &Trial<'_>,
+    how: How,
+) -> Result<Vec<Made>, Finding> {
     of(live, cx, trial, &live.values, how)
 }
 
@@ -29,16 +36,29 @@ fn of(
 }
 
 /// The finding that results are not the same, with the first element that differs.
-fn differs(live: &Live<'_>, cx: &OpContext, when: &str, (wanted, found): (&[Made], &[Made])) -> Outcome {
+fn differs(
+    live: &Live<'_>,
+    cx: &OpContext,
+    when: &str,
+    (wanted, found): (&[Made], &[Made]),
+) -> Outcome {
     if wanted == found {
         return Ok(());
     }
     for (port, (wanted, found)) in wanted.iter().zip(found).enumerate() {
         if wanted.dims != found.dims {
-            return failed(format!("{when}, output {port} is {:?} and was {:?}: {}", found.dims, wanted.dims, live.said(cx)));
+            return failed(format!(
+                "{when}, output {port} is {:?} and was {:?}: {}",
+                found.dims,
+                wanted.dims,
+                live.said(cx)
+            ));
         }
         if let Some(at) = wanted.bytes.iter().zip(&found.bytes).position(|(a, b)| a != b) {
-            return failed(format!("{when}, byte {at} of output {port} is another: {}", live.said(cx)));
+            return failed(format!(
+                "{when}, byte {at} of output {port} is another: {}",
+                live.said(cx)
+            ));
         }
     }
     failed(format!("{when}, results are others: {}", live.said(cx)))
@@ -71,7 +91,8 @@ pub(super) fn twice(cx: &OpContext) -> Outcome {
 pub(super) fn sessions(cx: &OpContext) -> Outcome {
     each(cx, |live| {
         let wanted = made(live, cx, &live.trial, How::default())?;
-        let second = cx.trial(live.node, 1).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
+        let second =
+            cx.trial(live.node, 1).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
         let found = made(live, cx, &second, How::default())?;
         differs(live, cx, "in a second session", (&wanted, &found))?;
         drop(second);
@@ -84,9 +105,11 @@ pub(super) fn threads(cx: &OpContext) -> Outcome {
     const AT_ONCE: u64 = 8;
     let rounds = if cx.level > 3 { 12 } else { 4 };
     each(cx, |live| {
-        let values: Vec<Vec<Vec<u8>>> =
-            (0..AT_ONCE).map(|turn| live.node.values(Fill::Random, live.seed ^ turn << 8)).collect();
-        let wanted: Vec<_> = values.iter().map(|values| live.trial.run(values, How::default()).ok()).collect();
+        let values: Vec<Vec<Vec<u8>>> = (0..AT_ONCE)
+            .map(|turn| live.node.values(Fill::Random, live.seed ^ turn << 8))
+            .collect();
+        let wanted: Vec<_> =
+            values.iter().map(|values| live.trial.run(values, How::default()).ok()).collect();
         let other = thread::scope(|scope| {
             scope.spawn(|| made(live, cx, &live.trial, How::default())).join()
         });
@@ -95,7 +118,8 @@ pub(super) fn threads(cx: &OpContext) -> Outcome {
         differs(live, cx, "on another thread", (&own, &other?))?;
         let all: Vec<Outcome> = thread::scope(|scope| {
             let spawn = |(values, wanted): (&Vec<Vec<u8>>, &Option<crate::trial::Run>)| {
-                let (values, wanted) = (values.clone(), wanted.as_ref().map(|run| run.outputs.clone()));
+                let (values, wanted) =
+                    (values.clone(), wanted.as_ref().map(|run| run.outputs.clone()));
                 scope.spawn(move || {
                     let Some(wanted) = wanted else { return Ok(()) };
                     for _ in 0..rounds {
@@ -106,7 +130,12 @@ pub(super) fn threads(cx: &OpContext) -> Outcome {
                 })
             };
             let threads: Vec<_> = values.iter().zip(&wanted).map(spawn).collect();
-            threads.into_iter().map(|t| t.join().unwrap_or_else(|_| failed("a thread that ran the kernel panicked"))).collect()
+            threads
+                .into_iter()
+                .map(|t| {
+                    t.join().unwrap_or_else(|_| failed("a thread that ran the kernel panicked"))
+                })
+                .collect()
         });
         all.into_iter().collect()
     })
@@ -118,7 +147,10 @@ pub(super) fn widths(cx: &OpContext) -> Outcome {
         for width in [2, 3, 4, 8] {
             let trial = cx.trial(live.node, width);
             let trial = trial.map_err(|refusal| {
-                Finding::Failed(format!("finalize refuses {width} threads for {}: {refusal}", live.said(cx)))
+                Finding::Failed(format!(
+                    "finalize refuses {width} threads for {}: {refusal}",
+                    live.said(cx)
+                ))
             })?;
             let alone = made(live, cx, &trial, How { width, ..How::default() })?;
             differs(live, cx, &format!("with {width} threads to share with"), (&wanted, &alone))?;
@@ -161,13 +193,22 @@ pub(super) fn pitched(cx: &OpContext) -> Outcome {
 pub(super) fn after_error(cx: &OpContext) -> Outcome {
     each(cx, |live| {
         let wanted = made(live, cx, &live.trial, How::default())?;
-        // The kernel gets an output less than it has; whatever it answers, the next call is as before.
-        let refused = live.trial.run_short(&live.values);
-        if let Err(Fault::Broken(what)) = refused {
-            return failed(format!("a call that lacks an output: {what}: {}", live.said(cx)));
+        // A run that is cancelled before it begins may do as it likes, but for what it leaves behind.
+        let cancelled = How { width: 4, is_cancelled: true, ..How::default() };
+        if let Err(Fault::Broken(what)) = live.trial.run(&live.values, cancelled) {
+            return failed(format!("a run that is cancelled: {what}: {}", live.said(cx)));
+        }
+        for (_, params) in params::oddities(cx.subject.op, &live.node.params) {
+            let odd = Node { params, ..live.node.clone() };
+            // Whether it is refused or not, the next kernel is as before.
+            drop(Trial::new(&odd, live.entry, cx.subject.core, 1));
         }
         let found = made(live, cx, &live.trial, How::default())?;
-        differs(live, cx, "after a call that failed", (&wanted, &found))
+        differs(live, cx, "after a call that failed", (&wanted, &found))?;
+        let trial =
+            cx.trial(live.node, 1).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
+        let found = made(live, cx, &trial, How::default())?;
+        differs(live, cx, "in a session after one that was refused", (&wanted, &found))
     })
 }
 
@@ -182,7 +223,8 @@ pub(super) fn special(cx: &OpContext) -> Outcome {
             let values = live.node.values(fill, live.seed);
             if let Err(fault) = live.trial.run(&values, How::default()) {
                 let is_answer = matches!(&fault, Fault::Failed(failure) if failure.error.status != Status::PANICKED);
-                let has_integers = live.node.inputs.iter().any(|i| i.desc.dtype().is_some_and(|t| !t.is_float()));
+                let has_integers =
+                    live.node.inputs.iter().any(|i| i.desc.dtype().is_some_and(|t| !t.is_float()));
                 if is_answer && has_integers {
                     continue;
                 }
@@ -204,10 +246,14 @@ pub(super) fn surroundings(cx: &OpContext) -> Outcome {
 pub(super) fn time(cx: &OpContext) -> Outcome {
     use crate::shapes::Class;
     let nodes = cx.found().nodes.iter();
-    let Some(small) = nodes.clone().find(|node| node.class == Class::Plain) else { return skipped("no plain node is known") };
+    let Some(small) = nodes.clone().find(|node| node.class == Class::Plain) else {
+        return skipped("no plain node is known");
+    };
     let Some(entry) = cx.kernel(small) else { return skipped("there is no kernel") };
     let times = [512usize, 8192].map(|len| time_of(cx, small, entry, len));
-    let [Some(few), Some(many)] = times else { return skipped("the operator takes no rows of other lengths") };
+    let [Some(few), Some(many)] = times else {
+        return skipped("the operator takes no rows of other lengths");
+    };
     let ratio = many.as_secs_f64() / few.as_secs_f64().max(2e-6);
     // 16 times the elements: what grows with their square takes 256 times as long.
     if ratio > 90.0 {
@@ -235,7 +281,9 @@ fn time_of(
         input.desc = input.desc.with_extents(udo_api::Shape::new(&dims).ok()?);
         input.dims = dims;
     }
-    let outputs = crate::node::inferred(cx.subject.op, &node.inputs, &node.params, small.outputs.len()).ok()?;
+    let outputs =
+        crate::node::inferred(cx.subject.op, &node.inputs, &node.params, small.outputs.len())
+            .ok()?;
     let old = small.outputs.iter().map(udo_api::TensorDesc::encoding);
     node.outputs = outputs
         .iter()

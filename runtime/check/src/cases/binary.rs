@@ -5,7 +5,9 @@ use std::path::Path;
 
 use serde_json::Value;
 use udo_api::{OpSchema, Param, Port};
-use udo_runtime::package::{Contents, InspectedLibrary, Listing, Manifest, ManifestOp, ManifestPort, inspect};
+use udo_runtime::package::{
+    Contents, InspectedLibrary, Listing, Manifest, ManifestOp, ManifestPort, inspect,
+};
 use udo_runtime::registry::Registry;
 
 use super::{Finding, Outcome, failed, skipped};
@@ -74,7 +76,9 @@ pub(super) fn manifest(cx: &PackageContext) -> Outcome {
     let described: Vec<&ManifestOp> = manifests.iter().flat_map(|manifest| &manifest.ops).collect();
     for op in opened.ops() {
         let name = op.schema().name();
-        let Some(of) = described.iter().find(|of| of.name == name && of.domain == op.schema().domain()) else {
+        let Some(of) =
+            described.iter().find(|of| of.name == name && of.domain == op.schema().domain())
+        else {
             return failed(format!("the manifest does not have operator {name}"));
         };
         if let Some(why) = unlike(of, op.schema()) {
@@ -93,7 +97,10 @@ fn unlike(manifest: &ManifestOp, schema: &OpSchema) -> Option<String> {
         is_static: port.wants_constant(),
         is_repeated: port.is_repeated(),
     };
-    let sides = [("inputs", &manifest.inputs, schema.inputs()), ("outputs", &manifest.outputs, schema.outputs())];
+    let sides = [
+        ("inputs", &manifest.inputs, schema.inputs()),
+        ("outputs", &manifest.outputs, schema.outputs()),
+    ];
     for (side, described, ports) in sides {
         let ports: Vec<ManifestPort> = ports.iter().map(port).collect();
         if *described != ports {
@@ -113,7 +120,8 @@ fn unlike(manifest: &ManifestOp, schema: &OpSchema) -> Option<String> {
 
 /// Every kernel that a manifest promises is in a table, and the reverse.
 fn kernels_alike(mut opened: Opened, manifests: &[Manifest]) -> Outcome {
-    let promised: BTreeSet<_> = manifests.iter().flat_map(|m| &m.kernels).map(|k| (k.op.clone(), k.core)).collect();
+    let promised: BTreeSet<_> =
+        manifests.iter().flat_map(|m| &m.kernels).map(|k| (k.op.clone(), k.core)).collect();
     let Some(package) = opened.package else { return Ok(()) };
     let mut there = BTreeSet::new();
     for core in opened.cores() {
@@ -122,7 +130,9 @@ fn kernels_alike(mut opened: Opened, manifests: &[Manifest]) -> Outcome {
         there.extend(kernels.iter().map(|kernel| (kernel.def.op().to_owned(), kernel.def.core())));
     }
     match promised.symmetric_difference(&there).next() {
-        Some((op, core)) => failed(format!("the manifests and the tables do not both have a kernel of {op} for {core}")),
+        Some((op, core)) => failed(format!(
+            "the manifests and the tables do not both have a kernel of {op} for {core}"
+        )),
         None => Ok(()),
     }
 }
@@ -135,7 +145,8 @@ pub(super) fn config(cx: &PackageContext) -> Outcome {
     let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();
     let mut opened = open(cx)?;
-    let name = opened.package.map(|id| opened.registry.package_name(id).to_owned()).unwrap_or_default();
+    let name =
+        opened.package.map(|id| opened.registry.package_name(id).to_owned()).unwrap_or_default();
     let mut operators = Vec::new();
     for file in files.iter().filter(|file| file.extension().is_some_and(|e| e == "json")) {
         operators.extend(operators_of(file, &name)?);
@@ -156,7 +167,9 @@ pub(super) fn config(cx: &PackageContext) -> Outcome {
 /// The operators that a config gives to the package.
 fn operators_of(file: &Path, package: &str) -> Result<Vec<Value>, Finding> {
     let text = std::fs::read_to_string(file);
-    let read = text.map_err(|e| e.to_string()).and_then(|t| serde_json::from_str::<Value>(&t).map_err(|e| e.to_string()));
+    let read = text
+        .map_err(|e| e.to_string())
+        .and_then(|t| serde_json::from_str::<Value>(&t).map_err(|e| e.to_string()));
     let config = read.map_err(|why| Finding::Failed(format!("{}: {why}", file.display())))?;
     let mut operators = Vec::new();
     for (_, of) in config.as_object().into_iter().flatten() {
@@ -181,21 +194,34 @@ fn built_as_said(opened: &mut Opened, operator: &Value) -> Outcome {
     params.extend(names("tensor_params"));
     params.extend(names("string_params"));
     let sides = [
-        ("inputs", names("inputs"), schema.inputs().iter().map(|p| p.name().to_owned()).collect::<Vec<_>>()),
-        ("outputs", names("outputs"), schema.outputs().iter().map(|p| p.name().to_owned()).collect()),
+        (
+            "inputs",
+            names("inputs"),
+            schema.inputs().iter().map(|p| p.name().to_owned()).collect::<Vec<_>>(),
+        ),
+        (
+            "outputs",
+            names("outputs"),
+            schema.outputs().iter().map(|p| p.name().to_owned()).collect(),
+        ),
     ];
     for (side, said, built) in sides {
         if said != built {
-            return failed(format!("the {side} of {name} are {said:?} in the config and {built:?} in the package"));
+            return failed(format!(
+                "the {side} of {name} are {said:?} in the config and {built:?} in the package"
+            ));
         }
     }
     let built: BTreeSet<String> = schema.params().iter().map(|p| p.name().to_owned()).collect();
     let params: BTreeSet<String> = params.into_iter().collect();
     if let Some(param) = params.symmetric_difference(&built).next() {
-        return failed(format!("parameter {param:?} of {name} is not in both the config and the package"));
+        return failed(format!(
+            "parameter {param:?} of {name} is not in both the config and the package"
+        ));
     }
     defaults_as_said(operator, schema, &name)?;
-    let wanted: Vec<&str> = operator["core_types"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let wanted: Vec<&str> =
+        operator["core_types"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let cores = opened.cores();
     for kind in wanted {
         let kind = kind.to_ascii_lowercase();
@@ -207,7 +233,9 @@ fn built_as_said(opened: &mut Opened, operator: &Value) -> Outcome {
             is_any |= subject.is_some_and(|subject| !subject.kernels.is_empty());
         }
         if !is_any {
-            return failed(format!("the config wants {name} on {kind}, and the package has no kernel of it there"));
+            return failed(format!(
+                "the config wants {name} on {kind}, and the package has no kernel of it there"
+            ));
         }
     }
     Ok(())
@@ -227,7 +255,9 @@ fn defaults_as_said(operator: &Value, schema: &OpSchema, name: &str) -> Outcome 
         };
         if (built - said).abs() > 1e-6 * said.abs() || built.is_nan() {
             let param = param.map_or("", |param| param.name());
-            return failed(format!("the default of {param:?} of {name} is {said} in the config and {built} in the package"));
+            return failed(format!(
+                "the default of {param:?} of {name} is {said} in the config and {built} in the package"
+            ));
         }
     }
     Ok(())
@@ -239,10 +269,12 @@ pub(super) fn constructors(cx: &PackageContext) -> Outcome {
     let folder = inspect(path).map_err(|error| Finding::Failed(said(&error)))?.folder;
     for library in libraries {
         let file = folder.join(&library.file);
-        let own = elf::constructors(&file).map_err(|why| Finding::Failed(format!("{}: {why}", library.file)))?;
+        let own = elf::constructors(&file)
+            .map_err(|why| Finding::Failed(format!("{}: {why}", library.file)))?;
         if let Some(name) = own.first() {
             return failed(format!(
-                "{} runs {name} when it is opened, before anybody asked for anything", library.file
+                "{} runs {name} when it is opened, before anybody asked for anything",
+                library.file
             ));
         }
     }
@@ -259,7 +291,12 @@ pub(super) fn anywhere(cx: &PackageContext) -> Outcome {
     let opened = copied(&found.folder, &found.libraries, &copy).and_then(|first| {
         let mut registry = Registry::builtin().map_err(|error| said(&error))?;
         let package = registry.open(&first).map_err(|error| said(&error))?;
-        let cores: Vec<_> = registry.package(package).into_iter().flat_map(|p| &p.libraries).map(|l| l.core).collect();
+        let cores: Vec<_> = registry
+            .package(package)
+            .into_iter()
+            .flat_map(|p| &p.libraries)
+            .map(|l| l.core)
+            .collect();
         for core in cores {
             registry.kernels_for(package, core).map_err(|error| said(&error))?;
         }
@@ -271,13 +308,19 @@ pub(super) fn anywhere(cx: &PackageContext) -> Outcome {
 }
 
 /// Copies the libraries, and gives the path of the first.
-fn copied(from: &Path, libraries: &[InspectedLibrary], to: &Path) -> Result<std::path::PathBuf, String> {
+fn copied(
+    from: &Path,
+    libraries: &[InspectedLibrary],
+    to: &Path,
+) -> Result<std::path::PathBuf, String> {
     let mut first = None;
     for library in libraries {
         let file = to.join(&library.file);
         let folder = file.parent().unwrap_or(to);
-        std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        std::fs::copy(from.join(&library.file), &file).map_err(|error| format!("{}: {error}", library.file))?;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        std::fs::copy(from.join(&library.file), &file)
+            .map_err(|error| format!("{}: {error}", library.file))?;
         first.get_or_insert(file);
     }
     first.ok_or_else(|| "it has no libraries".to_owned())

@@ -17,7 +17,9 @@ pub(super) fn kernels(cx: &OpContext) -> Outcome {
     }
     if cx.subject.is_declared() {
         let core = cx.subject.core;
-        return failed(format!("the operator's ports have types for {core}, and the package has no kernel for it there"));
+        return failed(format!(
+            "the operator's ports have types for {core}, and the package has no kernel for it there"
+        ));
     }
     skipped("the operator names no types for this core")
 }
@@ -25,7 +27,9 @@ pub(super) fn kernels(cx: &OpContext) -> Outcome {
 pub(super) fn written(cx: &OpContext) -> Outcome {
     let found = cx.found();
     if found.is_unwritten {
-        return failed("the operator or its kernel answers NOT_IMPLEMENTED: the skeleton is not written");
+        return failed(
+            "the operator or its kernel answers NOT_IMPLEMENTED: the skeleton is not written",
+        );
     }
     for node in &found.nodes {
         let Ok(trial) = cx.trial(node, 1) else { continue };
@@ -34,7 +38,8 @@ pub(super) fn written(cx: &OpContext) -> Outcome {
                 return failed(format!("the OpenCL source of kernel {:?} {why}", launch.name));
             }
         }
-        if let Err(Fault::Failed(failure)) = trial.run(&node.values(Fill::Random, cx.seed), How::default())
+        if let Err(Fault::Failed(failure)) =
+            trial.run(&node.values(Fill::Random, cx.seed), How::default())
             && failure.error.status == Status::NOT_IMPLEMENTED
         {
             return failed("execute answers NOT_IMPLEMENTED: the skeleton is not written");
@@ -65,7 +70,10 @@ fn unwritten_source(source: &str, name: &str) -> Option<String> {
     let own = body.get(..end).unwrap_or(body);
     let stores = ["UDO_STORE", "vstore", "=", "atomic", "("];
     let is_empty = own.trim().is_empty();
-    let assigns = own.contains("UDO_STORE") || own.contains("] =") || own.contains("]=") || own.contains("vstore");
+    let assigns = own.contains("UDO_STORE")
+        || own.contains("] =")
+        || own.contains("]=")
+        || own.contains("vstore");
     let calls_others = code.matches("UDO_STORE").count() > 0 || code.contains("] =");
     if is_empty || !(assigns || calls_others) || !stores.iter().any(|word| own.contains(word)) {
         return Some("stores nothing".to_owned());
@@ -159,7 +167,9 @@ fn encoded(outputs: &[TensorDesc], node: &Node) -> Vec<TensorDesc> {
     let pairs = outputs.iter().zip(&node.outputs);
     pairs
         .map(|(output, old)| match (output.encoding(), old.encoding()) {
-            (None, Some(encoding)) if output.dtype() == old.dtype() => output.with_encoding(encoding),
+            (None, Some(encoding)) if output.dtype() == old.dtype() => {
+                output.with_encoding(encoding)
+            }
             _ => *output,
         })
         .collect()
@@ -175,7 +185,10 @@ pub(super) fn finalize(cx: &OpContext) -> Outcome {
         for _ in 0..ROUNDS {
             let (made, used) = heap::watched(|| cx.trial(node, 1).map(drop));
             if let Err(refusal) = made {
-                return failed(format!("finalize takes {} once, and then refuses it: {refusal}", node.said(cx.subject.core)));
+                return failed(format!(
+                    "finalize takes {} once, and then refuses it: {refusal}",
+                    node.said(cx.subject.core)
+                ));
             }
             kept.push(used.kept_bytes);
         }
@@ -200,17 +213,27 @@ pub(super) fn constants(cx: &OpContext) -> Outcome {
             let mut node = live.node.clone();
             let Some(input) = node.inputs.get_mut(port) else { continue };
             let is_run = input.constant.is_none() && input.desc.full_shape().is_fixed();
-            let Some(values) = live.values.get(port).filter(|_| is_run && !input.desc.is_absent()) else { continue };
+            let Some(values) = live.values.get(port).filter(|_| is_run && !input.desc.is_absent())
+            else {
+                continue;
+            };
             input.constant = udo_host::Buffer::of(values).ok().map(std::sync::Arc::new);
             let Ok(trial) = Trial::new(&node, live.entry, cx.subject.core, 1) else { continue };
             compared += 1;
             match trial.run(&live.values, How::default()) {
                 Ok(run) if run.outputs == wanted.outputs => {}
                 Ok(_) => {
-                    return failed(format!("results differ where input {port} is constant: {}", live.said(cx)));
+                    return failed(format!(
+                        "results differ where input {port} is constant: {}",
+                        live.said(cx)
+                    ));
                 }
                 Err(fault) => {
-                    return failed(format!("where input {port} is constant, {}: {}", live.said(cx), fault.said()));
+                    return failed(format!(
+                        "where input {port} is constant, {}: {}",
+                        live.said(cx),
+                        fault.said()
+                    ));
                 }
             }
         }

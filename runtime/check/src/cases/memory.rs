@@ -48,7 +48,9 @@ fn unlike(port: usize, (a, first): (u8, &Made), (b, second): (u8, &Made), said: 
             "{left} bytes of output {port} are not written, the first of them {at}, of {}: {said}",
             first.bytes.len()
         ),
-        None => format!("output {port} depends on what its memory or the scratch held before: {said}"),
+        None => {
+            format!("output {port} depends on what its memory or the scratch held before: {said}")
+        }
     }
 }
 
@@ -75,7 +77,14 @@ pub(super) fn heap(cx: &OpContext) -> Outcome {
             for fill in FILLS {
                 let how = How { width, order, ..How::default() };
                 let run = trial.run(&node.values(fill, cx.seed), how);
-                let said = || format!("{} of {} {}", fill.name(), node.class.name(), node.said(cx.subject.core));
+                let said = || {
+                    format!(
+                        "{} of {} {}",
+                        fill.name(),
+                        node.class.name(),
+                        node.said(cx.subject.core)
+                    )
+                };
                 match run {
                     Ok(run) if run.heap.calls > 0 => {
                         let Use { calls, first_bytes, .. } = run.heap;
@@ -100,10 +109,15 @@ pub(super) fn workspace(cx: &OpContext) -> Outcome {
     const FREE: usize = 16 << 20;
     for node in &cx.found().nodes {
         let Ok(trial) = cx.trial(node, 1) else { continue };
-        if let Err(Fault::Failed(failure)) = trial.run(&node.values(Fill::Random, cx.seed), How::default())
+        if let Err(Fault::Failed(failure)) =
+            trial.run(&node.values(Fill::Random, cx.seed), How::default())
             && failure.error.status == Status::SCRATCH_EXCEEDED
         {
-            return failed(format!("{failure}: {} {}", node.class.name(), node.said(cx.subject.core)));
+            return failed(format!(
+                "{failure}: {} {}",
+                node.class.name(),
+                node.said(cx.subject.core)
+            ));
         }
     }
     for live in cx.live() {
@@ -120,7 +134,10 @@ pub(super) fn workspace(cx: &OpContext) -> Outcome {
         let fast = 4 << 20;
         let has_fast = cx.subject.core.kind().is_some_and(udo_api::CoreKind::has_fast_memory);
         if has_fast && bytes > fast {
-            return failed(format!("it declares {bytes} bytes of scratch, and the fast memory has {fast}: {}", live.said(cx)));
+            return failed(format!(
+                "it declares {bytes} bytes of scratch, and the fast memory has {fast}: {}",
+                live.said(cx)
+            ));
         }
     }
     Ok(())

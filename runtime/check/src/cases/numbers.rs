@@ -33,7 +33,8 @@ enum Special {
 }
 
 pub(super) fn steps(cx: &OpContext) -> Outcome {
-    let is_quantized = |live: &Live<'_>| live.node.inputs.iter().any(|i| i.desc.encoding().is_some());
+    let is_quantized =
+        |live: &Live<'_>| live.node.inputs.iter().any(|i| i.desc.encoding().is_some());
     if !cx.live().any(|live| is_quantized(&live)) {
         return skipped("no input is quantized");
     }
@@ -48,7 +49,8 @@ pub(super) fn encodings(cx: &OpContext) -> Outcome {
             let mut node = live.node.clone();
             let mut is_any = false;
             for input in node.inputs.iter_mut().filter(|input| input.constant.is_none()) {
-                let encoding = input.desc.dtype().and_then(|dtype| encoding_of(dtype, &[low, high]));
+                let encoding =
+                    input.desc.dtype().and_then(|dtype| encoding_of(dtype, &[low, high]));
                 if let (Some(_), Some(encoding)) = (input.desc.encoding(), encoding) {
                     input.desc = input.desc.with_encoding(encoding);
                     is_any = true;
@@ -60,7 +62,14 @@ pub(super) fn encodings(cx: &OpContext) -> Outcome {
             let values = node.values(Fill::Random, live.seed);
             for oracle in cx.vouchers() {
                 let Some(wanted) = oracle.wanted(&node, &values) else { continue };
-                let Ok(said) = crate::node::inferred(cx.subject.op, &node.inputs, &node.params, node.outputs.len()) else { continue };
+                let Ok(said) = crate::node::inferred(
+                    cx.subject.op,
+                    &node.inputs,
+                    &node.params,
+                    node.outputs.len(),
+                ) else {
+                    continue;
+                };
                 let mut turned = node.clone();
                 for ((output, said), wanted) in turned.outputs.iter_mut().zip(&said).zip(&wanted) {
                     let own = output.dtype().and_then(|dtype| encoding_of(dtype, &wanted.numbers));
@@ -68,14 +77,20 @@ pub(super) fn encodings(cx: &OpContext) -> Outcome {
                         *output = output.with_encoding(encoding);
                     }
                 }
-                let Ok(trial) = Trial::new(&turned, live.entry, cx.subject.core, 1) else { continue };
+                let Ok(trial) = Trial::new(&turned, live.entry, cx.subject.core, 1) else {
+                    continue;
+                };
                 let Ok(run) = trial.run(&values, How::default()) else { continue };
                 compared += 1;
                 for (port, (made, wanted)) in run.outputs.iter().zip(&wanted).enumerate() {
                     let Some(desc) = turned.outputs.get(port) else { continue };
-                    if let Some(why) = apart(desc, &numbers(desc, &made.bytes), wanted, Special::Skip) {
+                    if let Some(why) =
+                        apart(desc, &numbers(desc, &made.bytes), wanted, Special::Skip)
+                    {
                         return failed(format!(
-                            "output {port} {why}, by {}: {}", oracle.who.said(), turned.said(cx.subject.core)
+                            "output {port} {why}, by {}: {}",
+                            oracle.who.said(),
+                            turned.said(cx.subject.core)
                         ));
                     }
                 }
@@ -95,7 +110,11 @@ fn compare(cx: &OpContext, fills: &[Fill], turns: u64, special: Special) -> Outc
             }
         }
     }
-    if compared == 0 { skipped("nobody vouches for it: there is no other kernel that computes the same") } else { Ok(()) }
+    if compared == 0 {
+        skipped("nobody vouches for it: there is no other kernel that computes the same")
+    } else {
+        Ok(())
+    }
 }
 
 /// Compares one run with all who vouch for it, and says how many those are.
@@ -122,11 +141,19 @@ fn one(
         for (port, (made, wanted)) in run.outputs.iter().zip(&wanted).enumerate() {
             let Some(desc) = live.node.outputs.get(port) else { continue };
             if made.dims != wanted.dims {
-                return failed(format!("output {port} is {:?}, wanted {:?}: {}", made.dims, wanted.dims, live.said(cx)));
+                return failed(format!(
+                    "output {port} is {:?}, wanted {:?}: {}",
+                    made.dims,
+                    wanted.dims,
+                    live.said(cx)
+                ));
             }
             if let Some(why) = apart(desc, &numbers(desc, &made.bytes), wanted, special) {
                 return failed(format!(
-                    "{} of {}: output {port} {why}, by {}", fill.name(), live.said(cx), oracle.who.said()
+                    "{} of {}: output {port} {why}, by {}",
+                    fill.name(),
+                    live.said(cx),
+                    oracle.who.said()
                 ));
             }
         }
@@ -158,16 +185,21 @@ fn apart(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) ->
             DType::I16 => (-32768.0, 32767.0),
             _ => return None,
         };
-        let of = |stored: f64| (stored - f64::from(encoding.zero_point)) * f64::from(encoding.scale);
+        let of =
+            |stored: f64| (stored - f64::from(encoding.zero_point)) * f64::from(encoding.scale);
         Some((of(low), of(high), f64::from(encoding.scale)))
     });
     let most = if desc.dtype() == Some(DType::F16) { 65504.0 } else { f64::INFINITY };
     for (at, (&found, &wanted)) in found.iter().zip(&wanted.numbers).enumerate() {
-        if special == Special::Skip && !wanted.is_finite() || wanted.abs() > most && wanted.is_finite() {
+        if special == Special::Skip && !wanted.is_finite()
+            || wanted.abs() > most && wanted.is_finite()
+        {
             continue;
         }
         if wanted.is_nan() || !wanted.is_finite() {
-            let is_same = limits.is_some() || found.is_nan() && wanted.is_nan() || found.total_cmp(&wanted).is_eq();
+            let is_same = limits.is_some()
+                || found.is_nan() && wanted.is_nan()
+                || found.total_cmp(&wanted).is_eq();
             if is_same {
                 continue;
             }
@@ -198,9 +230,17 @@ mod tests {
     fn numbers_are_compared_by_their_type() {
         let float = TensorDesc::new(DType::F32, Shape::new(&[2]).unwrap());
         assert_eq!(said(float, &[1.0, f64::NAN], &[1.0001, f64::NAN]), None);
-        assert!(said(float, &[1.0, 0.0], &[1.01, 0.0]).unwrap().starts_with("has 1 at 0, wanted 1.01"));
-        assert_eq!(said(float, &[1.0, f64::NAN], &[1.0, 2.0]).unwrap(), "has NaN at 1, wanted 2 within 4.040e-4");
-        assert_eq!(said(float, &[f64::INFINITY, 0.0], &[f64::NAN, 0.0]).unwrap(), "has inf at 0, wanted NaN");
+        assert!(
+            said(float, &[1.0, 0.0], &[1.01, 0.0]).unwrap().starts_with("has 1 at 0, wanted 1.01")
+        );
+        assert_eq!(
+            said(float, &[1.0, f64::NAN], &[1.0, 2.0]).unwrap(),
+            "has NaN at 1, wanted 2 within 4.040e-4"
+        );
+        assert_eq!(
+            said(float, &[f64::INFINITY, 0.0], &[f64::NAN, 0.0]).unwrap(),
+            "has inf at 0, wanted NaN"
+        );
         let int = TensorDesc::new(DType::I32, Shape::new(&[2]).unwrap());
         assert!(said(int, &[3.0, 4.0], &[3.0, 5.0]).is_some());
     }

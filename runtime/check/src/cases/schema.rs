@@ -13,11 +13,21 @@ use crate::node::{Input, Node, OPSET};
 
 pub(super) fn refused_by_name(cx: &OpContext) -> Outcome {
     if cx.is_builtin {
-        return skipped("the runtime upgrades nodes of built-in operators, which its own tests hold to");
+        return skipped(
+            "the runtime upgrades nodes of built-in operators, which its own tests hold to",
+        );
     }
-    let is_whole = |node: &&Node| node.inputs.iter().all(|input| input.desc.full_shape().is_fixed());
-    let Some(node) = cx.found().nodes.iter().find(is_whole) else { return skipped("no node is known") };
-    let model = OneNode { cx, inputs: node.inputs.clone(), attrs: attrs(cx, node), outputs: node.outputs.len() };
+    let is_whole =
+        |node: &&Node| node.inputs.iter().all(|input| input.desc.full_shape().is_fixed());
+    let Some(node) = cx.found().nodes.iter().find(is_whole) else {
+        return skipped("no node is known");
+    };
+    let model = OneNode {
+        cx,
+        inputs: node.inputs.clone(),
+        attrs: attrs(cx, node),
+        outputs: node.outputs.len(),
+    };
     let schema = cx.subject.op.schema();
     for (port, declared) in schema.inputs().iter().enumerate() {
         if !declared.is_optional() && !declared.is_repeated() {
@@ -28,7 +38,11 @@ pub(super) fn refused_by_name(cx: &OpContext) -> Outcome {
         if let (Some(other), Some(input)) = (other_type(declared), node.inputs.get(port)) {
             let mut mistyped = model.clone();
             if let Some(slot) = mistyped.inputs.get_mut(port) {
-                *slot = Input { desc: input.desc.with_dtype(other), dims: input.dims.clone(), constant: None };
+                *slot = Input {
+                    desc: input.desc.with_dtype(other),
+                    dims: input.dims.clone(),
+                    constant: None,
+                };
             }
             let what = format!("input {:?} of {other}", declared.name());
             mistyped.refused(declared.name(), &what)?;
@@ -63,7 +77,9 @@ fn other_type(port: &Port) -> Option<DType> {
     let of_tensors = DType::ALL.into_iter().filter(|dtype| *dtype != DType::Str);
     // What is close to a type that is taken may be converted on the way.
     let known = port.types();
-    let is_far = |dtype: &DType| !known.has(*dtype) && (!dtype.is_float() || !known.iter().any(DType::is_float));
+    let is_far = |dtype: &DType| {
+        !known.has(*dtype) && (!dtype.is_float() || !known.iter().any(DType::is_float))
+    };
     of_tensors.rev().find(is_far)
 }
 
@@ -113,13 +129,17 @@ impl OneNode<'_> {
             let Some(dtype) = input.desc.dtype() else { continue };
             ids.push(match &input.constant {
                 Some(bytes) => {
-                    let tensor = Tensor::from_bytes(dtype, input.desc.full_shape(), bytes.bytes()).map_err(|e| e.to_string())?;
+                    let tensor = Tensor::from_bytes(dtype, input.desc.full_shape(), bytes.bytes())
+                        .map_err(|e| e.to_string())?;
                     graph.add_constant(&name, tensor)
                 }
-                None => graph.add_input(&name, dtype, input.dims.iter().map(|&n| DimSpec::Fixed(n))),
+                None => {
+                    graph.add_input(&name, dtype, input.dims.iter().map(|&n| DimSpec::Fixed(n)))
+                }
             });
         }
-        let outputs: Vec<ValueId> = (0..self.outputs).map(|port| graph.add_value(&format!("output_{port}"))).collect();
+        let outputs: Vec<ValueId> =
+            (0..self.outputs).map(|port| graph.add_value(&format!("output_{port}"))).collect();
         let schema = self.cx.subject.op.schema();
         let mut node = GraphNode::new(schema.name(), OPSET, &ids, &outputs);
         "the node".clone_into(&mut node.name);
@@ -149,7 +169,9 @@ impl OneNode<'_> {
     fn refused(&self, name: &str, what: &str) -> Outcome {
         match self.compiled() {
             Ok(()) => failed(format!("{what} is not refused")),
-            Err(said) if !said.contains(name) => failed(format!("{what} is refused, and the message does not name it: {said}")),
+            Err(said) if !said.contains(name) => {
+                failed(format!("{what} is refused, and the message does not name it: {said}"))
+            }
             Err(_) => Ok(()),
         }
     }

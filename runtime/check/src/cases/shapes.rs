@@ -17,7 +17,11 @@ pub(super) fn runs(cx: &OpContext) -> Outcome {
         let said = format!("{} {}", node.class.name(), node.said(cx.subject.core));
         let trial = match cx.trial(node, 1) {
             Ok(trial) => trial,
-            Err(refusal) => return failed(format!("finalize takes {said} once, and then refuses it: {refusal}")),
+            Err(refusal) => {
+                return failed(format!(
+                    "finalize takes {said} once, and then refuses it: {refusal}"
+                ));
+            }
         };
         if let Err(fault) = cx.first_run(node, &trial, cx.seed) {
             return failed(format!("{said}: {}", fault.said()));
@@ -27,12 +31,19 @@ pub(super) fn runs(cx: &OpContext) -> Outcome {
 }
 
 fn says_the_same_again(cx: &OpContext) -> Outcome {
-    let same = |a: &TensorDesc, b: &TensorDesc| (a.dtype(), a.full_shape()) == (b.dtype(), b.full_shape());
+    let same =
+        |a: &TensorDesc, b: &TensorDesc| (a.dtype(), a.full_shape()) == (b.dtype(), b.full_shape());
     for known in &cx.found().nodes {
-        let again = node::inferred(cx.subject.op, &known.inputs, &known.params, known.outputs.len());
-        let is_same = again.as_ref().is_ok_and(|again| again.iter().zip(&known.outputs).all(|(a, b)| same(a, b)));
+        let again =
+            node::inferred(cx.subject.op, &known.inputs, &known.params, known.outputs.len());
+        let is_same = again
+            .as_ref()
+            .is_ok_and(|again| again.iter().zip(&known.outputs).all(|(a, b)| same(a, b)));
         if !is_same {
-            return failed(format!("shape inference says something else the second time: {}", known.said(cx.subject.core)));
+            return failed(format!(
+                "shape inference says something else the second time: {}",
+                known.said(cx.subject.core)
+            ));
         }
     }
     Ok(())
@@ -48,7 +59,10 @@ pub(super) fn inferred(cx: &OpContext) -> Outcome {
                 if wanted.dims != made.dims {
                     return failed(format!(
                         "output {port} of {} is {:?}, and {:?} by {}",
-                        live.said(cx), made.dims, wanted.dims, oracle.who.said()
+                        live.said(cx),
+                        made.dims,
+                        wanted.dims,
+                        oracle.who.said()
                     ));
                 }
             }
@@ -66,14 +80,24 @@ pub(super) fn bounds(cx: &OpContext) -> Outcome {
         seen += 1;
         for fill in [Fill::Random, Fill::Small, Fill::Equal, Fill::Large, Fill::Nan] {
             let values = live.node.values(fill, live.seed);
-            let [first, second] = [0xff, 0xa5].map(|poison| live.trial.run(&values, How { poison, ..How::default() }));
+            let [first, second] = [0xff, 0xa5]
+                .map(|poison| live.trial.run(&values, How { poison, ..How::default() }));
             match (first, second) {
                 (Ok(first), Ok(second)) if first.outputs == second.outputs => {}
                 (Ok(_), Ok(_)) => {
-                    return failed(format!("of {}, {} give other extents or elements the second time", live.said(cx), fill.name()));
+                    return failed(format!(
+                        "of {}, {} give other extents or elements the second time",
+                        live.said(cx),
+                        fill.name()
+                    ));
                 }
                 (Err(fault), _) | (_, Err(fault)) => {
-                    return failed(format!("{} of {}: {}", fill.name(), live.said(cx), fault.said()));
+                    return failed(format!(
+                        "{} of {}: {}",
+                        fill.name(),
+                        live.said(cx),
+                        fault.said()
+                    ));
                 }
             }
         }

@@ -31,9 +31,14 @@ pub(crate) struct Caller<'a> {
     /// The threads that the parallel-for claims; none is passed for 1.
     pub(crate) width: u32,
     pub(crate) order: Order,
+    /// Whether the word that says so is set from the start.
+    pub(crate) is_cancelled: bool,
     pub(crate) scratch: &'a Region,
     pub(crate) geometry: Option<&'a Region>,
 }
+
+/// The word of a run that nobody wants.
+static STOPPED: u32 = 1;
 
 /// Runs the kernel over `tensors`, `inputs` of them inputs, and says what its threads did with the heap.
 pub(crate) fn execute(
@@ -46,9 +51,9 @@ pub(crate) fn execute(
     let parallel = ParallelTable {
         size: ParallelTable::SIZE,
         width: caller.width,
-        ctx: (&raw const caller.order).cast(),
+        ctx: std::ptr::from_ref(caller).cast(),
         run: share,
-        stop: std::ptr::null(),
+        stop: if caller.is_cancelled { &raw const STOPPED } else { std::ptr::null() },
         reserved_words: [0; 3],
     };
     let parallel = if caller.width <= 1 { std::ptr::null() } else { &raw const parallel };
@@ -93,9 +98,9 @@ unsafe extern "C" fn share(
     task: unsafe extern "C" fn(*const c_void, usize),
     task_ctx: *const c_void,
 ) {
-    // SAFETY: `execute` passes the order of its caller, which outlives the call.
-    let order = unsafe { *ctx.cast::<Order>() };
-    match order {
+    // SAFETY: `execute` passes its caller, which outlives the call.
+    let caller = unsafe { &*ctx.cast::<Caller<'_>>() };
+    match caller.order {
         Order::Forwards => {
             for index in 0..count {
                 // SAFETY: the caller vouches for `task`, and `index` is below `count`.
@@ -109,7 +114,8 @@ unsafe extern "C" fn share(
             }
         }
         Order::Threads => {
-            let job = Job { task, ctx: task_ctx, count, next: AtomicUsize::new(0), used: Mutex::default() };
+            let (next, used, guard) = (AtomicUsize::new(0), Mutex::default(), caller.guard);
+            let job = Job { task, ctx: task_ctx, count, next, used, guard };
             let is_watched = heap::is_watched();
             // The threads are the host's.
             heap::unwatched(|| {
@@ -120,11 +126,11 @@ unsafe extern "C" fn share(
                     job.work(is_watched);
                 });
             });
-            if is_watched {
-                for used in job.used.lock().iter().flat_map(|all| all.iter()) {
-                    heap::add(*used);
-                }
+            for used in job.used.lock().iter().flat_map(|all| all.iter()) {
+                heap::add(*used);
             }
+            // So is their list.
+            heap::unwatched(|| drop(job));
         }
     }
 }
@@ -137,6 +143,7 @@ struct Job {
     count: usize,
     next: AtomicUsize,
     used: Mutex<Vec<Use>>,
+    guard: Option<LibraryGuard>,
 }
 
 // SAFETY: the contract of a parallel-for lets its calls be made on any thread, at once.
@@ -144,6 +151,10 @@ unsafe impl Sync for Job {}
 
 impl Job {
     fn work(&self, is_watched: bool) {
+        // Hosts ask for a thread's cell before its first call, whereupon the library has what it keeps for each thread.
+        if let Some(guard) = self.guard {
+            guard.cell();
+        }
         let go_on = || loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             if index >= self.count {

@@ -63,7 +63,11 @@ fn explain(line: &mut Line, address: usize) {
             line.text(" ");
             line.number(port);
         }
-        line.text(if address >= data && address < data + len { ", which is only to be read" } else { "" });
+        line.text(if address >= data && address < data + len {
+            ", which is only to be read"
+        } else {
+            ""
+        });
         line.text(" (");
         line.number(len);
         line.text(" bytes)");
@@ -132,7 +136,10 @@ mod tests {
         assert_eq!(said(at + 40), "touches byte 0 behind input 3 (40 bytes)");
         assert_eq!(said(at + 1234), "touches byte 1194 behind input 3 (40 bytes)");
         assert_eq!(said(at - 8), "touches byte 8 before input 3 (40 bytes)");
-        assert_eq!(said(at + 4), "writes to byte 4 of input 3, which is only to be read (40 bytes)");
+        assert_eq!(
+            said(at + 4),
+            "writes to byte 4 of input 3, which is only to be read (40 bytes)"
+        );
         assert_eq!(said(0), "follows a null pointer");
     }
 }

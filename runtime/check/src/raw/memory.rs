@@ -103,13 +103,16 @@ impl Region {
     pub(crate) fn new(what: What, len: usize, align: usize, flush: Flush) -> Result<Self, String> {
         let page = rustix::param::page_size();
         let align = align.max(1);
-        let wanted = len.max(1).checked_add(align).and_then(|len| len.checked_next_multiple_of(page));
+        let wanted =
+            len.max(1).checked_add(align).and_then(|len| len.checked_next_multiple_of(page));
         let mapped = wanted.and_then(|inner| inner.checked_add(2 * page));
-        let mapped = mapped.ok_or_else(|| format!("{} of {len} bytes is more than memory", what.said()))?;
+        let mapped =
+            mapped.ok_or_else(|| format!("{} of {len} bytes is more than memory", what.said()))?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: the system chooses where; nothing else is there.
         let at = unsafe { mmap_anonymous(ptr::null_mut(), mapped, access, flags) };
-        let at = at.map_err(|error| format!("no memory for {} of {len} bytes: {error}", what.said()))?;
+        let at =
+            at.map_err(|error| format!("no memory for {} of {len} bytes: {error}", what.said()))?;
         let base = NonNull::new(at.cast::<u8>()).ok_or("the system maps memory at 0")?;
         let inner = mapped - 2 * page;
         let offset = match flush {
@@ -180,7 +183,11 @@ impl Region {
                 } else {
                     format!("{} bytes behind", at - start - self.len + 1)
                 };
-                return Some(format!("writes {place} {}, which has {} bytes", self.what.said(), self.len));
+                return Some(format!(
+                    "writes {place} {}, which has {} bytes",
+                    self.what.said(),
+                    self.len
+                ));
             }
         }
         None
@@ -237,7 +244,9 @@ mod tests {
 
     #[test]
     fn bytes_around_are_watched_on_both_sides() {
-        for (len, flush) in [(5, Flush::End), (5, Flush::Start), (4096, Flush::End), (0, Flush::End)] {
+        for (len, flush) in
+            [(5, Flush::End), (5, Flush::Start), (4096, Flush::End), (0, Flush::End)]
+        {
             let mut region = Region::new(What::Output(2), len, 4, flush).unwrap();
             region.bytes_mut().fill(1);
             assert_eq!((region.bytes().len(), region.stray()), (len, None), "{len} {flush:?}");

@@ -35,7 +35,10 @@ impl Surroundings {
         let opened: Vec<_> = later.descriptors.difference(&self.descriptors).collect();
         let closed: Vec<_> = self.descriptors.difference(&later.descriptors).collect();
         if self.folder != later.folder {
-            return Some(format!("the current folder is {:?}, was {:?}", later.folder, self.folder));
+            return Some(format!(
+                "the current folder is {:?}, was {:?}",
+                later.folder, self.folder
+            ));
         }
         if let Some((name, _)) = later.environment.iter().find(|v| !self.environment.contains(v)) {
             return Some(format!("the environment's {} is another", name.display()));

@@ -81,7 +81,8 @@ impl Run for Check {
             let subject = self.ops.first().cloned().zip(self.cores.first().copied());
             let cases = (!self.worker_list).then_some(self.worker_cases);
             let (level, seed) = (self.level, self.seed);
-            return udo_check::work(&Work { place, subject, cases, level, seed }).map_err(Failure::new);
+            return udo_check::work(&Work { place, subject, cases, level, seed })
+                .map_err(Failure::new);
         }
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let options = Options {
@@ -119,9 +120,12 @@ fn refused(error: CheckError) -> Failure {
     let help = match &error {
         CheckError::Refused { help, .. } => help.clone(),
         CheckError::Nothing(_) => {
-            return Failure::usage(error).help("name an operator, a core and a case that there are: `udo check --cases`");
+            return Failure::usage(error)
+                .help("name an operator, a core and a case that there are: `udo check --cases`");
         }
-        CheckError::Opening { .. } => "a package returns an error instead; exit is for programs".to_owned(),
+        CheckError::Opening { .. } => {
+            "a package returns an error instead; exit is for programs".to_owned()
+        }
         _ => String::new(),
     };
     let failure = Failure::new(error);
@@ -129,14 +133,19 @@ fn refused(error: CheckError) -> Failure {
 }
 
 fn list() {
-    let rows = CASES.iter().map(|case| [case.full_name(), case.level.to_string(), case.doc.to_owned()]);
+    let rows =
+        CASES.iter().map(|case| [case.full_name(), case.level.to_string(), case.doc.to_owned()]);
     outln!("{}", table([Left("case"), Right("level"), Left("what holds")], rows.collect()));
 }
 
 /// A line for the operator on the core, and lines for what is wrong.
 fn say(package: &str, how: (u8, u64), subject: &SubjectReport) {
     outln!("{}: {} ({:.1} s)", subject.name(), subject.counts(), subject.seconds);
-    for case in subject.cases.iter().filter(|case| case.verdict.is_bad() || case.verdict == Verdict::Warning) {
+    for case in subject
+        .cases
+        .iter()
+        .filter(|case| case.verdict.is_bad() || case.verdict == Verdict::Warning)
+    {
         outln!("  {} {}: {}", case.verdict.name(), case.case, case.why);
         if case.verdict.is_bad() {
             outln!("    again: {}", udo_check::again(package, how, subject, case));
@@ -175,6 +184,9 @@ fn verdict(report: &Report) -> Outcome {
         return Err(Failure::new("no case passed, so nothing was shown"));
     }
     let all: usize = report.subjects.iter().map(|subject| subject.cases.len()).sum();
-    note(format!("every line with `again:` is a command that tries its case alone (seed {})", report.seed));
+    note(format!(
+        "every line with `again:` is a command that tries its case alone (seed {})",
+        report.seed
+    ));
     Err(Failure::new(format!("{bad} of {all} cases have not passed")))
 }
