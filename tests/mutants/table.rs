@@ -675,7 +675,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &["numbers/random"],
     ),
     // A package in C.
-    clip("c_heap", C_STORE, "free(malloc(32));\n        y[i] = node->scale * v;", &["memory/heap"]),
+    clip("c_heap", C_STORE, "volatile char *t = malloc(32);\n        if (t != NULL) t[0] = 1;\n        free((void *)t);\n        y[i] = node->scale * v;", &["memory/heap"]),
     clip(
         "c_writes_behind",
         C_LOOP,
@@ -727,7 +727,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     clip(
         "c_constructor",
         "/* What finalize works out",
-        "static int ready;\n__attribute__((constructor)) static void set_up(void) { ready = getenv(\"HOME\") != NULL; }\n\n/* What finalize works out",
+        "static volatile int ready;\n__attribute__((constructor)) static void set_up(void) { ready = getenv(\"HOME\") != NULL; }\n\n/* What finalize works out",
         &["binary/constructors"],
     ),
     clip(

@@ -10,7 +10,7 @@ use udo_runtime::registry::{KernelEntry, Registry};
 use crate::node::{Node, inferred};
 use crate::oracle::{self, Oracle, Who};
 use crate::raw::surroundings::Surroundings;
-use crate::search::{Found, search};
+use crate::search::{Breadth, Found, search};
 use crate::subject::{Opened, Place, Subject};
 use crate::trial::{Fault, How, Run, Trial};
 use crate::values::{Fill, encoding_of};
@@ -98,10 +98,15 @@ impl OpContext {
         }))
     }
 
+    /// Of the many built-in operators a few nodes of each class are tried.
+    fn breadth(&self) -> Breadth {
+        if self.is_builtin { Breadth::First } else { Breadth::All }
+    }
+
     /// What asking the operator for nodes gave.
     pub(crate) fn found(&self) -> &Found {
         self.found.get_or_init(|| {
-            let mut found = search(&self.subject, self.level, self.seed);
+            let mut found = search(&self.subject, self.level, self.seed, self.breadth());
             for node in &mut found.nodes {
                 self.set_encodings(node);
             }
@@ -177,11 +182,31 @@ impl OpContext {
 
     /// The nodes that run, each with a kernel and elements for it.
     pub(crate) fn live(&self) -> impl Iterator<Item = Live<'_>> {
-        self.found().nodes.iter().enumerate().filter_map(|(at, node)| {
+        self.each(|run| run.ok().map(|(values, _)| values))
+    }
+
+    /// Those, and the nodes whose calls do what they must not.
+    pub(crate) fn tried(&self) -> impl Iterator<Item = Live<'_>> {
+        self.each(|run| match run {
+            Ok((values, _)) => Some(values),
+            Err(Fault::Broken(_)) => Some(Vec::new()),
+            Err(Fault::Failed(_)) => None,
+        })
+    }
+
+    /// Nodes with the elements that `chosen` makes of their first runs; none stand for random ones.
+    fn each(
+        &self,
+        chosen: impl Fn(Result<(Vec<Vec<u8>>, Run), Fault>) -> Option<Vec<Vec<u8>>>,
+    ) -> impl Iterator<Item = Live<'_>> {
+        self.found().nodes.iter().enumerate().filter_map(move |(at, node)| {
             let entry = self.kernel(node)?;
             let trial = self.trial(node, 1).ok()?;
             let seed = self.seed.wrapping_mul(1000).wrapping_add(at as u64);
-            let (values, _) = self.first_run(node, &trial, seed).ok()?;
+            let mut values = chosen(self.first_run(node, &trial, seed))?;
+            if values.is_empty() {
+                values = node.values(Fill::Random, seed);
+            }
             Some(Live { node, entry, trial, values, seed })
         })
     }

@@ -58,28 +58,12 @@ fn typed(param: &Param) -> ParamSetting {
     made.map_or(ParamSetting::Absent, ParamSetting::Tensor)
 }
 
-/// `base` with one parameter changed at a time, for each that is a number, and one with all numbers changed.
+/// `base` with one parameter changed at a time, for each that is a number.
 pub(crate) fn variations(op: &OpDef, base: &Params) -> Vec<Params> {
-    let changed = |param: &Param, setting: &ParamSetting| -> Option<ParamSetting> {
-        let is_float = param.dtype().is_some_and(DType::is_float);
-        Some(match (param.kind()?, setting) {
-            (ParamKind::Scalar, ParamSetting::Float(value)) => {
-                ParamSetting::Float(value * 1.25 + 0.125)
-            }
-            (ParamKind::Scalar, ParamSetting::Int(value)) => {
-                let is_truth = param.dtype() == Some(DType::Bool) || matches!(value, 0 | 1);
-                ParamSetting::Int(if is_truth { 1 - value } else { value + 1 })
-            }
-            (ParamKind::Scalar, ParamSetting::Absent) if is_float => ParamSetting::Float(0.5),
-            (ParamKind::Scalar, ParamSetting::Absent) => ParamSetting::Int(1),
-            (ParamKind::Tensor, ParamSetting::Absent) if !is_float => ParamSetting::Ints(vec![0]),
-            _ => return None,
-        })
-    };
     let mut made = Vec::new();
     for (at, param) in op.schema().params().iter().enumerate() {
         let Some((_, setting)) = base.get(at) else { continue };
-        if let Some(other) = changed(param, setting) {
+        for other in others(param, setting) {
             let mut params = base.clone();
             if let Some(slot) = params.get_mut(at) {
                 slot.1 = other;
@@ -88,6 +72,26 @@ pub(crate) fn variations(op: &OpDef, base: &Params) -> Vec<Params> {
         }
     }
     made
+}
+
+/// Other values of a parameter that is a number.
+fn others(param: &Param, setting: &ParamSetting) -> Vec<ParamSetting> {
+    let is_float = param.dtype().is_some_and(DType::is_float);
+    match (param.kind(), setting) {
+        (Some(ParamKind::Scalar), ParamSetting::Float(value)) => {
+            vec![ParamSetting::Float(value * 1.25 + 0.125)]
+        }
+        (Some(ParamKind::Scalar), ParamSetting::Int(value)) => {
+            let other = if matches!(value, 0 | 1) { 1 - value } else { value.wrapping_sub(1) };
+            let is_truth = param.dtype() == Some(DType::Bool);
+            let more = (!is_truth).then(|| ParamSetting::Int(value.wrapping_add(1).max(2)));
+            std::iter::once(ParamSetting::Int(other)).chain(more).collect()
+        }
+        (Some(ParamKind::Scalar), ParamSetting::Absent) if is_float => vec![ParamSetting::Float(0.5)],
+        (Some(ParamKind::Scalar), ParamSetting::Absent) => vec![ParamSetting::Int(1)],
+        (Some(ParamKind::Tensor), ParamSetting::Absent) if !is_float => vec![ParamSetting::Ints(vec![0])],
+        _ => Vec::new(),
+    }
 }
 
 /// `base` with one parameter at a time set to what few operators expect.

@@ -25,6 +25,15 @@ pub(crate) struct Found {
     pub(crate) is_unwritten: bool,
 }
 
+/// How many extents of a class and a level are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Breadth {
+    /// The first that the operator takes, and all ranks.
+    First,
+    /// All of them.
+    All,
+}
+
 /// More bytes than the tensors of a node may have.
 const NODE_BYTES: usize = 64 << 20;
 
@@ -48,7 +57,7 @@ struct Habit {
 }
 
 /// Looks for nodes for each kernel, with extents up to `level`.
-pub(crate) fn search(subject: &Subject, level: u8, seed: u64) -> Found {
+pub(crate) fn search(subject: &Subject, level: u8, seed: u64, breadth: Breadth) -> Found {
     let mut found = Found::default();
     for kernel in 0..subject.kernels.len() {
         let before = found.nodes.len();
@@ -60,7 +69,7 @@ pub(crate) fn search(subject: &Subject, level: u8, seed: u64) -> Found {
             habit: Habit::default(),
             last_refusal: None,
         };
-        search.all(level);
+        search.all(level, breadth);
         let Search { found: mut made, last_refusal, .. } = search;
         if made.nodes.len() == before {
             made.refusals.extend(last_refusal);
@@ -71,7 +80,7 @@ pub(crate) fn search(subject: &Subject, level: u8, seed: u64) -> Found {
 }
 
 impl Search<'_> {
-    fn all(&mut self, level: u8) {
+    fn all(&mut self, level: u8, breadth: Breadth) {
         let types = self.first_types();
         // At low levels a type or two stand for all.
         let most = match level {
@@ -84,8 +93,7 @@ impl Search<'_> {
             let mut taken: Vec<(Class, u8)> = Vec::new();
             for extents in EXTENTS.iter().filter(|extents| extents.level <= level) {
                 let key = (extents.class, extents.level);
-                // All ranks are tried; of other classes the first extents that are taken do for a level.
-                let is_done = extents.class != Class::Rank && taken.contains(&key);
+                let is_done = breadth == Breadth::First && extents.class != Class::Rank && taken.contains(&key);
                 if is_done || (extents.class == Class::Large && turn > 0) {
                     continue;
                 }

@@ -40,6 +40,10 @@ pub(crate) enum Fill {
     Small,
     /// Numbers far from 0 and close to it, and both zeros.
     Large,
+    /// Numbers far below 0.
+    Negative,
+    /// Zeros.
+    Zero,
     /// The same number everywhere.
     Equal,
     /// Numbers between 0 and 1.
@@ -61,6 +65,8 @@ impl Fill {
             Self::Random => "random elements",
             Self::Small => "zeros and ones",
             Self::Large => "large and small elements",
+            Self::Negative => "elements far below 0",
+            Self::Zero => "zeros",
             Self::Equal => "equal elements",
             Self::Positive => "elements between 0 and 1",
             Self::Ramp => "every quantized value",
@@ -86,6 +92,8 @@ impl Fill {
             Self::Large => {
                 LARGE.get(usize::try_from(random.below(8)).unwrap_or(0)).copied().unwrap_or(0.0)
             }
+            Self::Negative => noise - 150.0,
+            Self::Zero => 0.0,
             Self::Equal => 0.75,
             Self::Positive => random.unit(),
             Self::Denormal => noise * 5e-39,
@@ -106,13 +114,13 @@ impl Fill {
         match self {
             Self::Ramp => at as u64,
             Self::Small | Self::Denormal | Self::Infinite | Self::Nan => random.below(2),
+            Self::Zero => 0,
             Self::Equal => 1,
-            Self::Random | Self::Large | Self::Positive
-                if is_quantized || desc.dtype() == Some(DType::U8) =>
+            Self::Random | Self::Large | Self::Positive | Self::Negative if is_quantized || desc.dtype() == Some(DType::U8) =>
             {
                 random.next()
             }
-            Self::Random | Self::Positive => random.below(3),
+            Self::Random | Self::Positive | Self::Negative => random.below(3),
             Self::Large => random.below(100),
         }
     }

@@ -272,8 +272,10 @@ fn time_of(
     len: usize,
 ) -> Option<Duration> {
     let mut node = small.clone();
+    let along = *small.inputs.first()?.dims.last()?;
     for input in &mut node.inputs {
-        if input.dims.len() != small.inputs.first()?.dims.len() || input.constant.is_some() {
+        // What is as long as the first input's last axis goes with it.
+        if input.constant.is_some() || input.dims.last() != Some(&along) {
             return None;
         }
         let mut dims: Vec<usize> = input.dims.iter().map(|_| 1).collect();

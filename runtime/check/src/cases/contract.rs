@@ -135,6 +135,9 @@ pub(super) fn parameters(cx: &OpContext) -> Outcome {
             Err(refusal) if refusal.status == Status::PANICKED => {
                 return failed(format!("infer panics where {said}: {}", refusal.message));
             }
+            Err(refusal) if refusal.message.trim().is_empty() => {
+                return failed(format!("infer refuses {said} and does not say why"));
+            }
             Err(_) => continue,
         };
         if outputs.iter().map(TensorDesc::size_bytes).sum::<usize>() > 16 << 20 {
@@ -155,6 +158,9 @@ pub(super) fn parameters(cx: &OpContext) -> Outcome {
             }
             Err(refusal) if refusal.status == Status::PANICKED => {
                 return failed(format!("finalize panics where {said}: {}", refusal.message));
+            }
+            Err(refusal) if refusal.message.trim().is_empty() => {
+                return failed(format!("finalize refuses {said} and does not say why"));
             }
             Err(_) => {}
         }

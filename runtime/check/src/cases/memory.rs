@@ -17,7 +17,7 @@ fn ran(live: &Live<'_>, cx: &OpContext, how: How) -> Result<Run, Finding> {
 }
 
 pub(super) fn written(cx: &OpContext) -> Outcome {
-    const POISONS: [u8; 3] = [0xff, 0xa5, 0x00];
+    const POISONS: [u8; 3] = [0xff, 0xa5, 0x40];
     let mut nodes = 0;
     for live in cx.live() {
         nodes += 1;
@@ -55,7 +55,7 @@ fn unlike(port: usize, (a, first): (u8, &Made), (b, second): (u8, &Made), said: 
 }
 
 pub(super) fn guards(cx: &OpContext) -> Outcome {
-    for live in cx.live() {
+    for live in cx.tried() {
         for flush in [Flush::End, Flush::Start] {
             for mode in [Mode::Apart, Mode::Pitched, Mode::InPlace] {
                 ran(&live, cx, How { flush, mode, is_sealed: true, ..How::default() })?;

@@ -18,7 +18,7 @@ pub(super) fn random(cx: &OpContext) -> Outcome {
 }
 
 pub(super) fn large(cx: &OpContext) -> Outcome {
-    compare(cx, &[Fill::Large, Fill::Equal, Fill::Small], 2, Special::Skip)
+    compare(cx, &[Fill::Large, Fill::Equal, Fill::Small, Fill::Negative], 2, Special::Skip)
 }
 
 pub(super) fn special(cx: &OpContext) -> Outcome {
