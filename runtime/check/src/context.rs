@@ -68,7 +68,7 @@ pub(crate) struct Live<'a> {
 }
 
 /// Elements that a kernel may refuse, tried one after the other.
-const FILLS: [Fill; 4] = [Fill::Random, Fill::Small, Fill::Equal, Fill::Positive];
+const FILLS: [Fill; 5] = [Fill::Random, Fill::Small, Fill::Equal, Fill::Positive, Fill::Zero];
 
 impl OpContext {
     pub(crate) fn new(

@@ -64,6 +64,11 @@ impl Node {
         format!("({}{params}) on {core}", inputs.join(", "))
     }
 
+    /// Whether some input has integers, which may be indices.
+    pub(crate) fn has_integers(&self) -> bool {
+        self.inputs.iter().any(|input| input.desc.dtype().is_some_and(|dtype| !dtype.is_float()))
+    }
+
     /// Bytes of all its tensors.
     pub(crate) fn bytes(&self) -> usize {
         let inputs = self.inputs.iter().map(|input| input.desc.size_bytes());

@@ -87,9 +87,13 @@ fn others(param: &Param, setting: &ParamSetting) -> Vec<ParamSetting> {
             let more = (!is_truth).then(|| ParamSetting::Int(value.wrapping_add(1).max(2)));
             std::iter::once(ParamSetting::Int(other)).chain(more).collect()
         }
-        (Some(ParamKind::Scalar), ParamSetting::Absent) if is_float => vec![ParamSetting::Float(0.5)],
+        (Some(ParamKind::Scalar), ParamSetting::Absent) if is_float => {
+            vec![ParamSetting::Float(0.5)]
+        }
         (Some(ParamKind::Scalar), ParamSetting::Absent) => vec![ParamSetting::Int(1)],
-        (Some(ParamKind::Tensor), ParamSetting::Absent) if !is_float => vec![ParamSetting::Ints(vec![0])],
+        (Some(ParamKind::Tensor), ParamSetting::Absent) if !is_float => {
+            vec![ParamSetting::Ints(vec![0])]
+        }
         _ => Vec::new(),
     }
 }

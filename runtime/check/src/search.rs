@@ -93,7 +93,9 @@ impl Search<'_> {
             let mut taken: Vec<(Class, u8)> = Vec::new();
             for extents in EXTENTS.iter().filter(|extents| extents.level <= level) {
                 let key = (extents.class, extents.level);
-                let is_done = breadth == Breadth::First && extents.class != Class::Rank && taken.contains(&key);
+                let is_done = breadth == Breadth::First
+                    && extents.class != Class::Rank
+                    && taken.contains(&key);
                 if is_done || (extents.class == Class::Large && turn > 0) {
                     continue;
                 }

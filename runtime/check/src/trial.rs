@@ -71,6 +71,11 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// Whether the kernel says that it cannot work with an element.
+    pub(crate) fn is_of_value(&self) -> bool {
+        matches!(self, Self::Failed(failure) if failure.error.status == udo_api::Status::BAD_VALUE)
+    }
+
     pub(crate) fn said(&self) -> String {
         match self {
             Self::Failed(failure) => format!("execute answers: {failure}"),

@@ -116,7 +116,8 @@ impl Fill {
             Self::Small | Self::Denormal | Self::Infinite | Self::Nan => random.below(2),
             Self::Zero => 0,
             Self::Equal => 1,
-            Self::Random | Self::Large | Self::Positive | Self::Negative if is_quantized || desc.dtype() == Some(DType::U8) =>
+            Self::Random | Self::Large | Self::Positive | Self::Negative
+                if is_quantized || desc.dtype() == Some(DType::U8) =>
             {
                 random.next()
             }

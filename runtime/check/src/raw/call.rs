@@ -1,8 +1,7 @@
 //! One call of a finalized kernel.
 
 use std::ffi::c_void;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use udo_api::Status;
@@ -47,11 +46,35 @@ pub(crate) fn execute(
     inputs: usize,
     caller: &Caller<'_>,
 ) -> Result<Use, Failure> {
+    let crew = Crew::default();
+    let with = With { order: caller.order, guard: caller.guard, crew: &crew };
+    if caller.order != Order::Threads || caller.width <= 1 {
+        return call(kernel, tensors, inputs, caller, &with);
+    }
+    // Threads are there before the call, as a host's are, so that nothing of them is made within it.
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| crew.help());
+        }
+        let result = call(kernel, tensors, inputs, caller, &with);
+        crew.is_over.store(true, Ordering::SeqCst);
+        result
+    })
+}
+
+/// The call itself.
+fn call(
+    kernel: &FinalizedKernel,
+    tensors: &mut [TensorArg],
+    inputs: usize,
+    caller: &Caller<'_>,
+    with: &With<'_>,
+) -> Result<Use, Failure> {
     let owed = ExecArgs::owed(tensors.get(inputs..).unwrap_or_default());
     let parallel = ParallelTable {
         size: ParallelTable::SIZE,
         width: caller.width,
-        ctx: std::ptr::from_ref(caller).cast(),
+        ctx: std::ptr::from_ref(with).cast(),
         run: share,
         stop: if caller.is_cancelled { &raw const STOPPED } else { std::ptr::null() },
         reserved_words: [0; 3],
@@ -98,9 +121,9 @@ unsafe extern "C" fn share(
     task: unsafe extern "C" fn(*const c_void, usize),
     task_ctx: *const c_void,
 ) {
-    // SAFETY: `execute` passes its caller, which outlives the call.
-    let caller = unsafe { &*ctx.cast::<Caller<'_>>() };
-    match caller.order {
+    // SAFETY: `call` passes a `With`, which outlives the call.
+    let with = unsafe { &*ctx.cast::<With<'_>>() };
+    match with.order {
         Order::Forwards => {
             for index in 0..count {
                 // SAFETY: the caller vouches for `task`, and `index` is below `count`.
@@ -114,23 +137,62 @@ unsafe extern "C" fn share(
             }
         }
         Order::Threads => {
-            let (next, used, guard) = (AtomicUsize::new(0), Mutex::default(), caller.guard);
-            let job = Job { task, ctx: task_ctx, count, next, used, guard };
-            let is_watched = heap::is_watched();
-            // The threads are the host's.
-            heap::unwatched(|| {
-                thread::scope(|scope| {
-                    for _ in 0..3 {
-                        scope.spawn(|| job.work(is_watched));
-                    }
-                    job.work(is_watched);
-                });
-            });
-            for used in job.used.lock().iter().flat_map(|all| all.iter()) {
-                heap::add(*used);
+            let job = Job {
+                task,
+                ctx: task_ctx,
+                count,
+                next: AtomicUsize::new(0),
+                calls: AtomicU64::new(0),
+                first_bytes: AtomicUsize::new(0),
+                guard: with.guard,
+                is_watched: heap::is_watched(),
+            };
+            with.crew.share(&job);
+            let calls = job.calls.load(Ordering::SeqCst);
+            if calls > 0 {
+                let first_bytes = job.first_bytes.load(Ordering::SeqCst);
+                heap::add(Use { calls, first_bytes, kept_bytes: 0 });
             }
-            // So is their list.
-            heap::unwatched(|| drop(job));
+        }
+    }
+}
+
+/// What `share` is handed.
+struct With<'a> {
+    order: Order,
+    guard: Option<LibraryGuard>,
+    crew: &'a Crew,
+}
+
+/// Threads that help with jobs.
+#[derive(Debug, Default)]
+struct Crew {
+    job: AtomicPtr<Job>,
+    at_work: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+impl Crew {
+    /// Does the job with all threads, and returns when none of them is at it.
+    fn share(&self, job: &Job) {
+        self.job.store(std::ptr::from_ref(job).cast_mut(), Ordering::SeqCst);
+        job.work();
+        self.job.store(std::ptr::null_mut(), Ordering::SeqCst);
+        while self.at_work.load(Ordering::SeqCst) > 0 {
+            thread::yield_now();
+        }
+    }
+
+    fn help(&self) {
+        while !self.is_over.load(Ordering::SeqCst) {
+            self.at_work.fetch_add(1, Ordering::SeqCst);
+            let job = self.job.load(Ordering::SeqCst);
+            // SAFETY: who published the job keeps it until no thread is at work, and this one said that it is before it looked.
+            if let Some(job) = unsafe { job.as_ref() } {
+                job.help();
+            }
+            self.at_work.fetch_sub(1, Ordering::SeqCst);
+            thread::yield_now();
         }
     }
 }
@@ -142,33 +204,39 @@ struct Job {
     ctx: *const c_void,
     count: usize,
     next: AtomicUsize,
-    used: Mutex<Vec<Use>>,
+    /// What helping threads did with the heap.
+    calls: AtomicU64,
+    first_bytes: AtomicUsize,
     guard: Option<LibraryGuard>,
+    is_watched: bool,
 }
 
 // SAFETY: the contract of a parallel-for lets its calls be made on any thread, at once.
 unsafe impl Sync for Job {}
 
 impl Job {
-    fn work(&self, is_watched: bool) {
-        // Hosts ask for a thread's cell before its first call, whereupon the library has what it keeps for each thread.
-        if let Some(guard) = self.guard {
-            guard.cell();
-        }
-        let go_on = || loop {
+    /// Makes calls until there are no more.
+    fn work(&self) {
+        loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
             if index >= self.count {
                 return;
             }
             // SAFETY: each index below `count` is called once, as the caller of `share` allows.
             unsafe { (self.task)(self.ctx, index) };
-        };
-        if !is_watched {
-            return go_on();
         }
-        let ((), used) = heap::watched(go_on);
-        if let Ok(mut all) = self.used.lock() {
-            all.push(used);
+    }
+
+    /// The same on a helping thread.
+    fn help(&self) {
+        // Hosts ask for a thread's cell before its first call, whereupon the library has what it keeps for each thread.
+        if let Some(guard) = self.guard {
+            guard.cell();
+        }
+        let ((), used) = heap::watched(|| self.work());
+        if self.is_watched && used.calls > 0 {
+            self.calls.fetch_add(used.calls, Ordering::SeqCst);
+            self.first_bytes.store(used.first_bytes, Ordering::SeqCst);
         }
     }
 }

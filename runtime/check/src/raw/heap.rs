@@ -36,14 +36,6 @@ pub(crate) fn watched<R>(body: impl FnOnce() -> R) -> (R, Use) {
     (result, USE.replace(before.0))
 }
 
-/// Runs `body`, which is the host's, without counting what it takes.
-pub(crate) fn unwatched<R>(body: impl FnOnce() -> R) -> R {
-    let before = IS_WATCHED.replace(false);
-    let result = body();
-    IS_WATCHED.set(before);
-    result
-}
-
 /// Whether this thread is watched.
 pub(crate) fn is_watched() -> bool {
     IS_WATCHED.get()
@@ -78,7 +70,5 @@ mod tests {
         assert!(first.kept_bytes >= 1000, "{first:?}");
         let ((), second) = watched(|| drop(kept));
         assert_eq!((second.calls, second.kept_bytes), (1, -first.kept_bytes));
-        let ((), none) = watched(|| unwatched(|| drop(std::hint::black_box(vec![1u8; 10]))));
-        assert_eq!(none, Use::default());
     }
 }
