@@ -154,7 +154,6 @@ impl OpContext {
 
     /// Elements that the kernel takes, and what it makes of them; else why it takes none.
     pub(crate) fn first_run(
-        &self,
         node: &Node,
         trial: &Trial<'_>,
         seed: u64,
@@ -203,7 +202,7 @@ impl OpContext {
             let entry = self.kernel(node)?;
             let trial = self.trial(node, 1).ok()?;
             let seed = self.seed.wrapping_mul(1000).wrapping_add(at as u64);
-            let mut values = chosen(self.first_run(node, &trial, seed))?;
+            let mut values = chosen(Self::first_run(node, &trial, seed))?;
             if values.is_empty() {
                 values = node.values(Fill::Random, seed);
             }

@@ -49,10 +49,10 @@ pub(crate) fn of(opened: &mut Opened, subject: &Subject) -> Vec<Oracle> {
     if !subject.cpu.is_empty() {
         oracles.push(Oracle { op: subject.op, kernels: subject.cpu.clone(), who: Who::Cpu });
     }
-    if let Some((op, kernels)) = opened.builtin(subject.op.schema().name()) {
-        if speaks_alike(subject.op, op) {
-            oracles.push(Oracle { op, kernels, who: Who::Builtin });
-        }
+    if let Some((op, kernels)) = opened.builtin(subject.op.schema().name())
+        && speaks_alike(subject.op, op)
+    {
+        oracles.push(Oracle { op, kernels, who: Who::Builtin });
     }
     oracles
 }

@@ -286,10 +286,7 @@ impl Search<'_> {
         if !fits(entry, &node.input_descs(), &node.outputs) {
             return false;
         }
-        let refusal = match Trial::new(&node, entry, core, 1) {
-            Ok(_) => None,
-            Err(refusal) => Some(refusal),
-        };
+        let refusal = Trial::new(&node, entry, core, 1).err();
         if let Some(refusal) = refusal {
             self.refused("finalize", &node, &refusal);
             return false;

@@ -86,7 +86,7 @@ impl Program {
         let mut told = listen(&lines, &mut child, task.timeout);
         readers.into_iter().flatten().for_each(|reader| drop(reader.join()));
         let printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
-        told.printed = String::from_utf8_lossy(&printed).trim().to_owned();
+        told.printed.push_str(String::from_utf8_lossy(&printed).trim());
         Ok(told)
     }
 

@@ -1,5 +1,7 @@
 //! A kernel, finalized for a node, and its calls over memory that is watched.
 
+use std::sync::Mutex;
+
 use udo_api::abi::TensorArg;
 use udo_api::{Core, CoreKind, FastMath, Isa, Layout, PortRule, Side, TensorDesc, Workspace};
 use udo_host::{
@@ -184,7 +186,7 @@ impl<'a> Trial<'a> {
         for (port, desc) in self.outputs.iter().enumerate() {
             ports.push(self.output_port(port, desc, how).map_err(Fault::Broken)?);
         }
-        let pairs = if how.mode == Mode::InPlace { self.pair(&mut ports)? } else { Vec::new() };
+        let pairs = if how.mode == Mode::InPlace { self.pair(&mut ports) } else { Vec::new() };
         let paired = |port: usize| pairs.iter().any(|&(input, _)| input == port);
         for (at, port) in ports.iter().enumerate().take(self.inputs.len()) {
             if let (Some(region), false, true) = (&port.region, paired(at), how.is_sealed) {
@@ -197,7 +199,8 @@ impl<'a> Trial<'a> {
         }
         let workspace = self.kernel.workspace();
         let bytes = if workspace.wants_all_vtcm() { VTCM_BYTES } else { workspace.bytes() };
-        let scratch = Self::scratch(What::Scratch, bytes, how).map_err(Fault::Broken)?;
+        let scratch = Lent(Some(Self::scratch(What::Scratch, bytes, how).map_err(Fault::Broken)?));
+        let Some(scratch) = &scratch.0 else { return Err(Fault::Broken("no scratch".to_owned())) };
         let geometry = match self.kernel.prepare_fn() {
             Some(_) => {
                 let how = How { poison: 0, ..how };
@@ -213,14 +216,14 @@ impl<'a> Trial<'a> {
             width: how.width,
             order: how.order,
             is_cancelled: how.is_cancelled,
-            scratch: &scratch,
+            scratch,
             geometry: geometry.as_ref(),
         };
         let heap =
             execute(&self.kernel, &mut args, self.inputs.len(), &caller).map_err(Fault::Failed)?;
         let regions = ports.iter().filter_map(|port| port.region.as_ref());
         if let Some(stray) =
-            regions.chain([&scratch]).chain(geometry.as_ref()).find_map(Region::stray)
+            regions.chain([scratch]).chain(geometry.as_ref()).find_map(Region::stray)
         {
             return Err(Fault::Broken(stray));
         }
@@ -232,7 +235,8 @@ impl<'a> Trial<'a> {
     }
 
     fn scratch(what: What, bytes: usize, how: How) -> Result<Region, String> {
-        let mut region = Region::new(what, bytes, 64, how.flush)?;
+        let kept = if bytes >= KEPT_BYTES { kept(bytes, how.flush) } else { None };
+        let mut region = kept.map_or_else(|| Region::new(what, bytes, 64, how.flush), Ok)?;
         region.bytes_mut().fill(how.poison);
         Ok(region)
     }
@@ -276,7 +280,7 @@ impl<'a> Trial<'a> {
     }
 
     /// The pairs of an input and an output that the call has in one place, the output's, which gets the input's elements.
-    fn pair(&self, ports: &mut [Port]) -> Result<Vec<(usize, usize)>, Fault> {
+    fn pair(&self, ports: &mut [Port]) -> Vec<(usize, usize)> {
         let mut pairs: Vec<(usize, usize)> = Vec::new();
         for pair in self.entry.def.in_place_pairs() {
             let (input, output) = (usize::from(pair.input), usize::from(pair.output));
@@ -300,7 +304,7 @@ impl<'a> Trial<'a> {
                 pairs.push((input, output));
             }
         }
-        Ok(pairs)
+        pairs
     }
 
     /// Has an input lie where an output does.
@@ -382,6 +386,36 @@ impl<'a> Trial<'a> {
     }
 }
 
+/// Scratch of as many bytes is kept from call to call: its pages take longer to come by than to fill.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// Scratch that no call has.
+static KEPT: Mutex<Vec<Region>> = Mutex::new(Vec::new());
+
+fn kept(bytes: usize, flush: Flush) -> Option<Region> {
+    let mut kept = KEPT.lock().ok()?;
+    let at = kept.iter().position(|region| region.is_like(bytes, flush))?;
+    Some(kept.swap_remove(at))
+}
+
+/// Scratch that a call has.
+struct Lent(Option<Region>);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let Some(region) = self.0.take().filter(|region| region.bytes().len() >= KEPT_BYTES) else {
+            return;
+        };
+        // What was written around it is a finding of its call, and would be one of the next.
+        if region.stray().is_none()
+            && let Ok(mut kept) = KEPT.lock()
+            && kept.len() < 12
+        {
+            kept.push(region);
+        }
+    }
+}
+
 /// The elements in the order in which the kernel gets them, where that is another.
 fn turned(
     entry: &KernelEntry,
@@ -391,8 +425,8 @@ fn turned(
     bytes: &[u8],
 ) -> Option<Vec<u8>> {
     let size = desc.dtype()?.size_bytes();
-    let is_turned = is_last(entry, side, port, desc);
-    is_turned.then(|| permuted(bytes, desc.shape(), Layout::NHWC_AXES, size))
+    let is_other = is_last(entry, side, port, desc);
+    is_other.then(|| permuted(bytes, desc.shape(), Layout::NHWC_AXES, size))
 }
 
 /// The elements of a tensor of rank 4 with its axes in another order.

@@ -81,7 +81,6 @@ impl Fill {
         let noise = 4.0 * random.unit() - 2.0;
         let is_marked = random.below(5) == 0 || at == 1;
         match self {
-            Self::Random | Self::Ramp => noise,
             Self::Small => {
                 if noise > 0.0 {
                     1.0
@@ -105,7 +104,7 @@ impl Fill {
                 }
             }
             Self::Nan if is_marked => f64::NAN,
-            Self::Infinite | Self::Nan => noise,
+            Self::Random | Self::Ramp | Self::Infinite | Self::Nan => noise,
         }
     }
 

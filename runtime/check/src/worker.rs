@@ -4,7 +4,7 @@
 //! output disturbs nothing.
 
 use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 use serde_json::{Value, json};
 use udo_api::Core;
@@ -39,7 +39,7 @@ const FIRST_DESCRIPTOR: i32 = 240;
 pub fn work(work: &Work) -> std::io::Result<()> {
     let told = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), FIRST_DESCRIPTOR)?;
     fault::install(told.as_raw_fd());
-    let mut teller = Teller { to: std::fs::File::from(OwnedFd::from(told)) };
+    let mut teller = Teller { to: std::fs::File::from(told) };
     match (&work.cases, &work.subject) {
         (None, _) => list(work, &mut teller)?,
         (Some(cases), None) => {

@@ -3,7 +3,6 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-
 use super::{Finding, Outcome, failed, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Node;

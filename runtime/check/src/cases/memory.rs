@@ -66,11 +66,11 @@ pub(super) fn guards(cx: &OpContext) -> Outcome {
 }
 
 pub(super) fn heap(cx: &OpContext) -> Outcome {
+    const FILLS: [Fill; 6] =
+        [Fill::Random, Fill::Small, Fill::Equal, Fill::Large, Fill::Infinite, Fill::Nan];
     if !heap::CAN_WATCH {
         return skipped("the heap of this system cannot be watched");
     }
-    const FILLS: [Fill; 6] =
-        [Fill::Random, Fill::Small, Fill::Equal, Fill::Large, Fill::Infinite, Fill::Nan];
     for node in &cx.found().nodes {
         for (width, order) in [(1, Order::Forwards), (4, Order::Threads)] {
             let Ok(trial) = cx.trial(node, width) else { continue };

@@ -86,9 +86,10 @@ fn other_type(port: &Port) -> Option<DType> {
 /// A value that the parameter cannot have.
 fn wrong_kind(param: &Param) -> Option<Attr> {
     match param.kind()? {
-        ParamKind::Scalar | ParamKind::Tensor => Some(Attr::Text("a word".to_owned())),
+        ParamKind::Scalar | ParamKind::Tensor | ParamKind::TypedTensor => {
+            Some(Attr::Text("a word".to_owned()))
+        }
         ParamKind::Text | ParamKind::Texts => Some(Attr::Float(0.5)),
-        ParamKind::TypedTensor => Some(Attr::Text("a word".to_owned())),
         ParamKind::Graph => None,
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn runs(cx: &OpContext) -> Outcome {
                 ));
             }
         };
-        if let Err(fault) = cx.first_run(node, &trial, cx.seed) {
+        if let Err(fault) = OpContext::first_run(node, &trial, cx.seed) {
             // No index is in range where there is nothing to index.
             if node.has_integers() && fault.is_of_value() {
                 continue;

@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use udo_api::Status;
 use udo_api::abi::{ExecArgs, ParallelTable, TensorArg};
@@ -192,7 +193,7 @@ impl Crew {
                 job.help();
             }
             self.at_work.fetch_sub(1, Ordering::SeqCst);
-            thread::yield_now();
+            thread::park_timeout(Duration::from_micros(50));
         }
     }
 }

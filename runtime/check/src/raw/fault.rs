@@ -26,7 +26,9 @@ pub(crate) fn install(fd: RawFd) {
 /// Runs on the thread that faults; by its flags the next fault, at the same instruction, ends the process.
 extern "C" fn on_fault(_signal: c_int, about: *mut libc::siginfo_t, _context: *mut c_void) {
     // SAFETY: the system passes what it knows of the signal, and for these two signals an address.
-    let address = unsafe { (*about).si_addr() }.addr();
+    let about = unsafe { &*about };
+    // SAFETY: as above.
+    let address = unsafe { about.si_addr() }.addr();
     let mut line = Line::default();
     line.text("{\"fault\":\"");
     explain(&mut line, address);

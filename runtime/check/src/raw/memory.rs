@@ -64,6 +64,7 @@ pub(crate) struct Region {
     data: NonNull<u8>,
     len: usize,
     what: What,
+    flush: Flush,
     slot: Option<usize>,
 }
 
@@ -121,7 +122,7 @@ impl Region {
         };
         // SAFETY: both offsets lie within what was mapped.
         let data = unsafe { base.add(page + offset) };
-        let mut region = Self { base, mapped, data, len, what, slot: None };
+        let mut region = Self { base, mapped, data, len, what, flush, slot: None };
         region.guard(0, page)?;
         region.guard(mapped - page, page)?;
         region.fill_around();
@@ -164,7 +165,9 @@ impl Region {
     fn fill_around(&mut self) {
         for (from, to) in self.around() {
             // SAFETY: the range lies within the pages between the guards.
-            unsafe { self.base.as_ptr().add(from).write_bytes(CANARY, to - from) };
+            let at = unsafe { self.base.as_ptr().add(from) };
+            // SAFETY: as many bytes are there, and nobody else refers to them.
+            unsafe { at.write_bytes(CANARY, to - from) };
         }
     }
 
@@ -191,6 +194,11 @@ impl Region {
             }
         }
         None
+    }
+
+    /// Whether it has as many bytes and lies so.
+    pub(crate) fn is_like(&self, len: usize, flush: Flush) -> bool {
+        (self.len, self.flush) == (len, flush)
     }
 
     /// Has nobody write to the bytes from now on.
@@ -253,7 +261,9 @@ mod tests {
         }
         let region = Region::new(What::Output(2), 5, 64, Flush::End).unwrap();
         // SAFETY: alignment leaves more than one byte behind.
-        unsafe { region.as_ptr().add(6).write(0) };
+        let behind = unsafe { region.as_ptr().add(6) };
+        // SAFETY: as above.
+        unsafe { behind.write(0) };
         assert_eq!(region.stray().unwrap(), "writes 2 bytes behind output 2, which has 5 bytes");
     }
 
