@@ -32,8 +32,9 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-runtime", &["udo-api", "udo-host", "udo-hta", "udo-ops", "udo-simd"]),
     ("udo-generator", &[]),
     ("udo-reference", &[]),
+    ("udo-check", &["udo-api", "udo-host", "udo-runtime", "udo-testing"]),
     ("udo-capi", &["udo-api", "udo-runtime"]),
-    ("udo-cli", &["udo-api", "udo-generator", "udo-hta", "udo-runtime", "udo-simd"]),
+    ("udo-cli", &["udo-api", "udo-check", "udo-generator", "udo-hta", "udo-runtime", "udo-simd"]),
 ];
 
 /// The modules of `udo-runtime` from the ground up. One may import those below it, and nothing else.
@@ -123,6 +124,7 @@ const API_FOLDERS: &[(&str, &[&[&str]])] = &[
 /// The files and folders with unsafe code. Tests may have some as well.
 const UNSAFE: &[&str] = &[
     "runtime/capi/src/",
+    "runtime/check/src/raw/",
     "runtime/simd/src/",
     "runtime/src/contain/call.rs",
     "runtime/src/contain/image.rs",

@@ -2,6 +2,7 @@
 
 mod bench;
 mod build;
+mod check;
 mod completions;
 mod convert;
 mod demo;
@@ -31,6 +32,7 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<new::New>("new"),
     Entry::of::<build::Build>("build"),
     Entry::of::<test::TestPackage>("test"),
+    Entry::of::<check::Check>("check"),
     Entry::of::<inspect::Inspect>("inspect"),
     Entry::of::<run::RunModel>("run"),
     Entry::of::<verify::Verify>("verify"),

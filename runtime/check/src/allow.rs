@@ -1,0 +1,145 @@
+//! Cases that the author of a package switches off, with a reason for each: `udo-check.toml` beside the package.
+//!
+//! ```toml
+//! [[off]]
+//! case = "numbers/random"
+//! op = "Selu"            # all of them, if nothing is said
+//! core = "cpu"           # all of them, if nothing is said
+//! because = "it is the other Selu"
+//! ```
+
+use std::path::Path;
+
+/// The name of the file.
+pub const ALLOW_FILE: &str = "udo-check.toml";
+
+/// A case that is switched off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Off {
+    /// The full name of the case.
+    pub case: String,
+    /// The operator; empty for all.
+    pub op: String,
+    /// The core; empty for all.
+    pub core: String,
+    /// Why it does not apply.
+    pub because: String,
+}
+
+impl Off {
+    /// Whether it switches off this case of this operator on this core.
+    pub fn is_for(&self, case: &str, op: &str, core: &str) -> bool {
+        let fits = |said: &str, found: &str| said.is_empty() || said == found;
+        self.case == case && fits(&self.op, op) && fits(&self.core, core)
+    }
+}
+
+/// Reads the file of the package in `folder`; nothing is switched off where there is none.
+///
+/// # Errors
+/// It cannot be read, or says something else than cases to be switched off; the message has the line.
+pub(crate) fn read(folder: &Path) -> Result<Vec<Off>, String> {
+    let path = folder.join(ALLOW_FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => parse(&text).map_err(|why| format!("{}: {why}", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(format!("{}: {error}", path.display())),
+    }
+}
+
+/// The part of TOML that the file needs: tables `[[off]]` of texts.
+fn parse(text: &str) -> Result<Vec<Off>, String> {
+    let mut all: Vec<(usize, Off)> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if line == "[[off]]" {
+            all.push((number, Off::default()));
+            continue;
+        }
+        let Some((_, off)) = all.last_mut() else {
+            return Err(format!("line {number}: found {line:?}, wanted `[[off]]` first"));
+        };
+        let (key, value) = line
+            .split_once('=')
+            .ok_or_else(|| format!("line {number}: found {line:?}, wanted `key = \"text\"`"))?;
+        let value = text_of(value.trim()).ok_or_else(|| {
+            format!("line {number}: the value of {} is no text in quotes", key.trim())
+        })?;
+        match key.trim() {
+            "case" => off.case = value,
+            "op" => off.op = value,
+            "core" => off.core = value,
+            "because" => off.because = value,
+            key => {
+                return Err(format!(
+                    "line {number}: found key {key:?}, wanted case, op, core or because"
+                ));
+            }
+        }
+    }
+    for (number, off) in &all {
+        if !crate::CASES.iter().any(|case| case.full_name() == off.case) {
+            return Err(format!(
+                "line {number}: there is no case {:?}; `udo check --cases` lists them",
+                off.case
+            ));
+        }
+        if off.because.trim().is_empty() {
+            return Err(format!(
+                "line {number}: case {} is off without a reason: say `because = \"..\"`",
+                off.case
+            ));
+        }
+    }
+    Ok(all.into_iter().map(|(_, off)| off).collect())
+}
+
+/// A text in quotes, without escapes, and maybe a comment behind it.
+fn text_of(value: &str) -> Option<String> {
+    let (text, behind) = value.strip_prefix('"')?.split_once('"')?;
+    let behind = behind.trim();
+    let is_plain = !text.contains('\\') && (behind.is_empty() || behind.starts_with('#'));
+    is_plain.then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_switched_off_with_a_reason() {
+        let text = "# why\n[[off]]\ncase = \"memory/heap\"\ncore = \"gpu\" # there\nbecause = \"a driver's\"\n";
+        let off = parse(text).unwrap();
+        assert_eq!(off.len(), 1);
+        assert!(off[0].is_for("memory/heap", "Any", "gpu"));
+        assert!(!off[0].is_for("memory/heap", "Any", "cpu"));
+        assert!(!off[0].is_for("memory/guards", "Any", "gpu"));
+    }
+
+    #[test]
+    fn what_the_file_must_not_say_is_refused_with_its_line() {
+        let cases = [
+            (
+                "[[off]]\ncase = \"memory/heap\"",
+                "line 1: case memory/heap is off without a reason: say `because = \"..\"`",
+            ),
+            (
+                "[[off]]\ncase = \"memory/heaps\"\nbecause = \"x\"",
+                "line 1: there is no case \"memory/heaps\"; `udo check --cases` lists them",
+            ),
+            (
+                "case = \"memory/heap\"",
+                "line 1: found \"case = \\\"memory/heap\\\"\", wanted `[[off]]` first",
+            ),
+            ("[[off]]\ncase = memory", "line 2: the value of case is no text in quotes"),
+            ("[[off]]\nwhy = \"x\"", "line 2: found key \"why\", wanted case, op, core or because"),
+            ("[[off]]\nnonsense", "line 2: found \"nonsense\", wanted `key = \"text\"`"),
+        ];
+        for (text, wanted) in cases {
+            assert_eq!(parse(text).unwrap_err(), wanted, "{text}");
+        }
+    }
+}

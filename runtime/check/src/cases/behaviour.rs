@@ -1,0 +1,305 @@
+//! What calls depend on, and what they change.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Finding, Outcome, failed, skipped};
+use crate::context::{Live, OpContext};
+use crate::node::Node;
+use crate::params;
+use crate::raw::call::Order;
+use crate::raw::surroundings::Surroundings;
+use crate::trial::{Fault, How, Made, Mode, Trial};
+use crate::values::Fill;
+
+fn made(
+    live: &Live<'_>,
+    cx: &OpContext,
+    trial: &Trial<'_>,
+    how: How,
+) -> Result<Vec<Made>, Finding> {
+    of(live, cx, trial, &live.values, how)
+}
+
+fn of(
+    live: &Live<'_>,
+    cx: &OpContext,
+    trial: &Trial<'_>,
+    values: &[Vec<u8>],
+    how: How,
+) -> Result<Vec<Made>, Finding> {
+    let run = trial.run(values, how);
+    run.map(|run| run.outputs)
+        .map_err(|fault| Finding::Failed(format!("{}: {}", live.said(cx), fault.said())))
+}
+
+/// The finding that results are not the same, with the first element that differs.
+fn differs(
+    live: &Live<'_>,
+    cx: &OpContext,
+    when: &str,
+    (wanted, found): (&[Made], &[Made]),
+) -> Outcome {
+    if wanted == found {
+        return Ok(());
+    }
+    for (port, (wanted, found)) in wanted.iter().zip(found).enumerate() {
+        if wanted.dims != found.dims {
+            return failed(format!(
+                "{when}, output {port} is {:?} and was {:?}: {}",
+                found.dims,
+                wanted.dims,
+                live.said(cx)
+            ));
+        }
+        if let Some(at) = wanted.bytes.iter().zip(&found.bytes).position(|(a, b)| a != b) {
+            return failed(format!(
+                "{when}, byte {at} of output {port} is another: {}",
+                live.said(cx)
+            ));
+        }
+    }
+    failed(format!("{when}, results are others: {}", live.said(cx)))
+}
+
+fn each(cx: &OpContext, mut body: impl FnMut(&Live<'_>) -> Outcome) -> Outcome {
+    let mut nodes = 0;
+    for live in cx.live() {
+        nodes += 1;
+        body(&live)?;
+    }
+    if nodes == 0 { skipped("no node runs") } else { Ok(()) }
+}
+
+pub(super) fn twice(cx: &OpContext) -> Outcome {
+    each(cx, |live| {
+        let wanted = made(live, cx, &live.trial, How::default())?;
+        let found = made(live, cx, &live.trial, How::default())?;
+        differs(live, cx, "the second time", (&wanted, &found))?;
+        for fill in [Fill::Random, Fill::Equal, Fill::Small] {
+            // Elements that the kernel refuses are as good as others.
+            let _ = live.trial.run(&live.node.values(fill, live.seed ^ 7), How::default());
+            let found = made(live, cx, &live.trial, How::default())?;
+            differs(live, cx, "after a run on other elements", (&wanted, &found))?;
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn sessions(cx: &OpContext) -> Outcome {
+    each(cx, |live| {
+        let wanted = made(live, cx, &live.trial, How::default())?;
+        let second =
+            cx.trial(live.node, 1).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
+        let found = made(live, cx, &second, How::default())?;
+        differs(live, cx, "in a second session", (&wanted, &found))?;
+        drop(second);
+        let found = made(live, cx, &live.trial, How::default())?;
+        differs(live, cx, "after a second session has ended", (&wanted, &found))
+    })
+}
+
+pub(super) fn threads(cx: &OpContext) -> Outcome {
+    const AT_ONCE: u64 = 8;
+    let rounds = if cx.level > 3 { 12 } else { 4 };
+    each(cx, |live| {
+        let values: Vec<Vec<Vec<u8>>> = (0..AT_ONCE)
+            .map(|turn| live.node.values(Fill::Random, live.seed ^ turn << 8))
+            .collect();
+        let wanted: Vec<_> =
+            values.iter().map(|values| live.trial.run(values, How::default()).ok()).collect();
+        let other = thread::scope(|scope| {
+            scope.spawn(|| made(live, cx, &live.trial, How::default())).join()
+        });
+        let Ok(other) = other else { return failed("a thread that ran the kernel panicked") };
+        let own = made(live, cx, &live.trial, How::default())?;
+        differs(live, cx, "on another thread", (&own, &other?))?;
+        let all: Vec<Outcome> = thread::scope(|scope| {
+            let spawn = |(values, wanted): (&Vec<Vec<u8>>, &Option<crate::trial::Run>)| {
+                let (values, wanted) =
+                    (values.clone(), wanted.as_ref().map(|run| run.outputs.clone()));
+                scope.spawn(move || {
+                    let Some(wanted) = wanted else { return Ok(()) };
+                    for _ in 0..rounds {
+                        let found = of(live, cx, &live.trial, &values, How::default())?;
+                        differs(live, cx, "with eight calls at once", (&wanted, &found))?;
+                    }
+                    Ok(())
+                })
+            };
+            let threads: Vec<_> = values.iter().zip(&wanted).map(spawn).collect();
+            threads
+                .into_iter()
+                .map(|t| {
+                    t.join().unwrap_or_else(|_| failed("a thread that ran the kernel panicked"))
+                })
+                .collect()
+        });
+        all.into_iter().collect()
+    })
+}
+
+pub(super) fn widths(cx: &OpContext) -> Outcome {
+    each(cx, |live| {
+        let wanted = made(live, cx, &live.trial, How::default())?;
+        for width in [2, 3, 4, 8] {
+            let trial = cx.trial(live.node, width);
+            let trial = trial.map_err(|refusal| {
+                Finding::Failed(format!(
+                    "finalize refuses {width} threads for {}: {refusal}",
+                    live.said(cx)
+                ))
+            })?;
+            let alone = made(live, cx, &trial, How { width, ..How::default() })?;
+            differs(live, cx, &format!("with {width} threads to share with"), (&wanted, &alone))?;
+            for order in [Order::Backwards, Order::Threads] {
+                let how = How { width, order, ..How::default() };
+                let found = made(live, cx, &trial, how)?;
+                let when = format!("with {width} threads, {order:?}");
+                differs(live, cx, &when, (&alone, &found))?;
+            }
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn in_place(cx: &OpContext) -> Outcome {
+    if cx.subject.kernels.iter().all(|kernel| kernel.def.in_place_pairs().is_empty()) {
+        return skipped("no kernel works in place");
+    }
+    each(cx, |live| {
+        let wanted = made(live, cx, &live.trial, How::default())?;
+        let found = made(live, cx, &live.trial, How { mode: Mode::InPlace, ..How::default() })?;
+        differs(live, cx, "in place", (&wanted, &found))
+    })
+}
+
+pub(super) fn pitched(cx: &OpContext) -> Outcome {
+    let mut tried = 0;
+    each(cx, |live| {
+        if !live.trial.takes_pitched() {
+            return Ok(());
+        }
+        tried += 1;
+        let wanted = made(live, cx, &live.trial, How::default())?;
+        let found = made(live, cx, &live.trial, How { mode: Mode::Pitched, ..How::default() })?;
+        differs(live, cx, "over rows that lie apart", (&wanted, &found))
+    })?;
+    if tried == 0 { skipped("no kernel takes rows that lie apart") } else { Ok(()) }
+}
+
+pub(super) fn after_error(cx: &OpContext) -> Outcome {
+    each(cx, |live| {
+        let wanted = made(live, cx, &live.trial, How::default())?;
+        // A run that is cancelled before it begins may do as it likes, but for what it leaves behind.
+        let cancelled = How { width: 4, is_cancelled: true, ..How::default() };
+        if let Err(Fault::Broken(what)) = live.trial.run(&live.values, cancelled) {
+            return failed(format!("a run that is cancelled: {what}: {}", live.said(cx)));
+        }
+        for (_, params) in params::oddities(cx.subject.op, &live.node.params) {
+            let odd = Node { params, ..live.node.clone() };
+            // Whether it is refused or not, the next kernel is as before.
+            drop(Trial::new(&odd, live.entry, cx.subject.core, 1));
+        }
+        let found = made(live, cx, &live.trial, How::default())?;
+        differs(live, cx, "after a call that failed", (&wanted, &found))?;
+        let trial =
+            cx.trial(live.node, 1).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
+        let found = made(live, cx, &trial, How::default())?;
+        differs(live, cx, "in a session after one that was refused", (&wanted, &found))
+    })
+}
+
+pub(super) fn special(cx: &OpContext) -> Outcome {
+    let has_floats = |live: &Live<'_>| {
+        live.node.inputs.iter().any(|i| i.desc.dtype().is_some_and(udo_api::DType::is_float))
+    };
+    let mut tried = 0;
+    for live in cx.live().filter(has_floats) {
+        for fill in [Fill::Denormal, Fill::Infinite, Fill::Nan, Fill::Large] {
+            tried += 1;
+            let values = live.node.values(fill, live.seed);
+            if let Err(fault) = live.trial.run(&values, How::default()) {
+                if fault.is_of_value() {
+                    continue;
+                }
+                return failed(format!("{} of {}: {}", fill.name(), live.said(cx), fault.said()));
+            }
+        }
+    }
+    if tried == 0 { skipped("no input has floating-point numbers") } else { Ok(()) }
+}
+
+pub(super) fn surroundings(cx: &OpContext) -> Outcome {
+    each(cx, |live| made(live, cx, &live.trial, How::default()).map(drop))?;
+    match cx.before.changed(&Surroundings::now()) {
+        Some(changed) => failed(format!("since the package was opened, {changed}")),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn time(cx: &OpContext) -> Outcome {
+    use crate::shapes::Class;
+    let nodes = cx.found().nodes.iter();
+    let Some(small) = nodes.clone().find(|node| node.class == Class::Plain) else {
+        return skipped("no plain node is known");
+    };
+    let Some(entry) = cx.kernel(small) else { return skipped("there is no kernel") };
+    let times = [512usize, 8192].map(|len| time_of(cx, small, entry, len));
+    let [Some(few), Some(many)] = times else {
+        return skipped("the operator takes no rows of other lengths");
+    };
+    let ratio = many.as_secs_f64() / few.as_secs_f64().max(2e-6);
+    // 16 times the elements: what grows with their square takes 256 times as long.
+    if ratio > 90.0 {
+        return Err(Finding::Warning(format!(
+            "16 times the elements take {ratio:.0} times as long: {few:?} for 512, {many:?} for 8192"
+        )));
+    }
+    Ok(())
+}
+
+/// How long a call takes whose first input has `len` elements along its last axis.
+fn time_of(
+    cx: &OpContext,
+    small: &crate::node::Node,
+    entry: &udo_runtime::registry::KernelEntry,
+    len: usize,
+) -> Option<Duration> {
+    let mut node = small.clone();
+    let along = *small.inputs.first()?.dims.last()?;
+    for input in &mut node.inputs {
+        // What is as long as the first input's last axis goes with it.
+        if input.constant.is_some() || input.dims.last() != Some(&along) {
+            return None;
+        }
+        let mut dims: Vec<usize> = input.dims.iter().map(|_| 1).collect();
+        *dims.last_mut()? = len;
+        input.desc = input.desc.with_extents(udo_api::Shape::new(&dims).ok()?);
+        input.dims = dims;
+    }
+    let outputs =
+        crate::node::inferred(cx.subject.op, &node.inputs, &node.params, small.outputs.len())
+            .ok()?;
+    let old = small.outputs.iter().map(udo_api::TensorDesc::encoding);
+    node.outputs = outputs
+        .iter()
+        .zip(old)
+        .map(|(desc, old)| match (desc.encoding(), old) {
+            (None, Some(encoding)) => desc.with_encoding(encoding),
+            _ => *desc,
+        })
+        .collect();
+    if !crate::subject::fits(entry, &node.input_descs(), &node.outputs) {
+        return None;
+    }
+    let trial = Trial::new(&node, entry, cx.subject.core, 1).ok()?;
+    let values = node.values(Fill::Random, cx.seed);
+    let mut best = Duration::MAX;
+    for _ in 0..5 {
+        let start = Instant::now();
+        trial.run(&values, How::default()).ok()?;
+        best = best.min(start.elapsed());
+    }
+    Some(best)
+}

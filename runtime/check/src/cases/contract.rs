@@ -1,0 +1,266 @@
+//! What operators and kernels take and refuse before any run.
+
+use udo_api::{Status, TensorDesc};
+
+use super::{Outcome, failed, skipped};
+use crate::context::OpContext;
+use crate::node::{Node, inferred};
+use crate::params;
+use crate::raw::heap;
+use crate::search::Found;
+use crate::trial::{Fault, How, Trial};
+use crate::values::Fill;
+
+pub(super) fn kernels(cx: &OpContext) -> Outcome {
+    if !cx.subject.kernels.is_empty() {
+        return Ok(());
+    }
+    if cx.subject.is_declared() {
+        let core = cx.subject.core;
+        return failed(format!(
+            "the operator's ports have types for {core}, and the package has no kernel for it there"
+        ));
+    }
+    skipped("the operator names no types for this core")
+}
+
+pub(super) fn written(cx: &OpContext) -> Outcome {
+    let found = cx.found();
+    if found.is_unwritten {
+        return failed(
+            "the operator or its kernel answers NOT_IMPLEMENTED: the skeleton is not written",
+        );
+    }
+    for node in &found.nodes {
+        let Ok(trial) = cx.trial(node, 1) else { continue };
+        for launch in trial.kernel().gpu_info().iter().flat_map(|info| &info.launches) {
+            if let Some(why) = unwritten_source(&launch.source, &launch.name) {
+                return failed(format!("the OpenCL source of kernel {:?} {why}", launch.name));
+            }
+        }
+        if let Err(Fault::Failed(failure)) =
+            trial.run(&node.values(Fill::Random, cx.seed), How::default())
+            && failure.error.status == Status::NOT_IMPLEMENTED
+        {
+            return failed("execute answers NOT_IMPLEMENTED: the skeleton is not written");
+        }
+    }
+    Ok(())
+}
+
+/// Why OpenCL C is not a written kernel, as far as its text tells.
+fn unwritten_source(source: &str, name: &str) -> Option<String> {
+    let code = without_comments(source);
+    if let Some(line) = code.lines().find(|line| line.trim_start().starts_with("#error")) {
+        return Some(format!("has a line {:?}", line.trim()));
+    }
+    let Some(at) = code.find(name) else { return Some("does not define it".to_owned()) };
+    let body = code.get(at..).and_then(|rest| rest.split_once('{')).map(|(_, body)| body);
+    let Some(body) = body else { return Some("does not define it".to_owned()) };
+    let mut depth = 1usize;
+    let end = body.char_indices().find(|&(_, letter)| {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        depth == 0
+    });
+    let Some((end, _)) = end else { return Some("ends within the kernel".to_owned()) };
+    let own = body.get(..end).unwrap_or(body);
+    let stores = ["UDO_STORE", "vstore", "=", "atomic", "("];
+    let is_empty = own.trim().is_empty();
+    let assigns = own.contains("UDO_STORE")
+        || own.contains("] =")
+        || own.contains("]=")
+        || own.contains("vstore");
+    let calls_others = code.matches("UDO_STORE").count() > 0 || code.contains("] =");
+    if is_empty || !(assigns || calls_others) || !stores.iter().any(|word| own.contains(word)) {
+        return Some("stores nothing".to_owned());
+    }
+    None
+}
+
+fn without_comments(source: &str) -> String {
+    let mut code = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("/*").into_iter().chain(rest.find("//")).min() {
+        let (before, comment) = rest.split_at(at);
+        code.push_str(before);
+        let end = if comment.starts_with("/*") {
+            comment.find("*/").map(|end| end + 2)
+        } else {
+            comment.find('\n')
+        };
+        rest = end.and_then(|end| comment.get(end..)).unwrap_or("");
+    }
+    code.push_str(rest);
+    code
+}
+
+pub(super) fn nodes(cx: &OpContext) -> Outcome {
+    if cx.subject.has_graphs() {
+        return skipped("the host runs graphs for this operator");
+    }
+    let Found { nodes, refusals, .. } = cx.found();
+    if cx.subject.kernels.is_empty() {
+        return skipped("there is no kernel");
+    }
+    let taken = |kernel: usize| nodes.iter().any(|node| node.kernel == kernel);
+    let is_any = (0..cx.subject.kernels.len()).any(taken);
+    if is_any {
+        return Ok(());
+    }
+    let why = refusals.first().map_or("none of its types leads to one", String::as_str);
+    let why = format!("no node was found that it takes; the last one tried: {why}");
+    if cx.is_builtin { skipped(why) } else { failed(why) }
+}
+
+pub(super) fn refusals(cx: &OpContext) -> Outcome {
+    match cx.found().faults.first() {
+        Some(fault) => failed(fault),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn parameters(cx: &OpContext) -> Outcome {
+    let Some(node) = cx.found().nodes.first() else { return skipped("no node is known") };
+    if node.params.is_empty() {
+        return skipped("it has no parameters");
+    }
+    let Some(entry) = cx.kernel(node) else { return skipped("there is no kernel") };
+    for (said, params) in params::oddities(cx.subject.op, &node.params) {
+        let outputs = match inferred(cx.subject.op, &node.inputs, &params, node.outputs.len()) {
+            Ok(outputs) => outputs,
+            Err(refusal) if refusal.status == Status::PANICKED => {
+                return failed(format!("infer panics where {said}: {}", refusal.message));
+            }
+            Err(refusal) if refusal.message.trim().is_empty() => {
+                return failed(format!("infer refuses {said} and does not say why"));
+            }
+            Err(_) => continue,
+        };
+        if outputs.iter().map(TensorDesc::size_bytes).sum::<usize>() > 16 << 20 {
+            continue;
+        }
+        let odd = Node { params, outputs: encoded(&outputs, node), ..node.clone() };
+        match Trial::new(&odd, entry, cx.subject.core, 1) {
+            Ok(trial) => {
+                let run = trial.run(&odd.values(Fill::Small, cx.seed), How::default());
+                if let Err(Fault::Failed(failure)) = &run
+                    && failure.error.status == Status::PANICKED
+                {
+                    return failed(format!("execute panics where {said}: {}", failure.message));
+                }
+                if let Err(Fault::Broken(what)) = run {
+                    return failed(format!("where {said}: {what}"));
+                }
+            }
+            Err(refusal) if refusal.status == Status::PANICKED => {
+                return failed(format!("finalize panics where {said}: {}", refusal.message));
+            }
+            Err(refusal) if refusal.message.trim().is_empty() => {
+                return failed(format!("finalize refuses {said} and does not say why"));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Outputs with the encodings that those of `node` have, where nobody says others.
+fn encoded(outputs: &[TensorDesc], node: &Node) -> Vec<TensorDesc> {
+    let pairs = outputs.iter().zip(&node.outputs);
+    pairs
+        .map(|(output, old)| match (output.encoding(), old.encoding()) {
+            (None, Some(encoding)) if output.dtype() == old.dtype() => {
+                output.with_encoding(encoding)
+            }
+            _ => *output,
+        })
+        .collect()
+}
+
+pub(super) fn finalize(cx: &OpContext) -> Outcome {
+    const ROUNDS: usize = 24;
+    if !heap::CAN_WATCH {
+        return skipped("the heap of this system cannot be watched");
+    }
+    for node in cx.found().nodes.iter().take(4) {
+        let mut kept = Vec::new();
+        for _ in 0..ROUNDS {
+            let (made, used) = heap::watched(|| cx.trial(node, 1).map(drop));
+            if let Err(refusal) = made {
+                return failed(format!(
+                    "finalize takes {} once, and then refuses it: {refusal}",
+                    node.said(cx.subject.core)
+                ));
+            }
+            kept.push(used.kept_bytes);
+        }
+        // What is made once for all is made in the first rounds.
+        let later = kept.get(ROUNDS / 2..).unwrap_or_default();
+        if later.iter().all(|&bytes| bytes > 0) {
+            let bytes = later.iter().sum::<i64>() / i64::try_from(later.len()).unwrap_or(1);
+            return failed(format!(
+                "finalizing and freeing a kernel for {} keeps {bytes} bytes each time",
+                node.said(cx.subject.core)
+            ));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn constants(cx: &OpContext) -> Outcome {
+    let mut compared = 0;
+    for live in cx.live() {
+        let Ok(wanted) = live.trial.run(&live.values, How::default()) else { continue };
+        for port in 0..live.node.inputs.len() {
+            let mut node = live.node.clone();
+            let Some(input) = node.inputs.get_mut(port) else { continue };
+            let is_run = input.constant.is_none() && input.desc.full_shape().is_fixed();
+            let Some(values) = live.values.get(port).filter(|_| is_run && !input.desc.is_absent())
+            else {
+                continue;
+            };
+            input.constant = udo_host::Buffer::of(values).ok().map(std::sync::Arc::new);
+            let Ok(trial) = Trial::new(&node, live.entry, cx.subject.core, 1) else { continue };
+            compared += 1;
+            match trial.run(&live.values, How::default()) {
+                Ok(run) if run.outputs == wanted.outputs => {}
+                Ok(_) => {
+                    return failed(format!(
+                        "results differ where input {port} is constant: {}",
+                        live.said(cx)
+                    ));
+                }
+                Err(fault) => {
+                    return failed(format!(
+                        "where input {port} is constant, {}: {}",
+                        live.said(cx),
+                        fault.said()
+                    ));
+                }
+            }
+        }
+    }
+    if compared == 0 { skipped("no input may be constant") } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_that_is_not_written_is_known_by_its_text() {
+        let skeleton = "#error \"X is not implemented yet\"\n__kernel void x_kernel() {}";
+        assert!(unwritten_source(skeleton, "x_kernel").unwrap().starts_with("has a line"));
+        let empty = "__kernel void x_kernel(int a) { /* y[i] = 1; */ // UDO_STORE(y, 0, 1)\n }";
+        assert_eq!(unwritten_source(empty, "x_kernel").unwrap(), "stores nothing");
+        assert_eq!(unwritten_source(empty, "y_kernel").unwrap(), "does not define it");
+        let written = "__kernel void x_kernel(int a) { if (a) { UDO_STORE(y, 0, 1); } }";
+        assert_eq!(unwritten_source(written, "x_kernel"), None);
+        let plain = "kernel void x(global float *y) { y[get_global_id(0)] = 1.0f; }";
+        assert_eq!(unwritten_source(plain, "x"), None);
+    }
+}

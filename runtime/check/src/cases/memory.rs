@@ -1,0 +1,144 @@
+//! What calls read and write.
+
+use udo_api::Status;
+
+use super::{Finding, Outcome, failed, skipped};
+use crate::context::{Live, OpContext};
+use crate::raw::call::Order;
+use crate::raw::heap::{self, Use};
+use crate::raw::memory::Flush;
+use crate::trial::{Fault, How, Made, Mode, Run};
+use crate::values::Fill;
+
+fn ran(live: &Live<'_>, cx: &OpContext, how: How) -> Result<Run, Finding> {
+    live.trial
+        .run(&live.values, how)
+        .map_err(|fault: Fault| Finding::Failed(format!("{}: {}", live.said(cx), fault.said())))
+}
+
+pub(super) fn written(cx: &OpContext) -> Outcome {
+    const POISONS: [u8; 3] = [0xff, 0xa5, 0x40];
+    let mut nodes = 0;
+    for live in cx.live() {
+        nodes += 1;
+        let mut runs = Vec::new();
+        for poison in POISONS {
+            runs.push((poison, ran(&live, cx, How { poison, ..How::default() })?));
+        }
+        let [(a, first), (b, second), (_, third)] = &runs[..] else { continue };
+        for (port, output) in first.outputs.iter().enumerate() {
+            let others = [second, third].map(|run| run.outputs.get(port));
+            let [Some(second), Some(third)] = others else { continue };
+            if output == second && output == third {
+                continue;
+            }
+            return failed(unlike(port, (*a, output), (*b, second), &live.said(cx)));
+        }
+    }
+    if nodes == 0 { skipped("no node runs") } else { Ok(()) }
+}
+
+/// How two runs differ that found other bytes in their outputs and scratch.
+fn unlike(port: usize, (a, first): (u8, &Made), (b, second): (u8, &Made), said: &str) -> String {
+    let pairs = first.bytes.iter().zip(&second.bytes);
+    let is_left = |(x, y): (&u8, &u8)| *x == a && *y == b;
+    let left = pairs.clone().filter(|&pair| is_left(pair)).count();
+    match pairs.clone().position(is_left) {
+        Some(at) => format!(
+            "{left} bytes of output {port} are not written, the first of them {at}, of {}: {said}",
+            first.bytes.len()
+        ),
+        None => {
+            format!("output {port} depends on what its memory or the scratch held before: {said}")
+        }
+    }
+}
+
+pub(super) fn guards(cx: &OpContext) -> Outcome {
+    for live in cx.tried() {
+        for flush in [Flush::End, Flush::Start] {
+            for mode in [Mode::Apart, Mode::Pitched, Mode::InPlace] {
+                ran(&live, cx, How { flush, mode, is_sealed: true, ..How::default() })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn heap(cx: &OpContext) -> Outcome {
+    const FILLS: [Fill; 6] =
+        [Fill::Random, Fill::Small, Fill::Equal, Fill::Large, Fill::Infinite, Fill::Nan];
+    if !heap::CAN_WATCH {
+        return skipped("the heap of this system cannot be watched");
+    }
+    for node in &cx.found().nodes {
+        for (width, order) in [(1, Order::Forwards), (4, Order::Threads)] {
+            let Ok(trial) = cx.trial(node, width) else { continue };
+            for fill in FILLS {
+                let how = How { width, order, ..How::default() };
+                let run = trial.run(&node.values(fill, cx.seed), how);
+                let said = || {
+                    format!(
+                        "{} of {} {}",
+                        fill.name(),
+                        node.class.name(),
+                        node.said(cx.subject.core)
+                    )
+                };
+                match run {
+                    Ok(run) if run.heap.calls > 0 => {
+                        let Use { calls, first_bytes, .. } = run.heap;
+                        return failed(format!(
+                            "a call uses the heap {calls} times, for {first_bytes} bytes at first: {}",
+                            said()
+                        ));
+                    }
+                    Err(Fault::Failed(failure)) if failure.error.status == Status::HEAP_USE => {
+                        return failed(format!("{failure}: {}", said()));
+                    }
+                    Ok(_) | Err(_) => {}
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn workspace(cx: &OpContext) -> Outcome {
+    /// Scratch below this is nothing to speak of.
+    const FREE: usize = 16 << 20;
+    for node in &cx.found().nodes {
+        let Ok(trial) = cx.trial(node, 1) else { continue };
+        if let Err(Fault::Failed(failure)) =
+            trial.run(&node.values(Fill::Random, cx.seed), How::default())
+            && failure.error.status == Status::SCRATCH_EXCEEDED
+        {
+            return failed(format!(
+                "{failure}: {} {}",
+                node.class.name(),
+                node.said(cx.subject.core)
+            ));
+        }
+    }
+    for live in cx.live() {
+        let declared = live.trial.workspace();
+        ran(&live, cx, How { flush: Flush::End, poison: 0x7f, ..How::default() })?;
+        let tensors = live.node.bytes();
+        let bytes = declared.bytes();
+        if !declared.wants_all_vtcm() && bytes > FREE && bytes / 64 > tensors {
+            return failed(format!(
+                "it declares {bytes} bytes of scratch for {tensors} bytes of tensors: {}",
+                live.said(cx)
+            ));
+        }
+        let fast = 4 << 20;
+        let has_fast = cx.subject.core.kind().is_some_and(udo_api::CoreKind::has_fast_memory);
+        if has_fast && bytes > fast {
+            return failed(format!(
+                "it declares {bytes} bytes of scratch, and the fast memory has {fast}: {}",
+                live.said(cx)
+            ));
+        }
+    }
+    Ok(())
+}

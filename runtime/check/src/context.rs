@@ -1,0 +1,225 @@
+//! What cases look at.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use udo_host::Refusal;
+use udo_runtime::package::OpenError;
+use udo_runtime::registry::{KernelEntry, Registry};
+
+use crate::node::{Node, inferred};
+use crate::oracle::{self, Oracle, Who};
+use crate::raw::surroundings::Surroundings;
+use crate::search::{Breadth, Found, search};
+use crate::subject::{Opened, Place, Subject};
+use crate::trial::{Fault, How, Run, Trial};
+use crate::values::{Fill, encoding_of};
+
+/// A package as a whole.
+#[derive(Debug)]
+pub(crate) struct PackageContext {
+    pub(crate) place: Place,
+}
+
+impl PackageContext {
+    /// Where its files are; nothing for what is built in.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Builtin => None,
+            Place::At(path) => Some(path),
+        }
+    }
+
+    /// The folder of its sources, where it has one.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        let path = self.path()?;
+        let folder = if path.is_dir() { path } else { path.parent()? };
+        if folder.ends_with("dist") {
+            folder.parent().map(Path::to_owned)
+        } else {
+            Some(folder.to_owned())
+        }
+    }
+}
+
+/// An operator on a core, with the nodes that it takes.
+#[derive(Debug)]
+pub(crate) struct OpContext {
+    pub(crate) subject: Subject,
+    pub(crate) oracles: Vec<Oracle>,
+    pub(crate) level: u8,
+    pub(crate) seed: u64,
+    pub(crate) is_builtin: bool,
+    /// The operators that there are, and the name of the package.
+    pub(crate) registry: Registry,
+    pub(crate) package: String,
+    /// The state of the process before the package was opened.
+    pub(crate) before: Surroundings,
+    found: OnceLock<Found>,
+}
+
+/// A node, its kernel, and elements that the kernel takes.
+pub(crate) struct Live<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) entry: &'a KernelEntry,
+    pub(crate) trial: Trial<'a>,
+    pub(crate) values: Vec<Vec<u8>>,
+    pub(crate) seed: u64,
+}
+
+/// Elements that a kernel may refuse, tried one after the other.
+const FILLS: [Fill; 5] = [Fill::Random, Fill::Small, Fill::Equal, Fill::Positive, Fill::Zero];
+
+impl OpContext {
+    pub(crate) fn new(
+        place: &Place,
+        (op, core): (&str, udo_api::Core),
+        level: u8,
+        seed: u64,
+    ) -> Result<Option<Self>, OpenError> {
+        let before = Surroundings::now();
+        let mut opened = Opened::open(place)?;
+        let Some(subject) = opened.subject(op, core)? else { return Ok(None) };
+        let oracles = oracle::of(&mut opened, &subject);
+        let is_builtin = *place == Place::Builtin;
+        let package = opened.package.map(|id| opened.registry.package_name(id).to_owned());
+        let (registry, package) = (opened.registry, package.unwrap_or_default());
+        let found = OnceLock::new();
+        Ok(Some(Self {
+            subject,
+            oracles,
+            level,
+            seed,
+            is_builtin,
+            registry,
+            package,
+            before,
+            found,
+        }))
+    }
+
+    /// Of the many built-in operators a few nodes of each class are tried.
+    fn breadth(&self) -> Breadth {
+        if self.is_builtin { Breadth::First } else { Breadth::All }
+    }
+
+    /// What asking the operator for nodes gave.
+    pub(crate) fn found(&self) -> &Found {
+        self.found.get_or_init(|| {
+            let mut found = search(&self.subject, self.level, self.seed, self.breadth());
+            for node in &mut found.nodes {
+                self.set_encodings(node);
+            }
+            found
+        })
+    }
+
+    pub(crate) fn kernel(&self, node: &Node) -> Option<&KernelEntry> {
+        self.subject.kernels.get(node.kernel)
+    }
+
+    /// Has quantized outputs whose encoding nobody says hold the numbers that are wanted.
+    fn set_encodings(&self, node: &mut Node) {
+        if node.outputs.iter().all(|output| output.encoding().is_none()) {
+            return;
+        }
+        let said = inferred(self.subject.op, &node.inputs, &node.params, node.outputs.len());
+        let values = node.values(Fill::Random, self.seed);
+        let wanted = self.oracles.iter().find_map(|oracle| oracle.wanted(node, &values));
+        let (Ok(said), Some(wanted)) = (said, wanted) else { return };
+        let mut outputs = node.outputs.clone();
+        for ((output, said), wanted) in outputs.iter_mut().zip(&said).zip(&wanted) {
+            let encoding = output.dtype().and_then(|dtype| encoding_of(dtype, &wanted.numbers));
+            if let (true, Some(encoding)) = (said.encoding().is_none(), encoding) {
+                *output = output.with_encoding(encoding);
+            }
+        }
+        let other = Node { outputs, ..node.clone() };
+        let takes = self
+            .kernel(&other)
+            .is_some_and(|entry| Trial::new(&other, entry, self.subject.core, 1).is_ok());
+        if takes {
+            *node = other;
+        }
+    }
+
+    /// The kernel of the node, finalized.
+    pub(crate) fn trial<'a>(&'a self, node: &'a Node, threads: u32) -> Result<Trial<'a>, Refusal> {
+        let Some(entry) = self.kernel(node) else {
+            let message = "the node has no kernel".to_owned();
+            return Err(Refusal { status: udo_api::Status::FAILED, message });
+        };
+        Trial::new(node, entry, self.subject.core, threads)
+    }
+
+    /// Elements that the kernel takes, and what it makes of them; else why it takes none.
+    pub(crate) fn first_run(
+        node: &Node,
+        trial: &Trial<'_>,
+        seed: u64,
+    ) -> Result<(Vec<Vec<u8>>, Run), Fault> {
+        let mut first = None;
+        for fill in FILLS {
+            let values = node.values(fill, seed);
+            match trial.run(&values, How::default()) {
+                Ok(run) => return Ok((values, run)),
+                // Integers may be indices that are out of range, or divisors that are 0.
+                Err(fault) => {
+                    let has_integers = node
+                        .inputs
+                        .iter()
+                        .any(|input| input.desc.dtype().is_some_and(|dtype| !dtype.is_float()));
+                    let fault = first.get_or_insert(fault);
+                    if !has_integers || matches!(fault, Fault::Broken(_)) {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(first.unwrap_or_else(|| Fault::Broken("no elements were tried".to_owned())))
+    }
+
+    /// The nodes that run, each with a kernel and elements for it.
+    pub(crate) fn live(&self) -> impl Iterator<Item = Live<'_>> {
+        self.each(|run| run.ok().map(|(values, _)| values))
+    }
+
+    /// Those, and the nodes whose calls do what they must not.
+    pub(crate) fn tried(&self) -> impl Iterator<Item = Live<'_>> {
+        self.each(|run| match run {
+            Ok((values, _)) => Some(values),
+            Err(Fault::Broken(_)) => Some(Vec::new()),
+            Err(Fault::Failed(_)) => None,
+        })
+    }
+
+    /// Nodes with the elements that `chosen` makes of their first runs; none stand for random ones.
+    fn each(
+        &self,
+        chosen: impl Fn(Result<(Vec<Vec<u8>>, Run), Fault>) -> Option<Vec<Vec<u8>>>,
+    ) -> impl Iterator<Item = Live<'_>> {
+        self.found().nodes.iter().enumerate().filter_map(move |(at, node)| {
+            let entry = self.kernel(node)?;
+            let trial = self.trial(node, 1).ok()?;
+            let seed = self.seed.wrapping_mul(1000).wrapping_add(at as u64);
+            let mut values = chosen(Self::first_run(node, &trial, seed))?;
+            if values.is_empty() {
+                values = node.values(Fill::Random, seed);
+            }
+            Some(Live { node, entry, trial, values, seed })
+        })
+    }
+
+    /// Who vouches for results, the own kernel on the CPU first.
+    pub(crate) fn vouchers(&self) -> impl Iterator<Item = &Oracle> {
+        let is_own_cpu = |oracle: &&Oracle| oracle.who == Who::Cpu || oracle.who == Who::Builtin;
+        self.oracles.iter().filter(is_own_cpu)
+    }
+}
+
+impl Live<'_> {
+    /// The node in words.
+    pub(crate) fn said(&self, cx: &OpContext) -> String {
+        format!("{} {}", self.node.class.name(), self.node.said(cx.subject.core))
+    }
+}

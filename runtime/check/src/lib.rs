@@ -1,0 +1,237 @@
+//! The conformance suite for packages of operators: what holds for every package, tried on one.
+//!
+//! A check is two sides. [`check`] runs no code of the package: it starts a worker for each operator on each core, hears what
+//! they tell, and goes on where one dies. [`work`] is the worker's side: it opens the package, looks for nodes that the operator
+//! takes, and tries the [`CASES`] on them. It calls kernels as the runtime does, by way of `udo-host`, over memory between pages
+//! that nobody may touch.
+
+mod allow;
+mod cases;
+mod context;
+mod elf;
+mod node;
+mod oracle;
+mod params;
+mod raw;
+mod report;
+mod search;
+mod shapes;
+mod subject;
+mod supervise;
+mod trial;
+mod values;
+mod worker;
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use udo_api::Core;
+
+pub use allow::{ALLOW_FILE, Off};
+pub use cases::{CASES, Case, Category};
+pub use report::{CaseReport, Report, SubjectReport, Verdict, again};
+pub use subject::{BUILTIN, Place};
+pub use supervise::Program;
+pub use worker::{Work, work};
+
+use supervise::Task;
+
+/// The level of a check where nothing is said.
+pub const DEFAULT_LEVEL: u8 = 3;
+
+/// What is to be checked, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The package.
+    pub place: Place,
+    /// The operators; all of them if there is none.
+    pub ops: Vec<String>,
+    /// The cores; all that the package has if there is none.
+    pub cores: Vec<Core>,
+    /// How much is tried, from 1 to 10.
+    pub level: u8,
+    /// The seed of all elements.
+    pub seed: u64,
+    /// Only cases whose names have this in them.
+    pub filter: String,
+    /// How many workers there are at once.
+    pub jobs: usize,
+    /// How long a case may take.
+    pub timeout: Duration,
+}
+
+/// Why a package is not checked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// The worker's program does not start.
+    #[error("cannot start {}", path.display())]
+    Worker {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The package is refused.
+    #[error("{why}")]
+    Refused {
+        /// Why.
+        why: String,
+        /// The next step.
+        help: String,
+    },
+    /// The process ended while the package was opened.
+    #[error("the package ends the process while it is opened: {how}{}", printed_said(printed))]
+    Opening {
+        /// How it ended.
+        how: String,
+        /// What it printed.
+        printed: String,
+    },
+    /// The file that switches cases off is wrong.
+    #[error("{0}")]
+    Allow(String),
+    /// There is nothing of what was asked for.
+    #[error("there is nothing to check: {0}")]
+    Nothing(String),
+}
+
+fn printed_said(printed: &str) -> String {
+    printed.lines().last().map(|line| format!("; it printed {line:?}")).unwrap_or_default()
+}
+
+/// Checks a package; `tell` hears of each operator on each core as soon as it is done.
+///
+/// # Errors
+/// The package cannot be opened, or there is nothing of what was asked for.
+pub fn check(
+    program: &Program,
+    options: &Options,
+    tell: &(dyn Fn(&SubjectReport) + Sync),
+) -> Result<Report, CheckError> {
+    let folder = cases_folder(options);
+    let off =
+        folder.map_or(Ok(Vec::new()), |folder| allow::read(&folder)).map_err(CheckError::Allow)?;
+    let task = Task {
+        place: options.place.clone(),
+        op: None,
+        core: None,
+        level: options.level,
+        seed: options.seed,
+        timeout: options.timeout,
+    };
+    let tasks = tasks(program, options, &task)?;
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let fault = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs.clamp(1, 256) {
+            scope.spawn(|| {
+                while let Some((task, cases)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    match checked(program, task, cases, &off) {
+                        Ok(report) => {
+                            tell(&report);
+                            if let Ok(mut done) = done.lock() {
+                                done.push(report);
+                            }
+                        }
+                        Err(error) => {
+                            if let Ok(mut fault) = fault.lock() {
+                                fault.get_or_insert(error);
+                            }
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    if let Ok(Some(error)) = fault.into_inner() {
+        return Err(error);
+    }
+    let mut subjects = done.into_inner().unwrap_or_default();
+    subjects.sort_by(|a, b| (&a.op, &a.core).cmp(&(&b.op, &b.core)));
+    let package = options.place.to_string();
+    Ok(Report { package, seed: options.seed, level: options.level, subjects })
+}
+
+fn cases_folder(options: &Options) -> Option<PathBuf> {
+    context::PackageContext { place: options.place.clone() }.folder()
+}
+
+/// What workers are to do: for each operator on each core, and for the package.
+fn tasks(
+    program: &Program,
+    options: &Options,
+    task: &Task,
+) -> Result<Vec<(Task, Vec<String>)>, CheckError> {
+    let is_chosen =
+        |case: &&Case| case.level <= options.level && case.full_name().contains(&options.filter);
+    let names = |of_package: bool| -> Vec<String> {
+        let cases =
+            CASES.iter().filter(is_chosen).filter(|case| case.is_of_package() == of_package);
+        cases.map(Case::full_name).collect()
+    };
+    let (package, op) = (names(true), names(false));
+    if package.is_empty() && op.is_empty() {
+        let filter = &options.filter;
+        return Err(CheckError::Nothing(format!(
+            "no case of level {} has {filter:?} in its name",
+            options.level
+        )));
+    }
+    let mut tasks = Vec::new();
+    let is_whole = options.ops.is_empty() && options.cores.is_empty();
+    if is_whole && !package.is_empty() && options.place != Place::Builtin {
+        tasks.push((task.clone(), package));
+    }
+    let subjects = match program.list(task) {
+        Ok(subjects) => subjects,
+        // The cases of the package say why it does not open.
+        Err(CheckError::Opening { .. }) if !tasks.is_empty() => return Ok(tasks),
+        Err(error) => return Err(error),
+    };
+    let known = subjects.clone();
+    let wanted = subjects.into_iter().filter(|(name, core)| {
+        let fits = options.ops.is_empty() || options.ops.contains(name);
+        fits && (options.cores.is_empty() || options.cores.contains(core))
+    });
+    for (name, core) in wanted.filter(|_| !op.is_empty()) {
+        tasks.push((Task { op: Some(name), core: Some(core), ..task.clone() }, op.clone()));
+    }
+    if tasks.is_empty() {
+        let known: Vec<String> = known.iter().map(|(op, core)| format!("{op} on {core}")).collect();
+        return Err(CheckError::Nothing(format!("the package has {}", known.join(", "))));
+    }
+    Ok(tasks)
+}
+
+/// Tries those of the cases that are not switched off.
+fn checked(
+    program: &Program,
+    task: &Task,
+    cases: &[String],
+    off: &[Off],
+) -> Result<SubjectReport, CheckError> {
+    let (op, core) =
+        (task.op.clone().unwrap_or_default(), task.core.map(|c| c.to_string()).unwrap_or_default());
+    let reason = |case: &str| {
+        off.iter().find(|off| off.is_for(case, &op, &core)).map(|off| off.because.clone())
+    };
+    let tried: Vec<String> = cases.iter().filter(|case| reason(case).is_none()).cloned().collect();
+    let mut report = program.check(task, &tried)?;
+    for case in cases {
+        if let Some(because) = reason(case) {
+            let why = format!("switched off: {because}");
+            report.cases.push(CaseReport {
+                case: case.clone(),
+                verdict: Verdict::Skipped,
+                why,
+                seconds: 0.0,
+            });
+        }
+    }
+    Ok(report)
+}

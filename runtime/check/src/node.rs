@@ -1,0 +1,133 @@
+//! A node that an operator takes, with what goes into it.
+
+use udo_api::{Core, TensorDesc};
+use udo_host::{NodeDesc, ParamSetting, Refusal, infer};
+
+use crate::shapes::Class;
+use crate::values::{Fill, Random, fill};
+
+/// An input of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Input {
+    /// Absent where the node leaves it out.
+    pub(crate) desc: TensorDesc,
+    /// The extents in a run.
+    pub(crate) dims: Vec<usize>,
+    /// The elements, where they are known before any run, aligned to 64 bytes.
+    pub(crate) constant: Option<std::sync::Arc<udo_host::Buffer>>,
+}
+
+/// A node, and what shape inference makes of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) class: Class,
+    /// The kernel among the subject's that takes it.
+    pub(crate) kernel: usize,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) params: Vec<(&'static str, ParamSetting)>,
+    pub(crate) outputs: Vec<TensorDesc>,
+}
+
+/// The newest operator set that nodes are made for.
+pub(crate) const OPSET: u32 = 21;
+
+impl Node {
+    /// The node as packages see it.
+    pub(crate) fn desc(&self) -> NodeDesc<'_> {
+        desc(&self.inputs, &self.params, self.outputs.len())
+    }
+
+    pub(crate) fn input_descs(&self) -> Vec<TensorDesc> {
+        self.inputs.iter().map(|input| input.desc).collect()
+    }
+
+    /// Elements for every input, dense; those of constants are their own.
+    pub(crate) fn values(&self, how: Fill, seed: u64) -> Vec<Vec<u8>> {
+        let mut random = Random::new(seed);
+        let inputs = self.inputs.iter();
+        inputs
+            .map(|input| match &input.constant {
+                Some(bytes) => bytes.bytes().to_vec(),
+                None => fill(&input.desc, &input.dims, how, &mut random),
+            })
+            .collect()
+    }
+
+    /// The node in words.
+    pub(crate) fn said(&self, core: Core) -> String {
+        let inputs: Vec<String> = self.inputs.iter().map(said).collect();
+        let params = self.params.iter().filter(|(_, setting)| *setting != ParamSetting::Absent);
+        let params: Vec<String> =
+            params.map(|(name, setting)| format!("{name} = {}", setting_said(setting))).collect();
+        let params =
+            if params.is_empty() { String::new() } else { format!(", {}", params.join(", ")) };
+        format!("({}{params}) on {core}", inputs.join(", "))
+    }
+
+    /// Whether some input has integers, which may be indices.
+    pub(crate) fn has_integers(&self) -> bool {
+        self.inputs.iter().any(|input| input.desc.dtype().is_some_and(|dtype| !dtype.is_float()))
+    }
+
+    /// Bytes of all its tensors.
+    pub(crate) fn bytes(&self) -> usize {
+        let inputs = self.inputs.iter().map(|input| input.desc.size_bytes());
+        inputs.chain(self.outputs.iter().map(TensorDesc::size_bytes)).sum()
+    }
+}
+
+fn said(input: &Input) -> String {
+    let about = match input.desc.encoding() {
+        Some(encoding) => format!(" at {} from {}", encoding.scale, encoding.zero_point),
+        None => String::new(),
+    };
+    let constant = if input.constant.is_some() { " constant" } else { "" };
+    if input.desc.is_absent() {
+        return "-".to_owned();
+    }
+    let run = if input.desc.full_shape().is_fixed() {
+        String::new()
+    } else {
+        format!(" of {:?}", input.dims)
+    };
+    let dtype = input.desc.dtype().map_or("?", |dtype| dtype.name());
+    format!("{dtype}{}{run}{about}{constant}", input.desc.full_shape())
+}
+
+fn setting_said(setting: &ParamSetting) -> String {
+    match setting {
+        ParamSetting::Absent => "-".to_owned(),
+        ParamSetting::Int(value) => value.to_string(),
+        ParamSetting::Float(value) => value.to_string(),
+        ParamSetting::Text(value) => format!("{value:?}"),
+        ParamSetting::Ints(values) => format!("{values:?}"),
+        ParamSetting::Floats(values) => format!("{values:?}"),
+        ParamSetting::Texts(values) => format!("{values:?}"),
+        ParamSetting::Tensor(_) => "a tensor".to_owned(),
+    }
+}
+
+/// A node of these inputs as packages see it.
+pub(crate) fn desc<'a>(
+    inputs: &'a [Input],
+    params: &'a [(&'static str, ParamSetting)],
+    output_count: usize,
+) -> NodeDesc<'a> {
+    NodeDesc {
+        inputs: inputs.iter().map(|input| input.desc).collect(),
+        constants: inputs.iter().map(|input| input.constant.as_ref().map(|b| b.bytes())).collect(),
+        params,
+        output_count,
+        opset: OPSET,
+    }
+}
+
+/// What shape inference makes of such a node.
+pub(crate) fn inferred(
+    op: &udo_api::OpDef,
+    inputs: &[Input],
+    params: &[(&'static str, ParamSetting)],
+    output_count: usize,
+) -> Result<Vec<TensorDesc>, Refusal> {
+    infer(op, &desc(inputs, params, output_count))
+}

@@ -1,0 +1,278 @@
+//! Memory that shows who goes beyond it: its bytes lie between pages that nobody may touch, flush with one of them, and what
+//! is left of their own pages is filled with a pattern.
+
+use std::ffi::c_void;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use udo_host::Buffer;
+
+/// What lies around the bytes in their pages.
+pub(crate) const CANARY: u8 = 0xc5;
+
+/// What memory is for, as messages call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Input(usize),
+    Output(usize),
+    Constant(usize),
+    Scratch,
+    Geometry,
+}
+
+impl What {
+    const NAMES: [&'static str; 5] = ["input", "output", "constant input", "scratch", "geometry"];
+
+    fn code(self) -> usize {
+        match self {
+            Self::Input(port) => port << 8,
+            Self::Output(port) => port << 8 | 1,
+            Self::Constant(port) => port << 8 | 2,
+            Self::Scratch => 3,
+            Self::Geometry => 4,
+        }
+    }
+
+    /// The word for it, and its port where it has one.
+    pub(crate) fn said(self) -> String {
+        let (name, port) = name_of(self.code());
+        port.map_or_else(|| name.to_owned(), |port| format!("{name} {port}"))
+    }
+}
+
+/// The word for what has this code, and its port.
+pub(crate) fn name_of(code: usize) -> (&'static str, Option<usize>) {
+    let name = What::NAMES.get(code & 0xff).copied().unwrap_or("memory");
+    (name, (code & 0xff < 3).then_some(code >> 8))
+}
+
+/// Which end of the bytes touches a page that nobody may touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flush {
+    /// Their end: reading or writing behind them ends the process.
+    End,
+    /// Their start.
+    Start,
+}
+
+/// Bytes between guard pages.
+#[derive(Debug)]
+pub(crate) struct Region {
+    base: NonNull<u8>,
+    mapped: usize,
+    data: NonNull<u8>,
+    len: usize,
+    what: What,
+    flush: Flush,
+    slot: Option<usize>,
+}
+
+// SAFETY: a region owns its bytes, as a boxed slice would.
+unsafe impl Send for Region {}
+// SAFETY: shared access only reads the region's own bytes.
+unsafe impl Sync for Region {}
+
+/// A region as the handler of faults sees it; `base` is 0 where there is none.
+pub(crate) struct Slot {
+    pub(crate) base: AtomicUsize,
+    pub(crate) mapped: AtomicUsize,
+    pub(crate) data: AtomicUsize,
+    pub(crate) len: AtomicUsize,
+    pub(crate) what: AtomicUsize,
+}
+
+/// More regions than the calls at one time have.
+pub(crate) static SLOTS: [Slot; 512] = [const {
+    Slot {
+        base: AtomicUsize::new(0),
+        mapped: AtomicUsize::new(0),
+        data: AtomicUsize::new(0),
+        len: AtomicUsize::new(0),
+        what: AtomicUsize::new(0),
+    }
+}; 512];
+
+/// Stands for a slot whose numbers are being written.
+const TAKEN: usize = 1;
+
+impl Region {
+    /// `len` bytes with the pattern in them.
+    ///
+    /// # Errors
+    /// The system has no such memory.
+    pub(crate) fn new(what: What, len: usize, align: usize, flush: Flush) -> Result<Self, String> {
+        let page = rustix::param::page_size();
+        let align = align.max(1);
+        let wanted =
+            len.max(1).checked_add(align).and_then(|len| len.checked_next_multiple_of(page));
+        let mapped = wanted.and_then(|inner| inner.checked_add(2 * page));
+        let mapped =
+            mapped.ok_or_else(|| format!("{} of {len} bytes is more than memory", what.said()))?;
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: the system chooses where; nothing else is there.
+        let at = unsafe { mmap_anonymous(ptr::null_mut(), mapped, access, flags) };
+        let at =
+            at.map_err(|error| format!("no memory for {} of {len} bytes: {error}", what.said()))?;
+        let base = NonNull::new(at.cast::<u8>()).ok_or("the system maps memory at 0")?;
+        let inner = mapped - 2 * page;
+        let offset = match flush {
+            Flush::Start => 0,
+            Flush::End => (inner - len) / align * align,
+        };
+        // SAFETY: both offsets lie within what was mapped.
+        let data = unsafe { base.add(page + offset) };
+        let mut region = Self { base, mapped, data, len, what, flush, slot: None };
+        region.guard(0, page)?;
+        region.guard(mapped - page, page)?;
+        region.fill_around();
+        region.bytes_mut().fill(CANARY);
+        region.slot = region.register();
+        Ok(region)
+    }
+
+    fn guard(&self, at: usize, len: usize) -> Result<(), String> {
+        // SAFETY: the range is a page at one end of what is mapped.
+        let page = unsafe { self.base.add(at) }.as_ptr().cast::<c_void>();
+        // SAFETY: the page is this region's, and nobody refers to it.
+        let done = unsafe { mprotect(page, len, MprotectFlags::empty()) };
+        done.map_err(|error| format!("a guard page cannot be set: {error}"))
+    }
+
+    fn register(&self) -> Option<usize> {
+        let free = |slot: &Slot| {
+            slot.base.compare_exchange(0, TAKEN, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let at = SLOTS.iter().position(free)?;
+        let slot = SLOTS.get(at)?;
+        slot.mapped.store(self.mapped, Ordering::Relaxed);
+        slot.data.store(self.data.as_ptr().addr(), Ordering::Relaxed);
+        slot.len.store(self.len, Ordering::Relaxed);
+        slot.what.store(self.what.code(), Ordering::Relaxed);
+        slot.base.store(self.base.as_ptr().addr(), Ordering::Release);
+        Some(at)
+    }
+
+    /// The bytes before and behind the region's own, within its pages.
+    fn around(&self) -> [(usize, usize); 2] {
+        let page = rustix::param::page_size();
+        let start = self.data.as_ptr().addr() - self.base.as_ptr().addr();
+        // What lies far behind an allocation of many pages is looked at in its first page alone.
+        let end = start + self.len;
+        [(page, start), (end, (self.mapped - page).min(end + page))]
+    }
+
+    fn fill_around(&mut self) {
+        for (from, to) in self.around() {
+            // SAFETY: the range lies within the pages between the guards.
+            let at = unsafe { self.base.as_ptr().add(from) };
+            // SAFETY: as many bytes are there, and nobody else refers to them.
+            unsafe { at.write_bytes(CANARY, to - from) };
+        }
+    }
+
+    /// Nothing, or how far before or behind the bytes something was written.
+    pub(crate) fn stray(&self) -> Option<String> {
+        let start = self.data.as_ptr().addr() - self.base.as_ptr().addr();
+        for (from, to) in self.around() {
+            // SAFETY: the range lies within the pages between the guards, which may be read.
+            let at = unsafe { self.base.as_ptr().add(from) };
+            // SAFETY: as many bytes are there, all written by `fill_around`.
+            let around = unsafe { std::slice::from_raw_parts(at, to - from) };
+            if let Some(at) = around.iter().position(|&byte| byte != CANARY) {
+                let at = from + at;
+                let place = if at < start {
+                    format!("{} bytes before", start - at)
+                } else {
+                    format!("{} bytes behind", at - start - self.len + 1)
+                };
+                return Some(format!(
+                    "writes {place} {}, which has {} bytes",
+                    self.what.said(),
+                    self.len
+                ));
+            }
+        }
+        None
+    }
+
+    /// Whether it has as many bytes and lies so.
+    pub(crate) fn is_like(&self, len: usize, flush: Flush) -> bool {
+        (self.len, self.flush) == (len, flush)
+    }
+
+    /// Has nobody write to the bytes from now on.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn seal(&self) -> Result<(), String> {
+        let page = rustix::param::page_size();
+        // SAFETY: the pages between the guards begin there.
+        let at = unsafe { self.base.add(page) }.as_ptr().cast::<c_void>();
+        // SAFETY: the pages are this region's.
+        let done = unsafe { mprotect(at, self.mapped - 2 * page, MprotectFlags::READ) };
+        done.map_err(|error| format!("{} cannot be made read-only: {error}", self.what.said()))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the region owns `len` bytes there, all of them written.
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
+    }
+
+    /// The bytes, to be changed; not once they are sealed.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the region owns `len` bytes there, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.data.as_ptr()
+    }
+
+    /// The bytes as a buffer of the host's, for a call; not to be looked at while the region is.
+    pub(crate) fn lent(&self) -> Buffer {
+        // SAFETY: the bytes are initialised and, as scratch and geometry are, aligned to 64; the call alone uses them.
+        unsafe { Buffer::lent(self.data, self.len) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.and_then(|at| SLOTS.get(at)) {
+            slot.base.store(0, Ordering::Release);
+        }
+        // SAFETY: the range is what was mapped, and every borrow of it has ended. If the system refuses, it stays mapped.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.mapped) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_around_are_watched_on_both_sides() {
+        for (len, flush) in
+            [(5, Flush::End), (5, Flush::Start), (4096, Flush::End), (0, Flush::End)]
+        {
+            let mut region = Region::new(What::Output(2), len, 4, flush).unwrap();
+            region.bytes_mut().fill(1);
+            assert_eq!((region.bytes().len(), region.stray()), (len, None), "{len} {flush:?}");
+        }
+        let region = Region::new(What::Output(2), 5, 64, Flush::End).unwrap();
+        // SAFETY: alignment leaves more than one byte behind.
+        let behind = unsafe { region.as_ptr().add(6) };
+        // SAFETY: as above.
+        unsafe { behind.write(0) };
+        assert_eq!(region.stray().unwrap(), "writes 2 bytes behind output 2, which has 5 bytes");
+    }
+
+    #[test]
+    fn the_end_of_the_bytes_touches_the_guard_page() {
+        let page = rustix::param::page_size();
+        let region = Region::new(What::Scratch, 100, 4, Flush::End).unwrap();
+        assert!((region.as_ptr().addr() + 100).is_multiple_of(page));
+        let region = Region::new(What::Scratch, 100, 64, Flush::Start).unwrap();
+        assert!(region.as_ptr().addr().is_multiple_of(page));
+    }
+}

@@ -1,0 +1,302 @@
+//! What a check found, for people, for programs and for systems that collect tests.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+/// What became of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// It holds.
+    Passed,
+    /// It does not.
+    Failed,
+    /// The process ended while it was tried.
+    Crashed,
+    /// It took too long.
+    TimedOut,
+    /// Something may be wrong.
+    Warning,
+    /// It does not apply.
+    Skipped,
+}
+
+impl Verdict {
+    /// Every verdict, in the order of summaries.
+    pub const ALL: [Self; 6] =
+        [Self::Passed, Self::Failed, Self::Crashed, Self::TimedOut, Self::Warning, Self::Skipped];
+
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Crashed => "crashed",
+            Self::TimedOut => "timed out",
+            Self::Warning => "warning",
+            Self::Skipped => "skipped",
+        }
+    }
+
+    /// As a key of summaries.
+    const fn key(self) -> &'static str {
+        match self {
+            Self::TimedOut => "timed_out",
+            Self::Warning => "warnings",
+            other => other.name(),
+        }
+    }
+
+    /// The verdict that `name` is the word for.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|verdict| verdict.name() == name)
+    }
+
+    /// Whether a package with it is not as it should be.
+    pub const fn is_bad(self) -> bool {
+        matches!(self, Self::Failed | Self::Crashed | Self::TimedOut)
+    }
+}
+
+/// One case that was tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseReport {
+    /// Its full name.
+    pub case: String,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// Why, where it has not passed.
+    pub why: String,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// The cases of an operator on a core, or of a package as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SubjectReport {
+    /// The operator; empty for the package.
+    pub op: String,
+    /// The core; empty for the package.
+    pub core: String,
+    /// Its cases.
+    pub cases: Vec<CaseReport>,
+    /// How long they took.
+    pub seconds: f64,
+}
+
+impl SubjectReport {
+    /// What it is about, in words.
+    pub fn name(&self) -> String {
+        if self.op.is_empty() {
+            "package".to_owned()
+        } else {
+            format!("{} on {}", self.op, self.core)
+        }
+    }
+
+    /// How many cases have the verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.cases.iter().filter(|case| case.verdict == verdict).count()
+    }
+
+    /// The counts in words, without those that are 0.
+    pub fn counts(&self) -> String {
+        let of = |verdict: Verdict| match self.count(verdict) {
+            0 => None,
+            count => Some(format!("{count} {}", verdict.name())),
+        };
+        Verdict::ALL.into_iter().filter_map(of).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// The package, as the command line calls it.
+    pub package: String,
+    /// The seed.
+    pub seed: u64,
+    /// The level.
+    pub level: u8,
+    /// What was checked.
+    pub subjects: Vec<SubjectReport>,
+}
+
+impl Report {
+    /// How many cases have the verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.subjects.iter().map(|subject| subject.count(verdict)).sum()
+    }
+
+    /// Whether nothing is wrong, and something was tried.
+    pub fn is_good(&self) -> bool {
+        let bad: usize =
+            Verdict::ALL.into_iter().filter(|v| v.is_bad()).map(|v| self.count(v)).sum();
+        bad == 0 && self.count(Verdict::Passed) > 0
+    }
+
+    /// The command that tries a case again, alone.
+    pub fn again(&self, subject: &SubjectReport, case: &CaseReport) -> String {
+        again(&self.package, (self.level, self.seed), subject, case)
+    }
+
+    /// One JSON object.
+    pub fn to_json(&self) -> Value {
+        let summary: serde_json::Map<String, Value> =
+            Verdict::ALL.into_iter().map(|v| (v.key().to_owned(), json!(self.count(v)))).collect();
+        let cases = self.subjects.iter().flat_map(|subject| {
+            subject.cases.iter().map(move |case| {
+                let again = case.verdict.is_bad().then(|| self.again(subject, case));
+                json!({
+                    "op": subject.op, "core": subject.core, "case": case.case, "verdict": case.verdict.name(),
+                    "why": case.why, "seconds": case.seconds, "again": again,
+                })
+            })
+        });
+        json!({
+            "package": self.package, "level": self.level, "seed": self.seed, "summary": summary,
+            "cases": cases.collect::<Vec<_>>(),
+        })
+    }
+
+    /// XML as `JUnit` writes it.
+    pub fn to_junit(&self) -> String {
+        let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
+        for subject in &self.subjects {
+            let (failures, errors) = (
+                subject.count(Verdict::Failed),
+                subject.count(Verdict::Crashed) + subject.count(Verdict::TimedOut),
+            );
+            let name = escaped(&format!("{} {}", self.package, subject.name()));
+            // A text takes all that is written to it.
+            let _ = writeln!(
+                xml,
+                "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{}\" time=\"{:.3}\">",
+                subject.cases.len(),
+                subject.count(Verdict::Skipped),
+                subject.seconds
+            );
+            for case in &subject.cases {
+                let head = format!(
+                    "    <testcase classname=\"{}\" name=\"{}\" time=\"{:.3}\"",
+                    escaped(&subject.name()),
+                    escaped(&case.case),
+                    case.seconds
+                );
+                let why = escaped(&case.why);
+                let _ = match case.verdict {
+                    Verdict::Passed => writeln!(xml, "{head}/>"),
+                    Verdict::Failed => {
+                        writeln!(xml, "{head}><failure message=\"{why}\"/></testcase>")
+                    }
+                    Verdict::Crashed | Verdict::TimedOut => {
+                        writeln!(xml, "{head}><error message=\"{why}\"/></testcase>")
+                    }
+                    Verdict::Skipped => {
+                        writeln!(xml, "{head}><skipped message=\"{why}\"/></testcase>")
+                    }
+                    Verdict::Warning => {
+                        writeln!(xml, "{head}><system-out>{why}</system-out></testcase>")
+                    }
+                };
+            }
+            xml.push_str("  </testsuite>\n");
+        }
+        xml.push_str("</testsuites>\n");
+        xml
+    }
+}
+
+/// The command that tries a case of `package` again, alone.
+pub fn again(
+    package: &str,
+    (level, seed): (u8, u64),
+    subject: &SubjectReport,
+    case: &CaseReport,
+) -> String {
+    let word = |word: &str| {
+        let is_plain = word.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-:+@%".contains(&b));
+        if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    let mut command = format!("udo check {}", word(package));
+    if !subject.op.is_empty() {
+        let _ = write!(command, " --op {} --core {}", word(&subject.op), subject.core);
+    }
+    let _ = write!(command, " --filter {} --level {level} --seed {seed}", case.case);
+    command
+}
+
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' | '\t' => escaped.push(' '),
+            letter if letter.is_control() => escaped.push('\u{fffd}'),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let case = |case: &str, verdict, why: &str| CaseReport {
+            case: case.to_owned(),
+            verdict,
+            why: why.to_owned(),
+            seconds: 0.5,
+        };
+        let cases = vec![
+            case("memory/heap", Verdict::Failed, "the first call uses the \"heap\" <3>"),
+            case("memory/guards", Verdict::Crashed, "touches byte 0 behind input 0"),
+            case("behaviour/time", Verdict::Passed, ""),
+        ];
+        let subjects = vec![SubjectReport {
+            op: "Selu".to_owned(),
+            core: "dsp:v68".to_owned(),
+            cases,
+            seconds: 1.0,
+        }];
+        Report { package: "my package".to_owned(), seed: 7, level: 3, subjects }
+    }
+
+    #[test]
+    fn a_failure_comes_with_the_command_that_tries_it_again() {
+        let report = report();
+        let subject = &report.subjects[0];
+        assert_eq!(
+            report.again(subject, &subject.cases[0]),
+            "udo check 'my package' --op Selu --core dsp:v68 --filter memory/heap --level 3 --seed 7"
+        );
+        assert_eq!(subject.counts(), "1 passed, 1 failed, 1 crashed");
+        assert!(!report.is_good());
+    }
+
+    #[test]
+    fn summaries_count_by_verdict() {
+        let json = report().to_json();
+        assert_eq!(json["summary"]["failed"], 1);
+        assert_eq!(json["summary"]["timed_out"], 0);
+        assert_eq!(json["cases"][2]["again"], Value::Null);
+        assert_eq!(json["cases"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn junit_has_what_failed_and_escapes_it() {
+        let xml = report().to_junit();
+        assert!(xml.contains("tests=\"3\" failures=\"1\" errors=\"1\""), "{xml}");
+        assert!(xml.contains("uses the &quot;heap&quot; &lt;3&gt;"), "{xml}");
+    }
+
+    #[test]
+    fn nothing_tried_is_not_good() {
+        assert!(!Report { subjects: Vec::new(), ..report() }.is_good());
+    }
+}

@@ -1,0 +1,328 @@
+//! Nodes that an operator takes, found by asking its shape inference and its kernels.
+
+use std::sync::Arc;
+
+use udo_api::{DType, Dim, Encoding, PortRule, Quantization, Shape, Side, Status, TensorDesc};
+use udo_host::{Buffer, ParamSetting, Refusal};
+
+use crate::node::{Input, Node, inferred};
+use crate::params;
+use crate::shapes::{BROADCASTS, Class, EXTENTS, FOLLOWS, Follow};
+use crate::subject::{Subject, fits, input_types, rule};
+use crate::trial::Trial;
+use crate::values::{Fill, Random, encoding_of, fill};
+
+/// What asking an operator gave.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Nodes that it takes.
+    pub(crate) nodes: Vec<Node>,
+    /// Questions that it did not answer as it must: by a panic, or by no reason.
+    pub(crate) faults: Vec<String>,
+    /// A refusal for each of its kernels that took no node.
+    pub(crate) refusals: Vec<String>,
+    /// Whether it says of itself that it is not written.
+    pub(crate) is_unwritten: bool,
+}
+
+/// How many extents of a class and a level are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Breadth {
+    /// The first that the operator takes, and all ranks.
+    First,
+    /// All of them.
+    All,
+}
+
+/// More bytes than the tensors of a node may have.
+const NODE_BYTES: usize = 64 << 20;
+
+/// What is known of an operator while nodes are looked for.
+struct Search<'a> {
+    subject: &'a Subject,
+    kernel: usize,
+    seed: u64,
+    found: Found,
+    /// How the last node that was taken was made; asked first for the next.
+    habit: Habit,
+    last_refusal: Option<String>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Habit {
+    follow: usize,
+    params: usize,
+    has_constants: bool,
+    takes_optional: bool,
+}
+
+/// Looks for nodes for each kernel, with extents up to `level`.
+pub(crate) fn search(subject: &Subject, level: u8, seed: u64, breadth: Breadth) -> Found {
+    let mut found = Found::default();
+    for kernel in 0..subject.kernels.len() {
+        let before = found.nodes.len();
+        let mut search = Search {
+            subject,
+            kernel,
+            seed,
+            found: std::mem::take(&mut found),
+            habit: Habit::default(),
+            last_refusal: None,
+        };
+        search.all(level, breadth);
+        let Search { found: mut made, last_refusal, .. } = search;
+        if made.nodes.len() == before {
+            made.refusals.extend(last_refusal);
+        }
+        found = made;
+    }
+    found
+}
+
+impl Search<'_> {
+    fn all(&mut self, level: u8, breadth: Breadth) {
+        let types = self.first_types();
+        // At low levels a type or two stand for all.
+        let most = match level {
+            1 => 2,
+            2..=3 => 4,
+            _ => types.len().max(1),
+        };
+        let types: Vec<Option<DType>> = types.into_iter().take(most).collect();
+        for (turn, dtype) in types.into_iter().enumerate() {
+            let mut taken: Vec<(Class, u8)> = Vec::new();
+            for extents in EXTENTS.iter().filter(|extents| extents.level <= level) {
+                let key = (extents.class, extents.level);
+                let is_done = breadth == Breadth::First
+                    && extents.class != Class::Rank
+                    && taken.contains(&key);
+                if is_done || (extents.class == Class::Large && turn > 0) {
+                    continue;
+                }
+                if self.extents(dtype, turn, extents.class, extents.dims) {
+                    taken.push(key);
+                }
+            }
+        }
+    }
+
+    /// The types of the first input; one that is none where there are no inputs.
+    fn first_types(&self) -> Vec<Option<DType>> {
+        let Some(kernel) = self.subject.kernels.get(self.kernel) else { return Vec::new() };
+        if self.subject.op.schema().inputs().is_empty() {
+            return vec![None];
+        }
+        input_types(kernel, self.subject.core, 0, &[]).iter().map(Some).collect()
+    }
+
+    /// Whether the operator takes a node with these extents.
+    fn extents(&mut self, dtype: Option<DType>, turn: usize, class: Class, dims: &[usize]) -> bool {
+        if class == Class::Params {
+            return self.other_params(dtype, turn, dims);
+        }
+        let follows = if class == Class::Broadcast { BROADCASTS } else { FOLLOWS };
+        if class == Class::Bounded && !self.takes_bounded() {
+            return false;
+        }
+        if class == Class::Broadcast && self.subject.op.schema().inputs().len() < 2 {
+            return false;
+        }
+        let habits = std::iter::once(self.habit).chain(self.habits(follows.len()));
+        for habit in habits.collect::<Vec<_>>() {
+            let Some(follow) = follows.get(habit.follow) else { continue };
+            let Some(inputs) = self.inputs(dtype, turn, (class, dims), (*follow, habit)) else {
+                continue;
+            };
+            let params = params::guesses(self.subject.op, dims.len());
+            let Some(params) = params.into_iter().nth(habit.params) else { continue };
+            if self.offer(class, inputs, params) {
+                if class != Class::Broadcast {
+                    self.habit = habit;
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    fn takes_bounded(&self) -> bool {
+        let kernel = self.subject.kernels.get(self.kernel);
+        kernel.and_then(|k| rule(k, Side::Input, 0)).is_some_and(PortRule::takes_bounded)
+    }
+
+    /// Ways to make a node, those of most operators first.
+    fn habits(&self, follows: usize) -> impl Iterator<Item = Habit> + use<> {
+        let schema = self.subject.op.schema();
+        let params = params::guesses(self.subject.op, 2).len();
+        let has_optional = schema.inputs().iter().any(udo_api::Port::is_optional);
+        let is_single = schema.inputs().len() < 2;
+        let follows = if is_single { 1 } else { follows };
+        let constants = if is_single { 1 } else { 2 };
+        (0..params).flat_map(move |params| {
+            (0..follows).flat_map(move |follow| {
+                (0..constants).flat_map(move |constant| {
+                    let of = move |takes_optional| Habit {
+                        follow,
+                        params,
+                        has_constants: constant == 1,
+                        takes_optional,
+                    };
+                    [Some(of(false)), has_optional.then(|| of(true))].into_iter().flatten()
+                })
+            })
+        })
+    }
+
+    /// A node with parameters that are not their defaults, for each that has one.
+    fn other_params(&mut self, dtype: Option<DType>, turn: usize, dims: &[usize]) -> bool {
+        let Some(follow) = FOLLOWS.get(self.habit.follow) else { return false };
+        let habit = self.habit;
+        let Some(base) = params::guesses(self.subject.op, dims.len()).into_iter().nth(habit.params)
+        else {
+            return false;
+        };
+        let mut is_any = false;
+        for params in params::variations(self.subject.op, &base) {
+            let made = self.inputs(dtype, turn, (Class::Params, dims), (*follow, habit));
+            let Some(inputs) = made else { continue };
+            is_any |= self.offer(Class::Params, inputs, params);
+        }
+        is_any
+    }
+
+    /// Inputs of the types that the kernel takes, or nothing where it takes none.
+    fn inputs(
+        &self,
+        dtype: Option<DType>,
+        turn: usize,
+        (class, dims): (Class, &[usize]),
+        (follow, habit): (Follow, Habit),
+    ) -> Option<Vec<Input>> {
+        let kernel = self.subject.kernels.get(self.kernel)?;
+        let schema = self.subject.op.schema();
+        let mut inputs: Vec<Input> = Vec::new();
+        let mut descs: Vec<TensorDesc> = Vec::new();
+        let repeated = schema.inputs().last().is_some_and(udo_api::Port::is_repeated);
+        let count = schema.inputs().len() + usize::from(repeated);
+        for port in 0..count {
+            let declared = schema.input(port)?;
+            if declared.is_optional() && !habit.takes_optional {
+                descs.push(TensorDesc::ABSENT);
+                inputs.push(Input { desc: TensorDesc::ABSENT, dims: Vec::new(), constant: None });
+                continue;
+            }
+            let types = input_types(kernel, self.subject.core, port, &descs);
+            let own = if port == 0 { dtype } else { None };
+            let same = descs.first().and_then(TensorDesc::dtype).filter(|t| types.has(*t));
+            let of_turn = || types.iter().nth(turn.checked_rem(types.iter().count()).unwrap_or(0));
+            let dtype = own.or(same).or_else(|| if types.is_empty() { None } else { of_turn() })?;
+            let own = if port == 0 { dims.to_vec() } else { follow(dims, port) };
+            let bounded = class == Class::Bounded
+                && rule(kernel, Side::Input, port).is_some_and(PortRule::takes_bounded);
+            let shape: Vec<Dim> =
+                own.iter().map(|&n| if bounded { Dim::UpTo(n) } else { Dim::Fixed(n) }).collect();
+            let mut desc = TensorDesc::new(dtype, Shape::of_dims(&shape).ok()?);
+            let is_quantized = declared.quantization_mode() == Quantization::Tf
+                || self.subject.core.kind() == Some(udo_api::CoreKind::Dsp);
+            if let Some(encoding) = input_encoding(dtype, port).filter(|_| is_quantized) {
+                desc = desc.with_encoding(encoding);
+            }
+            let run = own.iter().map(|&n| if bounded { n.saturating_sub(2).max(1) } else { n });
+            let is_constant = declared.wants_constant() || (habit.has_constants && port > 0);
+            let constant = if is_constant { Some(self.constant(&desc, &own)?) } else { None };
+            let dims = if is_constant { own.clone() } else { run.collect() };
+            descs.push(desc);
+            inputs.push(Input { desc, dims, constant });
+        }
+        // Optional inputs at the end are simply not there.
+        while inputs.last().is_some_and(|input| input.desc.is_absent()) {
+            inputs.pop();
+        }
+        Some(inputs)
+    }
+
+    fn constant(&self, desc: &TensorDesc, dims: &[usize]) -> Option<Arc<Buffer>> {
+        let how =
+            if desc.dtype().is_some_and(DType::is_float) { Fill::Positive } else { Fill::Small };
+        let bytes = fill(desc, dims, how, &mut Random::new(self.seed ^ 0xc0));
+        Buffer::of(&bytes).ok().map(Arc::new)
+    }
+
+    /// Whether the operator and the kernel take the node, which is kept then.
+    fn offer(
+        &mut self,
+        class: Class,
+        inputs: Vec<Input>,
+        params: Vec<(&'static str, ParamSetting)>,
+    ) -> bool {
+        let Some(entry) = self.subject.kernels.get(self.kernel) else { return false };
+        let outputs = self.subject.op.schema().outputs();
+        let count = outputs.iter().filter(|port| !port.is_optional()).count().max(1);
+        let bytes: usize = inputs.iter().map(|input| input.desc.size_bytes()).sum();
+        if bytes > NODE_BYTES {
+            return false;
+        }
+        let (kernel, core) = (self.kernel, self.subject.core);
+        let mut node = Node { class, kernel, inputs, params, outputs: Vec::new() };
+        node.outputs = match inferred(self.subject.op, &node.inputs, &node.params, count) {
+            Ok(outputs) => outputs,
+            Err(refusal) => {
+                node.outputs = vec![TensorDesc::ABSENT; count];
+                self.refused("infer", &node, &refusal);
+                return false;
+            }
+        };
+        if node.bytes() > NODE_BYTES || node.outputs.iter().all(TensorDesc::is_absent) {
+            return false;
+        }
+        for (port, output) in node.outputs.iter_mut().enumerate() {
+            let first = node.inputs.first().and_then(|input| input.desc.encoding());
+            let wants = first.is_some() && output.encoding().is_none() && !output.is_absent();
+            let encoding = output.dtype().and_then(|dtype| output_encoding(dtype, port));
+            if let (true, Some(encoding)) = (wants, encoding) {
+                *output = output.with_encoding(encoding);
+            }
+        }
+        if !fits(entry, &node.input_descs(), &node.outputs) {
+            return false;
+        }
+        let refusal = Trial::new(&node, entry, core, 1).err();
+        if let Some(refusal) = refusal {
+            self.refused("finalize", &node, &refusal);
+            return false;
+        }
+        self.found.nodes.push(node);
+        true
+    }
+
+    fn refused(&mut self, function: &str, node: &Node, refusal: &Refusal) {
+        let node = node.said(self.subject.core);
+        self.last_refusal = Some(format!("{function} refuses {node}: {refusal}"));
+        let fault = match refusal.status {
+            Status::NOT_IMPLEMENTED => {
+                self.found.is_unwritten = true;
+                return;
+            }
+            Status::PANICKED => format!("{function} panics at {node}: {}", refusal.message),
+            Status::BAD_CALL => format!("{function} answers what it must not at {node}: {refusal}"),
+            _ if refusal.message.trim().is_empty() => {
+                format!("{function} refuses {node} and does not say why")
+            }
+            _ => return,
+        };
+        if self.found.faults.len() < 5 && !self.found.faults.contains(&fault) {
+            self.found.faults.push(fault);
+        }
+    }
+}
+
+/// What quantized elements of an input stand for: not the same on all ports, so that mixing them up shows.
+fn input_encoding(dtype: DType, port: usize) -> Option<Encoding> {
+    let wide = if port == 0 { 4.0 } else { 1.5 };
+    let low = if port == 0 { -3.0 } else { -0.5 };
+    encoding_of(dtype, &[low, wide])
+}
+
+fn output_encoding(dtype: DType, port: usize) -> Option<Encoding> {
+    encoding_of(dtype, &[if port == 0 { -3.3 } else { -1.0 }, 4.7])
+}

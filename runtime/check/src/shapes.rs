@@ -1,0 +1,185 @@
+//! Extents to try operators with, by class, and how those of further inputs follow from the first one's.
+
+/// What is special about the extents of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// Small and without anything special.
+    Plain,
+    /// Extents that are prime numbers.
+    Prime,
+    /// No dimensions.
+    Scalar,
+    /// One more or less than vectors have lanes.
+    Vector,
+    /// No elements.
+    Zero,
+    /// Another number of dimensions.
+    Rank,
+    /// Inputs of different extents.
+    Broadcast,
+    /// Extents that each run says.
+    Bounded,
+    /// Many elements.
+    Large,
+    /// Parameters that are not their defaults.
+    Params,
+}
+
+impl Class {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Prime => "prime extents",
+            Self::Scalar => "scalar",
+            Self::Vector => "vector width",
+            Self::Zero => "no elements",
+            Self::Rank => "another rank",
+            Self::Broadcast => "broadcast",
+            Self::Bounded => "bounded",
+            Self::Large => "large",
+            Self::Params => "other parameters",
+        }
+    }
+}
+
+/// Extents of the first input, and from which level on they are tried.
+pub(crate) struct Extents {
+    pub(crate) class: Class,
+    pub(crate) level: u8,
+    pub(crate) dims: &'static [usize],
+}
+
+const fn row(class: Class, level: u8, dims: &'static [usize]) -> Extents {
+    Extents { class, level, dims }
+}
+
+/// Every extents that are tried. Of each class and level the first ones that an operator takes are enough.
+pub(crate) const EXTENTS: &[Extents] = &[
+    row(Class::Plain, 1, &[1, 3, 4, 5]),
+    row(Class::Plain, 1, &[2, 3]),
+    row(Class::Plain, 1, &[6]),
+    row(Class::Prime, 1, &[3, 7]),
+    row(Class::Prime, 1, &[7]),
+    row(Class::Prime, 2, &[1, 3, 7, 5]),
+    row(Class::Prime, 2, &[2, 5, 7]),
+    row(Class::Scalar, 1, &[]),
+    row(Class::Scalar, 1, &[1]),
+    row(Class::Vector, 1, &[2, 17]),
+    row(Class::Vector, 1, &[17]),
+    row(Class::Vector, 2, &[3, 15]),
+    row(Class::Vector, 2, &[33]),
+    row(Class::Vector, 3, &[2, 31]),
+    row(Class::Vector, 3, &[1, 2, 9, 16]),
+    row(Class::Vector, 4, &[2, 63]),
+    row(Class::Vector, 4, &[65]),
+    row(Class::Vector, 4, &[1, 16, 5, 7]),
+    row(Class::Vector, 5, &[2, 127]),
+    row(Class::Vector, 5, &[129]),
+    row(Class::Zero, 1, &[0, 3]),
+    row(Class::Zero, 1, &[0]),
+    row(Class::Zero, 2, &[2, 0]),
+    row(Class::Zero, 3, &[0, 3, 4, 5]),
+    row(Class::Rank, 1, &[2, 3, 5]),
+    row(Class::Rank, 2, &[5]),
+    row(Class::Rank, 2, &[4, 3]),
+    row(Class::Rank, 2, &[2, 3, 4, 3]),
+    row(Class::Rank, 2, &[1, 2, 3, 2, 3]),
+    row(Class::Rank, 4, &[1, 2, 1, 3, 2, 2]),
+    row(Class::Rank, 5, &[1, 2, 1, 2, 1, 2, 2, 2]),
+    row(Class::Broadcast, 2, &[2, 3, 4]),
+    row(Class::Broadcast, 3, &[5, 4]),
+    row(Class::Bounded, 1, &[7]),
+    row(Class::Bounded, 2, &[3, 5]),
+    row(Class::Large, 2, &[3, 1021]),
+    row(Class::Large, 3, &[4099]),
+    row(Class::Large, 5, &[1, 8, 61, 67]),
+    row(Class::Large, 7, &[257, 1031]),
+    row(Class::Params, 1, &[2, 3, 4, 5]),
+    row(Class::Params, 1, &[4, 5]),
+    row(Class::Params, 1, &[7]),
+];
+
+/// How the extents of input `port`, after the first, follow from the first one's.
+pub(crate) type Follow = fn(&[usize], usize) -> Vec<usize>;
+
+/// Ways in which extents follow, those of most operators first.
+pub(crate) const FOLLOWS: &[Follow] =
+    &[same, scalar, last, channels, matrix, filters, one, rank, square];
+
+/// Ways in which inputs that are broadcast differ.
+pub(crate) const BROADCASTS: &[Follow] = &[
+    |first, _| first.get(1..).unwrap_or_default().to_vec(),
+    |first, _| {
+        first.iter().rev().enumerate().rev().map(|(at, &n)| if at == 0 { 1 } else { n }).collect()
+    },
+    |first, port| if port == 1 { first.iter().map(|_| 1).collect() } else { first.to_vec() },
+];
+
+fn same(first: &[usize], _port: usize) -> Vec<usize> {
+    first.to_vec()
+}
+
+fn scalar(_first: &[usize], _port: usize) -> Vec<usize> {
+    Vec::new()
+}
+
+fn last(first: &[usize], _port: usize) -> Vec<usize> {
+    first.last().copied().into_iter().collect()
+}
+
+/// A vector as long as the second dimension, as normalizations have them.
+fn channels(first: &[usize], _port: usize) -> Vec<usize> {
+    first.get(1).copied().into_iter().collect()
+}
+
+/// The second factor of a product, then a vector as long as its columns.
+fn matrix(first: &[usize], port: usize) -> Vec<usize> {
+    let inner = first.last().copied().unwrap_or(1);
+    if port == 1 { vec![inner, 6] } else { vec![6] }
+}
+
+/// The filters of a convolution, then a bias.
+fn filters(first: &[usize], port: usize) -> Vec<usize> {
+    let channels = first.get(1).copied().unwrap_or(1);
+    let mut dims = vec![4, channels];
+    dims.extend(first.iter().skip(2).map(|_| 2));
+    if port == 1 { dims } else { vec![4] }
+}
+
+fn one(_first: &[usize], _port: usize) -> Vec<usize> {
+    vec![1]
+}
+
+/// A vector with an element for each dimension.
+fn rank(first: &[usize], _port: usize) -> Vec<usize> {
+    vec![first.len()]
+}
+
+/// A square matrix with a row for each position of the last dimension.
+fn square(first: &[usize], _port: usize) -> Vec<usize> {
+    let n = first.last().copied().unwrap_or(1);
+    vec![n, n]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_inputs_follow_from_the_first() {
+        let first = [1, 3, 4, 5];
+        let follow = |at: usize, port| FOLLOWS[at](&first, port);
+        assert_eq!(follow(3, 1), [3]);
+        assert_eq!((follow(4, 1), follow(4, 2)), (vec![5, 6], vec![6]));
+        assert_eq!((follow(5, 1), follow(5, 2)), (vec![4, 3, 2, 2], vec![4]));
+        assert_eq!(BROADCASTS[0](&[2, 3, 4], 1), [3, 4]);
+        assert_eq!(BROADCASTS[1](&[2, 3, 4], 1), [2, 3, 1]);
+    }
+
+    #[test]
+    fn every_class_has_extents() {
+        let classes: std::collections::BTreeSet<_> = EXTENTS.iter().map(|e| e.class).collect();
+        assert_eq!(classes.len(), 10);
+        assert!(classes.iter().all(|class| !class.name().is_empty()));
+    }
+}

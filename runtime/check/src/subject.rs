@@ -1,0 +1,196 @@
+//! What is checked: an operator of a package on a core.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use udo_api::{Core, Facts, OpDef, PortRule, Side, TensorDesc, TypeSet, Wanted};
+use udo_runtime::package::{OpenError, PackageId};
+use udo_runtime::registry::{KernelEntry, Registry};
+
+/// The built-in operators, as the command line calls them.
+pub const BUILTIN: &str = "builtin";
+
+/// Where a package is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The runtime's own.
+    Builtin,
+    /// A folder or a library.
+    At(PathBuf),
+}
+
+impl Place {
+    /// What a command line means by `word`.
+    pub fn of(word: &Path) -> Self {
+        if word.as_os_str() == BUILTIN { Self::Builtin } else { Self::At(word.to_owned()) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Builtin => f.write_str(BUILTIN),
+            Self::At(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// A package that is open, among the built-in operators.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) registry: Registry,
+    /// Nothing for a registry without packages, which none is.
+    pub(crate) package: Option<PackageId>,
+}
+
+impl Opened {
+    /// Opens the package; its code runs.
+    pub(crate) fn open(place: &Place) -> Result<Self, OpenError> {
+        let mut registry = Registry::builtin()?;
+        let builtin = registry.packages().next().map(|package| package.id);
+        let package = match place {
+            Place::Builtin => builtin,
+            Place::At(path) => Some(registry.open(path)?),
+        };
+        Ok(Self { registry, package })
+    }
+
+    /// The operators of the package.
+    pub(crate) fn ops(&self) -> impl Iterator<Item = &'static OpDef> {
+        self.registry
+            .ops()
+            .iter()
+            .filter(|entry| Some(entry.package) == self.package)
+            .map(|entry| entry.def)
+    }
+
+    /// The cores that the package has kernels for.
+    pub(crate) fn cores(&self) -> Vec<Core> {
+        let package = self.package.and_then(|id| self.registry.package(id));
+        let mut cores: Vec<Core> =
+            package.into_iter().flat_map(|p| &p.libraries).map(|library| library.core).collect();
+        let has_own = package.is_some_and(|package| package.libraries.is_empty());
+        if has_own {
+            cores.extend([Core::CPU, Core::GPU, Core::dsp(68)]);
+        }
+        cores.sort_unstable();
+        cores.dedup();
+        cores
+    }
+
+    /// The operator on the core, with its kernels, of which there may be none.
+    pub(crate) fn subject(&mut self, op: &str, core: Core) -> Result<Option<Subject>, OpenError> {
+        let Some(def) = self.ops().find(|def| full_name(def) == op) else { return Ok(None) };
+        let kernels = self.kernels(def, core)?;
+        let oracles = if core == Core::CPU { Vec::new() } else { self.kernels(def, Core::CPU)? };
+        Ok(Some(Subject { op: def, core, kernels, cpu: oracles }))
+    }
+
+    fn kernels(&mut self, def: &OpDef, core: Core) -> Result<Vec<KernelEntry>, OpenError> {
+        let Some(package) = self.package else { return Ok(Vec::new()) };
+        let kernels = self.registry.kernels_for(package, core)?;
+        Ok(kernels.iter().filter(|kernel| std::ptr::eq(kernel.op, def)).copied().collect())
+    }
+
+    /// The built-in operator of this name, with its kernels on the CPU, where it is another's.
+    pub(crate) fn builtin(&mut self, op: &str) -> Option<(&'static OpDef, Vec<KernelEntry>)> {
+        let builtin = self.registry.packages().next()?.id;
+        if Some(builtin) == self.package {
+            return None;
+        }
+        let is_meant = |def: &&OpDef| def.schema().name() == op && def.schema().domain().is_empty();
+        let mut ops = self.registry.ops().iter().filter(|entry| entry.package == builtin);
+        let def = ops.find(|entry| is_meant(&entry.def))?.def;
+        let kernels = self.registry.kernels_for(builtin, Core::CPU).ok()?;
+        Some((def, kernels.iter().filter(|k| std::ptr::eq(k.op, def)).copied().collect()))
+    }
+}
+
+/// The name of an operator, with its domain where it has one.
+pub(crate) fn full_name(def: &OpDef) -> String {
+    let schema = def.schema();
+    match schema.domain() {
+        "" => schema.name().to_owned(),
+        domain => format!("{domain}:{}", schema.name()),
+    }
+}
+
+/// An operator of a package on a core.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub(crate) op: &'static OpDef,
+    pub(crate) core: Core,
+    /// Its kernels there.
+    pub(crate) kernels: Vec<KernelEntry>,
+    /// Its kernels on the CPU, for another core.
+    pub(crate) cpu: Vec<KernelEntry>,
+}
+
+impl Subject {
+    /// Whether the host runs graphs for the operator.
+    pub(crate) fn has_graphs(&self) -> bool {
+        self.op.schema().known_facts().has_any(Facts::CONTROL)
+    }
+
+    /// Whether the operator's schema names types for the core.
+    pub(crate) fn is_declared(&self) -> bool {
+        let schema = self.op.schema();
+        let ports = schema.inputs().iter().chain(schema.outputs());
+        ports.clone().any(|port| !port.core_types().is_empty())
+            && ports.clone().all(|port| !port.types_on(self.core).is_empty())
+    }
+}
+
+/// What the kernel says of a port.
+pub(crate) fn rule(kernel: &KernelEntry, side: Side, port: usize) -> Option<&'static PortRule> {
+    let schema = kernel.op.schema();
+    let declared = match side {
+        Side::Input => schema.inputs().len(),
+        Side::Output => schema.outputs().len(),
+    };
+    kernel.def.port_rule(side, port, declared)
+}
+
+/// The types that the kernel takes of input `port` of a node on `core`, where those before it are `before`.
+pub(crate) fn input_types(
+    kernel: &KernelEntry,
+    core: Core,
+    port: usize,
+    before: &[TensorDesc],
+) -> TypeSet {
+    let declared = kernel.op.schema().input(port).map_or(TypeSet::EMPTY, |p| p.types_on(core));
+    match rule(kernel, Side::Input, port).map(PortRule::wanted) {
+        Some(Wanted::Types(types)) => types.and(declared),
+        Some(Wanted::SameAsInput(other)) => {
+            let same = before.get(other).and_then(TensorDesc::dtype);
+            same.map_or(declared, |dtype| dtype.set().and(declared))
+        }
+        Some(Wanted::AsDeclared) | None => declared,
+    }
+}
+
+/// Whether the kernel takes these tensors.
+pub(crate) fn fits(kernel: &KernelEntry, inputs: &[TensorDesc], outputs: &[TensorDesc]) -> bool {
+    let fits = |side: Side, port: usize, found: &TensorDesc| {
+        let rule = rule(kernel, side, port);
+        let is_fixed = found.full_shape().is_fixed();
+        let has_type = match rule.map(PortRule::wanted) {
+            Some(Wanted::Types(types)) => found.is_in(types),
+            Some(Wanted::SameAsInput(other)) => {
+                inputs.get(other).is_none_or(|other| other.dtype() == found.dtype())
+            }
+            Some(Wanted::AsDeclared) | None => true,
+        };
+        let is_last = rule.is_some_and(PortRule::is_channels_last);
+        let is_per_axis = found.axis_encoding().is_some();
+        has_type
+            && (is_fixed || rule.is_some_and(PortRule::takes_bounded))
+            && (!is_last || (is_fixed && found.rank() == 4))
+            && (!is_per_axis || rule.is_some_and(PortRule::takes_per_axis))
+    };
+    let all = |side: Side, tensors: &[TensorDesc]| {
+        let mut there = tensors.iter().enumerate().filter(|(_, desc)| !desc.is_absent());
+        there.all(|(port, desc)| fits(side, port, desc))
+    };
+    all(Side::Input, inputs) && all(Side::Output, outputs)
+}

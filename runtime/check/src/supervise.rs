@@ -1,0 +1,243 @@
+//! The side of a check that runs no code of the package: a worker for each operator on each core, a limit of time for each
+//! case, and what is left of a worker that dies tried one by one.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use udo_api::Core;
+
+use crate::CheckError;
+use crate::report::{CaseReport, SubjectReport, Verdict};
+use crate::subject::Place;
+
+/// How workers are started.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The program, whose command `check` has the flags of workers.
+    pub path: PathBuf,
+}
+
+/// What one worker is to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) place: Place,
+    pub(crate) op: Option<String>,
+    pub(crate) core: Option<Core>,
+    pub(crate) level: u8,
+    pub(crate) seed: u64,
+    pub(crate) timeout: Duration,
+}
+
+/// What a worker told.
+#[derive(Debug, Default)]
+struct Told {
+    cases: Vec<CaseReport>,
+    /// The case that it was at when it ended, and why it ended.
+    unfinished: Option<(String, Verdict, String)>,
+    is_done: bool,
+    printed: String,
+    lines: Vec<Value>,
+}
+
+impl Program {
+    fn command(&self, task: &Task, cases: Option<&[String]>) -> Command {
+        let mut command = Command::new(&self.path);
+        command.arg("check").arg(task.place.to_string()).arg("--worker");
+        command.args(["--level", &task.level.to_string(), "--seed", &task.seed.to_string()]);
+        if let (Some(op), Some(core)) = (&task.op, task.core) {
+            command.args(["--op", op, "--core", &core.to_string()]);
+        }
+        match cases {
+            Some(cases) => command.args(["--worker-cases", &cases.join(",")]),
+            None => command.arg("--worker-list"),
+        };
+        // A backtrace would take the memory that the check counts.
+        command.env("RUST_BACKTRACE", "0");
+        command
+    }
+
+    fn run(&self, task: &Task, cases: Option<&[String]>) -> Result<Told, CheckError> {
+        let start = |source| CheckError::Worker { path: self.path.clone(), source };
+        let (told, tell) = std::io::pipe().map_err(start)?;
+        let mut command = self.command(task, cases);
+        command.stdin(tell).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(start)?;
+        // The pipe ends when the worker does.
+        drop(command);
+        let printed = Arc::new(Mutex::new(Vec::new()));
+        let readers = [
+            child.stdout.take().map(|from| collect(from, &printed)),
+            child.stderr.take().map(|from| collect(from, &printed)),
+        ];
+        let (send, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(told).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut told = listen(&lines, &mut child, task.timeout);
+        readers.into_iter().flatten().for_each(|reader| drop(reader.join()));
+        let printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
+        told.printed.push_str(String::from_utf8_lossy(&printed).trim());
+        Ok(told)
+    }
+
+    /// What the package has to be checked; or why it cannot be opened, and what to do.
+    pub(crate) fn list(&self, task: &Task) -> Result<Vec<(String, Core)>, CheckError> {
+        let told = self.run(task, None)?;
+        let mut subjects = Vec::new();
+        for line in &told.lines {
+            let core = line["core"]
+                .as_str()
+                .and_then(|name| Core::from_name(name).or_else(|| core_of(name)));
+            match (line["op"].as_str(), core) {
+                (Some(op), Some(core)) => subjects.push((op.to_owned(), core)),
+                _ => {
+                    if let Some(why) = line["refused"].as_str() {
+                        let help = line["help"].as_str().unwrap_or_default().to_owned();
+                        return Err(CheckError::Refused { why: why.to_owned(), help });
+                    }
+                }
+            }
+        }
+        if !told.is_done {
+            let how = told.unfinished.map_or_else(String::new, |(_, _, how)| how);
+            return Err(CheckError::Opening { how, printed: told.printed });
+        }
+        Ok(subjects)
+    }
+
+    /// Tries the cases; those that a worker did not get to have workers of their own.
+    pub(crate) fn check(&self, task: &Task, cases: &[String]) -> Result<SubjectReport, CheckError> {
+        let start = Instant::now();
+        let mut report = SubjectReport {
+            op: task.op.clone().unwrap_or_default(),
+            core: task.core.map(|core| core.to_string()).unwrap_or_default(),
+            cases: Vec::new(),
+            seconds: 0.0,
+        };
+        let told = self.run(task, Some(cases))?;
+        let mut printed = told.printed.clone();
+        report.cases.extend(told.cases.iter().cloned());
+        if !told.is_done {
+            report.cases.extend(ended(&told));
+            let done: Vec<String> = report.cases.iter().map(|case| case.case.clone()).collect();
+            for case in cases.iter().filter(|case| !done.contains(case)) {
+                let told = self.run(task, Some(std::slice::from_ref(case)))?;
+                printed.push_str(&told.printed);
+                let reported = told.cases.first().cloned().or_else(|| ended(&told));
+                report.cases.push(reported.unwrap_or_else(|| CaseReport {
+                    case: case.clone(),
+                    verdict: Verdict::Crashed,
+                    why: "the worker ended before the case began".to_owned(),
+                    seconds: 0.0,
+                }));
+            }
+        }
+        let order = |case: &CaseReport| cases.iter().position(|name| *name == case.case);
+        report.cases.sort_by_key(order);
+        let has_died = report.cases.iter().any(|case| case.verdict == Verdict::Crashed);
+        if !printed.is_empty() && !has_died {
+            let line = printed.lines().next().unwrap_or_default();
+            report.cases.push(CaseReport {
+                case: "behaviour/prints".to_owned(),
+                verdict: Verdict::Warning,
+                why: format!("it prints: {line:?}"),
+                seconds: 0.0,
+            });
+        }
+        report.seconds = start.elapsed().as_secs_f64();
+        Ok(report)
+    }
+}
+
+/// A core by its name as it is printed.
+fn core_of(name: &str) -> Option<Core> {
+    let arch = name.strip_prefix("dsp:v")?.parse().ok()?;
+    Some(Core::dsp(arch))
+}
+
+fn ended(told: &Told) -> Option<CaseReport> {
+    let (case, verdict, why) = told.unfinished.clone()?;
+    let said = told.printed.lines().last().filter(|_| verdict == Verdict::Crashed);
+    let why = said.map_or(why.clone(), |line| format!("{why}; it printed {line:?}"));
+    (!case.is_empty()).then_some(CaseReport { case, verdict, why, seconds: 0.0 })
+}
+
+fn collect(
+    mut from: impl Read + Send + 'static,
+    to: &Arc<Mutex<Vec<u8>>>,
+) -> thread::JoinHandle<()> {
+    /// More than anybody reads.
+    const KEPT: usize = 64 << 10;
+    let to = Arc::clone(to);
+    thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
+            if to.len() < KEPT {
+                to.extend_from_slice(buffer.get(..count).unwrap_or_default());
+            }
+        }
+    })
+}
+
+/// Hears what a worker tells, until it ends or a case takes too long.
+fn listen(lines: &Receiver<String>, child: &mut Child, timeout: Duration) -> Told {
+    let mut told = Told::default();
+    let mut current: Option<(String, Instant)> = None;
+    let mut fault = String::new();
+    loop {
+        match lines.recv_timeout(timeout) {
+            Ok(line) => {
+                let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
+                if let Some(name) = value["start"].as_str() {
+                    current = Some((name.to_owned(), Instant::now()));
+                } else if let (Some(name), Some(verdict)) =
+                    (value["end"].as_str(), value["verdict"].as_str())
+                {
+                    let seconds =
+                        current.take().map_or(0.0, |(_, start)| start.elapsed().as_secs_f64());
+                    let verdict = Verdict::from_name(verdict).unwrap_or(Verdict::Failed);
+                    let why = value["why"].as_str().unwrap_or_default().to_owned();
+                    told.cases.push(CaseReport { case: name.to_owned(), verdict, why, seconds });
+                } else if let Some(what) = value["fault"].as_str() {
+                    what.clone_into(&mut fault);
+                } else if value["done"] == true {
+                    told.is_done = true;
+                } else {
+                    told.lines.push(value);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                // Whether it is there to be killed does not matter.
+                let _ = child.kill();
+                let _ = child.wait();
+                let case = current.map(|(name, _)| name).unwrap_or_default();
+                let why = format!("it is not done after {} s", timeout.as_secs());
+                told.unfinished = Some((case, Verdict::TimedOut, why));
+                return told;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let status = child.wait();
+    if !told.is_done {
+        let how = match status {
+            Ok(status) if fault.is_empty() => format!("the process ended within it: {status}"),
+            Ok(status) => format!("{fault} ({status})"),
+            Err(error) => error.to_string(),
+        };
+        told.unfinished =
+            Some((current.map(|(name, _)| name).unwrap_or_default(), Verdict::Crashed, how));
+    }
+    told
+}

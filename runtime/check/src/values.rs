@@ -1,0 +1,231 @@
+//! Elements to compute with, and what elements stand for.
+
+use udo_api::{Bf16, DType, Encoding, F16, TensorDesc};
+
+/// Numbers without a pattern, the same for the same seed.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed ^ 0x9e37_79b9_7f4a_7c15)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `end`; 0 where that is 0.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next().checked_rem(end).unwrap_or(0)
+    }
+
+    /// A number from 0 to 1.
+    pub(crate) fn unit(&mut self) -> f64 {
+        let bits = u32::try_from(self.next() >> 32).unwrap_or(0);
+        f64::from(bits) / f64::from(u32::MAX)
+    }
+}
+
+/// Which elements tensors are filled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    /// Numbers between -2 and 2; every quantized value; small integers that may be indices.
+    Random,
+    /// Only ones and zeros.
+    Small,
+    /// Numbers far from 0 and close to it, and both zeros.
+    Large,
+    /// Numbers far below 0.
+    Negative,
+    /// Zeros.
+    Zero,
+    /// The same number everywhere.
+    Equal,
+    /// Numbers between 0 and 1.
+    Positive,
+    /// Quantized values one after the other.
+    Ramp,
+    /// Numbers so small that they have fewer digits.
+    Denormal,
+    /// Infinities among numbers.
+    Infinite,
+    /// Numbers among which some are not.
+    Nan,
+}
+
+impl Fill {
+    /// As in messages.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random elements",
+            Self::Small => "zeros and ones",
+            Self::Large => "large and small elements",
+            Self::Negative => "elements far below 0",
+            Self::Zero => "zeros",
+            Self::Equal => "equal elements",
+            Self::Positive => "elements between 0 and 1",
+            Self::Ramp => "every quantized value",
+            Self::Denormal => "denormal numbers",
+            Self::Infinite => "infinities",
+            Self::Nan => "numbers that are none",
+        }
+    }
+
+    fn number(self, random: &mut Random, at: usize) -> f64 {
+        const LARGE: [f64; 8] = [1e4, -1e4, 1e-4, 0.0, -0.0, 88.0, -104.0, 1.0];
+        let noise = 4.0 * random.unit() - 2.0;
+        let is_marked = random.below(5) == 0 || at == 1;
+        match self {
+            Self::Small => {
+                if noise > 0.0 {
+                    1.0
+                } else {
+                    0.0
+                }
+            }
+            Self::Large => {
+                LARGE.get(usize::try_from(random.below(8)).unwrap_or(0)).copied().unwrap_or(0.0)
+            }
+            Self::Negative => noise - 150.0,
+            Self::Zero => 0.0,
+            Self::Equal => 0.75,
+            Self::Positive => random.unit(),
+            Self::Denormal => noise * 5e-39,
+            Self::Infinite if is_marked => {
+                if noise > 0.0 {
+                    f64::INFINITY
+                } else {
+                    f64::NEG_INFINITY
+                }
+            }
+            Self::Nan if is_marked => f64::NAN,
+            Self::Random | Self::Ramp | Self::Infinite | Self::Nan => noise,
+        }
+    }
+
+    fn integer(self, random: &mut Random, at: usize, desc: &TensorDesc) -> u64 {
+        let is_quantized = desc.encoding().is_some() || desc.axis_encoding().is_some();
+        match self {
+            Self::Ramp => at as u64,
+            Self::Small | Self::Denormal | Self::Infinite | Self::Nan => random.below(2),
+            Self::Zero => 0,
+            Self::Equal => 1,
+            Self::Random | Self::Large | Self::Positive | Self::Negative
+                if is_quantized || desc.dtype() == Some(DType::U8) =>
+            {
+                random.next()
+            }
+            Self::Random | Self::Positive | Self::Negative => random.below(3),
+            Self::Large => random.below(100),
+        }
+    }
+}
+
+/// The dense elements of a tensor with these extents.
+pub(crate) fn fill(desc: &TensorDesc, dims: &[usize], fill: Fill, random: &mut Random) -> Vec<u8> {
+    let Some(dtype) = desc.dtype() else { return Vec::new() };
+    let len: usize = dims.iter().product();
+    let mut bytes = Vec::with_capacity(len * dtype.size_bytes());
+    for at in 0..len {
+        if dtype.is_float() {
+            push(&mut bytes, dtype, fill.number(random, at));
+        } else if dtype == DType::Bool {
+            bytes.push(u8::from(fill.integer(random, at, desc) & 1 == 1));
+        } else {
+            let element = fill.integer(random, at, desc).to_le_bytes();
+            bytes.extend_from_slice(element.get(..dtype.size_bytes()).unwrap_or_default());
+        }
+    }
+    bytes
+}
+
+/// Appends a number as an element of a floating-point type.
+#[expect(clippy::cast_possible_truncation, reason = "elements have the digits of their type")]
+pub(crate) fn push(bytes: &mut Vec<u8>, dtype: DType, number: f64) {
+    match dtype {
+        DType::F64 => bytes.extend(number.to_ne_bytes()),
+        DType::F16 => bytes.extend(F16::from_f32(number as f32).0.to_ne_bytes()),
+        DType::Bf16 => bytes.extend(Bf16::from_f32(number as f32).0.to_ne_bytes()),
+        _ => bytes.extend((number as f32).to_ne_bytes()),
+    }
+}
+
+/// What the elements stand for.
+#[expect(clippy::cast_precision_loss, reason = "what is compared has fewer digits")]
+pub(crate) fn numbers(desc: &TensorDesc, bytes: &[u8]) -> Vec<f64> {
+    let Some(dtype) = desc.dtype() else { return Vec::new() };
+    let size = dtype.size_bytes().max(1);
+    let number = |element: &[u8]| {
+        let mut padded = [0; 8];
+        padded.iter_mut().zip(element).for_each(|(to, from)| *to = *from);
+        let bits = u64::from_le_bytes(padded);
+        let low = |bits: u64| u32::try_from(bits & 0xffff_ffff).unwrap_or(0);
+        let half = |bits: u64| u16::try_from(bits & 0xffff).unwrap_or(0);
+        match dtype {
+            DType::F32 => f64::from(f32::from_bits(low(bits))),
+            DType::F64 => f64::from_bits(bits),
+            DType::F16 => f64::from(F16(half(bits)).to_f32()),
+            DType::Bf16 => f64::from(Bf16(half(bits)).to_f32()),
+            DType::I8 => f64::from(u8::try_from(bits & 0xff).unwrap_or(0).cast_signed()),
+            DType::I16 => f64::from(half(bits).cast_signed()),
+            DType::I32 => f64::from(low(bits).cast_signed()),
+            DType::I64 => bits.cast_signed() as f64,
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 | DType::Bool | DType::Str => {
+                bits as f64
+            }
+        }
+    };
+    let stored = bytes.chunks_exact(size).map(number);
+    let Some(Encoding { scale, zero_point }) = desc.encoding() else { return stored.collect() };
+    stored.map(|q| (q - f64::from(zero_point)) * f64::from(scale)).collect()
+}
+
+/// The encoding that holds these numbers: of a range that includes 0, which is exact.
+#[expect(clippy::cast_possible_truncation, reason = "a zero point lies within its type")]
+pub(crate) fn encoding_of(dtype: DType, numbers: &[f64]) -> Option<Encoding> {
+    let (lowest, steps) = match dtype {
+        DType::U8 => (0, 255.0),
+        DType::I8 => (-128, 255.0),
+        DType::U16 => (0, 65535.0),
+        DType::I16 => (-32768, 65535.0),
+        _ => return None,
+    };
+    let finite = numbers.iter().copied().filter(|number| number.is_finite());
+    let (low, high) = finite.fold((0.0f64, 0.0f64), |(low, high), n| (low.min(n), high.max(n)));
+    let scale = ((high - low).max(0.01) / steps) as f32;
+    let zero = (-low / f64::from(scale)).round().clamp(0.0, steps) as i32;
+    Some(Encoding { scale, zero_point: lowest + zero })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use udo_api::Shape;
+
+    #[test]
+    fn elements_stand_for_what_was_put_in() {
+        for dtype in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
+            let desc = TensorDesc::new(dtype, Shape::new(&[2]).unwrap());
+            let mut bytes = Vec::new();
+            push(&mut bytes, dtype, -1.5);
+            push(&mut bytes, dtype, 0.25);
+            assert_eq!(numbers(&desc, &bytes), [-1.5, 0.25], "{dtype}");
+        }
+        let desc = TensorDesc::new(DType::I8, Shape::new(&[2]).unwrap());
+        assert_eq!(numbers(&desc, &[255, 3]), [-1.0, 3.0]);
+    }
+
+    #[test]
+    fn an_encoding_holds_zero_and_the_range() {
+        let encoding = encoding_of(DType::U8, &[-1.0, 4.1]).unwrap();
+        assert_eq!(encoding.zero_point, 50);
+        assert!((f64::from(encoding.scale) - 0.02).abs() < 1e-9);
+        assert_eq!(encoding_of(DType::I8, &[2.55]).unwrap().zero_point, -128);
+        assert_eq!(encoding_of(DType::I32, &[2.55]), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! `udo check`
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use udo_api::Core;
+use udo_check::{
+    CASES, CheckError, DEFAULT_LEVEL, Options, Place, Program, Report, SubjectReport, Verdict, Work,
+};
+use udo_runtime::place::core_named;
+
+use super::Run;
+use crate::output::Column::{Left, Right};
+use crate::output::{Failure, Outcome, note, print_json, table, write_file};
+
+/// Try a package against what holds for every package
+///
+/// Each operator on each core has a process of its own, and each case a limit of time, so that a package which
+/// crashes, exits or hangs fails a case and nothing else. `builtin` stands for the operators that are built in. A file
+/// udo-check.toml beside the package switches cases off, with a reason for each.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  udo check SoftmaxUdoPackage
+  udo check SoftmaxUdoPackage --op Softmax --core dsp --filter memory
+  udo check builtin --level 1 --junit check.xml")]
+pub(crate) struct Check {
+    /// A package's folder, its dist folder, its registration library, or `builtin`
+    #[arg(required_unless_present = "cases")]
+    package: Option<PathBuf>,
+    /// Only this operator; several by repeating it
+    #[arg(long = "op", value_name = "OP")]
+    ops: Vec<String>,
+    /// Only these cores: cpu, gpu, dsp (v68) or dsp:vNN
+    #[arg(long = "core", value_name = "CORES", value_delimiter = ',', value_parser = core_named)]
+    cores: Vec<Core>,
+    /// How much is tried, from 1, what takes seconds, to 10
+    #[arg(long, default_value_t = DEFAULT_LEVEL, value_parser = clap::value_parser!(u8).range(1..=10))]
+    level: u8,
+    /// The seed of all elements
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only cases with this in their name, such as memory or memory/heap
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    filter: String,
+    /// How many processes there are at once; as many as the machine has processors if nothing is said
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
+    /// How many seconds a case may take
+    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    timeout: NonZero<u32>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Write a report as JUnit does
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// List the cases
+    #[arg(long)]
+    cases: bool,
+    /// Be the process that runs the package's code
+    #[arg(long, hide = true)]
+    worker: bool,
+    #[arg(long, hide = true)]
+    worker_list: bool,
+    #[arg(long, hide = true, value_delimiter = ',')]
+    worker_cases: Vec<String>,
+}
+
+impl Run for Check {
+    fn run(self) -> Outcome {
+        if self.cases {
+            list();
+            return Ok(());
+        }
+        let Some(package) = &self.package else { return Err(Failure::usage("no package given")) };
+        let place = Place::of(package);
+        if self.worker {
+            let subject = self.ops.first().cloned().zip(self.cores.first().copied());
+            let cases = (!self.worker_list).then_some(self.worker_cases);
+            let (level, seed) = (self.level, self.seed);
+            return udo_check::work(&Work { place, subject, cases, level, seed })
+                .map_err(Failure::new);
+        }
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let options = Options {
+            place,
+            ops: self.ops,
+            cores: self.cores,
+            level: self.level,
+            seed: self.seed,
+            filter: self.filter,
+            jobs: self.jobs.map_or(processors, NonZero::get),
+            timeout: Duration::from_secs(u64::from(self.timeout.get())),
+        };
+        let program = Program { path: std::env::current_exe().map_err(Failure::new)? };
+        let (package, is_silent) = (options.place.to_string(), self.json);
+        let (level, seed) = (self.level, self.seed);
+        let tell = |subject: &SubjectReport| {
+            if !is_silent {
+                say(&package, (level, seed), subject);
+            }
+        };
+        let report = udo_check::check(&program, &options, &tell).map_err(refused)?;
+        if let Some(file) = &self.junit {
+            write_file(file, report.to_junit().as_bytes())?;
+        }
+        if self.json {
+            print_json(&report.to_json());
+        } else {
+            outln!("\n{}", summary(&report));
+        }
+        verdict(&report)
+    }
+}
+
+fn refused(error: CheckError) -> Failure {
+    let help = match &error {
+        CheckError::Refused { help, .. } => help.clone(),
+        CheckError::Nothing(_) => {
+            return Failure::usage(error)
+                .help("name an operator, a core and a case that there are: `udo check --cases`");
+        }
+        CheckError::Opening { .. } => {
+            "a package returns an error instead; exit is for programs".to_owned()
+        }
+        _ => String::new(),
+    };
+    let failure = Failure::new(error);
+    if help.is_empty() { failure } else { failure.help(help) }
+}
+
+fn list() {
+    let rows =
+        CASES.iter().map(|case| [case.full_name(), case.level.to_string(), case.doc.to_owned()]);
+    outln!("{}", table([Left("case"), Right("level"), Left("what holds")], rows.collect()));
+}
+
+/// A line for the operator on the core, and lines for what is wrong.
+fn say(package: &str, how: (u8, u64), subject: &SubjectReport) {
+    outln!("{}: {} ({:.1} s)", subject.name(), subject.counts(), subject.seconds);
+    for case in subject
+        .cases
+        .iter()
+        .filter(|case| case.verdict.is_bad() || case.verdict == Verdict::Warning)
+    {
+        outln!("  {} {}: {}", case.verdict.name(), case.case, case.why);
+        if case.verdict.is_bad() {
+            outln!("    again: {}", udo_check::again(package, how, subject, case));
+        }
+    }
+}
+
+/// How often each verdict was reached, by category.
+fn summary(report: &Report) -> String {
+    let rows = udo_check::Category::ALL.into_iter().map(|category| {
+        let cases = report.subjects.iter().flat_map(|subject| &subject.cases);
+        let own = cases.filter(|case| case.case.split('/').next() == Some(category.name()));
+        let own: Vec<Verdict> = own.map(|case| case.verdict).collect();
+        let count = |verdict| own.iter().filter(|own| **own == verdict).count().to_string();
+        let [passed, failed, crashed, timed_out, warnings, skipped] = Verdict::ALL.map(count);
+        [category.name().to_owned(), passed, failed, crashed, timed_out, warnings, skipped]
+    });
+    let columns = [
+        Left("cases"),
+        Right("passed"),
+        Right("failed"),
+        Right("crashed"),
+        Right("timed out"),
+        Right("warnings"),
+        Right("skipped"),
+    ];
+    table(columns, rows.collect())
+}
+
+fn verdict(report: &Report) -> Outcome {
+    let bad: usize = Verdict::ALL.into_iter().filter(|v| v.is_bad()).map(|v| report.count(v)).sum();
+    if report.is_good() {
+        return Ok(());
+    }
+    if bad == 0 {
+        return Err(Failure::new("no case passed, so nothing was shown"));
+    }
+    let all: usize = report.subjects.iter().map(|subject| subject.cases.len()).sum();
+    note(format!(
+        "every line with `again:` is a command that tries its case alone (seed {})",
+        report.seed
+    ));
+    Err(Failure::new(format!("{bad} of {all} cases have not passed")))
+}

@@ -1,0 +1,129 @@
+//! `udo check` as its guide says, and what it does with packages that end, hang or are refused.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+#[path = "support/guide.rs"]
+mod runner;
+
+const GUIDE: &str = include_str!("../docs/check.md");
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// The package in C of the examples, with one text replaced.
+fn clip(find: &str, put: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let example = root().join("examples/c-package");
+    for file in ["Makefile", "manifest.json.in", "clip_scale.c"] {
+        let text = fs::read_to_string(example.join(file)).unwrap();
+        let text = if file == "clip_scale.c" { text.replacen(find, put, 1) } else { text };
+        fs::write(dir.path().join(file), text).unwrap();
+    }
+    let include = format!("INCLUDE={}", root().join("udo-api/include").display());
+    let made = Command::new("make").args(["-s", &include, "-C"]).arg(dir.path()).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    dir
+}
+
+fn check(package: &Path, flags: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_udo")).arg("check").arg(package).args(flags).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        Value::String(format!("{error}: {said}"))
+    })
+}
+
+fn verdict(report: &Value, case: &str) -> (String, String) {
+    let all = report["cases"].as_array().unwrap();
+    let own = all.iter().find(|own| own["case"] == case).unwrap();
+    (own["verdict"].as_str().unwrap().to_owned(), own["why"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn commands_do_what_the_guide_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let programs = Path::new(env!("CARGO_BIN_EXE_udo")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    runner::run(GUIDE, dir.path(), |sh| {
+        sh.env("PATH", format!("{}:{path}", programs.display())).env("SDK", root());
+    });
+    assert!(runner::blocks(GUIDE).iter().any(|block| block.follows && block.language == "text"));
+}
+
+#[test]
+fn a_package_that_exits_fails_the_case_and_not_the_check() {
+    let package =
+        clip("float v = x[i];", "if (args->tensors[0].len == 7) exit(0);\n        float v = x[i];");
+    let output = check(package.path(), &["--level", "1", "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report = json(&output);
+    let (verdict_, why) = verdict(&report, "shapes/runs");
+    assert_eq!(verdict_, "crashed");
+    assert!(why.contains("exit status: 0"), "{why}");
+    assert_eq!(verdict(&report, "contract/kernels").0, "passed");
+}
+
+#[test]
+fn a_package_that_hangs_is_ended() {
+    let package =
+        clip("float v = x[i];", "while (args->tensors[0].len == 7) {}\n        float v = x[i];");
+    let flags = ["--level", "1", "--json", "--timeout", "1", "--filter", "shapes/runs"];
+    let report = json(&check(package.path(), &flags));
+    assert_eq!(verdict(&report, "shapes/runs").0, "timed out");
+    assert_eq!(report["summary"]["timed_out"], 1);
+}
+
+#[test]
+fn a_fault_names_the_tensor() {
+    let package = clip("i < args->tensors[0].len", "i <= args->tensors[0].len");
+    let report =
+        json(&check(package.path(), &["--level", "1", "--json", "--filter", "memory/guards"]));
+    let (verdict, why) = verdict(&report, "memory/guards");
+    assert_eq!(verdict, "crashed");
+    assert!(why.starts_with("touches byte 0 behind input 0"), "{why}");
+}
+
+#[test]
+fn wrong_usage_answers_2_and_what_is_no_package_1() {
+    let package = clip("float v = x[i];", "float v = x[i];");
+    let cases: [(&[&str], i32, &str); 4] = [
+        (&["--op", "Nothing"], 2, "there is nothing to check: the package has ClipScale on cpu"),
+        (&["--filter", "no/such"], 2, "no case of level 3 has \"no/such\" in its name"),
+        (&["--level", "11"], 2, "11 is not in 1..=10"),
+        (&["--timeout", "0"], 2, "invalid value '0'"),
+    ];
+    for (flags, code, wanted) in cases {
+        let output = check(package.path(), flags);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{flags:?}: {said}");
+        assert!(said.contains(wanted), "{flags:?}: {said}");
+    }
+    let output = check(Path::new("no/such/package"), &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("no/such/package"), "{said}");
+}
+
+#[test]
+fn reports_for_programs_agree_with_the_exit_code() {
+    let package = clip("float v = x[i];", "float v = x[i];");
+    let junit = package.path().join("check.xml");
+    let output =
+        check(package.path(), &["--level", "1", "--json", "--junit", junit.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let report = json(&output);
+    assert_eq!(report["summary"]["failed"], 0);
+    let cases = report["cases"].as_array().unwrap().len();
+    let xml = fs::read_to_string(junit).unwrap();
+    assert_eq!(xml.matches("<testcase ").count(), cases);
+}
