@@ -675,7 +675,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &["numbers/random"],
     ),
     // A package in C.
-    clip("c_heap", C_STORE, "volatile char *t = malloc(32);\n        if (t != NULL) t[0] = 1;\n        free((void *)t);\n        y[i] = node->scale * v;", &["memory/heap"]),
+    clip(
+        "c_heap",
+        C_STORE,
+        "volatile char *t = malloc(32);\n        if (t != NULL) t[0] = 1;\n        free((void *)t);\n        y[i] = node->scale * v;",
+        &["memory/heap"],
+    ),
     clip(
         "c_writes_behind",
         C_LOOP,

@@ -79,6 +79,14 @@ enum Profile {
     Debug,
 }
 
+impl Build {
+    /// All of the package in `dir`, optimized.
+    pub(super) fn of(dir: &Path) -> Self {
+        let members = Members { cores: Vec::new() };
+        Self { dir: dir.to_owned(), debug: false, members, json: false }
+    }
+}
+
 impl Run for Build {
     fn run(self) -> Outcome {
         let dir = fs::canonicalize(&self.dir).map_err(|error| {

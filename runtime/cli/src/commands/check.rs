@@ -1,7 +1,7 @@
 //! `udo check`
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub(crate) struct Check {
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
     /// How many seconds a case may take
-    #[arg(long, value_name = "SECONDS", default_value = "60")]
+    #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT)]
     timeout: NonZero<u32>,
     /// Print one JSON object
     #[arg(long)]
@@ -67,6 +67,31 @@ pub(crate) struct Check {
     worker_list: bool,
     #[arg(long, hide = true, value_delimiter = ',')]
     worker_cases: Vec<String>,
+}
+
+/// How many seconds a case may take if nothing is said.
+const TIMEOUT: NonZero<u32> = NonZero::new(60).unwrap();
+
+impl Check {
+    /// All of the package in `dir`, as much as is tried if nothing is said.
+    pub(super) fn of(dir: &Path) -> Self {
+        Self {
+            package: Some(dir.to_owned()),
+            ops: Vec::new(),
+            cores: Vec::new(),
+            level: DEFAULT_LEVEL,
+            seed: 1,
+            filter: String::new(),
+            jobs: None,
+            timeout: TIMEOUT,
+            json: false,
+            junit: None,
+            cases: false,
+            worker: false,
+            worker_list: false,
+            worker_cases: Vec::new(),
+        }
+    }
 }
 
 impl Run for Check {

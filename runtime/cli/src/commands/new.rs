@@ -13,6 +13,8 @@ use udo_generator::{
 };
 
 use super::Run;
+use super::build::Build;
+use super::check::Check;
 use crate::output::{Failure, Outcome, note, print_json};
 use crate::root;
 
@@ -29,6 +31,7 @@ use crate::root;
 Examples:
   udo new Softmax_Htp.json                    into ./SoftmaxUdoPackage
   udo new a.json b.xml -o packages            several configs; the same package name adds up
+  udo new Softmax_Htp.json --check            from a config to a package that is built and checked
   udo new Softmax_Htp.json --dry-run          only say what would be written
   udo new --schema > udo-config.schema.json   for editors; name it in configs as \"$schema\"
   udo new --print-templates my-templates      templates to edit, for --templates my-templates"
@@ -56,6 +59,10 @@ pub(crate) struct New {
     /// as `.edited` copies, yours under src/ops/ and kernels/ stay as they are
     #[arg(short, long)]
     force: bool,
+
+    /// Build each package as well, and check it (`udo build`, then `udo check`)
+    #[arg(long, conflicts_with_all = ["dry_run", "json"])]
+    check: bool,
 
     /// Say what would be done, and do nothing
     #[arg(long)]
@@ -127,7 +134,14 @@ impl Run for New {
         } else {
             udo_generator::apply_all(updates)?
         };
-        self.show(&reports)
+        self.show(&reports)?;
+        if self.check {
+            for report in &reports {
+                Build::of(&report.dir).run()?;
+                Check::of(&report.dir).run()?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -180,6 +194,9 @@ impl New {
         }
         if self.dry_run {
             outln!("\nNothing was written.");
+            return Ok(());
+        }
+        if self.check {
             return Ok(());
         }
         outln!("\nNext:");
