@@ -137,14 +137,38 @@ fn a_worker_that_ends_is_replaced_for_every_session_and_model() {
 
 /// What the package does before a run or behind it, and what `udo run` says of it: nothing where all is well.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("infer-abort", "node \"the_fault\" (Fault): failed in its worker process: package FaultsPackage: its worker was ended by abort (signal 6)"),
-    ("infer-loop", "node \"the_fault\" (Fault): failed in its worker process: package FaultsPackage: it had not answered after 1s and was ended"),
-    ("finalize-exit", "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: its worker ended by exit with status 0 in finalize"),
-    ("finalize-loop", "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: it had not answered after 1s and was ended in finalize"),
-    ("drop-panic", "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: its destructor panicked: this is said"),
-    ("drop-exit", "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: its worker ended by exit with status 0"),
-    ("drop-loop", "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: it had not answered after 1s and was ended"),
-    ("exit", "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: its worker ended by exit with status 0"),
+    (
+        "infer-abort",
+        "node \"the_fault\" (Fault): failed in its worker process: package FaultsPackage: its worker was ended by abort (signal 6)",
+    ),
+    (
+        "infer-loop",
+        "node \"the_fault\" (Fault): failed in its worker process: package FaultsPackage: it had not answered after 1s and was ended",
+    ),
+    (
+        "finalize-exit",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: its worker ended by exit with status 0 in finalize",
+    ),
+    (
+        "finalize-loop",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: it had not answered after 1s and was ended in finalize",
+    ),
+    (
+        "drop-panic",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: its destructor panicked: this is said",
+    ),
+    (
+        "drop-exit",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: its worker ended by exit with status 0",
+    ),
+    (
+        "drop-loop",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in free: it had not answered after 1s and was ended",
+    ),
+    (
+        "exit",
+        "node \"the_fault\": package FaultsPackage's Fault on cpu failed in its worker process: its worker ended by exit with status 0",
+    ),
     ("finalize-print", ""),
     ("none", ""),
 ];
@@ -194,12 +218,50 @@ fn a_package_that_hangs_in_the_host_is_named() {
     for (how, wanted) in cases {
         let dir = folder(how);
         let args = [
-            "run", "m.txt", "--package", package, "--timeout", "0.5", "--threads", "2", "--input",
+            "run",
+            "m.txt",
+            "--package",
+            package,
+            "--timeout",
+            "0.5",
+            "--threads",
+            "2",
+            "--input",
             "x=x.raw",
         ];
         let (code, _, errors) = udo(&dir, &args);
         assert_eq!((code, errors), (Some(1), format!("{who}{wanted}\n{help}")), "{how}");
     }
+}
+
+#[test]
+fn kernels_of_the_gpu_are_contained_as_well() {
+    let package = package();
+    let package = package.to_str().unwrap();
+    let run = |how, contain, more: &[&str]| {
+        let dir = folder(how);
+        let args = ["run", "m.txt", contain, package, "--input", "x=x.raw", "--timeout", "5"];
+        udo(&dir, &[&args, more].concat())
+    };
+    let (code, wanted, _) = run("none", "--package", &["--cores", "gpu"]);
+    assert_eq!(code, Some(0));
+    let (code, found, errors) = run("none", "--contain", &["--cores", "gpu"]);
+    assert_eq!((code, found), (Some(0), wanted), "{errors}");
+    let (code, _, errors) = run("gpu-abort", "--contain", &["--cores", "gpu"]);
+    let wanted = "package FaultsPackage's Fault on gpu failed in its worker process: its worker was ended by abort";
+    assert!(code == Some(1) && errors.contains(wanted), "{errors}");
+}
+
+#[test]
+fn a_core_whose_kernel_ends_its_worker_leaves_the_node_to_another() {
+    let package = package();
+    let dir = folder("gpu-abort");
+    let args = ["run", "m.txt", "--contain", package.to_str().unwrap(), "--input", "x=x.raw"];
+    let (code, _, errors) =
+        udo(&dir, &[&args[..], &["--cores", "gpu", "--fallback", "cpu"]].concat());
+    assert_eq!(code, Some(0), "{errors}");
+    let wanted = "node \"the_fault\" fell back to cpu (gpu: failed in its worker process: its worker was ended by abort";
+    assert!(errors.contains(wanted), "{errors}");
 }
 
 #[test]
@@ -209,7 +271,8 @@ fn packages_are_contained_by_default_where_that_is_asked_for() {
     let found = runtime.registry().packages().find(|package| package.name == "FaultsPackage");
     assert!(found.unwrap().is_contained);
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let own: Vec<_> = maps.lines().filter(|line| line.contains(&*package().to_string_lossy())).collect();
+    let own: Vec<_> =
+        maps.lines().filter(|line| line.contains(&*package().to_string_lossy())).collect();
     let error = run(&mut model(&runtime, "data").session().unwrap(), 1.0).unwrap_err();
     assert!(error.contains("its worker was ended by abort"), "{error}");
     // Another test of this process may have opened it uncontained.

@@ -67,7 +67,16 @@ fn package(folder: &Path) {
 
 fn main() {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--offline", "--quiet", "--release", "-p", "udo-cli", "--bin", "udo-worker"]);
+    cargo.args([
+        "build",
+        "--offline",
+        "--quiet",
+        "--release",
+        "-p",
+        "udo-cli",
+        "--bin",
+        "udo-worker",
+    ]);
     support::run(cargo.current_dir(support::root()));
     let folder = tempfile::tempdir().unwrap();
     package(folder.path());

@@ -106,10 +106,22 @@ fn the_case_asked_for() {
 fn an_early_exit_says_who_and_fails() {
     let cases = [
         ("infer", "node \"the_leave\": package Leaving's Leave ended the process in infer"),
-        ("finalize", "node \"the_leave\": package Leaving's Leave on cpu ended the process in finalize"),
-        ("execute", "node \"the_leave\": package Leaving's Leave on cpu ended the process in execute"),
-        ("profiled", "node \"the_leave\": package Leaving's Leave on cpu ended the process in execute"),
-        ("worker", "node \"the_leave\": package Leaving's Leave on cpu ended the process in execute"),
+        (
+            "finalize",
+            "node \"the_leave\": package Leaving's Leave on cpu ended the process in finalize",
+        ),
+        (
+            "execute",
+            "node \"the_leave\": package Leaving's Leave on cpu ended the process in execute",
+        ),
+        (
+            "profiled",
+            "node \"the_leave\": package Leaving's Leave on cpu ended the process in execute",
+        ),
+        (
+            "worker",
+            "node \"the_leave\": package Leaving's Leave on cpu ended the process in execute",
+        ),
         ("free", "node \"the_leave\": package Leaving's Leave on cpu ended the process in free"),
     ];
     for (when, wanted) in cases {

@@ -110,8 +110,7 @@ pub(super) unsafe fn prepare(kernel: &Kernel, args: &ExecArgs) -> u32 {
     match called {
         Ok((lane, None)) => {
             // SAFETY: there are as many bytes, which are this call's to fill.
-            let is_whole =
-                unsafe { lane.made.load_to(BULK, args.geometry, args.geometry_bytes) };
+            let is_whole = unsafe { lane.made.load_to(BULK, args.geometry, args.geometry_bytes) };
             if is_whole { Status::OK.code() } else { fault(&too_large()) }
         }
         Ok((_, Some(status))) => status,
@@ -206,7 +205,7 @@ unsafe fn write(
     let mut places = [0u64; 64];
     for port in 0..outputs {
         // SAFETY: there are as many tensors, which nobody writes now.
-        let arg = unsafe { &*tensors.add(inputs + port) };
+        let arg = unsafe { &*tensors.wrapping_add(inputs + port) };
         let at = writing.output(arg)?;
         if let Some(place) = places.get_mut(port) {
             *place = at as u64;
@@ -215,7 +214,7 @@ unsafe fn write(
     let mut next_output = FAR;
     for index in 0..inputs + outputs {
         // SAFETY: there are as many tensors, which nobody writes now.
-        let arg = unsafe { &*tensors.add(index) };
+        let arg = unsafe { &*tensors.wrapping_add(index) };
         let at = match index.checked_sub(inputs) {
             Some(_) => {
                 let bytes = room_of(arg);
@@ -245,7 +244,7 @@ unsafe fn write(
 unsafe fn keep(args: &ExecArgs, lane: &mut Lane, held: &mut Held) -> Result<(), Fault> {
     for (index, constant) in held.packed.iter_mut().enumerate() {
         // SAFETY: there are as many packed constants as the kernel asked for, once it executes.
-        let span = unsafe { &*args.packed.add(index) };
+        let span = unsafe { &*args.packed.wrapping_add(index) };
         // SAFETY: the bytes of a packed constant are there.
         unsafe { keep_one(constant, span.ptr, span.bytes, lane) }?;
     }
@@ -254,7 +253,7 @@ unsafe fn keep(args: &ExecArgs, lane: &mut Lane, held: &mut Held) -> Result<(), 
             continue;
         };
         // SAFETY: there are as many inputs as in finalize.
-        let arg = unsafe { &*args.tensors.add(index) };
+        let arg = unsafe { &*args.tensors.wrapping_add(index) };
         if arg.is_dense() && !arg.data.is_null() {
             // SAFETY: the elements of an input are there.
             unsafe { keep_one(constant, arg.data, room_of(arg), lane) }?;
@@ -307,11 +306,7 @@ impl Writing<'_> {
         let shape = arg.shape();
         // What lies dense here is so for the kernel, whatever it is for the host.
         let flags = arg.flags & !(arg_flags::PITCHED | arg_flags::ALONE);
-        let row = if arg.is_dense() {
-            arg.row_stride
-        } else {
-            shape.last().copied().unwrap_or(1)
-        };
+        let row = if arg.is_dense() { arg.row_stride } else { shape.last().copied().unwrap_or(1) };
         let small = [arg.dtype, arg.rank, flags, arg.bounded];
         let [in_place, has_encoding] = [arg.in_place, arg.has_encoding].map(u64::from);
         let words = [
@@ -379,7 +374,8 @@ impl Writing<'_> {
         let at = self.bulk;
         for row in 0..arg.len / columns {
             // SAFETY: a row lies there.
-            let bytes = unsafe { super::node::slice(arg.data.wrapping_add(row * stride), row_bytes) };
+            let bytes =
+                unsafe { super::node::slice(arg.data.wrapping_add(row * stride), row_bytes) };
             self.bytes(at + row * row_bytes, bytes)?;
         }
         self.bulk = (at + bytes).next_multiple_of(ALIGN);
@@ -414,21 +410,24 @@ unsafe fn take_outputs(made: &Segment, args: &ExecArgs) -> Result<(), Fault> {
     let mut from = FAR;
     for port in 0..usize::from(args.output_count) {
         // SAFETY: there are as many tensors, which are this call's to write.
-        let arg = unsafe { &mut *args.tensors.add(usize::from(args.input_count) + port) };
+        let arg = unsafe { &mut *args.tensors.wrapping_add(usize::from(args.input_count) + port) };
         let room = room_of(arg);
         if room == 0 {
             continue;
         }
         let (at, end) = output_at(from, room);
         from = end;
-        if !is_untouched(made, at - CANARY, CANARY) || !is_untouched(made, at + room, end - at - room) {
+        if !is_untouched(made, at - CANARY, CANARY)
+            || !is_untouched(made, at + room, end - at - room)
+        {
             return Err(Fault(format!("it wrote outside of its output {port}")));
         }
         if arg.bounded != 0 {
             let mut words = [0; tail::EXTENTS];
             load_words(made, EXTENTS + port * tail::EXTENTS * 8, &mut words);
-            take_extents(arg, &words)
-                .ok_or_else(|| Fault(format!("it says extents of output {port} beyond its bounds")))?;
+            take_extents(arg, &words).ok_or_else(|| {
+                Fault(format!("it says extents of output {port} beyond its bounds"))
+            })?;
         }
         // SAFETY: the elements of an output have room, as the host laid it out.
         let is_whole = unsafe { take_elements(made, at, arg) };
@@ -463,9 +462,10 @@ fn take_extents(arg: &mut TensorArg, words: &[u64]) -> Option<()> {
     for (to, from) in said.iter_mut().zip(dims) {
         *to = usize::try_from(*from).ok()?;
     }
-    let is_within = said.iter().zip(&arg.dims).take(rank).enumerate().all(|(axis, (said, bound))| {
-        if arg.bounded >> axis & 1 != 0 { said <= bound } else { said == bound }
-    });
+    let is_within =
+        said.iter().zip(&arg.dims).take(rank).enumerate().all(|(axis, (said, bound))| {
+            if arg.bounded >> axis & 1 != 0 { said <= bound } else { said == bound }
+        });
     let product = said.iter().take(rank).try_fold(1usize, |n, &dim| n.checked_mul(dim))?;
     let is_sound = is_within && u64::try_from(product) == Ok(*len) && product <= arg.capacity;
     is_sound.then(|| {
@@ -496,7 +496,9 @@ unsafe fn take_elements(made: &Segment, at: usize, arg: &TensorArg) -> bool {
     }
     (0..arg.len / columns).all(|row| {
         // SAFETY: a row lies there.
-        unsafe { made.load_to(at + row * row_bytes, arg.data.wrapping_add(row * stride), row_bytes) }
+        unsafe {
+            made.load_to(at + row * row_bytes, arg.data.wrapping_add(row * stride), row_bytes)
+        }
     })
 }
 

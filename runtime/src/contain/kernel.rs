@@ -53,7 +53,7 @@ struct Finalized<'a> {
 }
 
 /// Reads an answer: its text if it is a refusal.
-pub(super) fn answered<'a>(answer: &'a [u8]) -> Result<Result<Reader<'a>, (u32, &'a str)>, Garbled> {
+pub(super) fn answered(answer: &[u8]) -> Result<Result<Reader<'_>, (u32, &str)>, Garbled> {
     let mut reader = Reader::of(answer);
     let status = reader.u32()?;
     if status == Status::OK.code() {
@@ -139,7 +139,8 @@ impl Kernel {
         self.needs = (workspace, reader.number()?);
         let jobs = reader.count()?;
         for &packer in packers.iter().take(jobs) {
-            let inputs: Result<Vec<u32>, _> = reader.numbers()?.into_iter().map(u32::try_from).collect();
+            let inputs: Result<Vec<u32>, _> =
+                reader.numbers()?.into_iter().map(u32::try_from).collect();
             let inputs = inputs.map_err(|_| Garbled)?;
             let recipe: Vec<u64> = reader.numbers()?.into_iter().map(|n| n as u64).collect();
             let bytes = reader.number()?;

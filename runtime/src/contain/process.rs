@@ -58,7 +58,9 @@ impl Watched {
         };
         self.set(State::Running(pid));
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        while waitid(WaitId::Pid(pid), options).is_err_and(|errno| errno == rustix::io::Errno::INTR) {}
+        while waitid(WaitId::Pid(pid), options).is_err_and(|errno| errno == rustix::io::Errno::INTR)
+        {
+        }
         // Whoever ends it by its number holds this lock, so that the number is not another's yet.
         let mut state = self.state();
         *state = State::Ended(reap(child, pid));

@@ -47,7 +47,8 @@ impl Room {
         self.free.insert(index, part);
         // The one behind first, as the numbers of those before it stay.
         for index in [index, index.wrapping_sub(1)] {
-            let pair = (self.free.get(index).copied(), self.free.get(index.wrapping_add(1)).copied());
+            let pair =
+                (self.free.get(index).copied(), self.free.get(index.wrapping_add(1)).copied());
             if let (Some(part), Some(next)) = pair
                 && part.at + part.len == next.at
             {
@@ -55,7 +56,8 @@ impl Room {
                 self.free[index].len = part.len + next.len;
             }
         }
-        if let Some(last) = self.free.last().copied().filter(|last| last.at + last.len == self.end) {
+        if let Some(last) = self.free.last().copied().filter(|last| last.at + last.len == self.end)
+        {
             self.free.pop();
             self.end = last.at;
         }

@@ -49,7 +49,9 @@ impl Writer {
             self.text(text);
         }
         self.flag(tables.guard.is_some());
-        first.iter().for_each(|&first| self.number(first));
+        for number in first {
+            self.number(number);
+        }
         self.number(tables.ops.len());
         for op in tables.ops {
             self.items(std::slice::from_ref(op.schema()));
@@ -70,8 +72,7 @@ impl Writer {
 
 /// The tables that a worker told of. They stay for the life of the process, as those of libraries do.
 pub(super) fn tables(worker: &'static Worker, told: &mut Reader<'_>) -> Result<Tables, Garbled> {
-    let [name, version, sdk_version] =
-        [kept(told.text()?), kept(told.text()?), kept(told.text()?)];
+    let [name, version, sdk_version] = [kept(told.text()?), kept(told.text()?), kept(told.text()?)];
     let tier = if told.flag()? { Tier::Trapped } else { Tier::Unchecked };
     let [first_op, first_kernel] = [told.number()?, told.number()?];
     let ops: Result<Vec<OpDef>, Garbled> = (0..told.count()?)

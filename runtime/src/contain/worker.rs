@@ -174,7 +174,8 @@ impl Lane {
         let (first, most) = BACK_OFF;
         let pause = first.saturating_mul(1 << (self.ends - 1).min(16)).min(most);
         let until = ended + pause;
-        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|t| !t.is_zero()) {
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|t| !t.is_zero())
+        {
             thread::park_timeout(left);
         }
     }
@@ -197,7 +198,12 @@ impl Lane {
     }
 
     /// Asks by message; the message that is answered.
-    pub(super) fn ask(&mut self, worker: &Worker, what: Ask, with: &[u8]) -> Result<Vec<u8>, Fault> {
+    pub(super) fn ask(
+        &mut self,
+        worker: &Worker,
+        what: Ask,
+        with: &[u8],
+    ) -> Result<Vec<u8>, Fault> {
         if !self.given.store(BULK, with) || with.len() > FAR - BULK {
             return Err(Fault(format!("{} bytes are more than a message has", with.len())));
         }
@@ -263,8 +269,7 @@ impl Lane {
         asked: Instant,
         stop: Option<&AtomicU32>,
     ) -> Option<u32> {
-        let (answer, sleeps) =
-            (self.made.word(words::ANSWER), self.given.word(words::HOST_SLEEPS));
+        let (answer, sleeps) = (self.made.word(words::ANSWER), self.given.word(words::HOST_SLEEPS));
         sleeps.store(1, Ordering::SeqCst);
         let found = loop {
             let found = answer.load(Ordering::SeqCst);

@@ -19,8 +19,8 @@ use std::sync::OnceLock;
 
 use udo_api::Core;
 
-pub use faults::take_faults;
 pub(crate) use faults::note_fault;
+pub use faults::take_faults;
 pub use watch::watch;
 
 // SAFETY: both are the C library's, with the types that POSIX gives them.
@@ -104,7 +104,10 @@ extern "C" fn on_exit() {
     // SAFETY: the note is one that `during` lent this thread, or that of the job it works on; neither
     // has returned, as the thread is exiting from within.
     let who = unsafe { note.as_ref() }.who;
-    report(&Said(who, "ended the process"), "a package returns an error instead; exit is for programs");
+    report(
+        &Said(who, "ended the process"),
+        "a package returns an error instead; exit is for programs",
+    );
     _exit(1)
 }
 

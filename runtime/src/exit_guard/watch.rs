@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Note, Said, _exit, report};
+use super::{_exit, Note, Said, report};
 
 /// Whether anybody watches: else notes cost nothing.
 static IS_ON: AtomicBool = AtomicBool::new(false);
@@ -88,6 +88,9 @@ fn look(limit: Duration) {
     // SAFETY: as above.
     let who = unsafe { late.note.as_ref() }.who;
     let what = format!("has not ended after {limit:?}");
-    report(&Said(who, &what), "run the package contained, or look with a debugger what it waits for");
+    report(
+        &Said(who, &what),
+        "run the package contained, or look with a debugger what it waits for",
+    );
     _exit(1)
 }

@@ -57,7 +57,9 @@ impl Served {
     fn run(&mut self, what: Ask) -> Result<(), Failed> {
         let mut words = Words { given: self.given, at: HEAD };
         let mut head = [0; head::WORDS];
-        head.iter_mut().for_each(|word| *word = words.next());
+        for word in &mut head {
+            *word = words.next();
+        }
         let number = |at: usize| usize::try_from(head[at]).unwrap_or(usize::MAX);
         let ports = [number(head::INPUTS), number(head::OUTPUTS)];
         self.tensors.clear();
@@ -108,7 +110,9 @@ impl Served {
             reserved: [0; 3],
         };
         let function = match what {
-            Ask::Prepare => state.def.vtable().and_then(|functions| functions.prepare).ok_or(Garbled)?,
+            Ask::Prepare => {
+                state.def.vtable().and_then(|functions| functions.prepare).ok_or(Garbled)?
+            }
             _ => state.kernel.execute_fn(),
         };
         // SAFETY: the arguments point to tensors whose elements lie in what the host gave or in the kernel's own window, to
@@ -228,10 +232,10 @@ fn tensor(words: &mut Words<'_>) -> TensorArg {
     arg.has_encoding = u16::from_le_bytes([small[6], small[7]]);
     let encoding = words.next().to_le_bytes();
     let half = |at: usize| [encoding[at], encoding[at + 1], encoding[at + 2], encoding[at + 3]];
-    arg.encoding = Encoding {
-        scale: f32::from_le_bytes(half(0)),
-        zero_point: i32::from_le_bytes(half(4)),
-    };
-    arg.dims.iter_mut().for_each(|dim| *dim = words.number());
+    arg.encoding =
+        Encoding { scale: f32::from_le_bytes(half(0)), zero_point: i32::from_le_bytes(half(4)) };
+    for dim in &mut arg.dims {
+        *dim = words.number();
+    }
     arg
 }

@@ -5,6 +5,7 @@ mod states;
 mod window;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
@@ -203,7 +204,8 @@ impl Served {
         let tables = tables.map_err(|error| refused(error.to_string()))?;
         let first = [self.ops.len(), self.kernels.len()];
         // Kernels of an implementation library are of the operators of the registration library, which is open.
-        let known: Vec<OpDef> = self.ops.iter().map(|op| **op).chain(tables.ops.iter().copied()).collect();
+        let known: Vec<OpDef> =
+            self.ops.iter().map(|op| **op).chain(tables.ops.iter().copied()).collect();
         let by_address: Vec<&'static OpDef> =
             self.ops.iter().copied().chain(tables.ops.iter()).collect();
         let operators = Operators::of(&known);
@@ -254,10 +256,12 @@ impl Served {
     /// The pool of so many threads.
     fn pool(&mut self, width: usize) -> Result<Option<&Pool>, Refused> {
         let Some(threads) = NonZero::new(width) else { return Ok(None) };
-        if !self.pools.contains_key(&width) {
-            let pool = Pool::new(threads).map_err(|error| Refused(1, error.to_string()))?;
-            self.pools.insert(width, pool);
-        }
-        Ok(self.pools.get(&width))
+        Ok(Some(match self.pools.entry(width) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(room) => {
+                let pool = Pool::new(threads).map_err(|error| Refused(1, error.to_string()))?;
+                room.insert(pool)
+            }
+        }))
     }
 }

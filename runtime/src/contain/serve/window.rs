@@ -23,7 +23,10 @@ pub(super) struct Window {
 
 impl Window {
     /// Room for outputs of so many bytes, in the places that the host counts with.
-    pub(super) fn new(made: &Segment, bytes: impl Iterator<Item = usize> + Clone) -> io::Result<Self> {
+    pub(super) fn new(
+        made: &Segment,
+        bytes: impl Iterator<Item = usize> + Clone,
+    ) -> io::Result<Self> {
         let pages = |bytes: usize| if bytes == 0 { 0 } else { output_at(0, bytes).1 };
         let len = bytes.clone().map(|bytes| pages(bytes) + GUARD).sum::<usize>() + GUARD;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -41,7 +44,14 @@ impl Window {
             let flags = MapFlags::SHARED | MapFlags::FIXED;
             // SAFETY: these pages are the window's own, and nothing lies in them.
             unsafe {
-                mmap(first.cast(), end - file, Rights::Write.flags(), flags, made.file(), file as u64)
+                mmap(
+                    first.cast(),
+                    end - file,
+                    Rights::Write.flags(),
+                    flags,
+                    made.file(),
+                    file as u64,
+                )
             }?;
             window.outputs.push((bytes, first.wrapping_add(from - file)));
             place += end - file + GUARD;
