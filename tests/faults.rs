@@ -235,6 +235,36 @@ fn a_package_that_hangs_in_the_host_is_named() {
 }
 
 #[test]
+fn kernels_of_the_gpu_are_contained_as_well() {
+    let package = package();
+    let package = package.to_str().unwrap();
+    let run = |how, contain, more: &[&str]| {
+        let dir = folder(how);
+        let args = ["run", "m.txt", contain, package, "--input", "x=x.raw", "--timeout", "5"];
+        udo(&dir, &[&args, more].concat())
+    };
+    let (code, wanted, _) = run("none", "--package", &["--cores", "gpu"]);
+    assert_eq!(code, Some(0));
+    let (code, found, errors) = run("none", "--contain", &["--cores", "gpu"]);
+    assert_eq!((code, found), (Some(0), wanted), "{errors}");
+    let (code, _, errors) = run("gpu-abort", "--contain", &["--cores", "gpu"]);
+    let wanted = "package FaultsPackage's Fault on gpu failed in its worker process: its worker was ended by abort";
+    assert!(code == Some(1) && errors.contains(wanted), "{errors}");
+}
+
+#[test]
+fn a_core_whose_kernel_ends_its_worker_leaves_the_node_to_another() {
+    let package = package();
+    let dir = folder("gpu-abort");
+    let args = ["run", "m.txt", "--contain", package.to_str().unwrap(), "--input", "x=x.raw"];
+    let (code, _, errors) =
+        udo(&dir, &[&args[..], &["--cores", "gpu", "--fallback", "cpu"]].concat());
+    assert_eq!(code, Some(0), "{errors}");
+    let wanted = "node \"the_fault\" fell back to cpu (gpu: failed in its worker process: its worker was ended by abort";
+    assert!(errors.contains(wanted), "{errors}");
+}
+
+#[test]
 fn packages_are_contained_by_default_where_that_is_asked_for() {
     let runtime = Runtime::builder().package(package()).contain_unsigned(containment());
     let runtime = runtime.build().unwrap();

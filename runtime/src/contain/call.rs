@@ -205,7 +205,7 @@ unsafe fn write(
     let mut places = [0u64; 64];
     for port in 0..outputs {
         // SAFETY: there are as many tensors, which nobody writes now.
-        let arg = unsafe { &*tensors.add(inputs + port) };
+        let arg = unsafe { &*tensors.wrapping_add(inputs + port) };
         let at = writing.output(arg)?;
         if let Some(place) = places.get_mut(port) {
             *place = at as u64;
@@ -214,7 +214,7 @@ unsafe fn write(
     let mut next_output = FAR;
     for index in 0..inputs + outputs {
         // SAFETY: there are as many tensors, which nobody writes now.
-        let arg = unsafe { &*tensors.add(index) };
+        let arg = unsafe { &*tensors.wrapping_add(index) };
         let at = match index.checked_sub(inputs) {
             Some(_) => {
                 let bytes = room_of(arg);
@@ -244,7 +244,7 @@ unsafe fn write(
 unsafe fn keep(args: &ExecArgs, lane: &mut Lane, held: &mut Held) -> Result<(), Fault> {
     for (index, constant) in held.packed.iter_mut().enumerate() {
         // SAFETY: there are as many packed constants as the kernel asked for, once it executes.
-        let span = unsafe { &*args.packed.add(index) };
+        let span = unsafe { &*args.packed.wrapping_add(index) };
         // SAFETY: the bytes of a packed constant are there.
         unsafe { keep_one(constant, span.ptr, span.bytes, lane) }?;
     }
@@ -253,7 +253,7 @@ unsafe fn keep(args: &ExecArgs, lane: &mut Lane, held: &mut Held) -> Result<(), 
             continue;
         };
         // SAFETY: there are as many inputs as in finalize.
-        let arg = unsafe { &*args.tensors.add(index) };
+        let arg = unsafe { &*args.tensors.wrapping_add(index) };
         if arg.is_dense() && !arg.data.is_null() {
             // SAFETY: the elements of an input are there.
             unsafe { keep_one(constant, arg.data, room_of(arg), lane) }?;
@@ -410,7 +410,7 @@ unsafe fn take_outputs(made: &Segment, args: &ExecArgs) -> Result<(), Fault> {
     let mut from = FAR;
     for port in 0..usize::from(args.output_count) {
         // SAFETY: there are as many tensors, which are this call's to write.
-        let arg = unsafe { &mut *args.tensors.add(usize::from(args.input_count) + port) };
+        let arg = unsafe { &mut *args.tensors.wrapping_add(usize::from(args.input_count) + port) };
         let room = room_of(arg);
         if room == 0 {
             continue;

@@ -112,14 +112,18 @@ impl Writer {
                 // SAFETY: a structure of that layout lies there, as the layout says.
                 Kind::Nested(layout) => unsafe { self.image(at, layout) },
                 // SAFETY: a text lies there, as the layout says.
-                Kind::Text => self.text(unsafe { &*at.cast::<RawStr>() }.get()),
+                Kind::Text => self.text(unsafe { at.cast::<RawStr>().read_unaligned() }.get()),
                 Kind::Axis => {
                     // SAFETY: such a reference lies there, as the layout says.
-                    let axis = unsafe { *at.cast::<Option<&AxisEncoding>>() };
+                    let axis = unsafe { at.cast::<Option<&AxisEncoding>>().read_unaligned() };
                     self.axis(axis);
                 }
-                // SAFETY: a slice of such items lies there, as the layout says.
-                Kind::Slice(ty) => unsafe { self.slice(at.cast::<Raw>().read(), ty) },
+                Kind::Slice(ty) => {
+                    // SAFETY: a slice lies there, as the layout says.
+                    let slice = unsafe { at.cast::<Raw>().read_unaligned() };
+                    // SAFETY: it is one of such items.
+                    unsafe { self.slice(slice, ty) };
+                }
                 Kind::Numbers => {
                     // SAFETY: as many bytes lie there, and they are numbers without padding.
                     self.raw(unsafe { std::slice::from_raw_parts(at, field.size) });
@@ -182,17 +186,17 @@ impl Reader<'_> {
                 Kind::Text => {
                     let text = RawStr::new(kept(self.text()?));
                     // SAFETY: there is room for a text, as the layout says.
-                    unsafe { at.cast::<RawStr>().write(text) };
+                    unsafe { at.cast::<RawStr>().write_unaligned(text) };
                 }
                 Kind::Axis => {
                     let axis = self.axis()?;
                     // SAFETY: there is room for such a reference, as the layout says.
-                    unsafe { at.cast::<Option<&'static AxisEncoding>>().write(axis) };
+                    unsafe { at.cast::<Option<&'static AxisEncoding>>().write_unaligned(axis) };
                 }
                 Kind::Slice(ty) => {
                     let slice = self.slice(ty)?;
                     // SAFETY: there is room for a slice, as the layout says.
-                    unsafe { at.cast::<Raw>().write(slice) };
+                    unsafe { at.cast::<Raw>().write_unaligned(slice) };
                 }
                 Kind::Numbers => {
                     let bytes = self.raw(*size)?;
@@ -213,15 +217,14 @@ impl Reader<'_> {
         // Words, as nothing in tables is aligned to more.
         let first = Box::leak(vec![0u64; words].into_boxed_slice()).as_mut_ptr().cast::<u8>();
         for at in (0..len).map(|index| first.wrapping_add(index * bytes)) {
-            match layout {
+            if let Some(layout) = layout {
                 // SAFETY: there is room for an item of that layout, which is zero.
-                Some(layout) => unsafe { self.fill(at, layout) }?,
-                None => {
-                    let number = self.raw(bytes)?;
-                    // SAFETY: there is room for a number of so many bytes.
-                    unsafe { at.copy_from_nonoverlapping(number.as_ptr(), bytes) };
-                }
+                unsafe { self.fill(at, layout) }?;
+                continue;
             }
+            let number = self.raw(bytes)?;
+            // SAFETY: there is room for a number of so many bytes.
+            unsafe { at.copy_from_nonoverlapping(number.as_ptr(), bytes) };
         }
         Ok(Raw { ptr: first, len })
     }

@@ -53,9 +53,7 @@ struct Finalized<'a> {
 }
 
 /// Reads an answer: its text if it is a refusal.
-pub(super) fn answered<'a>(
-    answer: &'a [u8],
-) -> Result<Result<Reader<'a>, (u32, &'a str)>, Garbled> {
+pub(super) fn answered(answer: &[u8]) -> Result<Result<Reader<'_>, (u32, &str)>, Garbled> {
     let mut reader = Reader::of(answer);
     let status = reader.u32()?;
     if status == Status::OK.code() {

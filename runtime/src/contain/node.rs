@@ -1,5 +1,6 @@
 //! Nodes as describe and finalize see them: written by the host, read by the worker.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use udo_api::abi::{
@@ -88,8 +89,10 @@ impl Writer {
         // SAFETY: there are as many parameters.
         let params = unsafe { slice(node.params, node.param_count as usize) };
         self.number(params.len());
-        // SAFETY: the values of a parameter are there.
-        params.iter().for_each(|param| unsafe { self.param(param) });
+        for param in params {
+            // SAFETY: the values of a parameter are there.
+            unsafe { self.param(param) };
+        }
         self.word(u64::from(node.output_count));
         self.word(u64::from(node.opset));
     }
@@ -110,10 +113,12 @@ impl Writer {
         }
         let count = param.data.bytes / size_of::<Span>();
         // SAFETY: a list of texts is a span for each.
-        let texts = unsafe { slice(param.data.ptr.cast::<Span>(), count) };
+        let texts = unsafe { slice(param.data.ptr.cast::<c_void>().cast::<Span>(), count) };
         self.number(texts.len());
-        // SAFETY: each text is there.
-        texts.iter().for_each(|text| self.bytes(unsafe { bytes_of(text) }));
+        for text in texts {
+            // SAFETY: each text is there.
+            self.bytes(unsafe { bytes_of(text) });
+        }
     }
 }
 

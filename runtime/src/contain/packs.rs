@@ -46,7 +46,9 @@ pub(super) unsafe fn pack(args: &PackArgs) -> Result<(), (u32, String)> {
     // SAFETY: there are as many numbers.
     let recipe = unsafe { slice(args.recipe, args.recipe_len) };
     writer.number(recipe.len());
-    recipe.iter().for_each(|&number| writer.word(number));
+    for &number in recipe {
+        writer.word(number);
+    }
     writer.number(args.target_bytes);
     // SAFETY: the table is there where there is one.
     let width = unsafe { args.parallel.as_ref() }.map_or(0, |parallel| parallel.width);

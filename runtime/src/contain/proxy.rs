@@ -118,7 +118,7 @@ pub(super) unsafe extern "C" fn infer(args: *const InferArgs) -> u32 {
         }
         for (index, output) in outputs.into_iter().enumerate() {
             // SAFETY: the host passes room for as many descriptions as the node has outputs.
-            unsafe { args.outputs.add(index).write(output) };
+            unsafe { args.outputs.wrapping_add(index).write(output) };
         }
         Ok(())
     };
@@ -194,16 +194,20 @@ pub(super) unsafe extern "C" fn needs(args: *const NeedsArgs, needs: *mut Needed
 pub(super) unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
     // SAFETY: the host passes arguments that are valid for the call.
     let args = unsafe { &*args };
-    // SAFETY: the state is one of ours, and the arguments are the host's.
-    unsafe { call::execute(kernel(args.state), args) }
+    // SAFETY: the state is one of ours.
+    let kernel = unsafe { kernel(args.state) };
+    // SAFETY: the arguments are the host's.
+    unsafe { call::execute(kernel, args) }
 }
 
 // SAFETY: called by the host alone, with arguments as the ABI says and the state from finalize.
 pub(super) unsafe extern "C" fn prepare(args: *const ExecArgs) -> u32 {
     // SAFETY: the host passes arguments that are valid for the call.
     let args = unsafe { &*args };
-    // SAFETY: the state is one of ours, and the arguments are the host's.
-    unsafe { call::prepare(kernel(args.state), args) }
+    // SAFETY: the state is one of ours.
+    let kernel = unsafe { kernel(args.state) };
+    // SAFETY: the arguments are the host's.
+    unsafe { call::prepare(kernel, args) }
 }
 
 // SAFETY: called by the host alone, with the state from finalize and a sink that lives for the call.
@@ -211,7 +215,9 @@ pub(super) unsafe extern "C" fn info(state: *const c_void, sink: *const GpuSink)
     // SAFETY: the state is one of ours.
     let kernel = unsafe { kernel(state) };
     // SAFETY: the sink is valid for the call.
-    unsafe { send(&kernel.gpu, &*sink) }.code()
+    let sink = unsafe { &*sink };
+    // SAFETY: it is the host's.
+    unsafe { send(&kernel.gpu, sink) }.code()
 }
 
 // SAFETY: called by way of the requests of `Kernel::finalize` alone, with arguments as the ABI says.

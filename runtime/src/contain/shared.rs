@@ -173,13 +173,13 @@ impl Segment {
         for index in 0..whole {
             let bytes = word(index);
             // SAFETY: the bytes from here on are within `len`.
-            unsafe { to.add(index * WORD).cast::<[u8; WORD]>().write_unaligned(bytes) };
+            unsafe { to.wrapping_add(index * WORD).cast::<[u8; WORD]>().write_unaligned(bytes) };
         }
         let rest = len % WORD;
         if rest > 0 {
             let bytes = word(whole);
             // SAFETY: `rest` bytes are left of `len`.
-            unsafe { to.add(whole * WORD).copy_from_nonoverlapping(bytes.as_ptr(), rest) };
+            unsafe { to.wrapping_add(whole * WORD).copy_from_nonoverlapping(bytes.as_ptr(), rest) };
         }
         true
     }

@@ -49,7 +49,9 @@ impl Writer {
             self.text(text);
         }
         self.flag(tables.guard.is_some());
-        first.iter().for_each(|&first| self.number(first));
+        for number in first {
+            self.number(number);
+        }
         self.number(tables.ops.len());
         for op in tables.ops {
             self.items(std::slice::from_ref(op.schema()));

@@ -125,6 +125,12 @@ impl Unplaced<'_> {
         self.on_values(reasons.join(", and "), core, registry)
     }
 
+    /// Whether the user lets another core than this one have the node.
+    fn may_run_elsewhere(&self, core: Core) -> bool {
+        let others = self.options.cores.iter().any(|other| *other != core);
+        others || matches!(self.options.fallback, Fallback::To(other) if other != core)
+    }
+
     /// The node by this kernel, or why not.
     fn try_kernel(
         &self,
@@ -139,6 +145,10 @@ impl Unplaced<'_> {
         let (kernel, constants) = match self.finalize(&entry, core, &mut ports, registry) {
             Ok(finalized) => finalized,
             Err(refusal) if refusal.status == Status::FAILED => return Ok(Err(refusal.message)),
+            // A worker that ended takes nobody with it: where another core may do it, that one does, and the report says why.
+            Err(refusal) if refusal.status == Status::WORKER && self.may_run_elsewhere(core) => {
+                return Ok(Err(refusal.to_string()));
+            }
             Err(refusal) => {
                 let (node, op) = (self.node.name.clone(), self.node.op.clone());
                 let package = registry.package_name(entry.package).to_owned();

@@ -1,14 +1,16 @@
 //! The built-in operators as a loaded package: nobody can tell the difference.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use udo_api::{DType, Shape};
+use udo_runtime::contain::Containment;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
 
-use super::support::build_fixture;
+use super::support::{build_fixture, root, run};
 
 /// Numbers without a pattern, the same each time.
 fn noise(seed: u32, len: usize) -> Vec<f32> {
@@ -67,14 +69,33 @@ fn results(registry: &mut Registry) -> Vec<Vec<u32>> {
     names.iter().map(bits).collect()
 }
 
+/// The library of the built-in operators, by itself in a folder.
+fn library(folder: &Path) -> PathBuf {
+    let library = folder.join("libUdobuiltinReg.so");
+    let built = build_fixture("builtin", "dev").join("libbuiltin_package.so");
+    std::fs::copy(built, &library).unwrap();
+    library
+}
+
+#[test]
+fn contained_built_in_operators_give_the_same_bits() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--offline", "--quiet", "-p", "udo-cli", "--bin", "udo-worker"]);
+    run(cargo.current_dir(root()));
+    let folder = tempfile::tempdir().unwrap();
+    let worker = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("debug/udo-worker");
+    let mut contained = Registry::new();
+    let containment = Containment::default().worker(worker);
+    contained.open_contained(&library(folder.path()), &containment).unwrap();
+    let linked = results(&mut Registry::builtin().unwrap());
+    assert_eq!(results(&mut contained), linked);
+}
+
 #[test]
 fn built_in_operators_loaded_as_a_package_give_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
-    let library = folder.path().join("libUdobuiltinReg.so");
-    let built = build_fixture("builtin", "dev").join("libbuiltin_package.so");
-    std::fs::copy(built, &library).unwrap();
     let mut loaded = Registry::new();
-    loaded.open(Path::new(&library)).unwrap();
+    loaded.open(&library(folder.path())).unwrap();
     let linked = results(&mut Registry::builtin().unwrap());
     assert_eq!(results(&mut loaded), linked);
     assert!(linked.iter().flatten().all(|&bits| f32::from_bits(bits).is_finite()));

@@ -4,14 +4,17 @@ use std::hint::black_box;
 use std::sync::Mutex;
 
 use udo_api::{
-    Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    PackageV1, Param, Port, types,
+    Buffers, Core, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Io, Kernel, KernelDef,
+    KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Param, Port, WorkItem, WorkItemFn, types,
 };
 
 udo_api::export_package!(
     PackageV1::new("FaultsPackage", env!("CARGO_PKG_VERSION"))
         .ops(&[OpDef::of::<Fault>()])
-        .kernels(&[KernelDef::new::<FaultF32>("Fault", Core::CPU)])
+        .kernels(&[
+            KernelDef::new::<FaultF32>("Fault", Core::CPU),
+            KernelDef::gpu::<FaultGpu>("Fault"),
+        ])
 );
 
 // SAFETY: they are the C library's, with the types that POSIX gives them.
@@ -93,6 +96,44 @@ impl Drop for FaultF32 {
         if let Some(what) = self.how.strip_prefix("drop-") {
             out_of_order(what);
         }
+    }
+}
+
+struct FaultGpu {
+    how: String,
+    len: usize,
+}
+
+const SOURCE: &str = "kernel void fault(global const UDO_STORAGE *x, global UDO_STORAGE *y) {
+    size_t i = get_global_id(0);
+    UDO_STORE(y, i, UDO_LOAD(x, i) * 1.5f + 0.25f);
+}";
+
+impl GpuKernel for FaultGpu {
+    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(Self::work_item);
+
+    fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let how = cx.text("how")?.to_owned();
+        if let Some(what) = how.strip_prefix("gpu-") {
+            out_of_order(what);
+        }
+        Ok(Self { how, len: cx.input(0)?.len() })
+    }
+
+    fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
+        let launch = Launch::new(SOURCE, "fault").args([GpuArg::input(0), GpuArg::output(0)]);
+        info.push_launch(launch.global_size([self.len, 1, 1]));
+        Ok(())
+    }
+}
+
+impl FaultGpu {
+    fn work_item(&self, item: WorkItem, io: &Buffers<'_>) -> Result<(), ExecError> {
+        let [at, ..] = item.global_id;
+        if at == 3 {
+            out_of_order(&self.how);
+        }
+        io.store(0, at, io.load(0, at)? * 1.5 + 0.25)
     }
 }
 

@@ -57,7 +57,9 @@ impl Served {
     fn run(&mut self, what: Ask) -> Result<(), Failed> {
         let mut words = Words { given: self.given, at: HEAD };
         let mut head = [0; head::WORDS];
-        head.iter_mut().for_each(|word| *word = words.next());
+        for word in &mut head {
+            *word = words.next();
+        }
         let number = |at: usize| usize::try_from(head[at]).unwrap_or(usize::MAX);
         let ports = [number(head::INPUTS), number(head::OUTPUTS)];
         self.tensors.clear();
@@ -232,6 +234,8 @@ fn tensor(words: &mut Words<'_>) -> TensorArg {
     let half = |at: usize| [encoding[at], encoding[at + 1], encoding[at + 2], encoding[at + 3]];
     arg.encoding =
         Encoding { scale: f32::from_le_bytes(half(0)), zero_point: i32::from_le_bytes(half(4)) };
-    arg.dims.iter_mut().for_each(|dim| *dim = words.number());
+    for dim in &mut arg.dims {
+        *dim = words.number();
+    }
     arg
 }

@@ -5,6 +5,7 @@ mod states;
 mod window;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io;
 use std::num::NonZero;
@@ -255,10 +256,12 @@ impl Served {
     /// The pool of so many threads.
     fn pool(&mut self, width: usize) -> Result<Option<&Pool>, Refused> {
         let Some(threads) = NonZero::new(width) else { return Ok(None) };
-        if !self.pools.contains_key(&width) {
-            let pool = Pool::new(threads).map_err(|error| Refused(1, error.to_string()))?;
-            self.pools.insert(width, pool);
-        }
-        Ok(self.pools.get(&width))
+        Ok(Some(match self.pools.entry(width) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(room) => {
+                let pool = Pool::new(threads).map_err(|error| Refused(1, error.to_string()))?;
+                room.insert(pool)
+            }
+        }))
     }
 }

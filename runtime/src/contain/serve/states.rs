@@ -61,11 +61,11 @@ impl Served {
     }
 
     pub(super) fn pack(&mut self, reader: &mut Reader<'_>) -> Result<Writer, Refused> {
-        let packer = reader.number()?;
+        let number = reader.number()?;
         let recipe: Result<Vec<u64>, _> = (0..reader.count()?).map(|_| reader.word()).collect();
         let (recipe, bytes) = (recipe?, reader.number()?);
         let width = reader.number()?;
-        let packer = self.packers.get(packer).ok_or(Garbled)?.with(recipe, bytes);
+        let packer = self.packers.get(number).ok_or(Garbled)?.with(recipe, bytes);
         let mut sources = Vec::new();
         for _ in 0..reader.count()? {
             let desc = reader.items::<TensorDesc>()?.pop().ok_or(Garbled)?;
@@ -74,9 +74,9 @@ impl Served {
         }
         let pool = self.pool(width)?;
         let parallel = pool.map(crate::thread_pool::Pool::table_of_its_own);
-        let packed = packer.make(&sources, parallel.as_ref())?;
+        let made = packer.make(&sources, parallel.as_ref())?;
         let mut writer = Writer::default();
-        writer.bytes(packed.bytes());
+        writer.bytes(made.bytes());
         Ok(writer)
     }
 
