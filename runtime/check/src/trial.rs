@@ -424,9 +424,9 @@ fn turned(
     desc: &TensorDesc,
     bytes: &[u8],
 ) -> Option<Vec<u8>> {
-    let size = desc.dtype()?.size_bytes();
-    let is_other = is_last(entry, side, port, desc);
-    is_other.then(|| permuted(bytes, desc.shape(), Layout::NHWC_AXES, size))
+    let element_bytes = desc.dtype()?.size_bytes();
+    let comes_last = is_last(entry, side, port, desc);
+    comes_last.then(|| permuted(bytes, desc.shape(), Layout::NHWC_AXES, element_bytes))
 }
 
 /// The elements of a tensor of rank 4 with its axes in another order.

@@ -82,7 +82,10 @@ fn list(work: &Work, teller: &mut Teller) -> std::io::Result<()> {
     };
     let cores = opened.cores();
     let mut opened = opened;
-    for op in opened.ops().collect::<Vec<_>>() {
+    // Operators of this domain are the runtime's own means, which it gives nodes that fit by construction.
+    let is_means =
+        |op: &&udo_api::OpDef| work.place == Place::Builtin && op.schema().domain() == "udo";
+    for op in opened.ops().filter(|op| !is_means(op)).collect::<Vec<_>>() {
         let name = full_name(op);
         for &core in &cores {
             let (is_any, why) = match opened.subject(&name, core) {

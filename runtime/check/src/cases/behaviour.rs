@@ -232,7 +232,16 @@ pub(super) fn special(cx: &OpContext) -> Outcome {
 
 pub(super) fn surroundings(cx: &OpContext) -> Outcome {
     each(cx, |live| made(live, cx, &live.trial, How::default()).map(drop))?;
-    match cx.before.changed(&Surroundings::now()) {
+    let mut changed = None;
+    // Threads that have ended are still in the system's list for a moment.
+    for _ in 0..200 {
+        changed = cx.before.changed(&Surroundings::now());
+        if changed.is_none() {
+            break;
+        }
+        thread::park_timeout(Duration::from_millis(1));
+    }
+    match changed {
         Some(changed) => failed(format!("since the package was opened, {changed}")),
         None => Ok(()),
     }

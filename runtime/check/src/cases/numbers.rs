@@ -176,7 +176,10 @@ fn tolerance(desc: &TensorDesc) -> (f64, f64) {
 /// Which element is not what is wanted; nothing where all are.
 fn apart(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) -> Option<String> {
     let (relative, of_largest) = tolerance(desc);
-    let relative = if special == Special::Lossy { 8.0 * relative } else { relative };
+    let (relative, of_largest) = match special {
+        Special::Lossy => (8.0 * relative, 1000.0 * of_largest),
+        Special::Skip | Special::Compare => (relative, of_largest),
+    };
     let finite = wanted.numbers.iter().filter(|number| number.is_finite());
     let largest = finite.fold(0.0f64, |largest, number| largest.max(number.abs()));
     let encoding = desc.encoding().zip(desc.dtype());
