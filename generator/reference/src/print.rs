@@ -43,6 +43,8 @@ pub struct RustKernel {
     pub is_bounded: bool,
     /// What `plan` and `finalize` alone use of `support`.
     pub shape_support: String,
+    /// For each input the field of the plan that holds its extents.
+    pub input_extents: Vec<String>,
     /// For each output the field of the plan that holds its extents.
     pub extents: Vec<String>,
 }
@@ -80,6 +82,9 @@ pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKer
         elements,
         execute,
         scratch: scratch.collect(),
+        input_extents: (0..signature.inputs.len())
+            .map(|input| printer.names.dims(Source::Input(input)))
+            .collect(),
         extents: code
             .outputs
             .iter()
