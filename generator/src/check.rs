@@ -6,6 +6,7 @@ mod default;
 mod name;
 pub(crate) mod op;
 mod package;
+mod reference;
 mod tensor;
 
 use crate::{config::Config, draft::Package, report::Report, source::Source};

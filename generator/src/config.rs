@@ -43,6 +43,8 @@ pub struct Op {
     pub tensor_params: Vec<Tensor>,
     /// The cores that the operator is written for, sorted, at least one.
     pub cores: Vec<Core>,
+    /// What it computes, in the reference language, if the config says; it fits the operator.
+    pub reference: Option<String>,
 }
 
 /// An input, an output or a tensor attribute.

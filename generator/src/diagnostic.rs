@@ -230,6 +230,12 @@ pub enum Kind {
     /// `repeated` has no meaning here.
     #[error("repeated not allowed here")]
     RepeatedPlace,
+    /// The source of a reference is wrong, or does not fit its operator.
+    #[error("reference")]
+    Reference,
+    /// The reference language has no word for a port or parameter.
+    #[error("beyond the reference language")]
+    BeyondReference,
     /// The DSP has no variadic operators.
     #[error("repeated on the DSP")]
     RepeatedOnDsp,

@@ -61,6 +61,8 @@ pub(crate) struct Op {
     pub(crate) tensor_params: Vec<Tensor>,
     pub(crate) cores: Option<At<Vec<At<CoreKind>>>>,
     pub(crate) archs: Field<At<Vec<At<u16>>>>,
+    /// One text, or its lines.
+    pub(crate) reference: Field<Vec<At<String>>>,
 }
 
 /// A core as configs say it: the DSP without its architecture.

@@ -68,6 +68,7 @@ pub(crate) enum Of {
     Outputs,
     TensorParams,
     ScalarParams,
+    Source,
 }
 
 impl Object {
@@ -155,6 +156,13 @@ pub(crate) const OPERATOR: Object = Object {
             Of::Archs,
             "the architectures of the DSP, each once; needed with `DSP`",
             "the package's",
+        ),
+        field(
+            "reference",
+            Optional,
+            Of::Source,
+            "what it computes, in the language of [reference-language.md](reference-language.md)",
+            "nothing is known of it",
         ),
     ],
 };
@@ -298,6 +306,7 @@ mod tests {
             Of::Operators => "list of operators",
             Of::Inputs | Of::Outputs | Of::TensorParams => "list of tensors",
             Of::ScalarParams => "list of scalar parameters",
+            Of::Source => "string, or a list of them that are its lines",
         }
     }
 

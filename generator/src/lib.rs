@@ -18,6 +18,7 @@ mod page;
 mod paths;
 mod plan;
 mod read;
+mod reference;
 mod report;
 mod source;
 mod spelling;

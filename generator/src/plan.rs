@@ -90,6 +90,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         udo_api: toml_string(options.udo_api),
         common: format!("{}_common", names::to_snake_case(&package.name)),
         udo_testing: toml_string(&format!("{}/testing", options.udo_api)),
+        formulas: view::FormulaView::all(package),
         targets: targets(&views),
         libraries: views,
     };

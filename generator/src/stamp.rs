@@ -30,6 +30,8 @@ impl Stamp {
             lines.push(line);
         }
         lines.extend(op.tensor_params.iter().map(|tensor| port("parameter", tensor, core)));
+        let source = op.reference.iter().flat_map(|source| source.lines());
+        lines.extend(source.map(|line| format!("reference {line}")));
         Self { lines }
     }
 

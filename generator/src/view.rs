@@ -2,6 +2,8 @@
 
 mod kernel;
 mod params;
+mod reference;
+mod sample;
 mod schema;
 mod test;
 
@@ -15,6 +17,7 @@ use crate::{
 
 pub(crate) use kernel::{cpu, dsp, gpu};
 pub(crate) use params::ParamsView;
+pub(crate) use reference::ReferenceView;
 pub(crate) use schema::{registration, schema};
 
 /// A package, as every template sees it.
@@ -33,8 +36,30 @@ pub(crate) struct PackageView {
     pub(crate) udo_testing: String,
     /// The registration library, then the implementation libraries.
     pub(crate) libraries: Vec<LibraryView>,
+    /// What its operators compute, where the config says it.
+    pub(crate) formulas: Vec<FormulaView>,
     /// The same libraries, for `make`: `cpu`, `gpu` and `dsp`, each with the crates it builds.
     pub(crate) targets: Vec<MakeTarget>,
+}
+
+/// What an operator computes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct FormulaView {
+    pub(crate) op: String,
+    /// The reference as it is written, indented as Markdown wants code.
+    pub(crate) source: String,
+}
+
+impl FormulaView {
+    /// Those of a package.
+    pub(crate) fn all(package: &Package) -> Vec<Self> {
+        let of = |op: &Op| {
+            let line = |line: &str| format!("    {line}").trim_end().to_owned();
+            let lines: Vec<String> = op.reference.as_deref()?.lines().map(line).collect();
+            Some(Self { op: op.name.clone(), source: lines.join("\n") })
+        };
+        package.ops.iter().filter_map(of).collect()
+    }
 }
 
 /// A target of the Makefile.
@@ -88,6 +113,8 @@ pub(crate) struct OpView {
     pub(crate) params: Option<ParamsView>,
     /// `dsp_kernel!(..);`
     pub(crate) registration: String,
+    /// What is printed from its reference, if the config has one and it gives something here.
+    pub(crate) reference: Option<ReferenceView>,
     /// What says that each output looks like the first input.
     pub(crate) inference: String,
     /// The arguments of the OpenCL kernel.
@@ -109,6 +136,17 @@ pub(crate) struct TestView {
     pub(crate) bench: String,
     /// What to assert once the kernel computes.
     pub(crate) wanted: String,
+    /// A node with what its reference says of it, where the kernel is printed from one.
+    pub(crate) sample: Option<SampleView>,
+}
+
+/// A node of a test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct SampleView {
+    /// The names of `udo-api` that it uses, if any.
+    pub(crate) types: String,
+    /// The statements that set it up, and compare.
+    pub(crate) body: String,
 }
 
 /// One buffer of an OpenCL kernel.
@@ -134,6 +172,7 @@ impl OpView {
             signature: String::new(),
             params: None,
             registration: String::new(),
+            reference: None,
             inference: inference(op),
             args: Vec::new(),
             has_optional_args: false,

@@ -10,6 +10,7 @@ const CONFIGS: &[&str] = &[
     "norm.xml",
     "old_dsp.json",
     "optional_parts.json",
+    "references.json",
     "several_ops.json",
     "softmax_htp.json",
     "static_and_tensor_params.json",
@@ -95,6 +96,32 @@ fn op_definitions_in_xml_make_the_same_kind_of_package() {
 }
 
 #[test]
+fn references_become_shapes_and_first_kernels() {
+    let tree = only_tree("references.json");
+    insta::assert_snapshot!(printed(&tree, |path| {
+        [
+            "reg/src/ops/top_above.rs",
+            "CPU/src/ops/top_above.rs",
+            "CPU/src/ops/leaky.rs",
+            "README.md",
+        ]
+        .contains(&path)
+    }));
+    // No core but the CPU has a first kernel.
+    let gpu = tree.file("GPU/src/ops/leaky.rs").unwrap();
+    assert!(gpu.contents.contains("is_not_implemented_yet"));
+    for op in ["leaky", "selu_codes", "soft_max", "norm", "product", "top_above"] {
+        let file = tree.file(&format!("CPU/src/ops/{op}.rs")).unwrap();
+        assert!(file.contents.contains("a_small_node_is_as_the_reference_says"), "{op}");
+    }
+    // An output that a node may leave out, and shapes that follow from elements in half precision.
+    for op in ["split", "half_bound"] {
+        let file = tree.file(&format!("CPU/src/ops/{op}.rs")).unwrap();
+        assert!(file.contents.contains("is_not_implemented_yet"), "{op}");
+    }
+}
+
+#[test]
 fn configs_are_kept_byte_for_byte() {
     for name in CONFIGS {
         let text = config(name);
@@ -169,7 +196,7 @@ fn names_of_any_length_are_formatted() {
         let text = format!(
             r#"{{"p": {{"UDO_PACKAGE_NAME": "{package}", "Operators": [
                 {{"type": "{op}", "core_types": ["CPU", "GPU", "DSP"],
-                  "dsp_arch_types": ["v66", "v68"],
+                  "dsp_arch_types": ["v66", "v68"], "reference": "{y} = {x} * {a}",
                   "inputs": [{{"name": "{x}", "quantization_mode": "TF", "per_core_data_types":
                       {{"CPU": "FLOAT_32", "GPU": "FLOAT_16", "DSP": "UINT_8"}}}},
                     {{"name": "{w}", "data_type": "FLOAT_32", "static": true,

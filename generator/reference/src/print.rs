@@ -38,6 +38,13 @@ pub struct RustKernel {
     pub execute: String,
     /// Scratch, in the order of the arguments of `execute`.
     pub scratch: Vec<Scratch>,
+    /// Whether the elements decide an extent: `plan` then takes a `least: bool` first, and says what extents are where
+    /// nothing is selected if it is true; those that differ from the others are upper bounds.
+    pub is_bounded: bool,
+    /// What `plan` and `finalize` alone use of `support`.
+    pub shape_support: String,
+    /// For each input the field of the plan that holds its extents.
+    pub input_extents: Vec<String>,
     /// For each output the field of the plan that holds its extents.
     pub extents: Vec<String>,
 }
@@ -67,12 +74,17 @@ pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKer
     // Comparisons of texts are fields of the plan, and known once all else is printed.
     let plan = printer.plan_struct();
     RustKernel {
+        is_bounded: printer.is_bounded(),
+        shape_support: support::support(&[plan.as_str(), &finalize].concat()),
         support: support::support(&[plan.as_str(), &finalize, &elements, &execute].concat()),
         plan,
         finalize,
         elements,
         execute,
         scratch: scratch.collect(),
+        input_extents: (0..signature.inputs.len())
+            .map(|input| printer.names.dims(Source::Input(input)))
+            .collect(),
         extents: code
             .outputs
             .iter()
@@ -89,6 +101,10 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
+    fn is_bounded(&self) -> bool {
+        self.code.defs.iter().any(|def| matches!(def.kind, DefKind::Select(_)))
+    }
+
     fn output_of(&self, def: usize) -> Option<usize> {
         self.code.outputs.iter().position(|output| output.def == def)
     }
@@ -104,7 +120,11 @@ impl Printer<'_> {
             Source::Input(input) => self.ports.inputs.get(input).cloned(),
             Source::Def(def) => match self.output_of(def) {
                 Some(output) => self.ports.outputs.get(output).cloned(),
-                None => self.code.defs.get(def).map(|def| of(def.class).to_owned()),
+                None => self.code.defs.get(def).map(|def| match def.class {
+                    // Not every byte is a truth value, so scratch holds none.
+                    Class::Bool => "u8".to_owned(),
+                    class @ (Class::Float | Class::Int) => of(class).to_owned(),
+                }),
             },
             Source::Param(_) => None,
         };
@@ -185,8 +205,12 @@ impl Printer<'_> {
     }
 
     fn finalize(&self) -> String {
-        let steps: String = self.code.steps.iter().map(|step| self.shape_step(step)).collect();
+        let steps: String =
+            self.code.steps.iter().map(|step| self.shape_step(step, "least")).collect();
         let mut parameters = Vec::new();
+        if self.is_bounded() {
+            parameters.push("least: bool".to_owned());
+        }
         let mut lines = vec!["    let mut plan = Plan::default();\n".to_owned()];
         // Static elements are read in shapes, or in kernels alone.
         let slice = |source: Source| {
@@ -240,8 +264,8 @@ impl Printer<'_> {
         )
     }
 
-    /// What a step adds to the plan, in a block of its own.
-    fn shape_step(&self, step: &crate::ir::Step) -> String {
+    /// What a step adds to the plan, in a block of its own; `least` says whether nothing is selected.
+    fn shape_step(&self, step: &crate::ir::Step, least: &str) -> String {
         let mut emitter = Emitter::new(self, Real::F64);
         let ends = match &step.kind {
             StepKind::Scalar(slot, scalar) => {
@@ -260,7 +284,10 @@ impl Printer<'_> {
             StepKind::Def(def) => {
                 let value = match self.code.defs.get(*def).map(|def| &def.kind) {
                     Some(DefKind::Elements { binders, .. }) => emitter.extents(binders),
-                    Some(DefKind::Select(select)) => emitter.select_bound(select),
+                    Some(DefKind::Select(select)) => {
+                        let bound = emitter.select_bound(select);
+                        format!("if {least} {{ List::of(&[0]) }} else {{ {bound} }}")
+                    }
                     None => String::new(),
                 };
                 format!("plan.{} = list_dims({value})?;", self.names.dims(Source::Def(*def)))
@@ -348,14 +375,13 @@ impl Printer<'_> {
                 self.element(Source::Def(def))
             ));
         }
-        let selects = self.code.defs.iter().any(|def| matches!(def.kind, DefKind::Select(_)));
-        let mut lines =
-            vec![format!("    let {}plan = *plan;\n", if selects { "mut " } else { "" })];
+        let kind = if self.is_bounded() { "mut " } else { "" };
+        let mut lines = vec![format!("    let {kind}plan = *plan;\n")];
         let mut is_open = false;
         for step in &self.code.steps {
             // What follows a selection may depend on how many there are.
             if is_open && !matches!(step.kind, StepKind::Require(..)) {
-                lines.push(self.shape_step(step));
+                lines.push(self.shape_step(step, "false"));
             }
             let StepKind::Def(number) = step.kind else { continue };
             let Some(def) = self.code.defs.get(number) else { continue };

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     name::{self, Scope},
+    reference,
     tensor::{self, Place},
 };
 use crate::{
@@ -46,7 +47,7 @@ pub(super) fn check(
     let inputs = list(&draft.inputs, Role::Input, &mut scope);
     let outputs = list(&draft.outputs, Role::Output, &mut scope);
     let tensor_params = list(&draft.tensor_params, Role::Param, &mut scope);
-    let scalar_params = draft
+    let scalar_params: Vec<_> = draft
         .scalar_params
         .iter()
         .filter_map(|draft| tensor::scalar_param(draft, &mut scope, report))
@@ -66,7 +67,25 @@ pub(super) fn check(
     let (renamed, own): (Vec<_>, Vec<_>) =
         scalars.chain(tensors).partition(|(_, attribute)| attribute.given().is_some());
     tensor::refuse_shared_attributes(own.into_iter().chain(renamed), report);
-    Some(Op { name: name?, inputs, outputs, scalar_params, tensor_params, cores: cores? })
+    // Ports that were refused would be missed in the reference as well.
+    let is_whole = inputs.len() == draft.inputs.len()
+        && outputs.len() == draft.outputs.len()
+        && scalar_params.len() == draft.scalar_params.len()
+        && tensor_params.len() == draft.tensor_params.len();
+    let mut op = Op {
+        name: name?,
+        inputs,
+        outputs,
+        scalar_params,
+        tensor_params,
+        cores: cores?,
+        reference: None,
+    };
+    match &draft.reference {
+        Field::Given(lines) if is_whole => op.reference = reference::check(lines, &op, report),
+        Field::Given(_) | Field::Refused | Field::Absent => {}
+    }
+    Some(op)
 }
 
 /// Reports more ports or parameters than the tables of a package can have. Nothing else is then said of

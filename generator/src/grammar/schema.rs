@@ -125,6 +125,10 @@ fn of(of: Of, role: Option<Role>) -> Value {
         Of::Outputs => ports("#/$defs/output"),
         Of::TensorParams => list("#/$defs/tensorParam"),
         Of::ScalarParams => list("#/$defs/scalarParam"),
+        Of::Source => {
+            let line = json!({ "type": "string" });
+            json!({ "anyOf": [line, { "type": "array", "minItems": 1, "items": line }] })
+        }
     }
 }
 

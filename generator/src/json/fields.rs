@@ -56,7 +56,24 @@ fn op<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Op> {
         tensor_params: list(reader, &object, "tensor_params", tensor),
         cores: reader.required(&object, "core_types", needed_cores),
         archs: reader.optional(&object, "dsp_arch_types", archs),
+        reference: reader.optional(&object, "reference", source),
     })
+}
+
+/// A text, or the lines of one.
+fn source<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Vec<At<String>>> {
+    match node.raw.get().chars().next() {
+        Some('"') => reader.string(node).map(|text| vec![text]),
+        Some('[') => {
+            let lines = reader.list_of(node, Reader::string)?;
+            if lines.value.is_empty() {
+                empty(reader, &lines.spot, "the lines of a source");
+                return None;
+            }
+            Some(lines.value)
+        }
+        Some(_) | None => reader.wrong_type(node, "a string, or a list of its lines"),
+    }
 }
 
 fn tensor<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Tensor> {

@@ -1,7 +1,8 @@
 //! The op files of implementation libraries, and the tables that list them.
 
 use super::{
-    GpuArgView, LibraryView, OpView, ParamsView, core_code, dtype, element, library, type_set_code,
+    GpuArgView, LibraryView, OpView, ParamsView, core_code, dtype, element, library, reference,
+    sample, type_set_code,
 };
 use crate::{
     code::{Expr, constant, fields, import, signature, untouched_macro},
@@ -67,7 +68,18 @@ pub(crate) fn cpu(op: &Op) -> OpView {
     "the CPU".clone_into(&mut view.title);
     let mut used =
         vec!["Core", "Error", "ExecError", "FinalizeCx", "Io", "Kernel", "KernelDef", "PortRule"];
-    let rules = fixed_rules(op, Core::Cpu, &mut used);
+    view.reference = reference::cpu(op);
+    if view.reference.is_some() {
+        used.push("Workspace");
+        if let Some(test) = &mut view.test {
+            test.sample = sample::sample(op, Core::Cpu);
+        }
+    }
+    let mut rules = fixed_rules(op, Core::Cpu, &mut used);
+    if view.reference.as_ref().is_some_and(|printed| printed.is_bounded) {
+        let outputs = rules.split_off(op.inputs.len());
+        rules.extend(outputs.into_iter().map(|rule| rule.then("bounded", [])));
+    }
     let entry = kernel_entry(&view, "KernelDef::new", Core::Cpu);
     view.tables = tables(&entry, rules);
     view.imports = import("udo_api", &used);

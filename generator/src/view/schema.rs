@@ -1,6 +1,6 @@
 //! The registration library: schemas and tables.
 
-use super::{LibraryView, OpView, core_code, dtype, type_set, type_set_code};
+use super::{LibraryView, OpView, core_code, dtype, reference, type_set, type_set_code};
 use crate::{
     code::{Expr, constant, import},
     config::{
@@ -11,7 +11,8 @@ use crate::{
 };
 
 /// Names that a registration file uses itself.
-const TAKEN: &[&str] = &["Error", "InferCx", "Op", "OpDef", "OpSchema", "Result", "Err", "Ok"];
+const TAKEN: &[&str] =
+    &["DType", "Err", "Error", "InferCx", "Ok", "Op", "OpDef", "OpSchema", "Result", "TensorDesc"];
 
 /// The registration library, with the libraries that it points to.
 pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> LibraryView {
@@ -57,7 +58,13 @@ pub(crate) fn schema(op: &Op) -> (OpView, OpView) {
     if TAKEN.contains(&file.type_name.as_str()) {
         file.type_name.push_str("Op");
     }
-    file.imports = import("udo_api", &["Error", "InferCx", "Op", "OpDef", "OpSchema"]);
+    let mut used = vec!["Error", "InferCx", "Op", "OpDef", "OpSchema"];
+    file.reference = reference::inference(op);
+    if let Some(printed) = &file.reference {
+        let all = ["DType", "TensorDesc"];
+        used.extend(all.into_iter().filter(|name| printed.inference.contains(name)));
+    }
+    file.imports = import("udo_api", &used);
 
     let entry = Expr::call(format!("OpDef::of::<{}>", file.type_name), []);
     file.tables = constant("pub(crate) const OP: OpDef", &entry);

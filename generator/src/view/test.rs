@@ -40,11 +40,12 @@ pub(super) fn test(op: &Op, core: Core) -> TestView {
         types: import("udo_api", types),
         bench: binding("bench", &bench, 2),
         wanted: wanted(op, core),
+        sample: None,
     }
 }
 
 /// The type of a port's elements; a GPU gets its real numbers in the wider storage.
-fn type_on(tensor: &Tensor, core: Core) -> &'static str {
+pub(super) fn type_on(tensor: &Tensor, core: Core) -> &'static str {
     let dtype = tensor.type_on(core).unwrap_or(DataType::Float32);
     match (core, dtype.family()) {
         (Core::Gpu, Family::Float(_)) => "f32",
@@ -52,7 +53,7 @@ fn type_on(tensor: &Tensor, core: Core) -> &'static str {
     }
 }
 
-fn is_encoded(tensor: &Tensor, core: Core) -> bool {
+pub(super) fn is_encoded(tensor: &Tensor, core: Core) -> bool {
     is_quantized(tensor) && !matches!(type_on(tensor, core), "f32" | "F16")
 }
 
@@ -109,7 +110,7 @@ fn wanted(op: &Op, core: Core) -> String {
     }
 }
 
-fn output_of(of: &'static str) -> &'static str {
+pub(super) fn output_of(of: &'static str) -> &'static str {
     match of {
         "f32" => "output_of::<f32>",
         "F16" => "output_of::<udo_api::F16>",

@@ -52,7 +52,16 @@ pub(super) fn read(
         }
         None => (None, Field::Refused),
     };
-    Op { name, inputs, outputs, scalar_params, tensor_params, cores, archs }
+    Op {
+        name,
+        inputs,
+        outputs,
+        scalar_params,
+        tensor_params,
+        cores,
+        archs,
+        reference: Field::Absent,
+    }
 }
 
 /// The text of an element that must be there.

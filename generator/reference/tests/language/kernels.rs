@@ -62,6 +62,9 @@ fn runner(
     case: &Case,
 ) -> String {
     let (mut shaping, mut running) = (Vec::new(), vec!["&plan".to_owned()]);
+    if kernel.is_bounded {
+        shaping.push("false".to_owned());
+    }
     for (port, argument) in signature.inputs.iter().zip(&case.arguments.inputs) {
         let tensor = given(port, argument);
         let of = stored(port.class);

@@ -1,0 +1,147 @@
+//! The reference of an operator: a source that fits its ports and parameters.
+
+use udo_reference::{Fault, Program};
+
+use crate::{
+    config::Op,
+    diagnostic::Kind,
+    draft::{At, Spot},
+    reference,
+    report::{Problem, Report, problem},
+};
+
+const HELP: &str = "the numbers are the line and the column in \"reference\"; docs/reference-language.md has the language";
+
+/// The source, if it fits. `lines` are its text, or the lines of it.
+pub(super) fn check(lines: &[At<String>], op: &Op, report: &mut Report<'_>) -> Option<String> {
+    let first = lines.first()?;
+    if let Some(beyond) = beyond(op) {
+        report.error(&first.spot, beyond);
+        return None;
+    }
+    let source = lines.iter().map(|line| line.value.as_str()).collect::<Vec<_>>().join("\n");
+    match Program::read(&source, &reference::signature(op)) {
+        Ok(program) => {
+            for warning in program.warnings() {
+                report.warn(spot(lines, warning, &first.spot), said(warning));
+            }
+            Some(source)
+        }
+        Err(faults) => {
+            for fault in &faults.0 {
+                report.error(spot(lines, fault, &first.spot), said(fault));
+            }
+            None
+        }
+    }
+}
+
+/// What the operator has that the language has no word for.
+fn beyond(op: &Op) -> Option<Problem> {
+    let ports = || op.inputs.iter().chain(&op.outputs);
+    let found = |what: &str, wanted: &str, help: &str| {
+        Some(problem(Kind::BeyondReference, what.to_owned(), wanted, help))
+    };
+    if let Some(port) = ports().find(|port| port.repeated) {
+        let what = format!("\"{}\", which stands for any number of tensors", port.name);
+        return found(&what, "ports that are one tensor each", "remove \"reference\"");
+    }
+    let scalars = op.scalar_params.iter().filter(|param| param.may_be_absent());
+    let lists = op.tensor_params.iter().filter(|p| p.is_optional && p.default.is_none());
+    let mut absent = scalars.map(|param| &param.name).chain(lists.map(|param| &param.name));
+    if let Some(name) = absent.next() {
+        let what = format!("parameter \"{name}\", which may have no value");
+        return found(&what, "parameters with a value", "give it a \"default_value\"");
+    }
+    None
+}
+
+fn said(fault: &Fault) -> Problem {
+    let Fault { at, message } = fault;
+    let (found, wanted) = match message.rsplit_once(", wanted ") {
+        Some((found, wanted)) => (found.strip_prefix("found ").unwrap_or(found), wanted),
+        None => (message.as_str(), "a source that fits the operator"),
+    };
+    problem(Kind::Reference, format!("at {at}: {found}"), wanted, HELP)
+}
+
+/// The entry of the config that holds a fault's line.
+fn spot<'l>(lines: &'l [At<String>], fault: &Fault, first: &'l Spot) -> &'l Spot {
+    let wanted = usize::try_from(fault.at.line).unwrap_or(usize::MAX);
+    let mut count = 0;
+    let entry = lines.iter().find(|entry| {
+        count += entry.value.split('\n').count();
+        count >= wanted
+    });
+    entry.or(lines.last()).map_or(first, |entry| &entry.spot)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Diagnostic,
+        Kind::{self, BeyondReference, Empty, JsonType, Reference},
+        Mode, Severity,
+        read::testing::{edited, faults},
+    };
+
+    const BASE: &str = r#"{"P": {"UDO_PACKAGE_NAME": "P", "Operators": [{"type": "Leaky",
+        "inputs": [{"name": "x", "per_core_data_types": {"CPU": "FLOAT_32", "DSP": "UINT_8"}}],
+        "outputs": [{"name": "y", "per_core_data_types": {"CPU": "FLOAT_32", "DSP": "UINT_8"}}],
+        "scalar_params": [{"name": "alpha", "data_type": "FLOAT_32", "default_value": 0.1},
+                          {"name": "mode", "data_type": "STRING", "default_value": "a"}],
+        "tensor_params": [{"name": "axes", "data_type": "INT_32", "default_value": [0]}],
+        "core_types": ["CPU", "DSP"], "dsp_arch_types": ["v68"],
+        "reference": ["let z = if mode == \"a\" then alpha * x else sum(x, axis = axes)",
+                      "y = if x < 0 then z else x"]}]}}"#;
+
+    const OP: &str = "$.P.Operators[0]";
+
+    #[test]
+    fn sources_are_held_to_their_operator() {
+        assert_eq!(faults(BASE, Mode::Strict), []);
+        let line = |number: u32| format!("op.reference[{number}]");
+        let whole = "op.reference".to_owned();
+        let cases: &[(&str, &str, Kind, String, &str)] = &[
+            ("then z else x\"", "then w else x\"", Reference, line(1), "at 2:19: "),
+            ("y = if x", "yy = if x", Reference, line(1), "at 2:1: "),
+            ("if mode", "iff mode", Reference, line(0), "at 1:"),
+            ("y = if x < 0 then z else x\"", "\"", Reference, line(0), "at "),
+            (", \"default_value\": 0.1", ", \"optional\": true", BeyondReference, line(0), "alpha"),
+            (
+                "\"name\": \"y\"",
+                "\"repeated\": true, \"name\": \"y\"",
+                Kind::RepeatedOnDsp,
+                "op.outputs[0].repeated".into(),
+                "",
+            ),
+        ];
+        for (from, to, kind, path, found) in cases {
+            let all = faults(&edited(BASE, &[(from, to)]), Mode::Strict);
+            let is_wanted = |d: &&Diagnostic| {
+                (d.severity, d.kind) == (Severity::Error, *kind)
+                    && d.path.replace(OP, "op") == *path
+                    && d.found.contains(found)
+            };
+            assert!(all.iter().any(|d| is_wanted(&d)), "{to}: {all:?}");
+        }
+        for (source, kind) in
+            [("1", JsonType), ("[]", Empty), ("[1]", JsonType), ("\"y = q\"", Reference)]
+        {
+            let at = BASE.find("[\"let z").unwrap();
+            let text = format!("{}{source}}}]}}}}", &BASE[..at]);
+            let all = faults(&text, Mode::Strict);
+            assert_eq!(all.first().map(|d| d.kind), Some(kind), "{source}");
+            assert!(all[0].path.replace(OP, "op").starts_with(&whole));
+        }
+    }
+
+    #[test]
+    fn what_is_odd_in_a_source_is_a_warning() {
+        let text = edited(BASE, &[("y = if x", "let odd = x y = if x")]);
+        let all: Vec<_> =
+            faults(&text, Mode::Strict).into_iter().map(|d| (d.severity, d.to_string())).collect();
+        let [(Severity::Warning, said)] = all.as_slice() else { panic!("{all:?}") };
+        assert!(said.contains("$.P.Operators[0].reference[1]: reference: found at 2:"), "{said}");
+    }
+}

@@ -1,0 +1,114 @@
+//! The reference of an operator: what its config says of ports and parameters, as the reference language asks for it.
+
+use udo_reference::{
+    Class, Elements, Faults, Input, Output, Param, ParamKind, Program, Signature, Tensor, Value,
+};
+
+use crate::config::{self, DefaultValue, Family, Op, QuantizationMode, Scalar, ScalarParam};
+
+/// The program that an operator's reference is, if it has one.
+///
+/// # Errors
+/// The source does not fit; configs that were read have none such.
+pub(crate) fn program(op: &Op) -> Result<Option<Program>, Faults> {
+    op.reference.as_deref().map(|source| Program::read(source, &signature(op))).transpose()
+}
+
+/// What the operator is called with.
+pub(crate) fn signature(op: &Op) -> Signature {
+    Signature {
+        inputs: op.inputs.iter().map(input).collect(),
+        outputs: op
+            .outputs
+            .iter()
+            .map(|port| Output { name: port.name.clone(), class: class(port) })
+            .collect(),
+        params: op
+            .scalar_params
+            .iter()
+            .map(scalar_param)
+            .chain(op.tensor_params.iter().map(tensor_param))
+            .collect(),
+    }
+}
+
+/// What a tensor's elements are on every core: real numbers as soon as one has them, or an encoding stands for them.
+pub(crate) fn class(tensor: &config::Tensor) -> Class {
+    let is_real = |family| match family {
+        Family::Float(_) | Family::Fixed => true,
+        Family::Integer(..) | Family::Text => false,
+    };
+    let has_reals = tensor.types.iter().any(|entry| is_real(entry.dtype.family()));
+    let is_float =
+        has_reals || tensor.quantization == Some(QuantizationMode::Tf) || tensor.has_real_default();
+    if is_float { Class::Float } else { Class::Int }
+}
+
+fn input(port: &config::Tensor) -> Input {
+    let class = class(port);
+    let default = port.default.as_ref().filter(|_| !port.may_be_absent());
+    Input {
+        name: port.name.clone(),
+        class,
+        optional: port.may_be_absent(),
+        is_static: port.is_static,
+        default: default.map(|default| tensor(default, class)),
+    }
+}
+
+fn scalar_param(param: &ScalarParam) -> Param {
+    let kind = match param.dtype.family() {
+        Family::Float(_) | Family::Fixed => ParamKind::Scalar(Class::Float),
+        Family::Integer(..) => ParamKind::Scalar(Class::Int),
+        Family::Text => ParamKind::Text,
+    };
+    let default = param.default.as_ref().map(|value| match value {
+        Scalar::Int(value) => Value::Int(*value),
+        Scalar::Float(value) => Value::Float(*value),
+        Scalar::Text(text) => Value::Text(text.clone()),
+    });
+    Param { name: param.name.clone(), kind, default }
+}
+
+fn tensor_param(param: &config::Tensor) -> Param {
+    let class = class(param);
+    let default = param.default.as_ref().map(|default| {
+        // Kernels get every parameter as a list.
+        Value::Tensor(list(default.values(), class))
+    });
+    Param { name: param.name.clone(), kind: ParamKind::Tensor(class), default }
+}
+
+fn tensor(default: &DefaultValue, class: Class) -> Tensor {
+    match default {
+        DefaultValue::Scalar(value) => {
+            Tensor { dims: vec![], ..list(std::slice::from_ref(value), class) }
+        }
+        DefaultValue::List(values) => list(values, class),
+    }
+}
+
+fn list(values: &[Scalar], class: Class) -> Tensor {
+    let elements = match class {
+        Class::Float => Elements::Float(values.iter().map(real).collect()),
+        Class::Int | Class::Bool => Elements::Int(values.iter().map(integer).collect()),
+    };
+    Tensor { dims: vec![values.len()], elements }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "defaults of float types fit them")]
+fn real(value: &Scalar) -> f64 {
+    match value {
+        Scalar::Int(value) => *value as f64,
+        Scalar::Float(value) => *value,
+        Scalar::Text(_) => f64::NAN,
+    }
+}
+
+fn integer(value: &Scalar) -> i64 {
+    match value {
+        Scalar::Int(value) => *value,
+        // Tensors with a default that is no integer are of real numbers.
+        Scalar::Float(_) | Scalar::Text(_) => 0,
+    }
+}
