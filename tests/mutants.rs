@@ -4,6 +4,7 @@
 //! `UDO_MUTANTS=all` tries all of them, and `UDO_MUTANTS=word` those with the word in their name.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[expect(dead_code, reason = "it takes some of it")]
 mod support;
 
 #[path = "mutants/table.rs"]
@@ -172,14 +173,16 @@ fn target() -> PathBuf {
 
 /// Builds all of them, the Rust ones at once.
 fn build(folder: &Path, all: &[Built]) {
-    all.iter().for_each(|built| built.write(folder));
+    for built in all {
+        built.write(folder);
+    }
     let members: Vec<String> =
         all.iter().filter(|b| !b.is_c()).map(|b| format!("{:?}", b.name())).collect();
     let manifest = format!(
         "[workspace]\nresolver = \"3\"\nmembers = [{}]\n\n[workspace.dependencies]\nudo-api = {{ path = {:?} }}\n\n\
          [profile.dev]\ndebug = false\nincremental = false\n\n[profile.dev.package.udo-api]\ndebug = false\n",
         members.join(", "),
-        root().join("udo-api")
+        root().join("udo-api").to_string_lossy()
     );
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
     if !members.is_empty() {
@@ -289,7 +292,9 @@ fn bugs_are_found_by_the_cases_for_them_and_good_packages_pass() {
         }
     }
     println!("{right} of {} bugs are found by the cases for them", mutants.len());
-    wrong.iter().for_each(|wrong| println!("{wrong}"));
+    for wrong in &wrong {
+        println!("{wrong}");
+    }
     assert!(alarms.is_empty(), "false alarms: {alarms:#?}");
     // At least 95 of 100 of them all, and every one of those that are tried each time.
     assert!(wrong.len() * 20 <= mutants.len(), "{wrong:#?}");
