@@ -58,7 +58,7 @@ fn graph(how: &str) -> Graph {
     let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(1000)]);
     let y = graph.add_value("y");
     let mut node = Node::new("Fault", 1, &[x], &[y]);
-    node.name = "the_fault".to_owned();
+    "the_fault".clone_into(&mut node.name);
     node.attrs.push(("how".to_owned(), Attr::Text(how.to_owned())));
     graph.add_node(node);
     graph.outputs.push(y);

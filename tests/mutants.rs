@@ -26,7 +26,7 @@ use std::{
 
 use serde_json::Value;
 use support::{packages_target, root};
-use table::{Base, MUTANTS, Mutant};
+use table::{Base, Mutant, all};
 
 /// Bugs that are tried each time: of each kind one, over all cores.
 const EACH_TIME: &[&str] = &[
@@ -113,6 +113,9 @@ fn sources(base: Base) -> Vec<(&'static str, String, String)> {
                 read(&format!("{folder}/reg/src/schema/{op}.rs")),
             ),
         ];
+        if let Some(params) = params(&folder, op) {
+            files.push(("params", format!("src/params/{op}.rs"), params));
+        }
         for (key, part) in parts {
             files.push((
                 key,
@@ -146,11 +149,22 @@ fn sources(base: Base) -> Vec<(&'static str, String, String)> {
     }
 }
 
+/// What reads an operator's parameters, if it has any.
+fn params(folder: &str, op: &str) -> Option<String> {
+    fs::read_to_string(root().join(folder).join(format!("CPU/src/params/{op}.rs"))).ok()
+}
+
 /// An example's libraries as one that has its operator and all of its kernels.
 fn one_library(folder: &str, op: &str, parts: &[(&'static str, &str)]) -> String {
     let name = Path::new(folder).file_name().unwrap().to_str().unwrap();
     let mut text =
         format!("//! {name} in one library.\nmod schema {{ pub(crate) mod {op}; }}\nmod ops {{\n");
+    if params(folder, op).is_some() {
+        text.insert_str(
+            text.len() - "mod ops {\n".len(),
+            &format!("pub mod params {{ pub mod {op}; }}\n"),
+        );
+    }
     let mut kernels = String::new();
     for (key, _) in parts {
         writeln!(text, "    pub(crate) mod {key};").unwrap();
@@ -262,7 +276,7 @@ fn chosen() -> Vec<&'static Mutant> {
         "all" => true,
         word => mutant.name.contains(word),
     };
-    MUTANTS.iter().filter(is_chosen).collect()
+    all().filter(is_chosen).collect()
 }
 
 #[test]
@@ -302,11 +316,11 @@ fn bugs_are_found_by_the_cases_for_them_and_good_packages_pass() {
 
 #[test]
 fn bugs_have_names_of_their_own_and_there_are_enough() {
-    let names: BTreeSet<_> = MUTANTS.iter().map(|mutant| mutant.name).collect();
-    assert_eq!(names.len(), MUTANTS.len());
+    let names: BTreeSet<_> = all().map(|mutant| mutant.name).collect();
+    assert_eq!(names.len(), all().count());
     assert!(names.len() >= 80, "{}", names.len());
     assert!(EACH_TIME.iter().all(|name| names.contains(name)));
     for core in ["cpu", "gpu", "dsp:v68"] {
-        assert!(MUTANTS.iter().filter(|mutant| mutant.core == core).count() >= 10, "{core}");
+        assert!(all().filter(|mutant| mutant.core == core).count() >= 10, "{core}");
     }
 }

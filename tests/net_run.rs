@@ -470,5 +470,5 @@ fn a_model_is_calibrated_with_the_list_that_it_runs() {
     list(&dir, &["x0.raw", "none.raw"]);
     let (code, _, error) = udo(&dir, &quantize);
     assert_eq!(code, Some(1));
-    assert!(error.contains("error: list.txt:2: cannot read tensor none.raw: "), "{error}");
+    assert!(error.contains("\"list.txt:2: cannot read tensor none.raw: "), "{error}");
 }

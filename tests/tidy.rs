@@ -30,7 +30,7 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-testing", &["udo-api", "udo-host"]),
     ("udo-ops", &["udo-api", "udo-hta", "udo-simd"]),
     ("udo-runtime", &["udo-api", "udo-host", "udo-hta", "udo-ops", "udo-simd"]),
-    ("udo-generator", &[]),
+    ("udo-generator", &["udo-reference"]),
     ("udo-reference", &[]),
     ("udo-check", &["udo-api", "udo-host", "udo-runtime", "udo-testing"]),
     ("udo-capi", &["udo-api", "udo-runtime"]),
