@@ -69,7 +69,9 @@ fn kind(ty: &'static str) -> Kind {
     if ty.contains("AxisEncoding>") {
         return Kind::Axis;
     }
-    if ty.starts_with("StaticPtr<") || ty.starts_with('*') || ty.contains(" fn(") {
+    // What the compiler prints of a long type may go over lines.
+    let is_function = ty.split_whitespace().any(|word| word.starts_with("fn("));
+    if ty.starts_with("StaticPtr<") || ty.starts_with('*') || is_function {
         return Kind::Address;
     }
     layout(ty).map_or(Kind::Numbers, Kind::Nested)
