@@ -30,7 +30,7 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-testing", &["udo-api", "udo-host"]),
     ("udo-ops", &["udo-api", "udo-hta", "udo-simd"]),
     ("udo-runtime", &["udo-api", "udo-host", "udo-hta", "udo-ops", "udo-simd"]),
-    ("udo-generator", &[]),
+    ("udo-generator", &["udo-reference"]),
     ("udo-reference", &[]),
     ("udo-capi", &["udo-api", "udo-runtime"]),
     ("udo-cli", &["udo-api", "udo-generator", "udo-hta", "udo-runtime", "udo-simd"]),
