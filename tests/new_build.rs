@@ -173,7 +173,11 @@ fn kernels_that_are_printed_from_references_pass_their_own_tests() {
     }
 
     // The test holds the kernel to the reference.
-    replace(&package.join("CPU/src/ops/leaky.rs"), "(plan.alpha as f32)", "(plan.alpha as f32 * 2.0)");
+    replace(
+        &package.join("CPU/src/ops/leaky.rs"),
+        "(plan.alpha as f32)",
+        "(plan.alpha as f32 * 2.0)",
+    );
     let (said, _) = words(&cargo("test", &package).output().unwrap());
     let broken = "test ops::leaky::tests::a_small_node_is_as_the_reference_says ... FAILED";
     assert!(said.contains(broken), "{said}");
