@@ -151,6 +151,39 @@ fn fresh_packages_pass_their_own_tests() {
 }
 
 #[test]
+fn kernels_that_are_printed_from_references_pass_their_own_tests() {
+    let config = include_str!("../generator/tests/configs/references.json");
+    let desk = Desk::new(&config.replace("RefPack", "ReferencePack"));
+    desk.works(&["new", "-p", "c.json"]);
+    let package = desk.path("ReferencePack");
+    fs::copy(root().join("Cargo.lock"), package.join("Cargo.lock")).unwrap();
+    let (_, progress) = desk.works(&["build", "ReferencePack"]);
+    assert!(!progress.contains("warning"), "{progress}");
+    let output = cargo("test", &package).output().unwrap();
+    let (said, err) = words(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}\n{err}");
+    assert!(!err.contains("warning"), "{err}");
+    for op in ["leaky", "selu_codes", "soft_max", "norm", "product", "top_above", "byte_bound"] {
+        for test in [
+            "a_small_node_is_as_the_reference_says",
+            "the_shapes_of_a_small_node_are_those_of_the_reference",
+        ] {
+            assert!(said.contains(&format!("test ops::{op}::tests::{test} ... ok")), "{said}");
+        }
+    }
+
+    // The test holds the kernel to the reference.
+    replace(
+        &package.join("CPU/src/ops/leaky.rs"),
+        "(plan.alpha as f32)",
+        "(plan.alpha as f32 * 2.0)",
+    );
+    let (said, _) = words(&cargo("test", &package).output().unwrap());
+    let broken = "test ops::leaky::tests::a_small_node_is_as_the_reference_says ... FAILED";
+    assert!(said.contains(broken), "{said}");
+}
+
+#[test]
 fn op_definitions_in_xml_make_packages_that_pass_their_own_tests() {
     let desk = Desk::new(include_str!("../generator/tests/configs/norm.xml"));
     fs::rename(desk.path("c.json"), desk.path("norm.xml")).unwrap();

@@ -1,5 +1,5 @@
 //! The grammar of JSON configs: each object and each field, said once. The reader takes the keys that it
-//! knows from here, [`schema`] is printed from here, and `docs/config.md` has these tables word for word.
+//! knows from here, [`schema()`] is printed from here, and `docs/config.md` has these tables word for word.
 
 mod schema;
 

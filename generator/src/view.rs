@@ -115,6 +115,8 @@ pub(crate) struct OpView {
     pub(crate) registration: String,
     /// What is printed from its reference, if the config has one and it gives something here.
     pub(crate) reference: Option<ReferenceView>,
+    /// A node for the test of shape inference that is printed from a reference.
+    pub(crate) sample: Option<SampleView>,
     /// What says that each output looks like the first input.
     pub(crate) inference: String,
     /// The arguments of the OpenCL kernel.
@@ -173,6 +175,7 @@ impl OpView {
             params: None,
             registration: String::new(),
             reference: None,
+            sample: None,
             inference: inference(op),
             args: Vec::new(),
             has_optional_args: false,

@@ -114,6 +114,8 @@ fn references_become_shapes_and_first_kernels() {
         let file = tree.file(&format!("CPU/src/ops/{op}.rs")).unwrap();
         assert!(file.contents.contains("a_small_node_is_as_the_reference_says"), "{op}");
     }
+    let shapes = tree.file("reg/src/ops/leaky.rs").unwrap();
+    assert!(shapes.contents.contains("the_shapes_of_a_small_node_are_those_of_the_reference"));
     // An output that a node may leave out, and shapes that follow from elements in half precision.
     for op in ["split", "half_bound"] {
         let file = tree.file(&format!("CPU/src/ops/{op}.rs")).unwrap();

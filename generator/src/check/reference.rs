@@ -10,8 +10,6 @@ use crate::{
     report::{Problem, Report, problem},
 };
 
-const HELP: &str = "the numbers are the line and the column in \"reference\"; docs/reference-language.md has the language";
-
 /// The source, if it fits. `lines` are its text, or the lines of it.
 pub(super) fn check(lines: &[At<String>], op: &Op, report: &mut Report<'_>) -> Option<String> {
     let first = lines.first()?;
@@ -58,11 +56,14 @@ fn beyond(op: &Op) -> Option<Problem> {
 
 fn said(fault: &Fault) -> Problem {
     let Fault { at, message } = fault;
-    let (found, wanted) = match message.rsplit_once(", wanted ") {
+    // Some faults end with what to do.
+    let (what, hint) = message.split_once("; ").unwrap_or((message, "correct the source"));
+    let (found, wanted) = match what.rsplit_once(", wanted ") {
         Some((found, wanted)) => (found.strip_prefix("found ").unwrap_or(found), wanted),
-        None => (message.as_str(), "a source that fits the operator"),
+        None => (what, "a source that fits the operator"),
     };
-    problem(Kind::Reference, format!("at {at}: {found}"), wanted, HELP)
+    let help = format!("{hint} (docs/reference-language.md has the language)");
+    problem(Kind::Reference, format!("at {at}: {found}"), wanted, help)
 }
 
 /// The entry of the config that holds a fault's line.

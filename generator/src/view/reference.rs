@@ -5,6 +5,7 @@ use udo_reference::{Class, Ports, Program, RustKernel};
 
 use super::{dtype, element, schema::is_quantized};
 use crate::{
+    code::import,
     config::{Core, DataType, Family, Op, Tensor},
     reference,
 };
@@ -75,10 +76,23 @@ pub(super) fn inference(op: &Op) -> Option<ReferenceView> {
         }
     }
     lines.push("Ok(())".to_owned());
-    let uses = "use udo_api::{Dim, Error, InferCx, Node, Shape};\n";
-    let glue = [outputs(&kernel), of_node(op, &kernel, None), EXTENTS.to_owned(), SHAPE.to_owned()];
-    let glue = glue.join("\n");
-    let texts = [uses, &glue, &kernel.plan, &kernel.finalize, &kernel.shape_support];
+    let (mut uses, mut glue) = (vec!["Dim", "Error", "InferCx", "Node", "Shape"], Vec::new());
+    glue.extend([
+        outputs(&kernel),
+        of_node(op, &kernel, None),
+        EXTENTS.to_owned(),
+        SHAPE.to_owned(),
+    ]);
+    for (class, text, names) in
+        [(Class::Float, REALS, ["DType", "F16"].as_slice()), (Class::Int, INTEGERS, &["DType"])]
+    {
+        if op.inputs.iter().any(|port| port.is_static && reference::class(port) == class) {
+            uses.extend(names);
+            glue.push(text.to_owned());
+        }
+    }
+    let (uses, glue) = (import("udo_api", &uses) + "\n", glue.join("\n"));
+    let texts = [uses.as_str(), &glue, &kernel.plan, &kernel.finalize, &kernel.shape_support];
     Some(ReferenceView {
         comment: comment(source),
         code: module("shapes", &texts),
@@ -139,8 +153,8 @@ fn of_node(op: &Op, kernel: &RustKernel, core: Option<Core>) -> String {
         arguments.push(format!("extents_{index}.as_deref()"));
         if port.is_static {
             let elements = match (core, reference::class(port)) {
-                (None, Class::Int | Class::Bool) => format!("cx.constant_ints({index})?"),
-                (None, Class::Float) => format!("cx.constant::<f32>({index})?"),
+                (None, Class::Int | Class::Bool) => format!("integers(cx, {index})?"),
+                (None, Class::Float) => format!("reals(cx, {index})?"),
                 (Some(core), _) => format!("cx.constant::<{}>({index})?", stored(port, core)),
             };
             let name = &port.name;
@@ -199,6 +213,38 @@ const EXTENTS: &str = r#"fn extents(cx: &Node<'_>, index: usize) -> Result<Optio
     Ok(Some(shape.dims().iter().map(|dim| *dim as i64).collect()))
 }
 "#;
+
+const REALS: &str = r"/// The elements of an input that is known from the start.
+fn reals(cx: &Node<'_>, index: usize) -> Result<Option<Vec<f32>>, Error> {
+    if !cx.has_input(index) {
+        return Ok(None);
+    }
+    if cx.input(index)?.dtype() == Some(DType::F16) {
+        let halves = cx.constant::<F16>(index)?;
+        return Ok(halves.map(|halves| halves.iter().map(|half| half.to_f32()).collect()));
+    }
+    Ok(cx.constant::<f32>(index)?.map(<[f32]>::to_vec))
+}
+";
+
+const INTEGERS: &str = r"/// The elements of an input that is known from the start.
+fn integers(cx: &Node<'_>, index: usize) -> Result<Option<Vec<i64>>, Error> {
+    fn wide<T: Copy + Into<i64>>(values: Option<&[T]>) -> Option<Vec<i64>> {
+        values.map(|values| values.iter().map(|value| (*value).into()).collect())
+    }
+    if !cx.has_input(index) {
+        return Ok(None);
+    }
+    Ok(match cx.input(index)?.dtype() {
+        Some(DType::U8) => wide(cx.constant::<u8>(index)?),
+        Some(DType::U16) => wide(cx.constant::<u16>(index)?),
+        Some(DType::U32) => wide(cx.constant::<u32>(index)?),
+        Some(DType::I8) => wide(cx.constant::<i8>(index)?),
+        Some(DType::I16) => wide(cx.constant::<i16>(index)?),
+        _ => cx.constant_ints(index)?,
+    })
+}
+";
 
 const SHAPE: &str = r"/// The shape of an output: bounded where the elements decide, and open as soon as an input is.
 fn shape(cx: &InferCx<'_>, most: List, least: List) -> Result<Shape, Error> {

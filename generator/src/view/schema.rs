@@ -1,6 +1,6 @@
 //! The registration library: schemas and tables.
 
-use super::{LibraryView, OpView, core_code, dtype, reference, type_set, type_set_code};
+use super::{LibraryView, OpView, core_code, dtype, reference, sample, type_set, type_set_code};
 use crate::{
     code::{Expr, constant, import},
     config::{
@@ -61,6 +61,7 @@ pub(crate) fn schema(op: &Op) -> (OpView, OpView) {
     let mut used = vec!["Error", "InferCx", "Op", "OpDef", "OpSchema"];
     file.reference = reference::inference(op);
     if let Some(printed) = &file.reference {
+        file.sample = sample::shapes(op);
         let all = ["DType", "TensorDesc"];
         used.extend(all.into_iter().filter(|name| printed.inference.contains(name)));
     }
