@@ -321,96 +321,137 @@ pub(super) fn cpu(op: &Op) -> Option<ReferenceView> {
 
 /// `struct Kept`: what finalize keeps, and the call of the loops.
 fn kept(op: &Op, kernel: &RustKernel) -> String {
-    let core = Core::Cpu;
-    let (mut fields, mut made) = (vec!["plan: Plan,".to_owned()], Vec::new());
-    let least = least(kernel, "false");
-    made.push(format!("plan: of_node(cx{least})?,"));
-    let mut space = Vec::new();
-    let mut run = Vec::new();
-    let mut arguments = vec!["&self.plan".to_owned()];
+    let mut lines = Lines::default();
+    lines.fields.push("plan: Plan,".to_owned());
+    lines.made.push(format!("plan: of_node(cx{})?,", least(kernel, "false")));
+    lines.arguments.push("&self.plan".to_owned());
     for (index, (port, extents)) in op.inputs.iter().zip(&kernel.input_extents).enumerate() {
-        let of = stored(port, core);
+        lines.input(index, port, extents);
+    }
+    for (index, param) in op.tensor_params.iter().enumerate() {
+        lines.list(index, param);
+    }
+    for (index, part) in kernel.scratch.iter().enumerate() {
+        let (element, extents) = (&part.element, &part.extents);
+        lines.space.push(format!(".and::<{element}>(self.plan.{extents}.size())"));
+        lines.run.push(format!(
+            "let scratch_{index} = scratch.take::<{element}>(self.plan.{extents}.size())?;"
+        ));
+        lines.arguments.push(format!("scratch_{index}"));
+    }
+    for (index, (port, extents)) in op.outputs.iter().zip(&kernel.extents).enumerate() {
+        lines.output(index, port, extents);
+        if kernel.is_bounded {
+            lines.extents(index, extents);
+        }
+    }
+    lines.print(kernel.is_bounded)
+}
+
+/// What is printed of a kernel, line by line.
+#[derive(Default)]
+struct Lines {
+    /// Of what finalize keeps.
+    fields: Vec<String>,
+    /// How that is made.
+    made: Vec<String>,
+    /// What scratch there is.
+    space: Vec<String>,
+    /// Up to the call, and behind it.
+    run: Vec<String>,
+    after: Vec<String>,
+    arguments: Vec<String>,
+}
+
+impl Lines {
+    /// An input, as numbers where it is stored as something else.
+    fn input(&mut self, index: usize, port: &Tensor, extents: &str) {
+        let of = stored(port, Core::Cpu);
         let given = if port.may_be_absent() {
             format!("if inputs.has({index}) {{ inputs.get::<{of}>({index})? }} else {{ &[] }}")
         } else {
             format!("inputs.get::<{of}>({index})?")
         };
-        run.push(format!("let input_{index} = {given};"));
-        if is_converted(port, core) {
-            space.push(format!(".and::<f32>(self.plan.{extents}.size())"));
-            run.push(format!("let stored_{index} = input_{index};"));
-            run.push(format!("let input_{index} = scratch.take::<f32>(stored_{index}.len())?;"));
+        self.run.push(format!("let input_{index} = {given};"));
+        if is_converted(port, Core::Cpu) {
+            self.converted("input", index, extents);
             let number = if of == "F16" {
                 "from.to_f32()".to_owned()
             } else {
-                run.push(format!("let encoding = inputs.encoding({index})?;"));
+                self.run.push(format!("let encoding = inputs.encoding({index})?;"));
                 "((f64::from(*from) - f64::from(encoding.zero_point)) * f64::from(encoding.scale)) as f32".to_owned()
             };
-            run.push(format!("for (to, from) in input_{index}.iter_mut().zip(stored_{index}) {{"));
-            run.push(format!("    *to = {number};"));
-            run.push("}".to_owned());
+            self.run
+                .push(format!("for (to, from) in input_{index}.iter_mut().zip(stored_{index}) {{"));
+            self.run.push(format!("    *to = {number};"));
+            self.run.push("}".to_owned());
         }
-        arguments.push(format!("input_{index}"));
+        self.arguments.push(format!("input_{index}"));
     }
-    for (index, param) in op.tensor_params.iter().enumerate() {
-        let of = if reference::class(param) == Class::Float { "f32" } else { "i64" };
-        fields.push(format!("list_{index}: Box<[{of}]>,"));
-        made.push(format!("list_{index}: {},", list(param)));
-        arguments.push(format!("&self.list_{index}"));
-    }
-    for (index, part) in kernel.scratch.iter().enumerate() {
-        space.push(format!(".and::<{}>(self.plan.{}.size())", part.element, part.extents));
-        run.push(format!(
-            "let scratch_{index} = scratch.take::<{}>(self.plan.{}.size())?;",
-            part.element, part.extents
-        ));
-        arguments.push(format!("scratch_{index}"));
-    }
-    let mut after = Vec::new();
-    for (index, (port, extents)) in op.outputs.iter().zip(&kernel.extents).enumerate() {
-        let of = stored(port, core);
-        run.push(format!("let output_{index} = outputs.take::<{of}>({index})?;"));
-        if is_converted(port, core) {
-            space.push(format!(".and::<f32>(self.plan.{extents}.size())"));
-            run.push(format!("let stored_{index} = output_{index};"));
-            run.push(format!("let output_{index} = scratch.take::<f32>(stored_{index}.len())?;"));
+
+    /// An output, stored behind the call where it is not numbers.
+    fn output(&mut self, index: usize, port: &Tensor, extents: &str) {
+        let of = stored(port, Core::Cpu);
+        self.run.push(format!("let output_{index} = outputs.take::<{of}>({index})?;"));
+        if is_converted(port, Core::Cpu) {
+            self.converted("output", index, extents);
             let number = if of == "F16" {
                 "F16::from_f32(*from)".to_owned()
             } else {
-                after.push(format!("let encoding = outputs.encoding({index})?;"));
+                self.after.push(format!("let encoding = outputs.encoding({index})?;"));
                 format!(
                     "((f64::from(*from) / f64::from(encoding.scale)).round_ties_even() + f64::from(encoding.zero_point)) as {of}"
                 )
             };
-            after.push(format!(
+            self.after.push(format!(
                 "for (to, from) in stored_{index}.iter_mut().zip(output_{index}.iter()) {{"
             ));
-            after.push(format!("    *to = {number};"));
-            after.push("}".to_owned());
+            self.after.push(format!("    *to = {number};"));
+            self.after.push("}".to_owned());
         }
-        if kernel.is_bounded {
-            after.push("let mut dims = [0; 8];".to_owned());
-            after.push(format!("let rank = done.{extents}.items().len();"));
-            after.push(format!("for (to, dim) in dims.iter_mut().zip(done.{extents}.items()) {{"));
-            after.push("    *to = *dim as usize;".to_owned());
-            after.push("}".to_owned());
-            after.push(format!("outputs.set_shape({index}, &dims[..rank])?;"));
-        }
-        arguments.push(format!("output_{index}"));
+        self.arguments.push(format!("output_{index}"));
     }
-    let done = if kernel.is_bounded { "let done = " } else { "" };
-    run.push(format!("{done}execute({})", arguments.join(", ")));
-    run.push("    .map_err(|Fault(_)| ExecError::of(Status::FAILED))?;".to_owned());
-    run.extend(after);
-    run.push("Ok(())".to_owned());
-    let takes_scratch = if space.is_empty() { "" } else { "mut scratch, " };
-    format!(
-        "/// What finalize keeps.\npub struct Kept {{\n{}}}\n\nimpl Kept {{\n    pub fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {{\n        Ok(Self {{\n{}        }})\n    }}\n\n    \
-         pub fn workspace(&self) -> Workspace {{\n        Workspace::NONE{}\n    }}\n\n    \
-         pub fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {{\n        let Io {{ inputs, mut outputs, {takes_scratch}.. }} = io;\n{}    }}\n}}\n",
-        indented(&fields, 1),
-        indented(&made, 3),
-        space.concat(),
-        indented(&run, 2),
-    )
+
+    /// Numbers in scratch, in the place of what is stored.
+    fn converted(&mut self, side: &str, index: usize, extents: &str) {
+        self.space.push(format!(".and::<f32>(self.plan.{extents}.size())"));
+        self.run.push(format!("let stored_{index} = {side}_{index};"));
+        self.run.push(format!("let {side}_{index} = scratch.take::<f32>(stored_{index}.len())?;"));
+    }
+
+    /// The extents of an output that a run says.
+    fn extents(&mut self, index: usize, extents: &str) {
+        self.after.push("let mut dims = [0; 8];".to_owned());
+        self.after.push(format!("let rank = done.{extents}.items().len();"));
+        self.after.push(format!("for (to, dim) in dims.iter_mut().zip(done.{extents}.items()) {{"));
+        self.after.push("    *to = *dim as usize;".to_owned());
+        self.after.push("}".to_owned());
+        self.after.push(format!("outputs.set_shape({index}, &dims[..rank])?;"));
+    }
+
+    /// A parameter that is a tensor.
+    fn list(&mut self, index: usize, param: &Tensor) {
+        let of = if reference::class(param) == Class::Float { "f32" } else { "i64" };
+        self.fields.push(format!("list_{index}: Box<[{of}]>,"));
+        self.made.push(format!("list_{index}: {},", list(param)));
+        self.arguments.push(format!("&self.list_{index}"));
+    }
+
+    fn print(mut self, is_bounded: bool) -> String {
+        let done = if is_bounded { "let done = " } else { "" };
+        self.run.push(format!("{done}execute({})", self.arguments.join(", ")));
+        self.run.push("    .map_err(|Fault(_)| ExecError::of(Status::FAILED))?;".to_owned());
+        self.run.append(&mut self.after);
+        self.run.push("Ok(())".to_owned());
+        let takes_scratch = if self.space.is_empty() { "" } else { "mut scratch, " };
+        format!(
+            "/// What finalize keeps.\npub struct Kept {{\n{}}}\n\nimpl Kept {{\n    pub fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {{\n        Ok(Self {{\n{}        }})\n    }}\n\n    \
+             pub fn workspace(&self) -> Workspace {{\n        Workspace::NONE{}\n    }}\n\n    \
+             pub fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {{\n        let Io {{ inputs, mut outputs, {takes_scratch}.. }} = io;\n{}    }}\n}}\n",
+            indented(&self.fields, 1),
+            indented(&self.made, 3),
+            self.space.concat(),
+            indented(&self.run, 2),
+        )
+    }
 }
