@@ -388,3 +388,28 @@ fn what_the_compiler_says_comes_through() {
     assert!(!err.contains("asking the registry"), "{err}");
     assert!(!desk.path("SlipPack/dist/index.json").exists());
 }
+
+/// An operator that is said in the config, and of which no line is written by hand.
+const LEAKY: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "LeakyUdoPackage", "Operators": [
+    {"type": "Leaky", "core_types": ["CPU"],
+     "inputs": [{"name": "x", "data_type": "FLOAT_32"}],
+     "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
+     "scalar_params": [{"name": "alpha", "data_type": "FLOAT_32", "default_value": 0.5}],
+     "reference": "y = if x < 0 then alpha * x else x"}]}}"#;
+
+#[test]
+fn one_command_makes_builds_and_checks_a_package_of_a_reference() {
+    let desk = Desk::new(LEAKY);
+    let done = desk.udo(&["new", "c.json", "--check"]);
+    let out = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{out}{}", String::from_utf8_lossy(&done.stderr));
+    assert!(out.contains("\nLeaky on cpu: ") && out.contains("LeakyUdoPackage/dist/"), "{out}");
+    // What nobody has written yet does not pass.
+    let unwritten =
+        LEAKY.replace(",\n     \"reference\": \"y = if x < 0 then alpha * x else x\"", "");
+    let desk = Desk::new(&unwritten.replace("Leaky", "Empty"));
+    let done = desk.udo(&["new", "c.json", "--check"]);
+    let out = String::from_utf8_lossy(&done.stdout);
+    assert_eq!(done.status.code(), Some(1), "{out}");
+    assert!(out.contains("failed contract/"), "{out}");
+}
