@@ -199,6 +199,8 @@ fn build(folder: &Path, all: &[Built]) {
         root().join("udo-api").to_string_lossy()
     );
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+    // Versions that are here already, wherever this runs.
+    fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     if !members.is_empty() {
         let mut cargo = Command::new(env!("CARGO"));
         cargo
