@@ -40,7 +40,9 @@ fn main() -> ExitCode {
     let outcome = commands::run(&matches);
     // What went wrong where no call could tell, which no success may hide.
     let faults = udo_runtime::exit_guard::take_faults();
-    faults.iter().for_each(|fault| eprintln!("error: {fault}"));
+    for fault in &faults {
+        eprintln!("error: {fault}");
+    }
     match outcome {
         Ok(()) if faults.is_empty() => ExitCode::SUCCESS,
         Ok(()) => ExitCode::FAILURE,
