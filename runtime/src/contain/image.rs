@@ -69,7 +69,7 @@ fn kind(ty: &'static str) -> Kind {
     if ty.contains("AxisEncoding>") {
         return Kind::Axis;
     }
-    if ty.starts_with("StaticPtr<") || ty.starts_with('*') || ty.contains(" fn(") {
+    if ["StaticPtr<", "Table<", "*", "fn(", "Fn"].iter().any(|part| ty.contains(part)) {
         return Kind::Address;
     }
     layout(ty).map_or(Kind::Numbers, Kind::Nested)
@@ -302,7 +302,9 @@ mod tests {
         for layout in LAYOUTS {
             for field in layout.fields {
                 let is_address = matches!(kind(field.ty), Kind::Numbers)
-                    && ["&", "ptr", "Ptr", "fn"].iter().any(|part| field.ty.contains(part));
+                    && ["&", "*", "Ptr", "fn", "Fn", "Table<", "RawStr"]
+                        .iter()
+                        .any(|part| field.ty.contains(part));
                 assert!(!is_address, "{}.{}: {}", layout.name, field.name, field.ty);
             }
         }
