@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod cache;
+#[cfg_attr(not(target_os = "linux"), path = "contain/none.rs")]
 pub mod contain;
 pub mod container;
 pub mod cores;

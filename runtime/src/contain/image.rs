@@ -69,9 +69,7 @@ fn kind(ty: &'static str) -> Kind {
     if ty.contains("AxisEncoding>") {
         return Kind::Axis;
     }
-    // What the compiler prints of a long type may go over lines.
-    let is_function = ty.split_whitespace().any(|word| word.starts_with("fn("));
-    if ty.starts_with("StaticPtr<") || ty.starts_with('*') || is_function {
+    if ["StaticPtr<", "Table<", "*", "fn(", "Fn"].iter().any(|part| ty.contains(part)) {
         return Kind::Address;
     }
     layout(ty).map_or(Kind::Numbers, Kind::Nested)
@@ -304,7 +302,9 @@ mod tests {
         for layout in LAYOUTS {
             for field in layout.fields {
                 let is_address = matches!(kind(field.ty), Kind::Numbers)
-                    && ["&", "ptr", "Ptr", "fn"].iter().any(|part| field.ty.contains(part));
+                    && ["&", "*", "Ptr", "fn", "Fn", "Table<", "RawStr"]
+                        .iter()
+                        .any(|part| field.ty.contains(part));
                 assert!(!is_address, "{}.{}: {}", layout.name, field.name, field.ty);
             }
         }
