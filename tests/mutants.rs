@@ -24,7 +24,7 @@ use std::{
 };
 
 use serde_json::Value;
-use support::{packages_target, root};
+use support::{cargo, packages_target, root};
 use table::{Base, Mutant, mutants};
 
 /// Bugs that are tried each time: of each kind one, over all cores.
@@ -62,7 +62,7 @@ impl Built {
         if self.is_c() {
             return folder.join(self.name()).join("dist/libUdoClipScaleReg.so");
         }
-        target().join(format!("debug/lib{}.so", self.name()))
+        packages_target().join(format!("debug/lib{}.so", self.name()))
     }
 
     /// Writes its sources, with the bug in them.
@@ -166,30 +166,22 @@ fn one_library(folder: &str, op: &str, parts: &[(&'static str, &str)]) -> String
     text
 }
 
-fn target() -> PathBuf {
-    packages_target().join("mutants")
-}
-
 /// Builds all of them, the Rust ones at once.
 fn build(folder: &Path, all: &[Built]) {
-    all.iter().for_each(|built| built.write(folder));
+    for built in all {
+        built.write(folder);
+    }
     let members: Vec<String> =
         all.iter().filter(|b| !b.is_c()).map(|b| format!("{:?}", b.name())).collect();
     let manifest = format!(
-        "[workspace]\nresolver = \"3\"\nmembers = [{}]\n\n[workspace.dependencies]\nudo-api = {{ path = {:?} }}\n\n\
+        "[workspace]\nresolver = \"3\"\nmembers = [{}]\n\n[workspace.dependencies]\nudo-api = {{ path = \"{}\" }}\n\n\
          [profile.dev]\ndebug = false\nincremental = false\n\n[profile.dev.package.udo-api]\ndebug = false\n",
         members.join(", "),
-        root().join("udo-api")
+        root().join("udo-api").display()
     );
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
     if !members.is_empty() {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo
-            .args(["build", "--offline", "--workspace", "--target-dir"])
-            .arg(target())
-            .current_dir(folder);
-        // Bugs leave names unused.
-        works(cargo.env("RUSTFLAGS", "-Awarnings"));
+        works(cargo("build", folder).arg("--workspace"));
     }
     let include = format!("INCLUDE={}", root().join("udo-api/include").display());
     for built in all.iter().filter(|built| built.is_c()) {
@@ -289,7 +281,9 @@ fn bugs_are_found_by_the_cases_for_them_and_good_packages_pass() {
         }
     }
     println!("{right} of {} bugs are found by the cases for them", chosen.len());
-    wrong.iter().for_each(|wrong| println!("{wrong}"));
+    for wrong in &wrong {
+        println!("{wrong}");
+    }
     assert!(alarms.is_empty(), "false alarms: {alarms:#?}");
     // At least 95 of 100 of them all, and every one of those that are tried each time.
     assert!(wrong.len() * 20 <= chosen.len(), "{wrong:#?}");
