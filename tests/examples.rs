@@ -133,6 +133,17 @@ fn data(model: &Path) -> &Path {
 }
 
 #[test]
+fn examples_pass_their_check() {
+    for built in [&SOFTMAX_BUILT, &SELU_BUILT, &TOPK_BUILT] {
+        for seed in ["1", "2", "3"] {
+            let mut check = udo();
+            check.args(["check", "--level", "1", "--seed", seed]).arg(&built.package);
+            works(&mut check);
+        }
+    }
+}
+
+#[test]
 fn results_are_the_recorded_ones_on_every_core() {
     for OnCores { built, cores, rtol, atol, node: (node, core) } in ON_CORES {
         let at = format!("{} on {cores}", built.package.display());

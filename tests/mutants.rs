@@ -4,7 +4,6 @@
 //! `UDO_MUTANTS=all` tries all of them, and `UDO_MUTANTS=word` those with the word in their name.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-#[expect(dead_code, reason = "it takes some of it")]
 mod support;
 
 #[path = "mutants/table.rs"]
@@ -25,8 +24,8 @@ use std::{
 };
 
 use serde_json::Value;
-use support::{packages_target, root};
-use table::{Base, Mutant, all};
+use support::{cargo, packages_target, root};
+use table::{Base, Mutant, mutants};
 
 /// Bugs that are tried each time: of each kind one, over all cores.
 const EACH_TIME: &[&str] = &[
@@ -63,7 +62,7 @@ impl Built {
         if self.is_c() {
             return folder.join(self.name()).join("dist/libUdoClipScaleReg.so");
         }
-        target().join(format!("debug/lib{}.so", self.name()))
+        packages_target().join(format!("debug/lib{}.so", self.name()))
     }
 
     /// Writes its sources, with the bug in them.
@@ -181,10 +180,6 @@ fn one_library(folder: &str, op: &str, parts: &[(&'static str, &str)]) -> String
     text
 }
 
-fn target() -> PathBuf {
-    packages_target().join("mutants")
-}
-
 /// Builds all of them, the Rust ones at once.
 fn build(folder: &Path, all: &[Built]) {
     for built in all {
@@ -193,22 +188,16 @@ fn build(folder: &Path, all: &[Built]) {
     let members: Vec<String> =
         all.iter().filter(|b| !b.is_c()).map(|b| format!("{:?}", b.name())).collect();
     let manifest = format!(
-        "[workspace]\nresolver = \"3\"\nmembers = [{}]\n\n[workspace.dependencies]\nudo-api = {{ path = {:?} }}\n\n\
+        "[workspace]\nresolver = \"3\"\nmembers = [{}]\n\n[workspace.dependencies]\nudo-api = {{ path = \"{}\" }}\n\n\
          [profile.dev]\ndebug = false\nincremental = false\n\n[profile.dev.package.udo-api]\ndebug = false\n",
         members.join(", "),
-        root().join("udo-api").to_string_lossy()
+        root().join("udo-api").display()
     );
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
     // Versions that are here already, wherever this runs.
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     if !members.is_empty() {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo
-            .args(["build", "--offline", "--workspace", "--target-dir"])
-            .arg(target())
-            .current_dir(folder);
-        // Bugs leave names unused.
-        works(cargo.env("RUSTFLAGS", "-Awarnings"));
+        works(cargo("build", folder).arg("--workspace"));
     }
     let include = format!("INCLUDE={}", root().join("udo-api/include").display());
     for built in all.iter().filter(|built| built.is_c()) {
@@ -278,16 +267,16 @@ fn chosen() -> Vec<&'static Mutant> {
         "all" => true,
         word => mutant.name.contains(word),
     };
-    all().filter(is_chosen).collect()
+    mutants().filter(is_chosen).collect()
 }
 
 #[test]
 fn bugs_are_found_by_the_cases_for_them_and_good_packages_pass() {
     let folder = packages_target().join("mutants-sources");
-    let mutants = chosen();
-    let bases: BTreeSet<Base> = mutants.iter().map(|mutant| mutant.base).collect();
+    let chosen = chosen();
+    let bases: BTreeSet<Base> = chosen.iter().map(|mutant| mutant.base).collect();
     let good = bases.iter().map(|&base| Built { base, mutant: None });
-    let bad = mutants.iter().map(|mutant| Built { base: mutant.base, mutant: Some(mutant) });
+    let bad = chosen.iter().map(|mutant| Built { base: mutant.base, mutant: Some(mutant) });
     let all: Vec<Built> = good.chain(bad).collect();
     fs::create_dir_all(&folder).unwrap();
     build(&folder, &all);
@@ -307,22 +296,22 @@ fn bugs_are_found_by_the_cases_for_them_and_good_packages_pass() {
             wrong.push(format!("{}: wanted {:?}, found {found:?}", mutant.name, mutant.caught_by));
         }
     }
-    println!("{right} of {} bugs are found by the cases for them", mutants.len());
+    println!("{right} of {} bugs are found by the cases for them", chosen.len());
     for wrong in &wrong {
         println!("{wrong}");
     }
     assert!(alarms.is_empty(), "false alarms: {alarms:#?}");
     // At least 95 of 100 of them all, and every one of those that are tried each time.
-    assert!(wrong.len() * 20 <= mutants.len(), "{wrong:#?}");
+    assert!(wrong.len() * 20 <= chosen.len(), "{wrong:#?}");
 }
 
 #[test]
 fn bugs_have_names_of_their_own_and_there_are_enough() {
-    let names: BTreeSet<_> = all().map(|mutant| mutant.name).collect();
-    assert_eq!(names.len(), all().count());
+    let names: BTreeSet<_> = mutants().map(|mutant| mutant.name).collect();
+    assert_eq!(names.len(), mutants().count());
     assert!(names.len() >= 80, "{}", names.len());
     assert!(EACH_TIME.iter().all(|name| names.contains(name)));
     for core in ["cpu", "gpu", "dsp:v68"] {
-        assert!(all().filter(|mutant| mutant.core == core).count() >= 10, "{core}");
+        assert!(mutants().filter(|mutant| mutant.core == core).count() >= 10, "{core}");
     }
 }

@@ -1,4 +1,4 @@
-//! Bugs of kernels for the CPU, and of what all kernels owe.
+//! Bugs in a kernel for the CPU, and in its operator.
 
 use super::{Mutant, blend};
 
@@ -8,7 +8,7 @@ const CPU_STATE: &str = "let cols = cx.input(1)?.len();\n        Ok(Self {";
 const CPU_TAKE: &str = "let scaled = scratch.take::<f32>(self.cols)?;";
 const INFER: &str = "cx.set_output(0, y)";
 
-pub(super) const CPU: &[Mutant] = &[
+pub(crate) const MUTANTS: &[Mutant] = &[
     // What is written, and where.
     blend(
         "last_column_left",

@@ -3,8 +3,9 @@
 //! A line replaces one text of one file of a good package. It is caught if one of `caught_by` does not pass on `core`; an empty
 //! core stands for the package as a whole.
 
+mod cores;
 mod cpu;
-mod others;
+mod examples;
 
 /// A good package that bugs are put into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +35,7 @@ pub(crate) struct Mutant {
     pub(crate) caught_by: &'static [&'static str],
 }
 
-const fn of(
+pub(crate) const fn of(
     base: Base,
     (name, file): (&'static str, &'static str),
     (find, put): (&'static str, &'static str),
@@ -43,7 +44,7 @@ const fn of(
     Mutant { name, base, file, find, put, core, caught_by }
 }
 
-const fn blend(
+pub(crate) const fn blend(
     name: &'static str,
     find: &'static str,
     put: &'static str,
@@ -53,46 +54,7 @@ const fn blend(
     of(Base::Blend, (name, "lib"), (find, put), (core, caught_by))
 }
 
-const fn clip(
-    name: &'static str,
-    find: &'static str,
-    put: &'static str,
-    caught_by: &'static [&'static str],
-) -> Mutant {
-    of(Base::Clip, (name, "clip_scale.c"), (find, put), ("cpu", caught_by))
-}
-
-const fn selu(
-    name: &'static str,
-    find: &'static str,
-    put: &'static str,
-    caught_by: &'static [&'static str],
-) -> Mutant {
-    of(Base::Selu, (name, "cpu"), (find, put), ("cpu", caught_by))
-}
-
-const fn topk(
-    name: &'static str,
-    file: &'static str,
-    find: &'static str,
-    put: &'static str,
-    caught_by: &'static [&'static str],
-) -> Mutant {
-    of(Base::TopK, (name, file), (find, put), ("cpu", caught_by))
-}
-
-const fn softmax(
-    name: &'static str,
-    file: &'static str,
-    find: &'static str,
-    put: &'static str,
-    core: &'static str,
-    caught_by: &'static [&'static str],
-) -> Mutant {
-    of(Base::Softmax, (name, file), (find, put), (core, caught_by))
-}
-
-/// All bugs.
-pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
-    cpu::CPU.iter().chain(others::OTHERS)
+/// Every bug.
+pub(crate) fn mutants() -> impl Iterator<Item = &'static Mutant> {
+    [cpu::MUTANTS, cores::MUTANTS, examples::MUTANTS].into_iter().flatten()
 }

@@ -48,15 +48,13 @@ struct Told {
 impl Program {
     fn command(&self, task: &Task, cases: Option<&[String]>) -> Command {
         let mut command = Command::new(&self.path);
-        command.arg("check").arg(task.place.to_string()).arg("--worker");
+        command.arg("check").arg(task.place.to_string());
         command.args(["--level", &task.level.to_string(), "--seed", &task.seed.to_string()]);
         if let (Some(op), Some(core)) = (&task.op, task.core) {
             command.args(["--op", op, "--core", &core.to_string()]);
         }
-        match cases {
-            Some(cases) => command.args(["--worker-cases", &cases.join(",")]),
-            None => command.arg("--worker-list"),
-        };
+        let work = cases.map_or_else(|| "list".to_owned(), |cases| cases.join(","));
+        command.args(["--worker", &work]);
         // A backtrace would take the memory that the check counts.
         command.env("RUST_BACKTRACE", "0");
         command

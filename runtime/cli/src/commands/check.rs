@@ -59,19 +59,15 @@ pub(crate) struct Check {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Write a report as JUnit does
+    /// Write a report as `JUnit` does
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// List the cases
     #[arg(long)]
     cases: bool,
-    /// Be the process that runs the package's code
-    #[arg(long, hide = true)]
-    worker: bool,
-    #[arg(long, hide = true)]
-    worker_list: bool,
-    #[arg(long, hide = true, value_delimiter = ',')]
-    worker_cases: Vec<String>,
+    /// Be the process that runs the package's code: for these cases, or for `list`
+    #[arg(long, hide = true, value_name = "CASES", value_delimiter = ',')]
+    worker: Vec<String>,
 }
 
 /// How many seconds a case may take if nothing is said.
@@ -107,9 +103,9 @@ impl Run for Check {
         }
         let Some(package) = &self.package else { return Err(Failure::usage("no package given")) };
         let place = Place::of(package);
-        if self.worker {
+        if !self.worker.is_empty() {
             let subject = self.ops.first().cloned().zip(self.cores.first().copied());
-            let cases = (!self.worker_list).then_some(self.worker_cases);
+            let cases = (self.worker != ["list"]).then_some(self.worker);
             let (level, seed) = (self.level, self.seed);
             return udo_check::work(&Work { place, subject, cases, level, seed })
                 .map_err(Failure::new);
