@@ -139,3 +139,16 @@ fn a_packages_own_tests_say_whether_its_kernels_are_right() {
     let error = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.code() == Some(1) && error.contains("no package made by"), "{error}");
 }
+
+#[test]
+fn cargo_run_is_the_command_and_not_its_worker() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
+    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut packages = metadata["packages"].as_array().unwrap().iter();
+    let own = packages.find(|package| package["name"] == "udo-cli").unwrap();
+    let programs = own["targets"].as_array().unwrap().iter().filter(|of| of["kind"][0] == "bin");
+    assert_eq!(programs.count(), 2, "with one program there is nothing to choose");
+    assert_eq!(own["default_run"], "udo");
+}

@@ -26,11 +26,6 @@ use crate::output::{Failure, Outcome, note, print_json, table, write_file};
   udo check SoftmaxUdoPackage
   udo check SoftmaxUdoPackage --op Softmax --core dsp --filter memory
   udo check builtin --level 1 --junit check.xml")]
-#[expect(
-    clippy::struct_excessive_bools,
-    clippy::doc_markdown,
-    reason = "fields are flags, and their comments help texts"
-)]
 pub(crate) struct Check {
     /// A package's folder, its dist folder, its registration library, or `builtin`
     #[arg(required_unless_present = "cases")]
@@ -88,9 +83,7 @@ impl Check {
             json: false,
             junit: None,
             cases: false,
-            worker: false,
-            worker_list: false,
-            worker_cases: Vec::new(),
+            worker: Vec::new(),
         }
     }
 }

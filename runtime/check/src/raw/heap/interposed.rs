@@ -33,7 +33,8 @@ fn taken(bytes: usize, at: *mut c_void) -> *mut c_void {
 /// As in the C library.
 ///
 /// # Safety
-/// As in the C library.
+/// None of its own: any number of bytes may be asked for.
+// SAFETY: the name is to be the C library's: it takes that function's place, and does what it does.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
     // SAFETY: any number may be asked for.
@@ -43,7 +44,8 @@ pub(super) unsafe extern "C" fn malloc(bytes: usize) -> *mut c_void {
 /// As in the C library.
 ///
 /// # Safety
-/// As in the C library.
+/// None of its own: any numbers may be asked for.
+// SAFETY: the name is to be the C library's: it takes that function's place, and does what it does.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
     // SAFETY: any numbers may be asked for.
@@ -53,7 +55,8 @@ pub(super) unsafe extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_voi
 /// As in the C library.
 ///
 /// # Safety
-/// As in the C library.
+/// `at` is null, or memory that this allocator gave and has not had back.
+// SAFETY: the name is to be the C library's: it takes that function's place, and does what it does.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn realloc(at: *mut c_void, bytes: usize) -> *mut c_void {
     let before = if super::is_watched() { size(at) } else { 0 };
@@ -68,7 +71,8 @@ pub(super) unsafe extern "C" fn realloc(at: *mut c_void, bytes: usize) -> *mut c
 /// As in the C library.
 ///
 /// # Safety
-/// As in the C library.
+/// `at` is null, or memory that this allocator gave and has not had back.
+// SAFETY: the name is to be the C library's: it takes that function's place, and does what it does.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn free(at: *mut c_void) {
     if !at.is_null() && super::is_watched() {
@@ -81,7 +85,8 @@ pub(super) unsafe extern "C" fn free(at: *mut c_void) {
 /// As in the C library.
 ///
 /// # Safety
-/// As in the C library.
+/// None of its own: the C library refuses alignments that are none.
+// SAFETY: the name is to be the C library's: it takes that function's place, and does what it does.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_void {
     // SAFETY: the C library looks at both numbers.
@@ -91,7 +96,8 @@ pub(super) unsafe extern "C" fn memalign(align: usize, bytes: usize) -> *mut c_v
 /// As in the C library.
 ///
 /// # Safety
-/// As in the C library.
+/// None of its own: the C library refuses alignments that are none.
+// SAFETY: the name is to be the C library's: it takes that function's place, and does what it does.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
     // SAFETY: as for `memalign`.
@@ -101,7 +107,8 @@ pub(super) unsafe extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mu
 /// As in the C library.
 ///
 /// # Safety
-/// As in the C library.
+/// `to` is a place for a pointer that may be written.
+// SAFETY: the name is to be the C library's: it takes that function's place, and does what it does.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn posix_memalign(
     to: *mut *mut c_void,
