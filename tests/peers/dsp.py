@@ -16,6 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from said import error_of
+
 
 def said(command):
     """What a command prints as JSON; a failure of the comparison is told by what is in there."""
@@ -23,8 +25,7 @@ def said(command):
     try:
         return json.loads(done.stdout)
     except json.JSONDecodeError:
-        lines = done.stderr.strip().splitlines() or ["no output"]
-        return {"error": lines[-1] if not lines[0].startswith("error") else lines[0]}
+        return {"error": error_of(done.stderr) or done.stderr.strip() or "no output"}
 
 
 def wide_steps(steps):

@@ -29,6 +29,7 @@ import onnx.backend.test
 from onnx import helper, numpy_helper
 
 import onnx_known
+from said import error_of
 
 VERDICTS = ["passed", "failed", "refused"]
 FOLDERS = ["node", "simple", "pytorch-operator", "pytorch-converted", "light"]
@@ -158,8 +159,7 @@ def verdict(args, path, data):
         return {"verdict": "failed", "message": f"no result in {TIMEOUT_S} s"}
     if ran.returncode == 0 and json.loads(ran.stdout)["passed"]:
         return {"verdict": "passed"}
-    message = " ".join(line for line in ran.stderr.splitlines() if line.startswith("error: "))
-    message = message.removeprefix("error: ")
+    message = error_of(ran.stderr)
     if ran.returncode != 1 or not message:
         return {"verdict": "failed", "message": f"exit code {ran.returncode}: {ran.stderr[-300:]}"}
     if ran.stdout:
