@@ -74,11 +74,26 @@ impl<'a> Files<'a> {
         dtype: DType,
         shape: Shape,
     ) -> Result<Tensor, ImportError> {
+        let wanted = shape.len().saturating_mul(dtype.size_bytes());
+        let bytes = self.bytes(place, entries, (wanted, &format!("{dtype}{shape}")))?;
+        match dtype {
+            // Not as the file says them: every true is 1.
+            DType::Bool => from_raw(place, dtype, shape, &bytes),
+            _ => Tensor::of_file(dtype, shape, bytes).map_err(|error| size_error(place, &error)),
+        }
+    }
+
+    /// So many bytes in another file, for what they are called.
+    pub(super) fn bytes(
+        &self,
+        place: Arguments<'_>,
+        entries: &[StringStringEntryProto],
+        (wanted, what): (usize, &str),
+    ) -> Result<Bytes, ImportError> {
         let at = location(place, entries)?;
         let file = self.file(place, at.file)?;
-        let wanted = shape.len().saturating_mul(dtype.size_bytes());
         if let Some(found) = at.length_bytes.filter(|&found| found != wanted) {
-            let wanted = format!("{wanted} for {dtype}{shape}");
+            let wanted = format!("{wanted} for {what}");
             return Err(ImportError::malformed(place, format!("{found} external bytes"), wanted));
         }
         let end = at.offset_bytes.checked_add(wanted).filter(|&end| end <= file.len());
@@ -87,12 +102,7 @@ impl<'a> Files<'a> {
             let wanted = format!("{wanted} from byte {}", at.offset_bytes);
             return Err(ImportError::malformed(place, found, wanted));
         };
-        let bytes = file.slice(at.offset_bytes..end);
-        match dtype {
-            // Not as the file says them: every true is 1.
-            DType::Bool => from_raw(place, dtype, shape, &bytes),
-            _ => Tensor::of_file(dtype, shape, bytes).map_err(|error| size_error(place, &error)),
-        }
+        Ok(file.slice(at.offset_bytes..end))
     }
 
     /// The bytes of the file that the model calls so.

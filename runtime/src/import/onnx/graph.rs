@@ -13,6 +13,7 @@ use prost::bytes::Bytes;
 
 use super::ImportError;
 use super::attribute;
+use super::four_bits;
 use super::function::{Call, Scope};
 use super::model::{Model, domain};
 use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto};
@@ -147,6 +148,7 @@ impl<'a> Import<'a> {
             let place = format_args!("initializer {name:?}");
             return Err(ImportError::unsupported(place, "a sparse tensor", "a dense one"));
         }
+        four_bits::widen(proto, &self.model.files)?;
         // Taken one by one, so that no more than one tensor is held twice.
         for initializer in std::mem::take(&mut proto.initializer) {
             let name = &initializer.name;

@@ -2,6 +2,7 @@
 
 mod attribute;
 mod external;
+mod four_bits;
 mod function;
 mod graph;
 mod model;
