@@ -73,9 +73,10 @@ pub(crate) fn install(
     };
     let own = graph.outputs.iter().copied().take(asked.own_outputs).collect();
     let model = Graph { outputs: own, ..graph.clone() };
+    let mut compiling = Compiling::of(&model, registry, bind, soc)?;
     let mut ready = Vec::new();
     for part in parts {
-        match checked(&model, part, asked) {
+        match checked(&model, part, asked, &mut compiling) {
             Ok(Some(part)) => ready.push(part),
             Ok(None) => {}
             Err(error) => fall_back(error, &mut notices)?,
@@ -88,8 +89,14 @@ pub(crate) fn install(
     Ok(notices)
 }
 
-/// A part that is as it was when it was compiled, unless its nodes are to run elsewhere.
-fn checked(model: &Graph, part: Part, asked: &Asked<'_>) -> Result<Option<Part>, HtaError> {
+/// A part that is what the compiler makes of its nodes, unless these are to run elsewhere. A digest alone would bind a program to nodes
+/// that it does not do the work of, as whoever writes programs can write digests.
+fn checked(
+    model: &Graph,
+    part: Part,
+    asked: &Asked<'_>,
+    compiling: &mut Compiling<'_>,
+) -> Result<Option<Part>, HtaError> {
     let nodes = part.ids.to_string();
     let stale = |why: String| HtaError::Stale { nodes: nodes.clone(), why };
     let piece = Piece::of(model, &part.ids)
@@ -106,7 +113,19 @@ fn checked(model: &Graph, part: Part, asked: &Asked<'_>) -> Result<Option<Part>,
     if program.soc().is_none_or(|soc| soc.name != asked.soc.name) {
         return Err(stale("is for another SoC".to_owned()));
     }
-    Ok(is_wanted(model, &piece, asked).then_some(part))
+    if !is_wanted(model, &piece, asked) {
+        return Ok(None);
+    }
+    let anew =
+        compiling.anew(&part.ids).map_err(|error| stale(format!("is of no part: {error}")))?;
+    if (&anew.program, &anew.ports) != (&part.program, &[part.inputs.clone(), part.outputs.clone()])
+    {
+        return Err(stale(
+            "is not what this compiler makes of them: it is of another release, or forged"
+                .to_owned(),
+        ));
+    }
+    Ok(Some(part))
 }
 
 /// Whether all nodes of a part are to run on the HTA: pinned to it, or preferred there.

@@ -16,6 +16,8 @@ mod install;
 mod lower;
 mod piece;
 mod record;
+#[cfg(test)]
+mod tests;
 
 use crate::container::ContainerError;
 use crate::pass::PassError;
