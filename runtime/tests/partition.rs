@@ -1,6 +1,8 @@
 //! Which core runs which nodes: pins, runs of nodes that are too short, costs, and subnets by name.
 #![expect(clippy::unwrap_used, reason = "a graph that cannot be made fails the test")]
 
+use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::sync::Arc;
 
 use udo_api::{Core, GuardAlloc};
@@ -203,4 +205,136 @@ fn figures_that_are_no_costs_are_refused() {
     assert!(error("1000.0", "0.0").ends_with("wanted more than 0"));
     assert!(error("\"step\":0.0", "\"step\":-1.0").ends_with("microseconds, from 0 on"));
     assert!(error("step", "steps").contains("unknown field"));
+}
+
+/// A graph of products and of steps between them, in random order, on matrices of 8 rows.
+struct Random {
+    text: String,
+    nodes: usize,
+}
+
+impl Random {
+    fn of(most: usize, state: &mut u64) -> Self {
+        let mut text = String::from("graph net\n  input x: f32[8,64]\n");
+        for width in WIDTHS {
+            for to in WIDTHS {
+                writeln!(text, "  constant w{width}_{to}: f32[{width},{to}]{{0.01}}").unwrap();
+            }
+        }
+        let mut made = vec![("x".to_owned(), 64)];
+        let (mut read, mut nodes) = (BTreeSet::new(), BTreeSet::new());
+        while nodes.len() < most {
+            let at = nodes.len();
+            let from = made[made.len().saturating_sub(1 + chance(state, 3))].clone();
+            let same = made.iter().filter(|(_, width)| *width == from.1).collect::<Vec<_>>();
+            let other = same[chance(state, same.len())].0.clone();
+            let (width, to) = (from.1, WIDTHS[chance(state, WIDTHS.len())]);
+            let (node, to) = match chance(state, 3) {
+                0 => (format!("Softmax@13({}) axis=-1", from.0), width),
+                1 if other != from.0 => (format!("Pow@15({}, {other})", from.0), width),
+                _ => (format!("MatMul@13({}, w{width}_{to})", from.0), to),
+            };
+            // Two that do the same would become one.
+            if !nodes.insert(node.clone()) {
+                continue;
+            }
+            read.extend([from.0].into_iter().chain(node.contains("Pow").then_some(other)));
+            writeln!(text, "  v{at} = {node} # n{at}").unwrap();
+            made.push((format!("v{at}"), to));
+        }
+        for (name, _) in made.iter().filter(|(name, _)| !read.contains(name)) {
+            writeln!(text, "  output {name}").unwrap();
+        }
+        Self { text, nodes: nodes.len() }
+    }
+}
+
+/// The columns that matrices may have.
+const WIDTHS: [usize; 3] = [16, 64, 256];
+
+fn chance(state: &mut u64, below: usize) -> usize {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    usize::try_from(*state >> 40).unwrap() % below
+}
+
+/// Of a machine that there is none of.
+fn random_costs(state: &mut u64) -> Arc<Costs> {
+    let mut of = |least: usize, most: usize| least + chance(state, most - least);
+    // One that is quick to begin, and one that is quick at work.
+    let mut core = |step: usize, rate: usize| {
+        let (step, rate) = (of(0, step), of(rate, 3 * rate));
+        format!(
+            r#"{{"step": {step}, "operations": {rate}, "integer_operations": 1, "bytes": {rate}}}"#
+        )
+    };
+    let (cpu, gpu) = (core(10, 2_000), core(40, 20_000));
+    let mut way = || format!(r#""value": {}, "bytes": {}"#, of(0, 10), of(500, 8_000));
+    let json = format!(
+        r#"{{"cores": {{"cpu": {cpu}, "gpu": {gpu}}}, "crossings": [
+            {{"from": "cpu", "to": "gpu", {}}}, {{"from": "gpu", "to": "cpu", {}}}
+        ]}}"#,
+        way(),
+        way()
+    );
+    Arc::new(Costs::read(json.as_bytes()).unwrap())
+}
+
+/// What a placement costs by figures, from what the report says runs where and crosses.
+fn counted(report: &Report, costs: &Costs) -> f64 {
+    let count = |count: u64| f64::from(u32::try_from(count).unwrap());
+    let steps = report.steps.iter().filter(|step| !step.is_transfer()).map(|step| {
+        let core = &costs.cores[step.core.kind().unwrap().name()];
+        core.step + (count(step.operations) / core.operations).max(count(step.bytes) / core.bytes)
+    });
+    // Into another subnet on the same core a value is not brought again.
+    let mut brought = BTreeSet::new();
+    let crossings = report.crossings.iter().map(|crossing| {
+        let core = |subnet: Option<usize>| {
+            subnet.map_or("cpu", |at| report.subnets[at].core.kind().unwrap().name())
+        };
+        let (from, to) = (core(crossing.from), core(crossing.to));
+        let way = costs.crossings.iter().find(|way| way.from == from && way.to == to);
+        let is_new = brought.insert((&crossing.value, to));
+        way.filter(|_| is_new).map_or(0.0, |way| way.value + count(crossing.bytes) / way.bytes)
+    });
+    steps.sum::<f64>() + crossings.sum::<f64>()
+}
+
+#[test]
+fn random_graphs_are_placed_where_they_cost_least() {
+    let (mut registry, mut mixed) = (Registry::builtin().unwrap(), 0);
+    let mut compile = |text: &str, options: &Options| {
+        Model::compile(Graph::parse(text).unwrap(), &mut registry, options)
+    };
+    for seed in 0..30u64 {
+        let mut state = seed * 7_919 + 1;
+        let most = if seed == 0 { 10 } else { 3 + chance(&mut state, 6) };
+        let (random, costs) = (Random::of(most, &mut state), random_costs(&mut state));
+        let mut of = options(&[Core::CPU, Core::GPU], &[]);
+        of.place.costs = Some(costs.clone());
+        let found = compile(&random.text, &of).unwrap();
+        let report = found.report();
+        let cost = report.modelled_us.unwrap();
+        assert_eq!(report.nodes.len(), random.nodes, "{}", random.text);
+        let all = (0..1usize << random.nodes).map(|cores| {
+            let pins = (0..random.nodes)
+                .map(|at| format!("{at}={}", if cores >> at & 1 == 1 { "gpu" } else { "cpu" }));
+            let pins: Vec<String> = pins.collect();
+            let pins: Vec<&str> = pins.iter().map(String::as_str).collect();
+            let mut pinned = options(&[Core::CPU, Core::GPU], &pins);
+            pinned.place.costs = Some(costs.clone());
+            let model = compile(&random.text, &pinned).unwrap();
+            let said = model.report().modelled_us.unwrap();
+            let counted = counted(model.report(), &costs);
+            assert!((said - counted).abs() < 1e-6 * counted, "{said} {counted} {pins:?} {seed}");
+            said
+        });
+        let least = all.fold(f64::INFINITY, f64::min);
+        assert!((cost - least).abs() < 1e-9 * least, "seed {seed}: {cost} for {least}");
+        assert!((cost - counted(report, &costs)).abs() < 1e-6 * cost, "seed {seed}");
+        let again = compile(&random.text, &of).unwrap();
+        assert_eq!(again.report(), report, "seed {seed}");
+        mixed += usize::from(report.subnets.len() > 1);
+    }
+    assert!(mixed > 5, "{mixed} graphs on two cores");
 }

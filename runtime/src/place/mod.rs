@@ -209,6 +209,8 @@ pub struct Placement {
     pub resolved: Resolved,
     /// One per node.
     pub choices: Vec<Choice>,
+    /// Microseconds that the nodes, and what crosses between cores, take by the costs asked for.
+    pub modelled_us: Option<f64>,
     /// The properties of the cores.
     pub profile: Profile,
     /// Whether HTA and DSP are one runtime.
@@ -300,11 +302,11 @@ pub(crate) fn assign(
     let (graph, price) = (&resolved.graph, registry.memory_price());
     let pinned = pinned(&options.affinity);
     let placing = Placing { graph, options, layers, threads, price, pinned };
-    let mut choices = placing.partitioned(registry)?;
+    let (mut choices, modelled_us) = placing.partitioned(registry)?;
     let machine = machine(Core::CPU, &options.profile, threads);
     let machine = Machine { memory_price: price, ..machine };
     registry.set_memory_price(price::settle(graph, &mut choices, machine, registry));
-    Ok(Placement { resolved, choices, profile: options.profile, aip: options.aip })
+    Ok(Placement { resolved, choices, modelled_us, profile: options.profile, aip: options.aip })
 }
 
 /// A graph whose nodes look for their cores.

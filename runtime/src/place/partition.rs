@@ -13,10 +13,13 @@ use crate::graph::{NodeId, Source, ValueId};
 use crate::registry::Registry;
 
 impl Placing<'_> {
-    /// What becomes of each node.
-    pub(super) fn partitioned(&self, registry: &mut Registry) -> Result<Vec<Choice>, PlaceError> {
-        let mut wishes = match &self.options.costs {
-            None => Wishes::nothing(self.graph.nodes.len()),
+    /// What becomes of each node, and the microseconds that this takes by the costs asked for.
+    pub(super) fn partitioned(
+        &self,
+        registry: &mut Registry,
+    ) -> Result<(Vec<Choice>, Option<f64>), PlaceError> {
+        let (mut wishes, mut cost) = match &self.options.costs {
+            None => (Wishes::nothing(self.graph.nodes.len()), None),
             Some(costs) => self.cheapest(registry, costs)?,
         };
         loop {
@@ -31,8 +34,9 @@ impl Placing<'_> {
                 }
             }
             if is_done {
-                return Ok(choices);
+                return Ok((choices, cost));
             }
+            cost = None;
         }
     }
 
@@ -63,8 +67,12 @@ impl Placing<'_> {
         ids.collect::<BTreeSet<u32>>().len()
     }
 
-    /// That each node runs where the whole costs least.
-    fn cheapest(&self, registry: &mut Registry, costs: &Costs) -> Result<Wishes, PlaceError> {
+    /// That each node runs where the whole costs least, and what that is.
+    fn cheapest(
+        &self,
+        registry: &mut Registry,
+        costs: &Costs,
+    ) -> Result<(Wishes, Option<f64>), PlaceError> {
         let cores = self.labels();
         costs.check(&cores).map_err(PlaceError::Costs)?;
         let count = self.graph.nodes.len();
@@ -79,7 +87,9 @@ impl Placing<'_> {
         }
         let groups = self.groups(&placed);
         let problem = self.problem(costs, (&cores, &placed), &groups);
-        let Some((found, _)) = problem.solve() else { return Ok(Wishes::nothing(count)) };
+        let Some((found, cost)) = problem.solve() else {
+            return Ok((Wishes::nothing(count), None));
+        };
         let mut wishes = Wishes::nothing(count);
         for ((members, place), own) in groups.members.iter().zip(found).zip(&problem.groups) {
             let Some(&core) = cores.get(place) else { continue };
@@ -97,7 +107,7 @@ impl Placing<'_> {
                 wishes.prefer(NodeId::at(at), core, not.clone());
             }
         }
-        Ok(wishes)
+        Ok((wishes, Some(cost)))
     }
 
     /// All cores that a node may run on, and the caller's.

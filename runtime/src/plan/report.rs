@@ -17,7 +17,7 @@ use crate::registry::Registry;
 use crate::resolve::{BoundNode, Control, TypedGraph};
 
 /// What runs where and why, and how much memory it takes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     /// What the user should know about binding.
     pub notices: Vec<String>,
@@ -25,6 +25,9 @@ pub struct Report {
     pub subnets: Vec<Subnet>,
     /// What goes from one of them to another, or between one and the caller.
     pub crossings: Vec<Crossing>,
+    /// Microseconds that the nodes, and what crosses between cores, take by the costs that cores were chosen by; nothing where they
+    /// were not.
+    pub modelled_us: Option<f64>,
     /// One entry per node, in the order of the graph.
     pub nodes: Vec<NodeReport>,
     /// One entry per call of a kernel, in the order of a run.
@@ -40,6 +43,7 @@ impl Report {
             notices: Vec::new(),
             subnets: Vec::new(),
             crossings: Vec::new(),
+            modelled_us: None,
             nodes: Vec::new(),
             steps: Vec::new(),
             memories: Vec::new(),
@@ -180,6 +184,7 @@ pub(super) struct Nodes {
     origins: Origins,
     ends: Ends,
     aip: bool,
+    modelled_us: Option<f64>,
 }
 
 impl Nodes {
@@ -207,7 +212,8 @@ impl Nodes {
         let origins = Origins::of(placement);
         let notices = placement.resolved.notices.clone();
         let (ends, aip) = (Ends::of(placement), placement.aip);
-        Self { notices, all: nodes, origins, ends, aip }
+        let modelled_us = placement.modelled_us;
+        Self { notices, all: nodes, origins, ends, aip, modelled_us }
     }
 
     pub(super) fn finish(
@@ -254,6 +260,7 @@ impl Nodes {
             nodes: self.all,
             steps,
             crossings: self.ends.crossings(&subnets),
+            modelled_us: self.modelled_us,
             subnets: subnets.all,
             memories: memories.filter(used).collect(),
         }

@@ -182,6 +182,9 @@ fn say_subnets(report: &Report) {
         let (first, last) = (steps.start, steps.end - 1);
         outln!("  {indent}{name}: nodes {nodes} on {core}, steps {first}-{last}");
     }
+    if let Some(us) = report.modelled_us {
+        outln!("  nodes and what crosses between cores take {us:.1} us by the costs");
+    }
     if report.subnets.len() > 1 || box_of.is_some() {
         outln!("crossings:");
         for of in &report.crossings {
@@ -300,7 +303,7 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
     });
     let crossings: Vec<Value> = crossings.collect();
     json!({
-        "exchanges": exchanges, "subnets": subnets, "crossings": crossings, "notices": report.notices, "passes": passes, "nodes": nodes, "steps": steps,
+        "exchanges": exchanges, "subnets": subnets, "crossings": crossings, "modelled_us": report.modelled_us, "notices": report.notices, "passes": passes, "nodes": nodes, "steps": steps,
         "transfers": report.transfers(), "memories": memories,
     })
 }
