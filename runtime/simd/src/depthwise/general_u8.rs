@@ -5,28 +5,38 @@ use super::quantized_job::{Job, STRIP};
 use crate::isa::{SimdOp, Vector};
 
 /// Every pixel.
-pub(super) struct GeneralU8<'a>(pub(super) &'a Job<'a>);
+pub(super) struct GeneralU8<'a> {
+    pub(super) job: &'a Job<'a>,
+    /// Where sums go as they are; the job's output has no values then.
+    pub(super) sums: Option<*mut i32>,
+}
 
 impl SimdOp for GeneralU8<'_> {
     type Out = ();
 
     #[inline(always)]
     fn run<S: Vector>(self, _: S) {
-        let job = self.0;
+        let Self { job, sums: to_sums } = self;
         let [_, height, width] = job.shape.window.output;
         for first in (0..job.channels).step_by(STRIP) {
             let strip = Strip::new(job, first);
-            let mut to = job.y.wrapping_add(first);
+            let mut at = first;
             for row in job.rows.clone() {
                 for col in 0..width {
                     let sums = strip.sums([row / height, row % height, col]);
+                    if let Some(to) = to_sums {
+                        let to = to.wrapping_add(at);
+                        // SAFETY: the strip has `count` channels, and the pixel is one of the output.
+                        unsafe { to.copy_from_nonoverlapping(sums.as_ptr(), strip.count) }
+                    }
                     for (c, (sum, scale)) in sums.iter().zip(strip.scales).enumerate() {
                         let value = requantize(*sum as f32, *scale, job.y_zero.into());
-                        // SAFETY: the strip has as many channels as scales, and the pixel is one
-                        // of the output.
-                        unsafe { to.add(c).write(value ^ job.flip) }
+                        let to = job.y.wrapping_add(at + c);
+                        // SAFETY: with scales, of which the strip has one for each of its channels, there is an output of
+                        // values, and the pixel is one of it.
+                        unsafe { to.write(value ^ job.flip) }
                     }
-                    to = to.wrapping_add(job.y_stride);
+                    at = at.wrapping_add(job.y_stride);
                 }
             }
         }
@@ -48,6 +58,8 @@ struct Strip<'a> {
     weights: &'a [i8],
     zeros: [i16; STRIP],
     start: [i32; STRIP],
+    count: usize,
+    /// One for each channel; none where sums stay as they are.
     scales: &'a [f32],
 }
 
@@ -64,15 +76,15 @@ impl<'a> Strip<'a> {
         if !job.weights.bias.is_empty() {
             start[..count].copy_from_slice(&job.weights.bias[first..first + count]);
         }
-        let scales = &job.weights.scales[first..first + count];
-        Self { job, first, weights: job.plain(), zeros, start, scales }
+        let scales = job.weights.scales.get(first..first + count).unwrap_or(&[]);
+        Self { job, first, weights: job.plain(), zeros, start, count, scales }
     }
 
     /// The sums of an output pixel over the taps that lie in the image: those in the padding are 0.
     #[inline(always)]
     fn sums(&self, at: [usize; 3]) -> [i32; STRIP] {
         let (job, window) = (self.job, &self.job.shape.window);
-        let count = self.scales.len();
+        let count = self.count;
         let mut sums = self.start;
         for i in bounds::inside(window, 0, at[0]) {
             let plane = bounds::pixel(window, 0, at[0], i) * window.input[1];

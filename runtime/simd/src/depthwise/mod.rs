@@ -27,11 +27,7 @@ mod float_job;
     reason = "takes on the features of its caller; an address and the access to it are one step"
 )]
 mod general;
-#[expect(
-    clippy::inline_always,
-    clippy::multiple_unsafe_ops_per_block,
-    reason = "takes on the features of its caller; an address and the access to it are one step"
-)]
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
 mod general_u8;
 mod quantized;
 mod quantized_job;

@@ -29,6 +29,8 @@ pub enum Output<'a> {
         /// The zero point.
         zero_point: i8,
     },
+    /// The sums as they are, for which there are no scales. The first pixel of the first row comes first.
+    I32(&'a mut [i32]),
 }
 
 /// The elements that kernels for `channels` output channels take when packed; none if that is beyond
@@ -121,8 +123,14 @@ pub(super) fn depthwise_u8_on(
     let window = &shape.window;
     let outputs = shape.outputs().unwrap_or(usize::MAX);
     let fits = |len: usize| len == 0 || len == outputs;
+    let scaled = if matches!(output, Output::I32(_)) { 0 } else { outputs };
+    let mut sums = None;
     let (y, y_len, y_zero, flip) = match output {
         Output::U8 { to, zero_point } => (to.as_mut_ptr(), to.len(), i16::from(zero_point), 0),
+        Output::I32(to) => {
+            sums = Some(to.as_mut_ptr());
+            (std::ptr::null_mut(), to.len(), 0, 0)
+        }
         // Signed values are unsigned ones 128 higher.
         Output::I8 { to, zero_point } => {
             (to.as_mut_ptr().cast(), to.len(), i16::from(zero_point) + 128, 128)
@@ -139,7 +147,7 @@ pub(super) fn depthwise_u8_on(
     let packed = packed_len_u8(window.kernel, outputs);
     assert_eq!(packed, Some(weights.packed.len()), "packed weights of this shape");
     assert!(fits(weights.bias.len()) && fits(weights.zero_points.len()), "a number per channel");
-    assert_eq!(weights.scales.len(), outputs, "a scale per output channel");
+    assert_eq!(weights.scales.len(), scaled, "a scale per output channel of values");
     if rows.is_empty() || window.output[2] == 0 || outputs == 0 {
         return;
     }
@@ -147,7 +155,7 @@ pub(super) fn depthwise_u8_on(
     let best = Isa::available().last().copied().unwrap_or(Isa::Portable);
     match isa.min(best) {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 | Isa::Amx if job.has_vector_kernel() => {
+        Isa::Avx512 | Isa::Amx if job.has_vector_kernel() && sums.is_none() => {
             match (window.kernel[1], window.strides[1]) {
                 // SAFETY: the machine has AVX-512, as `best` says; the asserts above hold `x`, `y` and the weights.
                 (3, 1) => unsafe { avx512::row_passes::<3, 1, 1, 2>(&job) },
@@ -159,6 +167,6 @@ pub(super) fn depthwise_u8_on(
                 _ => unsafe { avx512::row_passes::<5, 2, 2, 1>(&job) },
             }
         }
-        isa => dispatch(isa, GeneralU8(&job)),
+        isa => dispatch(isa, GeneralU8 { job: &job, sums }),
     }
 }

@@ -27,7 +27,8 @@ pub struct QuantizedWeights<'a> {
     pub zero_points: &'a [i8],
     /// None, or one per output channel.
     pub bias: &'a [i32],
-    /// The scales of input and weights multiplied, over that of the output; one per output channel.
+    /// The scales of input and weights multiplied, over that of the output; one per output channel, or none for an output of
+    /// sums.
     pub scales: &'a [f32],
 }
 

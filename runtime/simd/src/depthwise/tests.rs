@@ -330,11 +330,15 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
             Output::U8 { to: y.slice(), zero_point: y_zero as u8 }
         };
         depthwise_u8_on(isa, &shape, image, &quantized, rows.clone(), output, y_stride);
+        let mut sums = Guarded::of(&vec![85i32; y.len()]);
+        let unscaled = QuantizedWeights { scales: &[], ..quantized };
+        let output = Output::I32(sums.slice());
+        depthwise_u8_on(isa, &shape, image, &unscaled, rows.clone(), output, y_stride);
         for at in 0..y.len() {
             let found = if signed { i32::from(y_signed[at]) } else { i32::from(y[at]) };
             let (pixel, c) = (at / y_stride, at % y_stride);
             if c >= outputs {
-                assert_eq!(found, 85, "gap of {shape:?}");
+                assert_eq!((found, sums[at]), (85, 85), "gap of {shape:?}");
                 continue;
             }
             let mut sum = i64::from(bias[c]);
@@ -344,6 +348,7 @@ fn check_u8(shape: Shape, gap: usize, rows: Range<usize>, zeros: bool, signed: b
                 let weight = i64::from(weights[c * taps + tap]) - zero;
                 sum += (value - i64::from(zero_point)) * weight;
             }
+            assert_eq!(i64::from(sums[at]), sum, "{isa:?} pixel {pixel} channel {c} of {shape:?}");
             let (low, high) = if signed { (-128, 127) } else { (0, 255) };
             let value = (sum as f32 * scales[c]).round_ties_even() + y_zero as f32;
             let value = if value.is_nan() { low } else { (value as i32).clamp(low, high) };

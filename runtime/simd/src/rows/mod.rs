@@ -3,6 +3,8 @@
 //! fault, over which builds with debug assertions panic; others compute the rows that all of them have, or
 //! nothing.
 
+#[expect(clippy::inline_always, reason = "takes on the features of its caller")]
+mod byte_sums;
 #[expect(
     clippy::inline_always,
     clippy::multiple_unsafe_ops_per_block,
@@ -55,6 +57,7 @@ mod tests;
 )]
 mod transpose;
 
+pub use byte_sums::{ByteSums, requantize};
 pub use convert::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 pub use layer_norm::layer_norm;
 pub use lookup::lookup;

@@ -16,6 +16,8 @@ pub trait Quantized: sealed::Sealed + Copy + Default + Into<i32> {
     const LEAST: i32;
     /// The greatest value.
     const GREATEST: i32;
+    /// The value that is `value`, which lies between the two.
+    fn of(value: i32) -> Self;
 }
 
 macro_rules! quantized {
@@ -24,6 +26,10 @@ macro_rules! quantized {
         impl Quantized for $type {
             const LEAST: i32 = $type::MIN as i32;
             const GREATEST: i32 = $type::MAX as i32;
+
+            fn of(value: i32) -> Self {
+                value as $type
+            }
         }
     )*};
 }

@@ -32,7 +32,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
     }
     let stored = node.output().dtype().and_then(|dtype| Encoded::of(node, dtype, None));
     let Some(result) = stored.and_then(Encoded::for_all) else {
-        let why = "it is quantized to values that no one scale of 8 bits is known for";
+        let why = "it is quantized to values that no one scale of 8 or 16 bits is known for";
         return Found::Stays(why.to_owned());
     };
     if let Some(table) = looked_up(node, &result) {
@@ -81,7 +81,8 @@ fn looked_up(last: &Candidate<'_>, result: &Encoded<'_>) -> Option<Replacement> 
         if node.op_or_folded() == Some(DEQUANTIZE) {
             let encoded = Encoded::of(&node, node.input(0).dtype()?, node.input_id(0))?;
             nodes.push((node.id(), 0));
-            break encoded.for_all().filter(|encoded| encoded.dtype == result.dtype)?.values?;
+            let is_as = |encoded: &Encoded<'_>| encoded.dtype == result.dtype && encoded.is_byte();
+            break encoded.for_all().filter(is_as)?.values?;
         }
         reader = reader.before(port)?;
         port = function_of(&reader)?;
@@ -125,8 +126,11 @@ impl Group<'_> {
             "Add" => self.biased().unwrap_or_else(|| self.of_operands("QLinearAdd", 2)),
             "AveragePool" => self.of_operands("QLinearAveragePool", 1),
             "Concat" => self.joined(),
-            "Conv" => self.convolved(("", "QLinearConv"), 0),
-            "ConvTranspose" => self.convolved((UDO, "QLinearConvTranspose"), 1),
+            "Conv" => self.convolved(("", "QLinearConv"), "QLinearConv16", 0),
+            "ConvTranspose" => {
+                let of_bytes = (UDO, "QLinearConvTranspose");
+                self.convolved(of_bytes, "QLinearConvTranspose16", 1)
+            }
             "Gemm" => self.gemm(),
             "GlobalAveragePool" => self.of_operands("QLinearGlobalAveragePool", 1),
             "MatMul" => self.multiplied(),
@@ -139,7 +143,7 @@ impl Group<'_> {
     }
 }
 
-/// How numbers are stored as 8-bit values: the node that says so, and what it says.
+/// How numbers are stored as values: the node that says so, and what it says.
 #[derive(Clone)]
 struct Encoded<'a> {
     node: Candidate<'a>,
@@ -157,9 +161,11 @@ impl<'a> Encoded<'a> {
     fn of(node: &Candidate<'a>, dtype: DType, values: Option<ValueId>) -> Option<Self> {
         let scales = node.constant::<f32>(1)?;
         let zeros = match (node.input_id(2), dtype) {
-            (None, DType::U8 | DType::I8 | DType::I32) => vec![0],
+            (None, DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::I32) => vec![0],
             (Some(_), DType::U8) => node.constant::<u8>(2)?.iter().map(|&z| z.into()).collect(),
             (Some(_), DType::I8) => node.constant::<i8>(2)?.iter().map(|&z| z.into()).collect(),
+            (Some(_), DType::U16) => node.constant::<u16>(2)?.iter().map(|&z| z.into()).collect(),
+            (Some(_), DType::I16) => node.constant::<i16>(2)?.iter().map(|&z| z.into()).collect(),
             (Some(_), DType::I32) => node.constant::<i32>(2)?.to_vec(),
             _ => return None,
         };
@@ -174,8 +180,13 @@ impl<'a> Encoded<'a> {
 
     /// The same, if it is one scale for all.
     fn for_all(self) -> Option<Self> {
-        let is_value = matches!(self.dtype, DType::U8 | DType::I8);
+        let is_value = self.is_byte() || matches!(self.dtype, DType::U16 | DType::I16);
         (self.axis.is_none() && is_value).then_some(self)
+    }
+
+    /// Whether values have 8 bits.
+    fn is_byte(&self) -> bool {
+        matches!(self.dtype, DType::U8 | DType::I8)
     }
 
     fn is_as(&self, other: &Self) -> bool {
@@ -188,6 +199,8 @@ impl<'a> Encoded<'a> {
     fn unclipped(&self, node: Candidate<'a>) -> Option<Candidate<'a>> {
         let (least, most) = match self.dtype {
             DType::U8 => (0.0, 255.0),
+            DType::U16 => (0.0, 65_535.0),
+            DType::I16 => (-32_768.0, 32_767.0),
             _ => (-128.0, 127.0),
         };
         let bound = |port: usize| match node.input_id(port) {
@@ -217,6 +230,8 @@ impl<'a> Encoded<'a> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let tensor = match self.dtype {
             DType::U8 => Tensor::of(Shape::SCALAR, &[stored as u8]),
+            DType::U16 => Tensor::of(Shape::SCALAR, &[stored as u16]),
+            DType::I16 => Tensor::of(Shape::SCALAR, &[stored as i16]),
             _ => Tensor::of(Shape::SCALAR, &[stored as i8]),
         };
         tensor.ok().map(Operand::Constant)
@@ -269,7 +284,7 @@ impl<'a> Group<'a> {
     fn activation(&self, port: usize) -> Result<Encoded<'a>, String> {
         self.operand(port).and_then(Encoded::for_all).ok_or_else(|| {
             self.stays(&format!(
-                "has an input, {port}, that is not made of values of 8 bits with one scale"
+                "has an input, {port}, that is not made of values of 8 or 16 bits with one scale"
             ))
         })
     }
@@ -277,8 +292,7 @@ impl<'a> Group<'a> {
     /// An operand of one scale, or of one for each result, which lie along `axis`.
     fn weights(&self, port: usize, axis: usize) -> Result<Encoded<'a>, String> {
         let weights = self.operand(port);
-        let is_value = |of: &Encoded<'_>| matches!(of.dtype, DType::U8 | DType::I8);
-        let fits = |of: &Encoded<'_>| is_value(of) && of.axis.is_none_or(|own| own == axis);
+        let fits = |of: &Encoded<'_>| of.is_byte() && of.axis.is_none_or(|own| own == axis);
         weights.filter(fits).ok_or_else(|| {
             self.stays("has weights that are not made of values of 8 bits with one scale, or one for each result")
         })
@@ -313,8 +327,27 @@ impl<'a> Group<'a> {
         Ok(Replacement { attrs, named_after, shared, ..Replacement::new(domain, op, inputs) })
     }
 
+    /// The operator for values of 8 bits, or that for such of up to 16.
+    fn up_to_16(
+        &self,
+        x: &Encoded<'_>,
+        of_bytes: (&'static str, &'static str),
+        of_more: &'static str,
+    ) -> (&'static str, &'static str) {
+        if x.is_byte() && self.result.is_byte() { of_bytes } else { (UDO, of_more) }
+    }
+
+    /// Refuses what is of 16 bits, where such values are computed with in numbers.
+    fn check_bytes(&self) -> Result<(), String> {
+        if self.result.is_byte() {
+            return Ok(());
+        }
+        Err(self.stays("makes values of 16 bits, which it computes in numbers"))
+    }
+
     /// An operator of `count` operands of one scale each, and of as many inputs.
     fn of_operands(&self, op: &'static str, count: usize) -> Put {
+        self.check_bytes()?;
         let mut inputs = Vec::new();
         for port in 0..count {
             let operand = self.activation(port)?;
@@ -334,6 +367,7 @@ impl<'a> Group<'a> {
     }
 
     fn joined(&self) -> Put {
+        self.check_bytes()?;
         let mut inputs: Vec<_> = self.result()?.into();
         for port in 0..self.of.node().node.inputs.len() {
             inputs.extend(self.triple(&self.activation(port)?)?);
@@ -342,8 +376,15 @@ impl<'a> Group<'a> {
     }
 
     /// A convolution, the outputs of whose weights lie along `axis`: those of all groups, or those of one.
-    fn convolved(&self, (domain, op): (&'static str, &'static str), axis: usize) -> Put {
+    fn convolved(
+        &self,
+        of_bytes: (&'static str, &'static str),
+        of_more: &'static str,
+        axis: usize,
+    ) -> Put {
         let (x, w) = (self.activation(0)?, self.weights(1, axis)?);
+        let (domain, op) = self.up_to_16(&x, of_bytes, of_more);
+        let is_of_more = domain == UDO && op == of_more;
         let groups = self.of.int("group").and_then(|groups| usize::try_from(groups).ok());
         let weights = self.of.input(1);
         let (&[first, second, ref window @ ..], Some(groups @ 1..)) = (weights.shape(), groups)
@@ -353,6 +394,12 @@ impl<'a> Group<'a> {
         let (channels, depth) =
             if axis == 0 { (first, second) } else { (second * groups, first / groups) };
         self.check_depth(depth * window.iter().product::<usize>())?;
+        if is_of_more && depth == 1 && groups > 1 {
+            // Primitives for 8-bit values take it one tap at a time, which does not pay.
+            return Err(
+                self.stays("has a filter for each channel of 16 bits, which numbers do faster")
+            );
+        }
         let bias = self.bias(2, (&x, &w), channels)?;
         let mut inputs = both(self.triple(&x)?, self.triple(&w)?);
         inputs.extend(self.result()?);
@@ -374,7 +421,8 @@ impl<'a> Group<'a> {
             let addend = self.sums(bias, (&a, &b), columns)?;
             let mut put = product.multiplied().ok()?;
             put.inputs.push(addend);
-            Some(Replacement { domain: UDO, op: "QLinearMatMulAdd", ..put })
+            let (domain, op) = self.up_to_16(&a, (UDO, "QLinearMatMulAdd"), "QLinearMatMul16");
+            Some(Replacement { domain, op, ..put })
         };
         Candidate::either(of_product).map(Ok)
     }
@@ -388,7 +436,8 @@ impl<'a> Group<'a> {
         self.check_depth(self.of.input(0).shape().last().copied().unwrap_or_default())?;
         let mut inputs = both(self.triple(&a)?, self.triple(&b)?);
         inputs.extend(self.result()?);
-        self.by("", "QLinearMatMul", inputs)
+        let (domain, op) = self.up_to_16(&a, ("", "QLinearMatMul"), "QLinearMatMul16");
+        self.by(domain, op, inputs)
     }
 
     fn gemm(&self) -> Put {
@@ -409,8 +458,13 @@ impl<'a> Group<'a> {
         let mut inputs = both(self.triple(&a)?, self.triple(&b)?);
         inputs.push(bias.unwrap_or(Operand::Absent));
         inputs.extend(self.result()?);
-        let mut product = self.by(MICROSOFT, "QGemm", inputs)?;
-        product.attrs.retain(|(name, _)| *name != "beta");
+        let (domain, op) = self.up_to_16(&a, (MICROSOFT, "QGemm"), "QGemm16");
+        if op == "QGemm16" && self.of.int("transA") != Some(0) {
+            return Err(self.stays("has a left side of 16 bits that lies transposed"));
+        }
+        let mut product = self.by(domain, op, inputs)?;
+        let is_known = |name: &str| name != "beta" && (name != "alpha" || op == "QGemm");
+        product.attrs.retain(|(name, _)| is_known(name));
         Ok(product)
     }
 

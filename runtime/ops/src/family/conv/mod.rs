@@ -1,6 +1,7 @@
 //! Convolutions: how their parameters are read, by which algorithm they run, and how weights are packed for it.
 
 pub(crate) mod deformed;
+mod filters;
 mod float;
 mod gpu;
 mod images;
@@ -11,6 +12,7 @@ mod plan;
 mod quantized;
 #[cfg(test)]
 mod tests;
+mod wide;
 
 use udo_api::{DType, Dim, Error, InferCx, Node, Param, Shape, TensorDesc, Value};
 
@@ -24,6 +26,7 @@ use plan::{ConvPlan, Weights};
 use quantized::{
     Operands, QuantizedConvPlan, QuantizedInput, QuantizedOutput, Scratch, ScratchLens, signed,
 };
+pub(crate) use wide::wide_conv;
 
 /// The parameters of every convolution.
 pub(crate) const PARAMS: &[Param] = &[

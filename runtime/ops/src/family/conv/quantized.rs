@@ -64,7 +64,7 @@ pub(crate) struct Operands<'a, A, C> {
     /// One for each output channel.
     pub(crate) w_zeros: &'a [i8],
     pub(crate) bias: &'a [i32],
-    /// One for each output channel.
+    /// One for each output channel; none where results are sums.
     pub(crate) scales: &'a [f32],
     /// With so many elements from one pixel to the next, where its channels are last.
     pub(crate) y: (&'a mut [C], usize),
@@ -84,6 +84,14 @@ pub(crate) struct Scratch<'a, C> {
     pub(crate) phases: &'a mut [C],
     /// An output image with its channels last.
     pub(crate) unconverted: &'a mut [C],
+}
+
+impl<C> Scratch<'_, C> {
+    /// The same for another run.
+    pub(crate) fn again(&mut self) -> Scratch<'_, C> {
+        let Self { values, bordered, padding, phases, unconverted } = self;
+        Scratch { values, bordered, padding, phases, unconverted }
+    }
 }
 
 /// Elements of each part of [`Scratch`].
@@ -122,8 +130,6 @@ impl QuantizedInput for i8 {
 
 /// A quantized value that the primitives write, or a sum as it is.
 pub(crate) trait QuantizedOutput: QuantizedType + Bits {
-    /// Whether depthwise convolutions write it by passes of their own.
-    const HAS_DEPTHWISE: bool = true;
     fn product(to: &mut [Self], scales: &[f32], zero: Self, run: impl FnOnce(gemm_u8::Output<'_>));
     fn depthwise(to: &mut [Self], zero: Self, run: impl FnOnce(depthwise::Output<'_>));
 }
@@ -155,14 +161,13 @@ pub(crate) fn signed<B: QuantizedType>(value: B) -> i8 {
 }
 
 impl QuantizedOutput for i32 {
-    const HAS_DEPTHWISE: bool = false;
-
     fn product(to: &mut [Self], _: &[f32], _: Self, run: impl FnOnce(gemm_u8::Output<'_>)) {
         run(gemm_u8::Output::I32(to));
     }
 
-    /// No plan for it is depthwise.
-    fn depthwise(_: &mut [Self], _: Self, _: impl FnOnce(depthwise::Output<'_>)) {}
+    fn depthwise(to: &mut [Self], _: Self, run: impl FnOnce(depthwise::Output<'_>)) {
+        run(depthwise::Output::I32(to));
+    }
 }
 
 impl QuantizedConvPlan {
@@ -180,7 +185,7 @@ impl QuantizedConvPlan {
             let plan = Transposed::new(window, groups, inputs, outputs)?;
             plan.rows().checked_mul(plan.columns())?;
             Algorithm::Transposed { plan, of: [groups, inputs, outputs] }
-        } else if inputs == 1 && groups > 1 && C::HAS_DEPTHWISE {
+        } else if inputs == 1 && groups > 1 {
             depthwise::packed_len_u8(window.kernel, channels[1])?;
             Algorithm::Depthwise(depthwise::Shape { window, channels: groups, multiplier: outputs })
         } else if groups == 1 && meets_each_pixel(&window) {

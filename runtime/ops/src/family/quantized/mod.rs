@@ -2,6 +2,7 @@
 //! stand for, and quantize once.
 
 mod binary;
+pub(crate) mod byte_planes;
 mod mean;
 mod unary;
 

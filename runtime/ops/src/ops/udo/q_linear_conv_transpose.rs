@@ -56,9 +56,9 @@ impl IntegerConv for QLinearConvTranspose {
 
 #[cfg(test)]
 mod tests {
-    use udo_api::{DType, QuantizedType};
+    use udo_api::QuantizedType;
 
-    use crate::testing::{bench, tensor};
+    use crate::testing::{bench, spread, tensor};
 
     #[derive(Clone, Copy, Debug)]
     struct Case {
@@ -97,11 +97,6 @@ mod tests {
     const ROWS: usize = 4;
     const COLS: usize = 5;
 
-    fn quantized<T: QuantizedType>(len: usize, step: usize) -> Vec<T> {
-        let least = if T::DTYPE == DType::U8 { 0.0 } else { -128.0 };
-        (0..len).map(|i| T::from_f32((i * step % 256) as f32 + least)).collect()
-    }
-
     /// By scattering each input element of two images.
     fn sums(case: Case, x: &[i32], w: &[i32], bias: &[i32]) -> (Vec<i32>, [usize; 2]) {
         let Case { channels, outputs, groups, kernel, stride, dilation, pads, more } = case;
@@ -134,10 +129,10 @@ mod tests {
     fn check<A: QuantizedType, B: QuantizedType, C: QuantizedType>(case: Case) {
         let Case { channels, outputs, groups, kernel, stride, dilation, pads, more } = case;
         let per_group = outputs / groups;
-        let x: Vec<A> = quantized(2 * channels * ROWS * COLS, 89);
-        let w: Vec<B> = quantized(channels * per_group * kernel * kernel, 37);
-        let (x_zero, y_zero) = (quantized::<A>(2, 117)[1], quantized::<C>(2, 31)[1]);
-        let w_zeros: Vec<B> = quantized(per_group, 3);
+        let x: Vec<A> = spread(2 * channels * ROWS * COLS, 89);
+        let w: Vec<B> = spread(channels * per_group * kernel * kernel, 37);
+        let (x_zero, y_zero) = (spread::<A>(2, 117)[1], spread::<C>(2, 31)[1]);
+        let w_zeros: Vec<B> = spread(per_group, 3);
         let w_scales: Vec<f32> = (0..per_group).map(|i| 0.01 + i as f32 * 0.003).collect();
         let (x_scale, y_scale) = (0.02f32, 0.9f32);
         let bias: Vec<i32> = (0..outputs as i32).map(|i| i * 131 - 500).collect();

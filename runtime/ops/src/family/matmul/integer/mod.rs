@@ -7,6 +7,7 @@ mod lines;
 mod product;
 #[cfg(test)]
 mod tests;
+mod wide;
 
 use std::marker::PhantomData;
 
@@ -25,6 +26,7 @@ pub(crate) use dynamic::{Buffers, DynamicPorts, DynamicRight, Ready};
 use left::{Left, bits};
 use lines::{Along, Lines, Reals};
 use product::{FLIP, Finish, Grid, IntegerProduct, Sides, make_signed};
+pub(crate) use wide::wide_products;
 
 /// The types of operands.
 pub(crate) const OPERANDS: TypeSet = types::U8.or(types::I8);

@@ -216,6 +216,12 @@ impl IntegerProduct {
     }
 }
 
+impl Finish<'_, i32> {
+    /// Sums stay as they are.
+    pub(super) const SUMS: Self =
+        Self { bias: Grid::NONE, scales: Grid::NONE, offset: Grid::NONE, zeros: &[] };
+}
+
 impl<Y> Finish<'_, Y> {
     /// Whether rows differ in their numbers.
     fn is_per_row(&self) -> bool {

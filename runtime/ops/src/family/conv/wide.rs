@@ -1,0 +1,144 @@
+//! The kernel of convolutions of values of up to 16 bits, whose bytes are convolved one after the other (see `byte_planes.rs`).
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Error, ExecError, FinalizeCx, InputShapes, Io, Kernel, KernelDef, Needs, PortRule, Status,
+    Workspace, input, output,
+};
+
+use super::filters::Filters;
+use super::integer::{IntegerConv, X, too_large};
+use super::{Conv, Operands, QuantizedConvPlan, Scratch, ScratchLens};
+use crate::Def;
+use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
+use crate::family::quantized::byte_planes::{self, BytePlanes, Channels, PlaneSums, UP_TO_16_BITS};
+use crate::family::quantized::{VALUES, fixed_point};
+
+/// The operator `O` with its kernels.
+pub(crate) const fn wide_conv<O: IntegerConv>() -> Def {
+    Def::of::<O>(WideConv::<O, ChannelsSecond>::ALL)
+}
+
+impl<O: IntegerConv, L: Layout> WideConv<O, L> {
+    const RULES: &'static [PortRule] = &L::PORTS.of([
+        input(X as u16, UP_TO_16_BITS),
+        input(O::PORTS.w as u16, VALUES),
+        output(0, UP_TO_16_BITS),
+    ]);
+    const DEF: KernelDef = KernelDef::new::<Self>(O::NAME, udo_api::Core::CPU).ports(Self::RULES);
+}
+
+impl<O: IntegerConv> WideConv<O, ChannelsSecond> {
+    const PLAIN: [KernelDef; 2] = fixed_point(Self::DEF);
+    const ALL: &'static [KernelDef] = &[
+        WideConv::<O, FewChannels>::DEF,
+        WideConv::<O, ChannelsLast>::DEF,
+        Self::PLAIN[0],
+        Self::PLAIN[1],
+    ];
+}
+
+struct WideConv<O, L> {
+    of: PhantomData<fn() -> (O, L)>,
+    /// Of one plane of bytes, to sums.
+    plan: QuantizedConvPlan,
+    filters: Filters,
+    planes: BytePlanes,
+    /// Elements of an output channel, and of the whole output.
+    pixels: usize,
+    len: usize,
+}
+
+impl<O: IntegerConv, L: Layout> Kernel for WideConv<O, L> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let x = L::PORTS.described(&cx.input(X)?)?;
+        let conv = Conv::read_as(O::DIRECTION, cx, &x, &cx.input(O::PORTS.w)?)?;
+        let plan = QuantizedConvPlan::of::<u8, i32>(&conv, L::PORTS).ok_or_else(too_large)?;
+        let filters = Filters::read(cx, &O::PORTS, &conv, &plan)?;
+        let planes = BytePlanes::of(&x)?;
+        L::check(conv.groups * conv.inputs)?;
+        for _ in 0..planes.count() {
+            cx.work(plan.work())?;
+        }
+        let len = cx.output(0)?.len();
+        let pixels = len.checked_div(conv.batch * filters.channels).unwrap_or(0);
+        Ok(Self { of: PhantomData, plan, filters, planes, pixels, len })
+    }
+
+    fn workspace(&self) -> Workspace {
+        let ScratchLens { values, bordered, padding, phases, unconverted } =
+            self.plan.scratch_lens();
+        let images = Workspace::of::<u8>(values).and::<u8>(bordered).and::<u8>(padding);
+        let images = images.and::<i32>(phases).and::<i32>(unconverted);
+        let filters = self.filters.workspace(images);
+        filters
+            .and::<u8>(self.planes.scratch_len())
+            .and::<i32>(self.high_len())
+            .and::<i32>(self.len)
+    }
+
+    fn needs(&self, _: InputShapes<'_>) -> Result<Needs, Error> {
+        let geometry = Workspace::of::<u32>(self.plan.table_len());
+        Ok(Needs { scratch: self.workspace(), geometry })
+    }
+
+    fn prepare(
+        &self,
+        _: InputShapes<'_>,
+        mut geometry: udo_api::Scratch<'_>,
+    ) -> Result<(), ExecError> {
+        let is_filled = self.plan.fill(geometry.take(self.plan.table_len())?);
+        is_filled.then_some(()).ok_or(ExecError::of(Status::BAD_VALUE))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, packed, mut geometry } = io;
+        let lens = self.plan.scratch_lens();
+        let mut images = Scratch {
+            values: scratch.take(lens.values)?,
+            bordered: scratch.take(lens.bordered)?,
+            padding: scratch.take(lens.padding)?,
+            phases: scratch.take::<i32>(lens.phases)?,
+            unconverted: scratch.take::<i32>(lens.unconverted)?,
+        };
+        let filters = self.filters.take(&inputs, &mut scratch, &packed)?;
+        let bytes = scratch.take::<u8>(self.planes.scratch_len())?;
+        let high = scratch.take::<i32>(self.high_len())?;
+        let low = scratch.take::<i32>(self.len)?;
+        let table = geometry.take(self.plan.table_len())?;
+        let planes = self.planes.take_apart(&inputs, [X, O::PORTS.x_zero], parallel, bytes)?;
+        for ((x, x_zero), sums) in [(planes.high, &mut *high), (planes.low, &mut *low)] {
+            if sums.is_empty() {
+                continue;
+            }
+            let operands = Operands {
+                x,
+                x_zero,
+                packed: filters.packed,
+                table,
+                w_zeros: filters.zeros,
+                bias: &[],
+                scales: &[],
+                y: (sums, self.filters.channels),
+                y_zero: 0,
+                scratch: images.again(),
+            };
+            self.plan.run(parallel, operands)?;
+        }
+        let channels = Channels {
+            bias: filters.bias,
+            scales: &filters.scales[..self.filters.channels],
+            run: if L::PORTS.output { 1 } else { self.pixels },
+        };
+        let sums = PlaneSums { high, low };
+        byte_planes::store(&inputs, &mut outputs, parallel, O::PORTS.y_zero, (sums, channels))
+    }
+}
+
+impl<O, L> WideConv<O, L> {
+    /// Sums of high bytes.
+    fn high_len(&self) -> usize {
+        if self.planes.count() > 1 { self.len } else { 0 }
+    }
+}

@@ -1,0 +1,202 @@
+//! Products of values of up to 16 bits and 8-bit right sides, whose left sides' bytes are multiplied one after the other (see
+//! `byte_planes.rs`).
+
+use std::marker::PhantomData;
+
+use udo_api::{
+    Arithmetic, Core, Error, ExecError, FinalizeCx, Inputs, Io, Kernel, KernelDef, Packed,
+    PackedConstants, PortRule, Scratch, Work, Workspace, input, output,
+};
+
+use super::product::{Finish, IntegerProduct, Sides, make_signed};
+use super::{IntegerProducts, OPERANDS, Ports, Sizes, bits};
+use crate::Def;
+use crate::family::elementwise::Broadcast;
+use crate::family::quantized::byte_planes::{self, BytePlanes, Channels, PlaneSums, UP_TO_16_BITS};
+use crate::family::quantized::fixed_point;
+
+/// The operator `O` with its kernels.
+pub(crate) const fn wide_products<O: IntegerProducts>() -> Def {
+    Def::of::<O>(WideKernel::<O>::KERNELS)
+}
+
+struct WideKernel<O> {
+    product: IntegerProduct,
+    batch: Broadcast,
+    planes: BytePlanes,
+    /// Absent where right sides come with each run.
+    packed: Option<Packed<i8>>,
+    /// Whether columns have zero points of their own.
+    has_zeros: bool,
+    has_addend: bool,
+    of: PhantomData<fn() -> O>,
+}
+
+impl<O: IntegerProducts> WideKernel<O> {
+    const RULES: &'static [PortRule] = &[
+        input(O::PORTS.a as u16, UP_TO_16_BITS),
+        input(O::PORTS.b as u16, OPERANDS),
+        output(0, UP_TO_16_BITS),
+    ];
+    const KERNELS: &'static [KernelDef] =
+        &fixed_point(KernelDef::new::<Self>(O::NAME, Core::CPU).ports(Self::RULES));
+
+    /// Sums of a plane of bytes.
+    fn sums_len(&self) -> usize {
+        self.batch.len() * self.product.rows * self.product.cols
+    }
+
+    /// Sums of high bytes.
+    fn high_len(&self) -> usize {
+        if self.planes.count() > 1 { self.sums_len() } else { 0 }
+    }
+
+    /// Elements of scratch for a right side that comes with the run: made signed, and packed.
+    fn packing_lens(&self) -> [usize; 2] {
+        let IntegerProduct { depth, cols, .. } = self.product;
+        if self.packed.is_some() { [0; 2] } else { [depth * cols, self.product.packed_len()] }
+    }
+
+    /// Right side `at`, packed; in `own`, where it comes with the run.
+    fn right<'a>(
+        &self,
+        inputs: &Inputs<'_>,
+        packed: &PackedConstants<'a>,
+        at: usize,
+        [signed, own]: [&'a mut [i8]; 2],
+    ) -> Result<&'a [i8], ExecError> {
+        let IntegerProduct { depth, cols, .. } = self.product;
+        if let Some(constant) = self.packed {
+            let len = self.product.packed_len();
+            return Ok(&packed.get(constant)?[at * len..][..len]);
+        }
+        let (b, flip) = bits(inputs, O::PORTS.b)?;
+        self.product.pack(&b[at * depth * cols..][..depth * cols], flip, signed, own);
+        Ok(own)
+    }
+
+    /// The zero points of right sides: none where all are 0, one, or one for each column.
+    fn right_zeros<'a>(
+        &self,
+        inputs: &Inputs<'_>,
+        scratch: &mut Scratch<'a>,
+    ) -> Result<&'a [i8], ExecError> {
+        let zeros = scratch.take::<i8>(self.product.cols.max(1))?;
+        let zeros = if inputs.has(O::PORTS.b_zero) {
+            let (from, flip) = bits(inputs, O::PORTS.b_zero)?;
+            make_signed(from, flip, zeros);
+            &zeros[..if self.has_zeros { self.product.cols } else { 1 }]
+        } else {
+            zeros[0] = bits(inputs, O::PORTS.b)?.1.cast_signed();
+            &zeros[..1]
+        };
+        Ok(if zeros.iter().all(|&zero| zero == 0) { &[] } else { zeros })
+    }
+
+    /// The scales of columns.
+    fn scales<'a>(
+        &self,
+        inputs: &Inputs<'_>,
+        scratch: &mut Scratch<'a>,
+    ) -> Result<&'a [f32], ExecError> {
+        let scales = scratch.take::<f32>(self.product.cols)?;
+        let one = |port: usize| -> Result<f32, ExecError> {
+            Ok(inputs.get::<f32>(port)?.first().copied().unwrap_or(1.0))
+        };
+        let (a, y) = (one(O::PORTS.a_scale)?, one(O::PORTS.y_scale)?);
+        let from = inputs.get::<f32>(O::PORTS.b_scale)?;
+        for (scale, from) in scales.iter_mut().zip(from.iter().cycle()) {
+            *scale = a * from / y;
+        }
+        Ok(scales)
+    }
+}
+
+impl<O: IntegerProducts> Kernel for WideKernel<O> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let Ports { a, b, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, addend, .. } =
+            O::PORTS;
+        let mut sizes = Sizes::read::<O>(cx)?;
+        if sizes.rights == 1 {
+            // Every left side meets the same right side: together they are one tall left side.
+            sizes.rows *= sizes.batch.len();
+            let one = Broadcast::of(&[], &[]);
+            sizes.batch = one.ok_or_else(|| Error::new("scalars broadcast"))?;
+        }
+        let Sizes { batch, rows, depth, cols, rights, transposed, .. } = sizes;
+        if transposed[0] || sizes.addend[0] != 0 || sizes.addend[1] == 1 && cols != 1 {
+            return Err(Error::new("wanted rows of left sides, and one addend for each column"));
+        }
+        let numbers =
+            [(a_scale, 1), (a_zero, 1), (b_scale, cols), (b_zero, cols), (y_scale, 1), (y_zero, 1)];
+        for (port, count) in numbers {
+            if cx.has_input(port) && ![1, count].contains(&cx.input(port)?.len()) {
+                let found = cx.input(port)?;
+                return Err(Error::new(format!(
+                    "input {port} is {found}, wanted 1 or {count} elements"
+                )));
+            }
+        }
+        for (zero, of) in [(a_zero, a), (b_zero, b)] {
+            if cx.has_input(zero) && cx.input(zero)?.dtype() != cx.input(of)?.dtype() {
+                let (found, wanted) = (cx.input(zero)?, cx.input(of)?);
+                return Err(Error::new(format!(
+                    "input {zero} is {found}, wanted a zero point of the type of {wanted}"
+                )));
+            }
+        }
+        let product = IntegerProduct { rows, depth, cols, transposed: transposed[1] };
+        product.check()?;
+        let planes = BytePlanes::of(&cx.input(a)?)?;
+        let work = Work::products(&[planes.count(), batch.len(), rows, depth, cols]);
+        cx.work(work.with(Arithmetic::Int8))?;
+        let packed = if cx.is_constant(b) {
+            let len = rights * product.packed_len();
+            Some(cx.pack(&[b], &product.recipe(), len, IntegerProduct::fill)?)
+        } else {
+            None
+        };
+        let has_zeros = cx.has_input(b_zero) && cx.input(b_zero)?.len() > 1;
+        let (has_addend, of) = (cx.has_input(addend), PhantomData);
+        Ok(Self { product, batch, planes, packed, has_zeros, has_addend, of })
+    }
+
+    fn workspace(&self) -> Workspace {
+        let cols = self.product.cols;
+        let [signed, packed] = self.packing_lens();
+        let numbers = Workspace::of::<i8>(cols.max(1)).and::<f32>(cols);
+        let right = numbers.and::<i8>(signed).and::<i8>(packed);
+        let bytes = right.and::<u8>(self.planes.scratch_len());
+        bytes.and::<i32>(self.high_len()).and::<i32>(self.sums_len())
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
+        let Ports { a, a_zero, addend, y_zero, .. } = O::PORTS;
+        let b_zeros = self.right_zeros(&inputs, &mut scratch)?;
+        let scales = self.scales(&inputs, &mut scratch)?;
+        let [signed_len, packed_len] = self.packing_lens();
+        let (signed, own) = (scratch.take::<i8>(signed_len)?, scratch.take::<i8>(packed_len)?);
+        let bytes = scratch.take::<u8>(self.planes.scratch_len())?;
+        let high = scratch.take::<i32>(self.high_len())?;
+        let low = scratch.take::<i32>(self.sums_len())?;
+        let IntegerProduct { rows, depth, cols, .. } = self.product;
+        if rows * cols > 0 {
+            let planes = self.planes.take_apart(&inputs, [a, a_zero], parallel, bytes)?;
+            for (matrix, [a_at, b_at]) in self.batch.positions().enumerate() {
+                let packed = self.right(&inputs, &packed, b_at, [&mut *signed, &mut *own])?;
+                for ((a, zero), sums) in [(planes.high, &mut *high), (planes.low, &mut *low)] {
+                    let Some(sums) = sums.get_mut(matrix * rows * cols..) else { continue };
+                    let Some(sums) = sums.get_mut(..rows * cols) else { continue };
+                    let a = &a[a_at * rows * depth..][..rows * depth];
+                    let sides = Sides { a, a_zeros: &[zero], packed, b_zeros };
+                    self.product.run(parallel, &sides, &Finish::SUMS, sums)?;
+                }
+            }
+        }
+        let bias = if self.has_addend { inputs.get::<i32>(addend)? } else { &[] };
+        let channels = Channels { bias, scales, run: 1 };
+        let sums = PlaneSums { high, low };
+        byte_planes::store(&inputs, &mut outputs, parallel, y_zero, (sums, channels))
+    }
+}

@@ -1,0 +1,189 @@
+//! Values of up to 16 bits as planes of bytes, which the primitives of 8-bit values multiply: a product of 16-bit values is
+//! one of their high bytes, 256 times, and one of their low bytes, so that no sum of as many products as fit 8-bit ones overflows.
+
+use udo_api::{
+    DType, Element, Error, ExecError, Inputs, Outputs, Parallel, Status, TensorDesc, TypeSet, types,
+};
+use udo_simd::rows::{self, ByteSums, Quantized};
+
+use crate::family::partition::GRAIN;
+use crate::number::refuse_type;
+
+/// The types that are taken apart.
+pub(crate) const UP_TO_16_BITS: TypeSet = types::U8.or(types::I8).or(types::U16).or(types::I16);
+
+/// What lies between the bits of a signed value and those of the unsigned one that stands for the same, in its highest byte.
+const FLIP: u8 = 1 << 7;
+
+/// How the values of an input become planes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BytePlanes {
+    dtype: DType,
+    len: usize,
+}
+
+/// The planes of an input: those of the high bytes are empty where values have one byte. Zero points are as bytes are.
+pub(crate) struct Planes<'a> {
+    pub(crate) high: (&'a [u8], u8),
+    pub(crate) low: (&'a [u8], u8),
+}
+
+impl BytePlanes {
+    /// Those of an input of this type and shape.
+    pub(crate) fn of(x: &TensorDesc) -> Result<Self, Error> {
+        match x.dtype() {
+            Some(dtype @ (DType::U8 | DType::I8 | DType::U16 | DType::I16)) => {
+                Ok(Self { dtype, len: x.len() })
+            }
+            found => Err(refuse_type(found)),
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(self) -> usize {
+        self.dtype.size_bytes()
+    }
+
+    /// Elements of all of them.
+    pub(crate) fn scratch_len(self) -> usize {
+        self.len.saturating_mul(self.count())
+    }
+
+    /// Takes apart the values of input `port`, next to a zero point at `zero` that may be left out.
+    pub(crate) fn take_apart<'a>(
+        self,
+        inputs: &Inputs<'_>,
+        [port, zero]: [usize; 2],
+        parallel: Parallel<'_>,
+        scratch: &'a mut [u8],
+    ) -> Result<Planes<'a>, ExecError> {
+        let (high, low) = scratch.split_at_mut(self.len.min(scratch.len()) * (self.count() - 1));
+        let flip = if matches!(self.dtype, DType::I8 | DType::I16) { FLIP } else { 0 };
+        let [high_zero, low_zero] = match self.dtype {
+            DType::U8 => [0, first::<u8>(inputs, zero)?],
+            DType::I8 => [0, first::<i8>(inputs, zero)?.cast_unsigned() ^ flip],
+            DType::U16 => first::<u16>(inputs, zero)?.to_be_bytes(),
+            _ => first::<i16>(inputs, zero)?.to_be_bytes(),
+        };
+        match self.dtype {
+            DType::U8 => plane(parallel, inputs.get::<u8>(port)?, low, |x| x),
+            DType::I8 => {
+                plane(parallel, inputs.get::<i8>(port)?, low, |x| x.cast_unsigned() ^ flip)
+            }
+            DType::U16 => both(parallel, inputs.get::<u16>(port)?, (high, low), flip),
+            _ => both(parallel, inputs.get::<i16>(port)?, (high, low), flip),
+        }?;
+        let high_zero = if self.count() > 1 { high_zero ^ flip } else { 0 };
+        Ok(Planes { high: (high, high_zero), low: (low, low_zero) })
+    }
+}
+
+/// A 16-bit value as its bytes.
+trait Bytes: Element {
+    fn bytes(self) -> [u8; 2];
+}
+
+impl Bytes for u16 {
+    fn bytes(self) -> [u8; 2] {
+        self.to_be_bytes()
+    }
+}
+
+impl Bytes for i16 {
+    fn bytes(self) -> [u8; 2] {
+        self.to_be_bytes()
+    }
+}
+
+fn both<T: Bytes>(
+    parallel: Parallel<'_>,
+    x: &[T],
+    (high, low): (&mut [u8], &mut [u8]),
+    flip: u8,
+) -> Result<(), ExecError> {
+    plane(parallel, x, high, |x| x.bytes()[0] ^ flip)?;
+    plane(parallel, x, low, |x| x.bytes()[1])
+}
+
+fn plane<T: Element>(
+    parallel: Parallel<'_>,
+    x: &[T],
+    plane: &mut [u8],
+    byte: impl Fn(T) -> u8 + Sync,
+) -> Result<(), ExecError> {
+    parallel.chunks_mut(plane, GRAIN, |chunk, plane| {
+        let x = x.get(chunk * GRAIN..).unwrap_or(&[]);
+        plane.iter_mut().zip(x).for_each(|(to, &x)| *to = byte(x));
+        Ok(())
+    })
+}
+
+/// The only element of an input, which the node may leave out.
+fn first<T: Element>(inputs: &Inputs<'_>, port: usize) -> Result<T, ExecError> {
+    if !inputs.has(port) {
+        return Ok(T::default());
+    }
+    inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(Status::BAD_CALL))
+}
+
+/// How the results of a product lie, and the numbers of their channels: a bias for each, or none, and scales.
+#[derive(Clone, Copy)]
+pub(crate) struct Channels<'a> {
+    pub(crate) bias: &'a [i32],
+    pub(crate) scales: &'a [f32],
+    /// Results of a channel that lie behind each other; 1 where channels are last.
+    pub(crate) run: usize,
+}
+
+/// Sums of each plane of bytes, dense; those of the high ones are empty where there are none.
+#[derive(Clone, Copy)]
+pub(crate) struct PlaneSums<'a> {
+    pub(crate) high: &'a [i32],
+    pub(crate) low: &'a [i32],
+}
+
+/// Puts sums together as quantized values: output 0, whose zero point is at `zero`.
+pub(crate) fn store(
+    inputs: &Inputs<'_>,
+    outputs: &mut Outputs<'_>,
+    parallel: Parallel<'_>,
+    zero: usize,
+    (sums, channels): (PlaneSums<'_>, Channels<'_>),
+) -> Result<(), ExecError> {
+    match outputs.dtype(0)? {
+        DType::U8 => store_as::<u8>(inputs, outputs, parallel, zero, (sums, channels)),
+        DType::I8 => store_as::<i8>(inputs, outputs, parallel, zero, (sums, channels)),
+        DType::U16 => store_as::<u16>(inputs, outputs, parallel, zero, (sums, channels)),
+        _ => store_as::<i16>(inputs, outputs, parallel, zero, (sums, channels)),
+    }
+}
+
+fn store_as<C: Element + Quantized>(
+    inputs: &Inputs<'_>,
+    outputs: &mut Outputs<'_>,
+    parallel: Parallel<'_>,
+    zero: usize,
+    (sums, Channels { bias, scales, run }): (PlaneSums<'_>, Channels<'_>),
+) -> Result<(), ExecError> {
+    let zero = first::<C>(inputs, zero)?;
+    let y = outputs.take::<C>(0)?;
+    // Rows of all channels, or of one.
+    let row = if run == 1 { scales.len() } else { run };
+    let rows = (GRAIN / row.max(1)).max(1);
+    parallel.chunks_mut(y, rows * row, |chunk, y| {
+        for (i, y) in y.chunks_mut(row).enumerate() {
+            let index = chunk * rows + i;
+            let at = index * row..index * row + y.len();
+            let channel = index % scales.len();
+            let (bias, scales) = if run == 1 {
+                (bias, scales)
+            } else {
+                (bias.get(channel..=channel).unwrap_or(&[]), &scales[channel..=channel])
+            };
+            let high = if sums.high.is_empty() { &[] } else { &sums.high[at.clone()] };
+            let low = &sums.low[at];
+            rows::requantize(ByteSums { high, low, bias, scales }, zero, y);
+        }
+        Ok(())
+    })
+}

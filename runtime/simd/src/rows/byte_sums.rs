@@ -1,0 +1,125 @@
+//! Sums of products of 16-bit values, put together from those of their bytes, as quantized values.
+
+use super::quantize::Quantized;
+use crate::isa::{Isa, SimdOp, Vector, dispatch, isa};
+
+/// Sums that are put together at a time.
+const BLOCK: usize = 16;
+
+/// Sums of products of some elements' bytes, and what is added to them. Each has an element for each sum; `bias` and
+/// `scales` may have one for all, and all but `low` and `scales` none.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteSums<'a> {
+    /// Those of the high bytes, which count 256 times.
+    pub high: &'a [i32],
+    /// Those of the low bytes.
+    pub low: &'a [i32],
+    /// What is added to the sums.
+    pub bias: &'a [i32],
+    /// What whole sums are multiplied by.
+    pub scales: &'a [f32],
+}
+
+/// `saturate(round((256 high + low + bias) * scale) + zero_point)` with ties to even, of the exact sum rounded once to `f32`; a NaN
+/// is the least value.
+pub fn requantize<Q: Quantized>(sums: ByteSums<'_>, zero_point: Q, y: &mut [Q]) {
+    requantize_on(isa(), sums, zero_point, y);
+}
+
+pub(super) fn requantize_on<Q: Quantized>(
+    isa: Isa,
+    sums: ByteSums<'_>,
+    zero_point: Q,
+    y: &mut [Q],
+) {
+    let fits = |len: usize, least: usize| len == y.len() || (least..=1).contains(&len);
+    debug_assert!(
+        fits(sums.bias.len(), 0) && fits(sums.scales.len(), 1),
+        "numbers for all or for each"
+    );
+    debug_assert!(
+        sums.low.len() == y.len() && (sums.high.len() == y.len() || sums.high.is_empty())
+    );
+    dispatch(isa, Requantize { sums, zero_point: zero_point.into() as f32, y });
+}
+
+struct Requantize<'a, Q> {
+    sums: ByteSums<'a>,
+    zero_point: f32,
+    y: &'a mut [Q],
+}
+
+impl<Q: Quantized> SimdOp for Requantize<'_, Q> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Vector>(self, _: S) {
+        let Self { sums: ByteSums { high, low, bias, scales }, zero_point, y } = self;
+        let (high, low, bias, scales) =
+            (Blocks::of(high), Blocks::of(low), Blocks::of(bias), Blocks::of(scales));
+        let (whole, rest) = y.as_chunks_mut::<BLOCK>();
+        for (at, y) in whole.iter_mut().enumerate() {
+            let numbers = [high.at(at), low.at(at), bias.at(at)];
+            requantize_block(numbers, scales.at(at), zero_point, y);
+        }
+        if !rest.is_empty() {
+            let mut values = [Q::default(); BLOCK];
+            let numbers = [&high.rest(), &low.rest(), &bias.rest()];
+            requantize_block(numbers, &scales.rest(), zero_point, &mut values);
+            rest.iter_mut().zip(values).for_each(|(to, value)| *to = value);
+        }
+    }
+}
+
+#[inline(always)]
+fn requantize_block<Q: Quantized>(
+    [high, low, bias]: [&[i32; BLOCK]; 3],
+    scales: &[f32; BLOCK],
+    zero_point: f32,
+    y: &mut [Q; BLOCK],
+) {
+    let (least, greatest) = (Q::LEAST as f32, Q::GREATEST as f32);
+    for i in 0..BLOCK {
+        // Of integers below 2^53, so that only the conversion rounds.
+        let sum = f64::from(high[i]) * 256.0 + f64::from(low[i]) + f64::from(bias[i]);
+        let number = (sum as f32 * scales[i]).round_ties_even() + zero_point;
+        let number = if number >= least { number } else { least };
+        let number = if number > greatest { greatest } else { number };
+        // SAFETY: it lies between the two, and is no NaN.
+        y[i] = Q::of(unsafe { number.to_int_unchecked() });
+    }
+}
+
+/// Elements in blocks: none are 0, and one is for all.
+struct Blocks<'a, T> {
+    whole: &'a [[T; BLOCK]],
+    rest: &'a [T],
+    all: [T; BLOCK],
+}
+
+impl<'a, T: Copy + Default> Blocks<'a, T> {
+    #[inline(always)]
+    fn of(from: &'a [T]) -> Self {
+        match *from {
+            [] => Self { whole: &[], rest: &[], all: [T::default(); BLOCK] },
+            [one] => Self { whole: &[], rest: &[], all: [one; BLOCK] },
+            _ => {
+                let (whole, rest) = from.as_chunks();
+                Self { whole, rest, all: [T::default(); BLOCK] }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn at(&self, block: usize) -> &[T; BLOCK] {
+        self.whole.get(block).unwrap_or(&self.all)
+    }
+
+    /// Those behind the last whole block.
+    #[inline(always)]
+    fn rest(&self) -> [T; BLOCK] {
+        let mut rest = self.all;
+        rest.iter_mut().zip(self.rest).for_each(|(to, &from)| *to = from);
+        rest
+    }
+}
