@@ -155,7 +155,8 @@ class Groups:
 def convolution(groups, depthwise=False):
     rng = groups.rng
     parts = int(rng.integers(2, 20)) if depthwise else groups.pick(1, 1, 2)
-    inputs = 1 if depthwise else int(rng.integers(1, 24))
+    # One of 16 bits would be a filter for each channel.
+    inputs = 1 if depthwise else int(rng.integers(1 + groups.wide, 24))
     outputs = parts if depthwise else parts * int(rng.integers(1, 24))
     kernel, pad, stride = int(groups.pick(1, 3, 3, 5)), int(rng.integers(0, 2)), int(rng.integers(1, 3))
     height, width = rng.integers(5, 16, 2)
