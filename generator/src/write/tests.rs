@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Mode, Options, Source, Templates, plan, read};
+use crate::{Mode, Options, Sdk, Source, Templates, plan, read};
 
 const CONFIG: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "Pack", "Operators": [
     {"type": "First", "core_types": ["CPU", "GPU"],
@@ -18,7 +18,8 @@ fn tree(edits: &[(&str, &str)]) -> Tree {
     let sources = [Source { path: Path::new("c.json"), text: &text }];
     let (config, _) = read(&sources, Mode::Strict).unwrap();
     let templates = Templates::embedded();
-    let options = Options { udo_api: "/sdk/udo-api", configs: &sources, templates: &templates };
+    let options =
+        Options { sdk: Sdk::Folder("/sdk/udo-api"), configs: &sources, templates: &templates };
     plan(&config.packages[0], &options).unwrap()
 }
 

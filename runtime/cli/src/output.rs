@@ -62,6 +62,11 @@ impl Failure {
         Self { code: 2, ..Self::new(error) }
     }
 
+    /// A package is not what its config says, where that was asked for: exit code 3.
+    pub(crate) fn drift(error: impl Into<Box<dyn Error>>) -> Self {
+        Self { code: 3, ..Self::new(error) }
+    }
+
     /// The thing asked for failed, as a finished text says.
     pub(crate) fn report(text: String) -> Self {
         Self { what: What::Report(text), help: None, code: 1 }
@@ -161,6 +166,13 @@ pub(crate) fn text(text: &str) {
 /// Prints a result for programs.
 pub(crate) fn print_json(value: &serde_json::Value) {
     outln!("{value:#}");
+}
+
+/// Says what is wrong and does not stop the command, and the next step.
+pub(crate) fn warn(text: impl fmt::Display, help: &str) {
+    beside_bar(|| {
+        eprintln!("{}: {text}\nhelp: {help}", style("warning").yellow().bold().for_stderr())
+    });
 }
 
 /// Says something by the way.
