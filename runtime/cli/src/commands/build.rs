@@ -2,6 +2,7 @@
 
 mod cargo;
 mod gather;
+mod opencl;
 mod shared;
 mod workspace;
 
@@ -128,6 +129,9 @@ impl Run for Build {
         target.forget_namesakes(&workspace, &patches)?;
         let place = cargo::Place { dir: &dir, target: target.dir(), patches: &patches };
         let artifacts = cargo::build(&place, profile, lock, &members)?;
+        if members.iter().any(|member| member.core == "gpu") {
+            opencl::look(&dir)?;
+        }
         let dist = gather::gather(&workspace, &members, &artifacts)?;
         self.show(&workspace, &own.stale, &dist)
     }
