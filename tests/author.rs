@@ -227,6 +227,66 @@ fn a_package_without_its_config_or_its_lock_file_is_out_of_step() {
     assert!(code == Some(2) && err.contains("LessPack is a folder"), "{err}");
 }
 
+/// A compiler that complains of what is spelt `wrong`, if it is told whose lines they are.
+const CLANG: &str = "#!/bin/sh
+test \"$1\" = --version && exit 0
+text=$(cat)
+case $text in
+*'#line 1 \"GPU/kernels/twice.cl\"'*wrong*) echo \"GPU/kernels/twice.cl:9:5: error: wrong is not declared\" >&2; exit 1 ;;
+esac
+";
+
+#[test]
+fn open_cl_that_does_not_compile_is_warned_of_by_its_line() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let dir = tempfile::tempdir().unwrap();
+    let clang = dir.path().join("clang");
+    fs::write(&clang, CLANG).unwrap();
+    fs::set_permissions(&clang, fs::Permissions::from_mode(0o755)).unwrap();
+    let args = ["init", "LinePack", "--op", "Twice", "--cores", "gpu"];
+    assert_eq!(udo(&dir, &args).0, Some(0));
+    assert_eq!(udo(&dir, &["new", "LinePack.json"]).0, Some(0));
+    let program = Path::new(env!("CARGO_BIN_EXE_udo"));
+    let build = |on_a_device: bool| {
+        let args = ["build", "LinePack", "--cores", "gpu", "--debug"];
+        let mut udo = command(program, dir.path(), &args);
+        if !on_a_device {
+            udo.env("UDO_OPENCL", "off").env("CLANG", &clang);
+        }
+        let (code, _, err) = said(&udo.output().unwrap());
+        assert_eq!(code, Some(0), "{err}");
+        err
+    };
+    let err = build(false);
+    assert!(err.contains("note: GPU/kernels/twice.cl is not written yet"), "{err}");
+
+    let file = "LinePack/GPU/kernels/twice.cl";
+    let unwritten =
+        "#error \"Twice is not implemented yet: add code below and remove this line\"\n";
+    replace(&dir, file, unwritten, "");
+    replace(&dir, file, "// Add code here.", "wrong(y, i);");
+    let warned =
+        "warning: GPU/kernels/twice.cl does not compile, so devices refuse the operator:\n";
+    let err = build(false);
+    let wanted = format!("{warned}GPU/kernels/twice.cl:9:5: error: wrong is not declared\nhelp: ");
+    assert!(err.contains(&wanted), "{err}");
+    // A device says it in its own words, where there is one.
+    let (_, found, _) = udo(&dir, &["doctor", "--json"]);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    let findings = found["findings"].as_array().unwrap();
+    let device = findings.iter().find(|of| of["name"] == "OpenCL").unwrap();
+    if device["found"].is_string() {
+        let err = build(true);
+        assert!(err.contains(warned) && err.contains("twice.cl:"), "{err}");
+    }
+    replace(&dir, file, "wrong(y, i);", "UDO_STORE(y, i, 2.0f * UDO_LOAD(x, i));");
+    for on_a_device in [false, true] {
+        let err = build(on_a_device);
+        assert!(!err.contains("does not compile"), "{err}");
+    }
+}
+
 /// The files below a folder, with what they hold.
 fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();

@@ -293,14 +293,28 @@ fn vision_is_made_as_its_page_says_in_few_lines_by_hand() {
     LazyLock::force(&VISION_BUILT);
     let page = include_str!("../examples/vision/README.md");
     let dir = tempfile::tempdir().unwrap();
+    follow(page, dir.path());
+    let counted = guide::blocks(page).into_iter().find(|block| block.language == "text").unwrap();
+    assert!(counted.text.trim().parse::<usize>().unwrap() <= 200, "{}", counted.text);
+}
+
+/// The parts without Python of a page about models.
+#[test]
+fn operators_get_into_models_as_their_page_says() {
+    LazyLock::force(&VISION_BUILT);
+    let page = include_str!("../docs/python-op.md");
+    let dir = tempfile::tempdir().unwrap();
+    follow(page, dir.path());
+}
+
+/// Runs the commands of a page in a folder.
+fn follow(page: &'static str, dir: &Path) {
     let programs = Path::new(env!("CARGO_BIN_EXE_udo")).parent().unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
-    guide::run(page, dir.path(), |sh| {
+    guide::run(page, dir, |sh| {
         sh.env("PATH", format!("{}:{path}", programs.display())).env("SDK", root());
         sh.env_remove("UDO_ROOT").env("UDO_OPENCL", "off");
     });
-    let counted = guide::blocks(page).into_iter().find(|block| block.language == "text").unwrap();
-    assert!(counted.text.trim().parse::<usize>().unwrap() <= 200, "{}", counted.text);
 }
 
 #[test]
