@@ -209,7 +209,8 @@ impl Build {
         if stale.is_empty() {
             return Ok(());
         }
-        let files: String = stale.iter().map(|(file, why)| format!("\n  {file}: {why}")).collect();
+        let files: String =
+            stale.iter().flat_map(|(file, why)| ["\n  ", file, ": ", why]).collect();
         let what = format!(
             "{} does not agree with its config and this SDK's templates:{files}",
             workspace.package

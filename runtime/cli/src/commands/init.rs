@@ -16,6 +16,7 @@ use crate::output::{Failure, Outcome};
 /// What no flag says is asked for, a line each; an empty line takes what stands in brackets. The config has one operator; more, their parameters and
 /// what they compute are added to it by hand (docs/config.md).
 #[derive(Args, Debug)]
+#[expect(clippy::doc_markdown, reason = "comments are help texts")]
 #[command(after_help = "\
 Examples:
   udo init                                           asks for everything

@@ -65,7 +65,7 @@ fn options(source: &str) -> Vec<String> {
     parts.dedup();
     let mut options = vec![String::new()];
     if !parts.is_empty() {
-        options.push(parts.iter().map(|part| format!(" -D{part}")).collect());
+        options.push(parts.iter().flat_map(|part| [" -D", part]).collect());
     }
     options
 }
