@@ -94,6 +94,28 @@ fn a_fault_names_the_tensor() {
 }
 
 #[test]
+fn a_packages_words_do_not_reach_the_terminal_raw() {
+    let said = "parameter \\\"low\\\" is above \\\"high\\\"";
+    let package = clip(said, "\\033[31mred\\a\\n\\ttab");
+    let model = package.path().join("m.graph");
+    let graph =
+        "graph g\n  input x: f32[1]\n  y = ClipScale:ClipScale@1(x) low=2.0 high=1.0\n  output y\n";
+    fs::write(&model, graph).unwrap();
+    for flags in [&[][..], &["--json"]] {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.arg("run").arg(&model).arg("--package").arg(package.path()).args(flags);
+        let output = udo.output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        let escaped = "\\u{1b}[31mred\\u{7}";
+        let wanted =
+            if flags.is_empty() { escaped.to_owned() } else { escaped.replace('\\', "\\\\") };
+        assert!(error.contains(&wanted), "{error}");
+        assert!(!error.contains(|c: char| c.is_control() && c != '\n' && c != '\t'), "{error:?}");
+    }
+}
+
+#[test]
 fn wrong_usage_answers_2_and_what_is_no_package_1() {
     let package = clip("float v = x[i];", "float v = x[i];");
     let cases: [(&[&str], i32, &str); 4] = [

@@ -1,6 +1,8 @@
 //! The examples as their readers use them: built, run, and right.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/guide.rs"]
+mod guide;
 mod support;
 
 use std::{
@@ -25,10 +27,14 @@ const SELU: Example = Example { folder: "selu", config: "Selu.json", package: "S
 const TOPK: Example =
     Example { folder: "topk", config: "TopKAbove.json", package: "TopKUdoPackage" };
 
+const VISION: Example =
+    Example { folder: "vision", config: "Vision.json", package: "VisionUdoPackage" };
+
 // Tests that share a package build it once.
 static SOFTMAX_BUILT: LazyLock<Built> = LazyLock::new(|| SOFTMAX.build());
 static SELU_BUILT: LazyLock<Built> = LazyLock::new(|| SELU.build());
 static TOPK_BUILT: LazyLock<Built> = LazyLock::new(|| TOPK.build());
+static VISION_BUILT: LazyLock<Built> = LazyLock::new(|| VISION.build());
 
 /// A package with its libraries, and the model that it comes with.
 struct Built {
@@ -79,6 +85,27 @@ const ON_CORES: &[OnCores] = &[
         node: ("with_defaults", "cpu"),
     },
     OnCores { built: &TOPK_BUILT, cores: "cpu", rtol: "0", atol: "0", node: ("some", "cpu") },
+    OnCores {
+        built: &VISION_BUILT,
+        cores: "cpu",
+        rtol: "1e-4",
+        atol: "1e-5",
+        node: ("warped", "cpu"),
+    },
+    OnCores {
+        built: &VISION_BUILT,
+        cores: "gpu,cpu",
+        rtol: "1e-4",
+        atol: "1e-5",
+        node: ("twice", "gpu"),
+    },
+    OnCores {
+        built: &VISION_BUILT,
+        cores: "dsp,cpu",
+        rtol: "1e-4",
+        atol: "1e-5",
+        node: ("gated_", "dsp:v68"),
+    },
 ];
 
 impl Example {
@@ -134,7 +161,7 @@ fn data(model: &Path) -> &Path {
 
 #[test]
 fn examples_pass_their_check() {
-    for built in [&SOFTMAX_BUILT, &SELU_BUILT, &TOPK_BUILT] {
+    for built in [&SOFTMAX_BUILT, &SELU_BUILT, &TOPK_BUILT, &VISION_BUILT] {
         for seed in ["1", "2", "3"] {
             let mut check = udo();
             check.args(["check", "--level", "1", "--seed", seed]).arg(&built.package);
@@ -211,7 +238,7 @@ fn bounded_outputs_take_the_shape_of_each_run() {
 
 #[test]
 fn generated_files_are_what_the_generator_prints() {
-    for example in [SOFTMAX, SELU, TOPK] {
+    for example in [SOFTMAX, SELU, TOPK, VISION] {
         let mut new = udo();
         new.args(["new", "-p", example.config, "--dry-run", "--json"]).current_dir(example.dir());
         let report = json(&mut new);
@@ -227,23 +254,29 @@ fn generated_files_are_what_the_generator_prints() {
 
 #[test]
 fn kernels_pass_their_own_tests() {
-    let examples = [(SOFTMAX, &SOFTMAX_BUILT, 3), (SELU, &SELU_BUILT, 1), (TOPK, &TOPK_BUILT, 1)];
-    for (example, built, kernels) in examples {
+    // Where shape inference is printed from a reference, its crate has tests as well.
+    let examples = [
+        (SOFTMAX, &SOFTMAX_BUILT, 3, 3),
+        (SELU, &SELU_BUILT, 1, 3),
+        (TOPK, &TOPK_BUILT, 1, 3),
+        (VISION, &VISION_BUILT, 4, 2),
+    ];
+    for (example, built, tests_of, without) in examples {
         // The first build in a target folder removes what others left under the package's names.
         LazyLock::force(built);
         let mut tests = cargo("test", &example.dir().join(example.package));
         let (said, progress) = works(tests.arg("--locked"));
         assert!(!progress.contains("warning"), "{progress}");
-        // The registration library and the crate that kernels share have none, nor has that one's documentation.
+        // The crate that kernels share has none, nor has its documentation.
         let tested = said.lines().filter(|line| line.starts_with("running ")).count();
         let idle = said.lines().filter(|line| *line == "running 0 tests").count();
-        assert_eq!((tested, idle), (kernels + 3, 3), "{said}");
+        assert_eq!((tested, idle), (tests_of + without, without), "{said}");
     }
 }
 
 #[test]
 fn no_example_waits_for_code() {
-    for example in [SOFTMAX, SELU, TOPK] {
+    for example in [SOFTMAX, SELU, TOPK, VISION] {
         for kernels in ["CPU/src/ops", "GPU/src/ops", "DSP_V68/src/ops"] {
             let folder = example.dir().join(example.package).join(kernels);
             for entry in std::fs::read_dir(folder).into_iter().flatten() {
@@ -253,6 +286,35 @@ fn no_example_waits_for_code() {
             }
         }
     }
+}
+
+#[test]
+fn vision_is_made_as_its_page_says_in_few_lines_by_hand() {
+    LazyLock::force(&VISION_BUILT);
+    let page = include_str!("../examples/vision/README.md");
+    let dir = tempfile::tempdir().unwrap();
+    follow(page, dir.path());
+    let counted = guide::blocks(page).into_iter().find(|block| block.language == "text").unwrap();
+    assert!(counted.text.trim().parse::<usize>().unwrap() <= 200, "{}", counted.text);
+}
+
+/// The parts without Python of a page about models.
+#[test]
+fn operators_get_into_models_as_their_page_says() {
+    LazyLock::force(&VISION_BUILT);
+    let page = include_str!("../docs/python-op.md");
+    let dir = tempfile::tempdir().unwrap();
+    follow(page, dir.path());
+}
+
+/// Runs the commands of a page in a folder.
+fn follow(page: &'static str, dir: &Path) {
+    let programs = Path::new(env!("CARGO_BIN_EXE_udo")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    guide::run(page, dir, |sh| {
+        sh.env("PATH", format!("{}:{path}", programs.display())).env("SDK", root());
+        sh.env_remove("UDO_ROOT").env("UDO_OPENCL", "off");
+    });
 }
 
 #[test]

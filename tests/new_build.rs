@@ -284,6 +284,29 @@ fn a_broken_config_leaves_the_folder_untouched() {
 }
 
 #[test]
+fn what_cannot_be_written_is_named_and_leaves_no_part() {
+    let desk = Desk::new(&softmax("FullPack"));
+    let (_, err) = words(&desk.udo(&["new", "c.json", "-o", "/proc/none"]));
+    assert!(err.starts_with("error: cannot write /proc/none: "), "{err}");
+    assert!(err.contains("\nhelp: nothing was changed"), "{err}");
+
+    // As on a full disk, a file has no room for all of its text.
+    let mut sh = Command::new("sh");
+    let udo = env!("CARGO_BIN_EXE_udo");
+    let limited = format!("trap '' XFSZ; ulimit -f 1; exec '{udo}' new c.json");
+    let output = sh.args(["-c", &limited]).current_dir(desk.dir.path()).output().unwrap();
+    let (out, err) = words(&output);
+    assert_eq!((output.status.code(), out.as_str()), (Some(1), ""), "{err}");
+    assert!(err.starts_with("error: cannot write FullPack/"), "{err}");
+    assert!(
+        err.contains(": File too large") && err.contains("\nhelp: nothing was changed"),
+        "{err}"
+    );
+    assert!(!err.contains(".tmp"), "{err}");
+    assert!(!desk.path("FullPack").exists());
+}
+
+#[test]
 fn one_bad_package_keeps_the_others_from_being_written() {
     let desk = Desk::new(&softmax("GoodPack"));
     fs::write(desk.path("d.json"), softmax("TakenPack")).unwrap();

@@ -115,7 +115,7 @@ pub(crate) const PACKAGE: Object = Object {
             "SNPE_UDO_ROOT",
             Optional,
             Of::Path,
-            "a checkout of the SDK to build against; `UDO_ROOT` in the environment wins",
+            "an SDK to build against, a checkout or what `./dist` makes of one; `UDO_ROOT` in the environment wins",
             "the SDK that `udo` belongs to",
         ),
         field(

@@ -33,10 +33,12 @@ pub use crate::{
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
     grammar::schema,
     paths::{ExpandError, expand},
-    plan::{File, Options, Owner, Tree, TreeError, plan},
+    plan::{File, Options, Owner, Sdk, Tree, TreeError, plan, toml_string},
     read::read,
     source::{DecodeError, Mode, Source, decode},
     stamp::Stamp,
-    templates::{RenderError, Templates, TemplatesError},
-    write::{Change, Drift, Foreign, Report, Update, WriteError, apply_all, survey, write},
+    templates::{RenderError, Templates, TemplatesError, TemplatesOwner},
+    write::{
+        Change, Drift, Foreign, Kept, Report, Update, WriteError, apply_all, kept, survey, write,
+    },
 };

@@ -10,19 +10,40 @@ use crate::{
     names,
     source::Source,
     stamp::Stamp,
-    templates::{Printer, RenderError, Templates},
+    templates::{Printer, RenderError, Templates, TemplatesOwner},
     view::{self, LibraryView, MakeTarget, OpView, PackageView},
 };
 
 /// What a plan depends on beside the package.
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
-    /// The folder of `udo-api`, as the package's `Cargo.toml` shall say it.
-    pub udo_api: &'a str,
+    /// How the package's `Cargo.toml` names the SDK.
+    pub sdk: Sdk<'a>,
     /// The config files that were read.
     pub configs: &'a [Source<'a>],
     /// What prints the files.
     pub templates: &'a Templates,
+}
+
+/// How a package names the SDK that it depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sdk<'a> {
+    /// By the folder of `udo-api`: the package moves with it.
+    Folder(&'a str),
+    /// By the version alone: where the SDK is says `.cargo/config.toml`, on each machine for itself.
+    Version(&'a str),
+}
+
+impl Sdk<'_> {
+    /// The value in the table of dependencies of `udo-api`, or of a crate in a folder of it.
+    fn dependency(self, below: &str) -> String {
+        match self {
+            Self::Folder(udo_api) => {
+                format!("{{ path = {} }}", toml_string(&format!("{udo_api}{below}")))
+            }
+            Self::Version(version) => toml_string(version),
+        }
+    }
 }
 
 /// The files of a package.
@@ -30,6 +51,10 @@ pub struct Options<'a> {
 pub struct Tree {
     /// The package's name, and that of its folder.
     pub package: String,
+    /// Whose templates printed the files.
+    pub templates: TemplatesOwner,
+    /// The configs among the files, in the order in which they were read.
+    pub configs: Vec<String>,
     /// The files, sorted by path.
     pub files: Vec<File>,
 }
@@ -79,6 +104,7 @@ pub enum TreeError {
 /// A template does not print, or two files would have the same path.
 pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError> {
     let configs = config_files(package, options.configs);
+    let config_paths: Vec<String> = configs.iter().map(|file| file.path.clone()).collect();
     let libraries = libraries(package);
     let mut views: Vec<LibraryView> = libraries.iter().map(|l| l.view.clone()).collect();
     let registration = view::registration(package, &views);
@@ -86,10 +112,10 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
     let package_view = PackageView {
         name: package.name.clone(),
         sdk_version: env!("CARGO_PKG_VERSION"),
-        configs: configs.iter().map(|file| file.path.as_str()).collect::<Vec<_>>().join(", "),
-        udo_api: toml_string(options.udo_api),
+        configs: config_paths.join(", "),
+        udo_api: options.sdk.dependency(""),
         common: format!("{}_common", names::to_snake_case(&package.name)),
-        udo_testing: toml_string(&format!("{}/testing", options.udo_api)),
+        udo_testing: options.sdk.dependency("/testing"),
         formulas: view::FormulaView::all(package),
         targets: targets(&views),
         libraries: views,
@@ -141,7 +167,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
             sheet.add_op(kind(*core), view, &file, stamp)?;
         }
     }
-    sheet.finish()
+    sheet.finish(config_paths, options.templates.owner())
 }
 
 struct Library<'a> {
@@ -206,8 +232,8 @@ fn config_files(package: &Package, configs: &[Source<'_>]) -> Vec<File> {
     files
 }
 
-/// A basic string of TOML.
-fn toml_string(text: &str) -> String {
+/// A basic string of TOML, with its quotes.
+pub fn toml_string(text: &str) -> String {
     use std::fmt::Write as _;
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -274,7 +300,11 @@ impl Sheet<'_> {
         self.add(&template, &path, Some(library), Some(op), Owner::Author(stamp))
     }
 
-    fn finish(mut self) -> Result<Tree, TreeError> {
+    fn finish(
+        mut self,
+        configs: Vec<String>,
+        templates: TemplatesOwner,
+    ) -> Result<Tree, TreeError> {
         self.files.sort_by(|a, b| a.path.cmp(&b.path));
         let package = self.package.name.clone();
         let twins = self.files.windows(2).find_map(|pair| match pair {
@@ -283,7 +313,7 @@ impl Sheet<'_> {
         });
         match twins {
             Some(path) => Err(TreeError::Twice { package, path }),
-            None => Ok(Tree { package, files: self.files }),
+            None => Ok(Tree { package, templates, configs, files: self.files }),
         }
     }
 }

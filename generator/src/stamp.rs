@@ -112,6 +112,12 @@ pub(crate) fn recorded(text: &str) -> Option<&str> {
     })
 }
 
+/// The text with another fingerprint in the place of the one that it carries; nothing where it carries none.
+pub(crate) fn restamped(text: &str, fingerprint: &str) -> Option<String> {
+    let old = format!("{STAMP_WORD}{}", recorded(text)?);
+    Some(text.replacen(&old, &format!("{STAMP_WORD}{fingerprint}"), 1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use minijinja::{Environment, UndefinedBehavior, syntax::SyntaxConfig};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
 const EMBEDDED: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/templates.rs"));
@@ -18,6 +18,26 @@ const SUFFIX: &str = ".jinja";
 #[derive(Debug, Clone)]
 pub struct Templates {
     sources: Vec<(String, String)>,
+    owner: TemplatesOwner,
+}
+
+/// Whose templates print a package.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TemplatesOwner {
+    /// Those of the SDK alone.
+    #[default]
+    Sdk,
+    /// The author's for some files.
+    Author,
+}
+
+impl TemplatesOwner {
+    /// Whether a package is printed by the SDK's templates alone.
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+    pub(crate) fn is_sdk(&self) -> bool {
+        *self == Self::Sdk
+    }
 }
 
 /// Why a folder of templates cannot be used.
@@ -71,7 +91,7 @@ impl Templates {
     /// The templates that this build carries.
     pub fn embedded() -> Self {
         let sources = EMBEDDED.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
-        Self { sources: sources.collect() }
+        Self { sources: sources.collect(), owner: TemplatesOwner::Sdk }
     }
 
     /// The same templates, those in `dir` in place of their namesakes.
@@ -95,8 +115,14 @@ impl Templates {
                 return Err(TemplatesError::Unknown { dir: dir.to_owned(), name, known });
             };
             *source = text;
+            self.owner = TemplatesOwner::Author;
         }
         Ok(self)
+    }
+
+    /// Whose they are.
+    pub fn owner(&self) -> TemplatesOwner {
+        self.owner
     }
 
     /// Names and texts, sorted by name.

@@ -28,11 +28,11 @@ pub(crate) struct PackageView {
     pub(crate) sdk_version: &'static str,
     /// The config files, as in `config/a.json, config/b.json`.
     pub(crate) configs: String,
-    /// The folder of `udo-api`, as a TOML string.
+    /// The dependency on `udo-api`, as a TOML value.
     pub(crate) udo_api: String,
     /// The crate that kernels share.
     pub(crate) common: String,
-    /// The folder of `udo-testing`, likewise.
+    /// The one on `udo-testing`, likewise.
     pub(crate) udo_testing: String,
     /// The registration library, then the implementation libraries.
     pub(crate) libraries: Vec<LibraryView>,

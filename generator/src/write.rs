@@ -2,6 +2,7 @@
 //! leaves everything as it was.
 
 mod areas;
+mod kept;
 mod marker;
 mod outcome;
 mod stage;
@@ -19,6 +20,7 @@ use crate::{
     stamp,
 };
 use areas::Merged;
+pub use kept::{Kept, kept};
 use marker::Marker;
 pub use outcome::{Change, Drift, Report};
 
@@ -84,6 +86,8 @@ impl WriteError {
 #[derive(Debug)]
 pub struct Update {
     writes: Vec<Write>,
+    /// Drifted files with the fingerprints of today.
+    stamped: Vec<(String, Write)>,
     /// What will have been done.
     pub report: Report,
 }
@@ -112,8 +116,8 @@ pub fn write(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Report, WriteE
 pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, WriteError> {
     let old = existing(tree, dir, foreign)?;
     let mut report = Report::new(&tree.package, dir);
-    let mut writes = Vec::new();
-    let mut marker = Marker::new(&tree.package);
+    let (mut writes, mut stamped) = (Vec::new(), Vec::new());
+    let mut marker = Marker::of(tree);
     for file in &tree.files {
         if file.owner == Owner::Generator {
             marker.files.insert(file.path.clone(), stamp::digest(&file.contents));
@@ -130,7 +134,11 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
             }
             (Owner::Author(_) | Owner::AuthorAlone, Some(text)) => {
                 report.kept.push(file.path.clone());
-                report.drifted.extend(drift(file, &text, &old, &mut marker));
+                let Some(drift) = drift(file, &text, &old, &mut marker) else { continue };
+                if let Some(contents) = stamp::restamped(&text, &drift.config) {
+                    stamped.push((file.path.clone(), Write { path, contents, keep_as: None }));
+                }
+                report.drifted.push(drift);
             }
             (Owner::Generator, Some(text)) => {
                 let Merged { text: contents, leaves_out } = areas::merge(&file.contents, &text);
@@ -158,10 +166,22 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
     if text_at(dir, &path)?.as_deref() != Some(&contents) {
         writes.push(Write { path, contents, keep_as: None });
     }
-    Ok(Update { writes, report })
+    Ok(Update { writes, stamped, report })
 }
 
 impl Update {
+    /// Takes drifted files of the author's as brought up to date: they get the fingerprints of today, and nothing else in
+    /// them changes. A file without a fingerprint stays drifted.
+    #[must_use]
+    pub fn accept(mut self) -> Self {
+        for (path, write) in std::mem::take(&mut self.stamped) {
+            self.report.drifted.retain(|drift| drift.file != path);
+            self.report.accepted.push(path);
+            self.writes.push(write);
+        }
+        self
+    }
+
     /// Does it.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
-use udo_generator::{File, Mode, Options, Owner, Source, Templates, Tree, plan, read};
+use udo_generator::{File, Mode, Options, Owner, Sdk, Source, Templates, Tree, plan, read};
 
 const CONFIGS: &[&str] = &[
     "all_kinds.json",
@@ -27,7 +27,8 @@ fn trees(name: &str, text: &str) -> Vec<Tree> {
     let sources = [Source { path: Path::new(name), text }];
     let (config, _) = read(&sources, Mode::Compat).unwrap();
     let templates = Templates::embedded();
-    let options = Options { udo_api: "/sdk/udo-api", configs: &sources, templates: &templates };
+    let options =
+        Options { sdk: Sdk::Folder("/sdk/udo-api"), configs: &sources, templates: &templates };
     config.packages.iter().map(|package| plan(package, &options).unwrap()).collect()
 }
 

@@ -19,6 +19,20 @@ use crate::element::Element;
 use crate::encoding::Encoding;
 
 /// A quantized value as a number, and the nearest quantized value to a number.
+///
+/// ```
+/// use udo_api::{Encoding, QuantizedType};
+///
+/// /// The largest of these, as the number that it stands for.
+/// fn largest<T: QuantizedType>(values: &[T], encoding: Encoding) -> f32 {
+///     let number = |value: &T| encoding.dequantize(*value);
+///     values.iter().map(number).fold(f32::NEG_INFINITY, f32::max)
+/// }
+///
+/// let encoding = Encoding { scale: 0.5, zero_point: 10 };
+/// assert_eq!(largest(&[8u8, 14, 10], encoding), 2.0);
+/// assert_eq!(u8::from_f32(300.0), 255);
+/// ```
 pub trait QuantizedType: Element {
     /// The quantized value as an integer.
     fn to_i32(self) -> i32;

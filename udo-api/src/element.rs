@@ -11,6 +11,22 @@ mod sealed {
 /// A Rust type that tensors may hold: plain old data, every bit pattern valid.
 ///
 /// Sealed: typed views over foreign memory rest on it.
+///
+/// ```
+/// use udo_api::{DType, Element, ExecError, Io};
+///
+/// /// What `execute` of a kernel for several types calls for each.
+/// fn reversed<T: Element>(io: Io<'_>) -> Result<(), ExecError> {
+///     let Io { inputs, mut outputs, .. } = io;
+///     let x = inputs.get::<T>(0)?;
+///     for (y, x) in outputs.take::<T>(0)?.iter_mut().zip(x.iter().rev()) {
+///         *y = *x;
+///     }
+///     Ok(())
+/// }
+///
+/// assert_eq!(<f32 as Element>::DTYPE, DType::F32);
+/// ```
 pub trait Element:
     sealed::Sealed + Copy + Default + PartialEq + Send + Sync + fmt::Debug + 'static
 {
@@ -40,6 +56,15 @@ elements! {
 
 /// An unsigned integer as which elements of every type of its size can be moved, whatever they mean: four types where
 /// a kernel would need one for each element type.
+///
+/// ```
+/// use udo_api::{Bits, Buffers, ExecError};
+///
+/// /// A work item that moves an element, whatever it means.
+/// fn moved<B: Bits>(buffers: &Buffers<'_>, from: usize, to: usize) -> Result<(), ExecError> {
+///     buffers.set_bits::<B>(0, to, buffers.get_bits::<B>(0, from)?)
+/// }
+/// ```
 pub trait Bits: Element {}
 
 impl Bits for u8 {}

@@ -12,7 +12,19 @@
 //! | a function for [`dsp_kernel!`] | [`QuantMut`], [`Quant`], parameters, [`Scratch`] | the result, in quantized values |
 //! | [`export_package!`] | a [`PackageV1`] of [`OpDef`]s and [`KernelDef`]s | what the library holds |
 //!
-//! Each of them has an example. The structures that cross between host and package lie in [`abi`], what is
+//! Each of them has an example. Read them in this order:
+//!
+//! 1. **What an operator is**: [`Op`], its [`OpSchema`] of [`Port`]s and [`Param`]s, and [`InferCx`], which says shapes ([`Shape`], [`Dim`]).
+//! 2. **A first kernel**: [`Kernel`], whose `finalize` has a [`FinalizeCx`] and whose `execute` has an [`Io`] of [`Inputs`] and [`Outputs`];
+//!    [`KernelDef`] ties it to an operator and a [`Core`], by rules for its ports ([`input`], [`output`], [`types`]).
+//! 3. **What goes wrong**: [`Error`] before a run, with words; [`ExecError`] in one, without the heap.
+//! 4. **Memory**: [`Workspace`] and [`Scratch`], [`Needs`] and [`Geometry`], constants in another form ([`Packed`]), outputs in the place of inputs ([`InPlace`]).
+//! 5. **Elements**: [`DType`] and [`Element`], encodings of quantized values ([`Encoding`], [`AxisEncoding`]).
+//! 6. **More than one core**: [`GpuKernel`], its [`Launch`]es and [`Buffers`]; [`dsp_kernel!`] with [`Quant`] and [`QuantMut`].
+//! 7. **Faster**: threads ([`Parallel`]), the work of nodes behind ([`AcceptCx`], [`EpilogueOp`]), the cheapest first ([`Cost`]), [`Facts`] that passes use.
+//! 8. **A library**: [`export_package!`], and the heap that execute cannot touch ([`GuardAlloc`]).
+//!
+//! `docs/write-a-package.md` in the SDK builds a package by all of it. The structures that cross between host and package lie in [`abi`], what is
 //! compiled into each library around an author's code in [`export`], and the trap for heap calls in [`guard`];
 //! authors of ordinary kernels need none of the three and write no unsafe code.
 

@@ -29,6 +29,14 @@ const SHAPES: &[&[usize]] = &[
     &[2, 4],
 ];
 
+/// What the inputs of operators whose second input says where to look, or a number of each row, may look like.
+const TIED: &[[&[usize]; 2]] = &[
+    [&[2, 4], &[2]],
+    [&[4, 4], &[4]],
+    [&[1, 2, 2, 1], &[1, 1, 2, 2]],
+    [&[1, 1, 2, 2], &[1, 1, 2, 2]],
+];
+
 /// The most combinations that are tried.
 const TRIES: usize = 1000;
 
@@ -237,7 +245,7 @@ fn found(
     None
 }
 
-/// Shapes for so many inputs: the same for all, then every mixture as far as there is time for it.
+/// Shapes for so many inputs: the same for all, then every mixture as far as there is time for it, then those for two.
 fn combinations(count: usize) -> impl Iterator<Item = Vec<&'static [usize]>> {
     let same = SHAPES.iter().map(move |dims| vec![*dims; count]);
     let mixed = (0..TRIES).map(move |number| {
@@ -249,7 +257,8 @@ fn combinations(count: usize) -> impl Iterator<Item = Vec<&'static [usize]>> {
         });
         next.collect()
     });
-    same.chain(mixed)
+    let tied = TIED.iter().filter(move |_| count == 2).map(|pair| pair.to_vec());
+    same.chain(mixed).chain(tied)
 }
 
 /// Numbers that the input's storage on the core holds.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{plan::Tree, templates::TemplatesOwner};
+
 /// The marker's name in the package's folder.
 pub(super) const FILE: &str = ".udo-package.json";
 
@@ -16,6 +18,12 @@ pub(super) struct Marker {
     note: String,
     format: u32,
     pub(super) package: String,
+    /// Whose templates printed it.
+    #[serde(default, skip_serializing_if = "TemplatesOwner::is_sdk")]
+    pub(super) templates: TemplatesOwner,
+    /// The configs in the order in which they were read, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    configs: Vec<String>,
     /// The digest of each generated file as it was written.
     pub(super) files: BTreeMap<String, String>,
     /// What each fingerprint in an author's file stands for.
@@ -23,6 +31,19 @@ pub(super) struct Marker {
 }
 
 impl Marker {
+    /// The marker of a tree, which knows none of its files yet.
+    pub(super) fn of(tree: &Tree) -> Self {
+        let configs = if tree.configs.len() > 1 { tree.configs.clone() } else { Vec::new() };
+        Self { templates: tree.templates, configs, ..Self::new(&tree.package) }
+    }
+
+    /// The configs, in the order in which they were read.
+    pub(super) fn configs(&self) -> impl Iterator<Item = &String> {
+        let is_sole = self.configs.is_empty();
+        let sole = self.files.keys().filter(move |file| is_sole && file.starts_with("config/"));
+        self.configs.iter().chain(sole)
+    }
+
     pub(super) fn new(package: &str) -> Self {
         Self {
             note: "by `udo new`: tells what it wrote from what you edited; keep it under version \
@@ -30,6 +51,8 @@ impl Marker {
                 .to_owned(),
             format: FORMAT,
             package: package.to_owned(),
+            templates: TemplatesOwner::Sdk,
+            configs: Vec::new(),
             files: BTreeMap::new(),
             stamps: BTreeMap::new(),
         }

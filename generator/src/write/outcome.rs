@@ -26,6 +26,8 @@ pub struct Report {
     pub saved: Vec<(String, String)>,
     /// The author's files that were written for another config.
     pub drifted: Vec<Drift>,
+    /// The author's files that were taken as brought up to date.
+    pub accepted: Vec<String>,
     /// Files that the config has no more, left alone.
     pub orphaned: Vec<String>,
 }
@@ -70,6 +72,22 @@ impl Drift {
 }
 
 impl Report {
+    /// Files with which the package's folder is not what would be generated today, each with what is wrong with it.
+    pub fn stale(&self) -> Vec<(&str, &'static str)> {
+        let created = self.created.iter().map(|file| (file.as_str(), "missing"));
+        let refreshed = self.refreshed.iter().map(|file| {
+            let is_edited = self.saved.iter().any(|(saved, _)| saved == file);
+            (file.as_str(), if is_edited { "edited by hand" } else { "out of date" })
+        });
+        let drifted = &self.drifted;
+        let drifted = drifted.iter().map(|d| (d.file.as_str(), "written for another config"));
+        let orphaned =
+            self.orphaned.iter().map(|file| (file.as_str(), "not in the config any more"));
+        let mut stale: Vec<_> = created.chain(refreshed).chain(drifted).chain(orphaned).collect();
+        stale.sort_unstable();
+        stale
+    }
+
     pub(super) fn new(package: &str, dir: &Path) -> Self {
         Self {
             package: package.to_owned(),
@@ -80,6 +98,7 @@ impl Report {
             kept: Vec::new(),
             saved: Vec::new(),
             drifted: Vec::new(),
+            accepted: Vec::new(),
             orphaned: Vec::new(),
         }
     }
@@ -111,6 +130,9 @@ impl fmt::Display for Report {
                 }
             }
         }
+        for file in &self.accepted {
+            writeln!(f, "  accepted  {file}: taken as written for this config")?;
+        }
         for file in &self.orphaned {
             writeln!(f, "  orphaned  {file}: not in the config any more; delete it if you like")?;
         }
@@ -119,7 +141,7 @@ impl fmt::Display for Report {
         }
         f.write_str(
             "  A drifted file is yours to bring up to date: change the code, then its second line to the\n  \
-             `config` above. Or move it away and run `udo new` again for a fresh one.\n",
+             `config` above, or `udo new --accept`. Or move it away and run `udo new` again for a fresh one.\n",
         )
     }
 }

@@ -59,9 +59,10 @@ impl Undo {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let temporary = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
         // `create_new` follows no link and overwrites nothing.
-        let mut file = fs::File::create_new(&temporary).map_err(WriteError::io(&temporary))?;
+        // Who reads of it knows the file, not the temporary one.
+        let mut file = fs::File::create_new(&temporary).map_err(WriteError::io(path))?;
         self.files.push(temporary.clone());
-        file.write_all(contents.as_bytes()).map_err(WriteError::io(&temporary))?;
+        file.write_all(contents.as_bytes()).map_err(WriteError::io(path))?;
         Ok(temporary)
     }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Mode, Options, Source, Templates, plan, read};
+use crate::{Mode, Options, Sdk, Source, Templates, plan, read};
 
 const CONFIG: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "Pack", "Operators": [
     {"type": "First", "core_types": ["CPU", "GPU"],
@@ -18,7 +18,8 @@ fn tree(edits: &[(&str, &str)]) -> Tree {
     let sources = [Source { path: Path::new("c.json"), text: &text }];
     let (config, _) = read(&sources, Mode::Strict).unwrap();
     let templates = Templates::embedded();
-    let options = Options { udo_api: "/sdk/udo-api", configs: &sources, templates: &templates };
+    let options =
+        Options { sdk: Sdk::Folder("/sdk/udo-api"), configs: &sources, templates: &templates };
     plan(&config.packages[0], &options).unwrap()
 }
 
@@ -267,7 +268,7 @@ fn planned_paths_stay_inside() {
     let place = Place::new();
     for path in ["../evil", "/evil", "a/../../evil", "a//b", "./a", ""] {
         let file = File { path: path.to_owned(), contents: String::new(), owner: Owner::Generator };
-        let tree = Tree { package: "Pack".to_owned(), files: vec![file] };
+        let tree = Tree { files: vec![file], ..tree(&[]) };
         let error = write(&tree, &place.dir, Foreign::Refuse).unwrap_err();
         assert!(matches!(error, WriteError::Outside { .. }), "{path:?}: {error}");
     }
@@ -299,4 +300,53 @@ fn a_report_reads_well() {
     let report = place.write(&[("\"name\": \"axis\"", "\"name\": \"dim\"")]);
     let text = report.to_string().replace(&place.dir.display().to_string(), "DIR");
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_package_keeps_its_configs_in_the_order_in_which_they_were_read() {
+    let second = CONFIG.replace("\"First\"", "\"Second\"");
+    let sources = [("b.json", CONFIG), ("a.json", second.as_str())]
+        .map(|(path, text)| Source { path: Path::new(path), text });
+    let (config, _) = read(&sources, Mode::Strict).unwrap();
+    let templates = Templates::embedded();
+    let options = Options { sdk: Sdk::Version("0.1.0"), configs: &sources, templates: &templates };
+    let tree = plan(&config.packages[0], &options).unwrap();
+    let place = Place::new();
+    write(&tree, &place.dir, Foreign::Refuse).unwrap();
+    assert!(place.text("Cargo.toml").contains("\nudo-api = \"0.1.0\"\n"));
+    let made = kept(&place.dir).unwrap().unwrap();
+    let names: Vec<_> = made.configs.iter().map(|(path, _)| path.file_name().unwrap()).collect();
+    assert_eq!(names, ["b.json", "a.json"]);
+    assert_eq!((made.package.as_str(), made.missing.len()), ("Pack", 0));
+
+    // What is printed from them again is what is there.
+    let sources: Vec<Source<'_>> =
+        made.configs.iter().map(|(path, text)| Source { path, text }).collect();
+    let options = Options { configs: &sources, ..options };
+    let again = plan(&read(&sources, Mode::Strict).unwrap().0.packages[0], &options).unwrap();
+    let stale = survey(&again, &place.dir, Foreign::Refuse).unwrap().report;
+    assert_eq!(stale.stale(), []);
+    assert_eq!(kept(place.dir.parent().unwrap()).unwrap(), None);
+}
+
+#[test]
+fn accepting_sets_fingerprints_and_nothing_else() {
+    let place = Place::new();
+    place.write(&[]);
+    let text = place.append(CPU, "// Mine.\n");
+    let own = place.text("reg/src/ops/first.rs");
+    let bare = own.lines().filter(|line| !line.contains("config ")).collect::<Vec<_>>().join("\n");
+    fs::write(place.dir.join("reg/src/ops/first.rs"), &bare).unwrap();
+    let changed = tree(&[("\"axis\"", "\"pivot\"")]);
+    let update = survey(&changed, &place.dir, Foreign::Refuse).unwrap().accept();
+    let report = update.apply().unwrap();
+    assert!(report.accepted.contains(&CPU.to_owned()), "{report:?}");
+    // A file without a fingerprint says nothing of what it was written for.
+    let drifted: Vec<&str> = report.drifted.iter().map(|drift| drift.file.as_str()).collect();
+    assert_eq!(drifted, ["reg/src/ops/first.rs"]);
+    assert_eq!(place.text("reg/src/ops/first.rs"), bare);
+    let fingerprint = |text: &str| stamp::recorded(text).unwrap().to_owned();
+    let now = place.text(CPU);
+    assert_ne!(fingerprint(&now), fingerprint(&text));
+    assert_eq!(now.replace(&fingerprint(&now), &fingerprint(&text)), text);
 }

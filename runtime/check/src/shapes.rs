@@ -58,6 +58,8 @@ pub(crate) const EXTENTS: &[Extents] = &[
     row(Class::Plain, 1, &[1, 3, 4, 5]),
     row(Class::Plain, 1, &[2, 3]),
     row(Class::Plain, 1, &[6]),
+    // Rows of corners.
+    row(Class::Plain, 1, &[5, 4]),
     row(Class::Prime, 1, &[3, 7]),
     row(Class::Prime, 1, &[7]),
     row(Class::Prime, 2, &[1, 3, 7, 5]),
@@ -77,6 +79,7 @@ pub(crate) const EXTENTS: &[Extents] = &[
     row(Class::Vector, 5, &[129]),
     row(Class::Zero, 1, &[0, 3]),
     row(Class::Zero, 1, &[0]),
+    row(Class::Zero, 1, &[0, 4]),
     row(Class::Zero, 2, &[2, 0]),
     row(Class::Zero, 3, &[0, 3, 4, 5]),
     row(Class::Rank, 1, &[2, 3, 5]),
@@ -97,6 +100,7 @@ pub(crate) const EXTENTS: &[Extents] = &[
     row(Class::Params, 1, &[2, 3, 4, 5]),
     row(Class::Params, 1, &[4, 5]),
     row(Class::Params, 1, &[7]),
+    row(Class::Params, 1, &[5, 4]),
 ];
 
 /// How the extents of input `port`, after the first, follow from the first one's.
@@ -104,7 +108,7 @@ pub(crate) type Follow = fn(&[usize], usize) -> Vec<usize>;
 
 /// Ways in which extents follow, those of most operators first.
 pub(crate) const FOLLOWS: &[Follow] =
-    &[same, scalar, last, channels, matrix, filters, one, rank, square];
+    &[same, scalar, last, channels, matrix, filters, one, rank, square, rows, places];
 
 /// Ways in which inputs that are broadcast differ.
 pub(crate) const BROADCASTS: &[Follow] = &[
@@ -161,6 +165,20 @@ fn square(first: &[usize], _port: usize) -> Vec<usize> {
     vec![n, n]
 }
 
+/// A number for each row.
+fn rows(first: &[usize], _port: usize) -> Vec<usize> {
+    first.first().copied().into_iter().collect()
+}
+
+/// Places in each image of the first input, wherever its channels are: as many coordinates as an image has dimensions.
+fn places(first: &[usize], _port: usize) -> Vec<usize> {
+    let spatial = first.len().saturating_sub(2);
+    let mut dims: Vec<usize> = first.first().copied().into_iter().collect();
+    dims.extend((0..spatial).map(|axis| axis + 2));
+    dims.push(spatial);
+    dims
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,6 +190,7 @@ mod tests {
         assert_eq!(follow(3, 1), [3]);
         assert_eq!((follow(4, 1), follow(4, 2)), (vec![5, 6], vec![6]));
         assert_eq!((follow(5, 1), follow(5, 2)), (vec![4, 3, 2, 2], vec![4]));
+        assert_eq!((follow(9, 1), follow(10, 1)), (vec![1], vec![1, 2, 3, 2]));
         assert_eq!(BROADCASTS[0](&[2, 3, 4], 1), [3, 4]);
         assert_eq!(BROADCASTS[1](&[2, 3, 4], 1), [2, 3, 1]);
     }

@@ -62,6 +62,11 @@ impl Failure {
         Self { code: 2, ..Self::new(error) }
     }
 
+    /// A package is not what its config says, where that was asked for: exit code 3.
+    pub(crate) fn drift(error: impl Into<Box<dyn Error>>) -> Self {
+        Self { code: 3, ..Self::new(error) }
+    }
+
     /// The thing asked for failed, as a finished text says.
     pub(crate) fn report(text: String) -> Self {
         Self { what: What::Report(text), help: None, code: 1 }
@@ -130,8 +135,8 @@ impl<E: Error + 'static> From<E> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
-            What::Error(error) => writeln!(f, "error: {}", chain(error.as_ref()))?,
-            What::Report(text) => writeln!(f, "{}", text.trim_end())?,
+            What::Error(error) => writeln!(f, "error: {}", printable(&chain(error.as_ref())))?,
+            What::Report(text) => writeln!(f, "{}", printable(text.trim_end()))?,
             What::Told => {}
         }
         match &self.help {
@@ -139,6 +144,20 @@ impl fmt::Display for Failure {
             None => Ok(()),
         }
     }
+}
+
+/// A text that may hold names of files, of models and of packages, with control characters escaped; lines stay lines.
+fn printable(text: &str) -> String {
+    let is_plain = |c: char| !c.is_control() || c == '\n' || c == '\t';
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_plain(c) {
+            plain.push(c);
+        } else {
+            plain.extend(c.escape_default());
+        }
+    }
+    plain
 }
 
 /// An error and its sources in one line.
@@ -163,9 +182,17 @@ pub(crate) fn print_json(value: &serde_json::Value) {
     outln!("{value:#}");
 }
 
+/// Says what is wrong and does not stop the command, and the next step.
+pub(crate) fn warn(text: impl fmt::Display, help: &str) {
+    beside_bar(|| {
+        let text = printable(&text.to_string());
+        eprintln!("{}: {text}\nhelp: {help}", style("warning").yellow().bold().for_stderr());
+    });
+}
+
 /// Says something by the way.
 pub(crate) fn note(text: impl fmt::Display) {
-    beside_bar(|| eprintln!("note: {text}"));
+    beside_bar(|| eprintln!("note: {}", printable(&text.to_string())));
 }
 
 /// Writes a file whole or not at all, over any that was there.

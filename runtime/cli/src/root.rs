@@ -1,32 +1,158 @@
-//! Where the SDK checkout is.
+//! Where the SDK is, and how packages name it.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
 };
 
-use crate::output::Failure;
+use udo_generator::{ExpandError, config::Package, expand, toml_string};
 
-/// The environment variable that names the checkout.
+use crate::output::{Failure, note};
+
+/// The environment variable that names the SDK's folder.
 pub(crate) const VARIABLE: &str = "UDO_ROOT";
 
 /// Where this program was built.
 const BUILT_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// Whether `dir` is a checkout.
+/// Whether `dir` is an SDK: a checkout, or what `./dist` makes of one.
 pub(crate) fn holds_api(dir: &Path) -> bool {
     dir.join("udo-api/Cargo.toml").is_file()
 }
 
-/// The checkout: `UDO_ROOT`, else where this program was built.
+/// The SDK: `UDO_ROOT`, else the folder above the `bin` that this program is in, else where it was built.
 pub(crate) fn find() -> Result<PathBuf, Failure> {
-    let help = "set UDO_ROOT to the folder of the SDK that holds udo-api";
-    let (dir, said_by) = match env::var_os(VARIABLE) {
-        Some(dir) => (PathBuf::from(dir), "UDO_ROOT is"),
-        None => (PathBuf::from(BUILT_IN), "this udo was built in"),
+    let help =
+        "set UDO_ROOT to the folder of the SDK that holds udo-api, or run the udo in its bin";
+    let (dir, said_by) = match (env::var_os(VARIABLE), around_program()) {
+        (Some(dir), _) => (PathBuf::from(dir), "UDO_ROOT is"),
+        (None, Some(dir)) => (dir, "this udo is in"),
+        (None, None) => (PathBuf::from(BUILT_IN), "this udo was built in"),
     };
     if holds_api(&dir) {
         return Ok(std::path::absolute(dir.canonicalize()?)?);
     }
     Err(Failure::new(format!("{said_by} {}, where there is no udo-api", dir.display())).help(help))
+}
+
+/// The SDK whose `bin` this program is in, if it is in one.
+fn around_program() -> Option<PathBuf> {
+    let program = env::current_exe().and_then(fs::canonicalize).ok()?;
+    let bin = program.parent().filter(|bin| bin.ends_with("bin"))?;
+    bin.parent().filter(|root| holds_api(root)).map(Path::to_owned)
+}
+
+/// The SDK that a package is built against: `UDO_ROOT`, else what its config says, else that of this program.
+pub(crate) fn of_package(package: &Package) -> Result<PathBuf, Failure> {
+    if env::var_os(VARIABLE).is_none()
+        && let Some(dir) = &package.udo_root
+    {
+        match expanded(dir) {
+            Ok(dir) if holds_api(&dir) => return Ok(std::path::absolute(dir)?),
+            Ok(dir) => note(format_args!(
+                "SNPE_UDO_ROOT of {} is {}, where there is no udo-api; the one of this udo is used",
+                package.name,
+                dir.display()
+            )),
+            Err(error) => note(format_args!(
+                "SNPE_UDO_ROOT of {}: {error}; the udo-api of this udo is used",
+                package.name
+            )),
+        }
+    }
+    find()
+}
+
+/// A path of a config, with what the environment says for its variables.
+pub(crate) fn expanded(path: &Path) -> Result<PathBuf, ExpandError> {
+    expand(&path.to_string_lossy(), |name| env::var(name).ok())
+}
+
+/// The folder of `udo-api` as a package in `dir` says it, where that is inside of the SDK: the two then move together.
+pub(crate) fn path_inside(dir: &Path, root: &Path) -> Result<Option<String>, Failure> {
+    let root = fs::canonicalize(root)?;
+    let dir = std::path::absolute(dir)?;
+    // The part of the path that exists already, without links.
+    let base = dir.ancestors().find(|part| part.exists()).unwrap_or(&dir);
+    let rest = dir.strip_prefix(base).unwrap_or(Path::new(""));
+    let dir = fs::canonicalize(base)?.join(rest);
+    let below = dir.strip_prefix(&root).ok();
+    Ok(below.map(|below| {
+        let ups = below.components().map(|_| "..");
+        ups.chain(["udo-api"]).collect::<Vec<_>>().join("/")
+    }))
+}
+
+/// What tells cargo where the crates are that packages depend on by version: keys of its configuration, with their values.
+pub(crate) fn patches(root: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let crates = [("udo-api", "udo-api"), ("udo-testing", "udo-api/testing")];
+    crates
+        .into_iter()
+        .map(|(name, folder)| {
+            let path = root.join(folder);
+            let path = path.to_str().ok_or_else(|| {
+                Failure::new(format!("the SDK's folder {} is no UTF-8", root.display()))
+                    .help("move it to a folder whose name is")
+            })?;
+            Ok((format!("patch.crates-io.{name}.path"), toml_string(path)))
+        })
+        .collect()
+}
+
+/// The first line of the file that tells cargo alone the same.
+const HEAD: &str =
+    "# Written by `udo`, for this machine alone: where the SDK is. `udo build` writes it again.\n";
+
+/// Tells cargo where the SDK is, for when it is called in the package in `dir` by somebody else.
+pub(crate) fn point(dir: &Path, root: &Path) -> Result<(), Failure> {
+    let path = dir.join(".cargo/config.toml");
+    let lines = patches(root)?.into_iter().map(|(key, value)| format!("{key} = {value}\n"));
+    let wanted = format!("{HEAD}{}", lines.collect::<String>());
+    let failed = |error| Failure::new(format!("cannot write {}: {error}", path.display()));
+    match fs::read_to_string(&path) {
+        Ok(text) if text == wanted => return Ok(()),
+        Ok(text) if !text.starts_with(HEAD) => {
+            if !text.contains("patch.crates-io") {
+                note(format_args!(
+                    "{} is yours and stays; for cargo by itself it wants the lines\n{wanted}",
+                    path.display()
+                ));
+            }
+            return Ok(());
+        }
+        Ok(_) | Err(_) => {}
+    }
+    fs::create_dir_all(dir.join(".cargo")).map_err(failed)?;
+    fs::write(&path, wanted).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_inside_the_sdk_point_to_it_relatively() {
+        let checkout = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(checkout.path()).unwrap();
+        let inside = path_inside(&root.join("examples/a/P"), &root).unwrap();
+        assert_eq!(inside.as_deref(), Some("../../../udo-api"));
+        let elsewhere = tempfile::tempdir().unwrap();
+        assert_eq!(path_inside(&elsewhere.path().join("P"), &root).unwrap(), None);
+    }
+
+    #[test]
+    fn cargo_is_told_where_the_sdk_is_unless_the_file_is_the_authors() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(".cargo/config.toml");
+        for root in ["/first", "/sec\"ond"] {
+            point(dir.path(), Path::new(root)).unwrap();
+            let path = toml_string(&format!("{root}/udo-api/testing"));
+            let wanted = format!("patch.crates-io.udo-testing.path = {path}\n");
+            let text = fs::read_to_string(dir.path().join(".cargo/config.toml")).unwrap();
+            assert!(text.starts_with(HEAD) && text.ends_with(&wanted), "{text}");
+        }
+        fs::write(&path, "[build]\n").unwrap();
+        point(dir.path(), Path::new("/third")).unwrap();
+        assert_eq!(fs::read_to_string(path).unwrap(), "[build]\n");
+    }
 }

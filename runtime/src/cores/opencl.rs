@@ -26,11 +26,14 @@ use opencl3::error_codes::{CL_PLATFORM_NOT_FOUND_KHR, ClError, DLOPEN_RUNTIME_LO
 use opencl3::memory::{Buffer, cl_mem_flags};
 use opencl3::platform::get_platforms;
 
+use udo_api::Launch;
+
 use super::OpenCl;
 pub use error::OpenClError;
 use error::from;
 pub use kernel::{DeviceCall, DeviceKernel};
 pub(crate) use region::{Arena, Region};
+pub use source::{Storage, for_compiler};
 pub(crate) use transfer::{CopyThere, Download, Upload};
 
 /// The OpenCL device of this process.
@@ -129,6 +132,21 @@ impl Device {
     /// The version of its driver.
     pub fn driver_version(&self) -> &str {
         &self.driver
+    }
+
+    /// Compiles a source for what the compiler says of it, in which it goes by the name `file`.
+    ///
+    /// # Errors
+    /// It does not compile, or OpenCL refuses.
+    pub fn check_source(
+        &self,
+        file: &str,
+        source: &str,
+        storage: Storage,
+        options: &str,
+    ) -> Result<(), OpenClError> {
+        let launch = Launch::new(source.to_owned(), file.to_owned()).options(options.to_owned());
+        build::program(self, &launch, &for_compiler(source, file, storage)).map(|_| ())
     }
 
     /// What the first byte of each tensor in an arena is a multiple of.

@@ -5,6 +5,8 @@ use std::fmt;
 use udo_api::guard::LibraryGuard;
 use udo_api::{ExecError, Status};
 
+use crate::node::printable;
+
 /// Why a call of a kernel failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -31,5 +33,5 @@ impl std::error::Error for Failure {}
 pub fn failure(status: u32, guard: LibraryGuard) -> Failure {
     let report = guard.take_report();
     let error = ExecError::with(Status::from_code(status), report.detail());
-    Failure { error, message: report.message() }
+    Failure { error, message: printable(&report.message()).into_owned() }
 }

@@ -1,5 +1,6 @@
 //! A node as packages see it before the run, and shape inference.
 
+use std::borrow::Cow;
 use std::ffi::c_void;
 use std::fmt;
 
@@ -125,8 +126,20 @@ unsafe extern "C" fn append(ctx: *mut c_void, text: *const u8, bytes: usize) {
     if !text.is_null() {
         // SAFETY: the package passes `bytes` readable bytes at `text` for the call.
         let text = unsafe { std::slice::from_raw_parts(text, bytes) };
-        message.push_str(&String::from_utf8_lossy(text));
+        message.push_str(&printable(&String::from_utf8_lossy(text)));
     }
+}
+
+/// A text of a package with its control characters escaped, as it ends up on terminals and in logs; lines stay lines.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| !c.is_control() || c == '\n' || c == '\t';
+    if text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = text
+        .chars()
+        .map(|c| if is_plain(c) { c.to_string() } else { c.escape_default().to_string() });
+    Cow::Owned(escaped.collect())
 }
 
 impl RawNode {

@@ -8,6 +8,27 @@ use crate::error::Error;
 
 /// The type of a parameter of a DSP function, as in `fn(&[f32])`: a function type, since it alone may leave out
 /// lifetimes where [`dsp_kernel!`](crate::dsp_kernel) makes fields of it.
+///
+/// ```
+/// use udo_api::{ExecError, Quant, QuantMut, Scratch, dsp_kernel};
+///
+/// dsp_kernel!(ShiftDsp = shift_impl(out: [u8], in: [u8], params: { by: f32, steps: &[i32], mode: Option<&str> }));
+///
+/// fn shift_impl(
+///     y: QuantMut<'_, u8>,
+///     x: Quant<'_, u8>,
+///     by: f32,
+///     steps: &[i32],
+///     mode: Option<&str>,
+///     _vtcm: Scratch<'_>,
+/// ) -> Result<(), ExecError> {
+///     let steps = if mode == Some("none") { 0 } else { steps.iter().sum() };
+///     for (y_at, &x_at) in y.data.iter_mut().zip(x.data) {
+///         *y_at = y.encoding.quantize(x.encoding.dequantize(x_at) + by * steps as f32);
+///     }
+///     Ok(())
+/// }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "a DSP function takes no parameter of the type in `{Self}`",
     note = "numbers, `bool`, `&str`, slices of numbers, `Texts<'_>`, `TypedTensor<'_, T>`, and `Option`s of these"
@@ -17,7 +38,25 @@ pub trait DspParam {
     type Kept: DspKept;
 }
 
-/// A parameter as a kernel keeps it.
+/// A parameter as a kernel keeps it; kernels for the CPU and the GPU read theirs by it as well.
+///
+/// ```
+/// use udo_api::{DspKept, Error, FinalizeCx};
+///
+/// struct Params {
+///     axis: i32,
+///     weights: Box<[f32]>,
+///     mode: Option<Box<str>>,
+/// }
+///
+/// fn read(cx: &FinalizeCx<'_>) -> Result<Params, Error> {
+///     Ok(Params {
+///         axis: DspKept::read(cx, "axis")?,
+///         weights: DspKept::read(cx, "weights")?,
+///         mode: DspKept::read(cx, "mode")?,
+///     })
+/// }
+/// ```
 pub trait DspKept: fmt::Debug + Send + Sync + Sized + 'static {
     /// What the function is given.
     type Given<'k>;
@@ -33,6 +72,16 @@ pub trait DspKept: fmt::Debug + Send + Sync + Sized + 'static {
 }
 
 /// A number or truth value of a parameter.
+///
+/// ```
+/// use udo_api::{DspScalar, Error, FinalizeCx};
+///
+/// /// A parameter of any width that has to be one of its list.
+/// fn chosen<T: DspScalar + PartialEq>(cx: &FinalizeCx<'_>) -> Result<T, Error> {
+///     let (value, list) = (T::read(cx, "value")?, T::read_list(cx, "values")?);
+///     if list.contains(&value) { Ok(value) } else { Err(Error::new(format!("{value:?} is not in {list:?}"))) }
+/// }
+/// ```
 pub trait DspScalar: Copy + fmt::Debug + Send + Sync + 'static {
     /// Reads the parameter called `name`.
     ///

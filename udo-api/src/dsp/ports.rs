@@ -137,6 +137,30 @@ impl<'a, T: Element> QuantsMut<'a, T> {
 
 /// What stands for a port in [`dsp_kernel!`](crate::dsp_kernel): `T` for one that every node has, `Option<T>` for one
 /// that a node may leave out, `[T]` for a repeated one.
+///
+/// ```
+/// use udo_api::{ExecError, Quant, QuantMut, Quants, Scratch, dsp_kernel};
+///
+/// dsp_kernel!(MaskedSumDsp = masked_sum(out: [i32], in: [Option<u8>, [u8]], params: {}));
+///
+/// /// The sum of all inputs but the first, where that is not 0.
+/// fn masked_sum(
+///     y: QuantMut<'_, i32>,
+///     mask: Option<Quant<'_, u8>>,
+///     parts: Quants<'_, u8>,
+///     _vtcm: Scratch<'_>,
+/// ) -> Result<(), ExecError> {
+///     y.data.fill(0);
+///     for index in 0..parts.len() {
+///         let part = parts.get(index)?;
+///         for (at, (y, x)) in y.data.iter_mut().zip(part.data).enumerate() {
+///             let counts = mask.is_none_or(|mask| mask.data[at] != 0);
+///             *y += if counts { i32::from(*x) } else { 0 };
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
 pub trait DspPort {
     /// The element type.
     const DTYPE: DType;

@@ -2,6 +2,7 @@
 
 mod cargo;
 mod gather;
+mod opencl;
 mod shared;
 mod workspace;
 
@@ -13,9 +14,10 @@ use std::{
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::Run;
-use crate::output::{Failure, Outcome, note, print_json};
-use workspace::{Member, Workspace};
+use super::{Run, own};
+use crate::output::{Failure, Outcome, note, print_json, warn};
+use crate::root;
+use workspace::{Dependency, Member, Workspace};
 
 /// Build a package and gather its libraries in dist/
 ///
@@ -31,6 +33,7 @@ Examples:
   udo build SoftmaxUdoPackage                 every core, optimized
   udo build --cores cpu                       the package in this folder: registration and CPU only
   udo build SoftmaxUdoPackage --debug --json  unoptimized; says what it gathered as JSON
+  udo build SoftmaxUdoPackage --locked        for CI: exit code 3 where `udo new` would change a file
 
 UDO_TARGET_DIR names another target folder [default: target/packages in the SDK's checkout]."
 )]
@@ -42,6 +45,11 @@ pub(crate) struct Build {
     /// Build without optimizations
     #[arg(long)]
     debug: bool,
+
+    /// Fail with exit code 3 where generated files do not agree with the package's config or with
+    /// this SDK, instead of a warning; and leave Cargo.lock as it is
+    #[arg(long)]
+    locked: bool,
 
     #[command(flatten)]
     members: Members,
@@ -72,6 +80,13 @@ enum Part {
     Dsp,
 }
 
+/// Whether `Cargo.lock` may be made or brought up to date.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LockFile {
+    Free,
+    Fixed,
+}
+
 /// How much cargo optimizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Profile {
@@ -83,7 +98,7 @@ impl Build {
     /// All of the package in `dir`, optimized.
     pub(super) fn of(dir: &Path) -> Self {
         let members = Members { cores: Vec::new() };
-        Self { dir: dir.to_owned(), debug: false, members, json: false }
+        Self { dir: dir.to_owned(), debug: false, locked: false, members, json: false }
     }
 }
 
@@ -94,18 +109,31 @@ impl Run for Build {
                 .help("`udo new -p CONFIG` makes one")
         })?;
         let profile = if self.debug { Profile::Debug } else { Profile::Release };
+        let lock = if self.locked { LockFile::Fixed } else { LockFile::Free };
         let workspace = Workspace::read(&dir)?;
-        shared::adopt_lock_file(&dir)?;
+        let own = own::look(&dir)?;
+        if self.locked && own.root.is_none() {
+            root::find()?;
+        }
+        self.tell(&workspace, &own.stale)?;
+        let patches = patches(&workspace, own.root.as_deref())?;
+        if lock == LockFile::Free {
+            shared::adopt_lock_file(&dir)?;
+        }
         let members = self.members.chosen(&workspace)?;
         for member in members.iter().filter(|member| member.is_dsp()) {
             member.refuse_heap()?;
         }
         // Held until the libraries are out of the shared folder.
         let target = shared::Target::lock(&dir)?;
-        target.forget_namesakes(&workspace, &dir)?;
-        let artifacts = cargo::build(&dir, target.dir(), profile, &members)?;
+        target.forget_namesakes(&workspace, &patches)?;
+        let place = cargo::Place { dir: &dir, target: target.dir(), patches: &patches };
+        let artifacts = cargo::build(&place, profile, lock, &members)?;
+        if members.iter().any(|member| member.core == "gpu") {
+            opencl::look(&dir)?;
+        }
         let dist = gather::gather(&workspace, &members, &artifacts)?;
-        self.show(&workspace, &dist)
+        self.show(&workspace, &own.stale, &dist)
     }
 }
 
@@ -114,9 +142,31 @@ pub(crate) fn test(dir: &Path, members: &Members, name: Option<&str>) -> Outcome
     let workspace = Workspace::read(dir)?;
     shared::adopt_lock_file(dir)?;
     let members = members.chosen(&workspace)?;
+    let patches = patches(&workspace, own::look(dir)?.root.as_deref())?;
     let target = shared::Target::lock(dir)?;
-    target.forget_namesakes(&workspace, dir)?;
-    cargo::test(dir, target.dir(), &members, name)
+    target.forget_namesakes(&workspace, &patches)?;
+    cargo::test(&cargo::Place { dir, target: target.dir(), patches: &patches }, &members, name)
+}
+
+/// What tells cargo where the SDK is, if the package does not: on this call's command line, and in a file for other calls.
+fn patches(workspace: &Workspace, root: Option<&Path>) -> Result<Vec<(String, String)>, Failure> {
+    match (&workspace.sdk, root) {
+        (Dependency::Folder(path), _) if !path.join("Cargo.toml").is_file() => {
+            let (package, path) = (&workspace.package, path.display());
+            let dir = workspace.dir.display();
+            Err(Failure::new(format!(
+                "{package} depends on the SDK by its folder {path}, where there is no udo-api"
+            ))
+            .help(format!("`udo new {dir}` names the SDK of this udo in its place")))
+        }
+        (Dependency::Folder(_), _) => Ok(Vec::new()),
+        (Dependency::Version, Some(root)) => {
+            root::point(&workspace.dir, root)?;
+            root::patches(root)
+        }
+        // It says where it was looked for.
+        (Dependency::Version, None) => root::find().and_then(|root| root::patches(&root)),
+    }
 }
 
 /// Where the package in `dir` is built.
@@ -150,10 +200,43 @@ impl Members {
 }
 
 impl Build {
-    fn show(&self, workspace: &Workspace, dist: &gather::Dist) -> Outcome {
+    /// Says which files are out of step, or fails for them.
+    fn tell(&self, workspace: &Workspace, stale: &[(String, String)]) -> Outcome {
+        let mut stale = stale.to_vec();
+        if self.locked && !workspace.dir.join("Cargo.lock").is_file() {
+            stale.push(("Cargo.lock".to_owned(), "missing".to_owned()));
+        }
+        if stale.is_empty() {
+            return Ok(());
+        }
+        let files: String =
+            stale.iter().flat_map(|(file, why)| ["\n  ", file, ": ", why]).collect();
+        let what = format!(
+            "{} does not agree with its config and this SDK's templates:{files}",
+            workspace.package
+        );
+        let dir = self.dir.display();
+        let help = format!(
+            "`udo new {dir}` makes generated files anew and says what changed; with --accept it also takes your \
+             files as brought up to date"
+        );
+        if self.locked {
+            return Err(Failure::drift(what).help(help));
+        }
+        warn(format_args!("{what}"), &help);
+        Ok(())
+    }
+
+    fn show(
+        &self,
+        workspace: &Workspace,
+        stale: &[(String, String)],
+        dist: &gather::Dist,
+    ) -> Outcome {
         if self.json {
             print_json(&json!({
                 "package": workspace.package,
+                "stale": stale.iter().map(|(file, why)| json!({ "file": file, "why": why })).collect::<Vec<_>>(),
                 "dist": dist.folder,
                 "built": dist.built,
                 "index": serde_json::from_str::<serde_json::Value>(&dist.index.to_json())?,

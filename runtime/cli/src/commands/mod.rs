@@ -9,11 +9,13 @@ mod demo;
 mod devices;
 mod doctor;
 mod explain;
+mod init;
 mod inspect;
 mod lock;
 mod model;
 mod new;
 mod ops;
+mod own;
 mod platform;
 mod prepare;
 pub(crate) mod quantize;
@@ -23,12 +25,15 @@ mod test;
 mod verify;
 mod view;
 
+use std::path::Path;
+
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use crate::output::{Failure, Outcome};
 
 /// Every command, in the order of `udo --help`.
 const COMMANDS: &[Entry] = &[
+    Entry::of::<init::Init>("init"),
     Entry::of::<new::New>("new"),
     Entry::of::<build::Build>("build"),
     Entry::of::<test::TestPackage>("test"),
@@ -88,8 +93,8 @@ pub(crate) fn parser() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .after_help(
-            "A first package:\n  udo new -p Softmax.json\n  udo build SoftmaxUdoPackage\n\n\
-             Exit codes: 0 success, 1 the thing asked for failed, 2 wrong usage.",
+            "A first package:\n  udo init SoftmaxUdoPackage --op Softmax\n  udo new -p SoftmaxUdoPackage.json\n  udo build SoftmaxUdoPackage\n\n\
+             Exit codes: 0 success, 1 the thing asked for failed, 2 wrong usage, 3 a package is out of step (build --locked).",
         );
     COMMANDS.iter().fold(udo, |udo, entry| udo.subcommand((entry.flags)(Command::new(entry.name))))
 }
@@ -106,9 +111,22 @@ pub(crate) fn run(matches: &ArgMatches) -> Outcome {
     (entry.run)(matches)
 }
 
+/// The path as a shell takes it.
+fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_quoted_for_the_shell() {
+        assert_eq!(shell_word(Path::new("./a/B_1")), "./a/B_1");
+        assert_eq!(shell_word(Path::new("a b'c")), r"'a b'\''c'");
+    }
 
     #[test]
     fn the_parser_holds_together() {

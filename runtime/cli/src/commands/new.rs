@@ -1,21 +1,20 @@
 //! `udo new`: configs in, package folders out.
 
 use std::{
-    env, fs, io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use clap::Args;
 use serde_json::json;
 use udo_generator::{
-    ExpandError, Foreign, Mode, Options, Report, Source, Templates, Update, WriteError,
-    config::Package,
+    Foreign, Mode, Options, Report, Sdk, Source, Templates, Update, WriteError, config::Package,
 };
 
-use super::Run;
 use super::build::Build;
 use super::check::Check;
-use crate::output::{Failure, Outcome, note, print_json};
+use super::{Run, own, shell_word};
+use crate::output::{Failure, Outcome, print_json};
 use crate::root;
 
 /// Make operator packages from UDO configs
@@ -33,6 +32,7 @@ Examples:
   udo new a.json b.xml -o packages            several configs; the same package name adds up
   udo new Softmax_Htp.json --check            from a config to a package that is built and checked
   udo new Softmax_Htp.json --dry-run          only say what would be written
+  udo new SoftmaxUdoPackage --accept          a package again, from the configs that it keeps
   udo new --schema > udo-config.schema.json   for editors; name it in configs as \"$schema\"
   udo new --print-templates my-templates      templates to edit, for --templates my-templates"
 )]
@@ -43,7 +43,7 @@ Examples:
     reason = "fields are flags, and their comments help texts"
 )]
 pub(crate) struct New {
-    /// UDO configs, in JSON or as op definitions in XML
+    /// UDO configs, in JSON or as op definitions in XML; or one package's folder, to make it again from its config/
     #[arg(value_name = "CONFIG", required_unless_present_any = ["named", "print_templates", "schema"])]
     configs: Vec<PathBuf>,
 
@@ -59,6 +59,11 @@ pub(crate) struct New {
     /// as `.edited` copies, yours under src/ops/ and kernels/ stay as they are
     #[arg(short, long)]
     force: bool,
+
+    /// Take your files that were written for another config as brought up to date: only the
+    /// fingerprint in each changes
+    #[arg(long)]
+    accept: bool,
 
     /// Build each package as well, and check it (`udo build`, then `udo check`)
     #[arg(long, conflicts_with_all = ["dry_run", "json"])]
@@ -98,10 +103,9 @@ impl Run for New {
             outln!("{}", udo_generator::schema().trim_end());
             return Ok(());
         }
-        let paths: Vec<&PathBuf> = self.configs.iter().chain(&self.named).collect();
-        let texts: Vec<String> = paths.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+        let (texts, own) = self.texts()?;
         let sources: Vec<Source<'_>> =
-            paths.iter().zip(&texts).map(|(path, text)| Source { path, text }).collect();
+            texts.iter().map(|(path, text)| Source { path, text }).collect();
         let mode = if self.compat { Mode::Compat } else { Mode::Strict };
         let (config, warnings) = udo_generator::read(&sources, mode).map_err(|error| {
             let failure = Failure::report(error.to_string());
@@ -124,16 +128,22 @@ impl Run for New {
             })?;
         }
         // Everything is planned and looked at before anything is written.
-        let updates: Vec<Update> = config
-            .packages
-            .iter()
-            .map(|package| self.prepare(package, &sources, &templates))
+        let meant = config.packages.iter().filter(|package| own.holds(&package.name));
+        let prepared: Vec<Prepared> = meant
+            .map(|package| self.prepare(package, &own, &sources, &templates))
             .collect::<Result<_, _>>()?;
+        let (updates, roots): (Vec<Update>, Vec<Option<PathBuf>>) =
+            prepared.into_iter().map(|Prepared { update, root }| (update, root)).unzip();
         let reports = if self.dry_run {
             updates.into_iter().map(|update| update.report).collect()
         } else {
-            udo_generator::apply_all(updates)?
+            udo_generator::apply_all(updates).map_err(write_failure)?
         };
+        for (report, root) in reports.iter().zip(roots) {
+            if let Some(root) = root.filter(|_| !self.dry_run) {
+                root::point(&report.dir, &root)?;
+            }
+        }
         self.show(&reports)?;
         if self.check {
             for report in &reports {
@@ -145,41 +155,83 @@ impl Run for New {
     }
 }
 
+/// A package that is looked at and not yet written.
+struct Prepared {
+    update: Update,
+    /// The SDK that cargo has to be told of.
+    root: Option<PathBuf>,
+}
+
+/// What is made: all that the configs define, or a package again in its own folder.
+enum Made {
+    All,
+    Again { package: String, dir: PathBuf },
+}
+
+impl Made {
+    fn holds(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Again { package, .. } => package == name,
+        }
+    }
+}
+
 impl New {
+    /// The configs with their texts.
+    fn texts(&self) -> Result<(Vec<(PathBuf, String)>, Made), Failure> {
+        let paths: Vec<&PathBuf> = self.configs.iter().chain(&self.named).collect();
+        if let Some(folder) = paths.iter().find(|path| path.is_dir()) {
+            if paths.len() > 1 || self.output.is_some() {
+                return Err(Failure::usage(format!(
+                    "{} is a folder: a package is made again by itself, where it is",
+                    folder.display()
+                ))
+                .help("leave the other configs and -o out"));
+            }
+            let kept = own::configs(folder)?;
+            let made = Made::Again { package: kept.package, dir: (*folder).clone() };
+            return Ok((kept.configs, made));
+        }
+        let texts = paths.into_iter().map(|path| Ok((path.clone(), read(path)?)));
+        Ok((texts.collect::<Result<_, Failure>>()?, Made::All))
+    }
+
     fn prepare(
         &self,
         package: &Package,
+        made: &Made,
         sources: &[Source<'_>],
         templates: &Templates,
-    ) -> Result<Update, Failure> {
+    ) -> Result<Prepared, Failure> {
+        let dir = match made {
+            Made::Again { dir, .. } => dir.clone(),
+            Made::All => self.folder_of(package)?,
+        };
+        let root = root::of_package(package)?;
+        let inside = root::path_inside(&dir, &root)?;
+        let sdk = inside.as_deref().map_or(Sdk::Version(udo_api::SDK_VERSION), Sdk::Folder);
+        let options = Options { sdk, configs: sources, templates };
+        let tree = udo_generator::plan(package, &options)?;
+        let foreign = if self.force { Foreign::Adopt } else { Foreign::Refuse };
+        let update = udo_generator::survey(&tree, &dir, foreign).map_err(write_failure)?;
+        let update = if self.accept { update.accept() } else { update };
+        Ok(Prepared { update, root: inside.is_none().then_some(root) })
+    }
+
+    /// Where a package goes.
+    fn folder_of(&self, package: &Package) -> Result<PathBuf, Failure> {
         let written = match (&self.output, &package.path) {
-            (None, Some(path)) => Some(expanded(path).map_err(|error| {
+            (None, Some(path)) => Some(root::expanded(path).map_err(|error| {
                 Failure::new(format!("UDO_PACKAGE_PATH of {}: {error}", package.name))
                     .help("set the variable, or choose a folder with -o")
             })?),
             (Some(_), _) | (None, None) => None,
         };
         let output = self.output.as_deref().or(written.as_deref());
-        let dir = match output {
+        Ok(match output {
             Some(output) if output != Path::new(".") => output.join(&package.name),
             Some(_) | None => PathBuf::from(&package.name),
-        };
-        let root = sdk_root(package)?;
-        let udo_api = api_path(&dir, &root)?;
-        let options = Options { udo_api: &udo_api, configs: sources, templates };
-        let tree = udo_generator::plan(package, &options)?;
-        let foreign = if self.force { Foreign::Adopt } else { Foreign::Refuse };
-        udo_generator::survey(&tree, &dir, foreign).map_err(|error| {
-            let help = match &error {
-                WriteError::NotOurs { .. } => {
-                    "choose another folder with -o, or --force to write into it; --force deletes \
-                     nothing"
-                }
-                WriteError::Link { .. } => "remove the link, or choose another folder with -o",
-                WriteError::InTheWay { .. } => "move it away, or choose another folder with -o",
-                _ => return Failure::new(error),
-            };
-            Failure::new(error).help(help)
         })
     }
 
@@ -209,6 +261,28 @@ impl New {
     }
 }
 
+/// The failure of a folder that is not written, with the next step.
+fn write_failure(error: WriteError) -> Failure {
+    let help = match &error {
+        WriteError::NotOurs { .. } => {
+            "choose another folder with -o, or --force to write into it; --force deletes nothing"
+        }
+        WriteError::Link { .. } => "remove the link, or choose another folder with -o",
+        WriteError::InTheWay { .. } => "move it away, or choose another folder with -o",
+        WriteError::Io { source, .. } => match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "nothing was changed; make room, or choose another disk with -o"
+            }
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+                "nothing was changed; choose a folder that you may write to with -o"
+            }
+            _ => "nothing was changed",
+        },
+        _ => return Failure::new(error),
+    };
+    Failure::new(error).help(help)
+}
+
 fn read(path: &Path) -> Result<String, Failure> {
     let failed = |error: io::Error| {
         Failure::new(format!("cannot read {}: {error}", path.display()))
@@ -218,11 +292,6 @@ fn read(path: &Path) -> Result<String, Failure> {
     udo_generator::decode(bytes).map_err(|error| {
         Failure::new(format!("cannot read {}: {error}", path.display())).help(error.help())
     })
-}
-
-/// A path of a config, with what the environment says for its variables.
-fn expanded(path: &Path) -> Result<PathBuf, ExpandError> {
-    udo_generator::expand(&path.to_string_lossy(), |name| env::var(name).ok())
 }
 
 fn print_templates(dir: Option<&Path>) -> Outcome {
@@ -249,73 +318,4 @@ fn print_templates(dir: Option<&Path>) -> Outcome {
         dir.display()
     );
     Ok(())
-}
-
-/// The SDK checkout that a package is built against.
-fn sdk_root(package: &Package) -> Result<PathBuf, Failure> {
-    if env::var_os(root::VARIABLE).is_none()
-        && let Some(dir) = &package.udo_root
-    {
-        match expanded(dir) {
-            Ok(dir) if root::holds_api(&dir) => return Ok(dir),
-            Ok(dir) => note(format_args!(
-                "SNPE_UDO_ROOT of {} is {}, where there is no udo-api; the one of this udo is used",
-                package.name,
-                dir.display()
-            )),
-            Err(error) => note(format_args!(
-                "SNPE_UDO_ROOT of {}: {error}; the udo-api of this udo is used",
-                package.name
-            )),
-        }
-    }
-    root::find()
-}
-
-/// The folder of `udo-api` for a package in `dir`: relative inside the checkout, so that it can be
-/// moved and shared with it.
-fn api_path(dir: &Path, root: &Path) -> Result<String, Failure> {
-    let root = fs::canonicalize(root)?;
-    let dir = std::path::absolute(dir)?;
-    // The part of the path that exists already, without links.
-    let base = dir.ancestors().find(|part| part.exists()).unwrap_or(&dir);
-    let rest = dir.strip_prefix(base).unwrap_or(Path::new(""));
-    let dir = fs::canonicalize(base)?.join(rest);
-    let path = match dir.strip_prefix(&root) {
-        Ok(below) => {
-            let ups = below.components().map(|_| "..");
-            ups.chain(["udo-api"]).collect::<Vec<_>>().join("/")
-        }
-        Err(_) => root.join("udo-api").display().to_string(),
-    };
-    Ok(path)
-}
-
-/// The path as a shell takes it.
-fn shell_word(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packages_inside_the_checkout_point_to_it_relatively() {
-        let checkout = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(checkout.path()).unwrap();
-        let inside = api_path(&root.join("examples/a/P"), &root).unwrap();
-        assert_eq!(inside, "../../../udo-api");
-        let elsewhere = tempfile::tempdir().unwrap();
-        let outside = api_path(&elsewhere.path().join("P"), &root).unwrap();
-        assert_eq!(outside, root.join("udo-api").display().to_string());
-    }
-
-    #[test]
-    fn paths_are_quoted_for_the_shell() {
-        assert_eq!(shell_word(Path::new("./a/B_1")), "./a/B_1");
-        assert_eq!(shell_word(Path::new("a b'c")), r"'a b'\''c'");
-    }
 }

@@ -46,7 +46,11 @@ pub(super) fn kernel(
 }
 
 /// Builds the source of a launch.
-fn program(device: &Device, launch: &Launch, text: &str) -> Result<Program, OpenClError> {
+pub(super) fn program(
+    device: &Device,
+    launch: &Launch,
+    text: &str,
+) -> Result<Program, OpenClError> {
     let options = format!("{} -cl-kernel-arg-info", launch.options);
     if options.contains('\0') {
         return Err(OpenClError::BadText { what: "build options", text: options });

@@ -12,8 +12,10 @@ pub(super) struct Ports<'a> {
 
 /// The storage of a node's floating-point tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Storage {
+pub enum Storage {
+    /// Four bytes.
     Float,
+    /// Two bytes, loaded as `float`.
     Half,
 }
 
@@ -47,7 +49,12 @@ impl Storage {
 
 /// The author's source after the prelude, with the author's line numbers under the kernel's name.
 pub(super) fn with_prelude(source: &str, name: &str, ports: Ports<'_>) -> String {
-    format!("{}#line 1 \"{name}\"\n{source}", Storage::of(ports).prelude())
+    for_compiler(source, name, Storage::of(ports))
+}
+
+/// A source as compilers get it, which then name its lines by `file`.
+pub fn for_compiler(source: &str, file: &str, storage: Storage) -> String {
+    format!("{}#line 1 {file:?}\n{source}", storage.prelude())
 }
 
 /// What an argument passes, in the words of a message.

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Profile, workspace::Member};
+use super::{LockFile, Profile, workspace::Member};
 use crate::output::{Failure, note};
 
 /// The library that each manifest's crate became.
@@ -27,16 +27,42 @@ pub(super) fn missing(error: &io::Error) -> Failure {
         .help("install Rust, or set CARGO to the cargo to use")
 }
 
+/// Where cargo works.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    /// The package's folder.
+    pub(super) dir: &'a Path,
+    /// The target folder.
+    pub(super) target: &'a Path,
+    /// Where the SDK is, as keys and values of cargo's configuration; nothing where the package says it itself.
+    pub(super) patches: &'a [(String, String)],
+}
+
+impl Place<'_> {
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(program());
+        command.arg(name);
+        for (key, value) in self.patches {
+            command.arg("--config").arg(format!("{key}={value}"));
+        }
+        command.arg("--manifest-path").arg(self.dir.join("Cargo.toml"));
+        command.arg("--target-dir").arg(self.target);
+        command
+    }
+}
+
 /// Builds the crates, without the network where that is enough.
 pub(super) fn build(
-    dir: &Path,
-    target: &Path,
+    place: &Place<'_>,
     profile: Profile,
+    lock: LockFile,
     members: &[&Member],
 ) -> Result<Artifacts, Failure> {
-    let mut command = Command::new(program());
-    command.args(["build", "--message-format=json-render-diagnostics", "--manifest-path"]);
-    command.arg(dir.join("Cargo.toml")).arg("--target-dir").arg(target);
+    let mut command = place.command("build");
+    command.arg("--message-format=json-render-diagnostics");
+    if lock == LockFile::Fixed {
+        command.arg("--locked");
+    }
     if profile == Profile::Release {
         command.arg("--release");
     }
@@ -59,14 +85,12 @@ pub(super) fn build(
 
 /// Runs the tests of the crates, which say themselves what fails.
 pub(super) fn test(
-    dir: &Path,
-    target: &Path,
+    place: &Place<'_>,
     members: &[&Member],
     name: Option<&str>,
 ) -> Result<(), Failure> {
-    let mut command = Command::new(program());
-    command.args(["test", "--offline", "--no-fail-fast", "--manifest-path"]);
-    command.arg(dir.join("Cargo.toml")).arg("--target-dir").arg(target);
+    let mut command = place.command("test");
+    command.args(["--offline", "--no-fail-fast"]);
     for member in members {
         command.args(["-p", &member.crate_name]);
     }
@@ -76,11 +100,10 @@ pub(super) fn test(
 }
 
 /// Removes what is built of the crates, in both profiles.
-pub(super) fn clean(dir: &Path, target: &Path, crates: &[&str]) -> Result<(), Failure> {
+pub(super) fn clean(place: &Place<'_>, crates: &[&str]) -> Result<(), Failure> {
     for profile in ["dev", "release"] {
-        let mut command = Command::new(program());
-        command.args(["clean", "--quiet", "--offline", "--profile", profile, "--manifest-path"]);
-        command.arg(dir.join("Cargo.toml")).arg("--target-dir").arg(target);
+        let mut command = place.command("clean");
+        command.args(["--quiet", "--offline", "--profile", profile]);
         for name in crates {
             command.args(["-p", name]);
         }

@@ -76,8 +76,9 @@ impl Target {
     pub(super) fn forget_namesakes(
         &self,
         workspace: &Workspace,
-        dir: &Path,
+        patches: &[(String, String)],
     ) -> Result<(), Failure> {
+        let dir = workspace.dir.as_path();
         let here = dir.as_os_str().as_encoded_bytes();
         let note = |name: &str| self.dir.join(SOURCES).join(name);
         let names = workspace.members.iter().map(|member| member.crate_name.as_str());
@@ -86,7 +87,7 @@ impl Target {
         if strangers.is_empty() {
             return Ok(());
         }
-        cargo::clean(dir, &self.dir, &strangers)?;
+        cargo::clean(&cargo::Place { dir, target: &self.dir, patches }, &strangers)?;
         for name in strangers {
             fs::write(note(name), here)?;
         }

@@ -22,6 +22,17 @@ pub(super) struct Workspace {
     pub(super) dir: PathBuf,
     /// The library crates, the registration first.
     pub(super) members: Vec<Member>,
+    /// How its crates name the SDK.
+    pub(super) sdk: Dependency,
+}
+
+/// How a crate depends on `udo-api`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Dependency {
+    /// By this folder.
+    Folder(PathBuf),
+    /// By a version, so that where it is has to be said.
+    Version,
 }
 
 /// One library crate.
@@ -57,6 +68,7 @@ impl Workspace {
         let packages = metadata.get("packages").and_then(Value::as_array);
         let mut package = None;
         let mut members = Vec::new();
+        let mut sdk = Dependency::Version;
         for entry in packages.into_iter().flatten() {
             let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
             let Some(udo) = entry.get("metadata").and_then(|metadata| metadata.get("udo")) else {
@@ -73,11 +85,17 @@ impl Workspace {
             })();
             let Some((name, version, member)) = member else { return Err(not_ours()) };
             package.get_or_insert((name, version));
+            let dependencies = entry.get("dependencies").and_then(Value::as_array);
+            let mut dependencies = dependencies.into_iter().flatten();
+            let api = dependencies.find(|of| of.get("name").is_some_and(|name| name == "udo-api"));
+            if let Some(path) = api.and_then(|of| text(of, "path")) {
+                sdk = Dependency::Folder(path.into());
+            }
             members.push(member);
         }
         members.sort_by_key(|member| !member.is_registration());
         let Some((package, version)) = package else { return Err(not_ours()) };
-        Ok(Self { package, version, dir: dir.to_owned(), members })
+        Ok(Self { package, version, dir: dir.to_owned(), members, sdk })
     }
 }
 

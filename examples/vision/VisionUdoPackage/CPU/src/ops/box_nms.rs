@@ -1,0 +1,497 @@
+//! auto-generated once by `udo new`: yours to edit, never overwritten.
+//! config 86cba3543dc2c288
+//!
+//! BoxNms on the CPU.
+//!
+//!     # Boxes x0, y0, x1, y1 by score, without those that have too much in common with one that is kept.
+//!     let n = dim(boxes, 0)
+//!     require rank(boxes) == 2 and rank(scores) == 1 and dim(boxes, 1) == 4 and dim(scores, 0) == n, "four corners and a score for each box"
+//!     let area[i < n] = (boxes[i, 2] - boxes[i, 0]) * (boxes[i, 3] - boxes[i, 1])
+//!     let common[i < n, j < n] =
+//!         max(0, min(boxes[i, 2], boxes[j, 2]) - max(boxes[i, 0], boxes[j, 0]))
+//!         * max(0, min(boxes[i, 3], boxes[j, 3]) - max(boxes[i, 1], boxes[j, 1]))
+//!     kept = select[r < n; s](true, by = scores[r], limit = limit,
+//!         unless = common[s, r] > threshold * (area[s] + area[r] - common[s, r]))
+
+use udo_api::{
+    Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, PortRule, Workspace, input, output,
+    types,
+};
+
+pub(crate) const KERNEL: KernelDef = KernelDef::new::<BoxNmsF32>("BoxNms", Core::CPU).ports(PORTS);
+
+const PORTS: &[PortRule] = &[
+    input(0, types::F32),
+    input(1, types::F32),
+    output(0, types::I32).bounded(),
+];
+
+/// A first kernel: right, and as slow as loops over single elements are. Make it fast; its test holds it to the
+/// reference.
+struct BoxNmsF32 {
+    loops: loops::Kept,
+}
+
+impl Kernel for BoxNmsF32 {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let loops = loops::Kept::of(cx)?;
+        Ok(Self { loops })
+    }
+
+    fn workspace(&self) -> Workspace {
+        self.loops.workspace()
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        self.loops.execute(io)
+    }
+}
+
+/// What the reference says, element by element.
+#[rustfmt::skip]
+#[allow(clippy::all, dead_code, reason = "printed from the reference")]
+mod loops {
+    use udo_api::{Dim, Error, ExecError, FinalizeCx, Io, Node, Status, Workspace};
+
+    /// What finalize keeps.
+    pub struct Kept {
+        plan: Plan,
+    }
+
+    impl Kept {
+        pub fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+            Ok(Self {
+                plan: of_node(cx, false)?,
+            })
+        }
+
+        pub fn workspace(&self) -> Workspace {
+            Workspace::NONE.and::<f32>(self.plan.dims_area.size()).and::<f32>(self.plan.dims_common.size()).and::<i64>(self.plan.dims_part_2.size())
+        }
+
+        pub fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+            let Io { inputs, mut outputs, mut scratch, .. } = io;
+            let input_0 = inputs.get::<f32>(0)?;
+            let input_1 = inputs.get::<f32>(1)?;
+            let scratch_0 = scratch.take::<f32>(self.plan.dims_area.size())?;
+            let scratch_1 = scratch.take::<f32>(self.plan.dims_common.size())?;
+            let scratch_2 = scratch.take::<i64>(self.plan.dims_part_2.size())?;
+            let output_0 = outputs.take::<i32>(0)?;
+            let done = execute(&self.plan, input_0, input_1, scratch_0, scratch_1, scratch_2, output_0)
+                .map_err(|Fault(_)| ExecError::of(Status::FAILED))?;
+            let mut dims = [0; 8];
+            let rank = done.dims_kept.items().len();
+            for (to, dim) in dims.iter_mut().zip(done.dims_kept.items()) {
+                *to = *dim as usize;
+            }
+            outputs.set_shape(0, &dims[..rank])?;
+            Ok(())
+        }
+    }
+
+    /// What is known of a node with its shapes.
+    fn of_node(cx: &Node<'_>, least: bool) -> Result<Plan, Error> {
+        let extents_0 = extents(cx, 0)?;
+        let extents_1 = extents(cx, 1)?;
+        plan(least, extents_0.as_deref(), extents_1.as_deref(), cx.float("threshold")?, cx.int("limit")?)
+            .map_err(|Fault(wanted)| Error::new(format!("wanted {wanted}")))
+    }
+
+    fn extents(cx: &Node<'_>, index: usize) -> Result<Option<Vec<i64>>, Error> {
+        if !cx.has_input(index) {
+            return Ok(None);
+        }
+        let shape = cx.input(index)?.full_shape();
+        if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
+            let text = format!("input {index} has an extent that each run says, wanted known ones");
+            return Err(Error::new(text));
+        }
+        Ok(Some(shape.dims().iter().map(|dim| *dim as i64).collect()))
+    }
+
+    #[derive(Debug, Clone, Copy, Default)]
+    pub struct Plan {
+        pub dims_boxes: List,
+        pub has_boxes: bool,
+        pub dims_scores: List,
+        pub has_scores: bool,
+        pub threshold: f64,
+        pub limit: i64,
+        pub n: i64,
+        pub dims_area: List,
+        pub dims_common: List,
+        pub dims_part_2: List,
+        pub dims_kept: List,
+    }
+
+    pub fn plan(
+        least: bool,
+        dims_boxes: Option<&[i64]>,
+        dims_scores: Option<&[i64]>,
+        threshold: f64,
+        limit: i64,
+    ) -> Result<Plan, Fault> {
+        let mut plan = Plan::default();
+        plan.has_boxes = dims_boxes.is_some();
+        plan.dims_boxes = List::of(dims_boxes.unwrap_or_default());
+        plan.has_scores = dims_scores.is_some();
+        plan.dims_scores = List::of(dims_scores.unwrap_or_default());
+        plan.threshold = threshold;
+        plan.limit = limit;
+        {
+            plan.n = list_item(plan.dims_boxes, 0_i64)?;
+        }
+        {
+            let t1: bool = if list_len(plan.dims_boxes) == 2_i64 {
+                list_len(plan.dims_scores) == 1_i64
+            } else {
+                false
+            };
+            let t2: bool = if t1 {
+                list_item(plan.dims_boxes, 1_i64)? == 4_i64
+            } else {
+                false
+            };
+            let t3: bool = if t2 {
+                list_item(plan.dims_scores, 0_i64)? == plan.n
+            } else {
+                false
+            };
+            if !t3 {
+                return Err(Fault("four corners and a score for each box"));
+            }
+        }
+        {
+            plan.dims_area = list_dims(List::of(&[plan.n]))?;
+        }
+        {
+            plan.dims_common = list_dims(List::of(&[plan.n, plan.n]))?;
+        }
+        {
+            plan.dims_part_2 = list_dims(if least { List::of(&[0]) } else { List::of(&[plan.n.min(plan.limit)]) })?;
+        }
+        {
+            plan.dims_kept = list_dims(plan.dims_part_2)?;
+        }
+        Ok(plan)
+    }
+
+    pub fn execute(
+        plan: &Plan,
+        boxes: &[f32],
+        scores: &[f32],
+        area: &mut [f32],
+        common: &mut [f32],
+        part_2: &mut [i64],
+        kept: &mut [i32],
+    ) -> Result<Plan, Fault> {
+        let mut plan = *plan;
+        {
+            for number in 0..plan.dims_area.size() {
+                area[number] = element_of_area(&plan, number, boxes)?;
+            }
+        }
+        {
+            for number in 0..plan.dims_common.size() {
+                common[number] = element_of_common(&plan, number, boxes)?;
+            }
+        }
+        {
+            let t1 = plan.n;
+            let bound = plan.dims_part_2.size();
+            let mut found = 0_usize;
+            let (mut last, mut last_score) = (-1_i64, f64::INFINITY);
+            while found < bound {
+                let (mut best, mut best_score) = (-1_i64, 0.0_f64);
+                for r in 0..t1 {
+                    if true {
+                        let t2 = place(plan.dims_scores, List::of(&[r]));
+                        let t3: f32 = if t2 < 0 {
+                            return Err(Fault("indices inside of the tensor"));
+                        } else {
+                            scores[t2 as usize]
+                        };
+                        let score = t3 as f64;
+                        let is_behind = last < 0 || comes_before(last_score, last, score, r);
+                        if is_behind && (best < 0 || comes_before(score, r, best_score, best)) {
+                            (best, best_score) = (r, score);
+                        }
+                    }
+                }
+                if best < 0 {
+                    break;
+                }
+                (last, last_score) = (best, best_score);
+                let r = best;
+                let mut is_dropped = false;
+                for before in 0..found {
+                    let s = part_2[before];
+                    let t4 = place(plan.dims_common, List::of(&[s, r]));
+                    let t5: f32 = if t4 < 0 {
+                        return Err(Fault("indices inside of the tensor"));
+                    } else {
+                        common[t4 as usize]
+                    };
+                    let t6 = place(plan.dims_area, List::of(&[s]));
+                    let t7: f32 = if t6 < 0 {
+                        return Err(Fault("indices inside of the tensor"));
+                    } else {
+                        area[t6 as usize]
+                    };
+                    let t8 = place(plan.dims_area, List::of(&[r]));
+                    let t9: f32 = if t8 < 0 {
+                        return Err(Fault("indices inside of the tensor"));
+                    } else {
+                        area[t8 as usize]
+                    };
+                    let t10 = place(plan.dims_common, List::of(&[s, r]));
+                    let t11: f32 = if t10 < 0 {
+                        return Err(Fault("indices inside of the tensor"));
+                    } else {
+                        common[t10 as usize]
+                    };
+                    is_dropped |= t5 > ((plan.threshold as f32) * ((t7 + t9) - t11));
+                }
+                if is_dropped {
+                    continue;
+                }
+                part_2[found] = best;
+                found += 1;
+            }
+            plan.dims_part_2 = List::of(&[found as i64]);
+        }
+        {
+            plan.dims_kept = list_dims(plan.dims_part_2)?;
+        }
+        {
+            for number in 0..plan.dims_kept.size() {
+                kept[number] = element_of_kept(&plan, number, part_2)? as i32;
+            }
+        }
+        Ok(plan)
+    }
+
+    fn element_of_area(plan: &Plan, number: usize, boxes: &[f32]) -> Result<f32, Fault> {
+        let at = list_unravel(number as i64, plan.dims_area);
+        let i = list_item(at, 0)?;
+        let t1 = place(plan.dims_boxes, List::of(&[i, 2_i64]));
+        let t2: f32 = if t1 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            boxes[t1 as usize]
+        };
+        let t3 = place(plan.dims_boxes, List::of(&[i, 0_i64]));
+        let t4: f32 = if t3 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            boxes[t3 as usize]
+        };
+        let t5 = place(plan.dims_boxes, List::of(&[i, 3_i64]));
+        let t6: f32 = if t5 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            boxes[t5 as usize]
+        };
+        let t7 = place(plan.dims_boxes, List::of(&[i, 1_i64]));
+        let t8: f32 = if t7 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            boxes[t7 as usize]
+        };
+        Ok((t2 - t4) * (t6 - t8))
+    }
+
+    fn element_of_common(plan: &Plan, number: usize, boxes: &[f32]) -> Result<f32, Fault> {
+        let at = list_unravel(number as i64, plan.dims_common);
+        let i_2 = list_item(at, 0)?;
+        let j = list_item(at, 1)?;
+        let t1 = place(plan.dims_boxes, List::of(&[i_2, 2_i64]));
+        let t2: f32 = if t1 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            boxes[t1 as usize]
+        };
+        let t3 = place(plan.dims_boxes, List::of(&[j, 2_i64]));
+        let t4: f32 = if t3 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            boxes[t3 as usize]
+        };
+        let t5 = place(plan.dims_boxes, List::of(&[i_2, 0_i64]));
+        let t6: f32 = if t5 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            boxes[t5 as usize]
+        };
+        let t7 = place(plan.dims_boxes, List::of(&[j, 0_i64]));
+        let t8: f32 = if t7 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            boxes[t7 as usize]
+        };
+        let t9 = place(plan.dims_boxes, List::of(&[i_2, 3_i64]));
+        let t10: f32 = if t9 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            boxes[t9 as usize]
+        };
+        let t11 = place(plan.dims_boxes, List::of(&[j, 3_i64]));
+        let t12: f32 = if t11 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            boxes[t11 as usize]
+        };
+        let t13 = place(plan.dims_boxes, List::of(&[i_2, 1_i64]));
+        let t14: f32 = if t13 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            boxes[t13 as usize]
+        };
+        let t15 = place(plan.dims_boxes, List::of(&[j, 1_i64]));
+        let t16: f32 = if t15 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            boxes[t15 as usize]
+        };
+        Ok(larger_f32(0.0_f32, smaller_f32(t2, t4) - larger_f32(t6, t8)) * larger_f32(0.0_f32, smaller_f32(t10, t12) - larger_f32(t14, t16)))
+    }
+
+    fn element_of_kept(plan: &Plan, number: usize, part_2: &[i64]) -> Result<i64, Fault> {
+        let here = list_unravel(number as i64, plan.dims_kept);
+        let t1 = place(plan.dims_part_2, list_align(here, plan.dims_part_2));
+        let t2: i64 = if t1 < 0 {
+            return Err(Fault("indices inside of the tensor"));
+        } else {
+            part_2[t1 as usize]
+        };
+        Ok(t2)
+    }
+
+    /// What was wanted of shapes, parameters or elements, and is not so.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Fault(pub &'static str);
+
+    /// A few integers: extents, coordinates or axes.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct List {
+        len: usize,
+        items: [i64; 16],
+    }
+
+    impl List {
+        /// The list of these items.
+        pub fn of(items: &[i64]) -> Self {
+            let mut list = Self::default();
+            for (to, item) in list.items.iter_mut().zip(items) {
+                *to = *item;
+            }
+            list.len = items.len().min(16);
+            list
+        }
+
+        /// The items.
+        pub fn items(&self) -> &[i64] {
+            &self.items[..self.len]
+        }
+
+        /// How many elements a tensor of these extents has.
+        pub fn size(&self) -> usize {
+            self.items().iter().map(|item| (*item).max(0) as usize).product()
+        }
+    }
+
+    fn list_dims(dims: List) -> Result<List, Fault> {
+        let is_fine = dims.len <= 8 && dims.items().iter().all(|dim| *dim >= 0);
+        if is_fine { Ok(dims) } else { Err(Fault("extents of 0 or more, and rank 8 at most")) }
+    }
+
+    fn list_len(list: List) -> i64 {
+        list.len as i64
+    }
+
+    fn list_item(list: List, at: i64) -> Result<i64, Fault> {
+        let place = if at < 0 { at + list.len as i64 } else { at };
+        let item = usize::try_from(place).ok().and_then(|place| list.items().get(place));
+        item.copied().ok_or(Fault("an item or axis that there is"))
+    }
+
+    fn list_align(coords: List, dims: List) -> List {
+        let skip = coords.len.saturating_sub(dims.len);
+        let mut aligned = dims;
+        for (axis, item) in aligned.items[..dims.len].iter_mut().enumerate() {
+            *item = if *item == 1 { 0 } else { coords.items[(skip + axis).min(15)] };
+        }
+        aligned
+    }
+
+    fn list_unravel(number: i64, dims: List) -> List {
+        let (mut coords, mut rest) = (dims, number);
+        for item in coords.items[..dims.len].iter_mut().rev() {
+            let dim = (*item).max(1);
+            *item = rest.rem_euclid(dim);
+            rest = rest.div_euclid(dim);
+        }
+        if dims.len > 0 {
+            coords.items[0] += rest * dims.items[0].max(1);
+        }
+        coords
+    }
+
+    /// The number of the element at these coordinates, or -1 where they are outside.
+    fn place(dims: List, coords: List) -> i64 {
+        if dims.len != coords.len {
+            return -1;
+        }
+        let mut number = 0;
+        for (at, dim) in coords.items().iter().zip(dims.items()) {
+            if *at < 0 || at >= dim {
+                return -1;
+            }
+            number = number * dim + at;
+        }
+        number
+    }
+
+    /// Whether one selected index comes before another: the higher score, of equal ones the lower index, what is not a
+    /// number last.
+    fn comes_before(score: f64, index: i64, other_score: f64, other: i64) -> bool {
+        match (score.is_nan(), other_score.is_nan()) {
+            (false, true) => true,
+            (true, false) => false,
+            (false, false) if score > other_score => true,
+            (false, false) if score < other_score => false,
+            _ => index < other,
+        }
+    }
+
+    fn larger_f32(a: f32, b: f32) -> f32 {
+        if a.is_nan() || a > b { a } else { b }
+    }
+
+    fn smaller_f32(a: f32, b: f32) -> f32 {
+        if a.is_nan() || a < b { a } else { b }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{DType, Dim, Shape};
+    use udo_testing::{Bench, assert_near, tensor};
+
+    use super::KERNEL;
+
+    #[test]
+    fn a_small_node_is_as_the_reference_says() {
+        #[rustfmt::skip]
+        let outputs = Bench::kernel(KERNEL)
+            .input(tensor(&[2, 4], &[1.5f32, -0.5, 0.25, 2.0, -1.25, 0.75, 3.0, -2.5]))
+            .input(tensor(&[2], &[1.5f32, -0.5]))
+            .float("threshold", 0.5)
+            .int("limit", 100)
+            .output(DType::I32, Shape::of_dims(&[Dim::UpTo(2)]).unwrap())
+            .all();
+        let wanted_0 = &[0.0];
+        assert_eq!(outputs[0].dims(), [1]);
+        assert_near(&outputs[0].values::<i32>(), wanted_0, 1e-7);
+    }
+}

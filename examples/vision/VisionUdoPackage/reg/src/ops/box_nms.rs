@@ -1,0 +1,239 @@
+//! auto-generated once by `udo new`: yours to edit, never overwritten.
+//! config 8f087f0448fa9661
+//!
+//! BoxNms: what its outputs look like.
+//!
+//!     # Boxes x0, y0, x1, y1 by score, without those that have too much in common with one that is kept.
+//!     let n = dim(boxes, 0)
+//!     require rank(boxes) == 2 and rank(scores) == 1 and dim(boxes, 1) == 4 and dim(scores, 0) == n, "four corners and a score for each box"
+//!     let area[i < n] = (boxes[i, 2] - boxes[i, 0]) * (boxes[i, 3] - boxes[i, 1])
+//!     let common[i < n, j < n] =
+//!         max(0, min(boxes[i, 2], boxes[j, 2]) - max(boxes[i, 0], boxes[j, 0]))
+//!         * max(0, min(boxes[i, 3], boxes[j, 3]) - max(boxes[i, 1], boxes[j, 1]))
+//!     kept = select[r < n; s](true, by = scores[r], limit = limit,
+//!         unless = common[s, r] > threshold * (area[s] + area[r] - common[s, r]))
+
+use udo_api::{DType, Error, InferCx, Op, OpDef, OpSchema, TensorDesc};
+
+use crate::schema::box_nms as schema;
+
+pub(crate) const OP: OpDef = OpDef::of::<BoxNms>();
+
+struct BoxNms;
+
+impl Op for BoxNms {
+    const SCHEMA: OpSchema = schema::SCHEMA;
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let shapes = shapes::outputs(cx)?;
+        let of = DType::I32;
+        cx.set_output(0, TensorDesc::new(of, shapes[0]))?;
+        Ok(())
+    }
+}
+
+/// Shapes as the reference says them.
+#[rustfmt::skip]
+#[allow(clippy::all, dead_code, reason = "printed from the reference")]
+mod shapes {
+    use udo_api::{Dim, Error, InferCx, Node, Shape};
+
+    /// The shapes of the outputs.
+    pub fn outputs(cx: &InferCx<'_>) -> Result<[Shape; 1], Error> {
+        let plan = of_node(cx, false)?;
+        // What the elements decide differs between as many as there may be and none.
+        let least = of_node(cx, true)?;
+        Ok([
+            shape(cx, plan.dims_kept, least.dims_kept)?,
+        ])
+    }
+
+    /// What is known of a node with its shapes.
+    fn of_node(cx: &Node<'_>, least: bool) -> Result<Plan, Error> {
+        let extents_0 = extents(cx, 0)?;
+        let extents_1 = extents(cx, 1)?;
+        plan(least, extents_0.as_deref(), extents_1.as_deref(), cx.float("threshold")?, cx.int("limit")?)
+            .map_err(|Fault(wanted)| Error::new(format!("wanted {wanted}")))
+    }
+
+    fn extents(cx: &Node<'_>, index: usize) -> Result<Option<Vec<i64>>, Error> {
+        if !cx.has_input(index) {
+            return Ok(None);
+        }
+        let shape = cx.input(index)?.full_shape();
+        if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
+            let text = format!("input {index} has an extent that each run says, wanted known ones");
+            return Err(Error::new(text));
+        }
+        Ok(Some(shape.dims().iter().map(|dim| *dim as i64).collect()))
+    }
+
+    /// The shape of an output: bounded where the elements decide, and open as soon as an input is.
+    fn shape(cx: &InferCx<'_>, most: List, least: List) -> Result<Shape, Error> {
+        let mut is_open = false;
+        for index in 0..cx.input_count() {
+            is_open |= cx.has_input(index)
+                && cx.input(index)?.full_shape().iter().any(|dim| matches!(dim, Dim::Open(_)));
+        }
+        let mut dims = [Dim::Fixed(0); 8];
+        for (to, (&most, &least)) in dims.iter_mut().zip(most.items().iter().zip(least.items())) {
+            *to = match most as usize {
+                bound if most != least => Dim::UpTo(bound),
+                extent if is_open => Dim::Open(extent),
+                extent => Dim::Fixed(extent),
+            };
+        }
+        Shape::of_dims(&dims[..most.items().len()])
+    }
+
+    #[derive(Debug, Clone, Copy, Default)]
+    pub struct Plan {
+        pub dims_boxes: List,
+        pub has_boxes: bool,
+        pub dims_scores: List,
+        pub has_scores: bool,
+        pub threshold: f64,
+        pub limit: i64,
+        pub n: i64,
+        pub dims_area: List,
+        pub dims_common: List,
+        pub dims_part_2: List,
+        pub dims_kept: List,
+    }
+
+    pub fn plan(
+        least: bool,
+        dims_boxes: Option<&[i64]>,
+        dims_scores: Option<&[i64]>,
+        threshold: f64,
+        limit: i64,
+    ) -> Result<Plan, Fault> {
+        let mut plan = Plan::default();
+        plan.has_boxes = dims_boxes.is_some();
+        plan.dims_boxes = List::of(dims_boxes.unwrap_or_default());
+        plan.has_scores = dims_scores.is_some();
+        plan.dims_scores = List::of(dims_scores.unwrap_or_default());
+        plan.threshold = threshold;
+        plan.limit = limit;
+        {
+            plan.n = list_item(plan.dims_boxes, 0_i64)?;
+        }
+        {
+            let t1: bool = if list_len(plan.dims_boxes) == 2_i64 {
+                list_len(plan.dims_scores) == 1_i64
+            } else {
+                false
+            };
+            let t2: bool = if t1 {
+                list_item(plan.dims_boxes, 1_i64)? == 4_i64
+            } else {
+                false
+            };
+            let t3: bool = if t2 {
+                list_item(plan.dims_scores, 0_i64)? == plan.n
+            } else {
+                false
+            };
+            if !t3 {
+                return Err(Fault("four corners and a score for each box"));
+            }
+        }
+        {
+            plan.dims_area = list_dims(List::of(&[plan.n]))?;
+        }
+        {
+            plan.dims_common = list_dims(List::of(&[plan.n, plan.n]))?;
+        }
+        {
+            plan.dims_part_2 = list_dims(if least { List::of(&[0]) } else { List::of(&[plan.n.min(plan.limit)]) })?;
+        }
+        {
+            plan.dims_kept = list_dims(plan.dims_part_2)?;
+        }
+        Ok(plan)
+    }
+
+    /// What was wanted of shapes, parameters or elements, and is not so.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Fault(pub &'static str);
+
+    /// A few integers: extents, coordinates or axes.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct List {
+        len: usize,
+        items: [i64; 16],
+    }
+
+    impl List {
+        /// The list of these items.
+        pub fn of(items: &[i64]) -> Self {
+            let mut list = Self::default();
+            for (to, item) in list.items.iter_mut().zip(items) {
+                *to = *item;
+            }
+            list.len = items.len().min(16);
+            list
+        }
+
+        /// The items.
+        pub fn items(&self) -> &[i64] {
+            &self.items[..self.len]
+        }
+
+        /// How many elements a tensor of these extents has.
+        pub fn size(&self) -> usize {
+            self.items().iter().map(|item| (*item).max(0) as usize).product()
+        }
+    }
+
+    fn list_dims(dims: List) -> Result<List, Fault> {
+        let is_fine = dims.len <= 8 && dims.items().iter().all(|dim| *dim >= 0);
+        if is_fine { Ok(dims) } else { Err(Fault("extents of 0 or more, and rank 8 at most")) }
+    }
+
+    fn list_len(list: List) -> i64 {
+        list.len as i64
+    }
+
+    fn list_item(list: List, at: i64) -> Result<i64, Fault> {
+        let place = if at < 0 { at + list.len as i64 } else { at };
+        let item = usize::try_from(place).ok().and_then(|place| list.items().get(place));
+        item.copied().ok_or(Fault("an item or axis that there is"))
+    }
+
+    /// The number of the element at these coordinates, or -1 where they are outside.
+    fn place(dims: List, coords: List) -> i64 {
+        if dims.len != coords.len {
+            return -1;
+        }
+        let mut number = 0;
+        for (at, dim) in coords.items().iter().zip(dims.items()) {
+            if *at < 0 || at >= dim {
+                return -1;
+            }
+            number = number * dim + at;
+        }
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Dim;
+    use udo_testing::{Bench, tensor};
+
+    use super::OP;
+
+    #[test]
+    fn the_shapes_of_a_small_node_are_those_of_the_reference() {
+        #[rustfmt::skip]
+        let node = Bench::op(OP, &[])
+            .input(tensor(&[2, 4], &[1.5f32, -0.5, 0.25, 2.0, -1.25, 0.75, 3.0, -2.5]))
+            .input(tensor(&[2], &[1.5f32, -0.5]))
+            .float("threshold", 0.5)
+            .int("limit", 100);
+        let outputs = node.infer().unwrap();
+        let wanted_0: &[Dim] = &[Dim::UpTo(2)];
+        assert!(outputs[0].full_shape().iter().eq(wanted_0.iter().copied()));
+    }
+}

@@ -1,0 +1,255 @@
+//! auto-generated once by `udo new`: yours to edit, never overwritten.
+//! config a04f302ff1d760c6
+//!
+//! GridWarp: what its outputs look like.
+//!
+//!     # Pixels at places between -1 and 1, of the four around.
+//!     require rank(image) == 4 and rank(grid) == 4 and dim(grid, 0) == dim(image, 0) and dim(grid, 3) == 2, "x and y for each pixel of each image"
+//!     require outside == "fill" or outside == "border", "outside to be fill or border"
+//!     require size(fill) == 1, "one number to fill with"
+//!     warped[n < dim(image, 0), i < dim(grid, 1), j < dim(grid, 2), c < dim(image, 3)] =
+//!         let x = ((grid[n, i, j, 0] + 1) * dim(image, 2) - 1) / 2 in
+//!         let y = ((grid[n, i, j, 1] + 1) * dim(image, 1) - 1) / 2 in
+//!         let u = if outside == "border" then clamp(x, 0, dim(image, 2) - 1) else x in
+//!         let v = if outside == "border" then clamp(y, 0, dim(image, 1) - 1) else y in
+//!         let left = int(floor(u)) in let right = u - left in
+//!         let top = int(floor(v)) in let down = v - top in
+//!         let above = (1 - right) * image[n, top, left, c else fill[0]] + right * image[n, top, left + 1, c else fill[0]] in
+//!         let below = (1 - right) * image[n, top + 1, left, c else fill[0]] + right * image[n, top + 1, left + 1, c else fill[0]] in
+//!         (1 - down) * above + down * below
+
+use udo_api::{DType, Error, InferCx, Op, OpDef, OpSchema, TensorDesc};
+
+use crate::schema::grid_warp as schema;
+
+pub(crate) const OP: OpDef = OpDef::of::<GridWarp>();
+
+struct GridWarp;
+
+impl Op for GridWarp {
+    const SCHEMA: OpSchema = schema::SCHEMA;
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let shapes = shapes::outputs(cx)?;
+        let of = cx.input(0)?.dtype().unwrap_or(DType::F32);
+        cx.set_output(0, TensorDesc::new(of, shapes[0]))?;
+        Ok(())
+    }
+}
+
+/// Shapes as the reference says them.
+#[rustfmt::skip]
+#[allow(clippy::all, dead_code, reason = "printed from the reference")]
+mod shapes {
+    use udo_api::{Dim, Error, InferCx, Node, Shape};
+
+    /// The shapes of the outputs.
+    pub fn outputs(cx: &InferCx<'_>) -> Result<[Shape; 1], Error> {
+        let plan = of_node(cx)?;
+        Ok([
+            shape(cx, plan.dims_warped, plan.dims_warped)?,
+        ])
+    }
+
+    /// What is known of a node with its shapes.
+    fn of_node(cx: &Node<'_>) -> Result<Plan, Error> {
+        let extents_0 = extents(cx, 0)?;
+        let extents_1 = extents(cx, 1)?;
+        let list_0 = cx.floats("fill")?.iter().map(|value| *value as f32).collect::<Box<[f32]>>();
+        plan(extents_0.as_deref(), extents_1.as_deref(), cx.text("outside")?, &[list_0.len() as i64], &list_0)
+            .map_err(|Fault(wanted)| Error::new(format!("wanted {wanted}")))
+    }
+
+    fn extents(cx: &Node<'_>, index: usize) -> Result<Option<Vec<i64>>, Error> {
+        if !cx.has_input(index) {
+            return Ok(None);
+        }
+        let shape = cx.input(index)?.full_shape();
+        if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
+            let text = format!("input {index} has an extent that each run says, wanted known ones");
+            return Err(Error::new(text));
+        }
+        Ok(Some(shape.dims().iter().map(|dim| *dim as i64).collect()))
+    }
+
+    /// The shape of an output: bounded where the elements decide, and open as soon as an input is.
+    fn shape(cx: &InferCx<'_>, most: List, least: List) -> Result<Shape, Error> {
+        let mut is_open = false;
+        for index in 0..cx.input_count() {
+            is_open |= cx.has_input(index)
+                && cx.input(index)?.full_shape().iter().any(|dim| matches!(dim, Dim::Open(_)));
+        }
+        let mut dims = [Dim::Fixed(0); 8];
+        for (to, (&most, &least)) in dims.iter_mut().zip(most.items().iter().zip(least.items())) {
+            *to = match most as usize {
+                bound if most != least => Dim::UpTo(bound),
+                extent if is_open => Dim::Open(extent),
+                extent => Dim::Fixed(extent),
+            };
+        }
+        Shape::of_dims(&dims[..most.items().len()])
+    }
+
+    #[derive(Debug, Clone, Copy, Default)]
+    pub struct Plan {
+        pub dims_image: List,
+        pub has_image: bool,
+        pub dims_grid: List,
+        pub has_grid: bool,
+        pub dims_fill: List,
+        pub text_0: bool,
+        pub text_1: bool,
+        pub value_6: bool,
+        pub value_8: bool,
+        pub dims_warped: List,
+    }
+
+    pub fn plan(
+        dims_image: Option<&[i64]>,
+        dims_grid: Option<&[i64]>,
+        outside: &str,
+        dims_fill: &[i64],
+        _fill: &[f32],
+    ) -> Result<Plan, Fault> {
+        let mut plan = Plan::default();
+        plan.has_image = dims_image.is_some();
+        plan.dims_image = List::of(dims_image.unwrap_or_default());
+        plan.has_grid = dims_grid.is_some();
+        plan.dims_grid = List::of(dims_grid.unwrap_or_default());
+        plan.dims_fill = List::of(dims_fill);
+        plan.text_0 = outside == "fill";
+        plan.text_1 = outside == "border";
+        {
+            let t1: bool = if list_len(plan.dims_image) == 4_i64 {
+                list_len(plan.dims_grid) == 4_i64
+            } else {
+                false
+            };
+            let t2: bool = if t1 {
+                list_item(plan.dims_grid, 0_i64)? == list_item(plan.dims_image, 0_i64)?
+            } else {
+                false
+            };
+            let t3: bool = if t2 {
+                list_item(plan.dims_grid, 3_i64)? == 2_i64
+            } else {
+                false
+            };
+            if !t3 {
+                return Err(Fault("x and y for each pixel of each image"));
+            }
+        }
+        {
+            let t1: bool = if plan.text_0 {
+                true
+            } else {
+                plan.text_1
+            };
+            if !t1 {
+                return Err(Fault("outside to be fill or border"));
+            }
+        }
+        {
+            if !(list_size(plan.dims_fill) == 1_i64) {
+                return Err(Fault("one number to fill with"));
+            }
+        }
+        {
+            plan.value_6 = plan.text_1;
+        }
+        {
+            plan.value_8 = plan.text_1;
+        }
+        {
+            plan.dims_warped = list_dims(List::of(&[list_item(plan.dims_image, 0_i64)?, list_item(plan.dims_grid, 1_i64)?, list_item(plan.dims_grid, 2_i64)?, list_item(plan.dims_image, 3_i64)?]))?;
+        }
+        Ok(plan)
+    }
+
+    /// What was wanted of shapes, parameters or elements, and is not so.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Fault(pub &'static str);
+
+    /// A few integers: extents, coordinates or axes.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct List {
+        len: usize,
+        items: [i64; 16],
+    }
+
+    impl List {
+        /// The list of these items.
+        pub fn of(items: &[i64]) -> Self {
+            let mut list = Self::default();
+            for (to, item) in list.items.iter_mut().zip(items) {
+                *to = *item;
+            }
+            list.len = items.len().min(16);
+            list
+        }
+
+        /// The items.
+        pub fn items(&self) -> &[i64] {
+            &self.items[..self.len]
+        }
+
+        /// How many elements a tensor of these extents has.
+        pub fn size(&self) -> usize {
+            self.items().iter().map(|item| (*item).max(0) as usize).product()
+        }
+    }
+
+    fn list_dims(dims: List) -> Result<List, Fault> {
+        let is_fine = dims.len <= 8 && dims.items().iter().all(|dim| *dim >= 0);
+        if is_fine { Ok(dims) } else { Err(Fault("extents of 0 or more, and rank 8 at most")) }
+    }
+
+    fn list_len(list: List) -> i64 {
+        list.len as i64
+    }
+
+    fn list_size(list: List) -> i64 {
+        list.items().iter().fold(1, |all: i64, item| all.wrapping_mul(*item))
+    }
+
+    fn list_item(list: List, at: i64) -> Result<i64, Fault> {
+        let place = if at < 0 { at + list.len as i64 } else { at };
+        let item = usize::try_from(place).ok().and_then(|place| list.items().get(place));
+        item.copied().ok_or(Fault("an item or axis that there is"))
+    }
+
+    /// The number of the element at these coordinates, or -1 where they are outside.
+    fn place(dims: List, coords: List) -> i64 {
+        if dims.len != coords.len {
+            return -1;
+        }
+        let mut number = 0;
+        for (at, dim) in coords.items().iter().zip(dims.items()) {
+            if *at < 0 || at >= dim {
+                return -1;
+            }
+            number = number * dim + at;
+        }
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::Dim;
+    use udo_testing::{Bench, tensor};
+
+    use super::OP;
+
+    #[test]
+    fn the_shapes_of_a_small_node_are_those_of_the_reference() {
+        let node = Bench::op(OP, &[])
+            .input(tensor(&[1, 2, 2, 1], &[1.5f32, -0.5, 0.25, 2.0]))
+            .input(tensor(&[1, 1, 2, 2], &[1.5f32, -0.5, 0.25, 2.0]))
+            .text("outside", "fill")
+            .floats("fill", &[0.0]);
+        let outputs = node.infer().unwrap();
+        let wanted_0: &[Dim] = &[Dim::Fixed(1), Dim::Fixed(1), Dim::Fixed(2), Dim::Fixed(1)];
+        assert!(outputs[0].full_shape().iter().eq(wanted_0.iter().copied()));
+    }
+}
