@@ -33,10 +33,12 @@ pub use crate::{
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
     grammar::schema,
     paths::{ExpandError, expand},
-    plan::{File, Options, Owner, Tree, TreeError, plan},
+    plan::{File, Note, Options, Owner, Tree, TreeError, plan},
     read::read,
     source::{DecodeError, Mode, Source, decode},
     stamp::Stamp,
     templates::{RenderError, Templates, TemplatesError},
-    write::{Change, Drift, Foreign, Report, Update, WriteError, apply_all, survey, write},
+    write::{
+        Change, Drift, Foreign, Report, Update, Waiting, WriteError, apply_all, survey, write,
+    },
 };

@@ -115,4 +115,10 @@ impl Program {
     pub fn items(&self, accesses: &Accesses) -> Option<ItemKernel> {
         print::items(&self.code, &self.signature, accesses)
     }
+
+    /// Whether each element of an output is a function of the only input's element at the same place: so that a kernel may
+    /// look it up where there are few different ones.
+    pub fn is_pointwise(&self) -> bool {
+        ir::is_pointwise(&self.code, &self.signature)
+    }
 }

@@ -21,8 +21,8 @@ pub struct Accesses {
     pub params: Vec<String>,
     /// An element of scratch in Rust, where `{scratch}` stands for the number of the scratch, and `{element}` for its type.
     pub scratch_load: String,
-    /// The parameters of functions in Rust, behind the plan and the number, which the texts above use.
-    pub arguments: String,
+    /// The parameters of functions in Rust, behind the plan and the number, which the texts above use: names and types.
+    pub arguments: Vec<(String, String)>,
     /// The error of these functions, which is made of a `Fault`.
     pub error: String,
     /// What names of kernels in OpenCL C begin with.
@@ -224,11 +224,19 @@ impl Printer<'_> {
     /// The function that works out one element of a tensor.
     fn item_function(&self, number: usize, accesses: &Accesses) -> String {
         let Some((def, text)) = self.body_of(number) else { return String::new() };
-        let (arguments, error) = (&accesses.arguments, &accesses.error);
+        let error = &accesses.error;
+        let unused = |name: &str| if support::has_word(&text, name) { "" } else { "_" };
+        let arguments: String = accesses
+            .arguments
+            .iter()
+            .map(|(name, of)| format!(", {}{name}: {of}", unused(name)))
+            .collect::<Vec<_>>()
+            .concat();
+        let (plan, at) = (unused("plan"), unused("number"));
         let class = super::rust::type_of(def.class, Real::F32);
         let name = self.names.def(number);
         format!(
-            "fn element_of_{name}(plan: &Plan, number: usize, {arguments}) -> Result<{class}, {error}> {{\n{text}}}\n"
+            "fn element_of_{name}({plan}plan: &Plan, {at}number: usize{arguments}) -> Result<{class}, {error}> {{\n{text}}}\n"
         )
     }
 

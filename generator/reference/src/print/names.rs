@@ -130,10 +130,10 @@ const OPENCL_WORDS: &str = "
     sqrt step sub_sat tan tanh tanpi tgamma trunc uchar uint uintptr_t intptr_t ulong uniform upsample ushort value
     vec_step wait_group_events whole work_group_barrier write_mem_fence write_only";
 const OPENCL_STARTS: &str = "
-    __ CL CHAR_ DBL_ FLT_ HALF_ HAS_ HUGE_VAL INFINITY INT_ LIST_ LONG_ M_ MAXFLOAT NAN NULL PLAN SCHAR_ SHRT_
+    __ CL CHAR_ DBL_ FLT_ HALF_ HAS_ HUGE_VAL INFINITY INT_ LIST_ LONG_ M_ MAXFLOAT NAN NULL PLAN SCALE_ SCHAR_ SHRT_
     UCHAR_ UDO_ UINT_ ULONG_ USHRT_ as_ async_ atom atomic_ char clk_ convert_ double enqueue_ float get_ half_
     image1d image2d image3d int long memory_ native_ read_image short sub_group_ to_ uchar uint ulong ushort vload
-    vstore work_group_ write_image";
+    vstore work_group_ write_image ZERO_";
 
 pub(super) struct Names {
     inputs: Vec<String>,

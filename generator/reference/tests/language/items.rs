@@ -105,7 +105,7 @@ fn access(port: &Signature, prefix: &str) -> Accesses {
         outputs: outputs.map(|(at, port)| port_access(port.class, at)).collect(),
         params: params.collect(),
         scratch_load: "io.scratch::<{element}>({scratch}, {at})".to_owned(),
-        arguments: "io: &Io<'_>".to_owned(),
+        arguments: vec![("io".to_owned(), "&Io<'_>".to_owned())],
         error: "Fault".to_owned(),
         prefix: prefix.to_owned(),
     }
