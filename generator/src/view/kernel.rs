@@ -250,9 +250,9 @@ pub(crate) fn gpu(op: &Op) -> OpView {
         constant("const SOURCE: &str", &Expr::call("include_str!", [source])),
     ];
     if view.print_kernel(op, Core::Gpu) {
-        let uses =
+        let is_kept =
             |name: &&str| !["Buffers", "ExecError", "GpuArg", "Launch", "WorkItem"].contains(name);
-        used.retain(uses);
+        used.retain(is_kept);
         view.tables = constants.join("\n\n");
         view.imports = import("udo_api", &used);
         return view;

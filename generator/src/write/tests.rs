@@ -267,7 +267,7 @@ fn planned_paths_stay_inside() {
     let place = Place::new();
     for path in ["../evil", "/evil", "a/../../evil", "a//b", "./a", ""] {
         let file = File { path: path.to_owned(), contents: String::new(), owner: Owner::Generator };
-        let tree = Tree { package: "Pack".to_owned(), files: vec![file] };
+        let tree = Tree { package: "Pack".to_owned(), files: vec![file], notes: Vec::new() };
         let error = write(&tree, &place.dir, Foreign::Refuse).unwrap_err();
         assert!(matches!(error, WriteError::Outside { .. }), "{path:?}: {error}");
     }

@@ -61,7 +61,7 @@ impl<'a> Emitter<'a> {
 
     /// Opens a block behind the last line of its head.
     pub(super) fn open(&mut self, head: &str) {
-        self.line(format!("{head} {{").trim_start_matches(' '));
+        self.line(&format!("{head} {{").replace("\n {", "\n{"));
         self.depth += 1;
     }
 

@@ -169,7 +169,8 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
     let device = opencl::OpenClC { reads: &reads };
     let names = Names::of_opencl(code, signature, shapes.names.texts());
     let device = Printer { code, signature, ports: &ports, names, language: &device };
-    let kernels: Vec<Kernel> = (0..code.defs.len()).map(|def| device.kernel(def, &reads)).collect();
+    let kernels: Vec<Kernel> =
+        (0..code.defs.len()).map(|def| device.kernel(def, guards_of(code, def), &reads)).collect();
     let constants = constants(&shapes, &device);
     let texts: Vec<&str> =
         functions.iter().map(String::as_str).chain([finalize.as_str(), &constants]).collect();
@@ -205,6 +206,12 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
         finalize,
         constants,
     })
+}
+
+/// What has to hold, else the tensor is left out.
+fn guards_of(code: &Code, def: usize) -> &[(usize, bool)] {
+    let step = code.steps.iter().find(|step| matches!(step.kind, StepKind::Def(of) if of == def));
+    step.map_or(&[], |step| step.guards.as_slice())
 }
 
 /// A kernel in OpenCL C.
@@ -252,7 +259,7 @@ impl Printer<'_> {
     }
 
     /// The kernel that works out a tensor.
-    fn kernel(&self, number: usize, reads: &Reads<'_>) -> Kernel {
+    fn kernel(&self, number: usize, guards: &[(usize, bool)], reads: &Reads<'_>) -> Kernel {
         let own = self.names.def(number);
         let name = format!("{}_{own}", reads.accesses.prefix);
         let Some((def, text)) = self.body_of(number) else {
@@ -304,8 +311,14 @@ impl Printer<'_> {
             let _ = writeln!(stores, "    {store}");
         }
         let parameters = own_parameters.join(",\n");
+        let dims = self.names.dims(Source::Def(number));
+        let guard = |(slot, wanted): &(usize, bool)| {
+            let sign = if *wanted { "!" } else { "" };
+            format!(" || {sign}plan.{}", self.names.scalar(*slot))
+        };
+        let guards = guards.iter().map(guard).collect::<Vec<_>>().concat();
         let text = format!(
-            "__kernel void {name}(\n{head}{parameters}\n) {{\n{absent}    const long number = (long)get_global_id(0);\n{text}{stores}}}\n"
+            "__kernel void {name}(\n{head}{parameters}\n) {{\n{absent}    const long number = (long)get_global_id(0);\n    if (number >= list_count(plan.{dims}){guards}) {{\n        return;\n    }}\n{text}{stores}}}\n"
         );
         Kernel { name, buffers, text }
     }

@@ -1,5 +1,7 @@
 //! A first kernel on the GPU: a launch for each tensor, with a work item for each of its elements, in OpenCL C and in Rust.
 
+use std::fmt::Write as _;
+
 use udo_reference::{
     Accesses, Buffer, Class, Item, ItemKernel, OpenClAccess, PortAccess, Ports, Program,
 };
@@ -160,7 +162,7 @@ fn kept(op: &Op, kernel: &ItemKernel) -> String {
     for (index, param) in op.tensor_params.iter().enumerate() {
         fields.push(format!("list_{index}: {},", node::list_type(param)));
         made.push(format!("list_{index}: {},", node::list(param)));
-        lists.push_str(&format!(", &self.list_{index}"));
+        let _ = write!(lists, ", &self.list_{index}");
     }
     launches.push(format!("let mut text = constants(&self.plan{lists});"));
     for (index, port) in op.inputs.iter().enumerate() {
@@ -196,6 +198,11 @@ fn kept(op: &Op, kernel: &ItemKernel) -> String {
             part.extents
         ));
     }
+    let outputs = kernel.items.iter().filter(|item| item.output.is_some());
+    let sizes: Vec<String> =
+        outputs.map(|item| format!("self.plan.{}.size() > 0", item.extents)).collect();
+    launches.push("// A launch over nothing is refused while an output has elements.".to_owned());
+    launches.push(format!("let least = usize::from({});", sizes.join(" || ")));
     for item in &kernel.items {
         launches.extend(launch(op, item));
     }
@@ -226,19 +233,8 @@ fn called(item: &Item) -> String {
 }
 
 fn launch(op: &Op, item: &Item) -> Vec<String> {
-    let size = format!("self.plan.{}.size()", item.extents);
-    let guards: Vec<String> = item
-        .guards
-        .iter()
-        .map(|(field, wanted)| format!("{}self.plan.{field}", if *wanted { "" } else { "!" }))
-        .collect();
-    let count = if guards.is_empty() {
-        size
-    } else {
-        format!("if {} {{ {size} }} else {{ 0 }}", guards.join(" && "))
-    };
     let mut lines = vec![
-        format!("let count = {count};"),
+        format!("let count = self.plan.{}.size().max(least);", item.extents),
         format!("let mut launch = Launch::new(text.clone(), {:?});", item.kernel),
     ];
     for buffer in &item.buffers {
@@ -261,7 +257,20 @@ fn launch(op: &Op, item: &Item) -> Vec<String> {
 
 /// What a work item does in Rust.
 fn function(op: &Op, item: &Item) -> String {
-    let mut lines = vec![format!("let value = {}(&self.plan, number, self, buffers)?;", item.name)];
+    let guards = item
+        .guards
+        .iter()
+        .map(|(field, wanted)| format!(" || {}self.plan.{field}", if *wanted { "!" } else { "" }));
+    let mut lines = vec![
+        format!(
+            "if number >= self.plan.{}.size(){} {{",
+            item.extents,
+            guards.collect::<Vec<_>>().concat()
+        ),
+        "    return Ok(());".to_owned(),
+        "}".to_owned(),
+        format!("let value = {}(&self.plan, number, self, buffers)?;", item.name),
+    ];
     if let Some(scratch) = item.scratch {
         let value = if item.class == Class::Bool { "u8::from(value)" } else { "value" };
         lines.push(format!("buffers.set_scratch({scratch}, number, {value})?;"));

@@ -58,16 +58,15 @@ pub(super) fn of_node(op: &Op, known: &Known<'_>, core: Option<Core>) -> String 
     arguments.extend(settings);
     let (lines, arguments) = (indented(&lines, 1), arguments.join(", "));
     let least = if known.is_bounded { ", least: bool" } else { "" };
-    let lists =
-        if has_lists(op) { LISTS[usize::from(matches!(core, Some(Core::Dsp(_))))] } else { "" };
+    let lists = match core {
+        _ if op.tensor_params.is_empty() => "",
+        Some(Core::Dsp(_)) => DSP_LISTS,
+        Some(Core::Cpu | Core::Gpu) | None => LISTS,
+    };
     format!(
         "{lists}/// What is known of a node with its shapes.\nfn of_node(cx: &Node<'_>{least}) -> Result<Plan, Error> {{\n\
          {lines}    plan({arguments})\n        .map_err(wanted)\n}}\n\n{WANTED}"
     )
-}
-
-fn has_lists(op: &Op) -> bool {
-    !op.tensor_params.is_empty()
 }
 
 /// The statements that read the parameters of a node, and what `plan` gets of them.
@@ -108,11 +107,11 @@ pub(super) fn list_type(param: &Tensor) -> &'static str {
     }
 }
 
-/// What lists are kept as; crates for the DSP have no name for a box, but take what functions of theirs are given.
-const LISTS: [&str; 2] = [
-    "type Reals = Box<[f32]>;\ntype Integers = Box<[i64]>;\n\n",
-    "type Reals = <fn(&[f32]) as DspParam>::Kept;\ntype Integers = <fn(&[i64]) as DspParam>::Kept;\n\n",
-];
+/// What lists are kept as.
+const LISTS: &str = "type Reals = Box<[f32]>;\ntype Integers = Box<[i64]>;\n\n";
+
+/// Crates for the DSP have no name for a box, but may keep what functions of theirs are given.
+const DSP_LISTS: &str = "type Reals = <fn(&[f32]) as DspParam>::Kept;\ntype Integers = <fn(&[i64]) as DspParam>::Kept;\n\n";
 
 /// Crates for the DSP have no `format!`.
 pub(super) const WANTED: &str = r#"fn wanted(Fault(wanted): Fault) -> Error {
