@@ -163,6 +163,11 @@ fn kernels_that_are_printed_from_references_pass_their_own_tests() {
     let (said, err) = words(&output);
     assert_eq!(output.status.code(), Some(0), "{said}\n{err}");
     assert!(!err.contains("warning"), "{err}");
+    // The bands on three cores, the swish on four.
+    for (op, cores) in [("bands", 3), ("hard_swish", 4), ("leaky", 2)] {
+        let test = format!("test ops::{op}::tests::a_small_node_is_as_the_reference_says ... ok");
+        assert_eq!(said.lines().filter(|line| *line == test).count(), cores, "{op}: {said}");
+    }
     for op in ["leaky", "selu_codes", "soft_max", "norm", "product", "top_above", "byte_bound"] {
         for test in [
             "a_small_node_is_as_the_reference_says",
@@ -414,9 +419,11 @@ fn what_the_compiler_says_comes_through() {
 
 /// An operator that is said in the config, and of which no line is written by hand.
 const LEAKY: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "LeakyUdoPackage", "Operators": [
-    {"type": "Leaky", "core_types": ["CPU"],
-     "inputs": [{"name": "x", "data_type": "FLOAT_32"}],
-     "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
+    {"type": "Leaky", "core_types": ["CPU", "GPU", "DSP"], "dsp_arch_types": ["v68"],
+     "inputs": [{"name": "x", "quantization_mode": "TF", "per_core_data_types":
+        {"CPU": "FLOAT_32", "GPU": "FLOAT_32", "DSP": "UINT_8"}}],
+     "outputs": [{"name": "y", "quantization_mode": "TF", "per_core_data_types":
+        {"CPU": "FLOAT_32", "GPU": "FLOAT_32", "DSP": "UINT_8"}}],
      "scalar_params": [{"name": "alpha", "data_type": "FLOAT_32", "default_value": 0.5}],
      "reference": "y = if x < 0 then alpha * x else x"}]}}"#;
 
@@ -426,10 +433,17 @@ fn one_command_makes_builds_and_checks_a_package_of_a_reference() {
     let done = desk.udo(&["new", "c.json", "--check"]);
     let out = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success(), "{out}{}", String::from_utf8_lossy(&done.stderr));
-    assert!(out.contains("\nLeaky on cpu: ") && out.contains("LeakyUdoPackage/dist/"), "{out}");
+    for line in
+        ["\nLeaky on cpu: ", "\nLeaky on gpu: ", "\nLeaky on dsp:v68: ", "LeakyUdoPackage/dist/"]
+    {
+        assert!(out.contains(line), "{line} in {out}");
+    }
     // What nobody has written yet does not pass.
     let unwritten =
         LEAKY.replace(",\n     \"reference\": \"y = if x < 0 then alpha * x else x\"", "");
+    let unwritten = unwritten
+        .replace("[\"CPU\", \"GPU\", \"DSP\"], \"dsp_arch_types\": [\"v68\"]", "[\"CPU\"]");
+    let unwritten = unwritten.replace(", \"GPU\": \"FLOAT_32\", \"DSP\": \"UINT_8\"", "");
     let desk = Desk::new(&unwritten.replace("Leaky", "Empty"));
     let done = desk.udo(&["new", "c.json", "--check"]);
     let out = String::from_utf8_lossy(&done.stdout);

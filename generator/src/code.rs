@@ -225,7 +225,11 @@ pub(crate) fn import(path: &str, names: &[&str]) -> String {
         return line;
     }
     let words = names.iter().map(|name| format!("{name},"));
-    format!("use {path}::{{{}\n}};", wrap(words, INDENT, WIDTH - 1))
+    let body = wrap(words.clone(), INDENT, WIDTH - 1);
+    // Only the last line may be as wide as a line.
+    let wide = wrap(words, INDENT, WIDTH);
+    let fits = wide.lines().rev().skip(1).all(|line| line.len() < WIDTH);
+    format!("use {path}::{{{}\n}};", if fits { wide } else { body })
 }
 
 /// `fn name(params) -> result {`

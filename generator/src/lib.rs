@@ -33,12 +33,13 @@ pub use crate::{
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
     grammar::schema,
     paths::{ExpandError, expand},
-    plan::{File, Options, Owner, Sdk, Tree, TreeError, plan, toml_string},
+    plan::{File, Note, Options, Owner, Sdk, Tree, TreeError, plan, toml_string},
     read::read,
     source::{DecodeError, Mode, Source, decode},
     stamp::Stamp,
     templates::{RenderError, Templates, TemplatesError, TemplatesOwner},
     write::{
-        Change, Drift, Foreign, Kept, Report, Update, WriteError, apply_all, kept, survey, write,
+        Change, Drift, Foreign, Kept, Report, Update, Waiting, WriteError, apply_all, kept, survey,
+        write,
     },
 };

@@ -57,6 +57,17 @@ pub struct Tree {
     pub configs: Vec<String>,
     /// The files, sorted by path.
     pub files: Vec<File>,
+    /// Files that wait for code although the operator has a reference.
+    pub notes: Vec<Note>,
+}
+
+/// Why nothing is printed into a file from the operator's reference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The file.
+    pub path: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// One file of a package.
@@ -120,8 +131,12 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         targets: targets(&views),
         libraries: views,
     };
-    let mut sheet =
-        Sheet { printer: options.templates.printer()?, package: &package_view, files: configs };
+    let mut sheet = Sheet {
+        printer: options.templates.printer()?,
+        package: &package_view,
+        files: configs,
+        notes: Vec::new(),
+    };
     for (template, path) in [
         ("package/Cargo.toml.jinja", "Cargo.toml"),
         ("package/Makefile.jinja", "Makefile"),
@@ -254,6 +269,7 @@ struct Sheet<'a> {
     printer: Printer<'a>,
     package: &'a PackageView,
     files: Vec<File>,
+    notes: Vec<Note>,
 }
 
 /// What a template may name.
@@ -297,6 +313,8 @@ impl Sheet<'_> {
     ) -> Result<(), TreeError> {
         let path = format!("{}/src/ops/{}.rs", library.folder, op.module);
         let template = format!("{kind}/op.rs.jinja");
+        let note = op.note.iter().map(|why| Note { path: path.clone(), reason: why.clone() });
+        self.notes.extend(note);
         self.add(&template, &path, Some(library), Some(op), Owner::Author(stamp))
     }
 
@@ -313,7 +331,7 @@ impl Sheet<'_> {
         });
         match twins {
             Some(path) => Err(TreeError::Twice { package, path }),
-            None => Ok(Tree { package, templates, configs, files: self.files }),
+            None => Ok(Tree { package, templates, configs, files: self.files, notes: self.notes }),
         }
     }
 }

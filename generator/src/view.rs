@@ -113,6 +113,8 @@ pub(crate) struct OpView {
     pub(crate) params: Option<ParamsView>,
     /// `dsp_kernel!(..);`
     pub(crate) registration: String,
+    /// Why its reference gives nothing here, if it has one.
+    pub(crate) note: Option<String>,
     /// What is printed from its reference, if the config has one and it gives something here.
     pub(crate) reference: Option<ReferenceView>,
     /// A node for the test of shape inference that is printed from a reference.
@@ -147,6 +149,8 @@ pub(crate) struct TestView {
 pub(crate) struct SampleView {
     /// The names of `udo-api` that it uses, if any.
     pub(crate) types: String,
+    /// Those of `udo-testing`.
+    pub(crate) helpers: String,
     /// The statements that set it up, and compare.
     pub(crate) body: String,
 }
@@ -174,6 +178,7 @@ impl OpView {
             signature: String::new(),
             params: None,
             registration: String::new(),
+            note: None,
             reference: None,
             sample: None,
             inference: inference(op),

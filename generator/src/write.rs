@@ -16,13 +16,13 @@ use std::{
 use walkdir::WalkDir;
 
 use crate::{
-    plan::{File, Owner, Tree},
+    plan::{File, Note, Owner, Tree},
     stamp,
 };
 use areas::Merged;
 pub use kept::{Kept, kept};
 use marker::Marker;
-pub use outcome::{Change, Drift, Report};
+pub use outcome::{Change, Drift, Report, Waiting};
 
 /// What a folder that is no package of ours means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -157,6 +157,8 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
             }
         }
     }
+    let is_new = |note: &&Note| report.created.contains(&note.path);
+    report.waiting = tree.notes.iter().filter(is_new).cloned().map(Into::into).collect();
     report.orphaned = orphans(tree, dir, &old)?;
     for path in &report.orphaned {
         marker.adopt_from(&old, path);

@@ -4,8 +4,10 @@
 //! Whole-tensor expressions are elements here as well: of the tensor at [`HERE`], the coordinates of the element that is
 //! worked out, to which operands are aligned as numpy broadcasts them.
 
+mod pointwise;
 mod walk;
 
+pub(crate) use pointwise::is_pointwise;
 pub(crate) use walk::Seen;
 
 use crate::{

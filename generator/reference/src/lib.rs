@@ -50,7 +50,9 @@ pub use crate::{
     fault::{EvalError, Fault, Faults, Position},
     ir::Loosened,
     lower::function_names,
-    print::{Ports, RustKernel, Scratch},
+    print::{
+        Accesses, Buffer, Item, ItemKernel, OpenClAccess, PortAccess, Ports, RustKernel, Scratch,
+    },
     signature::{Class, Elements, Input, Output, Param, ParamKind, Signature, Tensor, Value},
     storage::{Storage, quantize},
 };
@@ -107,5 +109,16 @@ impl Program {
     /// A first kernel in Rust, for ports of these element types: whoever prints a package puts its parts in place.
     pub fn rust(&self, ports: &Ports) -> RustKernel {
         print::rust(&self.code, &self.signature, ports)
+    }
+
+    /// The same as work items, in Rust and in OpenCL C; nothing where elements decide an extent.
+    pub fn items(&self, accesses: &Accesses) -> Option<ItemKernel> {
+        print::items(&self.code, &self.signature, accesses)
+    }
+
+    /// Whether each element of an output is a function of the only input's element at the same place: so that a kernel may
+    /// look it up where there are few different ones.
+    pub fn is_pointwise(&self) -> bool {
+        ir::is_pointwise(&self.code, &self.signature)
     }
 }

@@ -1,18 +1,29 @@
-//! Prints a program as a first kernel in Rust: what finalize works out, and a naive loop nest over slices that touches no heap.
+//! Prints a program as a first kernel: what finalize works out, and a naive loop nest over slices that touches no heap; or
+//! work items in Rust and OpenCL C.
 
 mod emit;
+mod folds;
+mod items;
+mod language;
 mod lists;
 mod names;
+mod opencl;
 mod plain;
+mod rust;
 mod select;
 mod support;
+
+pub(crate) use items::items;
+pub use items::{Accesses, Buffer, Item, ItemKernel, OpenClAccess, PortAccess};
 
 use crate::{
     ir::{Binder, Code, Def, DefKind, Seen, Source, StepKind, Text},
     signature::{Class, ParamKind, Signature},
 };
-use emit::{Emitter, Real};
+use emit::Emitter;
+use language::{Language, Real};
 use names::Names;
+use rust::{Rust, stored, type_of};
 
 /// What a port's elements are stored as, in the words of Rust.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +56,8 @@ pub struct RustKernel {
     pub shape_support: String,
     /// For each input the field of the plan that holds its extents.
     pub input_extents: Vec<String>,
+    /// Whether `plan` reads the elements of a static input.
+    pub reads_static: Vec<bool>,
     /// For each output the field of the plan that holds its extents.
     pub extents: Vec<String>,
 }
@@ -62,7 +75,8 @@ pub struct Scratch {
 
 /// The program's kernel in Rust.
 pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKernel {
-    let printer = Printer { code, signature, ports, names: Names::new(code, signature) };
+    let names = Names::new(code, signature);
+    let printer = Printer { code, signature, ports, names, language: &Rust::Slices };
     let scratch =
         (0..code.defs.len()).filter(|def| printer.output_of(*def).is_none()).map(|def| Scratch {
             name: printer.names.def(def).to_owned(),
@@ -75,16 +89,15 @@ pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKer
     let plan = printer.plan_struct();
     RustKernel {
         is_bounded: printer.is_bounded(),
-        shape_support: support::support(&[plan.as_str(), &finalize].concat()),
-        support: support::support(&[plan.as_str(), &finalize, &elements, &execute].concat()),
+        shape_support: support::rust(&[plan.as_str(), &finalize].concat()),
+        support: support::rust(&[plan.as_str(), &finalize, &elements, &execute].concat()),
         plan,
         finalize,
         elements,
         execute,
         scratch: scratch.collect(),
-        input_extents: (0..signature.inputs.len())
-            .map(|input| printer.names.dims(Source::Input(input)))
-            .collect(),
+        input_extents: printer.input_extents(),
+        reads_static: printer.reads_static(),
         extents: code
             .outputs
             .iter()
@@ -98,11 +111,25 @@ struct Printer<'a> {
     signature: &'a Signature,
     ports: &'a Ports,
     names: Names,
+    language: &'a dyn Language,
 }
 
 impl Printer<'_> {
     fn is_bounded(&self) -> bool {
         self.code.defs.iter().any(|def| matches!(def.kind, DefKind::Select(_)))
+    }
+
+    fn input_extents(&self) -> Vec<String> {
+        (0..self.signature.inputs.len())
+            .map(|input| self.names.dims(Source::Input(input)))
+            .collect()
+    }
+
+    /// Of each input, whether the steps before a run read its elements.
+    fn reads_static(&self) -> Vec<bool> {
+        let steps = self.shape_steps();
+        let inputs = (0..self.signature.inputs.len()).map(Source::Input);
+        inputs.map(|input| support::has_word(&steps, self.names.source(input))).collect()
     }
 
     fn output_of(&self, def: usize) -> Option<usize> {
@@ -205,8 +232,7 @@ impl Printer<'_> {
     }
 
     fn finalize(&self) -> String {
-        let steps: String =
-            self.code.steps.iter().map(|step| self.shape_step(step, "least")).collect();
+        let steps = self.shape_steps();
         let mut parameters = Vec::new();
         if self.is_bounded() {
             parameters.push("least: bool".to_owned());
@@ -262,6 +288,11 @@ impl Printer<'_> {
         format!(
             "pub fn plan(\n    {parameters},\n) -> Result<Plan, Fault> {{\n{lines}    Ok(plan)\n}}\n"
         )
+    }
+
+    /// What all steps add to the plan.
+    fn shape_steps(&self) -> String {
+        self.code.steps.iter().map(|step| self.shape_step(step, "least")).collect()
     }
 
     /// What a step adds to the plan, in a block of its own; `least` says whether nothing is selected.
@@ -333,7 +364,7 @@ impl Printer<'_> {
             format!("{}number: usize", unused("number")),
         ];
         parameters.extend(self.slices(&self.sources_in(&text, def)));
-        let class = emit::type_of(def.class, Real::F32);
+        let class = type_of(def.class, Real::F32);
         let name = self.names.def(number);
         let parameters = parameters.join(", ");
         format!("fn element_of_{name}({parameters}) -> Result<{class}, Fault> {{\n{text}}}\n")
@@ -342,7 +373,7 @@ impl Printer<'_> {
     fn element_body(&self, number: usize, binders: &[Binder], body: &crate::ir::Scalar) -> String {
         let mut emitter = Emitter::new(self, Real::F32);
         let value = emitter.scalar(body);
-        emitter.line(&format!("Ok({})", plain::bare(&value)));
+        emitter.line(&self.language.result(emitter.class(body), plain::bare(&value)));
         let mut before = emitter.beside();
         before.coordinates(binders, &self.names.dims(Source::Def(number)), emitter.text());
         emitter.after(&before);
@@ -396,8 +427,7 @@ impl Printer<'_> {
                         .collect();
                     let value = format!("element_of_{name}(&plan, number{})?", arguments.concat());
                     let dims = self.names.dims(Source::Def(number));
-                    let stored =
-                        emit::stored(&value, def.class, &self.element(Source::Def(number)));
+                    let stored = stored(&value, def.class, &self.element(Source::Def(number)));
                     format!(
                         "        for number in 0..plan.{dims}.size() {{\n            {name}[number] = {stored};\n        }}\n"
                     )
@@ -427,7 +457,7 @@ impl Printer<'_> {
 
 /// The type of a number that is known with the shapes.
 fn early(class: Class) -> &'static str {
-    emit::type_of(class, Real::F64)
+    type_of(class, Real::F64)
 }
 
 /// The tensors whose elements a definition reads, in a fixed order.

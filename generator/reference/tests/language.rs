@@ -16,6 +16,8 @@
 mod bounds;
 #[path = "language/checks.rs"]
 mod checks;
+#[path = "language/items.rs"]
+mod items;
 #[path = "language/kernels.rs"]
 mod kernels;
 #[path = "language/naive.rs"]

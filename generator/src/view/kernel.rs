@@ -68,18 +68,12 @@ pub(crate) fn cpu(op: &Op) -> OpView {
     "the CPU".clone_into(&mut view.title);
     let mut used =
         vec!["Core", "Error", "ExecError", "FinalizeCx", "Io", "Kernel", "KernelDef", "PortRule"];
-    view.reference = reference::cpu(op);
-    if view.reference.is_some() {
+    let is_printed = view.print_kernel(op, Core::Cpu);
+    if is_printed {
         used.push("Workspace");
-        if let Some(test) = &mut view.test {
-            test.sample = sample::sample(op, Core::Cpu);
-        }
     }
-    let mut rules = fixed_rules(op, Core::Cpu, &mut used);
-    if view.reference.as_ref().is_some_and(|printed| printed.is_bounded) {
-        let outputs = rules.split_off(op.inputs.len());
-        rules.extend(outputs.into_iter().map(|rule| rule.then("bounded", [])));
-    }
+    let rules = fixed_rules(op, Core::Cpu, &mut used);
+    let rules = view.bounded_rules(rules, op);
     let entry = kernel_entry(&view, "KernelDef::new", Core::Cpu);
     view.tables = tables(&entry, rules);
     view.imports = import("udo_api", &used);
@@ -94,10 +88,18 @@ pub(crate) fn dsp(op: &Op, arch: u16) -> OpView {
     view.title = format!("the DSP V{arch}");
     let mut used =
         vec!["Core", "Cost", "ExecError", "KernelDef", "Scratch", "PortRule", "dsp_kernel"];
+    let is_printed = view.print_kernel(op, core);
     let rules = fixed_rules(op, core, &mut used);
+    let rules = view.bounded_rules(rules, op);
     let entry =
         kernel_entry(&view, "KernelDef::new", core).then("cost", [Expr::atom("Cost::Snail")]);
     view.tables = tables(&entry, rules);
+    if is_printed {
+        used.retain(|name| !["Scratch", "dsp_kernel"].contains(name));
+        used.extend(["Error", "FinalizeCx", "Io", "Kernel", "Workspace"]);
+        view.imports = import("udo_api", &used);
+        return view;
+    }
 
     let suffix = if core.is_one_op_per_library() { "execute_op" } else { "impl" };
     let function = format!("{}_{suffix}", view.module);
@@ -190,10 +192,39 @@ pub(super) fn list_element(tensor: &Tensor) -> &'static str {
     }
 }
 
+/// The type of an operator on the GPU.
+pub(super) fn gpu_type(op: &Op) -> String {
+    names::to_upper_camel_case(&op.name) + "Gpu"
+}
+
+impl OpView {
+    /// Prints a first kernel, if the operator's reference gives one on the core, and the test of it; whether it does.
+    fn print_kernel(&mut self, op: &Op, core: Core) -> bool {
+        match reference::kernel(op, core) {
+            Some(Ok(printed)) => self.reference = Some(printed),
+            Some(Err(why)) => self.note = Some(why),
+            None => {}
+        }
+        if let (Some(_), Some(test)) = (&self.reference, &mut self.test) {
+            test.sample = sample::sample(op, core);
+        }
+        self.reference.is_some()
+    }
+
+    /// The rules, those of outputs with bounds where the elements decide extents.
+    fn bounded_rules(&self, mut rules: Vec<Expr>, op: &Op) -> Vec<Expr> {
+        if self.reference.as_ref().is_some_and(|printed| printed.is_bounded) {
+            let outputs = rules.split_off(op.inputs.len());
+            rules.extend(outputs.into_iter().map(|rule| rule.then("bounded", [])));
+        }
+        rules
+    }
+}
+
 /// An operator on the GPU: OpenCL C, and one work item of it in Rust.
 pub(crate) fn gpu(op: &Op) -> OpView {
     let mut view = OpView::new(op, Some(Core::Gpu));
-    view.type_name.push_str("Gpu");
+    view.type_name = gpu_type(op);
     view.params = ParamsView::new(op);
     "the GPU".clone_into(&mut view.title);
     let mut used = vec![
@@ -214,12 +245,21 @@ pub(crate) fn gpu(op: &Op) -> OpView {
     let entry =
         Expr::call(format!("KernelDef::gpu::<{}>", view.type_name), [Expr::text(&view.name)]);
     let source = Expr::text(&format!("../../kernels/{}.cl", view.module));
-    view.tables = [
+    let mut constants = vec![
         tables(&entry.then("ports", [Expr::atom("PORTS")]), rules),
         constant("const SOURCE: &str", &Expr::call("include_str!", [source])),
-        constant("const KERNEL_NAME: &str", &Expr::text(&format!("{}_kernel", view.module))),
-    ]
-    .join("\n\n");
+    ];
+    if view.print_kernel(op, Core::Gpu) {
+        let is_kept =
+            |name: &&str| !["Buffers", "ExecError", "GpuArg", "Launch", "WorkItem"].contains(name);
+        used.retain(is_kept);
+        view.tables = constants.join("\n\n");
+        view.imports = import("udo_api", &used);
+        return view;
+    }
+    let name = format!("{}_kernel", view.module);
+    constants.push(constant("const KERNEL_NAME: &str", &Expr::text(&name)));
+    view.tables = constants.join("\n\n");
     let item = ["_item: WorkItem".to_owned(), "_buffers: &Buffers<'_>".to_owned()];
     let params: Vec<String> =
         [format!("_kernel: &{}", view.type_name)].into_iter().chain(item).collect();

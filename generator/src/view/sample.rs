@@ -1,9 +1,9 @@
 //! The test of a printed kernel: a small node, and what the reference says of it.
 
-use udo_reference::{
-    Argument, Arguments, Arithmetic, Class, Elements, Evaluated, Extent, ParamKind, Program,
-    Settings, Signature, Storage, Tensor, Value,
-};
+mod node;
+
+use node::{SCALE, ends, found, reals, whole, zero_point};
+use udo_reference::{Argument, Arguments, Elements, Evaluated, Extent, Tensor, Value};
 
 use super::{
     SampleView,
@@ -14,49 +14,6 @@ use crate::{
     config::{self, Core, Op},
     reference,
 };
-
-/// What inputs may look like; the first combination that the operator takes is the sample.
-const SHAPES: &[&[usize]] = &[
-    &[4],
-    &[2, 2],
-    &[2, 3],
-    &[1, 2, 3, 3],
-    &[2, 2, 2],
-    &[1],
-    &[],
-    &[2, 2, 1, 1],
-    &[1, 1],
-    &[2, 4],
-];
-
-/// What the inputs of operators whose second input says where to look, or a number of each row, may look like.
-const TIED: &[[&[usize]; 2]] = &[
-    [&[2, 4], &[2]],
-    [&[4, 4], &[4]],
-    [&[1, 2, 2, 1], &[1, 1, 2, 2]],
-    [&[1, 1, 2, 2], &[1, 1, 2, 2]],
-];
-
-/// The most combinations that are tried.
-const TRIES: usize = 1000;
-
-/// Steps that an evaluation may take, which small tensors stay far below.
-const STEPS: u64 = 1 << 20;
-
-/// The real numbers of samples, each exact in half precision.
-const REALS: &[f64] = &[1.5, -0.5, 0.25, 2.0, -1.25, 0.75, 3.0, -2.5];
-
-/// Indices and truth values, which most tensors have; then other integers.
-const INTEGERS: &[&[i64]] = &[&[1, 0, 1, 1, 0], &[3, 1, 2, 5, 4], &[0]];
-
-/// Real numbers that are steps of [`SCALE`], none below 0.
-const STEPS_OF_SCALE: &[f64] = &[1.5, 0.5, 2.0, 0.0, 3.0];
-
-/// Lists that are given as parameters without a default: axes, extents, widths of paddings.
-const LISTS: &[&[f64]] = &[&[0.0], &[1.0, 1.0], &[2.0, 2.0], &[0.0, 0.0, 1.0, 1.0]];
-
-/// The encoding that tests give fixed-point tensors.
-const SCALE: f64 = 0.5;
 
 /// The statements of a test of the printed kernel, if the reference takes a small node.
 pub(super) fn sample(op: &Op, core: Core) -> Option<SampleView> {
@@ -87,7 +44,7 @@ pub(super) fn sample(op: &Op, core: Core) -> Option<SampleView> {
             bench = bench.then(test::output_of(of), [extents(&dims)]);
         }
         if is_encoded(output, core) {
-            let encoding = [port.to_string(), "0.5".to_owned(), "0".to_owned()];
+            let encoding = [port.to_string(), SCALE.to_string(), zero_point(of).to_string()];
             bench = bench.then("output_encoding", encoding.map(Expr::atom));
         }
     }
@@ -96,7 +53,12 @@ pub(super) fn sample(op: &Op, core: Core) -> Option<SampleView> {
         lines.push(compared(port, type_on(output, core), is_encoded(output, core), evaluated)?);
     }
     let types = if types.is_empty() { String::new() } else { import("udo_api", &types) };
-    Some(SampleView { types, body: lines.join("\n") })
+    let body = lines.join("\n");
+    let mut helpers = vec!["Bench", "tensor"];
+    if body.contains("assert_near(") {
+        helpers.push("assert_near");
+    }
+    Some(SampleView { types, helpers: import("udo_testing", &helpers), body })
 }
 
 /// The statements of a test of shape inference, if the reference takes a small node.
@@ -124,7 +86,8 @@ pub(super) fn shapes(op: &Op) -> Option<SampleView> {
             "        assert!(outputs[{port}].full_shape().iter().eq(wanted_{port}.iter().copied()));"
         ));
     }
-    Some(SampleView { types: import("udo_api", &types), body: lines.join("\n") })
+    let helpers = import("udo_testing", &["Bench", "tensor"]);
+    Some(SampleView { types: import("udo_api", &types), helpers, body: lines.join("\n") })
 }
 
 /// The bench with inputs and parameters.
@@ -143,7 +106,8 @@ fn given(
         let method = if input.is_static { "constant" } else { "input" };
         let mut given = Expr::call("tensor", [extents(&tensor.dims), stored(input, core, tensor)]);
         if is_encoded(input, core) {
-            given = given.then("encoded", ["0.5", "0"].map(Expr::atom));
+            let zero_point = zero_point(type_on(input, core)).to_string();
+            given = given.then("encoded", [SCALE.to_string(), zero_point].map(Expr::atom));
         }
         if type_on(input, core) == "F16" {
             types.push("F16");
@@ -175,161 +139,70 @@ fn given(
 
 /// The comparison of an output with what the reference says.
 fn compared(port: usize, of: &str, is_encoded: bool, evaluated: &Evaluated) -> Option<String> {
-    let scale = if is_encoded { SCALE } else { 1.0 };
-    let wanted: Vec<f64> = reals(&evaluated.tensor).iter().map(|value| value / scale).collect();
-    let allowed = evaluated.allowed.iter().zip(&wanted);
-    let worst = allowed.fold(1e-7, |worst: f64, (allowed, wanted)| {
-        worst.max(allowed / scale / wanted.abs().max(1.0))
-    });
-    if !worst.is_finite() || wanted.iter().any(|value| !value.is_finite()) {
+    let wanted = reals(&evaluated.tensor);
+    if wanted.iter().chain(&evaluated.allowed).any(|value| !value.is_finite()) {
         return None;
     }
+    let dims = match evaluated.tensor.dims.as_slice() {
+        [] => format!("        assert!(outputs[{port}].dims().is_empty());"),
+        dims => format!("        assert_eq!(outputs[{port}].dims(), {dims:?});"),
+    };
+    let each = wanted.iter().copied().zip(evaluated.allowed.iter().copied());
+    let (wanted, values) =
+        if is_encoded { within(port, of, each) } else { near(port, of, &wanted, each) };
+    Some([wanted, dims, values].join("\n"))
+}
+
+/// That numbers are near to others.
+fn near(
+    port: usize,
+    of: &str,
+    wanted: &[f64],
+    each: impl Iterator<Item = (f64, f64)>,
+) -> (String, String) {
+    let worst =
+        each.fold(1e-7, |worst: f64, (wanted, allowed)| worst.max(allowed / wanted.abs().max(1.0)));
     // The next power of ten: the numbers are for people.
     let tolerance = format!("1e{}", worst.log10().ceil());
     let items = wanted.iter().map(|value| Expr::atom(format!("{value:?}")));
-    let wanted = binding(&format!("wanted_{port}"), &Expr::Array(items.collect()), 2);
-    let dims = format!("        assert_eq!(outputs[{port}].dims(), {:?});", evaluated.tensor.dims);
-    let dims = if evaluated.tensor.dims.is_empty() {
-        format!("        assert!(outputs[{port}].dims().is_empty());")
-    } else {
-        dims
-    };
+    let binding = binding(&format!("wanted_{port}"), &Expr::Array(items.collect()), 2);
     let values = if of == "F16" {
+        // Crates for the DSP have no lists that grow.
         format!(
-            "        let values_{port} = outputs[{port}].values::<F16>();\n        \
-             let found: Vec<f32> = values_{port}.iter().map(|v| v.to_f32()).collect();\n        \
-             assert_near(&found, wanted_{port}, {tolerance});"
+            "        let mut found_{port} = [0.0; {}];\n        \
+             for (to, half) in found_{port}.iter_mut().zip(&outputs[{port}].values::<F16>()) {{\n            \
+             *to = half.to_f32();\n        \
+             }}\n        \
+             assert_near(&found_{port}, wanted_{port}, {tolerance});",
+            wanted.len()
         )
     } else {
         format!(
             "        assert_near(&outputs[{port}].values::<{of}>(), wanted_{port}, {tolerance});"
         )
     };
-    Some([wanted, dims, values].join("\n"))
+    (binding, values)
 }
 
-/// The first small node that the operator takes, and its outputs.
-fn found(
-    op: &Op,
-    core: Core,
-    program: &Program,
-    signature: &Signature,
-) -> Option<(Arguments, Vec<Evaluated>)> {
-    let storage =
-        op.outputs.iter().map(|output| storage(type_on(output, core), is_encoded(output, core)));
-    let mut settings = Settings::new(Arithmetic::F32, storage.collect());
-    settings.limit = STEPS;
-    let mixtures =
-        INTEGERS.iter().flat_map(|integers| LISTS.iter().map(move |list| (integers, list)));
-    for (integers, list) in mixtures {
-        let params = params(signature, integers, list);
-        for shapes in combinations(op.inputs.len()) {
-            let ports = op.inputs.iter().zip(&signature.inputs).zip(shapes);
-            let inputs = ports.map(|((input, port), dims)| {
-                let numbers = numbers(input, core, integers);
-                Argument::Tensor(values(dims, port.class, &numbers))
-            });
-            let arguments = Arguments { inputs: inputs.collect(), params: params.clone() };
-            let Ok(outputs) = program.evaluate(&arguments, &settings) else { continue };
-            let is_plain = |output: &Evaluated| {
-                !output.extents_unsure
-                    && output.allowed.iter().all(|allowed| allowed.is_finite())
-                    && reals(&output.tensor).iter().all(|value| value.is_finite())
-            };
-            let has_elements = outputs.iter().any(|output| !output.allowed.is_empty());
-            if outputs.iter().all(is_plain) && has_elements {
-                return Some((arguments, outputs));
-            }
-        }
-    }
-    None
-}
-
-/// Shapes for so many inputs: the same for all, then every mixture as far as there is time for it, then those for two.
-fn combinations(count: usize) -> impl Iterator<Item = Vec<&'static [usize]>> {
-    let same = SHAPES.iter().map(move |dims| vec![*dims; count]);
-    let mixed = (0..TRIES).map(move |number| {
-        let mut rest = number;
-        let next = (0..count).map(|_| {
-            let place = rest % SHAPES.len();
-            rest /= SHAPES.len();
-            SHAPES.get(place).copied().unwrap_or_default()
-        });
-        next.collect()
-    });
-    let tied = TIED.iter().filter(move |_| count == 2).map(|pair| pair.to_vec());
-    same.chain(mixed).chain(tied)
-}
-
-/// Numbers that the input's storage on the core holds.
-#[expect(clippy::cast_precision_loss, reason = "they are small")]
-fn numbers(input: &config::Tensor, core: Core, integers: &[i64]) -> Vec<f64> {
-    match (reference::class(input), type_on(input, core)) {
-        (Class::Float, "f32" | "F16") => REALS.to_vec(),
-        (Class::Float, _) if is_encoded(input, core) => STEPS_OF_SCALE.to_vec(),
-        _ => integers.iter().map(|value| *value as f64).collect(),
-    }
-}
-
-/// The parameters: their defaults, else something small.
-fn params(signature: &Signature, integers: &[i64], list: &[f64]) -> Vec<Option<Value>> {
-    let first = integers.first().copied().unwrap_or(1);
-    let value = |kind| match kind {
-        ParamKind::Scalar(Class::Float) => Value::Float(0.5),
-        ParamKind::Scalar(Class::Int) => Value::Int(first),
-        ParamKind::Scalar(Class::Bool) => Value::Bool(true),
-        ParamKind::Text => Value::Text(String::new()),
-        ParamKind::Tensor(class) => Value::Tensor(values(&[list.len()], class, list)),
+/// That stored values are those nearest to the numbers, or the next to them.
+fn within(port: usize, of: &str, each: impl Iterator<Item = (f64, f64)>) -> (String, String) {
+    let (min, max) = ends(of);
+    let range = |(place, (wanted, allowed)): (usize, (f64, f64))| {
+        // A hair more, as the reference counts steps in real numbers.
+        let steps = |value: f64| value / SCALE;
+        let low = whole((steps(wanted - allowed) - 1e-6).ceil()).saturating_add(zero_point(of));
+        let high = whole((steps(wanted + allowed) + 1e-6).floor()).saturating_add(zero_point(of));
+        let suffix = if place == 0 { of } else { "" };
+        Expr::atom(format!("{}{suffix}..={}", low.clamp(min, max), high.clamp(min, max)))
     };
-    signature
-        .params
-        .iter()
-        .map(|param| Some(param.default.clone().unwrap_or_else(|| value(param.kind))))
-        .collect()
-}
-
-fn values(dims: &[usize], class: Class, numbers: &[f64]) -> Tensor {
-    let numbers = numbers.iter().copied().cycle().take(dims.iter().product());
-    let elements = match class {
-        Class::Float => Elements::Float(numbers.collect()),
-        Class::Int | Class::Bool => Elements::Int(numbers.map(whole).collect()),
-    };
-    Tensor { dims: dims.to_vec(), elements }
-}
-
-/// A small whole number as an integer.
-#[expect(clippy::cast_possible_truncation, reason = "it is small and whole")]
-fn whole(value: f64) -> i64 {
-    value as i64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "samples are small")]
-fn reals(tensor: &Tensor) -> Vec<f64> {
-    match &tensor.elements {
-        Elements::Float(values) => values.clone(),
-        Elements::Int(values) => values.iter().map(|value| *value as f64).collect(),
-        Elements::Bool(values) => values.iter().map(|value| f64::from(u8::from(*value))).collect(),
-    }
-}
-
-/// What the core stores an output as.
-fn storage(of: &str, is_encoded: bool) -> Storage {
-    let (bits, signed) = match of {
-        "f32" => return Storage::F32,
-        "F16" => return Storage::F16,
-        "u8" => (8, false),
-        "u16" => (16, false),
-        "u32" => (32, false),
-        "i8" => (8, true),
-        "i16" => (16, true),
-        _ => (32, true),
-    };
-    if !is_encoded {
-        return Storage::Int { bits, signed };
-    }
-    let span = 1_i64 << bits;
-    let min = if signed { -span / 2 } else { 0 };
-    Storage::Quantized { scale: SCALE, zero_point: 0, min, max: min + span - 1 }
+    let items: Vec<Expr> = each.enumerate().map(range).collect();
+    let binding = binding(&format!("wanted_{port}"), &Expr::Array(items), 2);
+    let values = format!(
+        "        for (found, wanted) in outputs[{port}].values::<{of}>().iter().zip(wanted_{port}) {{\n            \
+         assert!(wanted.contains(found), \"{{found}}, wanted one of {{wanted:?}}\");\n        \
+         }}"
+    );
+    (binding, values)
 }
 
 fn extents(dims: &[usize]) -> Expr {
@@ -339,12 +212,12 @@ fn extents(dims: &[usize]) -> Expr {
 /// The elements of an input as the core stores them.
 fn stored(input: &config::Tensor, core: Core, tensor: &Tensor) -> Expr {
     let of = type_on(input, core);
-    let scale = if is_encoded(input, core) { SCALE } else { 1.0 };
+    let (scale, zero) = if is_encoded(input, core) { (SCALE, zero_point(of)) } else { (1.0, 0) };
     let mut items: Vec<String> = reals(tensor)
         .into_iter()
         .map(|value| match of {
             "f32" | "F16" => format!("{value:?}"),
-            _ => whole(value / scale).to_string(),
+            _ => (whole(value / scale) + zero).to_string(),
         })
         .collect();
     if let (Some(first), false) = (items.first_mut(), of == "F16") {

@@ -7,6 +7,8 @@ use std::{
 
 use serde::Serialize;
 
+use crate::plan::Note;
+
 /// What was done to each file. Paths are relative to the package's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
@@ -16,6 +18,8 @@ pub struct Report {
     pub dir: PathBuf,
     /// Files that were not there.
     pub created: Vec<String>,
+    /// Those of them that wait for code although the operator has a reference.
+    pub waiting: Vec<Waiting>,
     /// Generated files that changed.
     pub refreshed: Vec<String>,
     /// Generated files that are as they were.
@@ -30,6 +34,21 @@ pub struct Report {
     pub accepted: Vec<String>,
     /// Files that the config has no more, left alone.
     pub orphaned: Vec<String>,
+}
+
+/// A file into which nothing is printed from the operator's reference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Waiting {
+    /// The file.
+    pub file: String,
+    /// Why.
+    pub reason: String,
+}
+
+impl From<Note> for Waiting {
+    fn from(Note { path, reason }: Note) -> Self {
+        Self { file: path, reason }
+    }
 }
 
 /// An author's file that was written for another config.
@@ -93,6 +112,7 @@ impl Report {
             package: package.to_owned(),
             dir: dir.to_owned(),
             created: Vec::new(),
+            waiting: Vec::new(),
             refreshed: Vec::new(),
             unchanged: Vec::new(),
             kept: Vec::new(),
@@ -111,6 +131,9 @@ impl fmt::Display for Report {
             for file in files {
                 writeln!(f, "  {what:<9} {file}")?;
             }
+        }
+        for Waiting { file, reason } in &self.waiting {
+            writeln!(f, "  waits     {file}: for your code, as {reason}")?;
         }
         if !self.kept.is_empty() {
             writeln!(f, "  kept      {} of your files, untouched", self.kept.len())?;

@@ -1,7 +1,15 @@
-//! Lists as Rust, and the coordinates of an element.
+//! Lists in a language, and the coordinates of an element.
 
-use super::{emit::Emitter, plain::bare, support::has_word};
-use crate::ir::{AxesOf, Binder, Item, List};
+use super::{
+    emit::Emitter,
+    language::{End, Kind},
+    plain::bare,
+    support::has_word,
+};
+use crate::{
+    ir::{AxesOf, Binder, Item, List},
+    signature::Class,
+};
 
 impl Emitter<'_> {
     pub(super) fn list(&mut self, list: &List) -> String {
@@ -16,37 +24,39 @@ impl Emitter<'_> {
             List::Items(items) => self.items(items),
             List::Slice(list, from, to) => {
                 let list = self.list(list);
+                let end = self.language().end(Class::Int, End::Highest, self.real);
                 let from = from.as_ref().map_or("0".to_owned(), |from| self.scalar(from));
-                let to = to.as_ref().map_or("i64::MAX".to_owned(), |to| self.scalar(to));
+                let to = to.as_ref().map_or(end, |to| self.scalar(to));
                 format!("list_slice({list}, {from}, {to})")
             }
             List::For(slot, count, body) => {
                 let count = self.scalar(count);
                 let (list, name) = (self.temporary(), self.printer.names.scalar(*slot).to_owned());
-                self.line(&format!("let mut {list} = List::default();"));
-                self.open(&format!("for {name} in 0..{count}"));
+                let language = self.language();
+                self.line(&language.variable(Kind::List, &list, language.no_list()));
+                self.open(&language.each(&name, &count));
                 let body = self.scalar(body);
-                self.line(&format!("list_push(&mut {list}, {body})?;"));
+                self.add_to(&list, "list_push", &body);
                 self.close("}");
                 list
             }
             List::If(condition, then, otherwise) => {
                 let condition = self.scalar(condition);
                 let list = self.temporary();
-                self.open(&format!("let {list} = if {}", bare(&condition)));
+                self.open(&self.language().choose(Kind::List, &list, bare(&condition)));
                 let then = self.list(then);
-                self.line(&then);
+                self.give(&list, &then);
                 self.close("} else {");
                 self.deeper();
                 let otherwise = self.list(otherwise);
-                self.line(&otherwise);
-                self.close("};");
+                self.give(&list, &otherwise);
+                self.close(self.language().close());
                 list
             }
             List::Broadcast(lists, _) => {
                 let all: Vec<String> = lists.iter().map(|list| self.list(list)).collect();
                 all.into_iter()
-                    .reduce(|a, b| format!("list_broadcast({a}, {b})?"))
+                    .reduce(|a, b| self.language().fallible(format!("list_broadcast({a}, {b})")))
                     .unwrap_or_default()
             }
             List::Align(coords, dims) => {
@@ -63,18 +73,19 @@ impl Emitter<'_> {
                     Some(list) => self.list(list),
                     None => format!("list_axes({dims})"),
                 };
-                match &axes.what {
-                    AxesOf::Reduced => format!("list_reduced({dims}, {marked})?"),
+                let call = match &axes.what {
+                    AxesOf::Reduced => format!("list_reduced({dims}, {marked})"),
                     AxesOf::Left(keep) => {
                         let keep = self.scalar(keep);
-                        format!("list_left({dims}, {marked}, {keep})?")
+                        format!("list_left({dims}, {marked}, {keep})")
                     }
                     AxesOf::Merged(left, reduced, keep) => {
                         let (left, reduced) = (self.list(left), self.list(reduced));
                         let keep = self.scalar(keep);
-                        format!("list_merged({dims}, {marked}, {left}, {reduced}, {keep})?")
+                        format!("list_merged({dims}, {marked}, {left}, {reduced}, {keep})")
                     }
-                }
+                };
+                self.language().fallible(call)
             }
         }
     }
@@ -90,21 +101,29 @@ impl Emitter<'_> {
         if let Some(numbers) = numbers {
             let numbers: Vec<String> =
                 numbers.into_iter().map(|number| self.scalar(number)).collect();
-            return format!("List::of(&[{}])", numbers.join(", "));
+            return self.language().list_of(&numbers);
         }
         if let [Item::Spread(list)] = items {
             return self.list(list);
         }
         let list = self.temporary();
-        self.line(&format!("let mut {list} = List::default();"));
+        let language = self.language();
+        self.line(&language.variable(Kind::List, &list, language.no_list()));
         for item in items {
-            let line = match item {
-                Item::One(scalar) => format!("list_push(&mut {list}, {})?;", self.scalar(scalar)),
-                Item::Spread(other) => format!("list_join(&mut {list}, {})?;", self.list(other)),
+            let (function, value) = match item {
+                Item::One(scalar) => ("list_push", self.scalar(scalar)),
+                Item::Spread(other) => ("list_join", self.list(other)),
             };
-            self.line(&line);
+            self.add_to(&list, function, &value);
         }
         list
+    }
+
+    /// The statement that adds to a list.
+    fn add_to(&mut self, list: &str, function: &str, value: &str) {
+        let language = self.language();
+        let call = format!("{function}({}, {value})", language.changed(list));
+        self.line(&format!("{};", language.fallible(call)));
     }
 
     /// The extents over which indices run.
@@ -127,14 +146,13 @@ impl Emitter<'_> {
             })
             .collect();
         let Some(last) = names.iter().rposition(|name| has_word(text, name)) else { return };
+        let unraveled = format!("list_unravel({}, plan.{dims})", self.language().counted("number"));
         if let [Binder::Pack(..)] = binders {
-            self.line(&format!(
-                "let {} = list_unravel(number as i64, plan.{dims});",
-                names.concat()
-            ));
+            let name = names.concat();
+            self.line(&self.language().bind(Kind::List, &name, &unraveled));
             return;
         }
-        self.line(&format!("let at = list_unravel(number as i64, plan.{dims});"));
+        self.line(&self.language().bind(Kind::List, "at", &unraveled));
         let (mut before, mut steps) = (String::new(), 0);
         for (binder, name) in binders.iter().zip(&names).take(last + 1) {
             let is_used = has_word(text, name);
@@ -146,17 +164,20 @@ impl Emitter<'_> {
             match binder {
                 Binder::Index(..) => {
                     if is_used {
-                        self.line(&format!("let {name} = list_item(at, {from})?;"));
+                        let item = self.language().fallible(format!("list_item(at, {from})"));
+                        self.line(&self.language().bind(self.int(), name, &item));
                     }
                     steps += 1;
                 }
                 Binder::Pack(_, extents) => {
                     let extents = self.list(extents);
                     let len = format!("list_len({extents})");
-                    before = self.bound(&if from == "0" { len } else { format!("{from} + {len}") });
+                    let end = if from == "0" { len } else { format!("{from} + {len}") };
+                    before = self.bound(self.int(), &end);
                     steps = 0;
                     if is_used {
-                        self.line(&format!("let {name} = list_slice(at, {from}, {before});"));
+                        let part = format!("list_slice(at, {from}, {before})");
+                        self.line(&self.language().bind(Kind::List, name, &part));
                     }
                 }
             }

@@ -112,8 +112,28 @@ const TAKEN: &[&str] = &[
 ];
 
 /// How names begin and end that printed kernels use themselves.
-const OWN: &[&str] = &["dims_", "element_of_", "has_", "int_", "list_", "text_"];
+const OWN: &[&str] = &["dims_", "element_of_", "has_", "int_", "kept_", "list_", "text_"];
 const OWN_ENDS: &[&str] = &["_f32", "_f64"];
+
+/// Keywords, types, and functions of OpenCL C that begin as no others do, and what is printed beside kernels.
+const OPENCL_WORDS: &str = "
+    acos acosh acospi add_sat all any asin asinh asinpi atan atan2 atan2pi atanh atanpi barrier bitselect
+    cbrt ceil clamp clz complex constant copysign cos cosh cospi cross ctz degrees distance dot
+    enqueue_kernel erf erfc event_t exp exp10 exp2 expm1 fabs fast_distance fast_length fast_normalize fdim
+    float_sigmoid float_sign floor floor_mod fma fmax fmin fmod fract frexp generic global hadd half hypot ilogb
+    image imaginary inline isequal isfinite isgreater isgreaterequal isinf isless islessequal islessgreater isnan
+    isnormal isnotequal isordered isunordered kernel larger ldexp length lgamma lgamma_r local log log10 log1p log2
+    logb mad mad24 mad_hi mad_sat max maxmag min minmag mix modf mul24 mul_hi mem_fence nan ndrange_t
+    nextafter normalize pipe popcount pow pown powr prefetch printf private ptrdiff_t quad quantized queue_t
+    radians read_mem_fence read_only read_write register remainder remquo restrict rhadd rint rootn rotate round
+    rsqrt sampler_t select shuffle shuffle2 sign signbit sin sincos sinh sinpi size_t sizeof smaller smoothstep
+    sqrt step sub_sat tan tanh tanpi tgamma trunc uchar uint uintptr_t intptr_t ulong uniform upsample ushort value
+    vec_step wait_group_events whole work_group_barrier write_mem_fence write_only";
+const OPENCL_STARTS: &str = "
+    __ CL CHAR_ DBL_ FLT_ HALF_ HAS_ HUGE_VAL INFINITY INT_ LIST_ LONG_ M_ MAXFLOAT NAN NULL PLAN SCALE_ SCHAR_ SHRT_
+    UCHAR_ UDO_ UINT_ ULONG_ USHRT_ as_ async_ atom atomic_ char clk_ convert_ double enqueue_ float get_ half_
+    image1d image2d image3d int long memory_ native_ read_image short sub_group_ to_ uchar uint ulong ushort vload
+    vstore work_group_ write_image ZERO_";
 
 pub(super) struct Names {
     inputs: Vec<String>,
@@ -126,10 +146,27 @@ pub(super) struct Names {
 }
 
 impl Names {
+    /// Names in Rust.
     pub(super) fn new(code: &Code, signature: &Signature) -> Self {
+        Self::apart_from(&|_| false, code, signature)
+    }
+
+    /// The same names, with the comparisons of texts that were met up to now.
+    pub(super) fn again(&self, code: &Code, signature: &Signature) -> Self {
+        Self { texts: RefCell::new(self.texts()), ..Self::new(code, signature) }
+    }
+
+    /// Names in OpenCL C, with comparisons of texts that were met elsewhere.
+    pub(super) fn of_opencl(code: &Code, signature: &Signature, texts: Vec<(Text, Text)>) -> Self {
+        let names = Self::apart_from(&opencl_has, code, signature);
+        Self { texts: RefCell::new(texts), ..names }
+    }
+
+    fn apart_from(is_taken: &dyn Fn(&str) -> bool, code: &Code, signature: &Signature) -> Self {
         let mut taken: HashSet<String> = TAKEN.iter().map(|word| (*word).to_owned()).collect();
         let mut fresh = |wanted: &str, other: String| {
-            let name = if is_name(wanted) { wanted.to_owned() } else { other };
+            let is_free = is_name(wanted) && !is_taken(wanted);
+            let name = if is_free { wanted.to_owned() } else { other };
             let mut unique = name.clone();
             let mut number = 1;
             while !taken.insert(unique.clone()) {
@@ -215,6 +252,12 @@ impl Names {
 
 fn named(names: &[String], number: usize) -> &str {
     names.get(number).map_or("missing", String::as_str)
+}
+
+/// Whether OpenCL C, or what is printed in it, has a word of its own by this name.
+fn opencl_has(word: &str) -> bool {
+    OPENCL_WORDS.split_whitespace().any(|taken| taken == word)
+        || OPENCL_STARTS.split_whitespace().any(|start| word.starts_with(start))
 }
 
 fn is_name(word: &str) -> bool {

@@ -1,8 +1,9 @@
 //! Selections as Rust: without scratch, by looking for the next best as often as there is one.
 
 use super::{
-    emit::{Emitter, stored},
+    emit::Emitter,
     plain::bare,
+    rust::{loaded, stored},
 };
 use crate::{
     ir::{Select, Source},
@@ -30,7 +31,7 @@ impl Emitter<'_> {
             (printer.names.def(def).to_owned(), printer.names.dims(Source::Def(def)));
         let index = printer.names.scalar(select.index).to_owned();
         let count = self.scalar(&select.count);
-        let count = self.bound(&count);
+        let count = self.bound(self.int(), &count);
         self.line(&format!("let bound = plan.{dims}.size();\nlet mut found = 0_usize;"));
         self.line("let (mut last, mut last_score) = (-1_i64, f64::INFINITY);");
         self.open("while found < bound");
@@ -60,7 +61,8 @@ impl Emitter<'_> {
         if let Some((kept, drops)) = &select.unless {
             let kept = printer.names.scalar(*kept).to_owned();
             self.line(&format!("let {index} = best;\nlet mut is_dropped = false;"));
-            let loaded = self.loaded(Source::Def(def), &format!("{name}[before]"));
+            let of = printer.element(Source::Def(def));
+            let loaded = loaded(&format!("{name}[before]"), Class::Int, &of, self.real);
             self.open("for before in 0..found");
             self.line(&format!("let {kept} = {loaded};"));
             let drops = self.scalar(drops);

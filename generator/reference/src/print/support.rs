@@ -1,17 +1,23 @@
 //! What printed kernels need beside their own parts, item by item: only what a kernel uses is printed.
 
-const ITEMS: &str = include_str!("support.txt");
+const RUST: &str = include_str!("support.txt");
+const OPENCL: &str = include_str!("support.cl");
 
-/// The items that this text uses, and those that they use.
-pub(super) fn support(text: &str) -> String {
-    let items: Vec<String> = ["f32", "f64"]
-        .iter()
-        .flat_map(|real| {
-            let of_real = |item: &&str| *real == "f32" || item.contains("REAL");
-            ITEMS.trim_end().split("\n\n").filter(of_real).map(|item| item.replace("REAL", real))
-        })
-        .collect();
-    let items = joined(items);
+/// The items in Rust that this text uses, and those that they use.
+pub(super) fn rust(text: &str) -> String {
+    let items = ["f32", "f64"].iter().flat_map(|real| {
+        let of_real = |item: &&str| *real == "f32" || item.contains("REAL");
+        RUST.trim_end().split("\n\n").filter(of_real).map(|item| item.replace("REAL", real))
+    });
+    used(&joined(items.collect()), text)
+}
+
+/// Those in OpenCL C.
+pub(super) fn opencl(text: &str) -> String {
+    used(&joined(OPENCL.trim_end().split("\n\n").map(str::to_owned).collect()), text)
+}
+
+fn used(items: &[(String, String)], text: &str) -> String {
     let mut used: Vec<bool> = items.iter().map(|(name, _)| name.is_empty()).collect();
     loop {
         let mut texts = vec![text];
@@ -53,10 +59,14 @@ fn joined(blocks: Vec<String>) -> Vec<(String, String)> {
 fn name_of(item: &str) -> String {
     let head = item
         .lines()
-        .find(|line| !line.starts_with("///") && !line.starts_with("#["))
+        .find(|line| !line.starts_with("//") && !line.starts_with("#["))
         .unwrap_or_default();
-    let rest = head.strip_prefix("fn ").unwrap_or_default();
-    rest.split('(').next().unwrap_or_default().to_owned()
+    if ["pub ", "impl ", "typedef "].iter().any(|word| head.starts_with(word)) {
+        return String::new();
+    }
+    // Its result stands before it in C, `fn` in Rust.
+    let head = head.split('(').next().unwrap_or_default();
+    head.rsplit([' ', '*']).next().unwrap_or_default().to_owned()
 }
 
 /// Whether the word is in the text, and not just as a part of another or in a literal.

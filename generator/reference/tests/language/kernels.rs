@@ -3,8 +3,8 @@
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 use udo_reference::{
-    Argument, Arithmetic, Class, Elements, Input, ParamKind, Ports, RustKernel, Settings,
-    Signature, Storage, Tensor, Value,
+    Argument, Arithmetic, Class, Elements, Evaluated, Input, ParamKind, Ports, RustKernel,
+    Settings, Signature, Storage, Tensor, Value,
 };
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Stored types that differ from those that kernels compute in.
-fn stored(class: Class) -> String {
+pub(crate) fn stored(class: Class) -> String {
     match class {
         Class::Float => "f32",
         Class::Int => "i32",
@@ -29,7 +29,7 @@ fn ports(signature: &Signature) -> Ports {
     }
 }
 
-fn elements(tensor: &Tensor, of: &str) -> String {
+pub(crate) fn elements(tensor: &Tensor, of: &str) -> String {
     let values = reals(tensor).into_iter().map(|value| match of {
         "f32" if value.is_nan() => "f32::NAN".to_owned(),
         "f32" if value.is_infinite() => {
@@ -41,11 +41,11 @@ fn elements(tensor: &Tensor, of: &str) -> String {
     format!("&[{}]", values.collect::<Vec<_>>().join(", "))
 }
 
-fn dims(tensor: &Tensor) -> String {
+pub(crate) fn dims(tensor: &Tensor) -> String {
     format!("&{:?}", tensor.dims)
 }
 
-fn given<'a>(port: &'a Input, argument: &'a Argument) -> Option<&'a Tensor> {
+pub(crate) fn given<'a>(port: &'a Input, argument: &'a Argument) -> Option<&'a Tensor> {
     match argument {
         Argument::Tensor(tensor) => Some(tensor),
         Argument::Absent => port.default.as_ref(),
@@ -116,7 +116,7 @@ fn runner(
 }
 
 /// What the program prints.
-fn compile_and_run(program: &str, name: &str) -> String {
+pub(crate) fn compile_and_run(program: &str, name: &str) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (source, binary) = (folder.join(format!("{name}.rs")), folder.join(name));
     fs::write(&source, program).unwrap();
@@ -136,6 +136,20 @@ fn numbers(list: &str) -> Vec<f64> {
     let inner = list.trim().trim_start_matches('[').trim_end_matches(']');
     let words = inner.split(',').map(str::trim).filter(|word| !word.is_empty());
     words.map(|word| f64::from(word.parse::<f32>().unwrap())).collect()
+}
+
+/// Holds an output to what the reference says.
+pub(crate) fn hold(place: &str, dims: &str, values: &str, wanted: &Evaluated) {
+    let dims: Vec<usize> = numbers(dims).iter().map(|dim| *dim as usize).collect();
+    assert_eq!(dims, wanted.tensor.dims, "{place}");
+    let each = numbers(values).into_iter().zip(reals(&wanted.tensor)).zip(&wanted.allowed);
+    for ((found, wanted), allowed) in each {
+        let is_near = (found - wanted).abs() <= *allowed
+            || found == wanted
+            || found.is_nan() && wanted.is_nan();
+        assert!(is_near, "{place}: {found}, wanted {wanted} +- {allowed}");
+    }
+    assert_eq!(numbers(values).len(), wanted.tensor.elements.len(), "{place}");
 }
 
 #[test]
@@ -168,17 +182,7 @@ fn printed_kernels_are_within_the_bounds() {
                     .and_then(|line| line.strip_prefix(&place))
                     .unwrap_or_else(|| panic!("{place}"));
                 let (dims, values) = line.split_once("] ").unwrap();
-                let dims: Vec<usize> = numbers(dims).iter().map(|dim| *dim as usize).collect();
-                assert_eq!(dims, wanted.tensor.dims, "{place}");
-                let each =
-                    numbers(values).into_iter().zip(reals(&wanted.tensor)).zip(&wanted.allowed);
-                for ((found, wanted), allowed) in each {
-                    let is_near = (found - wanted).abs() <= *allowed
-                        || found == wanted
-                        || found.is_nan() && wanted.is_nan();
-                    assert!(is_near, "{place}: {found}, wanted {wanted} +- {allowed}");
-                }
-                assert_eq!(numbers(values).len(), wanted.tensor.elements.len(), "{place}");
+                hold(&place, dims, values, wanted);
             }
         }
     }

@@ -1,0 +1,285 @@
+//! The words of Rust.
+
+use super::{
+    Printer,
+    items::{PortAccess, Reads},
+    language::{End, Kind, Language, Real},
+};
+use crate::{function::Binary, ir::Source, signature::Class};
+
+/// Rust, and how it reaches the elements of tensors.
+pub(super) enum Rust<'a> {
+    /// In slices of their names.
+    Slices,
+    /// As the accesses say.
+    Items(&'a Reads<'a>),
+}
+
+pub(super) fn type_of(class: Class, real: Real) -> &'static str {
+    match class {
+        Class::Float => real.word(),
+        Class::Int => "i64",
+        Class::Bool => "bool",
+    }
+}
+
+/// A number as what is stored.
+pub(super) fn stored(value: &str, class: Class, element: &str) -> String {
+    match (class, element) {
+        (Class::Float, "f32") | (Class::Int, "i64") | (Class::Bool, "bool") => value.to_owned(),
+        (Class::Bool, _) => format!("{element}::from({value})"),
+        (Class::Float | Class::Int, _) => format!("{value} as {element}"),
+    }
+}
+
+/// A stored element as a number.
+pub(super) fn loaded(element: &str, class: Class, of: &str, real: Real) -> String {
+    match (class, of) {
+        (Class::Bool, "bool") => element.to_owned(),
+        (Class::Bool, _) => format!("{element} != 0"),
+        _ if of == type_of(class, real) => element.to_owned(),
+        _ => format!("{element} as {}", type_of(class, real)),
+    }
+}
+
+/// The type of a number; a list says its own.
+fn kind_words(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Number(class, real) => Some(type_of(class, real)),
+        Kind::List => None,
+    }
+}
+
+impl Language for Rust<'_> {
+    fn shadows(&self) -> bool {
+        true
+    }
+
+    fn int(&self, value: i64) -> String {
+        if value < 0 { format!("({value}_i64)") } else { format!("{value}_i64") }
+    }
+
+    fn float(&self, value: f64, real: Real) -> String {
+        let word = real.word();
+        if value.is_nan() {
+            return format!("{word}::NAN");
+        }
+        if value.is_infinite() {
+            return format!("{word}::{}", if value > 0.0 { "INFINITY" } else { "NEG_INFINITY" });
+        }
+        // Rounded here, so that no digits are left that the type does not have.
+        let said = match real {
+            Real::F32 if crate::number::single(value).is_infinite() => {
+                return format!("({value:?}_f64 as f32)");
+            }
+            Real::F32 => format!("{:?}", crate::number::narrow(value)),
+            Real::F64 => format!("{value:?}"),
+        };
+        if value.is_sign_negative() { format!("({said}_{word})") } else { format!("{said}_{word}") }
+    }
+
+    fn end(&self, class: Class, end: End, real: Real) -> String {
+        let name = match (class, end) {
+            (Class::Float, End::Lowest) => "NEG_INFINITY",
+            (Class::Float, End::Highest) => "INFINITY",
+            (Class::Int | Class::Bool, End::Lowest) => "MIN",
+            (Class::Int | Class::Bool, End::Highest) => "MAX",
+        };
+        format!("{}::{name}", type_of(class, real))
+    }
+
+    fn cast(&self, to: Class, from: Class, operand: &str, real: Real) -> String {
+        match (to, from) {
+            (Class::Float, Class::Bool) => format!("{}::from(u8::from({operand}))", real.word()),
+            (Class::Int, Class::Bool) => format!("i64::from({operand})"),
+            (Class::Bool, Class::Float) => format!("({operand} != 0.0)"),
+            (Class::Bool, Class::Int) => format!("({operand} != 0)"),
+            _ => format!("({operand} as {})", type_of(to, real)),
+        }
+    }
+
+    fn unary(&self, name: &str, class: Class, x: &str, real: Real) -> String {
+        if class == Class::Int {
+            return match name {
+                "neg" => format!("{x}.wrapping_neg()"),
+                "abs" => format!("{x}.wrapping_abs()"),
+                _ => format!("{x}.signum()"),
+            };
+        }
+        let real = real.word();
+        match name {
+            "neg" => format!("(-{x})"),
+            "round" => format!("{x}.round_ties_even()"),
+            "expm1" => format!("{x}.exp_m1()"),
+            "log" => format!("{x}.ln()"),
+            "log1p" => format!("{x}.ln_1p()"),
+            "rsqrt" => format!("(1.0 / {x}.sqrt())"),
+            "recip" => format!("(1.0 / {x})"),
+            "sign" | "sigmoid" | "asinh" | "erf" => format!("{name}_{real}({x})"),
+            name => format!("{x}.{name}()"),
+        }
+    }
+
+    fn binary(&self, op: Binary, class: Class, [a, b]: [&str; 2], real: Real) -> String {
+        let real = real.word();
+        let compared = |sign: &str| format!("({a} {sign} {b})");
+        match (op, class) {
+            (Binary::Eq, _) => compared("=="),
+            (Binary::Ne, _) => compared("!="),
+            (Binary::Lt, _) => compared("<"),
+            (Binary::Le, _) => compared("<="),
+            (Binary::Gt, _) => compared(">"),
+            (Binary::Ge, _) => compared(">="),
+            (Binary::Add, Class::Int) => format!("{a}.wrapping_add({b})"),
+            (Binary::Sub, Class::Int) => format!("{a}.wrapping_sub({b})"),
+            (Binary::Mul, Class::Int) => format!("{a}.wrapping_mul({b})"),
+            (Binary::Min, Class::Int) => format!("{a}.min({b})"),
+            (Binary::Max, Class::Int) => format!("{a}.max({b})"),
+            (Binary::Mod, Class::Int) => format!("int_mod({a}, {b})?"),
+            (Binary::Rem, Class::Int) => format!("int_rem({a}, {b})?"),
+            (Binary::Pow, Class::Int) => format!("int_pow({a}, {b})"),
+            (Binary::Add, _) => compared("+"),
+            (Binary::Sub, _) => compared("-"),
+            (Binary::Mul, _) => compared("*"),
+            (Binary::Div, _) => compared("/"),
+            (Binary::Rem, _) => compared("%"),
+            (Binary::Min, _) => format!("smaller_{real}({a}, {b})"),
+            (Binary::Max, _) => format!("larger_{real}({a}, {b})"),
+            (Binary::Mod, _) => format!("floor_mod_{real}({a}, {b})"),
+            (Binary::Pow, _) => format!("{a}.powf({b})"),
+            (Binary::Atan2, _) => format!("{a}.atan2({b})"),
+            (Binary::FloorDiv, _) => format!("int_floor_div({a}, {b})?"),
+            (Binary::CeilDiv, _) => format!("int_ceil_div({a}, {b})?"),
+            (Binary::TruncDiv, _) => format!("int_trunc_div({a}, {b})?"),
+            (Binary::BitAnd, _) => compared("&"),
+            (Binary::BitOr, _) => compared("|"),
+            (Binary::BitXor, _) => compared("^"),
+            (Binary::ShiftLeft, _) => format!("int_shift_left({a}, {b})"),
+            (Binary::ShiftRight, _) => format!("int_shift_right({a}, {b})"),
+        }
+    }
+
+    fn is_nan(&self, x: &str) -> String {
+        format!("{x}.is_nan()")
+    }
+
+    fn fallible(&self, call: String) -> String {
+        call + "?"
+    }
+
+    fn list_of(&self, items: &[String]) -> String {
+        format!("List::of(&[{}])", items.join(", "))
+    }
+
+    fn no_list(&self) -> &'static str {
+        "List::default()"
+    }
+
+    fn changed(&self, list: &str) -> String {
+        format!("&mut {list}")
+    }
+
+    fn size(&self, dims: &str) -> String {
+        format!("{dims}.size()")
+    }
+
+    fn counted(&self, number: &str) -> String {
+        format!("{number} as i64")
+    }
+
+    fn field(&self, name: &str, class: Class, real: Real) -> String {
+        match (class, real) {
+            (Class::Float, Real::F32) => format!("(plan.{name} as f32)"),
+            _ => format!("plan.{name}"),
+        }
+    }
+
+    fn bind(&self, _kind: Kind, name: &str, value: &str) -> String {
+        format!("let {name} = {value};")
+    }
+
+    fn variable(&self, _kind: Kind, name: &str, value: &str) -> String {
+        format!("let mut {name} = {value};")
+    }
+
+    fn when(&self, condition: &str) -> String {
+        format!("if {condition}")
+    }
+
+    fn each(&self, name: &str, bound: &str) -> String {
+        format!("for {name} in 0..{bound}")
+    }
+
+    fn choose(&self, kind: Kind, result: &str, condition: &str) -> String {
+        let of = kind_words(kind).map_or(String::new(), |of| format!(": {of}"));
+        format!("let {result}{of} = if {condition}")
+    }
+
+    fn block(&self, _kind: Kind, result: &str) -> String {
+        format!("let {result} =")
+    }
+
+    fn give(&self, _result: &str, value: &str) -> String {
+        value.to_owned()
+    }
+
+    fn result(&self, _class: Class, value: &str) -> String {
+        format!("Ok({value})")
+    }
+
+    fn close(&self) -> &'static str {
+        "};"
+    }
+
+    fn refuse(&self, _kind: Kind, _result: &str, wanted: &str) -> String {
+        let end = match self {
+            Self::Slices => "",
+            Self::Items(_) => ".into()",
+        };
+        format!("return Err(Fault({wanted:?}){end});")
+    }
+
+    fn refuse_if(&self, condition: &str, wanted: &str) -> Option<[String; 3]> {
+        let refusal = self.refuse(Kind::List, "", wanted);
+        Some([self.when(condition), refusal, "}".to_owned()])
+    }
+
+    fn count(&self, all: &str, condition: &str) -> String {
+        format!("{all} += i64::from({condition});")
+    }
+
+    fn load(&self, printer: &Printer<'_>, source: Source, place: &str, real: Real) -> String {
+        let at = format!("{place} as usize");
+        match self {
+            Self::Slices => {
+                let name = printer.names.source(source);
+                let (class, of) = (printer.class(source), printer.element(source));
+                loaded(&format!("{name}[{at}]"), class, &of, real)
+            }
+            Self::Items(reads) => {
+                let class = printer.class(source);
+                let param = |number: usize| {
+                    reads
+                        .accesses
+                        .params
+                        .get(number)
+                        .map_or(String::new(), |of| of.replace("{at}", &at))
+                };
+                match source {
+                    Source::Input(input) => {
+                        let load = |port: &PortAccess| port.load.replace("{at}", &at);
+                        reads.accesses.inputs.get(input).map_or(String::new(), load)
+                    }
+                    Source::Param(number) => param(number),
+                    Source::Def(def) => {
+                        let of = printer.element(source);
+                        let scratch = reads.scratch_of(def).unwrap_or_default();
+                        let load = reads.accesses.scratch_load.replace("{element}", &of);
+                        let load = load.replace("{scratch}", &scratch.to_string());
+                        loaded(&load.replace("{at}", &at), class, &of, real)
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A first kernel on the GPU: a launch for each tensor, with a work item for each of its elements, in OpenCL C and in Rust.
+
+use std::fmt::Write as _;
+
+use udo_reference::{
+    Accesses, Buffer, Class, Item, ItemKernel, OpenClAccess, PortAccess, Ports, Program,
+};
+
+use super::{
+    indented, is_encoded, module,
+    node::{self, Known},
+    odd_static,
+    slices::PLAIN,
+    stored,
+};
+use crate::{
+    config::{Core, DataType, Family, Op, Tensor},
+    names, reference,
+    view::kernel::gpu_type,
+};
+
+const CORE: Core = Core::Gpu;
+
+/// The names of `udo-api` that such a kernel may use.
+const NAMES: &[&str] = &[
+    "Buffers",
+    "Dim",
+    "Encoding",
+    "Error",
+    "ExecError",
+    "FinalizeCx",
+    "GpuArg",
+    "KernelInfo",
+    "Launch",
+    "Node",
+    "Status",
+    "WorkItemFn",
+];
+
+/// The module of a kernel, the OpenCL C, and that its outputs are not bounded.
+pub(super) fn printed(op: &Op, program: &Program) -> Result<(String, String, bool), String> {
+    let bounded = "elements decide how large an output is, which a kernel of a GPU cannot say";
+    let kernel = program.items(&accesses(op)).ok_or(bounded)?;
+    odd_static(op, CORE, &kernel.reads_static)?;
+    let known = Known { is_bounded: false, reads_static: &kernel.reads_static };
+    let glue = [
+        kept(op, &kernel),
+        node::of_node(op, &known, Some(CORE)),
+        node::EXTENTS.to_owned(),
+        FAULTS.to_owned(),
+    ];
+    let glue = glue.join("\n");
+    let functions: Vec<&str> = kernel.items.iter().map(|item| item.code.as_str()).collect();
+    let functions = functions.join("\n");
+    let ItemKernel { plan, finalize, constants, support, opencl, .. } = &kernel;
+    let texts = [glue.as_str(), plan, finalize, constants, &functions, support];
+    Ok((module("items", NAMES, &texts), opencl.trim_end().to_owned(), false))
+}
+
+/// How a device stores the elements of a port: the type in OpenCL C, and the ends of its numbers where they are integers.
+fn device_type(port: &Tensor) -> (&'static str, [i64; 2]) {
+    match port.type_on(CORE) {
+        Some(DataType::Uint8) => ("uchar", [0, 0xff]),
+        Some(DataType::Uint32) => ("uint", [0, 0xffff_ffff]),
+        Some(DataType::Int32) => ("int", [i32::MIN.into(), i32::MAX.into()]),
+        Some(_) | None => ("UDO_STORAGE", [0, 0]),
+    }
+}
+
+fn is_real(port: &Tensor) -> bool {
+    let dtype = port.type_on(CORE).unwrap_or(DataType::Float32);
+    matches!(dtype.family(), Family::Float(_))
+}
+
+/// How work items reach the elements.
+fn accesses(op: &Op) -> Accesses {
+    let ports = op.inputs.iter().map(|port| if is_real(port) { "f32" } else { stored(port, CORE) });
+    let mut lists = 0;
+    let list = |_: &Tensor| {
+        lists += 1;
+        format!("kept.list_{}[{{at}}]", lists - 1)
+    };
+    let scalars = op.scalar_params.iter().map(|_| String::new());
+    Accesses {
+        ports: Ports { inputs: ports.map(str::to_owned).collect(), outputs: Vec::new() },
+        inputs: op.inputs.iter().enumerate().map(|(index, port)| input(index, port)).collect(),
+        outputs: op.outputs.iter().enumerate().map(|(index, port)| output(index, port)).collect(),
+        params: scalars.chain(op.tensor_params.iter().map(list)).collect(),
+        scratch_load: "buffers.get_scratch::<{element}>({scratch}, {at})?".to_owned(),
+        arguments: [("kept", "&Kept"), ("buffers", "&Buffers<'_>")]
+            .map(|(name, of)| (name.to_owned(), of.to_owned()))
+            .into(),
+        error: "ExecError".to_owned(),
+        prefix: names::module_name(&op.name),
+    }
+}
+
+fn input(index: usize, port: &Tensor) -> PortAccess {
+    let (element, _) = device_type(port);
+    let of = stored(port, CORE);
+    let (load, device) = if is_real(port) {
+        (format!("buffers.load({index}, {{at}})?"), "UDO_LOAD({name}, {at})".to_owned())
+    } else if reference::class(port) != Class::Float {
+        (
+            format!("i64::from(buffers.get::<{of}>({index}, {{at}})?)"),
+            "(long){name}[{at}]".to_owned(),
+        )
+    } else if is_encoded(port, CORE) {
+        (
+            format!(
+                "(i64::from(buffers.get::<{of}>({index}, {{at}})?) - i64::from(kept.in_{index}.zero_point)) as f32 * kept.in_{index}.scale"
+            ),
+            format!("(float)((long){{name}}[{{at}}] - ZERO_IN_{index}) * SCALE_IN_{index}"),
+        )
+    } else {
+        (format!("buffers.get::<{of}>({index}, {{at}})? as f32"), "(float){name}[{at}]".to_owned())
+    };
+    let opencl = OpenClAccess { element: element.to_owned(), load: device, store: String::new() };
+    PortAccess { load, opencl }
+}
+
+fn output(index: usize, port: &Tensor) -> PortAccess {
+    let (element, [low, high]) = device_type(port);
+    let store = if is_real(port) {
+        "UDO_STORE({name}, {at}, {value});".to_owned()
+    } else if reference::class(port) != Class::Float {
+        format!("{{name}}[{{at}}] = ({element}){{value}};")
+    } else if is_encoded(port, CORE) {
+        format!(
+            "{{name}}[{{at}}] = ({element})quantized({{value}}, SCALE_OUT_{index}, ZERO_OUT_{index}, {low}L, {high}L);"
+        )
+    } else {
+        format!(
+            "{{name}}[{{at}}] = ({element})int_max({low}L, int_min({high}L, whole({{value}})));"
+        )
+    };
+    let opencl = OpenClAccess { element: element.to_owned(), load: String::new(), store };
+    PortAccess { load: String::new(), opencl }
+}
+
+/// The statement that stores an element in Rust.
+fn stores(index: usize, port: &Tensor) -> String {
+    let of = stored(port, CORE);
+    if is_real(port) {
+        return format!("buffers.store({index}, number, value)?;");
+    }
+    if reference::class(port) == Class::Float && is_encoded(port, CORE) {
+        return format!(
+            "let steps = (value / self.out_{index}.scale).round_ties_even() + self.out_{index}.zero_point as f32;\n\
+             buffers.set({index}, number, steps as {of})?;"
+        );
+    }
+    format!("buffers.set({index}, number, value as {of})?;")
+}
+
+/// `struct Kept`: what finalize keeps, the launches, and what each of their work items does.
+fn kept(op: &Op, kernel: &ItemKernel) -> String {
+    let (mut fields, mut made) =
+        (vec!["plan: Plan,".to_owned()], vec!["plan: of_node(cx)?,".to_owned()]);
+    let mut launches = Vec::new();
+    let mut lists = String::new();
+    for (index, param) in op.tensor_params.iter().enumerate() {
+        fields.push(format!("list_{index}: {},", node::list_type(param)));
+        made.push(format!("list_{index}: {},", node::list(param)));
+        let _ = write!(lists, ", &self.list_{index}");
+    }
+    launches.push(format!("let mut text = constants(&self.plan{lists});"));
+    for (index, port) in op.inputs.iter().enumerate() {
+        if port.may_be_absent() {
+            fields.push(format!("has_{index}: bool,"));
+            made.push(format!("has_{index}: cx.has_input({index}),"));
+        }
+    }
+    for (side, method, ports) in [("in", "input", &op.inputs), ("out", "output", &op.outputs)] {
+        for (index, port) in ports.iter().enumerate().filter(|(_, port)| is_encoded(port, CORE)) {
+            fields.push(format!("{side}_{index}: Encoding,"));
+            let encoding = if port.may_be_absent() {
+                format!("cx.{method}({index}).ok().and_then(|port| port.encoding())")
+            } else {
+                format!("cx.{method}({index})?.encoding()")
+            };
+            made.push(format!("{side}_{index}: {encoding}.unwrap_or({PLAIN}),"));
+            let upper = side.to_ascii_uppercase();
+            launches.push(format!(
+                "text += &format!(\"#define SCALE_{upper}_{index} {{:e}}f\\n#define ZERO_{upper}_{index} {{}}L\\n\", self.{side}_{index}.scale, self.{side}_{index}.zero_point);"
+            ));
+        }
+    }
+    launches.push("text += source;".to_owned());
+    for part in &kernel.scratch {
+        let bytes = match part.element.as_str() {
+            "i64" => 8,
+            "f32" => 4,
+            _ => 1,
+        };
+        launches.push(format!(
+            "info.push_scratch((self.plan.{}.size() * {bytes}).max(8));",
+            part.extents
+        ));
+    }
+    let outputs = kernel.items.iter().filter(|item| item.output.is_some());
+    let sizes: Vec<String> =
+        outputs.map(|item| format!("self.plan.{}.size() > 0", item.extents)).collect();
+    launches.push("// A launch over nothing is refused while an output has elements.".to_owned());
+    launches.push(format!("let least = usize::from({});", sizes.join(" || ")));
+    for item in &kernel.items {
+        launches.extend(launch(op, item));
+    }
+    let functions: Vec<String> = kernel.items.iter().map(|item| function(op, item)).collect();
+    let all = kernel.items.iter().map(|item| {
+        format!(
+            "    |kernel, item, buffers| kernel.items.{}(item.global_id[0], buffers),\n",
+            called(item)
+        )
+    });
+    format!(
+        "/// What finalize keeps.\npub struct Kept {{\n{}}}\n\n/// The work items of the launches, in order.\npub const ALL: &[WorkItemFn<super::{}>] = &[\n{}];\n\n\
+         impl Kept {{\n    pub fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {{\n        Ok(Self {{\n{}        }})\n    }}\n\n    \
+         /// A launch for each tensor, behind what is known with the shapes.\n    \
+         pub fn launches(&self, source: &str, info: &mut KernelInfo) {{\n{}    }}\n\n{}}}\n",
+        indented(&fields, 1),
+        gpu_type(op),
+        all.collect::<String>(),
+        indented(&made, 3),
+        indented(&launches, 2),
+        functions.join("\n"),
+    )
+}
+
+/// The function of a tensor's work items.
+fn called(item: &Item) -> String {
+    item.name.replacen("element_of_", "item_of_", 1)
+}
+
+fn launch(op: &Op, item: &Item) -> Vec<String> {
+    let mut lines = vec![
+        format!("let count = self.plan.{}.size().max(least);", item.extents),
+        format!("let mut launch = Launch::new(text.clone(), {:?});", item.kernel),
+    ];
+    for buffer in &item.buffers {
+        let argument = match buffer {
+            Buffer::Input(input) => format!("GpuArg::input({input})"),
+            Buffer::Output(output) => format!("GpuArg::output({output})"),
+            Buffer::Scratch(scratch) => format!("GpuArg::scratch({scratch})"),
+        };
+        let push = format!("launch.args.push({argument});");
+        match buffer {
+            Buffer::Input(input) if op.inputs.get(*input).is_some_and(Tensor::may_be_absent) => {
+                lines.push(format!("if self.has_{input} {{ {push} }}"));
+            }
+            Buffer::Input(_) | Buffer::Output(_) | Buffer::Scratch(_) => lines.push(push),
+        }
+    }
+    lines.push("info.push_launch(launch.global_size([count, 1, 1]));".to_owned());
+    lines
+}
+
+/// What a work item does in Rust.
+fn function(op: &Op, item: &Item) -> String {
+    let guards = item
+        .guards
+        .iter()
+        .map(|(field, wanted)| format!(" || {}self.plan.{field}", if *wanted { "!" } else { "" }));
+    let mut lines = vec![
+        format!(
+            "if number >= self.plan.{}.size(){} {{",
+            item.extents,
+            guards.collect::<Vec<_>>().concat()
+        ),
+        "    return Ok(());".to_owned(),
+        "}".to_owned(),
+        format!("let value = {}(&self.plan, number, self, buffers)?;", item.name),
+    ];
+    if let Some(scratch) = item.scratch {
+        let value = if item.class == Class::Bool { "u8::from(value)" } else { "value" };
+        lines.push(format!("buffers.set_scratch({scratch}, number, {value})?;"));
+    }
+    if let Some((output, port)) = item.output.and_then(|at| Some((at, op.outputs.get(at)?))) {
+        lines.extend(stores(output, port).lines().map(str::to_owned));
+    }
+    lines.push("Ok(())".to_owned());
+    format!(
+        "    fn {}(&self, number: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {{\n{}    }}\n",
+        called(item),
+        indented(&lines, 2)
+    )
+}
+
+const FAULTS: &str = r"impl From<Fault> for ExecError {
+    fn from(_: Fault) -> Self {
+        Self::of(Status::FAILED)
+    }
+}
+";

@@ -1,0 +1,76 @@
+//! A first kernel on the DSP for functions of one stored byte: all 256 results are worked out before any run.
+
+use udo_reference::{Program, RustKernel};
+
+use super::{
+    indented, is_encoded,
+    node::{self, params},
+    slices::{PLAIN, whole},
+    stored,
+};
+use crate::config::{Core, Op, Tensor};
+
+/// What finalize keeps, if the operator is such a function.
+pub(super) fn kept(op: &Op, core: Core, program: &Program, kernel: &RustKernel) -> Option<String> {
+    let is_byte =
+        |port: &Tensor| is_encoded(port, core) && matches!(stored(port, core), "u8" | "i8");
+    let [input] = op.inputs.as_slice() else { return None };
+    let is_table = matches!(core, Core::Dsp(_))
+        && program.is_pointwise()
+        && is_byte(input)
+        && op.outputs.iter().all(is_byte);
+    if !is_table {
+        return None;
+    }
+    let of = stored(input, core);
+    let mut lines = vec![
+        format!("let encoding = cx.input(0)?.encoding().unwrap_or({PLAIN});"),
+        "let mut input_0 = [0.0_f32; 256];".to_owned(),
+        "for (code, to) in (0..=u8::MAX).zip(&mut input_0) {".to_owned(),
+        format!("    *to = encoding.dequantize(code as {of});"),
+        "}".to_owned(),
+    ];
+    let (read, settings) = params(op);
+    lines.extend(read);
+    let mut shapes = vec!["Some(&[256])".to_owned()];
+    shapes.extend(settings);
+    lines.push(format!("let plan = plan({}).map_err(wanted)?;", shapes.join(", ")));
+    let mut arguments = vec!["&plan".to_owned(), "&input_0".to_owned()];
+    for (index, part) in kernel.scratch.iter().enumerate() {
+        lines.push(format!("let mut scratch_{index} = [0 as {}; 256];", part.element));
+        arguments.push(format!("&mut scratch_{index}"));
+    }
+    for index in 0..op.outputs.len() {
+        lines.push(format!("let mut output_{index} = [0.0_f32; 256];"));
+        arguments.push(format!("&mut output_{index}"));
+    }
+    lines.push(format!("execute({}).map_err(wanted)?;", arguments.join(", ")));
+    let (mut fields, mut made, mut run) = (Vec::new(), Vec::new(), Vec::new());
+    for (index, output) in op.outputs.iter().enumerate() {
+        let to = stored(output, core);
+        fields.push(format!("/// What output {index} holds for each stored value."));
+        fields.push(format!("table_{index}: [{to}; 256],"));
+        lines.push(format!("let encoding = cx.output({index})?.encoding().unwrap_or({PLAIN});"));
+        lines.push(format!(
+            "let table_{index} = output_{index}.map(|value| encoding.quantize(value));"
+        ));
+        made.push(format!("table_{index}"));
+        run.push(format!("let from = inputs.get::<{of}>(0)?;"));
+        run.push(format!(
+            "for (to, from) in outputs.take::<{to}>({index})?.iter_mut().zip(from) {{"
+        ));
+        run.push(format!("    *to = self.table_{index}[usize::from(*from as u8)];"));
+        run.push("}".to_owned());
+    }
+    run.push("Ok(())".to_owned());
+    lines.push(format!("Ok(Self {{ {} }})", made.join(", ")));
+    // The real node's shapes were seen by shape inference; here each stored value is an element.
+    let parts = [
+        indented(&fields, 1),
+        indented(&lines, 2),
+        "Workspace::NONE".to_owned(),
+        "let Io { inputs, mut outputs, .. } = io;".to_owned(),
+        indented(&run, 2),
+    ];
+    Some([whole(&parts).as_str(), node::WANTED].join("\n"))
+}

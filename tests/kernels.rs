@@ -1,0 +1,143 @@
+//! Kernels that are printed from references, as a user gets them: one config with many operators, one `udo new`, one `udo build`, then
+//! every case of every operator on every core next to the reference. `UDO_SWEEP=all` takes all operators of the reference language's
+//! own tests that a config can say; without it there are some for each kind of loop. `UDO_REQUIRE_OPENCL=1` runs them on a device with
+//! OpenCL as well, which takes seconds for each program that it compiles: the first case of each, or all.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test converts small numbers, and has failed where it cannot go on"
+)]
+
+#[path = "kernels/cases.rs"]
+mod cases;
+#[path = "kernels/config.rs"]
+mod config;
+#[expect(
+    clippy::cast_possible_wrap,
+    dead_code,
+    reason = "the tests of the language use more of it"
+)]
+#[path = "../generator/reference/tests/language/support.rs"]
+mod support;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use cases::{Way, deviations};
+use support::Operator;
+use udo_runtime::{cores::opencl, runtime::Runtime};
+
+/// Operators of each kind: pointwise ones, broadcasts, folds, products, windows, indices, selections; one with each kind of parameter.
+const SOME: &[&str] = &[
+    "add",
+    "argmax",
+    "clip",
+    "conv2d",
+    "gather",
+    "gelu_erf",
+    "gemm",
+    "layer_norm",
+    "leaky_relu",
+    "matmul",
+    "mish",
+    "mod",
+    "pad",
+    "resize_linear",
+    "softmax",
+    "top_k_above",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}
+
+fn is_all() -> bool {
+    std::env::var("UDO_SWEEP").is_ok_and(|value| value == "all")
+}
+
+/// The operators that take part, by name.
+fn operators() -> BTreeMap<String, Operator> {
+    let folder = root().join("generator/reference/tests/operators");
+    let mut operators = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if is_all() || SOME.contains(&name.as_str()) {
+            operators.insert(name, Operator::parse(&fs::read_to_string(path).unwrap()));
+        }
+    }
+    // Configs have no truth values.
+    operators.retain(|_, operator| config::can_say(operator));
+    operators
+}
+
+fn udo(folder: &Path, args: &[&str]) -> String {
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    let output = udo.args(args).current_dir(folder).env_remove("UDO_ROOT").output().unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{args:?}\n{out}\n{err}");
+    assert!(!err.contains("warning"), "{err}");
+    out.into_owned()
+}
+
+#[test]
+fn kernels_of_every_core_are_as_their_references_say() {
+    let operators = operators();
+    let desk = tempfile::tempdir().unwrap();
+    fs::write(desk.path().join("c.json"), config::text(&operators)).unwrap();
+    let said = udo(desk.path(), &["new", "c.json"]);
+    // Outputs that elements decide are the only thing that waits for code.
+    let waits = said.lines().filter_map(|line| line.trim_start().strip_prefix("waits "));
+    let waits: Vec<&str> = waits.map(|line| line.split(':').next().unwrap().trim()).collect();
+    let bounded = |name: &&String| ["nms", "non_zero", "top_k_above"].contains(&name.as_str());
+    let wanted = operators.keys().filter(bounded).map(|name| format!("GPU/src/ops/{name}_ref.rs"));
+    assert_eq!(waits, wanted.collect::<Vec<_>>());
+    udo(desk.path(), &["build", "SweepPackage", "--debug"]);
+
+    let package = desk.path().join("SweepPackage");
+    let runtime = Runtime::builder().package(&package).build().unwrap();
+    // One registry for all: a library is looked at and opened once.
+    let mut registry = runtime.registry().clone();
+    let mut ways = vec![Way::Cpu, Way::Dsp, Way::GPU, Way::HALVES];
+    if std::env::var_os("UDO_REQUIRE_OPENCL").is_some() {
+        assert!(opencl::device().is_some(), "{:?}", opencl::find());
+        ways.extend([Way::DEVICE, Way::DEVICE_HALVES]);
+    }
+    let is_tried = |way: &&Way, name: &String, number: usize| {
+        !(way.is_gpu() && bounded(&name)) && (is_all() || number == 0 || !way.is_device())
+    };
+    let (mut counts, mut wrong) = (BTreeMap::new(), Vec::new());
+    for (name, operator) in &operators {
+        for (number, case) in operator.cases.iter().enumerate() {
+            for way in ways.iter().filter(|way| is_tried(way, name, number)) {
+                match deviations(&mut registry, name, operator, case, *way) {
+                    None => {}
+                    Some(found) => {
+                        *counts.entry(format!("{way:?}")).or_insert(0) += 1;
+                        wrong.extend(
+                            found.map(|what| format!("{name}, case {number}, {way:?}: {what}")),
+                        );
+                    }
+                }
+            }
+        }
+    }
+    println!("{} operators, cases: {counts:?}", operators.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // Every way has nearly every case: a byte cannot hold some numbers.
+    for way in ways {
+        let tried = operators.iter().map(|(name, operator)| {
+            (0..operator.cases.len()).filter(|number| is_tried(&&way, name, *number)).count()
+        });
+        let tried = tried.sum::<usize>();
+        let count = counts.get(&format!("{way:?}")).copied().unwrap_or(0);
+        assert!(count * 10 >= tried * 9, "{way:?}: {count} of {tried} cases");
+    }
+}
