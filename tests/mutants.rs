@@ -38,7 +38,27 @@ const EACH_TIME: &[&str] = &[
     "selu_minus_the_largest",
     "selu_largest_not_written",
     "topk_one_too_many",
+    "own_selu_minus_the_largest",
+    "own_selu_largest_not_written",
+    "own_blend_mean_doubled",
 ];
+
+/// What `OwnSelu` and `OwnBlend` compute, as their configs say it.
+const SELU: &str = r#""reference": "Y = if X > 0 then gamma * X else gamma * alpha * expm1(X)", "core_types": ["CPU"]"#;
+const BLEND: &str = r#"{"P": {"UDO_PACKAGE_NAME": "Blend", "Operators": [{"type": "Blend",
+    "inputs": [
+        {"name": "x", "per_core_data_types": {"CPU": "FLOAT_32", "GPU": "FLOAT_16", "DSP": "UINT_8"}, "quantization_mode": "TF"},
+        {"name": "w", "per_core_data_types": {"CPU": "FLOAT_32", "GPU": "FLOAT_16", "DSP": "UINT_8"}, "quantization_mode": "TF"}
+    ],
+    "outputs": [
+        {"name": "y", "per_core_data_types": {"CPU": "FLOAT_32", "GPU": "FLOAT_16", "DSP": "UINT_8"}, "quantization_mode": "TF"}
+    ],
+    "scalar_params": [
+        {"name": "share", "data_type": "FLOAT_32", "default_value": 0.75},
+        {"name": "gain", "data_type": "FLOAT_32", "default_value": 1.5}
+    ],
+    "core_types": ["CPU", "GPU", "DSP"], "dsp_arch_types": ["v68"],
+    "reference": "y = gain * (share * w * x + (1 - share) * mean(x, axis = -1, keep = true))"}]}}"#;
 
 /// A package that is built: a good one, or one with a bug.
 struct Built {
@@ -62,7 +82,16 @@ impl Built {
         if self.is_c() {
             return folder.join(self.name()).join("dist/libUdoClipScaleReg.so");
         }
-        packages_target().join(format!("debug/lib{}.so", self.name()))
+        let file = format!("lib{}.so", self.name());
+        match self.has_config() {
+            true => folder.join(self.name()).join("dist").join(file),
+            false => packages_target().join("debug").join(file),
+        }
+    }
+
+    /// Whether a config lies in its folder, beside the folder of its library.
+    fn has_config(&self) -> bool {
+        matches!(self.base, Base::OwnSelu | Base::OwnBlend)
     }
 
     /// Writes its sources, with the bug in them.
@@ -142,6 +171,20 @@ fn sources(base: Base) -> Vec<(&'static str, String, String)> {
             &[("reg", "reg"), ("cpu", "CPU"), ("gpu", "GPU"), ("dsp", "DSP_V68")],
         ),
         Base::Selu => example("selu/SeluUdoPackage", "selu", &[("reg", "reg"), ("cpu", "CPU")]),
+        Base::OwnSelu => {
+            let mut files = sources(Base::Selu);
+            let config = read("examples/selu/Selu.json").replace("\"core_types\": [\"CPU\"]", SELU);
+            files.push(("config", "config/Selu.json".to_owned(), config));
+            for (_, _, text) in &mut files {
+                *text = text.replace("\"Selu\"", "\"OwnSelu\"");
+            }
+            files
+        }
+        Base::OwnBlend => {
+            let mut files = sources(Base::Blend);
+            files.push(("config", "config/Blend.json".to_owned(), BLEND.to_owned()));
+            files
+        }
         Base::TopK => {
             example("topk/TopKUdoPackage", "top_k_above", &[("reg", "reg"), ("cpu", "CPU")])
         }
@@ -198,6 +241,12 @@ fn build(folder: &Path, all: &[Built]) {
     fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
     if !members.is_empty() {
         works(cargo("build", folder).arg("--workspace"));
+    }
+    for built in all.iter().filter(|built| built.has_config()) {
+        let library = built.library(folder);
+        fs::create_dir_all(library.parent().unwrap()).unwrap();
+        let made = packages_target().join("debug").join(library.file_name().unwrap());
+        fs::copy(made, library).unwrap();
     }
     let include = format!("INCLUDE={}", root().join("udo-api/include").display());
     for built in all.iter().filter(|built| built.is_c()) {

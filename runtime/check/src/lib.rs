@@ -13,6 +13,7 @@ mod node;
 mod oracle;
 mod params;
 mod raw;
+mod reference;
 mod report;
 mod search;
 mod shapes;
