@@ -57,7 +57,7 @@ pub(crate) struct OpContext {
     pub(crate) package: String,
     /// The state of the process before the package was opened.
     pub(crate) before: Surroundings,
-    found: OnceLock<Found>,
+    pub(crate) found: OnceLock<Found>,
 }
 
 /// A node, its kernel, and elements that the kernel takes.
@@ -225,10 +225,14 @@ impl OpContext {
         self.oracles.iter().find_map(Oracle::program)
     }
 
-    /// What those who vouch for results want of the node: the reference alone where it says, and else all others that do.
+    /// What those who vouch for results want of the node: the reference alone where it says, and else all others that do. A capture
+    /// stands for those who are not there any more.
     pub(crate) fn wanted(&self, node: &Node, values: &[Vec<u8>]) -> Vec<(Who, Vec<Wanted>)> {
         let mut all = Vec::new();
         for oracle in &self.oracles {
+            if oracle.who == Who::Recorded && !all.is_empty() {
+                break;
+            }
             let Some(wanted) = oracle.wanted(node, values) else { continue };
             all.push((oracle.who, wanted));
             if oracle.who == Who::Reference {

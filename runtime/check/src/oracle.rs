@@ -23,7 +23,12 @@ pub(crate) struct Oracle {
 #[derive(Clone, Debug)]
 enum Source {
     Reference(Box<Program>),
-    Kernels { op: &'static udo_api::OpDef, kernels: Vec<KernelEntry> },
+    Kernels {
+        op: &'static udo_api::OpDef,
+        kernels: Vec<KernelEntry>,
+    },
+    /// What a capture says of its one node.
+    Recorded(Vec<Option<Wanted>>),
 }
 
 /// Who vouches for results.
@@ -35,6 +40,8 @@ pub(crate) enum Who {
     Cpu,
     /// The built-in operator of the same name.
     Builtin,
+    /// The capture, of whoever vouched when it was written.
+    Recorded,
 }
 
 impl Who {
@@ -43,6 +50,7 @@ impl Who {
             Self::Reference => "the reference in the config",
             Self::Cpu => "the package's kernel on the CPU",
             Self::Builtin => "the built-in operator of this name",
+            Self::Recorded => "what the capture says",
         }
     }
 }
@@ -108,11 +116,17 @@ fn speaks_alike(own: &udo_api::OpDef, other: &udo_api::OpDef) -> bool {
 }
 
 impl Oracle {
+    /// What a capture says of its node's outputs.
+    pub(crate) fn recorded(wanted: Vec<Option<Wanted>>) -> Self {
+        Self { source: Source::Recorded(wanted), who: Who::Recorded }
+    }
+
     /// What it makes of the node, whose elements are `values`; nothing where it does not take it.
     pub(crate) fn wanted(&self, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Wanted>> {
         match &self.source {
             Source::Reference(program) => reference::wanted(program, node, values),
             Source::Kernels { op, kernels } => by_kernels(op, kernels, node, values),
+            Source::Recorded(wanted) => wanted.iter().cloned().collect(),
         }
     }
 
@@ -130,7 +144,7 @@ impl Oracle {
     pub(crate) fn program(&self) -> Option<&Program> {
         match &self.source {
             Source::Reference(program) => Some(program),
-            Source::Kernels { .. } => None,
+            Source::Kernels { .. } | Source::Recorded(_) => None,
         }
     }
 }
@@ -154,11 +168,11 @@ fn by_kernels(
         .collect();
     let outputs = inferred(op, &inputs, &params, node.outputs.len()).ok()?;
     let outputs: Vec<TensorDesc> = outputs;
-    let mut twin = Node { class: node.class, kernel: 0, inputs, params, outputs };
+    let mut twin = Node { class: node.class, kernel: 0, inputs, params, outputs, fixed: None };
     let fitting = kernels.iter().filter(|k| fits(k, &twin.input_descs(), &twin.outputs));
     for kernel in fitting.copied().collect::<Vec<_>>() {
         twin.kernel = 0;
-        let Ok(trial) = Trial::new(&twin, &kernel, Core::CPU, 1) else { continue };
+        let Ok(trial) = Trial::unrecorded(&twin, &kernel, Core::CPU) else { continue };
         let run = trial.run(&values, How::default()).ok()?;
         let made = run.outputs.into_iter().zip(&twin.outputs);
         let made = made.map(|(made, desc)| Wanted {

@@ -263,7 +263,7 @@ impl Search<'_> {
             return false;
         }
         let (kernel, core) = (self.kernel, self.subject.core);
-        let mut node = Node { class, kernel, inputs, params, outputs: Vec::new() };
+        let mut node = Node { class, kernel, inputs, params, outputs: Vec::new(), fixed: None };
         node.outputs = match inferred(self.subject.op, &node.inputs, &node.params, count) {
             Ok(outputs) => outputs,
             Err(refusal) => {

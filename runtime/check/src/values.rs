@@ -198,6 +198,19 @@ pub(crate) fn integers(desc: &TensorDesc, bytes: &[u8]) -> Vec<i64> {
     bytes.chunks_exact(dtype.size_bytes().max(1)).map(integer).collect()
 }
 
+/// The elements of a quantized tensor that stand for these numbers, or for those closest to them.
+#[expect(clippy::cast_possible_truncation, reason = "clamped to the type's range")]
+pub(crate) fn quantized(dtype: DType, encoding: Encoding, numbers: &[f64]) -> Option<Vec<u8>> {
+    let (low, high) = range_of(dtype)?;
+    let mut bytes = Vec::new();
+    for number in numbers {
+        let stored = (number / f64::from(encoding.scale)).round() as i64;
+        let stored = stored.saturating_add(i64::from(encoding.zero_point)).clamp(low, high);
+        bytes.extend_from_slice(stored.to_le_bytes().get(..dtype.size_bytes())?);
+    }
+    Some(bytes)
+}
+
 /// The lowest and the highest stored number of a type that encodings have.
 pub(crate) fn range_of(dtype: DType) -> Option<(i64, i64)> {
     match dtype {
@@ -255,6 +268,7 @@ mod tests {
         assert_eq!(encoding.zero_point, 50);
         assert!((f64::from(encoding.scale) - 0.02).abs() < 1e-9);
         assert_eq!(encoding_of(DType::I8, &[2.55]).unwrap().zero_point, -128);
+        assert_eq!(quantized(DType::U8, encoding, &[-1.0, 0.0, 9.0]).unwrap(), [0, 50, 255]);
         assert_eq!(encoding_of(DType::I32, &[2.55]), None);
     }
 }

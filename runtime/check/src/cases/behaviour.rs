@@ -276,7 +276,7 @@ fn time_of(
     entry: &udo_runtime::registry::KernelEntry,
     len: usize,
 ) -> Option<Duration> {
-    let mut node = small.clone();
+    let mut node = Node { fixed: None, ..small.clone() };
     let along = *small.inputs.first()?.dims.last()?;
     for input in &mut node.inputs {
         // What is as long as the first input's last axis goes with it.

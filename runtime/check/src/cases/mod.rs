@@ -10,6 +10,8 @@ mod shapes;
 
 use crate::context::{OpContext, PackageContext};
 
+pub(crate) use numbers::compared;
+
 /// What a case is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Category {

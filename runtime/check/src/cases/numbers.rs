@@ -6,6 +6,7 @@ use super::{Finding, Outcome, failed, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::{Node, inferred};
 use crate::oracle::Wanted;
+use crate::record;
 use crate::trial::{Fault, How, Trial};
 use crate::values::{Fill, encoding_of, numbers};
 
@@ -85,9 +86,10 @@ fn under(cx: &OpContext, live: &Live<'_>, node: &Node) -> Result<usize, Finding>
     }
     let Ok(trial) = Trial::new(&turned, live.entry, cx.subject.core, 1) else { return Ok(0) };
     let Ok(run) = trial.run(&values, How::default()) else { return Ok(0) };
-    let mut compared = 0;
+    let mut calls = 0;
     for (who, wanted) in cx.wanted(&turned, &values) {
-        compared += 1;
+        calls += 1;
+        record::wants(who.said(), &wanted);
         for (port, (made, wanted)) in run.outputs.iter().zip(&wanted).enumerate() {
             let Some(desc) = turned.outputs.get(port) else { continue };
             if let Some(why) = apart(desc, &numbers(desc, &made.bytes), wanted, Special::Skip) {
@@ -99,7 +101,7 @@ fn under(cx: &OpContext, live: &Live<'_>, node: &Node) -> Result<usize, Finding>
             }
         }
     }
-    Ok(compared)
+    Ok(calls)
 }
 
 /// Whether the config says what the operator computes, and something of each output.
@@ -169,6 +171,7 @@ fn one(
     for (who, wanted) in &vouched {
         all.calls += 1;
         all.claims += usize::from(wanted.iter().any(Wanted::claims));
+        record::wants(who.said(), wanted);
         for (port, (made, wanted)) in run.outputs.iter().zip(wanted).enumerate() {
             let Some(desc) = live.node.outputs.get(port) else { continue };
             if let Some(dims) = wanted.dims.as_ref().filter(|dims| **dims != made.dims) {
@@ -202,10 +205,39 @@ fn tolerance(desc: &TensorDesc) -> (f64, f64) {
     }
 }
 
+/// An element, what is wanted of it, and how far it may be off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged {
+    pub(crate) at: usize,
+    pub(crate) found: f64,
+    pub(crate) wanted: f64,
+    pub(crate) allowed: f64,
+    pub(crate) is_off: bool,
+}
+
 /// Which element is not what is wanted; nothing where all are.
 fn apart(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) -> Option<String> {
+    let Judged { at, found, wanted, allowed, .. } =
+        judged(desc, found, wanted, special).into_iter().find(|element| element.is_off)?;
+    let within = if wanted.is_finite() { format!(" within {allowed:.3e}") } else { String::new() };
+    Some(format!("has {found} at {at}, wanted {wanted}{within}"))
+}
+
+/// Every element that is compared, next to what is wanted of it.
+pub(crate) fn compared(desc: &TensorDesc, found: &[f64], wanted: &Wanted) -> Vec<Judged> {
+    judged(desc, found, wanted, Special::Compare)
+}
+
+fn judged(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) -> Vec<Judged> {
+    let pairs = || found.iter().zip(&wanted.numbers).enumerate();
     if let Some(allowed) = &wanted.allowed {
-        return beyond(found, &wanted.numbers, allowed);
+        let all = pairs().zip(allowed);
+        return all
+            .map(|((at, (&found, &wanted)), &allowed)| {
+                let is_off = is_beyond(found, wanted, allowed);
+                Judged { at, found, wanted, allowed, is_off }
+            })
+            .collect();
     }
     let (relative, of_largest) = tolerance(desc);
     let (relative, of_largest) = match special {
@@ -230,7 +262,8 @@ fn apart(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) ->
     // The smallest numbers have few digits.
     let least = if desc.dtype() == Some(DType::F16) { 1.2e-7 } else { 1e-30 };
     let most = if desc.dtype() == Some(DType::F16) { 65504.0 } else { f64::INFINITY };
-    for (at, (&found, &wanted)) in found.iter().zip(&wanted.numbers).enumerate() {
+    let mut all = Vec::new();
+    for (at, (&found, &wanted)) in pairs() {
         if special != Special::Compare && !wanted.is_finite()
             || wanted.abs() > most && wanted.is_finite()
         {
@@ -240,33 +273,25 @@ fn apart(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) ->
             let is_same = limits.is_some()
                 || found.is_nan() && wanted.is_nan()
                 || found.total_cmp(&wanted).is_eq();
-            if is_same {
-                continue;
-            }
-            return Some(format!("has {found} at {at}, wanted {wanted}"));
+            all.push(Judged { at, found, wanted, allowed: 0.0, is_off: !is_same });
+            continue;
         }
         let (wanted, allowed) = match limits {
             Some((low, high, step)) => (wanted.clamp(low, high), 1.01 * step),
             None => (wanted, relative * wanted.abs() + of_largest * largest + least),
         };
-        if (found - wanted).abs() > allowed || found.is_nan() {
-            return Some(format!("has {found} at {at}, wanted {wanted} within {allowed:.3e}"));
-        }
+        let is_off = (found - wanted).abs() > allowed || found.is_nan();
+        all.push(Judged { at, found, wanted, allowed, is_off });
     }
-    None
+    all
 }
 
-/// Which element is further from the one that is wanted than it may be.
-fn beyond(found: &[f64], wanted: &[f64], allowed: &[f64]) -> Option<String> {
-    for (at, ((&found, &wanted), &allowed)) in found.iter().zip(wanted).zip(allowed).enumerate() {
-        let is_same = found.is_nan() && wanted.is_nan() || found.total_cmp(&wanted).is_eq();
-        // What is computed here rounds as well.
-        let is_near = (found - wanted).abs() <= allowed * (1.0 + 1e-9);
-        if !(is_same || is_near || allowed.is_infinite()) {
-            return Some(format!("has {found} at {at}, wanted {wanted} within {allowed:.3e}"));
-        }
-    }
-    None
+/// Whether an element is further from the one that is wanted than it may be.
+fn is_beyond(found: f64, wanted: f64, allowed: f64) -> bool {
+    let is_same = found.is_nan() && wanted.is_nan() || found.total_cmp(&wanted).is_eq();
+    // What is computed here rounds as well.
+    let is_near = (found - wanted).abs() <= allowed * (1.0 + 1e-9);
+    !(is_same || is_near || allowed.is_infinite())
 }
 
 #[cfg(test)]
@@ -277,14 +302,13 @@ mod tests {
     #[test]
     fn numbers_are_held_to_bounds_where_there_are_some() {
         let (nan, inf) = (f64::NAN, f64::INFINITY);
-        assert_eq!(
-            beyond(&[1.0, nan, inf, 3.0], &[1.1, nan, inf, nan], &[0.11, 0.0, 0.0, inf]),
-            None
-        );
-        let cases = [(1.0, 1.1, 0.09), (nan, 1.0, 5.0), (1.0, nan, 0.0), (-inf, inf, 1.0)];
-        for (found, wanted, allowed) in cases {
-            let said = beyond(&[found], &[wanted], &[allowed]).unwrap();
-            assert!(said.starts_with(&format!("has {found} at 0, wanted {wanted}")), "{said}");
+        let good = [(1.0, 1.1, 0.11), (nan, nan, 0.0), (inf, inf, 0.0), (3.0, nan, inf)];
+        for (found, wanted, allowed) in good {
+            assert!(!is_beyond(found, wanted, allowed), "{found} {wanted} {allowed}");
+        }
+        let bad = [(1.0, 1.1, 0.09), (nan, 1.0, 5.0), (1.0, nan, 0.0), (-inf, inf, 1.0)];
+        for (found, wanted, allowed) in bad {
+            assert!(is_beyond(found, wanted, allowed), "{found} {wanted} {allowed}");
         }
     }
 

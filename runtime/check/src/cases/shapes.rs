@@ -6,6 +6,7 @@ use udo_reference::{EvalError, Extent};
 use super::{Outcome, failed, skipped};
 use crate::context::OpContext;
 use crate::node::{self, Node};
+use crate::record;
 use crate::reference;
 use crate::trial::{Fault, How};
 use crate::values::Fill;
@@ -93,7 +94,9 @@ fn by_the_reference(cx: &OpContext, node: &Node) -> Outcome {
     let is_fixed = node.inputs.iter().all(|input| input.desc.full_shape().is_fixed());
     let Some(program) = cx.reference().filter(|_| is_fixed) else { return Ok(()) };
     let said = || format!("{} {}", node.class.name(), node.said(cx.subject.core));
-    let extents = match reference::infer(program, node, &node.values(Fill::Random, cx.seed)) {
+    let values = node.values(Fill::Random, cx.seed);
+    record::begins(node, &values);
+    let extents = match reference::infer(program, node, &values) {
         Ok(extents) => extents,
         Err(EvalError::Work { .. }) => return Ok(()),
         Err(why) => {

@@ -17,6 +17,7 @@ mod ops;
 mod platform;
 mod prepare;
 pub(crate) mod quantize;
+mod replay;
 mod run;
 mod sign;
 mod test;
@@ -33,6 +34,7 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<build::Build>("build"),
     Entry::of::<test::TestPackage>("test"),
     Entry::of::<check::Check>("check"),
+    Entry::of::<replay::Replay>("replay"),
     Entry::of::<inspect::Inspect>("inspect"),
     Entry::of::<run::RunModel>("run"),
     Entry::of::<verify::Verify>("verify"),
