@@ -94,6 +94,33 @@ fn a_fault_names_the_tensor() {
 }
 
 #[test]
+fn calls_in_which_the_process_ends_are_captured_and_end_it_again() {
+    let package = clip("i < args->tensors[0].len", "i <= args->tensors[0].len");
+    let calls = package.path().join("calls");
+    let flags = ["--level", "1", "--json", "--filter", "memory/guards", "--captures"];
+    let report = json(&check(package.path(), &[&flags[..], &[calls.to_str().unwrap()]].concat()));
+    let capture = report["cases"][0]["capture"].as_str().unwrap();
+    assert_eq!(Path::new(capture), calls.join("ClipScale-cpu-memory-guards.capture"));
+    let replay = |flags: &[&str]| {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.arg("replay").arg(capture).args(flags).output().unwrap()
+    };
+    let output = replay(&["--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report = json(&output);
+    assert_eq!(report["verdict"], "crashed");
+    assert!(report["why"].as_str().unwrap().starts_with("touches byte 0 behind input 0"));
+    assert_eq!(report["was"], report["why"]);
+    let good = clip("float v = x[i];", "float v = x[i];");
+    let output = replay(&["--package", good.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = replay(&["--core", "gpu"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the package has no kernel of ClipScale on gpu"), "{said}");
+}
+
+#[test]
 fn wrong_usage_answers_2_and_what_is_no_package_1() {
     let package = clip("float v = x[i];", "float v = x[i];");
     let cases: [(&[&str], i32, &str); 4] = [

@@ -270,6 +270,7 @@ fn checked(built: &Built, folder: &Path, seed: u64) -> Value {
     let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
     udo.arg("check").arg(built.library(folder)).args(["--json", "--jobs", "1", "--timeout", "20"]);
     udo.args(["--seed", &seed.to_string()]).env("UDO_OPENCL", "off");
+    udo.arg("--captures").arg(folder.join(built.name()).join("captures"));
     if let Some(mutant) = built.mutant.filter(|mutant| !mutant.core.is_empty()) {
         udo.args(["--core", mutant.core]);
     }
@@ -309,6 +310,24 @@ fn check_all(all: &[Built], folder: &Path) -> Vec<Vec<(String, String)>> {
     found.into_inner().unwrap()
 }
 
+/// The call that shows a bug in what all cores compute shows it on each of them, and passes on the package without the bug.
+fn calls_are_made_again_elsewhere(built: &Built, folder: &Path) {
+    let capture = folder.join(built.name()).join("captures/Blend-cpu-numbers-reference.capture");
+    let good = Built { base: built.base, mutant: None };
+    for core in ["cpu", "gpu", "dsp"] {
+        for (built, code) in [(built, 1), (&good, 0)] {
+            let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+            udo.arg("replay").arg(&capture).args(["--core", core, "--json", "--package"]);
+            let output = udo.arg(built.library(folder)).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(output.status.code(), Some(code), "{core} {}: {said}", built.name());
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(report["diff"]["by"], "the reference in the config", "{core}: {said}");
+            assert_eq!(report["diff"]["outputs"][0]["off"] == 0, code == 0, "{core}: {said}");
+        }
+    }
+}
+
 fn chosen() -> Vec<&'static Mutant> {
     let wanted = env::var("UDO_MUTANTS").unwrap_or_default();
     let is_chosen = |mutant: &&Mutant| match wanted.as_str() {
@@ -343,6 +362,11 @@ fn bugs_are_found_by_the_cases_for_them_and_good_packages_pass() {
             right += 1;
         } else {
             wrong.push(format!("{}: wanted {:?}, found {found:?}", mutant.name, mutant.caught_by));
+        }
+    }
+    for built in &all {
+        if built.mutant.is_some_and(|mutant| mutant.name == "own_blend_mean_doubled") {
+            calls_are_made_again_elsewhere(built, &folder);
         }
     }
     println!("{right} of {} bugs are found by the cases for them", chosen.len());

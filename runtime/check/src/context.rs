@@ -45,6 +45,7 @@ impl PackageContext {
 /// An operator on a core, with the nodes that it takes.
 #[derive(Debug)]
 pub(crate) struct OpContext {
+    pub(crate) place: Place,
     pub(crate) subject: Subject,
     pub(crate) oracles: Vec<Oracle>,
     /// Why the config's references cannot be read, where that is so.
@@ -95,6 +96,7 @@ impl OpContext {
         let registry = opened.registry;
         let found = OnceLock::new();
         Ok(Some(Self {
+            place: place.clone(),
             subject,
             oracles,
             reference_fault,

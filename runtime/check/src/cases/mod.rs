@@ -1,6 +1,7 @@
 //! What is checked: a table of cases, by category.
 
 mod behaviour;
+mod beside;
 mod binary;
 mod contract;
 mod memory;
@@ -307,6 +308,13 @@ pub const CASES: &[Case] = &[
         1,
         "A call that failed leaves nothing behind for the next.",
         behaviour::after_error,
+    ),
+    op(
+        Behaviour,
+        "beside",
+        2,
+        "A copy of the package that is open beside it changes nothing, and computes the same.",
+        beside::beside,
     ),
     op(
         Behaviour,
