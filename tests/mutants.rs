@@ -83,9 +83,10 @@ impl Built {
             return folder.join(self.name()).join("dist/libUdoClipScaleReg.so");
         }
         let file = format!("lib{}.so", self.name());
-        match self.has_config() {
-            true => folder.join(self.name()).join("dist").join(file),
-            false => packages_target().join("debug").join(file),
+        if self.has_config() {
+            folder.join(self.name()).join("dist").join(file)
+        } else {
+            packages_target().join("debug").join(file)
         }
     }
 

@@ -10,7 +10,7 @@ use crate::node::{Input, Node, inferred};
 use crate::reference;
 use crate::subject::{Opened, Subject, fits};
 use crate::trial::{How, Trial};
-use crate::values::{numbers, push};
+use crate::values::{numbers, push, range_of};
 
 /// Whose results are wanted.
 #[derive(Clone, Debug)]
@@ -130,9 +130,9 @@ impl Oracle {
         }
     }
 
-    /// The same without what an encoding of an output makes of it, from which one may be chosen.
+    /// The same without what an encoding of an output makes of it, from which one may be chosen; outputs need not have one yet.
     pub(crate) fn real(&self, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Wanted>> {
-        let real = |desc: &TensorDesc| match desc.encoding() {
+        let real = |desc: &TensorDesc| match desc.dtype().and_then(range_of) {
             Some(_) => TensorDesc::new(DType::F32, desc.full_shape()),
             None => *desc,
         };

@@ -130,7 +130,9 @@ fn for_kernel(
     let desc = TensorDesc::new(to, input.desc.full_shape());
     if to.is_float() {
         let mut bytes = Vec::new();
-        numbers.iter().for_each(|number| push(&mut bytes, to, *number));
+        for number in numbers {
+            push(&mut bytes, to, number);
+        }
         return Some((desc, bytes));
     }
     let encoding = encoding_of(to, &numbers)?;

@@ -164,7 +164,7 @@ impl Capture {
         });
         let mut rest = format!("\",\"call\":{}}}", Value::from(call.to_string()));
         for (name, entry) in &tensors.table {
-            rest.push_str(&format!(",{}:{entry}", Value::from(name.as_str())));
+            rest.extend([",", &Value::from(name.as_str()).to_string(), ":", &entry.to_string()]);
         }
         rest.push('}');
         let head = format!("{HEAD}{VERSION}{BEFORE_DIGEST}");
@@ -172,9 +172,8 @@ impl Capture {
         let len = u64::try_from(head.len() + DIGEST_LEN + rest.len()).unwrap_or(u64::MAX);
         let mut file = Vec::from(len.to_le_bytes());
         file.extend_from_slice(head.as_bytes());
-        let mut sum = Sha256::new();
-        [&*file, rest.as_bytes(), &tensors.data].into_iter().for_each(|part| sum.update(part));
-        file.extend_from_slice(hex(&sum.finalize()).as_bytes());
+        let digest = digest_of(&[&file, rest.as_bytes(), &tensors.data]);
+        file.extend_from_slice(digest.as_bytes());
         file.extend_from_slice(rest.as_bytes());
         file.extend_from_slice(&tensors.data);
         file
@@ -208,11 +207,7 @@ impl Capture {
         })?;
         let (said, rest) = digest.split_at_checked(DIGEST_LEN).ok_or_else(short)?;
         let before = file.len() - rest.len() - DIGEST_LEN;
-        let mut sum = Sha256::new();
-        [file.get(..before).unwrap_or_default(), rest]
-            .into_iter()
-            .for_each(|part| sum.update(part));
-        if hex(&sum.finalize()).as_bytes() != said {
+        if digest_of(&[file.get(..before).unwrap_or_default(), rest]).as_bytes() != said {
             return Err(CaptureError::damaged("its bytes have another SHA-256 than it says"));
         }
         let header = usize::try_from(u64::from_le_bytes(*len)).ok();
@@ -223,8 +218,15 @@ impl Capture {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// The SHA-256 of the parts behind each other, in hexadecimal digits.
+fn digest_of(parts: &[&[u8]]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut sum = Sha256::new();
+    for part in parts {
+        sum.update(part);
+    }
+    let digit = |half: u8| DIGITS.get(usize::from(half)).copied().map_or('0', char::from);
+    sum.finalize().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// What a header says, whose tensors lie in `data`.
@@ -336,9 +338,10 @@ impl Said<'_> {
     fn wanted(&self, port: usize, of: &Value) -> Result<CapturedWanted, Wrong> {
         let numbers = self.numbers(&format!("wanted.{port}"))?;
         let dims = if of["dims"].is_null() { None } else { Some(form::lengths(&of["dims"])?) };
-        let allowed = match of["has_allowed"] == true {
-            true => Some(self.numbers(&format!("allowed.{port}"))?),
-            false => None,
+        let allowed = if of["has_allowed"] == true {
+            Some(self.numbers(&format!("allowed.{port}"))?)
+        } else {
+            None
         };
         if allowed.as_ref().is_some_and(|allowed| allowed.len() != numbers.len()) {
             return Err(format!("output {port} has other bounds than numbers"));

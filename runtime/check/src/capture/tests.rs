@@ -103,9 +103,7 @@ fn edited(from: &str, to: &str) -> CaptureError {
     let at = text.find(BEFORE_DIGEST).map_or(0, |at| at + BEFORE_DIGEST.len());
     let len = u64::try_from(text.len()).unwrap().to_le_bytes();
     let (before, rest) = (&text[..at], &text[at + DIGEST_LEN..]);
-    let mut sum = Sha256::new();
-    [&len[..], before.as_bytes(), rest.as_bytes(), data].iter().for_each(|part| sum.update(part));
-    let digest = hex(&sum.finalize());
+    let digest = digest_of(&[&len, before.as_bytes(), rest.as_bytes(), data]);
     let file = [&len[..], before.as_bytes(), digest.as_bytes(), rest.as_bytes(), data].concat();
     Capture::from_bytes(&file).unwrap_err()
 }
