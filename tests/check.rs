@@ -116,6 +116,83 @@ fn a_packages_words_do_not_reach_the_terminal_raw() {
 }
 
 #[test]
+fn calls_in_which_the_process_ends_are_captured_and_end_it_again() {
+    let package = clip("i < args->tensors[0].len", "i <= args->tensors[0].len");
+    let calls = package.path().join("calls");
+    let flags = ["--level", "1", "--json", "--filter", "memory/guards", "--captures"];
+    let report = json(&check(package.path(), &[&flags[..], &[calls.to_str().unwrap()]].concat()));
+    let capture = report["cases"][0]["capture"].as_str().unwrap();
+    assert_eq!(Path::new(capture), calls.join("ClipScale-cpu-memory-guards.capture"));
+    let replay = |flags: &[&str]| {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.arg("replay").arg(capture).args(flags).output().unwrap()
+    };
+    let output = replay(&["--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report = json(&output);
+    assert_eq!(report["verdict"], "crashed");
+    assert!(report["why"].as_str().unwrap().starts_with("touches byte 0 behind input 0"));
+    assert_eq!(report["was"], report["why"]);
+    let good = clip("float v = x[i];", "float v = x[i];");
+    let output = replay(&["--package", good.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = replay(&["--core", "gpu"]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the package has no kernel of ClipScale on gpu"), "{said}");
+}
+
+/// A model with `node` before the package's operator, run on -1, 1, 1, 2, with what goes wrong in `calls`.
+fn run_model(node: &str, package: &[&str], calls: &Path) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let graph = format!(
+        "graph net\n  input x: f32[4]\n  h = {node}(x) # first\n  \
+         c = ClipScale@1(h) low=-1.0 high=1.0 # clip\n  y = Relu@14(c) # last\n  output y\n"
+    );
+    fs::write(dir.path().join("net.graph"), graph).unwrap();
+    let x: Vec<u8> = [-1f32, 1.0, 1.0, 2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+    fs::write(dir.path().join("x.raw"), x).unwrap();
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    udo.args(["run", "net.graph", "--input", "x=x.raw", "--capture"]).arg(calls).args(package);
+    udo.current_dir(dir.path()).output().unwrap()
+}
+
+#[test]
+fn runs_capture_what_goes_wrong_in_them() {
+    const STORE: &str = "y[i] = node->scale * v;";
+    let good = clip(STORE, STORE);
+    let fails = clip(STORE, "y[i] = v; if (v > 0.5f) return UDO_BAD_VALUE;");
+    let ends = clip(STORE, "y[i] = v; if (v > 0.5f) abort();");
+    let [good, fails, ends] = [&good, &fails, &ends].map(|dir| dir.path().to_str().unwrap());
+    let cases: [(&str, [&str; 2], &str, i32); 3] = [
+        ("Exp@13", ["--package", fails], "ClipScale-cpu-run-status.capture", 1),
+        ("Exp@13", ["--contain", ends], "ClipScale-cpu-run-crash.capture", 1),
+        ("Log@13", ["--package", good], "Log-cpu-run-nan.capture", 0),
+    ];
+    let calls = tempfile::tempdir().unwrap();
+    for (node, package, file, code) in cases {
+        let output = run_model(node, &package, calls.path());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{file}: {said}");
+        assert!(said.contains("is captured: udo replay "), "{file}: {said}");
+        let capture = calls.path().join(file);
+        let replay = |flags: &[&str]| {
+            let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+            udo.arg("replay").arg(&capture).args(flags).output().unwrap().status.code()
+        };
+        assert_eq!(replay(&[]), Some(1), "{file}");
+        if file.starts_with("Clip") {
+            assert_eq!(replay(&["--package", good]), Some(0), "{file}");
+        }
+    }
+    // What goes well leaves nothing.
+    let none = calls.path().join("none");
+    let output = run_model("Exp@13", &["--package", good], &none);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!none.exists());
+}
+
+#[test]
 fn wrong_usage_answers_2_and_what_is_no_package_1() {
     let package = clip("float v = x[i];", "float v = x[i];");
     let cases: [(&[&str], i32, &str); 4] = [

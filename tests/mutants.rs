@@ -38,7 +38,27 @@ const EACH_TIME: &[&str] = &[
     "selu_minus_the_largest",
     "selu_largest_not_written",
     "topk_one_too_many",
+    "own_selu_minus_the_largest",
+    "own_selu_largest_not_written",
+    "own_blend_mean_doubled",
 ];
+
+/// What `OwnSelu` and `OwnBlend` compute, as their configs say it.
+const SELU: &str = r#""reference": "Y = if X > 0 then gamma * X else gamma * alpha * expm1(X)", "core_types": ["CPU"]"#;
+const BLEND: &str = r#"{"P": {"UDO_PACKAGE_NAME": "Blend", "Operators": [{"type": "Blend",
+    "inputs": [
+        {"name": "x", "per_core_data_types": {"CPU": "FLOAT_32", "GPU": "FLOAT_16", "DSP": "UINT_8"}, "quantization_mode": "TF"},
+        {"name": "w", "per_core_data_types": {"CPU": "FLOAT_32", "GPU": "FLOAT_16", "DSP": "UINT_8"}, "quantization_mode": "TF"}
+    ],
+    "outputs": [
+        {"name": "y", "per_core_data_types": {"CPU": "FLOAT_32", "GPU": "FLOAT_16", "DSP": "UINT_8"}, "quantization_mode": "TF"}
+    ],
+    "scalar_params": [
+        {"name": "share", "data_type": "FLOAT_32", "default_value": 0.75},
+        {"name": "gain", "data_type": "FLOAT_32", "default_value": 1.5}
+    ],
+    "core_types": ["CPU", "GPU", "DSP"], "dsp_arch_types": ["v68"],
+    "reference": "y = gain * (share * w * x + (1 - share) * mean(x, axis = -1, keep = true))"}]}}"#;
 
 /// A package that is built: a good one, or one with a bug.
 struct Built {
@@ -62,7 +82,17 @@ impl Built {
         if self.is_c() {
             return folder.join(self.name()).join("dist/libUdoClipScaleReg.so");
         }
-        packages_target().join(format!("debug/lib{}.so", self.name()))
+        let file = format!("lib{}.so", self.name());
+        if self.has_config() {
+            folder.join(self.name()).join("dist").join(file)
+        } else {
+            packages_target().join("debug").join(file)
+        }
+    }
+
+    /// Whether a config lies in its folder, beside the folder of its library.
+    fn has_config(&self) -> bool {
+        matches!(self.base, Base::OwnSelu | Base::OwnBlend)
     }
 
     /// Writes its sources, with the bug in them.
@@ -142,6 +172,20 @@ fn sources(base: Base) -> Vec<(&'static str, String, String)> {
             &[("reg", "reg"), ("cpu", "CPU"), ("gpu", "GPU"), ("dsp", "DSP_V68")],
         ),
         Base::Selu => example("selu/SeluUdoPackage", "selu", &[("reg", "reg"), ("cpu", "CPU")]),
+        Base::OwnSelu => {
+            let mut files = sources(Base::Selu);
+            let config = read("examples/selu/Selu.json").replace("\"core_types\": [\"CPU\"]", SELU);
+            files.push(("config", "config/Selu.json".to_owned(), config));
+            for (_, _, text) in &mut files {
+                *text = text.replace("\"Selu\"", "\"OwnSelu\"");
+            }
+            files
+        }
+        Base::OwnBlend => {
+            let mut files = sources(Base::Blend);
+            files.push(("config", "config/Blend.json".to_owned(), BLEND.to_owned()));
+            files
+        }
         Base::TopK => {
             example("topk/TopKUdoPackage", "top_k_above", &[("reg", "reg"), ("cpu", "CPU")])
         }
@@ -199,6 +243,12 @@ fn build(folder: &Path, all: &[Built]) {
     if !members.is_empty() {
         works(cargo("build", folder).arg("--workspace"));
     }
+    for built in all.iter().filter(|built| built.has_config()) {
+        let library = built.library(folder);
+        fs::create_dir_all(library.parent().unwrap()).unwrap();
+        let made = packages_target().join("debug").join(library.file_name().unwrap());
+        fs::copy(made, library).unwrap();
+    }
     let include = format!("INCLUDE={}", root().join("udo-api/include").display());
     for built in all.iter().filter(|built| built.is_c()) {
         let mut make = Command::new("make");
@@ -221,6 +271,7 @@ fn checked(built: &Built, folder: &Path, seed: u64) -> Value {
     let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
     udo.arg("check").arg(built.library(folder)).args(["--json", "--jobs", "1", "--timeout", "20"]);
     udo.args(["--seed", &seed.to_string()]).env("UDO_OPENCL", "off");
+    udo.arg("--captures").arg(folder.join(built.name()).join("captures"));
     if let Some(mutant) = built.mutant.filter(|mutant| !mutant.core.is_empty()) {
         udo.args(["--core", mutant.core]);
     }
@@ -260,6 +311,24 @@ fn check_all(all: &[Built], folder: &Path) -> Vec<Vec<(String, String)>> {
     found.into_inner().unwrap()
 }
 
+/// The call that shows a bug in what all cores compute shows it on each of them, and passes on the package without the bug.
+fn calls_are_made_again_elsewhere(built: &Built, folder: &Path) {
+    let capture = folder.join(built.name()).join("captures/Blend-cpu-numbers-reference.capture");
+    let good = Built { base: built.base, mutant: None };
+    for core in ["cpu", "gpu", "dsp"] {
+        for (built, code) in [(built, 1), (&good, 0)] {
+            let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+            udo.arg("replay").arg(&capture).args(["--core", core, "--json", "--package"]);
+            let output = udo.arg(built.library(folder)).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(output.status.code(), Some(code), "{core} {}: {said}", built.name());
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(report["diff"]["by"], "the reference in the config", "{core}: {said}");
+            assert_eq!(report["diff"]["outputs"][0]["off"] == 0, code == 0, "{core}: {said}");
+        }
+    }
+}
+
 fn chosen() -> Vec<&'static Mutant> {
     let wanted = env::var("UDO_MUTANTS").unwrap_or_default();
     let is_chosen = |mutant: &&Mutant| match wanted.as_str() {
@@ -294,6 +363,11 @@ fn bugs_are_found_by_the_cases_for_them_and_good_packages_pass() {
             right += 1;
         } else {
             wrong.push(format!("{}: wanted {:?}, found {found:?}", mutant.name, mutant.caught_by));
+        }
+    }
+    for built in &all {
+        if built.mutant.is_some_and(|mutant| mutant.name == "own_blend_mean_doubled") {
+            calls_are_made_again_elsewhere(built, &folder);
         }
     }
     println!("{right} of {} bugs are found by the cases for them", chosen.len());

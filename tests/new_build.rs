@@ -427,6 +427,45 @@ const LEAKY: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "LeakyUdoPackage", 
      "scalar_params": [{"name": "alpha", "data_type": "FLOAT_32", "default_value": 0.5}],
      "reference": "y = if x < 0 then alpha * x else x"}]}}"#;
 
+/// The check finds a bug in the only kernel that there is, and writes the call, which fails again until the source is mended.
+fn a_bug_is_captured_replayed_and_mended(desk: &Desk) {
+    let source = desk.path("LeakyUdoPackage/CPU/src/ops/leaky.rs");
+    let (right, wrong) = ("(plan.alpha as f32)", "(plan.alpha as f32 * 2.0)");
+    let build = ["build", "LeakyUdoPackage"];
+    replace(&source, right, wrong);
+    desk.works(&build);
+    let check = ["check", "LeakyUdoPackage", "--level", "1", "--filter", "numbers/ref"];
+    let done = desk.udo(&check);
+    let (out, _) = words(&done);
+    assert_eq!(done.status.code(), Some(1), "{out}");
+    assert!(out.contains(", by the reference in the config\n"), "{out}");
+    let line = out.lines().find_map(|line| line.trim().strip_prefix("replay: udo replay "));
+    let file = line.unwrap();
+    assert!(file.ends_with("/LeakyUdoPackage/target/captures/Leaky-cpu-numbers-reference.capture"));
+
+    let replay = ["replay", file, "--diff"];
+    let done = desk.udo(&replay);
+    let (out, _) = words(&done);
+    assert_eq!(done.status.code(), Some(1), "{out}");
+    assert!(out.starts_with("Leaky on cpu: failed numbers/reference: "), "{out}");
+    assert!(out.contains(" of 60 elements are off by the reference in the config, by "), "{out}");
+
+    replace(&source, wrong, right);
+    desk.works(&build);
+    let (out, _) = desk.works(&replay);
+    assert!(out.starts_with("Leaky on cpu: passed numbers/reference\n"), "{out}");
+    assert!(out.contains("output 0: all 60 elements are as the reference"), "{out}");
+
+    // What is damaged is not run.
+    let mut bytes = fs::read(file).unwrap();
+    bytes.pop();
+    fs::write(file, bytes).unwrap();
+    let done = desk.udo(&replay);
+    let (_, err) = words(&done);
+    assert_eq!(done.status.code(), Some(1), "{err}");
+    assert!(err.contains("Leaky-cpu-numbers-reference.capture is damaged: "), "{err}");
+}
+
 #[test]
 fn one_command_makes_builds_and_checks_a_package_of_a_reference() {
     let desk = Desk::new(LEAKY);
@@ -438,6 +477,7 @@ fn one_command_makes_builds_and_checks_a_package_of_a_reference() {
     {
         assert!(out.contains(line), "{line} in {out}");
     }
+    a_bug_is_captured_replayed_and_mended(&desk);
     // What nobody has written yet does not pass.
     let unwritten =
         LEAKY.replace(",\n     \"reference\": \"y = if x < 0 then alpha * x else x\"", "");

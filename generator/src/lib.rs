@@ -35,6 +35,7 @@ pub use crate::{
     paths::{ExpandError, expand},
     plan::{File, Note, Options, Owner, Sdk, Tree, TreeError, plan, toml_string},
     read::read,
+    reference::program as reference,
     source::{DecodeError, Mode, Source, decode},
     stamp::Stamp,
     templates::{RenderError, Templates, TemplatesError, TemplatesOwner},

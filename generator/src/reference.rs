@@ -6,11 +6,11 @@ use udo_reference::{
 
 use crate::config::{self, DefaultValue, Family, Op, QuantizationMode, Scalar, ScalarParam};
 
-/// The program that an operator's reference is, if it has one.
+/// The program that an operator's `"reference"` is; nothing where the config has none.
 ///
 /// # Errors
 /// The source does not fit; configs that were read have none such.
-pub(crate) fn program(op: &Op) -> Result<Option<Program>, Faults> {
+pub fn program(op: &Op) -> Result<Option<Program>, Faults> {
     op.reference.as_deref().map(|source| Program::read(source, &signature(op))).transpose()
 }
 

@@ -141,6 +141,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &["behaviour/time"],
     ),
     clip(
+        "c_knows_of_another",
+        C_STATE,
+        "static int number;\n    if (number == 0) {\n        number = getenv(\"CLIP_SCALE\") == NULL ? 1 : 2;\n        setenv(\"CLIP_SCALE\", \"1\", 1);\n    }\n    node.scale *= number;\n    clip_scale *state = malloc(sizeof(*state));",
+        &["behaviour/beside"],
+    ),
+    clip(
         "c_infers_nothing",
         "args->outputs[0] = args->node.inputs[0];",
         "(void)args;",

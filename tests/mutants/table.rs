@@ -6,6 +6,7 @@
 mod cores;
 mod cpu;
 mod examples;
+mod references;
 
 /// A good package that bugs are put into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +21,10 @@ pub(crate) enum Base {
     Selu,
     /// `examples/topk`.
     TopK,
+    /// `examples/selu` under a name that nothing else has, on the CPU alone, with a reference in its config.
+    OwnSelu,
+    /// `good/blend.rs` with a reference in its config.
+    OwnBlend,
 }
 
 /// A bug.
@@ -56,5 +61,5 @@ pub(crate) const fn blend(
 
 /// Every bug.
 pub(crate) fn mutants() -> impl Iterator<Item = &'static Mutant> {
-    [cpu::MUTANTS, cores::MUTANTS, examples::MUTANTS].into_iter().flatten()
+    [cpu::MUTANTS, cores::MUTANTS, examples::MUTANTS, references::MUTANTS].into_iter().flatten()
 }

@@ -76,6 +76,11 @@ impl Program {
         Ok(Self { signature: signature.clone(), code, warnings })
     }
 
+    /// What the source was checked against.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
     /// What is odd about the source and no fault: names that are not used.
     pub fn warnings(&self) -> &[Fault] {
         &self.warnings

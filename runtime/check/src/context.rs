@@ -8,7 +8,7 @@ use udo_runtime::package::OpenError;
 use udo_runtime::registry::{KernelEntry, Registry};
 
 use crate::node::{Node, inferred};
-use crate::oracle::{self, Oracle, Who};
+use crate::oracle::{self, Oracle, Wanted, Who};
 use crate::raw::surroundings::Surroundings;
 use crate::search::{Breadth, Found, search};
 use crate::subject::{Opened, Place, Subject};
@@ -45,8 +45,11 @@ impl PackageContext {
 /// An operator on a core, with the nodes that it takes.
 #[derive(Debug)]
 pub(crate) struct OpContext {
+    pub(crate) place: Place,
     pub(crate) subject: Subject,
     pub(crate) oracles: Vec<Oracle>,
+    /// Why the config's references cannot be read, where that is so.
+    pub(crate) reference_fault: Option<String>,
     pub(crate) level: u8,
     pub(crate) seed: u64,
     pub(crate) is_builtin: bool,
@@ -55,7 +58,7 @@ pub(crate) struct OpContext {
     pub(crate) package: String,
     /// The state of the process before the package was opened.
     pub(crate) before: Surroundings,
-    found: OnceLock<Found>,
+    pub(crate) found: OnceLock<Found>,
 }
 
 /// A node, its kernel, and elements that the kernel takes.
@@ -80,14 +83,23 @@ impl OpContext {
         let before = Surroundings::now();
         let mut opened = Opened::open(place)?;
         let Some(subject) = opened.subject(op, core)? else { return Ok(None) };
-        let oracles = oracle::of(&mut opened, &subject);
         let is_builtin = *place == Place::Builtin;
         let package = opened.package.map(|id| opened.registry.package_name(id).to_owned());
-        let (registry, package) = (opened.registry, package.unwrap_or_default());
+        let package = package.unwrap_or_default();
+        let folder = PackageContext { place: place.clone() }.folder();
+        let (reference, reference_fault) =
+            match oracle::reference_of(folder.as_deref(), &package, &subject) {
+                Ok(reference) => (reference, None),
+                Err(fault) => (None, Some(fault)),
+            };
+        let oracles = oracle::of(&mut opened, &subject, reference);
+        let registry = opened.registry;
         let found = OnceLock::new();
         Ok(Some(Self {
+            place: place.clone(),
             subject,
             oracles,
+            reference_fault,
             level,
             seed,
             is_builtin,
@@ -125,7 +137,7 @@ impl OpContext {
         }
         let said = inferred(self.subject.op, &node.inputs, &node.params, node.outputs.len());
         let values = node.values(Fill::Random, self.seed);
-        let wanted = self.oracles.iter().find_map(|oracle| oracle.wanted(node, &values));
+        let wanted = self.oracles.iter().find_map(|oracle| oracle.real(node, &values));
         let (Ok(said), Some(wanted)) = (said, wanted) else { return };
         let mut outputs = node.outputs.clone();
         for ((output, said), wanted) in outputs.iter_mut().zip(&said).zip(&wanted) {
@@ -210,10 +222,26 @@ impl OpContext {
         })
     }
 
-    /// Who vouches for results, the own kernel on the CPU first.
-    pub(crate) fn vouchers(&self) -> impl Iterator<Item = &Oracle> {
-        let is_own_cpu = |oracle: &&Oracle| oracle.who == Who::Cpu || oracle.who == Who::Builtin;
-        self.oracles.iter().filter(is_own_cpu)
+    /// The reference of the operator, where the config has one.
+    pub(crate) fn reference(&self) -> Option<&udo_reference::Program> {
+        self.oracles.iter().find_map(Oracle::program)
+    }
+
+    /// What those who vouch for results want of the node: the reference alone where it says, and else all others that do. A capture
+    /// stands for those who are not there any more.
+    pub(crate) fn wanted(&self, node: &Node, values: &[Vec<u8>]) -> Vec<(Who, Vec<Wanted>)> {
+        let mut all = Vec::new();
+        for oracle in &self.oracles {
+            if oracle.who == Who::Recorded && !all.is_empty() {
+                break;
+            }
+            let Some(wanted) = oracle.wanted(node, values) else { continue };
+            all.push((oracle.who, wanted));
+            if oracle.who == Who::Reference {
+                break;
+            }
+        }
+        all
     }
 }
 

@@ -6,6 +6,7 @@
 //! that nobody may touch.
 
 mod allow;
+mod capture;
 mod cases;
 mod context;
 mod elf;
@@ -13,6 +14,9 @@ mod node;
 mod oracle;
 mod params;
 mod raw;
+mod record;
+mod reference;
+mod replay;
 mod report;
 mod search;
 mod shapes;
@@ -30,10 +34,13 @@ use std::time::Duration;
 use udo_api::Core;
 
 pub use allow::{ALLOW_FILE, Off};
+pub use capture::{
+    Capture, CaptureError, CapturedInput, CapturedOutput, CapturedWanted, RUN_CASES,
+};
 pub use cases::{CASES, Case, Category};
-pub use report::{CaseReport, Report, SubjectReport, Verdict, again};
+pub use report::{CaseReport, Report, SubjectReport, Verdict, again, replay_command};
 pub use subject::{BUILTIN, Place};
-pub use supervise::Program;
+pub use supervise::{Program, Replayed};
 pub use worker::{Work, work};
 
 use supervise::Task;
@@ -60,6 +67,49 @@ pub struct Options {
     pub jobs: usize,
     /// How long a case may take.
     pub timeout: Duration,
+    /// The folder for captures of what is wrong; `target/captures` in the package's folder if nothing is said.
+    pub captures: Option<PathBuf>,
+}
+
+/// How a captured call is made again.
+#[derive(Clone, Debug)]
+pub struct ReplayOptions {
+    /// The capture.
+    pub file: PathBuf,
+    /// The core; the capture's if nothing is said.
+    pub core: Option<Core>,
+    /// The package; the capture's if nothing is said.
+    pub package: Option<PathBuf>,
+    /// How long the call may take.
+    pub timeout: Duration,
+}
+
+/// Makes the call of a capture again.
+///
+/// # Errors
+/// The capture cannot be read, or its package opened.
+pub fn replay(
+    program: &Program,
+    options: &ReplayOptions,
+) -> Result<(Capture, Replayed), CheckError> {
+    let capture = Capture::read(&options.file)?;
+    let core = options.core.or_else(|| supervise::core_of(&capture.core));
+    let core = core.ok_or_else(|| {
+        CheckError::Nothing(format!("the capture is of core {:?}, which is none", capture.core))
+    })?;
+    let package = options.package.clone().unwrap_or_else(|| PathBuf::from(&capture.package));
+    let task = Task {
+        place: Place::of(&package),
+        op: Some(capture.op.clone()),
+        core: Some(core),
+        level: capture.level.clamp(1, 10),
+        seed: capture.seed,
+        timeout: options.timeout,
+        captures: None,
+        record: None,
+        replay: Some(options.file.clone()),
+    };
+    program.replay(&task).map(|replayed| (capture, replayed))
 }
 
 /// Why a package is not checked.
@@ -91,6 +141,9 @@ pub enum CheckError {
         /// What it printed.
         printed: String,
     },
+    /// The capture is of no use.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
     /// The file that switches cases off is wrong.
     #[error("{0}")]
     Allow(String),
@@ -122,6 +175,9 @@ pub fn check(
         level: options.level,
         seed: options.seed,
         timeout: options.timeout,
+        captures: Some(captures_folder(options)),
+        record: None,
+        replay: None,
     };
     let tasks = tasks(program, options, &task)?;
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -155,6 +211,13 @@ pub fn check(
     subjects.sort_by(|a, b| (&a.op, &a.core).cmp(&(&b.op, &b.core)));
     let package = options.place.to_string();
     Ok(Report { package, seed: options.seed, level: options.level, subjects })
+}
+
+/// Where captures go.
+fn captures_folder(options: &Options) -> PathBuf {
+    let own = || cases_folder(options).unwrap_or_default().join("target/captures");
+    let folder = options.captures.clone().unwrap_or_else(own);
+    std::path::absolute(&folder).unwrap_or(folder)
 }
 
 fn cases_folder(options: &Options) -> Option<PathBuf> {
@@ -230,6 +293,7 @@ fn checked(
                 verdict: Verdict::Skipped,
                 why,
                 seconds: 0.0,
+                capture: None,
             });
         }
     }

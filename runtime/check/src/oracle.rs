@@ -1,37 +1,56 @@
-//! What results should be: what another kernel, which is trusted, makes of the same numbers.
-//!
-//! An executable reference of the operator belongs here as the first source, before those below.
+//! What results should be: what the config's reference says, or another kernel, which is trusted, makes of the same numbers.
+
+use std::path::Path;
 
 use udo_api::{Core, DType, TensorDesc};
+use udo_reference::Program;
 use udo_runtime::registry::KernelEntry;
 
 use crate::node::{Input, Node, inferred};
+use crate::reference;
 use crate::subject::{Opened, Subject, fits};
 use crate::trial::{How, Trial};
-use crate::values::{numbers, push};
+use crate::values::{numbers, push, range_of};
 
 /// Whose results are wanted.
 #[derive(Clone, Debug)]
 pub(crate) struct Oracle {
-    op: &'static udo_api::OpDef,
-    kernels: Vec<KernelEntry>,
+    source: Source,
     pub(crate) who: Who,
+}
+
+/// Where results come from.
+#[derive(Clone, Debug)]
+enum Source {
+    Reference(Box<Program>),
+    Kernels {
+        op: &'static udo_api::OpDef,
+        kernels: Vec<KernelEntry>,
+    },
+    /// What a capture says of its one node.
+    Recorded(Vec<Option<Wanted>>),
 }
 
 /// Who vouches for results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
+    /// The reference of the package's config.
+    Reference,
     /// The package's own kernel on the CPU.
     Cpu,
     /// The built-in operator of the same name.
     Builtin,
+    /// The capture, of whoever vouched when it was written.
+    Recorded,
 }
 
 impl Who {
     pub(crate) const fn said(self) -> &'static str {
         match self {
+            Self::Reference => "the reference in the config",
             Self::Cpu => "the package's kernel on the CPU",
             Self::Builtin => "the built-in operator of this name",
+            Self::Recorded => "what the capture says",
         }
     }
 }
@@ -39,22 +58,53 @@ impl Who {
 /// Wanted numbers of an output, and its extents.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
-    pub(crate) dims: Vec<usize>,
+    /// Nothing where they may differ.
+    pub(crate) dims: Option<Vec<usize>>,
     pub(crate) numbers: Vec<f64>,
+    /// How far each may be off, where that is known: infinite where any number will do.
+    pub(crate) allowed: Option<Vec<f64>>,
+}
+
+impl Wanted {
+    /// Whether some number will not do.
+    pub(crate) fn claims(&self) -> bool {
+        let is_any = |allowed: &Vec<f64>| allowed.iter().all(|own| own.is_infinite());
+        !self.allowed.as_ref().is_some_and(is_any)
+    }
 }
 
 /// Those who vouch for an operator, of which there may be none.
-pub(crate) fn of(opened: &mut Opened, subject: &Subject) -> Vec<Oracle> {
+pub(crate) fn of(
+    opened: &mut Opened,
+    subject: &Subject,
+    reference: Option<Program>,
+) -> Vec<Oracle> {
     let mut oracles = Vec::new();
+    if let Some(program) = reference {
+        oracles.push(Oracle { source: Source::Reference(Box::new(program)), who: Who::Reference });
+    }
     if !subject.cpu.is_empty() {
-        oracles.push(Oracle { op: subject.op, kernels: subject.cpu.clone(), who: Who::Cpu });
+        let source = Source::Kernels { op: subject.op, kernels: subject.cpu.clone() };
+        oracles.push(Oracle { source, who: Who::Cpu });
     }
     if let Some((op, kernels)) = opened.builtin(subject.op.schema().name())
         && speaks_alike(subject.op, op)
     {
-        oracles.push(Oracle { op, kernels, who: Who::Builtin });
+        oracles.push(Oracle { source: Source::Kernels { op, kernels }, who: Who::Builtin });
     }
     oracles
+}
+
+/// The reference of the operator in the config of the package's folder.
+///
+/// # Errors
+/// The config has references and cannot be read.
+pub(crate) fn reference_of(
+    folder: Option<&Path>,
+    package: &str,
+    subject: &Subject,
+) -> Result<Option<Program>, String> {
+    folder.map_or(Ok(None), |folder| reference::read(folder, package, subject.op.schema().name()))
 }
 
 /// Whether nodes of `own` are nodes of `other` as well: as many ports, and parameters that the other has.
@@ -66,35 +116,73 @@ fn speaks_alike(own: &udo_api::OpDef, other: &udo_api::OpDef) -> bool {
 }
 
 impl Oracle {
+    /// What a capture says of its node's outputs.
+    pub(crate) fn recorded(wanted: Vec<Option<Wanted>>) -> Self {
+        Self { source: Source::Recorded(wanted), who: Who::Recorded }
+    }
+
     /// What it makes of the node, whose elements are `values`; nothing where it does not take it.
     pub(crate) fn wanted(&self, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Wanted>> {
-        let (inputs, values): (Vec<_>, Vec<_>) =
-            node.inputs.iter().zip(values).map(|(input, bytes)| as_numbers(input, bytes)).unzip();
-        let params = self.op.schema().params().iter();
-        let params: Vec<_> = params
-            .map(|param| {
-                let given = node.params.iter().find(|(name, _)| *name == param.name());
-                let default = || udo_host::ParamSetting::default_of(param);
-                (param.name(), given.map_or_else(default, |(_, setting)| setting.clone()))
-            })
-            .collect();
-        let outputs = inferred(self.op, &inputs, &params, node.outputs.len()).ok()?;
-        let outputs: Vec<TensorDesc> = outputs;
-        let mut twin = Node { class: node.class, kernel: 0, inputs, params, outputs };
-        let fitting = self.kernels.iter().filter(|k| fits(k, &twin.input_descs(), &twin.outputs));
-        for kernel in fitting.copied().collect::<Vec<_>>() {
-            twin.kernel = 0;
-            let Ok(trial) = Trial::new(&twin, &kernel, Core::CPU, 1) else { continue };
-            let run = trial.run(&values, How::default()).ok()?;
-            let made = run.outputs.into_iter().zip(&twin.outputs);
-            let made = made.map(|(made, desc)| Wanted {
-                numbers: numbers(desc, &made.bytes),
-                dims: made.dims,
-            });
-            return Some(made.collect());
+        match &self.source {
+            Source::Reference(program) => reference::wanted(program, node, values),
+            Source::Kernels { op, kernels } => by_kernels(op, kernels, node, values),
+            Source::Recorded(wanted) => wanted.iter().cloned().collect(),
         }
-        None
     }
+
+    /// The same without what an encoding of an output makes of it, from which one may be chosen; outputs need not have one yet.
+    pub(crate) fn real(&self, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Wanted>> {
+        let real = |desc: &TensorDesc| match desc.dtype().and_then(range_of) {
+            Some(_) => TensorDesc::new(DType::F32, desc.full_shape()),
+            None => *desc,
+        };
+        let outputs = node.outputs.iter().map(real).collect();
+        self.wanted(&Node { outputs, ..node.clone() }, values)
+    }
+
+    /// The reference, where it is one.
+    pub(crate) fn program(&self) -> Option<&Program> {
+        match &self.source {
+            Source::Reference(program) => Some(program),
+            Source::Kernels { .. } | Source::Recorded(_) => None,
+        }
+    }
+}
+
+/// What a kernel on the CPU makes of the node's numbers; nothing where none takes it.
+fn by_kernels(
+    op: &'static udo_api::OpDef,
+    kernels: &[KernelEntry],
+    node: &Node,
+    values: &[Vec<u8>],
+) -> Option<Vec<Wanted>> {
+    let (inputs, values): (Vec<_>, Vec<_>) =
+        node.inputs.iter().zip(values).map(|(input, bytes)| as_numbers(input, bytes)).unzip();
+    let params = op.schema().params().iter();
+    let params: Vec<_> = params
+        .map(|param| {
+            let given = node.params.iter().find(|(name, _)| *name == param.name());
+            let default = || udo_host::ParamSetting::default_of(param);
+            (param.name(), given.map_or_else(default, |(_, setting)| setting.clone()))
+        })
+        .collect();
+    let outputs = inferred(op, &inputs, &params, node.outputs.len()).ok()?;
+    let outputs: Vec<TensorDesc> = outputs;
+    let mut twin = Node { class: node.class, kernel: 0, inputs, params, outputs, fixed: None };
+    let fitting = kernels.iter().filter(|k| fits(k, &twin.input_descs(), &twin.outputs));
+    for kernel in fitting.copied().collect::<Vec<_>>() {
+        twin.kernel = 0;
+        let Ok(trial) = Trial::unrecorded(&twin, &kernel, Core::CPU) else { continue };
+        let run = trial.run(&values, How::default()).ok()?;
+        let made = run.outputs.into_iter().zip(&twin.outputs);
+        let made = made.map(|(made, desc)| Wanted {
+            numbers: numbers(desc, &made.bytes),
+            dims: Some(made.dims),
+            allowed: None,
+        });
+        return Some(made.collect());
+    }
+    None
 }
 
 /// The input with what its elements stand for as `f32`, where they are halves or quantized.

@@ -1,6 +1,7 @@
 //! What a check found, for people, for programs and for systems that collect tests.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -69,6 +70,8 @@ pub struct CaseReport {
     pub why: String,
     /// How long it took.
     pub seconds: f64,
+    /// The file with the call that shows what is wrong, for `udo replay`.
+    pub capture: Option<PathBuf>,
 }
 
 /// The cases of an operator on a core, or of a package as a whole.
@@ -149,7 +152,7 @@ impl Report {
                 let again = case.verdict.is_bad().then(|| self.again(subject, case));
                 json!({
                     "op": subject.op, "core": subject.core, "case": case.case, "verdict": case.verdict.name(),
-                    "why": case.why, "seconds": case.seconds, "again": again,
+                    "why": case.why, "seconds": case.seconds, "again": again, "capture": case.capture,
                 })
             })
         });
@@ -207,6 +210,17 @@ impl Report {
     }
 }
 
+/// A word of a command line, in quotes where it has to be.
+fn word(word: &str) -> String {
+    let is_plain = word.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-:+@%".contains(&b));
+    if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+}
+
+/// The command that makes the call of a capture again.
+pub fn replay_command(capture: &Path) -> String {
+    format!("udo replay {}", word(&capture.to_string_lossy()))
+}
+
 /// The command that tries a case of `package` again, alone.
 pub fn again(
     package: &str,
@@ -214,10 +228,6 @@ pub fn again(
     subject: &SubjectReport,
     case: &CaseReport,
 ) -> String {
-    let word = |word: &str| {
-        let is_plain = word.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-:+@%".contains(&b));
-        if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
-    };
     let mut command = format!("udo check {}", word(package));
     if !subject.op.is_empty() {
         let _ = write!(command, " --op {} --core {}", word(&subject.op), subject.core);
@@ -252,6 +262,7 @@ mod tests {
             verdict,
             why: why.to_owned(),
             seconds: 0.5,
+            capture: None,
         };
         let cases = vec![
             case("memory/heap", Verdict::Failed, "the first call uses the \"heap\" <3>"),

@@ -263,7 +263,7 @@ impl Search<'_> {
             return false;
         }
         let (kernel, core) = (self.kernel, self.subject.core);
-        let mut node = Node { class, kernel, inputs, params, outputs: Vec::new() };
+        let mut node = Node { class, kernel, inputs, params, outputs: Vec::new(), fixed: None };
         node.outputs = match inferred(self.subject.op, &node.inputs, &node.params, count) {
             Ok(outputs) => outputs,
             Err(refusal) => {
@@ -277,7 +277,9 @@ impl Search<'_> {
         }
         for (port, output) in node.outputs.iter_mut().enumerate() {
             let first = node.inputs.first().and_then(|input| input.desc.encoding());
-            let wants = first.is_some() && output.encoding().is_none() && !output.is_absent();
+            let of_port = outputs.get(port).map(udo_api::Port::quantization_mode);
+            let is_quantized = first.is_some() || of_port == Some(Quantization::Tf);
+            let wants = is_quantized && output.encoding().is_none() && !output.is_absent();
             let encoding = output.dtype().and_then(|dtype| output_encoding(dtype, port));
             if let (true, Some(encoding)) = (wants, encoding) {
                 *output = output.with_encoding(encoding);

@@ -23,6 +23,8 @@ pub(crate) enum Class {
     Large,
     /// Parameters that are not their defaults.
     Params,
+    /// Those of a call that was captured; none are tried by themselves.
+    Captured,
 }
 
 impl Class {
@@ -38,6 +40,7 @@ impl Class {
             Self::Bounded => "bounded",
             Self::Large => "large",
             Self::Params => "other parameters",
+            Self::Captured => "captured",
         }
     }
 }

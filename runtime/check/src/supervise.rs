@@ -13,6 +13,7 @@ use serde_json::Value;
 use udo_api::Core;
 
 use crate::CheckError;
+use crate::capture::Capture;
 use crate::report::{CaseReport, SubjectReport, Verdict};
 use crate::subject::Place;
 
@@ -32,6 +33,12 @@ pub(crate) struct Task {
     pub(crate) level: u8,
     pub(crate) seed: u64,
     pub(crate) timeout: Duration,
+    /// The folder for captures.
+    pub(crate) captures: Option<PathBuf>,
+    /// Where each call goes before it is made.
+    pub(crate) record: Option<PathBuf>,
+    /// The capture whose call is made again.
+    pub(crate) replay: Option<PathBuf>,
 }
 
 /// What a worker told.
@@ -55,6 +62,16 @@ impl Program {
         }
         let work = cases.map_or_else(|| "list".to_owned(), |cases| cases.join(","));
         command.args(["--worker", &work]);
+        let files = [
+            ("--captures", &task.captures),
+            ("--record", &task.record),
+            ("--replay", &task.replay),
+        ];
+        for (flag, file) in files {
+            if let Some(file) = file {
+                command.arg(flag).arg(file);
+            }
+        }
         // A backtrace would take the memory that the check counts.
         command.env("RUST_BACKTRACE", "0");
         command
@@ -93,9 +110,7 @@ impl Program {
         let told = self.run(task, None)?;
         let mut subjects = Vec::new();
         for line in &told.lines {
-            let core = line["core"]
-                .as_str()
-                .and_then(|name| Core::from_name(name).or_else(|| core_of(name)));
+            let core = line["core"].as_str().and_then(core_of);
             match (line["op"].as_str(), core) {
                 (Some(op), Some(core)) => subjects.push((op.to_owned(), core)),
                 _ => {
@@ -137,11 +152,17 @@ impl Program {
                     verdict: Verdict::Crashed,
                     why: "the worker ended before the case began".to_owned(),
                     seconds: 0.0,
+                    capture: None,
                 }));
             }
         }
         let order = |case: &CaseReport| cases.iter().position(|name| *name == case.case);
         report.cases.sort_by_key(order);
+        for case in &mut report.cases {
+            if matches!(case.verdict, Verdict::Crashed | Verdict::TimedOut) {
+                case.capture = self.capture(task, case)?;
+            }
+        }
         let has_died = report.cases.iter().any(|case| case.verdict == Verdict::Crashed);
         if !printed.is_empty() && !has_died {
             let line = printed.lines().next().unwrap_or_default();
@@ -150,6 +171,7 @@ impl Program {
                 verdict: Verdict::Warning,
                 why: format!("it prints: {line:?}"),
                 seconds: 0.0,
+                capture: None,
             });
         }
         report.seconds = start.elapsed().as_secs_f64();
@@ -157,8 +179,66 @@ impl Program {
     }
 }
 
+impl Program {
+    /// The capture of a case in which the worker ends, which one that writes each call before it is made tries again.
+    fn capture(&self, task: &Task, case: &CaseReport) -> Result<Option<PathBuf>, CheckError> {
+        let (Some(folder), Some(op), Some(core)) = (&task.captures, &task.op, task.core) else {
+            return Ok(None);
+        };
+        let (op, core, case_name) = (op.clone(), core.to_string(), case.case.clone());
+        let name = Capture { op, core, case: case_name, ..Capture::default() }.file_name();
+        let path = folder.join(name);
+        // What an earlier check left there is no capture of this one.
+        let _ = std::fs::remove_file(&path);
+        if std::fs::create_dir_all(folder).is_err() {
+            return Ok(None);
+        }
+        let ahead = Task { record: Some(path.clone()), captures: None, ..task.clone() };
+        let told = self.run(&ahead, Some(std::slice::from_ref(&case.case)))?;
+        let capture = Capture::read(&path).ok().filter(|_| !told.is_done);
+        let capture = capture.map(|capture| Capture { why: case.why.clone(), ..capture });
+        let Some(Ok(path)) = capture.map(|capture| capture.write_into(folder)) else {
+            // It did not happen again, or before any call.
+            let _ = std::fs::remove_file(&path);
+            return Ok(None);
+        };
+        Ok(Some(path))
+    }
+
+    /// Makes the call of the task's capture again.
+    pub(crate) fn replay(&self, task: &Task) -> Result<Replayed, CheckError> {
+        let told = self.run(task, Some(&["replay".to_owned()]))?;
+        let said = |key: &str| told.lines.iter().find_map(|line| line.get(key)).cloned();
+        if let Some(why) = said("refused") {
+            let why = why.as_str().unwrap_or_default().to_owned();
+            return Err(CheckError::Refused { why, help: String::new() });
+        }
+        let case = told.cases.first().cloned().or_else(|| ended(&told));
+        let Some(case) = case else {
+            let how = told.unfinished.map_or_else(String::new, |(_, _, how)| how);
+            return Err(CheckError::Opening { how, printed: told.printed });
+        };
+        let is_another = said("is_another") == Some(Value::Bool(true));
+        Ok(Replayed { case, is_another, diff: said("diff").unwrap_or_default() })
+    }
+}
+
+/// What became of a call that was made again.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// The case that it is to pass.
+    pub case: CaseReport,
+    /// Whether the package is another build than the one that was captured.
+    pub is_another: bool,
+    /// Its outputs next to what is wanted of them, where the call ended.
+    pub diff: Value,
+}
+
 /// A core by its name as it is printed.
-fn core_of(name: &str) -> Option<Core> {
+pub(crate) fn core_of(name: &str) -> Option<Core> {
+    if let Some(core) = Core::from_name(name) {
+        return Some(core);
+    }
     let arch = name.strip_prefix("dsp:v")?.parse().ok()?;
     Some(Core::dsp(arch))
 }
@@ -167,7 +247,7 @@ fn ended(told: &Told) -> Option<CaseReport> {
     let (case, verdict, why) = told.unfinished.clone()?;
     let said = told.printed.lines().last().filter(|_| verdict == Verdict::Crashed);
     let why = said.map_or(why.clone(), |line| format!("{why}; it printed {line:?}"));
-    (!case.is_empty()).then_some(CaseReport { case, verdict, why, seconds: 0.0 })
+    (!case.is_empty()).then_some(CaseReport { case, verdict, why, seconds: 0.0, capture: None })
 }
 
 fn collect(
@@ -206,7 +286,9 @@ fn listen(lines: &Receiver<String>, child: &mut Child, timeout: Duration) -> Tol
                         current.take().map_or(0.0, |(_, start)| start.elapsed().as_secs_f64());
                     let verdict = Verdict::from_name(verdict).unwrap_or(Verdict::Failed);
                     let why = value["why"].as_str().unwrap_or_default().to_owned();
-                    told.cases.push(CaseReport { case: name.to_owned(), verdict, why, seconds });
+                    let capture = value["capture"].as_str().map(PathBuf::from);
+                    let case = name.to_owned();
+                    told.cases.push(CaseReport { case, verdict, why, seconds, capture });
                 } else if let Some(what) = value["fault"].as_str() {
                     what.clone_into(&mut fault);
                 } else if value["done"] == true {

@@ -14,7 +14,9 @@ use crate::node::Node;
 use crate::raw::call::{Caller, Order, execute};
 use crate::raw::heap::Use;
 use crate::raw::memory::{CANARY, Flush, Region, What};
+use crate::record;
 use crate::subject::rule;
+use crate::values::Fill;
 
 /// The fast memory of a DSP.
 const VTCM_BYTES: usize = 4 << 20;
@@ -96,6 +98,7 @@ pub(crate) struct Trial<'a> {
     outputs: Vec<TensorDesc>,
     // What was packed lives as long as the store.
     _store: PackStore,
+    is_recorded: bool,
 }
 
 fn is_last(entry: &KernelEntry, side: Side, port: usize, desc: &TensorDesc) -> bool {
@@ -111,8 +114,29 @@ fn seen(entry: &KernelEntry, side: Side, port: usize, desc: &TensorDesc) -> Tens
 }
 
 impl<'a> Trial<'a> {
-    /// Finalizes the kernel for the node.
+    /// Finalizes the kernel for the node. Its calls are those that a capture is about.
     pub(crate) fn new(
+        node: &'a Node,
+        entry: &'a KernelEntry,
+        core: Core,
+        threads: u32,
+    ) -> Result<Self, Refusal> {
+        if record::is_ahead() {
+            record::begins(node, &node.values(Fill::Random, 0));
+        }
+        Self::of(node, entry, core, threads)
+    }
+
+    /// The same for calls of who vouches for results.
+    pub(crate) fn unrecorded(
+        node: &'a Node,
+        entry: &'a KernelEntry,
+        core: Core,
+    ) -> Result<Self, Refusal> {
+        Ok(Self { is_recorded: false, ..Self::of(node, entry, core, 1)? })
+    }
+
+    fn of(
         node: &'a Node,
         entry: &'a KernelEntry,
         core: Core,
@@ -145,7 +169,7 @@ impl<'a> Trial<'a> {
         kernel.pack(source, &store, None)?;
         let guard = entry.guard.unwrap_or(udo_api::guard::OWN_GUARD);
         kernel.prepare(store.budget(), guard)?;
-        Ok(Self { node, entry, kernel, inputs, outputs, _store: store })
+        Ok(Self { node, entry, kernel, inputs, outputs, _store: store, is_recorded: true })
     }
 
     /// The constants as the kernel gets them, which it may only read.
@@ -179,6 +203,17 @@ impl<'a> Trial<'a> {
 
     /// Runs the kernel on these elements of its inputs.
     pub(crate) fn run(&self, values: &[Vec<u8>], how: How) -> Result<Run, Fault> {
+        if self.is_recorded {
+            record::begins(self.node, values);
+        }
+        let run = self.call(values, how)?;
+        if self.is_recorded {
+            record::made(&run.outputs);
+        }
+        Ok(run)
+    }
+
+    fn call(&self, values: &[Vec<u8>], how: How) -> Result<Run, Fault> {
         let mut ports = Vec::new();
         for (port, desc) in self.inputs.iter().enumerate() {
             ports.push(self.input_port(port, desc, values, how).map_err(Fault::Broken)?);

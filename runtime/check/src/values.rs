@@ -185,6 +185,43 @@ pub(crate) fn numbers(desc: &TensorDesc, bytes: &[u8]) -> Vec<f64> {
     stored.map(|q| (q - f64::from(zero_point)) * f64::from(scale)).collect()
 }
 
+/// The elements of a tensor of integers or truth values as they are stored.
+pub(crate) fn integers(desc: &TensorDesc, bytes: &[u8]) -> Vec<i64> {
+    let Some(dtype) = desc.dtype() else { return Vec::new() };
+    let signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
+    let integer = |element: &[u8]| {
+        let is_below = signed && element.last().is_some_and(|byte| byte & 0x80 != 0);
+        let mut padded = [if is_below { 0xff } else { 0 }; 8];
+        padded.iter_mut().zip(element).for_each(|(to, from)| *to = *from);
+        i64::from_le_bytes(padded)
+    };
+    bytes.chunks_exact(dtype.size_bytes().max(1)).map(integer).collect()
+}
+
+/// The elements of a quantized tensor that stand for these numbers, or for those closest to them.
+#[expect(clippy::cast_possible_truncation, reason = "clamped to the type's range")]
+pub(crate) fn quantized(dtype: DType, encoding: Encoding, numbers: &[f64]) -> Option<Vec<u8>> {
+    let (low, high) = range_of(dtype)?;
+    let mut bytes = Vec::new();
+    for number in numbers {
+        let stored = (number / f64::from(encoding.scale)).round() as i64;
+        let stored = stored.saturating_add(i64::from(encoding.zero_point)).clamp(low, high);
+        bytes.extend_from_slice(stored.to_le_bytes().get(..dtype.size_bytes())?);
+    }
+    Some(bytes)
+}
+
+/// The lowest and the highest stored number of a type that encodings have.
+pub(crate) fn range_of(dtype: DType) -> Option<(i64, i64)> {
+    match dtype {
+        DType::U8 => Some((0, 255)),
+        DType::I8 => Some((-128, 127)),
+        DType::U16 => Some((0, 65535)),
+        DType::I16 => Some((-32768, 32767)),
+        _ => None,
+    }
+}
+
 /// The encoding that holds these numbers: of a range that includes 0, which is exact.
 #[expect(clippy::cast_possible_truncation, reason = "a zero point lies within its type")]
 pub(crate) fn encoding_of(dtype: DType, numbers: &[f64]) -> Option<Encoding> {
@@ -218,6 +255,11 @@ mod tests {
         }
         let desc = TensorDesc::new(DType::I8, Shape::new(&[2]).unwrap());
         assert_eq!(numbers(&desc, &[255, 3]), [-1.0, 3.0]);
+        assert_eq!(integers(&desc, &[255, 3]), [-1, 3]);
+        let wide = TensorDesc::new(DType::I64, Shape::new(&[1]).unwrap());
+        assert_eq!(integers(&wide, &i64::MIN.to_le_bytes()), [i64::MIN]);
+        let byte = TensorDesc::new(DType::U8, Shape::new(&[1]).unwrap());
+        assert_eq!(integers(&byte, &[255]), [255]);
     }
 
     #[test]
@@ -226,6 +268,7 @@ mod tests {
         assert_eq!(encoding.zero_point, 50);
         assert!((f64::from(encoding.scale) - 0.02).abs() < 1e-9);
         assert_eq!(encoding_of(DType::I8, &[2.55]).unwrap().zero_point, -128);
+        assert_eq!(quantized(DType::U8, encoding, &[-1.0, 0.0, 9.0]).unwrap(), [0, 50, 255]);
         assert_eq!(encoding_of(DType::I32, &[2.55]), None);
     }
 }

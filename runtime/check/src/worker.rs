@@ -5,13 +5,17 @@
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use udo_api::Core;
 
+use crate::capture::Capture;
 use crate::cases::{CASES, Case, Finding, Outcome, Run};
 use crate::context::{OpContext, PackageContext};
 use crate::raw::fault;
+use crate::record;
+use crate::replay;
 use crate::subject::{Opened, Place, full_name};
 
 /// What a worker is to do.
@@ -27,6 +31,12 @@ pub struct Work {
     pub level: u8,
     /// The seed of all elements.
     pub seed: u64,
+    /// The folder for captures of what is wrong; none are written without one.
+    pub captures: Option<PathBuf>,
+    /// The capture that each call is written to before it is made.
+    pub record: Option<PathBuf>,
+    /// The capture whose call is made again, instead of cases.
+    pub replay: Option<PathBuf>,
 }
 
 /// Descriptors below this are left to packages.
@@ -39,33 +49,85 @@ const FIRST_DESCRIPTOR: i32 = 240;
 pub fn work(work: &Work) -> std::io::Result<()> {
     let told = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), FIRST_DESCRIPTOR)?;
     fault::install(told.as_raw_fd());
-    let mut teller = Teller { to: std::fs::File::from(told) };
+    let mut teller = Teller { to: std::fs::File::from(told), captures: work.captures.clone() };
+    // A package may change the folder, to which paths are relative.
+    let package = match &work.place {
+        Place::Builtin => work.place.to_string(),
+        Place::At(path) => std::path::absolute(path)?.display().to_string(),
+    };
+    let head = Capture { package, level: work.level, seed: work.seed, ..Capture::default() };
     match (&work.cases, &work.subject) {
         (None, _) => list(work, &mut teller)?,
         (Some(cases), None) => {
             let cx = PackageContext { place: work.place.clone() };
             for case in chosen(cases) {
                 if let Run::Package(run) = case.run {
-                    teller.case(case, || run(&cx))?;
+                    teller.case(&case.full_name(), &head, || run(&cx))?;
                 }
             }
         }
         (Some(cases), Some((op, core))) => {
             let cx = OpContext::new(&work.place, (op, *core), work.level, work.seed);
-            for case in chosen(cases) {
-                if let Run::Op(run) = case.run {
-                    teller.case(case, || match &cx {
-                        Ok(Some(cx)) => run(cx),
-                        Ok(None) => {
-                            Err(Finding::Failed(format!("the package has no operator {op}")))
-                        }
-                        Err(error) => Err(Finding::Failed(error.to_string())),
-                    })?;
-                }
+            let cx = cx.map_err(|error| error.to_string());
+            let cx =
+                cx.and_then(|cx| cx.ok_or_else(|| format!("the package has no operator {op}")));
+            let digest = |cx: &OpContext| record::digest(&cx.registry, &cx.package);
+            let digest = cx.as_ref().map_or_else(|_| String::new(), digest);
+            let head = Capture { digest, op: op.clone(), core: core.to_string(), ..head };
+            match &work.replay {
+                Some(file) => replay_call(file, cx, &head, &mut teller)?,
+                None => try_cases(work, cases, &cx, &head, &mut teller)?,
             }
         }
     }
     teller.tell(&json!({ "done": true }))
+}
+
+fn try_cases(
+    work: &Work,
+    cases: &[String],
+    cx: &Result<OpContext, String>,
+    head: &Capture,
+    teller: &mut Teller,
+) -> std::io::Result<()> {
+    for case in chosen(cases) {
+        if let Run::Op(run) = case.run {
+            let name = case.full_name();
+            if let Some(path) = &work.record {
+                record::write_ahead(Capture { case: name.clone(), ..head.clone() }, path.clone());
+            }
+            teller.case(&name, head, || match cx {
+                Ok(cx) => run(cx),
+                Err(why) => Err(Finding::Failed(why.clone())),
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the call of a capture again.
+fn replay_call(
+    file: &Path,
+    cx: Result<OpContext, String>,
+    head: &Capture,
+    teller: &mut Teller,
+) -> std::io::Result<()> {
+    let capture = match Capture::read(file) {
+        Ok(capture) => capture,
+        Err(error) => return teller.tell(&json!({ "refused": error.to_string() })),
+    };
+    teller.tell(&json!({ "is_another": head.digest != capture.digest }))?;
+    // What finalize does to the process is the call's as well.
+    teller.tell(&json!({ "start": capture.case }))?;
+    let cx = cx.and_then(|cx| replay::context(cx, &capture));
+    teller.case(&capture.case, head, || match &cx {
+        Ok(cx) => replay::run(cx, &capture.case),
+        Err(why) => Err(Finding::Failed(why.clone())),
+    })?;
+    if let Ok(cx) = &cx {
+        teller.tell(&json!({ "diff": replay::diff(cx, &capture) }))?;
+    }
+    Ok(())
 }
 
 fn chosen(names: &[String]) -> impl Iterator<Item = &'static Case> {
@@ -103,6 +165,7 @@ fn list(work: &Work, teller: &mut Teller) -> std::io::Result<()> {
 
 struct Teller {
     to: std::fs::File,
+    captures: Option<PathBuf>,
 }
 
 impl Teller {
@@ -111,15 +174,29 @@ impl Teller {
         self.to.write_all(format!("{what}\n").as_bytes())
     }
 
-    fn case(&mut self, case: &Case, run: impl FnOnce() -> Outcome) -> std::io::Result<()> {
-        let name = case.full_name();
+    fn case(
+        &mut self,
+        name: &str,
+        head: &Capture,
+        run: impl FnOnce() -> Outcome,
+    ) -> std::io::Result<()> {
         self.tell(&json!({ "start": name }))?;
-        let (verdict, why) = match run() {
+        record::clear();
+        let (verdict, mut why) = match run() {
             Ok(()) => ("passed", String::new()),
             Err(Finding::Failed(why)) => ("failed", why),
             Err(Finding::Warning(why)) => ("warning", why),
             Err(Finding::Skipped(why)) => ("skipped", why),
         };
-        self.tell(&json!({ "end": name, "verdict": verdict, "why": why }))
+        let mut path = None;
+        if let (Some(folder), "failed") = (&self.captures, verdict) {
+            let head = Capture { case: name.to_owned(), why: why.clone(), ..head.clone() };
+            match record::last(head).map(|capture| capture.write_into(folder)) {
+                Some(Ok(written)) => path = Some(written.display().to_string()),
+                Some(Err(error)) => why = format!("{why} ({error})"),
+                None => {}
+            }
+        }
+        self.tell(&json!({ "end": name, "verdict": verdict, "why": why, "capture": path }))
     }
 }

@@ -41,6 +41,16 @@ impl TensorSetting {
         let fits = !desc.is_absent() && desc.size_bytes() == data.len();
         fits.then_some(Self { desc, data })
     }
+
+    /// What the tensor is.
+    pub fn desc(&self) -> TensorDesc {
+        self.desc
+    }
+
+    /// Its elements.
+    pub fn bytes(&self) -> &[u8] {
+        self.data.bytes()
+    }
 }
 
 impl PartialEq for TensorSetting {

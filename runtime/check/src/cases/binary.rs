@@ -308,7 +308,7 @@ pub(super) fn anywhere(cx: &PackageContext) -> Outcome {
 }
 
 /// Copies the libraries, and gives the path of the first.
-fn copied(
+pub(super) fn copied(
     from: &Path,
     libraries: &[InspectedLibrary],
     to: &Path,

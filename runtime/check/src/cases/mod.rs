@@ -1,6 +1,7 @@
 //! What is checked: a table of cases, by category.
 
 mod behaviour;
+mod beside;
 mod binary;
 mod contract;
 mod memory;
@@ -9,6 +10,8 @@ mod schema;
 mod shapes;
 
 use crate::context::{OpContext, PackageContext};
+
+pub(crate) use numbers::compared;
 
 /// What a case is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -308,6 +311,13 @@ pub const CASES: &[Case] = &[
     ),
     op(
         Behaviour,
+        "beside",
+        2,
+        "A copy of the package that is open beside it changes nothing, and computes the same.",
+        beside::beside,
+    ),
+    op(
+        Behaviour,
         "numbers",
         1,
         "Denormal numbers, infinities and NaN are computed with, not failed at.",
@@ -326,6 +336,13 @@ pub const CASES: &[Case] = &[
         1,
         "The time per element does not grow with the elements.",
         behaviour::time,
+    ),
+    op(
+        Numbers,
+        "reference",
+        1,
+        "The config says by a reference what results are, and they are that.",
+        numbers::reference,
     ),
     op(Numbers, "random", 1, "Results are those of who vouches for the operator.", numbers::random),
     op(Numbers, "large", 1, "So are those of large, small and equal elements.", numbers::large),

@@ -4,7 +4,9 @@ use udo_api::{DType, TensorDesc};
 
 use super::{Finding, Outcome, failed, skipped};
 use crate::context::{Live, OpContext};
+use crate::node::{Node, inferred};
 use crate::oracle::Wanted;
+use crate::record;
 use crate::trial::{Fault, How, Trial};
 use crate::values::{Fill, encoding_of, numbers};
 
@@ -61,92 +63,122 @@ pub(super) fn encodings(cx: &OpContext) -> Outcome {
             if !is_any {
                 continue;
             }
-            let values = node.values(Fill::Random, live.seed);
-            for oracle in cx.vouchers() {
-                let Some(wanted) = oracle.wanted(&node, &values) else { continue };
-                let Ok(said) = crate::node::inferred(
-                    cx.subject.op,
-                    &node.inputs,
-                    &node.params,
-                    node.outputs.len(),
-                ) else {
-                    continue;
-                };
-                let mut turned = node.clone();
-                for ((output, said), wanted) in turned.outputs.iter_mut().zip(&said).zip(&wanted) {
-                    let own = output.dtype().and_then(|dtype| encoding_of(dtype, &wanted.numbers));
-                    if let Some(encoding) = said.encoding().or(own) {
-                        *output = output.with_encoding(encoding);
-                    }
-                }
-                let Ok(trial) = Trial::new(&turned, live.entry, cx.subject.core, 1) else {
-                    continue;
-                };
-                let Ok(run) = trial.run(&values, How::default()) else { continue };
-                compared += 1;
-                for (port, (made, wanted)) in run.outputs.iter().zip(&wanted).enumerate() {
-                    let Some(desc) = turned.outputs.get(port) else { continue };
-                    if let Some(why) =
-                        apart(desc, &numbers(desc, &made.bytes), wanted, Special::Skip)
-                    {
-                        return failed(format!(
-                            "output {port} {why}, by {}: {}",
-                            oracle.who.said(),
-                            turned.said(cx.subject.core)
-                        ));
-                    }
-                }
-            }
+            compared += under(cx, &live, &node)?;
         }
     }
     if compared == 0 { skipped("nothing is quantized, or nobody vouches for it") } else { Ok(()) }
 }
 
+/// Compares a node whose inputs have other encodings than the one that was found, with outputs that hold the results.
+fn under(cx: &OpContext, live: &Live<'_>, node: &Node) -> Result<usize, Finding> {
+    let values = node.values(Fill::Random, live.seed);
+    let Some(real) = cx.oracles.iter().find_map(|oracle| oracle.real(node, &values)) else {
+        return Ok(0);
+    };
+    let said = inferred(cx.subject.op, &node.inputs, &node.params, node.outputs.len());
+    let Ok(said) = said else { return Ok(0) };
+    let mut turned = node.clone();
+    for ((output, said), real) in turned.outputs.iter_mut().zip(&said).zip(&real) {
+        let own = output.dtype().and_then(|dtype| encoding_of(dtype, &real.numbers));
+        if let Some(encoding) = said.encoding().or(own) {
+            *output = output.with_encoding(encoding);
+        }
+    }
+    let Ok(trial) = Trial::new(&turned, live.entry, cx.subject.core, 1) else { return Ok(0) };
+    let Ok(run) = trial.run(&values, How::default()) else { return Ok(0) };
+    let mut calls = 0;
+    for (who, wanted) in cx.wanted(&turned, &values) {
+        calls += 1;
+        record::wants(who.said(), &wanted);
+        for (port, (made, wanted)) in run.outputs.iter().zip(&wanted).enumerate() {
+            let Some(desc) = turned.outputs.get(port) else { continue };
+            if let Some(why) = apart(desc, &numbers(desc, &made.bytes), wanted, Special::Skip) {
+                return failed(format!(
+                    "output {port} {why}, by {}: {}",
+                    who.said(),
+                    turned.said(cx.subject.core)
+                ));
+            }
+        }
+    }
+    Ok(calls)
+}
+
+/// Whether the config says what the operator computes, and something of each output.
+pub(super) fn reference(cx: &OpContext) -> Outcome {
+    if let Some(fault) = &cx.reference_fault {
+        return failed(format!("the config has references and cannot be read: {fault}"));
+    }
+    if cx.reference().is_none() {
+        return skipped(match cx.oracles.first().map(|oracle| oracle.who) {
+            _ if cx.is_builtin => "built-in operators have no config".to_owned(),
+            Some(who) => format!(
+                "nothing vouches for the formula: the config has no \"reference\", and {} stands for it",
+                who.said()
+            ),
+            None => "nothing vouches for the formula: the config has no \"reference\", and there is no other kernel"
+                .to_owned(),
+        });
+    }
+    compare(cx, &[Fill::Random, Fill::Equal], 1, Special::Compare)
+}
+
 fn compare(cx: &OpContext, fills: &[Fill], turns: u64, special: Special) -> Outcome {
-    let mut compared = 0;
+    let mut all = Compared::default();
     for live in cx.live() {
         for &fill in fills {
             for turn in 0..turns {
                 let values = live.node.values(fill, live.seed ^ turn << 16);
-                compared += one(cx, &live, (fill, &values), special)?;
+                one(cx, &live, (fill, &values), (special, &mut all))?;
             }
         }
     }
-    if compared == 0 {
-        skipped("nobody vouches for it: there is no other kernel that computes the same")
-    } else {
-        Ok(())
+    match all {
+        Compared { calls: 0, .. } => {
+            skipped("nobody vouches for it: there is no other kernel that computes the same")
+        }
+        Compared { claims: 0, calls } => skipped(format!(
+            "the reference lets any number stand for every element of all {calls} calls"
+        )),
+        Compared { .. } => Ok(()),
     }
 }
 
-/// Compares one run with all who vouch for it, and says how many those are.
+/// How many results were compared with those that are wanted, and how many of those want something.
+#[derive(Clone, Copy, Debug, Default)]
+struct Compared {
+    calls: usize,
+    claims: usize,
+}
+
+/// Compares one run with all who vouch for it.
 fn one(
     cx: &OpContext,
     live: &Live<'_>,
     (fill, values): (Fill, &[Vec<u8>]),
-    special: Special,
-) -> Result<usize, Finding> {
-    let mut compared = 0;
-    let mut run = None;
-    for oracle in cx.vouchers() {
-        let Some(wanted) = oracle.wanted(live.node, values) else { continue };
-        if run.is_none() {
-            run = match live.trial.run(values, How::default()) {
-                Ok(run) => Some(run),
-                // Elements that no call takes are another case's.
-                Err(Fault::Failed(_)) => return Ok(compared),
-                Err(fault) => return failed(format!("{}: {}", live.said(cx), fault.said())),
-            };
-        }
-        let Some(run) = &run else { continue };
-        compared += 1;
-        for (port, (made, wanted)) in run.outputs.iter().zip(&wanted).enumerate() {
+    (special, all): (Special, &mut Compared),
+) -> Outcome {
+    let vouched = cx.wanted(live.node, values);
+    if vouched.is_empty() {
+        return Ok(());
+    }
+    let run = match live.trial.run(values, How::default()) {
+        Ok(run) => run,
+        // Elements that no call takes are another case's.
+        Err(Fault::Failed(_)) => return Ok(()),
+        Err(fault) => return failed(format!("{}: {}", live.said(cx), fault.said())),
+    };
+    for (who, wanted) in &vouched {
+        all.calls += 1;
+        all.claims += usize::from(wanted.iter().any(Wanted::claims));
+        record::wants(who.said(), wanted);
+        for (port, (made, wanted)) in run.outputs.iter().zip(wanted).enumerate() {
             let Some(desc) = live.node.outputs.get(port) else { continue };
-            if made.dims != wanted.dims {
+            if let Some(dims) = wanted.dims.as_ref().filter(|dims| **dims != made.dims) {
                 return failed(format!(
-                    "output {port} is {:?}, wanted {:?}: {}",
+                    "output {port} is {:?}, wanted {dims:?} by {}: {}",
                     made.dims,
-                    wanted.dims,
+                    who.said(),
                     live.said(cx)
                 ));
             }
@@ -155,12 +187,12 @@ fn one(
                     "{} of {}: output {port} {why}, by {}",
                     fill.name(),
                     live.said(cx),
-                    oracle.who.said()
+                    who.said()
                 ));
             }
         }
     }
-    Ok(compared)
+    Ok(())
 }
 
 /// How far numbers of a type may be from those wanted: relative to each, and to the largest.
@@ -173,8 +205,40 @@ fn tolerance(desc: &TensorDesc) -> (f64, f64) {
     }
 }
 
+/// An element, what is wanted of it, and how far it may be off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Judged {
+    pub(crate) at: usize,
+    pub(crate) found: f64,
+    pub(crate) wanted: f64,
+    pub(crate) allowed: f64,
+    pub(crate) is_off: bool,
+}
+
 /// Which element is not what is wanted; nothing where all are.
 fn apart(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) -> Option<String> {
+    let Judged { at, found, wanted, allowed, .. } =
+        judged(desc, found, wanted, special).into_iter().find(|element| element.is_off)?;
+    let within = if wanted.is_finite() { format!(" within {allowed:.3e}") } else { String::new() };
+    Some(format!("has {found} at {at}, wanted {wanted}{within}"))
+}
+
+/// Every element that is compared, next to what is wanted of it.
+pub(crate) fn compared(desc: &TensorDesc, found: &[f64], wanted: &Wanted) -> Vec<Judged> {
+    judged(desc, found, wanted, Special::Compare)
+}
+
+fn judged(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) -> Vec<Judged> {
+    let pairs = || found.iter().zip(&wanted.numbers).enumerate();
+    if let Some(allowed) = &wanted.allowed {
+        let all = pairs().zip(allowed);
+        return all
+            .map(|((at, (&found, &wanted)), &allowed)| {
+                let is_off = is_beyond(found, wanted, allowed);
+                Judged { at, found, wanted, allowed, is_off }
+            })
+            .collect();
+    }
     let (relative, of_largest) = tolerance(desc);
     let (relative, of_largest) = match special {
         Special::Lossy => (8.0 * relative, 1000.0 * of_largest),
@@ -198,7 +262,8 @@ fn apart(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) ->
     // The smallest numbers have few digits.
     let least = if desc.dtype() == Some(DType::F16) { 1.2e-7 } else { 1e-30 };
     let most = if desc.dtype() == Some(DType::F16) { 65504.0 } else { f64::INFINITY };
-    for (at, (&found, &wanted)) in found.iter().zip(&wanted.numbers).enumerate() {
+    let mut all = Vec::new();
+    for (at, (&found, &wanted)) in pairs() {
         if special != Special::Compare && !wanted.is_finite()
             || wanted.abs() > most && wanted.is_finite()
         {
@@ -208,20 +273,25 @@ fn apart(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) ->
             let is_same = limits.is_some()
                 || found.is_nan() && wanted.is_nan()
                 || found.total_cmp(&wanted).is_eq();
-            if is_same {
-                continue;
-            }
-            return Some(format!("has {found} at {at}, wanted {wanted}"));
+            all.push(Judged { at, found, wanted, allowed: 0.0, is_off: !is_same });
+            continue;
         }
         let (wanted, allowed) = match limits {
             Some((low, high, step)) => (wanted.clamp(low, high), 1.01 * step),
             None => (wanted, relative * wanted.abs() + of_largest * largest + least),
         };
-        if (found - wanted).abs() > allowed || found.is_nan() {
-            return Some(format!("has {found} at {at}, wanted {wanted} within {allowed:.3e}"));
-        }
+        let is_off = (found - wanted).abs() > allowed || found.is_nan();
+        all.push(Judged { at, found, wanted, allowed, is_off });
     }
-    None
+    all
+}
+
+/// Whether an element is further from the one that is wanted than it may be.
+fn is_beyond(found: f64, wanted: f64, allowed: f64) -> bool {
+    let is_same = found.is_nan() && wanted.is_nan() || found.total_cmp(&wanted).is_eq();
+    // What is computed here rounds as well.
+    let is_near = (found - wanted).abs() <= allowed * (1.0 + 1e-9);
+    !(is_same || is_near || allowed.is_infinite())
 }
 
 #[cfg(test)]
@@ -229,8 +299,22 @@ mod tests {
     use super::*;
     use udo_api::{Encoding, Shape};
 
+    #[test]
+    fn numbers_are_held_to_bounds_where_there_are_some() {
+        let (nan, inf) = (f64::NAN, f64::INFINITY);
+        let good = [(1.0, 1.1, 0.11), (nan, nan, 0.0), (inf, inf, 0.0), (3.0, nan, inf)];
+        for (found, wanted, allowed) in good {
+            assert!(!is_beyond(found, wanted, allowed), "{found} {wanted} {allowed}");
+        }
+        let bad = [(1.0, 1.1, 0.09), (nan, 1.0, 5.0), (1.0, nan, 0.0), (-inf, inf, 1.0)];
+        for (found, wanted, allowed) in bad {
+            assert!(is_beyond(found, wanted, allowed), "{found} {wanted} {allowed}");
+        }
+    }
+
     fn said(desc: TensorDesc, found: &[f64], wanted: &[f64]) -> Option<String> {
-        let wanted = Wanted { dims: vec![wanted.len()], numbers: wanted.to_vec() };
+        let dims = Some(vec![wanted.len()]);
+        let wanted = Wanted { dims, numbers: wanted.to_vec(), allowed: None };
         apart(&desc, found, &wanted, Special::Compare)
     }
 

@@ -1,10 +1,13 @@
 //! Extents of outputs.
 
-use udo_api::TensorDesc;
+use udo_api::{Dim, TensorDesc};
+use udo_reference::{EvalError, Extent};
 
 use super::{Outcome, failed, skipped};
 use crate::context::OpContext;
-use crate::node;
+use crate::node::{self, Node};
+use crate::record;
+use crate::reference;
 use crate::trial::{Fault, How};
 use crate::values::Fill;
 
@@ -64,24 +67,68 @@ fn says_the_same_again(cx: &OpContext) -> Outcome {
 
 pub(super) fn inferred(cx: &OpContext) -> Outcome {
     says_the_same_again(cx)?;
+    for node in &cx.found().nodes {
+        by_the_reference(cx, node)?;
+    }
     for live in cx.live() {
-        for oracle in cx.vouchers() {
-            let Some(wanted) = oracle.wanted(live.node, &live.values) else { continue };
+        for (who, wanted) in cx.wanted(live.node, &live.values) {
             let Ok(run) = live.trial.run(&live.values, How::default()) else { continue };
             for (port, (wanted, made)) in wanted.iter().zip(&run.outputs).enumerate() {
-                if wanted.dims != made.dims {
+                if wanted.dims.as_ref().is_some_and(|dims| *dims != made.dims) {
                     return failed(format!(
                         "output {port} of {} is {:?}, and {:?} by {}",
                         live.said(cx),
                         made.dims,
-                        wanted.dims,
-                        oracle.who.said()
+                        wanted.dims.as_deref().unwrap_or_default(),
+                        who.said()
                     ));
                 }
             }
         }
     }
     Ok(())
+}
+
+/// Holds what inference says of the node to what the reference does.
+fn by_the_reference(cx: &OpContext, node: &Node) -> Outcome {
+    let is_fixed = node.inputs.iter().all(|input| input.desc.full_shape().is_fixed());
+    let Some(program) = cx.reference().filter(|_| is_fixed) else { return Ok(()) };
+    let said = || format!("{} {}", node.class.name(), node.said(cx.subject.core));
+    let values = node.values(Fill::Random, cx.seed);
+    record::begins(node, &values);
+    let extents = match reference::infer(program, node, &values) {
+        Ok(extents) => extents,
+        Err(EvalError::Work { .. }) => return Ok(()),
+        Err(why) => {
+            return failed(format!("the operator takes {}, and the reference not: {why}", said()));
+        }
+    };
+    for (port, (wanted, found)) in extents.iter().zip(&node.outputs).enumerate() {
+        // More room than there may be extents is no mistake.
+        let fits = |(wanted, found): (&Extent, Dim)| match (wanted, found) {
+            (Extent::Fixed(wanted), Dim::Fixed(found) | Dim::Open(found)) => *wanted == found,
+            (Extent::Fixed(wanted) | Extent::UpTo(wanted), Dim::UpTo(bound)) => *wanted <= bound,
+            (Extent::UpTo(_), Dim::Fixed(_) | Dim::Open(_)) => false,
+        };
+        let shape = found.full_shape();
+        let is_same = shape.rank() == wanted.len() && wanted.iter().zip(shape.iter()).all(fits);
+        if !found.is_absent() && !is_same {
+            let wanted: Vec<String> = wanted.iter().map(extent_said).collect();
+            return failed(format!(
+                "shape inference says {shape} of output {port} of {}, and the reference [{}]",
+                said(),
+                wanted.join(", ")
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn extent_said(extent: &Extent) -> String {
+    match extent {
+        Extent::Fixed(extent) => extent.to_string(),
+        Extent::UpTo(bound) => format!("up to {bound}"),
+    }
 }
 
 pub(super) fn bounds(cx: &OpContext) -> Outcome {

@@ -57,16 +57,26 @@ pub(crate) struct Check {
     /// Write a report as `JUnit` does
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// The folder for captures: files with the call that shows what is wrong, which `udo replay` makes again
+    /// [default: target/captures in the package's folder]
+    #[arg(long, value_name = "DIR")]
+    captures: Option<PathBuf>,
     /// List the cases
     #[arg(long)]
     cases: bool,
     /// Be the process that runs the package's code: for these cases, or for `list`
     #[arg(long, hide = true, value_name = "CASES", value_delimiter = ',')]
     worker: Vec<String>,
+    /// As that process, write each call here before it is made
+    #[arg(long, hide = true, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// As that process, make the call of this capture
+    #[arg(long, hide = true, value_name = "FILE")]
+    replay: Option<PathBuf>,
 }
 
 /// How many seconds a case may take if nothing is said.
-const TIMEOUT: NonZero<u32> = NonZero::new(60).unwrap();
+pub(super) const TIMEOUT: NonZero<u32> = NonZero::new(60).unwrap();
 
 impl Check {
     /// All of the package in `dir`, as much as is tried if nothing is said.
@@ -82,8 +92,11 @@ impl Check {
             timeout: TIMEOUT,
             json: false,
             junit: None,
+            captures: None,
             cases: false,
             worker: Vec::new(),
+            record: None,
+            replay: None,
         }
     }
 }
@@ -100,8 +113,9 @@ impl Run for Check {
             let subject = self.ops.first().cloned().zip(self.cores.first().copied());
             let cases = (self.worker != ["list"]).then_some(self.worker);
             let (level, seed) = (self.level, self.seed);
-            return udo_check::work(&Work { place, subject, cases, level, seed })
-                .map_err(Failure::new);
+            let Self { captures, record, replay, .. } = self;
+            let work = Work { place, subject, cases, level, seed, captures, record, replay };
+            return udo_check::work(&work).map_err(Failure::new);
         }
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
         let options = Options {
@@ -113,6 +127,7 @@ impl Run for Check {
             filter: self.filter,
             jobs: self.jobs.map_or(processors, NonZero::get),
             timeout: Duration::from_secs(u64::from(self.timeout.get())),
+            captures: self.captures,
         };
         let program = Program { path: std::env::current_exe().map_err(Failure::new)? };
         let (package, is_silent) = (options.place.to_string(), self.json);
@@ -135,7 +150,7 @@ impl Run for Check {
     }
 }
 
-fn refused(error: CheckError) -> Failure {
+pub(super) fn refused(error: CheckError) -> Failure {
     let help = match &error {
         CheckError::Refused { help, .. } => help.clone(),
         CheckError::Nothing(_) => {
@@ -169,6 +184,15 @@ fn say(package: &str, how: (u8, u64), subject: &SubjectReport) {
         if case.verdict.is_bad() {
             outln!("    again: {}", udo_check::again(package, how, subject, case));
         }
+        if let Some(capture) = &case.capture {
+            outln!("    replay: {}", udo_check::replay_command(capture));
+        }
+    }
+    let unvouched = |case: &&udo_check::CaseReport| {
+        case.case == "numbers/reference" && case.why.starts_with("nothing vouches")
+    };
+    if let Some(case) = subject.cases.iter().find(unvouched) {
+        outln!("  {}", case.why);
     }
 }
 

@@ -19,6 +19,7 @@ mod own;
 mod platform;
 mod prepare;
 pub(crate) mod quantize;
+mod replay;
 mod run;
 mod sign;
 mod test;
@@ -38,6 +39,7 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<build::Build>("build"),
     Entry::of::<test::TestPackage>("test"),
     Entry::of::<check::Check>("check"),
+    Entry::of::<replay::Replay>("replay"),
     Entry::of::<inspect::Inspect>("inspect"),
     Entry::of::<run::RunModel>("run"),
     Entry::of::<verify::Verify>("verify"),

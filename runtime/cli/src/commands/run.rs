@@ -1,6 +1,7 @@
 //! `udo run`
 
 mod beside;
+mod capture;
 mod fill;
 mod profiling;
 mod summary;
@@ -14,8 +15,9 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use udo_api::Encoding;
+use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Session, SessionOptions};
+use udo_runtime::model::{RunError, Session, SessionOptions};
 use udo_runtime::session::SpanKind;
 
 use super::Run;
@@ -50,6 +52,7 @@ use summary::Summary;
   udo run model.onnx --input-list files.txt --output-dir out     one line per run: x:=x0.raw mask:=m0.raw
   udo run model.onnx --input-list files.txt --output-dir out --output-format raw     out/Result_0/y.raw ..
   udo run model.onnx --input-list files.txt --perf-profile burst --profiling-level detailed
+  udo run model.onnx --input x=x.npy --capture calls              what goes wrong, for udo replay
   udo run model.onnx --input-list files.txt --async 4             four runs in flight")]
 pub(crate) struct RunModel {
     #[command(flatten)]
@@ -94,6 +97,13 @@ pub(crate) struct RunModel {
     /// Where a trace of submitted runs goes: when each waited and which device was at it, for Chrome's tracing page or Perfetto
     #[arg(long, value_name = "FILE", requires = "in_flight")]
     trace: Option<PathBuf>,
+    /// Write the call of a kernel that fails, uses the heap or ends its process, or makes NaN of numbers that have none, into
+    /// this folder, for `udo replay`
+    #[arg(long, value_name = "DIR", conflicts_with = "in_flight")]
+    capture: Option<PathBuf>,
+    /// The graph of which nodes are captured
+    #[arg(skip)]
+    captured: Option<Graph>,
     #[command(flatten)]
     ranges: RangeFlags,
     /// Print one JSON object
@@ -120,6 +130,9 @@ impl Run for RunModel {
     fn run(mut self) -> Outcome {
         let list = self.input_list.as_deref().map(List::read).transpose()?;
         let wanted = self.wanted(list.as_ref())?;
+        if self.capture.is_some() {
+            self.captured = self.graph()?;
+        }
         let data = DataFlags { input_list: self.input_list.clone(), ..DataFlags::default() };
         let given = match self.inputs.as_slice() {
             [] => Given::Data(data),
@@ -268,17 +281,39 @@ impl RunModel {
         let mut own = times.trace(self.model.threads());
         let start = Instant::now();
         let Some(trace) = profile.as_mut().map(TraceFile::trace).or(own.as_mut()) else {
-            run_and_say(session, loaded, Session::run)?;
+            self.watched(session, loaded, inputs, Session::run)?;
             times.ran(set + start.elapsed());
             return Ok(());
         };
-        run_and_say(session, loaded, |session| session.run_traced(trace))?;
+        self.watched(session, loaded, inputs, |session| session.run_traced(trace))?;
         times.ran(set + start.elapsed());
         times.note(session, trace);
         if let Some(profile) = profile {
             profile.keep(session);
         }
         Ok(())
+    }
+}
+
+impl RunModel {
+    /// A run by `run`, of which what goes wrong is captured where that is asked for.
+    fn watched(
+        &self,
+        session: &mut Session,
+        loaded: &Loaded,
+        inputs: &[Tensor],
+        run: impl FnOnce(&mut Session) -> Result<(), RunError>,
+    ) -> Outcome {
+        let mut failed = None;
+        let outcome = run_and_say(session, loaded, |session| {
+            run(session).inspect_err(|error| failed = error.step().cloned())
+        });
+        let is_over = outcome.is_ok() || failed.is_some();
+        if let (Some(folder), Some(graph), true) = (&self.capture, &self.captured, is_over) {
+            let over = capture::Over { graph, loaded, session, inputs, failed: failed.as_ref() };
+            over.capture_into(folder);
+        }
+        outcome
     }
 }
 

@@ -47,7 +47,11 @@ impl RunModel {
             let known = graph.as_ref().map(outputs).unwrap_or_default();
             more.extend(wanted.iter().filter(|name| !known.contains(name)).cloned());
         }
-        if self.debug {
+        if self.capture.is_some() && wanted.is_empty() && !self.debug {
+            // What nodes make is there to be captured, and is no result.
+            wanted = self.graph()?.as_ref().map(outputs).unwrap_or_default();
+        }
+        if self.debug || self.capture.is_some() {
             let loaded = self.model.clone().without_programs().load_with_shapes()?;
             let layers = layers::named(loaded.model.report(), &loaded.runtime, &self.model.model);
             more.extend(layers.into_iter().map(|layer| layer.value));
@@ -59,7 +63,7 @@ impl RunModel {
 
 impl RunModel {
     /// The graph that names are of: of a network with several stages, that of the one asked for, or of the first.
-    fn graph(&self) -> Result<Option<Graph>, Failure> {
+    pub(super) fn graph(&self) -> Result<Option<Graph>, Failure> {
         let flags = &self.model;
         let Ok(Some(file)) = open_container(&flags.model) else {
             // What is wrong with a model is said when it is loaded.

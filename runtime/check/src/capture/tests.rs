@@ -1,0 +1,150 @@
+//! What is written is read again, and what is damaged is refused.
+
+use udo_api::{AxisEncoding, DType, Dim, Encoding, Shape};
+
+use super::*;
+
+fn capture() -> Capture {
+    let shape = Shape::new(&[2, 3]).unwrap();
+    let float = TensorDesc::new(DType::F32, Shape::of_dims(&[Dim::UpTo(9)]).unwrap());
+    let byte = TensorDesc::new(DType::U8, shape);
+    let axis = AxisEncoding::of(0, &[0.5, 0.25], &[0, 0]).unwrap();
+    let per_axis = TensorDesc::new(DType::I8, shape).with_axis_encoding(axis);
+    let tensor = Buffer::of(&[7; 6]).unwrap();
+    let tensor = TensorSetting::new(byte, Arc::new(tensor)).unwrap();
+    let input = |desc, dims: &[usize], is_constant, bytes: &[u8]| CapturedInput {
+        desc,
+        dims: dims.to_vec(),
+        is_constant,
+        bytes: bytes.to_vec(),
+    };
+    let encoded = byte.with_encoding(Encoding { scale: 0.1, zero_point: 3 });
+    Capture {
+        package: "a package".to_owned(),
+        digest: "00ff".to_owned(),
+        op: "udo:Blend".to_owned(),
+        core: "dsp:v68".to_owned(),
+        case: "numbers/random".to_owned(),
+        why: "it has \"1\"".to_owned(),
+        level: 3,
+        seed: u64::MAX,
+        inputs: vec![
+            input(float, &[2], false, &[1, 2, 3, 4, 5, 6, 7, 8]),
+            input(TensorDesc::ABSENT, &[], false, &[]),
+            input(per_axis, &[2, 3], true, &[1, 2, 3, 4, 5, 6]),
+        ],
+        params: vec![
+            ("a".to_owned(), ParamSetting::Float(0.1)),
+            ("b".to_owned(), ParamSetting::Floats(vec![f64::INFINITY, -0.0, 1e-300])),
+            ("c".to_owned(), ParamSetting::Int(i64::MIN)),
+            ("d".to_owned(), ParamSetting::Ints(vec![1, -2])),
+            ("e".to_owned(), ParamSetting::Text("a \"word\"".to_owned())),
+            ("f".to_owned(), ParamSetting::Texts(vec![String::new()])),
+            ("g".to_owned(), ParamSetting::Absent),
+            ("h".to_owned(), ParamSetting::Tensor(tensor)),
+        ],
+        outputs: vec![
+            CapturedOutput {
+                desc: encoded,
+                found: Some((vec![2, 3], vec![9; 6])),
+                wanted: Some(CapturedWanted {
+                    by: "the reference".to_owned(),
+                    dims: Some(vec![2, 3]),
+                    numbers: vec![0.5; 6],
+                    allowed: Some(vec![f64::INFINITY; 6]),
+                }),
+            },
+            CapturedOutput { desc: float, found: None, wanted: None },
+        ],
+    }
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let capture = capture();
+    assert_eq!(Capture::from_bytes(&capture.to_bytes()).unwrap(), capture);
+    assert_eq!(capture.file_name(), "udo-Blend-dsp-v68-numbers-random.capture");
+}
+
+#[test]
+fn a_file_that_ends_early_is_refused_wherever_it_does() {
+    let file = capture().to_bytes();
+    for len in 0..file.len() {
+        let error = Capture::from_bytes(&file[..len]).unwrap_err();
+        let is_fit = match error {
+            CaptureError::NoCapture { .. } => len < START + HEAD.len(),
+            CaptureError::Damaged { .. } => len >= START + HEAD.len(),
+            _ => false,
+        };
+        assert!(is_fit, "{len}");
+    }
+}
+
+#[test]
+fn a_byte_that_is_another_is_noticed_wherever_it_is() {
+    let file = capture().to_bytes();
+    for at in 0..file.len() {
+        for bit in [0, 7] {
+            let mut other = file.clone();
+            other[at] ^= 1 << bit;
+            assert!(Capture::from_bytes(&other).is_err(), "bit {bit} of byte {at}");
+        }
+    }
+}
+
+/// The file with one text of its header replaced, and the sum that this has.
+fn edited(from: &str, to: &str) -> CaptureError {
+    let file = capture().to_bytes();
+    let header = usize::try_from(u64::from_le_bytes(*file.first_chunk().unwrap())).unwrap();
+    let (header, data) = file[START..].split_at(header);
+    let text = String::from_utf8(header.to_vec()).unwrap();
+    assert!(text.contains(from), "{from}: {text}");
+    let text = text.replacen(from, to, 1);
+    let at = text.find(BEFORE_DIGEST).map_or(0, |at| at + BEFORE_DIGEST.len());
+    let len = u64::try_from(text.len()).unwrap().to_le_bytes();
+    let (before, rest) = (&text[..at], &text[at + DIGEST_LEN..]);
+    let digest = digest_of(&[&len, before.as_bytes(), rest.as_bytes(), data]);
+    let file = [&len[..], before.as_bytes(), digest.as_bytes(), rest.as_bytes(), data].concat();
+    Capture::from_bytes(&file).unwrap_err()
+}
+
+#[test]
+fn what_a_header_must_not_say_is_refused_by_name() {
+    let cases = [
+        ("\"version\":\"1\"", "\"version\":\"27\"", "version 27, wanted 1"),
+        ("\\\"type\\\":\\\"f32\\\"", "\\\"type\\\":\\\"f33\\\"", "a type is called \"f33\""),
+        ("\\\"type\\\":\\\"f32\\\"", "\\\"type\\\":\\\"str\\\"", "a tensor holds texts"),
+        (
+            "{\\\"up_to\\\":9}",
+            "{\\\"up_to\\\":1}",
+            "tensor input.0 is [2], wanted extents up to [1]",
+        ),
+        ("\\\"dims\\\":[2]", "\\\"dims\\\":[1]", "tensor input.0 has 8 bytes, wanted those of [1]"),
+        ("{\\\"up_to\\\":9}", "18446744073709551615", "a tensor has more elements than can be"),
+        ("\"data_offsets\":[0,8]", "\"data_offsets\":[8,0]", "tensor input.0 lies at 8..0 of"),
+        (
+            "\"data_offsets\":[0,8]",
+            "\"data_offsets\":[0]",
+            "tensor input.0 has 1 offsets, wanted 2",
+        ),
+        ("\"input.0\"", "\"input.9\"", "tensor input.0: a list is null"),
+        ("\\\"level\\\":3", "\\\"level\\\":300", "level: a level is 300"),
+        ("\\\"scale\\\":\\\"0.1\\\"", "\\\"scale\\\":0.1", "a number is 0.1"),
+        ("\\\"int\\\":", "\\\"inch\\\":", "a parameter is of kind \"inch\""),
+        ("\\\"op\\\":\\\"udo:Blend\\\"", "\\\"op\\\":7", "op: a text is 7"),
+    ];
+    for (from, to, wanted) in cases {
+        let said = edited(from, to).of(Path::new("x.capture")).to_string();
+        assert!(said.starts_with("x.capture is ") && said.contains(wanted), "{from}: {said}");
+    }
+}
+
+#[test]
+fn other_files_are_no_captures() {
+    for bytes in
+        [&b""[..], b"\x7fELF", b"\x20\0\0\0\0\0\0\0{\"__metadata__\":{\"format\":\"udo\"}}"]
+    {
+        let error = Capture::from_bytes(bytes).unwrap_err();
+        assert!(matches!(error, CaptureError::NoCapture { .. }), "{error}");
+    }
+}

@@ -1,0 +1,75 @@
+//! Another package that is open beside: a copy of the package, which the system loads as libraries of their own.
+
+use udo_runtime::package::inspect;
+
+use super::binary::copied;
+use super::{Outcome, failed, skipped};
+use crate::context::{Live, OpContext};
+use crate::node::Node;
+use crate::subject::{Opened, Place, full_name};
+use crate::trial::{How, Made, Trial};
+
+/// How many nodes are tried.
+const NODES: usize = 6;
+
+pub(super) fn beside(cx: &OpContext) -> Outcome {
+    let Place::At(path) = &cx.place else {
+        return skipped("built-in operators are no library");
+    };
+    let of = |live: &Live<'_>| live.trial.run(&live.values, How::default()).ok();
+    let alone: Vec<Option<Vec<Made>>> =
+        cx.live().take(NODES).map(|live| of(&live).map(|run| run.outputs)).collect();
+    let found = match inspect(path) {
+        Ok(found) => found,
+        Err(error) => return failed(error.to_string()),
+    };
+    let folder = std::env::temp_dir().join(format!("udo check beside {}", std::process::id()));
+    let opened = copied(&found.folder, &found.libraries, &folder)
+        .and_then(|first| Opened::open(&Place::At(first)).map_err(|error| error.to_string()));
+    let outcome = match opened {
+        Ok(other) => compared(cx, other, &alone),
+        Err(why) => failed(format!("a copy of it does not open beside it: {why}")),
+    };
+    // What cannot be removed is left to the system.
+    let _ = std::fs::remove_dir_all(&folder);
+    outcome
+}
+
+/// Runs each node in both, in turn, and compares with what the package made of it alone.
+fn compared(cx: &OpContext, mut other: Opened, alone: &[Option<Vec<Made>>]) -> Outcome {
+    let name = full_name(cx.subject.op);
+    let subject = match other.subject(&name, cx.subject.core) {
+        Ok(Some(subject)) => subject,
+        Ok(None) => return failed(format!("a copy of it has no operator {name}")),
+        Err(error) => return failed(format!("a copy of it does not open beside it: {error}")),
+    };
+    let mut nodes = 0;
+    for (live, wanted) in cx.live().take(NODES).zip(alone) {
+        let Some(wanted) = wanted else { continue };
+        let node = Node::clone(live.node);
+        let Some(entry) = subject.kernels.get(node.kernel) else { continue };
+        let twin = match Trial::new(&node, entry, cx.subject.core, 1) {
+            Ok(twin) => twin,
+            Err(refusal) => {
+                let said = live.said(cx);
+                return failed(format!(
+                    "a copy of it that is open beside refuses {said}: {refusal}"
+                ));
+            }
+        };
+        nodes += 1;
+        for turn in 0..2 {
+            let runs = [("its copy", &twin), ("the package", &live.trial)];
+            for (who, trial) in runs {
+                let run = trial.run(&live.values, How::default());
+                if !run.is_ok_and(|run| run.outputs == *wanted) {
+                    return failed(format!(
+                        "with a copy of the package open beside it, {who} makes other results than the package alone (round {turn}): {}",
+                        live.said(cx)
+                    ));
+                }
+            }
+        }
+    }
+    if nodes == 0 { skipped("no node runs") } else { Ok(()) }
+}

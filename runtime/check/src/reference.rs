@@ -1,0 +1,190 @@
+//! The reference of an operator, from the config in its package's folder, asked about nodes.
+
+use std::path::{Path, PathBuf};
+
+use udo_api::{DType, TensorDesc};
+use udo_generator::{Mode, Source};
+use udo_host::ParamSetting;
+use udo_reference::{
+    Argument, Arguments, Arithmetic, Class, Elements, EvalError, Evaluated, Extent, ParamKind,
+    Program, Settings, Storage, Tensor, Value,
+};
+
+use crate::node::{Input, Node};
+use crate::oracle::Wanted;
+use crate::values::{integers, numbers};
+
+/// The steps of an evaluation: enough for thousands of elements of most operators. Of nodes with more nothing is said.
+const STEPS: u64 = 1 << 22;
+
+/// The files of the config that a package's folder holds, in the order of their names.
+pub(crate) fn config_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder.join("config")).into_iter().flatten().flatten();
+    let is_config =
+        |path: &PathBuf| path.extension().is_some_and(|end| end == "json" || end == "xml");
+    let mut files: Vec<_> = entries.map(|entry| entry.path()).filter(is_config).collect();
+    files.sort();
+    files
+}
+
+/// The reference of operator `op` of `package`, whose folder is `folder`; nothing where the config has none.
+///
+/// # Errors
+/// A config has references, and is not one that makes packages.
+pub(crate) fn read(folder: &Path, package: &str, op: &str) -> Result<Option<Program>, String> {
+    let paths = config_files(folder);
+    let mut texts = Vec::new();
+    for path in &paths {
+        let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text =
+            udo_generator::decode(bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+        texts.push(text);
+    }
+    // What holds none may be of any kind.
+    if !texts.iter().any(|text| text.contains("reference")) {
+        return Ok(None);
+    }
+    let sources: Vec<Source<'_>> =
+        paths.iter().zip(&texts).map(|(path, text)| Source { path, text }).collect();
+    let (config, _) = udo_generator::read(&sources, Mode::Compat).map_err(|error| {
+        let mut all = error.diagnostics.iter();
+        let first = all.find(|own| own.severity == udo_generator::Severity::Error);
+        first.map_or_else(|| error.to_string(), ToString::to_string)
+    })?;
+    let own = config.packages.iter().find(|own| own.name == package);
+    let Some(op) = own.and_then(|own| own.ops.iter().find(|own| own.name == op)) else {
+        return Ok(None);
+    };
+    udo_generator::reference(op).map_err(|faults| faults.to_string())
+}
+
+/// The extents of the node's outputs by the reference.
+///
+/// # Errors
+/// The reference does not take such a node.
+pub(crate) fn infer(
+    program: &Program,
+    node: &Node,
+    values: &[Vec<u8>],
+) -> Result<Vec<Vec<Extent>>, EvalError> {
+    program.infer(&arguments(program, node, values))
+}
+
+/// What the node makes of `values`, and how far a kernel may be off; nothing where the reference does not say.
+pub(crate) fn wanted(program: &Program, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Wanted>> {
+    let classes: Vec<Class> = program.signature().outputs.iter().map(|port| port.class).collect();
+    let storage = classes.iter().enumerate().map(|(port, class)| {
+        let desc = node.outputs.get(port).copied().unwrap_or(TensorDesc::ABSENT);
+        storage(&desc, *class)
+    });
+    let storage: Option<Vec<Storage>> = storage.collect();
+    let settings = Settings { limit: STEPS, ..Settings::new(Arithmetic::F32, storage?) };
+    let made = program.evaluate(&arguments(program, node, values), &settings).ok()?;
+    // A node may leave out the last outputs.
+    Some(made.into_iter().zip(classes).take(node.outputs.len()).map(as_wanted).collect())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "what is compared has fewer digits")]
+fn as_wanted((made, class): (Evaluated, Class)) -> Wanted {
+    let numbers = match made.tensor.elements {
+        Elements::Float(values) => values,
+        Elements::Int(values) => values.into_iter().map(|value| value as f64).collect(),
+        Elements::Bool(values) => {
+            values.into_iter().map(|value| f64::from(u8::from(value))).collect()
+        }
+    };
+    let any = |allowed: f64| made.extents_unsure || class == Class::Bool && allowed != 0.0;
+    let allowed = made.allowed.into_iter().map(|own| if any(own) { f64::INFINITY } else { own });
+    let dims = (!made.extents_unsure).then_some(made.tensor.dims);
+    Wanted { dims, numbers, allowed: Some(allowed.collect()) }
+}
+
+/// What an output is stored as; nothing for types that the language does not know.
+fn storage(desc: &TensorDesc, class: Class) -> Option<Storage> {
+    let int = |bits, signed| Some(Storage::Int { bits, signed });
+    let Some(dtype) = desc.dtype() else {
+        return Some(match class {
+            Class::Float => Storage::F64,
+            Class::Int => Storage::Int { bits: 64, signed: true },
+            Class::Bool => Storage::Bool,
+        });
+    };
+    if let (Some(encoding), Class::Float) = (desc.encoding(), class) {
+        let (min, max) = crate::values::range_of(dtype)?;
+        let (scale, zero_point) = (f64::from(encoding.scale), i64::from(encoding.zero_point));
+        return Some(Storage::Quantized { scale, zero_point, min, max });
+    }
+    match dtype {
+        DType::F16 => Some(Storage::F16),
+        DType::F32 => Some(Storage::F32),
+        DType::F64 => Some(Storage::F64),
+        DType::Bool => Some(Storage::Bool),
+        DType::U8 => int(8, false),
+        DType::U16 => int(16, false),
+        DType::U32 => int(32, false),
+        DType::I8 => int(8, true),
+        DType::I16 => int(16, true),
+        DType::I32 => int(32, true),
+        DType::I64 => int(64, true),
+        DType::Bf16 | DType::U64 | DType::Str => None,
+    }
+}
+
+fn arguments(program: &Program, node: &Node, values: &[Vec<u8>]) -> Arguments {
+    let signature = program.signature();
+    let inputs = signature.inputs.iter().enumerate();
+    let inputs = inputs.map(|(port, declared)| {
+        match (node.inputs.get(port).filter(|input| !input.desc.is_absent()), values.get(port)) {
+            (Some(input), Some(bytes)) => Argument::Tensor(tensor(input, bytes, declared.class)),
+            (Some(input), None) => Argument::Dims(input.dims.clone()),
+            (None, _) => Argument::Absent,
+        }
+    });
+    let params = signature.params.iter().map(|param| {
+        let given = node.params.iter().find(|(name, _)| *name == param.name);
+        given.and_then(|(_, setting)| value(setting, param.kind))
+    });
+    Arguments { inputs: inputs.collect(), params: params.collect() }
+}
+
+/// The tensor as kernels read it: quantized elements as the single-precision numbers that they stand for.
+fn tensor(input: &Input, bytes: &[u8], class: Class) -> Tensor {
+    let plain = TensorDesc::new(input.desc.dtype().unwrap_or(DType::U8), input.desc.full_shape());
+    let elements = match class {
+        Class::Float => Elements::Float(match input.desc.encoding() {
+            Some(_) => numbers(&input.desc, bytes).into_iter().map(single).collect(),
+            None => numbers(&plain, bytes),
+        }),
+        Class::Int => Elements::Int(integers(&plain, bytes)),
+        Class::Bool => {
+            Elements::Bool(integers(&plain, bytes).into_iter().map(|i| i != 0).collect())
+        }
+    };
+    Tensor { dims: input.dims.clone(), elements }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "kernels read single precision")]
+fn single(number: f64) -> f64 {
+    f64::from(number as f32)
+}
+
+/// A parameter's value; nothing stands for its default.
+#[expect(clippy::cast_precision_loss, reason = "as the kernel gets it")]
+fn value(setting: &ParamSetting, kind: ParamKind) -> Option<Value> {
+    let list =
+        |elements: Elements| Some(Value::Tensor(Tensor { dims: vec![elements.len()], elements }));
+    match (setting, kind) {
+        (ParamSetting::Int(value), ParamKind::Scalar(Class::Bool)) => {
+            Some(Value::Bool(*value != 0))
+        }
+        (ParamSetting::Int(value), _) => Some(Value::Int(*value)),
+        (ParamSetting::Float(value), _) => Some(Value::Float(*value)),
+        (ParamSetting::Text(text), _) => Some(Value::Text(text.clone())),
+        (ParamSetting::Ints(values), ParamKind::Tensor(Class::Float)) => {
+            list(Elements::Float(values.iter().map(|value| *value as f64).collect()))
+        }
+        (ParamSetting::Ints(values), _) => list(Elements::Int(values.clone())),
+        (ParamSetting::Floats(values), _) => list(Elements::Float(values.clone())),
+        (ParamSetting::Absent | ParamSetting::Tensor(_) | ParamSetting::Texts(_), _) => None,
+    }
+}

@@ -1,0 +1,246 @@
+//! A captured call made again: the case that it did not pass, on its node and elements alone.
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+use udo_api::{CoreKind, DType, Quantization, TensorDesc};
+use udo_host::{Buffer, ParamSetting};
+use udo_runtime::registry::KernelEntry;
+
+use crate::capture::{Capture, CapturedInput, RUN_CASES};
+use crate::cases::{CASES, Outcome, Run, compared, failed};
+use crate::context::OpContext;
+use crate::node::{Input, Node, inferred};
+use crate::oracle::{Oracle, Wanted};
+use crate::search::Found;
+use crate::shapes::Class;
+use crate::subject::{fits, input_types};
+use crate::trial::{How, Trial};
+use crate::values::{encoding_of, numbers, push, quantized};
+
+/// How many elements that differ are shown of an output.
+const SHOWN: usize = 8;
+
+/// The context with the call's node as the only one.
+///
+/// # Errors
+/// The operator or its kernels on this core do not take the node.
+pub(crate) fn context(mut cx: OpContext, capture: &Capture) -> Result<OpContext, String> {
+    let params = params(&cx, capture)?;
+    let mut last = None;
+    for kernel in 0..cx.subject.kernels.len() {
+        match node(&cx, capture, kernel, &params) {
+            Ok((node, is_exact)) => {
+                // Other numbers have other results.
+                if is_exact {
+                    let wanted = capture.outputs.iter().map(|output| {
+                        let wanted = output.wanted.clone()?;
+                        let (dims, numbers, allowed) =
+                            (wanted.dims, wanted.numbers, wanted.allowed);
+                        Some(Wanted { dims, numbers, allowed })
+                    });
+                    cx.oracles.push(Oracle::recorded(wanted.collect()));
+                }
+                let found = Found { nodes: vec![node], ..Found::default() };
+                cx.found = OnceLock::from(found);
+                return Ok(cx);
+            }
+            Err(why) => last = Some(why),
+        }
+    }
+    let core = cx.subject.core;
+    Err(last.unwrap_or_else(|| format!("the package has no kernel of {} on {core}", capture.op)))
+}
+
+/// The parameters by the names of the operator.
+fn params(cx: &OpContext, capture: &Capture) -> Result<Vec<(&'static str, ParamSetting)>, String> {
+    let known = cx.subject.op.schema().params();
+    if let Some((name, _)) =
+        capture.params.iter().find(|(name, _)| known.iter().all(|param| param.name() != name))
+    {
+        return Err(format!("the operator has no parameter {name:?}, which the call has"));
+    }
+    let of = |param: &udo_api::Param| {
+        let given = capture.params.iter().find(|(name, _)| name == param.name());
+        let default = || ParamSetting::default_of(param);
+        (param.name(), given.map_or_else(default, |(_, setting)| setting.clone()))
+    };
+    Ok(known.iter().map(of).collect())
+}
+
+/// The node for one of the kernels, and whether its elements stand for the very numbers of the call.
+fn node(
+    cx: &OpContext,
+    capture: &Capture,
+    kernel: usize,
+    params: &[(&'static str, ParamSetting)],
+) -> Result<(Node, bool), String> {
+    let (op, core) = (cx.subject.op, cx.subject.core);
+    let entry = cx.subject.kernels.get(kernel).ok_or("there is no kernel")?;
+    let (mut inputs, mut values, mut descs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut is_exact = true;
+    for (port, input) in capture.inputs.iter().enumerate() {
+        let (desc, bytes) = for_kernel(cx, entry, (port, input), &descs)
+            .ok_or_else(|| format!("input {port} is of no type that the kernel takes"))?;
+        is_exact &= desc == input.desc || desc.dtype() == Some(DType::F32);
+        let constant = if input.is_constant {
+            Some(Arc::new(Buffer::of(&bytes).map_err(|error| error.to_string())?))
+        } else {
+            None
+        };
+        descs.push(desc);
+        inputs.push(Input { desc, dims: input.dims.clone(), constant });
+        values.push(bytes);
+    }
+    let count = capture.outputs.len();
+    let mut node = Node {
+        class: Class::Captured,
+        kernel,
+        inputs,
+        params: params.to_vec(),
+        outputs: vec![TensorDesc::ABSENT; count],
+        fixed: Some(Arc::new(values)),
+    };
+    let said = node.said(core);
+    node.outputs = inferred(op, &node.inputs, &node.params, count)
+        .map_err(|refusal| format!("shape inference refuses {said}: {refusal}"))?;
+    set_encodings(cx, capture, &mut node);
+    if !fits(entry, &node.input_descs(), &node.outputs) {
+        return Err(format!("no kernel on {core} takes {said}"));
+    }
+    Trial::new(&node, entry, core, 1)
+        .map_err(|refusal| format!("finalize refuses {said}: {refusal}"))?;
+    Ok((node, is_exact))
+}
+
+/// An input as the kernel takes it: as it was captured where it can, else the same numbers in a type that it takes.
+fn for_kernel(
+    cx: &OpContext,
+    entry: &KernelEntry,
+    (port, input): (usize, &CapturedInput),
+    before: &[TensorDesc],
+) -> Option<(TensorDesc, Vec<u8>)> {
+    let Some(dtype) = input.desc.dtype() else { return Some((input.desc, Vec::new())) };
+    let types = input_types(entry, cx.subject.core, port, before);
+    if types.has(dtype) {
+        return Some((input.desc, input.bytes.clone()));
+    }
+    let to = types.iter().next()?;
+    let numbers = numbers(&input.desc, &input.bytes);
+    let desc = TensorDesc::new(to, input.desc.full_shape());
+    if to.is_float() {
+        let mut bytes = Vec::new();
+        for number in numbers {
+            push(&mut bytes, to, number);
+        }
+        return Some((desc, bytes));
+    }
+    let encoding = encoding_of(to, &numbers)?;
+    Some((desc.with_encoding(encoding), quantized(to, encoding, &numbers)?))
+}
+
+/// Has outputs whose encoding nobody says hold what is wanted: by that of the call, else by who vouches.
+fn set_encodings(cx: &OpContext, capture: &Capture, node: &mut Node) {
+    let is_dsp = cx.subject.core.kind() == Some(CoreKind::Dsp);
+    let values = node.fixed.clone().unwrap_or_default();
+    let mut real = None;
+    for port in 0..node.outputs.len() {
+        let Some(output) = node.outputs.get(port).copied() else { continue };
+        let captured = capture.outputs.get(port).filter(|own| own.desc.dtype() == output.dtype());
+        let declared = cx.subject.op.schema().outputs().get(port);
+        let is_quantized =
+            is_dsp || declared.map(udo_api::Port::quantization_mode) == Some(Quantization::Tf);
+        if output.encoding().is_some() || output.is_absent() {
+            continue;
+        }
+        let encoding = captured.and_then(|own| own.desc.encoding()).or_else(|| {
+            let dtype = output.dtype().filter(|_| is_quantized)?;
+            let real = real.get_or_insert_with(|| {
+                cx.oracles.iter().find_map(|oracle| oracle.real(node, &values)).unwrap_or_default()
+            });
+            let said = capture.outputs.get(port).and_then(|own| own.wanted.as_ref());
+            let numbers = real.get(port).map(|wanted| &wanted.numbers);
+            encoding_of(dtype, numbers.or(said.map(|wanted| &wanted.numbers))?)
+        });
+        if let (Some(encoding), Some(output)) = (encoding, node.outputs.get_mut(port)) {
+            *output = output.with_encoding(encoding);
+        }
+    }
+}
+
+/// Tries the case on the one node.
+pub(crate) fn run(cx: &OpContext, case: &str) -> Outcome {
+    // The node has the encodings with which it was captured.
+    let name = if case == "numbers/encodings" { "numbers/random" } else { case };
+    if RUN_CASES.contains(&name) {
+        return call(cx, name);
+    }
+    match CASES.iter().find(|case| case.full_name() == name).map(|case| case.run) {
+        Some(Run::Op(run)) => run(cx),
+        Some(Run::Package(_)) | None => failed(format!("there is no case {case:?} of a call")),
+    }
+}
+
+/// What holds of a call of a model's run.
+fn call(cx: &OpContext, case: &str) -> Outcome {
+    for node in &cx.found().nodes {
+        let said = node.said(cx.subject.core);
+        let trial = cx.trial(node, 1).or_else(|refusal| failed(format!("{said}: {refusal}")))?;
+        let values = node.values(crate::values::Fill::Random, 0);
+        let how = How { is_sealed: true, ..How::default() };
+        let run =
+            trial.run(&values, how).or_else(|fault| failed(format!("{said}: {}", fault.said())))?;
+        if run.heap.calls > 0 {
+            let bytes = run.heap.first_bytes;
+            return failed(format!("a call uses the heap, for {bytes} bytes at first: {said}"));
+        }
+        let has_nan = |desc: &TensorDesc, bytes: &[u8]| {
+            desc.dtype().is_some_and(DType::is_float)
+                && numbers(desc, bytes).iter().any(|number| number.is_nan())
+        };
+        let of_none = !node.inputs.iter().zip(&values).any(|(i, bytes)| has_nan(&i.desc, bytes));
+        let made = run.outputs.iter().zip(&node.outputs);
+        let port = made.clone().position(|(made, desc)| has_nan(desc, &made.bytes));
+        if let (Some(port), "run/nan", true) = (port, case, of_none) {
+            return failed(format!("output {port} has NaN, and no input has: {said}"));
+        }
+    }
+    Ok(())
+}
+
+/// What the node's outputs are, next to what is wanted of them.
+pub(crate) fn diff(cx: &OpContext, capture: &Capture) -> Value {
+    let Some(node) = cx.found().nodes.first() else { return Value::Null };
+    let values = node.values(crate::values::Fill::Random, 0);
+    let run = cx.trial(node, 1).map_err(|refusal| refusal.to_string());
+    let run =
+        run.and_then(|trial| trial.run(&values, How::default()).map_err(|fault| fault.said()));
+    let run = match run {
+        Ok(run) => run,
+        Err(why) => return json!({ "refused": why }),
+    };
+    let wanted = cx.wanted(node, &values).into_iter().next();
+    let by = wanted.as_ref().map(|(who, _)| who.said());
+    let outputs = node.outputs.iter().zip(&run.outputs).enumerate().map(|(port, (desc, made))| {
+        let wanted = wanted.as_ref().and_then(|(_, wanted)| wanted.get(port));
+        let captured = capture.outputs.get(port).filter(|own| own.desc == *desc);
+        let is_as_captured = captured.and_then(|own| own.found.as_ref()).map(|(dims, bytes)| {
+            (dims, bytes) == (&made.dims, &made.bytes)
+        });
+        let all = wanted.map(|wanted| compared(desc, &numbers(desc, &made.bytes), wanted));
+        let off = || all.iter().flatten().filter(|element| element.is_off);
+        let largest = off().map(|element| (element.found - element.wanted).abs());
+        let first: Vec<Value> = off().take(SHOWN)
+            .map(|element| json!({
+                "at": element.at, "found": element.found.to_string(), "wanted": element.wanted.to_string(),
+                "allowed": format!("{:.3e}", element.allowed),
+            }))
+            .collect();
+        json!({
+            "port": port, "dims": made.dims, "wanted_dims": wanted.and_then(|wanted| wanted.dims.clone()),
+            "elements": made.dims.iter().product::<usize>(), "compared": all.as_ref().map(Vec::len), "off": off().count(),
+            "largest": largest.fold(0.0, f64::max).to_string(), "first": first, "is_as_captured": is_as_captured,
+        })
+    });
+    json!({ "by": by, "outputs": outputs.collect::<Vec<_>>() })
+}

@@ -1,0 +1,168 @@
+//! Captures of what goes wrong in a run: a kernel that fails, uses the heap or ends its process, and one that makes NaN of
+//! numbers that have none.
+
+use std::path::Path;
+
+use udo_api::{DType, Status, TensorDesc};
+use udo_check::{BUILTIN, Capture, CapturedInput, CapturedOutput};
+use udo_runtime::graph::{Graph, Node, Source, ValueId};
+use udo_runtime::memory::Tensor;
+use udo_runtime::model::Session;
+use udo_runtime::plan::NodeReport;
+use udo_runtime::resolve::Params;
+use udo_runtime::session::StepError;
+
+use crate::loaded::Loaded;
+use crate::output::note;
+
+/// A run that is over, and what there is to know of its model.
+pub(super) struct Over<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) loaded: &'a Loaded,
+    pub(super) session: &'a Session,
+    /// The tensors of the model's inputs, in order.
+    pub(super) inputs: &'a [Tensor],
+    /// Why it failed, where a kernel did.
+    pub(super) failed: Option<&'a StepError>,
+}
+
+impl Over<'_> {
+    /// Writes what went wrong into the folder, and says so.
+    pub(super) fn capture_into(&self, folder: &Path) {
+        let said = match self.failed {
+            Some(step) => Some((&*step.node, self.failure(step))),
+            None => self.first_nan(),
+        };
+        let Some((node, capture)) = said else { return };
+        let written = capture.and_then(|capture| {
+            capture.write_into(folder).map_err(|error| crate::output::chain(&error))
+        });
+        match written {
+            Ok(path) => {
+                let command = udo_check::replay_command(&path);
+                note(format!("the call of node {node:?} is captured: {command}"));
+            }
+            Err(why) => note(format!("the call of node {node:?} is not captured: {why}")),
+        }
+    }
+
+    fn failure(&self, step: &StepError) -> Result<Capture, String> {
+        let case = match step.error.status {
+            Status::HEAP_USE => "run/heap",
+            Status::WORKER => "run/crash",
+            _ => "run/status",
+        };
+        let node = self.graph.nodes.iter().find(|node| node.name == *step.node);
+        let node = node.ok_or("it is no node of the model's own")?;
+        let why = format!("{} on {} {}", step.op, step.core, step.reason);
+        let of = (case, why, step.core.to_string(), &*step.package);
+        self.of_node(node, of)
+    }
+
+    /// The first node that makes NaN of numbers that have none.
+    fn first_nan(&self) -> Option<(&str, Result<Capture, String>)> {
+        let has_nan = |id: &ValueId| self.tensor(*id).is_ok_and(|(tensor, ..)| holds_nan(&tensor));
+        let made = |node: &&Node| node.outputs.iter().flatten().any(has_nan);
+        let node = self.graph.nodes.iter().find(made)?;
+        if node.inputs.iter().flatten().any(has_nan) {
+            return None;
+        }
+        let report = self
+            .session
+            .plan()
+            .and_then(|plan| plan.report().nodes.iter().find(|own| own.name == node.name));
+        let why = format!("{} makes NaN of numbers that have none", node.op);
+        let capture = match report {
+            Some(NodeReport { core, package, .. }) => {
+                self.of_node(node, ("run/nan", why, core.to_string(), package))
+            }
+            None => Err("it is no node of the plan".to_owned()),
+        };
+        Some((&node.name, capture))
+    }
+
+    fn of_node(
+        &self,
+        node: &Node,
+        (case, why, core, package): (&str, String, String, &str),
+    ) -> Result<Capture, String> {
+        let registry = self.loaded.runtime.registry();
+        let package = registry.packages().find(|own| own.name == package);
+        let package = package.ok_or("its package is not open")?;
+        let is_own = |entry: &&udo_runtime::registry::OpEntry| entry.package == package.id;
+        let entry = registry.ops_named(&node.op).find(is_own);
+        let schema = entry.ok_or("its operator is another one now")?.def.schema();
+        let params = Params::of(node, schema)?;
+        let mut inputs = Vec::new();
+        for id in &node.inputs {
+            let Some(id) = id else {
+                let desc = TensorDesc::ABSENT;
+                let (dims, bytes) = (Vec::new(), Vec::new());
+                inputs.push(CapturedInput { desc, dims, is_constant: false, bytes });
+                continue;
+            };
+            let (tensor, desc, is_constant) = self.tensor(*id)?;
+            let (dims, bytes) = (tensor.dims().to_vec(), tensor.bytes().to_vec());
+            inputs.push(CapturedInput { desc, dims, is_constant, bytes });
+        }
+        let outputs = node.outputs.iter().map(|id| {
+            let made = id.and_then(|id| self.tensor(id).ok());
+            let found = made.as_ref().filter(|_| self.failed.is_none());
+            let found = found.map(|(tensor, ..)| (tensor.dims().to_vec(), tensor.bytes().to_vec()));
+            let desc = made.map_or(TensorDesc::ABSENT, |(_, desc, _)| desc);
+            CapturedOutput { desc, found, wanted: None }
+        });
+        let params = params.settings().iter();
+        Ok(Capture {
+            package: package.path.as_ref().map_or(BUILTIN.to_owned(), |p| p.display().to_string()),
+            digest: package.index_sha256.clone().or(package.sha256.clone()).unwrap_or_default(),
+            op: match schema.domain() {
+                "" => schema.name().to_owned(),
+                domain => format!("{domain}:{}", schema.name()),
+            },
+            core,
+            case: case.to_owned(),
+            why,
+            level: udo_check::DEFAULT_LEVEL,
+            seed: 1,
+            params: params.map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+            inputs,
+            outputs: outputs.collect(),
+        })
+    }
+
+    /// The elements of a value, what they are, and whether the model holds them.
+    fn tensor(&self, id: ValueId) -> Result<(Tensor, TensorDesc, bool), String> {
+        let value = self.graph.value(id).map_err(|error| error.to_string())?;
+        let model = &self.loaded.model;
+        let (tensor, encoding) = match &value.source {
+            Source::Constant(tensor) => return Ok((tensor.clone(), *tensor.desc(), true)),
+            Source::Input(_) => {
+                let at = model.inputs().iter().position(|input| input.name == value.name);
+                let tensor = at.and_then(|at| self.inputs.get(at)).cloned();
+                (tensor, at.and_then(|at| model.input_encoding(at)))
+            }
+            Source::Computed | Source::Outer => {
+                let tensor = self.session.output_tensor(&value.name).ok();
+                (tensor, self.loaded.output_encoding(&value.name))
+            }
+        };
+        let unknown = || format!("value {:?} lies within what is computed together", value.name);
+        let tensor = tensor.ok_or_else(unknown)?;
+        if tensor.dtype() == DType::Str {
+            return Err(format!("value {:?} holds texts", value.name));
+        }
+        let mut desc = *tensor.desc();
+        if let (None, Some(encoding)) = (desc.encoding(), encoding) {
+            desc = desc.with_encoding(encoding);
+        }
+        Ok((tensor, desc, false))
+    }
+}
+
+fn holds_nan(tensor: &Tensor) -> bool {
+    let [single, double] = [DType::F32, DType::F64].map(|dtype| tensor.dtype() == dtype);
+    let singles = || tensor.get::<f32>().is_some_and(|all| all.iter().any(|n| n.is_nan()));
+    let doubles = || tensor.get::<f64>().is_some_and(|all| all.iter().any(|n| n.is_nan()));
+    single && singles() || double && doubles()
+}
