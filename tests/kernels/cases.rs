@@ -108,14 +108,22 @@ impl Bytes {
     }
 }
 
-/// What differs from the reference; nothing where the way cannot hold the numbers of the case.
-pub(crate) fn deviations(
+/// What a way made of a case.
+pub(crate) enum Outcome {
+    /// What the reference says.
+    Right,
+    /// Something else.
+    Wrong(String),
+}
+
+/// How it comes out; nothing where the way cannot hold the numbers of the case.
+pub(crate) fn outcome(
     registry: &mut Registry,
     name: &str,
     operator: &Operator,
     case: &Case,
     way: Way,
-) -> Option<Option<String>> {
+) -> Option<Outcome> {
     let mut arguments = case.arguments.clone();
     let mut storage = operator.storage(way.floats());
     let mut codes: [Vec<Option<Bytes>>; 2] = Default::default();
@@ -152,22 +160,18 @@ pub(crate) fn deviations(
     for (port, argument) in operator.signature.inputs.iter().zip(&arguments.inputs) {
         if let (Argument::Tensor(tensor), false) = (argument, port.is_static) {
             let shape = Shape::new(&tensor.dims).unwrap();
-            let given = match &tensor.elements {
-                Elements::Int(values) => {
-                    let values: Vec<i32> = values.iter().map(|value| *value as i32).collect();
-                    memory::Tensor::of(shape, &values)
-                }
-                _ => {
-                    let values: Vec<f32> =
-                        reals(tensor).iter().map(|value| *value as f32).collect();
-                    memory::Tensor::of(shape, &values)
-                }
+            let given = if let Elements::Int(values) = &tensor.elements {
+                let values: Vec<i32> = values.iter().map(|value| *value as i32).collect();
+                memory::Tensor::of(shape, &values)
+            } else {
+                let values: Vec<f32> = reals(tensor).iter().map(|value| *value as f32).collect();
+                memory::Tensor::of(shape, &values)
             };
             session.set_input(&port.name, &given.unwrap()).unwrap();
         }
     }
     if let Err(error) = session.run() {
-        return Some(Some(format!("{error}\n{text}")));
+        return Some(Outcome::Wrong(format!("{error}\n{text}")));
     }
     let mut found = operator.signature.outputs.iter().zip(&wanted).map(|(port, wanted)| {
         let values: Vec<f64> = match port.class {
@@ -178,7 +182,10 @@ pub(crate) fn deviations(
         };
         held(&values, wanted)
     });
-    Some(found.find_map(|found| found).map(|what| format!("{what}\n{text}")))
+    Some(match found.find_map(|found| found) {
+        Some(what) => Outcome::Wrong(format!("{what}\n{text}")),
+        None => Outcome::Right,
+    })
 }
 
 /// The first element that is too far off.
@@ -271,21 +278,7 @@ fn model(
         _ => port.name.clone(),
     });
     let made: Vec<String> = made.collect();
-    let attributes = signature.params.iter().zip(&arguments.params).filter_map(|(param, value)| {
-        let said = match value.as_ref()? {
-            Value::Float(value) => format!("{value:?}"),
-            Value::Int(value) => value.to_string(),
-            Value::Bool(value) => i32::from(*value).to_string(),
-            Value::Text(text) => format!("{text:?}"),
-            Value::Tensor(tensor) => match &tensor.elements {
-                Elements::Float(values) => format!("{values:?}").replace(' ', ""),
-                _ => format!("{:?}", reals(tensor).iter().map(|v| *v as i64).collect::<Vec<_>>())
-                    .replace(' ', ""),
-            },
-        };
-        Some(format!(" {}={said}", param.name))
-    });
-    let attributes: String = attributes.collect();
+    let attributes = attributes(operator, arguments);
     let _ = writeln!(
         nodes,
         "  {} = {}@1({}){attributes}",
@@ -300,4 +293,26 @@ fn model(
     }
     let names: Vec<&str> = signature.outputs.iter().map(|port| port.name.as_str()).collect();
     format!("{text}{nodes}  output {}\n", names.join(", "))
+}
+
+/// The parameters that a case gives, behind the node.
+fn attributes(operator: &Operator, arguments: &Arguments) -> String {
+    let attributes =
+        operator.signature.params.iter().zip(&arguments.params).filter_map(|(param, value)| {
+            let said = match value.as_ref()? {
+                Value::Float(value) => format!("{value:?}"),
+                Value::Int(value) => value.to_string(),
+                Value::Bool(value) => i32::from(*value).to_string(),
+                Value::Text(text) => format!("{text:?}"),
+                Value::Tensor(tensor) => match &tensor.elements {
+                    Elements::Float(values) => format!("{values:?}").replace(' ', ""),
+                    _ => {
+                        format!("{:?}", reals(tensor).iter().map(|v| *v as i64).collect::<Vec<_>>())
+                            .replace(' ', "")
+                    }
+                },
+            };
+            Some(format!(" {}={said}", param.name))
+        });
+    attributes.collect::<Vec<_>>().concat()
 }

@@ -382,3 +382,28 @@ fn hold_case(
     }
     assert_eq!(values.next(), None, "{place}");
 }
+
+fn is_pointwise(source: &str) -> bool {
+    let text = format!("input x: float\noutput y: float\n---\n{source}\n---\n");
+    Operator::parse(&text).program().is_pointwise()
+}
+
+#[test]
+fn functions_of_an_element_are_told_from_those_of_its_neighbours_and_shape() {
+    let cases = [
+        ("y = if x < 0 then 0.5 * x else x", true),
+        ("let s = max(x, 0) + log1p(exp(-abs(x)))\ny = x * tanh(s)", true),
+        ("y[i.. < dims(x)] = let g = x[i..] in g * sigmoid(g)", true),
+        ("y = x % 3", false),
+        ("y = x - max(x, axis = 0, keep = true)", false),
+        ("y = x * dim(x, 0)", false),
+        ("let n = float(size(x))\ny = x / n", false),
+        ("require rank(x) == 1, \"a vector\"\ny = 2 * x", false),
+        ("y[i < dim(x, 0)] = x[i]", false),
+        ("y[i.. < dims(x)] = x[[for a < rank(x): 0]..]", false),
+        ("let b = reshape(x, [size(x)])\ny = b", false),
+    ];
+    for (source, wanted) in cases {
+        assert_eq!(is_pointwise(source), wanted, "{source}");
+    }
+}

@@ -5,10 +5,10 @@ use udo_reference::{
     Signature, Storage, Tensor, Value,
 };
 
-use super::super::test::{is_encoded, type_on};
 use crate::{
     config::{self, Core, Op},
     reference,
+    view::test::{is_encoded, type_on},
 };
 
 /// What inputs may look like; the first combination that the operator takes is the sample.
