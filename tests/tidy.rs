@@ -207,6 +207,8 @@ const PATTERNS: &[&str] = &[
 const NAMED_OPS: &[(&str, &str)] = &[
     // The host's own kernels, called as what they do is.
     ("runtime/src/cores/relayout.rs", "Transpose"),
+    // What reads constants of 4 bits as values alone.
+    ("runtime/src/import/onnx/four_bits.rs", "DequantizeLinear"),
     // What a function gives that is an input of it goes through one.
     ("runtime/src/import/onnx/function.rs", "Identity"),
     // What integers stand for that go in and come out, the nodes say that they go through.

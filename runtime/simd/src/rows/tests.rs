@@ -1,6 +1,5 @@
 //! Rows against `f64`, and bits against bits.
 
-use super::byte_sums::{ByteSums, requantize_on};
 use super::convert::{Convert, FromBf16, FromF16, ToBf16, ToF16, convert};
 use super::layer_norm::layer_norm_on;
 use super::lookup::lookup_on;
@@ -13,9 +12,10 @@ use super::transpose::transpose_on;
 use crate::isa::Isa;
 use crate::testing::{Edge, Guarded};
 
-const LENS: &[usize] = &[1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000];
+pub(super) const LENS: &[usize] =
+    &[1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000];
 
-fn random(len: usize, seed: u64) -> Vec<f32> {
+pub(super) fn random(len: usize, seed: u64) -> Vec<f32> {
     let mut state = seed;
     let next = || {
         state =
@@ -565,48 +565,4 @@ fn parts_of_transposes_touch_nothing_else() {
             }
         }
     }
-}
-
-fn requantized<Q: Quantized + PartialEq + std::fmt::Debug>(zero_point: Q) {
-    let ints = |len: usize, seed: u64, most: f32| -> Vec<i32> {
-        random(len, seed).iter().map(|x| ((x - 0.5) * most) as i32).collect()
-    };
-    for &isa in Isa::available() {
-        for &len in LENS {
-            // Sums of the most products that there are, and small ones, with the scale that brings them in range.
-            for (most, scale) in [(2e9, 2e-7), (3e4, 0.01), (60.0, 4.0 / 256.0)] {
-                let (high, low) = (ints(len, 1, most), ints(len, 2, most));
-                let bias = if len % 2 == 0 { ints(1, 5, most) } else { ints(len, 5, most) };
-                let mut scales: Vec<f32> = random(len, 4).iter().map(|x| x * scale).collect();
-                if len > 40 {
-                    (scales[3], scales[35]) = (f32::NAN, f32::INFINITY);
-                }
-                let sums = [(&high[..], &bias[..]), (&[], &[])];
-                for (high, bias) in sums {
-                    let mut y = Guarded::new(&vec![Q::default(); len], Edge::End);
-                    let sums = ByteSums { high, low: &low, bias, scales: &scales };
-                    requantize_on(isa, sums, zero_point, &mut y);
-                    for i in 0..len {
-                        let of = |from: &[i32]| {
-                            from.get(i).or(from.first()).map_or(0, |&int| i64::from(int))
-                        };
-                        let sum = of(high) * 256 + i64::from(low[i]) + of(bias);
-                        let number = f64::from((sum as f32 * scales[i]).round_ties_even());
-                        let number = number + f64::from(zero_point.into());
-                        let number = number.max(Q::LEAST.into()).min(Q::GREATEST.into());
-                        let wanted = Q::of(number as i32);
-                        assert_eq!(y[i], wanted, "{isa:?} {i} of {len}: {sum} * {}", scales[i]);
-                    }
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn sums_of_bytes_are_exact_and_rounded_once() {
-    requantized(40_000u16);
-    requantized(-300i16);
-    requantized(7u8);
-    requantized(-128i8);
 }

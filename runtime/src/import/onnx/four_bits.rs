@@ -8,6 +8,7 @@ use udo_api::DType;
 use super::ImportError;
 use super::external::Files;
 use super::proto::{GraphProto, TensorProto};
+use super::tensor::shape_of;
 
 /// ONNX's number of the type.
 const UINT4: i32 = 21;
@@ -52,7 +53,7 @@ fn widen_tensor(tensor: &mut TensorProto, files: &Files<'_>) -> Result<(), Impor
     };
     let extents = tensor.dims.iter().map(|&extent| usize::try_from(extent));
     let extents = extents.collect::<Result<Vec<_>, _>>().map_err(negative)?;
-    let len = super::tensor::shape_of(place, &extents)?.len();
+    let len = shape_of(place, &extents)?.len();
     let wanted = len.div_ceil(2);
     let pairs = if tensor.data_location == 1 {
         files.bytes(place, &tensor.external_data, (wanted, "two elements a byte"))?.to_vec()
@@ -81,10 +82,9 @@ fn widen_tensor(tensor: &mut TensorProto, files: &Files<'_>) -> Result<(), Impor
 
 #[cfg(test)]
 mod tests {
-    use super::super::external::Files;
-    use super::super::proto::{NodeProto, ValueInfoProto};
     use super::*;
     use crate::import::Reading;
+    use crate::import::onnx::proto::{NodeProto, ValueInfoProto};
 
     /// A graph in which `op` reads three elements, by the bytes that they have.
     fn graph(op: &str, data_type: i32, bytes: &[u8]) -> GraphProto {

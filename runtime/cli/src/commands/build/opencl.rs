@@ -1,5 +1,6 @@
 //! The OpenCL C of a package, which cargo only copies: compiled for what the compiler says of it, where there is one.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write as _;
@@ -57,17 +58,32 @@ fn is_unwritten(source: &str) -> bool {
 
 /// The ways in which a source is compiled: without what a node may leave out, and with all of it.
 fn options(source: &str) -> Vec<String> {
-    let words = source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let mut parts: Vec<&str> = words
-        .filter(|word| word.starts_with("HAS_INPUT_") || word.starts_with("HAS_OUTPUT_"))
-        .collect();
-    parts.sort_unstable();
-    parts.dedup();
-    let mut options = vec![String::new()];
+    let words: BTreeSet<&str> =
+        source.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let is_part = |word: &&&str| word.starts_with("HAS_INPUT_") || word.starts_with("HAS_OUTPUT_");
+    let parts: String = words.iter().filter(is_part).flat_map(|part| [" -D", part]).collect();
+    let known: String = if words.contains("PLAN") && !source.contains("#define PLAN") {
+        words.iter().filter_map(|word| Some(format!(" -D{word}={}", stand_in(word)?))).collect()
+    } else {
+        String::new()
+    };
+    let mut options = vec![known.clone()];
     if !parts.is_empty() {
-        options.push(parts.iter().flat_map(|part| [" -D", part]).collect());
+        options.push(known + &parts);
     }
     options
+}
+
+/// What stands for a constant that finalize puts before a source which `udo new` printed from a reference.
+fn stand_in(word: &str) -> Option<&'static str> {
+    let of = |prefix: &str| word.starts_with(prefix);
+    match word {
+        "PLAN" => Some("{0}"),
+        _ if of("LIST_") => Some("{0}"),
+        _ if of("ZERO_IN_") || of("ZERO_OUT_") => Some("0"),
+        _ if of("SCALE_IN_") || of("SCALE_OUT_") => Some("1.0f"),
+        _ => None,
+    }
 }
 
 impl Compiler {
@@ -134,6 +150,13 @@ mod tests {
         assert_eq!(options("int HAS_NOTHING;"), [""]);
         let source = "#ifdef HAS_INPUT_1\n#endif\n#ifdef HAS_OUTPUT_0\n#if HAS_INPUT_1";
         assert_eq!(options(source), ["", " -DHAS_INPUT_1 -DHAS_OUTPUT_0"]);
+    }
+
+    #[test]
+    fn constants_of_printed_sources_have_something_in_their_place() {
+        let source = "__constant Plan plan = PLAN;\nfloat a[] = LIST_a; SCALE_IN_0 * ZERO_OUT_1";
+        assert_eq!(options(source), [" -DLIST_a={0} -DPLAN={0} -DSCALE_IN_0=1.0f -DZERO_OUT_1=0"]);
+        assert_eq!(options("#define PLAN 1\nLIST_a PLAN"), [""]);
     }
 
     #[test]
