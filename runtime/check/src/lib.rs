@@ -14,6 +14,7 @@ mod node;
 mod oracle;
 mod params;
 mod raw;
+mod recipes;
 mod record;
 mod reference;
 mod replay;

@@ -7,6 +7,7 @@ use udo_host::{Buffer, ParamSetting, Refusal};
 
 use crate::node::{Input, Node, inferred};
 use crate::params;
+use crate::recipes;
 use crate::shapes::{BROADCASTS, Class, EXTENTS, FOLLOWS, Follow};
 use crate::subject::{Subject, fits, input_types, rule};
 use crate::trial::Trial;
@@ -70,6 +71,9 @@ pub(crate) fn search(subject: &Subject, level: u8, seed: u64, breadth: Breadth) 
             last_refusal: None,
         };
         search.all(level, breadth);
+        if search.found.nodes.len() == before {
+            search.by_recipes();
+        }
         let Search { found: mut made, last_refusal, .. } = search;
         if made.nodes.len() == before {
             made.refusals.extend(last_refusal);
@@ -102,6 +106,19 @@ impl Search<'_> {
                 if self.extents(dtype, turn, extents.class, extents.dims) {
                     taken.push(key);
                 }
+            }
+        }
+    }
+
+    /// Nodes as the operator's name says them, where asking found none.
+    fn by_recipes(&mut self) {
+        let (subject, kernel) = (self.subject, self.kernel);
+        let Some(entry) = subject.kernels.get(kernel) else { return };
+        for recipe in recipes::of(subject.op.schema().name()) {
+            let types =
+                |port: usize, before: &[TensorDesc]| input_types(entry, subject.core, port, before);
+            if let Some((inputs, params)) = recipe.made(subject.op, types) {
+                self.offer(Class::Plain, inputs, params);
             }
         }
     }

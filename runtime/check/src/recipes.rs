@@ -1,0 +1,171 @@
+//! Nodes of operators whose inputs must fit in a way of their own, by the operator's name.
+
+use std::sync::Arc;
+
+use udo_api::{DType, OpDef, Shape, TensorDesc, TypeSet};
+use udo_host::{Buffer, ParamSetting};
+
+use crate::node::Input;
+use crate::params;
+use crate::values::{Fill, Random, fill};
+
+/// How to make a node.
+pub(crate) struct Recipe {
+    op: &'static str,
+    inputs: &'static [Of],
+    params: &'static [(&'static str, Set)],
+}
+
+/// An input.
+#[derive(Clone, Copy)]
+enum Of {
+    /// Left out.
+    Absent,
+    /// Elements of a run, with these extents.
+    Run(&'static [usize]),
+    /// Integers that the model holds.
+    Ints(&'static [i64]),
+    /// Numbers that the model holds, with the extents.
+    Floats(&'static [f32], &'static [usize]),
+}
+
+/// A parameter.
+#[derive(Clone, Copy)]
+enum Set {
+    Int(i64),
+    Ints(&'static [i64]),
+    Text(&'static str),
+}
+
+const fn recipe(
+    op: &'static str,
+    inputs: &'static [Of],
+    params: &'static [(&'static str, Set)],
+) -> Recipe {
+    Recipe { op, inputs, params }
+}
+
+use Of::{Absent, Floats, Ints, Run};
+
+const RECIPES: &[Recipe] = &[
+    recipe("AffineGrid", &[Run(&[2, 2, 3]), Ints(&[2, 3, 4, 5])], &[]),
+    recipe("BitShift", &[Run(&[3, 5]), Run(&[3, 5])], &[("direction", Set::Text("LEFT"))]),
+    recipe("BitShift", &[Run(&[7]), Run(&[7])], &[("direction", Set::Text("RIGHT"))]),
+    recipe("Col2Im", &[Run(&[1, 8, 9]), Ints(&[4, 4]), Ints(&[2, 2])], &[]),
+    recipe("ConvTranspose", &[Run(&[1, 3, 4, 5]), Run(&[3, 2, 3, 2])], &[]),
+    recipe("ConvTranspose", &[Run(&[2, 2, 7]), Run(&[2, 3, 2]), Run(&[3])], &[]),
+    recipe("DFT", &[Run(&[2, 8, 1])], &[]),
+    recipe("DFT", &[Run(&[1, 5, 2])], &[]),
+    recipe("DeformConv", &[Run(&[1, 2, 5, 5]), Run(&[3, 2, 2, 2]), Run(&[1, 8, 4, 4])], &[]),
+    recipe("Det", &[Run(&[2, 3, 3])], &[]),
+    recipe("Einsum", &[Run(&[3, 4]), Run(&[4, 5])], &[("equation", Set::Text("ij,jk->ik"))]),
+    recipe(
+        "GRU",
+        &[Run(&[3, 2, 4]), Run(&[1, 15, 4]), Run(&[1, 15, 5])],
+        &[("hidden_size", Set::Int(5))],
+    ),
+    recipe(
+        "LSTM",
+        &[Run(&[3, 2, 4]), Run(&[1, 20, 4]), Run(&[1, 20, 5])],
+        &[("hidden_size", Set::Int(5))],
+    ),
+    recipe(
+        "RNN",
+        &[Run(&[3, 2, 4]), Run(&[1, 5, 4]), Run(&[1, 5, 5])],
+        &[("hidden_size", Set::Int(5))],
+    ),
+    recipe("GridSample", &[Run(&[1, 2, 4, 5]), Run(&[1, 3, 3, 2])], &[]),
+    recipe(
+        "MaxRoiPool",
+        &[Run(&[1, 2, 6, 6]), Floats(&[0.0, 0.0, 0.0, 3.0, 3.0], &[1, 5])],
+        &[("pooled_shape", Set::Ints(&[2, 2]))],
+    ),
+    recipe(
+        "MatMulNBits",
+        &[Run(&[3, 32]), Run(&[4, 1, 16]), Run(&[4, 1])],
+        &[("K", Set::Int(32)), ("N", Set::Int(4)), ("block_size", Set::Int(32))],
+    ),
+    recipe("NonMaxSuppression", &[Run(&[1, 6, 4]), Run(&[1, 2, 6])], &[]),
+    recipe("OneHot", &[Run(&[3, 2]), Ints(&[4]), Run(&[2])], &[]),
+    recipe("Pad", &[Run(&[3, 5]), Ints(&[1, 0, 0, 2])], &[]),
+    recipe("Pad", &[Run(&[1, 2, 3, 4]), Ints(&[0, 0, 1, 2, 0, 0, 2, 1])], &[]),
+    recipe("Resize", &[Run(&[1, 2, 3, 4]), Absent, Absent, Ints(&[1, 2, 5, 7])], &[]),
+    recipe(
+        "Resize",
+        &[Run(&[1, 2, 3, 4]), Absent, Floats(&[1.0, 1.0, 2.0, 1.5], &[4])],
+        &[("mode", Set::Text("linear"))],
+    ),
+    recipe(
+        "RoiAlign",
+        &[Run(&[1, 2, 6, 6]), Floats(&[0.5, 0.5, 3.0, 3.5], &[1, 4]), Ints(&[0])],
+        &[("output_height", Set::Int(2)), ("output_width", Set::Int(3))],
+    ),
+    recipe("RotaryEmbedding", &[Run(&[1, 2, 3, 4]), Run(&[1, 3, 2]), Run(&[1, 3, 2])], &[]),
+];
+
+/// The recipes of an operator.
+pub(crate) fn of(op: &str) -> impl Iterator<Item = &'static Recipe> {
+    RECIPES.iter().filter(move |recipe| recipe.op == op)
+}
+
+impl Recipe {
+    /// The inputs and parameters of the node, whose ports take these types; nothing where they do not fit.
+    pub(crate) fn made(
+        &self,
+        op: &OpDef,
+        types: impl Fn(usize, &[TensorDesc]) -> TypeSet,
+    ) -> Option<(Vec<Input>, params::Params)> {
+        let mut inputs = Vec::new();
+        let mut descs: Vec<TensorDesc> = Vec::new();
+        for (port, of) in self.inputs.iter().enumerate() {
+            let types = types(port, &descs);
+            let same = descs.first().and_then(TensorDesc::dtype).filter(|own| types.has(*own));
+            let mut all = types.iter();
+            let (dtype, dims, bytes) = match of {
+                Absent => {
+                    let desc = TensorDesc::ABSENT;
+                    descs.push(desc);
+                    inputs.push(Input { desc, dims: Vec::new(), constant: None });
+                    continue;
+                }
+                Run(dims) => {
+                    let dtype =
+                        same.or_else(|| all.find(|own| own.is_float()).or(types.iter().next()))?;
+                    (dtype, dims.to_vec(), None)
+                }
+                Ints(values) => {
+                    let dtype = all.find(|own| *own == DType::I64)?;
+                    let bytes = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+                    (dtype, vec![values.len()], Some(bytes))
+                }
+                Floats(values, dims) => {
+                    let dtype = all.find(|own| *own == DType::F32)?;
+                    let bytes: Vec<u8> =
+                        values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+                    (dtype, dims.to_vec(), Some(bytes))
+                }
+            };
+            let desc = TensorDesc::new(dtype, Shape::new(&dims).ok()?);
+            let constant = match bytes {
+                Some(bytes) => Some(Arc::new(Buffer::of(&bytes).ok()?)),
+                None if op.schema().input(port)?.wants_constant() => {
+                    let bytes = fill(&desc, &dims, Fill::Positive, &mut Random::new(0xc1));
+                    Some(Arc::new(Buffer::of(&bytes).ok()?))
+                }
+                None => None,
+            };
+            descs.push(desc);
+            inputs.push(Input { desc, dims, constant });
+        }
+        let mut params = params::guesses(op, 2).into_iter().next()?;
+        for (name, set) in self.params {
+            let slot = params.iter_mut().find(|(own, _)| own == name)?;
+            slot.1 = match set {
+                Set::Int(value) => ParamSetting::Int(*value),
+                Set::Ints(values) => ParamSetting::Ints(values.to_vec()),
+                Set::Text(text) => ParamSetting::Text((*text).to_owned()),
+            };
+        }
+        Some((inputs, params))
+    }
+}
