@@ -289,13 +289,11 @@ fn no_example_waits_for_code() {
 }
 
 #[test]
-fn vision_is_made_as_its_page_says_in_few_lines_by_hand() {
+fn vision_is_made_as_its_page_says_with_no_line_by_hand() {
     LazyLock::force(&VISION_BUILT);
     let page = include_str!("../examples/vision/README.md");
     let dir = tempfile::tempdir().unwrap();
     follow(page, dir.path());
-    let counted = guide::blocks(page).into_iter().find(|block| block.language == "text").unwrap();
-    assert!(counted.text.trim().parse::<usize>().unwrap() <= 200, "{}", counted.text);
 }
 
 /// The parts without Python of a page about models.

@@ -43,7 +43,7 @@ fn plans_of_random_graphs_give_what_their_nodes_give() {
     let number = |name: &str, default: u64| {
         std::env::var(name).map_or(default, |text| text.parse().expect("a whole number"))
     };
-    let (first, count) = (number("UDO_FUZZ_SEED", 1), number("UDO_FUZZ_GRAPHS", 2000));
+    let (first, count) = (number("UDO_FUZZ_SEED", 1), number("UDO_FUZZ_GRAPHS", 1000));
     let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
     let mut met = Met::new();
     std::thread::scope(|scope| {

@@ -3,35 +3,235 @@
 //
 // GridWarp on a device. The runtime defines UDO_STORAGE as float or half; read it with
 // UDO_LOAD(p, i) and write it with UDO_STORE(p, i, v), which take and give float.
+//
+// What is known with the shapes stands before this text as constants, which are PLAN and what else is written in capitals
+// and not defined here.
 
-__kernel void grid_warp_kernel(
-    __global const UDO_STORAGE *image_,
-    __global const UDO_STORAGE *grid,
-    __global UDO_STORAGE *warped,
-    const uint per_image,
-    const uint height,
-    const uint width,
-    const uint channels,
-    const uint is_border,
-    const float fill
-) {
-    const size_t pixel = get_global_id(0);
-    const size_t first_row = pixel / per_image * height;
-    float x = ((UDO_LOAD(grid, 2 * pixel) + 1.0f) * width - 1.0f) / 2.0f;
-    float y = ((UDO_LOAD(grid, 2 * pixel + 1) + 1.0f) * height - 1.0f) / 2.0f;
-    if (is_border) {
-        x = x < 0.0f ? 0.0f : x > width - 1.0f ? width - 1.0f : x;
-        y = y < 0.0f ? 0.0f : y > height - 1.0f ? height - 1.0f : y;
+#pragma OPENCL FP_CONTRACT OFF
+
+// A few integers: extents, coordinates or axes.
+typedef struct {
+    long len;
+    long items[16];
+} List;
+
+// Integers wrap, which those with a sign must not in C.
+long int_add(long a, long b) {
+    return (long)((ulong)a + (ulong)b);
+}
+
+long int_sub(long a, long b) {
+    return (long)((ulong)a - (ulong)b);
+}
+
+long int_mul(long a, long b) {
+    return (long)((ulong)a * (ulong)b);
+}
+
+long int_neg(long x) {
+    return int_sub(0, x);
+}
+
+// Where a divisor is 0, so is the result.
+long int_trunc_div(long a, long b) {
+    return b == 0 ? 0 : b == -1 ? int_neg(a) : a / b;
+}
+
+long int_rem(long a, long b) {
+    return b == 0 || b == -1 ? 0 : a % b;
+}
+
+long int_floor_div(long a, long b) {
+    const long rest = int_rem(a, b);
+    return int_trunc_div(a, b) - (rest != 0 && (rest < 0) != (b < 0) ? 1 : 0);
+}
+
+long int_mod(long a, long b) {
+    return b == 0 ? 0 : int_sub(a, int_mul(int_floor_div(a, b), b));
+}
+
+// What is behind the point is dropped; what is too large is the nearest integer that there is, and NaN 0.
+long whole(float x) {
+    if (isnan(x)) {
+        return 0;
     }
-    for (uint c = 0; c < channels; c++) {
-        float sum = 0.0f;
-        for (uint corner = 0; corner < 4; corner++) {
-            const float u = floor(x) + corner % 2, v = floor(y) + corner / 2;
-            const bool is_inside = u >= 0.0f && u < width && v >= 0.0f && v < height;
-            const size_t at = is_inside ? (first_row + (size_t)v) * width + (size_t)u : 0;
-            const float found = is_inside ? UDO_LOAD(image_, at * channels + c) : fill;
-            sum += (1.0f - fabs(x - u)) * (1.0f - fabs(y - v)) * found;
+    return x >= 9223372036854775808.0f ? LONG_MAX : x < -9223372036854775808.0f ? LONG_MIN : (long)x;
+}
+
+float larger(float a, float b) {
+    return isnan(a) || a > b ? a : b;
+}
+
+float smaller(float a, float b) {
+    return isnan(a) || a < b ? a : b;
+}
+
+// How many elements a tensor of these extents has.
+long list_count(List list) {
+    long all = 1;
+    for (long i = 0; i < list.len; ++i) {
+        all *= list.items[i] < 0 ? 0 : list.items[i];
+    }
+    return all;
+}
+
+long list_item(List list, long at) {
+    const long place = at < 0 ? at + list.len : at;
+    return place < 0 || place >= list.len ? 0 : list.items[place];
+}
+
+List list_unravel(long number, List dims) {
+    List coords = dims;
+    long rest = number;
+    for (long i = dims.len - 1; i >= 0; --i) {
+        const long dim = dims.items[i] < 1 ? 1 : dims.items[i];
+        coords.items[i] = int_mod(rest, dim);
+        rest = int_floor_div(rest, dim);
+    }
+    if (dims.len > 0) {
+        coords.items[0] += rest * (dims.items[0] < 1 ? 1 : dims.items[0]);
+    }
+    return coords;
+}
+
+// The number of the element at these coordinates, or -1 where they are outside.
+long place(List dims, List coords) {
+    if (dims.len != coords.len) {
+        return -1;
+    }
+    long number = 0;
+    for (long i = 0; i < dims.len; ++i) {
+        if (coords.items[i] < 0 || coords.items[i] >= dims.items[i]) {
+            return -1;
         }
-        UDO_STORE(warped, pixel * channels + c, sum);
+        number = number * dims.items[i] + coords.items[i];
     }
+    return number;
+}
+
+// What is known with the shapes.
+typedef struct {
+    List dims_input_0;
+    int has_input_0;
+    List dims_grid;
+    int has_grid;
+    List dims_fill;
+    int text_0;
+    int text_1;
+    int value_6;
+    int value_8;
+    List dims_warped;
+} Plan;
+
+__constant Plan plan = PLAN;
+__constant float fill[] = LIST_fill;
+
+__kernel void grid_warp_warped(
+    __global const UDO_STORAGE *grid,
+    __global const UDO_STORAGE *input_0,
+    __global UDO_STORAGE *warped
+) {
+    const long number = (long)get_global_id(0);
+    if (number >= list_count(plan.dims_warped)) {
+        return;
+    }
+    const List at = list_unravel(number, plan.dims_warped);
+    const long n = list_item(at, 0);
+    const long i = list_item(at, 1);
+    const long j = list_item(at, 2);
+    const long c = list_item(at, 3);
+    const long t1 = place(plan.dims_grid, (List){4, {n, i, j, 0L}});
+    float t2;
+    if (t1 < 0) {
+        t2 = NAN;
+    } else {
+        t2 = UDO_LOAD(grid, t1);
+    }
+    const float x = (((t2 + 1.0f) * ((float)list_item(plan.dims_input_0, 2L))) - 1.0f) / 2.0f;
+    const long t3 = place(plan.dims_grid, (List){4, {n, i, j, 1L}});
+    float t4;
+    if (t3 < 0) {
+        t4 = NAN;
+    } else {
+        t4 = UDO_LOAD(grid, t3);
+    }
+    const float y = (((t4 + 1.0f) * ((float)list_item(plan.dims_input_0, 1L))) - 1.0f) / 2.0f;
+    float t5;
+    if (plan.value_6) {
+        t5 = smaller(larger(x, 0.0f), (float)int_sub(list_item(plan.dims_input_0, 2L), 1L));
+    } else {
+        t5 = x;
+    }
+    const float u = t5;
+    float t6;
+    if (plan.value_8) {
+        t6 = smaller(larger(y, 0.0f), (float)int_sub(list_item(plan.dims_input_0, 1L), 1L));
+    } else {
+        t6 = y;
+    }
+    const float v = t6;
+    const long left = whole(floor(u));
+    const float right = u - ((float)left);
+    const long top = whole(floor(v));
+    const float down = v - ((float)top);
+    const long t7 = place(plan.dims_input_0, (List){4, {n, top, left, c}});
+    float t8;
+    if (t7 < 0) {
+        const long t9 = place(plan.dims_fill, (List){1, {0L}});
+        float t10;
+        if (t9 < 0) {
+            t10 = NAN;
+        } else {
+            t10 = fill[t9];
+        }
+        t8 = t10;
+    } else {
+        t8 = UDO_LOAD(input_0, t7);
+    }
+    const long t11 = place(plan.dims_input_0, (List){4, {n, top, int_add(left, 1L), c}});
+    float t12;
+    if (t11 < 0) {
+        const long t13 = place(plan.dims_fill, (List){1, {0L}});
+        float t14;
+        if (t13 < 0) {
+            t14 = NAN;
+        } else {
+            t14 = fill[t13];
+        }
+        t12 = t14;
+    } else {
+        t12 = UDO_LOAD(input_0, t11);
+    }
+    const float above = ((1.0f - right) * t8) + (right * t12);
+    const long t15 = place(plan.dims_input_0, (List){4, {n, int_add(top, 1L), left, c}});
+    float t16;
+    if (t15 < 0) {
+        const long t17 = place(plan.dims_fill, (List){1, {0L}});
+        float t18;
+        if (t17 < 0) {
+            t18 = NAN;
+        } else {
+            t18 = fill[t17];
+        }
+        t16 = t18;
+    } else {
+        t16 = UDO_LOAD(input_0, t15);
+    }
+    const long t19 = place(plan.dims_input_0, (List){4, {n, int_add(top, 1L), int_add(left, 1L), c}});
+    float t20;
+    if (t19 < 0) {
+        const long t21 = place(plan.dims_fill, (List){1, {0L}});
+        float t22;
+        if (t21 < 0) {
+            t22 = NAN;
+        } else {
+            t22 = fill[t21];
+        }
+        t20 = t22;
+    } else {
+        t20 = UDO_LOAD(input_0, t19);
+    }
+    const float below = ((1.0f - right) * t16) + (right * t20);
+    const float value = ((1.0f - down) * above) + (down * below);
+    UDO_STORE(warped, number, value);
 }

@@ -2,12 +2,19 @@
 //! config 6d32dc943cef2c7f
 //!
 //! GeGlu on the GPU: how it is launched, and one work item of it in Rust.
+//!
+//!     # One half of the last axis, gated by the other.
+//!     let half = dim(x, -1) // 2
+//!     require dim(x, -1) == 2 * half, "an even last axis"
+//!     require if present(bias) then rank(bias) == 1 and dim(bias, 0) == 2 * half else true, "a number of bias for each number of the last axis"
+//!     let z = if present(bias) then x + bias else x
+//!     y[b.. < dims(x)[:-1], j < half] =
+//!         let gate = z[b.., j + half] in z[b.., j] * 0.5 * gate * (1 + erf(gate / sqrt(2.0)))
 
 use udo_api::{
-    Buffers, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, KernelDef, KernelInfo, Launch,
-    PortRule, WorkItem, WorkItemFn, input, input_like, output_like, types,
+    Error, FinalizeCx, GpuKernel, KernelDef, KernelInfo, PortRule, WorkItemFn, input, input_like,
+    output_like, types,
 };
-use vision_udo_package_common::gelu;
 
 pub(crate) const KERNEL: KernelDef = KernelDef::gpu::<GeGluGpu>("GeGlu").ports(PORTS);
 
@@ -19,60 +26,432 @@ const PORTS: &[PortRule] = &[
 
 const SOURCE: &str = include_str!("../../kernels/ge_glu.cl");
 
-const KERNEL_NAME: &str = "ge_glu_kernel";
-
+/// A first kernel: right, and as slow as a work item for each element is. Make it fast; its test holds it to the
+/// reference.
 struct GeGluGpu {
-    elements: usize,
-    half: u32,
-    has_input_1: bool,
+    items: items::Kept,
 }
 
 impl GpuKernel for GeGluGpu {
-    const WORK_ITEM: Option<WorkItemFn<Self>> = Some(work_item);
+    const WORK_ITEMS: &'static [WorkItemFn<Self>] = items::ALL;
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let elements = cx.output(0)?.len();
-        Ok(Self {
-            elements,
-            half: half_width(cx)?,
-            has_input_1: cx.has_input(1),
-        })
+        let items = items::Kept::of(cx)?;
+        Ok(Self { items })
     }
 
     fn set_kernel_info(&self, info: &mut KernelInfo) -> Result<(), Error> {
-        let mut launch = Launch::new(SOURCE, KERNEL_NAME);
-        launch.args.push(GpuArg::input(0));
-        if self.has_input_1 {
-            launch.options.to_mut().push_str(" -DHAS_INPUT_1");
-            launch.args.push(GpuArg::input(1));
-        }
-        launch
-            .args
-            .extend([GpuArg::output(0), GpuArg::u32(self.half)]);
-        info.push_launch(launch.global_size([self.elements, 1, 1]));
+        self.items.launches(SOURCE, info);
         Ok(())
     }
 }
 
-/// Half of the last axis.
-fn half_width(cx: &FinalizeCx<'_>) -> Result<u32, Error> {
-    let half = cx.output(0)?.shape().last().copied().unwrap_or_default();
-    u32::try_from(half).map_err(|_| Error::new(format!("a row of {half} numbers is too wide")))
-}
-
-/// The kernel in `kernels/ge_glu.cl`, for the emulated GPU.
-fn work_item(kernel: &GeGluGpu, item: WorkItem, buffers: &Buffers<'_>) -> Result<(), ExecError> {
-    let (i, half) = (item.global_id[0], kernel.half as usize);
-    let (row, column) = (i / half * 2 * half, i % half);
-    let load = |at: usize| {
-        let bias = if kernel.has_input_1 {
-            buffers.load(1, at)?
-        } else {
-            0.0
-        };
-        Ok::<f32, ExecError>(buffers.load(0, row + at)? + bias)
+/// What the reference says, element by element: the work items of `kernels/ge_glu.cl`, for the emulated GPU.
+#[rustfmt::skip]
+#[allow(clippy::all, dead_code, reason = "printed from the reference")]
+mod items {
+    use udo_api::{
+        Buffers, Dim, Error, ExecError, FinalizeCx, GpuArg, KernelInfo, Launch, Node, Status,
+        WorkItemFn,
     };
-    buffers.store(0, i, load(column)? * gelu(load(column + half)?))
+
+    /// What finalize keeps.
+    pub struct Kept {
+        plan: Plan,
+        has_1: bool,
+    }
+
+    /// The work items of the launches, in order.
+    pub const ALL: &[WorkItemFn<super::GeGluGpu>] = &[
+        |kernel, item, buffers| kernel.items.item_of_z(item.global_id[0], buffers),
+        |kernel, item, buffers| kernel.items.item_of_y(item.global_id[0], buffers),
+    ];
+
+    impl Kept {
+        pub fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+            Ok(Self {
+                plan: of_node(cx)?,
+                has_1: cx.has_input(1),
+            })
+        }
+
+        /// A launch for each tensor, behind what is known with the shapes.
+        pub fn launches(&self, source: &str, info: &mut KernelInfo) {
+            let mut text = constants(&self.plan);
+            text += source;
+            info.push_scratch((self.plan.dims_z.size() * 4).max(8));
+            // A launch over nothing is refused while an output has elements.
+            let least = usize::from(self.plan.dims_y.size() > 0);
+            let count = self.plan.dims_z.size().max(least);
+            let mut launch = Launch::new(text.clone(), "ge_glu_z");
+            launch.args.push(GpuArg::input(0));
+            if self.has_1 { launch.args.push(GpuArg::input(1)); }
+            launch.args.push(GpuArg::scratch(0));
+            info.push_launch(launch.global_size([count, 1, 1]));
+            let count = self.plan.dims_y.size().max(least);
+            let mut launch = Launch::new(text.clone(), "ge_glu_y");
+            launch.args.push(GpuArg::scratch(0));
+            launch.args.push(GpuArg::output(0));
+            info.push_launch(launch.global_size([count, 1, 1]));
+        }
+
+        fn item_of_z(&self, number: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+            if number >= self.plan.dims_z.size() {
+                return Ok(());
+            }
+            let value = element_of_z(&self.plan, number, self, buffers)?;
+            buffers.set_scratch(0, number, value)?;
+            Ok(())
+        }
+
+        fn item_of_y(&self, number: usize, buffers: &Buffers<'_>) -> Result<(), ExecError> {
+            if number >= self.plan.dims_y.size() {
+                return Ok(());
+            }
+            let value = element_of_y(&self.plan, number, self, buffers)?;
+            buffers.store(0, number, value)?;
+            Ok(())
+        }
+    }
+
+    /// What is known of a node with its shapes.
+    fn of_node(cx: &Node<'_>) -> Result<Plan, Error> {
+        let extents_0 = extents(cx, 0, "x")?;
+        let extents_1 = extents(cx, 1, "bias")?;
+        plan(extents_0.as_ref().map(List::items), extents_1.as_ref().map(List::items))
+            .map_err(wanted)
+    }
+
+    fn wanted(Fault(wanted): Fault) -> Error {
+        Error::new(["wanted ", wanted].concat())
+    }
+
+    fn extents(cx: &Node<'_>, index: usize, name: &str) -> Result<Option<List>, Error> {
+        if !cx.has_input(index) {
+            return Ok(None);
+        }
+        let input = cx.input(index)?;
+        let shape = input.full_shape();
+        if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
+            let text = ["input ", name, " has an extent that each run says, wanted known ones"];
+            return Err(Error::new(text.concat()));
+        }
+        let mut extents = [0; 8];
+        for (to, dim) in extents.iter_mut().zip(shape.dims()) {
+            *to = *dim as i64;
+        }
+        Ok(Some(List::of(&extents[..shape.dims().len()])))
+    }
+
+    impl From<Fault> for ExecError {
+        fn from(_: Fault) -> Self {
+            Self::of(Status::FAILED)
+        }
+    }
+
+    #[derive(Debug, Clone, Copy, Default)]
+    pub struct Plan {
+        pub dims_x: List,
+        pub has_x: bool,
+        pub dims_bias: List,
+        pub has_bias: bool,
+        pub half: i64,
+        pub value_1: bool,
+        pub value_2: bool,
+        pub dims_z: List,
+        pub dims_y: List,
+    }
+
+    pub fn plan(
+        dims_x: Option<&[i64]>,
+        dims_bias: Option<&[i64]>,
+    ) -> Result<Plan, Fault> {
+        let mut plan = Plan::default();
+        plan.has_x = dims_x.is_some();
+        plan.dims_x = List::of(dims_x.unwrap_or_default());
+        plan.has_bias = dims_bias.is_some();
+        plan.dims_bias = List::of(dims_bias.unwrap_or_default());
+        {
+            plan.half = int_floor_div(list_item(plan.dims_x, -1_i64)?, 2_i64)?;
+        }
+        {
+            if !(list_item(plan.dims_x, -1_i64)? == 2_i64.wrapping_mul(plan.half)) {
+                return Err(Fault("an even last axis"));
+            }
+        }
+        {
+            plan.value_1 = plan.has_bias;
+        }
+        {
+            let t1: bool = if plan.value_1 {
+                let t2: bool = if list_len(plan.dims_bias) == 1_i64 {
+                    list_item(plan.dims_bias, 0_i64)? == 2_i64.wrapping_mul(plan.half)
+                } else {
+                    false
+                };
+                t2
+            } else {
+                true
+            };
+            if !t1 {
+                return Err(Fault("a number of bias for each number of the last axis"));
+            }
+        }
+        {
+            plan.value_2 = plan.has_bias;
+        }
+        {
+            let t1 = if plan.value_2 {
+                list_broadcast(plan.dims_x, plan.dims_bias)?
+            } else {
+                plan.dims_x
+            };
+            plan.dims_z = list_dims(t1)?;
+        }
+        {
+            let mut t1 = List::default();
+            list_join(&mut t1, list_slice(plan.dims_x, 0, -1_i64))?;
+            list_push(&mut t1, plan.half)?;
+            plan.dims_y = list_dims(t1)?;
+        }
+        Ok(plan)
+    }
+
+    /// What stands before the OpenCL C: what is known with the shapes, as constants.
+    pub fn constants(plan: &Plan) -> String {
+        let fields = [
+            text_of_list(plan.dims_x),
+            text_of_int(i64::from(plan.has_x)),
+            text_of_list(plan.dims_bias),
+            text_of_int(i64::from(plan.has_bias)),
+            text_of_int(plan.half),
+            text_of_int(i64::from(plan.value_1)),
+            text_of_int(i64::from(plan.value_2)),
+            text_of_list(plan.dims_z),
+            text_of_list(plan.dims_y),
+        ];
+        let mut text = format!("#define PLAN {{{}}}\n", fields.join(", "));
+        if plan.has_bias {
+            text.push_str("#define HAS_bias\n");
+        }
+        text
+    }
+
+    fn element_of_z(plan: &Plan, number: usize, _kept: &Kept, buffers: &Buffers<'_>) -> Result<f32, ExecError> {
+        let here = list_unravel(number as i64, plan.dims_z);
+        let t1: f32 = if plan.value_2 {
+            let t2 = place(plan.dims_x, list_align(here, plan.dims_x));
+            let t3: f32 = if t2 < 0 {
+                return Err(Fault("indices inside of the tensor").into());
+            } else {
+                buffers.load(0, t2 as usize)?
+            };
+            let t4 = place(plan.dims_bias, list_align(here, plan.dims_bias));
+            let t5: f32 = if t4 < 0 {
+                return Err(Fault("indices inside of the tensor").into());
+            } else {
+                buffers.load(1, t4 as usize)?
+            };
+            t3 + t5
+        } else {
+            let t6 = place(plan.dims_x, list_align(here, plan.dims_x));
+            let t7: f32 = if t6 < 0 {
+                return Err(Fault("indices inside of the tensor").into());
+            } else {
+                buffers.load(0, t6 as usize)?
+            };
+            t7
+        };
+        Ok(t1)
+    }
+
+    fn element_of_y(plan: &Plan, number: usize, _kept: &Kept, buffers: &Buffers<'_>) -> Result<f32, ExecError> {
+        let at = list_unravel(number as i64, plan.dims_y);
+        let t7 = list_len(list_slice(plan.dims_x, 0, -1_i64));
+        let b = list_slice(at, 0, t7);
+        let j = list_item(at, t7)?;
+        let mut t1 = List::default();
+        list_join(&mut t1, b)?;
+        list_push(&mut t1, j.wrapping_add(plan.half))?;
+        let t2 = place(plan.dims_z, t1);
+        let t3: f32 = if t2 < 0 {
+            return Err(Fault("indices inside of the tensor").into());
+        } else {
+            buffers.get_scratch::<f32>(0, t2 as usize)?
+        };
+        let gate = t3;
+        let mut t4 = List::default();
+        list_join(&mut t4, b)?;
+        list_push(&mut t4, j)?;
+        let t5 = place(plan.dims_z, t4);
+        let t6: f32 = if t5 < 0 {
+            return Err(Fault("indices inside of the tensor").into());
+        } else {
+            buffers.get_scratch::<f32>(0, t5 as usize)?
+        };
+        Ok(((t6 * 0.5_f32) * gate) * (1.0_f32 + erf_f32(gate / 2.0_f32.sqrt())))
+    }
+
+    /// What was wanted of shapes, parameters or elements, and is not so.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Fault(pub &'static str);
+
+    /// A few integers: extents, coordinates or axes.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct List {
+        len: usize,
+        items: [i64; 16],
+    }
+
+    impl List {
+        /// The list of these items.
+        pub fn of(items: &[i64]) -> Self {
+            let mut list = Self::default();
+            for (to, item) in list.items.iter_mut().zip(items) {
+                *to = *item;
+            }
+            list.len = items.len().min(16);
+            list
+        }
+
+        /// The items.
+        pub fn items(&self) -> &[i64] {
+            &self.items[..self.len]
+        }
+
+        /// How many elements a tensor of these extents has.
+        pub fn size(&self) -> usize {
+            self.items().iter().map(|item| (*item).max(0) as usize).product()
+        }
+    }
+
+    fn list_dims(dims: List) -> Result<List, Fault> {
+        let is_fine = dims.len <= 8 && dims.items().iter().all(|dim| *dim >= 0);
+        if is_fine { Ok(dims) } else { Err(Fault("extents of 0 or more, and rank 8 at most")) }
+    }
+
+    fn list_len(list: List) -> i64 {
+        list.len as i64
+    }
+
+    fn list_push(list: &mut List, item: i64) -> Result<(), Fault> {
+        let Some(place) = list.items.get_mut(list.len) else {
+            return Err(Fault("lists of 16 items at most"));
+        };
+        *place = item;
+        list.len += 1;
+        Ok(())
+    }
+
+    fn list_join(list: &mut List, other: List) -> Result<(), Fault> {
+        other.items().iter().try_for_each(|item| list_push(list, *item))
+    }
+
+    fn list_item(list: List, at: i64) -> Result<i64, Fault> {
+        let place = if at < 0 { at + list.len as i64 } else { at };
+        let item = usize::try_from(place).ok().and_then(|place| list.items().get(place));
+        item.copied().ok_or(Fault("an item or axis that there is"))
+    }
+
+    fn list_slice(list: List, from: i64, to: i64) -> List {
+        let len = list.len as i64;
+        let place = |at: i64| (if at < 0 { at + len } else { at }).clamp(0, len) as usize;
+        let (from, to) = (place(from), place(to));
+        List::of(if from < to { &list.items()[from..to] } else { &[] })
+    }
+
+    fn list_broadcast(a: List, b: List) -> Result<List, Fault> {
+        let (long, short) = if a.len < b.len { (b, a) } else { (a, b) };
+        let mut dims = long;
+        let skip = long.len - short.len;
+        for (dim, of) in dims.items[skip..long.len].iter_mut().zip(short.items()) {
+            if *dim == 1 {
+                *dim = *of;
+            } else if *of != 1 && of != dim {
+                return Err(Fault("shapes that broadcast"));
+            }
+        }
+        Ok(dims)
+    }
+
+    fn list_align(coords: List, dims: List) -> List {
+        let skip = coords.len.saturating_sub(dims.len);
+        let mut aligned = dims;
+        for (axis, item) in aligned.items[..dims.len].iter_mut().enumerate() {
+            *item = if *item == 1 { 0 } else { coords.items[(skip + axis).min(15)] };
+        }
+        aligned
+    }
+
+    fn list_unravel(number: i64, dims: List) -> List {
+        let (mut coords, mut rest) = (dims, number);
+        for item in coords.items[..dims.len].iter_mut().rev() {
+            let dim = (*item).max(1);
+            *item = rest.rem_euclid(dim);
+            rest = rest.div_euclid(dim);
+        }
+        if dims.len > 0 {
+            coords.items[0] += rest * dims.items[0].max(1);
+        }
+        coords
+    }
+
+    /// The number of the element at these coordinates, or -1 where they are outside.
+    fn place(dims: List, coords: List) -> i64 {
+        if dims.len != coords.len {
+            return -1;
+        }
+        let mut number = 0;
+        for (at, dim) in coords.items().iter().zip(dims.items()) {
+            if *at < 0 || at >= dim {
+                return -1;
+            }
+            number = number * dim + at;
+        }
+        number
+    }
+
+    fn int_floor_div(a: i64, b: i64) -> Result<i64, Fault> {
+        let rest = a.checked_rem(b).or(if b == 0 { None } else { Some(0) }).ok_or(Fault("divisors other than 0"))?;
+        Ok(a.wrapping_div(b) - i64::from(rest != 0 && (rest < 0) != (b < 0)))
+    }
+
+    /// By its series near 0, and by the continued fraction of its complement further out.
+    fn erf_f32(x: f32) -> f32 {
+        let x = x as f64;
+        let (a, sign) = (x.abs(), 1.0_f64.copysign(x));
+        if a.is_nan() || a > 6.0 {
+            return (if a.is_nan() { x } else { sign }) as f32;
+        }
+        let scale = (-a * a).exp() / core::f64::consts::PI.sqrt();
+        if a < 2.5 {
+            let (mut term, mut sum, mut odd) = (a, a, 1.0);
+            while term > sum * 1e-17 {
+                odd += 2.0;
+                term *= 2.0 * a * a / odd;
+                sum += term;
+            }
+            return (sign * 2.0 * scale * sum) as f32;
+        }
+        let below = (1..=60).rev().fold(a, |below, n| a + n as f64 / 2.0 / below);
+        (sign * (1.0 - scale / below)) as f32
+    }
+
+    /// A number as OpenCL C reads it.
+    fn text_of_int(value: i64) -> String {
+        if value == i64::MIN { "LONG_MIN".to_owned() } else { format!("{value}L") }
+    }
+
+    /// Numbers as OpenCL C reads them; no array is without one.
+    fn text_of_ints(values: &[i64]) -> String {
+        let each: Vec<String> = values.iter().map(|value| text_of_int(*value)).collect();
+        format!("{{{}}}", if each.is_empty() { "0L".to_owned() } else { each.join(", ") })
+    }
+
+    /// A list as OpenCL C reads it.
+    fn text_of_list(list: List) -> String {
+        format!("{{{}L, {}}}", list.len, text_of_ints(list.items()))
+    }
 }
 
 #[cfg(test)]
@@ -82,11 +461,14 @@ mod tests {
     use super::KERNEL;
 
     #[test]
-    fn one_half_is_gated_by_the_other() {
-        let bench = Bench::kernel(KERNEL)
-            .input(tensor(&[1, 4], &[2f32, 3.0, 0.5, -1.0]))
-            .input(tensor(&[4], &[0f32, -2.0, 0.5, 1.0]))
-            .output_of::<f32>(&[1, 2]);
-        assert_near(&bench.one().values::<f32>(), &[1.6826895, 0.0], 1e-6);
+    fn a_small_node_is_as_the_reference_says() {
+        let outputs = Bench::kernel(KERNEL)
+            .input(tensor(&[4], &[1.5f32, -0.5, 0.25, 2.0]))
+            .input(tensor(&[4], &[1.5f32, -0.5, 0.25, 2.0]))
+            .output_of::<f32>(&[2])
+            .all();
+        let wanted_0 = &[1.0371936919110194, -3.9998733150326675];
+        assert_eq!(outputs[0].dims(), [2]);
+        assert_near(&outputs[0].values::<f32>(), wanted_0, 1e-5);
     }
 }

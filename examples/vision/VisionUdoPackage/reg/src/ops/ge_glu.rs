@@ -46,22 +46,31 @@ mod shapes {
 
     /// What is known of a node with its shapes.
     fn of_node(cx: &Node<'_>) -> Result<Plan, Error> {
-        let extents_0 = extents(cx, 0)?;
-        let extents_1 = extents(cx, 1)?;
-        plan(extents_0.as_deref(), extents_1.as_deref())
-            .map_err(|Fault(wanted)| Error::new(format!("wanted {wanted}")))
+        let extents_0 = extents(cx, 0, "x")?;
+        let extents_1 = extents(cx, 1, "bias")?;
+        plan(extents_0.as_ref().map(List::items), extents_1.as_ref().map(List::items))
+            .map_err(wanted)
     }
 
-    fn extents(cx: &Node<'_>, index: usize) -> Result<Option<Vec<i64>>, Error> {
+    fn wanted(Fault(wanted): Fault) -> Error {
+        Error::new(["wanted ", wanted].concat())
+    }
+
+    fn extents(cx: &Node<'_>, index: usize, name: &str) -> Result<Option<List>, Error> {
         if !cx.has_input(index) {
             return Ok(None);
         }
-        let shape = cx.input(index)?.full_shape();
+        let input = cx.input(index)?;
+        let shape = input.full_shape();
         if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
-            let text = format!("input {index} has an extent that each run says, wanted known ones");
-            return Err(Error::new(text));
+            let text = ["input ", name, " has an extent that each run says, wanted known ones"];
+            return Err(Error::new(text.concat()));
         }
-        Ok(Some(shape.dims().iter().map(|dim| *dim as i64).collect()))
+        let mut extents = [0; 8];
+        for (to, dim) in extents.iter_mut().zip(shape.dims()) {
+            *to = *dim as i64;
+        }
+        Ok(Some(List::of(&extents[..shape.dims().len()])))
     }
 
     /// The shape of an output: bounded where the elements decide, and open as soon as an input is.

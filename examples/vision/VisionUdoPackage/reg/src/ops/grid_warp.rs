@@ -51,25 +51,37 @@ mod shapes {
         ])
     }
 
+    type Reals = Box<[f32]>;
+    type Integers = Box<[i64]>;
+
     /// What is known of a node with its shapes.
     fn of_node(cx: &Node<'_>) -> Result<Plan, Error> {
-        let extents_0 = extents(cx, 0)?;
-        let extents_1 = extents(cx, 1)?;
-        let list_0 = cx.floats("fill")?.iter().map(|value| *value as f32).collect::<Box<[f32]>>();
-        plan(extents_0.as_deref(), extents_1.as_deref(), cx.text("outside")?, &[list_0.len() as i64], &list_0)
-            .map_err(|Fault(wanted)| Error::new(format!("wanted {wanted}")))
+        let extents_0 = extents(cx, 0, "image")?;
+        let extents_1 = extents(cx, 1, "grid")?;
+        let list_0 = cx.floats("fill")?.iter().map(|value| *value as f32).collect::<Reals>();
+        plan(extents_0.as_ref().map(List::items), extents_1.as_ref().map(List::items), cx.text("outside")?, &[list_0.len() as i64], &list_0)
+            .map_err(wanted)
     }
 
-    fn extents(cx: &Node<'_>, index: usize) -> Result<Option<Vec<i64>>, Error> {
+    fn wanted(Fault(wanted): Fault) -> Error {
+        Error::new(["wanted ", wanted].concat())
+    }
+
+    fn extents(cx: &Node<'_>, index: usize, name: &str) -> Result<Option<List>, Error> {
         if !cx.has_input(index) {
             return Ok(None);
         }
-        let shape = cx.input(index)?.full_shape();
+        let input = cx.input(index)?;
+        let shape = input.full_shape();
         if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
-            let text = format!("input {index} has an extent that each run says, wanted known ones");
-            return Err(Error::new(text));
+            let text = ["input ", name, " has an extent that each run says, wanted known ones"];
+            return Err(Error::new(text.concat()));
         }
-        Ok(Some(shape.dims().iter().map(|dim| *dim as i64).collect()))
+        let mut extents = [0; 8];
+        for (to, dim) in extents.iter_mut().zip(shape.dims()) {
+            *to = *dim as i64;
+        }
+        Ok(Some(List::of(&extents[..shape.dims().len()])))
     }
 
     /// The shape of an output: bounded where the elements decide, and open as soon as an input is.
