@@ -25,7 +25,7 @@ use std::{
 
 use serde_json::Value;
 use support::{cargo, packages_target, root};
-use table::{Base, Mutant, mutants};
+use table::{Base, Mutant, late, mutants};
 
 /// Bugs that are tried each time: of each kind one, over all cores.
 const EACH_TIME: &[&str] = &[
@@ -371,6 +371,10 @@ fn bugs_are_found_by_the_cases_for_them_and_good_packages_pass() {
         }
     }
     println!("{right} of {} bugs are found by the cases for them", chosen.len());
+    let is_late = |mutant: &Mutant| late().any(|late| late.name == mutant.name);
+    let of_late = chosen.iter().filter(|mutant| is_late(mutant)).count();
+    let missed = wrong.iter().filter(|wrong| wrong.starts_with("late_")).count();
+    println!("of those written after all cases {} of {of_late}", of_late - missed);
     for wrong in &wrong {
         println!("{wrong}");
     }

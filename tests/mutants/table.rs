@@ -6,6 +6,7 @@
 mod cores;
 mod cpu;
 mod examples;
+mod late;
 mod references;
 
 /// A good package that bugs are put into.
@@ -61,5 +62,11 @@ pub(crate) const fn blend(
 
 /// Every bug.
 pub(crate) fn mutants() -> impl Iterator<Item = &'static Mutant> {
-    [cpu::MUTANTS, cores::MUTANTS, examples::MUTANTS, references::MUTANTS].into_iter().flatten()
+    let frozen = [cpu::MUTANTS, cores::MUTANTS, examples::MUTANTS, references::MUTANTS];
+    frozen.into_iter().flatten().chain(late())
+}
+
+/// Those that were written after all cases.
+pub(crate) fn late() -> impl Iterator<Item = &'static Mutant> {
+    late::MUTANTS.iter()
 }

@@ -47,6 +47,14 @@ pub(crate) fn read(folder: &Path) -> Result<Vec<Off>, String> {
     }
 }
 
+/// Those of the built-in operators.
+///
+/// # Errors
+/// The list is none, which a test sees.
+pub(crate) fn builtin() -> Result<Vec<Off>, String> {
+    parse(include_str!("builtin.toml"))
+}
+
 /// The part of TOML that the file needs: tables `[[off]]` of texts.
 fn parse(text: &str) -> Result<Vec<Off>, String> {
     let mut all: Vec<(usize, Off)> = Vec::new();
@@ -117,6 +125,13 @@ mod tests {
         assert!(off[0].is_for("memory/heap", "Any", "gpu"));
         assert!(!off[0].is_for("memory/heap", "Any", "cpu"));
         assert!(!off[0].is_for("memory/guards", "Any", "gpu"));
+    }
+
+    #[test]
+    fn the_built_in_operators_have_a_list_of_their_own() {
+        let off = builtin().unwrap();
+        assert!(off.iter().any(|off| off.is_for("numbers/special", "Resize", "gpu")));
+        assert!(off.iter().all(|off| !off.op.is_empty() && !off.core.is_empty()));
     }
 
     #[test]

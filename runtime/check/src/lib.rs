@@ -166,9 +166,12 @@ pub fn check(
     options: &Options,
     tell: &(dyn Fn(&SubjectReport) + Sync),
 ) -> Result<Report, CheckError> {
-    let folder = cases_folder(options);
-    let off =
-        folder.map_or(Ok(Vec::new()), |folder| allow::read(&folder)).map_err(CheckError::Allow)?;
+    let off = match (&options.place, cases_folder(options)) {
+        (Place::Builtin, _) => allow::builtin(),
+        (Place::At(_), Some(folder)) => allow::read(&folder),
+        (Place::At(_), None) => Ok(Vec::new()),
+    };
+    let off = off.map_err(CheckError::Allow)?;
     let task = Task {
         place: options.place.clone(),
         op: None,
