@@ -389,6 +389,13 @@ fn bugs_have_names_of_their_own_and_there_are_enough() {
     assert_eq!(names.len(), mutants().count());
     assert!(names.len() >= 80, "{}", names.len());
     assert!(EACH_TIME.iter().all(|name| names.contains(name)));
+    // Examples change, and bugs that are not tried each time are to be there all the same.
+    for mutant in mutants() {
+        let files = sources(mutant.base);
+        let own = files.iter().filter(|(key, ..)| *key == mutant.file);
+        let found: usize = own.map(|(_, _, text)| text.matches(mutant.find).count()).sum();
+        assert_eq!(found, 1, "{}: {:?}", mutant.name, mutant.find);
+    }
     for core in ["cpu", "gpu", "dsp:v68"] {
         assert!(mutants().filter(|mutant| mutant.core == core).count() >= 10, "{core}");
     }

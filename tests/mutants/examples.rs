@@ -197,8 +197,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     selu(
         "selu_alpha_fixed",
-        "below: gamma * cx.float32(\"alpha\")?",
-        "below: gamma * 1.673_263_2",
+        "below: gamma * alpha,",
+        "below: { let _ = alpha; gamma * 1.673_263_2 },",
         &["numbers/random"],
     ),
     selu(
