@@ -46,7 +46,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "Param::scalar(\"gain\", DType::F32).default(Value::float(1.5))",
         "Param::scalar(\"gain\", DType::F32).default(Value::float(1.0))",
         "cpu",
-        &["contract/schema", "contract/parameters", "numbers/reference"],
+        &["contract/defaults"],
     ),
     blend(
         "late_gpu_mean_without_the_first",

@@ -4,6 +4,7 @@ mod behaviour;
 mod beside;
 mod binary;
 mod contract;
+mod defaults;
 mod memory;
 mod numbers;
 mod schema;
@@ -201,6 +202,13 @@ pub const CASES: &[Case] = &[
         1,
         "What a model must not say is refused by its name: each input and attribute, missing or of another type.",
         schema::refused_by_name,
+    ),
+    op(
+        Contract,
+        "defaults",
+        1,
+        "Parameters that a node leaves out are what the config says.",
+        defaults::as_the_config_says,
     ),
     op(
         Contract,
