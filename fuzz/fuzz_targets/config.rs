@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use udo_generator::{Mode, Options, Source, Templates};
+use udo_generator::{Mode, Options, Sdk, Source, Templates};
 
 static TEMPLATES: LazyLock<Templates> = LazyLock::new(Templates::embedded);
 
@@ -14,8 +14,11 @@ fuzz_target!(|text: &str| {
     for mode in [Mode::Strict, Mode::Compat] {
         match udo_generator::read(&configs, mode) {
             Ok((config, _)) => {
-                let options =
-                    Options { udo_api: "../udo-api", configs: &configs, templates: &TEMPLATES };
+                let options = Options {
+                    sdk: Sdk::Folder("../udo-api"),
+                    configs: &configs,
+                    templates: &TEMPLATES,
+                };
                 for package in &config.packages {
                     let tree = udo_generator::plan(package, &options);
                     assert!(tree.is_ok(), "{tree:?}");
