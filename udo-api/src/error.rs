@@ -196,8 +196,10 @@ impl ExecError {
     }
 
     /// The data holds a value that the operator cannot work with; `value` at element `at` is shown.
+    ///
+    /// The second number is one more than `at`, so that an error [`of`](Self::of) the status alone names no element.
     pub const fn bad_value(value: i64, at: usize) -> Self {
-        Self::with(Status::BAD_VALUE, [value.cast_unsigned(), at as u64])
+        Self::with(Status::BAD_VALUE, [value.cast_unsigned(), (at as u64).saturating_add(1)])
     }
 }
 
@@ -217,7 +219,10 @@ impl fmt::Display for ExecError {
             Status::DEVICE => write!(f, ": call {a} answered {}", b.cast_signed()),
             Status::HEAP_USE => write!(f, ": {a} times, the first for {b} bytes"),
             Status::BOUND_EXCEEDED => write!(f, ": {a} elements, bound {b}"),
-            Status::BAD_VALUE => write!(f, ": {} at element {b}", a.cast_signed()),
+            // Not every kernel says which.
+            Status::BAD_VALUE if b != 0 => {
+                write!(f, ": {} at element {}", a.cast_signed(), b - 1)
+            }
             Status::OUTPUT_TAKEN
             | Status::OUTPUT_NOT_TAKEN
             | Status::EXTENT_NOT_SAID
@@ -256,6 +261,8 @@ mod tests {
                 ExecError::with(Status::WRONG_TYPE, [1, 9]),
                 "used a port as a type that it does not have: wanted f32, found u8",
             ),
+            (ExecError::of(Status::BAD_VALUE), "met a value that it cannot work with"),
+            (ExecError::bad_value(0, 0), "met a value that it cannot work with: 0 at element 0"),
             (ExecError::bad_value(-7, 3), "met a value that it cannot work with: -7 at element 3"),
             (ExecError::of(Status::from_code(99)), "answered with status 99, which has no meaning"),
         ];

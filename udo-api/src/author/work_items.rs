@@ -119,7 +119,7 @@ fn locate<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, ExecError
 /// Where element `index` lies, for a `T` of the width of the elements.
 fn locate_bits<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, ExecError> {
     if index >= arg.capacity || arg.data.is_null() {
-        return Err(ExecError::with(Status::BAD_VALUE, [index as u64, arg.capacity as u64]));
+        return Err(ExecError::bad_value(index as i64, arg.capacity));
     }
     // SAFETY: the index is inside the host's buffer for `capacity` elements, each as wide as `T`.
     Ok(unsafe { arg.data.cast::<T>().add(index) })
@@ -139,7 +139,7 @@ impl Buffers<'_> {
         let &[start, bytes] = all.get(scratch).ok_or(missing)?;
         let len = bytes / size_of::<T>();
         if index >= len {
-            return Err(ExecError::with(Status::BAD_VALUE, [index as u64, len as u64]));
+            return Err(ExecError::bad_value(index as i64, len));
         }
         // SAFETY: the host's scratch has room for every scratch, this one from `start` on.
         let first = unsafe { ptr.add(start) }.cast::<T>();
@@ -171,7 +171,7 @@ impl Buffers<'_> {
     /// No such input or element, or another width.
     pub fn get_bits<B: Bits>(&self, port: usize, index: usize) -> Result<B, ExecError> {
         let bits = self.io.inputs.get_bits::<B>(port)?;
-        let missing = ExecError::with(Status::BAD_VALUE, [index as u64, bits.len() as u64]);
+        let missing = ExecError::bad_value(index as i64, bits.len());
         bits.get(index).copied().ok_or(missing)
     }
 
