@@ -195,8 +195,13 @@ impl<T: Number + Element> Kernel for Aligned<T> {
             let fault = |samples: f64| ExecError::bad_value(samples as i64, region);
             let down = rule.along([top, bottom], 0, height).map_err(fault)?;
             let across = rule.along([left, right], 1, width).map_err(fault)?;
+            if area == 0 {
+                // No sample lies in an image without pixels.
+                y.fill(T::ZERO);
+                return Ok(());
+            }
             let x = &x[(image * channels + first) * area..];
-            for (y, x) in y.chunks_mut(BLOCK * cells).zip(x.chunks((BLOCK * area).max(1))) {
+            for (y, x) in y.chunks_mut(BLOCK * cells).zip(x.chunks(BLOCK * area)) {
                 for cell in 0..cells {
                     let place = [cell / rule.cells[1], cell % rule.cells[1]];
                     let found = of_cell(rule.mode, [&down, &across], place, (x, area));

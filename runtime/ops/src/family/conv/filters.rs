@@ -2,11 +2,12 @@
 
 use udo_api::{
     DType, Element, Error, ExecError, FinalizeCx, Inputs, Node, Packed, PackedConstants,
-    QuantizedType, Scratch, Status, Workspace,
+    QuantizedType, Scratch, Workspace,
 };
 
 use super::integer::ConvPorts;
 use super::{Conv, Direction, QuantizedConvPlan, QuantizedPacking, signed};
+use crate::family::quantized::first;
 
 /// Where a convolution's weights are, and how their numbers lie.
 pub(super) struct Filters {
@@ -166,14 +167,6 @@ fn pack<T: QuantizedType>(
     }
     let (recipe, len) = (plan.recipe().numbers(), plan.packed_len());
     Ok(Some(cx.pack(&[w], &recipe, len, QuantizedPacking::fill::<T>)?))
-}
-
-/// The only element of an input, which the node may leave out.
-pub(super) fn first<T: Element>(inputs: &Inputs<'_>, port: usize, none: T) -> Result<T, ExecError> {
-    if !inputs.has(port) {
-        return Ok(none);
-    }
-    inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(Status::BAD_CALL))
 }
 
 /// The elements of an input, which the node may leave out.

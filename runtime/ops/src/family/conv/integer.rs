@@ -9,14 +9,14 @@ use udo_api::{
 };
 use udo_simd::conv_u8::MAX_K;
 
-use super::filters::{Filters, first};
+use super::filters::Filters;
 use super::{
     Conv, Direction, Operands, QuantizedConvPlan, QuantizedInput, QuantizedOutput, Scratch,
     ScratchLens,
 };
 use crate::Def;
 use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
-use crate::family::quantized::VALUES;
+use crate::family::quantized::{VALUES, first};
 
 /// The images.
 pub(super) const X: usize = 0;

@@ -2,10 +2,11 @@
 //! one of their high bytes, 256 times, and one of their low bytes, so that no sum of as many products as fit 8-bit ones overflows.
 
 use udo_api::{
-    DType, Element, Error, ExecError, Inputs, Outputs, Parallel, Status, TensorDesc, TypeSet, types,
+    DType, Element, Error, ExecError, Inputs, Outputs, Parallel, TensorDesc, TypeSet, types,
 };
 use udo_simd::rows::{self, ByteSums, Quantized};
 
+use super::first;
 use crate::family::partition::GRAIN;
 use crate::number::refuse_type;
 
@@ -60,10 +61,10 @@ impl BytePlanes {
         let (high, low) = scratch.split_at_mut(self.len.min(scratch.len()) * (self.count() - 1));
         let flip = if matches!(self.dtype, DType::I8 | DType::I16) { FLIP } else { 0 };
         let [high_zero, low_zero] = match self.dtype {
-            DType::U8 => [0, first::<u8>(inputs, zero)?],
-            DType::I8 => [0, first::<i8>(inputs, zero)?.cast_unsigned() ^ flip],
-            DType::U16 => first::<u16>(inputs, zero)?.to_be_bytes(),
-            _ => first::<i16>(inputs, zero)?.to_be_bytes(),
+            DType::U8 => [0, first::<u8>(inputs, zero, 0)?],
+            DType::I8 => [0, first::<i8>(inputs, zero, 0)?.cast_unsigned() ^ flip],
+            DType::U16 => first::<u16>(inputs, zero, 0)?.to_be_bytes(),
+            _ => first::<i16>(inputs, zero, 0)?.to_be_bytes(),
         };
         match self.dtype {
             DType::U8 => plane(parallel, inputs.get::<u8>(port)?, low, |x| x),
@@ -118,14 +119,6 @@ fn plane<T: Element>(
     })
 }
 
-/// The only element of an input, which the node may leave out.
-fn first<T: Element>(inputs: &Inputs<'_>, port: usize) -> Result<T, ExecError> {
-    if !inputs.has(port) {
-        return Ok(T::default());
-    }
-    inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(Status::BAD_CALL))
-}
-
 /// How the results of a product lie, and the numbers of their channels: a bias for each, or none, and scales.
 #[derive(Clone, Copy)]
 pub(crate) struct Channels<'a> {
@@ -165,7 +158,7 @@ fn store_as<C: Element + Quantized>(
     zero: usize,
     (sums, Channels { bias, scales, run }): (PlaneSums<'_>, Channels<'_>),
 ) -> Result<(), ExecError> {
-    let zero = first::<C>(inputs, zero)?;
+    let zero = first::<C>(inputs, zero, C::default())?;
     let y = outputs.take::<C>(0)?;
     // Rows of all channels, or of one.
     let row = if run == 1 { scales.len() } else { run };

@@ -7,8 +7,8 @@ mod mean;
 mod unary;
 
 use udo_api::{
-    Core, Encoding, Error, ExecError, Inputs, KernelDef, Node, QuantizedType, Status, TypeSet,
-    types,
+    Core, Element, Encoding, Error, ExecError, Inputs, KernelDef, Node, QuantizedType, Status,
+    TypeSet, types,
 };
 
 pub(crate) use binary::{QuantizedBinary, quantized_binary};
@@ -18,6 +18,14 @@ pub(crate) use unary::{QuantizedUnary, quantized_unary};
 /// A kernel of quantized values, which the CPU and the DSP run alike.
 pub(crate) const fn fixed_point(kernel: KernelDef) -> [KernelDef; 2] {
     [kernel, kernel.on(Core::DSP_V68)]
+}
+
+/// The only element of an input, which the node may leave out.
+pub(crate) fn first<T: Element>(inputs: &Inputs<'_>, port: usize, none: T) -> Result<T, ExecError> {
+    if !inputs.has(port) {
+        return Ok(none);
+    }
+    inputs.get::<T>(port)?.first().copied().ok_or(ExecError::of(Status::BAD_CALL))
 }
 
 /// The types of quantized values.
