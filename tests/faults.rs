@@ -4,39 +4,32 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::slice;
 use std::sync::LazyLock;
+use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use udo_api::DType;
+use udo_api::{CoreKind, DType, Shape};
 use udo_runtime::contain::Containment;
+use udo_runtime::device::{DeviceTensor, ErrorCode};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
+use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
+use udo_runtime::run::RunOptions;
 use udo_runtime::runtime::Runtime;
 
 #[path = "support/command.rs"]
 mod command;
-#[path = "support/mod.rs"]
-#[expect(dead_code, reason = "it takes some of it")]
+#[path = "support/fixture.rs"]
 mod support;
 
 use command::udo;
+use support::fixture;
 
 /// The package, as `udo build` would name it.
-static PACKAGE: LazyLock<TempDir> = LazyLock::new(|| {
-    let source = support::root().join("tests/faults");
-    fs::copy(support::root().join("Cargo.lock"), source.join("Cargo.lock")).unwrap();
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("fixtures");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--offline", "--quiet", "--target-dir"]).arg(&target);
-    let output = cargo.current_dir(&source).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let folder = tempfile::tempdir().unwrap();
-    let built = target.join("debug/libfaults_package.so");
-    fs::copy(built, folder.path().join("libUdoFaultsPackageReg.so")).unwrap();
-    folder
-});
+static PACKAGE: LazyLock<TempDir> =
+    LazyLock::new(|| fixture("tests/faults", "faults_package", "FaultsPackage"));
 
 fn package() -> PathBuf {
     PACKAGE.path().to_owned()
@@ -135,6 +128,48 @@ fn a_worker_that_ends_is_replaced_for_every_session_and_model() {
     }
 }
 
+/// A call that goes on until it is cancelled: by its run's time, and by who asks for that.
+#[test]
+fn a_run_that_is_cancelled_within_a_call_ends_as_one_that_is_not_contained() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = package();
+    let runtimes = [Runtime::builder().package(path).build().unwrap(), contained()];
+    let results = runtimes.iter().enumerate().map(|(number, runtime)| {
+        let sign = folder.path().join(number.to_string());
+        let model = model(runtime, &format!("until-cancelled:{}", sign.display()));
+        let mut session = model.session().unwrap();
+        let wanted = run(&mut session, 0.0).unwrap();
+        let cpu = runtime.devices().get(CoreKind::Cpu, 0).unwrap();
+        let x = Tensor::of(Shape::new(&[1000]).unwrap(), &input(1.0)).unwrap();
+        let x = DeviceTensor::of(&cpu, &x).unwrap();
+        let mut submit = |timeout| {
+            let options = RunOptions { timeout, ..RunOptions::default() };
+            session.submit(slice::from_ref(&x), &[None], options).unwrap()
+        };
+        let began = || fs::remove_dir(&sign).is_ok();
+        let mut timeout = Duration::from_millis(20);
+        let late = loop {
+            let late = submit(Some(timeout)).wait().unwrap_err();
+            if began() {
+                break late;
+            }
+            // Its time was up before the call began.
+            timeout *= 2;
+        };
+        let cancelled = submit(None);
+        while !began() {
+            thread::yield_now();
+        }
+        cancelled.cancel();
+        let cancelled = cancelled.wait().unwrap_err();
+        assert_eq!(run(&mut session, 0.0).as_ref(), Ok(&wanted), "behind both");
+        (wanted, late.code(), late.to_string(), cancelled.code(), cancelled.to_string())
+    });
+    let results: Vec<_> = results.collect();
+    assert_eq!(results[0], results[1]);
+    assert_eq!((results[0].1, results[0].3), (ErrorCode::Timeout, ErrorCode::Cancelled));
+}
+
 /// What the package does before a run or behind it, and what `udo run` says of it: nothing where all is well.
 const ELSEWHERE: &[(&str, &str)] = &[
     (
@@ -199,6 +234,44 @@ fn no_fault_looks_like_success() {
         assert!(!output.contains("a package prints"), "what packages print is no result");
         assert_eq!(errors.contains("a package prints"), how.ends_with("print"), "{how}");
     }
+}
+
+#[test]
+fn commands_that_make_files_live_on_where_the_package_does_not() {
+    let package = package();
+    let package = package.to_str().unwrap();
+    let contain = ["--contain", package, "--timeout", "1"];
+    let (_, listed, _) = udo(&folder("none"), &["ops", "--package", package]);
+    assert!(listed.contains("FaultsPackage"), "{listed}");
+    let (code, found, errors) = udo(&folder("none"), &[&["ops"][..], &contain].concat());
+    assert_eq!((code, found), (Some(0), listed), "{errors}");
+
+    let (aborts, hangs) = ("its worker was ended by abort", "it had not answered after 1s");
+    let exits = "its worker ended by exit with status 0";
+    for (how, wanted) in [("infer-abort", aborts), ("infer-loop", hangs), ("finalize-exit", exits)]
+    {
+        let dir = folder(how);
+        // Nothing of the package runs until something is compiled.
+        let (code, _, errors) = udo(&dir, &[&["convert", "m.txt"][..], &contain].concat());
+        assert_eq!(code, Some(0), "{how}: {errors}");
+        let prepared = ["convert", "m.txt", "--prepare", "-o", "p.udm"];
+        for command in [&prepared[..], &["prepare", "m.udm"]] {
+            let before = fs::read(dir.path().join("m.udm")).unwrap();
+            let (code, output, errors) = udo(&dir, &[command, &contain].concat());
+            assert_eq!((code, output.as_str()), (Some(1), ""), "{how}: {command:?}: {errors}");
+            let says = errors.starts_with("error: ") && errors.contains(wanted);
+            assert!(says && errors.contains("failed in its worker process"), "{how}: {errors}");
+            assert!(!dir.path().join("p.udm").exists(), "{how}: {command:?}");
+            assert_eq!(fs::read(dir.path().join("m.udm")).unwrap(), before, "{how}");
+        }
+    }
+    // The file says of which package it was made, however that was opened.
+    let dir = folder("none");
+    let (code, _, errors) = udo(&dir, &[&["convert", "m.txt", "--prepare"][..], &contain].concat());
+    assert_eq!(code, Some(0), "{errors}");
+    let name = Path::new(package).file_name().unwrap().to_str().unwrap();
+    let (_, said, _) = udo(&dir, &[&["model", "info", "m.udm"][..], &contain].concat());
+    assert!(said.contains(&format!("--contain {name}")), "{said}");
 }
 
 #[test]
@@ -284,6 +357,11 @@ fn packages_are_contained_by_default_where_that_is_asked_for() {
 #[test]
 fn a_worker_that_is_not_there_is_told() {
     let nowhere = Containment::default().worker("/nowhere/udo-worker");
-    let error = Runtime::builder().contained(package(), nowhere).build().unwrap_err().to_string();
-    assert!(error.contains("/nowhere/udo-worker cannot be started"), "{error}");
+    let error = Runtime::builder().contained(package(), nowhere).build().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidPath);
+    let error = error.to_string();
+    assert!(
+        error.ends_with("has no worker to be opened in: /nowhere/udo-worker is no file"),
+        "{error}"
+    );
 }

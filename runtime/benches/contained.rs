@@ -4,6 +4,9 @@
 //! other without sleeping, and where the worker sleeps between runs.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, or stops")]
 
+#[path = "../tests/support/fixture.rs"]
+#[expect(dead_code, reason = "the benchmark takes some of it")]
+mod fixture;
 #[path = "../tests/registry/support.rs"]
 #[expect(dead_code, reason = "the benchmark takes one fixture of many")]
 mod support;

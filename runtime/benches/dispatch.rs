@@ -11,6 +11,9 @@
     reason = "a benchmark prints, or stops"
 )]
 
+#[path = "../tests/support/fixture.rs"]
+#[expect(dead_code, reason = "the benchmark takes some of it")]
+mod fixture;
 #[path = "../tests/registry/support.rs"]
 #[expect(dead_code, reason = "the benchmark takes two fixtures of many")]
 mod support;

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use udo_api::abi::PackageV1;
 use udo_api::guard::LibraryGuard;
@@ -79,8 +79,8 @@ struct Slot {
     linked: Option<&'static PackageV1>,
     /// The worker of a package that is contained.
     worker: Option<&'static Worker>,
-    /// Kernels of implementation libraries by path.
-    opened: BTreeMap<PathBuf, Vec<KernelEntry>>,
+    /// Kernels of implementation libraries by path: each library is read, checked and opened once for all clones.
+    opened: Arc<Mutex<BTreeMap<PathBuf, Vec<KernelEntry>>>>,
     /// Kernels by the core asked for.
     kernels: BTreeMap<Core, Vec<KernelEntry>>,
 }
@@ -395,7 +395,7 @@ impl Registry {
             named.entry(def.schema().name()).or_default().push(at);
         }
         self.ops.extend(tables.ops.iter().map(|def| OpEntry { package: id, def }));
-        let (opened, kernels) = (BTreeMap::new(), BTreeMap::new());
+        let (opened, kernels) = (Arc::default(), BTreeMap::new());
         let worker = None;
         self.slots.push(Slot { package, tables, linked, worker, opened, kernels });
         id
@@ -426,14 +426,15 @@ impl Slot {
         let libraries: Vec<PackageLibrary> =
             self.package.libraries.iter().filter(is_best).cloned().collect();
         for library in libraries {
-            if !self.opened.contains_key(&library.path) {
+            let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            if !opened.contains_key(&library.path) {
                 let ops = self.tables.ops;
                 let load = loading(self.worker);
                 let tables = package::implementation(&self.package, &library, ops, load)?;
                 let kernels = entries(self.package.id, &tables, ops).collect();
-                self.opened.insert(library.path.clone(), kernels);
+                opened.insert(library.path.clone(), kernels);
             }
-            found.extend(self.opened.get(&library.path).into_iter().flatten());
+            found.extend(opened.get(&library.path).into_iter().flatten());
         }
 
         let key = |kernel: &KernelEntry| std::ptr::from_ref(kernel.op);

@@ -66,6 +66,9 @@
 // A fault of this library.
 #define UDO_ERROR_INTERNAL 15
 
+// The process of a contained package ended, or did not answer in time; the next call has another.
+#define UDO_ERROR_WORKER_LOST 16
+
 // The host's processor.
 #define UDO_DEVICE_CPU 1
 
@@ -198,6 +201,15 @@
 // They do not: lines are flushed and invalidated by who writes and reads them.
 #define UDO_COHERENCE_NON_COHERENT 1
 
+// None.
+#define UDO_CONTAIN_LISTED 0
+
+// Those that nobody signed who is trusted, which are refused otherwise where anybody is.
+#define UDO_CONTAIN_UNSIGNED 1
+
+// All.
+#define UDO_CONTAIN_ALL 2
+
 // Of a run, the model's; of a model, medium.
 #define UDO_PRIORITY_NONE 0
 
@@ -329,6 +341,18 @@ typedef struct udo_workspace_t udo_workspace_t;
 
 // The kind of an error: one of `UDO_ERROR_*`. Numbers are never reused.
 typedef uint32_t udo_error_code_t;
+
+// A package of a runtime. Texts are the runtime's and go with it.
+typedef struct {
+    // Its name.
+    const char *name;
+    // Its version.
+    const char *version;
+    // Its registration library; "" for what is linked into this library.
+    const char *path;
+    // Whether its code runs in a process of its own.
+    bool is_contained;
+} udo_package_report_t;
 
 // The kind of a device's cores: one of `UDO_DEVICE_*`.
 typedef uint32_t udo_device_kind_t;
@@ -621,6 +645,9 @@ typedef struct {
     size_t core_count;
 } udo_run_options_t;
 
+// Which packages are contained beside those that are listed as such: one of `UDO_CONTAIN_*`.
+typedef uint32_t udo_contain_t;
+
 // What a runtime is made of. NULL in its place, or zeros, are the defaults.
 typedef struct {
     // `sizeof(udo_runtime_options_t)`.
@@ -633,6 +660,29 @@ typedef struct {
     const udo_device_spec_t *devices;
     // How many specifications there are.
     size_t device_count;
+    // Paths of packages, beside those of `packages`, whose code runs in a process of its own, the worker: what it does wrong there is an
+    // error of the call that did it. That needs Linux.
+    const char *const *contained;
+    // How many there are.
+    size_t contained_count;
+    // Which of `packages` are contained as well.
+    udo_contain_t contain;
+    // Zero.
+    uint32_t reserved;
+    // How many nanoseconds a call of a contained package's code may take before its worker is ended; 0 is for a minute.
+    uint64_t contain_timeout_ns;
+    // The program of workers; NULL is for the file `udo-worker` beside the program or this library, in the folder above, or in the folder
+    // `bin` there.
+    const char *worker;
+    // Files of keys of those who are trusted, as `udo sign --new-key` makes them. Where there are any, or `trusted_keys`, packages that
+    // are signed by none of these are refused.
+    const char *const *trusted_key_files;
+    // How many there are.
+    size_t trusted_key_file_count;
+    // The same as text: lines as in such files. An empty text trusts nobody; NULL is for none.
+    const char *trusted_keys;
+    // The lock file, as `udo lock` writes it, that packages have to be as in; NULL is for none. No file is looked for.
+    const char *lock_file;
 } udo_runtime_options_t;
 
 // How a session is made. NULL in its place, or zeros, are the defaults.
@@ -694,6 +744,17 @@ udo_error_t *udo_runtime_reset_device(const udo_runtime_t *runtime, const udo_de
 
 // Releases a runtime; NULL is fine. Devices, models and what else was made of it stay.
 void udo_runtime_release(udo_runtime_t *runtime);
+
+// Counts the packages of a runtime: what is built in, and those that were opened.
+udo_error_t *udo_runtime_package_count(const udo_runtime_t *runtime, size_t *out);
+
+// A package of a runtime, in the order in which they were opened; what is built in is at 0.
+udo_error_t *udo_runtime_package(const udo_runtime_t *runtime, size_t index, udo_package_report_t *out);
+
+// What packages of this process did wrong, since this was called last, where no call could tell: as their kernels were freed; a line
+// each, and "" where there is nothing. A program that wants to be sure that all went well asks at its end. The text is the calling
+// thread's, and goes with its next call of this function.
+udo_error_t *udo_take_faults(const char **out);
 
 // Opens the device of a kind with this number among those of the kind, from 0 on.
 udo_error_t *udo_device_open(const udo_runtime_t *runtime,

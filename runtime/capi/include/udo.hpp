@@ -381,6 +381,12 @@ public:
     Device device(udo_device_kind_t kind, std::uint32_t index = 0) const {
         return made_by<Device>([&](auto out) { return udo_device_open(get(), kind, index, out); });
     }
+    /* Its packages, what is built in first; texts are the runtime's. */
+    std::vector<udo_package_report_t> packages() const {
+        std::vector<udo_package_report_t> all(told_by<std::size_t>([&](auto out) { return udo_runtime_package_count(get(), out); }));
+        for (std::size_t i = 0; i < all.size(); i++) check(udo_runtime_package(get(), i, &all[i]));
+        return all;
+    }
     /* What its devices are at now. */
     std::string report() const { return told_by<const char *>([&](auto out) { return udo_runtime_report(get(), out); }); }
     Model load(const std::string &path, const udo_load_options_t *options = nullptr) const {
@@ -396,6 +402,11 @@ public:
         return made_by<Model>([&](auto out) { return udo_model_load_bytes(get(), bytes.data(), bytes.size(), options, out); });
     }
 };
+
+/* What packages did wrong where no call could tell, since this was asked last: a line each. */
+inline std::string take_faults() {
+    return told_by<const char *>([](auto out) { return udo_take_faults(out); });
+}
 
 }  // namespace udo
 

@@ -42,6 +42,8 @@ pub const UDO_ERROR_BUSY: u32 = 13;
 pub const UDO_ERROR_CANCELLED: u32 = 14;
 /// A fault of this library.
 pub const UDO_ERROR_INTERNAL: u32 = 15;
+/// The process of a contained package ended, or did not answer in time; the next call has another.
+pub const UDO_ERROR_WORKER_LOST: u32 = 16;
 
 /// The kind of a device's cores: one of `UDO_DEVICE_*`.
 pub type DeviceKind = u32;
@@ -163,6 +165,15 @@ pub type CoherenceCode = u32;
 pub const UDO_COHERENCE_COHERENT: u32 = 0;
 /// They do not: lines are flushed and invalidated by who writes and reads them.
 pub const UDO_COHERENCE_NON_COHERENT: u32 = 1;
+
+/// Which packages are contained beside those that are listed as such: one of `UDO_CONTAIN_*`.
+pub type ContainCode = u32;
+/// None.
+pub const UDO_CONTAIN_LISTED: u32 = 0;
+/// Those that nobody signed who is trusted, which are refused otherwise where anybody is.
+pub const UDO_CONTAIN_UNSIGNED: u32 = 1;
+/// All.
+pub const UDO_CONTAIN_ALL: u32 = 2;
 
 /// What matters most: one of `UDO_PRIORITY_*`.
 pub type PriorityCode = u32;
@@ -341,6 +352,23 @@ pub(crate) fn coherence(code: CoherenceCode) -> Result<Coherence> {
     find("coherence", code, &all)
 }
 
+/// Which packages are contained beside those that are listed as such.
+#[derive(Clone, Copy)]
+pub(crate) enum Contain {
+    Listed,
+    Unsigned,
+    All,
+}
+
+pub(crate) fn contain(code: ContainCode) -> Result<Contain> {
+    let all = [
+        (UDO_CONTAIN_LISTED, Contain::Listed),
+        (UDO_CONTAIN_UNSIGNED, Contain::Unsigned),
+        (UDO_CONTAIN_ALL, Contain::All),
+    ];
+    find("contain", code, &all)
+}
+
 pub(crate) fn priority(code: PriorityCode) -> Result<Option<Priority>> {
     let all = [
         (UDO_PRIORITY_NONE, None),
@@ -401,6 +429,7 @@ mod tests {
             (UDO_ERROR_BUSY, Code::Busy),
             (UDO_ERROR_CANCELLED, Code::Cancelled),
             (UDO_ERROR_INTERNAL, Code::Internal),
+            (UDO_ERROR_WORKER_LOST, Code::WorkerLost),
         ];
         assert_eq!(errors.map(|(_, code)| code), Code::ALL);
         assert_eq!(errors.map(|(number, _)| number), Code::ALL.map(Code::number));

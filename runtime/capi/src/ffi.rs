@@ -416,7 +416,7 @@ impl FileDescriptor {
 // SAFETY: what is asked of who implements it stands above.
 unsafe trait Options: Sized {}
 
-// SAFETY: its fields are a size, pointers and counts.
+// SAFETY: its fields are a size, pointers and numbers.
 unsafe impl Options for RuntimeOptions {}
 // SAFETY: its fields are a size, numbers and a pointer.
 unsafe impl Options for AllocOptions {}

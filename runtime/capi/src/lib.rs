@@ -16,6 +16,7 @@ pub mod graph;
 pub mod memory;
 pub mod model;
 pub mod network;
+pub mod packages;
 pub mod pool;
 mod ports;
 pub mod report;

@@ -407,7 +407,7 @@ pub extern "C" fn udo_runtime_report(
 }
 
 /// Keeps a text in the place of the last one: where it lies.
-fn kept(last: &mut CString, text: CString) -> *const c_char {
+pub(crate) fn kept(last: &mut CString, text: CString) -> *const c_char {
     *last = text;
     last.as_ptr()
 }

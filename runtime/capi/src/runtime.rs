@@ -7,14 +7,15 @@ use udo_api::Core;
 use udo_runtime::device::{self, Result};
 use udo_runtime::runtime;
 
-use crate::codes::{CoherenceCode, coherence};
+use crate::codes::{CoherenceCode, ContainCode, coherence};
 use crate::device::Device;
 use crate::error::{Error, invalid};
 use crate::ffi::{DeviceSpecs, RuntimeOptionsAt, Text, Texts, guard, hand_out, need, release};
+use crate::packages::{self, Package};
 
 /// Operators, built in and of packages, and devices. Threads may share it. What is made of it lives on by itself.
 #[derive(Debug)]
-pub struct Runtime(pub(crate) runtime::Runtime);
+pub struct Runtime(pub(crate) runtime::Runtime, pub(crate) Vec<Package>);
 
 /// What a runtime is made of. NULL in its place, or zeros, are the defaults.
 #[repr(C)]
@@ -30,6 +31,29 @@ pub struct RuntimeOptions {
     pub devices: DeviceSpecs,
     /// How many specifications there are.
     pub device_count: usize,
+    /// Paths of packages, beside those of `packages`, whose code runs in a process of its own, the worker: what it does wrong there is an
+    /// error of the call that did it. That needs Linux.
+    pub contained: Texts,
+    /// How many there are.
+    pub contained_count: usize,
+    /// Which of `packages` are contained as well.
+    pub contain: ContainCode,
+    /// Zero.
+    pub reserved: u32,
+    /// How many nanoseconds a call of a contained package's code may take before its worker is ended; 0 is for a minute.
+    pub contain_timeout_ns: u64,
+    /// The program of workers; NULL is for the file `udo-worker` beside the program or this library, in the folder above, or in the folder
+    /// `bin` there.
+    pub worker: Text,
+    /// Files of keys of those who are trusted, as `udo sign --new-key` makes them. Where there are any, or `trusted_keys`, packages that
+    /// are signed by none of these are refused.
+    pub trusted_key_files: Texts,
+    /// How many there are.
+    pub trusted_key_file_count: usize,
+    /// The same as text: lines as in such files. An empty text trusts nobody; NULL is for none.
+    pub trusted_keys: Text,
+    /// The lock file, as `udo lock` writes it, that packages have to be as in; NULL is for none. No file is looked for.
+    pub lock_file: Text,
 }
 
 /// Devices of one kind to be made. Those of one kind are numbered in order.
@@ -50,15 +74,13 @@ pub struct DeviceSpec {
 
 fn create(options: RuntimeOptionsAt) -> Result<Runtime> {
     let options = options.get()?;
-    let mut builder = runtime::Runtime::builder();
-    let packages = options.packages.get(options.package_count, "options.packages")?;
-    for (at, path) in packages.iter().enumerate() {
-        builder = builder.package(path.path(&format!("options.packages[{at}]"))?);
-    }
+    let builder = packages::opened(runtime::Runtime::builder(), &options)?;
     let devices = options.devices.get(options.device_count, "options.devices")?;
     let devices = devices.iter().enumerate().map(|(at, spec)| device_spec(spec, at));
     let devices: Vec<_> = devices.collect::<Result<_>>()?;
-    Ok(Runtime(builder.devices(devices).build()?))
+    let made = builder.devices(devices).build()?;
+    let packages = packages::of(&made);
+    Ok(Runtime(made, packages))
 }
 
 /// The devices that a structure asks for.

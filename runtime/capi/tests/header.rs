@@ -38,6 +38,7 @@ const NAMES: &[(&str, &str)] = &[
     ("CacheOutcomeCode", "udo_cache_outcome_t"),
     ("CoherenceCode", "udo_coherence_t"),
     ("ContentsCode", "udo_contents_t"),
+    ("ContainCode", "udo_contain_t"),
     ("Copies", "udo_copies_t"),
     ("DTypeCode", "udo_dtype_t"),
     ("Device", "udo_device_t"),
@@ -80,6 +81,7 @@ const NAMES: &[(&str, &str)] = &[
     ("Networks", "udo_networks_t"),
     ("OpReport", "udo_op_report_t"),
     ("OpWork", "udo_work_t"),
+    ("PackageReport", "udo_package_report_t"),
     ("PackingCode", "udo_packing_t"),
     ("PerformanceCode", "udo_performance_t"),
     ("PlanMemory", "udo_plan_memory_t"),
@@ -150,8 +152,10 @@ fn made() -> String {
     }
     config.export.include = REACHED.iter().map(|name| (*name).to_owned()).collect();
     let builder = Builder::new().with_config(config);
-    let sources =
-        ["codes", "error", "runtime", "device", "cores", "memory", "fd", "spec", "tensor"];
+    let sources = [
+        "codes", "error", "runtime", "packages", "device", "cores", "memory", "fd", "spec",
+        "tensor",
+    ];
     let sources = sources
         .into_iter()
         .chain(["model", "cached", "report", "network", "graph", "session", "run", "pool"]);

@@ -10,6 +10,7 @@ mod declared;
 #[path = "support/library.rs"]
 mod library;
 #[path = "support/programs.rs"]
+#[expect(dead_code, reason = "its program is C")]
 mod programs;
 
 use std::collections::BTreeSet;

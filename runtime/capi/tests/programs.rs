@@ -13,13 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use library::{FOLDER, library};
-use programs::{C, run_program, shared};
+use programs::{C, CXX, run_program, shared};
 use udo_runtime::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
 use udo_runtime::graph::Graph;
 use udo_runtime::import::ModelBytes;
-
-/// How the same is compiled as C++.
-const CXX: &[&str] = &["c++", "-xc++", "-std=c++17"];
 
 const TWO_OUTPUTS: &str = "graph \"two\"
   input x: f32[2,3]

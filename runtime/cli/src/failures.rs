@@ -1,9 +1,9 @@
 //! Errors of the runtime as commands print them, with the next step.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use udo_api::{Core, Status};
-use udo_generator::names::module_name;
+use udo_generator::{config::DSP_ARCHS, names::module_name};
 use udo_runtime::container::ContainerError;
 use udo_runtime::memory::Limit;
 use udo_runtime::model::{CompileError, Model, RunError};
@@ -107,14 +107,53 @@ fn edit_help(runtime: &Runtime, package: &str, op: &str, core: Option<Core>) -> 
     let folder = packages.find(|p| p.name == package).and_then(|p| p.path.as_deref());
     let folder = folder.and_then(Path::parent).and_then(Path::parent);
     let part = core.and_then(source_folder).unwrap_or_else(|| "reg".to_owned());
-    let file = format!("src/ops/{}.rs", module_name(op));
-    let path = folder.unwrap_or(Path::new("")).join(&part);
-    // V65 and V66 packages have one crate per operator.
-    let nested = path.join(module_name(op)).join(&file);
-    let path = if nested.is_file() { nested } else { path.join(&file) };
+    let path = op_file(folder.unwrap_or(Path::new("")), &part, op);
     format!(
         "write its body in {}, then `udo build {}`",
         path.display(),
         folder.unwrap_or(Path::new(".")).display()
     )
+}
+
+/// The file of an operator in a part of a package.
+fn op_file(folder: &Path, part: &str, op: &str) -> PathBuf {
+    let file = format!("src/ops/{}.rs", module_name(op));
+    // V65 and V66 packages have one crate per operator.
+    let nested = folder.join(part).join(module_name(op)).join(&file);
+    let own = folder.join(part).join(&file);
+    if nested.is_file() {
+        return nested;
+    }
+    // Later architectures have the files of the first, unless they have their own.
+    let is_dsp = part.starts_with("DSP_V") && !own.is_file();
+    let parts = DSP_ARCHS.iter().filter(|_| is_dsp).map(|arch| format!("DSP_V{arch}"));
+    let mut files = parts.map(|part| folder.join(part).join(&file));
+    files.find(|file| file.is_file()).unwrap_or(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::op_file;
+
+    #[test]
+    fn bodies_are_where_the_kernel_of_an_architecture_is_from() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |file: &str| {
+            let path = dir.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+            path
+        };
+        let found = |part: &str| op_file(dir.path(), part, "Leaky");
+        assert_eq!(found("DSP_V73"), dir.path().join("DSP_V73/src/ops/leaky.rs"));
+        let first = write("DSP_V68/src/ops/leaky.rs");
+        assert_eq!((found("DSP_V68"), found("DSP_V73")), (first.clone(), first));
+        assert_eq!(found("CPU"), dir.path().join("CPU/src/ops/leaky.rs"));
+        let own = write("DSP_V73/src/ops/leaky.rs");
+        assert_eq!(found("DSP_V73"), own);
+        let nested = write("DSP_V66/leaky/src/ops/leaky.rs");
+        assert_eq!(found("DSP_V66"), nested);
+    }
 }

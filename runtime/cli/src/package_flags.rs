@@ -26,7 +26,7 @@ pub(crate) struct PackageFlags {
     lock: Option<PathBuf>,
     /// A package whose code runs in a process of its own: what it does wrong there is an error here (docs/containment.md)
     #[arg(long = "contain", value_name = "PATH")]
-    contained: Vec<PathBuf>,
+    pub(crate) contained: Vec<PathBuf>,
     /// Contain the packages of --package as well that nobody signed whom --trust names, instead of refusing them
     #[arg(long)]
     contain_unsigned: bool,
@@ -88,16 +88,19 @@ impl PackageFlags {
     fn trusted(&self) -> Result<Trust, Failure> {
         let mut trust = Trust::default();
         for path in &self.trust {
-            let wanted =
-                "`udo sign --new-key KEYFILE` makes a key, and KEYFILE.pub, which others trust";
-            trust.keys_of(path).map_err(|error| Failure::new(error).help(wanted))?;
+            trust.keys_of(path).map_err(|error| {
+                let help = error.help();
+                Failure::new(error).help(help)
+            })?;
         }
         let given = self.lock.as_deref();
         if let Some(path) =
             given.or_else(|| Some(Path::new(LOCK_FILE)).filter(|path| path.exists()))
         {
-            let wanted = "`udo lock PACKAGE` writes one";
-            trust.lock_of(path).map_err(|error| Failure::new(error).help(wanted))?;
+            trust.lock_of(path).map_err(|error| {
+                let help = error.help();
+                Failure::new(error).help(help)
+            })?;
         }
         Ok(trust)
     }

@@ -76,10 +76,13 @@ fn next_id() -> u64 {
 pub(crate) fn worker(path: &Path, of: &Containment) -> Result<&'static Worker, OpenError> {
     static WORKERS: Mutex<Vec<&'static Worker>> = Mutex::new(Vec::new());
     let mut workers = WORKERS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(worker) = workers.iter().find(|worker| worker.is_of(path, of)) {
+    let program = of.program(path)?;
+    let known = workers.iter().find(|worker| worker.is_of(path, &program, of.timeout));
+    if let Some(worker) = known {
         return Ok(worker);
     }
-    let made = Worker::new(path, of).map_err(|error| refused(path, &error.to_string()))?;
+    let made = Worker::new(path, &program, of.timeout)
+        .map_err(|error| refused(path, &error.to_string()))?;
     let worker = Box::leak(Box::new(made));
     workers.push(worker);
     Ok(worker)

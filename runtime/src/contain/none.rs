@@ -22,10 +22,8 @@ pub fn serve(_: u32) -> io::Result<()> {
 }
 
 pub(crate) fn worker(path: &Path, of: &Containment) -> Result<&'static Worker, OpenError> {
-    let reason = match of.program() {
-        Ok(_) => "this system has no containment, which needs Linux".to_owned(),
-        Err(error) => error.to_string(),
-    };
+    of.program(path)?;
+    let reason = "this system has no containment, which needs Linux".to_owned();
     Err(OpenError::Contained { path: path.to_owned(), reason })
 }
 

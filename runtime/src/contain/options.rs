@@ -1,9 +1,11 @@
 //! How packages are contained.
 
 use std::env;
-use std::io;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::package::OpenError;
 
 /// The file name of the worker's program.
 const PROGRAM: &str = "udo-worker";
@@ -14,7 +16,8 @@ const PROGRAM: &str = "udo-worker";
 pub struct Containment {
     /// How long a call of a package's code may take; the worker is ended then.
     pub timeout: Duration,
-    /// The worker's program; the file `udo-worker` beside this program, or in the folder above its own, unless said.
+    /// The worker's program; the file `udo-worker` beside this program or the library that the runtime is in, in the folder above, or in
+    /// the folder `bin` there, unless said.
     pub worker: Option<PathBuf>,
 }
 
@@ -40,17 +43,52 @@ impl Containment {
         Self { worker: Some(program.into()), ..self }
     }
 
-    /// The worker's program.
-    pub(super) fn program(&self) -> io::Result<PathBuf> {
+    /// The worker's program, for the package at `path`.
+    pub(super) fn program(&self, path: &Path) -> Result<PathBuf, OpenError> {
+        let none = |reason| OpenError::NoWorker { path: path.to_owned(), reason };
         if let Some(program) = &self.worker {
-            return Ok(program.clone());
+            return if program.is_file() {
+                Ok(program.clone())
+            } else {
+                Err(none(format!("{} is no file", program.display())))
+            };
         }
-        let own = env::current_exe()?;
-        let folders = own.ancestors().skip(1).take(2);
-        let found = folders.map(|folder| folder.join(PROGRAM)).find(|program| program.is_file());
-        found.ok_or_else(|| {
-            let beside = own.with_file_name(PROGRAM);
-            io::Error::other(format!("there is no {PROGRAM} at {}", beside.display()))
+        let places = places();
+        let found = places.iter().find(|program| program.is_file());
+        found.cloned().ok_or_else(|| {
+            let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
+            none(format!("there is none of {}", places.join(", ")))
         })
     }
+}
+
+/// Where the worker may lie: beside this program or the library that this code is in, or in the folder above; or, as installed, in the
+/// folder of programs beside that of libraries.
+fn places() -> Vec<PathBuf> {
+    let mut places = Vec::new();
+    for own in env::current_exe().into_iter().chain(library()) {
+        let mut folders = own.ancestors().skip(1);
+        let (beside, above) = (folders.next(), folders.next());
+        let installed = above.map(|above| above.join("bin"));
+        let folders = [beside, above, installed.as_deref()].into_iter().flatten();
+        let found = folders.map(|folder| folder.join(PROGRAM));
+        let new: Vec<_> = found.filter(|place| !places.contains(place)).collect();
+        places.extend(new);
+    }
+    places
+}
+
+/// The file that this code was mapped from: a library of the program, or the program itself.
+fn library() -> Option<PathBuf> {
+    let here = (library as *const ()).addr();
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let is_here = |range: &str| {
+        let (first, end) = range.split_once('-')?;
+        let [first, end] = [first, end].map(|number| usize::from_str_radix(number, 16).ok());
+        Some((first?..end?).contains(&here))
+    };
+    let line =
+        maps.lines().find(|line| line.split(' ').next().and_then(is_here).unwrap_or(false))?;
+    let path = line.find('/').and_then(|at| line.get(at..))?;
+    Some(PathBuf::from(path))
 }

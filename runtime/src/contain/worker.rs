@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::Ask;
 use super::process::Process;
 use super::room::Room;
 use super::shared::{BULK, FAR, SPIN, Segment, Writes, sleep, spin, wake, words};
 use super::wire::{Garbled, Reader};
-use super::{Ask, Containment};
 use crate::package::index;
 
 /// What the answer's word is once nobody answers any more.
@@ -80,7 +80,7 @@ impl From<Garbled> for Fault {
 
 impl Worker {
     /// That of the package at `path`, which is started when it is first asked.
-    pub(super) fn new(path: &Path, of: &Containment) -> io::Result<Self> {
+    pub(super) fn new(path: &Path, program: &Path, deadline: Duration) -> io::Result<Self> {
         let lane = Lane {
             given: Segment::new(Writes::Maker)?,
             made: Arc::new(Segment::new(Writes::All)?),
@@ -92,13 +92,12 @@ impl Worker {
             ends: 0,
             ended: None,
         };
-        let (path, program, deadline) = (path.to_owned(), of.program()?, of.timeout);
+        let (path, program) = (path.to_owned(), program.to_owned());
         Ok(Self { path, program, deadline, lane: Mutex::new(lane) })
     }
 
-    pub(super) fn is_of(&self, path: &Path, of: &Containment) -> bool {
-        let program = of.program().is_ok_and(|program| program == self.program);
-        program && self.path == path && self.deadline == of.timeout
+    pub(super) fn is_of(&self, path: &Path, program: &Path, deadline: Duration) -> bool {
+        self.program == program && self.path == path && self.deadline == deadline
     }
 
     pub(super) fn lane(&self) -> MutexGuard<'_, Lane> {
@@ -156,9 +155,14 @@ impl Lane {
         self.process = Some(process);
         self.generation += 1;
         for Library { path, sha256 } in self.libraries.clone() {
-            if !index::sha256(&path).is_ok_and(|found| found == sha256) {
+            let found = index::sha256(&path).map_err(|error| error.to_string());
+            if found.as_ref() != Ok(&sha256) {
                 self.end();
-                return Err(Fault(format!("{} has changed since it was opened", path.display())));
+                let found = found.map_or_else(|why| why, |found| format!("its SHA-256 is {found}"));
+                let path = path.display();
+                return Err(Fault(format!(
+                    "{path} has changed since it was opened: {found}, wanted {sha256}; start again to use the new build"
+                )));
             }
             let told = self.ask(worker, Ask::Open, path.as_os_str().as_encoded_bytes())?;
             if Reader::of(&told).word()? != 0 {

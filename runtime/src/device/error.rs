@@ -39,11 +39,13 @@ pub enum ErrorCode {
     Cancelled = 14,
     /// A fault of this library.
     Internal = 15,
+    /// The process of a contained package ended, or did not answer in time; the next call has another.
+    WorkerLost = 16,
 }
 
 impl ErrorCode {
     /// Every code, in the order of their numbers.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::InvalidArgument,
         Self::OutOfMemory,
         Self::InvalidState,
@@ -59,6 +61,7 @@ impl ErrorCode {
         Self::Busy,
         Self::Cancelled,
         Self::Internal,
+        Self::WorkerLost,
     ];
 
     /// The number that stands for it in C.
@@ -69,7 +72,7 @@ impl ErrorCode {
     /// The number that `OH_NN_ReturnCode` of `NNRt` has for it.
     pub const fn nnrt(self) -> u32 {
         match self {
-            Self::Cancelled | Self::Internal => 1,
+            Self::Cancelled | Self::Internal | Self::WorkerLost => 1,
             Self::InvalidArgument | Self::ShapeMismatch | Self::AlreadyExists => 2,
             Self::OutOfMemory => 3,
             Self::InvalidState | Self::Busy => 4,
@@ -101,6 +104,7 @@ impl ErrorCode {
             Self::Busy => "busy",
             Self::Cancelled => "cancelled",
             Self::Internal => "internal error",
+            Self::WorkerLost => "worker lost",
         }
     }
 }
@@ -151,6 +155,12 @@ impl Error {
         Self::new(self.code, format!("{place}: {}", self.message))
     }
 
+    /// The same refusal, saying in the end what to do next.
+    #[must_use]
+    pub fn then(self, step: &str) -> Self {
+        Self::new(self.code, format!("{}; {step}", self.message))
+    }
+
     /// The kind.
     pub const fn code(&self) -> ErrorCode {
         self.code
@@ -188,6 +198,6 @@ mod tests {
             assert_eq!(again.count(), 1, "{code}");
         }
         let of_nnrt: Vec<_> = ErrorCode::ALL.iter().map(|code| code.nnrt()).collect();
-        assert_eq!(of_nnrt, [2, 3, 4, 6, 8, 9, 10, 11, 13, 14, 2, 2, 4, 1, 1]);
+        assert_eq!(of_nnrt, [2, 3, 4, 6, 8, 9, 10, 11, 13, 14, 2, 2, 4, 1, 1, 1]);
     }
 }

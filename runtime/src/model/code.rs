@@ -1,5 +1,7 @@
 //! What kind of refusal each error of a model is, for programs that go by codes.
 
+use udo_api::Status;
+
 use super::{CompileError, RunError};
 use crate::device::{Error, ErrorCode};
 use crate::memory::Budget;
@@ -48,6 +50,7 @@ impl RunError {
         match self {
             Self::Prepare(CompileError::Resolve(_)) => ErrorCode::ShapeMismatch,
             Self::Prepare(error) => error.code(),
+            Self::Step(step) if step.error.status == Status::WORKER => ErrorCode::WorkerLost,
             Self::Step(_) => ErrorCode::Internal,
         }
     }

@@ -310,6 +310,14 @@ pub enum OpenError {
         /// Why.
         reason: String,
     },
+    /// There is no program for the worker that a contained package's code runs in.
+    #[error("library {path:?} has no worker to be opened in: {reason}")]
+    NoWorker {
+        /// The library.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// The number stands for no package of this registry.
     #[error("registry has no package {id:?}")]
     NoSuchPackage {
@@ -353,8 +361,7 @@ fn short(digest: &str) -> String {
 
 impl From<OpenError> for Error {
     fn from(error: OpenError) -> Self {
-        let said = Self::of(error.code(), &error);
-        Self::new(error.code(), format!("{}; {}", said.message(), error.help()))
+        Self::of(error.code(), &error).then(&error.help())
     }
 }
 
@@ -362,7 +369,9 @@ impl OpenError {
     /// What kind of refusal it is.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Unreadable { .. } | Self::Unwritable { .. } => ErrorCode::InvalidPath,
+            Self::Unreadable { .. } | Self::Unwritable { .. } | Self::NoWorker { .. } => {
+                ErrorCode::InvalidPath
+            }
             Self::NameTaken { .. } => ErrorCode::AlreadyExists,
             _ => ErrorCode::InvalidFile,
         }
@@ -429,8 +438,10 @@ impl OpenError {
                 "if it is to be another one than before, `udo lock PACKAGE` takes the new one".to_owned()
             }
             Self::Contained { .. } => {
-                "build udo-worker beside the program, or say where it is; `udo inspect` tells what is wrong with a library"
-                    .to_owned()
+                "check that it is the udo-worker of this version that runs; `udo inspect` tells what is wrong with a library".to_owned()
+            }
+            Self::NoWorker { .. } => {
+                "build udo-worker beside the program, or say where it is".to_owned()
             }
             Self::NoSuchPackage { .. } => {
                 "use the number with the registry that gave it".to_owned()

@@ -175,6 +175,7 @@ pub(crate) fn implementation(
         let kernels = manifest.kernels.iter().map(|k| (k.op.as_str(), k.core));
         check_cores(library, kernels)?;
     }
+    let sha256 = index::sha256(path)?;
     if let Some(folder) = &package.folder {
         let sealed = Sealed::read(folder)?;
         let file = folder.join(INDEX_FILE);
@@ -182,10 +183,9 @@ pub(crate) fn implementation(
             return Err(OpenError::Changed { name: package.name.clone(), path: file });
         }
         if let Some(sealed) = sealed {
-            Index::of_bytes(&file, &sealed.bytes)?.check_file(folder, path)?;
+            Index::of_bytes(&file, &sealed.bytes)?.check(folder, path, &sha256)?;
         }
     }
-    let sha256 = index::sha256(path)?;
     let table = candidate.load_by(|candidate| load(candidate, &sha256))?;
     check_origin(package, path, [table.name, table.version, table.sdk_version])?;
     check_cores(library, table.kernels.iter().map(|k| (k.op(), k.core())))?;

@@ -17,7 +17,7 @@ const LAST_OUT: PortRule = any_output(0).channels_last();
 const PITCHED: &[PortRule] =
     &[any_input(0).pitched(), any_output(0).pitched(), any_output(1).pitched()];
 
-pub(crate) static PACKAGE: PackageV1 = PackageV1::new("Fuzz", "1.0.0")
+pub(crate) const PACKAGE: PackageV1 = PackageV1::new("Fuzz", "1.0.0")
     .ops(&[
         OpDef::of::<Like<0>>(),
         OpDef::of::<Like<1>>(),
@@ -59,8 +59,7 @@ pub(crate) static PACKAGE: PackageV1 = PackageV1::new("Fuzz", "1.0.0")
         PositiveF32::DEF,
         KernelDef::new::<FlatF32>("Flat", Core::CPU).in_place(&[FIRST]),
         KernelDef::new::<RestF32>("Rest", Core::CPU),
-    ])
-    .guarded();
+    ]);
 
 const IN: &[Port] = &[Port::required("x", F32)];
 const SEVERAL: &[Port] = &[Port::required("xs", F32).repeated()];

@@ -1,7 +1,6 @@
 //! The built-in operators as a loaded package: nobody can tell the difference.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use udo_api::{DType, Shape};
 use udo_runtime::contain::Containment;
@@ -10,7 +9,7 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
 
-use super::support::{build_fixture, root, run};
+use super::fixture::{build_fixture, worker};
 
 /// Numbers without a pattern, the same each time.
 fn noise(seed: u32, len: usize) -> Vec<f32> {
@@ -79,13 +78,9 @@ fn library(folder: &Path) -> PathBuf {
 
 #[test]
 fn contained_built_in_operators_give_the_same_bits() {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--offline", "--quiet", "-p", "udo-cli", "--bin", "udo-worker"]);
-    run(cargo.current_dir(root()));
     let folder = tempfile::tempdir().unwrap();
-    let worker = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("debug/udo-worker");
     let mut contained = Registry::new();
-    let containment = Containment::default().worker(worker);
+    let containment = Containment::default().worker(worker());
     contained.open_contained(&library(folder.path()), &containment).unwrap();
     let linked = results(&mut Registry::builtin().unwrap());
     assert_eq!(results(&mut contained), linked);

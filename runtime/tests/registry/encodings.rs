@@ -3,15 +3,18 @@
 use tempfile::tempdir;
 use udo_api::{DType, Shape, TensorDesc};
 use udo_host::{NodeDesc, infer};
+use udo_runtime::contain::Containment;
 use udo_runtime::graph::{DimSpec, Graph, Node};
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
 
 use crate::support::*;
 
+const FILE: &str = "libUdoCScaleReg.so";
+
 /// The C fixture with an output of these scales.
 fn registry(folder: &std::path::Path, scales: &str) -> Registry {
-    let path = folder.join("libUdoCScaleReg.so");
+    let path = folder.join(FILE);
     c_package(&path, &[("KERNELS", "{UDO_CPU, 0}"), ("SCALES", scales)]);
     let mut registry = Registry::builtin().unwrap();
     registry.open(&path).unwrap();
@@ -57,10 +60,9 @@ fn what_a_package_says_of_an_axis_is_checked() {
     }
 }
 
-#[test]
-fn a_kernel_in_c_reads_the_scales_of_an_axis() {
-    let folder = tempdir().unwrap();
-    let mut registry = registry(folder.path(), "0.5f,0.25f");
+/// Holds a kernel of the C fixture to the scales of its output, which it gets in the call.
+#[track_caller]
+fn reads_the_scales(mut registry: Registry) {
     let mut graph = Graph::new("scaled");
     let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(2)]);
     let y = graph.add_value("y");
@@ -75,4 +77,21 @@ fn a_kernel_in_c_reads_the_scales_of_an_axis() {
     let found: Vec<f32> =
         session.output::<i8>("y").unwrap().iter().map(|&q| f32::from(q)).collect();
     assert_eq!(found, wanted);
+}
+
+#[test]
+fn a_kernel_in_c_reads_the_scales_of_an_axis() {
+    let folder = tempdir().unwrap();
+    reads_the_scales(registry(folder.path(), "0.5f,0.25f"));
+}
+
+#[test]
+fn a_contained_kernel_reads_the_scales_of_an_axis() {
+    let folder = tempdir().unwrap();
+    // The library is there once the other registry is.
+    let _plain = registry(folder.path(), "0.5f,0.25f");
+    let mut contained = Registry::builtin().unwrap();
+    let containment = Containment::default().worker(worker());
+    contained.open_contained(&folder.path().join(FILE), &containment).unwrap();
+    reads_the_scales(contained);
 }

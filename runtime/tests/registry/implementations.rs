@@ -229,6 +229,30 @@ fn a_library_that_is_not_as_built_never_runs() {
 }
 
 #[test]
+fn a_library_is_read_once_for_all_clones() {
+    let folder = tempdir().unwrap();
+    let dist = scale_package(folder.path());
+    scale_index(&dist).write(&dist).unwrap();
+    let mut first = Registry::new();
+    let id = first.open(folder.path()).unwrap();
+    let mut second = first.clone();
+    let of = |registry: &mut Registry| {
+        let kernels = registry.kernels_for(id, Core::CPU).unwrap();
+        kernels.iter().map(|kernel| std::ptr::from_ref(kernel.def)).collect::<Vec<_>>()
+    };
+    let kernels = of(&mut first);
+    let built = fs::read(dist.join(SCALE_CPU)).unwrap();
+    replace(&dist.join(SCALE_CPU), &[&built[..], b"garbage"].concat());
+    assert_eq!((of(&mut second), kernels.len()), (kernels, 1));
+    let mut registry = Registry::new();
+    let id = registry.open(folder.path()).map_err(|error| error.to_string());
+    let error = id.and_then(|id| {
+        registry.kernels_for(id, Core::CPU).map(<[_]>::len).map_err(|error| error.to_string())
+    });
+    assert!(error.unwrap_err().contains("has the SHA-256"));
+}
+
+#[test]
 fn a_wrong_implementation_library_never_runs() {
     let folder = tempdir().unwrap();
     let dist = scale_package(folder.path());

@@ -5,6 +5,8 @@ mod builtin;
 mod discover;
 mod encodings;
 mod firewall;
+#[path = "../support/fixture.rs"]
+mod fixture;
 mod frozen;
 mod header;
 mod implementations;

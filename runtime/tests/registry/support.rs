@@ -11,16 +11,10 @@ use udo_runtime::package::index::{Index, IndexEntry, LibraryKind, sha256};
 use udo_runtime::package::{OpenError, host_target};
 use udo_runtime::registry::Registry;
 
+pub(crate) use super::fixture::*;
+
 pub(crate) const SCALE_REG: &str = "libUdoScaleUdoPackageReg.so";
 pub(crate) const SCALE_CPU: &str = "libUdoScaleUdoPackageImplCpu.so";
-
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
-pub(crate) fn fixtures() -> PathBuf {
-    root().join("tests/fixtures")
-}
 
 /// The libraries of the Rust fixture: registration and CPU.
 pub(crate) struct Scale {
@@ -35,40 +29,6 @@ pub(crate) fn scale() -> &'static Scale {
         let file = |part| built.join(format!("libscale_udo_package_{part}.so"));
         Scale { reg: file("reg"), cpu: file("cpu") }
     })
-}
-
-/// Builds the Rust fixture called `name`, and returns the folder with its libraries.
-pub(crate) fn build_fixture(name: &str, profile: &str) -> PathBuf {
-    cargo_fixture(name, profile, "build", &[])
-}
-
-/// Runs this command of cargo's, with these flags, on the Rust fixture called `name`, and returns
-/// the folder with its libraries.
-pub(crate) fn cargo_fixture(name: &str, profile: &str, command: &str, flags: &[&str]) -> PathBuf {
-    let folder = fixtures().join(name);
-    // Renamed into place: another test binary may be reading it.
-    let lock = tempfile::NamedTempFile::new_in(&folder).unwrap();
-    fs::copy(root().join("Cargo.lock"), lock.path()).unwrap();
-    lock.persist(folder.join("Cargo.lock")).unwrap();
-
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("fixtures");
-    let mut cargo = Command::new(env!("CARGO"));
-    // For a target said, so that flags which instrument code leave cargo's own helpers alone.
-    let of = host_triple();
-    cargo
-        .args([command, "--offline", "--quiet", "--profile", profile, "--target", &of])
-        .args(flags);
-    cargo.current_dir(&folder);
-    run(cargo.env("CARGO_TARGET_DIR", &target));
-    target.join(of).join(if profile == "dev" { "debug" } else { profile })
-}
-
-/// The target that the compiler builds for where none is said.
-fn host_triple() -> String {
-    let output = Command::new("rustc").arg("-vV").output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.unwrap().to_owned()
 }
 
 /// The Rust fixture as `udo build` would gather it, in `folder/dist`.
@@ -127,12 +87,6 @@ pub(crate) fn c_package(path: &Path, definitions: &[(&str, &str)]) {
         cc.arg(format!("-D{name}={value}"));
     }
     run(cc.arg(fixtures().join("c/package.c")));
-}
-
-pub(crate) fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?} failed:\n{errors}");
 }
 
 /// A C text literal, for a definition.

@@ -1,5 +1,6 @@
 //! A package whose operator does what no operator may, as its parameter says: for tests of containment.
 
+use std::ffi::{CString, c_char};
 use std::hint::black_box;
 use std::sync::Mutex;
 
@@ -21,6 +22,7 @@ udo_api::export_package!(
 unsafe extern "C" {
     safe fn raise(signal: i32) -> i32;
     safe fn close(file: i32) -> i32;
+    fn mkdir(path: *const c_char, mode: u32) -> i32;
 }
 
 struct Fault;
@@ -45,12 +47,29 @@ impl Op for Fault {
 
 struct FaultF32 {
     how: String,
+    /// What it makes once it has begun, where `how` is `until-cancelled:FOLDER`.
+    sign: Option<CString>,
 }
 
 /// What the first element asks for where `how` is `data`; nothing for 0.
 const BY_DATA: &[&str] = &[
-    "none", "abort", "segv", "fpe", "kill", "stack", "alloc", "write", "write-far", "loop", "worker",
-    "lock", "exit", "stdout", "chdir", "hook", "panic",
+    "none",
+    "abort",
+    "segv",
+    "fpe",
+    "kill",
+    "stack",
+    "alloc",
+    "write",
+    "write-far",
+    "loop",
+    "worker",
+    "lock",
+    "exit",
+    "stdout",
+    "chdir",
+    "hook",
+    "panic",
 ];
 
 impl Kernel for FaultF32 {
@@ -59,13 +78,21 @@ impl Kernel for FaultF32 {
         if let Some(what) = how.strip_prefix("finalize-") {
             out_of_order(what);
         }
-        Ok(Self { how })
+        let sign = how.strip_prefix("until-cancelled:").and_then(|path| CString::new(path).ok());
+        Ok(Self { how, sign })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let x = inputs.get::<f32>(0)?;
         let y = outputs.take::<f32>(0)?;
+        if let (Some(sign), Some(1.0)) = (&self.sign, x.first()) {
+            // SAFETY: the text ends with a zero.
+            unsafe { mkdir(sign.as_ptr(), 0o700) };
+            loop {
+                parallel.run(4, |_| Ok(()))?;
+            }
+        }
         let what = match (self.how.as_str(), x.first()) {
             ("data", Some(&first)) => BY_DATA.get(first as usize).copied().unwrap_or("none"),
             (how, _) => how,
@@ -142,7 +169,9 @@ fn out_of_order(what: &str) {
     match what {
         "abort" => std::process::abort(),
         // SAFETY: none; that is what it is for.
-        "segv" => unsafe { black_box(std::ptr::dangling_mut::<u8>().wrapping_add(16)).write_volatile(1) },
+        "segv" => unsafe {
+            black_box(std::ptr::dangling_mut::<u8>().wrapping_add(16)).write_volatile(1)
+        },
         "fpe" => drop(raise(8)),
         "kill" => drop(raise(9)),
         "stack" => drop(black_box(deeper(1))),

@@ -34,6 +34,14 @@ static inline void refused(const char *call, int line, udo_error_t *error, uint3
     udo_error_release(error);
 }
 
+/* Options that say nothing. */
+static inline udo_runtime_options_t default_runtime_options(void) {
+    udo_runtime_options_t options;
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    return options;
+}
+
 #define DONE(call) done(#call, __LINE__, call)
 #define REFUSED(call, code, words) refused(#call, __LINE__, call, code, words)
 

@@ -29,6 +29,7 @@ int main(int argc, char **argv) {
     {
         const udo::Runtime runtime;
         cpu = runtime.device(UDO_DEVICE_CPU);
+        CHECK(runtime.packages().size() == 1 && !runtime.packages()[0].is_contained && udo::take_faults().empty());
         CHECK(cpu && cpu.kind() == UDO_DEVICE_CPU && !cpu.name().empty());
         before = cpu.memory().current_bytes;
         throws([&] { runtime.device(UDO_DEVICE_GPU, 9); }, UDO_ERROR_DEVICE_UNAVAILABLE, "9");

@@ -227,7 +227,9 @@ int main(int argc, char **argv) {
     udo_device_t *device = NULL;
     DONE(udo_runtime_create(NULL, &runtime));
     const char *packages[1] = {"no/such/package"};
-    udo_runtime_options_t options = {sizeof options, packages, 1, NULL, 0};
+    udo_runtime_options_t options = default_runtime_options();
+    options.packages = packages;
+    options.package_count = 1;
     REFUSED(udo_runtime_create(&options, &none), UDO_ERROR_INVALID_PATH, "no/such/package");
     packages[0] = NULL;
     REFUSED(udo_runtime_create(&options, &none), UDO_ERROR_INVALID_ARGUMENT, "options.packages[0] is NULL");

@@ -163,7 +163,9 @@ int main(int argc, char **argv) {
         {"cpu", 1, 2, 0, UDO_COHERENCE_COHERENT},
         {"dsp:v68", 2, 0, 1 << 20, UDO_COHERENCE_NON_COHERENT},
     };
-    udo_runtime_options_t with_devices = {sizeof with_devices, NULL, 0, specs, 2};
+    udo_runtime_options_t with_devices = default_runtime_options();
+    with_devices.devices = specs;
+    with_devices.device_count = 2;
     udo_runtime_t *runtime = NULL;
     DONE(udo_runtime_create(&with_devices, &runtime));
     size_t devices = 0;

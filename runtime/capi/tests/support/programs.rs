@@ -8,6 +8,9 @@ use crate::library::{FOLDER, library};
 /// How C is compiled.
 pub(crate) const C: &[&str] = &["cc", "-std=c11", "-D_POSIX_C_SOURCE=200809L"];
 
+/// How the same is compiled as C++.
+pub(crate) const CXX: &[&str] = &["c++", "-xc++", "-std=c++17"];
+
 /// What links the shared library.
 pub(crate) fn shared() -> Vec<String> {
     let library = library();

@@ -181,6 +181,7 @@ impl Convert {
             names.into_iter().map(move |name| format!("{flag} {name}"))
         };
         flags.extend(paths("--package", &self.packages.paths));
+        flags.extend(paths("--contain", &self.packages.contained));
         flags.extend(paths("--config", &self.configs));
         flags
     }

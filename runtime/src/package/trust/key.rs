@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use ed25519_compact::{KeyPair, Seed, Signature};
 
+use crate::device::{Error, ErrorCode};
+
 /// What the text of a secret key begins with.
 const SECRET: &str = "udo-secret-ed25519";
 
@@ -40,9 +42,40 @@ pub enum KeyError {
         /// What was found, and what was wanted.
         reason: String,
     },
+    /// A line of a text is no key.
+    #[error("trusted keys, line {line}: {reason}")]
+    Text {
+        /// The line, from 1.
+        line: usize,
+        /// What was found, and what was wanted.
+        reason: String,
+    },
     /// The system gave no random numbers.
     #[error("the system gives no random numbers for a key")]
     Random(#[source] io::Error),
+}
+
+impl KeyError {
+    /// What kind of refusal it is.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::File { .. } => ErrorCode::InvalidPath,
+            Self::Line { .. } => ErrorCode::InvalidFile,
+            Self::Text { .. } => ErrorCode::InvalidArgument,
+            Self::Random(_) => ErrorCode::Unsupported,
+        }
+    }
+
+    /// What to do next, where the keys are those that are trusted.
+    pub fn help(&self) -> &'static str {
+        "`udo sign --new-key KEYFILE` makes a key, and KEYFILE.pub, which others trust"
+    }
+}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Self {
+        Self::of(error.code(), &error).then(error.help())
+    }
 }
 
 /// A key that signs. Who has it can sign in its owner's name.

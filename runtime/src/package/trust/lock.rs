@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Sealed;
+use crate::device::{Error, ErrorCode};
 use crate::package::OpenError;
 use crate::package::dist;
 
@@ -36,6 +37,27 @@ pub enum LockError {
         /// What is wrong.
         reason: String,
     },
+}
+
+impl LockError {
+    /// What kind of refusal it is.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::File { .. } => ErrorCode::InvalidPath,
+            Self::Form { .. } => ErrorCode::InvalidFile,
+        }
+    }
+
+    /// What to do next.
+    pub fn help(&self) -> &'static str {
+        "`udo lock PACKAGE` writes one"
+    }
+}
+
+impl From<LockError> for Error {
+    fn from(error: LockError) -> Self {
+        Self::of(error.code(), &error).then(error.help())
+    }
 }
 
 /// The packages of a project, in the order of their names.

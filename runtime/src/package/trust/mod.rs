@@ -38,7 +38,23 @@ impl Trust {
     /// # Errors
     /// The file cannot be read, or says something else.
     pub fn keys_of(&mut self, path: &Path) -> Result<(), KeyError> {
-        let text = key::read(path)?;
+        let wrong = |line, reason| KeyError::Line { path: path.to_owned(), line, reason };
+        self.add(&key::read(path)?, wrong)
+    }
+
+    /// The same of a text, as such files have it.
+    ///
+    /// # Errors
+    /// It says something else.
+    pub fn keys_in(&mut self, text: &str) -> Result<(), KeyError> {
+        self.add(text, |line, reason| KeyError::Text { line, reason })
+    }
+
+    fn add(
+        &mut self,
+        text: &str,
+        wrong: impl Fn(usize, String) -> KeyError,
+    ) -> Result<(), KeyError> {
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default().trim();
             if line.is_empty() {
@@ -46,8 +62,7 @@ impl Trust {
             }
             let (kind, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let digits = rest.split_whitespace().next().unwrap_or_default();
-            let wrong =
-                |reason: String| KeyError::Line { path: path.to_owned(), line: number + 1, reason };
+            let wrong = |reason| wrong(number + 1, reason);
             if kind == INDEX {
                 let _: [u8; 32] = key::bytes(digits).map_err(wrong)?;
                 self.indexes.push(digits.to_ascii_lowercase());
