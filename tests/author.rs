@@ -313,6 +313,11 @@ fn an_sdk_and_its_packages_move_between_machines() {
     };
     let (code, out, err) = dist();
     assert_eq!((code, out), (Some(0), format!("{}\n", sdk.display())), "{err}");
+    for program in ["udo", "udo-worker"] {
+        let [own, built] = [&sdk.join("bin"), programs]
+            .map(|folder| fs::metadata(folder.join(program)).unwrap().len());
+        assert!(own > 0 && own < built, "{program} has {own} bytes of {built}: line tables stay");
+    }
     let (code, _, err) = dist();
     assert!(code == Some(1) && err.contains("exists already\nhelp: "), "{err}");
 

@@ -17,17 +17,14 @@ mod cases;
 mod config;
 #[expect(dead_code, reason = "the tests of the language use more of it")]
 #[path = "../generator/reference/tests/language/support.rs"]
+mod language;
 mod support;
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use cases::{Outcome, Way, outcome};
-use support::Operator;
+use language::Operator;
+use support::{cargo, root};
 use udo_runtime::{cores::opencl, runtime::Runtime};
 
 /// Operators of each kind: pointwise ones, broadcasts, folds, products, windows, indices, selections; one with each kind of parameter.
@@ -44,15 +41,12 @@ const SOME: &[&str] = &[
     "matmul",
     "mish",
     "mod",
+    "odd_terms",
     "pad",
     "resize_linear",
     "softmax",
     "top_k_above",
 ];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
-}
 
 fn is_all() -> bool {
     std::env::var("UDO_SWEEP").is_ok_and(|value| value == "all")
@@ -69,7 +63,6 @@ fn operators() -> BTreeMap<String, Operator> {
             operators.insert(name, Operator::parse(&fs::read_to_string(path).unwrap()));
         }
     }
-    // Configs have no truth values.
     operators.retain(|_, operator| config::can_say(operator));
     operators
 }
@@ -84,6 +77,14 @@ fn udo(folder: &Path, args: &[&str]) -> String {
     out.into_owned()
 }
 
+/// Printed code is as clean as what is written by hand, whatever the formulas.
+fn has_no_complaints(package: &Path) {
+    let mut clippy = cargo("clippy", package);
+    let output =
+        clippy.args(["--all-targets", "--quiet", "--", "-D", "warnings"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn kernels_of_every_core_are_as_their_references_say() {
     let operators = operators();
@@ -93,12 +94,14 @@ fn kernels_of_every_core_are_as_their_references_say() {
     // Outputs that elements decide are the only thing that waits for code.
     let waits = said.lines().filter_map(|line| line.trim_start().strip_prefix("waits "));
     let waits: Vec<&str> = waits.map(|line| line.split(':').next().unwrap().trim()).collect();
-    let bounded = |name: &&String| ["nms", "non_zero", "top_k_above"].contains(&name.as_str());
+    let bounded =
+        |name: &&String| ["compress", "nms", "non_zero", "top_k_above"].contains(&name.as_str());
     let wanted = operators.keys().filter(bounded).map(|name| format!("GPU/src/ops/{name}_ref.rs"));
     assert_eq!(waits, wanted.collect::<Vec<_>>());
     udo(desk.path(), &["build", "SweepPackage", "--debug"]);
 
     let package = desk.path().join("SweepPackage");
+    has_no_complaints(&package);
     let runtime = Runtime::builder().package(&package).build().unwrap();
     // One registry for all: a library is looked at and opened once.
     let mut registry = runtime.registry().clone();

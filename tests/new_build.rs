@@ -189,13 +189,15 @@ fn kernels_that_are_printed_from_references_pass_their_own_tests() {
 }
 
 #[test]
-fn op_definitions_in_xml_make_packages_that_pass_their_own_tests() {
+fn configs_of_all_kinds_make_packages_that_pass_their_own_tests() {
     let desk = Desk::new(include_str!("../generator/tests/configs/norm.xml"));
     fs::rename(desk.path("c.json"), desk.path("norm.xml")).unwrap();
     let optional = include_str!("../generator/tests/configs/optional_parts.json");
     fs::write(desk.path("optional.json"), optional).unwrap();
-    desk.works(&["new", "norm.xml", "optional.json"]);
-    for package in ["XmlNormPackage", "OptionalPackage"] {
+    let truths = include_str!("../generator/tests/configs/truths.json");
+    fs::write(desk.path("truths.json"), truths).unwrap();
+    desk.works(&["new", "norm.xml", "optional.json", "truths.json"]);
+    for package in ["XmlNormPackage", "OptionalPackage", "TruthsPackage"] {
         let package = desk.path(package);
         fs::copy(root().join("Cargo.lock"), package.join("Cargo.lock")).unwrap();
         let output = cargo("test", &package).output().unwrap();
@@ -415,6 +417,86 @@ fn what_the_compiler_says_comes_through() {
     assert!(err.contains("CPU/src/ops/softmax.rs") && err.contains("`Oi`"), "{err}");
     assert!(!err.contains("asking the registry"), "{err}");
     assert!(!desk.path("SlipPack/dist/index.json").exists());
+}
+
+/// What printed files share comes with the first reference, in a package that was made without one, and stays behind the last.
+#[test]
+fn a_reference_may_come_later_and_go_again() {
+    let told = LEAKY.replace("LeakyUdoPackage", "LatePack");
+    let untold = told.replace(",\n     \"reference\": \"y = if x < 0 then alpha * x else x\"", "");
+    assert_ne!(told, untold);
+    let desk = Desk::new(&untold);
+    desk.works(&["new", "c.json"]);
+    let shared = ["common/reference.rs", "reg/src/inference.rs", "GPU/src/constants.rs"]
+        .map(|file| desk.path("LatePack").join(file));
+    assert!(shared.iter().all(|file| !file.exists()));
+    let own = desk.path("LatePack/common/src/lib.rs");
+    let text =
+        fs::read_to_string(&own).unwrap() + "\n/// Of the author.\npub const OWN: u32 = 1;\n";
+    fs::write(&own, &text).unwrap();
+    for file in [
+        "CPU/src/ops/leaky.rs",
+        "GPU/src/ops/leaky.rs",
+        "GPU/kernels/leaky.cl",
+        "DSP_V68/src/ops/leaky.rs",
+        "reg/src/ops/leaky.rs",
+    ] {
+        fs::remove_file(desk.path("LatePack").join(file)).unwrap();
+    }
+
+    fs::write(desk.path("c.json"), &told).unwrap();
+    desk.works(&["new", "c.json"]);
+    assert!(shared.iter().all(|file| file.exists()));
+    assert_eq!(fs::read_to_string(&own).unwrap(), text);
+    let (_, progress) = desk.works(&["build", "LatePack", "--debug"]);
+    assert!(!progress.contains("warning"), "{progress}");
+
+    // The kernels are their author's, and go on using what they were printed for.
+    fs::write(desk.path("c.json"), &untold).unwrap();
+    let (said, _) = desk.works(&["new", "c.json", "--accept"]);
+    assert!(!said.contains("orphan"), "{said}");
+    assert!(shared.iter().all(|file| file.exists()));
+    let (_, progress) = desk.works(&["build", "LatePack", "--debug", "--locked"]);
+    assert!(!progress.contains("warning"), "{progress}");
+}
+
+/// One file of kernels runs on all architectures of the DSP from v68 on, until the author writes one of their own for one.
+#[test]
+fn later_architectures_have_the_files_of_the_first() {
+    let config =
+        LEAKY.replace("LeakyUdoPackage", "ArchPack").replace("[\"v68\"]", "[\"v68\", \"v73\"]");
+    let config = config.replace("[\"CPU\", \"GPU\", \"DSP\"]", "[\"DSP\"]");
+    let config =
+        config.replace("{\"CPU\": \"FLOAT_32\", \"GPU\": \"FLOAT_32\", \"DSP\"", "{\"DSP\"");
+    let desk = Desk::new(&config);
+    desk.works(&["new", "c.json"]);
+    let (first, own) = ["DSP_V68", "DSP_V73"]
+        .map(|folder| desk.path("ArchPack").join(folder).join("src/ops/leaky.rs"))
+        .into();
+    assert!(first.exists() && !own.exists());
+    let libraries = ["v68", "v73"].map(|arch| format!("dsp_{arch}/libUdoArchPackImplDsp.so"));
+    let builds = || {
+        let (said, progress) = desk.works(&["build", "ArchPack", "--debug"]);
+        assert!(!progress.contains("warning"), "{progress}");
+        assert!(libraries.iter().all(|library| said.contains(library)), "{said}");
+        let (said, _) = desk.works(&["check", "ArchPack", "--level", "1"]);
+        for arch in ["v68", "v73"] {
+            assert!(said.contains(&format!("Leaky on dsp:{arch}: ")), "{said}");
+        }
+    };
+    builds();
+
+    let text = fs::read_to_string(&first).unwrap();
+    fs::create_dir_all(own.parent().unwrap()).unwrap();
+    fs::write(&own, text.replace("alpha: f64", "alpha: f64 /* of v73 */")).unwrap();
+    let split = fs::read_to_string(&own).unwrap();
+    assert_ne!(split, text);
+    let (said, _) = desk.works(&["new", "c.json"]);
+    assert!(said.contains("refreshed DSP_V73/src/lib.rs"), "{said}");
+    builds();
+    let (said, _) = desk.works(&["new", "ArchPack"]);
+    assert!(!said.contains("refreshed") && !said.contains("created"), "{said}");
+    assert_eq!(fs::read_to_string(&own).unwrap(), split);
 }
 
 /// An operator that is said in the config, and of which no line is written by hand.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use udo_generator::{Mode, Options, Sdk, Source, Templates};
+use udo_generator::{Mode, Options, Sdk, Source, Templates, There};
 
 static TEMPLATES: LazyLock<Templates> = LazyLock::new(Templates::embedded);
 
@@ -18,6 +18,7 @@ fuzz_target!(|text: &str| {
                     sdk: Sdk::Folder("../udo-api"),
                     configs: &configs,
                     templates: &TEMPLATES,
+                    there: &There::default(),
                 };
                 for package in &config.packages {
                     let tree = udo_generator::plan(package, &options);

@@ -127,7 +127,9 @@ impl Expr {
                 if let [Self::Call(path, args)] = items.as_slice() {
                     return format!("&[{path}({})]", block(args, indent));
                 }
-                let are_small = items.iter().all(|item| item.flat().len() <= SMALL_ELEMENT);
+                // A range is never one of several on a line.
+                let is_small = |item: &str| item.len() <= SMALL_ELEMENT && !item.contains("..");
+                let are_small = items.iter().all(|item| is_small(&item.flat()));
                 let body = if are_small { filled(items, indent) } else { block(items, indent) };
                 format!("&[{body}]")
             }
@@ -232,11 +234,16 @@ pub(crate) fn import(path: &str, names: &[&str]) -> String {
     format!("use {path}::{{{}\n}};", if fits { wide } else { body })
 }
 
-/// `fn name(params) -> result {`
+/// `fn name(params) -> result {`, with as many parameters as the operator has.
 pub(crate) fn signature(name: &str, params: &[String], result: &str) -> String {
+    let expected = if params.len() > 7 {
+        "#[expect(clippy::too_many_arguments, reason = \"as many as the operator has\")]\n"
+    } else {
+        ""
+    };
     let line = format!("fn {name}({}) -> {result} {{", params.join(", "));
     if line.len() <= WIDTH {
-        return line;
+        return expected.to_owned() + &line;
     }
     // rustfmt breaks inside the type of a parameter that is wider than a line.
     let skip = if params.iter().any(|param| INDENT + param.len() + 1 > WIDTH) {
@@ -244,7 +251,7 @@ pub(crate) fn signature(name: &str, params: &[String], result: &str) -> String {
     } else {
         ""
     };
-    let mut text = format!("{skip}fn {name}(");
+    let mut text = format!("{expected}{skip}fn {name}(");
     for param in params {
         text.push_str(&new_line(INDENT));
         text.push_str(param);

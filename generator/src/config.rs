@@ -126,7 +126,7 @@ impl ScalarParam {
 /// One value, already of the kind that its data type asks for.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scalar {
-    /// For integer types; `true` and `false` read as 1 and 0.
+    /// For integers and truth values; `true` and `false` read as 1 and 0.
     Int(i64),
     /// For float types, and for fixed-point tensors as the real number meant.
     Float(f64),
@@ -193,18 +193,20 @@ impl Core {
     /// The element types that inputs and outputs may have on this core.
     pub fn tensor_types(self) -> &'static [DataType] {
         use DataType::{
-            Fixed8, Fixed16, Fixed32, Float16, Float32, Int8, Int16, Int32, Uint8, Uint16, Uint32,
+            Bool8, Fixed8, Fixed16, Fixed32, Float16, Float32, Int8, Int16, Int32, Int64, Uint8,
+            Uint16, Uint32,
         };
         match self {
             Self::Cpu => &[
                 Float16, Float32, Fixed8, Fixed16, Fixed32, Uint8, Uint16, Uint32, Int8, Int16,
-                Int32,
+                Int32, Int64, Bool8,
             ],
-            Self::Gpu => &[Float16, Float32, Uint8, Uint32, Int32],
+            Self::Gpu => &[Float16, Float32, Uint8, Uint32, Int32, Int64, Bool8],
             Self::Dsp(arch) if arch < FIRST_MULTI_OP_DSP => &[Float32, Uint8, Int32],
-            Self::Dsp(_) => {
-                &[Float16, Float32, Fixed8, Fixed16, Fixed32, Uint8, Uint16, Int8, Int16, Int32]
-            }
+            Self::Dsp(_) => &[
+                Float16, Float32, Fixed8, Fixed16, Fixed32, Uint8, Uint16, Int8, Int16, Int32,
+                Int64, Bool8,
+            ],
         }
     }
 }
@@ -277,6 +279,10 @@ pub enum DataType {
     Int16,
     /// `INT_32`
     Int32,
+    /// `INT_64`
+    Int64,
+    /// `BOOL_8`: a truth value in a byte.
+    Bool8,
     /// `STRING`: scalar parameters only.
     String,
 }
@@ -288,6 +294,8 @@ pub enum Family {
     Float(f64),
     /// Integers, with the smallest and the largest value.
     Integer(i64, i64),
+    /// True or false.
+    Truth,
     /// Real numbers under an encoding.
     Fixed,
     /// Text.
@@ -309,6 +317,8 @@ impl DataType {
         Self::Int8,
         Self::Int16,
         Self::Int32,
+        Self::Int64,
+        Self::Bool8,
         Self::String,
     ];
 
@@ -327,6 +337,8 @@ impl DataType {
             Self::Int8 => "INT_8",
             Self::Int16 => "INT_16",
             Self::Int32 => "INT_32",
+            Self::Int64 => "INT_64",
+            Self::Bool8 => "BOOL_8",
             Self::String => "STRING",
         }
     }
@@ -343,6 +355,8 @@ impl DataType {
             Self::Int8 => Family::Integer(i64::from(i8::MIN), i64::from(i8::MAX)),
             Self::Int16 => Family::Integer(i64::from(i16::MIN), i64::from(i16::MAX)),
             Self::Int32 => Family::Integer(i64::from(i32::MIN), i64::from(i32::MAX)),
+            Self::Int64 => Family::Integer(i64::MIN, i64::MAX),
+            Self::Bool8 => Family::Truth,
             Self::String => Family::Text,
         }
     }
@@ -360,11 +374,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_types_have_thirteen_distinct_spellings() {
+    fn data_types_have_fifteen_distinct_spellings() {
         let mut names: Vec<&str> = DataType::ALL.iter().map(|dtype| dtype.as_str()).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), 13);
+        assert_eq!(names.len(), 15);
     }
 
     #[test]

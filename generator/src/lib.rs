@@ -16,6 +16,7 @@ pub mod names;
 #[cfg(test)]
 mod page;
 mod paths;
+mod pattern;
 mod plan;
 mod read;
 mod reference;
@@ -33,7 +34,8 @@ pub use crate::{
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
     grammar::schema,
     paths::{ExpandError, expand},
-    plan::{File, Note, Options, Owner, Sdk, Tree, TreeError, plan, toml_string},
+    pattern::{Pattern, VARIABLES},
+    plan::{File, Note, Options, Owner, Sdk, There, Tree, TreeError, plan, toml_string},
     read::read,
     reference::program as reference,
     source::{DecodeError, Mode, Source, decode},
@@ -41,6 +43,6 @@ pub use crate::{
     templates::{RenderError, Templates, TemplatesError, TemplatesOwner},
     write::{
         Change, Drift, Foreign, Kept, Report, Update, Waiting, WriteError, apply_all, kept, survey,
-        write,
+        there, write,
     },
 };

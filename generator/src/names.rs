@@ -1,5 +1,7 @@
 //! Names in generated code: what may be one, and what files, modules and variables are made of it.
 
+pub use udo_reference::to_snake_case;
+
 /// The longest name accepted, in bytes; file names with a prefix and a suffix stay portable.
 pub const MAX_NAME_BYTES: usize = 64;
 
@@ -158,32 +160,6 @@ pub fn check(name: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-/// The name in `snake_case`: `Conv2DQuant` is `conv2d_quant`, `HTTPOp` is `http_op`.
-pub fn to_snake_case(name: &str) -> String {
-    let chars: Vec<char> = name.chars().collect();
-    let mut snake = String::with_capacity(name.len() + 4);
-    for (i, &c) in chars.iter().enumerate() {
-        let before = i.checked_sub(1).and_then(|at| chars.get(at));
-        let opens_word = chars.get(i + 1).is_some_and(char::is_ascii_lowercase);
-        let breaks = c.is_ascii_uppercase()
-            && before.is_some_and(|b| {
-                b.is_ascii_lowercase() || (b.is_ascii_alphanumeric() && opens_word)
-            });
-        if (breaks || c == '_') && !snake.is_empty() && !snake.ends_with('_') {
-            snake.push('_');
-        }
-        if c != '_' {
-            snake.push(c.to_ascii_lowercase());
-        }
-    }
-    let end = snake.trim_end_matches('_').len();
-    snake.truncate(end);
-    if snake.starts_with(|c: char| c.is_ascii_digit()) {
-        snake.insert(0, '_');
-    }
-    snake
-}
-
 /// The name in `UpperCamelCase`: `batch_norm` is `BatchNorm`; capitals that are there stay.
 pub fn to_upper_camel_case(name: &str) -> String {
     let camel: String = name
@@ -218,31 +194,6 @@ pub fn variable_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn snake_case_splits_where_words_begin() {
-        let cases = [
-            ("Softmax", "softmax"),
-            ("SoftmaxUdoPackage", "softmax_udo_package"),
-            ("Conv2D", "conv2d"),
-            ("Conv2DQuant", "conv2d_quant"),
-            ("SynConv2d", "syn_conv2d"),
-            ("Int8Quant", "int8_quant"),
-            ("MatMulV2", "mat_mul_v2"),
-            ("HTTPOp", "http_op"),
-            ("ROIAlign", "roi_align"),
-            ("LSTM", "lstm"),
-            ("GELU_Tanh", "gelu_tanh"),
-            ("already_snake", "already_snake"),
-            ("__odd__Name__", "odd_name"),
-            ("_2x", "_2x"),
-            ("x", "x"),
-            ("", ""),
-        ];
-        for (name, want) in cases {
-            assert_eq!(to_snake_case(name), want, "{name}");
-        }
-    }
 
     #[test]
     fn camel_case_keeps_capitals() {

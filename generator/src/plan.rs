@@ -1,6 +1,6 @@
 //! A checked package in, the files of its folder out. Nothing here touches the disk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Serialize;
@@ -23,6 +23,17 @@ pub struct Options<'a> {
     pub configs: &'a [Source<'a>],
     /// What prints the files.
     pub templates: &'a Templates,
+    /// What the package's folder holds already.
+    pub there: &'a There,
+}
+
+/// What a folder holds already, as far as a plan depends on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct There {
+    /// Whether files were printed from references, so that what they use stays.
+    pub has_reference: bool,
+    /// The author's files of kernels for the DSP, and whether each takes the architecture of the crate that it is in.
+    pub dsp_files: BTreeMap<String, bool>,
 }
 
 /// How a package names the SDK that it depends on.
@@ -116,7 +127,7 @@ pub enum TreeError {
 pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError> {
     let configs = config_files(package, options.configs);
     let config_paths: Vec<String> = configs.iter().map(|file| file.path.clone()).collect();
-    let libraries = libraries(package);
+    let libraries = libraries(package, options.there);
     let mut views: Vec<LibraryView> = libraries.iter().map(|l| l.view.clone()).collect();
     let registration = view::registration(package, &views);
     views.insert(0, registration.clone());
@@ -127,6 +138,10 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         udo_api: options.sdk.dependency(""),
         common: format!("{}_common", names::to_snake_case(&package.name)),
         udo_testing: options.sdk.dependency("/testing"),
+        has_reference: options.there.has_reference
+            || package.ops.iter().any(|op| op.reference.is_some()),
+        support: udo_reference::support(),
+        constants_support: udo_reference::constants_support(),
         formulas: view::FormulaView::all(package),
         targets: targets(&views),
         libraries: views,
@@ -153,6 +168,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         sheet.add(template, path, None, None, Owner::AuthorAlone)?;
     }
 
+    sheet.add_shared(&libraries)?;
     sheet.add_crate("reg", &registration)?;
     for op in &package.ops {
         let (schema, file) = view::schema(op);
@@ -162,7 +178,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
     }
     for Library { view, core, ops } in &libraries {
         sheet.add_crate(kind(*core), view)?;
-        for op in ops {
+        for op in ops.iter().filter(|op| !view.takes(op)) {
             let file = match core {
                 Core::Cpu => view::cpu(op),
                 Core::Gpu => view::gpu(op),
@@ -185,6 +201,9 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
     sheet.finish(config_paths, options.templates.owner())
 }
 
+/// Where there is what all files share that are printed from references.
+pub(crate) const SUPPORT: &str = "common/reference.rs";
+
 struct Library<'a> {
     view: LibraryView,
     core: Core,
@@ -192,7 +211,7 @@ struct Library<'a> {
 }
 
 /// The implementation libraries: one per core, or per operator on DSPs before V68.
-fn libraries(package: &Package) -> Vec<Library<'_>> {
+fn libraries<'a>(package: &'a Package, there: &There) -> Vec<Library<'a>> {
     let mut libraries = Vec::new();
     for &core in &package.cores {
         let ops: Vec<&Op> = package.ops.iter().filter(|op| op.cores.contains(&core)).collect();
@@ -202,11 +221,28 @@ fn libraries(package: &Package) -> Vec<Library<'_>> {
                 Library { view, core, ops: vec![op] }
             }));
         } else {
-            let view = LibraryView::of_kernels(package, core, &ops, None);
+            let mut view = LibraryView::of_kernels(package, core, &ops, None);
+            for op in &ops {
+                if let Some(from) = shared_with(op, core, there) {
+                    view.take(op, from);
+                }
+            }
             libraries.push(Library { view, core, ops });
         }
     }
     libraries
+}
+
+/// The first architecture of the DSP whose file of the operator is that of `core` as well: where the author has written none for
+/// `core`, and the other takes the architecture of the crate that it is in.
+fn shared_with(op: &Op, core: Core, there: &There) -> Option<Core> {
+    let path = |core: Core| format!("{core}/src/ops/{}.rs", names::module_name(&op.name));
+    let shares = |core: &Core| matches!(core, Core::Dsp(_)) && !core.is_one_op_per_library();
+    let first = op.cores.iter().copied().find(shares)?;
+    let is_other = core != first && shares(&core) && !there.dsp_files.contains_key(&path(core));
+    let follows = there.dsp_files.get(&path(first)).is_none_or(|follows| *follows);
+    let is_alike = Stamp::of(op, Some(core)) == Stamp::of(op, Some(first));
+    (is_other && follows && is_alike).then_some(first)
 }
 
 /// The template folder of a core.
@@ -292,6 +328,24 @@ impl Sheet<'_> {
         let contents =
             self.printer.print(template, Names { package: self.package, library, op })?;
         self.files.push(File { path: path.to_owned(), contents, owner });
+        Ok(())
+    }
+
+    /// What files share that are printed from references.
+    fn add_shared(&mut self, libraries: &[Library<'_>]) -> Result<(), TreeError> {
+        if !self.package.has_reference {
+            return Ok(());
+        }
+        let gpus = libraries.iter().filter(|library| library.core == Core::Gpu);
+        let constants = gpus.map(|library| format!("{}/src/constants.rs", library.view.folder));
+        let files = [
+            ("common/reference.rs.jinja", SUPPORT.to_owned()),
+            ("reg/inference.rs.jinja", "reg/src/inference.rs".to_owned()),
+        ];
+        let files = files.into_iter().chain(constants.map(|path| ("gpu/constants.rs.jinja", path)));
+        for (template, path) in files {
+            self.add(template, &path, None, None, Owner::Generator)?;
+        }
         Ok(())
     }
 

@@ -186,7 +186,7 @@ mod tests {
           help: for example "in_"
         error: slips.json:7:66: trailing comma: found `,` before `}`, wanted no comma after the last entry
           help: delete this comma; the vendor's published template has it, but JSON does not allow it
-        error: slips.json:8:39: $.UdoPackage_0.Operators[0].inputs[1].data_type: unknown data type: found "FLOAT32", wanted FLOAT_16, FLOAT_32, FIXED_4, FIXED_8, FIXED_16, FIXED_32, UINT_8, UINT_16, UINT_32, INT_8, INT_16, INT_32 or STRING
+        error: slips.json:8:39: $.UdoPackage_0.Operators[0].inputs[1].data_type: unknown data type: found "FLOAT32", wanted FLOAT_16, FLOAT_32, FIXED_4, FIXED_8, FIXED_16, FIXED_32, UINT_8, UINT_16, UINT_32, INT_8, INT_16, INT_32, INT_64, BOOL_8 or STRING
           help: did you mean "FLOAT_32"?
         error: slips.json:8:50: trailing comma: found `,` before `]`, wanted no comma after the last entry
           help: delete this comma; the vendor's published template has it, but JSON does not allow it

@@ -36,12 +36,19 @@ pub(crate) fn signature(op: &Op) -> Signature {
 pub(crate) fn class(tensor: &config::Tensor) -> Class {
     let is_real = |family| match family {
         Family::Float(_) | Family::Fixed => true,
-        Family::Integer(..) | Family::Text => false,
+        Family::Integer(..) | Family::Truth | Family::Text => false,
     };
+    let is_truth = |entry: &config::CoreType| entry.dtype.family() == Family::Truth;
     let has_reals = tensor.types.iter().any(|entry| is_real(entry.dtype.family()));
     let is_float =
         has_reals || tensor.quantization == Some(QuantizationMode::Tf) || tensor.has_real_default();
-    if is_float { Class::Float } else { Class::Int }
+    if is_float {
+        Class::Float
+    } else if tensor.types.iter().all(is_truth) {
+        Class::Bool
+    } else {
+        Class::Int
+    }
 }
 
 fn input(port: &config::Tensor) -> Input {
@@ -60,9 +67,11 @@ fn scalar_param(param: &ScalarParam) -> Param {
     let kind = match param.dtype.family() {
         Family::Float(_) | Family::Fixed => ParamKind::Scalar(Class::Float),
         Family::Integer(..) => ParamKind::Scalar(Class::Int),
+        Family::Truth => ParamKind::Scalar(Class::Bool),
         Family::Text => ParamKind::Text,
     };
     let default = param.default.as_ref().map(|value| match value {
+        Scalar::Int(value) if kind == ParamKind::Scalar(Class::Bool) => Value::Bool(*value != 0),
         Scalar::Int(value) => Value::Int(*value),
         Scalar::Float(value) => Value::Float(*value),
         Scalar::Text(text) => Value::Text(text.clone()),
@@ -71,7 +80,11 @@ fn scalar_param(param: &ScalarParam) -> Param {
 }
 
 fn tensor_param(param: &config::Tensor) -> Param {
-    let class = class(param);
+    // Lists of truth values come as integers.
+    let class = match class(param) {
+        Class::Bool => Class::Int,
+        class @ (Class::Float | Class::Int) => class,
+    };
     let default = param.default.as_ref().map(|default| {
         // Kernels get every parameter as a list.
         Value::Tensor(list(default.values(), class))
@@ -91,7 +104,8 @@ fn tensor(default: &DefaultValue, class: Class) -> Tensor {
 fn list(values: &[Scalar], class: Class) -> Tensor {
     let elements = match class {
         Class::Float => Elements::Float(values.iter().map(real).collect()),
-        Class::Int | Class::Bool => Elements::Int(values.iter().map(integer).collect()),
+        Class::Int => Elements::Int(values.iter().map(integer).collect()),
+        Class::Bool => Elements::Bool(values.iter().map(|value| integer(value) != 0).collect()),
     };
     Tensor { dims: vec![values.len()], elements }
 }

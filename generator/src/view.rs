@@ -36,6 +36,12 @@ pub(crate) struct PackageView {
     pub(crate) udo_testing: String,
     /// The registration library, then the implementation libraries.
     pub(crate) libraries: Vec<LibraryView>,
+    /// Whether files of it are printed from references, or were.
+    pub(crate) has_reference: bool,
+    /// What all of those share.
+    pub(crate) support: String,
+    /// And on the GPU alone.
+    pub(crate) constants_support: &'static str,
     /// What its operators compute, where the config says it.
     pub(crate) formulas: Vec<FormulaView>,
     /// The same libraries, for `make`: `cpu`, `gpu` and `dsp`, each with the crates it builds.
@@ -75,6 +81,8 @@ pub(crate) struct MakeTarget {
 pub(crate) struct LibraryView {
     /// The crate's folder, as in `DSP_V66/softmax`.
     pub(crate) folder: String,
+    /// From where its sources are up to the package, as in `../../`.
+    pub(crate) up: &'static str,
     pub(crate) crate_name: String,
     /// `reg`, or the core as in `dsp:v68`.
     pub(crate) core: String,
@@ -86,12 +94,30 @@ pub(crate) struct LibraryView {
     pub(crate) params: Vec<String>,
     /// The modules of its operators.
     pub(crate) modules: Vec<String>,
+    /// The architecture of a DSP whose libraries hold any number of operators.
+    pub(crate) arch: Option<u16>,
+    /// The modules of operators whose files are those of another library.
+    pub(crate) shared: Vec<SharedView>,
     /// The operators' names.
     pub(crate) ops: Vec<String>,
+    /// The package's name.
+    pub(crate) package: String,
+    /// Where its kernels are, in the order of the config.
+    pub(crate) kernels: Vec<String>,
     /// The tables of its `lib.rs`.
     pub(crate) tables: String,
     /// The names that its `lib.rs` uses.
     pub(crate) imports: String,
+}
+
+/// Files that a library has from another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct SharedView {
+    /// The other's folder.
+    pub(crate) folder: String,
+    /// The module that they are in, as in `v68`.
+    pub(crate) name: String,
+    pub(crate) modules: Vec<String>,
 }
 
 /// One operator in one library.
@@ -190,24 +216,31 @@ impl OpView {
     }
 }
 
-/// `cx.set_output(0, first)` for each output, those that a node may leave out only where it has them.
+/// `cx.set_output(0, first)` for each output, with a type of its own where the config says another; for those that a node may leave out
+/// only where it has them.
 fn inference(op: &Op) -> String {
+    let first = op.inputs.first().map(|input| &input.types);
     let mut lines = Vec::new();
-    let count = op.outputs.len();
     for (index, output) in op.outputs.iter().enumerate() {
-        let call = format!("cx.set_output({index}, first)");
-        if output.is_optional {
-            lines.push(format!(
-                "if cx.output_count() > {index} {{\n            {call}?;\n        }}"
-            ));
-        } else if index + 1 == count {
-            lines.push(call);
+        let is_alike = first.is_none_or(|first| *first == output.types);
+        let mut set = Vec::new();
+        if is_alike {
+            set.push(format!("cx.set_output({index}, first)?;"));
         } else {
-            lines.push(format!("{call}?;"));
+            set.push(format!("let of = {};", reference::output_type(op, output)));
+            set.push(format!("cx.set_output({index}, TensorDesc::new(of, first.full_shape()))?;"));
+        }
+        if output.is_optional {
+            lines.push(format!("if cx.output_count() > {index} {{"));
+            lines.extend(set.iter().map(|line| format!("    {line}")));
+            lines.push("}".to_owned());
+        } else {
+            lines.extend(set);
         }
     }
-    if op.outputs.last().is_some_and(|output| output.is_optional) {
-        lines.push("Ok(())".to_owned());
+    match lines.last_mut() {
+        Some(last) if last.ends_with("?;") => last.truncate(last.len() - 2),
+        _ => lines.push("Ok(())".to_owned()),
     }
     lines.join("\n        ")
 }
@@ -230,12 +263,20 @@ pub(crate) fn library(package: &Package, core: Core, op: Option<&Op>) -> Library
     let mut view = LibraryView {
         crate_name: format!("{prefix}_{lower}"),
         folder,
+        up: "../../",
         core: core_name,
         file,
         title,
         params: Vec::new(),
         modules: Vec::new(),
+        arch: match core {
+            Core::Dsp(arch) if op.is_none() => Some(arch),
+            Core::Cpu | Core::Gpu | Core::Dsp(_) => None,
+        },
+        shared: Vec::new(),
         ops: Vec::new(),
+        package: name.clone(),
+        kernels: Vec::new(),
         tables: String::new(),
         imports: String::new(),
     };
@@ -243,6 +284,7 @@ pub(crate) fn library(package: &Package, core: Core, op: Option<&Op>) -> Library
         let module = names::module_name(&op.name);
         view.crate_name = format!("{prefix}_{lower}_{module}");
         view.folder = format!("{}/{module}", view.folder);
+        view.up = "../../../";
         view.file = format!("{lower}/libUdo{name}ImplDsp_{}.so", op.name);
     }
     view
@@ -259,6 +301,8 @@ fn dtype(data_type: DataType) -> &'static str {
         DataType::Uint32 => "U32",
         DataType::Int8 => "I8",
         DataType::Int16 => "I16",
+        DataType::Int64 => "I64",
+        DataType::Bool8 => "Bool",
         DataType::String => "Str",
     }
 }
@@ -273,8 +317,15 @@ fn element(data_type: DataType) -> &'static str {
         "U32" => "u32",
         "I8" => "i8",
         "I16" => "i16",
+        "I64" => "i64",
+        "Bool" => "Bool",
         _ => "i32",
     }
+}
+
+/// The type of elements, where it is one of `udo-api`'s own.
+fn own_type(element: &'static str) -> Option<&'static str> {
+    matches!(element, "F16" | "Bool").then_some(element)
 }
 
 /// The set of types that a tensor of this type has on a core: a GPU stores floats in either width.
@@ -288,7 +339,7 @@ fn type_set(core: Core, data_type: DataType) -> Vec<&'static str> {
 /// `types::F32.or(types::F16)`
 fn type_set_code(names: &[&str]) -> String {
     let mut code = String::new();
-    for name in names {
+    for name in names.iter().map(|name| name.to_ascii_uppercase()) {
         if code.is_empty() {
             code = format!("types::{name}");
         } else {

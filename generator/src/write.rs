@@ -20,7 +20,7 @@ use crate::{
     stamp,
 };
 use areas::Merged;
-pub use kept::{Kept, kept};
+pub use kept::{Kept, kept, there};
 use marker::Marker;
 pub use outcome::{Change, Drift, Report, Waiting};
 

@@ -52,6 +52,9 @@ const PARTS: &[&str] = &[
     "OnlyDefaultSupported",
 ];
 
+/// What this toolkit has beside the format's own elements.
+const REFERENCE: &str = "UdoReference";
+
 pub(crate) const ELEMENTS: &[Element] = &[
     element(
         "OpDefCollection",
@@ -72,8 +75,15 @@ pub(crate) const ELEMENTS: &[Element] = &[
             "Parameter",
             "SupportedBackend",
             "UseDefaultTranslation",
+            REFERENCE,
         ],
         "an operator",
+    ),
+    element(
+        REFERENCE,
+        &[],
+        &[],
+        "`reference`, a line each; not of the format, so other tools may refuse it. Write `<` as `&lt;`, or all of it as CDATA",
     ),
     element("Input", &[], PARTS, "an input"),
     element("Output", &[], PARTS, "an output"),

@@ -1,19 +1,21 @@
 //! What is printed from configs: whole trees as snapshots, and every Rust file as rustfmt wants it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::{fmt::Write as _, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path, process::Command};
 
-use udo_generator::{File, Mode, Options, Owner, Sdk, Source, Templates, Tree, plan, read};
+use udo_generator::{File, Mode, Options, Owner, Sdk, Source, Templates, There, Tree, plan, read};
 
 const CONFIGS: &[&str] = &[
     "all_kinds.json",
     "norm.xml",
     "old_dsp.json",
     "optional_parts.json",
+    "own_operators.json",
     "references.json",
     "several_ops.json",
     "softmax_htp.json",
     "static_and_tensor_params.json",
+    "truths.json",
     "two_packages.json",
     "vendor_habits.json",
 ];
@@ -24,11 +26,15 @@ fn config(name: &str) -> String {
 }
 
 fn trees(name: &str, text: &str) -> Vec<Tree> {
+    trees_beside(name, text, &There::default())
+}
+
+fn trees_beside(name: &str, text: &str, there: &There) -> Vec<Tree> {
     let sources = [Source { path: Path::new(name), text }];
     let (config, _) = read(&sources, Mode::Compat).unwrap();
     let templates = Templates::embedded();
-    let options =
-        Options { sdk: Sdk::Folder("/sdk/udo-api"), configs: &sources, templates: &templates };
+    let sdk = Sdk::Folder("/sdk/udo-api");
+    let options = Options { sdk, configs: &sources, templates: &templates, there };
     config.packages.iter().map(|package| plan(package, &options).unwrap()).collect()
 }
 
@@ -97,6 +103,12 @@ fn op_definitions_in_xml_make_the_same_kind_of_package() {
 }
 
 #[test]
+fn truth_values_and_wide_integers_have_types_of_their_own() {
+    let tree = only_tree("truths.json");
+    insta::assert_snapshot!(printed(&tree, |path| path.contains("pick.")));
+}
+
+#[test]
 fn references_become_shapes_and_first_kernels() {
     let tree = only_tree("references.json");
     insta::assert_snapshot!(printed(&tree, |path| {
@@ -108,6 +120,11 @@ fn references_become_shapes_and_first_kernels() {
             "GPU/kernels/bands.cl",
             "GPU/src/ops/bands.rs",
             "README.md",
+            "common/reference.rs",
+            "GPU/src/constants.rs",
+            "reg/src/inference.rs",
+            "reg/src/lib.rs",
+            "DSP_V66/hard_swish/src/lib.rs",
         ]
         .contains(&path)
     }));
@@ -137,6 +154,47 @@ fn references_become_shapes_and_first_kernels() {
         "GPU/src/ops/found.rs: elements decide how large an output is, which a kernel of a GPU cannot say",
     ];
     assert_eq!(notes, wanted);
+}
+
+/// Files that are there, and whether each takes its crate's architecture; the architectures with a file of their own.
+type Case = (&'static [(&'static str, bool)], &'static [&'static str]);
+
+#[test]
+fn architectures_share_what_nobody_has_written_apart() {
+    let text =
+        config("softmax_htp.json").replace("[\"v68\"]", "[\"v66\", \"v68\", \"v73\", \"v75\"]");
+    let own = |files: &[(&str, bool)]| -> BTreeMap<String, bool> {
+        files
+            .iter()
+            .map(|(arch, of_crate)| (format!("DSP_{arch}/src/ops/softmax.rs"), *of_crate))
+            .collect()
+    };
+    let cases: &[Case] = &[
+        (&[], &["V68"]),
+        (&[("V68", true)], &["V68"]),
+        (&[("V68", true), ("V73", true)], &["V68", "V73"]),
+        // A file that says which architecture it is for is for no other.
+        (&[("V68", false)], &["V68", "V73", "V75"]),
+        (&[("V68", false), ("V73", false)], &["V68", "V73", "V75"]),
+    ];
+    for (files, wanted) in cases {
+        let there = There { dsp_files: own(files), ..There::default() };
+        let tree = &trees_beside("c.json", &text, &there)[0];
+        for arch in ["V68", "V73", "V75"] {
+            let has_own = wanted.contains(&arch);
+            let file = tree.file(&format!("DSP_{arch}/src/ops/softmax.rs"));
+            assert_eq!(file.is_some(), has_own, "{files:?}: {arch}");
+            let lib = &tree.file(&format!("DSP_{arch}/src/lib.rs")).unwrap().contents;
+            let path =
+                "#[path = \"../../DSP_V68/src/ops\"]\nmod v68 {\n    pub(crate) mod softmax;\n}\n";
+            assert_eq!(lib.contains(path), !has_own, "{files:?}: {lib}");
+            let kernels = if has_own { "ops::softmax::KERNEL" } else { "v68::softmax::KERNEL" };
+            assert!(lib.contains(&format!("KERNELS: &[KernelDef] = &[{kernels}];")), "{lib}");
+            assert!(lib.contains(&format!("pub const ARCH: u16 = {};", &arch[1..])), "{lib}");
+        }
+        // Of libraries for v66 each has one operator, by another contract.
+        assert!(tree.file("DSP_V66/softmax/src/ops/softmax.rs").is_some());
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use udo_api::{Core, DType, Shape};
+use udo_api::{Bool, Core, DType, Shape};
 use udo_reference::{
     Argument, Arguments, Arithmetic, Class, Elements, Evaluated, Settings, Storage, Tensor, Value,
 };
@@ -16,8 +16,8 @@ use udo_runtime::{
 };
 
 use crate::{
-    config::type_name,
-    support::{Case, Operator, reals},
+    config::{integers, type_name},
+    language::{Case, Operator, reals},
 };
 
 /// How a case runs.
@@ -159,26 +159,23 @@ pub(crate) fn outcome(
     let mut session = model.session().unwrap();
     for (port, argument) in operator.signature.inputs.iter().zip(&arguments.inputs) {
         if let (Argument::Tensor(tensor), false) = (argument, port.is_static) {
-            let shape = Shape::new(&tensor.dims).unwrap();
-            let given = if let Elements::Int(values) = &tensor.elements {
-                let values: Vec<i32> = values.iter().map(|value| *value as i32).collect();
-                memory::Tensor::of(shape, &values)
-            } else {
-                let values: Vec<f32> = reals(tensor).iter().map(|value| *value as f32).collect();
-                memory::Tensor::of(shape, &values)
-            };
-            session.set_input(&port.name, &given.unwrap()).unwrap();
+            session.set_input(&port.name, &given(name, tensor)).unwrap();
         }
     }
     if let Err(error) = session.run() {
         return Some(Outcome::Wrong(format!("{error}\n{text}")));
     }
     let mut found = operator.signature.outputs.iter().zip(&wanted).map(|(port, wanted)| {
-        let values: Vec<f64> = match port.class {
-            Class::Int => {
-                session.output::<i32>(&port.name).unwrap().iter().map(|v| f64::from(*v)).collect()
+        let name_of = &port.name;
+        let values: Vec<f64> = match (port.class, integers(name)) {
+            (Class::Int, DType::I64) => {
+                as_each(session.output::<i64>(name_of).unwrap(), |value| value as f64)
             }
-            _ => session.output::<f32>(&port.name).unwrap().iter().map(|v| f64::from(*v)).collect(),
+            (Class::Int, _) => as_each(session.output::<i32>(name_of).unwrap(), f64::from),
+            (Class::Bool, _) => as_each(session.output::<Bool>(name_of).unwrap(), |value| {
+                f64::from(u8::from(value.get()))
+            }),
+            (Class::Float, _) => as_each(session.output::<f32>(name_of).unwrap(), f64::from),
         };
         held(&values, wanted)
     });
@@ -186,6 +183,25 @@ pub(crate) fn outcome(
         Some(what) => Outcome::Wrong(format!("{what}\n{text}")),
         None => Outcome::Right,
     })
+}
+
+/// An input of an operator as a run gets it.
+fn given(name: &str, tensor: &Tensor) -> memory::Tensor {
+    let shape = Shape::new(&tensor.dims).unwrap();
+    let numbers = reals(tensor);
+    let given = match (&tensor.elements, integers(name)) {
+        (Elements::Int(values), DType::I64) => memory::Tensor::of(shape, values),
+        (Elements::Int(_), _) => memory::Tensor::of(shape, &as_each(&numbers, |n| n as i32)),
+        (Elements::Bool(_), _) => {
+            memory::Tensor::of(shape, &as_each(&numbers, |n| Bool::from(n != 0.0)))
+        }
+        (Elements::Float(_), _) => memory::Tensor::of(shape, &as_each(&numbers, |n| n as f32)),
+    };
+    given.unwrap()
+}
+
+fn as_each<T: Copy, U>(values: &[T], turned: impl Fn(T) -> U) -> Vec<U> {
+    values.iter().map(|value| turned(*value)).collect()
 }
 
 /// The first element that is too far off.
@@ -251,7 +267,11 @@ fn model(
             read.push("_".to_owned());
             continue;
         };
-        let of = if port.class == Class::Int { DType::I32 } else { DType::F32 };
+        let of = match port.class {
+            Class::Int => integers(name),
+            Class::Bool => DType::Bool,
+            Class::Float => DType::F32,
+        };
         let dims = format!("{:?}", tensor.dims).replace(' ', "");
         let kind = if port.is_static { "constant" } else { "input" };
         let values = if port.is_static {

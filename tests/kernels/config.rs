@@ -3,20 +3,16 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value as Json, json};
+use udo_api::DType;
 use udo_reference::{Class, Elements, Param, ParamKind, Value};
 
-use crate::support::Operator;
+use crate::language::Operator;
 
-/// Whether a config has the classes of its ports and parameters.
+/// Whether a config has the classes of its parameters.
 pub(crate) fn can_say(operator: &Operator) -> bool {
-    let signature = &operator.signature;
-    let ports = signature.inputs.iter().map(|port| port.class);
-    let params = signature.params.iter().filter_map(|param| match param.kind {
-        ParamKind::Scalar(class) | ParamKind::Tensor(class) => Some(class),
-        ParamKind::Text => None,
-    });
-    let outputs = signature.outputs.iter().map(|port| port.class);
-    ports.chain(params).chain(outputs).all(|class| class != Class::Bool)
+    // Lists of truth values are lists of integers there.
+    let is_list = |param: &Param| param.kind == ParamKind::Tensor(Class::Bool);
+    !operator.signature.params.iter().any(is_list)
 }
 
 /// What the config calls an operator: no built-in one is called so.
@@ -34,7 +30,7 @@ pub(crate) fn text(operators: &BTreeMap<String, Operator>) -> String {
 fn operator(name: &str, operator: &Operator) -> Json {
     let signature = &operator.signature;
     let inputs = signature.inputs.iter().map(|input| {
-        let mut of = port(&input.name, input.class);
+        let mut of = port(&input.name, input.class, integers(name));
         for (field, holds) in [("optional", input.optional), ("static", input.is_static)] {
             if holds {
                 of[field] = json!(true);
@@ -42,7 +38,8 @@ fn operator(name: &str, operator: &Operator) -> Json {
         }
         of
     });
-    let outputs = signature.outputs.iter().map(|output| port(&output.name, output.class));
+    let outputs =
+        signature.outputs.iter().map(|output| port(&output.name, output.class, integers(name)));
     let is_list = |param: &&Param| matches!(param.kind, ParamKind::Tensor(_));
     let scalars = signature.params.iter().filter(|param| !is_list(param)).map(param);
     let lists = signature.params.iter().filter(is_list).map(param);
@@ -54,9 +51,17 @@ fn operator(name: &str, operator: &Operator) -> Json {
     })
 }
 
-fn port(name: &str, class: Class) -> Json {
-    if class == Class::Int {
-        return json!({"name": name, "data_type": "INT_32"});
+/// The integers of an operator: both widths take part.
+pub(crate) fn integers(name: &str) -> DType {
+    if name.len().is_multiple_of(2) { DType::I64 } else { DType::I32 }
+}
+
+fn port(name: &str, class: Class, integers: DType) -> Json {
+    let integers = if integers == DType::I64 { "INT_64" } else { "INT_32" };
+    match class {
+        Class::Int => return json!({"name": name, "data_type": integers}),
+        Class::Bool => return json!({"name": name, "data_type": "BOOL_8"}),
+        Class::Float => {}
     }
     let types = json!({"CPU": "FLOAT_32", "GPU": "FLOAT_32", "DSP": "UINT_8"});
     json!({"name": name, "quantization_mode": "TF", "per_core_data_types": types})
@@ -66,6 +71,7 @@ fn param(param: &Param) -> Json {
     let of = match param.kind {
         ParamKind::Text => "STRING",
         ParamKind::Scalar(Class::Float) | ParamKind::Tensor(Class::Float) => "FLOAT_32",
+        ParamKind::Scalar(Class::Bool) => "BOOL_8",
         ParamKind::Scalar(_) | ParamKind::Tensor(_) => "INT_32",
     };
     let mut said = json!({"name": param.name, "data_type": of});
@@ -73,7 +79,7 @@ fn param(param: &Param) -> Json {
         said["default_value"] = match default {
             Value::Float(value) => json!(value),
             Value::Int(value) => json!(value),
-            Value::Bool(value) => json!(i32::from(*value)),
+            Value::Bool(value) => json!(value),
             Value::Text(text) => json!(text),
             Value::Tensor(tensor) => match &tensor.elements {
                 Elements::Float(values) => json!(values),

@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod bound;
+mod case;
 mod erf;
 mod eval;
 mod fault;
@@ -46,16 +47,28 @@ mod words;
 
 pub use crate::{
     bound::Arithmetic,
+    case::to_snake_case,
     eval::{Argument, Arguments, DEFAULT_LIMIT, Evaluated, Extent, MAX_RANK, Settings},
     fault::{EvalError, Fault, Faults, Position},
     ir::Loosened,
     lower::function_names,
     print::{
         Accesses, Buffer, Item, ItemKernel, OpenClAccess, PortAccess, Ports, RustKernel, Scratch,
+        has_word,
     },
     signature::{Class, Elements, Input, Output, Param, ParamKind, Signature, Tensor, Value},
     storage::{Storage, quantize},
 };
+
+/// The types and functions that all printed kernels use, as the items of a module in Rust without a heap.
+pub fn support() -> String {
+    print::rust_support()
+}
+
+/// The functions beside those that kernels of work items use: they say numbers to OpenCL C, and make texts.
+pub fn constants_support() -> &'static str {
+    print::constants_support()
+}
 
 /// A source that fits its signature.
 #[derive(Debug, Clone)]

@@ -2,10 +2,12 @@
 //! work items in Rust and OpenCL C.
 
 mod emit;
+mod finalize;
 mod folds;
 mod items;
 mod language;
 mod lists;
+mod literal;
 mod names;
 mod opencl;
 mod plain;
@@ -21,9 +23,12 @@ use crate::{
     signature::{Class, ParamKind, Signature},
 };
 use emit::Emitter;
+use finalize::{Execute, Finalize, Part, Step};
 use language::{Language, Real};
 use names::Names;
-use rust::{Rust, stored, type_of};
+use rust::{Rust, function, stored, type_of};
+pub use support::has_word;
+pub(crate) use support::{constants as constants_support, rust as rust_support};
 
 /// What a port's elements are stored as, in the words of Rust.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,32 +39,40 @@ pub struct Ports {
     pub outputs: Vec<String>,
 }
 
-/// A kernel as text, in the parts that a package puts where they belong.
+/// A kernel, of which a package puts the texts where they belong, beside [`support`](crate::support).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RustKernel {
-    /// What the other parts use: lists of a few integers, faults, and functions that the standard library does not have.
-    pub support: String,
-    /// `struct Plan`: what finalize keeps; it is `Copy`, and the extents in it say shapes and lengths of scratch.
-    pub plan: String,
-    /// `fn plan(..) -> Result<Plan, Fault>`: worked out of extents, parameters and static inputs.
-    pub finalize: String,
-    /// A function for each tensor, which gives the element of a number: what a work item does.
-    pub elements: String,
-    /// `fn execute(..) -> Result<Plan, Fault>`: fills scratch and outputs, and gives the plan with the extents that they have.
-    pub execute: String,
     /// Scratch, in the order of the arguments of `execute`.
     pub scratch: Vec<Scratch>,
     /// Whether the elements decide an extent: `plan` then takes a `least: bool` first, and says what extents are where
     /// nothing is selected if it is true; those that differ from the others are upper bounds.
     pub is_bounded: bool,
-    /// What `plan` and `finalize` alone use of `support`.
-    pub shape_support: String,
     /// For each input the field of the plan that holds its extents.
     pub input_extents: Vec<String>,
     /// Whether `plan` reads the elements of a static input.
     pub reads_static: Vec<bool>,
     /// For each output the field of the plan that holds its extents.
     pub extents: Vec<String>,
+    finalize: Finalize,
+    elements: String,
+    execute: Execute,
+}
+
+impl RustKernel {
+    /// `struct Plan`, what finalize keeps: it is `Copy`, and the extents in it say shapes and lengths of scratch. Of its fields
+    /// there are those that are read, here or in the text `beside`. `fn plan(..) -> Result<Plan, Fault>` works it out of
+    /// extents, parameters and static inputs; `fn execute(..) -> Result<Plan, Fault>` fills scratch and outputs, and gives the
+    /// plan with the extents that they have, by a function for each tensor that gives the element of a number.
+    pub fn text(&self, beside: &str) -> String {
+        let reads = self.finalize.reads(&[beside, &self.elements], Some(&self.execute));
+        let parts = [&self.finalize.text(&reads), &self.execute.text(&reads), &self.elements];
+        parts.map(String::as_str).join("\n")
+    }
+
+    /// The first two of these alone, which say shapes.
+    pub fn shapes(&self, beside: &str) -> String {
+        self.finalize.text(&self.finalize.reads(&[beside], None))
+    }
 }
 
 /// A tensor that a kernel keeps between two loops.
@@ -84,15 +97,10 @@ pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKer
             extents: printer.names.dims(Source::Def(def)),
         });
     let (elements, execute) = (printer.elements(), printer.execute());
-    let finalize = printer.finalize();
-    // Comparisons of texts are fields of the plan, and known once all else is printed.
-    let plan = printer.plan_struct();
     RustKernel {
         is_bounded: printer.is_bounded(),
-        shape_support: support::rust(&[plan.as_str(), &finalize].concat()),
-        support: support::rust(&[plan.as_str(), &finalize, &elements, &execute].concat()),
-        plan,
-        finalize,
+        // Comparisons of texts are fields of the plan, and known once all else is printed.
+        finalize: printer.finalize(),
         elements,
         execute,
         scratch: scratch.collect(),
@@ -127,9 +135,9 @@ impl Printer<'_> {
 
     /// Of each input, whether the steps before a run read its elements.
     fn reads_static(&self) -> Vec<bool> {
-        let steps = self.shape_steps();
+        let steps: String = self.steps("least").iter().map(Step::text).collect();
         let inputs = (0..self.signature.inputs.len()).map(Source::Input);
-        inputs.map(|input| support::has_word(&steps, self.names.source(input))).collect()
+        inputs.map(|input| has_word(&steps, self.names.source(input))).collect()
     }
 
     fn output_of(&self, def: usize) -> Option<usize> {
@@ -214,16 +222,7 @@ impl Printer<'_> {
         fields
     }
 
-    fn plan_struct(&self) -> String {
-        let fields: Vec<String> =
-            self.fields().iter().map(|(name, of)| format!("    pub {name}: {of},\n")).collect();
-        format!(
-            "#[derive(Debug, Clone, Copy, Default)]\npub struct Plan {{\n{}}}\n",
-            fields.concat()
-        )
-    }
-
-    /// What a source's elements are called where they are read, and their type.
+    /// What sources' elements are called where they are read, and their types.
     fn slices(&self, sources: &[Source]) -> Vec<String> {
         let slice = |source: &Source| {
             format!("{}: &[{}]", self.names.source(*source), self.element(*source))
@@ -231,86 +230,73 @@ impl Printer<'_> {
         sources.iter().map(slice).collect()
     }
 
-    fn finalize(&self) -> String {
-        let steps = self.shape_steps();
-        let mut parameters = Vec::new();
+    fn finalize(&self) -> Finalize {
+        let steps = self.steps("least");
+        let (mut parameters, mut given) = (Vec::new(), Vec::new());
         if self.is_bounded() {
-            parameters.push("least: bool".to_owned());
+            parameters.push(("least".to_owned(), "bool".to_owned()));
         }
-        let mut lines = vec!["    let mut plan = Plan::default();\n".to_owned()];
-        // Static elements are read in shapes, or in kernels alone.
         let slice = |source: Source| {
-            let name = self.names.source(source);
-            let unused = if support::has_word(&steps, name) { "" } else { "_" };
-            format!("{unused}{name}: &[{}]", self.element(source))
+            (self.names.source(source).to_owned(), format!("&[{}]", self.element(source)))
         };
         for (input, port) in self.signature.inputs.iter().enumerate() {
             let dims = self.names.dims(Source::Input(input));
-            parameters.push(format!("{dims}: Option<&[i64]>"));
-            lines.push(format!("    plan.{} = {dims}.is_some();\n", self.names.present(input)));
-            lines.push(format!("    plan.{dims} = List::of({dims}.unwrap_or_default());\n"));
+            given.push((self.names.present(input), format!("{dims}.is_some()")));
+            given.push((dims.clone(), format!("List::of({dims}.unwrap_or_default())")));
+            parameters.push((dims, "Option<&[i64]>".to_owned()));
             if port.is_static {
                 parameters.push(slice(Source::Input(input)));
             }
         }
         for (number, param) in self.signature.params.iter().enumerate() {
-            let name = self.names.param(number);
+            let name = self.names.param(number).to_owned();
             match param.kind {
                 ParamKind::Scalar(class) => {
-                    parameters.push(format!("{name}: {}", early(class)));
-                    lines.push(format!("    plan.{name} = {name};\n"));
+                    given.push((name.clone(), name.clone()));
+                    parameters.push((name, early(class).to_owned()));
                 }
-                ParamKind::Text => {
-                    let is_read = self
-                        .names
-                        .texts()
-                        .iter()
-                        .any(|(left, right)| [left, right].contains(&&Text::Param(number)));
-                    parameters.push(format!("{}{name}: &str", if is_read { "" } else { "_" }));
-                }
+                ParamKind::Text => parameters.push((name, "&str".to_owned())),
                 ParamKind::Tensor(_) => {
                     let dims = self.names.dims(Source::Param(number));
-                    parameters.push(format!("{dims}: &[i64]"));
+                    given.push((dims.clone(), format!("List::of({dims})")));
+                    parameters.push((dims, "&[i64]".to_owned()));
                     parameters.push(slice(Source::Param(number)));
-                    lines.push(format!("    plan.{dims} = List::of({dims});\n"));
                 }
             }
         }
-        for (number, (left, right)) in self.names.texts().iter().enumerate() {
-            let said = |text: &Text| match text {
-                Text::Literal(text) => format!("{text:?}"),
-                Text::Param(param) => self.names.param(*param).to_owned(),
-            };
-            lines.push(format!("    plan.text_{number} = {} == {};\n", said(left), said(right)));
-        }
-        lines.push(steps);
-        let (parameters, lines) = (parameters.join(",\n    "), lines.concat());
-        format!(
-            "pub fn plan(\n    {parameters},\n) -> Result<Plan, Fault> {{\n{lines}    Ok(plan)\n}}\n"
-        )
+        let said = |text: &Text| match text {
+            Text::Literal(text) => format!("{text:?}"),
+            Text::Param(param) => self.names.param(*param).to_owned(),
+        };
+        let texts = self.names.texts();
+        let texts = texts.iter().enumerate();
+        given.extend(texts.map(|(number, (left, right))| {
+            (format!("text_{number}"), format!("{} == {}", said(left), said(right)))
+        }));
+        Finalize { fields: self.fields(), parameters, given, steps }
     }
 
-    /// What all steps add to the plan.
-    fn shape_steps(&self) -> String {
-        self.code.steps.iter().map(|step| self.shape_step(step, "least")).collect()
+    /// What all steps add to the plan; `least` says whether nothing is selected.
+    fn steps(&self, least: &str) -> Vec<Step> {
+        self.code.steps.iter().map(|step| self.shape_step(step, least)).collect()
     }
 
-    /// What a step adds to the plan, in a block of its own; `least` says whether nothing is selected.
-    fn shape_step(&self, step: &crate::ir::Step, least: &str) -> String {
+    /// What a step adds to the plan.
+    fn shape_step(&self, step: &crate::ir::Step, least: &str) -> Step {
         let mut emitter = Emitter::new(self, Real::F64);
-        let ends = match &step.kind {
+        let (field, value) = match &step.kind {
             StepKind::Scalar(slot, scalar) => {
                 let value = emitter.scalar(scalar);
-                let value = plain::bare(&value);
-                format!("plan.{} = {value};", self.names.scalar(*slot))
+                (Some(self.names.scalar(*slot).to_owned()), plain::bare(&value).to_owned())
             }
             StepKind::List(slot, list) => {
-                let value = emitter.list(list);
-                format!("plan.{} = {value};", self.names.list(*slot))
+                (Some(self.names.list(*slot).to_owned()), emitter.list(list))
             }
             StepKind::Require(condition, wanted) => {
                 let value = emitter.scalar(condition);
-                format!("if !{value} {{\n    return Err(Fault({wanted:?}));\n}}")
+                let holds = emitter.atom(Class::Bool, &value);
+                emitter.line(&format!("if !{holds} {{\n    return Err(Fault({wanted:?}));\n}}"));
+                (None, String::new())
             }
             StepKind::Def(def) => {
                 let value = match self.code.defs.get(*def).map(|def| &def.kind) {
@@ -321,22 +307,20 @@ impl Printer<'_> {
                     }
                     None => String::new(),
                 };
-                format!("plan.{} = list_dims({value})?;", self.names.dims(Source::Def(*def)))
+                (Some(self.names.dims(Source::Def(*def))), format!("list_dims({value})?"))
             }
         };
-        emitter.line(&ends);
-        self.guarded(&step.guards, &emitter.block())
+        let value = plain::plain(&value);
+        Step { guards: self.guards(&step.guards), lines: emitter.block(), field, value }
     }
 
-    fn guarded(&self, guards: &[(usize, bool)], block: &str) -> String {
-        if guards.is_empty() {
-            return format!("    {{\n{block}    }}\n");
-        }
+    /// The condition of a step, if it has one.
+    fn guards(&self, guards: &[(usize, bool)]) -> Option<String> {
         let test = |(slot, wanted): &(usize, bool)| {
             format!("{}plan.{}", if *wanted { "" } else { "!" }, self.names.scalar(*slot))
         };
         let tests: Vec<String> = guards.iter().map(test).collect();
-        format!("    if {} {{\n{block}    }}\n", tests.join(" && "))
+        (!tests.is_empty()).then(|| tests.join(" && "))
     }
 
     fn elements(&self) -> String {
@@ -358,21 +342,23 @@ impl Printer<'_> {
         body: &crate::ir::Scalar,
     ) -> String {
         let text = self.element_body(number, binders, body);
-        let unused = |name: &str| if support::has_word(&text, name) { "" } else { "_" };
+        let unused = |name: &str| if has_word(&text, name) { "" } else { "_" };
         let mut parameters = vec![
             format!("{}plan: &Plan", unused("plan")),
             format!("{}number: usize", unused("number")),
         ];
         parameters.extend(self.slices(&self.sources_in(&text, def)));
         let class = type_of(def.class, Real::F32);
-        let name = self.names.def(number);
-        let parameters = parameters.join(", ");
-        format!("fn element_of_{name}({parameters}) -> Result<{class}, Fault> {{\n{text}}}\n")
+        let head = format!("fn element_of_{}", self.names.def(number));
+        function(&head, &parameters, &format!("Result<{class}, Fault>"), &text)
     }
 
     fn element_body(&self, number: usize, binders: &[Binder], body: &crate::ir::Scalar) -> String {
         let mut emitter = Emitter::new(self, Real::F32);
-        let value = emitter.scalar(body);
+        let mut value = emitter.scalar(body);
+        if value.ends_with('?') {
+            value = emitter.bound(emitter.kind(emitter.class(body)), &value);
+        }
         emitter.line(&self.language.result(emitter.class(body), plain::bare(&value)));
         let mut before = emitter.beside();
         before.coordinates(binders, &self.names.dims(Source::Def(number)), emitter.text());
@@ -383,7 +369,7 @@ impl Printer<'_> {
     /// The tensors of a definition whose elements a text reads.
     fn sources_in(&self, text: &str, def: &Def) -> Vec<Source> {
         let mut sources = sources_of(def);
-        sources.retain(|source| support::has_word(text, self.names.source(*source)));
+        sources.retain(|source| has_word(text, self.names.source(*source)));
         sources
     }
 
@@ -395,24 +381,23 @@ impl Printer<'_> {
         inputs.chain(tensors.map(|(number, _)| Source::Param(number))).collect()
     }
 
-    fn execute(&self) -> String {
-        let mut parameters = vec!["plan: &Plan".to_owned()];
-        let inputs = self.read();
+    fn execute(&self) -> Execute {
         let scratch = (0..self.code.defs.len()).filter(|def| self.output_of(*def).is_none());
-        for def in scratch.chain(self.code.outputs.iter().map(|output| output.def)) {
-            parameters.push(format!(
-                "{}: &mut [{}]",
-                self.names.def(def),
-                self.element(Source::Def(def))
-            ));
-        }
-        let kind = if self.is_bounded() { "mut " } else { "" };
-        let mut lines = vec![format!("    let {kind}plan = *plan;\n")];
+        let filled = scratch.chain(self.code.outputs.iter().map(|output| output.def)).map(|def| {
+            let element = self.element(Source::Def(def));
+            (self.names.def(def).to_owned(), format!("&mut [{element}]"))
+        });
+        let read = self.read();
+        let slice = |source: &Source| {
+            (self.names.source(*source).to_owned(), format!("&[{}]", self.element(*source)))
+        };
+        let parameters = read.iter().map(slice).chain(filled).collect();
+        let mut parts = Vec::new();
         let mut is_open = false;
         for step in &self.code.steps {
             // What follows a selection may depend on how many there are.
             if is_open && !matches!(step.kind, StepKind::Require(..)) {
-                lines.push(self.shape_step(step, "false"));
+                parts.push(Part::Shape(self.shape_step(step, "false")));
             }
             let StepKind::Def(number) = step.kind else { continue };
             let Some(def) = self.code.defs.get(number) else { continue };
@@ -429,7 +414,7 @@ impl Printer<'_> {
                     let dims = self.names.dims(Source::Def(number));
                     let stored = stored(&value, def.class, &self.element(Source::Def(number)));
                     format!(
-                        "        for number in 0..plan.{dims}.size() {{\n            {name}[number] = {stored};\n        }}\n"
+                        "        for (number, to) in {name}.iter_mut().enumerate().take(plan.{dims}.size()) {{\n            *to = {stored};\n        }}\n"
                     )
                 }
                 DefKind::Select(select) => {
@@ -439,19 +424,9 @@ impl Printer<'_> {
                     emitter.block()
                 }
             };
-            lines.push(self.guarded(&step.guards, &block));
+            parts.push(Part::Loops(finalize::guarded(self.guards(&step.guards), &block)));
         }
-        let text = lines.concat();
-        let named = inputs.iter().zip(self.slices(&inputs)).map(|(source, slice)| {
-            let is_used = support::has_word(&text, self.names.source(*source));
-            format!("{}{slice}", if is_used { "" } else { "_" })
-        });
-        parameters.splice(1..1, named);
-        let parameters = parameters.join(",\n    ");
-        format!(
-            "pub fn execute(\n    {parameters},\n) -> Result<Plan, Fault> {{\n{}    Ok(plan)\n}}\n",
-            lines.concat()
-        )
+        Execute { is_bounded: self.is_bounded(), parameters, parts }
     }
 }
 

@@ -23,6 +23,7 @@ pub(super) fn allowed_scalar(dtype: DataType) -> Allowed {
     match dtype.family() {
         Family::Float(max) => Allowed::Real(max),
         Family::Integer(min, max) => Allowed::Integer(min, max),
+        Family::Truth => Allowed::Integer(0, 1),
         Family::Fixed => Allowed::Real(f64::MAX),
         Family::Text => Allowed::Text,
     }
@@ -41,6 +42,7 @@ pub(super) fn allowed_tensor(types: &[DataType], is_encoded: IsEncoded) -> Allow
             Family::Float(max) => real = Some(real.map_or(max, |other| other.min(max))),
             Family::Fixed => real = Some(real.unwrap_or(f64::MAX)),
             Family::Integer(min, max) => (low, high) = (low.max(min), high.min(max)),
+            Family::Truth => (low, high) = (low.max(0), high.min(1)),
             Family::Text => {}
         }
     }

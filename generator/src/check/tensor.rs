@@ -68,7 +68,12 @@ pub(super) fn scalar_param(
         let help = "a scalar has no encoding; use FLOAT_32 or INT_32";
         report.error(
             spot,
-            problem(Kind::FixedScalar, dtype.as_str(), "FLOAT_*, INT_*, UINT_* or STRING", help),
+            problem(
+                Kind::FixedScalar,
+                dtype.as_str(),
+                "FLOAT_*, INT_*, UINT_*, BOOL_8 or STRING",
+                help,
+            ),
         );
         return None;
     }

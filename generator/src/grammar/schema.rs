@@ -188,6 +188,7 @@ fn scalar() -> Value {
             Family::Integer(min, max) => {
                 json!({ "type": ["integer", "boolean"], "minimum": min, "maximum": max })
             }
+            Family::Truth => json!({ "type": ["integer", "boolean"], "minimum": 0, "maximum": 1 }),
             Family::Text | Family::Fixed => json!({ "type": "string" }),
         };
         json!({

@@ -1,8 +1,8 @@
 //! The op files of implementation libraries, and the tables that list them.
 
 use super::{
-    GpuArgView, LibraryView, OpView, ParamsView, core_code, dtype, element, library, reference,
-    sample, type_set_code,
+    GpuArgView, LibraryView, OpView, ParamsView, SharedView, core_code, dtype, element, library,
+    reference, sample, type_set_code,
 };
 use crate::{
     code::{Expr, constant, fields, import, signature, untouched_macro},
@@ -40,12 +40,8 @@ impl LibraryView {
         let mut view = library(package, core, op);
         view.ops = ops.iter().map(|op| op.name.clone()).collect();
         view.modules = ops.iter().map(|op| names::module_name(&op.name)).collect();
-        let kernels = view.modules.iter().map(|name| Expr::atom(format!("ops::{name}::KERNEL")));
-        let tables = [
-            constant("const NAME: &str", &Expr::text(&package.name)),
-            constant("const KERNELS: &[KernelDef]", &Expr::Array(kernels.collect())),
-        ];
-        view.tables = tables.join("\n\n");
+        view.kernels = view.modules.iter().map(|name| format!("ops::{name}::KERNEL")).collect();
+        view.print_tables();
         // rustfmt sorts `mod` lines; the tables keep the order of the config.
         view.modules.sort_unstable();
         // Functions for the DSP get parameters as arguments.
@@ -56,6 +52,45 @@ impl LibraryView {
         }
         view.imports = import("udo_api", &["KernelDef", "PackageV1"]);
         view
+    }
+
+    /// The tables that name its kernels.
+    fn print_tables(&mut self) {
+        let kernels = self.kernels.iter().map(Expr::atom).collect();
+        let mut tables = vec![constant("const NAME: &str", &Expr::text(&self.package))];
+        if let Some(arch) = self.arch {
+            // Files are shared by the libraries of several architectures, so they take it from here.
+            tables.push(constant("pub const ARCH: u16", &Expr::atom(arch.to_string())));
+        }
+        tables.push(constant("const KERNELS: &[KernelDef]", &Expr::Array(kernels)));
+        self.tables = tables.join("\n\n");
+    }
+
+    /// Takes the file of an operator from the library of another architecture.
+    pub(crate) fn take(&mut self, op: &Op, from: Core) {
+        let module = names::module_name(&op.name);
+        let folder = from.to_string();
+        let name = folder.to_ascii_lowercase().trim_start_matches("dsp_").to_owned();
+        self.modules.retain(|own| *own != module);
+        for kernel in
+            self.kernels.iter_mut().filter(|kernel| **kernel == format!("ops::{module}::KERNEL"))
+        {
+            *kernel = format!("{name}::{module}::KERNEL");
+        }
+        match self.shared.iter_mut().find(|shared| shared.name == name) {
+            Some(shared) => {
+                shared.modules.push(module);
+                shared.modules.sort_unstable();
+            }
+            None => self.shared.push(SharedView { folder, name, modules: vec![module] }),
+        }
+        self.print_tables();
+    }
+
+    /// Whether the file of an operator is that of another library.
+    pub(crate) fn takes(&self, op: &Op) -> bool {
+        let module = names::module_name(&op.name);
+        self.shared.iter().any(|shared| shared.modules.contains(&module))
     }
 }
 
@@ -85,7 +120,11 @@ pub(crate) fn dsp(op: &Op, arch: u16) -> OpView {
     let core = Core::Dsp(arch);
     let mut view = OpView::new(op, Some(core));
     view.type_name.push_str("Dsp");
-    view.title = format!("the DSP V{arch}");
+    view.title = if core.is_one_op_per_library() {
+        format!("the DSP V{arch}")
+    } else {
+        format!("the DSP from V{arch} on")
+    };
     let mut used =
         vec!["Core", "Cost", "ExecError", "KernelDef", "Scratch", "PortRule", "dsp_kernel"];
     let is_printed = view.print_kernel(op, core);
@@ -147,9 +186,7 @@ fn ports(
     let port = |tensor: &Tensor| {
         let of = element(tensor.type_on(core).unwrap_or(DataType::Uint8));
         used.push(view);
-        if of == "F16" {
-            used.push("F16");
-        }
+        used.extend(super::own_type(of));
         let (mut entry, mut given) = (of.to_owned(), format!("{view}<'_, {of}>"));
         if tensor.may_be_absent() {
             entry = format!("Option<{entry}>");
@@ -167,6 +204,7 @@ fn dsp_params(op: &Op) -> Vec<(String, String, &str)> {
             Family::Text => "&str",
             Family::Float(_) | Family::Fixed => "f32",
             Family::Integer(..) => element(param.dtype),
+            Family::Truth => "bool",
         };
         (variable(&param.name), or_none(of.to_owned(), param.may_be_absent()), param.name.as_str())
     });
@@ -188,7 +226,10 @@ pub(super) fn list_element(tensor: &Tensor) -> &'static str {
     let dtype = tensor.types.first().map_or(DataType::Float32, |entry| entry.dtype);
     match dtype.family() {
         Family::Integer(..) if !tensor.has_real_default() => element(dtype),
-        Family::Integer(..) | Family::Float(_) | Family::Fixed | Family::Text => "f32",
+        Family::Truth if !tensor.has_real_default() => "bool",
+        Family::Integer(..) | Family::Truth | Family::Float(_) | Family::Fixed | Family::Text => {
+            "f32"
+        }
     }
 }
 
@@ -271,9 +312,10 @@ pub(crate) fn gpu(op: &Op) -> OpView {
             let may_be_absent = tensor.may_be_absent();
             view.args.push(GpuArgView { side, port, may_be_absent });
             let of = match tensor.type_on(Core::Gpu) {
-                Some(DataType::Uint8) => "uchar",
+                Some(DataType::Uint8 | DataType::Bool8) => "uchar",
                 Some(DataType::Uint32) => "uint",
                 Some(DataType::Int32) => "int",
+                Some(DataType::Int64) => "long",
                 Some(_) | None => "UDO_STORAGE",
             };
             let mut name = names::variable_name(&tensor.name);
@@ -331,7 +373,9 @@ fn variable(name: &str) -> String {
 }
 
 fn kernel_entry(view: &OpView, path: &str, core: Core) -> Expr {
-    let args = [Expr::text(&view.name), Expr::atom(core_code(core))];
+    let of_crate = matches!(core, Core::Dsp(_)) && !core.is_one_op_per_library();
+    let core = if of_crate { "Core::dsp(crate::ARCH)".to_owned() } else { core_code(core) };
+    let args = [Expr::text(&view.name), Expr::atom(core)];
     Expr::call(format!("{path}::<{}>", view.type_name), args).then("ports", [Expr::atom("PORTS")])
 }
 

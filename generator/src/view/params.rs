@@ -47,6 +47,7 @@ fn scalar(param: &ScalarParam) -> FieldView {
         Family::Text => "Box<str>",
         Family::Float(_) | Family::Fixed => "f32",
         Family::Integer(..) => element(param.dtype),
+        Family::Truth => "bool",
     };
     let meaning = format!("`{}`, {}", param.name, param.dtype);
     field(&param.name, of.to_owned(), &meaning, param.may_be_absent(), param.attribute.as_deref())

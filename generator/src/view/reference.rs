@@ -7,7 +7,7 @@ mod slices;
 mod table;
 
 use serde::Serialize;
-use udo_reference::{Class, Program};
+use udo_reference::{Class, Program, has_word};
 
 use super::{element, schema::is_quantized};
 use crate::{
@@ -16,11 +16,7 @@ use crate::{
     reference,
 };
 
-pub(super) use shapes::inference;
-
-/// What stands before a printed module: it is no code to be read line by line before somebody works on it.
-const MARKS: &str =
-    "#[rustfmt::skip]\n#[allow(clippy::all, dead_code, reason = \"printed from the reference\")]\n";
+pub(super) use shapes::{inference, output_type};
 
 /// What a file shows of its operator's reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -79,25 +75,50 @@ fn comment(source: &str) -> String {
     source.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The module of that name that holds these texts, and uses those of the names that are in them.
+/// The module of that name that holds these texts, and uses those of `udo-api`'s names that are in them, and what it needs of
+/// the crate's own modules.
 fn module(name: &str, names: &[&str], parts: &[&str]) -> String {
     let line = |line: &str| {
         if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") }
     };
     let body = parts.join("\n");
     let used: Vec<&str> = names.iter().copied().filter(|name| has_word(&body, name)).collect();
-    let body = format!("{}\n\n{body}", import("udo_api", &used));
+    let mut imports = vec![import("udo_api", &used)];
+    let support = udo_reference::support();
+    let constants = functions(udo_reference::constants_support());
+    let shared: Vec<&str> = functions(&support).chain(["extents"]).collect();
+    for (module, types, functions) in [
+        ("constants", &[][..], constants.collect()),
+        ("inference", &[], vec!["integers", "reals", "shape"]),
+        ("reference", &["Fault", "List"], shared),
+    ] {
+        let mut used: Vec<&str> = types.iter().copied().filter(|of| has_word(&body, of)).collect();
+        used.extend(functions.into_iter().filter(|function| calls(&body, function)));
+        if module == "reference" {
+            used.push("wanted");
+        }
+        if !used.is_empty() {
+            imports.push(import(&format!("crate::{module}"), &used));
+        }
+    }
+    let body = format!("{}\n\n{body}", imports.join("\n"));
     let body: String = body.trim_end().lines().map(line).collect();
-    format!("{MARKS}mod {name} {{\n{body}}}")
+    // It is no code to be read line by line before somebody works on it.
+    format!("#[rustfmt::skip]\nmod {name} {{\n{body}}}")
 }
 
-/// Whether a word is in a text, and not as a part of another.
-fn has_word(text: &str, word: &str) -> bool {
-    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-    text.match_indices(word).any(|(at, _)| {
-        let (before, after) = text.split_at_checked(at).unwrap_or_default();
-        let after = after.get(word.len()..).unwrap_or_default();
-        !is_part(before.chars().next_back()) && !is_part(after.chars().next())
+/// The functions that a text makes public.
+fn functions(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| line.strip_prefix("pub fn ")?.split('(').next())
+}
+
+/// Whether a text calls a function.
+fn calls(text: &str, function: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(&format!("{function}(")).any(|(at, _)| {
+        let before = text.get(..at).unwrap_or_default();
+        let is_method = before.ends_with('.') && !before.ends_with("..");
+        !is_method && !before.ends_with(is_part)
     })
 }
 

@@ -6,7 +6,7 @@ use node::{SCALE, ends, found, reals, whole, zero_point};
 use udo_reference::{Argument, Arguments, Elements, Evaluated, Extent, Tensor, Value};
 
 use super::{
-    SampleView,
+    SampleView, own_type,
     test::{self, is_encoded, type_on},
 };
 use crate::{
@@ -30,14 +30,15 @@ pub(super) fn sample(op: &Op, core: Core) -> Option<SampleView> {
     }
     for (port, (output, shape)) in op.outputs.iter().zip(&shapes).enumerate() {
         let of = type_on(output, core);
-        if of == "F16" {
-            types.push("F16");
-        }
+        types.extend(own_type(of));
         if shape.iter().any(|extent| matches!(extent, Extent::UpTo(_))) {
             types.extend(["DType", "Dim", "Shape"]);
             let dims: Vec<String> = shape.iter().map(|extent| format!("Dim::{extent:?}")).collect();
             let dims = format!("Shape::of_dims(&[{}]).unwrap()", dims.join(", "));
-            let dtype = format!("DType::{}", of.to_ascii_uppercase());
+            let dtype = match of {
+                "Bool" => "DType::Bool".to_owned(),
+                of => format!("DType::{}", of.to_ascii_uppercase()),
+            };
             bench = bench.then("output", [Expr::atom(dtype), Expr::atom(dims)]);
         } else {
             let dims: Vec<usize> = shape.iter().map(|extent| extent.bound()).collect();
@@ -109,9 +110,7 @@ fn given(
             let zero_point = zero_point(type_on(input, core)).to_string();
             given = given.then("encoded", [SCALE.to_string(), zero_point].map(Expr::atom));
         }
-        if type_on(input, core) == "F16" {
-            types.push("F16");
-        }
+        types.extend(own_type(type_on(input, core)));
         bench = bench.then(method, [given]);
     }
     for (param, value) in op.scalar_params.iter().zip(&arguments.params) {
@@ -119,7 +118,8 @@ fn given(
             Value::Float(value) => ("float", format!("{value:?}")),
             Value::Int(value) => ("int", value.to_string()),
             Value::Text(value) => ("text", format!("{value:?}")),
-            Value::Bool(_) | Value::Tensor(_) => return None,
+            Value::Bool(value) => ("int", u8::from(*value).to_string()),
+            Value::Tensor(_) => return None,
         };
         bench = bench.then(method, [Expr::text(&param.name), Expr::atom(said)]);
     }
@@ -148,8 +148,11 @@ fn compared(port: usize, of: &str, is_encoded: bool, evaluated: &Evaluated) -> O
         dims => format!("        assert_eq!(outputs[{port}].dims(), {dims:?});"),
     };
     let each = wanted.iter().copied().zip(evaluated.allowed.iter().copied());
-    let (wanted, values) =
-        if is_encoded { within(port, of, each) } else { near(port, of, &wanted, each) };
+    let (wanted, values) = match of {
+        _ if is_encoded => within(port, of, each),
+        "i64" | "Bool" => exact(port, of, &evaluated.tensor),
+        _ => near(port, of, &wanted, each),
+    };
     Some([wanted, dims, values].join("\n"))
 }
 
@@ -181,6 +184,21 @@ fn near(
             "        assert_near(&outputs[{port}].values::<{of}>(), wanted_{port}, {tolerance});"
         )
     };
+    (binding, values)
+}
+
+/// That integers and truth values are those.
+fn exact(port: usize, of: &str, tensor: &Tensor) -> (String, String) {
+    let items: Vec<String> = match &tensor.elements {
+        Elements::Float(values) => values.iter().map(|value| whole(*value).to_string()).collect(),
+        Elements::Int(values) => values.iter().map(i64::to_string).collect(),
+        Elements::Bool(values) => values.iter().map(bool::to_string).collect(),
+    };
+    let items = items.into_iter().map(Expr::atom).collect();
+    let binding = binding(&format!("wanted_{port}"), &Expr::Array(items), 2);
+    let wanted = if of == "Bool" { ".map(Bool::from)" } else { "" };
+    let values =
+        format!("        assert_eq!(outputs[{port}].values::<{of}>(), wanted_{port}{wanted});");
     (binding, values)
 }
 
@@ -217,16 +235,17 @@ fn stored(input: &config::Tensor, core: Core, tensor: &Tensor) -> Expr {
         .into_iter()
         .map(|value| match of {
             "f32" | "F16" => format!("{value:?}"),
+            "Bool" => (value != 0.0).to_string(),
             _ => (whole(value / scale) + zero).to_string(),
         })
         .collect();
-    if let (Some(first), false) = (items.first_mut(), of == "F16") {
+    if let (Some(first), false) = (items.first_mut(), own_type(of).is_some()) {
         first.push_str(of);
     }
     let list = items.join(", ");
-    Expr::atom(if of == "F16" {
-        format!("&[{list}].map(F16::from_f32)")
-    } else {
-        format!("&[{list}]")
+    Expr::atom(match of {
+        "F16" => format!("&[{list}].map(F16::from_f32)"),
+        "Bool" => format!("&[{list}].map(Bool::from)"),
+        _ => format!("&[{list}]"),
     })
 }

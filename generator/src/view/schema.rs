@@ -39,6 +39,7 @@ pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> Libr
         constant("const LIBRARIES: &[LibraryRef]", &Expr::Array(places)),
     ];
     LibraryView {
+        up: "../../",
         folder: "reg".to_owned(),
         crate_name: format!("{}_reg", names::to_snake_case(&package.name)),
         core: "reg".to_owned(),
@@ -46,7 +47,11 @@ pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> Libr
         title: "registration".to_owned(),
         params: Vec::new(),
         modules,
+        arch: None,
+        shared: Vec::new(),
         ops,
+        package: package.name.clone(),
+        kernels: Vec::new(),
         tables: tables.join("\n\n"),
         imports: import("udo_api", &used),
     }
@@ -60,11 +65,11 @@ pub(crate) fn schema(op: &Op) -> (OpView, OpView) {
     }
     let mut used = vec!["Error", "InferCx", "Op", "OpDef", "OpSchema"];
     file.reference = reference::inference(op);
-    if let Some(printed) = &file.reference {
+    if file.reference.is_some() {
         file.sample = sample::shapes(op);
-        let all = ["DType", "TensorDesc"];
-        used.extend(all.into_iter().filter(|name| printed.inference.contains(name)));
     }
+    let inference = file.reference.as_ref().map_or(&file.inference, |printed| &printed.inference);
+    used.extend(["DType", "TensorDesc"].into_iter().filter(|name| inference.contains(name)));
     file.imports = import("udo_api", &used);
 
     let entry = Expr::call(format!("OpDef::of::<{}>", file.type_name), []);
@@ -177,7 +182,7 @@ impl Schema {
         let name = Expr::text(&param.name);
         let mut expr = match param.dtype.family() {
             Family::Text => Expr::call("Param::text", [name]),
-            Family::Float(_) | Family::Integer(..) | Family::Fixed => {
+            Family::Float(_) | Family::Integer(..) | Family::Truth | Family::Fixed => {
                 self.used.push("DType");
                 Expr::call("Param::scalar", [name, dtype_code(param.dtype)])
             }
@@ -275,7 +280,7 @@ impl Family {
     fn is_float(self) -> bool {
         match self {
             Self::Float(_) | Self::Fixed => true,
-            Self::Integer(..) | Self::Text => false,
+            Self::Integer(..) | Self::Truth | Self::Text => false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The test that an operator's file ends with: the kernel on small tensors, called as a runtime calls it.
 
-use super::{TestView, element, kernel::list_element, schema::is_quantized};
+use super::{TestView, element, kernel::list_element, own_type, schema::is_quantized};
 use crate::{
     code::{Expr, binding, import},
     config::{Core, DataType, Family, Op, Scalar, ScalarParam, Tensor},
@@ -34,10 +34,10 @@ pub(super) fn test(op: &Op, core: Core) -> TestView {
             bench = bench.then("output_encoding", encoding.map(Expr::atom));
         }
     }
-    let has_halves = op.inputs.iter().any(|input| type_on(input, core) == "F16");
-    let types: &[&str] = if has_halves { &["F16", "Status"] } else { &["Status"] };
+    let mut types = vec!["Status"];
+    types.extend(op.inputs.iter().filter_map(|input| own_type(type_on(input, core))));
     TestView {
-        types: import("udo_api", types),
+        types: import("udo_api", &types),
         bench: binding("bench", &bench, 2),
         wanted: wanted(op, core),
         sample: None,
@@ -61,6 +61,7 @@ fn tensor(tensor: &Tensor, core: Core) -> String {
     let mut values = match type_on(tensor, core) {
         "F16" => "tensor(&[4], &[1.0, 2.0, 3.0, 4.0].map(F16::from_f32))".to_owned(),
         "f32" => "tensor(&[4], &[1f32, 2.0, 3.0, 4.0])".to_owned(),
+        "Bool" => "tensor(&[4], &[true, false, true, true].map(Bool::from))".to_owned(),
         of => format!("tensor(&[4], &[1{of}, 2, 3, 4])"),
     };
     if is_encoded(tensor, core) {
@@ -74,7 +75,9 @@ fn scalar(param: &ScalarParam) -> (&'static str, String) {
     let default = param.default.as_ref();
     match param.dtype.family() {
         Family::Text => ("text", default.map_or_else(|| "\"\"".to_owned(), literal)),
-        Family::Integer(..) => ("int", default.map_or_else(|| "1".to_owned(), literal)),
+        Family::Integer(..) | Family::Truth => {
+            ("int", default.map_or_else(|| "1".to_owned(), literal))
+        }
         Family::Float(_) | Family::Fixed => {
             ("float", default.map_or_else(|| "1.0".to_owned(), literal))
         }
@@ -105,7 +108,7 @@ fn wanted(op: &Op, core: Core) -> String {
     let output = if op.outputs.len() == 1 { "bench.one()" } else { "bench.all()[0]" };
     match of {
         "f32" => format!("udo_testing::assert_near(&{output}.values::<f32>(), &[..], 1e-6);"),
-        "F16" => format!("assert_eq!({output}.values::<udo_api::F16>(), [..]);"),
+        "F16" | "Bool" => format!("assert_eq!({output}.values::<udo_api::{of}>(), [..]);"),
         _ => format!("assert_eq!({output}.values::<{of}>(), [..]);"),
     }
 }
@@ -119,6 +122,8 @@ pub(super) fn output_of(of: &'static str) -> &'static str {
         "u32" => "output_of::<u32>",
         "i8" => "output_of::<i8>",
         "i16" => "output_of::<i16>",
+        "i64" => "output_of::<i64>",
+        "Bool" => "output_of::<udo_api::Bool>",
         _ => "output_of::<i32>",
     }
 }

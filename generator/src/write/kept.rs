@@ -1,9 +1,16 @@
 //! What a package's folder keeps of where it came from: its configs, so that it can be made again from itself.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use super::{WriteError, inside, marker, marker::Marker, text_at};
-use crate::templates::TemplatesOwner;
+use super::{WriteError, inside, marker, marker::Marker, shown, text_at};
+use crate::{
+    config::{Core, DSP_ARCHS},
+    plan::{SUPPORT, There},
+    templates::TemplatesOwner,
+};
 
 /// What a package's folder says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,4 +42,36 @@ pub fn kept(dir: &Path) -> Result<Option<Kept>, WriteError> {
     }
     let (package, templates) = (marker.package, marker.templates);
     Ok(Some(Kept { package, configs, missing, templates }))
+}
+
+/// What says that a file of kernels takes the architecture of the crate that it is in.
+const FOLLOWS: &str = "crate::ARCH";
+
+/// What the folder `dir` holds already of what a plan depends on; nothing where there is none.
+///
+/// # Errors
+/// The folder cannot be read, or a link stands where a file was written.
+pub fn there(dir: &Path) -> Result<There, WriteError> {
+    let mut there = There::default();
+    if !dir.is_dir() {
+        return Ok(there);
+    }
+    let found = text_at(dir, &dir.join(marker::FILE))?;
+    let marker = found.as_deref().and_then(Marker::read);
+    there.has_reference = marker.is_some_and(|marker| marker.files.contains_key(SUPPORT));
+    for arch in DSP_ARCHS {
+        let folder = format!("{}/src/ops", Core::Dsp(*arch));
+        let path = inside(dir, &folder)?;
+        if !path.is_dir() {
+            continue;
+        }
+        for entry in fs::read_dir(&path).map_err(WriteError::io(&path))? {
+            let file = entry.map_err(WriteError::io(&path))?.path();
+            if file.extension().is_some_and(|extension| extension == "rs") {
+                let text = text_at(dir, &file)?.unwrap_or_default();
+                there.dsp_files.insert(shown(dir, &file), text.contains(FOLLOWS));
+            }
+        }
+    }
+    Ok(there)
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Mode, Options, Sdk, Source, Templates, plan, read};
+use crate::{Mode, Options, Sdk, Source, Templates, There, plan, read};
 
 const CONFIG: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "Pack", "Operators": [
     {"type": "First", "core_types": ["CPU", "GPU"],
@@ -18,8 +18,12 @@ fn tree(edits: &[(&str, &str)]) -> Tree {
     let sources = [Source { path: Path::new("c.json"), text: &text }];
     let (config, _) = read(&sources, Mode::Strict).unwrap();
     let templates = Templates::embedded();
-    let options =
-        Options { sdk: Sdk::Folder("/sdk/udo-api"), configs: &sources, templates: &templates };
+    let options = Options {
+        sdk: Sdk::Folder("/sdk/udo-api"),
+        configs: &sources,
+        templates: &templates,
+        there: &There::default(),
+    };
     plan(&config.packages[0], &options).unwrap()
 }
 
@@ -309,7 +313,12 @@ fn a_package_keeps_its_configs_in_the_order_in_which_they_were_read() {
         .map(|(path, text)| Source { path: Path::new(path), text });
     let (config, _) = read(&sources, Mode::Strict).unwrap();
     let templates = Templates::embedded();
-    let options = Options { sdk: Sdk::Version("0.1.0"), configs: &sources, templates: &templates };
+    let options = Options {
+        sdk: Sdk::Version("0.1.0"),
+        configs: &sources,
+        templates: &templates,
+        there: &There::default(),
+    };
     let tree = plan(&config.packages[0], &options).unwrap();
     let place = Place::new();
     write(&tree, &place.dir, Foreign::Refuse).unwrap();

@@ -2,7 +2,7 @@
 
 use roxmltree::{ParsingOptions, TextPos};
 
-use super::{ELEMENTS, Element};
+use super::{ELEMENTS, Element, REFERENCE};
 use crate::{
     diagnostic::Kind,
     draft::{At, Field, FileId, Spot},
@@ -24,6 +24,7 @@ const SINGLE: &[&str] = &[
     "Repeated",
     "IsStaticTensor",
     "OpDefList",
+    REFERENCE,
 ];
 
 /// A file's elements.
@@ -191,6 +192,38 @@ impl Reader<'_, '_> {
     /// The text of the child of this name.
     pub(super) fn text_of(&self, node: &Node<'_>, name: &str) -> Option<At<String>> {
         node.all(name).first().map(|child| self.text(child))
+    }
+
+    /// The lines of the child of this name, from the first that says something to the last one, without what all are indented by.
+    pub(super) fn lines_of(&mut self, node: &Node<'_>, name: &str) -> Field<Vec<At<String>>> {
+        let Some(child) = node.all(name).into_iter().next() else { return Field::Absent };
+        let pieces = child.xml.children().filter(roxmltree::Node::is_text);
+        let text: String = pieces.filter_map(|piece| piece.text()).collect();
+        let is_blank = |line: &&str| line.trim().is_empty();
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        let behind_the_tag = || text.lines().skip(1);
+        let indented =
+            behind_the_tag().filter(|line| !is_blank(line)).map(indent).min().unwrap_or(0);
+        let values = text.lines().take(1).map(str::trim);
+        let values =
+            values.chain(behind_the_tag().map(|line| line.get(indented..).unwrap_or_default()));
+        // Entities and CDATA are no lines, so that those of the text are those of the file.
+        let whole = child.xml.range();
+        let raw = child.xml.document().input_text().get(whole.clone()).unwrap_or_default();
+        let ends = raw.match_indices('\n').map(|(at, _)| whole.start + at + 1 + indented);
+        let lines = values.zip(std::iter::once(whole.start).chain(ends));
+        let lines: Vec<_> = lines.skip_while(|(line, _)| is_blank(line)).collect();
+        let Some(last) = lines.iter().rposition(|(line, _)| !is_blank(line)) else {
+            let help = "write the lines of a source here, or remove the element";
+            let wanted = "the lines of a source";
+            self.error(&self.spot(&child), problem(Kind::Empty, "nothing", wanted, help));
+            return Field::Refused;
+        };
+        let line = |(value, offset): (&str, usize)| {
+            let spot = Spot { file: self.file, offset, path: child.path.clone() };
+            At { value: value.trim_end().to_owned(), spot }
+        };
+        Field::Given(lines.into_iter().take(last + 1).map(line).collect())
     }
 
     /// `true` or `false` in the child of this name.

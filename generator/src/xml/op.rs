@@ -1,6 +1,7 @@
 //! One operator of a collection.
 
 use super::{
+    REFERENCE,
     document::{Node, Reader},
     supplement::Supplements,
     tensor::{self, Of},
@@ -60,7 +61,7 @@ pub(super) fn read(
         tensor_params,
         cores,
         archs,
-        reference: Field::Absent,
+        reference: reader.lines_of(node, REFERENCE),
     }
 }
 

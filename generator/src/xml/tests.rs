@@ -38,11 +38,33 @@ fn packages(files: &[(&str, &str)]) -> Vec<Package> {
 }
 
 #[test]
+fn a_reference_stands_in_an_element_of_its_own() {
+    let reference = "<UdoReference>\n      let z = x # twice\n        + x\n\n      y = if z &lt; 0 then z else a * z\n    </UdoReference>";
+    let text = BASE.replace(
+        "<Input><Name>x</Name><Datatype>QNN_DATATYPE_FLOAT_32",
+        &format!("{reference}<Input><Name>x</Name><Datatype>QNN_DATATYPE_FLOAT_32"),
+    );
+    let op = &packages(&[("a.xml", &text)])[0].ops[0];
+    let wanted = "let z = x # twice\n  + x\n\ny = if z < 0 then z else a * z";
+    assert_eq!(op.reference.as_deref(), Some(wanted));
+    let other = text.replace("&lt;", "<").replace("<UdoReference>", "<UdoReference><![CDATA[");
+    let other = other.replace("</UdoReference>", "]]></UdoReference>");
+    assert_eq!(packages(&[("a.xml", &other)])[0].ops[0].reference, op.reference);
+}
+
+#[test]
 fn what_cannot_be_said_here_is_refused_where_it_stands() {
     assert_eq!(faults(BASE, Mode::Strict), []);
     let cases: &[(&str, &str, Kind, &str)] = &[
         ("</OpDefList>", "</OpDefLis>", XmlSyntax, "</OpDefLis>"),
         ("</OpDefCollection>", "", XmlSyntax, ""),
+        ("<Input>", "<UdoReference> \n </UdoReference><Input>", Empty, "<UdoReference>"),
+        (
+            "<Input>",
+            "<UdoReference>\n# &lt;&lt;\n  y = z * x</UdoReference><Input>",
+            Reference,
+            "  y = z",
+        ),
         ("<Name>Twice", "<Name>Tw & ice", XmlSyntax, "& ice"),
         ("<OpDefCollection", "<!DOCTYPE a>\n<OpDefCollection", XmlSyntax, "<!DOCTYPE"),
         (" PackageName=\"P\"", "", MissingField, "<OpDefCollection"),

@@ -5,9 +5,10 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use super::{
     Printer,
     language::{Kind, Language, Real},
-    plain::{bare, plain},
+    plain::{bare, plain, read_or_unnamed},
 };
 use crate::{
+    function::Binary,
     ir::{Fold, List, Read, Scalar, Slot},
     signature::{Class, ParamKind},
 };
@@ -46,7 +47,11 @@ impl<'a> Emitter<'a> {
 
     fn indented(&self, by: usize) -> String {
         let line = |line: &str| format!("{}{line}\n", "    ".repeat(by));
-        self.text.lines().map(line).collect()
+        if self.language().shadows() {
+            read_or_unnamed(&self.text).lines().map(line).collect()
+        } else {
+            self.text.lines().map(line).collect()
+        }
     }
 
     pub(super) fn line(&mut self, line: &str) {
@@ -98,6 +103,15 @@ impl<'a> Emitter<'a> {
         let name = self.temporary();
         self.line(&self.language().bind(kind, &name, bare(value)));
         name
+    }
+
+    /// The value as something that needs no brackets.
+    pub(super) fn atom(&mut self, class: Class, value: &str) -> String {
+        if value.starts_with(['(', '!']) {
+            self.bound(self.kind(class), value)
+        } else {
+            value.to_owned()
+        }
     }
 
     pub(super) fn int(&self) -> Kind {
@@ -188,17 +202,21 @@ impl<'a> Emitter<'a> {
                 let operand = self.scalar(operand);
                 self.language().unary(function.row().name, class, &operand, self.real)
             }
-            Scalar::Binary(op, left, right, _) => {
-                let class = self.class(left);
-                let (left, right) = (self.scalar(left), self.scalar(right));
-                self.language().binary(*op, class, [&left, &right], self.real)
-            }
+            Scalar::Binary(op, left, right, _) => self.binary(*op, left, right),
             Scalar::Cast(class, operand) => {
+                if let (Class::Float, Scalar::Int(value)) = (class, &**operand)
+                    && let Ok(value) = i16::try_from(*value)
+                {
+                    return self.language().float(value.into(), self.real);
+                }
                 let found = self.class(operand);
                 let operand = self.scalar(operand);
                 self.cast(*class, found, &operand)
             }
-            Scalar::Not(operand) => format!("!{}", self.scalar(operand)),
+            Scalar::Not(operand) => {
+                let operand = self.scalar(operand);
+                format!("!{}", self.atom(Class::Bool, &operand))
+            }
             Scalar::And(left, right) => self.choice(left, right, &Scalar::Bool(false)),
             Scalar::Or(left, right) => self.choice(left, &Scalar::Bool(true), right),
             Scalar::If(condition, then, otherwise) => self.choice(condition, then, otherwise),
@@ -214,20 +232,78 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    fn binary(&mut self, op: Binary, left: &Scalar, right: &Scalar) -> String {
+        let class = self.class(left);
+        if let Some((of, limits)) = within(op, left, right) {
+            let of = self.scalar(of);
+            let limits = limits.map(|limit| self.language().int(limit));
+            return self.language().clamp(&of, limits.each_ref().map(String::as_str), self.real);
+        }
+        let bits = matches!(op, Binary::BitAnd | Binary::BitOr | Binary::BitXor);
+        let is_known = [left, right].map(|side| bits && matches!(side, Scalar::Int(_)));
+        let mut sides = [left, right].map(|side| self.scalar(side));
+        let is_one = sides[0] == sides[1] && says_nothing(op);
+        if is_one && (op, class) == (Binary::Ne, Class::Float) {
+            return self.language().is_nan(&sides[0]);
+        }
+        // Compilers take an operator between two of a kind for a slip, and bits that change nothing.
+        for (side, is_bound) in sides.iter_mut().zip([is_known[0], is_known[1] || is_one]) {
+            if is_bound {
+                *side = self.bound(self.kind(class), side);
+            }
+        }
+        self.language().binary(op, class, sides.each_ref().map(String::as_str), self.real)
+    }
+
     /// One of two, of which the other is not worked out.
     fn choice(&mut self, condition: &Scalar, then: &Scalar, otherwise: &Scalar) -> String {
         let kind = self.kind(self.class(then));
+        self.one_of(
+            kind,
+            condition,
+            |emitter| emitter.scalar(then),
+            |emitter| emitter.scalar(otherwise),
+        )
+    }
+
+    pub(super) fn one_of(
+        &mut self,
+        kind: Kind,
+        condition: &Scalar,
+        then: impl FnOnce(&mut Self) -> String,
+        otherwise: impl FnOnce(&mut Self) -> String,
+    ) -> String {
         let condition = self.scalar(condition);
         let result = self.temporary();
+        let (then, value) = self.branch(then);
+        let (otherwise, other) = self.branch(otherwise);
+        self.temporaries = then.temporaries.max(otherwise.temporaries);
+        if (&then.text, &value) == (&otherwise.text, &other) {
+            // Whether the condition can be worked out is a part of the meaning.
+            if condition.contains('?') {
+                self.line(&format!("let _ = {};", bare(&condition)));
+            }
+            self.line(&then.text);
+            self.named = then.named;
+            return value;
+        }
         self.open(&self.language().choose(kind, &result, bare(&condition)));
-        let value = self.scalar(then);
+        self.line(&then.text);
         self.give(&result, &value);
         self.close("} else {");
         self.deeper();
-        let value = self.scalar(otherwise);
-        self.give(&result, &value);
+        self.line(&otherwise.text);
+        self.give(&result, &other);
         self.close(self.language().close());
         result
+    }
+
+    /// The statements and the value of a block: what is the same in two of them is the same text.
+    fn branch(&self, print: impl FnOnce(&mut Self) -> String) -> (Self, String) {
+        let mut branch = self.beside();
+        branch.depth = 0;
+        let value = print(&mut branch);
+        (branch, value)
     }
 
     /// The last line of a block that gives a value.
@@ -295,4 +371,27 @@ impl<'a> Emitter<'a> {
         }
         self.language().cast(to, from, operand, self.real)
     }
+}
+
+/// The integer and the limits that it is held between, where both are known.
+fn within<'s>(op: Binary, left: &'s Scalar, right: &'s Scalar) -> Option<(&'s Scalar, [i64; 2])> {
+    let known = |left: &'s Scalar, right: &'s Scalar| match (left, right) {
+        (of, Scalar::Int(limit)) | (Scalar::Int(limit), of) => Some((of, *limit)),
+        _ => None,
+    };
+    let (inner, outer) = known(left, right)?;
+    let Scalar::Binary(inner_op, left, right, _) = inner else { return None };
+    let (of, inner) = known(left, right)?;
+    let limits = match (op, inner_op) {
+        (Binary::Min, Binary::Max) => [inner, outer],
+        (Binary::Max, Binary::Min) => [outer, inner],
+        _ => return None,
+    };
+    (limits[0] <= limits[1]).then_some((of, limits))
+}
+
+/// Whether a function of two equal numbers has one value, but for NaN.
+fn says_nothing(op: Binary) -> bool {
+    use Binary::{BitAnd, BitOr, BitXor, Div, Eq, Ge, Gt, Le, Lt, Ne, Sub};
+    matches!(op, Sub | Div | BitAnd | BitOr | BitXor | Eq | Ne | Lt | Le | Gt | Ge)
 }

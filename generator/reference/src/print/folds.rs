@@ -51,8 +51,8 @@ impl Emitter<'_> {
         let (of, language) = (fold.class, self.language());
         let all = self.temporary();
         let start = match fold.fold {
-            Fold::Sum | Fold::Mean => self.cast(of, Class::Int, &language.int(0)),
-            Fold::Prod => self.cast(of, Class::Int, &language.int(1)),
+            Fold::Sum | Fold::Mean => self.small(of, 0),
+            Fold::Prod => self.small(of, 1),
             Fold::Max | Fold::ArgMax => language.end(of, End::Lowest, self.real),
             Fold::Min | Fold::ArgMin => language.end(of, End::Highest, self.real),
             Fold::Any => "false".to_owned(),
@@ -73,19 +73,10 @@ impl Emitter<'_> {
         let value = self.scalar(&fold.body);
         let value = self.bound(self.kind(of), &value);
         match fold.fold {
-            Fold::Sum | Fold::Mean => {
-                let sum = language.binary(Binary::Add, of, [&all, &value], self.real);
-                self.line(&format!("{all} = {};", bare(&sum)));
-            }
-            Fold::Prod => {
-                let product = language.binary(Binary::Mul, of, [&all, &value], self.real);
-                self.line(&format!("{all} = {};", bare(&product)));
-            }
-            Fold::Max | Fold::Min => {
-                let op = if fold.fold == Fold::Max { Binary::Max } else { Binary::Min };
-                let extreme = language.binary(op, of, [&all, &value], self.real);
-                self.line(&format!("{all} = {};", bare(&extreme)));
-            }
+            Fold::Sum | Fold::Mean => self.taken_in(Binary::Add, of, [&all, &value]),
+            Fold::Prod => self.taken_in(Binary::Mul, of, [&all, &value]),
+            Fold::Max => self.taken_in(Binary::Max, of, [&all, &value]),
+            Fold::Min => self.taken_in(Binary::Min, of, [&all, &value]),
             Fold::ArgMax | Fold::ArgMin => {
                 let sign = if fold.fold == Fold::ArgMax { ">" } else { "<" };
                 let nan = if of == Class::Float {
@@ -103,7 +94,7 @@ impl Emitter<'_> {
             Fold::Count => self.line(&language.count(&all, &value)),
         }
         if has_number {
-            self.line(&format!("{number} += 1;"));
+            self.taken_in(Binary::Add, Class::Int, [&number, &language.int(1)]);
         }
         for _ in 0..loops {
             self.close("}");
@@ -123,5 +114,22 @@ impl Emitter<'_> {
             }
             _ => all,
         }
+    }
+
+    /// A small number.
+    fn small(&self, of: Class, value: u8) -> String {
+        match of {
+            Class::Float => self.language().float(value.into(), self.real),
+            Class::Int | Class::Bool => self.language().int(value.into()),
+        }
+    }
+
+    /// Takes a value into what has been folded.
+    fn taken_in(&mut self, op: Binary, of: Class, [all, value]: [&str; 2]) {
+        let language = self.language();
+        let line = language.assign(op, of, [all, value]).unwrap_or_else(|| {
+            format!("{all} = {};", bare(&language.binary(op, of, [all, value], self.real)))
+        });
+        self.line(&line);
     }
 }

@@ -63,12 +63,8 @@ impl OpenClAccess {
 /// A kernel of work items as text, in the parts that a package puts where they belong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemKernel {
-    /// In Rust, as of [`RustKernel`](super::RustKernel).
-    pub support: String,
-    /// `struct Plan`.
+    /// `struct Plan` and `fn plan(..) -> Result<Plan, Fault>`, as of [`RustKernel`](super::RustKernel).
     pub plan: String,
-    /// `fn plan(..) -> Result<Plan, Fault>`.
-    pub finalize: String,
     /// `fn constants(plan, ..) -> String`: what has to stand before the OpenCL C, out of the plan and the elements of
     /// parameters that are tensors, in order.
     pub constants: String,
@@ -165,7 +161,6 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
     let shapes =
         Printer { names: rust.names.again(code, signature), language: &Rust::Slices, ..rust };
     let finalize = shapes.finalize();
-    let plan = shapes.plan_struct();
     let device = opencl::OpenClC { reads: &reads };
     let names = Names::of_opencl(code, signature, shapes.names.texts());
     let device = Printer { code, signature, ports: &ports, names, language: &device };
@@ -173,7 +168,8 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
         (0..code.defs.len()).map(|def| device.kernel(def, guards_of(code, def), &reads)).collect();
     let constants = constants(&shapes, &device);
     let texts: Vec<&str> =
-        functions.iter().map(String::as_str).chain([finalize.as_str(), &constants]).collect();
+        functions.iter().map(String::as_str).chain([constants.as_str()]).collect();
+    let plan = finalize.text(&finalize.reads(&texts, None));
     let items = code.steps.iter().filter_map(|step| {
         let StepKind::Def(def) = step.kind else { return None };
         let kernel = kernels.get(def)?;
@@ -196,14 +192,12 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
         extents: rust.names.dims(Source::Def(*def)),
     });
     Some(ItemKernel {
-        support: support::rust(&texts.concat()),
         items: items.collect(),
         scratch: kept.collect(),
         opencl: device.opencl(&kernels),
         input_extents: shapes.input_extents(),
         reads_static: shapes.reads_static(),
         plan,
-        finalize,
         constants,
     })
 }
@@ -233,18 +227,14 @@ impl Printer<'_> {
         let Some((def, text)) = self.body_of(number) else { return String::new() };
         let error = &accesses.error;
         let unused = |name: &str| if support::has_word(&text, name) { "" } else { "_" };
-        let arguments: String = accesses
-            .arguments
-            .iter()
-            .map(|(name, of)| format!(", {}{name}: {of}", unused(name)))
-            .collect::<Vec<_>>()
-            .concat();
-        let (plan, at) = (unused("plan"), unused("number"));
+        let named = |(name, of): &(String, String)| format!("{}{name}: {of}", unused(name));
+        let plan = ("plan".to_owned(), "&Plan".to_owned());
+        let number_of = ("number".to_owned(), "usize".to_owned());
+        let parameters: Vec<String> =
+            [plan, number_of].iter().chain(&accesses.arguments).map(named).collect();
         let class = super::rust::type_of(def.class, Real::F32);
-        let name = self.names.def(number);
-        format!(
-            "fn element_of_{name}({plan}plan: &Plan, {at}number: usize{arguments}) -> Result<{class}, {error}> {{\n{text}}}\n"
-        )
+        let head = format!("fn element_of_{}", self.names.def(number));
+        super::rust::function(&head, &parameters, &format!("Result<{class}, {error}>"), &text)
     }
 
     /// A tensor of elements, and the body of a function that works out one of them.
@@ -402,8 +392,11 @@ fn constants(rust: &Printer<'_>, device: &Printer<'_>) -> String {
         let _ = writeln!(fields, "        {value},");
     }
     let mutable = if lines.is_empty() { "" } else { "mut " };
+    let body = format!(
+        "    let fields = [\n{fields}    ];\n    let {mutable}text = format!(\"#define PLAN {{{{{{}}}}}}\\n\", fields.join(\", \"));\n{lines}    text\n"
+    );
+    let function = super::rust::function("pub fn constants", &parameters, "String", &body);
     format!(
-        "/// What stands before the OpenCL C: what is known with the shapes, as constants.\npub fn constants({}) -> String {{\n    let fields = [\n{fields}    ];\n    let {mutable}text = format!(\"#define PLAN {{{{{{}}}}}}\\n\", fields.join(\", \"));\n{lines}    text\n}}\n",
-        parameters.join(", ")
+        "/// What stands before the OpenCL C: what is known with the shapes, as constants.\n{function}"
     )
 }

@@ -46,6 +46,13 @@ pub(super) trait Language {
     /// A function of [`UNARY`](crate::function::UNARY) by its name.
     fn unary(&self, name: &str, class: Class, x: &str, real: Real) -> String;
     fn binary(&self, op: Binary, class: Class, operands: [&str; 2], real: Real) -> String;
+    /// An integer held between two.
+    fn clamp(&self, x: &str, [low, high]: [&str; 2], real: Real) -> String {
+        let above = self.binary(Binary::Max, Class::Int, [x, low], real);
+        self.binary(Binary::Min, Class::Int, [&above, high], real)
+    }
+    /// The statement that does a function of two numbers to the first, where the language has one for it.
+    fn assign(&self, op: Binary, class: Class, operands: [&str; 2]) -> Option<String>;
     fn is_nan(&self, x: &str) -> String;
     /// A call that may be refused.
     fn fallible(&self, call: String) -> String;

@@ -3,7 +3,6 @@
 use super::{
     emit::Emitter,
     language::{End, Kind},
-    plain::bare,
     support::has_word,
 };
 use crate::{
@@ -40,19 +39,12 @@ impl Emitter<'_> {
                 self.close("}");
                 list
             }
-            List::If(condition, then, otherwise) => {
-                let condition = self.scalar(condition);
-                let list = self.temporary();
-                self.open(&self.language().choose(Kind::List, &list, bare(&condition)));
-                let then = self.list(then);
-                self.give(&list, &then);
-                self.close("} else {");
-                self.deeper();
-                let otherwise = self.list(otherwise);
-                self.give(&list, &otherwise);
-                self.close(self.language().close());
-                list
-            }
+            List::If(condition, then, otherwise) => self.one_of(
+                Kind::List,
+                condition,
+                |emitter| emitter.list(then),
+                |emitter| emitter.list(otherwise),
+            ),
             List::Broadcast(lists, _) => {
                 let all: Vec<String> = lists.iter().map(|list| self.list(list)).collect();
                 all.into_iter()

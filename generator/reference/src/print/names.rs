@@ -1,8 +1,10 @@
-//! What parts of a program are called in a printed kernel: as the source calls them, where that is a name there as well.
+//! What parts of a program are called in a printed kernel: as the source calls them, in small letters, where that is a name there as
+//! well.
 
 use std::{cell::RefCell, collections::HashSet};
 
 use crate::{
+    case::to_snake_case,
     ir::{Code, Local, Source, Text},
     signature::Signature,
 };
@@ -85,6 +87,7 @@ const TAKEN: &[&str] = &[
     "last",
     "last_score",
     "score",
+    "to",
     "Plan",
     "List",
     "Fault",
@@ -165,8 +168,9 @@ impl Names {
     fn apart_from(is_taken: &dyn Fn(&str) -> bool, code: &Code, signature: &Signature) -> Self {
         let mut taken: HashSet<String> = TAKEN.iter().map(|word| (*word).to_owned()).collect();
         let mut fresh = |wanted: &str, other: String| {
-            let is_free = is_name(wanted) && !is_taken(wanted);
-            let name = if is_free { wanted.to_owned() } else { other };
+            let wanted = to_snake_case(wanted);
+            let is_free = is_name(&wanted) && !is_taken(&wanted);
+            let name = if is_free { wanted } else { other };
             let mut unique = name.clone();
             let mut number = 1;
             while !taken.insert(unique.clone()) {

@@ -132,6 +132,10 @@ impl Language for OpenClC<'_> {
         }
     }
 
+    fn assign(&self, _op: Binary, _class: Class, _operands: [&str; 2]) -> Option<String> {
+        None
+    }
+
     fn is_nan(&self, x: &str) -> String {
         format!("isnan({x})")
     }

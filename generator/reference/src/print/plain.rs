@@ -1,4 +1,7 @@
-//! Takes brackets away that change nothing: those around the whole of an argument or a statement's value.
+//! Takes brackets away that change nothing: those around the whole of an argument or a statement's value; and names of loops that
+//! nothing reads.
+
+use super::support::has_bare;
 
 /// The expression without brackets around all of it.
 pub(super) fn bare(value: &str) -> &str {
@@ -38,6 +41,21 @@ pub(super) fn plain(line: &str) -> String {
     letters.iter().zip(dropped).filter(|(_, dropped)| !dropped).map(|(letter, _)| letter).collect()
 }
 
+/// Lines of Rust whose loops say of their variables where nothing reads them.
+pub(super) fn read_or_unnamed(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let margin = |line: &str| line.len() - line.trim_start().len();
+    let said = lines.iter().enumerate().map(|(at, line)| {
+        let name = line.trim_start().strip_prefix("for ").and_then(|rest| rest.split_once(" in "));
+        let Some((name, rest)) = name else { return format!("{line}\n") };
+        let body = lines.iter().skip(at + 1).take_while(|inner| margin(inner) > margin(line));
+        let is_read = body.clone().any(|inner| has_bare(inner, name));
+        let unread = if is_read { "" } else { "_" };
+        format!("{}for {unread}{name} in {rest}\n", " ".repeat(margin(line)))
+    });
+    said.collect()
+}
+
 /// How far the text closes brackets that it did not open.
 fn lowest(text: &str) -> i32 {
     let mut depth = 0;
@@ -59,7 +77,7 @@ fn has_comma(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{bare, plain};
+    use super::{bare, plain, read_or_unnamed};
 
     #[test]
     fn brackets_around_wholes_go_and_others_stay() {
@@ -78,5 +96,13 @@ mod tests {
         assert_eq!(bare("(a + b)"), "a + b");
         assert_eq!(bare("(a) + (b)"), "(a) + (b)");
         assert_eq!(bare("(a, b)"), "(a, b)");
+    }
+
+    #[test]
+    fn loops_without_a_reader_have_no_name() {
+        let text = "for a in 0..n {\n    for k in 0..a {\n        t += 1;\n    }\n}\nk\n";
+        assert_eq!(read_or_unnamed(text), text.replace("for k", "for _k"));
+        let text = "for k in 0..n {\n    t += k;\n}\n";
+        assert_eq!(read_or_unnamed(text), text);
     }
 }

@@ -4,6 +4,7 @@ use super::{
     Printer,
     items::{PortAccess, Reads},
     language::{End, Kind, Language, Real},
+    literal::literal,
 };
 use crate::{function::Binary, ir::Source, signature::Class};
 
@@ -27,6 +28,7 @@ pub(super) fn type_of(class: Class, real: Real) -> &'static str {
 pub(super) fn stored(value: &str, class: Class, element: &str) -> String {
     match (class, element) {
         (Class::Float, "f32") | (Class::Int, "i64") | (Class::Bool, "bool") => value.to_owned(),
+        (Class::Int, "Bool") => format!("Bool::from({value} != 0)"),
         (Class::Bool, _) => format!("{element}::from({value})"),
         (Class::Float | Class::Int, _) => format!("{value} as {element}"),
     }
@@ -36,10 +38,31 @@ pub(super) fn stored(value: &str, class: Class, element: &str) -> String {
 pub(super) fn loaded(element: &str, class: Class, of: &str, real: Real) -> String {
     match (class, of) {
         (Class::Bool, "bool") => element.to_owned(),
+        (Class::Bool, "Bool") => format!("{element}.get()"),
         (Class::Bool, _) => format!("{element} != 0"),
+        (Class::Int, "Bool") => format!("i64::from({element}.0)"),
         _ if of == type_of(class, real) => element.to_owned(),
         _ => format!("{element} as {}", type_of(class, real)),
     }
+}
+
+/// The widest line that a head of a function has.
+const WIDTH: usize = 100;
+
+/// A function, of as many parameters as the operator has.
+pub(super) fn function(head: &str, parameters: &[String], result: &str, body: &str) -> String {
+    let line = format!("{head}({}) -> {result} {{", parameters.join(", "));
+    let line = if line.len() <= WIDTH {
+        line
+    } else {
+        format!("{head}(\n    {},\n) -> {result} {{", parameters.join(",\n    "))
+    };
+    let expected = if parameters.len() > 7 {
+        "#[expect(clippy::too_many_arguments, reason = \"as many as are read\")]\n"
+    } else {
+        ""
+    };
+    format!("{expected}{line}\n{body}}}\n")
 }
 
 /// The type of a number; a list says its own.
@@ -67,15 +90,10 @@ impl Language for Rust<'_> {
         if value.is_infinite() {
             return format!("{word}::{}", if value > 0.0 { "INFINITY" } else { "NEG_INFINITY" });
         }
-        // Rounded here, so that no digits are left that the type does not have.
-        let said = match real {
-            Real::F32 if crate::number::single(value).is_infinite() => {
-                return format!("({value:?}_f64 as f32)");
-            }
-            Real::F32 => format!("{:?}", crate::number::narrow(value)),
-            Real::F64 => format!("{value:?}"),
-        };
-        if value.is_sign_negative() { format!("({said}_{word})") } else { format!("{said}_{word}") }
+        if real == Real::F32 && crate::number::single(value).is_infinite() {
+            return format!("({value:?}_f64 as f32)");
+        }
+        literal(value, real)
     }
 
     fn end(&self, class: Class, end: End, real: Real) -> String {
@@ -156,6 +174,18 @@ impl Language for Rust<'_> {
             (Binary::BitXor, _) => compared("^"),
             (Binary::ShiftLeft, _) => format!("int_shift_left({a}, {b})"),
             (Binary::ShiftRight, _) => format!("int_shift_right({a}, {b})"),
+        }
+    }
+
+    fn clamp(&self, x: &str, [low, high]: [&str; 2], _real: Real) -> String {
+        format!("{x}.clamp({low}, {high})")
+    }
+
+    fn assign(&self, op: Binary, class: Class, [a, b]: [&str; 2]) -> Option<String> {
+        match (op, class) {
+            (Binary::Add, Class::Float) => Some(format!("{a} += {b};")),
+            (Binary::Mul, Class::Float) => Some(format!("{a} *= {b};")),
+            _ => None,
         }
     }
 

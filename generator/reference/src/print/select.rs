@@ -62,8 +62,8 @@ impl Emitter<'_> {
             let kept = printer.names.scalar(*kept).to_owned();
             self.line(&format!("let {index} = best;\nlet mut is_dropped = false;"));
             let of = printer.element(Source::Def(def));
-            let loaded = loaded(&format!("{name}[before]"), Class::Int, &of, self.real);
-            self.open("for before in 0..found");
+            let loaded = loaded("*before", Class::Int, &of, self.real);
+            self.open(&format!("for before in &{name}[..found]"));
             self.line(&format!("let {kept} = {loaded};"));
             let drops = self.scalar(drops);
             self.line(&format!("is_dropped |= {};", bare(&drops)));

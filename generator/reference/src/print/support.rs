@@ -1,34 +1,37 @@
-//! What printed kernels need beside their own parts, item by item: only what a kernel uses is printed.
+//! What printed kernels need beside their own parts, and what words they have.
 
 const RUST: &str = include_str!("support.txt");
+const CONSTANTS: &str = include_str!("constants.txt");
 const OPENCL: &str = include_str!("support.cl");
 
-/// The items in Rust that this text uses, and those that they use.
-pub(super) fn rust(text: &str) -> String {
-    let items = ["f32", "f64"].iter().flat_map(|real| {
-        let of_real = |item: &&str| *real == "f32" || item.contains("REAL");
-        RUST.trim_end().split("\n\n").filter(of_real).map(|item| item.replace("REAL", real))
+/// The types and functions that kernels in Rust use, whatever they compute, as the items of a module.
+pub(crate) fn rust() -> String {
+    let items = RUST.trim_end().split("\n\n").flat_map(|item| {
+        let reals: &[&str] = if item.contains("REAL") { &["f32", "f64"] } else { &[""] };
+        reals.iter().map(|real| item.replace("REAL", real)).collect::<Vec<_>>()
     });
-    used(&joined(items.collect()), text)
+    items.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Those in OpenCL C.
+/// The functions beside those that say numbers to OpenCL C. They need `String`.
+pub(crate) fn constants() -> &'static str {
+    CONSTANTS.trim_end()
+}
+
+/// The items in OpenCL C that this text uses, and those that they use: only what a kernel uses is printed.
 pub(super) fn opencl(text: &str) -> String {
-    used(&joined(OPENCL.trim_end().split("\n\n").map(str::to_owned).collect()), text)
-}
-
-fn used(items: &[(String, String)], text: &str) -> String {
+    let items: Vec<(&str, &str)> =
+        OPENCL.trim_end().split("\n\n").map(|item| (name_of(item), item)).collect();
     let mut used: Vec<bool> = items.iter().map(|(name, _)| name.is_empty()).collect();
     loop {
         let mut texts = vec![text];
-        texts.extend(
-            items.iter().zip(&used).filter(|(_, used)| **used).map(|((_, item), _)| item.as_str()),
-        );
+        texts
+            .extend(items.iter().zip(&used).filter(|(_, used)| **used).map(|((_, item), _)| *item));
         let needed: Vec<bool> = items
             .iter()
             .zip(&used)
             .map(|((name, item), used)| {
-                *used || texts.iter().any(|text| *text != item && has_word(text, name))
+                *used || texts.iter().any(|text| text != item && has_word(text, name))
             })
             .collect();
         if needed == used {
@@ -37,45 +40,83 @@ fn used(items: &[(String, String)], text: &str) -> String {
         used = needed;
     }
     let kept = items.iter().zip(&used).filter(|(_, used)| **used);
-    kept.map(|((_, item), _)| item.clone() + "\n").collect::<Vec<_>>().join("\n")
-}
-
-/// Items by name; blocks that are indented belong to the one before.
-fn joined(blocks: Vec<String>) -> Vec<(String, String)> {
-    let mut items: Vec<(String, String)> = Vec::new();
-    for block in blocks {
-        match items.last_mut() {
-            Some((_, item)) if block.starts_with(' ') => {
-                item.push_str("\n\n");
-                item.push_str(&block);
-            }
-            _ => items.push((name_of(&block), block)),
-        }
-    }
-    items
+    kept.map(|((_, item), _)| format!("{item}\n")).collect::<Vec<_>>().join("\n")
 }
 
 /// The name of a function; types have none, as every kernel has them.
-fn name_of(item: &str) -> String {
-    let head = item
-        .lines()
-        .find(|line| !line.starts_with("//") && !line.starts_with("#["))
-        .unwrap_or_default();
-    if ["pub ", "impl ", "typedef "].iter().any(|word| head.starts_with(word)) {
-        return String::new();
+fn name_of(item: &str) -> &str {
+    let head = item.lines().find(|line| !line.starts_with("//")).unwrap_or_default();
+    if head.starts_with("typedef ") {
+        return "";
     }
-    // Its result stands before it in C, `fn` in Rust.
     let head = head.split('(').next().unwrap_or_default();
-    head.rsplit([' ', '*']).next().unwrap_or_default().to_owned()
+    head.rsplit([' ', '*']).next().unwrap_or_default()
 }
 
-/// Whether the word is in the text, and not just as a part of another or in a literal.
-pub(super) fn has_word(text: &str, word: &str) -> bool {
+/// Whether the word is in the code, and not just as a part of another or in a text between quotes.
+pub fn has_word(code: &str, word: &str) -> bool {
+    places(code, word).next().is_some()
+}
+
+/// Whether the word is in the code as the name of a variable or function: no field, and no method.
+pub(super) fn has_bare(code: &str, word: &str) -> bool {
+    places(code, word).any(|(before, _)| !before.ends_with('.') || before.ends_with(".."))
+}
+
+/// Whether `a.b` is in the code, and is no call.
+pub(super) fn has_path(code: &str, path: &str) -> bool {
+    places(code, path).any(|(_, after)| !after.starts_with('('))
+}
+
+/// What is before and behind each place at which the code has the word.
+fn places<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
     let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-    text.match_indices(word).any(|(at, _)| {
-        let (before, after) = text.split_at_checked(at).unwrap_or_default();
-        let after = after.get(word.len()..).unwrap_or_default();
-        let is_text = before.matches('"').count() % 2 == 1;
-        !is_text && !is_part(before.chars().next_back()) && !is_part(after.chars().next())
+    code.match_indices(word).filter_map(move |(at, _)| {
+        let (before, after) = code.split_at_checked(at)?;
+        let after = after.get(word.len()..)?;
+        let is_whole = !is_part(before.chars().next_back()) && !is_part(after.chars().next());
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        (is_whole && !is_quoted(line)).then_some((before, after))
     })
+}
+
+/// Whether a line of code ends between quotes.
+fn is_quoted(line: &str) -> bool {
+    let mut is_quoted = false;
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' if is_quoted => {
+                letters.next();
+            }
+            '"' => is_quoted = !is_quoted,
+            _ => {}
+        }
+    }
+    is_quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_found_in_code_alone() {
+        let code = "let at = \"a \\\" best\" + x.max(item) * 0..end;\nat.b + plan.half;";
+        let cases = [
+            ("at", true, true),
+            ("best", false, false),
+            ("max", true, false),
+            ("item", true, true),
+            ("ite", false, false),
+            ("end", true, true),
+            ("half", true, false),
+            ("b", true, false),
+        ];
+        for (word, is_there, is_bare) in cases {
+            assert_eq!((has_word(code, word), has_bare(code, word)), (is_there, is_bare), "{word}");
+        }
+        assert!(has_path(code, "plan.half") && !has_path(code, "plan.hal"));
+        assert!(!has_path("x.max(y)", "x.max"));
+    }
 }

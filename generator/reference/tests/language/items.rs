@@ -9,7 +9,7 @@ use udo_reference::{
 };
 
 use crate::{
-    kernels::{compile_and_run, dims, elements, given, hold, stored},
+    kernels::{compile_and_run, dims, elements, given, hold, stored, support},
     operators::operators,
     support::{Case, Operator},
 };
@@ -295,7 +295,13 @@ fn compile_and_run_device(program: &str) -> String {
 
 #[test]
 fn printed_work_items_are_within_the_bounds_in_both_languages() {
-    let (mut program, mut calls) = (HARNESS.to_owned(), String::new());
+    let (mut program, mut calls) = (HARNESS.to_owned() + &support(), String::new());
+    write!(
+        program,
+        "#[allow(dead_code)]\nmod constants {{\nuse super::reference::{{List, list_len}};\n{}\n}}\n",
+        udo_reference::constants_support()
+    )
+    .unwrap();
     let mut kernels = Vec::new();
     let mut bounded = Vec::new();
     for (name, operator) in operators() {
@@ -304,10 +310,14 @@ fn printed_work_items_are_within_the_bounds_in_both_languages() {
             continue;
         };
         let functions = kernel.items.iter().map(|item| item.code.as_str());
-        let parts = [&kernel.support, &kernel.plan, &kernel.finalize, &kernel.constants]
-            .map(String::as_str);
+        let parts = [kernel.plan.as_str(), &kernel.constants];
         let parts: Vec<&str> = parts.into_iter().chain(functions).collect();
-        writeln!(program, "#[allow(unused_variables, useless_deprecated, clippy::all)]\nmod op_{name} {{\nuse super::*;\n{}", parts.join("\n")).unwrap();
+        writeln!(
+            program,
+            "mod op_{name} {{\nuse super::{{*, constants::*, reference::*}};\n{}",
+            parts.join("\n")
+        )
+        .unwrap();
         for (number, case) in operator.cases.iter().enumerate() {
             program.push_str(&runner(number, &operator.signature, &kernel, case));
             writeln!(calls, "    println!(\"@case\");\n    op_{name}::case_{number}().expect(\"{name} {number}\");")

@@ -115,6 +115,17 @@ fn runner(
     text + "    Ok(())\n}\n"
 }
 
+/// What all kernels of a program use, of which some need not all.
+pub(crate) fn support() -> String {
+    format!("#[allow(dead_code)]\nmod reference {{\n{}\n}}\n", udo_reference::support())
+}
+
+/// The module of a kernel and of what runs it.
+fn module(name: &str, kernel: &RustKernel, runs: &str) -> String {
+    let text = kernel.text(runs);
+    format!("mod op_{name} {{\nuse crate::reference::*;\n{text}{runs}}}\n")
+}
+
 /// What the program prints.
 pub(crate) fn compile_and_run(program: &str, name: &str) -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -154,19 +165,16 @@ pub(crate) fn hold(place: &str, dims: &str, values: &str, wanted: &Evaluated) {
 
 #[test]
 fn printed_kernels_are_within_the_bounds() {
-    let mut program = String::new();
+    let mut program = support();
     let mut calls = String::new();
     for (name, operator) in operators() {
         let kernel = operator.program().rust(&ports(&operator.signature));
-        let parts =
-            [&kernel.support, &kernel.plan, &kernel.finalize, &kernel.elements, &kernel.execute]
-                .map(String::as_str);
-        writeln!(program, "mod op_{name} {{\n{}", parts.join("\n")).unwrap();
+        let mut runs = String::new();
         for (number, case) in operator.cases.iter().enumerate() {
-            program.push_str(&runner(&name, number, &operator.signature, &kernel, case));
+            runs.push_str(&runner(&name, number, &operator.signature, &kernel, case));
             writeln!(calls, "    op_{name}::case_{number}().expect(\"{name} {number}\");").unwrap();
         }
-        program.push_str("}\n");
+        program.push_str(&module(&name, &kernel, &runs));
     }
     write!(program, "fn main() {{\n{calls}}}\n").unwrap();
     let printed = compile_and_run(&program, "printed_kernels");
@@ -221,14 +229,15 @@ fn element_of_y(plan: &Plan, number: usize, x: &[f32]) -> Result<f32, Fault> {
     Ok(((t6 * 0.5_f32) * gate) * (1.0_f32 + erf_f32(gate / 2.0_f32.sqrt())))
 }
 ";
-    assert_eq!(kernel.elements, wanted);
+    let text = kernel.text("");
+    assert!(text.ends_with(wanted), "{text}");
     assert_eq!(kernel.extents, ["dims_y"]);
 }
 
 #[test]
 fn printed_kernels_refuse_what_the_source_refuses() {
     let find = |wanted: &str| operators().into_iter().find(|(name, _)| name == wanted).unwrap().1;
-    let mut program = String::new();
+    let mut program = support();
     let mut calls = String::new();
     let wide = |dims: &[usize]| {
         Argument::Tensor(Tensor {
@@ -257,11 +266,8 @@ fn printed_kernels_refuse_what_the_source_refuses() {
         let kernel = operator.program().rust(&ports(&operator.signature));
         let mut case = operator.cases[0].clone();
         case.arguments.inputs[*input] = argument.clone();
-        let parts =
-            [&kernel.support, &kernel.plan, &kernel.finalize, &kernel.elements, &kernel.execute]
-                .map(String::as_str);
         let run = runner(name, 0, &operator.signature, &kernel, &case);
-        write!(program, "mod op_{name} {{\n{}{run}}}\n", parts.join("\n")).unwrap();
+        program.push_str(&module(name, &kernel, &run));
         writeln!(calls, "    println!(\"{{:?}}\", op_{name}::case_0().unwrap_err());").unwrap();
     }
     write!(program, "fn main() {{\n{calls}}}\n").unwrap();
@@ -290,10 +296,8 @@ fn = [1] 16
 place == [1] 31";
     let operator = Operator::parse(text);
     let kernel = operator.program().rust(&ports(&operator.signature));
-    let parts =
-        [&kernel.support, &kernel.plan, &kernel.finalize, &kernel.elements, &kernel.execute]
-            .map(String::as_str);
     let run = runner("names", 0, &operator.signature, &kernel, &operator.cases[0]);
-    let program = format!("{}{run}fn main() {{\n    case_0().unwrap();\n}}\n", parts.join("\n"));
+    let op = module("names", &kernel, &run);
+    let program = format!("{}{op}fn main() {{\n    op_names::case_0().unwrap();\n}}\n", support());
     assert_eq!(compile_and_run(&program, "printed_names"), "names 0 0 [1] [31.0]\n");
 }

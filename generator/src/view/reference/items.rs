@@ -23,8 +23,8 @@ const CORE: Core = Core::Gpu;
 
 /// The names of `udo-api` that such a kernel may use.
 const NAMES: &[&str] = &[
+    "Bool",
     "Buffers",
-    "Dim",
     "Encoding",
     "Error",
     "ExecError",
@@ -33,7 +33,6 @@ const NAMES: &[&str] = &[
     "KernelInfo",
     "Launch",
     "Node",
-    "Status",
     "WorkItemFn",
 ];
 
@@ -43,26 +42,21 @@ pub(super) fn printed(op: &Op, program: &Program) -> Result<(String, String, boo
     let kernel = program.items(&accesses(op)).ok_or(bounded)?;
     odd_static(op, CORE, &kernel.reads_static)?;
     let known = Known { is_bounded: false, reads_static: &kernel.reads_static };
-    let glue = [
-        kept(op, &kernel),
-        node::of_node(op, &known, Some(CORE)),
-        node::EXTENTS.to_owned(),
-        FAULTS.to_owned(),
-    ];
-    let glue = glue.join("\n");
+    let glue = [kept(op, &kernel), node::of_node(op, &known, Some(CORE))].join("\n");
     let functions: Vec<&str> = kernel.items.iter().map(|item| item.code.as_str()).collect();
     let functions = functions.join("\n");
-    let ItemKernel { plan, finalize, constants, support, opencl, .. } = &kernel;
-    let texts = [glue.as_str(), plan, finalize, constants, &functions, support];
+    let ItemKernel { plan, constants, opencl, .. } = &kernel;
+    let texts = [glue.as_str(), plan, constants, &functions];
     Ok((module("items", NAMES, &texts), opencl.trim_end().to_owned(), false))
 }
 
 /// How a device stores the elements of a port: the type in OpenCL C, and the ends of its numbers where they are integers.
 fn device_type(port: &Tensor) -> (&'static str, [i64; 2]) {
     match port.type_on(CORE) {
-        Some(DataType::Uint8) => ("uchar", [0, 0xff]),
+        Some(DataType::Uint8 | DataType::Bool8) => ("uchar", [0, 0xff]),
         Some(DataType::Uint32) => ("uint", [0, 0xffff_ffff]),
         Some(DataType::Int32) => ("int", [i32::MIN.into(), i32::MAX.into()]),
+        Some(DataType::Int64) => ("long", [i64::MIN, i64::MAX]),
         Some(_) | None => ("UDO_STORAGE", [0, 0]),
     }
 }
@@ -100,11 +94,16 @@ fn input(index: usize, port: &Tensor) -> PortAccess {
     let of = stored(port, CORE);
     let (load, device) = if is_real(port) {
         (format!("buffers.load({index}, {{at}})?"), "UDO_LOAD({name}, {at})".to_owned())
-    } else if reference::class(port) != Class::Float {
-        (
-            format!("i64::from(buffers.get::<{of}>({index}, {{at}})?)"),
-            "(long){name}[{at}]".to_owned(),
-        )
+    } else if reference::class(port) == Class::Bool {
+        (format!("buffers.get::<Bool>({index}, {{at}})?.get()"), "({name}[{at}] != 0)".to_owned())
+    } else if reference::class(port) == Class::Int {
+        let got = format!("buffers.get::<{of}>({index}, {{at}})?");
+        let load = match of {
+            "i64" => got,
+            "Bool" => format!("i64::from({got}.0)"),
+            _ => format!("i64::from({got})"),
+        };
+        (load, "(long){name}[{at}]".to_owned())
     } else if is_encoded(port, CORE) {
         (
             format!(
@@ -150,7 +149,13 @@ fn stores(index: usize, port: &Tensor) -> String {
              buffers.set({index}, number, steps as {of})?;"
         );
     }
-    format!("buffers.set({index}, number, value as {of})?;")
+    let value = match of {
+        "i64" => "value".to_owned(),
+        "Bool" if reference::class(port) == Class::Bool => "Bool::from(value)".to_owned(),
+        "Bool" => "Bool::from(value != 0)".to_owned(),
+        _ => format!("value as {of}"),
+    };
+    format!("buffers.set({index}, number, {value})?;")
 }
 
 /// `struct Kept`: what finalize keeps, the launches, and what each of their work items does.
@@ -285,10 +290,3 @@ fn function(op: &Op, item: &Item) -> String {
         indented(&lines, 2)
     )
 }
-
-const FAULTS: &str = r"impl From<Fault> for ExecError {
-    fn from(_: Fault) -> Self {
-        Self::of(Status::FAILED)
-    }
-}
-";

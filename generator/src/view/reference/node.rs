@@ -51,21 +51,18 @@ pub(super) fn of_node(op: &Op, known: &Known<'_>, core: Option<Core>) -> String 
         lines.push("}".to_owned());
         lines.push(format!("let elements_{index} = elements_{index}.unwrap_or_default();"));
         // A list of its own, or a part of the model.
-        arguments.push(format!("&elements_{index}"));
+        let borrow = if core.is_none() { "&" } else { "" };
+        arguments.push(format!("{borrow}elements_{index}"));
     }
     let (params, settings) = params(op);
     lines.extend(params);
     arguments.extend(settings);
     let (lines, arguments) = (indented(&lines, 1), arguments.join(", "));
     let least = if known.is_bounded { ", least: bool" } else { "" };
-    let lists = match core {
-        _ if op.tensor_params.is_empty() => "",
-        Some(Core::Dsp(_)) => DSP_LISTS,
-        Some(Core::Cpu | Core::Gpu) | None => LISTS,
-    };
+    let lists = list_types(op, core);
     format!(
         "{lists}/// What is known of a node with its shapes.\nfn of_node(cx: &Node<'_>{least}) -> Result<Plan, Error> {{\n\
-         {lines}    plan({arguments})\n        .map_err(wanted)\n}}\n\n{WANTED}"
+         {lines}    plan({arguments})\n        .map_err(wanted)\n}}\n"
     )
 }
 
@@ -76,6 +73,7 @@ pub(super) fn params(op: &Op) -> (Vec<String>, Vec<String>) {
         let method = match param.dtype.family() {
             Family::Float(_) | Family::Fixed => "float",
             Family::Integer(..) => "int",
+            Family::Truth => "flag",
             Family::Text => "text",
         };
         arguments.push(format!("cx.{method}({:?})?", param.name));
@@ -107,32 +105,17 @@ pub(super) fn list_type(param: &Tensor) -> &'static str {
     }
 }
 
-/// What lists are kept as.
-const LISTS: &str = "type Reals = Box<[f32]>;\ntype Integers = Box<[i64]>;\n\n";
-
-/// Crates for the DSP have no name for a box, but may keep what functions of theirs are given.
-const DSP_LISTS: &str = "type Reals = <fn(&[f32]) as DspParam>::Kept;\ntype Integers = <fn(&[i64]) as DspParam>::Kept;\n\n";
-
-/// Crates for the DSP have no `format!`.
-pub(super) const WANTED: &str = r#"fn wanted(Fault(wanted): Fault) -> Error {
-    Error::new(["wanted ", wanted].concat())
+/// What lists are kept as. Crates for the DSP have no name for a box, but may keep what functions of theirs are given.
+fn list_types(op: &Op, core: Option<Core>) -> String {
+    let named = [("Reals", "f32"), ("Integers", "i64")].into_iter();
+    let used =
+        named.filter(|(name, _)| op.tensor_params.iter().any(|param| list_type(param) == *name));
+    let types: Vec<String> = used
+        .map(|(name, element)| match core {
+            Some(Core::Dsp(_)) => format!("type {name} = <fn(&[{element}]) as DspParam>::Kept;\n"),
+            Some(Core::Cpu | Core::Gpu) | None => format!("type {name} = Box<[{element}]>;\n"),
+        })
+        .collect();
+    let types = types.concat();
+    if types.is_empty() { types } else { types + "\n" }
 }
-"#;
-
-pub(super) const EXTENTS: &str = r#"fn extents(cx: &Node<'_>, index: usize, name: &str) -> Result<Option<List>, Error> {
-    if !cx.has_input(index) {
-        return Ok(None);
-    }
-    let input = cx.input(index)?;
-    let shape = input.full_shape();
-    if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
-        let text = ["input ", name, " has an extent that each run says, wanted known ones"];
-        return Err(Error::new(text.concat()));
-    }
-    let mut extents = [0; 8];
-    for (to, dim) in extents.iter_mut().zip(shape.dims()) {
-        *to = *dim as i64;
-    }
-    Ok(Some(List::of(&extents[..shape.dims().len()])))
-}
-"#;

@@ -12,7 +12,7 @@ use crate::config::{Core, Op, Tensor};
 
 /// The names of `udo-api` that such a kernel may use.
 const NAMES: &[&str] = &[
-    "Dim",
+    "Bool",
     "DspParam",
     "Encoding",
     "Error",
@@ -21,7 +21,6 @@ const NAMES: &[&str] = &[
     "FinalizeCx",
     "Io",
     "Node",
-    "Status",
     "Workspace",
 ];
 
@@ -41,21 +40,19 @@ pub(super) fn printed(
     let known = Known { is_bounded: kernel.is_bounded, reads_static: &kernel.reads_static };
     let glue = match table::kept(op, core, program, &kernel) {
         Some(table) => table,
-        None => [
-            kept(op, core, &kernel),
-            node::of_node(op, &known, Some(core)),
-            node::EXTENTS.to_owned(),
-        ]
-        .join("\n"),
+        None => [kept(op, core, &kernel), node::of_node(op, &known, Some(core))].join("\n"),
     };
-    let RustKernel { plan, finalize, elements, execute, support, .. } = &kernel;
-    let texts = [glue.as_str(), plan, finalize, execute, elements, support];
-    Ok((module("loops", NAMES, &texts), String::new(), kernel.is_bounded))
+    let text = kernel.text(&glue);
+    Ok((module("loops", NAMES, &[&glue, &text]), String::new(), kernel.is_bounded))
 }
 
 /// `struct Kept`: what finalize keeps, and the call of the loops.
 fn kept(op: &Op, core: Core, kernel: &RustKernel) -> String {
-    let mut lines = Lines { is_dsp: matches!(core, Core::Dsp(_)), ..Lines::default() };
+    let mut lines = Lines {
+        is_dsp: matches!(core, Core::Dsp(_)),
+        is_bounded: kernel.is_bounded,
+        ..Lines::default()
+    };
     lines.fields.push("plan: Plan,".to_owned());
     lines.made.push(format!("plan: of_node(cx{})?,", node::least(kernel.is_bounded, "false")));
     lines.arguments.push("&self.plan".to_owned());
@@ -79,13 +76,14 @@ fn kept(op: &Op, core: Core, kernel: &RustKernel) -> String {
             lines.extents(index, extents);
         }
     }
-    lines.print(kernel.is_bounded)
+    lines.print()
 }
 
 /// What is printed of a kernel, line by line.
 #[derive(Default)]
 struct Lines {
     is_dsp: bool,
+    is_bounded: bool,
     /// Of what finalize keeps.
     fields: Vec<String>,
     /// How that is made.
@@ -158,8 +156,14 @@ impl Lines {
                     "((f64::from(*from) / f64::from(encoding.scale)).round_ties_even() + f64::from(encoding.zero_point)) as {of}"
                 )
             };
+            // Of an output that elements decide, what is there.
+            let there = if self.is_bounded {
+                format!(".take(done.{extents}.size())")
+            } else {
+                String::new()
+            };
             self.after.push(format!(
-                "for (to, from) in stored_{index}.iter_mut().zip(output_{index}.iter()) {{"
+                "for (to, from) in stored_{index}.iter_mut().zip(output_{index}.iter()){there} {{"
             ));
             self.after.push(format!("    *to = {number};"));
             self.after.push("}".to_owned());
@@ -191,10 +195,9 @@ impl Lines {
         self.arguments.push(format!("&self.list_{index}"));
     }
 
-    fn print(mut self, is_bounded: bool) -> String {
-        let done = if is_bounded { "let done = " } else { "" };
-        self.run.push(format!("{done}execute({})", self.arguments.join(", ")));
-        self.run.push("    .map_err(|Fault(_)| ExecError::of(Status::FAILED))?;".to_owned());
+    fn print(mut self) -> String {
+        let done = if self.is_bounded { "let done = " } else { "" };
+        self.run.push(format!("{done}execute({})?;", self.arguments.join(", ")));
         self.run.append(&mut self.after);
         self.run.push("Ok(())".to_owned());
         let takes_scratch = if self.space.is_empty() { "" } else { "mut scratch, " };

@@ -4,11 +4,16 @@ use udo_reference::{Program, RustKernel};
 
 use super::{
     indented, is_encoded,
-    node::{self, params},
+    node::params,
     slices::{PLAIN, whole},
     stored,
 };
 use crate::config::{Core, Op, Tensor};
+
+/// A byte that is stored as the type `of`, read with the other sign where that has one.
+fn of_code(of: &str, code: &str, cast: &str) -> String {
+    if of == "u8" { code.to_owned() } else { format!("{}.{cast}()", code.trim_start_matches('*')) }
+}
 
 /// What finalize keeps, if the operator is such a function.
 pub(super) fn kept(op: &Op, core: Core, program: &Program, kernel: &RustKernel) -> Option<String> {
@@ -27,7 +32,7 @@ pub(super) fn kept(op: &Op, core: Core, program: &Program, kernel: &RustKernel) 
         format!("let encoding = cx.input(0)?.encoding().unwrap_or({PLAIN});"),
         "let mut input_0 = [0.0_f32; 256];".to_owned(),
         "for (code, to) in (0..=u8::MAX).zip(&mut input_0) {".to_owned(),
-        format!("    *to = encoding.dequantize(code as {of});"),
+        format!("    *to = encoding.dequantize({});", of_code(of, "code", "cast_signed")),
         "}".to_owned(),
     ];
     let (read, settings) = params(op);
@@ -37,7 +42,8 @@ pub(super) fn kept(op: &Op, core: Core, program: &Program, kernel: &RustKernel) 
     lines.push(format!("let plan = plan({}).map_err(wanted)?;", shapes.join(", ")));
     let mut arguments = vec!["&plan".to_owned(), "&input_0".to_owned()];
     for (index, part) in kernel.scratch.iter().enumerate() {
-        lines.push(format!("let mut scratch_{index} = [0 as {}; 256];", part.element));
+        let zero = if part.element == "f32" { "0.0" } else { "0" };
+        lines.push(format!("let mut scratch_{index} = [{zero}_{}; 256];", part.element));
         arguments.push(format!("&mut scratch_{index}"));
     }
     for index in 0..op.outputs.len() {
@@ -59,7 +65,8 @@ pub(super) fn kept(op: &Op, core: Core, program: &Program, kernel: &RustKernel) 
         run.push(format!(
             "for (to, from) in outputs.take::<{to}>({index})?.iter_mut().zip(from) {{"
         ));
-        run.push(format!("    *to = self.table_{index}[usize::from(*from as u8)];"));
+        let byte = of_code(of, "*from", "cast_unsigned");
+        run.push(format!("    *to = self.table_{index}[usize::from({byte})];"));
         run.push("}".to_owned());
     }
     run.push("Ok(())".to_owned());
@@ -72,5 +79,5 @@ pub(super) fn kept(op: &Op, core: Core, program: &Program, kernel: &RustKernel) 
         "let Io { inputs, mut outputs, .. } = io;".to_owned(),
         indented(&run, 2),
     ];
-    Some([whole(&parts).as_str(), node::WANTED].join("\n"))
+    Some(whole(&parts))
 }

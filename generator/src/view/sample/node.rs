@@ -6,6 +6,7 @@ use udo_reference::{
 };
 
 use crate::{
+    Pattern,
     config::{self, Core, Op},
     reference,
     view::test::{is_encoded, type_on},
@@ -84,7 +85,7 @@ pub(super) fn found(
             let ports = op.inputs.iter().zip(&signature.inputs).zip(shapes);
             let inputs = ports.map(|((input, port), dims)| {
                 let numbers = numbers(input, core, number, integers);
-                Argument::Tensor(values(dims, port.class, &numbers))
+                Argument::Tensor(values(&dims, port.class, &numbers))
             });
             let arguments = Arguments { inputs: inputs.collect(), params: params.clone() };
             let Ok(outputs) = program.evaluate(&arguments, &settings) else { continue };
@@ -103,7 +104,7 @@ pub(super) fn found(
 }
 
 /// Shapes for so many inputs: the same for all, then every mixture as far as there is time for it, then those for two.
-fn combinations(count: usize) -> impl Iterator<Item = Vec<&'static [usize]>> {
+fn combinations(count: usize) -> impl Iterator<Item = Vec<Vec<usize>>> {
     let same = SHAPES.iter().map(move |dims| vec![*dims; count]);
     let mixed = (0..TRIES).map(move |number| {
         let mut rest = number;
@@ -115,7 +116,17 @@ fn combinations(count: usize) -> impl Iterator<Item = Vec<&'static [usize]>> {
         next.collect()
     });
     let tied = TIED.iter().filter(move |_| count == 2).map(|pair| pair.to_vec());
-    same.chain(mixed).chain(tied)
+    let known = same.chain(mixed).chain(tied).map(|all| all.iter().map(|of| of.to_vec()).collect());
+    // Then those that have some in common.
+    let mut state = 1_u64;
+    let mut below = move |end: usize| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        usize::try_from(state >> 40).unwrap_or(0).checked_rem(end).unwrap_or(0)
+    };
+    known.chain((0..2 * TRIES).map(move |_| {
+        let pattern = Pattern::drawn(count, &mut below);
+        (0..count).map(|port| pattern.dims(port, [2, 4, 3])).collect()
+    }))
 }
 
 /// Numbers that the input's storage on the core holds.
@@ -150,7 +161,8 @@ fn values(dims: &[usize], class: Class, numbers: &[f64]) -> Tensor {
     let numbers = numbers.iter().copied().cycle().take(dims.iter().product());
     let elements = match class {
         Class::Float => Elements::Float(numbers.collect()),
-        Class::Int | Class::Bool => Elements::Int(numbers.map(whole).collect()),
+        Class::Int => Elements::Int(numbers.map(whole).collect()),
+        Class::Bool => Elements::Bool(numbers.map(|number| number != 0.0).collect()),
     };
     Tensor { dims: dims.to_vec(), elements }
 }
@@ -180,6 +192,8 @@ fn storage(of: &str, is_encoded: bool) -> Storage {
         "u32" => (32, false),
         "i8" => (8, true),
         "i16" => (16, true),
+        "i64" => (64, true),
+        "Bool" => return Storage::Bool,
         _ => (32, true),
     };
     if !is_encoded {

@@ -211,7 +211,8 @@ impl New {
         let root = root::of_package(package)?;
         let inside = root::path_inside(&dir, &root)?;
         let sdk = inside.as_deref().map_or(Sdk::Version(udo_api::SDK_VERSION), Sdk::Folder);
-        let options = Options { sdk, configs: sources, templates };
+        let there = udo_generator::there(&dir).map_err(write_failure)?;
+        let options = Options { sdk, configs: sources, templates, there: &there };
         let tree = udo_generator::plan(package, &options)?;
         let foreign = if self.force { Foreign::Adopt } else { Foreign::Refuse };
         let update = udo_generator::survey(&tree, &dir, foreign).map_err(write_failure)?;

@@ -12,6 +12,8 @@ mod ops {
 
 const NAME: &str = "SoftmaxUdoPackage";
 
+pub const ARCH: u16 = 68;
+
 const KERNELS: &[KernelDef] = &[ops::softmax::KERNEL];
 
 udo_api::export_package!(PackageV1::new(NAME, env!("CARGO_PKG_VERSION")).kernels(KERNELS));

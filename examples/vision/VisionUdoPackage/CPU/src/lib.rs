@@ -5,6 +5,9 @@
 
 use udo_api::{KernelDef, PackageV1};
 
+#[path = "../../common/reference.rs"]
+pub mod reference;
+
 mod ops {
     pub(crate) mod box_nms;
     pub(crate) mod ge_glu;

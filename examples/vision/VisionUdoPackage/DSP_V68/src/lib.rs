@@ -6,11 +6,16 @@
 
 use udo_api::{KernelDef, PackageV1};
 
+#[path = "../../common/reference.rs"]
+pub mod reference;
+
 mod ops {
     pub(crate) mod ge_glu;
 }
 
 const NAME: &str = "VisionUdoPackage";
+
+pub const ARCH: u16 = 68;
 
 const KERNELS: &[KernelDef] = &[ops::ge_glu::KERNEL];
 

@@ -181,14 +181,14 @@ __kernel void ge_glu_z(
         }
         t1 = t3 + t5;
     } else {
-        const long t6 = place(plan.dims_x, list_align(here, plan.dims_x));
-        float t7;
-        if (t6 < 0) {
-            t7 = NAN;
+        const long t2 = place(plan.dims_x, list_align(here, plan.dims_x));
+        float t3;
+        if (t2 < 0) {
+            t3 = NAN;
         } else {
-            t7 = UDO_LOAD(x, t6);
+            t3 = UDO_LOAD(x, t2);
         }
-        t1 = t7;
+        t1 = t3;
     }
     const float value = t1;
     z[number] = value;

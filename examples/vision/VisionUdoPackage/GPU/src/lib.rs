@@ -5,6 +5,10 @@
 
 use udo_api::{KernelDef, PackageV1};
 
+pub mod constants;
+#[path = "../../common/reference.rs"]
+pub mod reference;
+
 mod ops {
     pub(crate) mod ge_glu;
     pub(crate) mod grid_warp;

@@ -5,6 +5,10 @@
 
 use udo_api::{Core, LibraryRef, OpDef, PackageV1};
 
+pub mod inference;
+#[path = "../../common/reference.rs"]
+pub mod reference;
+
 mod ops {
     pub(crate) mod box_nms;
     pub(crate) mod ge_glu;

@@ -111,34 +111,37 @@ impl Member {
     /// Refuses a crate that brings in the heap although it is `no_std`.
     pub(super) fn refuse_heap(&self) -> Result<(), Failure> {
         let folder = self.manifest.parent().unwrap_or(&self.manifest).join("src");
-        let mut folders = vec![folder.clone()];
-        while let Some(folder) = folders.pop() {
-            let mut entries: Vec<_> = fs::read_dir(&folder)?.collect::<Result<_, _>>()?;
-            entries.sort_by_key(fs::DirEntry::path);
-            for entry in entries {
-                let path = entry.path();
-                if entry.file_type()?.is_dir() {
-                    folders.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "rs") {
-                    let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-                    if let Some((line, name)) = heap_crate(&text) {
-                        return Err(Failure::new(format!(
-                            "{}:{line}: `extern crate {name}` in a DSP crate, which has no heap",
-                            path.display()
-                        ))
-                        .help("take scratch from the VTCM argument instead"));
-                    }
+        let root = folder.join("lib.rs");
+        let text = fs::read_to_string(&root)?;
+        let mut paths = vec![folder.clone()];
+        paths.extend(elsewhere(&text).map(|path| folder.join(path)));
+        while let Some(path) = paths.pop() {
+            if path.is_dir() {
+                let mut entries: Vec<_> = fs::read_dir(&path)?.collect::<Result<_, _>>()?;
+                entries.sort_by_key(fs::DirEntry::path);
+                paths.extend(entries.iter().map(fs::DirEntry::path));
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+                if let Some((line, name)) = heap_crate(&text) {
+                    return Err(Failure::new(format!(
+                        "{}:{line}: `extern crate {name}` in a DSP crate, which has no heap",
+                        path.display()
+                    ))
+                    .help("take scratch from the VTCM argument instead"));
                 }
             }
         }
-        let root = folder.join("lib.rs");
-        let text = fs::read_to_string(&root)?;
         if code(&text).lines().any(|line| line.replace(' ', "") == "#![no_std]") {
             return Ok(());
         }
         Err(Failure::new(format!("{}: a DSP crate without `#![no_std]`", root.display()))
             .help("`udo new` writes the file again"))
     }
+}
+
+/// What the root of a crate has from other places: the paths of its attributes.
+fn elsewhere(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| line.trim().strip_prefix("#[path = \"")?.strip_suffix("\"]"))
 }
 
 fn is_inside(file: &str) -> bool {
@@ -241,6 +244,12 @@ fn raw_string(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_crate_has_from_elsewhere_is_looked_at_as_well() {
+        let text = "#![no_std]\n#[path = \"../../DSP_V68/src/ops\"]\nmod v68 {\n    #[path = \"a.rs\"]\n    mod a;\n}\n";
+        assert_eq!(elsewhere(text).collect::<Vec<_>>(), ["../../DSP_V68/src/ops", "a.rs"]);
+    }
 
     #[test]
     fn heap_crates_are_found_in_code_only() {

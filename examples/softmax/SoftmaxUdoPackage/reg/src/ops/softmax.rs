@@ -15,7 +15,7 @@ impl Op for Softmax {
     const SCHEMA: OpSchema = schema::SCHEMA;
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
-        // Add code here, unless every output has the type and shape of the first input.
+        // Add code here, unless every output has the shape of the first input.
         let first = cx.input(0)?;
         cx.set_output(0, first)
     }

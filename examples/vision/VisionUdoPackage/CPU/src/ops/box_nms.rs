@@ -49,9 +49,12 @@ impl Kernel for BoxNmsF32 {
 
 /// What the reference says, element by element.
 #[rustfmt::skip]
-#[allow(clippy::all, dead_code, reason = "printed from the reference")]
 mod loops {
-    use udo_api::{Dim, Error, ExecError, FinalizeCx, Io, Node, Status, Workspace};
+    use udo_api::{Error, ExecError, FinalizeCx, Io, Node, Workspace};
+    use crate::reference::{
+        Fault, List, comes_before, extents, larger_f32, list_align, list_dims, list_item, list_len,
+        list_unravel, place, smaller_f32, wanted,
+    };
 
     /// What finalize keeps.
     pub struct Kept {
@@ -77,8 +80,7 @@ mod loops {
             let scratch_1 = scratch.take::<f32>(self.plan.dims_common.size())?;
             let scratch_2 = scratch.take::<i64>(self.plan.dims_part_2.size())?;
             let output_0 = outputs.take::<i32>(0)?;
-            let done = execute(&self.plan, input_0, input_1, scratch_0, scratch_1, scratch_2, output_0)
-                .map_err(|Fault(_)| ExecError::of(Status::FAILED))?;
+            let done = execute(&self.plan, input_0, input_1, scratch_0, scratch_1, scratch_2, output_0)?;
             let mut dims = [0; 8];
             let rank = done.dims_kept.items().len();
             for (to, dim) in dims.iter_mut().zip(done.dims_kept.items()) {
@@ -97,33 +99,10 @@ mod loops {
             .map_err(wanted)
     }
 
-    fn wanted(Fault(wanted): Fault) -> Error {
-        Error::new(["wanted ", wanted].concat())
-    }
-
-    fn extents(cx: &Node<'_>, index: usize, name: &str) -> Result<Option<List>, Error> {
-        if !cx.has_input(index) {
-            return Ok(None);
-        }
-        let input = cx.input(index)?;
-        let shape = input.full_shape();
-        if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
-            let text = ["input ", name, " has an extent that each run says, wanted known ones"];
-            return Err(Error::new(text.concat()));
-        }
-        let mut extents = [0; 8];
-        for (to, dim) in extents.iter_mut().zip(shape.dims()) {
-            *to = *dim as i64;
-        }
-        Ok(Some(List::of(&extents[..shape.dims().len()])))
-    }
-
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Plan {
         pub dims_boxes: List,
-        pub has_boxes: bool,
         pub dims_scores: List,
-        pub has_scores: bool,
         pub threshold: f64,
         pub limit: i64,
         pub n: i64,
@@ -140,13 +119,13 @@ mod loops {
         threshold: f64,
         limit: i64,
     ) -> Result<Plan, Fault> {
-        let mut plan = Plan::default();
-        plan.has_boxes = dims_boxes.is_some();
-        plan.dims_boxes = List::of(dims_boxes.unwrap_or_default());
-        plan.has_scores = dims_scores.is_some();
-        plan.dims_scores = List::of(dims_scores.unwrap_or_default());
-        plan.threshold = threshold;
-        plan.limit = limit;
+        let mut plan = Plan {
+            dims_boxes: List::of(dims_boxes.unwrap_or_default()),
+            dims_scores: List::of(dims_scores.unwrap_or_default()),
+            threshold,
+            limit,
+            ..Plan::default()
+        };
         {
             plan.n = list_item(plan.dims_boxes, 0_i64)?;
         }
@@ -196,13 +175,13 @@ mod loops {
     ) -> Result<Plan, Fault> {
         let mut plan = *plan;
         {
-            for number in 0..plan.dims_area.size() {
-                area[number] = element_of_area(&plan, number, boxes)?;
+            for (number, to) in area.iter_mut().enumerate().take(plan.dims_area.size()) {
+                *to = element_of_area(&plan, number, boxes)?;
             }
         }
         {
-            for number in 0..plan.dims_common.size() {
-                common[number] = element_of_common(&plan, number, boxes)?;
+            for (number, to) in common.iter_mut().enumerate().take(plan.dims_common.size()) {
+                *to = element_of_common(&plan, number, boxes)?;
             }
         }
         {
@@ -233,8 +212,8 @@ mod loops {
                 (last, last_score) = (best, best_score);
                 let r = best;
                 let mut is_dropped = false;
-                for before in 0..found {
-                    let s = part_2[before];
+                for before in &part_2[..found] {
+                    let s = *before;
                     let t4 = place(plan.dims_common, List::of(&[s, r]));
                     let t5: f32 = if t4 < 0 {
                         return Err(Fault("indices inside of the tensor"));
@@ -273,8 +252,8 @@ mod loops {
             plan.dims_kept = list_dims(plan.dims_part_2)?;
         }
         {
-            for number in 0..plan.dims_kept.size() {
-                kept[number] = element_of_kept(&plan, number, part_2)? as i32;
+            for (number, to) in kept.iter_mut().enumerate().take(plan.dims_kept.size()) {
+                *to = element_of_kept(&plan, number, part_2)? as i32;
             }
         }
         Ok(plan)
@@ -374,111 +353,6 @@ mod loops {
             part_2[t1 as usize]
         };
         Ok(t2)
-    }
-
-    /// What was wanted of shapes, parameters or elements, and is not so.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Fault(pub &'static str);
-
-    /// A few integers: extents, coordinates or axes.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-    pub struct List {
-        len: usize,
-        items: [i64; 16],
-    }
-
-    impl List {
-        /// The list of these items.
-        pub fn of(items: &[i64]) -> Self {
-            let mut list = Self::default();
-            for (to, item) in list.items.iter_mut().zip(items) {
-                *to = *item;
-            }
-            list.len = items.len().min(16);
-            list
-        }
-
-        /// The items.
-        pub fn items(&self) -> &[i64] {
-            &self.items[..self.len]
-        }
-
-        /// How many elements a tensor of these extents has.
-        pub fn size(&self) -> usize {
-            self.items().iter().map(|item| (*item).max(0) as usize).product()
-        }
-    }
-
-    fn list_dims(dims: List) -> Result<List, Fault> {
-        let is_fine = dims.len <= 8 && dims.items().iter().all(|dim| *dim >= 0);
-        if is_fine { Ok(dims) } else { Err(Fault("extents of 0 or more, and rank 8 at most")) }
-    }
-
-    fn list_len(list: List) -> i64 {
-        list.len as i64
-    }
-
-    fn list_item(list: List, at: i64) -> Result<i64, Fault> {
-        let place = if at < 0 { at + list.len as i64 } else { at };
-        let item = usize::try_from(place).ok().and_then(|place| list.items().get(place));
-        item.copied().ok_or(Fault("an item or axis that there is"))
-    }
-
-    fn list_align(coords: List, dims: List) -> List {
-        let skip = coords.len.saturating_sub(dims.len);
-        let mut aligned = dims;
-        for (axis, item) in aligned.items[..dims.len].iter_mut().enumerate() {
-            *item = if *item == 1 { 0 } else { coords.items[(skip + axis).min(15)] };
-        }
-        aligned
-    }
-
-    fn list_unravel(number: i64, dims: List) -> List {
-        let (mut coords, mut rest) = (dims, number);
-        for item in coords.items[..dims.len].iter_mut().rev() {
-            let dim = (*item).max(1);
-            *item = rest.rem_euclid(dim);
-            rest = rest.div_euclid(dim);
-        }
-        if dims.len > 0 {
-            coords.items[0] += rest * dims.items[0].max(1);
-        }
-        coords
-    }
-
-    /// The number of the element at these coordinates, or -1 where they are outside.
-    fn place(dims: List, coords: List) -> i64 {
-        if dims.len != coords.len {
-            return -1;
-        }
-        let mut number = 0;
-        for (at, dim) in coords.items().iter().zip(dims.items()) {
-            if *at < 0 || at >= dim {
-                return -1;
-            }
-            number = number * dim + at;
-        }
-        number
-    }
-
-    /// Whether one selected index comes before another: the higher score, of equal ones the lower index, what is not a
-    /// number last.
-    fn comes_before(score: f64, index: i64, other_score: f64, other: i64) -> bool {
-        match (score.is_nan(), other_score.is_nan()) {
-            (false, true) => true,
-            (true, false) => false,
-            (false, false) if score > other_score => true,
-            (false, false) if score < other_score => false,
-            _ => index < other,
-        }
-    }
-
-    fn larger_f32(a: f32, b: f32) -> f32 {
-        if a.is_nan() || a > b { a } else { b }
-    }
-
-    fn smaller_f32(a: f32, b: f32) -> f32 {
-        if a.is_nan() || a < b { a } else { b }
     }
 }
 

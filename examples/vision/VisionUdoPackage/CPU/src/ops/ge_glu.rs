@@ -47,9 +47,12 @@ impl Kernel for GeGluF32 {
 
 /// What the reference says, element by element.
 #[rustfmt::skip]
-#[allow(clippy::all, dead_code, reason = "printed from the reference")]
 mod loops {
-    use udo_api::{Dim, Error, ExecError, FinalizeCx, Io, Node, Status, Workspace};
+    use udo_api::{Error, ExecError, FinalizeCx, Io, Node, Workspace};
+    use crate::reference::{
+        Fault, List, erf_f32, extents, int_floor_div, list_align, list_broadcast, list_dims, list_item,
+        list_join, list_len, list_push, list_slice, list_unravel, place, wanted,
+    };
 
     /// What finalize keeps.
     pub struct Kept {
@@ -73,8 +76,7 @@ mod loops {
             let input_1 = if inputs.has(1) { inputs.get::<f32>(1)? } else { &[] };
             let scratch_0 = scratch.take::<f32>(self.plan.dims_z.size())?;
             let output_0 = outputs.take::<f32>(0)?;
-            execute(&self.plan, input_0, input_1, scratch_0, output_0)
-                .map_err(|Fault(_)| ExecError::of(Status::FAILED))?;
+            execute(&self.plan, input_0, input_1, scratch_0, output_0)?;
             Ok(())
         }
     }
@@ -87,31 +89,9 @@ mod loops {
             .map_err(wanted)
     }
 
-    fn wanted(Fault(wanted): Fault) -> Error {
-        Error::new(["wanted ", wanted].concat())
-    }
-
-    fn extents(cx: &Node<'_>, index: usize, name: &str) -> Result<Option<List>, Error> {
-        if !cx.has_input(index) {
-            return Ok(None);
-        }
-        let input = cx.input(index)?;
-        let shape = input.full_shape();
-        if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
-            let text = ["input ", name, " has an extent that each run says, wanted known ones"];
-            return Err(Error::new(text.concat()));
-        }
-        let mut extents = [0; 8];
-        for (to, dim) in extents.iter_mut().zip(shape.dims()) {
-            *to = *dim as i64;
-        }
-        Ok(Some(List::of(&extents[..shape.dims().len()])))
-    }
-
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Plan {
         pub dims_x: List,
-        pub has_x: bool,
         pub dims_bias: List,
         pub has_bias: bool,
         pub half: i64,
@@ -121,20 +101,19 @@ mod loops {
         pub dims_y: List,
     }
 
-    pub fn plan(
-        dims_x: Option<&[i64]>,
-        dims_bias: Option<&[i64]>,
-    ) -> Result<Plan, Fault> {
-        let mut plan = Plan::default();
-        plan.has_x = dims_x.is_some();
-        plan.dims_x = List::of(dims_x.unwrap_or_default());
-        plan.has_bias = dims_bias.is_some();
-        plan.dims_bias = List::of(dims_bias.unwrap_or_default());
+    pub fn plan(dims_x: Option<&[i64]>, dims_bias: Option<&[i64]>) -> Result<Plan, Fault> {
+        let mut plan = Plan {
+            dims_x: List::of(dims_x.unwrap_or_default()),
+            has_bias: dims_bias.is_some(),
+            dims_bias: List::of(dims_bias.unwrap_or_default()),
+            ..Plan::default()
+        };
         {
             plan.half = int_floor_div(list_item(plan.dims_x, -1_i64)?, 2_i64)?;
         }
         {
-            if !(list_item(plan.dims_x, -1_i64)? == 2_i64.wrapping_mul(plan.half)) {
+            let t1 = list_item(plan.dims_x, -1_i64)? == 2_i64.wrapping_mul(plan.half);
+            if !t1 {
                 return Err(Fault("an even last axis"));
             }
         }
@@ -185,13 +164,13 @@ mod loops {
     ) -> Result<Plan, Fault> {
         let plan = *plan;
         {
-            for number in 0..plan.dims_z.size() {
-                z[number] = element_of_z(&plan, number, x, bias)?;
+            for (number, to) in z.iter_mut().enumerate().take(plan.dims_z.size()) {
+                *to = element_of_z(&plan, number, x, bias)?;
             }
         }
         {
-            for number in 0..plan.dims_y.size() {
-                y[number] = element_of_y(&plan, number, z)?;
+            for (number, to) in y.iter_mut().enumerate().take(plan.dims_y.size()) {
+                *to = element_of_y(&plan, number, z)?;
             }
         }
         Ok(plan)
@@ -214,13 +193,13 @@ mod loops {
             };
             t3 + t5
         } else {
-            let t6 = place(plan.dims_x, list_align(here, plan.dims_x));
-            let t7: f32 = if t6 < 0 {
+            let t2 = place(plan.dims_x, list_align(here, plan.dims_x));
+            let t3: f32 = if t2 < 0 {
                 return Err(Fault("indices inside of the tensor"));
             } else {
-                x[t6 as usize]
+                x[t2 as usize]
             };
-            t7
+            t3
         };
         Ok(t1)
     }
@@ -250,151 +229,6 @@ mod loops {
             z[t5 as usize]
         };
         Ok(((t6 * 0.5_f32) * gate) * (1.0_f32 + erf_f32(gate / 2.0_f32.sqrt())))
-    }
-
-    /// What was wanted of shapes, parameters or elements, and is not so.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Fault(pub &'static str);
-
-    /// A few integers: extents, coordinates or axes.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-    pub struct List {
-        len: usize,
-        items: [i64; 16],
-    }
-
-    impl List {
-        /// The list of these items.
-        pub fn of(items: &[i64]) -> Self {
-            let mut list = Self::default();
-            for (to, item) in list.items.iter_mut().zip(items) {
-                *to = *item;
-            }
-            list.len = items.len().min(16);
-            list
-        }
-
-        /// The items.
-        pub fn items(&self) -> &[i64] {
-            &self.items[..self.len]
-        }
-
-        /// How many elements a tensor of these extents has.
-        pub fn size(&self) -> usize {
-            self.items().iter().map(|item| (*item).max(0) as usize).product()
-        }
-    }
-
-    fn list_dims(dims: List) -> Result<List, Fault> {
-        let is_fine = dims.len <= 8 && dims.items().iter().all(|dim| *dim >= 0);
-        if is_fine { Ok(dims) } else { Err(Fault("extents of 0 or more, and rank 8 at most")) }
-    }
-
-    fn list_len(list: List) -> i64 {
-        list.len as i64
-    }
-
-    fn list_push(list: &mut List, item: i64) -> Result<(), Fault> {
-        let Some(place) = list.items.get_mut(list.len) else {
-            return Err(Fault("lists of 16 items at most"));
-        };
-        *place = item;
-        list.len += 1;
-        Ok(())
-    }
-
-    fn list_join(list: &mut List, other: List) -> Result<(), Fault> {
-        other.items().iter().try_for_each(|item| list_push(list, *item))
-    }
-
-    fn list_item(list: List, at: i64) -> Result<i64, Fault> {
-        let place = if at < 0 { at + list.len as i64 } else { at };
-        let item = usize::try_from(place).ok().and_then(|place| list.items().get(place));
-        item.copied().ok_or(Fault("an item or axis that there is"))
-    }
-
-    fn list_slice(list: List, from: i64, to: i64) -> List {
-        let len = list.len as i64;
-        let place = |at: i64| (if at < 0 { at + len } else { at }).clamp(0, len) as usize;
-        let (from, to) = (place(from), place(to));
-        List::of(if from < to { &list.items()[from..to] } else { &[] })
-    }
-
-    fn list_broadcast(a: List, b: List) -> Result<List, Fault> {
-        let (long, short) = if a.len < b.len { (b, a) } else { (a, b) };
-        let mut dims = long;
-        let skip = long.len - short.len;
-        for (dim, of) in dims.items[skip..long.len].iter_mut().zip(short.items()) {
-            if *dim == 1 {
-                *dim = *of;
-            } else if *of != 1 && of != dim {
-                return Err(Fault("shapes that broadcast"));
-            }
-        }
-        Ok(dims)
-    }
-
-    fn list_align(coords: List, dims: List) -> List {
-        let skip = coords.len.saturating_sub(dims.len);
-        let mut aligned = dims;
-        for (axis, item) in aligned.items[..dims.len].iter_mut().enumerate() {
-            *item = if *item == 1 { 0 } else { coords.items[(skip + axis).min(15)] };
-        }
-        aligned
-    }
-
-    fn list_unravel(number: i64, dims: List) -> List {
-        let (mut coords, mut rest) = (dims, number);
-        for item in coords.items[..dims.len].iter_mut().rev() {
-            let dim = (*item).max(1);
-            *item = rest.rem_euclid(dim);
-            rest = rest.div_euclid(dim);
-        }
-        if dims.len > 0 {
-            coords.items[0] += rest * dims.items[0].max(1);
-        }
-        coords
-    }
-
-    /// The number of the element at these coordinates, or -1 where they are outside.
-    fn place(dims: List, coords: List) -> i64 {
-        if dims.len != coords.len {
-            return -1;
-        }
-        let mut number = 0;
-        for (at, dim) in coords.items().iter().zip(dims.items()) {
-            if *at < 0 || at >= dim {
-                return -1;
-            }
-            number = number * dim + at;
-        }
-        number
-    }
-
-    fn int_floor_div(a: i64, b: i64) -> Result<i64, Fault> {
-        let rest = a.checked_rem(b).or(if b == 0 { None } else { Some(0) }).ok_or(Fault("divisors other than 0"))?;
-        Ok(a.wrapping_div(b) - i64::from(rest != 0 && (rest < 0) != (b < 0)))
-    }
-
-    /// By its series near 0, and by the continued fraction of its complement further out.
-    fn erf_f32(x: f32) -> f32 {
-        let x = x as f64;
-        let (a, sign) = (x.abs(), 1.0_f64.copysign(x));
-        if a.is_nan() || a > 6.0 {
-            return (if a.is_nan() { x } else { sign }) as f32;
-        }
-        let scale = (-a * a).exp() / core::f64::consts::PI.sqrt();
-        if a < 2.5 {
-            let (mut term, mut sum, mut odd) = (a, a, 1.0);
-            while term > sum * 1e-17 {
-                odd += 2.0;
-                term *= 2.0 * a * a / odd;
-                sum += term;
-            }
-            return (sign * 2.0 * scale * sum) as f32;
-        }
-        let below = (1..=60).rev().fold(a, |below, n| a + n as f64 / 2.0 / below);
-        (sign * (1.0 - scale / below)) as f32
     }
 }
 

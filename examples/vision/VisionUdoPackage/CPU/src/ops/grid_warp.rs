@@ -55,9 +55,12 @@ impl Kernel for GridWarpF32 {
 
 /// What the reference says, element by element.
 #[rustfmt::skip]
-#[allow(clippy::all, dead_code, reason = "printed from the reference")]
 mod loops {
-    use udo_api::{Dim, Error, ExecError, FinalizeCx, Io, Node, Status, Workspace};
+    use udo_api::{Error, ExecError, FinalizeCx, Io, Node, Workspace};
+    use crate::reference::{
+        Fault, List, extents, larger_f32, list_dims, list_item, list_len, list_size, list_unravel,
+        place, smaller_f32, wanted,
+    };
 
     /// What finalize keeps.
     pub struct Kept {
@@ -82,14 +85,12 @@ mod loops {
             let input_0 = inputs.get::<f32>(0)?;
             let input_1 = inputs.get::<f32>(1)?;
             let output_0 = outputs.take::<f32>(0)?;
-            execute(&self.plan, input_0, input_1, &self.list_0, output_0)
-                .map_err(|Fault(_)| ExecError::of(Status::FAILED))?;
+            execute(&self.plan, input_0, input_1, &self.list_0, output_0)?;
             Ok(())
         }
     }
 
     type Reals = Box<[f32]>;
-    type Integers = Box<[i64]>;
 
     /// What is known of a node with its shapes.
     fn of_node(cx: &Node<'_>) -> Result<Plan, Error> {
@@ -100,33 +101,10 @@ mod loops {
             .map_err(wanted)
     }
 
-    fn wanted(Fault(wanted): Fault) -> Error {
-        Error::new(["wanted ", wanted].concat())
-    }
-
-    fn extents(cx: &Node<'_>, index: usize, name: &str) -> Result<Option<List>, Error> {
-        if !cx.has_input(index) {
-            return Ok(None);
-        }
-        let input = cx.input(index)?;
-        let shape = input.full_shape();
-        if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
-            let text = ["input ", name, " has an extent that each run says, wanted known ones"];
-            return Err(Error::new(text.concat()));
-        }
-        let mut extents = [0; 8];
-        for (to, dim) in extents.iter_mut().zip(shape.dims()) {
-            *to = *dim as i64;
-        }
-        Ok(Some(List::of(&extents[..shape.dims().len()])))
-    }
-
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Plan {
         pub dims_image: List,
-        pub has_image: bool,
         pub dims_grid: List,
-        pub has_grid: bool,
         pub dims_fill: List,
         pub text_0: bool,
         pub text_1: bool,
@@ -142,14 +120,14 @@ mod loops {
         dims_fill: &[i64],
         _fill: &[f32],
     ) -> Result<Plan, Fault> {
-        let mut plan = Plan::default();
-        plan.has_image = dims_image.is_some();
-        plan.dims_image = List::of(dims_image.unwrap_or_default());
-        plan.has_grid = dims_grid.is_some();
-        plan.dims_grid = List::of(dims_grid.unwrap_or_default());
-        plan.dims_fill = List::of(dims_fill);
-        plan.text_0 = outside == "fill";
-        plan.text_1 = outside == "border";
+        let mut plan = Plan {
+            dims_image: List::of(dims_image.unwrap_or_default()),
+            dims_grid: List::of(dims_grid.unwrap_or_default()),
+            dims_fill: List::of(dims_fill),
+            text_0: outside == "fill",
+            text_1: outside == "border",
+            ..Plan::default()
+        };
         {
             let t1: bool = if list_len(plan.dims_image) == 4_i64 {
                 list_len(plan.dims_grid) == 4_i64
@@ -181,7 +159,8 @@ mod loops {
             }
         }
         {
-            if !(list_size(plan.dims_fill) == 1_i64) {
+            let t1 = list_size(plan.dims_fill) == 1_i64;
+            if !t1 {
                 return Err(Fault("one number to fill with"));
             }
         }
@@ -206,14 +185,20 @@ mod loops {
     ) -> Result<Plan, Fault> {
         let plan = *plan;
         {
-            for number in 0..plan.dims_warped.size() {
-                warped[number] = element_of_warped(&plan, number, grid, image, fill)?;
+            for (number, to) in warped.iter_mut().enumerate().take(plan.dims_warped.size()) {
+                *to = element_of_warped(&plan, number, grid, image, fill)?;
             }
         }
         Ok(plan)
     }
 
-    fn element_of_warped(plan: &Plan, number: usize, grid: &[f32], image: &[f32], fill: &[f32]) -> Result<f32, Fault> {
+    fn element_of_warped(
+        plan: &Plan,
+        number: usize,
+        grid: &[f32],
+        image: &[f32],
+        fill: &[f32],
+    ) -> Result<f32, Fault> {
         let at = list_unravel(number as i64, plan.dims_warped);
         let n = list_item(at, 0)?;
         let i = list_item(at, 1)?;
@@ -300,94 +285,6 @@ mod loops {
         };
         let below = ((1.0_f32 - right) * t16) + (right * t20);
         Ok(((1.0_f32 - down) * above) + (down * below))
-    }
-
-    /// What was wanted of shapes, parameters or elements, and is not so.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Fault(pub &'static str);
-
-    /// A few integers: extents, coordinates or axes.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-    pub struct List {
-        len: usize,
-        items: [i64; 16],
-    }
-
-    impl List {
-        /// The list of these items.
-        pub fn of(items: &[i64]) -> Self {
-            let mut list = Self::default();
-            for (to, item) in list.items.iter_mut().zip(items) {
-                *to = *item;
-            }
-            list.len = items.len().min(16);
-            list
-        }
-
-        /// The items.
-        pub fn items(&self) -> &[i64] {
-            &self.items[..self.len]
-        }
-
-        /// How many elements a tensor of these extents has.
-        pub fn size(&self) -> usize {
-            self.items().iter().map(|item| (*item).max(0) as usize).product()
-        }
-    }
-
-    fn list_dims(dims: List) -> Result<List, Fault> {
-        let is_fine = dims.len <= 8 && dims.items().iter().all(|dim| *dim >= 0);
-        if is_fine { Ok(dims) } else { Err(Fault("extents of 0 or more, and rank 8 at most")) }
-    }
-
-    fn list_len(list: List) -> i64 {
-        list.len as i64
-    }
-
-    fn list_size(list: List) -> i64 {
-        list.items().iter().fold(1, |all: i64, item| all.wrapping_mul(*item))
-    }
-
-    fn list_item(list: List, at: i64) -> Result<i64, Fault> {
-        let place = if at < 0 { at + list.len as i64 } else { at };
-        let item = usize::try_from(place).ok().and_then(|place| list.items().get(place));
-        item.copied().ok_or(Fault("an item or axis that there is"))
-    }
-
-    fn list_unravel(number: i64, dims: List) -> List {
-        let (mut coords, mut rest) = (dims, number);
-        for item in coords.items[..dims.len].iter_mut().rev() {
-            let dim = (*item).max(1);
-            *item = rest.rem_euclid(dim);
-            rest = rest.div_euclid(dim);
-        }
-        if dims.len > 0 {
-            coords.items[0] += rest * dims.items[0].max(1);
-        }
-        coords
-    }
-
-    /// The number of the element at these coordinates, or -1 where they are outside.
-    fn place(dims: List, coords: List) -> i64 {
-        if dims.len != coords.len {
-            return -1;
-        }
-        let mut number = 0;
-        for (at, dim) in coords.items().iter().zip(dims.items()) {
-            if *at < 0 || at >= dim {
-                return -1;
-            }
-            number = number * dim + at;
-        }
-        number
-    }
-
-    fn larger_f32(a: f32, b: f32) -> f32 {
-        if a.is_nan() || a > b { a } else { b }
-    }
-
-    fn smaller_f32(a: f32, b: f32) -> f32 {
-        if a.is_nan() || a < b { a } else { b }
     }
 }
 

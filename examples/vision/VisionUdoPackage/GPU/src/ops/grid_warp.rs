@@ -55,11 +55,12 @@ impl GpuKernel for GridWarpGpu {
 
 /// What the reference says, element by element: the work items of `kernels/grid_warp.cl`, for the emulated GPU.
 #[rustfmt::skip]
-#[allow(clippy::all, dead_code, reason = "printed from the reference")]
 mod items {
-    use udo_api::{
-        Buffers, Dim, Error, ExecError, FinalizeCx, GpuArg, KernelInfo, Launch, Node, Status,
-        WorkItemFn,
+    use udo_api::{Buffers, Error, ExecError, FinalizeCx, GpuArg, KernelInfo, Launch, Node, WorkItemFn};
+    use crate::constants::{text_of_int, text_of_list, text_of_reals};
+    use crate::reference::{
+        Fault, List, extents, larger_f32, list_dims, list_item, list_len, list_size, list_unravel,
+        place, smaller_f32, wanted,
     };
 
     /// What finalize keeps.
@@ -106,7 +107,6 @@ mod items {
     }
 
     type Reals = Box<[f32]>;
-    type Integers = Box<[i64]>;
 
     /// What is known of a node with its shapes.
     fn of_node(cx: &Node<'_>) -> Result<Plan, Error> {
@@ -115,33 +115,6 @@ mod items {
         let list_0 = cx.floats("fill")?.iter().map(|value| *value as f32).collect::<Reals>();
         plan(extents_0.as_ref().map(List::items), extents_1.as_ref().map(List::items), cx.text("outside")?, &[list_0.len() as i64], &list_0)
             .map_err(wanted)
-    }
-
-    fn wanted(Fault(wanted): Fault) -> Error {
-        Error::new(["wanted ", wanted].concat())
-    }
-
-    fn extents(cx: &Node<'_>, index: usize, name: &str) -> Result<Option<List>, Error> {
-        if !cx.has_input(index) {
-            return Ok(None);
-        }
-        let input = cx.input(index)?;
-        let shape = input.full_shape();
-        if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
-            let text = ["input ", name, " has an extent that each run says, wanted known ones"];
-            return Err(Error::new(text.concat()));
-        }
-        let mut extents = [0; 8];
-        for (to, dim) in extents.iter_mut().zip(shape.dims()) {
-            *to = *dim as i64;
-        }
-        Ok(Some(List::of(&extents[..shape.dims().len()])))
-    }
-
-    impl From<Fault> for ExecError {
-        fn from(_: Fault) -> Self {
-            Self::of(Status::FAILED)
-        }
     }
 
     #[derive(Debug, Clone, Copy, Default)]
@@ -165,14 +138,16 @@ mod items {
         dims_fill: &[i64],
         _fill: &[f32],
     ) -> Result<Plan, Fault> {
-        let mut plan = Plan::default();
-        plan.has_image = dims_image.is_some();
-        plan.dims_image = List::of(dims_image.unwrap_or_default());
-        plan.has_grid = dims_grid.is_some();
-        plan.dims_grid = List::of(dims_grid.unwrap_or_default());
-        plan.dims_fill = List::of(dims_fill);
-        plan.text_0 = outside == "fill";
-        plan.text_1 = outside == "border";
+        let mut plan = Plan {
+            has_image: dims_image.is_some(),
+            dims_image: List::of(dims_image.unwrap_or_default()),
+            has_grid: dims_grid.is_some(),
+            dims_grid: List::of(dims_grid.unwrap_or_default()),
+            dims_fill: List::of(dims_fill),
+            text_0: outside == "fill",
+            text_1: outside == "border",
+            ..Plan::default()
+        };
         {
             let t1: bool = if list_len(plan.dims_image) == 4_i64 {
                 list_len(plan.dims_grid) == 4_i64
@@ -204,7 +179,8 @@ mod items {
             }
         }
         {
-            if !(list_size(plan.dims_fill) == 1_i64) {
+            let t1 = list_size(plan.dims_fill) == 1_i64;
+            if !t1 {
                 return Err(Fault("one number to fill with"));
             }
         }
@@ -239,7 +215,12 @@ mod items {
         text
     }
 
-    fn element_of_warped(plan: &Plan, number: usize, kept: &Kept, buffers: &Buffers<'_>) -> Result<f32, ExecError> {
+    fn element_of_warped(
+        plan: &Plan,
+        number: usize,
+        kept: &Kept,
+        buffers: &Buffers<'_>,
+    ) -> Result<f32, ExecError> {
         let at = list_unravel(number as i64, plan.dims_warped);
         let n = list_item(at, 0)?;
         let i = list_item(at, 1)?;
@@ -326,126 +307,6 @@ mod items {
         };
         let below = ((1.0_f32 - right) * t16) + (right * t20);
         Ok(((1.0_f32 - down) * above) + (down * below))
-    }
-
-    /// What was wanted of shapes, parameters or elements, and is not so.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Fault(pub &'static str);
-
-    /// A few integers: extents, coordinates or axes.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-    pub struct List {
-        len: usize,
-        items: [i64; 16],
-    }
-
-    impl List {
-        /// The list of these items.
-        pub fn of(items: &[i64]) -> Self {
-            let mut list = Self::default();
-            for (to, item) in list.items.iter_mut().zip(items) {
-                *to = *item;
-            }
-            list.len = items.len().min(16);
-            list
-        }
-
-        /// The items.
-        pub fn items(&self) -> &[i64] {
-            &self.items[..self.len]
-        }
-
-        /// How many elements a tensor of these extents has.
-        pub fn size(&self) -> usize {
-            self.items().iter().map(|item| (*item).max(0) as usize).product()
-        }
-    }
-
-    fn list_dims(dims: List) -> Result<List, Fault> {
-        let is_fine = dims.len <= 8 && dims.items().iter().all(|dim| *dim >= 0);
-        if is_fine { Ok(dims) } else { Err(Fault("extents of 0 or more, and rank 8 at most")) }
-    }
-
-    fn list_len(list: List) -> i64 {
-        list.len as i64
-    }
-
-    fn list_size(list: List) -> i64 {
-        list.items().iter().fold(1, |all: i64, item| all.wrapping_mul(*item))
-    }
-
-    fn list_item(list: List, at: i64) -> Result<i64, Fault> {
-        let place = if at < 0 { at + list.len as i64 } else { at };
-        let item = usize::try_from(place).ok().and_then(|place| list.items().get(place));
-        item.copied().ok_or(Fault("an item or axis that there is"))
-    }
-
-    fn list_unravel(number: i64, dims: List) -> List {
-        let (mut coords, mut rest) = (dims, number);
-        for item in coords.items[..dims.len].iter_mut().rev() {
-            let dim = (*item).max(1);
-            *item = rest.rem_euclid(dim);
-            rest = rest.div_euclid(dim);
-        }
-        if dims.len > 0 {
-            coords.items[0] += rest * dims.items[0].max(1);
-        }
-        coords
-    }
-
-    /// The number of the element at these coordinates, or -1 where they are outside.
-    fn place(dims: List, coords: List) -> i64 {
-        if dims.len != coords.len {
-            return -1;
-        }
-        let mut number = 0;
-        for (at, dim) in coords.items().iter().zip(dims.items()) {
-            if *at < 0 || at >= dim {
-                return -1;
-            }
-            number = number * dim + at;
-        }
-        number
-    }
-
-    fn larger_f32(a: f32, b: f32) -> f32 {
-        if a.is_nan() || a > b { a } else { b }
-    }
-
-    fn smaller_f32(a: f32, b: f32) -> f32 {
-        if a.is_nan() || a < b { a } else { b }
-    }
-
-    /// A number as OpenCL C reads it.
-    fn text_of_int(value: i64) -> String {
-        if value == i64::MIN { "LONG_MIN".to_owned() } else { format!("{value}L") }
-    }
-
-    /// A number as OpenCL C reads it.
-    fn text_of_real(value: f32) -> String {
-        let sign = if value.is_sign_negative() { "-" } else { "" };
-        match value.abs() {
-            value if value.is_nan() => "NAN".to_owned(),
-            value if value.is_infinite() => format!("{sign}INFINITY"),
-            value => format!("{sign}{value:e}f"),
-        }
-    }
-
-    /// Numbers as OpenCL C reads them; no array is without one.
-    fn text_of_ints(values: &[i64]) -> String {
-        let each: Vec<String> = values.iter().map(|value| text_of_int(*value)).collect();
-        format!("{{{}}}", if each.is_empty() { "0L".to_owned() } else { each.join(", ") })
-    }
-
-    /// Numbers as OpenCL C reads them; no array is without one.
-    fn text_of_reals(values: &[f32]) -> String {
-        let each: Vec<String> = values.iter().map(|value| text_of_real(*value)).collect();
-        format!("{{{}}}", if each.is_empty() { "0.0f".to_owned() } else { each.join(", ") })
-    }
-
-    /// A list as OpenCL C reads it.
-    fn text_of_list(list: List) -> String {
-        format!("{{{}L, {}}}", list.len, text_of_ints(list.items()))
     }
 }
 

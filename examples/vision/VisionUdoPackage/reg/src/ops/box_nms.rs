@@ -34,9 +34,10 @@ impl Op for BoxNms {
 
 /// Shapes as the reference says them.
 #[rustfmt::skip]
-#[allow(clippy::all, dead_code, reason = "printed from the reference")]
 mod shapes {
-    use udo_api::{Dim, Error, InferCx, Node, Shape};
+    use udo_api::{Error, InferCx, Node, Shape};
+    use crate::inference::shape;
+    use crate::reference::{Fault, List, extents, list_dims, list_item, list_len, wanted};
 
     /// The shapes of the outputs.
     pub fn outputs(cx: &InferCx<'_>) -> Result<[Shape; 1], Error> {
@@ -56,56 +57,12 @@ mod shapes {
             .map_err(wanted)
     }
 
-    fn wanted(Fault(wanted): Fault) -> Error {
-        Error::new(["wanted ", wanted].concat())
-    }
-
-    fn extents(cx: &Node<'_>, index: usize, name: &str) -> Result<Option<List>, Error> {
-        if !cx.has_input(index) {
-            return Ok(None);
-        }
-        let input = cx.input(index)?;
-        let shape = input.full_shape();
-        if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
-            let text = ["input ", name, " has an extent that each run says, wanted known ones"];
-            return Err(Error::new(text.concat()));
-        }
-        let mut extents = [0; 8];
-        for (to, dim) in extents.iter_mut().zip(shape.dims()) {
-            *to = *dim as i64;
-        }
-        Ok(Some(List::of(&extents[..shape.dims().len()])))
-    }
-
-    /// The shape of an output: bounded where the elements decide, and open as soon as an input is.
-    fn shape(cx: &InferCx<'_>, most: List, least: List) -> Result<Shape, Error> {
-        let mut is_open = false;
-        for index in 0..cx.input_count() {
-            is_open |= cx.has_input(index)
-                && cx.input(index)?.full_shape().iter().any(|dim| matches!(dim, Dim::Open(_)));
-        }
-        let mut dims = [Dim::Fixed(0); 8];
-        for (to, (&most, &least)) in dims.iter_mut().zip(most.items().iter().zip(least.items())) {
-            *to = match most as usize {
-                bound if most != least => Dim::UpTo(bound),
-                extent if is_open => Dim::Open(extent),
-                extent => Dim::Fixed(extent),
-            };
-        }
-        Shape::of_dims(&dims[..most.items().len()])
-    }
-
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Plan {
         pub dims_boxes: List,
-        pub has_boxes: bool,
         pub dims_scores: List,
-        pub has_scores: bool,
-        pub threshold: f64,
         pub limit: i64,
         pub n: i64,
-        pub dims_area: List,
-        pub dims_common: List,
         pub dims_part_2: List,
         pub dims_kept: List,
     }
@@ -114,16 +71,15 @@ mod shapes {
         least: bool,
         dims_boxes: Option<&[i64]>,
         dims_scores: Option<&[i64]>,
-        threshold: f64,
+        _threshold: f64,
         limit: i64,
     ) -> Result<Plan, Fault> {
-        let mut plan = Plan::default();
-        plan.has_boxes = dims_boxes.is_some();
-        plan.dims_boxes = List::of(dims_boxes.unwrap_or_default());
-        plan.has_scores = dims_scores.is_some();
-        plan.dims_scores = List::of(dims_scores.unwrap_or_default());
-        plan.threshold = threshold;
-        plan.limit = limit;
+        let mut plan = Plan {
+            dims_boxes: List::of(dims_boxes.unwrap_or_default()),
+            dims_scores: List::of(dims_scores.unwrap_or_default()),
+            limit,
+            ..Plan::default()
+        };
         {
             plan.n = list_item(plan.dims_boxes, 0_i64)?;
         }
@@ -148,10 +104,10 @@ mod shapes {
             }
         }
         {
-            plan.dims_area = list_dims(List::of(&[plan.n]))?;
+            let _ = list_dims(List::of(&[plan.n]))?;
         }
         {
-            plan.dims_common = list_dims(List::of(&[plan.n, plan.n]))?;
+            let _ = list_dims(List::of(&[plan.n, plan.n]))?;
         }
         {
             plan.dims_part_2 = list_dims(if least { List::of(&[0]) } else { List::of(&[plan.n.min(plan.limit)]) })?;
@@ -160,69 +116,6 @@ mod shapes {
             plan.dims_kept = list_dims(plan.dims_part_2)?;
         }
         Ok(plan)
-    }
-
-    /// What was wanted of shapes, parameters or elements, and is not so.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Fault(pub &'static str);
-
-    /// A few integers: extents, coordinates or axes.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-    pub struct List {
-        len: usize,
-        items: [i64; 16],
-    }
-
-    impl List {
-        /// The list of these items.
-        pub fn of(items: &[i64]) -> Self {
-            let mut list = Self::default();
-            for (to, item) in list.items.iter_mut().zip(items) {
-                *to = *item;
-            }
-            list.len = items.len().min(16);
-            list
-        }
-
-        /// The items.
-        pub fn items(&self) -> &[i64] {
-            &self.items[..self.len]
-        }
-
-        /// How many elements a tensor of these extents has.
-        pub fn size(&self) -> usize {
-            self.items().iter().map(|item| (*item).max(0) as usize).product()
-        }
-    }
-
-    fn list_dims(dims: List) -> Result<List, Fault> {
-        let is_fine = dims.len <= 8 && dims.items().iter().all(|dim| *dim >= 0);
-        if is_fine { Ok(dims) } else { Err(Fault("extents of 0 or more, and rank 8 at most")) }
-    }
-
-    fn list_len(list: List) -> i64 {
-        list.len as i64
-    }
-
-    fn list_item(list: List, at: i64) -> Result<i64, Fault> {
-        let place = if at < 0 { at + list.len as i64 } else { at };
-        let item = usize::try_from(place).ok().and_then(|place| list.items().get(place));
-        item.copied().ok_or(Fault("an item or axis that there is"))
-    }
-
-    /// The number of the element at these coordinates, or -1 where they are outside.
-    fn place(dims: List, coords: List) -> i64 {
-        if dims.len != coords.len {
-            return -1;
-        }
-        let mut number = 0;
-        for (at, dim) in coords.items().iter().zip(dims.items()) {
-            if *at < 0 || at >= dim {
-                return -1;
-            }
-            number = number * dim + at;
-        }
-        number
     }
 }
 

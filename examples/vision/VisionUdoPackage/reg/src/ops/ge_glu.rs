@@ -32,9 +32,13 @@ impl Op for GeGlu {
 
 /// Shapes as the reference says them.
 #[rustfmt::skip]
-#[allow(clippy::all, dead_code, reason = "printed from the reference")]
 mod shapes {
-    use udo_api::{Dim, Error, InferCx, Node, Shape};
+    use udo_api::{Error, InferCx, Node, Shape};
+    use crate::inference::shape;
+    use crate::reference::{
+        Fault, List, extents, int_floor_div, list_broadcast, list_dims, list_item, list_join, list_len,
+        list_push, list_slice, wanted,
+    };
 
     /// The shapes of the outputs.
     pub fn outputs(cx: &InferCx<'_>) -> Result<[Shape; 1], Error> {
@@ -52,72 +56,30 @@ mod shapes {
             .map_err(wanted)
     }
 
-    fn wanted(Fault(wanted): Fault) -> Error {
-        Error::new(["wanted ", wanted].concat())
-    }
-
-    fn extents(cx: &Node<'_>, index: usize, name: &str) -> Result<Option<List>, Error> {
-        if !cx.has_input(index) {
-            return Ok(None);
-        }
-        let input = cx.input(index)?;
-        let shape = input.full_shape();
-        if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
-            let text = ["input ", name, " has an extent that each run says, wanted known ones"];
-            return Err(Error::new(text.concat()));
-        }
-        let mut extents = [0; 8];
-        for (to, dim) in extents.iter_mut().zip(shape.dims()) {
-            *to = *dim as i64;
-        }
-        Ok(Some(List::of(&extents[..shape.dims().len()])))
-    }
-
-    /// The shape of an output: bounded where the elements decide, and open as soon as an input is.
-    fn shape(cx: &InferCx<'_>, most: List, least: List) -> Result<Shape, Error> {
-        let mut is_open = false;
-        for index in 0..cx.input_count() {
-            is_open |= cx.has_input(index)
-                && cx.input(index)?.full_shape().iter().any(|dim| matches!(dim, Dim::Open(_)));
-        }
-        let mut dims = [Dim::Fixed(0); 8];
-        for (to, (&most, &least)) in dims.iter_mut().zip(most.items().iter().zip(least.items())) {
-            *to = match most as usize {
-                bound if most != least => Dim::UpTo(bound),
-                extent if is_open => Dim::Open(extent),
-                extent => Dim::Fixed(extent),
-            };
-        }
-        Shape::of_dims(&dims[..most.items().len()])
-    }
-
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Plan {
         pub dims_x: List,
-        pub has_x: bool,
         pub dims_bias: List,
         pub has_bias: bool,
         pub half: i64,
         pub value_1: bool,
         pub value_2: bool,
-        pub dims_z: List,
         pub dims_y: List,
     }
 
-    pub fn plan(
-        dims_x: Option<&[i64]>,
-        dims_bias: Option<&[i64]>,
-    ) -> Result<Plan, Fault> {
-        let mut plan = Plan::default();
-        plan.has_x = dims_x.is_some();
-        plan.dims_x = List::of(dims_x.unwrap_or_default());
-        plan.has_bias = dims_bias.is_some();
-        plan.dims_bias = List::of(dims_bias.unwrap_or_default());
+    pub fn plan(dims_x: Option<&[i64]>, dims_bias: Option<&[i64]>) -> Result<Plan, Fault> {
+        let mut plan = Plan {
+            dims_x: List::of(dims_x.unwrap_or_default()),
+            has_bias: dims_bias.is_some(),
+            dims_bias: List::of(dims_bias.unwrap_or_default()),
+            ..Plan::default()
+        };
         {
             plan.half = int_floor_div(list_item(plan.dims_x, -1_i64)?, 2_i64)?;
         }
         {
-            if !(list_item(plan.dims_x, -1_i64)? == 2_i64.wrapping_mul(plan.half)) {
+            let t1 = list_item(plan.dims_x, -1_i64)? == 2_i64.wrapping_mul(plan.half);
+            if !t1 {
                 return Err(Fault("an even last axis"));
             }
         }
@@ -148,7 +110,7 @@ mod shapes {
             } else {
                 plan.dims_x
             };
-            plan.dims_z = list_dims(t1)?;
+            let _ = list_dims(t1)?;
         }
         {
             let mut t1 = List::default();
@@ -157,108 +119,6 @@ mod shapes {
             plan.dims_y = list_dims(t1)?;
         }
         Ok(plan)
-    }
-
-    /// What was wanted of shapes, parameters or elements, and is not so.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Fault(pub &'static str);
-
-    /// A few integers: extents, coordinates or axes.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-    pub struct List {
-        len: usize,
-        items: [i64; 16],
-    }
-
-    impl List {
-        /// The list of these items.
-        pub fn of(items: &[i64]) -> Self {
-            let mut list = Self::default();
-            for (to, item) in list.items.iter_mut().zip(items) {
-                *to = *item;
-            }
-            list.len = items.len().min(16);
-            list
-        }
-
-        /// The items.
-        pub fn items(&self) -> &[i64] {
-            &self.items[..self.len]
-        }
-
-        /// How many elements a tensor of these extents has.
-        pub fn size(&self) -> usize {
-            self.items().iter().map(|item| (*item).max(0) as usize).product()
-        }
-    }
-
-    fn list_dims(dims: List) -> Result<List, Fault> {
-        let is_fine = dims.len <= 8 && dims.items().iter().all(|dim| *dim >= 0);
-        if is_fine { Ok(dims) } else { Err(Fault("extents of 0 or more, and rank 8 at most")) }
-    }
-
-    fn list_len(list: List) -> i64 {
-        list.len as i64
-    }
-
-    fn list_push(list: &mut List, item: i64) -> Result<(), Fault> {
-        let Some(place) = list.items.get_mut(list.len) else {
-            return Err(Fault("lists of 16 items at most"));
-        };
-        *place = item;
-        list.len += 1;
-        Ok(())
-    }
-
-    fn list_join(list: &mut List, other: List) -> Result<(), Fault> {
-        other.items().iter().try_for_each(|item| list_push(list, *item))
-    }
-
-    fn list_item(list: List, at: i64) -> Result<i64, Fault> {
-        let place = if at < 0 { at + list.len as i64 } else { at };
-        let item = usize::try_from(place).ok().and_then(|place| list.items().get(place));
-        item.copied().ok_or(Fault("an item or axis that there is"))
-    }
-
-    fn list_slice(list: List, from: i64, to: i64) -> List {
-        let len = list.len as i64;
-        let place = |at: i64| (if at < 0 { at + len } else { at }).clamp(0, len) as usize;
-        let (from, to) = (place(from), place(to));
-        List::of(if from < to { &list.items()[from..to] } else { &[] })
-    }
-
-    fn list_broadcast(a: List, b: List) -> Result<List, Fault> {
-        let (long, short) = if a.len < b.len { (b, a) } else { (a, b) };
-        let mut dims = long;
-        let skip = long.len - short.len;
-        for (dim, of) in dims.items[skip..long.len].iter_mut().zip(short.items()) {
-            if *dim == 1 {
-                *dim = *of;
-            } else if *of != 1 && of != dim {
-                return Err(Fault("shapes that broadcast"));
-            }
-        }
-        Ok(dims)
-    }
-
-    /// The number of the element at these coordinates, or -1 where they are outside.
-    fn place(dims: List, coords: List) -> i64 {
-        if dims.len != coords.len {
-            return -1;
-        }
-        let mut number = 0;
-        for (at, dim) in coords.items().iter().zip(dims.items()) {
-            if *at < 0 || at >= dim {
-                return -1;
-            }
-            number = number * dim + at;
-        }
-        number
-    }
-
-    fn int_floor_div(a: i64, b: i64) -> Result<i64, Fault> {
-        let rest = a.checked_rem(b).or(if b == 0 { None } else { Some(0) }).ok_or(Fault("divisors other than 0"))?;
-        Ok(a.wrapping_div(b) - i64::from(rest != 0 && (rest < 0) != (b < 0)))
     }
 }
 

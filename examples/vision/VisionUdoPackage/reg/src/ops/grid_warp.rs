@@ -39,9 +39,10 @@ impl Op for GridWarp {
 
 /// Shapes as the reference says them.
 #[rustfmt::skip]
-#[allow(clippy::all, dead_code, reason = "printed from the reference")]
 mod shapes {
-    use udo_api::{Dim, Error, InferCx, Node, Shape};
+    use udo_api::{Error, InferCx, Node, Shape};
+    use crate::inference::shape;
+    use crate::reference::{Fault, List, extents, list_dims, list_item, list_len, list_size, wanted};
 
     /// The shapes of the outputs.
     pub fn outputs(cx: &InferCx<'_>) -> Result<[Shape; 1], Error> {
@@ -52,7 +53,6 @@ mod shapes {
     }
 
     type Reals = Box<[f32]>;
-    type Integers = Box<[i64]>;
 
     /// What is known of a node with its shapes.
     fn of_node(cx: &Node<'_>) -> Result<Plan, Error> {
@@ -63,56 +63,13 @@ mod shapes {
             .map_err(wanted)
     }
 
-    fn wanted(Fault(wanted): Fault) -> Error {
-        Error::new(["wanted ", wanted].concat())
-    }
-
-    fn extents(cx: &Node<'_>, index: usize, name: &str) -> Result<Option<List>, Error> {
-        if !cx.has_input(index) {
-            return Ok(None);
-        }
-        let input = cx.input(index)?;
-        let shape = input.full_shape();
-        if shape.iter().any(|dim| matches!(dim, Dim::UpTo(_))) {
-            let text = ["input ", name, " has an extent that each run says, wanted known ones"];
-            return Err(Error::new(text.concat()));
-        }
-        let mut extents = [0; 8];
-        for (to, dim) in extents.iter_mut().zip(shape.dims()) {
-            *to = *dim as i64;
-        }
-        Ok(Some(List::of(&extents[..shape.dims().len()])))
-    }
-
-    /// The shape of an output: bounded where the elements decide, and open as soon as an input is.
-    fn shape(cx: &InferCx<'_>, most: List, least: List) -> Result<Shape, Error> {
-        let mut is_open = false;
-        for index in 0..cx.input_count() {
-            is_open |= cx.has_input(index)
-                && cx.input(index)?.full_shape().iter().any(|dim| matches!(dim, Dim::Open(_)));
-        }
-        let mut dims = [Dim::Fixed(0); 8];
-        for (to, (&most, &least)) in dims.iter_mut().zip(most.items().iter().zip(least.items())) {
-            *to = match most as usize {
-                bound if most != least => Dim::UpTo(bound),
-                extent if is_open => Dim::Open(extent),
-                extent => Dim::Fixed(extent),
-            };
-        }
-        Shape::of_dims(&dims[..most.items().len()])
-    }
-
     #[derive(Debug, Clone, Copy, Default)]
     pub struct Plan {
         pub dims_image: List,
-        pub has_image: bool,
         pub dims_grid: List,
-        pub has_grid: bool,
         pub dims_fill: List,
         pub text_0: bool,
         pub text_1: bool,
-        pub value_6: bool,
-        pub value_8: bool,
         pub dims_warped: List,
     }
 
@@ -123,14 +80,14 @@ mod shapes {
         dims_fill: &[i64],
         _fill: &[f32],
     ) -> Result<Plan, Fault> {
-        let mut plan = Plan::default();
-        plan.has_image = dims_image.is_some();
-        plan.dims_image = List::of(dims_image.unwrap_or_default());
-        plan.has_grid = dims_grid.is_some();
-        plan.dims_grid = List::of(dims_grid.unwrap_or_default());
-        plan.dims_fill = List::of(dims_fill);
-        plan.text_0 = outside == "fill";
-        plan.text_1 = outside == "border";
+        let mut plan = Plan {
+            dims_image: List::of(dims_image.unwrap_or_default()),
+            dims_grid: List::of(dims_grid.unwrap_or_default()),
+            dims_fill: List::of(dims_fill),
+            text_0: outside == "fill",
+            text_1: outside == "border",
+            ..Plan::default()
+        };
         {
             let t1: bool = if list_len(plan.dims_image) == 4_i64 {
                 list_len(plan.dims_grid) == 4_i64
@@ -162,87 +119,15 @@ mod shapes {
             }
         }
         {
-            if !(list_size(plan.dims_fill) == 1_i64) {
+            let t1 = list_size(plan.dims_fill) == 1_i64;
+            if !t1 {
                 return Err(Fault("one number to fill with"));
             }
-        }
-        {
-            plan.value_6 = plan.text_1;
-        }
-        {
-            plan.value_8 = plan.text_1;
         }
         {
             plan.dims_warped = list_dims(List::of(&[list_item(plan.dims_image, 0_i64)?, list_item(plan.dims_grid, 1_i64)?, list_item(plan.dims_grid, 2_i64)?, list_item(plan.dims_image, 3_i64)?]))?;
         }
         Ok(plan)
-    }
-
-    /// What was wanted of shapes, parameters or elements, and is not so.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Fault(pub &'static str);
-
-    /// A few integers: extents, coordinates or axes.
-    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-    pub struct List {
-        len: usize,
-        items: [i64; 16],
-    }
-
-    impl List {
-        /// The list of these items.
-        pub fn of(items: &[i64]) -> Self {
-            let mut list = Self::default();
-            for (to, item) in list.items.iter_mut().zip(items) {
-                *to = *item;
-            }
-            list.len = items.len().min(16);
-            list
-        }
-
-        /// The items.
-        pub fn items(&self) -> &[i64] {
-            &self.items[..self.len]
-        }
-
-        /// How many elements a tensor of these extents has.
-        pub fn size(&self) -> usize {
-            self.items().iter().map(|item| (*item).max(0) as usize).product()
-        }
-    }
-
-    fn list_dims(dims: List) -> Result<List, Fault> {
-        let is_fine = dims.len <= 8 && dims.items().iter().all(|dim| *dim >= 0);
-        if is_fine { Ok(dims) } else { Err(Fault("extents of 0 or more, and rank 8 at most")) }
-    }
-
-    fn list_len(list: List) -> i64 {
-        list.len as i64
-    }
-
-    fn list_size(list: List) -> i64 {
-        list.items().iter().fold(1, |all: i64, item| all.wrapping_mul(*item))
-    }
-
-    fn list_item(list: List, at: i64) -> Result<i64, Fault> {
-        let place = if at < 0 { at + list.len as i64 } else { at };
-        let item = usize::try_from(place).ok().and_then(|place| list.items().get(place));
-        item.copied().ok_or(Fault("an item or axis that there is"))
-    }
-
-    /// The number of the element at these coordinates, or -1 where they are outside.
-    fn place(dims: List, coords: List) -> i64 {
-        if dims.len != coords.len {
-            return -1;
-        }
-        let mut number = 0;
-        for (at, dim) in coords.items().iter().zip(dims.items()) {
-            if *at < 0 || at >= dim {
-                return -1;
-            }
-            number = number * dim + at;
-        }
-        number
     }
 }
 

@@ -1,0 +1,102 @@
+//! Real numbers in Rust.
+
+use std::f64::consts;
+
+use super::language::Real;
+use crate::number::{narrow, single};
+
+/// The constants of the standard library, by which it wants to be said what is one of them.
+const CONSTANTS: &[(f64, &str)] = &[
+    (consts::E, "E"),
+    (consts::FRAC_1_PI, "FRAC_1_PI"),
+    (consts::FRAC_1_SQRT_2, "FRAC_1_SQRT_2"),
+    (consts::FRAC_2_PI, "FRAC_2_PI"),
+    (consts::FRAC_2_SQRT_PI, "FRAC_2_SQRT_PI"),
+    (consts::FRAC_PI_2, "FRAC_PI_2"),
+    (consts::FRAC_PI_3, "FRAC_PI_3"),
+    (consts::FRAC_PI_4, "FRAC_PI_4"),
+    (consts::FRAC_PI_6, "FRAC_PI_6"),
+    (consts::FRAC_PI_8, "FRAC_PI_8"),
+    (consts::LN_2, "LN_2"),
+    (consts::LN_10, "LN_10"),
+    (consts::LOG10_2, "LOG10_2"),
+    (consts::LOG10_E, "LOG10_E"),
+    (consts::LOG2_10, "LOG2_10"),
+    (consts::LOG2_E, "LOG2_E"),
+    (consts::PI, "PI"),
+    (consts::SQRT_2, "SQRT_2"),
+    (consts::TAU, "TAU"),
+];
+
+/// A number that is finite in this precision, in brackets if it is more than one word.
+pub(super) fn literal(value: f64, real: Real) -> String {
+    let word = real.word();
+    let found = CONSTANTS.iter().find_map(|(constant, name)| {
+        let is_it = match real {
+            Real::F32 => single(value.abs()).to_bits() == single(*constant).to_bits(),
+            Real::F64 => value.abs().to_bits() == constant.to_bits(),
+        };
+        is_it.then_some(*name)
+    });
+    // Rounded here, so that no digits are left that the type does not have.
+    let digits = match real {
+        Real::F32 => format!("{:?}", narrow(value.abs())),
+        Real::F64 => format!("{:?}", value.abs()),
+    };
+    let said = match (found, quotient(&digits, real)) {
+        (Some(name), _) => format!("core::{word}::consts::{name}"),
+        (None, Some([above, below])) => format!("({above}.0_{word} / {below}.0_{word})"),
+        (None, None) => format!("{digits}_{word}"),
+    };
+    if value.is_sign_negative() { format!("(-{said})") } else { said }
+}
+
+/// Two whole numbers, which the type has, whose quotient is a number that a compiler would take for a constant with too few digits;
+/// so it rounds to the same.
+fn quotient(digits: &str, real: Real) -> Option<[String; 2]> {
+    let (whole, behind) = digits.split_once('.')?;
+    let is_near = |(constant, _): &(f64, &str)| {
+        let count = behind.len();
+        constant.to_string().starts_with(digits) || format!("{constant:.count$}") == digits
+    };
+    if digits.len() <= 3 || !CONSTANTS.iter().any(is_near) {
+        return None;
+    }
+    let above: u64 = format!("{whole}{behind}").parse().ok()?;
+    let most = match real {
+        Real::F32 => 1 << f32::MANTISSA_DIGITS,
+        Real::F64 => 1 << f64::MANTISSA_DIGITS,
+    };
+    (above <= most).then(|| [above.to_string(), format!("1{}", "0".repeat(behind.len()))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Real, literal};
+
+    #[test]
+    fn constants_have_names_and_their_first_digits_are_quotients() {
+        let cases = [
+            (std::f64::consts::PI, "core::f32::consts::PI", "core::f64::consts::PI"),
+            (-std::f64::consts::LN_2, "(-core::f32::consts::LN_2)", "(-core::f64::consts::LN_2)"),
+            (
+                "3.1416".parse().unwrap(),
+                "(31416.0_f32 / 10000.0_f32)",
+                "(31416.0_f64 / 10000.0_f64)",
+            ),
+            (
+                "3.14159".parse().unwrap(),
+                "(314159.0_f32 / 100000.0_f32)",
+                "(314159.0_f64 / 100000.0_f64)",
+            ),
+            (0.693, "(693.0_f32 / 1000.0_f32)", "(693.0_f64 / 1000.0_f64)"),
+            (0.5, "0.5_f32", "0.5_f64"),
+            (-1.5, "(-1.5_f32)", "(-1.5_f64)"),
+            (1e-9, "1e-9_f32", "1e-9_f64"),
+        ];
+        for (value, single, double) in cases {
+            assert_eq!(literal(value, Real::F32), single);
+            assert_eq!(literal(value, Real::F64), double);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Extents of inputs that have some in common, where nothing else is known of them: drawn at random, and kept as a pattern, of which
+//! nodes with other extents are made.
+
+/// How many extents of a pattern differ between nodes; others are the same in all.
+pub const VARIABLES: usize = 3;
+
+/// An extent of a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Variable(usize),
+    Fixed(usize),
+}
+
+/// For each input its extents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(Vec<Vec<Extent>>);
+
+impl Pattern {
+    /// Any pattern for so many inputs; further inputs are often like one before, or vectors. `below` draws a number below another, 0 below 0.
+    pub fn drawn(inputs: usize, below: &mut dyn FnMut(usize) -> usize) -> Self {
+        let mut all: Vec<Vec<Extent>> = Vec::new();
+        for port in 0..inputs {
+            let before = all.get(below(all.len())).cloned();
+            let own = match before {
+                Some(mut like) if below(5) < 2 => {
+                    let at = below(like.len());
+                    if let (0, Some(extent)) = (below(2), like.get_mut(at)) {
+                        *extent = any(below);
+                    }
+                    like
+                }
+                _ => {
+                    let ranks: &[usize] =
+                        if port == 0 { &[1, 2, 2, 3, 3, 4, 4] } else { &[0, 1, 1, 1, 2, 2, 3, 4] };
+                    let rank = ranks.get(below(ranks.len())).copied().unwrap_or(1);
+                    (0..rank).map(|_| tied(&all, below)).collect()
+                }
+            };
+            all.push(own);
+        }
+        Self(all)
+    }
+
+    /// The extents of an input where the variables are these; of more inputs than there were, those of the last.
+    pub fn dims(&self, port: usize, values: [usize; VARIABLES]) -> Vec<usize> {
+        let own = self.0.get(port).or(self.0.last());
+        let value = |extent: &Extent| match extent {
+            Extent::Variable(at) => values.get(*at).copied().unwrap_or(1),
+            Extent::Fixed(extent) => *extent,
+        };
+        own.into_iter().flatten().map(value).collect()
+    }
+}
+
+/// One that an input before has, if there is one and chance says so.
+fn tied(all: &[Vec<Extent>], below: &mut dyn FnMut(usize) -> usize) -> Extent {
+    let known: Vec<Extent> = all.iter().flatten().copied().collect();
+    let old = known.get(below(known.len())).copied();
+    old.filter(|_| below(3) < 2).unwrap_or_else(|| any(below))
+}
+
+fn any(below: &mut dyn FnMut(usize) -> usize) -> Extent {
+    match below(6) {
+        0 => Extent::Fixed(1),
+        1 => Extent::Fixed(below(3) + 2),
+        _ => Extent::Variable(below(VARIABLES)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pattern;
+
+    /// Draws numbers, always the same ones.
+    fn below() -> impl FnMut(usize) -> usize {
+        let mut state = 1u64;
+        move |end| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            usize::try_from(state >> 40).unwrap().checked_rem(end).unwrap_or(0)
+        }
+    }
+
+    /// How many patterns are drawn until one does.
+    fn until(inputs: usize, does: impl Fn(&[Vec<usize>]) -> bool) -> usize {
+        let mut below = below();
+        let drawn = (1..=4000).find(|_| {
+            let pattern = Pattern::drawn(inputs, &mut below);
+            let dims: Vec<_> = (0..inputs).map(|port| pattern.dims(port, [4, 6, 2])).collect();
+            does(&dims)
+        });
+        drawn.unwrap()
+    }
+
+    #[test]
+    fn inputs_with_extents_in_common_are_soon_drawn() {
+        // Positions of tokens; scale and bias of channels; queries, keys, values and a mask; boxes and their scores.
+        until(2, |of| of[0].len() == 3 && of[0][2] % 2 == 0 && of[1] == [of[0][0]]);
+        until(3, |of| of[0].len() > 1 && of[1] == [of[0][of[0].len() - 1]] && of[2] == of[1]);
+        until(4, |of| {
+            let [q, k, v, mask] = of else { return false };
+            let is_of_rank = [q, k, v].iter().all(|of| of.len() == 3);
+            is_of_rank && k == v && q[0] == k[0] && q[2] == k[2] && *mask == [q[1], k[1]]
+        });
+        until(2, |of| of[0].len() == 2 && of[0][1] == 4 && of[1] == [of[0][0]]);
+    }
+
+    #[test]
+    fn patterns_keep_what_is_in_common_whatever_the_extents() {
+        let mut below = below();
+        for _ in 0..100 {
+            let pattern = Pattern::drawn(3, &mut below);
+            let [small, large] = [[4, 6, 2], [8, 12, 4]]
+                .map(|values| (0..3).map(|port| pattern.dims(port, values)).collect::<Vec<_>>());
+            for (small, large) in small.iter().flatten().zip(large.iter().flatten()) {
+                assert!(*large == 2 * small || large == small, "{pattern:?}");
+            }
+        }
+    }
+}
