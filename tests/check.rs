@@ -8,8 +8,13 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
+#[path = "support/fixture.rs"]
+mod support;
+
 #[path = "support/guide.rs"]
 mod runner;
+
+use support::fixture;
 
 const GUIDE: &str = include_str!("../docs/check.md");
 
@@ -84,6 +89,69 @@ fn a_package_that_hangs_is_ended() {
 }
 
 #[test]
+fn a_package_that_always_hangs_is_not_waited_for_in_every_case() {
+    let package =
+        clip("float v = x[i];", "while (args->tensors[0].len) {}\n        float v = x[i];");
+    let report = json(&check(package.path(), &["--level", "1", "--json", "--timeout", "1"]));
+    assert_eq!(report["summary"]["timed_out"], 3);
+    let (verdict, why) = verdict(&report, "numbers/random");
+    assert_eq!((&*verdict, &*why), ("skipped", "not tried: 3 cases before are not done in time"));
+}
+
+#[test]
+fn other_packages_may_be_open_beside() {
+    let package = clip("", "");
+    let other = tempfile::tempdir().unwrap();
+    let file = |name: &str| fs::read_to_string(package.path().join(name)).unwrap();
+    for name in ["Makefile", "manifest.json.in", "clip_scale.c"] {
+        let text = file(name).replace("ClipScale", "Beside");
+        // Where the one package takes what the other one means, results are others.
+        fs::write(other.path().join(name), text.replace("node->scale * v", "7 * v")).unwrap();
+    }
+    let include = format!("INCLUDE={}", root().join("udo-api/include").display());
+    let made =
+        Command::new("make").args(["-s", &include, "-C"]).arg(other.path()).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let beside = other.path().to_str().unwrap();
+    let flags = ["--level", "1", "--json", "--beside", beside];
+    let report = json(&check(package.path(), &flags));
+    assert!(report["summary"]["passed"].as_u64() > Some(15), "{report}");
+    assert_eq!((&report["summary"]["failed"], &report["beside"][0]), (&0.into(), &beside.into()));
+    let twin = clip("node->scale * v", "7 * v");
+    let twin = twin.path().to_str().unwrap();
+    let output = check(package.path(), &["--level", "1", "--json", "--beside", twin]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = json(&output).to_string();
+    assert!(error.contains("ClipScale"), "{error}");
+}
+
+#[test]
+fn what_only_models_show_is_left_with_few_nodes_and_runs_again() {
+    // Parts of other tensors need not lie at multiples of 64 bytes, and tensors of calls do.
+    let package = clip("float v = x[i];", "float v = (size_t)x % 64 ? -x[i] : x[i];");
+    let flags = ["--level", "10", "--json", "--op", "ClipScale"];
+    let report = json(&check(package.path(), &flags));
+    let all = report["cases"].as_array().unwrap();
+    let bad: Vec<&Value> = all.iter().filter(|case| case["verdict"] == "failed").collect();
+    let [bad] = bad[..] else { panic!("{bad:#?}") };
+    assert_eq!(bad["case"], "graphs/neighbours");
+    let why = bad["why"].as_str().unwrap();
+    let (_, model) = why.split_once("; the model is ").unwrap();
+    let graph = fs::read_to_string(model).unwrap();
+    let nodes = graph.lines().filter(|line| line.contains('#')).count();
+    assert!(nodes <= 5 && why.contains(&format!("left with {nodes} of ")), "{why}\n{graph}");
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    udo.args(["run", model, "--package"]).arg(package.path());
+    for line in graph.lines().filter_map(|line| line.trim().strip_prefix("input ")) {
+        let (name, _) = line.split_once(':').unwrap();
+        let file = model.replace(".graph", &format!(".{name}.npy"));
+        udo.args(["--input", &format!("{name}={file}")]);
+    }
+    let output = udo.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn a_fault_names_the_tensor() {
     let package = clip("i < args->tensors[0].len", "i <= args->tensors[0].len");
     let report =
@@ -142,12 +210,15 @@ fn calls_in_which_the_process_ends_are_captured_and_end_it_again() {
     assert!(said.contains("the package has no kernel of ClipScale on gpu"), "{said}");
 }
 
+/// The package's operator in a model.
+const CLIP: &str = "ClipScale@1(h) low=-1.0 high=1.0";
+
 /// A model with `node` before the package's operator, run on -1, 1, 1, 2, with what goes wrong in `calls`.
-fn run_model(node: &str, package: &[&str], calls: &Path) -> Output {
+fn run_model(node: &str, op: &str, package: &[&str], calls: &Path) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let graph = format!(
         "graph net\n  input x: f32[4]\n  h = {node}(x) # first\n  \
-         c = ClipScale@1(h) low=-1.0 high=1.0 # clip\n  y = Relu@14(c) # last\n  output y\n"
+         c = {op} # second\n  y = Relu@14(c) # last\n  output y\n"
     );
     fs::write(dir.path().join("net.graph"), graph).unwrap();
     let x: Vec<u8> = [-1f32, 1.0, 1.0, 2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
@@ -171,7 +242,7 @@ fn runs_capture_what_goes_wrong_in_them() {
     ];
     let calls = tempfile::tempdir().unwrap();
     for (node, package, file, code) in cases {
-        let output = run_model(node, &package, calls.path());
+        let output = run_model(node, CLIP, &package, calls.path());
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{file}: {said}");
         assert!(said.contains("is captured: udo replay "), "{file}: {said}");
@@ -187,9 +258,36 @@ fn runs_capture_what_goes_wrong_in_them() {
     }
     // What goes well leaves nothing.
     let none = calls.path().join("none");
-    let output = run_model("Exp@13", &["--package", good], &none);
+    let output = run_model("Exp@13", CLIP, &["--package", good], &none);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(!none.exists());
+}
+
+#[test]
+fn a_call_that_seldom_uses_the_heap_is_captured_and_does_it_again() {
+    const OP: &str = "Hungry@1(h) how=\"rare\"";
+    let package = fixture("tests/fixtures/hungry", "hungry_package", "HungryPackage");
+    let package = ["--package", package.path().to_str().unwrap()];
+    let calls = tempfile::tempdir().unwrap();
+    let output = run_model("Sigmoid@13", OP, &package, calls.path());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(fs::read_dir(calls.path()).unwrap().count(), 0, "the branch was not taken");
+
+    let output = run_model("Exp@13", OP, &package, calls.path());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let wanted = "used the heap in execute: 2 times, the first for 21 bytes";
+    assert!(said.contains(wanted), "{said}");
+    let capture = calls.path().join("Hungry-cpu-run-heap.capture");
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    let output = udo.arg("replay").arg(&capture).arg("--json").output().unwrap();
+    let report = json(&output);
+    assert_eq!(output.status.code(), Some(1), "{report}");
+    let of = ["op", "core", "case", "verdict"].map(|key| report[key].as_str().unwrap());
+    assert_eq!(of, ["Hungry", "cpu", "run/heap", "failed"]);
+    for key in ["was", "why"] {
+        assert!(report[key].as_str().unwrap().ends_with(wanted), "{report}");
+    }
 }
 
 #[test]

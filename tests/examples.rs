@@ -1,4 +1,6 @@
 //! The examples as their readers use them: built, run, and right.
+//!
+//! `UDO_SEEDS` says with how many seeds they pass their check (3 unless given).
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 #[path = "support/guide.rs"]
@@ -161,12 +163,16 @@ fn data(model: &Path) -> &Path {
 
 #[test]
 fn examples_pass_their_check() {
-    for built in [&SOFTMAX_BUILT, &SELU_BUILT, &TOPK_BUILT, &VISION_BUILT] {
-        for seed in ["1", "2", "3"] {
+    let seeds: u64 = std::env::var("UDO_SEEDS").map_or(3, |seeds| seeds.parse().unwrap());
+    let in_c = in_c();
+    let rust = [&SOFTMAX_BUILT, &SELU_BUILT, &TOPK_BUILT, &VISION_BUILT];
+    for package in rust.map(|built| &*built.package).into_iter().chain([in_c.path()]) {
+        for seed in 1..=seeds {
             let mut check = udo();
-            check.args(["check", "--level", "1", "--seed", seed]).arg(&built.package);
+            check.args(["check", "--level", "1", "--seed", &seed.to_string()]).arg(package);
             works(&mut check);
         }
+        works(udo().args(["check", "--level", "10", "--filter", "graphs/"]).arg(package));
     }
 }
 
@@ -275,6 +281,13 @@ fn kernels_pass_their_own_tests() {
 }
 
 #[test]
+fn printed_code_has_no_complaints_of_clippy() {
+    LazyLock::force(&VISION_BUILT);
+    let mut clippy = cargo("clippy", &VISION.dir().join(VISION.package));
+    works(clippy.args(["--locked", "--all-targets", "--quiet", "--", "-D", "warnings"]));
+}
+
+#[test]
 fn no_example_waits_for_code() {
     for example in [SOFTMAX, SELU, TOPK, VISION] {
         for kernels in ["CPU/src/ops", "GPU/src/ops", "DSP_V68/src/ops"] {
@@ -315,14 +328,22 @@ fn follow(page: &'static str, dir: &Path) {
     });
 }
 
-#[test]
-fn a_package_may_be_written_in_c() {
-    let folder = root().join("examples/c-package");
+fn in_c_folder() -> PathBuf {
+    root().join("examples/c-package")
+}
+
+/// The example that is written in C, built.
+fn in_c() -> tempfile::TempDir {
     let dist = tempfile::tempdir().unwrap();
     let mut make = Command::new("make");
-    make.arg("-C").arg(&folder).arg(format!("DIST={}", dist.path().display()));
+    make.arg("-C").arg(in_c_folder()).arg(format!("DIST={}", dist.path().display()));
     works(make.env_remove("MAKEFLAGS").env_remove("CFLAGS"));
+    dist
+}
 
+#[test]
+fn a_package_may_be_written_in_c() {
+    let (folder, dist) = (in_c_folder(), in_c());
     let inspected = json(udo().args(["inspect", "--json"]).arg(dist.path()));
     assert_eq!(inspected["sound"], true, "{inspected}");
     let library = &inspected["libraries"][0];

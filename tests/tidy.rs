@@ -73,7 +73,7 @@ const HTA_LEVELS: &[&[&str]] =
 
 /// Those of `udo-reference`.
 const REFERENCE_LEVELS: &[&[&str]] = &[
-    &["erf", "number", "signature", "words"],
+    &["case", "erf", "number", "signature", "words"],
     &["fault", "function"],
     &["bound", "ir", "token"],
     &["storage", "syntax"],

@@ -3,10 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use udo_api::{Layout, Side, TensorDesc};
+use udo_generator::config::Op;
 use udo_host::Refusal;
 use udo_runtime::package::OpenError;
 use udo_runtime::registry::{KernelEntry, Registry};
 
+use crate::Setup;
+use crate::config;
 use crate::node::{Node, inferred};
 use crate::oracle::{self, Oracle, Wanted, Who};
 use crate::raw::surroundings::Surroundings;
@@ -48,8 +52,8 @@ pub(crate) struct OpContext {
     pub(crate) place: Place,
     pub(crate) subject: Subject,
     pub(crate) oracles: Vec<Oracle>,
-    /// Why the config's references cannot be read, where that is so.
-    pub(crate) reference_fault: Option<String>,
+    /// The operator in the package's config, where there is one, or why that cannot be read.
+    pub(crate) config: Result<Option<Op>, String>,
     pub(crate) level: u8,
     pub(crate) seed: u64,
     pub(crate) is_builtin: bool,
@@ -77,21 +81,25 @@ impl OpContext {
     pub(crate) fn new(
         place: &Place,
         (op, core): (&str, udo_api::Core),
-        level: u8,
-        seed: u64,
+        setup: &Setup,
     ) -> Result<Option<Self>, OpenError> {
         let before = Surroundings::now();
-        let mut opened = Opened::open(place)?;
+        let mut opened = Opened::beside(place, &setup.beside)?;
         let Some(subject) = opened.subject(op, core)? else { return Ok(None) };
         let is_builtin = *place == Place::Builtin;
         let package = opened.package.map(|id| opened.registry.package_name(id).to_owned());
         let package = package.unwrap_or_default();
         let folder = PackageContext { place: place.clone() }.folder();
-        let (reference, reference_fault) =
-            match oracle::reference_of(folder.as_deref(), &package, &subject) {
-                Ok(reference) => (reference, None),
-                Err(fault) => (None, Some(fault)),
-            };
+        let config = match folder {
+            Some(folder) => config::of(&folder, &package),
+            None => Ok(None),
+        };
+        let name = subject.op.schema().name();
+        let is_own = |op: &Op| op.name == name;
+        let config = config.map(|own| own.and_then(|own| own.ops.into_iter().find(is_own)));
+        let reference = config.as_ref().ok().and_then(Option::as_ref).map(udo_generator::reference);
+        // The config was read, so that its references are right.
+        let reference = reference.and_then(Result::ok).flatten();
         let oracles = oracle::of(&mut opened, &subject, reference);
         let registry = opened.registry;
         let found = OnceLock::new();
@@ -99,9 +107,9 @@ impl OpContext {
             place: place.clone(),
             subject,
             oracles,
-            reference_fault,
-            level,
-            seed,
+            config,
+            level: setup.level,
+            seed: setup.seed,
             is_builtin,
             registry,
             package,
@@ -153,6 +161,18 @@ impl OpContext {
         if takes {
             *node = other;
         }
+    }
+
+    /// Whether the operator has a tensor with its channels last, which models do not.
+    pub(crate) fn is_channels_last(&self, side: Side, port: usize, desc: &TensorDesc) -> bool {
+        let schema = self.subject.op.schema();
+        let declared = match side {
+            Side::Input => schema.input(port),
+            Side::Output => schema.output(port),
+        };
+        desc.rank() == 4
+            && declared
+                .is_some_and(|port| port.rank4_layout() == Layout::Nhwc && !port.wants_constant())
     }
 
     /// The kernel of the node, finalized.

@@ -8,8 +8,10 @@
 mod allow;
 mod capture;
 mod cases;
+mod config;
 mod context;
 mod elf;
+mod graphs;
 mod node;
 mod oracle;
 mod params;
@@ -23,6 +25,7 @@ mod search;
 mod shapes;
 mod subject;
 mod supervise;
+mod ties;
 mod trial;
 mod values;
 mod worker;
@@ -58,10 +61,8 @@ pub struct Options {
     pub ops: Vec<String>,
     /// The cores; all that the package has if there is none.
     pub cores: Vec<Core>,
-    /// How much is tried, from 1 to 10.
-    pub level: u8,
-    /// The seed of all elements.
-    pub seed: u64,
+    /// How the package is tried.
+    pub setup: Setup,
     /// Only cases whose names have this in them.
     pub filter: String,
     /// How many workers there are at once.
@@ -70,6 +71,17 @@ pub struct Options {
     pub timeout: Duration,
     /// The folder for captures of what is wrong; `target/captures` in the package's folder if nothing is said.
     pub captures: Option<PathBuf>,
+}
+
+/// How a package is tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// How much is tried, from 1 to 10.
+    pub level: u8,
+    /// The seed of all elements.
+    pub seed: u64,
+    /// Packages that are open in the same process, before it.
+    pub beside: Vec<PathBuf>,
 }
 
 /// How a captured call is made again.
@@ -103,8 +115,7 @@ pub fn replay(
         place: Place::of(&package),
         op: Some(capture.op.clone()),
         core: Some(core),
-        level: capture.level.clamp(1, 10),
-        seed: capture.seed,
+        setup: Setup { level: capture.level.clamp(1, 10), seed: capture.seed, beside: Vec::new() },
         timeout: options.timeout,
         captures: None,
         record: None,
@@ -176,8 +187,7 @@ pub fn check(
         place: options.place.clone(),
         op: None,
         core: None,
-        level: options.level,
-        seed: options.seed,
+        setup: options.setup.clone(),
         timeout: options.timeout,
         captures: Some(captures_folder(options)),
         record: None,
@@ -214,7 +224,7 @@ pub fn check(
     let mut subjects = done.into_inner().unwrap_or_default();
     subjects.sort_by(|a, b| (&a.op, &a.core).cmp(&(&b.op, &b.core)));
     let package = options.place.to_string();
-    Ok(Report { package, seed: options.seed, level: options.level, subjects })
+    Ok(Report { package, setup: options.setup.clone(), subjects })
 }
 
 /// Where captures go.
@@ -234,8 +244,9 @@ fn tasks(
     options: &Options,
     task: &Task,
 ) -> Result<Vec<(Task, Vec<String>)>, CheckError> {
-    let is_chosen =
-        |case: &&Case| case.level <= options.level && case.full_name().contains(&options.filter);
+    let is_chosen = |case: &&Case| {
+        case.level <= options.setup.level && case.full_name().contains(&options.filter)
+    };
     let names = |of_package: bool| -> Vec<String> {
         let cases =
             CASES.iter().filter(is_chosen).filter(|case| case.is_of_package() == of_package);
@@ -246,7 +257,7 @@ fn tasks(
         let filter = &options.filter;
         return Err(CheckError::Nothing(format!(
             "no case of level {} has {filter:?} in its name",
-            options.level
+            options.setup.level
         )));
     }
     let mut tasks = Vec::new();

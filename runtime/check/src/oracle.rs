@@ -1,7 +1,5 @@
 //! What results should be: what the config's reference says, or another kernel, which is trusted, makes of the same numbers.
 
-use std::path::Path;
-
 use udo_api::{Core, DType, TensorDesc};
 use udo_reference::Program;
 use udo_runtime::registry::KernelEntry;
@@ -93,18 +91,6 @@ pub(crate) fn of(
         oracles.push(Oracle { source: Source::Kernels { op, kernels }, who: Who::Builtin });
     }
     oracles
-}
-
-/// The reference of the operator in the config of the package's folder.
-///
-/// # Errors
-/// The config has references and cannot be read.
-pub(crate) fn reference_of(
-    folder: Option<&Path>,
-    package: &str,
-    subject: &Subject,
-) -> Result<Option<Program>, String> {
-    folder.map_or(Ok(None), |folder| reference::read(folder, package, subject.op.schema().name()))
 }
 
 /// Whether nodes of `own` are nodes of `other` as well: as many ports, and parameters that the other has.

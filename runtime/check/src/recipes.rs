@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use udo_api::{DType, OpDef, Shape, TensorDesc, TypeSet};
+use udo_api::{Core, CoreKind, DType, OpDef, Shape, TensorDesc, TypeSet};
 use udo_host::{Buffer, ParamSetting};
 
 use crate::node::Input;
 use crate::params;
-use crate::values::{Fill, Random, fill};
+use crate::values::{Fill, Random, encoding_of, fill};
 
 /// How to make a node.
 pub(crate) struct Recipe {
@@ -27,6 +27,10 @@ enum Of {
     Ints(&'static [i64]),
     /// Numbers that the model holds, with the extents.
     Floats(&'static [f32], &'static [usize]),
+    /// Elements of a byte that the model holds.
+    Bytes(&'static [u8], &'static [usize]),
+    /// Elements of a byte of a run, with these extents.
+    Stored(&'static [usize]),
 }
 
 /// A parameter.
@@ -45,12 +49,21 @@ const fn recipe(
     Recipe { op, inputs, params }
 }
 
-use Of::{Absent, Floats, Ints, Run};
+use Of::{Absent, Bytes, Floats, Ints, Run, Stored};
+
+/// The step and the zero point of a quantized tensor.
+const STEP: [Of; 2] = [Floats(&[0.04], &[]), Bytes(&[9], &[])];
 
 const RECIPES: &[Recipe] = &[
     recipe("AffineGrid", &[Run(&[2, 2, 3]), Ints(&[2, 3, 4, 5])], &[]),
     recipe("BitShift", &[Run(&[3, 5]), Run(&[3, 5])], &[("direction", Set::Text("LEFT"))]),
     recipe("BitShift", &[Run(&[7]), Run(&[7])], &[("direction", Set::Text("RIGHT"))]),
+    recipe("CausalConvWithState", &[Run(&[2, 3, 5]), Run(&[3, 1, 3])], &[]),
+    recipe(
+        "CausalConvWithState",
+        &[Run(&[1, 2, 7]), Run(&[2, 1, 2]), Run(&[2]), Run(&[1, 2, 1])],
+        &[("activation", Set::Text("silu"))],
+    ),
     recipe("Col2Im", &[Run(&[1, 8, 9]), Ints(&[4, 4]), Ints(&[2, 2])], &[]),
     recipe("ConvTranspose", &[Run(&[1, 3, 4, 5]), Run(&[3, 2, 3, 2])], &[]),
     recipe("ConvTranspose", &[Run(&[2, 2, 7]), Run(&[2, 3, 2]), Run(&[3])], &[]),
@@ -58,6 +71,24 @@ const RECIPES: &[Recipe] = &[
     recipe("DFT", &[Run(&[1, 5, 2])], &[]),
     recipe("DeformConv", &[Run(&[1, 2, 5, 5]), Run(&[3, 2, 2, 2]), Run(&[1, 8, 4, 4])], &[]),
     recipe("Det", &[Run(&[2, 3, 3])], &[]),
+    recipe(
+        "DynamicQuantizeLSTM",
+        &[
+            Run(&[3, 2, 4]),
+            Run(&[1, 4, 20]),
+            Run(&[1, 5, 20]),
+            Absent,
+            Absent,
+            Absent,
+            Absent,
+            Absent,
+            Floats(&[0.03], &[1]),
+            Bytes(&[3], &[1]),
+            Floats(&[0.02], &[1]),
+            Bytes(&[5], &[1]),
+        ],
+        &[("hidden_size", Set::Int(5))],
+    ),
     recipe("Einsum", &[Run(&[3, 4]), Run(&[4, 5])], &[("equation", Set::Text("ij,jk->ik"))]),
     recipe(
         "GRU",
@@ -74,7 +105,36 @@ const RECIPES: &[Recipe] = &[
         &[Run(&[3, 2, 4]), Run(&[1, 5, 4]), Run(&[1, 5, 5])],
         &[("hidden_size", Set::Int(5))],
     ),
+    recipe("STFT", &[Run(&[2, 9, 1]), Ints(&[2]), Run(&[4])], &[]),
+    recipe("STFT", &[Run(&[1, 12, 1]), Ints(&[3]), Absent, Ints(&[5])], &[]),
+    recipe(
+        "GroupQueryAttention",
+        &[
+            Run(&[1, 3, 16]),
+            Run(&[1, 3, 8]),
+            Run(&[1, 3, 8]),
+            Absent,
+            Absent,
+            Ints(&[2]),
+            Ints(&[3]),
+        ],
+        &[("num_heads", Set::Int(2)), ("kv_num_heads", Set::Int(1))],
+    ),
+    recipe(
+        "GatherBlockQuantized",
+        &[Stored(&[5, 16]), Ints(&[4, 0, 2]), Run(&[5, 2])],
+        &[("block_size", Set::Int(16))],
+    ),
     recipe("GridSample", &[Run(&[1, 2, 4, 5]), Run(&[1, 3, 3, 2])], &[]),
+    recipe(
+        "LinearAttention",
+        &[Run(&[1, 3, 8]), Run(&[1, 3, 4]), Run(&[1, 3, 6])],
+        &[
+            ("q_num_heads", Set::Int(2)),
+            ("kv_num_heads", Set::Int(1)),
+            ("update_rule", Set::Text("linear")),
+        ],
+    ),
     recipe(
         "MaxRoiPool",
         &[Run(&[1, 2, 6, 6]), Floats(&[0.0, 0.0, 0.0, 3.0, 3.0], &[1, 5])],
@@ -89,6 +149,30 @@ const RECIPES: &[Recipe] = &[
     recipe("OneHot", &[Run(&[3, 2]), Ints(&[4]), Run(&[2])], &[]),
     recipe("Pad", &[Run(&[3, 5]), Ints(&[1, 0, 0, 2])], &[]),
     recipe("Pad", &[Run(&[1, 2, 3, 4]), Ints(&[0, 0, 1, 2, 0, 0, 2, 1])], &[]),
+    recipe(
+        "QGemm",
+        &[Run(&[3, 5]), STEP[0], STEP[1], Run(&[5, 4]), STEP[0], STEP[1], Absent, STEP[0], STEP[1]],
+        &[],
+    ),
+    recipe(
+        "QLinearConcat",
+        &[STEP[0], STEP[1], Stored(&[2, 3]), STEP[0], STEP[1], Stored(&[2, 4]), STEP[0], STEP[1]],
+        &[("axis", Set::Int(1))],
+    ),
+    recipe(
+        "QLinearConv",
+        &[
+            Run(&[1, 3, 4, 5]),
+            STEP[0],
+            STEP[1],
+            Run(&[2, 3, 2, 2]),
+            STEP[0],
+            STEP[1],
+            STEP[0],
+            STEP[1],
+        ],
+        &[],
+    ),
     recipe("Resize", &[Run(&[1, 2, 3, 4]), Absent, Absent, Ints(&[1, 2, 5, 7])], &[]),
     recipe(
         "Resize",
@@ -101,6 +185,7 @@ const RECIPES: &[Recipe] = &[
         &[("output_height", Set::Int(2)), ("output_width", Set::Int(3))],
     ),
     recipe("RotaryEmbedding", &[Run(&[1, 2, 3, 4]), Run(&[1, 3, 2]), Run(&[1, 3, 2])], &[]),
+    recipe("Where", &[Run(&[2, 5]), Run(&[2, 5]), Run(&[2, 5])], &[]),
 ];
 
 /// The recipes of an operator.
@@ -109,11 +194,13 @@ pub(crate) fn of(op: &str) -> impl Iterator<Item = &'static Recipe> {
 }
 
 impl Recipe {
-    /// The inputs and parameters of the node, whose ports take these types; nothing where they do not fit.
+    /// The inputs and parameters of the node, whose ports take these types; nothing where they do not fit. What a run gives has
+    /// encodings on a core that wants them.
     pub(crate) fn made(
         &self,
         op: &OpDef,
         types: impl Fn(usize, &[TensorDesc]) -> TypeSet,
+        core: Core,
     ) -> Option<(Vec<Input>, params::Params)> {
         let mut inputs = Vec::new();
         let mut descs: Vec<TensorDesc> = Vec::new();
@@ -134,9 +221,11 @@ impl Recipe {
                     (dtype, dims.to_vec(), None)
                 }
                 Ints(values) => {
-                    let dtype = all.find(|own| *own == DType::I64)?;
-                    let bytes = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-                    (dtype, vec![values.len()], Some(bytes))
+                    let dtype = [DType::I64, DType::I32].into_iter().find(|own| types.has(*own))?;
+                    let element = |value: &i64| value.to_le_bytes().into_iter();
+                    let bytes =
+                        values.iter().flat_map(|value| element(value).take(dtype.size_bytes()));
+                    (dtype, vec![values.len()], Some(bytes.collect()))
                 }
                 Floats(values, dims) => {
                     let dtype = all.find(|own| *own == DType::F32)?;
@@ -144,8 +233,20 @@ impl Recipe {
                         values.iter().flat_map(|value| value.to_ne_bytes()).collect();
                     (dtype, dims.to_vec(), Some(bytes))
                 }
+                Bytes(_, dims) | Stored(dims) => {
+                    let small = |own: &DType| own.size_bytes() == 1 && *own != DType::Bool;
+                    let before = descs.iter().filter_map(TensorDesc::dtype).find(small);
+                    let dtype = before.filter(|own| types.has(*own)).or_else(|| all.find(small))?;
+                    let bytes =
+                        if let Bytes(values, _) = of { Some(values.to_vec()) } else { None };
+                    (dtype, dims.to_vec(), bytes)
+                }
             };
-            let desc = TensorDesc::new(dtype, Shape::new(&dims).ok()?);
+            let mut desc = TensorDesc::new(dtype, Shape::new(&dims).ok()?);
+            let is_stored = core.kind() == Some(CoreKind::Dsp) && bytes.is_none();
+            if let Some(encoding) = encoding_of(dtype, &[-3.0, 4.0]).filter(|_| is_stored) {
+                desc = desc.with_encoding(encoding);
+            }
             let constant = match bytes {
                 Some(bytes) => Some(Arc::new(Buffer::of(&bytes).ok()?)),
                 None if op.schema().input(port)?.wants_constant() => {

@@ -1,11 +1,14 @@
 //! The last call that a worker's case made, for the capture of what is wrong with it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::{fs, io};
 
+use udo_runtime::npy;
 use udo_runtime::registry::Registry;
 
 use crate::capture::{Capture, CapturedInput, CapturedOutput, CapturedWanted};
+use crate::graphs::Part;
 use crate::node::Node;
 use crate::oracle::Wanted;
 use crate::trial::Made;
@@ -24,6 +27,12 @@ static LAST: Mutex<Option<Call>> = Mutex::new(None);
 /// Where each call goes before it is made, of a worker that is there for a case in which the process ends.
 static AHEAD: Mutex<Option<(Capture, PathBuf)>> = Mutex::new(None);
 
+/// The graph that a case found to be wrong, and its inputs.
+static GRAPH: Mutex<Option<Files>> = Mutex::new(None);
+
+/// Files by what their names end with.
+type Files = Vec<(String, Vec<u8>)>;
+
 /// The digest of the package's files.
 pub(crate) fn digest(registry: &Registry, package: &str) -> String {
     let own = registry.packages().find(|own| own.name == package);
@@ -36,6 +45,35 @@ pub(crate) fn clear() {
     if let Ok(mut last) = LAST.lock() {
         *last = None;
     }
+    if let Ok(mut graph) = GRAPH.lock() {
+        *graph = None;
+    }
+}
+
+/// The case is about a graph, and not about a call.
+pub(crate) fn graph(part: &Part) {
+    clear();
+    let mut files = vec![("graph".to_owned(), part.graph.to_string().into_bytes())];
+    // Elements of a type that numpy has not are missing.
+    let inputs = part
+        .given
+        .iter()
+        .filter_map(|(name, tensor)| Some((format!("{name}.npy"), npy::write(tensor).ok()?)));
+    files.extend(inputs);
+    if let Ok(mut graph) = GRAPH.lock() {
+        *graph = Some(files);
+    }
+}
+
+/// Writes the graph into `folder` as files whose names begin as `stem`; nothing where there is none.
+pub(crate) fn write_graph(folder: &Path, stem: &str) -> Option<io::Result<PathBuf>> {
+    let files = GRAPH.lock().ok()?.take()?;
+    let path = |end: &str| folder.join(format!("{stem}.{end}"));
+    let write = || {
+        fs::create_dir_all(folder)?;
+        files.iter().try_for_each(|(end, bytes)| fs::write(path(end), bytes))
+    };
+    Some(write().map(|()| path("graph")))
 }
 
 /// From now on each call is written to `path` before it is made.
@@ -59,7 +97,7 @@ pub(crate) fn begins(node: &Node, values: &[Vec<u8>]) {
         && let Some(capture) = captured(&call, head.clone())
     {
         // A capture that cannot be written is missing, which the parent says.
-        let _ = std::fs::write(path, capture.to_bytes());
+        let _ = fs::write(path, capture.to_bytes());
     }
     if let Ok(mut last) = LAST.lock() {
         *last = Some(call);

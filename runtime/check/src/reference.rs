@@ -1,9 +1,6 @@
-//! The reference of an operator, from the config in its package's folder, asked about nodes.
-
-use std::path::{Path, PathBuf};
+//! The reference of an operator, asked about nodes.
 
 use udo_api::{DType, TensorDesc};
-use udo_generator::{Mode, Source};
 use udo_host::ParamSetting;
 use udo_reference::{
     Argument, Arguments, Arithmetic, Class, Elements, EvalError, Evaluated, Extent, ParamKind,
@@ -16,47 +13,6 @@ use crate::values::{integers, numbers};
 
 /// The steps of an evaluation: enough for thousands of elements of most operators. Of nodes with more nothing is said.
 const STEPS: u64 = 1 << 22;
-
-/// The files of the config that a package's folder holds, in the order of their names.
-pub(crate) fn config_files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder.join("config")).into_iter().flatten().flatten();
-    let is_config =
-        |path: &PathBuf| path.extension().is_some_and(|end| end == "json" || end == "xml");
-    let mut files: Vec<_> = entries.map(|entry| entry.path()).filter(is_config).collect();
-    files.sort();
-    files
-}
-
-/// The reference of operator `op` of `package`, whose folder is `folder`; nothing where the config has none.
-///
-/// # Errors
-/// A config has references, and is not one that makes packages.
-pub(crate) fn read(folder: &Path, package: &str, op: &str) -> Result<Option<Program>, String> {
-    let paths = config_files(folder);
-    let mut texts = Vec::new();
-    for path in &paths {
-        let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let text =
-            udo_generator::decode(bytes).map_err(|error| format!("{}: {error}", path.display()))?;
-        texts.push(text);
-    }
-    // What holds none may be of any kind.
-    if !texts.iter().any(|text| text.contains("reference")) {
-        return Ok(None);
-    }
-    let sources: Vec<Source<'_>> =
-        paths.iter().zip(&texts).map(|(path, text)| Source { path, text }).collect();
-    let (config, _) = udo_generator::read(&sources, Mode::Compat).map_err(|error| {
-        let mut all = error.diagnostics.iter();
-        let first = all.find(|own| own.severity == udo_generator::Severity::Error);
-        first.map_or_else(|| error.to_string(), ToString::to_string)
-    })?;
-    let own = config.packages.iter().find(|own| own.name == package);
-    let Some(op) = own.and_then(|own| own.ops.iter().find(|own| own.name == op)) else {
-        return Ok(None);
-    };
-    udo_generator::reference(op).map_err(|faults| faults.to_string())
-}
 
 /// The extents of the node's outputs by the reference.
 ///
@@ -72,16 +28,35 @@ pub(crate) fn infer(
 
 /// What the node makes of `values`, and how far a kernel may be off; nothing where the reference does not say.
 pub(crate) fn wanted(program: &Program, node: &Node, values: &[Vec<u8>]) -> Option<Vec<Wanted>> {
-    let classes: Vec<Class> = program.signature().outputs.iter().map(|port| port.class).collect();
-    let storage = classes.iter().enumerate().map(|(port, class)| {
+    let made = evaluated(program, node, values)?.ok()?;
+    let classes = program.signature().outputs.iter().map(|port| port.class);
+    // A node may leave out the last outputs.
+    Some(made.into_iter().zip(classes).take(node.outputs.len()).map(as_wanted).collect())
+}
+
+/// Whether a kernel that does what the reference says is at it for long: a parameter may say how often something is done.
+pub(crate) fn is_long(program: &Program, node: &Node, values: &[Vec<u8>]) -> bool {
+    matches!(evaluated(program, node, values), Some(Err(EvalError::Work { .. })))
+}
+
+/// Whether the reference refuses these elements, as where it reads at an index that is outside: then a kernel may as well.
+pub(crate) fn refuses(program: &Program, node: &Node, values: &[Vec<u8>]) -> bool {
+    matches!(evaluated(program, node, values), Some(Err(EvalError::Program(_))))
+}
+
+/// What the reference makes of a node; nothing where an output has a type that the language does not know.
+fn evaluated(
+    program: &Program,
+    node: &Node,
+    values: &[Vec<u8>],
+) -> Option<Result<Vec<Evaluated>, EvalError>> {
+    let storage = program.signature().outputs.iter().enumerate().map(|(port, declared)| {
         let desc = node.outputs.get(port).copied().unwrap_or(TensorDesc::ABSENT);
-        storage(&desc, *class)
+        storage(&desc, declared.class)
     });
     let storage: Option<Vec<Storage>> = storage.collect();
     let settings = Settings { limit: STEPS, ..Settings::new(Arithmetic::F32, storage?) };
-    let made = program.evaluate(&arguments(program, node, values), &settings).ok()?;
-    // A node may leave out the last outputs.
-    Some(made.into_iter().zip(classes).take(node.outputs.len()).map(as_wanted).collect())
+    Some(program.evaluate(&arguments(program, node, values), &settings))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "what is compared has fewer digits")]

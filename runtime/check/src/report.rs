@@ -1,5 +1,6 @@
 //! What a check found, for people, for programs and for systems that collect tests.
 
+use crate::Setup;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -117,10 +118,8 @@ impl SubjectReport {
 pub struct Report {
     /// The package, as the command line calls it.
     pub package: String,
-    /// The seed.
-    pub seed: u64,
-    /// The level.
-    pub level: u8,
+    /// How it was tried.
+    pub setup: Setup,
     /// What was checked.
     pub subjects: Vec<SubjectReport>,
 }
@@ -140,7 +139,7 @@ impl Report {
 
     /// The command that tries a case again, alone.
     pub fn again(&self, subject: &SubjectReport, case: &CaseReport) -> String {
-        again(&self.package, (self.level, self.seed), subject, case)
+        again(&self.package, &self.setup, subject, case)
     }
 
     /// One JSON object.
@@ -157,7 +156,8 @@ impl Report {
             })
         });
         json!({
-            "package": self.package, "level": self.level, "seed": self.seed, "summary": summary,
+            "package": self.package, "level": self.setup.level, "seed": self.setup.seed, "beside": self.setup.beside,
+            "summary": summary,
             "cases": cases.collect::<Vec<_>>(),
         })
     }
@@ -224,7 +224,7 @@ pub fn replay_command(capture: &Path) -> String {
 /// The command that tries a case of `package` again, alone.
 pub fn again(
     package: &str,
-    (level, seed): (u8, u64),
+    Setup { level, seed, beside }: &Setup,
     subject: &SubjectReport,
     case: &CaseReport,
 ) -> String {
@@ -233,6 +233,9 @@ pub fn again(
         let _ = write!(command, " --op {} --core {}", word(&subject.op), subject.core);
     }
     let _ = write!(command, " --filter {} --level {level} --seed {seed}", case.case);
+    for other in beside {
+        let _ = write!(command, " --beside {}", word(&other.display().to_string()));
+    }
     command
 }
 
@@ -275,7 +278,8 @@ mod tests {
             cases,
             seconds: 1.0,
         }];
-        Report { package: "my package".to_owned(), seed: 7, level: 3, subjects }
+        let setup = Setup { level: 3, seed: 7, beside: vec!["other".into()] };
+        Report { package: "my package".to_owned(), setup, subjects }
     }
 
     #[test]
@@ -284,7 +288,7 @@ mod tests {
         let subject = &report.subjects[0];
         assert_eq!(
             report.again(subject, &subject.cases[0]),
-            "udo check 'my package' --op Selu --core dsp:v68 --filter memory/heap --level 3 --seed 7"
+            "udo check 'my package' --op Selu --core dsp:v68 --filter memory/heap --level 3 --seed 7 --beside other"
         );
         assert_eq!(subject.counts(), "1 passed, 1 failed, 1 crashed");
         assert!(!report.is_good());

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use udo_api::{DType, Dim, Encoding, PortRule, Quantization, Shape, Side, Status, TensorDesc};
+use udo_generator::{Pattern, VARIABLES};
 use udo_host::{Buffer, ParamSetting, Refusal};
 
 use crate::node::{Input, Node, inferred};
-use crate::params;
+use crate::params::{self, Params};
 use crate::recipes;
-use crate::shapes::{BROADCASTS, Class, EXTENTS, FOLLOWS, Follow};
+use crate::shapes::{BROADCASTS, Class, EXTENTS, FOLLOWS};
 use crate::subject::{Subject, fits, input_types, rule};
+use crate::ties;
 use crate::trial::Trial;
 use crate::values::{Fill, Random, encoding_of, fill};
 
@@ -34,6 +36,9 @@ pub(crate) enum Breadth {
     /// All of them.
     All,
 }
+
+/// How the extents of input `port`, after the first, follow from the first one's.
+type Following<'f> = &'f dyn Fn(&[usize], usize) -> Vec<usize>;
 
 /// More bytes than the tensors of a node may have.
 const NODE_BYTES: usize = 64 << 20;
@@ -73,6 +78,9 @@ pub(crate) fn search(subject: &Subject, level: u8, seed: u64, breadth: Breadth) 
         search.all(level, breadth);
         if search.found.nodes.len() == before {
             search.by_recipes();
+        }
+        if search.found.nodes.len() == before && !search.found.is_unwritten {
+            search.by_ties(level);
         }
         let Search { found: mut made, last_refusal, .. } = search;
         if made.nodes.len() == before {
@@ -117,10 +125,76 @@ impl Search<'_> {
         for recipe in recipes::of(subject.op.schema().name()) {
             let types =
                 |port: usize, before: &[TensorDesc]| input_types(entry, subject.core, port, before);
-            if let Some((inputs, params)) = recipe.made(subject.op, types) {
+            if let Some((inputs, params)) = recipe.made(subject.op, types, subject.core) {
                 self.offer(Class::Plain, inputs, params);
             }
         }
+    }
+
+    /// Nodes whose inputs have extents in common, where nothing simpler is taken.
+    fn by_ties(&mut self, level: u8) {
+        const TRIES: usize = 4000;
+        const KEPT: usize = 3;
+        // The last that was simple says more of what is wanted.
+        let refusal = self.last_refusal.clone();
+        let op = self.subject.op;
+        let types = self.first_types();
+        // The same whatever the seed, so that no chance decides whether an operator can be tried.
+        let mut random = Random::new(0x71e5);
+        let mut kept: Vec<(Pattern, Habit, Params)> = Vec::new();
+        for _ in 0..TRIES {
+            let pattern = ties::drawn(op.schema().inputs().len(), &mut random);
+            let habit = Habit {
+                has_constants: random.below(2) == 1,
+                takes_optional: random.below(2) == 1,
+                ..Habit::default()
+            };
+            let mut params = params::guesses(op, pattern.dims(0, ties::FIRST).len());
+            let at = random.below(params.len() as u64);
+            let params = params.swap_remove(usize::try_from(at).unwrap_or(0));
+            let made = self.tied(types.first().copied().flatten(), 0, &pattern, ties::FIRST, habit);
+            let is_new = kept.iter().all(|(other, ..)| *other != pattern);
+            if is_new && made.is_some_and(|inputs| self.offer(Class::Plain, inputs, params.clone()))
+            {
+                kept.push((pattern, habit, params));
+            }
+            if kept.len() == KEPT {
+                break;
+            }
+        }
+        if kept.is_empty() {
+            self.last_refusal = refusal;
+        }
+        for (pattern, habit, params) in &kept {
+            let all = ties::EXTENTS.iter().filter(|(_, from, _)| *from <= level);
+            for (turn, dtype) in types.iter().enumerate() {
+                for (class, _, values) in all.clone() {
+                    let Some(inputs) = self.tied(*dtype, turn, pattern, *values, *habit) else {
+                        continue;
+                    };
+                    self.offer(*class, inputs, params.clone());
+                }
+            }
+            for other in params::variations(op, params) {
+                let dtype = types.first().copied().flatten();
+                if let Some(inputs) = self.tied(dtype, 0, pattern, ties::FIRST, *habit) {
+                    self.offer(Class::Params, inputs, other);
+                }
+            }
+        }
+    }
+
+    fn tied(
+        &self,
+        dtype: Option<DType>,
+        turn: usize,
+        pattern: &Pattern,
+        values: [usize; VARIABLES],
+        habit: Habit,
+    ) -> Option<Vec<Input>> {
+        let first = pattern.dims(0, values);
+        let follow = |_: &[usize], port: usize| pattern.dims(port, values);
+        self.inputs(dtype, turn, (Class::Plain, &first), (&follow, habit))
     }
 
     /// The types of the first input; one that is none where there are no inputs.
@@ -147,7 +221,7 @@ impl Search<'_> {
         let habits = std::iter::once(self.habit).chain(self.habits(follows.len()));
         for habit in habits.collect::<Vec<_>>() {
             let Some(follow) = follows.get(habit.follow) else { continue };
-            let Some(inputs) = self.inputs(dtype, turn, (class, dims), (*follow, habit)) else {
+            let Some(inputs) = self.inputs(dtype, turn, (class, dims), (follow, habit)) else {
                 continue;
             };
             let params = params::guesses(self.subject.op, dims.len());
@@ -200,7 +274,7 @@ impl Search<'_> {
         };
         let mut is_any = false;
         for params in params::variations(self.subject.op, &base) {
-            let made = self.inputs(dtype, turn, (Class::Params, dims), (*follow, habit));
+            let made = self.inputs(dtype, turn, (Class::Params, dims), (follow, habit));
             let Some(inputs) = made else { continue };
             is_any |= self.offer(Class::Params, inputs, params);
         }
@@ -213,7 +287,7 @@ impl Search<'_> {
         dtype: Option<DType>,
         turn: usize,
         (class, dims): (Class, &[usize]),
-        (follow, habit): (Follow, Habit),
+        (follow, habit): (Following<'_>, Habit),
     ) -> Option<Vec<Input>> {
         let kernel = self.subject.kernels.get(self.kernel)?;
         let schema = self.subject.op.schema();
@@ -293,9 +367,9 @@ impl Search<'_> {
             return false;
         }
         for (port, output) in node.outputs.iter_mut().enumerate() {
-            let first = node.inputs.first().and_then(|input| input.desc.encoding());
             let of_port = outputs.get(port).map(udo_api::Port::quantization_mode);
-            let is_quantized = first.is_some() || of_port == Some(Quantization::Tf);
+            let is_quantized = node.inputs.iter().any(|input| input.desc.encoding().is_some())
+                || of_port == Some(Quantization::Tf);
             let wants = is_quantized && output.encoding().is_none() && !output.is_absent();
             let encoding = output.dtype().and_then(|dtype| output_encoding(dtype, port));
             if let (true, Some(encoding)) = (wants, encoding) {
@@ -303,6 +377,15 @@ impl Search<'_> {
             }
         }
         if !fits(entry, &node.input_descs(), &node.outputs) {
+            let outputs: Vec<String> = node.outputs.iter().map(ToString::to_string).collect();
+            let why = || {
+                format!(
+                    "the kernel's ports do not take {}, for which infer says outputs ({})",
+                    node.said(core),
+                    outputs.join(", ")
+                )
+            };
+            self.last_refusal.get_or_insert_with(why);
             return false;
         }
         let refusal = Trial::new(&node, entry, core, 1).err();

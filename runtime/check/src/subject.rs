@@ -46,8 +46,16 @@ pub(crate) struct Opened {
 impl Opened {
     /// Opens the package; its code runs.
     pub(crate) fn open(place: &Place) -> Result<Self, OpenError> {
+        Self::beside(place, &[])
+    }
+
+    /// Opens the other packages, and then the package.
+    pub(crate) fn beside(place: &Place, others: &[PathBuf]) -> Result<Self, OpenError> {
         let mut registry = Registry::builtin()?;
         let builtin = registry.packages().next().map(|package| package.id);
+        for other in others {
+            registry.open(other)?;
+        }
         let package = match place {
             Place::Builtin => builtin,
             Place::At(path) => Some(registry.open(path)?),

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use udo_api::Core;
 
-use crate::CheckError;
 use crate::capture::Capture;
 use crate::report::{CaseReport, SubjectReport, Verdict};
 use crate::subject::Place;
+use crate::{CheckError, Setup};
 
 /// How workers are started.
 #[derive(Clone, Debug)]
@@ -30,8 +30,7 @@ pub(crate) struct Task {
     pub(crate) place: Place,
     pub(crate) op: Option<String>,
     pub(crate) core: Option<Core>,
-    pub(crate) level: u8,
-    pub(crate) seed: u64,
+    pub(crate) setup: Setup,
     pub(crate) timeout: Duration,
     /// The folder for captures.
     pub(crate) captures: Option<PathBuf>,
@@ -56,7 +55,9 @@ impl Program {
     fn command(&self, task: &Task, cases: Option<&[String]>) -> Command {
         let mut command = Command::new(&self.path);
         command.arg("check").arg(task.place.to_string());
-        command.args(["--level", &task.level.to_string(), "--seed", &task.seed.to_string()]);
+        let Setup { level, seed, beside } = &task.setup;
+        command.args(["--level", &level.to_string(), "--seed", &seed.to_string()]);
+        command.args(beside.iter().flat_map(|other| ["--beside".as_ref(), other.as_os_str()]));
         if let (Some(op), Some(core)) = (&task.op, task.core) {
             command.args(["--op", op, "--core", &core.to_string()]);
         }
@@ -144,6 +145,10 @@ impl Program {
             report.cases.extend(ended(&told));
             let done: Vec<String> = report.cases.iter().map(|case| case.case.clone()).collect();
             for case in cases.iter().filter(|case| !done.contains(case)) {
+                if hangs(&report) >= HANGS {
+                    report.cases.push(not_tried(case));
+                    continue;
+                }
                 let told = self.run(task, Some(std::slice::from_ref(case)))?;
                 printed.push_str(&told.printed);
                 let reported = told.cases.first().cloned().or_else(|| ended(&told));
@@ -232,6 +237,19 @@ pub struct Replayed {
     pub is_another: bool,
     /// Its outputs next to what is wanted of them, where the call ended.
     pub diff: Value,
+}
+
+/// After so many cases that take too long, no further one is tried.
+const HANGS: usize = 3;
+
+fn hangs(report: &SubjectReport) -> usize {
+    report.cases.iter().filter(|case| case.verdict == Verdict::TimedOut).count()
+}
+
+fn not_tried(case: &str) -> CaseReport {
+    let why = format!("not tried: {HANGS} cases before are not done in time");
+    let (case, verdict) = (case.to_owned(), Verdict::Skipped);
+    CaseReport { case, verdict, why, seconds: 0.0, capture: None }
 }
 
 /// A core by its name as it is printed.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use udo_api::Core;
 
+use crate::Setup;
 use crate::capture::Capture;
 use crate::cases::{CASES, Case, Finding, Outcome, Run};
 use crate::context::{OpContext, PackageContext};
@@ -27,10 +28,8 @@ pub struct Work {
     pub subject: Option<(String, Core)>,
     /// Full names of cases; nothing to list what there is to check.
     pub cases: Option<Vec<String>>,
-    /// How much is tried.
-    pub level: u8,
-    /// The seed of all elements.
-    pub seed: u64,
+    /// How it is tried.
+    pub setup: Setup,
     /// The folder for captures of what is wrong; none are written without one.
     pub captures: Option<PathBuf>,
     /// The capture that each call is written to before it is made.
@@ -55,7 +54,8 @@ pub fn work(work: &Work) -> std::io::Result<()> {
         Place::Builtin => work.place.to_string(),
         Place::At(path) => std::path::absolute(path)?.display().to_string(),
     };
-    let head = Capture { package, level: work.level, seed: work.seed, ..Capture::default() };
+    let head =
+        Capture { package, level: work.setup.level, seed: work.setup.seed, ..Capture::default() };
     match (&work.cases, &work.subject) {
         (None, _) => list(work, &mut teller)?,
         (Some(cases), None) => {
@@ -67,7 +67,7 @@ pub fn work(work: &Work) -> std::io::Result<()> {
             }
         }
         (Some(cases), Some((op, core))) => {
-            let cx = OpContext::new(&work.place, (op, *core), work.level, work.seed);
+            let cx = OpContext::new(&work.place, (op, *core), &work.setup);
             let cx = cx.map_err(|error| error.to_string());
             let cx =
                 cx.and_then(|cx| cx.ok_or_else(|| format!("the package has no operator {op}")));
@@ -136,7 +136,7 @@ fn chosen(names: &[String]) -> impl Iterator<Item = &'static Case> {
 
 /// Tells the operators and the cores that there are.
 fn list(work: &Work, teller: &mut Teller) -> std::io::Result<()> {
-    let opened = match Opened::open(&work.place) {
+    let opened = match Opened::beside(&work.place, &work.setup.beside) {
         Ok(opened) => opened,
         Err(error) => {
             return teller.tell(&json!({ "refused": error.to_string(), "help": error.help() }));
@@ -191,6 +191,11 @@ impl Teller {
         let mut path = None;
         if let (Some(folder), "failed") = (&self.captures, verdict) {
             let head = Capture { case: name.to_owned(), why: why.clone(), ..head.clone() };
+            match record::write_graph(folder, head.file_stem().as_str()) {
+                Some(Ok(written)) => why = format!("{why}; the model is {}", written.display()),
+                Some(Err(error)) => why = format!("{why} (its model cannot be written: {error})"),
+                None => {}
+            }
             match record::last(head).map(|capture| capture.write_into(folder)) {
                 Some(Ok(written)) => path = Some(written.display().to_string()),
                 Some(Err(error)) => why = format!("{why} ({error})"),

@@ -4,6 +4,7 @@
 //! The header begins with the format, its version, and a SHA-256 of all the rest, so that a damaged file is known before anything of
 //! it is believed. What it says is checked all the same.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -91,6 +92,9 @@ const START: usize = 8;
 const HEAD: &str = "{\"__metadata__\":{\"format\":\"udo-call\",\"version\":\"";
 const BEFORE_DIGEST: &str = "\",\"sha256\":\"";
 const DIGEST_LEN: usize = 64;
+
+/// A fuzzer would not come past a digest.
+const UNSEALED: bool = cfg!(fuzzing);
 
 /// Tensors while a file is written.
 #[derive(Default)]
@@ -207,7 +211,9 @@ impl Capture {
         })?;
         let (said, rest) = digest.split_at_checked(DIGEST_LEN).ok_or_else(short)?;
         let before = file.len() - rest.len() - DIGEST_LEN;
-        if digest_of(&[file.get(..before).unwrap_or_default(), rest]).as_bytes() != said {
+        if !UNSEALED
+            && digest_of(&[file.get(..before).unwrap_or_default(), rest]).as_bytes() != said
+        {
             return Err(CaptureError::damaged("its bytes have another SHA-256 than it says"));
         }
         let header = usize::try_from(u64::from_le_bytes(*len)).ok();
@@ -234,7 +240,7 @@ fn parsed(header: &[u8], data: &[u8]) -> Result<Capture, Wrong> {
     let header: Value = serde_json::from_slice(header).map_err(|error| error.to_string())?;
     let call = form::text(&header["__metadata__"]["call"])?;
     let call: Value = serde_json::from_str(&call).map_err(|error| error.to_string())?;
-    let tensors = Said { header: &header, data };
+    let tensors = Said { header: &header, data, left: Cell::new(data.len()) };
     let text = |key: &str| form::text(&call[key]).map_err(|why| format!("{key}: {why}"));
     let mut inputs = Vec::new();
     for (port, of) in form::list(&call["inputs"])?.iter().enumerate() {
@@ -294,6 +300,8 @@ fn parsed(header: &[u8], data: &[u8]) -> Result<Capture, Wrong> {
 struct Said<'a> {
     header: &'a Value,
     data: &'a [u8],
+    /// How many bytes tensors may still have: each byte is one tensor's, so that what is read is no larger than the file.
+    left: Cell<usize>,
 }
 
 impl Said<'_> {
@@ -303,9 +311,14 @@ impl Said<'_> {
         let [from, to] = offsets[..] else {
             return Err(format!("tensor {name} has {} offsets, wanted 2", offsets.len()));
         };
-        self.data.get(from..to).ok_or_else(|| {
+        let bytes = self.data.get(from..to).ok_or_else(|| {
             format!("tensor {name} lies at {from}..{to} of {} bytes", self.data.len())
-        })
+        })?;
+        let left = self.left.get().checked_sub(bytes.len()).ok_or_else(|| {
+            format!("tensor {name} lies at {from}..{to}, where others do as well")
+        })?;
+        self.left.set(left);
+        Ok(bytes)
     }
 
     /// The elements of a tensor with these extents, which are within those of `desc`.

@@ -83,9 +83,15 @@ pub struct CapturedWanted {
 impl Capture {
     /// The name of its file: the operator, the core and the case.
     pub fn file_name(&self) -> String {
+        format!("{}.{SUFFIX}", self.file_stem())
+    }
+
+    /// What the name says of what it is of.
+    pub(crate) fn file_stem(&self) -> String {
         let text = format!("{}-{}-{}", self.op, self.core, self.case);
-        let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
-        format!("{}.{SUFFIX}", text.chars().map(plain).collect::<String>())
+        text.chars()
+            .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
+            .collect()
     }
 
     /// Writes it into the folder, which is made if it is not there, under its name.

@@ -92,20 +92,31 @@ fn a_byte_that_is_another_is_noticed_wherever_it_is() {
     }
 }
 
+/// Header and elements of a file.
+fn parts(file: &[u8]) -> (&[u8], &[u8]) {
+    let header = usize::try_from(u64::from_le_bytes(*file.first_chunk().unwrap())).unwrap();
+    file[START..].split_at(header)
+}
+
+/// The file of a header and elements, with the sum that they have.
+fn sealed(header: &[u8], data: &[u8]) -> Vec<u8> {
+    let len = u64::try_from(header.len()).unwrap().to_le_bytes();
+    let at = SEALED_FROM - DIGEST_LEN;
+    let (before, rest) = (&header[..at], &header[SEALED_FROM..]);
+    let digest = digest_of(&[&len, before, rest, data]);
+    [&len[..], before, digest.as_bytes(), rest, data].concat()
+}
+
+/// Where a header goes on behind its digest.
+const SEALED_FROM: usize = HEAD.len() + 1 + BEFORE_DIGEST.len() + DIGEST_LEN;
+
 /// The file with one text of its header replaced, and the sum that this has.
 fn edited(from: &str, to: &str) -> CaptureError {
     let file = capture().to_bytes();
-    let header = usize::try_from(u64::from_le_bytes(*file.first_chunk().unwrap())).unwrap();
-    let (header, data) = file[START..].split_at(header);
+    let (header, data) = parts(&file);
     let text = String::from_utf8(header.to_vec()).unwrap();
     assert!(text.contains(from), "{from}: {text}");
-    let text = text.replacen(from, to, 1);
-    let at = text.find(BEFORE_DIGEST).map_or(0, |at| at + BEFORE_DIGEST.len());
-    let len = u64::try_from(text.len()).unwrap().to_le_bytes();
-    let (before, rest) = (&text[..at], &text[at + DIGEST_LEN..]);
-    let digest = digest_of(&[&len, before.as_bytes(), rest.as_bytes(), data]);
-    let file = [&len[..], before.as_bytes(), digest.as_bytes(), rest.as_bytes(), data].concat();
-    Capture::from_bytes(&file).unwrap_err()
+    Capture::from_bytes(&sealed(text.replacen(from, to, 1).as_bytes(), data)).unwrap_err()
 }
 
 #[test]
@@ -131,6 +142,11 @@ fn what_a_header_must_not_say_is_refused_by_name() {
             "\"data_offsets\":[0]",
             "tensor input.0 has 1 offsets, wanted 2",
         ),
+        (
+            "\"data_offsets\":[26,74]",
+            "\"data_offsets\":[18,74]",
+            "tensor allowed.0 lies at 74..122, where others do as well",
+        ),
         ("\"input.0\"", "\"input.9\"", "tensor input.0: a list is null"),
         ("\\\"level\\\":3", "\\\"level\\\":300", "level: a level is 300"),
         ("\\\"scale\\\":\\\"0.1\\\"", "\\\"scale\\\":0.1", "a number is 0.1"),
@@ -151,4 +167,69 @@ fn other_files_are_no_captures() {
         let error = Capture::from_bytes(bytes).unwrap_err();
         assert!(matches!(error, CaptureError::NoCapture { .. }), "{error}");
     }
+}
+
+/// What is put into a header in the place of a byte or of a number.
+const PUT: &[&str] = &[
+    "",
+    "0",
+    "1",
+    "-1",
+    "18446744073709551615",
+    "9223372036854775807",
+    "1e99",
+    "null",
+    "[]",
+    "{}",
+    "\\\"",
+    ",",
+    ":",
+    "[",
+    "}",
+    "\\u0000",
+    "\\\"nan\\\"",
+    "\\\"inf\\\"",
+    "\u{e9}",
+];
+
+#[test]
+fn headers_that_are_sealed_and_wrong_are_refused_or_read_again() {
+    let file = capture().to_bytes();
+    let (header, data) = parts(&file);
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut below = |most: usize| {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        usize::try_from(random >> 33).unwrap() % most
+    };
+    let mut read = 0;
+    for number in 0..3000 {
+        let mut header = header.to_vec();
+        for _ in 0..=below(3) {
+            let at = SEALED_FROM + below(header.len() - SEALED_FROM);
+            // A whole number, where it is one.
+            let digits = header[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+            header.splice(at..at + digits.max(1), PUT[below(PUT.len())].bytes());
+        }
+        let data = &data[..if below(8) == 0 { below(data.len()) } else { data.len() }];
+        let Ok(capture) = Capture::from_bytes(&sealed(&header, data)) else { continue };
+        let written = capture.to_bytes();
+        let again = Capture::from_bytes(&written).unwrap_or_else(|error| {
+            panic!("{number}: {error}: {}", String::from_utf8_lossy(&header))
+        });
+        assert_eq!(again.to_bytes(), written, "{number}");
+        read += 1;
+    }
+    assert!((100..2900).contains(&read), "{read} of 3000 are read");
+}
+
+#[test]
+fn the_seed_of_the_fuzzer_is_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/capture");
+    let file = capture().to_bytes();
+    let path = folder.join("all.capture");
+    if std::env::var_os("UDO_BLESS").is_some() {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(&path, &file).unwrap();
+    }
+    assert!(std::fs::read(&path).unwrap() == file, "{path:?} is older; UDO_BLESS=1 writes it");
 }

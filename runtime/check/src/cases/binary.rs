@@ -3,31 +3,20 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde_json::Value;
 use udo_api::{OpSchema, Param, Port};
 use udo_runtime::package::{
     Contents, InspectedLibrary, Listing, Manifest, ManifestOp, ManifestPort, inspect,
 };
 use udo_runtime::registry::Registry;
 
-use super::{Finding, Outcome, failed, skipped};
+use super::{Finding, Outcome, chain, failed, skipped};
 use crate::context::PackageContext;
 use crate::elf;
 use crate::raw::surroundings::Surroundings;
-use crate::subject::{Opened, full_name};
+use crate::subject::Opened;
 
-fn said(error: &dyn std::error::Error) -> String {
-    let mut said = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        said = format!("{said}: {error}");
-        source = error.source();
-    }
-    said
-}
-
-fn open(cx: &PackageContext) -> Result<Opened, Finding> {
-    Opened::open(&cx.place).map_err(|error| Finding::Failed(said(&error)))
+pub(super) fn open(cx: &PackageContext) -> Result<Opened, Finding> {
+    Opened::open(&cx.place).map_err(|error| Finding::Failed(chain(&error)))
 }
 
 pub(super) fn opens(cx: &PackageContext) -> Outcome {
@@ -35,7 +24,7 @@ pub(super) fn opens(cx: &PackageContext) -> Outcome {
     for core in opened.cores() {
         let Some(package) = opened.package else { continue };
         if let Err(error) = opened.registry.kernels_for(package, core) {
-            return failed(format!("its kernels for {core}: {}", said(&error)));
+            return failed(format!("its kernels for {core}: {}", chain(&error)));
         }
     }
     Ok(())
@@ -43,7 +32,7 @@ pub(super) fn opens(cx: &PackageContext) -> Outcome {
 
 fn libraries(cx: &PackageContext) -> Result<Vec<InspectedLibrary>, Finding> {
     let Some(path) = cx.path() else { return skipped("built-in operators are no library") };
-    inspect(path).map(|found| found.libraries).map_err(|error| Finding::Failed(said(&error)))
+    inspect(path).map(|found| found.libraries).map_err(|error| Finding::Failed(chain(&error)))
 }
 
 pub(super) fn digests(cx: &PackageContext) -> Outcome {
@@ -69,7 +58,7 @@ pub(super) fn manifest(cx: &PackageContext) -> Outcome {
                 let why = "has no manifest, so that nothing can be said of it without running it";
                 return Err(Finding::Warning(format!("{} {why}", library.file)));
             }
-            Err(error) => return failed(said(&error)),
+            Err(error) => return failed(chain(&error)),
         }
     }
     let opened = open(cx)?;
@@ -126,7 +115,7 @@ fn kernels_alike(mut opened: Opened, manifests: &[Manifest]) -> Outcome {
     let mut there = BTreeSet::new();
     for core in opened.cores() {
         let kernels = opened.registry.kernels_for(package, core);
-        let kernels = kernels.map_err(|error| Finding::Failed(said(&error)))?;
+        let kernels = kernels.map_err(|error| Finding::Failed(chain(&error)))?;
         there.extend(kernels.iter().map(|kernel| (kernel.def.op().to_owned(), kernel.def.core())));
     }
     match promised.symmetric_difference(&there).next() {
@@ -137,136 +126,10 @@ fn kernels_alike(mut opened: Opened, manifests: &[Manifest]) -> Outcome {
     }
 }
 
-pub(super) fn config(cx: &PackageContext) -> Outcome {
-    let Some(folder) = cx.folder() else { return skipped("built-in operators have no config") };
-    let Ok(entries) = std::fs::read_dir(folder.join("config")) else {
-        return skipped("the package has no config folder");
-    };
-    let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
-    files.sort();
-    let mut opened = open(cx)?;
-    let name =
-        opened.package.map(|id| opened.registry.package_name(id).to_owned()).unwrap_or_default();
-    let mut operators = Vec::new();
-    for file in files.iter().filter(|file| file.extension().is_some_and(|e| e == "json")) {
-        operators.extend(operators_of(file, &name)?);
-    }
-    if operators.is_empty() {
-        return skipped("the config folder has no JSON with operators of this package");
-    }
-    for operator in &operators {
-        built_as_said(&mut opened, operator)?;
-    }
-    let said: BTreeSet<&str> = operators.iter().filter_map(|op| op["type"].as_str()).collect();
-    match opened.ops().find(|op| !said.contains(op.schema().name())) {
-        Some(op) => failed(format!("operator {} is not in the config", op.schema().name())),
-        None => Ok(()),
-    }
-}
-
-/// The operators that a config gives to the package.
-fn operators_of(file: &Path, package: &str) -> Result<Vec<Value>, Finding> {
-    let text = std::fs::read_to_string(file);
-    let read = text
-        .map_err(|e| e.to_string())
-        .and_then(|t| serde_json::from_str::<Value>(&t).map_err(|e| e.to_string()));
-    let config = read.map_err(|why| Finding::Failed(format!("{}: {why}", file.display())))?;
-    let mut operators = Vec::new();
-    for (_, of) in config.as_object().into_iter().flatten() {
-        if of["UDO_PACKAGE_NAME"].as_str() == Some(package) {
-            operators.extend(of["Operators"].as_array().into_iter().flatten().cloned());
-        }
-    }
-    Ok(operators)
-}
-
-fn built_as_said(opened: &mut Opened, operator: &Value) -> Outcome {
-    let name = operator["type"].as_str().unwrap_or_default().to_owned();
-    let Some(op) = opened.ops().find(|op| op.schema().name() == name) else {
-        return failed(format!("the config has operator {name}, and the package does not"));
-    };
-    let schema = op.schema();
-    let names = |key: &str| -> Vec<String> {
-        let all = operator[key].as_array().into_iter().flatten();
-        all.filter_map(|item| item["name"].as_str()).map(str::to_owned).collect()
-    };
-    let mut params = names("scalar_params");
-    params.extend(names("tensor_params"));
-    params.extend(names("string_params"));
-    let sides = [
-        (
-            "inputs",
-            names("inputs"),
-            schema.inputs().iter().map(|p| p.name().to_owned()).collect::<Vec<_>>(),
-        ),
-        (
-            "outputs",
-            names("outputs"),
-            schema.outputs().iter().map(|p| p.name().to_owned()).collect(),
-        ),
-    ];
-    for (side, said, built) in sides {
-        if said != built {
-            return failed(format!(
-                "the {side} of {name} are {said:?} in the config and {built:?} in the package"
-            ));
-        }
-    }
-    let built: BTreeSet<String> = schema.params().iter().map(|p| p.name().to_owned()).collect();
-    let params: BTreeSet<String> = params.into_iter().collect();
-    if let Some(param) = params.symmetric_difference(&built).next() {
-        return failed(format!(
-            "parameter {param:?} of {name} is not in both the config and the package"
-        ));
-    }
-    defaults_as_said(operator, schema, &name)?;
-    let wanted: Vec<&str> =
-        operator["core_types"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let cores = opened.cores();
-    for kind in wanted {
-        let kind = kind.to_ascii_lowercase();
-        let of_kind = cores.iter().filter(|core| core.kind().is_some_and(|k| k.name() == kind));
-        let mut is_any = false;
-        for &core in of_kind {
-            let subject = opened.subject(&full_name(op), core);
-            let subject = subject.map_err(|error| Finding::Failed(said(&error)))?;
-            is_any |= subject.is_some_and(|subject| !subject.kernels.is_empty());
-        }
-        if !is_any {
-            return failed(format!(
-                "the config wants {name} on {kind}, and the package has no kernel of it there"
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Defaults of scalars are those of the config.
-fn defaults_as_said(operator: &Value, schema: &OpSchema, name: &str) -> Outcome {
-    use udo_api::ValueKind;
-    for scalar in operator["scalar_params"].as_array().into_iter().flatten() {
-        let Some(said) = scalar["default_value"].as_f64() else { continue };
-        let param = schema.params().iter().find(|p| Some(p.name()) == scalar["name"].as_str());
-        let built = match param.map(Param::default_value) {
-            Some(ValueKind::Float(value)) => value,
-            #[expect(clippy::cast_precision_loss, reason = "defaults that are compared are small")]
-            Some(ValueKind::Int(value)) => value as f64,
-            _ => f64::NAN,
-        };
-        if (built - said).abs() > 1e-6 * said.abs() || built.is_nan() {
-            let param = param.map_or("", |param| param.name());
-            return failed(format!(
-                "the default of {param:?} of {name} is {said} in the config and {built} in the package"
-            ));
-        }
-    }
-    Ok(())
-}
-
 pub(super) fn constructors(cx: &PackageContext) -> Outcome {
     let libraries = libraries(cx)?;
     let Some(path) = cx.path() else { return Ok(()) };
-    let folder = inspect(path).map_err(|error| Finding::Failed(said(&error)))?.folder;
+    let folder = inspect(path).map_err(|error| Finding::Failed(chain(&error)))?.folder;
     for library in libraries {
         let file = folder.join(&library.file);
         let own = elf::constructors(&file)
@@ -286,11 +149,11 @@ pub(super) fn anywhere(cx: &PackageContext) -> Outcome {
     for _ in 0..2 {
         opens(cx)?;
     }
-    let found = inspect(path).map_err(|error| Finding::Failed(said(&error)))?;
+    let found = inspect(path).map_err(|error| Finding::Failed(chain(&error)))?;
     let copy = std::env::temp_dir().join(format!("udo check {}", std::process::id()));
     let opened = copied(&found.folder, &found.libraries, &copy).and_then(|first| {
-        let mut registry = Registry::builtin().map_err(|error| said(&error))?;
-        let package = registry.open(&first).map_err(|error| said(&error))?;
+        let mut registry = Registry::builtin().map_err(|error| chain(&error))?;
+        let package = registry.open(&first).map_err(|error| chain(&error))?;
         let cores: Vec<_> = registry
             .package(package)
             .into_iter()
@@ -298,7 +161,7 @@ pub(super) fn anywhere(cx: &PackageContext) -> Outcome {
             .map(|l| l.core)
             .collect();
         for core in cores {
-            registry.kernels_for(package, core).map_err(|error| said(&error))?;
+            registry.kernels_for(package, core).map_err(|error| chain(&error))?;
         }
         Ok(())
     });

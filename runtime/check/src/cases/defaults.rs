@@ -1,29 +1,53 @@
 //! What parameters are where a node leaves them out.
 
 use udo_api::ValueKind;
-use udo_reference::{Elements, Value};
+use udo_generator::config::{DefaultValue, Op, Scalar};
 
 use super::{Outcome, failed, skipped};
 use crate::context::OpContext;
 
 pub(super) fn as_the_config_says(cx: &OpContext) -> Outcome {
-    let Some(program) = cx.reference() else {
-        return skipped("the config has no \"reference\", with which its parameters are read");
+    let op = match &cx.config {
+        Ok(Some(op)) => op,
+        Ok(None) => return skipped("there is no config of the operator"),
+        Err(fault) => return failed(format!("the config cannot be read: {fault}")),
     };
-    let known = cx.subject.op.schema().params();
-    for param in &program.signature().params {
-        let Some(own) = known.iter().find(|own| own.name() == param.name) else {
-            return failed(format!("the operator has no parameter {:?} of the config", param.name));
+    let schema = cx.subject.op.schema();
+    for (name, wanted) in params(op) {
+        let Some(own) = schema.params().iter().find(|own| own.name() == name) else {
+            return failed(format!("the operator has no parameter {name:?} of the config"));
         };
-        let (found, wanted) = (of_schema(own.default_value()), of_config(param.default.as_ref()));
-        if found != wanted {
-            return failed(format!(
-                "parameter {:?} is {found} where a node leaves it out, wanted {wanted} as the config says",
-                param.name
-            ));
-        }
+        held(&format!("parameter {name:?}"), &of_schema(own.default_value()), &wanted)?;
+    }
+    for (said, own) in op.inputs.iter().zip(schema.inputs()) {
+        // A list without values is an input that is not there.
+        let said_of = said.default.as_ref().map(of_config);
+        let wanted = said_of.filter(|said| *said != Default::Numbers(Vec::new()));
+        let wanted = wanted.unwrap_or(Default::None);
+        held(&format!("input {:?}", said.name), &of_schema(own.default_value()), &wanted)?;
     }
     Ok(())
+}
+
+fn held(what: &str, found: &Default, wanted: &Default) -> Outcome {
+    if found == wanted {
+        return Ok(());
+    }
+    failed(format!(
+        "{what} is {found} where a node leaves it out, wanted {wanted} as the config says"
+    ))
+}
+
+/// The parameters of the config, and their defaults.
+fn params(op: &Op) -> impl Iterator<Item = (&str, Default)> {
+    let scalars = op.scalar_params.iter().map(|param| {
+        let default = param.default.clone().map(DefaultValue::Scalar);
+        (param.name.as_str(), default.as_ref().map_or(Default::None, of_config))
+    });
+    let tensors = op.tensor_params.iter().map(|param| {
+        (param.name.as_str(), param.default.as_ref().map_or(Default::None, of_config))
+    });
+    scalars.chain(tensors)
 }
 
 /// A default, in one form whoever says it.
@@ -81,21 +105,20 @@ fn of_schema(value: ValueKind) -> Default {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "what is compared has fewer digits")]
-fn of_config(value: Option<&Value>) -> Default {
-    match value {
-        None => Default::None,
-        Some(Value::Float(number)) => Default::Numbers(vec![*number]),
-        Some(Value::Int(number)) => Default::Numbers(vec![*number as f64]),
-        Some(Value::Bool(truth)) => Default::Numbers(vec![f64::from(u8::from(*truth))]),
-        Some(Value::Text(text)) => Default::Texts(vec![text.clone()]),
-        Some(Value::Tensor(tensor)) => Default::Numbers(match &tensor.elements {
-            Elements::Float(numbers) => numbers.clone(),
-            Elements::Int(numbers) => numbers.iter().map(|&number| number as f64).collect(),
-            Elements::Bool(truths) => {
-                truths.iter().map(|truth| f64::from(u8::from(*truth))).collect()
-            }
-        }),
+fn of_config(value: &DefaultValue) -> Default {
+    let values = match value {
+        DefaultValue::Scalar(value) => std::slice::from_ref(value),
+        DefaultValue::List(values) => values,
+    };
+    let (mut numbers, mut texts) = (Vec::new(), Vec::new());
+    for value in values {
+        match value {
+            Scalar::Int(number) => numbers.push(*number as f64),
+            Scalar::Float(number) => numbers.push(*number),
+            Scalar::Text(text) => texts.push(text.clone()),
+        }
     }
+    if texts.is_empty() { Default::Numbers(numbers) } else { Default::Texts(texts) }
 }
 
 #[cfg(test)]
@@ -104,13 +127,14 @@ mod tests {
 
     #[test]
     fn defaults_are_compared_whoever_says_them() {
-        let of = |value| of_config(Some(&value));
-        assert_eq!(of_schema(ValueKind::Float(0.1f32.into())), of(Value::Float(0.1)));
-        assert_eq!(of_schema(ValueKind::Int(1)), of(Value::Bool(true)));
-        assert_eq!(of_schema(ValueKind::Str("a")), of(Value::Text("a".to_owned())));
-        assert_eq!(of_schema(ValueKind::None), of_config(None));
-        assert_ne!(of_schema(ValueKind::Float(1.0)), of(Value::Float(1.5)));
-        assert_ne!(of_schema(ValueKind::None), of(Value::Float(1.5)));
-        assert_ne!(of_schema(ValueKind::Ints(&[1, 2])), of(Value::Int(1)));
+        let of = |value| of_config(&DefaultValue::Scalar(value));
+        assert_eq!(of_schema(ValueKind::Float(0.1f32.into())), of(Scalar::Float(0.1)));
+        assert_eq!(of_schema(ValueKind::Int(1)), of(Scalar::Int(1)));
+        assert_eq!(of_schema(ValueKind::Str("a")), of(Scalar::Text("a".to_owned())));
+        let list = DefaultValue::List(vec![Scalar::Int(1), Scalar::Int(2)]);
+        assert_eq!(of_schema(ValueKind::Ints(&[1, 2])), of_config(&list));
+        assert_ne!(of_schema(ValueKind::Float(1.0)), of(Scalar::Float(1.5)));
+        assert_ne!(of_schema(ValueKind::None), of(Scalar::Float(1.5)));
+        assert_ne!(of_schema(ValueKind::Ints(&[1, 2])), of(Scalar::Int(1)));
     }
 }

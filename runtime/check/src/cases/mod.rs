@@ -3,6 +3,7 @@
 mod behaviour;
 mod beside;
 mod binary;
+mod config;
 mod contract;
 mod defaults;
 mod memory;
@@ -11,8 +12,10 @@ mod schema;
 mod shapes;
 
 use crate::context::{OpContext, PackageContext};
+use crate::graphs;
 
-pub(crate) use numbers::compared;
+pub(crate) use numbers::{compared, differs};
+pub(crate) use schema::attrs;
 
 /// What a case is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,12 +32,21 @@ pub enum Category {
     Behaviour,
     /// The numbers that calls compute.
     Numbers,
+    /// Models in which the operator has others around it.
+    Graphs,
 }
 
 impl Category {
     /// Every category, in the order of the cases.
-    pub const ALL: [Self; 6] =
-        [Self::Binary, Self::Contract, Self::Shapes, Self::Memory, Self::Behaviour, Self::Numbers];
+    pub const ALL: [Self; 7] = [
+        Self::Binary,
+        Self::Contract,
+        Self::Shapes,
+        Self::Memory,
+        Self::Behaviour,
+        Self::Numbers,
+        Self::Graphs,
+    ];
 
     /// The word for it, with which the names of its cases begin.
     pub const fn name(self) -> &'static str {
@@ -45,6 +57,7 @@ impl Category {
             Self::Memory => "memory",
             Self::Behaviour => "behaviour",
             Self::Numbers => "numbers",
+            Self::Graphs => "graphs",
         }
     }
 }
@@ -113,6 +126,17 @@ pub(crate) fn skipped<T>(why: impl Into<String>) -> Result<T, Finding> {
     Err(Finding::Skipped(why.into()))
 }
 
+/// What an error says, and what each of those behind it says.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut said = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        said = format!("{said}: {error}");
+        source = error.source();
+    }
+    said
+}
+
 const fn package(
     category: Category,
     name: &'static str,
@@ -133,7 +157,7 @@ const fn op(
     Case { name, category, level, doc, run: Run::Op(run) }
 }
 
-use Category::{Behaviour, Binary, Contract, Memory, Numbers, Shapes};
+use Category::{Behaviour, Binary, Contract, Graphs, Memory, Numbers, Shapes};
 
 /// Every case, in the order in which they are tried.
 pub const CASES: &[Case] = &[
@@ -146,7 +170,7 @@ pub const CASES: &[Case] = &[
     ),
     package(Binary, "digests", 1, "The libraries are those that the index lists.", binary::digests),
     package(Binary, "manifest", 1, "The manifest says what the tables say.", binary::manifest),
-    package(Binary, "config", 1, "What was built is what the config says.", binary::config),
+    package(Binary, "config", 1, "What was built is what the config says.", config::as_built),
     package(
         Binary,
         "constructors",
@@ -368,6 +392,13 @@ pub const CASES: &[Case] = &[
         2,
         "Results are right under other encodings as well.",
         numbers::encodings,
+    ),
+    op(
+        Graphs,
+        "neighbours",
+        10,
+        "In random models with other operators around it, results are those of each part alone.",
+        graphs::neighbours,
     ),
 ];
 

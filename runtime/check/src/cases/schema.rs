@@ -7,7 +7,7 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::place::Fallback;
 
-use super::{Outcome, failed, skipped};
+use super::{Outcome, chain, failed, skipped};
 use crate::context::OpContext;
 use crate::node::{Input, Node, OPSET};
 
@@ -95,7 +95,7 @@ fn wrong_kind(param: &Param) -> Option<Attr> {
 }
 
 /// The node's parameters as attributes.
-fn attrs(cx: &OpContext, node: &Node) -> Vec<(String, Attr)> {
+pub(crate) fn attrs(cx: &OpContext, node: &Node) -> Vec<(String, Attr)> {
     let params = cx.subject.op.schema().params().iter().zip(&node.params);
     let attr = |(param, (_, setting)): (&Param, &(&'static str, ParamSetting))| {
         let attr = match setting {
@@ -152,18 +152,7 @@ impl OneNode<'_> {
         options.place.cores = vec![self.cx.subject.core, Core::CPU];
         options.place.fallback = Fallback::CPU;
         let mut registry = self.cx.registry.clone();
-        match Model::compile(graph, &mut registry, &options) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                let mut said = error.to_string();
-                let mut source = std::error::Error::source(&error);
-                while let Some(error) = source {
-                    said = format!("{said}: {error}");
-                    source = error.source();
-                }
-                Err(said)
-            }
-        }
+        Model::compile(graph, &mut registry, &options).map(drop).map_err(|error| chain(&error))
     }
 
     /// A finding unless the model is refused by a message that has `name` in it.

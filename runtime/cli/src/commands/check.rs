@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use udo_api::Core;
 use udo_check::{
-    CASES, CheckError, DEFAULT_LEVEL, Options, Place, Program, Report, SubjectReport, Verdict, Work,
+    CASES, CheckError, DEFAULT_LEVEL, Options, Place, Program, Report, Setup, SubjectReport,
+    Verdict, Work,
 };
 use udo_runtime::place::core_named;
 
@@ -42,6 +43,9 @@ pub(crate) struct Check {
     /// The seed of all elements
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Another package that is open in the same process, before it; several by repeating it
+    #[arg(long, value_name = "PACKAGE")]
+    beside: Vec<PathBuf>,
     /// Only cases with this in their name, such as memory or memory/heap
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     filter: String,
@@ -87,6 +91,7 @@ impl Check {
             cores: Vec::new(),
             level: DEFAULT_LEVEL,
             seed: 1,
+            beside: Vec::new(),
             filter: String::new(),
             jobs: None,
             timeout: TIMEOUT,
@@ -109,12 +114,12 @@ impl Run for Check {
         }
         let Some(package) = &self.package else { return Err(Failure::usage("no package given")) };
         let place = Place::of(package);
+        let setup = Setup { level: self.level, seed: self.seed, beside: self.beside };
         if !self.worker.is_empty() {
             let subject = self.ops.first().cloned().zip(self.cores.first().copied());
             let cases = (self.worker != ["list"]).then_some(self.worker);
-            let (level, seed) = (self.level, self.seed);
             let Self { captures, record, replay, .. } = self;
-            let work = Work { place, subject, cases, level, seed, captures, record, replay };
+            let work = Work { place, subject, cases, setup, captures, record, replay };
             return udo_check::work(&work).map_err(Failure::new);
         }
         let processors = thread::available_parallelism().map_or(1, NonZero::get);
@@ -122,8 +127,7 @@ impl Run for Check {
             place,
             ops: self.ops,
             cores: self.cores,
-            level: self.level,
-            seed: self.seed,
+            setup: setup.clone(),
             filter: self.filter,
             jobs: self.jobs.map_or(processors, NonZero::get),
             timeout: Duration::from_secs(u64::from(self.timeout.get())),
@@ -131,10 +135,9 @@ impl Run for Check {
         };
         let program = Program { path: std::env::current_exe().map_err(Failure::new)? };
         let (package, is_silent) = (options.place.to_string(), self.json);
-        let (level, seed) = (self.level, self.seed);
         let tell = |subject: &SubjectReport| {
             if !is_silent {
-                say(&package, (level, seed), subject);
+                say(&package, &setup, subject);
             }
         };
         let report = udo_check::check(&program, &options, &tell).map_err(refused)?;
@@ -173,7 +176,7 @@ fn list() {
 }
 
 /// A line for the operator on the core, and lines for what is wrong.
-fn say(package: &str, how: (u8, u64), subject: &SubjectReport) {
+fn say(package: &str, how: &Setup, subject: &SubjectReport) {
     outln!("{}: {} ({:.1} s)", subject.name(), subject.counts(), subject.seconds);
     for case in subject
         .cases
@@ -229,7 +232,7 @@ fn verdict(report: &Report) -> Outcome {
     let all: usize = report.subjects.iter().map(|subject| subject.cases.len()).sum();
     note(format!(
         "every line with `again:` is a command that tries its case alone (seed {})",
-        report.seed
+        report.setup.seed
     ));
     Err(Failure::new(format!("{bad} of {all} cases have not passed")))
 }

@@ -51,7 +51,12 @@ pub(super) fn look(dir: &Path) -> Result<Own, Failure> {
     // A package that says itself where the SDK is builds without it; others are told by whoever asks for it.
     let Ok(root) = root::of_package(package) else { return Ok(Own::default()) };
     let stale = match kept.templates {
-        TemplatesOwner::Sdk => stale(package, &sources, dir, &root)?,
+        TemplatesOwner::Sdk => {
+            let inside = root::path_inside(dir, &root)?;
+            let sdk = inside.as_deref().map_or(Sdk::Version(udo_api::SDK_VERSION), Sdk::Folder);
+            let (templates, there) = (&Templates::embedded(), &udo_generator::there(dir)?);
+            stale(package, dir, &Options { sdk, configs: &sources, templates, there })?
+        }
         // What they would print is not known here.
         TemplatesOwner::Author => Vec::new(),
     };
@@ -68,15 +73,10 @@ fn read(sources: &[Source<'_>]) -> Result<Config, udo_generator::ConfigError> {
 
 fn stale(
     package: &Package,
-    sources: &[Source<'_>],
     dir: &Path,
-    root: &Path,
+    options: &Options<'_>,
 ) -> Result<Vec<(String, String)>, Failure> {
-    let inside = root::path_inside(dir, root)?;
-    let sdk = inside.as_deref().map_or(Sdk::Version(udo_api::SDK_VERSION), Sdk::Folder);
-    let templates = Templates::embedded();
-    let options = Options { sdk, configs: sources, templates: &templates };
-    let tree = udo_generator::plan(package, &options)?;
+    let tree = udo_generator::plan(package, options)?;
     let report = udo_generator::survey(&tree, dir, Foreign::Refuse)?.report;
     let stale = report.stale().into_iter();
     Ok(stale.map(|(file, why)| (file.to_owned(), why.to_owned())).collect())

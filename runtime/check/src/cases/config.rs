@@ -1,0 +1,146 @@
+//! What was built, and what the config says.
+
+use udo_api::{Core, DType, OpSchema, Port};
+use udo_generator::config::{self, DataType, DefaultValue, Op, Tensor};
+
+use super::{Finding, Outcome, binary::open, chain, failed, skipped};
+use crate::context::PackageContext;
+use crate::subject::{Opened, full_name};
+
+pub(super) fn as_built(cx: &PackageContext) -> Outcome {
+    let Some(folder) = cx.folder() else { return skipped("built-in operators have no config") };
+    let mut opened = open(cx)?;
+    let name = opened.package.map(|id| opened.registry.package_name(id).to_owned());
+    let config = crate::config::of(&folder, &name.unwrap_or_default());
+    let config = match config {
+        Ok(Some(config)) => config,
+        Ok(None) => return skipped("the package's folder has no config of it"),
+        Err(fault) => return failed(format!("the config cannot be read: {fault}")),
+    };
+    for op in &config.ops {
+        built_as_said(&mut opened, op)?;
+    }
+    let is_said = |op: &&udo_api::OpDef| config.ops.iter().any(|of| of.name == op.schema().name());
+    match opened.ops().find(|op| !is_said(op)) {
+        Some(op) => failed(format!("operator {} is not in the config", op.schema().name())),
+        None => Ok(()),
+    }
+}
+
+fn built_as_said(opened: &mut Opened, op: &Op) -> Outcome {
+    let name = &op.name;
+    let Some(def) = opened.ops().find(|def| def.schema().name() == name) else {
+        return failed(format!("the config has operator {name}, and the package does not"));
+    };
+    let schema = def.schema();
+    for (what, said, built) in [
+        ("inputs", said(&op.inputs), built(schema.inputs())),
+        ("outputs", said(&op.outputs), built(schema.outputs())),
+        ("parameters", said_params(op), built_params(schema)),
+    ] {
+        if said != built {
+            return failed(format!(
+                "the {what} of {name} are {said:?} in the config and {built:?} in the package"
+            ));
+        }
+    }
+    for &own in &op.cores {
+        let core = match own {
+            config::Core::Cpu => Core::CPU,
+            config::Core::Gpu => Core::GPU,
+            config::Core::Dsp(arch) => Core::dsp(arch),
+        };
+        let subject = opened.subject(&full_name(def), core);
+        let subject = subject.map_err(|error| Finding::Failed(chain(&error)))?;
+        if subject.is_none_or(|subject| subject.kernels.is_empty()) {
+            return failed(format!(
+                "the config wants {name} on {own}, and the package has no kernel of it there"
+            ));
+        }
+        let sides = [(&op.inputs, schema.inputs()), (&op.outputs, schema.outputs())];
+        for (tensor, port) in sides.iter().flat_map(|(said, built)| said.iter().zip(*built)) {
+            let Some(dtype) = tensor.type_on(own).and_then(dtype) else { continue };
+            let built = port.types_on(core);
+            if !built.has(dtype) {
+                return failed(format!(
+                    "{} of {name} is {dtype} on {own} in the config and {built} in the package",
+                    tensor.name
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is said of a port or a parameter, in words that are the same for the config and for what was built.
+fn words(name: &str, marks: &[(bool, &str)]) -> String {
+    let marks = marks.iter().filter(|(holds, _)| *holds).map(|(_, mark)| format!(" {mark}"));
+    std::iter::once(name.to_owned()).chain(marks).collect()
+}
+
+fn said(tensors: &[Tensor]) -> Vec<String> {
+    let said = |of: &Tensor| {
+        let is_empty = matches!(&of.default, Some(DefaultValue::List(values)) if values.is_empty());
+        let is_optional = of.is_optional && of.default.is_none() || is_empty;
+        let marks =
+            [(is_optional, "optional"), (of.is_static, "static"), (of.repeated, "repeated")];
+        words(&of.name, &marks)
+    };
+    tensors.iter().map(said).collect()
+}
+
+fn built(ports: &[Port]) -> Vec<String> {
+    let built = |of: &Port| {
+        let has_default = !matches!(of.default_value(), udo_api::ValueKind::None);
+        let marks = [
+            (of.is_optional() && !has_default, "optional"),
+            (of.wants_constant(), "static"),
+            (of.is_repeated(), "repeated"),
+        ];
+        words(of.name(), &marks)
+    };
+    ports.iter().map(built).collect()
+}
+
+/// Parameters have no order.
+fn params<'a>(all: impl Iterator<Item = (&'a str, &'a str, bool)>) -> Vec<String> {
+    let words = all.map(|(name, attribute, is_optional)| {
+        words(name, &[(attribute != name, attribute), (is_optional, "optional")])
+    });
+    let mut words: Vec<String> = words.collect();
+    words.sort();
+    words
+}
+
+fn said_params(op: &Op) -> Vec<String> {
+    let scalars = op.scalar_params.iter();
+    let scalars =
+        scalars.map(|of| (&of.name, &of.attribute, of.is_optional || of.default.is_some()));
+    let tensors = op.tensor_params.iter();
+    let tensors =
+        tensors.map(|of| (&of.name, &of.attribute, of.is_optional || of.default.is_some()));
+    params(scalars.chain(tensors).map(|(name, attribute, is_optional)| {
+        (name.as_str(), attribute.as_deref().unwrap_or(name), is_optional)
+    }))
+}
+
+fn built_params(schema: &OpSchema) -> Vec<String> {
+    params(schema.params().iter().map(|of| (of.name(), of.attribute_name(), of.is_optional())))
+}
+
+/// What elements of the type are stored as.
+fn dtype(of: DataType) -> Option<DType> {
+    Some(match of {
+        DataType::Float16 => DType::F16,
+        DataType::Float32 => DType::F32,
+        DataType::Fixed8 | DataType::Uint8 => DType::U8,
+        DataType::Fixed16 | DataType::Uint16 => DType::U16,
+        DataType::Fixed32 | DataType::Int32 => DType::I32,
+        DataType::Uint32 => DType::U32,
+        DataType::Int8 => DType::I8,
+        DataType::Int16 => DType::I16,
+        DataType::Int64 => DType::I64,
+        DataType::Bool8 => DType::Bool,
+        DataType::Fixed4 | DataType::String => return None,
+    })
+}
