@@ -123,6 +123,17 @@ fn other_packages_may_be_open_beside() {
     assert_eq!(output.status.code(), Some(1));
     let error = json(&output).to_string();
     assert!(error.contains("ClipScale"), "{error}");
+    // A replay has them open as well.
+    let package = clip("i < args->tensors[0].len", "i <= args->tensors[0].len");
+    let flags = ["--level", "1", "--filter", "memory/guards", "--beside", beside];
+    let output = check(package.path(), &flags);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let replay = text.lines().find_map(|line| line.trim().strip_prefix("replay: udo "));
+    let words: Vec<&str> = replay.unwrap_or_else(|| panic!("{text}")).split(' ').collect();
+    assert_eq!(words[2..], ["--beside", beside], "{text}");
+    let again = Command::new(env!("CARGO_BIN_EXE_udo")).args(words).output().unwrap();
+    let text = String::from_utf8_lossy(&again.stdout);
+    assert!(text.contains("crashed memory/guards"), "{text}");
 }
 
 #[test]

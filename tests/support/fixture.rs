@@ -10,7 +10,10 @@ use tempfile::TempDir;
 pub(crate) fn fixture(source: &str, name: &str, package: &str) -> TempDir {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let source = root.join(source);
-    fs::copy(root.join("Cargo.lock"), source.join("Cargo.lock")).unwrap();
+    // Renamed into place: another test binary may be reading it.
+    let lock = tempfile::NamedTempFile::new_in(&source).unwrap();
+    fs::copy(root.join("Cargo.lock"), lock.path()).unwrap();
+    lock.persist(source.join("Cargo.lock")).unwrap();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("fixtures");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--offline", "--quiet", "--target-dir"]).arg(&target);

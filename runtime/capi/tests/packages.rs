@@ -30,9 +30,15 @@ fn build(folder: &Path, args: &[&str]) {
 /// The package that does all that no package may, and the worker beside the library, where it is looked for.
 fn built() -> PathBuf {
     let root = Path::new(FOLDER).ancestors().nth(2).unwrap();
-    build(root, &["-p", "udo-cli", "--bin", "udo-worker"]);
+    let library = library::library();
+    let profile = library.ancestors().nth(2).and_then(Path::file_name).unwrap().to_str().unwrap();
+    let profile = if profile == "debug" { "dev" } else { profile };
+    build(root, &["-p", "udo-cli", "--bin", "udo-worker", "--profile", profile]);
     let source = root.join("tests/faults");
-    fs::copy(root.join("Cargo.lock"), source.join("Cargo.lock")).unwrap();
+    // Renamed into place: another test binary may be reading it.
+    let lock = tempfile::NamedTempFile::new_in(&source).unwrap();
+    fs::copy(root.join("Cargo.lock"), lock.path()).unwrap();
+    lock.persist(source.join("Cargo.lock")).unwrap();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
     build(&source, &["--target-dir", target.to_str().unwrap()]);
     target.join("debug/libfaults_package.so")

@@ -4,20 +4,20 @@ use std::path::{Path, PathBuf};
 
 use udo_generator::{Mode, Source, config::Package};
 
+/// A file and what it holds.
+type File = (PathBuf, String);
+
 /// What the config says of `package`, whose folder is `folder`; nothing where no file there speaks of it.
 ///
 /// # Errors
 /// A file is no config.
 pub(crate) fn of(folder: &Path, package: &str) -> Result<Option<Package>, String> {
-    let paths = files(folder);
-    let mut texts = Vec::new();
-    for path in &paths {
-        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let bytes = std::fs::read(path).map_err(|error| said(&error))?;
-        texts.push(udo_generator::decode(bytes).map_err(|error| said(&error))?);
-    }
-    let sources: Vec<Source<'_>> =
-        paths.iter().zip(&texts).map(|(path, text)| Source { path, text }).collect();
+    let kept = udo_generator::kept(folder).map_err(|error| error.to_string())?;
+    let files = match kept {
+        Some(kept) => kept.configs,
+        None => beside(folder)?,
+    };
+    let sources: Vec<Source<'_>> = files.iter().map(|(path, text)| Source { path, text }).collect();
     if sources.is_empty() {
         return Ok(None);
     }
@@ -29,12 +29,43 @@ pub(crate) fn of(folder: &Path, package: &str) -> Result<Option<Package>, String
     Ok(config.packages.into_iter().find(|own| own.name == package))
 }
 
-/// The files of the config, in the order of their names.
-fn files(folder: &Path) -> Vec<PathBuf> {
+/// The files in the folder `config` that speak of packages, in the order of their names, where `udo new` did not say which they are:
+/// vendors' packages have others there as well.
+fn beside(folder: &Path) -> Result<Vec<File>, String> {
     let entries = std::fs::read_dir(folder.join("config")).into_iter().flatten().flatten();
-    let is_config =
-        |path: &PathBuf| path.extension().is_some_and(|end| end == "json" || end == "xml");
-    let mut files: Vec<_> = entries.map(|entry| entry.path()).filter(is_config).collect();
-    files.sort();
-    files
+    let is_config = |path: &PathBuf| {
+        path.is_file() && path.extension().is_some_and(|end| end == "json" || end == "xml")
+    };
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).filter(is_config).collect();
+    paths.sort();
+    let mut files = Vec::new();
+    for path in paths {
+        let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let bytes = std::fs::read(&path).map_err(|error| said(&error))?;
+        let text = udo_generator::decode(bytes).map_err(|error| said(&error))?;
+        if ["UDO_PACKAGE_NAME", "OpDefCollection"].iter().any(|word| text.contains(word)) {
+            files.push((path, text));
+        }
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_speak_of_no_package_are_nobodys_config() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("config");
+        std::fs::create_dir_all(config.join("old.json")).unwrap();
+        std::fs::write(config.join("backend.json"), r#"{"backend": {"path": "x"}}"#).unwrap();
+        assert_eq!(of(folder.path(), "NormPackage").unwrap(), None);
+        let broken = r#"{"P": {"UDO_PACKAGE_NAME": "#;
+        std::fs::write(config.join("norm.json"), broken).unwrap();
+        assert!(of(folder.path(), "NormPackage").unwrap_err().contains("norm.json"));
+        let norm = include_str!("../../../generator/tests/configs/norm.xml");
+        std::fs::write(config.join("norm.json"), norm).unwrap();
+        assert_eq!(of(folder.path(), "NoSuchPackage").unwrap(), None);
+    }
 }

@@ -11,7 +11,7 @@ use udo_runtime::registry::{KernelEntry, Registry};
 
 use crate::Setup;
 use crate::config;
-use crate::node::{Node, inferred};
+use crate::node::Node;
 use crate::oracle::{self, Oracle, Wanted, Who};
 use crate::raw::surroundings::Surroundings;
 use crate::search::{Breadth, Found, search};
@@ -143,10 +143,10 @@ impl OpContext {
         if node.outputs.iter().all(|output| output.encoding().is_none()) {
             return;
         }
-        let said = inferred(self.subject.op, &node.inputs, &node.params, node.outputs.len());
+        let said = self.kernel(node).map(|entry| node.inferred(entry, self.subject.core));
         let values = node.values(Fill::Random, self.seed);
         let wanted = self.oracles.iter().find_map(|oracle| oracle.real(node, &values));
-        let (Ok(said), Some(wanted)) = (said, wanted) else { return };
+        let (Some(Ok(said)), Some(wanted)) = (said, wanted) else { return };
         let mut outputs = node.outputs.clone();
         for ((output, said), wanted) in outputs.iter_mut().zip(&said).zip(&wanted) {
             let encoding = output.dtype().and_then(|dtype| encoding_of(dtype, &wanted.numbers));

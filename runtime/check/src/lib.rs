@@ -93,6 +93,8 @@ pub struct ReplayOptions {
     pub core: Option<Core>,
     /// The package; the capture's if nothing is said.
     pub package: Option<PathBuf>,
+    /// Other packages that are opened before it.
+    pub beside: Vec<PathBuf>,
     /// How long the call may take.
     pub timeout: Duration,
 }
@@ -115,7 +117,11 @@ pub fn replay(
         place: Place::of(&package),
         op: Some(capture.op.clone()),
         core: Some(core),
-        setup: Setup { level: capture.level.clamp(1, 10), seed: capture.seed, beside: Vec::new() },
+        setup: Setup {
+            level: capture.level.clamp(1, 10),
+            seed: capture.seed,
+            beside: options.beside.clone(),
+        },
         timeout: options.timeout,
         captures: None,
         record: None,

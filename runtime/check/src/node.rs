@@ -2,8 +2,10 @@
 
 use udo_api::{Core, TensorDesc};
 use udo_host::{NodeDesc, ParamSetting, Refusal, infer};
+use udo_runtime::registry::KernelEntry;
 
 use crate::shapes::Class;
+use crate::subject::store_quantized;
 use crate::values::{Fill, Random, fill};
 
 /// An input of a node.
@@ -41,6 +43,17 @@ impl Node {
 
     pub(crate) fn input_descs(&self) -> Vec<TensorDesc> {
         self.inputs.iter().map(|input| input.desc).collect()
+    }
+
+    /// What shape inference makes of the node, as its kernel on `core` has it.
+    pub(crate) fn inferred(
+        &self,
+        kernel: &KernelEntry,
+        core: Core,
+    ) -> Result<Vec<TensorDesc>, Refusal> {
+        let mut outputs = inferred(kernel.op, &self.inputs, &self.params, self.outputs.len())?;
+        store_quantized(kernel, core, &self.input_descs(), &mut outputs);
+        Ok(outputs)
     }
 
     /// Elements for every input, dense; those of constants are their own.

@@ -10,7 +10,7 @@ use udo_runtime::registry::KernelEntry;
 use crate::capture::{Capture, CapturedInput, RUN_CASES};
 use crate::cases::{CASES, Outcome, Run, compared, failed};
 use crate::context::OpContext;
-use crate::node::{Input, Node, inferred};
+use crate::node::{Input, Node};
 use crate::oracle::{Oracle, Wanted};
 use crate::search::Found;
 use crate::shapes::Class;
@@ -75,7 +75,7 @@ fn node(
     kernel: usize,
     params: &[(&'static str, ParamSetting)],
 ) -> Result<(Node, bool), String> {
-    let (op, core) = (cx.subject.op, cx.subject.core);
+    let core = cx.subject.core;
     let entry = cx.subject.kernels.get(kernel).ok_or("there is no kernel")?;
     let (mut inputs, mut values, mut descs) = (Vec::new(), Vec::new(), Vec::new());
     let mut is_exact = true;
@@ -102,7 +102,8 @@ fn node(
         fixed: Some(Arc::new(values)),
     };
     let said = node.said(core);
-    node.outputs = inferred(op, &node.inputs, &node.params, count)
+    node.outputs = node
+        .inferred(entry, core)
         .map_err(|refusal| format!("shape inference refuses {said}: {refusal}"))?;
     set_encodings(cx, capture, &mut node);
     if !fits(entry, &node.input_descs(), &node.outputs) {

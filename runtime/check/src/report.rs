@@ -155,8 +155,10 @@ impl Report {
                 })
             })
         });
+        let beside: Vec<_> =
+            self.setup.beside.iter().map(|other| other.to_string_lossy()).collect();
         json!({
-            "package": self.package, "level": self.setup.level, "seed": self.setup.seed, "beside": self.setup.beside,
+            "package": self.package, "level": self.setup.level, "seed": self.setup.seed, "beside": beside,
             "summary": summary,
             "cases": cases.collect::<Vec<_>>(),
         })
@@ -216,9 +218,16 @@ fn word(word: &str) -> String {
     if is_plain { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
 }
 
-/// The command that makes the call of a capture again.
-pub fn replay_command(capture: &Path) -> String {
-    format!("udo replay {}", word(&capture.to_string_lossy()))
+/// The command that makes the call of a capture again, with the other packages open that were.
+pub fn replay_command(capture: &Path, beside: &[PathBuf]) -> String {
+    format!("udo replay {}{}", word(&capture.to_string_lossy()), opening(beside))
+}
+
+/// The flags that open other packages.
+fn opening(beside: &[PathBuf]) -> String {
+    let flags =
+        beside.iter().flat_map(|other| [" --beside ".to_owned(), word(&other.to_string_lossy())]);
+    flags.collect()
 }
 
 /// The command that tries a case of `package` again, alone.
@@ -233,9 +242,7 @@ pub fn again(
         let _ = write!(command, " --op {} --core {}", word(&subject.op), subject.core);
     }
     let _ = write!(command, " --filter {} --level {level} --seed {seed}", case.case);
-    for other in beside {
-        let _ = write!(command, " --beside {}", word(&other.display().to_string()));
-    }
+    command.push_str(&opening(beside));
     command
 }
 

@@ -10,7 +10,7 @@ use crate::node::{Input, Node, inferred};
 use crate::params::{self, Params};
 use crate::recipes;
 use crate::shapes::{BROADCASTS, Class, EXTENTS, FOLLOWS};
-use crate::subject::{Subject, fits, input_types, rule};
+use crate::subject::{Subject, fits, input_types, rule, store_quantized};
 use crate::ties;
 use crate::trial::Trial;
 use crate::values::{Fill, Random, encoding_of, fill};
@@ -366,10 +366,13 @@ impl Search<'_> {
         if node.bytes() > NODE_BYTES || node.outputs.iter().all(TensorDesc::is_absent) {
             return false;
         }
-        for (port, output) in node.outputs.iter_mut().enumerate() {
+        let said = node.outputs.clone();
+        store_quantized(entry, core, &node.input_descs(), &mut node.outputs);
+        for (port, (output, said)) in node.outputs.iter_mut().zip(&said).enumerate() {
             let of_port = outputs.get(port).map(udo_api::Port::quantization_mode);
             let is_quantized = node.inputs.iter().any(|input| input.desc.encoding().is_some())
-                || of_port == Some(Quantization::Tf);
+                || of_port == Some(Quantization::Tf)
+                || output.dtype() != said.dtype();
             let wants = is_quantized && output.encoding().is_none() && !output.is_absent();
             let encoding = output.dtype().and_then(|dtype| output_encoding(dtype, port));
             if let (true, Some(encoding)) = (wants, encoding) {

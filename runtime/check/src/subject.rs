@@ -3,9 +3,11 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use udo_api::{Core, Facts, OpDef, PortRule, Side, TensorDesc, TypeSet, Wanted};
+use udo_api::{Core, CoreKind, DType, Facts, OpDef, PortRule, Side, TensorDesc, TypeSet, Wanted};
 use udo_runtime::package::{OpenError, PackageId};
 use udo_runtime::registry::{KernelEntry, Registry};
+
+use crate::values::range_of;
 
 /// The built-in operators, as the command line calls them.
 pub const BUILTIN: &str = "builtin";
@@ -166,14 +168,50 @@ pub(crate) fn input_types(
     port: usize,
     before: &[TensorDesc],
 ) -> TypeSet {
-    let declared = kernel.op.schema().input(port).map_or(TypeSet::EMPTY, |p| p.types_on(core));
-    match rule(kernel, Side::Input, port).map(PortRule::wanted) {
+    port_types(kernel, core, (Side::Input, port), before)
+}
+
+/// The types that the kernel takes of a port of a node on `core`, whose inputs, or those before it, are `inputs`.
+fn port_types(
+    kernel: &KernelEntry,
+    core: Core,
+    (side, port): (Side, usize),
+    inputs: &[TensorDesc],
+) -> TypeSet {
+    let schema = kernel.op.schema();
+    let declared = match side {
+        Side::Input => schema.input(port),
+        Side::Output => schema.output(port),
+    };
+    let declared = declared.map_or(TypeSet::EMPTY, |port| port.types_on(core));
+    match rule(kernel, side, port).map(PortRule::wanted) {
         Some(Wanted::Types(types)) => types.and(declared),
         Some(Wanted::SameAsInput(other)) => {
-            let same = before.get(other).and_then(TensorDesc::dtype);
+            let same = inputs.get(other).and_then(TensorDesc::dtype);
             same.map_or(declared, |dtype| dtype.set().and(declared))
         }
         Some(Wanted::AsDeclared) | None => declared,
+    }
+}
+
+/// Has real numbers that the kernel only takes quantized stored so, as models have them on a DSP; what they are encoded by is nobody's
+/// yet.
+pub(crate) fn store_quantized(
+    kernel: &KernelEntry,
+    core: Core,
+    inputs: &[TensorDesc],
+    outputs: &mut [TensorDesc],
+) {
+    if core.kind() != Some(CoreKind::Dsp) {
+        return;
+    }
+    for (port, output) in outputs.iter_mut().enumerate() {
+        let types = port_types(kernel, core, (Side::Output, port), inputs);
+        let is_real = output.dtype().is_some_and(DType::is_float);
+        let stored = types.iter().find(|dtype| range_of(*dtype).is_some());
+        if let (true, false, Some(dtype)) = (is_real, output.is_in(types), stored) {
+            *output = TensorDesc::new(dtype, output.full_shape());
+        }
     }
 }
 

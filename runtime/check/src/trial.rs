@@ -16,7 +16,7 @@ use crate::raw::heap::Use;
 use crate::raw::memory::{CANARY, Flush, Region, What};
 use crate::record;
 use crate::subject::rule;
-use crate::values::Fill;
+use crate::values::{Fill, Seen};
 
 /// The fast memory of a DSP.
 const VTCM_BYTES: usize = 4 << 20;
@@ -56,6 +56,13 @@ impl Default for How {
 pub(crate) struct Made {
     pub(crate) dims: Vec<usize>,
     pub(crate) bytes: Vec<u8>,
+}
+
+impl Made {
+    /// Of a tensor with this description.
+    pub(crate) fn seen<'a>(&'a self, desc: &'a TensorDesc) -> Seen<'a> {
+        Seen { desc, dims: &self.dims, bytes: &self.bytes }
+    }
 }
 
 /// What a call left behind.

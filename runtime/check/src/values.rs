@@ -38,9 +38,9 @@ pub(crate) enum Fill {
     Random,
     /// Only ones and zeros.
     Small,
-    /// Numbers far from 0 and close to it, and both zeros.
+    /// Numbers far from 0 and close to it, and both zeros; integers of all sizes.
     Large,
-    /// Numbers far below 0.
+    /// Numbers below 0.
     Negative,
     /// Zeros.
     Zero,
@@ -120,10 +120,32 @@ impl Fill {
             {
                 random.next()
             }
+            Self::Negative if desc.dtype().is_some_and(is_signed) => {
+                random.below(100).wrapping_neg()
+            }
             Self::Random | Self::Positive | Self::Negative => random.below(3),
-            Self::Large => random.below(100),
+            Self::Large => wide(desc.dtype().unwrap_or(DType::U8), random),
         }
     }
+}
+
+const fn is_signed(dtype: DType) -> bool {
+    matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+}
+
+/// An integer of any size that the type has: small ones, ones of all digits, and those at its ends.
+fn wide(dtype: DType, random: &mut Random) -> u64 {
+    // More digits than these are not compared.
+    const DIGITS: u32 = 52;
+    let bits = u32::try_from(8 * dtype.size_bytes()).unwrap_or(u32::BITS);
+    let most = 1 << (bits - u32::from(is_signed(dtype))).min(DIGITS);
+    let magnitude = match random.below(3) {
+        0 => random.below(100),
+        1 => random.below(most),
+        _ => most - 1,
+    };
+    let is_below = is_signed(dtype) && random.below(2) == 1;
+    if is_below { magnitude.wrapping_neg() } else { magnitude }
 }
 
 /// The dense elements of a tensor with these extents.
@@ -188,14 +210,28 @@ pub(crate) fn numbers(desc: &TensorDesc, bytes: &[u8]) -> Vec<f64> {
 /// The elements of a tensor of integers or truth values as they are stored.
 pub(crate) fn integers(desc: &TensorDesc, bytes: &[u8]) -> Vec<i64> {
     let Some(dtype) = desc.dtype() else { return Vec::new() };
-    let signed = matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
     let integer = |element: &[u8]| {
-        let is_below = signed && element.last().is_some_and(|byte| byte & 0x80 != 0);
+        let is_below = is_signed(dtype) && element.last().is_some_and(|byte| byte & 0x80 != 0);
         let mut padded = [if is_below { 0xff } else { 0 }; 8];
         padded.iter_mut().zip(element).for_each(|(to, from)| *to = *from);
         i64::from_le_bytes(padded)
     };
     bytes.chunks_exact(dtype.size_bytes().max(1)).map(integer).collect()
+}
+
+/// What a call made of an output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'a> {
+    pub(crate) desc: &'a TensorDesc,
+    pub(crate) dims: &'a [usize],
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Seen<'_> {
+    /// Whether elements are what is stored, of which no digit may be another.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.desc.encoding().is_none() && !self.desc.dtype().is_some_and(DType::is_float)
+    }
 }
 
 /// The elements of a quantized tensor that stand for these numbers, or for those closest to them.
@@ -260,6 +296,23 @@ mod tests {
         assert_eq!(integers(&wide, &i64::MIN.to_le_bytes()), [i64::MIN]);
         let byte = TensorDesc::new(DType::U8, Shape::new(&[1]).unwrap());
         assert_eq!(integers(&byte, &[255]), [255]);
+    }
+
+    #[test]
+    fn integers_have_all_sizes_and_signs_that_their_type_has() {
+        for (dtype, low, high) in [
+            (DType::I8, -127, 127),
+            (DType::U16, 0, 65535),
+            (DType::I32, -i64::from(i32::MAX), i64::from(i32::MAX)),
+            (DType::I64, -(1 << 52) + 1, (1 << 52) - 1),
+        ] {
+            let desc = TensorDesc::new(dtype, Shape::new(&[64]).unwrap());
+            let bytes = fill(&desc, &[64], Fill::Large, &mut Random::new(7));
+            let values = integers(&desc, &bytes);
+            let (least, most) = (values.iter().min().unwrap(), values.iter().max().unwrap());
+            assert!(*most == high && (low..=99).contains(least), "{dtype}: {values:?}");
+            assert!(low == 0 || *least == low, "{dtype}: {values:?}");
+        }
     }
 
     #[test]

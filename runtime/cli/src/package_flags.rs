@@ -29,7 +29,7 @@ pub(crate) struct PackageFlags {
     pub(crate) contained: Vec<PathBuf>,
     /// Contain the packages of --package as well that nobody signed whom --trust names, instead of refusing them
     #[arg(long)]
-    contain_unsigned: bool,
+    pub(crate) contain_unsigned: bool,
     /// How long a call of a package's code may take: a worker that takes longer is ended, and so is this program where the package is
     /// not contained [default: 60 for those that are, as long as it takes for others]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
 use crate::package::OpenError;
@@ -47,11 +47,12 @@ impl Containment {
     pub(super) fn program(&self, path: &Path) -> Result<PathBuf, OpenError> {
         let none = |reason| OpenError::NoWorker { path: path.to_owned(), reason };
         if let Some(program) = &self.worker {
-            return if program.is_file() {
-                Ok(program.clone())
-            } else {
-                Err(none(format!("{} is no file", program.display())))
-            };
+            if !program.is_file() {
+                return Err(none(format!("{} is no file", program.display())));
+            }
+            // A bare name would be looked for elsewhere, and the folder may be another one when it is started again.
+            return absolute(program)
+                .map_err(|error| none(format!("{}: {error}", program.display())));
         }
         let places = places();
         let found = places.iter().find(|program| program.is_file());
@@ -91,4 +92,18 @@ fn library() -> Option<PathBuf> {
         maps.lines().find(|line| line.split(' ').next().and_then(is_here).unwrap_or(false))?;
     let path = line.find('/').and_then(|at| line.get(at..))?;
     Some(PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_the_file_that_it_was_wherever_the_process_goes() {
+        let program = |name: &str| Containment::default().worker(name).program(Path::new("p"));
+        let found = program("Cargo.toml").unwrap();
+        assert!(found.is_absolute() && found.is_file(), "{}", found.display());
+        let refused = program("no-such-worker").unwrap_err();
+        assert!(refused.to_string().contains("p"), "{refused}");
+    }
 }

@@ -5,7 +5,9 @@ use udo_api::Status;
 use super::{CompileError, RunError};
 use crate::device::{Error, ErrorCode};
 use crate::memory::Budget;
+use crate::place::PlaceError;
 use crate::plan::PlanError;
+use crate::resolve::ResolveError;
 use crate::session::{PortError, RoomError};
 
 impl CompileError {
@@ -18,6 +20,12 @@ impl CompileError {
             | Self::InPlace(_)
             | Self::Output(_)
             | Self::Plan(PlanError::InPlace(_)) => ErrorCode::InvalidArgument,
+            Self::Resolve(ResolveError::Worker { .. }) => ErrorCode::WorkerLost,
+            Self::Place(PlaceError::Finalize { refusal, .. })
+                if refusal.status == Status::WORKER =>
+            {
+                ErrorCode::WorkerLost
+            }
             Self::Resolve(_) | Self::Place(_) | Self::Hta(_) | Self::FastMath { .. } => {
                 ErrorCode::Unsupported
             }
@@ -48,8 +56,10 @@ impl RunError {
     /// What kind of refusal it is.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Prepare(CompileError::Resolve(_)) => ErrorCode::ShapeMismatch,
-            Self::Prepare(error) => error.code(),
+            Self::Prepare(error) => match (error, error.code()) {
+                (CompileError::Resolve(_), ErrorCode::Unsupported) => ErrorCode::ShapeMismatch,
+                (_, code) => code,
+            },
             Self::Step(step) if step.error.status == Status::WORKER => ErrorCode::WorkerLost,
             Self::Step(_) => ErrorCode::Internal,
         }

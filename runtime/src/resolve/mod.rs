@@ -21,7 +21,7 @@ mod upgrade;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use udo_api::{Core, DType, OpDef, Port, TensorDesc};
+use udo_api::{Core, DType, OpDef, Port, Status, TensorDesc};
 use udo_host::{NodeDesc, Refusal, infer};
 
 use crate::cores::is_quantized;
@@ -114,6 +114,16 @@ pub enum ResolveError {
         /// Its operator type.
         op: String,
         /// What is wrong.
+        reason: String,
+    },
+    /// The process that runs the operator's code failed, whatever the node is.
+    #[error("node {node:?} ({op}): {reason}")]
+    Worker {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// What became of it.
         reason: String,
     },
     /// A node wants elements that are not known, so that it is resolved in the run.
@@ -215,6 +225,7 @@ impl ResolveError {
                 ))
             }
             Self::Node { .. }
+            | Self::Worker { .. }
             | Self::Wants(_)
             | Self::WrongShape { .. }
             | Self::UnequalDims { .. }
@@ -454,7 +465,11 @@ impl TypedGraph {
         self.check_inputs(&node, entry.def).map_err(fail)?;
         self.check_known(&node, entry.def)?;
         let inferred = self.infer(&node, entry.def, &params);
-        let mut outputs = inferred.map_err(|reason| {
+        let mut outputs = inferred.map_err(|refusal| {
+            let reason = refusal.to_string();
+            if refusal.status == Status::WORKER {
+                return ResolveError::Worker { node: name.clone(), op: op.clone(), reason };
+            }
             self.want_extents(&node, reason.clone()).unwrap_or_else(|| fail(reason))
         })?;
         if self.shapes_are_open(&node, entry.def, &params, &outputs) {
@@ -500,20 +515,21 @@ impl TypedGraph {
         }
     }
 
-    fn infer(&self, node: &Node, op: &OpDef, params: &Params) -> Result<Vec<TensorDesc>, String> {
+    fn infer(&self, node: &Node, op: &OpDef, params: &Params) -> Result<Vec<TensorDesc>, Refusal> {
+        let wrong = |message| Err(Refusal { status: Status::FAILED, message });
         let view = self.view(node, params);
-        let outputs = infer(op, &view).map_err(|refusal: Refusal| refusal.to_string())?;
+        let outputs = infer(op, &view)?;
         let schema = op.schema();
         for (index, (value, desc)) in node.outputs.iter().zip(&outputs).enumerate() {
             let Some(port) = schema.output(index) else {
-                return Err(format!(
+                return wrong(format!(
                     "it has {} outputs, the operator at most {}",
                     node.outputs.len(),
                     schema.outputs().len()
                 ));
             };
             if value.is_some() && !port_takes(port.types(), desc) {
-                return Err(format!(
+                return wrong(format!(
                     "shape inference makes output {:?} {desc}, wanted {}",
                     port.name(),
                     port.types()
@@ -524,7 +540,7 @@ impl TypedGraph {
         if let Some(missing) =
             schema.outputs().iter().skip(given).find(|p| !p.is_optional() && !p.is_repeated())
         {
-            return Err(format!("output {:?} is missing", missing.name()));
+            return wrong(format!("output {:?} is missing", missing.name()));
         }
         Ok(outputs)
     }

@@ -106,6 +106,11 @@ impl fmt::Debug for Buffers<'_> {
     }
 }
 
+/// What a work item is told that asks for element `index` of `len`: the first that is none.
+const fn beyond(index: usize, len: usize) -> ExecError {
+    ExecError::bad_value((index as u64).cast_signed(), len)
+}
+
 fn locate<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, ExecError> {
     if arg.dtype != T::DTYPE.code() {
         return Err(ExecError::with(
@@ -119,7 +124,7 @@ fn locate<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, ExecError
 /// Where element `index` lies, for a `T` of the width of the elements.
 fn locate_bits<T: Element>(arg: &TensorArg, index: usize) -> Result<*mut T, ExecError> {
     if index >= arg.capacity || arg.data.is_null() {
-        return Err(ExecError::bad_value(index as i64, arg.capacity));
+        return Err(beyond(index, arg.capacity));
     }
     // SAFETY: the index is inside the host's buffer for `capacity` elements, each as wide as `T`.
     Ok(unsafe { arg.data.cast::<T>().add(index) })
@@ -139,7 +144,7 @@ impl Buffers<'_> {
         let &[start, bytes] = all.get(scratch).ok_or(missing)?;
         let len = bytes / size_of::<T>();
         if index >= len {
-            return Err(ExecError::bad_value(index as i64, len));
+            return Err(beyond(index, len));
         }
         // SAFETY: the host's scratch has room for every scratch, this one from `start` on.
         let first = unsafe { ptr.add(start) }.cast::<T>();
@@ -171,7 +176,7 @@ impl Buffers<'_> {
     /// No such input or element, or another width.
     pub fn get_bits<B: Bits>(&self, port: usize, index: usize) -> Result<B, ExecError> {
         let bits = self.io.inputs.get_bits::<B>(port)?;
-        let missing = ExecError::bad_value(index as i64, bits.len());
+        let missing = beyond(index, bits.len());
         bits.get(index).copied().ok_or(missing)
     }
 

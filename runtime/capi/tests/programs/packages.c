@@ -154,12 +154,12 @@ static void faults_elsewhere(const float *wanted) {
     options.contain = UDO_CONTAIN_ALL;
     udo_runtime_t *runtime = opened(&options, true);
     udo_model_t *model = NULL;
-    REFUSED(load(runtime, "infer-abort", NULL, &model), UDO_ERROR_UNSUPPORTED, "package FaultsPackage: its worker was ended by abort");
+    REFUSED(load(runtime, "infer-abort", NULL, &model), UDO_ERROR_WORKER_LOST, "package FaultsPackage: its worker was ended by abort");
     udo_load_options_t on_gpu;
     memset(&on_gpu, 0, sizeof on_gpu);
     on_gpu.size = sizeof on_gpu;
     on_gpu.cores = "gpu";
-    REFUSED(load(runtime, "gpu-abort", &on_gpu, &model), UDO_ERROR_UNSUPPORTED, "Fault on gpu failed in its worker process");
+    REFUSED(load(runtime, "gpu-abort", &on_gpu, &model), UDO_ERROR_WORKER_LOST, "Fault on gpu failed in its worker process");
     on_gpu.fallback = UDO_FALLBACK_CPU;
     DONE(load(runtime, "gpu-abort", &on_gpu, &model));
     udo_fallback_report_t fallback;

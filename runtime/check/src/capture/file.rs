@@ -4,7 +4,8 @@
 //! The header begins with the format, its version, and a SHA-256 of all the rest, so that a damaged file is known before anything of
 //! it is believed. What it says is checked all the same.
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -240,7 +241,7 @@ fn parsed(header: &[u8], data: &[u8]) -> Result<Capture, Wrong> {
     let header: Value = serde_json::from_slice(header).map_err(|error| error.to_string())?;
     let call = form::text(&header["__metadata__"]["call"])?;
     let call: Value = serde_json::from_str(&call).map_err(|error| error.to_string())?;
-    let tensors = Said { header: &header, data, left: Cell::new(data.len()) };
+    let tensors = Said { header: &header, data, taken: RefCell::default() };
     let text = |key: &str| form::text(&call[key]).map_err(|why| format!("{key}: {why}"));
     let mut inputs = Vec::new();
     for (port, of) in form::list(&call["inputs"])?.iter().enumerate() {
@@ -300,8 +301,8 @@ fn parsed(header: &[u8], data: &[u8]) -> Result<Capture, Wrong> {
 struct Said<'a> {
     header: &'a Value,
     data: &'a [u8],
-    /// How many bytes tensors may still have: each byte is one tensor's, so that what is read is no larger than the file.
-    left: Cell<usize>,
+    /// Where the tensors that were read begin and end: each byte is one tensor's, so that what is read is no larger than the file.
+    taken: RefCell<BTreeMap<usize, usize>>,
 }
 
 impl Said<'_> {
@@ -314,10 +315,14 @@ impl Said<'_> {
         let bytes = self.data.get(from..to).ok_or_else(|| {
             format!("tensor {name} lies at {from}..{to} of {} bytes", self.data.len())
         })?;
-        let left = self.left.get().checked_sub(bytes.len()).ok_or_else(|| {
-            format!("tensor {name} lies at {from}..{to}, where others do as well")
-        })?;
-        self.left.set(left);
+        let mut taken = self.taken.borrow_mut();
+        let before = taken.range(..to).next_back();
+        if before.is_some_and(|(_, end)| *end > from) {
+            return Err(format!("tensor {name} lies at {from}..{to}, where others do as well"));
+        }
+        if from < to {
+            taken.insert(from, to);
+        }
         Ok(bytes)
     }
 

@@ -145,7 +145,12 @@ fn what_a_header_must_not_say_is_refused_by_name() {
         (
             "\"data_offsets\":[26,74]",
             "\"data_offsets\":[18,74]",
-            "tensor allowed.0 lies at 74..122, where others do as well",
+            "tensor wanted.0 lies at 18..74, where others do as well",
+        ),
+        (
+            "\"data_offsets\":[74,122]",
+            "\"data_offsets\":[26,74]",
+            "tensor allowed.0 lies at 26..74, where others do as well",
         ),
         ("\"input.0\"", "\"input.9\"", "tensor input.0: a list is null"),
         ("\\\"level\\\":3", "\\\"level\\\":300", "level: a level is 300"),

@@ -295,9 +295,7 @@ fn time_of(
         input.desc = input.desc.with_extents(udo_api::Shape::new(&dims).ok()?);
         input.dims = dims;
     }
-    let outputs =
-        crate::node::inferred(cx.subject.op, &node.inputs, &node.params, small.outputs.len())
-            .ok()?;
+    let outputs = node.inferred(entry, cx.subject.core).ok()?;
     let old = small.outputs.iter().map(udo_api::TensorDesc::encoding);
     node.outputs = outputs
         .iter()

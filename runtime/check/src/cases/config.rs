@@ -1,7 +1,7 @@
 //! What was built, and what the config says.
 
-use udo_api::{Core, DType, OpSchema, Port};
-use udo_generator::config::{self, DataType, DefaultValue, Op, Tensor};
+use udo_api::{Core, DType, Layout, OpSchema, ParamKind, Port, Quantization, TypeSet, types};
+use udo_generator::config::{self, DataType, DefaultValue, Family, Op, Tensor};
 
 use super::{Finding, Outcome, binary::open, chain, failed, skipped};
 use crate::context::PackageContext;
@@ -60,10 +60,10 @@ fn built_as_said(opened: &mut Opened, op: &Op) -> Outcome {
         let sides = [(&op.inputs, schema.inputs()), (&op.outputs, schema.outputs())];
         for (tensor, port) in sides.iter().flat_map(|(said, built)| said.iter().zip(*built)) {
             let Some(dtype) = tensor.type_on(own).and_then(dtype) else { continue };
-            let built = port.types_on(core);
-            if !built.has(dtype) {
+            let (said, built) = (types_on(own, dtype), port.types_on(core));
+            if built != said {
                 return failed(format!(
-                    "{} of {name} is {dtype} on {own} in the config and {built} in the package",
+                    "{} of {name} is {said} on {own} in the config and {built} in the package",
                     tensor.name
                 ));
             }
@@ -81,9 +81,16 @@ fn words(name: &str, marks: &[(bool, &str)]) -> String {
 fn said(tensors: &[Tensor]) -> Vec<String> {
     let said = |of: &Tensor| {
         let is_empty = matches!(&of.default, Some(DefaultValue::List(values)) if values.is_empty());
-        let is_optional = of.is_optional && of.default.is_none() || is_empty;
-        let marks =
-            [(is_optional, "optional"), (of.is_static, "static"), (of.repeated, "repeated")];
+        let is_quantized = of.quantization.is_some()
+            || of.types.iter().any(|own| own.dtype.family() == Family::Fixed);
+        let marks = [
+            (of.is_optional && of.default.is_none() || is_empty, "optional"),
+            (of.is_static, "static"),
+            (of.repeated, "repeated"),
+            (of.layout == Some(config::Layout::Nhwc), "NHWC"),
+            (of.layout == Some(config::Layout::Nchw), "NCHW"),
+            (is_quantized, "TF"),
+        ];
         words(&of.name, &marks)
     };
     tensors.iter().map(said).collect()
@@ -96,16 +103,28 @@ fn built(ports: &[Port]) -> Vec<String> {
             (of.is_optional() && !has_default, "optional"),
             (of.wants_constant(), "static"),
             (of.is_repeated(), "repeated"),
+            (of.rank4_layout() == Layout::Nhwc, "NHWC"),
+            (of.rank4_layout() == Layout::Nchw, "NCHW"),
+            (of.quantization_mode() == Quantization::Tf, "TF"),
         ];
         words(of.name(), &marks)
     };
     ports.iter().map(built).collect()
 }
 
+/// What is said of a parameter: its name, what it holds, its attribute's name, and whether a node may leave it out.
+type Said<'a> = (&'a str, String, Option<&'a str>, bool);
+
 /// Parameters have no order.
-fn params<'a>(all: impl Iterator<Item = (&'a str, &'a str, bool)>) -> Vec<String> {
-    let words = all.map(|(name, attribute, is_optional)| {
-        words(name, &[(attribute != name, attribute), (is_optional, "optional")])
+fn params<'a>(all: impl Iterator<Item = Said<'a>>) -> Vec<String> {
+    let words = all.map(|(name, holds, attribute, is_optional)| {
+        let attribute = attribute.filter(|attribute| *attribute != name);
+        let marks = [
+            (true, holds.as_str()),
+            (attribute.is_some(), attribute.unwrap_or_default()),
+            (is_optional, "optional"),
+        ];
+        words(name, &marks)
     });
     let mut words: Vec<String> = words.collect();
     words.sort();
@@ -113,19 +132,45 @@ fn params<'a>(all: impl Iterator<Item = (&'a str, &'a str, bool)>) -> Vec<String
 }
 
 fn said_params(op: &Op) -> Vec<String> {
-    let scalars = op.scalar_params.iter();
-    let scalars =
-        scalars.map(|of| (&of.name, &of.attribute, of.is_optional || of.default.is_some()));
-    let tensors = op.tensor_params.iter();
-    let tensors =
-        tensors.map(|of| (&of.name, &of.attribute, of.is_optional || of.default.is_some()));
-    params(scalars.chain(tensors).map(|(name, attribute, is_optional)| {
-        (name.as_str(), attribute.as_deref().unwrap_or(name), is_optional)
-    }))
+    let scalars = op.scalar_params.iter().map(|of| {
+        let is_optional = of.is_optional || of.default.is_some();
+        (of.name.as_str(), element(dtype(of.dtype)), of.attribute.as_deref(), is_optional)
+    });
+    let tensors = op.tensor_params.iter().map(|of| {
+        let is_optional = of.is_optional || of.default.is_some();
+        let first = of.types.first().map_or(DataType::Float32, |own| own.dtype);
+        let holds = format!("list of {}", element(dtype(first)));
+        (of.name.as_str(), holds, of.attribute.as_deref(), is_optional)
+    });
+    params(scalars.chain(tensors))
 }
 
 fn built_params(schema: &OpSchema) -> Vec<String> {
-    params(schema.params().iter().map(|of| (of.name(), of.attribute_name(), of.is_optional())))
+    params(schema.params().iter().map(|of| {
+        let element = element(of.dtype());
+        let holds = match of.kind() {
+            Some(ParamKind::Scalar | ParamKind::Text) => element,
+            Some(ParamKind::Tensor | ParamKind::Texts) => format!("list of {element}"),
+            Some(ParamKind::TypedTensor) => "tensor".to_owned(),
+            Some(ParamKind::Graph) => "graph".to_owned(),
+            None => "unknown".to_owned(),
+        };
+        (of.name(), holds, Some(of.attribute_name()), of.is_optional())
+    }))
+}
+
+/// What a parameter holds one or more of.
+fn element(dtype: Option<DType>) -> String {
+    let number = dtype.filter(|dtype| *dtype != DType::Str);
+    number.map_or_else(|| "text".to_owned(), |dtype| dtype.to_string())
+}
+
+/// What a port of this type takes on a core: GPU kernels have floating-point elements of either width.
+fn types_on(core: config::Core, dtype: DType) -> TypeSet {
+    match (core, dtype) {
+        (config::Core::Gpu, DType::F16 | DType::F32) => types::F32.or(types::F16),
+        _ => dtype.set(),
+    }
 }
 
 /// What elements of the type are stored as.
@@ -133,7 +178,7 @@ fn dtype(of: DataType) -> Option<DType> {
     Some(match of {
         DataType::Float16 => DType::F16,
         DataType::Float32 => DType::F32,
-        DataType::Fixed8 | DataType::Uint8 => DType::U8,
+        DataType::Fixed4 | DataType::Fixed8 | DataType::Uint8 => DType::U8,
         DataType::Fixed16 | DataType::Uint16 => DType::U16,
         DataType::Fixed32 | DataType::Int32 => DType::I32,
         DataType::Uint32 => DType::U32,
@@ -141,6 +186,6 @@ fn dtype(of: DataType) -> Option<DType> {
         DataType::Int16 => DType::I16,
         DataType::Int64 => DType::I64,
         DataType::Bool8 => DType::Bool,
-        DataType::Fixed4 | DataType::String => return None,
+        DataType::String => return None,
     })
 }

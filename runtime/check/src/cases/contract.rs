@@ -4,13 +4,13 @@ use udo_api::{Status, TensorDesc};
 
 use super::{Outcome, differs, failed, skipped};
 use crate::context::OpContext;
-use crate::node::{Node, inferred};
+use crate::node::Node;
 use crate::params;
 use crate::raw::heap;
 use crate::reference::is_long;
 use crate::search::Found;
 use crate::trial::{Fault, How, Made, Trial};
-use crate::values::{Fill, numbers};
+use crate::values::Fill;
 
 pub(super) fn kernels(cx: &OpContext) -> Outcome {
     if !cx.subject.kernels.is_empty() {
@@ -134,7 +134,8 @@ pub(super) fn parameters(cx: &OpContext) -> Outcome {
     }
     let Some(entry) = cx.kernel(node) else { return skipped("there is no kernel") };
     for (said, params) in params::oddities(cx.subject.op, &node.params) {
-        let outputs = match inferred(cx.subject.op, &node.inputs, &params, node.outputs.len()) {
+        let mut odd = Node { params, ..node.clone() };
+        let outputs = match odd.inferred(entry, cx.subject.core) {
             Ok(outputs) => outputs,
             Err(refusal) if refusal.status == Status::PANICKED => {
                 return failed(format!("infer panics where {said}: {}", refusal.message));
@@ -147,7 +148,7 @@ pub(super) fn parameters(cx: &OpContext) -> Outcome {
         if outputs.iter().map(TensorDesc::size_bytes).sum::<usize>() > 16 << 20 {
             continue;
         }
-        let odd = Node { params, outputs: encoded(&outputs, node), ..node.clone() };
+        odd.outputs = encoded(&outputs, node);
         match Trial::new(&odd, entry, cx.subject.core, 1) {
             Ok(trial) => {
                 let values = odd.values(Fill::Small, cx.seed);
@@ -223,8 +224,7 @@ pub(super) fn finalize(cx: &OpContext) -> Outcome {
 fn apart(node: &Node, found: &[Made], wanted: &[Made]) -> Option<String> {
     let mut outputs = found.iter().zip(wanted).zip(&node.outputs).enumerate();
     outputs.find_map(|(at, ((found, wanted), desc))| {
-        let wanted = numbers(desc, &wanted.bytes);
-        let why = differs(desc, &numbers(desc, &found.bytes), wanted)?;
+        let why = differs(found.seen(desc), wanted.seen(desc))?;
         Some(format!("output {at} {why}"))
     })
 }

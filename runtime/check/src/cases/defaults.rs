@@ -22,7 +22,7 @@ pub(super) fn as_the_config_says(cx: &OpContext) -> Outcome {
     for (said, own) in op.inputs.iter().zip(schema.inputs()) {
         // A list without values is an input that is not there.
         let said_of = said.default.as_ref().map(of_config);
-        let wanted = said_of.filter(|said| *said != Default::Numbers(Vec::new()));
+        let wanted = said_of.filter(|said| *said != Default::Ints(Vec::new()));
         let wanted = wanted.unwrap_or(Default::None);
         held(&format!("input {:?}", said.name), &of_schema(own.default_value()), &wanted)?;
     }
@@ -54,49 +54,62 @@ fn params(op: &Op) -> impl Iterator<Item = (&str, Default)> {
 #[derive(Debug)]
 enum Default {
     None,
-    Numbers(Vec<f64>),
+    Ints(Vec<i64>),
+    Floats(Vec<f64>),
     Texts(Vec<String>),
 }
 
 impl PartialEq for Default {
-    /// Numbers may have gone through `f32`.
+    /// Integers are the same to the last digit; real numbers may have gone through `f32`.
     fn eq(&self, other: &Self) -> bool {
-        #[expect(clippy::cast_possible_truncation, reason = "what is compared")]
-        let is_equal = |(a, b): (&f64, &f64)| (*a as f32).to_bits() == (*b as f32).to_bits();
         match (self, other) {
             (Self::None, Self::None) => true,
-            (Self::Numbers(a), Self::Numbers(b)) => {
-                a.len() == b.len() && a.iter().zip(b).all(is_equal)
+            (Self::Ints(a), Self::Ints(b)) => a == b,
+            (Self::Floats(a), Self::Floats(b)) => are_close(a, b),
+            (Self::Ints(ints), Self::Floats(floats)) | (Self::Floats(floats), Self::Ints(ints)) => {
+                are_close(&as_floats(ints), floats)
             }
             (Self::Texts(a), Self::Texts(b)) => a == b,
-            (Self::None | Self::Numbers(_) | Self::Texts(_), _) => false,
+            (Self::None | Self::Ints(_) | Self::Floats(_) | Self::Texts(_), _) => false,
         }
     }
+}
+
+fn are_close(a: &[f64], b: &[f64]) -> bool {
+    #[expect(clippy::cast_possible_truncation, reason = "what is compared")]
+    let is_equal = |(a, b): (&f64, &f64)| (*a as f32).to_bits() == (*b as f32).to_bits();
+    a.len() == b.len() && a.iter().zip(b).all(is_equal)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "what is compared has fewer digits")]
+fn as_floats(ints: &[i64]) -> Vec<f64> {
+    ints.iter().map(|&int| int as f64).collect()
 }
 
 impl std::fmt::Display for Default {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::None => f.write_str("refused"),
-            Self::Numbers(numbers) => match numbers[..] {
-                [number] => write!(f, "{number}"),
-                _ => write!(f, "{numbers:?}"),
+            Self::Ints(ints) => match ints[..] {
+                [int] => write!(f, "{int}"),
+                _ => write!(f, "{ints:?}"),
+            },
+            Self::Floats(floats) => match floats[..] {
+                [float] => write!(f, "{float}"),
+                _ => write!(f, "{floats:?}"),
             },
             Self::Texts(texts) => write!(f, "{texts:?}"),
         }
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "what is compared has fewer digits")]
 fn of_schema(value: ValueKind) -> Default {
     match value {
         ValueKind::None => Default::None,
-        ValueKind::Int(number) => Default::Numbers(vec![number as f64]),
-        ValueKind::Float(number) => Default::Numbers(vec![number]),
-        ValueKind::Ints(numbers) => {
-            Default::Numbers(numbers.iter().map(|&number| number as f64).collect())
-        }
-        ValueKind::Floats(numbers) => Default::Numbers(numbers.to_vec()),
+        ValueKind::Int(number) => Default::Ints(vec![number]),
+        ValueKind::Float(number) => Default::Floats(vec![number]),
+        ValueKind::Ints(numbers) => Default::Ints(numbers.to_vec()),
+        ValueKind::Floats(numbers) => Default::Floats(numbers.to_vec()),
         ValueKind::Str(text) => Default::Texts(vec![text.to_owned()]),
         ValueKind::Strs(texts) => {
             Default::Texts(texts.iter().map(|text| text.get().to_owned()).collect())
@@ -104,21 +117,28 @@ fn of_schema(value: ValueKind) -> Default {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "what is compared has fewer digits")]
 fn of_config(value: &DefaultValue) -> Default {
     let values = match value {
         DefaultValue::Scalar(value) => std::slice::from_ref(value),
         DefaultValue::List(values) => values,
     };
-    let (mut numbers, mut texts) = (Vec::new(), Vec::new());
+    let (mut ints, mut texts) = (Vec::new(), Vec::new());
+    let mut floats = Vec::new();
     for value in values {
         match value {
-            Scalar::Int(number) => numbers.push(*number as f64),
-            Scalar::Float(number) => numbers.push(*number),
+            Scalar::Int(number) => {
+                ints.push(*number);
+                floats.extend(as_floats(&[*number]));
+            }
+            Scalar::Float(number) => floats.push(*number),
             Scalar::Text(text) => texts.push(text.clone()),
         }
     }
-    if texts.is_empty() { Default::Numbers(numbers) } else { Default::Texts(texts) }
+    match values.iter().find(|value| !matches!(value, Scalar::Int(_))) {
+        None => Default::Ints(ints),
+        Some(Scalar::Text(_)) => Default::Texts(texts),
+        Some(_) => Default::Floats(floats),
+    }
 }
 
 #[cfg(test)]
@@ -133,6 +153,10 @@ mod tests {
         assert_eq!(of_schema(ValueKind::Str("a")), of(Scalar::Text("a".to_owned())));
         let list = DefaultValue::List(vec![Scalar::Int(1), Scalar::Int(2)]);
         assert_eq!(of_schema(ValueKind::Ints(&[1, 2])), of_config(&list));
+        assert_eq!(of_schema(ValueKind::Floats(&[])), of_config(&DefaultValue::List(Vec::new())));
+        let mixed = DefaultValue::List(vec![Scalar::Int(1), Scalar::Float(2.5)]);
+        assert_eq!(of_schema(ValueKind::Floats(&[1.0, 2.5])), of_config(&mixed));
+        assert_ne!(of_schema(ValueKind::Int(16_777_216)), of(Scalar::Int(16_777_217)));
         assert_ne!(of_schema(ValueKind::Float(1.0)), of(Scalar::Float(1.5)));
         assert_ne!(of_schema(ValueKind::None), of(Scalar::Float(1.5)));
         assert_ne!(of_schema(ValueKind::Ints(&[1, 2])), of(Scalar::Int(1)));

@@ -4,11 +4,11 @@ use udo_api::{DType, TensorDesc};
 
 use super::{Finding, Outcome, failed, skipped};
 use crate::context::{Live, OpContext};
-use crate::node::{Node, inferred};
+use crate::node::Node;
 use crate::oracle::Wanted;
 use crate::record;
 use crate::trial::{Fault, How, Trial};
-use crate::values::{Fill, encoding_of, numbers};
+use crate::values::{Fill, Seen, encoding_of, integers, numbers};
 
 pub(super) fn random(cx: &OpContext) -> Outcome {
     let turns = match cx.level {
@@ -75,8 +75,7 @@ fn under(cx: &OpContext, live: &Live<'_>, node: &Node) -> Result<usize, Finding>
     let Some(real) = cx.oracles.iter().find_map(|oracle| oracle.real(node, &values)) else {
         return Ok(0);
     };
-    let said = inferred(cx.subject.op, &node.inputs, &node.params, node.outputs.len());
-    let Ok(said) = said else { return Ok(0) };
+    let Ok(said) = node.inferred(live.entry, cx.subject.core) else { return Ok(0) };
     let mut turned = node.clone();
     for ((output, said), real) in turned.outputs.iter_mut().zip(&said).zip(&real) {
         let own = output.dtype().and_then(|dtype| encoding_of(dtype, &real.numbers));
@@ -223,13 +222,20 @@ fn apart(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) ->
     Some(format!("has {found} at {at}, wanted {wanted}{within}"))
 }
 
-/// Where numbers are not those of another kernel that computes the same.
-pub(crate) fn differs(desc: &TensorDesc, found: &[f64], wanted: Vec<f64>) -> Option<String> {
-    if found.len() != wanted.len() {
-        return Some(format!("has {} elements, wanted {}", found.len(), wanted.len()));
+/// Where an output is not that of another call that computes the same, though maybe in another order.
+pub(crate) fn differs(found: Seen<'_>, wanted: Seen<'_>) -> Option<String> {
+    if found.dims != wanted.dims {
+        return Some(format!("is {:?}, wanted {:?}", found.dims, wanted.dims));
     }
-    let wanted = Wanted { dims: None, numbers: wanted, allowed: None };
-    apart(desc, found, &wanted, Special::Compare)
+    if found.is_exact() && found.desc.dtype() == wanted.desc.dtype() {
+        let [own, others] = [found, wanted].map(|seen| integers(seen.desc, seen.bytes));
+        let mut pairs = own.iter().zip(&others).enumerate();
+        let (at, (own, other)) = pairs.find(|(_, (own, other))| own != other)?;
+        return Some(format!("has {own} at {at}, wanted {other}"));
+    }
+    let numbers = |seen: Seen<'_>| numbers(seen.desc, seen.bytes);
+    let other = Wanted { dims: None, numbers: numbers(wanted), allowed: None };
+    apart(wanted.desc, &numbers(found), &other, Special::Compare)
 }
 
 /// Every element that is compared, next to what is wanted of it.
@@ -344,6 +350,23 @@ mod tests {
         );
         let int = TensorDesc::new(DType::I32, Shape::new(&[2]).unwrap());
         assert!(said(int, &[3.0, 4.0], &[3.0, 5.0]).is_some());
+    }
+
+    #[test]
+    fn outputs_of_two_calls_have_the_same_extents_and_the_same_integers() {
+        let desc = TensorDesc::new(DType::I64, Shape::new(&[2]).unwrap());
+        let bytes = |last: i64| [1i64.to_le_bytes(), last.to_le_bytes()].concat();
+        let (large, larger) = (bytes(1 << 53), bytes((1 << 53) + 1));
+        let seen = |dims, bytes| Seen { desc: &desc, dims, bytes };
+        assert_eq!(differs(seen(&[2], &large), seen(&[2], &large)), None);
+        assert_eq!(
+            differs(seen(&[2], &larger), seen(&[2], &large)).unwrap(),
+            "has 9007199254740993 at 1, wanted 9007199254740992"
+        );
+        assert_eq!(
+            differs(seen(&[2, 1], &large), seen(&[1, 2], &large)).unwrap(),
+            "is [2, 1], wanted [1, 2]"
+        );
     }
 
     #[test]

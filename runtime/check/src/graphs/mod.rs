@@ -13,7 +13,7 @@ use crate::node::Input;
 use crate::record;
 use crate::shapes::Class;
 use crate::trial::How;
-use crate::values::{Random, numbers};
+use crate::values::{Random, Seen};
 
 use make::Stored;
 pub(crate) use run::Part;
@@ -119,8 +119,8 @@ fn alone(
         let Some(found) = known.get(id) else { continue };
         // Another processor's instructions may round otherwise.
         let desc = if stored == Stored::AsElements { found.desc() } else { desc };
-        let wanted = numbers(desc, &wanted.bytes);
-        if let Some(why) = differs(desc, &numbers(found.desc(), found.bytes()), wanted) {
+        let found = Seen { desc: found.desc(), dims: found.dims(), bytes: found.bytes() };
+        if let Some(why) = differs(found, wanted.seen(desc)) {
             return failed(format!(
                 "a model of {}: its output {why}, by its kernel",
                 live.said(cx)

@@ -188,7 +188,7 @@ fn say(package: &str, how: &Setup, subject: &SubjectReport) {
             outln!("    again: {}", udo_check::again(package, how, subject, case));
         }
         if let Some(capture) = &case.capture {
-            outln!("    replay: {}", udo_check::replay_command(capture));
+            outln!("    replay: {}", udo_check::replay_command(capture, &how.beside));
         }
     }
     let unvouched = |case: &&udo_check::CaseReport| {

@@ -182,6 +182,7 @@ impl Convert {
         };
         flags.extend(paths("--package", &self.packages.paths));
         flags.extend(paths("--contain", &self.packages.contained));
+        flags.extend(self.packages.contain_unsigned.then(|| "--contain-unsigned".to_owned()));
         flags.extend(paths("--config", &self.configs));
         flags
     }

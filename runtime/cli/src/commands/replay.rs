@@ -34,6 +34,9 @@ pub(crate) struct Replay {
     /// The package, where it lies elsewhere now
     #[arg(long, value_name = "PACKAGE")]
     package: Option<PathBuf>,
+    /// Another package to open in the same process; may be given again
+    #[arg(long, value_name = "PACKAGE")]
+    beside: Vec<PathBuf>,
     /// Show what differs: how many elements of each output, by how much, and the first of them
     #[arg(long)]
     diff: bool,
@@ -52,6 +55,7 @@ impl Run for Replay {
             file: self.file,
             core: self.core,
             package: self.package,
+            beside: self.beside,
             timeout: Duration::from_secs(u64::from(self.timeout.get())),
         };
         let (capture, replayed) = udo_check::replay(&program, &options).map_err(refused)?;

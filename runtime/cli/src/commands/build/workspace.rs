@@ -119,8 +119,10 @@ impl Member {
             if path.is_dir() {
                 let mut entries: Vec<_> = fs::read_dir(&path)?.collect::<Result<_, _>>()?;
                 entries.sort_by_key(fs::DirEntry::path);
+                // Links of folders may lead round and round.
+                entries.retain(|entry| !(entry.path().is_symlink() && entry.path().is_dir()));
                 paths.extend(entries.iter().map(fs::DirEntry::path));
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.is_file() && path.extension().is_some_and(|end| end == "rs") {
                 let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
                 if let Some((line, name)) = heap_crate(&text) {
                     return Err(Failure::new(format!(
@@ -141,7 +143,7 @@ impl Member {
 
 /// What the root of a crate has from other places: the paths of its attributes.
 fn elsewhere(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter_map(|line| line.trim().strip_prefix("#[path = \"")?.strip_suffix("\"]"))
+    text.lines().filter_map(|line| line.trim().strip_prefix("#[path = \"")?.split('"').next())
 }
 
 fn is_inside(file: &str) -> bool {
@@ -247,8 +249,33 @@ mod tests {
 
     #[test]
     fn what_a_crate_has_from_elsewhere_is_looked_at_as_well() {
-        let text = "#![no_std]\n#[path = \"../../DSP_V68/src/ops\"]\nmod v68 {\n    #[path = \"a.rs\"]\n    mod a;\n}\n";
-        assert_eq!(elsewhere(text).collect::<Vec<_>>(), ["../../DSP_V68/src/ops", "a.rs"]);
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        let write = |path: &str, text: &str| {
+            fs::create_dir_all(at(path).parent().unwrap()).unwrap();
+            fs::write(at(path), text).unwrap();
+        };
+        write(
+            "v73/src/lib.rs",
+            "#![no_std]\n#[path = \"../../v68/src/ops\"]\nmod v68 {\n    #[path = \"a.rs\"]\n    mod a;\n}\n\
+             #[path = \"../../b.rs\"] mod b;\n",
+        );
+        write("v68/src/ops/a.rs", "//! extern crate std;\n");
+        write("b.rs", "pub fn b() {}\n");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(".", at("v68/src/ops/round")).unwrap();
+        let member = Member {
+            crate_name: "x_dsp_v73".to_owned(),
+            manifest: at("v73/Cargo.toml"),
+            file: "libUdoXDspV73.so".to_owned(),
+            core: "dsp:v73".to_owned(),
+        };
+        assert!(member.refuse_heap().is_ok());
+        write("b.rs", "extern crate std;\n");
+        assert!(member.refuse_heap().unwrap_err().to_string().contains("b.rs:1: "));
+        write("b.rs", "");
+        write("v68/src/ops/a.rs", "\nextern crate alloc;\n");
+        assert!(member.refuse_heap().unwrap_err().to_string().contains("a.rs:2: "));
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl Over<'_> {
         });
         match written {
             Ok(path) => {
-                let command = udo_check::replay_command(&path);
+                let command = udo_check::replay_command(&path, &[]);
                 note(format!("the call of node {node:?} is captured: {command}"));
             }
             Err(why) => note(format!("the call of node {node:?} is not captured: {why}")),
