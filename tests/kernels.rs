@@ -1,6 +1,6 @@
 //! Kernels that are printed from references, as a user gets them: one config with many operators, one `udo new`, one `udo build`, then
 //! every case of every operator on every core next to the reference. `UDO_SWEEP=all` takes all operators of the reference language's
-//! own tests that a config can say; without it there are some for each kind of loop. `UDO_REQUIRE_OPENCL=1` runs them on a device with
+//! own tests that a config can say, and has `udo check` try them all; without it there are some for each kind of loop. `UDO_REQUIRE_OPENCL=1` runs them on a device with
 //! OpenCL as well, which takes seconds for each program that it compiles: the first case of each, or all.
 #![expect(
     clippy::cast_possible_truncation,
@@ -24,6 +24,7 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use cases::{Outcome, Way, outcome};
 use language::Operator;
+use serde_json::Value;
 use support::{cargo, root};
 use udo_runtime::{cores::opencl, runtime::Runtime};
 
@@ -85,6 +86,24 @@ fn has_no_complaints(package: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// All of the package passes `udo check`, but kernels on the GPU that wait for code, which are those of `unwritten`.
+fn passes_its_check(package: &Path, unwritten: Vec<&String>) {
+    let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+    let output = udo.args(["check", ".", "--level", "2", "--json"]).current_dir(package).output();
+    let report: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    println!("udo check: {}", report["summary"]);
+    let is_bad = |case: &&Value| {
+        ["failed", "crashed", "timed out"].contains(&case["verdict"].as_str().unwrap())
+    };
+    let bad: Vec<_> = report["cases"].as_array().unwrap().iter().filter(is_bad).collect();
+    let waits = |case: &Value| {
+        let op = |name: &&String| case["op"] == *config::type_name(name);
+        case["core"] == "gpu" && case["case"] == "contract/written" && unwritten.iter().any(op)
+    };
+    assert!(bad.iter().all(|case| waits(case)), "{bad:#?}");
+    assert_eq!(bad.len(), unwritten.len(), "{bad:#?}");
+}
+
 #[test]
 fn kernels_of_every_core_are_as_their_references_say() {
     let operators = operators();
@@ -129,6 +148,9 @@ fn kernels_of_every_core_are_as_their_references_say() {
     }
     println!("{} operators, cases: {counts:?}", operators.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    if is_all() {
+        passes_its_check(&package, operators.keys().filter(bounded).collect());
+    }
     // Every way has nearly every case: a byte cannot hold some numbers.
     for way in ways {
         let tried = operators.iter().map(|(name, operator)| {

@@ -193,7 +193,21 @@ fn op_definitions_in_xml_need_an_element() {
             "<Mandatory>true</Mandatory>",
             "<Mandatory>true</Mandatory><IsStaticTensor>true</IsStaticTensor>",
             built,
-            "the inputs of Step are [\"in_0 static\"] in the config and [\"in_0\"] in the package",
+            "the inputs of Step are [\"in_0 static NHWC TF\"] in the config and [\"in_0 NHWC TF\"] in the package",
+        ),
+        (
+            "<Layout>NHWC</Layout><Text>",
+            "<Layout>NCHW</Layout><Text>",
+            built,
+            "the inputs of Step are [\"in_0 NCHW TF\"] in the config and [\"in_0 NHWC TF\"] in the package",
+        ),
+        (
+            "<Name>wanted</Name>
+                <Datatype>QNN_DATATYPE_BOOL_8",
+            "<Name>wanted</Name>
+                <Datatype>QNN_DATATYPE_INT_32",
+            built,
+            "the parameters of Chosen are [\"wanted i32 optional\"] in the config and [\"wanted bool optional\"] in the package",
         ),
         (
             "<Default>1.0</Default>",
@@ -206,6 +220,20 @@ fn op_definitions_in_xml_need_an_element() {
     ] {
         let found = desk.with(from, to, case);
         assert!(found.starts_with(why), "{found}");
+    }
+}
+
+#[test]
+fn integers_of_all_sizes_and_signs_are_tried() {
+    let config = JSON
+        .replace(
+            "\"inputs\":[",
+            "\"reference\": \"Output = Placeholder\",\n                \"inputs\":[",
+        )
+        .replace("FLOAT_32", "INT_64");
+    let desk = Desk::of("config.json", &config, "ScaledEluPackage");
+    for other in ["abs(Placeholder)", "if Placeholder > 4294967296 then 0 else Placeholder"] {
+        desk.with("= Placeholder", &format!("= {other}"), "numbers/large");
     }
 }
 
