@@ -156,6 +156,28 @@ fn references_become_shapes_and_first_kernels() {
     assert_eq!(notes, wanted);
 }
 
+#[test]
+fn a_message_that_names_functions_imports_none_of_them() {
+    let imports = |message: &str| -> Vec<String> {
+        let text = r#"{"p": {"UDO_PACKAGE_NAME": "P", "Operators": [{"type": "Twice",
+            "core_types": ["CPU", "GPU", "DSP"], "dsp_arch_types": ["v68"],
+            "inputs": [{"name": "x", "data_type": "FLOAT_32"}],
+            "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
+            "reference": ["require rank(x) == 2, \"MESSAGE\"", "y = x + x"]}]}}"#;
+        let trees = trees("c.json", &text.replace("MESSAGE", message));
+        let files = trees[0].files.iter().filter(|file| file.path.ends_with("ops/twice.rs"));
+        let uses = files.flat_map(|file| {
+            let uses = file.contents.split("use crate::").skip(1);
+            uses.map(|rest| format!("{}: {}", file.path, rest.split(';').next().unwrap()))
+        });
+        uses.collect()
+    };
+    let wanted = imports("a matrix");
+    assert_eq!(wanted.len(), 7, "{wanted:?}");
+    let odd = "shape(x), integers(x), reals(x), text_of_real(x) or erf_f32(x) is wanted";
+    assert_eq!(imports(odd), wanted);
+}
+
 /// Files that are there, and whether each takes its crate's architecture; the architectures with a file of their own.
 type Case = (&'static [(&'static str, bool)], &'static [&'static str]);
 

@@ -27,8 +27,8 @@ use finalize::{Execute, Finalize, Part, Step};
 use language::{Language, Real};
 use names::Names;
 use rust::{Rust, function, stored, type_of};
-pub use support::has_word;
 pub(crate) use support::{constants as constants_support, rust as rust_support};
+pub use support::{has_call, has_word};
 
 /// What a port's elements are stored as, in the words of Rust.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -47,7 +47,8 @@ pub(super) fn printed(op: &Op, program: &Program) -> Result<(String, String, boo
     let functions = functions.join("\n");
     let ItemKernel { plan, constants, opencl, .. } = &kernel;
     let texts = [glue.as_str(), plan, constants, &functions];
-    Ok((module("items", NAMES, &texts), opencl.trim_end().to_owned(), false))
+    let code = module("items", NAMES, &["constants", "reference"], &texts);
+    Ok((code, opencl.trim_end().to_owned(), false))
 }
 
 /// How a device stores the elements of a port: the type in OpenCL C, and the ends of its numbers where they are integers.
