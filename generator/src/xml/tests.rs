@@ -193,6 +193,32 @@ fn files_for_several_backends_are_one_operator() {
 }
 
 #[test]
+fn a_reference_in_one_of_the_files_is_that_of_all_and_two_are_refused() {
+    let cpu =
+        edited(BASE, &[("Backend=\"GPU\"", "Backend=\"CPU\"")]).replace("FLOAT_16", "FLOAT_32");
+    let with = |text: &str, source: &str| {
+        edited(text, &[("<Input>", &format!("<UdoReference>{source}</UdoReference><Input>"))])
+    };
+    let htp = |text: &str| text.replace("CPU", "HTP").replace("FLOAT_32", "UFIXED_POINT_8");
+    let said = with(&cpu, "y = a * x");
+    for (first, second) in [(&cpu, htp(&said)), (&said, htp(&cpu)), (&said, htp(&said))] {
+        let merged = packages(&[("a.xml", first), ("b.xml", &second)]);
+        let op = &merged[0].ops[0];
+        assert_eq!(op.cores, [Core::Cpu, Core::Dsp(68)]);
+        assert_eq!(op.reference.as_deref(), Some("y = a * x"));
+    }
+
+    let files = [("cpu.xml", &said), ("htp.xml", &htp(&with(&cpu, "y = x * a")))];
+    let files = files.map(|(path, text)| Source { path: Path::new(path), text });
+    let all = read(&files, Mode::Strict).unwrap_err().diagnostics;
+    let [only] = all.as_slice() else { panic!("{all:?}") };
+    assert_eq!((only.kind, only.file.as_path()), (Reference, Path::new("htp.xml")));
+    let only = only.to_string();
+    assert!(only.contains("another reference of \"Twice\", wanted one for all backends"), "{only}");
+    assert!(only.contains("the first is at cpu.xml:4:5"), "{only}");
+}
+
+#[test]
 fn json_and_xml_add_to_one_package() {
     let json = r#"{"p": {"UDO_PACKAGE_NAME": "P", "Operators": [{"type": "Half", "core_types": ["CPU"],
         "inputs": [{"name": "x", "data_type": "FLOAT_32"}],
