@@ -53,6 +53,24 @@ fn a_reference_stands_in_an_element_of_its_own() {
 }
 
 #[test]
+fn every_line_of_a_reference_is_read_however_it_ends_and_is_indented() {
+    let cases = [
+        ("y = x&#10;  + a", "y = x\n+ a"),
+        ("&#10;let z = x&#10;y = z&#10;  + a", "let z = x\ny = z\n  + a"),
+        ("\r  let z = x\r  y = z + a", "let z = x\ny = z + a"),
+        // Two characters of space, of one byte and of three.
+        ("\n  let z = x\n\u{3000}\u{3000}y = z + a\n", "let z = x\ny = z + a"),
+        ("\n  y = x\n\u{3000}\n    + a", "y = x\n\n  + a"),
+    ];
+    for (source, wanted) in cases {
+        let reference = format!("<UdoReference>{source}</UdoReference><Input>");
+        let text = edited(BASE, &[("<Input>", &reference)]);
+        let op = &packages(&[("a.xml", &text)])[0].ops[0];
+        assert_eq!(op.reference.as_deref(), Some(wanted), "{source:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_said_here_is_refused_where_it_stands() {
     assert_eq!(faults(BASE, Mode::Strict), []);
     let cases: &[(&str, &str, Kind, &str)] = &[
