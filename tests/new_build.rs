@@ -164,7 +164,9 @@ fn kernels_that_are_printed_from_references_pass_their_own_tests() {
     assert_eq!(output.status.code(), Some(0), "{said}\n{err}");
     assert!(!err.contains("warning"), "{err}");
     // The bands on three cores, the swish on four.
-    for (op, cores) in [("bands", 3), ("hard_swish", 4), ("leaky", 2), ("flag_bound", 3)] {
+    for (op, cores) in
+        [("bands", 3), ("hard_swish", 4), ("leaky", 2), ("flag_bound", 3), ("wide", 2)]
+    {
         let test = format!("test ops::{op}::tests::a_small_node_is_as_the_reference_says ... ok");
         assert_eq!(said.lines().filter(|line| *line == test).count(), cores, "{op}: {said}");
     }

@@ -139,6 +139,9 @@ fn references_become_shapes_and_first_kernels() {
             assert!(file.contents.contains("a_small_node_is_as_the_reference_says"), "{op}");
         }
     }
+    // Real numbers as integers of 64 bits, whose ends no literal of OpenCL C says.
+    let wide = &tree.file("GPU/kernels/wide.cl").unwrap().contents;
+    assert!(wide.contains("    y[number] = whole(value);\n"), "{wide}");
     let shapes = tree.file("reg/src/ops/leaky.rs").unwrap();
     assert!(shapes.contents.contains("the_shapes_of_a_small_node_are_those_of_the_reference"));
     // An output that a node may leave out, and shapes that follow from elements in half precision.

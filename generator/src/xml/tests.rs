@@ -164,6 +164,47 @@ fn a_type_is_the_first_that_the_core_holds_and_encoded_on_the_dsp() {
 }
 
 #[test]
+fn types_of_a_port_agree_where_backends_hold_others() {
+    let list = |types: &[&str]| -> String {
+        let datatype = |of: &&str| format!("<Datatype>QNN_DATATYPE_{of}</Datatype>");
+        types.iter().map(datatype).collect::<Vec<_>>().concat()
+    };
+    // The types on every backend, and on the CPU; what is taken on the CPU and on the HTP.
+    let cases: &[(&[&str], &[&str], [&str; 2])] = &[
+        (&["BOOL_8", "UFIXED_POINT_8"], &["BOOL_8", "UFIXED_POINT_8"], ["UINT_8", "UINT_8"]),
+        (&["BOOL_8", "UFIXED_POINT_8"], &["BOOL_8", "FLOAT_32"], ["FLOAT_32", "UINT_8"]),
+        (&["UFIXED_POINT_8", "BOOL_8"], &["BOOL_8"], ["BOOL_8", "BOOL_8"]),
+        (&["SFIXED_POINT_32"], &["INT_64", "INT_32"], ["INT_32", "INT_32"]),
+        (&["SFIXED_POINT_32", "INT_32"], &["INT_64"], ["INT_64", "INT_32"]),
+    ];
+    let text = |general: &[&str], on_cpu: &[&str]| {
+        let both = ">CPU</SupportedBackend><SupportedBackend>HTP<";
+        let edits = [
+            ("<Datatype>QNN_DATATYPE_FLOAT_32</Datatype>", list(general)),
+            ("<Datatype>QNN_DATATYPE_FLOAT_16</Datatype>", list(on_cpu)),
+            ("Backend=\"GPU\"", "Backend=\"CPU\"".to_owned()),
+            (">CPU<", both.to_owned()),
+        ];
+        edited(BASE, &edits.each_ref().map(|(from, to)| (*from, to.as_str())))
+    };
+    for (general, on_cpu, wanted) in cases {
+        let text = text(general, on_cpu);
+        let input = &packages(&[("c.xml", &text)])[0].ops[0].inputs[0];
+        let types: Vec<&str> = input.types.iter().map(|entry| entry.dtype.as_str()).collect();
+        assert_eq!(types, wanted, "{general:?}, {on_cpu:?}");
+        let warnings = faults(&text, Mode::Strict);
+        assert!(!warnings.is_empty(), "{general:?}, {on_cpu:?}");
+        let said: Vec<&str> = warnings.iter().map(|warning| warning.help.as_str()).collect();
+        assert!(said.iter().any(|help| help.contains("goes with those of the other")), "{said:?}");
+    }
+    let got: Vec<Kind> = faults(&text(&["UFIXED_POINT_8"], &["BOOL_8"]), Mode::Strict)
+        .iter()
+        .map(|d| d.kind)
+        .collect();
+    assert_eq!(got, [MixedTruth]);
+}
+
+#[test]
 fn backends_are_cores_and_architectures() {
     let with = |more: &str| {
         let text = edited(BASE, &[("<SupportedBackend>CPU</SupportedBackend>", more)]);
