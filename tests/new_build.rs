@@ -164,11 +164,14 @@ fn kernels_that_are_printed_from_references_pass_their_own_tests() {
     assert_eq!(output.status.code(), Some(0), "{said}\n{err}");
     assert!(!err.contains("warning"), "{err}");
     // The bands on three cores, the swish on four.
-    for (op, cores) in [("bands", 3), ("hard_swish", 4), ("leaky", 2)] {
+    for (op, cores) in
+        [("bands", 3), ("hard_swish", 4), ("leaky", 2), ("flag_bound", 3), ("wide", 2)]
+    {
         let test = format!("test ops::{op}::tests::a_small_node_is_as_the_reference_says ... ok");
         assert_eq!(said.lines().filter(|line| *line == test).count(), cores, "{op}: {said}");
     }
-    for op in ["leaky", "selu_codes", "soft_max", "norm", "product", "top_above", "byte_bound"] {
+    let shaped = ["leaky", "selu_codes", "soft_max", "norm", "product", "top_above", "byte_bound"];
+    for op in shaped.into_iter().chain(["flag_bound"]) {
         for test in [
             "a_small_node_is_as_the_reference_says",
             "the_shapes_of_a_small_node_are_those_of_the_reference",

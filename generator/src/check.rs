@@ -121,6 +121,36 @@ mod tests {
     }
 
     #[test]
+    fn an_element_is_the_same_thing_on_every_core() {
+        let x = "[{\"name\": \"x\", \"data_type\": \"FLOAT_32\"}]";
+        let one = |dtype: &str| {
+            format!(
+                "[{{\"name\": \"x\", \"data_type\": \"{dtype}\", \"quantization_mode\": \"TF\"}}]"
+            )
+        };
+        let each = |cpu: &str, gpu: &str, more: &str| {
+            format!(
+                "[{{\"name\": \"x\"{more}, \"per_core_data_types\": {{\"CPU\": \"{cpu}\", \"GPU\": \"{gpu}\"}}}}]"
+            )
+        };
+        let tf = ", \"quantization_mode\": \"TF\"";
+        for good in [each("BOOL_8", "BOOL_8", ""), each("INT_64", "FLOAT_32", "")] {
+            assert_eq!(faults(&edited(BASE, &[(x, &good)]), Mode::Strict), [], "{good}");
+        }
+        let input = "pkg.Operators[1].inputs[0]";
+        let at = |core: &str| format!("{input}.per_core_data_types.{core}");
+        let whole = format!("{input}.data_type");
+        check(&[
+            (x, &one("INT_64"), NotEncoded, &whole),
+            (x, &one("BOOL_8"), NotEncoded, &whole),
+            (x, &each("INT_64", "UINT_8", tf), NotEncoded, &at("CPU")),
+            (x, &each("FIXED_8", "INT_64", ""), NotEncoded, &at("GPU")),
+            (x, &each("BOOL_8", "FLOAT_32", ""), MixedTruth, &at("CPU")),
+            (x, &each("UINT_8", "BOOL_8", tf), MixedTruth, &at("GPU")),
+        ]);
+    }
+
+    #[test]
     fn defaults_have_the_declared_type() {
         let scalar = |i: usize| format!("op.scalar_params[{i}].default_value");
         let (eps, mode, axis) = (scalar(0), scalar(1), scalar(2));

@@ -191,6 +191,12 @@ pub enum Kind {
     /// A scalar parameter cannot be fixed point.
     #[error("fixed-point scalar")]
     FixedScalar,
+    /// A tensor is of truth values on one core and of numbers on another.
+    #[error("truth values beside numbers")]
+    MixedTruth,
+    /// A type that has no encoding is given one.
+    #[error("type without an encoding")]
+    NotEncoded,
     /// There is no such layout.
     #[error("unknown layout")]
     UnknownLayout,

@@ -19,6 +19,7 @@ impl Pattern {
     /// Any pattern for so many inputs; further inputs are often like one before, or vectors. `below` draws a number below another, 0 below 0.
     pub fn drawn(inputs: usize, below: &mut dyn FnMut(usize) -> usize) -> Self {
         let mut all: Vec<Vec<Extent>> = Vec::new();
+        let mut known: Vec<Extent> = Vec::new();
         for port in 0..inputs {
             let before = all.get(below(all.len())).cloned();
             let own = match before {
@@ -33,9 +34,10 @@ impl Pattern {
                     let ranks: &[usize] =
                         if port == 0 { &[1, 2, 2, 3, 3, 4, 4] } else { &[0, 1, 1, 1, 2, 2, 3, 4] };
                     let rank = ranks.get(below(ranks.len())).copied().unwrap_or(1);
-                    (0..rank).map(|_| tied(&all, below)).collect()
+                    (0..rank).map(|_| tied(&known, below)).collect()
                 }
             };
+            known.extend(&own);
             all.push(own);
         }
         Self(all)
@@ -53,8 +55,7 @@ impl Pattern {
 }
 
 /// One that an input before has, if there is one and chance says so.
-fn tied(all: &[Vec<Extent>], below: &mut dyn FnMut(usize) -> usize) -> Extent {
-    let known: Vec<Extent> = all.iter().flatten().copied().collect();
+fn tied(known: &[Extent], below: &mut dyn FnMut(usize) -> usize) -> Extent {
     let old = known.get(below(known.len())).copied();
     old.filter(|_| below(3) < 2).unwrap_or_else(|| any(below))
 }

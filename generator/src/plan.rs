@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::{
-    config::{Core, Op, Package},
+    config::{Core, DSP_ARCHS, Op, Package},
     names,
     source::Source,
     stamp::Stamp,
@@ -32,8 +32,20 @@ pub struct Options<'a> {
 pub struct There {
     /// Whether files were printed from references, so that what they use stays.
     pub has_reference: bool,
-    /// The author's files of kernels for the DSP, and whether each takes the architecture of the crate that it is in.
-    pub dsp_files: BTreeMap<String, bool>,
+    /// The texts of the author's files of kernels for the DSP, by path.
+    pub dsp_files: BTreeMap<String, String>,
+}
+
+/// What says that a file of kernels takes the architecture of the crate that it is in.
+const FOLLOWS: &str = "crate::ARCH";
+
+impl There {
+    /// The path and the text of the author's file of an operator for an architecture of the DSP.
+    fn dsp_file(&self, op: &Op, core: Core) -> Option<(&str, &str)> {
+        let path = format!("{core}/src/ops/{}.rs", names::module_name(&op.name));
+        let (path, text) = self.dsp_files.get_key_value(&path)?;
+        Some((path, text))
+    }
 }
 
 /// How a package names the SDK that it depends on.
@@ -70,6 +82,17 @@ pub struct Tree {
     pub files: Vec<File>,
     /// Files that wait for code although the operator has a reference.
     pub notes: Vec<Note>,
+    /// Files that are new, and begin as those of architectures that the config has no more.
+    pub inherited: Vec<Inherited>,
+}
+
+/// A new file with the text of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inherited {
+    /// The file.
+    pub path: String,
+    /// The other one.
+    pub from: String,
 }
 
 /// Why nothing is printed into a file from the operator's reference.
@@ -151,6 +174,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         package: &package_view,
         files: configs,
         notes: Vec::new(),
+        inherited: Vec::new(),
     };
     for (template, path) in [
         ("package/Cargo.toml.jinja", "Cargo.toml"),
@@ -176,27 +200,8 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         sheet.add("reg/schema.rs.jinja", &path, None, Some(&schema), Owner::Generator)?;
         sheet.add_op("reg", &registration, &file, Stamp::of(op, None))?;
     }
-    for Library { view, core, ops } in &libraries {
-        sheet.add_crate(kind(*core), view)?;
-        for op in ops.iter().filter(|op| !view.takes(op)) {
-            let file = match core {
-                Core::Cpu => view::cpu(op),
-                Core::Gpu => view::gpu(op),
-                Core::Dsp(arch) => view::dsp(op, *arch),
-            };
-            let stamp = Stamp::of(op, Some(*core));
-            if *core == Core::Gpu {
-                let path = format!("{}/kernels/{}.cl", view.folder, file.module);
-                let owner = Owner::Author(stamp.clone());
-                sheet.add("gpu/kernel.cl.jinja", &path, Some(view), Some(&file), owner)?;
-            }
-            if file.params.is_some() {
-                let path = format!("{}/src/params/{}.rs", view.folder, file.module);
-                let template = "package/params.rs.jinja";
-                sheet.add(template, &path, Some(view), Some(&file), Owner::Generator)?;
-            }
-            sheet.add_op(kind(*core), view, &file, stamp)?;
-        }
+    for library in &libraries {
+        sheet.add_library(library, options.there)?;
     }
     sheet.finish(config_paths, options.templates.owner())
 }
@@ -236,13 +241,32 @@ fn libraries<'a>(package: &'a Package, there: &There) -> Vec<Library<'a>> {
 /// The first architecture of the DSP whose file of the operator is that of `core` as well: where the author has written none for
 /// `core`, and the other takes the architecture of the crate that it is in.
 fn shared_with(op: &Op, core: Core, there: &There) -> Option<Core> {
-    let path = |core: Core| format!("{core}/src/ops/{}.rs", names::module_name(&op.name));
-    let shares = |core: &Core| matches!(core, Core::Dsp(_)) && !core.is_one_op_per_library();
-    let first = op.cores.iter().copied().find(shares)?;
-    let is_other = core != first && shares(&core) && !there.dsp_files.contains_key(&path(core));
-    let follows = there.dsp_files.get(&path(first)).is_none_or(|follows| *follows);
+    let first = op.cores.iter().copied().find(|core| is_sharing(*core))?;
+    let is_other = core != first && is_sharing(core) && there.dsp_file(op, core).is_none();
+    let follows = there.dsp_file(op, first).is_none_or(|(_, text)| text.contains(FOLLOWS));
     let is_alike = Stamp::of(op, Some(core)) == Stamp::of(op, Some(first));
     (is_other && follows && is_alike).then_some(first)
+}
+
+/// The author's file of the first architecture that the operator has no more, where there is none for `core`, which that was shared
+/// with: its path and text.
+fn gone_with_its_architecture<'a>(
+    op: &Op,
+    core: Core,
+    there: &'a There,
+) -> Option<(&'a str, &'a str)> {
+    if !is_sharing(core) || there.dsp_file(op, core).is_some() {
+        return None;
+    }
+    let archs = DSP_ARCHS.iter().map(|arch| Core::Dsp(*arch));
+    let gone = archs.filter(|other| is_sharing(*other) && !op.cores.contains(other));
+    let mut files = gone.filter_map(|other| there.dsp_file(op, other));
+    files.find(|(_, text)| text.contains(FOLLOWS))
+}
+
+/// Whether architectures of the DSP like this one share their files of kernels.
+fn is_sharing(core: Core) -> bool {
+    matches!(core, Core::Dsp(_)) && !core.is_one_op_per_library()
 }
 
 /// The template folder of a core.
@@ -306,6 +330,7 @@ struct Sheet<'a> {
     package: &'a PackageView,
     files: Vec<File>,
     notes: Vec<Note>,
+    inherited: Vec<Inherited>,
 }
 
 /// What a template may name.
@@ -358,6 +383,41 @@ impl Sheet<'_> {
         self.add(&template, &path, Some(library), None, Owner::Generator)
     }
 
+    /// A crate of kernels.
+    fn add_library(
+        &mut self,
+        Library { view, core, ops }: &Library<'_>,
+        there: &There,
+    ) -> Result<(), TreeError> {
+        self.add_crate(kind(*core), view)?;
+        for op in ops.iter().filter(|op| !view.takes(op)) {
+            let file = match core {
+                Core::Cpu => view::cpu(op),
+                Core::Gpu => view::gpu(op),
+                Core::Dsp(arch) => view::dsp(op, *arch),
+            };
+            let stamp = Stamp::of(op, Some(*core));
+            if *core == Core::Gpu {
+                let path = format!("{}/kernels/{}.cl", view.folder, file.module);
+                let owner = Owner::Author(stamp.clone());
+                self.add("gpu/kernel.cl.jinja", &path, Some(view), Some(&file), owner)?;
+            }
+            if file.params.is_some() {
+                let path = format!("{}/src/params/{}.rs", view.folder, file.module);
+                let template = "package/params.rs.jinja";
+                self.add(template, &path, Some(view), Some(&file), Owner::Generator)?;
+            }
+            match gone_with_its_architecture(op, *core, there) {
+                Some((from, text)) => {
+                    let path = format!("{}/src/ops/{}.rs", view.folder, file.module);
+                    self.inherit(&path, from, text, stamp);
+                }
+                None => self.add_op(kind(*core), view, &file, stamp)?,
+            }
+        }
+        Ok(())
+    }
+
     fn add_op(
         &mut self,
         kind: &str,
@@ -370,6 +430,14 @@ impl Sheet<'_> {
         let note = op.note.iter().map(|why| Note { path: path.clone(), reason: why.clone() });
         self.notes.extend(note);
         self.add(&template, &path, Some(library), Some(op), Owner::Author(stamp))
+    }
+
+    /// A file of kernels with the text of another.
+    fn inherit(&mut self, path: &str, from: &str, text: &str, stamp: Stamp) {
+        let (path, from) = (path.to_owned(), from.to_owned());
+        let contents = text.to_owned();
+        self.files.push(File { path: path.clone(), contents, owner: Owner::Author(stamp) });
+        self.inherited.push(Inherited { path, from });
     }
 
     fn finish(
@@ -385,7 +453,14 @@ impl Sheet<'_> {
         });
         match twins {
             Some(path) => Err(TreeError::Twice { package, path }),
-            None => Ok(Tree { package, templates, configs, files: self.files, notes: self.notes }),
+            None => Ok(Tree {
+                package,
+                templates,
+                configs,
+                files: self.files,
+                notes: self.notes,
+                inherited: self.inherited,
+            }),
         }
     }
 }

@@ -36,7 +36,7 @@ pub fn read(files: &[Source<'_>], mode: Mode) -> Result<(Config, Vec<Diagnostic>
         }
     }
     let is_xml = |FileId(index)| files.get(index).is_some_and(|file| xml::is_xml(file.text));
-    xml::join_backends(&mut packages, is_xml);
+    xml::join_backends(&mut packages, is_xml, &mut report);
     let config = check::config(packages, &files, &mut report);
     let warnings = report.finish()?;
     Ok((config, warnings))

@@ -22,7 +22,7 @@ use crate::{
 use areas::Merged;
 pub use kept::{Kept, kept, there};
 use marker::Marker;
-pub use outcome::{Change, Drift, Report, Waiting};
+pub use outcome::{Begun, Change, Drift, Report, Waiting};
 
 /// What a folder that is no package of ours means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -129,6 +129,10 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
                 if let Owner::Author(stamp) = owner {
                     marker.remember(&stamp.fingerprint(), &stamp.lines);
                 }
+                // The text of another file may be of another config.
+                if tree.inherited.iter().any(|inherited| inherited.path == file.path) {
+                    report.drifted.extend(drift(file, &file.contents, &old, &mut marker));
+                }
                 report.created.push(file.path.clone());
                 writes.push(Write { path, contents: file.contents.clone(), keep_as: None });
             }
@@ -159,6 +163,7 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
     }
     let is_new = |note: &&Note| report.created.contains(&note.path);
     report.waiting = tree.notes.iter().filter(is_new).cloned().map(Into::into).collect();
+    report.inherited = tree.inherited.iter().cloned().map(Into::into).collect();
     report.orphaned = orphans(tree, dir, &old)?;
     for path in &report.orphaned {
         marker.adopt_from(&old, path);

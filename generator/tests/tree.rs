@@ -139,6 +139,9 @@ fn references_become_shapes_and_first_kernels() {
             assert!(file.contents.contains("a_small_node_is_as_the_reference_says"), "{op}");
         }
     }
+    // Real numbers as integers of 64 bits, whose ends no literal of OpenCL C says.
+    let wide = &tree.file("GPU/kernels/wide.cl").unwrap().contents;
+    assert!(wide.contains("    y[number] = whole(value);\n"), "{wide}");
     let shapes = tree.file("reg/src/ops/leaky.rs").unwrap();
     assert!(shapes.contents.contains("the_shapes_of_a_small_node_are_those_of_the_reference"));
     // An output that a node may leave out, and shapes that follow from elements in half precision.
@@ -156,6 +159,28 @@ fn references_become_shapes_and_first_kernels() {
     assert_eq!(notes, wanted);
 }
 
+#[test]
+fn a_message_that_names_functions_imports_none_of_them() {
+    let imports = |message: &str| -> Vec<String> {
+        let text = r#"{"p": {"UDO_PACKAGE_NAME": "P", "Operators": [{"type": "Twice",
+            "core_types": ["CPU", "GPU", "DSP"], "dsp_arch_types": ["v68"],
+            "inputs": [{"name": "x", "data_type": "FLOAT_32"}],
+            "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
+            "reference": ["require rank(x) == 2, \"MESSAGE\"", "y = x + x"]}]}}"#;
+        let trees = trees("c.json", &text.replace("MESSAGE", message));
+        let files = trees[0].files.iter().filter(|file| file.path.ends_with("ops/twice.rs"));
+        let uses = files.flat_map(|file| {
+            let uses = file.contents.split("use crate::").skip(1);
+            uses.map(|rest| format!("{}: {}", file.path, rest.split(';').next().unwrap()))
+        });
+        uses.collect()
+    };
+    let wanted = imports("a matrix");
+    assert_eq!(wanted.len(), 7, "{wanted:?}");
+    let odd = "shape(x), integers(x), reals(x), text_of_real(x) or erf_f32(x) is wanted";
+    assert_eq!(imports(odd), wanted);
+}
+
 /// Files that are there, and whether each takes its crate's architecture; the architectures with a file of their own.
 type Case = (&'static [(&'static str, bool)], &'static [&'static str]);
 
@@ -163,11 +188,12 @@ type Case = (&'static [(&'static str, bool)], &'static [&'static str]);
 fn architectures_share_what_nobody_has_written_apart() {
     let text =
         config("softmax_htp.json").replace("[\"v68\"]", "[\"v66\", \"v68\", \"v73\", \"v75\"]");
-    let own = |files: &[(&str, bool)]| -> BTreeMap<String, bool> {
-        files
-            .iter()
-            .map(|(arch, of_crate)| (format!("DSP_{arch}/src/ops/softmax.rs"), *of_crate))
-            .collect()
+    let own = |files: &[(&str, bool)]| -> BTreeMap<String, String> {
+        let file = |(arch, of_crate): &(&str, bool)| {
+            let text = if *of_crate { "crate::ARCH" } else { "68" };
+            (format!("DSP_{arch}/src/ops/softmax.rs"), text.to_owned())
+        };
+        files.iter().map(file).collect()
     };
     let cases: &[Case] = &[
         (&[], &["V68"]),

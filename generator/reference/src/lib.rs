@@ -54,7 +54,7 @@ pub use crate::{
     lower::function_names,
     print::{
         Accesses, Buffer, Item, ItemKernel, OpenClAccess, PortAccess, Ports, RustKernel, Scratch,
-        has_word,
+        has_call, has_word,
     },
     signature::{Class, Elements, Input, Output, Param, ParamKind, Signature, Tensor, Value},
     storage::{Storage, quantize},

@@ -27,8 +27,9 @@ use finalize::{Execute, Finalize, Part, Step};
 use language::{Language, Real};
 use names::Names;
 use rust::{Rust, function, stored, type_of};
-pub use support::has_word;
+use support::has_bare;
 pub(crate) use support::{constants as constants_support, rust as rust_support};
+pub use support::{has_call, has_word};
 
 /// What a port's elements are stored as, in the words of Rust.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,7 +138,7 @@ impl Printer<'_> {
     fn reads_static(&self) -> Vec<bool> {
         let steps: String = self.steps("least").iter().map(Step::text).collect();
         let inputs = (0..self.signature.inputs.len()).map(Source::Input);
-        inputs.map(|input| has_word(&steps, self.names.source(input))).collect()
+        inputs.map(|input| has_bare(&steps, self.names.source(input))).collect()
     }
 
     fn output_of(&self, def: usize) -> Option<usize> {
@@ -342,7 +343,7 @@ impl Printer<'_> {
         body: &crate::ir::Scalar,
     ) -> String {
         let text = self.element_body(number, binders, body);
-        let unused = |name: &str| if has_word(&text, name) { "" } else { "_" };
+        let unused = |name: &str| if has_bare(&text, name) { "" } else { "_" };
         let mut parameters = vec![
             format!("{}plan: &Plan", unused("plan")),
             format!("{}number: usize", unused("number")),
@@ -369,7 +370,7 @@ impl Printer<'_> {
     /// The tensors of a definition whose elements a text reads.
     fn sources_in(&self, text: &str, def: &Def) -> Vec<Source> {
         let mut sources = sources_of(def);
-        sources.retain(|source| has_word(text, self.names.source(*source)));
+        sources.retain(|source| has_bare(text, self.names.source(*source)));
         sources
     }
 

@@ -37,6 +37,7 @@ pub(super) fn tensor(
         scope.add(value, spot, report);
     }
     let types = draft.types.as_ref().and_then(|types| core_types(types, place.role, cores, report));
+    let types = types.filter(|_| refuse_mixed(draft, place.role, report).is_some());
     let is_static = is_static(draft, place, report);
     let repeated = is_repeated(draft, place, cores, report);
     let default = default_value(draft, place, report);
@@ -264,6 +265,38 @@ fn held_by(
     let allowed: Vec<&str> = first.tensor_types().iter().map(|dtype| dtype.as_str()).collect();
     let help = "give this core a type of its own in \"per_core_data_types\"";
     report.error(&dtype.spot, problem(Kind::CoreCannotHold, found, one_of(&allowed), help));
+    None
+}
+
+/// Refuses truth values beside numbers, and an encoding of what has none: an element is the same thing on every core.
+fn refuse_mixed(draft: &draft::Tensor, role: Role, report: &mut Report<'_>) -> Option<()> {
+    let types: Vec<&At<DataType>> = match draft.types.as_ref()? {
+        Types::One(dtype) => vec![dtype],
+        Types::PerCore(entries) => entries.value.iter().map(|(_, dtype)| dtype).collect(),
+    };
+    let find = |is_meant: fn(DataType) -> bool| types.iter().find(|at| is_meant(at.value));
+    let truth = find(|dtype| dtype == DataType::Bool8);
+    let is_encoded = matches!(draft.quantization, Field::Given(_))
+        || find(|dtype| dtype.family() == Family::Fixed).is_some();
+    let wide = find(|dtype| dtype == DataType::Int64);
+    if role == Role::Param {
+        return Some(());
+    }
+    if let (Some(truth), Some(number)) = (truth, find(|dtype| dtype != DataType::Bool8)) {
+        let found = format!("{} here and {} on another core", truth.value, number.value);
+        let help = "use BOOL_8 for each core, or UINT_8 in its place";
+        let wanted = "truth values on every core, or numbers on every core";
+        report.error(&truth.spot, problem(Kind::MixedTruth, found, wanted, help));
+        return None;
+    }
+    let (Some(at), true) = (truth.or(wide), is_encoded) else { return Some(()) };
+    let other = if truth.is_some() { "UINT_8" } else { "INT_32" };
+    let found = format!("{} with an encoding", at.value);
+    let help = format!(
+        "remove \"quantization_mode\" (in XML, fixed-point types of other backends), or use {other}"
+    );
+    let wanted = "a number of at most 32 bits";
+    report.error(&at.spot, problem(Kind::NotEncoded, found, wanted, help));
     None
 }
 

@@ -7,7 +7,7 @@ mod slices;
 mod table;
 
 use serde::Serialize;
-use udo_reference::{Class, Program, has_word};
+use udo_reference::{Class, Program, has_call, has_word};
 
 use super::{element, schema::is_quantized};
 use crate::{
@@ -76,8 +76,8 @@ fn comment(source: &str) -> String {
 }
 
 /// The module of that name that holds these texts, and uses those of `udo-api`'s names that are in them, and what it needs of
-/// the crate's own modules.
-fn module(name: &str, names: &[&str], parts: &[&str]) -> String {
+/// the modules that its crate has.
+fn module(name: &str, names: &[&str], modules: &[&str], parts: &[&str]) -> String {
     let line = |line: &str| {
         if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") }
     };
@@ -92,8 +92,11 @@ fn module(name: &str, names: &[&str], parts: &[&str]) -> String {
         ("inference", &[], vec!["integers", "reals", "shape"]),
         ("reference", &["Fault", "List"], shared),
     ] {
+        if !modules.contains(&module) {
+            continue;
+        }
         let mut used: Vec<&str> = types.iter().copied().filter(|of| has_word(&body, of)).collect();
-        used.extend(functions.into_iter().filter(|function| calls(&body, function)));
+        used.extend(functions.into_iter().filter(|function| has_call(&body, function)));
         if module == "reference" {
             used.push("wanted");
         }
@@ -110,16 +113,6 @@ fn module(name: &str, names: &[&str], parts: &[&str]) -> String {
 /// The functions that a text makes public.
 fn functions(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| line.strip_prefix("pub fn ")?.split('(').next())
-}
-
-/// Whether a text calls a function.
-fn calls(text: &str, function: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(&format!("{function}(")).any(|(at, _)| {
-        let before = text.get(..at).unwrap_or_default();
-        let is_method = before.ends_with('.') && !before.ends_with("..");
-        !is_method && !before.ends_with(is_part)
-    })
 }
 
 /// The program of an operator with a reference. It was read with the config, so that it reads again.

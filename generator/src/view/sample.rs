@@ -249,3 +249,30 @@ fn stored(input: &config::Tensor, core: Core, tensor: &Tensor) -> Expr {
         _ => format!("&[{list}]"),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{Mode, Source, read};
+
+    #[test]
+    fn an_operator_of_thousands_of_inputs_is_soon_known_to_have_no_sample() {
+        let input = |at| format!("{{\"name\": \"x{at}\", \"data_type\": \"FLOAT_32\"}}");
+        let inputs: Vec<String> = (0..2000).map(input).collect();
+        let text = format!(
+            r#"{{"p": {{"UDO_PACKAGE_NAME": "P", "Operators": [{{"type": "Wide", "core_types": ["CPU"],
+                "inputs": [{}], "outputs": [{{"name": "y", "data_type": "FLOAT_32"}}],
+                "reference": ["require rank(x0) == 7, \"seven axes\"", "y = x0 + x1999"]}}]}}}}"#,
+            inputs.join(", ")
+        );
+        let of = |text: &str| {
+            let source = Source { path: Path::new("c.json"), text };
+            let (config, _) = read(&[source], Mode::Strict).unwrap();
+            sample(&config.packages[0].ops[0], Core::Cpu)
+        };
+        assert!(of(&text).is_none());
+        assert!(of(&text.replace("== 7", "== 2")).is_some());
+    }
+}

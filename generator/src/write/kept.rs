@@ -44,9 +44,6 @@ pub fn kept(dir: &Path) -> Result<Option<Kept>, WriteError> {
     Ok(Some(Kept { package, configs, missing, templates }))
 }
 
-/// What says that a file of kernels takes the architecture of the crate that it is in.
-const FOLLOWS: &str = "crate::ARCH";
-
 /// What the folder `dir` holds already of what a plan depends on; nothing where there is none.
 ///
 /// # Errors
@@ -69,7 +66,7 @@ pub fn there(dir: &Path) -> Result<There, WriteError> {
             let file = entry.map_err(WriteError::io(&path))?.path();
             if file.extension().is_some_and(|extension| extension == "rs") {
                 let text = text_at(dir, &file)?.unwrap_or_default();
-                there.dsp_files.insert(shown(dir, &file), text.contains(FOLLOWS));
+                there.dsp_files.insert(shown(dir, &file), text);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::plan::Note;
+use crate::plan::{Inherited, Note};
 
 /// What was done to each file. Paths are relative to the package's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -18,6 +18,8 @@ pub struct Report {
     pub dir: PathBuf,
     /// Files that were not there.
     pub created: Vec<String>,
+    /// Those of them that begin as the author's file of an architecture that the config has no more.
+    pub inherited: Vec<Begun>,
     /// Those of them that wait for code although the operator has a reference.
     pub waiting: Vec<Waiting>,
     /// Generated files that changed.
@@ -43,6 +45,21 @@ pub struct Waiting {
     pub file: String,
     /// Why.
     pub reason: String,
+}
+
+/// A new file with the text of another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Begun {
+    /// The file.
+    pub file: String,
+    /// The other one.
+    pub from: String,
+}
+
+impl From<Inherited> for Begun {
+    fn from(Inherited { path, from }: Inherited) -> Self {
+        Self { file: path, from }
+    }
 }
 
 impl From<Note> for Waiting {
@@ -112,6 +129,7 @@ impl Report {
             package: package.to_owned(),
             dir: dir.to_owned(),
             created: Vec::new(),
+            inherited: Vec::new(),
             waiting: Vec::new(),
             refreshed: Vec::new(),
             unchanged: Vec::new(),
@@ -131,6 +149,9 @@ impl fmt::Display for Report {
             for file in files {
                 writeln!(f, "  {what:<9} {file}")?;
             }
+        }
+        for Begun { file, from } in &self.inherited {
+            writeln!(f, "  inherits  {file}: begins as your {from}")?;
         }
         for Waiting { file, reason } in &self.waiting {
             writeln!(f, "  waits     {file}: for your code, as {reason}")?;

@@ -14,6 +14,10 @@ const CONFIG: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "Pack", "Operators
      "scalar_params": [{"name": "axis", "data_type": "INT_32", "default_value": -1}]}]}}"#;
 
 fn tree(edits: &[(&str, &str)]) -> Tree {
+    tree_beside(edits, &There::default())
+}
+
+fn tree_beside(edits: &[(&str, &str)], there: &There) -> Tree {
     let text = crate::read::testing::edited(CONFIG, edits);
     let sources = [Source { path: Path::new("c.json"), text: &text }];
     let (config, _) = read(&sources, Mode::Strict).unwrap();
@@ -22,7 +26,7 @@ fn tree(edits: &[(&str, &str)]) -> Tree {
         sdk: Sdk::Folder("/sdk/udo-api"),
         configs: &sources,
         templates: &templates,
-        there: &There::default(),
+        there,
     };
     plan(&config.packages[0], &options).unwrap()
 }
@@ -72,6 +76,41 @@ impl Place {
 }
 
 const CPU: &str = "CPU/src/ops/first.rs";
+
+#[test]
+fn a_kernel_outlives_the_first_of_the_architectures_that_share_it() {
+    let place = Place::new();
+    let cores = "\"core_types\": [\"CPU\", \"GPU\"]";
+    let with = |archs: &str| -> String {
+        format!("\"core_types\": [\"DSP\"], \"dsp_arch_types\": [{archs}]")
+    };
+    let write = |edits: &[(&str, &str)]| {
+        let tree = tree_beside(edits, &there(&place.dir).unwrap());
+        write(&tree, &place.dir, Foreign::Refuse).unwrap()
+    };
+    let [first, second] = ["DSP_V68", "DSP_V73"].map(|of| format!("{of}/src/ops/first.rs"));
+    write(&[(cores, &with("\"v68\", \"v73\""))]);
+    assert!(!place.dir.join(&second).exists());
+    let mine = place.append(&first, "// mine\n");
+    let alone = with("\"v73\"");
+    let report = write(&[(cores, &alone), ("\"default_value\": -1", "\"default_value\": 0")]);
+    assert_eq!(place.text(&second), mine);
+    let begun = [Begun { file: second.clone(), from: first.clone() }];
+    assert_eq!(report.inherited, begun);
+    assert!(report.created.contains(&second) && report.orphaned.contains(&first), "{report:?}");
+    assert!(report.to_string().contains(&format!("inherits  {second}: begins as your {first}\n")));
+    // It is of the config that it was written for.
+    let drifted: Vec<&str> = report.drifted.iter().map(|drift| drift.file.as_str()).collect();
+    assert_eq!(drifted, [second.as_str(), "reg/src/ops/first.rs"]);
+    assert_eq!(report.drifted[0].changes.len(), 2, "{report}");
+
+    // A text that says for which architecture it is stays what it is.
+    fs::remove_file(place.dir.join(&second)).unwrap();
+    fs::write(place.dir.join(&first), mine.replace("crate::ARCH", "68")).unwrap();
+    let report = write(&[(cores, &alone)]);
+    assert_eq!(report.inherited, []);
+    assert!(place.text(&second).contains("crate::ARCH"));
+}
 
 #[test]
 fn a_second_run_changes_nothing() {

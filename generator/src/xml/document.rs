@@ -200,18 +200,21 @@ impl Reader<'_, '_> {
         let pieces = child.xml.children().filter(roxmltree::Node::is_text);
         let text: String = pieces.filter_map(|piece| piece.text()).collect();
         let is_blank = |line: &&str| line.trim().is_empty();
-        let indent = |line: &str| line.len() - line.trim_start().len();
         let behind_the_tag = || text.lines().skip(1);
-        let indented =
-            behind_the_tag().filter(|line| !is_blank(line)).map(indent).min().unwrap_or(0);
+        let indents = behind_the_tag().filter(|line| !is_blank(line)).map(indent);
+        let indented = indents.min().unwrap_or(0);
         let values = text.lines().take(1).map(str::trim);
-        let values =
-            values.chain(behind_the_tag().map(|line| line.get(indented..).unwrap_or_default()));
-        // Entities and CDATA are no lines, so that those of the text are those of the file.
+        let values = values.chain(behind_the_tag().map(|line| unindented(line, indented)));
         let whole = child.xml.range();
         let raw = child.xml.document().input_text().get(whole.clone()).unwrap_or_default();
-        let ends = raw.match_indices('\n').map(|(at, _)| whole.start + at + 1 + indented);
-        let lines = values.zip(std::iter::once(whole.start).chain(ends));
+        let starts = raw.match_indices('\n').map(|(at, _)| {
+            let line = raw.get(at + 1..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+            whole.start + at + 1 + line.len() - unindented(line, indented).len()
+        });
+        let starts: Vec<usize> = std::iter::once(whole.start).chain(starts).collect();
+        // An entity may end a line that goes on in the file.
+        let last = starts.last().copied().unwrap_or(whole.start);
+        let lines = values.zip(starts.into_iter().chain(std::iter::repeat(last)));
         let lines: Vec<_> = lines.skip_while(|(line, _)| is_blank(line)).collect();
         let Some(last) = lines.iter().rposition(|(line, _)| !is_blank(line)) else {
             let help = "write the lines of a source here, or remove the element";
@@ -240,4 +243,15 @@ impl Reader<'_, '_> {
         };
         Field::Given(At { value, spot })
     }
+}
+
+/// How many characters of space a line begins with.
+fn indent(line: &str) -> usize {
+    line.chars().take_while(|c| c.is_whitespace()).count()
+}
+
+/// The line without so many of the characters of space that it begins with.
+fn unindented(line: &str, count: usize) -> &str {
+    let rest = line.char_indices().nth(count.min(indent(line))).and_then(|(at, _)| line.get(at..));
+    rest.unwrap_or_default()
 }

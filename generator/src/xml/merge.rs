@@ -3,11 +3,20 @@
 
 use std::mem;
 
-use crate::draft::{At, Field, FileId, Literal, Op, Package, ScalarParam, Tensor, Types};
+use crate::{
+    diagnostic::Kind,
+    draft::{At, Field, FileId, Literal, Op, Package, ScalarParam, Tensor, Types},
+    report::{Report, problem},
+    spelling::quote,
+};
 
 /// Joins operators of packages of the same name where they differ in their cores, and in types there, alone.
-/// What differs in more stays, and is then an operator that is defined twice.
-pub(crate) fn join_backends(packages: &mut [Package], is_xml: impl Fn(FileId) -> bool) {
+/// What differs in more stays, and is then an operator that is defined twice. A reference in one of the files is that of all.
+pub(crate) fn join_backends(
+    packages: &mut [Package],
+    is_xml: impl Fn(FileId) -> bool,
+    report: &mut Report<'_>,
+) {
     for index in 1..packages.len() {
         let Some((earlier, [later, ..])) = packages.split_at_mut_checked(index) else { return };
         let is_part = |package: &Package| {
@@ -24,7 +33,7 @@ pub(crate) fn join_backends(packages: &mut [Package], is_xml: impl Fn(FileId) ->
             let Some(first) = earlier.get_mut(part) else { continue };
             for op in mem::take(&mut later.ops) {
                 match first.ops.iter_mut().find(|other| differ_in_cores(other, &op)) {
-                    Some(other) => join(other, op),
+                    Some(other) => join(other, op, report),
                     None => later.ops.push(op),
                 }
             }
@@ -104,8 +113,15 @@ fn is_same(a: &Literal, b: &Literal) -> bool {
     }
 }
 
-/// Adds the cores of `b`, and the types there.
-fn join(a: &mut Op, b: Op) {
+/// Adds the cores of `b`, and the types there, and its reference.
+fn join(a: &mut Op, b: Op, report: &mut Report<'_>) {
+    match (&a.reference, &b.reference) {
+        (Field::Absent, _) => a.reference = b.reference,
+        (Field::Given(lines), Field::Given(others)) => {
+            refuse_two_references(a.name.as_ref(), [lines, others], report);
+        }
+        (Field::Given(_) | Field::Refused, _) => {}
+    }
     if let (Some(cores), Some(more)) = (&mut a.cores, b.cores) {
         cores.value.extend(more.value);
     }
@@ -126,4 +142,20 @@ fn join(a: &mut Op, b: Op) {
             tensor.quantization = mode;
         }
     }
+}
+
+/// Refuses two sources for one operator; the same one twice is fine.
+fn refuse_two_references(
+    op: Option<&At<String>>,
+    [first, second]: [&[At<String>]; 2],
+    report: &mut Report<'_>,
+) {
+    let (Some(at), Some(other)) = (first.first(), second.first()) else { return };
+    if all(first, second, |line, other| line.value == other.value) {
+        return;
+    }
+    let name = op.map(|op| op.value.as_str()).unwrap_or_default();
+    let found = format!("another reference of {}", quote(name));
+    let help = format!("keep one of the two; the first is at {}", report.place(&at.spot));
+    report.error(&other.spot, problem(Kind::Reference, found, "one for all backends", help));
 }

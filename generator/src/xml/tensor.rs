@@ -63,9 +63,10 @@ pub(super) fn port(
     let written = reader.text_of(node, "Name");
     let name = written.as_ref().map(|name| name.value.clone()).unwrap_or_default();
     let part = Part { node, kind, name, role };
-    let chosen: Vec<_> =
-        of.kinds.iter().map(|kind| Some((*kind, choose(&part, *kind, of, reader)?))).collect();
-    let chosen: Option<Vec<(CoreKind, Chosen)>> = chosen.into_iter().collect();
+    let held: Vec<_> =
+        of.kinds.iter().map(|kind| Some((*kind, held(&part, *kind, of, reader)?))).collect();
+    let held: Option<Vec<(CoreKind, Vec<At<Type>>)>> = held.into_iter().collect();
+    let chosen = held.map(|held| choose(&held, role, reader));
     let is_encoded = chosen.iter().flatten().any(|(_, chosen)| chosen.is_encoded);
     let types = chosen.map(|entries| {
         let value = entries.into_iter().map(|(core, chosen)| (core, chosen.dtype)).collect();
@@ -91,8 +92,8 @@ pub(super) fn scalar(node: &Node<'_>, of: &Of<'_, '_>, reader: &mut Reader<'_, '
     let written = needed_text(node, "Name", reader);
     let name = written.as_ref().map(|name| name.value.clone()).unwrap_or_default();
     let part = Part { node, kind: "Parameter", name, role: Role::Param };
-    let chosen = of.kinds.first().and_then(|core| choose(&part, *core, of, reader));
-    let dtype = chosen.map(|chosen| chosen.dtype);
+    let held = of.kinds.first().and_then(|core| Some((*core, held(&part, *core, of, reader)?)));
+    let dtype = held.and_then(|(core, held)| taken(core, &held, |_| true).and_then(element));
     let is_text = match &dtype {
         Some(At { value: DataType::String, .. }) => IsText::Yes,
         Some(_) | None => IsText::No,
@@ -107,13 +108,72 @@ pub(super) fn scalar(node: &Node<'_>, of: &Of<'_, '_>, reader: &mut Reader<'_, '
     }
 }
 
-/// The type of a part on a core.
+/// Which types are taken: as they come, or fewer, so that an element is the same thing on every core. Truth values are no numbers,
+/// and what has 64 bits has no encoding.
+const CHOICES: &[fn(&Type) -> bool] = &[
+    |_| true,
+    |of| !matches!(of.dtype, Some(DataType::Bool8 | DataType::Int64)),
+    |of| !of.is_encoded && of.dtype != Some(DataType::Bool8),
+    |of| of.dtype == Some(DataType::Bool8),
+];
+
+/// The types of a part on each core, out of those that the core holds.
 fn choose(
+    held: &[(CoreKind, Vec<At<Type>>)],
+    role: Role,
+    reader: &mut Reader<'_, '_>,
+) -> Vec<(CoreKind, Chosen)> {
+    let of = |is_meant: fn(&Type) -> bool| -> Option<Vec<&At<Type>>> {
+        held.iter().map(|(core, held)| taken(*core, held, is_meant)).collect()
+    };
+    let fits = |types: &&Vec<&At<Type>>| {
+        let has = |wanted| types.iter().any(|at| at.value.dtype == Some(wanted));
+        let are_truths = types.iter().all(|at| at.value.dtype == Some(DataType::Bool8));
+        let is_encoded = types.iter().any(|at| at.value.is_encoded);
+        are_truths || !(has(DataType::Bool8) || is_encoded && has(DataType::Int64))
+    };
+    let all: Vec<_> = CHOICES.iter().filter_map(|is_meant| of(*is_meant)).collect();
+    // Parameters are read as they are; and what fits in no way is for the checks to refuse.
+    let fitting = all.iter().filter(|_| role != Role::Param).find(fits);
+    let Some(types) = fitting.or(all.first()) else { return Vec::new() };
+    let entries = held.iter().zip(types).filter_map(|((core, held), at)| {
+        let is_first = taken(*core, held, |_| true).is_some_and(|first| first.value == at.value);
+        if role != Role::Param && held.len() > 1 {
+            let names: Vec<&str> = held.iter().map(|at| at.value.name).collect();
+            let found = format!("{} on {}", names.join(", "), core.as_str());
+            let why = if is_first { "" } else { ", as it goes with those of the other backends" };
+            let advice = format!(
+                "{} is taken{why}; list one Datatype for each backend, in a supplemental list where \
+                 they differ",
+                at.value.name
+            );
+            let problem = problem(Kind::SeveralTypes, found, "one type on each core", advice);
+            reader.report.warn(&at.spot, problem);
+        }
+        Some((*core, Chosen { dtype: element(at)?, is_encoded: at.value.is_encoded }))
+    });
+    entries.collect()
+}
+
+/// The first type of those that are meant; on the DSP, whose models are fixed point, an encoded one before others.
+fn taken(core: CoreKind, held: &[At<Type>], is_meant: fn(&Type) -> bool) -> Option<&At<Type>> {
+    let mut meant = held.iter().filter(|at| is_meant(&at.value));
+    let encoded = meant.clone().find(|at| core == CoreKind::Dsp && at.value.is_encoded);
+    encoded.or(meant.next())
+}
+
+/// The type of elements that a type is.
+fn element(at: &At<Type>) -> Option<At<DataType>> {
+    Some(At { value: at.value.dtype?, spot: at.spot.clone() })
+}
+
+/// The types that a part lists and a core holds, at least one.
+fn held(
     part: &Part<'_, '_>,
     core: CoreKind,
     of: &Of<'_, '_>,
     reader: &mut Reader<'_, '_>,
-) -> Option<Chosen> {
+) -> Option<Vec<At<Type>>> {
     let listed = listed(part, core, of, reader)?;
     let cores: Vec<Core> = match (part.role, core) {
         // Parameters are read as they are, on any core.
@@ -126,26 +186,12 @@ fn choose(
     };
     let is_held = |dtype| cores.iter().all(|core| core.tensor_types().contains(&dtype));
     let held = listed.iter().filter(|at| at.value.dtype.is_some_and(is_held));
-    let held: Vec<&At<Type>> = held.collect();
-    // Models for the DSP are fixed point.
-    let encoded = held.iter().find(|at| core == CoreKind::Dsp && at.value.is_encoded);
-    let Some((Type { name, is_encoded, .. }, dtype, spot)) =
-        encoded.or(held.first()).and_then(|at| Some((at.value, at.value.dtype?, &at.spot)))
-    else {
+    let held: Vec<At<Type>> = held.cloned().collect();
+    if held.is_empty() {
         refuse(&listed, core, &cores, reader);
         return None;
-    };
-    if part.role != Role::Param && held.len() > 1 {
-        let names: Vec<&str> = held.iter().map(|at| at.value.name).collect();
-        let found = format!("{} on {}", names.join(", "), core.as_str());
-        let advice = format!(
-            "{name} is taken; list one Datatype for each backend, in a supplemental list where \
-             they differ"
-        );
-        let problem = problem(Kind::SeveralTypes, found, "one type on each core", advice);
-        reader.report.warn(spot, problem);
     }
-    Some(Chosen { dtype: At { value: dtype, spot: spot.clone() }, is_encoded })
+    Some(held)
 }
 
 /// The types that a part lists for a core: those of supplemental lists, else the general ones.

@@ -53,6 +53,24 @@ fn a_reference_stands_in_an_element_of_its_own() {
 }
 
 #[test]
+fn every_line_of_a_reference_is_read_however_it_ends_and_is_indented() {
+    let cases = [
+        ("y = x&#10;  + a", "y = x\n+ a"),
+        ("&#10;let z = x&#10;y = z&#10;  + a", "let z = x\ny = z\n  + a"),
+        ("\r  let z = x\r  y = z + a", "let z = x\ny = z + a"),
+        // Two characters of space, of one byte and of three.
+        ("\n  let z = x\n\u{3000}\u{3000}y = z + a\n", "let z = x\ny = z + a"),
+        ("\n  y = x\n\u{3000}\n    + a", "y = x\n\n  + a"),
+    ];
+    for (source, wanted) in cases {
+        let reference = format!("<UdoReference>{source}</UdoReference><Input>");
+        let text = edited(BASE, &[("<Input>", &reference)]);
+        let op = &packages(&[("a.xml", &text)])[0].ops[0];
+        assert_eq!(op.reference.as_deref(), Some(wanted), "{source:?}");
+    }
+}
+
+#[test]
 fn what_cannot_be_said_here_is_refused_where_it_stands() {
     assert_eq!(faults(BASE, Mode::Strict), []);
     let cases: &[(&str, &str, Kind, &str)] = &[
@@ -146,6 +164,47 @@ fn a_type_is_the_first_that_the_core_holds_and_encoded_on_the_dsp() {
 }
 
 #[test]
+fn types_of_a_port_agree_where_backends_hold_others() {
+    let list = |types: &[&str]| -> String {
+        let datatype = |of: &&str| format!("<Datatype>QNN_DATATYPE_{of}</Datatype>");
+        types.iter().map(datatype).collect::<Vec<_>>().concat()
+    };
+    // The types on every backend, and on the CPU; what is taken on the CPU and on the HTP.
+    let cases: &[(&[&str], &[&str], [&str; 2])] = &[
+        (&["BOOL_8", "UFIXED_POINT_8"], &["BOOL_8", "UFIXED_POINT_8"], ["UINT_8", "UINT_8"]),
+        (&["BOOL_8", "UFIXED_POINT_8"], &["BOOL_8", "FLOAT_32"], ["FLOAT_32", "UINT_8"]),
+        (&["UFIXED_POINT_8", "BOOL_8"], &["BOOL_8"], ["BOOL_8", "BOOL_8"]),
+        (&["SFIXED_POINT_32"], &["INT_64", "INT_32"], ["INT_32", "INT_32"]),
+        (&["SFIXED_POINT_32", "INT_32"], &["INT_64"], ["INT_64", "INT_32"]),
+    ];
+    let text = |general: &[&str], on_cpu: &[&str]| {
+        let both = ">CPU</SupportedBackend><SupportedBackend>HTP<";
+        let edits = [
+            ("<Datatype>QNN_DATATYPE_FLOAT_32</Datatype>", list(general)),
+            ("<Datatype>QNN_DATATYPE_FLOAT_16</Datatype>", list(on_cpu)),
+            ("Backend=\"GPU\"", "Backend=\"CPU\"".to_owned()),
+            (">CPU<", both.to_owned()),
+        ];
+        edited(BASE, &edits.each_ref().map(|(from, to)| (*from, to.as_str())))
+    };
+    for (general, on_cpu, wanted) in cases {
+        let text = text(general, on_cpu);
+        let input = &packages(&[("c.xml", &text)])[0].ops[0].inputs[0];
+        let types: Vec<&str> = input.types.iter().map(|entry| entry.dtype.as_str()).collect();
+        assert_eq!(types, wanted, "{general:?}, {on_cpu:?}");
+        let warnings = faults(&text, Mode::Strict);
+        assert!(!warnings.is_empty(), "{general:?}, {on_cpu:?}");
+        let said: Vec<&str> = warnings.iter().map(|warning| warning.help.as_str()).collect();
+        assert!(said.iter().any(|help| help.contains("goes with those of the other")), "{said:?}");
+    }
+    let got: Vec<Kind> = faults(&text(&["UFIXED_POINT_8"], &["BOOL_8"]), Mode::Strict)
+        .iter()
+        .map(|d| d.kind)
+        .collect();
+    assert_eq!(got, [MixedTruth]);
+}
+
+#[test]
 fn backends_are_cores_and_architectures() {
     let with = |more: &str| {
         let text = edited(BASE, &[("<SupportedBackend>CPU</SupportedBackend>", more)]);
@@ -190,6 +249,32 @@ fn files_for_several_backends_are_one_operator() {
     let kinds: Vec<Kind> =
         read(&files, Mode::Strict).unwrap_err().diagnostics.iter().map(|d| d.kind).collect();
     assert_eq!(kinds, [DuplicateOp]);
+}
+
+#[test]
+fn a_reference_in_one_of_the_files_is_that_of_all_and_two_are_refused() {
+    let cpu =
+        edited(BASE, &[("Backend=\"GPU\"", "Backend=\"CPU\"")]).replace("FLOAT_16", "FLOAT_32");
+    let with = |text: &str, source: &str| {
+        edited(text, &[("<Input>", &format!("<UdoReference>{source}</UdoReference><Input>"))])
+    };
+    let htp = |text: &str| text.replace("CPU", "HTP").replace("FLOAT_32", "UFIXED_POINT_8");
+    let said = with(&cpu, "y = a * x");
+    for (first, second) in [(&cpu, htp(&said)), (&said, htp(&cpu)), (&said, htp(&said))] {
+        let merged = packages(&[("a.xml", first), ("b.xml", &second)]);
+        let op = &merged[0].ops[0];
+        assert_eq!(op.cores, [Core::Cpu, Core::Dsp(68)]);
+        assert_eq!(op.reference.as_deref(), Some("y = a * x"));
+    }
+
+    let files = [("cpu.xml", &said), ("htp.xml", &htp(&with(&cpu, "y = x * a")))];
+    let files = files.map(|(path, text)| Source { path: Path::new(path), text });
+    let all = read(&files, Mode::Strict).unwrap_err().diagnostics;
+    let [only] = all.as_slice() else { panic!("{all:?}") };
+    assert_eq!((only.kind, only.file.as_path()), (Reference, Path::new("htp.xml")));
+    let only = only.to_string();
+    assert!(only.contains("another reference of \"Twice\", wanted one for all backends"), "{only}");
+    assert!(only.contains("the first is at cpu.xml:4:5"), "{only}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::{
     Printer,
     language::{Kind, Language, Real},
     plain::{bare, plain, read_or_unnamed},
+    support::has_bare,
 };
 use crate::{
     function::Binary,
@@ -107,7 +108,7 @@ impl<'a> Emitter<'a> {
 
     /// The value as something that needs no brackets.
     pub(super) fn atom(&mut self, class: Class, value: &str) -> String {
-        if value.starts_with(['(', '!']) {
+        if value.starts_with(['(', '!']) || matches!(value, "true" | "false") {
             self.bound(self.kind(class), value)
         } else {
             value.to_owned()
@@ -220,33 +221,64 @@ impl<'a> Emitter<'a> {
             Scalar::And(left, right) => self.choice(left, right, &Scalar::Bool(false)),
             Scalar::Or(left, right) => self.choice(left, &Scalar::Bool(true), right),
             Scalar::If(condition, then, otherwise) => self.choice(condition, then, otherwise),
-            Scalar::Let(slot, value, body) => {
-                let kind = self.kind(self.class(value));
-                let value = self.scalar(value);
-                let name = self.local(*slot);
-                self.line(&self.language().bind(kind, &name, bare(&value)));
-                self.scalar(body)
-            }
+            Scalar::Let(slot, value, body) => self.with_local(*slot, value, body),
             Scalar::There(list, body) => self.there(list, body),
             Scalar::Fold(fold) => self.fold(fold),
         }
     }
 
+    /// A value under a name of its own, and what is worked out with it.
+    fn with_local(&mut self, slot: Slot, value: &Scalar, body: &Scalar) -> String {
+        let kind = self.kind(self.class(value));
+        let before = self.text.len();
+        let value = self.scalar(value);
+        let (name, bound) = (self.local(slot), self.text.len());
+        self.line(&self.language().bind(kind, &name, bare(&value)));
+        let after = self.text.len();
+        let result = self.scalar(body);
+        let body = self.text.split_off(after);
+        if body.is_empty() && result == name {
+            self.text.truncate(bound);
+            return value;
+        }
+        if !has_bare(&body, &name) && !has_bare(&result, &name) {
+            self.text.truncate(bound);
+            self.leave_out(before, &value);
+        }
+        self.text.push_str(&body);
+        result
+    }
+
+    /// Takes back the statements from there on, whose value nothing reads; what may refuse stays, as that is a part of the meaning.
+    fn leave_out(&mut self, from: usize, value: &str) {
+        let statements = self.text.get(from..).unwrap_or_default();
+        let refuses = |text: &str| text.contains('?') || has_bare(text, "return");
+        if self.language().shadows() && (refuses(statements) || refuses(value)) {
+            self.line(&format!("let _ = {};", bare(value)));
+        } else {
+            self.text.truncate(from);
+        }
+    }
+
     fn binary(&mut self, op: Binary, left: &Scalar, right: &Scalar) -> String {
         let class = self.class(left);
-        if let Some((of, limits)) = within(op, left, right) {
+        let limited = limited(op, left, right);
+        if let Some((of, [low, high])) = limited
+            && low <= high
+        {
             let of = self.scalar(of);
-            let limits = limits.map(|limit| self.language().int(limit));
+            let limits = [low, high].map(|limit| self.language().int(limit));
             return self.language().clamp(&of, limits.each_ref().map(String::as_str), self.real);
         }
-        let bits = matches!(op, Binary::BitAnd | Binary::BitOr | Binary::BitXor);
-        let is_known = [left, right].map(|side| bits && matches!(side, Scalar::Int(_)));
+        let is_known = [(left, right), (right, left)].map(|(side, other)| {
+            is_odd(op, side, other) || limited.is_some() && matches!(side, Scalar::Int(_))
+        });
         let mut sides = [left, right].map(|side| self.scalar(side));
         let is_one = sides[0] == sides[1] && says_nothing(op);
         if is_one && (op, class) == (Binary::Ne, Class::Float) {
             return self.language().is_nan(&sides[0]);
         }
-        // Compilers take an operator between two of a kind for a slip, and bits that change nothing.
+        // Compilers take an operator between two of a kind for a slip, and what changes nothing.
         for (side, is_bound) in sides.iter_mut().zip([is_known[0], is_known[1] || is_one]) {
             if is_bound {
                 *side = self.bound(self.kind(class), side);
@@ -273,19 +305,22 @@ impl<'a> Emitter<'a> {
         then: impl FnOnce(&mut Self) -> String,
         otherwise: impl FnOnce(&mut Self) -> String,
     ) -> String {
+        let before = self.text.len();
         let condition = self.scalar(condition);
         let result = self.temporary();
         let (then, value) = self.branch(then);
         let (otherwise, other) = self.branch(otherwise);
         self.temporaries = then.temporaries.max(otherwise.temporaries);
         if (&then.text, &value) == (&otherwise.text, &other) {
-            // Whether the condition can be worked out is a part of the meaning.
-            if condition.contains('?') {
-                self.line(&format!("let _ = {};", bare(&condition)));
-            }
+            self.leave_out(before, &condition);
             self.line(&then.text);
             self.named = then.named;
             return value;
+        }
+        match (value.as_str(), other.as_str()) {
+            ("true", "false") => return condition,
+            ("false", "true") => return format!("!{}", self.atom(Class::Bool, &condition)),
+            _ => {}
         }
         self.open(&self.language().choose(kind, &result, bare(&condition)));
         self.line(&then.text);
@@ -298,8 +333,15 @@ impl<'a> Emitter<'a> {
         result
     }
 
+    /// Puts the statements of a block here.
+    pub(super) fn take(&mut self, block: &Self) {
+        self.temporaries = block.temporaries;
+        self.named.clone_from(&block.named);
+        self.line(&block.text);
+    }
+
     /// The statements and the value of a block: what is the same in two of them is the same text.
-    fn branch(&self, print: impl FnOnce(&mut Self) -> String) -> (Self, String) {
+    pub(super) fn branch(&self, print: impl FnOnce(&mut Self) -> String) -> (Self, String) {
         let mut branch = self.beside();
         branch.depth = 0;
         let value = print(&mut branch);
@@ -373,8 +415,8 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// The integer and the limits that it is held between, where both are known.
-fn within<'s>(op: Binary, left: &'s Scalar, right: &'s Scalar) -> Option<(&'s Scalar, [i64; 2])> {
+/// The integer and the lower and upper limit that it is held between, where both are known.
+fn limited<'s>(op: Binary, left: &'s Scalar, right: &'s Scalar) -> Option<(&'s Scalar, [i64; 2])> {
     let known = |left: &'s Scalar, right: &'s Scalar| match (left, right) {
         (of, Scalar::Int(limit)) | (Scalar::Int(limit), of) => Some((of, *limit)),
         _ => None,
@@ -382,12 +424,24 @@ fn within<'s>(op: Binary, left: &'s Scalar, right: &'s Scalar) -> Option<(&'s Sc
     let (inner, outer) = known(left, right)?;
     let Scalar::Binary(inner_op, left, right, _) = inner else { return None };
     let (of, inner) = known(left, right)?;
-    let limits = match (op, inner_op) {
-        (Binary::Min, Binary::Max) => [inner, outer],
-        (Binary::Max, Binary::Min) => [outer, inner],
-        _ => return None,
-    };
-    (limits[0] <= limits[1]).then_some((of, limits))
+    match (op, inner_op) {
+        (Binary::Min, Binary::Max) => Some((of, [inner, outer])),
+        (Binary::Max, Binary::Min) => Some((of, [outer, inner])),
+        _ => None,
+    }
+}
+
+/// Whether a side is a constant with which the result is known, or may be said without the operator.
+fn is_odd(op: Binary, side: &Scalar, other: &Scalar) -> bool {
+    use Binary::{BitAnd, BitOr, BitXor, Eq, Ge, Gt, Le, Lt, Max, Min, Ne};
+    match (op, side) {
+        (BitAnd | BitOr | BitXor, Scalar::Int(_)) | (Eq | Ne, Scalar::Bool(_)) => true,
+        (Eq | Ne | Lt | Le | Gt | Ge, Scalar::Float(value)) => value.is_nan(),
+        (Lt | Le | Gt | Ge | Min | Max, Scalar::Int(value)) => {
+            [i64::MIN, i64::MAX].contains(value) || matches!(other, Scalar::Int(_))
+        }
+        _ => false,
+    }
 }
 
 /// Whether a function of two equal numbers has one value, but for NaN.

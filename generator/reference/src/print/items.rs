@@ -145,11 +145,13 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
     let outputs = signature.outputs.iter().map(|port| stored(port.class).to_owned()).collect();
     let ports = Ports { inputs: accesses.ports.inputs.clone(), outputs };
     let language = Rust::Items(&reads);
+    let arguments = accesses.arguments.iter().map(|(name, _)| name.as_str());
+    let own: Vec<&str> = arguments.chain(CONSTANTS_OWN).collect();
     let rust = Printer {
         code,
         signature,
         ports: &ports,
-        names: Names::new(code, signature),
+        names: Names::beside(&own, code, signature),
         language: &language,
     };
     if rust.is_bounded() {
@@ -158,8 +160,7 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
     let functions: Vec<String> =
         (0..code.defs.len()).map(|def| rust.item_function(def, accesses)).collect();
     // What is known with the shapes comes from slices, as in any kernel.
-    let shapes =
-        Printer { names: rust.names.again(code, signature), language: &Rust::Slices, ..rust };
+    let shapes = Printer { names: rust.names.clone(), language: &Rust::Slices, ..rust };
     let finalize = shapes.finalize();
     let device = opencl::OpenClC { reads: &reads };
     let names = Names::of_opencl(code, signature, shapes.names.texts());
@@ -226,7 +227,7 @@ impl Printer<'_> {
     fn item_function(&self, number: usize, accesses: &Accesses) -> String {
         let Some((def, text)) = self.body_of(number) else { return String::new() };
         let error = &accesses.error;
-        let unused = |name: &str| if support::has_word(&text, name) { "" } else { "_" };
+        let unused = |name: &str| if support::has_bare(&text, name) { "" } else { "_" };
         let named = |(name, of): &(String, String)| format!("{}{name}: {of}", unused(name));
         let plan = ("plan".to_owned(), "&Plan".to_owned());
         let number_of = ("number".to_owned(), "usize".to_owned());
@@ -355,6 +356,9 @@ impl Printer<'_> {
         })
     }
 }
+
+/// The names that `constants` has beside those of its parameters.
+const CONSTANTS_OWN: [&str; 2] = ["fields", "text"];
 
 /// `fn constants`: the plan of the one as the initializers that the source of the other names.
 fn constants(rust: &Printer<'_>, device: &Printer<'_>) -> String {

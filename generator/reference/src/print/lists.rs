@@ -3,7 +3,7 @@
 use super::{
     emit::Emitter,
     language::{End, Kind},
-    support::has_word,
+    support::has_bare,
 };
 use crate::{
     ir::{AxesOf, Binder, Item, List},
@@ -137,7 +137,7 @@ impl Emitter<'_> {
                 Binder::Pack(slot, _) => self.printer.names.list(*slot).to_owned(),
             })
             .collect();
-        let Some(last) = names.iter().rposition(|name| has_word(text, name)) else { return };
+        let Some(last) = names.iter().rposition(|name| has_bare(text, name)) else { return };
         let unraveled = format!("list_unravel({}, plan.{dims})", self.language().counted("number"));
         if let [Binder::Pack(..)] = binders {
             let name = names.concat();
@@ -147,7 +147,7 @@ impl Emitter<'_> {
         self.line(&self.language().bind(Kind::List, "at", &unraveled));
         let (mut before, mut steps) = (String::new(), 0);
         for (binder, name) in binders.iter().zip(&names).take(last + 1) {
-            let is_used = has_word(text, name);
+            let is_used = has_bare(text, name);
             let from = match (before.as_str(), steps) {
                 ("", _) => steps.to_string(),
                 (_, 0) => before.clone(),

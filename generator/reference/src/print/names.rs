@@ -86,6 +86,7 @@ const TAKEN: &[&str] = &[
     "is_dropped",
     "last",
     "last_score",
+    "least",
     "score",
     "to",
     "Plan",
@@ -112,6 +113,11 @@ const TAKEN: &[&str] = &[
     "unsized",
     "virtual",
     "become",
+    "asm",
+    // Names that clippy has for what should have another.
+    "foo",
+    "baz",
+    "quux",
 ];
 
 /// How names begin and end that printed kernels use themselves.
@@ -120,7 +126,7 @@ const OWN_ENDS: &[&str] = &["_f32", "_f64"];
 
 /// Keywords, types, and functions of OpenCL C that begin as no others do, and what is printed beside kernels.
 const OPENCL_WORDS: &str = "
-    acos acosh acospi add_sat all any asin asinh asinpi atan atan2 atan2pi atanh atanpi barrier bitselect
+    abs abs_diff acos acosh acospi add_sat all any asin asinh asinpi atan atan2 atan2pi atanh atanpi barrier bitselect
     cbrt ceil clamp clz complex constant copysign cos cosh cospi cross ctz degrees distance dot
     enqueue_kernel erf erfc event_t exp exp10 exp2 expm1 fabs fast_distance fast_length fast_normalize fdim
     float_sigmoid float_sign floor floor_mod fma fmax fmin fmod fract frexp generic global hadd half hypot ilogb
@@ -138,6 +144,7 @@ const OPENCL_STARTS: &str = "
     image1d image2d image3d int long memory_ native_ read_image short sub_group_ to_ uchar uint ulong ushort vload
     vstore work_group_ write_image ZERO_";
 
+#[derive(Clone)]
 pub(super) struct Names {
     inputs: Vec<String>,
     params: Vec<String>,
@@ -151,22 +158,28 @@ pub(super) struct Names {
 impl Names {
     /// Names in Rust.
     pub(super) fn new(code: &Code, signature: &Signature) -> Self {
-        Self::apart_from(&|_| false, code, signature)
+        Self::apart_from(&|_| false, &[], code, signature)
     }
 
-    /// The same names, with the comparisons of texts that were met up to now.
-    pub(super) fn again(&self, code: &Code, signature: &Signature) -> Self {
-        Self { texts: RefCell::new(self.texts()), ..Self::new(code, signature) }
+    /// Names in Rust that differ from those as well.
+    pub(super) fn beside(others: &[&str], code: &Code, signature: &Signature) -> Self {
+        Self::apart_from(&|_| false, others, code, signature)
     }
 
     /// Names in OpenCL C, with comparisons of texts that were met elsewhere.
     pub(super) fn of_opencl(code: &Code, signature: &Signature, texts: Vec<(Text, Text)>) -> Self {
-        let names = Self::apart_from(&opencl_has, code, signature);
+        let names = Self::apart_from(&opencl_has, &[], code, signature);
         Self { texts: RefCell::new(texts), ..names }
     }
 
-    fn apart_from(is_taken: &dyn Fn(&str) -> bool, code: &Code, signature: &Signature) -> Self {
-        let mut taken: HashSet<String> = TAKEN.iter().map(|word| (*word).to_owned()).collect();
+    fn apart_from(
+        is_taken: &dyn Fn(&str) -> bool,
+        others: &[&str],
+        code: &Code,
+        signature: &Signature,
+    ) -> Self {
+        let own = TAKEN.iter().chain(others);
+        let mut taken: HashSet<String> = own.map(|word| (*word).to_owned()).collect();
         let mut fresh = |wanted: &str, other: String| {
             let wanted = to_snake_case(wanted);
             let is_free = is_name(&wanted) && !is_taken(&wanted);

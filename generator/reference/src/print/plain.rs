@@ -1,5 +1,5 @@
-//! Takes brackets away that change nothing: those around the whole of an argument or a statement's value; and names of loops that
-//! nothing reads.
+//! Takes away what changes nothing: brackets around the whole of an argument or a statement's value, and names of loops and
+//! coordinates that nothing reads.
 
 use super::support::has_bare;
 
@@ -41,10 +41,20 @@ pub(super) fn plain(line: &str) -> String {
     letters.iter().zip(dropped).filter(|(_, dropped)| !dropped).map(|(letter, _)| letter).collect()
 }
 
-/// Lines of Rust whose loops say of their variables where nothing reads them.
+/// Lines of Rust whose loops say of their variables where nothing reads them, without coordinates that nothing reads.
 pub(super) fn read_or_unnamed(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().collect();
+    let all: Vec<&str> = text.lines().collect();
     let margin = |line: &str| line.len() - line.trim_start().len();
+    let is_read = |(at, line): &(usize, &&str)| {
+        let bound = line.trim_start().strip_prefix("let ");
+        let Some((name, _)) = bound.and_then(|rest| rest.split_once(" = list_unravel(")) else {
+            return true;
+        };
+        let mut block = all.iter().skip(at + 1).take_while(|inner| margin(inner) >= margin(line));
+        block.any(|inner| has_bare(inner, name))
+    };
+    let lines = all.iter().enumerate().filter(is_read);
+    let lines: Vec<&str> = lines.map(|(_, line)| *line).collect();
     let said = lines.iter().enumerate().map(|(at, line)| {
         let name = line.trim_start().strip_prefix("for ").and_then(|rest| rest.split_once(" in "));
         let Some((name, rest)) = name else { return format!("{line}\n") };
@@ -99,10 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn loops_without_a_reader_have_no_name() {
+    fn loops_and_coordinates_without_a_reader_have_no_name() {
         let text = "for a in 0..n {\n    for k in 0..a {\n        t += 1;\n    }\n}\nk\n";
         assert_eq!(read_or_unnamed(text), text.replace("for k", "for _k"));
         let text = "for k in 0..n {\n    t += k;\n}\n";
         assert_eq!(read_or_unnamed(text), text);
+        let text = "for t1 in 0..n {\n    let p = list_unravel(t1, dims);\n    t += 1;\n}\np\n";
+        assert_eq!(read_or_unnamed(text), "for _t1 in 0..n {\n    t += 1;\n}\np\n");
+        let text = text.replace("+= 1", "+= list_len(p)");
+        assert_eq!(read_or_unnamed(&text), text);
     }
 }

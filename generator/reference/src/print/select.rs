@@ -4,6 +4,7 @@ use super::{
     emit::Emitter,
     plain::bare,
     rust::{loaded, stored},
+    support::has_bare,
 };
 use crate::{
     ir::{Select, Source},
@@ -60,12 +61,19 @@ impl Emitter<'_> {
         self.line("(last, last_score) = (best, best_score);");
         if let Some((kept, drops)) = &select.unless {
             let kept = printer.names.scalar(*kept).to_owned();
-            self.line(&format!("let {index} = best;\nlet mut is_dropped = false;"));
+            let (inner, drops) = self.branch(|emitter| emitter.scalar(drops));
+            let reads = |name: &str| [inner.text(), &drops].iter().any(|text| has_bare(text, name));
+            if reads(&index) {
+                self.line(&format!("let {index} = best;"));
+            }
+            self.line("let mut is_dropped = false;");
             let of = printer.element(Source::Def(def));
             let loaded = loaded("*before", Class::Int, &of, self.real);
             self.open(&format!("for before in &{name}[..found]"));
-            self.line(&format!("let {kept} = {loaded};"));
-            let drops = self.scalar(drops);
+            if reads(&kept) {
+                self.line(&format!("let {kept} = {loaded};"));
+            }
+            self.take(&inner);
             self.line(&format!("is_dropped |= {};", bare(&drops)));
             self.close("}");
             self.open("if is_dropped");

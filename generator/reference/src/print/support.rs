@@ -58,6 +58,12 @@ pub fn has_word(code: &str, word: &str) -> bool {
     places(code, word).next().is_some()
 }
 
+/// Whether the code calls the function of that name, which is no method.
+pub fn has_call(code: &str, function: &str) -> bool {
+    let is_method = |before: &str| before.ends_with('.') && !before.ends_with("..");
+    places(code, function).any(|(before, after)| after.starts_with('(') && !is_method(before))
+}
+
 /// Whether the word is in the code as the name of a variable or function: no field, and no method.
 pub(super) fn has_bare(code: &str, word: &str) -> bool {
     places(code, word).any(|(before, _)| !before.ends_with('.') || before.ends_with(".."))
@@ -116,6 +122,9 @@ mod tests {
         for (word, is_there, is_bare) in cases {
             assert_eq!((has_word(code, word), has_bare(code, word)), (is_there, is_bare), "{word}");
         }
+        let calls = "Err(\"shape(x)\")?; x.max(at(0..size(1)), shape)";
+        let is_called = ["Err", "at", "size", "shape", "max", "ize"].map(|of| has_call(calls, of));
+        assert_eq!(is_called, [true, true, true, false, false, false]);
         assert!(has_path(code, "plan.half") && !has_path(code, "plan.hal"));
         assert!(!has_path("x.max(y)", "x.max"));
     }

@@ -293,15 +293,55 @@ fn compile_and_run_device(program: &str) -> String {
     String::from_utf8(run.stdout).unwrap()
 }
 
+/// What all work items of a program use.
+fn harness() -> String {
+    let constants = udo_reference::constants_support();
+    let uses = "use super::reference::{List, list_len};";
+    let constants = format!("#[allow(dead_code)]\nmod constants {{\n{uses}\n{constants}\n}}\n");
+    [HARNESS, &support(), &constants].concat()
+}
+
+/// The module of an operator's work items and of what runs its cases.
+fn module(name: &str, operator: &Operator, kernel: &ItemKernel) -> String {
+    let functions = kernel.items.iter().map(|item| item.code.as_str());
+    let parts = [kernel.plan.as_str(), &kernel.constants];
+    let parts: Vec<&str> = parts.into_iter().chain(functions).collect();
+    let runs = operator.cases.iter().enumerate();
+    let runs = runs.map(|(number, case)| runner(number, &operator.signature, kernel, case));
+    format!(
+        "mod op_{name} {{\nuse super::{{*, constants::*, reference::*}};\n{}{}}}\n",
+        parts.join("\n"),
+        runs.collect::<String>()
+    )
+}
+
+#[test]
+fn names_that_work_items_use_themselves_are_given_others() {
+    let text = "\
+input x: float
+param fields: int tensor
+param text: float tensor
+output y: float
+---
+y[io < dim(x, 0), abs < 2] = x[io] + float(fields[abs]) + text[io]
+---
+case
+x = [2] 1 2
+fields = [2] 4 8
+text = [2] 16 32
+y == [2, 2] 21 25 38 42";
+    let operator = Operator::parse(text);
+    let kernel = operator.program().items(&access(&operator.signature, "names")).unwrap();
+    let op = module("names", &operator, &kernel);
+    let main = "fn main() {\n    op_names::case_0().unwrap();\n}\n";
+    let printed = compile_and_run(&[&harness(), &op, main].concat(), "printed_item_names");
+    let said: Vec<&str> = printed.lines().collect();
+    hold_case("in Rust", &operator, &kernel, &operator.cases[0], (&said, &said));
+}
+
 #[test]
 fn printed_work_items_are_within_the_bounds_in_both_languages() {
-    let (mut program, mut calls) = (HARNESS.to_owned() + &support(), String::new());
-    write!(
-        program,
-        "#[allow(dead_code)]\nmod constants {{\nuse super::reference::{{List, list_len}};\n{}\n}}\n",
-        udo_reference::constants_support()
-    )
-    .unwrap();
+    let (mut program, mut calls) = (harness(), String::new());
     let mut kernels = Vec::new();
     let mut bounded = Vec::new();
     for (name, operator) in operators() {
@@ -309,21 +349,11 @@ fn printed_work_items_are_within_the_bounds_in_both_languages() {
             bounded.push(name);
             continue;
         };
-        let functions = kernel.items.iter().map(|item| item.code.as_str());
-        let parts = [kernel.plan.as_str(), &kernel.constants];
-        let parts: Vec<&str> = parts.into_iter().chain(functions).collect();
-        writeln!(
-            program,
-            "mod op_{name} {{\nuse super::{{*, constants::*, reference::*}};\n{}",
-            parts.join("\n")
-        )
-        .unwrap();
-        for (number, case) in operator.cases.iter().enumerate() {
-            program.push_str(&runner(number, &operator.signature, &kernel, case));
+        program.push_str(&module(&name, &operator, &kernel));
+        for number in 0..operator.cases.len() {
             writeln!(calls, "    println!(\"@case\");\n    op_{name}::case_{number}().expect(\"{name} {number}\");")
                 .unwrap();
         }
-        program.push_str("}\n");
         kernels.push((name, operator, kernel));
     }
     assert_eq!(bounded, ["compress", "nms", "non_zero", "top_k_above"]);

@@ -294,10 +294,35 @@ number = [1] 4
 list_item = [1] 8
 fn = [1] 16
 place == [1] 31";
-    let operator = Operator::parse(text);
-    let kernel = operator.program().rust(&ports(&operator.signature));
-    let run = runner("names", 0, &operator.signature, &kernel, &operator.cases[0]);
-    let op = module("names", &kernel, &run);
-    let program = format!("{}{op}fn main() {{\n    op_names::case_0().unwrap();\n}}\n", support());
-    assert_eq!(compile_and_run(&program, "printed_names"), "names 0 0 [1] [31.0]\n");
+    // A selection asks what is least, and methods have names that are no variables.
+    let bounded = "\
+input x: float
+input foo: float
+param least: int
+output found: int
+output min: float
+output first: int
+---
+first = select[r < dim(x, 0); s](true, unless = s < 1)
+found = select[clamp < dim(x, 0)](x[clamp] > 0, by = x[clamp], limit = least)
+min[clamp < 2, abs < 2] = max(min(least, 3), -least) + foo[clamp]
+---
+case
+x = [3] 1 2 3
+foo = [2] 4 8
+least = 2
+found == [2] 2 1
+min == [2, 2] 6 6 10 10
+first == [1] 0";
+    let (mut modules, mut calls) = (String::new(), String::new());
+    for (name, text) in [("names", text), ("bounded", bounded)] {
+        let operator = Operator::parse(text);
+        let kernel = operator.program().rust(&ports(&operator.signature));
+        let run = runner(name, 0, &operator.signature, &kernel, &operator.cases[0]);
+        modules.push_str(&module(name, &kernel, &run));
+        writeln!(calls, "    op_{name}::case_0().unwrap();").unwrap();
+    }
+    let program = format!("{}{modules}fn main() {{\n{calls}}}\n", support());
+    let wanted = "names 0 0 [1] [31.0]\nbounded 0 0 [2] [2, 1]\nbounded 0 1 [2, 2] [6.0, 6.0, 10.0, 10.0]\nbounded 0 2 [1] [0]\n";
+    assert_eq!(compile_and_run(&program, "printed_names"), wanted);
 }

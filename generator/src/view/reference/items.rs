@@ -47,7 +47,8 @@ pub(super) fn printed(op: &Op, program: &Program) -> Result<(String, String, boo
     let functions = functions.join("\n");
     let ItemKernel { plan, constants, opencl, .. } = &kernel;
     let texts = [glue.as_str(), plan, constants, &functions];
-    Ok((module("items", NAMES, &texts), opencl.trim_end().to_owned(), false))
+    let code = module("items", NAMES, &["constants", "reference"], &texts);
+    Ok((code, opencl.trim_end().to_owned(), false))
 }
 
 /// How a device stores the elements of a port: the type in OpenCL C, and the ends of its numbers where they are integers.
@@ -98,11 +99,7 @@ fn input(index: usize, port: &Tensor) -> PortAccess {
         (format!("buffers.get::<Bool>({index}, {{at}})?.get()"), "({name}[{at}] != 0)".to_owned())
     } else if reference::class(port) == Class::Int {
         let got = format!("buffers.get::<{of}>({index}, {{at}})?");
-        let load = match of {
-            "i64" => got,
-            "Bool" => format!("i64::from({got}.0)"),
-            _ => format!("i64::from({got})"),
-        };
+        let load = if of == "i64" { got } else { format!("i64::from({got})") };
         (load, "(long){name}[{at}]".to_owned())
     } else if is_encoded(port, CORE) {
         (
@@ -128,6 +125,9 @@ fn output(index: usize, port: &Tensor) -> PortAccess {
         format!(
             "{{name}}[{{at}}] = ({element})quantized({{value}}, SCALE_OUT_{index}, ZERO_OUT_{index}, {low}L, {high}L);"
         )
+    } else if element == "long" {
+        // All that `whole` gives.
+        "{name}[{at}] = whole({value});".to_owned()
     } else {
         format!(
             "{{name}}[{{at}}] = ({element})int_max({low}L, int_min({high}L, whole({{value}})));"
@@ -150,9 +150,8 @@ fn stores(index: usize, port: &Tensor) -> String {
         );
     }
     let value = match of {
-        "i64" => "value".to_owned(),
-        "Bool" if reference::class(port) == Class::Bool => "Bool::from(value)".to_owned(),
-        "Bool" => "Bool::from(value != 0)".to_owned(),
+        "i64" if reference::class(port) == Class::Int => "value".to_owned(),
+        "Bool" => "Bool::from(value)".to_owned(),
         _ => format!("value as {of}"),
     };
     format!("buffers.set({index}, number, {value})?;")

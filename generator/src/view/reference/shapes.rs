@@ -49,7 +49,7 @@ pub(in crate::view) fn inference(op: &Op) -> Option<ReferenceView> {
     let shapes = kernel.shapes(&glue);
     Some(ReferenceView {
         comment: comment(source),
-        code: module("shapes", NAMES, &[&glue, &shapes]),
+        code: module("shapes", NAMES, &["inference", "reference"], &[&glue, &shapes]),
         inference: lines.join("\n        "),
         opencl: String::new(),
         is_bounded: kernel.is_bounded,

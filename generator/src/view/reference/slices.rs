@@ -43,7 +43,8 @@ pub(super) fn printed(
         None => [kept(op, core, &kernel), node::of_node(op, &known, Some(core))].join("\n"),
     };
     let text = kernel.text(&glue);
-    Ok((module("loops", NAMES, &[&glue, &text]), String::new(), kernel.is_bounded))
+    let text = module("loops", NAMES, &["reference"], &[&glue, &text]);
+    Ok((text, String::new(), kernel.is_bounded))
 }
 
 /// `struct Kept`: what finalize keeps, and the call of the loops.

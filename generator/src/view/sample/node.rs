@@ -1,5 +1,7 @@
 //! The node of a test: the first small one that the operator takes.
 
+use std::{cell::LazyCell, iter};
+
 use udo_reference::{
     Argument, Arguments, Arithmetic, Class, Elements, Evaluated, ParamKind, Program, Settings,
     Signature, Storage, Tensor, Value,
@@ -36,6 +38,9 @@ const TIED: &[[&[usize]; 2]] = &[
 
 /// The most combinations that are tried.
 const TRIES: usize = 1000;
+
+/// The most inputs of which all combinations are tried; of more there are fewer by the square, and none of patterns.
+const FEW: usize = 32;
 
 /// Steps that an evaluation may take, which small tensors stay far below.
 const STEPS: u64 = 1 << 20;
@@ -79,9 +84,12 @@ pub(super) fn found(
             INTEGERS.iter().flat_map(|integers| LISTS.iter().map(move |list| (integers, list)));
         of.map(move |(integers, list)| (reals, integers, list))
     });
+    let count = op.inputs.len();
+    let patterns = LazyCell::new(|| patterns(count));
     for (number, integers, list) in mixtures {
         let params = params(signature, integers, list);
-        for shapes in combinations(op.inputs.len()) {
+        let drawn = iter::once_with(|| patterns.iter().cloned()).flatten();
+        for shapes in combinations(count).chain(drawn) {
             let ports = op.inputs.iter().zip(&signature.inputs).zip(shapes);
             let inputs = ports.map(|((input, port), dims)| {
                 let numbers = numbers(input, core, number, integers);
@@ -106,7 +114,7 @@ pub(super) fn found(
 /// Shapes for so many inputs: the same for all, then every mixture as far as there is time for it, then those for two.
 fn combinations(count: usize) -> impl Iterator<Item = Vec<Vec<usize>>> {
     let same = SHAPES.iter().map(move |dims| vec![*dims; count]);
-    let mixed = (0..TRIES).map(move |number| {
+    let mixed = (0..TRIES * FEW * FEW / count.max(FEW).pow(2)).map(move |number| {
         let mut rest = number;
         let next = (0..count).map(|_| {
             let place = rest % SHAPES.len();
@@ -116,17 +124,24 @@ fn combinations(count: usize) -> impl Iterator<Item = Vec<Vec<usize>>> {
         next.collect()
     });
     let tied = TIED.iter().filter(move |_| count == 2).map(|pair| pair.to_vec());
-    let known = same.chain(mixed).chain(tied).map(|all| all.iter().map(|of| of.to_vec()).collect());
-    // Then those that have some in common.
+    same.chain(mixed).chain(tied).map(|all| all.iter().map(|of| of.to_vec()).collect())
+}
+
+/// Shapes that have some extents in common.
+fn patterns(count: usize) -> Vec<Vec<Vec<usize>>> {
+    if count > FEW {
+        return Vec::new();
+    }
     let mut state = 1_u64;
     let mut below = move |end: usize| {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         usize::try_from(state >> 40).unwrap_or(0).checked_rem(end).unwrap_or(0)
     };
-    known.chain((0..2 * TRIES).map(move |_| {
+    let drawn = (0..2 * TRIES).map(|_| {
         let pattern = Pattern::drawn(count, &mut below);
         (0..count).map(|port| pattern.dims(port, [2, 4, 3])).collect()
-    }))
+    });
+    drawn.collect()
 }
 
 /// Numbers that the input's storage on the core holds.

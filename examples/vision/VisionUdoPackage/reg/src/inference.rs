@@ -2,7 +2,7 @@
 //!
 //! What shape inference that is printed from references uses, whatever the operator.
 
-use udo_api::{DType, Dim, Error, F16, InferCx, Node, Shape};
+use udo_api::{Bool, DType, Dim, Error, F16, InferCx, Node, Shape};
 
 use crate::reference::List;
 
@@ -54,6 +54,10 @@ pub fn integers(cx: &Node<'_>, index: usize) -> Result<Option<Vec<i64>>, Error> 
         Some(DType::U32) => wide(cx.constant::<u32>(index)?),
         Some(DType::I8) => wide(cx.constant::<i8>(index)?),
         Some(DType::I16) => wide(cx.constant::<i16>(index)?),
+        Some(DType::Bool) => cx.constant::<Bool>(index)?.map(|values| {
+            let as_number = |value: &Bool| i64::from(value.get());
+            values.iter().map(as_number).collect()
+        }),
         _ => cx.constant_ints(index)?,
     })
 }
