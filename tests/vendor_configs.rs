@@ -202,12 +202,12 @@ fn op_definitions_in_xml_need_an_element() {
             "the inputs of Step are [\"in_0 NCHW TF\"] in the config and [\"in_0 NHWC TF\"] in the package",
         ),
         (
-            "<Name>wanted</Name>
-                <Datatype>QNN_DATATYPE_BOOL_8",
-            "<Name>wanted</Name>
-                <Datatype>QNN_DATATYPE_INT_32",
+            "<Mandatory>false</Mandatory>
+                <Datatype>QNN_DATATYPE_FLOAT_32",
+            "<Mandatory>false</Mandatory>
+                <Datatype>QNN_DATATYPE_FLOAT_16",
             built,
-            "the parameters of Chosen are [\"wanted i32 optional\"] in the config and [\"wanted bool optional\"] in the package",
+            "the parameters of Step are [\"constant f16 optional\"] in the config and [\"constant f32 optional\"] in the package",
         ),
         (
             "<Default>1.0</Default>",

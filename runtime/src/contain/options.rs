@@ -100,10 +100,10 @@ mod tests {
 
     #[test]
     fn a_program_is_the_file_that_it_was_wherever_the_process_goes() {
-        let program = |name: &str| Containment::default().worker(name).program(Path::new("p"));
+        let program = |name: &str| Containment::default().worker(name).program(Path::new("own"));
         let found = program("Cargo.toml").unwrap();
         assert!(found.is_absolute() && found.is_file(), "{}", found.display());
         let refused = program("no-such-worker").unwrap_err();
-        assert!(refused.to_string().contains("p"), "{refused}");
+        assert!(refused.to_string().contains("own"), "{refused}");
     }
 }
