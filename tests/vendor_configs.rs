@@ -237,6 +237,29 @@ fn integers_of_all_sizes_and_signs_are_tried() {
     }
 }
 
+/// What is wrong only where a text, a number and an extent fit together, or where an optional input is there.
+#[test]
+fn what_an_operator_offers_is_tried_together() {
+    let config = r#"{"P": {"UDO_PACKAGE_NAME": "MirrorPackage", "Operators": [{"type": "Mirror", "core_types": ["CPU"],
+        "inputs": [{"name": "x", "data_type": "FLOAT_32"}, {"name": "bias", "data_type": "FLOAT_32", "optional": true}],
+        "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
+        "scalar_params": [{"name": "block", "data_type": "INT_32", "default_value": 1},
+            {"name": "mode", "data_type": "STRING", "default_value": "plain"}],
+        "reference": ["require rank(x) == 2 and block > 0, \"rows\"",
+            "let b = max(block, 1)",
+            "require dim(x, 1) % b == 0, \"whole blocks\"",
+            "require if present(bias) then rank(bias) == 1 and dim(bias, 0) == dim(x, 0) else true, \"one for each row\"",
+            "y[n < dim(x, 0), k < dim(x, 1)] = (if mode == \"mirror\" then x[n, k // b * b + b - 1 - k % b] else x[n, k])",
+            "    + (if present(bias) then bias[n] else 0)"]}]}}"#;
+    let desk = Desk::of("mirror.json", config, "MirrorPackage");
+    let offers = desk.check("contract/offers", 0);
+    assert_eq!(offers[0]["verdict"], "passed", "{offers:?}");
+    for (from, to) in [("b - 1 - k % b", "k % b"), ("bias[n]", "0 * bias[n]")] {
+        let why = desk.with(from, to, "numbers/reference");
+        assert!(why.contains("by the reference in the config"), "{why}");
+    }
+}
+
 /// Operators that nothing here knows: extents that inputs share, a parameter that says how long it takes, indices that may be outside, rows
 /// that elements choose.
 #[test]

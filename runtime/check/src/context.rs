@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use udo_api::{Layout, Side, TensorDesc};
 use udo_generator::config::Op;
@@ -11,10 +12,12 @@ use udo_runtime::registry::{KernelEntry, Registry};
 
 use crate::Setup;
 use crate::config;
+use crate::hints::Hints;
 use crate::node::Node;
 use crate::oracle::{self, Oracle, Wanted, Who};
 use crate::raw::surroundings::Surroundings;
 use crate::search::{Breadth, Found, search};
+use crate::shapes::Class;
 use crate::subject::{Opened, Place, Subject};
 use crate::trial::{Fault, How, Run, Trial};
 use crate::values::{Fill, encoding_of};
@@ -123,15 +126,52 @@ impl OpContext {
         if self.is_builtin { Breadth::First } else { Breadth::All }
     }
 
+    /// What the source of the reference gives away of nodes.
+    fn hints(&self) -> Hints {
+        let config = self.config.as_ref().ok().and_then(Option::as_ref);
+        let Some(source) = config.and_then(|op| op.reference.as_deref()) else {
+            return Hints::default();
+        };
+        let inputs: Vec<&str> =
+            self.subject.op.schema().inputs().iter().map(udo_api::Port::name).collect();
+        Hints::of(source, &inputs)
+    }
+
     /// What asking the operator for nodes gave.
     pub(crate) fn found(&self) -> &Found {
         self.found.get_or_init(|| {
-            let mut found = search(&self.subject, self.level, self.seed, self.breadth());
+            let mut found =
+                search(&self.subject, &self.hints(), (self.level, self.seed, self.breadth()));
             for node in &mut found.nodes {
                 self.set_encodings(node);
             }
+            if !self.is_builtin {
+                self.leave_out_slow(&mut found.nodes);
+            }
             found
         })
+    }
+
+    /// Leaves out large nodes that take long, as each is run some hundred times; the fastest of them stays.
+    fn leave_out_slow(&self, nodes: &mut Vec<Node>) {
+        const LONG: Duration = Duration::from_millis(30);
+        const TOO_LONG: Duration = Duration::from_millis(500);
+        let time = |node: &Node| {
+            let trial = self.trial(node, 1).ok()?;
+            let start = Instant::now();
+            // Whatever comes of it.
+            let _ = trial.run(&node.values(Fill::Small, self.seed), How::default());
+            Some(start.elapsed())
+        };
+        let is_large = |node: &Node| node.class == Class::Large;
+        let times: Vec<Option<Duration>> =
+            nodes.iter().map(|node| if is_large(node) { time(node) } else { None }).collect();
+        let least = times.iter().flatten().min().copied();
+        let mut times = times.iter();
+        nodes.retain(|_| {
+            let time = times.next().copied().flatten();
+            time.is_none_or(|time| time <= LONG || Some(time) == least && time <= TOO_LONG)
+        });
     }
 
     pub(crate) fn kernel(&self, node: &Node) -> Option<&KernelEntry> {

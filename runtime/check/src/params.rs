@@ -79,13 +79,18 @@ fn others(param: &Param, setting: &ParamSetting) -> Vec<ParamSetting> {
     let is_float = param.dtype().is_some_and(DType::is_float);
     match (param.kind(), setting) {
         (Some(ParamKind::Scalar), ParamSetting::Float(value)) => {
-            vec![ParamSetting::Float(value * 1.25 + 0.125)]
+            let less = if *value == 0.0 { -0.5 } else { value * 0.5 };
+            [value * 1.25 + 0.125, less].map(ParamSetting::Float).to_vec()
         }
         (Some(ParamKind::Scalar), ParamSetting::Int(value)) => {
             let other = if matches!(value, 0 | 1) { 1 - value } else { value.wrapping_sub(1) };
             let is_truth = param.dtype() == Some(DType::Bool);
-            let more = (!is_truth).then(|| ParamSetting::Int(value.wrapping_add(1).max(2)));
-            std::iter::once(ParamSetting::Int(other)).chain(more).collect()
+            let more = (!is_truth).then(|| value.wrapping_add(1).max(2));
+            let first = (*value < 0).then_some(0);
+            // What has more digits than 32 bits is not cut.
+            let wide = (param.dtype() == Some(DType::I64)).then_some((1 << 40) + 3);
+            let all = [Some(other), more, first, wide].into_iter().flatten();
+            all.map(ParamSetting::Int).collect()
         }
         (Some(ParamKind::Scalar), ParamSetting::Absent) if is_float => {
             vec![ParamSetting::Float(0.5)]

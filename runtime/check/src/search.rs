@@ -6,6 +6,8 @@ use udo_api::{DType, Dim, Encoding, PortRule, Quantization, Shape, Side, Status,
 use udo_generator::{Pattern, VARIABLES};
 use udo_host::{Buffer, ParamSetting, Refusal};
 
+use crate::goals::{self, Draw, Goal};
+use crate::hints::Hints;
 use crate::node::{Input, Node, inferred};
 use crate::params::{self, Params};
 use crate::recipes;
@@ -26,6 +28,8 @@ pub(crate) struct Found {
     pub(crate) refusals: Vec<String>,
     /// Whether it says of itself that it is not written.
     pub(crate) is_unwritten: bool,
+    /// What the operator offers that is in none of the nodes.
+    pub(crate) untried: Vec<String>,
 }
 
 /// How many extents of a class and a level are tried.
@@ -40,18 +44,27 @@ pub(crate) enum Breadth {
 /// How the extents of input `port`, after the first, follow from the first one's.
 type Following<'f> = &'f dyn Fn(&[usize], usize) -> Vec<usize>;
 
+/// More elements than the outputs of a large node may have, which is run some hundred times.
+const LARGE_ELEMENTS: usize = 1 << 19;
+
+/// How many ways of making a node are tried once one is known.
+const NEAR: usize = 120;
+
 /// More bytes than the tensors of a node may have.
 const NODE_BYTES: usize = 64 << 20;
 
 /// What is known of an operator while nodes are looked for.
 struct Search<'a> {
     subject: &'a Subject,
+    hints: &'a Hints,
     kernel: usize,
     seed: u64,
     found: Found,
     /// How the last node that was taken was made; asked first for the next.
     habit: Habit,
     last_refusal: Option<String>,
+    /// Whether the kernel took a node.
+    is_any: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -60,20 +73,28 @@ struct Habit {
     params: usize,
     has_constants: bool,
     takes_optional: bool,
+    /// A bit for each of the first inputs that is left out all the same.
+    left_out: u32,
 }
 
 /// Looks for nodes for each kernel, with extents up to `level`.
-pub(crate) fn search(subject: &Subject, level: u8, seed: u64, breadth: Breadth) -> Found {
+pub(crate) fn search(
+    subject: &Subject,
+    hints: &Hints,
+    (level, seed, breadth): (u8, u64, Breadth),
+) -> Found {
     let mut found = Found::default();
     for kernel in 0..subject.kernels.len() {
         let before = found.nodes.len();
         let mut search = Search {
             subject,
+            hints,
             kernel,
             seed,
             found: std::mem::take(&mut found),
             habit: Habit::default(),
             last_refusal: None,
+            is_any: false,
         };
         search.all(level, breadth);
         if search.found.nodes.len() == before {
@@ -81,6 +102,9 @@ pub(crate) fn search(subject: &Subject, level: u8, seed: u64, breadth: Breadth) 
         }
         if search.found.nodes.len() == before && !search.found.is_unwritten {
             search.by_ties(level);
+        }
+        if breadth == Breadth::All && search.found.nodes.len() > before {
+            search.by_goals(before, level);
         }
         let Search { found: mut made, last_refusal, .. } = search;
         if made.nodes.len() == before {
@@ -184,6 +208,72 @@ impl Search<'_> {
         }
     }
 
+    /// Nodes that have what those from `before` on lack, and some with other parameters and optional inputs together than any has: drawn at
+    /// random until the operator takes one.
+    fn by_goals(&mut self, before: usize, level: u8) {
+        let (tries, together) = if level == 1 { (800, 4) } else { (3000, 16) };
+        let op = self.subject.op;
+        let mut random = Random::new(0x60a1);
+        let Some(first) = self.found.nodes.get(before).map(|node| node.params.clone()) else {
+            return;
+        };
+        for goal in Goal::open(op, self.since(before), &self.hints.words) {
+            let is_met = |node: &Node| goal.is_met(node);
+            for _ in 0..tries {
+                let draw = goals::draw(op, (&first, &self.hints.words), Some(&goal), &mut random);
+                if self.drawn(&draw, ties::FIRST) && self.keep_if(is_met) {
+                    let all = ties::EXTENTS.iter().filter(|(_, from, _)| *from <= level);
+                    for (_, _, values) in all.filter(|(class, ..)| *class != Class::Large) {
+                        self.drawn(&draw, *values);
+                    }
+                    break;
+                }
+            }
+        }
+        let lacking = Goal::open(op, self.since(before), &self.hints.words);
+        self.found.untried.extend(lacking.iter().map(|goal| goal.said(op)));
+        let mut known: Vec<_> = self.since(before).iter().map(goals::what_is_said).collect();
+        let end = known.len() + together;
+        for _ in 0..2 * tries {
+            let draw = goals::draw(op, (&first, &self.hints.words), None, &mut random);
+            if known.len() < end && self.drawn(&draw, ties::FIRST) {
+                let is_new = |node: &Node| !known.contains(&goals::what_is_said(node));
+                if self.keep_if(is_new) {
+                    known.extend(self.found.nodes.last().map(goals::what_is_said));
+                    for values in ties::OTHERS {
+                        self.drawn(&draw, *values);
+                    }
+                }
+            }
+        }
+    }
+
+    fn since(&self, before: usize) -> &[Node] {
+        self.found.nodes.get(before..).unwrap_or_default()
+    }
+
+    /// Whether the operator takes a node that was drawn.
+    fn drawn(&mut self, draw: &Draw, values: [usize; VARIABLES]) -> bool {
+        let dtype = self.first_types().first().copied().flatten();
+        let habit = Habit {
+            has_constants: draw.has_constants,
+            takes_optional: true,
+            left_out: draw.left_out,
+            ..Habit::default()
+        };
+        let made = self.tied(dtype, 0, &draw.pattern, values, habit);
+        made.is_some_and(|inputs| self.offer(Class::Params, inputs, draw.params.clone()))
+    }
+
+    /// Whether the last node is one of these; else it goes again.
+    fn keep_if(&mut self, is_wanted: impl Fn(&Node) -> bool) -> bool {
+        let is_kept = self.found.nodes.last().is_some_and(is_wanted);
+        if !is_kept {
+            self.found.nodes.pop();
+        }
+        is_kept
+    }
+
     fn tied(
         &self,
         dtype: Option<DType>,
@@ -192,9 +282,13 @@ impl Search<'_> {
         values: [usize; VARIABLES],
         habit: Habit,
     ) -> Option<Vec<Input>> {
-        let first = pattern.dims(0, values);
-        let follow = |_: &[usize], port: usize| pattern.dims(port, values);
-        self.inputs(dtype, turn, (Class::Plain, &first), (&follow, habit))
+        let count = self.subject.op.schema().inputs().len();
+        let mut shapes: Vec<Vec<usize>> =
+            (0..count).map(|port| pattern.dims(port, values)).collect();
+        self.hints.apply(&mut shapes);
+        let of = |port: usize| shapes.get(port).or(shapes.last()).cloned().unwrap_or_default();
+        let follow = |_: &[usize], port: usize| of(port);
+        self.inputs(dtype, turn, (Class::Plain, &of(0)), (&follow, habit))
     }
 
     /// The types of the first input; one that is none where there are no inputs.
@@ -218,9 +312,15 @@ impl Search<'_> {
         if class == Class::Broadcast && self.subject.op.schema().inputs().len() < 2 {
             return false;
         }
-        let habits = std::iter::once(self.habit).chain(self.habits(follows.len()));
+        // Where some nodes are known, others are made in a way that is not too far away.
+        let most = if self.is_any { NEAR } else { usize::MAX };
+        let habits = std::iter::once(self.habit).chain(self.habits(follows.len()).take(most));
+        let mut taken = Vec::new();
         for habit in habits.collect::<Vec<_>>() {
             let Some(follow) = follows.get(habit.follow) else { continue };
+            if taken.contains(&habit.follow) {
+                continue;
+            }
             let Some(inputs) = self.inputs(dtype, turn, (class, dims), (follow, habit)) else {
                 continue;
             };
@@ -229,11 +329,12 @@ impl Search<'_> {
             if self.offer(class, inputs, params) {
                 if class != Class::Broadcast {
                     self.habit = habit;
+                    return true;
                 }
-                return true;
+                taken.push(habit.follow);
             }
         }
-        false
+        !taken.is_empty()
     }
 
     fn takes_bounded(&self) -> bool {
@@ -257,6 +358,7 @@ impl Search<'_> {
                         params,
                         has_constants: constant == 1,
                         takes_optional,
+                        left_out: 0,
                     };
                     [Some(of(false)), has_optional.then(|| of(true))].into_iter().flatten()
                 })
@@ -297,7 +399,8 @@ impl Search<'_> {
         let count = schema.inputs().len() + usize::from(repeated);
         for port in 0..count {
             let declared = schema.input(port)?;
-            if declared.is_optional() && !habit.takes_optional {
+            let is_left_out = !habit.takes_optional || habit.left_out >> port.min(31) & 1 == 1;
+            if declared.is_optional() && is_left_out {
                 descs.push(TensorDesc::ABSENT);
                 inputs.push(Input { desc: TensorDesc::ABSENT, dims: Vec::new(), constant: None });
                 continue;
@@ -366,6 +469,10 @@ impl Search<'_> {
         if node.bytes() > NODE_BYTES || node.outputs.iter().all(TensorDesc::is_absent) {
             return false;
         }
+        let elements: usize = node.outputs.iter().map(TensorDesc::len).sum();
+        if class == Class::Large && elements > LARGE_ELEMENTS {
+            return false;
+        }
         let said = node.outputs.clone();
         store_quantized(entry, core, &node.input_descs(), &mut node.outputs);
         for (port, (output, said)) in node.outputs.iter_mut().zip(&said).enumerate() {
@@ -397,6 +504,7 @@ impl Search<'_> {
             return false;
         }
         self.found.nodes.push(node);
+        self.is_any = true;
         true
     }
 

@@ -8,6 +8,9 @@ use crate::values::Random;
 /// What a pattern is tried with before it is kept.
 pub(crate) const FIRST: [usize; VARIABLES] = [4, 6, 2];
 
+/// Small extents that other numbers go into than those of the first.
+pub(crate) const OTHERS: &[[usize; VARIABLES]] = &[[8, 3, 2], [9, 8, 4]];
+
 /// What kept patterns are tried with, and from which level on.
 pub(crate) const EXTENTS: &[(Class, u8, [usize; VARIABLES])] = &[
     (Class::Plain, 2, [2, 4, 8]),

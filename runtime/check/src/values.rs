@@ -139,12 +139,13 @@ fn wide(dtype: DType, random: &mut Random) -> u64 {
     const DIGITS: u32 = 52;
     let bits = u32::try_from(8 * dtype.size_bytes()).unwrap_or(u32::BITS);
     let most = 1 << (bits - u32::from(is_signed(dtype))).min(DIGITS);
+    let is_below = is_signed(dtype) && random.below(2) == 1;
     let magnitude = match random.below(3) {
         0 => random.below(100),
         1 => random.below(most),
+        _ if is_below => most,
         _ => most - 1,
     };
-    let is_below = is_signed(dtype) && random.below(2) == 1;
     if is_below { magnitude.wrapping_neg() } else { magnitude }
 }
 
@@ -301,10 +302,10 @@ mod tests {
     #[test]
     fn integers_have_all_sizes_and_signs_that_their_type_has() {
         for (dtype, low, high) in [
-            (DType::I8, -127, 127),
+            (DType::I8, -128, 127),
             (DType::U16, 0, 65535),
-            (DType::I32, -i64::from(i32::MAX), i64::from(i32::MAX)),
-            (DType::I64, -(1 << 52) + 1, (1 << 52) - 1),
+            (DType::I32, i64::from(i32::MIN), i64::from(i32::MAX)),
+            (DType::I64, -(1 << 52), (1 << 52) - 1),
         ] {
             let desc = TensorDesc::new(dtype, Shape::new(&[64]).unwrap());
             let bytes = fill(&desc, &[64], Fill::Large, &mut Random::new(7));

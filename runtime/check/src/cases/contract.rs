@@ -2,7 +2,7 @@
 
 use udo_api::{Status, TensorDesc};
 
-use super::{Outcome, differs, failed, skipped};
+use super::{Finding, Outcome, differs, failed, skipped};
 use crate::context::OpContext;
 use crate::node::Node;
 use crate::params;
@@ -118,6 +118,21 @@ pub(super) fn nodes(cx: &OpContext) -> Outcome {
     let why = refusals.first().map_or("none of its types leads to one", String::as_str);
     let why = format!("no node was found that it takes; the last one tried: {why}");
     failed(why)
+}
+
+pub(super) fn offers(cx: &OpContext) -> Outcome {
+    if cx.is_builtin {
+        return skipped("nodes of built-in operators are made by their names");
+    }
+    let Found { nodes, untried, .. } = cx.found();
+    if nodes.is_empty() {
+        return skipped("no node is known");
+    }
+    if untried.is_empty() {
+        return Ok(());
+    }
+    let untried = untried.join(", ");
+    Err(Finding::Warning(format!("no node was found that has {untried}: of that nothing is known")))
 }
 
 pub(super) fn refusals(cx: &OpContext) -> Outcome {

@@ -215,6 +215,13 @@ pub const CASES: &[Case] = &[
     ),
     op(
         Contract,
+        "offers",
+        1,
+        "Every optional input, and another value of each parameter, is in some node that is tried (else a warning).",
+        contract::offers,
+    ),
+    op(
+        Contract,
         "refusals",
         1,
         "What is not taken is refused with a reason, and without a panic.",

@@ -63,14 +63,18 @@ pub(super) fn encodings(cx: &OpContext) -> Outcome {
             if !is_any {
                 continue;
             }
-            compared += under(cx, &live, &node)?;
+            // What results are stored as has its zero point at the lower end, or above the middle.
+            for below in [0.0, 3.0] {
+                compared += under(cx, &live, &node, below)?;
+            }
         }
     }
     if compared == 0 { skipped("nothing is quantized, or nobody vouches for it") } else { Ok(()) }
 }
 
-/// Compares a node whose inputs have other encodings than the one that was found, with outputs that hold the results.
-fn under(cx: &OpContext, live: &Live<'_>, node: &Node) -> Result<usize, Finding> {
+/// Compares a node whose inputs have other encodings than the one that was found, with outputs that hold the results, and as much `below` 0
+/// as so many times the largest of them.
+fn under(cx: &OpContext, live: &Live<'_>, node: &Node, below: f64) -> Result<usize, Finding> {
     let values = node.values(Fill::Random, live.seed);
     let Some(real) = cx.oracles.iter().find_map(|oracle| oracle.real(node, &values)) else {
         return Ok(0);
@@ -78,7 +82,10 @@ fn under(cx: &OpContext, live: &Live<'_>, node: &Node) -> Result<usize, Finding>
     let Ok(said) = node.inferred(live.entry, cx.subject.core) else { return Ok(0) };
     let mut turned = node.clone();
     for ((output, said), real) in turned.outputs.iter_mut().zip(&said).zip(&real) {
-        let own = output.dtype().and_then(|dtype| encoding_of(dtype, &real.numbers));
+        let finite = real.numbers.iter().copied().filter(|number| number.is_finite());
+        let low = finite.fold(0.0f64, |largest, number| largest.max(number.abs())) * -below;
+        let held: Vec<f64> = real.numbers.iter().copied().chain([low]).collect();
+        let own = output.dtype().and_then(|dtype| encoding_of(dtype, &held));
         if let Some(encoding) = said.encoding().or(own) {
             *output = output.with_encoding(encoding);
         }

@@ -1,0 +1,164 @@
+//! What has to be in some node, so that nothing goes untried that an operator offers: each input that a node may leave out, each text
+//! that a parameter is compared with, and more than one value of each other parameter.
+
+use udo_api::{DType, OpDef, Param, ParamKind};
+use udo_generator::Pattern;
+use udo_host::ParamSetting;
+
+use crate::node::Node;
+use crate::params::Params;
+use crate::ties;
+use crate::values::Random;
+
+/// Something that no node has yet.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Goal {
+    /// An input that nodes may leave out.
+    Input(usize),
+    /// A parameter, and the only setting of it that nodes have.
+    Other(usize, ParamSetting),
+    /// A parameter, and a text.
+    Word(usize, String),
+}
+
+impl Goal {
+    /// What `nodes` lack.
+    pub(crate) fn open(op: &OpDef, nodes: &[Node], words: &[String]) -> Vec<Self> {
+        let schema = op.schema();
+        let inputs = schema.inputs().iter().enumerate();
+        let optional = inputs.filter(|(_, port)| port.is_optional());
+        let inputs = optional.map(|(at, _)| Self::Input(at));
+        let params = schema.params().iter().enumerate().flat_map(|(at, param)| {
+            let only = nodes.first().and_then(|node| node.params.get(at));
+            match (param.kind(), only) {
+                (Some(ParamKind::Text), _) => {
+                    words.iter().map(|word| Self::Word(at, word.clone())).collect()
+                }
+                (Some(ParamKind::Scalar | ParamKind::Tensor), Some((_, only))) => {
+                    vec![Self::Other(at, only.clone())]
+                }
+                _ => Vec::new(),
+            }
+        });
+        let all = inputs.chain(params);
+        all.filter(|goal| !nodes.iter().any(|node| goal.is_met(node))).collect()
+    }
+
+    pub(crate) fn is_met(&self, node: &Node) -> bool {
+        match self {
+            Self::Input(at) => node.inputs.get(*at).is_some_and(|input| !input.desc.is_absent()),
+            Self::Other(at, only) => node.params.get(*at).is_some_and(|(_, own)| own != only),
+            Self::Word(at, word) => {
+                let own = node.params.get(*at).map(|(_, own)| own);
+                matches!(own, Some(ParamSetting::Text(own)) if own == word)
+            }
+        }
+    }
+
+    /// What was not tried, in words.
+    pub(crate) fn said(&self, op: &OpDef) -> String {
+        let param = |at: &usize| op.schema().params().get(*at).map_or("?", Param::name);
+        match self {
+            Self::Input(at) => {
+                format!(
+                    "input {:?}",
+                    op.schema().inputs().get(*at).map_or("?", udo_api::Port::name)
+                )
+            }
+            Self::Other(at, only) => format!("another {:?} than {only:?}", param(at)),
+            Self::Word(at, word) => format!("{:?} = {word:?}", param(at)),
+        }
+    }
+}
+
+/// A node that may be one: its extents, parameters and which optional inputs it leaves out.
+#[derive(Clone, Debug)]
+pub(crate) struct Draw {
+    pub(crate) pattern: Pattern,
+    pub(crate) params: Params,
+    pub(crate) has_constants: bool,
+    /// A bit for each input.
+    pub(crate) left_out: u32,
+}
+
+/// Draws a node that meets the goal if the operator takes it, with parameters of which some are the `first`.
+pub(crate) fn draw(
+    op: &OpDef,
+    (first, words): (&Params, &[String]),
+    goal: Option<&Goal>,
+    random: &mut Random,
+) -> Draw {
+    let schema = op.schema();
+    let pattern = ties::drawn(schema.inputs().len(), random);
+    let mut params = first.clone();
+    let every = if goal.is_some() { 4 } else { 2 };
+    for (slot, param) in params.iter_mut().zip(schema.params()) {
+        if random.below(every) == 0
+            && let Some(other) = any(param, words, random)
+        {
+            slot.1 = other;
+        }
+    }
+    let mut left_out = if random.below(2) == 0 { u32::MAX } else { 0 };
+    if goal.is_none() && random.below(2) == 0 {
+        left_out = u32::try_from(random.below(1 << 31)).unwrap_or(0);
+    }
+    let setting = match goal {
+        Some(Goal::Input(_)) => {
+            left_out = 0;
+            None
+        }
+        Some(Goal::Other(at, _)) => {
+            schema.params().get(*at).and_then(|param| Some((*at, any(param, words, random)?)))
+        }
+        Some(Goal::Word(at, word)) => Some((*at, ParamSetting::Text(word.clone()))),
+        None => None,
+    };
+    if let Some((at, setting)) = setting
+        && let Some(slot) = params.get_mut(at)
+    {
+        slot.1 = setting;
+    }
+    Draw { pattern, params, has_constants: random.below(2) == 1, left_out }
+}
+
+/// What a node says beside its extents: its parameters, and which inputs there are.
+pub(crate) fn what_is_said(node: &Node) -> (Params, Vec<bool>) {
+    let inputs = node.inputs.iter().map(|input| !input.desc.is_absent());
+    (node.params.clone(), inputs.collect())
+}
+
+/// Any value of a parameter; nothing for kinds of which there is none.
+fn any(param: &Param, words: &[String], random: &mut Random) -> Option<ParamSetting> {
+    const INTS: [i64; 10] = [2, 3, 0, 1, -1, 4, 2, -2, 5, (1 << 40) + 3];
+    const FLOATS: [f64; 6] = [0.5, 2.0, -1.0, 0.125, 3000.0, 0.0];
+    let mut below = |end: usize| usize::try_from(random.below(end as u64)).unwrap_or(0);
+    let is_float = param.dtype().is_some_and(DType::is_float);
+    let wide = param.dtype() == Some(DType::I64);
+    let ints = if wide { INTS.len() } else { INTS.len() - 1 };
+    match param.kind() {
+        Some(ParamKind::Scalar) if is_float => {
+            FLOATS.get(below(FLOATS.len())).copied().map(ParamSetting::Float)
+        }
+        Some(ParamKind::Scalar) if param.dtype() == Some(DType::Bool) => {
+            Some(ParamSetting::Int(i64::from(below(2) == 1)))
+        }
+        Some(ParamKind::Scalar) => INTS.get(below(ints)).copied().map(ParamSetting::Int),
+        Some(ParamKind::Tensor) => {
+            let len = below(4) + 1;
+            // Often all alike, as what is said for each axis is.
+            let (first, is_alike) = (below(5), below(2) == 1);
+            let ints = (0..len).map(|_| if is_alike { first } else { below(4) });
+            let ints: Vec<i64> = ints.filter_map(|int| INTS.get(int).copied()).collect();
+            #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+            let float = |int: &i64| *int as f64 / 2.0;
+            Some(if is_float {
+                ParamSetting::Floats(ints.iter().map(float).collect())
+            } else {
+                ParamSetting::Ints(ints)
+            })
+        }
+        Some(ParamKind::Text) => words.get(below(words.len())).cloned().map(ParamSetting::Text),
+        _ => None,
+    }
+}
