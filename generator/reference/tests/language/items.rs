@@ -297,7 +297,10 @@ fn compile_and_run_device(program: &str) -> String {
 fn harness() -> String {
     let constants = udo_reference::constants_support();
     let uses = "use super::reference::{List, list_len};";
-    let constants = format!("#[allow(dead_code)]\nmod constants {{\n{uses}\n{constants}\n}}\n");
+    // Some programs use all of it, others not.
+    let read = "const _: (fn(i64) -> String, fn(&[i64]) -> String, fn(&[f32]) -> String, fn(List) -> String) =
+    (text_of_int, text_of_ints, text_of_reals, text_of_list);";
+    let constants = format!("mod constants {{\n{uses}\n{constants}\n{read}\n}}\n");
     [HARNESS, &support(), &constants].concat()
 }
 

@@ -115,9 +115,12 @@ fn runner(
     text + "    Ok(())\n}\n"
 }
 
-/// What all kernels of a program use, of which some need not all.
+/// What all kernels of a program use, of which none needs all.
 pub(crate) fn support() -> String {
-    format!("#[allow(dead_code)]\nmod reference {{\n{}\n}}\n", udo_reference::support())
+    let whole = udo_reference::support();
+    format!(
+        "#[expect(dead_code, reason = \"no program uses all\")]\nmod reference {{\n{whole}\n}}\n"
+    )
 }
 
 /// The module of a kernel and of what runs it.
