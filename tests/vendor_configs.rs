@@ -260,6 +260,22 @@ fn what_an_operator_offers_is_tried_together() {
     }
 }
 
+#[test]
+fn what_no_node_has_is_said() {
+    let config = JSON
+        .replace(
+            "\"inputs\":[",
+            "\"scalar_params\": [{\"name\": \"block\", \"data_type\": \"INT_32\", \"default_value\": 7}],
+                \"reference\": [\"require block == 7, \\\"seven\\\"\", \"Output = Placeholder * block\"],
+                \"inputs\":[",
+        )
+        .replace("FLOAT_32", "INT_64");
+    let cases = Desk::of("config.json", &config, "ScaledEluPackage").check("contract/", 0);
+    let offers = cases.iter().find(|case| case["case"] == "contract/offers").unwrap();
+    let why = "no node was found that has another \"block\" than 7: of that nothing is known";
+    assert_eq!((&offers["verdict"], &offers["why"]), (&"warning".into(), &why.into()));
+}
+
 /// Operators that nothing here knows: extents that inputs share, a parameter that says how long it takes, indices that may be outside, rows
 /// that elements choose.
 #[test]

@@ -5,7 +5,7 @@ use udo_api::{DType, OpDef, Param, ParamKind};
 use udo_generator::Pattern;
 use udo_host::ParamSetting;
 
-use crate::node::Node;
+use crate::node::{Node, setting_said};
 use crate::params::Params;
 use crate::ties;
 use crate::values::Random;
@@ -65,7 +65,7 @@ impl Goal {
                     op.schema().inputs().get(*at).map_or("?", udo_api::Port::name)
                 )
             }
-            Self::Other(at, only) => format!("another {:?} than {only:?}", param(at)),
+            Self::Other(at, only) => format!("another {:?} than {}", param(at), setting_said(only)),
             Self::Word(at, word) => format!("{:?} = {word:?}", param(at)),
         }
     }

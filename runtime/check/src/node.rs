@@ -112,7 +112,7 @@ fn said(input: &Input) -> String {
     format!("{dtype}{}{run}{about}{constant}", input.desc.full_shape())
 }
 
-fn setting_said(setting: &ParamSetting) -> String {
+pub(crate) fn setting_said(setting: &ParamSetting) -> String {
     match setting {
         ParamSetting::Absent => "-".to_owned(),
         ParamSetting::Int(value) => value.to_string(),

@@ -236,7 +236,10 @@ impl Search<'_> {
         let end = known.len() + together;
         for _ in 0..2 * tries {
             let draw = goals::draw(op, (&first, &self.hints.words), None, &mut random);
-            if known.len() < end && self.drawn(&draw, ties::FIRST) {
+            if known.len() == end {
+                break;
+            }
+            if self.drawn(&draw, ties::FIRST) {
                 let is_new = |node: &Node| !known.contains(&goals::what_is_said(node));
                 if self.keep_if(is_new) {
                     known.extend(self.found.nodes.last().map(goals::what_is_said));
