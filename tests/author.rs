@@ -227,6 +227,33 @@ fn a_package_without_its_config_or_its_lock_file_is_out_of_step() {
     assert!(code == Some(2) && err.contains("LessPack is a folder"), "{err}");
 }
 
+#[test]
+fn places_that_wait_for_code_are_looked_for_where_there_are_some() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(udo(&dir, &["init", "OpenPack", "--op", "Twice", "--cores", "cpu,gpu"]).0, Some(0));
+    let next = |out: &str| out.split("\nNext:\n").nth(1).map(str::to_owned);
+    let (_, out, _) = udo(&dir, &["new", "OpenPack.json"]);
+    let (search, build) =
+        ("  grep -rn 'Add code here' OpenPack    the places that wait", "  udo build OpenPack\n");
+    let lines = next(&out).unwrap();
+    assert!(lines.starts_with(search) && lines.ends_with(build), "{out}");
+
+    let mut config: Value = serde_json::from_str(&read(&dir, "OpenPack.json")).unwrap();
+    let op = &mut config["UdoPackage_0"]["Operators"][0];
+    assert!(op.is_object(), "{config}");
+    op["reference"] = "y = 2 * x".into();
+    let config = config.to_string().replace("OpenPack", "FullPack");
+    fs::write(dir.path().join("FullPack.json"), config).unwrap();
+    let (code, out, err) = udo(&dir, &["new", "FullPack.json"]);
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert_eq!(next(&out).as_deref(), Some("  udo build FullPack\n"), "{out}");
+    // An author's file from before waits on.
+    let file = "FullPack/CPU/src/ops/twice.rs";
+    fs::write(dir.path().join(file), "// Add code here.\n").unwrap();
+    let (_, out, _) = udo(&dir, &["new", "FullPack"]);
+    assert!(out.contains("'Add code here' FullPack"), "{out}");
+}
+
 /// A compiler that complains of what is spelt `wrong`, if it is told whose lines they are.
 const CLANG: &str = "#!/bin/sh
 test \"$1\" = --version && exit 0

@@ -18,8 +18,10 @@ use udo_runtime::registry::Registry;
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
 
-static PACKAGE: PackageV1 =
-    PackageV1::new("Cores", "1.0.0").ops(&[OpDef::of::<Double>()]).kernels(&[
+static PACKAGE: PackageV1 = PackageV1::new("Cores", "1.0.0")
+    .ops(&[OpDef::of::<Double>(), OpDef::of::<TakeAll>()])
+    .kernels(&[
+        KernelDef::new::<TakeAllCpu>("TakeAll", Core::CPU),
         KernelDef::new::<DoubleDsp>("Double", Core::dsp(66)).ports(&[input(0, U8), output(0, U8)]),
         KernelDef::new::<GreedyDsp>("Double", Core::dsp(73)).ports(&[input(0, U8), output(0, U8)]),
         KernelDef::gpu::<DoubleGpu>("Double").ports(&[input(0, F32.or(F16)), output_like(0, 0)]),
@@ -58,6 +60,35 @@ fn double_impl(
         *y = out.encoding.quantize(*d);
     }
     Ok(())
+}
+
+/// As it is, by a kernel of the CPU that wants what a DSP has.
+struct TakeAll;
+
+impl Op for TakeAll {
+    const SCHEMA: OpSchema =
+        OpSchema::new("TakeAll", &[Port::required("x", F32)], &[Port::required("y", F32)], &[]);
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)
+    }
+}
+
+struct TakeAllCpu;
+
+impl Kernel for TakeAllCpu {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::ALL_VTCM
+    }
+
+    fn execute(&self, _: udo_api::Io<'_>) -> Result<(), ExecError> {
+        Ok(())
+    }
 }
 
 /// Wants more fast memory than there is.
@@ -249,9 +280,23 @@ fn a_real_value_without_an_encoding_is_refused_on_the_dsp() {
 
 #[test]
 fn more_scratch_than_the_fast_memory_is_refused() {
-    let error = compile(encoded(), &options(&[Core::dsp(75), Core::CPU])).unwrap_err();
+    let all_refuse = "node \"make_y\" (Double) runs on none of the cores asked for";
+    let error = compile(encoded(), &options(&[Core::dsp(75)])).unwrap_err();
     let bytes = "wants 5242880 bytes of scratch, the core has 4194304";
-    assert_eq!(error, format!("node \"make_y\": its kernel on dsp:v75 {bytes}"));
+    assert_eq!(error, format!("{all_refuse}: dsp:v75: {bytes}"));
+    let model = compile(encoded(), &options(&[Core::dsp(75), Core::DSP_V68])).unwrap();
+    assert_eq!(
+        model.report().nodes.iter().find(|of| of.name == "make_y").unwrap().core,
+        Core::DSP_V68
+    );
+    let mut graph = Graph::new("all");
+    let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(4)]);
+    let y = graph.add_value("y");
+    graph.add_node(Node::new("TakeAll", 17, &[x], &[y]));
+    graph.outputs.push(y);
+    let error = compile(graph, &options(&[Core::CPU])).unwrap_err();
+    let why = "cpu: wants all fast memory, and the core has none";
+    assert!(error.ends_with(why), "{error}");
     let mut small = options(&[Core::DSP_V68, Core::CPU]);
     small.place.profile.vtcm_bytes = 8;
     let mut session = compile(encoded(), &small).unwrap().session().unwrap();

@@ -53,8 +53,8 @@ pub use crate::{
     ir::Loosened,
     lower::function_names,
     print::{
-        Accesses, Buffer, Item, ItemKernel, OpenClAccess, PortAccess, Ports, RustKernel, Scratch,
-        has_call, has_word,
+        Accesses, Buffer, Codes, Item, ItemKernel, OpenClAccess, Port, PortAccess, Ports,
+        RustKernel, Scratch, has_call, has_word,
     },
     signature::{Class, Elements, Input, Output, Param, ParamKind, Signature, Tensor, Value},
     storage::{Storage, quantize},

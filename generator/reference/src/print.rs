@@ -31,13 +31,39 @@ use support::has_bare;
 pub(crate) use support::{constants as constants_support, rust as rust_support};
 pub use support::{has_call, has_word};
 
-/// What a port's elements are stored as, in the words of Rust.
+/// How kernels reach the elements of an operator's ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ports {
-    /// The types of the inputs' elements, such as `f32`, `i32`, `u8`.
-    pub inputs: Vec<String>,
-    /// Those of the outputs'.
-    pub outputs: Vec<String>,
+    /// The inputs.
+    pub inputs: Vec<Port>,
+    /// The outputs.
+    pub outputs: Vec<Port>,
+}
+
+/// How a kernel reaches the elements of a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// What they are stored as, in the words of Rust, such as `f32`, `i32`, `u8`.
+    pub element: String,
+    /// How numbers are stored so, where an encoding says what a stored value means.
+    pub codes: Option<Codes>,
+}
+
+/// How numbers are stored in a port that has an encoding: an input comes with its own, as a `Quant` of `udo-api`, and an
+/// output's follows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Codes {
+    /// The number that stands at `{at}` in the `Quant` `{port}`.
+    pub load: String,
+    /// How the number `{value}` is stored by `{encoding}`.
+    pub store: String,
+}
+
+impl From<&str> for Port {
+    /// A slice of elements that stand for themselves.
+    fn from(element: &str) -> Self {
+        Self { element: element.to_owned(), codes: None }
+    }
 }
 
 /// A kernel, of which a package puts the texts where they belong, beside [`support`](crate::support).
@@ -48,8 +74,6 @@ pub struct RustKernel {
     /// Whether the elements decide an extent: `plan` then takes a `least: bool` first, and says what extents are where
     /// nothing is selected if it is true; those that differ from the others are upper bounds.
     pub is_bounded: bool,
-    /// For each input the field of the plan that holds its extents.
-    pub input_extents: Vec<String>,
     /// Whether `plan` reads the elements of a static input.
     pub reads_static: Vec<bool>,
     /// For each output the field of the plan that holds its extents.
@@ -91,12 +115,11 @@ pub struct Scratch {
 pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKernel {
     let names = Names::new(code, signature);
     let printer = Printer { code, signature, ports, names, language: &Rust::Slices };
-    let scratch =
-        (0..code.defs.len()).filter(|def| printer.output_of(*def).is_none()).map(|def| Scratch {
-            name: printer.names.def(def).to_owned(),
-            element: printer.element(Source::Def(def)),
-            extents: printer.names.dims(Source::Def(def)),
-        });
+    let scratch = printer.kept().map(|def| Scratch {
+        name: printer.names.def(def).to_owned(),
+        element: printer.element(Source::Def(def)),
+        extents: printer.names.dims(Source::Def(def)),
+    });
     let (elements, execute) = (printer.elements(), printer.execute());
     RustKernel {
         is_bounded: printer.is_bounded(),
@@ -105,7 +128,6 @@ pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKer
         elements,
         execute,
         scratch: scratch.collect(),
-        input_extents: printer.input_extents(),
         reads_static: printer.reads_static(),
         extents: code
             .outputs
@@ -128,12 +150,6 @@ impl Printer<'_> {
         self.code.defs.iter().any(|def| matches!(def.kind, DefKind::Select(_)))
     }
 
-    fn input_extents(&self) -> Vec<String> {
-        (0..self.signature.inputs.len())
-            .map(|input| self.names.dims(Source::Input(input)))
-            .collect()
-    }
-
     /// Of each input, whether the steps before a run read its elements.
     fn reads_static(&self) -> Vec<bool> {
         let steps: String = self.steps("least").iter().map(Step::text).collect();
@@ -145,6 +161,37 @@ impl Printer<'_> {
         self.code.outputs.iter().position(|output| output.def == def)
     }
 
+    /// The output that takes a tensor's elements as they are worked out. None is an output that is read again and loses digits
+    /// where it is stored: it is kept as well.
+    fn direct_output_of(&self, def: usize) -> Option<usize> {
+        let output = self.output_of(def)?;
+        let port = self.ports.outputs.get(output)?;
+        let is_exact = self.class(Source::Def(def)) != Class::Float || port.element == "f32";
+        (is_exact || !is_read(self.code, def)).then_some(output)
+    }
+
+    /// What `execute` calls the output that a tensor goes to, and its encoding.
+    fn output_names(&self, def: usize) -> (String, String) {
+        let name = self.names.def(def);
+        let is_direct = self.direct_output_of(def).is_some();
+        let output = if is_direct { name.to_owned() } else { format!("stored_{name}") };
+        (output, format!("encoding_{name}"))
+    }
+
+    /// The tensors that are kept between two loops.
+    fn kept(&self) -> impl Iterator<Item = usize> {
+        (0..self.code.defs.len()).filter(|def| self.direct_output_of(*def).is_none())
+    }
+
+    /// The port whose elements are a tensor's.
+    fn port(&self, source: Source) -> Option<&Port> {
+        match source {
+            Source::Input(input) => self.ports.inputs.get(input),
+            Source::Def(def) => self.ports.outputs.get(self.direct_output_of(def)?),
+            Source::Param(_) => None,
+        }
+    }
+
     /// The type of a tensor's stored elements.
     fn element(&self, source: Source) -> String {
         let of = |class| match class {
@@ -152,19 +199,21 @@ impl Printer<'_> {
             Class::Int => "i64",
             Class::Bool => "bool",
         };
-        let found = match source {
-            Source::Input(input) => self.ports.inputs.get(input).cloned(),
-            Source::Def(def) => match self.output_of(def) {
-                Some(output) => self.ports.outputs.get(output).cloned(),
-                None => self.code.defs.get(def).map(|def| match def.class {
-                    // Not every byte is a truth value, so scratch holds none.
-                    Class::Bool => "u8".to_owned(),
-                    class @ (Class::Float | Class::Int) => of(class).to_owned(),
-                }),
-            },
-            Source::Param(_) => None,
-        };
-        found.unwrap_or_else(|| of(self.class(source)).to_owned())
+        match (self.port(source), source, self.class(source)) {
+            (Some(port), ..) => port.element.clone(),
+            // Not every byte is a truth value, so scratch holds none.
+            (None, Source::Def(_), Class::Bool) => "u8".to_owned(),
+            (None, _, class) => of(class).to_owned(),
+        }
+    }
+
+    /// The type of a tensor that is read.
+    fn read_type(&self, source: Source) -> String {
+        let element = self.element(source);
+        match self.port(source) {
+            Some(Port { codes: Some(_), .. }) => format!("Quant<'_, {element}>"),
+            Some(_) | None => format!("&[{element}]"),
+        }
     }
 
     fn class(&self, source: Source) -> Class {
@@ -225,10 +274,8 @@ impl Printer<'_> {
 
     /// What sources' elements are called where they are read, and their types.
     fn slices(&self, sources: &[Source]) -> Vec<String> {
-        let slice = |source: &Source| {
-            format!("{}: &[{}]", self.names.source(*source), self.element(*source))
-        };
-        sources.iter().map(slice).collect()
+        let each = sources.iter();
+        each.map(|of| format!("{}: {}", self.names.source(*of), self.read_type(*of))).collect()
     }
 
     fn finalize(&self) -> Finalize {
@@ -237,9 +284,7 @@ impl Printer<'_> {
         if self.is_bounded() {
             parameters.push(("least".to_owned(), "bool".to_owned()));
         }
-        let slice = |source: Source| {
-            (self.names.source(source).to_owned(), format!("&[{}]", self.element(source)))
-        };
+        let slice = |source| (self.names.source(source).to_owned(), self.read_type(source));
         for (input, port) in self.signature.inputs.iter().enumerate() {
             let dims = self.names.dims(Source::Input(input));
             given.push((self.names.present(input), format!("{dims}.is_some()")));
@@ -383,16 +428,18 @@ impl Printer<'_> {
     }
 
     fn execute(&self) -> Execute {
-        let scratch = (0..self.code.defs.len()).filter(|def| self.output_of(*def).is_none());
-        let filled = scratch.chain(self.code.outputs.iter().map(|output| output.def)).map(|def| {
+        let scratch = self.kept().map(|def| {
             let element = self.element(Source::Def(def));
             (self.names.def(def).to_owned(), format!("&mut [{element}]"))
         });
-        let read = self.read();
-        let slice = |source: &Source| {
-            (self.names.source(*source).to_owned(), format!("&[{}]", self.element(*source)))
-        };
-        let parameters = read.iter().map(slice).chain(filled).collect();
+        let outputs = self.code.outputs.iter().zip(&self.ports.outputs);
+        let outputs = outputs.flat_map(|(output, port)| {
+            let (name, encoding) = self.output_names(output.def);
+            let encoding = port.codes.as_ref().map(|_| (encoding, "Encoding".to_owned()));
+            [(name, format!("&mut [{}]", port.element))].into_iter().chain(encoding)
+        });
+        let read = |source: Source| (self.names.source(source).to_owned(), self.read_type(source));
+        let parameters = self.read().into_iter().map(read).chain(scratch).chain(outputs).collect();
         let mut parts = Vec::new();
         let mut is_open = false;
         for step in &self.code.steps {
@@ -412,11 +459,7 @@ impl Printer<'_> {
                         .map(|source| format!(", {}", self.names.source(*source)))
                         .collect();
                     let value = format!("element_of_{name}(&plan, number{})?", arguments.concat());
-                    let dims = self.names.dims(Source::Def(number));
-                    let stored = stored(&value, def.class, &self.element(Source::Def(number)));
-                    format!(
-                        "        for (number, to) in {name}.iter_mut().enumerate().take(plan.{dims}.size()) {{\n            *to = {stored};\n        }}\n"
-                    )
+                    self.filled(number, &value)
                 }
                 DefKind::Select(select) => {
                     is_open = true;
@@ -431,9 +474,42 @@ impl Printer<'_> {
     }
 }
 
+impl Printer<'_> {
+    /// The loop that fills a tensor with values, and an output with it that is kept apart.
+    fn filled(&self, def: usize, value: &str) -> String {
+        let source = Source::Def(def);
+        let (name, dims, class) =
+            (self.names.def(def), self.names.dims(source), self.class(source));
+        let each = |to: &str, stored: &str| {
+            format!(
+                "        for (number, to) in {to}.iter_mut().enumerate().take(plan.{dims}.size()) {{\n            *to = {stored};\n        }}\n"
+            )
+        };
+        let (output, encoding) = self.output_names(def);
+        let coded = |value: &str, port: &Port| match &port.codes {
+            Some(codes) => codes.store.replace("{encoding}", &encoding).replace("{value}", value),
+            None => stored(value, class, &port.element),
+        };
+        if let Some(port) = self.port(source) {
+            return each(&output, &coded(value, port));
+        }
+        let mut text = each(name, &stored(value, class, &self.element(source)));
+        let port = self.output_of(def).and_then(|output| self.ports.outputs.get(output));
+        if let Some(port) = port {
+            text += &each(&output, &coded(&format!("{name}[number]"), port));
+        }
+        text
+    }
+}
+
 /// The type of a number that is known with the shapes.
 fn early(class: Class) -> &'static str {
     type_of(class, Real::F64)
+}
+
+/// Whether a tensor is worked out of this one's elements.
+fn is_read(code: &Code, def: usize) -> bool {
+    code.defs.iter().any(|other| sources_of(other).contains(&Source::Def(def)))
 }
 
 /// The tensors whose elements a definition reads, in a fixed order.

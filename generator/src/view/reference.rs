@@ -138,6 +138,9 @@ fn is_encoded(port: &Tensor, core: Core) -> bool {
     is_quantized(port) && !matches!(stored(port, core), "f32" | "F16")
 }
 
+/// The encoding of what stands for itself: so is what a node leaves without one.
+const PLAIN: &str = "Encoding { scale: 1.0, zero_point: 0 }";
+
 /// Whether a kernel of single precision has to convert what is stored.
 fn is_converted(port: &Tensor, core: Core) -> bool {
     stored(port, core) == "F16" || is_encoded(port, core)

@@ -134,7 +134,7 @@ impl Report {
     pub fn is_good(&self) -> bool {
         let bad: usize =
             Verdict::ALL.into_iter().filter(|v| v.is_bad()).map(|v| self.count(v)).sum();
-        bad == 0 && self.count(Verdict::Passed) > 0
+        bad == 0 && self.count(Verdict::Passed) + self.count(Verdict::Warning) > 0
     }
 
     /// The command that tries a case again, alone.
@@ -320,5 +320,13 @@ mod tests {
     #[test]
     fn nothing_tried_is_not_good() {
         assert!(!Report { subjects: Vec::new(), ..report() }.is_good());
+        let alone = |verdict| {
+            let mut report = report();
+            report.subjects[0].cases.truncate(1);
+            report.subjects[0].cases[0].verdict = verdict;
+            report
+        };
+        assert!(alone(Verdict::Warning).is_good());
+        assert!(!alone(Verdict::Skipped).is_good());
     }
 }

@@ -10,11 +10,11 @@ use super::{
     Constant, CoreRefusal, Fallback, Operand, PlaceError, PlaceOptions, PlacedKernel, Produced,
 };
 use crate::cores::convert::ConstantError;
-use crate::cores::machine;
 use crate::cores::opencl::{self, OpenClError};
+use crate::cores::{fast_memory, machine};
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::Node;
-use crate::memory::Tensor;
+use crate::memory::{MAX_BYTES, Tensor};
 use crate::registry::{KernelEntry, Registry};
 use crate::resolve::{BoundNode, Params, TypedGraph};
 
@@ -155,6 +155,9 @@ impl Unplaced<'_> {
                 return Err(PlaceError::Finalize { node, op, package, core, refusal });
             }
         };
+        if let Some(reason) = self.beyond_memory(&kernel, core) {
+            return Ok(Err(reason));
+        }
         let found = BackendKernel { entry, kernel, backend: None };
         let found = self.on_backend(found, &ports, registry)?;
         Ok(found.map(|BackendKernel { entry, kernel, backend }| {
@@ -175,6 +178,21 @@ impl Unplaced<'_> {
             };
             (placed, steps)
         }))
+    }
+
+    /// That a kernel wants more scratch than `core` has, if it does.
+    fn beyond_memory(&self, kernel: &FinalizedKernel, core: Core) -> Option<String> {
+        let workspace = kernel.workspace();
+        let fast = fast_memory(core, &self.options.profile);
+        match (workspace.wants_all_vtcm(), fast.unwrap_or(MAX_BYTES)) {
+            (true, _) if fast.is_none() => {
+                Some("wants all fast memory, and the core has none".to_owned())
+            }
+            (false, room) if workspace.bytes() > room => {
+                Some(format!("wants {} bytes of scratch, the core has {room}", workspace.bytes()))
+            }
+            (true | false, _) => None,
+        }
     }
 
     /// Gives a GPU kernel the device if there is one, else the host's threads; others stay as they are.

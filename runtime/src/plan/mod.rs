@@ -34,7 +34,7 @@ use crate::cores::{Memory, PerMemory, Profile, fast_memory, machine};
 use crate::device::Coherence;
 use crate::exit_guard::{self, PackageCall, Who};
 use crate::graph::InPlaceError;
-use crate::memory::{ALIGN_BYTES, MAX_BYTES, Tensor};
+use crate::memory::{ALIGN_BYTES, Tensor};
 use crate::place::{Pitch, Placement};
 use crate::registry::Registry;
 use crate::thread_pool::Pool;
@@ -298,20 +298,6 @@ impl Drop for Plan {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// A kernel wants more fast memory than the core has.
-    #[error(
-        "node {node:?}: its kernel on {core} wants {wanted} bytes of scratch, the core has {available}"
-    )]
-    Scratch {
-        /// The node.
-        node: String,
-        /// The core.
-        core: Core,
-        /// Bytes wanted.
-        wanted: usize,
-        /// Bytes that the core has.
-        available: usize,
-    },
     /// A kernel does not pack its constants, or does not take its shapes.
     #[error("node {node:?}: package {package}'s {op} {refusal} while it {during}")]
     Prepare {
@@ -418,7 +404,7 @@ impl Plan {
             Some(_) | None => lower::copy(desc, machine),
         })?;
         gap::insert(&mut lowered, options.row_gap);
-        let scratch_bytes = scratch(&lowered.steps, &profile)?;
+        let scratch_bytes = scratch(&lowered.steps, &profile);
         let arenas = arena::Arenas::of(&lowered);
         let largest = Largest::of(&lowered.inputs, &lowered.steps);
         let placed = arenas.place(&lowered.windows);
@@ -579,20 +565,16 @@ fn check_ports(step: &Step) -> Result<(), PlanError> {
 }
 
 /// Bytes of scratch per memory: steps run one after the other, so each memory needs its largest.
-fn scratch(steps: &[Step], profile: &Profile) -> Result<PerMemory<usize>, PlanError> {
+fn scratch(steps: &[Step], profile: &Profile) -> PerMemory<usize> {
     let mut bytes = PerMemory::default();
     for step in steps {
         let workspace = step.kernel.workspace();
-        let limit = fast_memory(step.core, profile).unwrap_or(usize::MAX);
-        let wanted = if workspace.wants_all_vtcm() { limit } else { workspace.bytes() };
-        if wanted > limit.min(MAX_BYTES) {
-            let node = step.name.clone();
-            return Err(PlanError::Scratch { node, core: step.core, wanted, available: limit });
-        }
-        let slot = &mut bytes[Memory::of(step.core)];
+        let all = fast_memory(step.core, profile).unwrap_or_default();
+        let wanted = if workspace.wants_all_vtcm() { all } else { workspace.bytes() };
+        let slot: &mut usize = &mut bytes[Memory::of(step.core)];
         *slot = wanted.max(*slot);
     }
-    Ok(bytes)
+    bytes
 }
 
 /// A plan that sessions share.

@@ -40,8 +40,19 @@ pub struct QuantMut<'a, T> {
 
 const PLAIN: Encoding = Encoding { scale: 1.0, zero_point: 0 };
 
+impl<T> Default for Quant<'_, T> {
+    /// Of no elements.
+    fn default() -> Self {
+        Self { data: &[], shape: &[0], encoding: PLAIN, axis_encoding: None }
+    }
+}
+
 impl<'a, T: Element> Quant<'a, T> {
-    fn of(inputs: Inputs<'a>, port: usize) -> Result<Self, ExecError> {
+    /// Input `port` of a kernel that takes [`Io`] itself.
+    ///
+    /// # Errors
+    /// No such input, or of another type.
+    pub fn of(inputs: Inputs<'a>, port: usize) -> Result<Self, ExecError> {
         Ok(Self {
             data: inputs.get(port)?,
             shape: inputs.shape(port)?,

@@ -63,10 +63,17 @@ pub(super) fn class_of(typed: &Typed, at: Position) -> Result<Class, Fault> {
     match typed {
         Typed::Scalar(class, _) => Ok(*class),
         Typed::Tensor(whole) => Ok(whole.class),
-        Typed::List(_) | Typed::Text(_) => {
-            Err(Fault::new(at, format!("found a {}, wanted a number or a tensor", typed.said())))
-        }
+        Typed::List(_) | Typed::Text(_) => Err(no_number(typed, at)),
     }
+}
+
+/// What is no number, nor a tensor of numbers.
+fn no_number(found: &Typed, at: Position) -> Fault {
+    let help = match found {
+        Typed::List(_) => "; `l[k]` is an item, and `all[k < len(l)](l[k] == m[k])` compares two",
+        _ => "",
+    };
+    Fault::new(at, format!("found a {}, wanted a number or a tensor{help}", found.said()))
 }
 
 pub(super) fn of_class(typed: Typed, wanted: Class, at: Position) -> Result<Typed, Fault> {
@@ -79,9 +86,7 @@ pub(super) fn of_class(typed: Typed, wanted: Class, at: Position) -> Result<Type
             let body = coerced(whole.body, whole.class, wanted, at)?;
             Ok(Typed::Tensor(Whole { class: wanted, body, shape: whole.shape, source: None }))
         }
-        Typed::List(_) | Typed::Text(_) => {
-            Err(Fault::new(at, format!("found a {}, wanted a number or a tensor", typed.said())))
-        }
+        Typed::List(_) | Typed::Text(_) => Err(no_number(&typed, at)),
     }
 }
 
@@ -100,8 +105,6 @@ pub(super) fn each(
             shape: whole.shape,
             source: None,
         })),
-        Typed::List(_) | Typed::Text(_) => {
-            Err(Fault::new(at, format!("found a {}, wanted a number or a tensor", operand.said())))
-        }
+        Typed::List(_) | Typed::Text(_) => Err(no_number(&operand, at)),
     }
 }

@@ -74,8 +74,6 @@ pub struct ItemKernel {
     pub scratch: Vec<Scratch>,
     /// OpenCL C, behind what `constants` says.
     pub opencl: String,
-    /// For each input the field of the plan that holds its extents.
-    pub input_extents: Vec<String>,
     /// Whether `plan` reads the elements of a static input.
     pub reads_static: Vec<bool>,
 }
@@ -130,19 +128,16 @@ impl Reads<'_> {
 /// The program as work items, if no elements decide an extent.
 pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> Option<ItemKernel> {
     // Numbers of outputs lose digits where they are stored, so those that are read again are kept.
-    let is_read = |def: usize| {
-        let mut readers = code.defs.iter().map(super::sources_of);
-        readers.any(|sources| sources.contains(&Source::Def(def)))
-    };
     let is_output = |def: usize| code.outputs.iter().any(|output| output.def == def);
-    let scratch = (0..code.defs.len()).filter(|def| !is_output(*def) || is_read(*def)).collect();
+    let is_kept = |def: &usize| !is_output(*def) || super::is_read(code, *def);
+    let scratch = (0..code.defs.len()).filter(is_kept).collect();
     let reads = Reads { accesses, scratch };
     let stored = |class| match class {
         Class::Float => "f32",
         Class::Int => "i64",
         Class::Bool => "u8",
     };
-    let outputs = signature.outputs.iter().map(|port| stored(port.class).to_owned()).collect();
+    let outputs = signature.outputs.iter().map(|port| stored(port.class).into()).collect();
     let ports = Ports { inputs: accesses.ports.inputs.clone(), outputs };
     let language = Rust::Items(&reads);
     let arguments = accesses.arguments.iter().map(|(name, _)| name.as_str());
@@ -196,7 +191,6 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
         items: items.collect(),
         scratch: kept.collect(),
         opencl: device.opencl(&kernels),
-        input_extents: shapes.input_extents(),
         reads_static: shapes.reads_static(),
         plan,
         constants,

@@ -121,7 +121,8 @@ const TAKEN: &[&str] = &[
 ];
 
 /// How names begin and end that printed kernels use themselves.
-const OWN: &[&str] = &["dims_", "element_of_", "has_", "int_", "kept_", "list_", "text_"];
+const OWN: &[&str] =
+    &["dims_", "element_of_", "encoding_", "has_", "int_", "kept_", "list_", "stored_", "text_"];
 const OWN_ENDS: &[&str] = &["_f32", "_f64"];
 
 /// Keywords, types, and functions of OpenCL C that begin as no others do, and what is printed beside kernels.

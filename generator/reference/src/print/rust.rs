@@ -1,7 +1,7 @@
 //! The words of Rust.
 
 use super::{
-    Printer,
+    Port, Printer,
     items::{PortAccess, Reads},
     language::{End, Kind, Language, Real},
     literal::literal,
@@ -27,6 +27,7 @@ pub(super) fn type_of(class: Class, real: Real) -> &'static str {
 /// A number as what is stored.
 pub(super) fn stored(value: &str, class: Class, element: &str) -> String {
     match (class, element) {
+        (Class::Float, "F16") => format!("F16::from_f32({value})"),
         (Class::Float, "f32") | (Class::Int, "i64") | (Class::Bool, "bool") => value.to_owned(),
         (Class::Int, "Bool") => format!("Bool::from({value} != 0)"),
         (Class::Bool, _) => format!("{element}::from({value})"),
@@ -41,6 +42,7 @@ pub(super) fn loaded(element: &str, class: Class, of: &str, real: Real) -> Strin
         (Class::Bool, "Bool") => format!("{element}.get()"),
         (Class::Bool, _) => format!("{element} != 0"),
         (Class::Int, "Bool") => format!("i64::from({element}.0)"),
+        (Class::Float, "F16") => format!("{element}.to_f32()"),
         _ if of == type_of(class, real) => element.to_owned(),
         _ => format!("{element} as {}", type_of(class, real)),
     }
@@ -283,6 +285,9 @@ impl Language for Rust<'_> {
         match self {
             Self::Slices => {
                 let name = printer.names.source(source);
+                if let Some(Port { codes: Some(codes), .. }) = printer.port(source) {
+                    return codes.load.replace("{port}", name).replace("{at}", &at);
+                }
                 let (class, of) = (printer.class(source), printer.element(source));
                 loaded(&format!("{name}[{at}]"), class, &of, real)
             }

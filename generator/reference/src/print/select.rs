@@ -1,4 +1,4 @@
-//! Selections as Rust: without scratch, by looking for the next best as often as there is one.
+//! Selections as Rust, without scratch: in order by one pass, and by a score by looking for the next best as often as there is one.
 
 use super::{
     emit::Emitter,
@@ -7,7 +7,7 @@ use super::{
     support::has_bare,
 };
 use crate::{
-    ir::{Select, Source},
+    ir::{Scalar, Select, Source},
     signature::Class,
 };
 
@@ -28,23 +28,42 @@ impl Emitter<'_> {
     /// Fills the selection, and sets its extent to how many there are.
     pub(super) fn select(&mut self, select: &Select, def: usize) {
         let printer = self.printer;
-        let (name, dims) =
-            (printer.names.def(def).to_owned(), printer.names.dims(Source::Def(def)));
-        let index = printer.names.scalar(select.index).to_owned();
+        let dims = printer.names.dims(Source::Def(def));
         let count = self.scalar(&select.count);
         let count = self.bound(self.int(), &count);
         self.line(&format!("let bound = plan.{dims}.size();\nlet mut found = 0_usize;"));
+        match &select.by {
+            None => self.select_in_order(select, def, &count),
+            Some(by) => self.select_best(select, by, def, &count),
+        }
+        self.line(&format!("plan.{dims} = List::of(&[found as i64]);"));
+    }
+
+    /// One pass over the candidates.
+    fn select_in_order(&mut self, select: &Select, def: usize, count: &str) {
+        let index = self.printer.names.scalar(select.index).to_owned();
+        self.open(&format!("for {index} in 0..{count}"));
+        self.open("if found == bound");
+        self.line("break;");
+        self.close("}");
+        let condition = self.scalar(&select.condition);
+        self.open(&format!("if {}", bare(&condition)));
+        self.select_kept(select, def, &index);
+        self.close("}");
+        self.close("}");
+    }
+
+    /// A pass for each that is kept, which looks for the best of those behind the last.
+    fn select_best(&mut self, select: &Select, by: &Scalar, def: usize, count: &str) {
+        let index = self.printer.names.scalar(select.index).to_owned();
         self.line("let (mut last, mut last_score) = (-1_i64, f64::INFINITY);");
         self.open("while found < bound");
         self.line("let (mut best, mut best_score) = (-1_i64, 0.0_f64);");
         self.open(&format!("for {index} in 0..{count}"));
         let condition = self.scalar(&select.condition);
         self.open(&format!("if {}", bare(&condition)));
-        let score = match &select.by {
-            Some(by) => format!("{} as f64", self.scalar(by)),
-            None => "0.0_f64".to_owned(),
-        };
-        self.line(&format!("let score = {score};"));
+        let by = self.scalar(by);
+        self.line(&format!("let score = {by} as f64;"));
         self.line(&format!(
             "let is_behind = last < 0 || comes_before(last_score, last, score, {index});"
         ));
@@ -59,15 +78,24 @@ impl Emitter<'_> {
         self.line("break;");
         self.close("}");
         self.line("(last, last_score) = (best, best_score);");
+        self.select_kept(select, def, "best");
+        self.close("}");
+    }
+
+    /// Keeps a candidate, unless one that is kept drops it.
+    fn select_kept(&mut self, select: &Select, def: usize, candidate: &str) {
+        let printer = self.printer;
+        let name = printer.names.def(def).to_owned();
+        let of = printer.element(Source::Def(def));
         if let Some((kept, drops)) = &select.unless {
+            let index = printer.names.scalar(select.index).to_owned();
             let kept = printer.names.scalar(*kept).to_owned();
             let (inner, drops) = self.branch(|emitter| emitter.scalar(drops));
             let reads = |name: &str| [inner.text(), &drops].iter().any(|text| has_bare(text, name));
-            if reads(&index) {
-                self.line(&format!("let {index} = best;"));
+            if candidate != index && reads(&index) {
+                self.line(&format!("let {index} = {candidate};"));
             }
             self.line("let mut is_dropped = false;");
-            let of = printer.element(Source::Def(def));
             let loaded = loaded("*before", Class::Int, &of, self.real);
             self.open(&format!("for before in &{name}[..found]"));
             if reads(&kept) {
@@ -80,9 +108,7 @@ impl Emitter<'_> {
             self.line("continue;");
             self.close("}");
         }
-        let best = stored("best", Class::Int, &printer.element(Source::Def(def)));
-        self.line(&format!("{name}[found] = {best};\nfound += 1;"));
-        self.close("}");
-        self.line(&format!("plan.{dims} = List::of(&[found as i64]);"));
+        let stored = stored(candidate, Class::Int, &of);
+        self.line(&format!("{name}[found] = {stored};\nfound += 1;"));
     }
 }

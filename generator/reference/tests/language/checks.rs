@@ -32,6 +32,12 @@ fn faults(source: &str) -> Vec<String> {
     faults.0.iter().map(Fault::to_string).collect()
 }
 
+#[test]
+fn lists_are_compared_as_the_fault_says() {
+    let source = "require all[a < len(dims(x))](dims(x)[a] == dims(x)[-1]), \"all\"\ny = x";
+    assert_eq!(Program::read(source, &signature()).err().map(|faults| faults.to_string()), None);
+}
+
 /// Sources, and the first fault of each.
 const FAULTS: &[(&str, &str)] = &[
     ("y = z", "1:5: there is no `z` here; did you mean `x`?"),
@@ -63,6 +69,10 @@ const FAULTS: &[(&str, &str)] = &[
     ("y = not x", "1:5: found float, wanted bool; `bool(..)` makes one of it"),
     ("y = mode", "1:5: found a text, wanted numbers: a text is only compared"),
     ("y = if mode < \"a\" then 1 else 2", "1:13: `<` of texts, wanted `==` or `!=`"),
+    (
+        "require dims(x) == dims(x), \"all\"\ny = x",
+        "1:17: found a list, wanted a number or a tensor; `l[k]` is an item, and `all[k < len(l)](l[k] == m[k])` compares two",
+    ),
     (
         "y[i < 3] = x",
         "1:12: found a float tensor, wanted a number; an element of it is read as `name[i, ..]`",

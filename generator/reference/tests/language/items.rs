@@ -98,7 +98,7 @@ fn access(port: &Signature, prefix: &str) -> Accesses {
     });
     Accesses {
         ports: Ports {
-            inputs: port.inputs.iter().map(|port| stored(port.class)).collect(),
+            inputs: port.inputs.iter().map(|port| stored(port.class).into()).collect(),
             outputs: Vec::new(),
         },
         inputs: inputs.map(|(at, port)| port_access(port.class, at)).collect(),
@@ -129,7 +129,7 @@ fn runner(number: usize, signature: &Signature, kernel: &ItemKernel, case: &Case
         let said = |of: &str| tensor.map_or("&[]".to_owned(), |tensor| elements(tensor, of));
         shaping.push(tensor.map_or("None".to_owned(), |tensor| format!("Some({})", dims(tensor))));
         if port.is_static {
-            shaping.push(said(&stored(port.class)));
+            shaping.push(said(stored(port.class)));
         }
         floats.push(if port.class == Class::Float { said("f32") } else { "&[]".to_owned() });
         ints.push(if port.class == Class::Float { "&[]".to_owned() } else { said("i64") });

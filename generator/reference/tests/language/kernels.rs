@@ -13,19 +13,18 @@ use crate::{
 };
 
 /// Stored types that differ from those that kernels compute in.
-pub(crate) fn stored(class: Class) -> String {
+pub(crate) fn stored(class: Class) -> &'static str {
     match class {
         Class::Float => "f32",
         Class::Int => "i32",
         Class::Bool => "u8",
     }
-    .to_owned()
 }
 
 fn ports(signature: &Signature) -> Ports {
     Ports {
-        inputs: signature.inputs.iter().map(|port| stored(port.class)).collect(),
-        outputs: signature.outputs.iter().map(|port| stored(port.class)).collect(),
+        inputs: signature.inputs.iter().map(|port| stored(port.class).into()).collect(),
+        outputs: signature.outputs.iter().map(|port| stored(port.class).into()).collect(),
     }
 }
 
@@ -68,7 +67,7 @@ fn runner(
     for (port, argument) in signature.inputs.iter().zip(&case.arguments.inputs) {
         let tensor = given(port, argument);
         let of = stored(port.class);
-        let values = tensor.map_or("&[]".to_owned(), |tensor| elements(tensor, &of));
+        let values = tensor.map_or("&[]".to_owned(), |tensor| elements(tensor, of));
         shaping.push(tensor.map_or("None".to_owned(), |tensor| format!("Some({})", dims(tensor))));
         if port.is_static {
             shaping.push(values.clone());
@@ -94,9 +93,9 @@ fn runner(
         shaping.join(", ")
     );
     let outputs = signature.outputs.iter().zip(&kernel.extents);
-    let outputs = outputs
-        .enumerate()
-        .map(|(at, (port, extents))| (format!("out_{at}"), stored(port.class), extents.clone()));
+    let outputs = outputs.enumerate().map(|(at, (port, extents))| {
+        (format!("out_{at}"), stored(port.class).to_owned(), extents.clone())
+    });
     let scratch = kernel
         .scratch
         .iter()

@@ -3,15 +3,13 @@
 use std::fmt::Write as _;
 
 use udo_reference::{
-    Accesses, Buffer, Class, Item, ItemKernel, OpenClAccess, PortAccess, Ports, Program,
+    Accesses, Buffer, Class, Item, ItemKernel, OpenClAccess, Port, PortAccess, Ports, Program,
 };
 
 use super::{
-    indented, is_encoded, module,
+    PLAIN, indented, is_encoded, module,
     node::{self, Known},
-    odd_static,
-    slices::PLAIN,
-    stored,
+    odd_static, stored,
 };
 use crate::{
     config::{Core, DataType, Family, Op, Tensor},
@@ -77,7 +75,7 @@ fn accesses(op: &Op) -> Accesses {
     };
     let scalars = op.scalar_params.iter().map(|_| String::new());
     Accesses {
-        ports: Ports { inputs: ports.map(str::to_owned).collect(), outputs: Vec::new() },
+        ports: Ports { inputs: ports.map(Port::from).collect(), outputs: Vec::new() },
         inputs: op.inputs.iter().enumerate().map(|(index, port)| input(index, port)).collect(),
         outputs: op.outputs.iter().enumerate().map(|(index, port)| output(index, port)).collect(),
         params: scalars.chain(op.tensor_params.iter().map(list)).collect(),

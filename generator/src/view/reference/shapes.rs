@@ -21,8 +21,8 @@ pub(in crate::view) fn inference(op: &Op) -> Option<ReferenceView> {
     let (program, source) = program(op)?;
     // The elements of inputs that are known are integers of any width here.
     let word = |port: &Tensor| match reference::class(port) {
-        Class::Float => "f32".to_owned(),
-        Class::Int | Class::Bool => "i64".to_owned(),
+        Class::Float => "f32".into(),
+        Class::Int | Class::Bool => "i64".into(),
     };
     let ports = Ports {
         inputs: op.inputs.iter().map(word).collect(),

@@ -1,10 +1,9 @@
-//! A first kernel over slices: on the CPU, and on the DSP, where it works on numbers that are made of stored values and stored
-//! as such behind it.
+//! A first kernel over slices: on the CPU, and on the DSP, where an element is a number as it is read, and stored as it is written.
 
-use udo_reference::{Ports, Program, RustKernel};
+use udo_reference::{Codes, Port, Ports, Program, RustKernel};
 
 use super::{
-    indented, is_converted, is_encoded, module,
+    PLAIN, indented, is_encoded, module,
     node::{self, Known},
     odd_static, stored, table,
 };
@@ -21,6 +20,7 @@ const NAMES: &[&str] = &[
     "FinalizeCx",
     "Io",
     "Node",
+    "Quant",
     "Workspace",
 ];
 
@@ -30,35 +30,58 @@ pub(super) fn printed(
     core: Core,
     program: &Program,
 ) -> Result<(String, String, bool), String> {
-    let word = |port: &Tensor| if is_converted(port, core) { "f32" } else { stored(port, core) };
+    let (glue, text, is_bounded) = match table::printed(op, core, program) {
+        Some((glue, text)) => (glue, text, false),
+        None => loops(op, core, program)?,
+    };
+    let text = module("loops", NAMES, &["reference"], &[&glue, &text]);
+    Ok((text, String::new(), is_bounded))
+}
+
+/// What finalize keeps, the loops, and whether outputs are bounded.
+fn loops(op: &Op, core: Core, program: &Program) -> Result<(String, String, bool), String> {
+    let port = |port: &Tensor| port_of(port, core);
     let ports = Ports {
-        inputs: op.inputs.iter().map(|port| word(port).to_owned()).collect(),
-        outputs: op.outputs.iter().map(|port| word(port).to_owned()).collect(),
+        inputs: op.inputs.iter().map(port).collect(),
+        outputs: op.outputs.iter().map(port).collect(),
     };
     let kernel = program.rust(&ports);
     odd_static(op, core, &kernel.reads_static)?;
     let known = Known { is_bounded: kernel.is_bounded, reads_static: &kernel.reads_static };
-    let glue = match table::kept(op, core, program, &kernel) {
-        Some(table) => table,
-        None => [kept(op, core, &kernel), node::of_node(op, &known, Some(core))].join("\n"),
-    };
+    let glue = [kept(op, core, &kernel), node::of_node(op, &known, Some(core))].join("\n");
     let text = kernel.text(&glue);
-    let text = module("loops", NAMES, &["reference"], &[&glue, &text]);
-    Ok((text, String::new(), kernel.is_bounded))
+    Ok((glue, text, kernel.is_bounded))
+}
+
+/// How the loops reach the elements of a port.
+fn port_of(port: &Tensor, core: Core) -> Port {
+    let of = stored(port, core);
+    if !is_encoded(port, core) {
+        return of.into();
+    }
+    // The encoding's own functions work in single precision, and 32 bits are more than that holds.
+    let codes = if matches!(of, "i32" | "u32") {
+        Codes {
+            load: "((f64::from({port}.data[{at}]) - f64::from({port}.encoding.zero_point)) * f64::from({port}.encoding.scale)) as f32".to_owned(),
+            store: format!("((f64::from({{value}}) / f64::from({{encoding}}.scale)).round_ties_even() + f64::from({{encoding}}.zero_point)) as {of}"),
+        }
+    } else {
+        Codes {
+            load: "{port}.encoding.dequantize({port}.data[{at}])".to_owned(),
+            store: "{encoding}.quantize({value})".to_owned(),
+        }
+    };
+    Port { element: of.to_owned(), codes: Some(codes) }
 }
 
 /// `struct Kept`: what finalize keeps, and the call of the loops.
 fn kept(op: &Op, core: Core, kernel: &RustKernel) -> String {
-    let mut lines = Lines {
-        is_dsp: matches!(core, Core::Dsp(_)),
-        is_bounded: kernel.is_bounded,
-        ..Lines::default()
-    };
+    let mut lines = Lines { is_bounded: kernel.is_bounded, ..Lines::default() };
     lines.fields.push("plan: Plan,".to_owned());
     lines.made.push(format!("plan: of_node(cx{})?,", node::least(kernel.is_bounded, "false")));
     lines.arguments.push("&self.plan".to_owned());
-    for (index, (port, extents)) in op.inputs.iter().zip(&kernel.input_extents).enumerate() {
-        lines.input(index, port, core, extents);
+    for (index, port) in op.inputs.iter().enumerate() {
+        lines.input(index, port, core);
     }
     for (index, param) in op.tensor_params.iter().enumerate() {
         lines.list(index, param);
@@ -72,7 +95,7 @@ fn kept(op: &Op, core: Core, kernel: &RustKernel) -> String {
         lines.arguments.push(format!("scratch_{index}"));
     }
     for (index, (port, extents)) in op.outputs.iter().zip(&kernel.extents).enumerate() {
-        lines.output(index, port, core, extents);
+        lines.output(index, port, core);
         if kernel.is_bounded {
             lines.extents(index, extents);
         }
@@ -83,7 +106,6 @@ fn kept(op: &Op, core: Core, kernel: &RustKernel) -> String {
 /// What is printed of a kernel, line by line.
 #[derive(Default)]
 struct Lines {
-    is_dsp: bool,
     is_bounded: bool,
     /// Of what finalize keeps.
     fields: Vec<String>,
@@ -97,86 +119,34 @@ struct Lines {
     arguments: Vec<String>,
 }
 
-/// The encoding of a port of a DSP: a stored value is a number where it has none, as for functions of DSPs.
-fn or_plain(encoding: &str) -> String {
-    format!("{encoding}.unwrap_or({PLAIN})")
-}
-
-/// The encoding of what stands for itself.
-pub(super) const PLAIN: &str = "Encoding { scale: 1.0, zero_point: 0 }";
-
 impl Lines {
-    /// An input, as numbers where it is stored as something else.
-    fn input(&mut self, index: usize, port: &Tensor, core: Core, extents: &str) {
+    /// An input, with its encoding where it has one.
+    fn input(&mut self, index: usize, port: &Tensor, core: Core) {
         let of = stored(port, core);
-        let given = if port.may_be_absent() {
-            format!("if inputs.has({index}) {{ inputs.get::<{of}>({index})? }} else {{ &[] }}")
+        let (got, none) = if is_encoded(port, core) {
+            (format!("Quant::<{of}>::of(inputs, {index})?"), "Quant::default()")
         } else {
-            format!("inputs.get::<{of}>({index})?")
+            (format!("inputs.get::<{of}>({index})?"), "&[]")
+        };
+        let given = if port.may_be_absent() {
+            format!("if inputs.has({index}) {{ {got} }} else {{ {none} }}")
+        } else {
+            got
         };
         self.run.push(format!("let input_{index} = {given};"));
-        if is_converted(port, core) {
-            self.converted("input", index, extents);
-            if is_encoded(port, core) {
-                let encoding = format!("inputs.encoding({index})");
-                let encoding = if self.is_dsp { or_plain(&encoding) } else { encoding + "?" };
-                self.run.push(format!("let encoding = {encoding};"));
-            }
-            let number = if of == "F16" {
-                "from.to_f32()"
-            } else if self.is_dsp {
-                "encoding.dequantize(*from)"
-            } else {
-                "((f64::from(*from) - f64::from(encoding.zero_point)) * f64::from(encoding.scale)) as f32"
-            };
-            self.run
-                .push(format!("for (to, from) in input_{index}.iter_mut().zip(stored_{index}) {{"));
-            self.run.push(format!("    *to = {number};"));
-            self.run.push("}".to_owned());
-        }
         self.arguments.push(format!("input_{index}"));
     }
 
-    /// An output, stored behind the call where it is not numbers.
-    fn output(&mut self, index: usize, port: &Tensor, core: Core, extents: &str) {
+    /// An output, and behind it its encoding.
+    fn output(&mut self, index: usize, port: &Tensor, core: Core) {
         let of = stored(port, core);
         self.run.push(format!("let output_{index} = outputs.take::<{of}>({index})?;"));
-        if is_converted(port, core) {
-            self.converted("output", index, extents);
-            if is_encoded(port, core) {
-                let encoding = format!("outputs.encoding({index})");
-                let encoding = if self.is_dsp { or_plain(&encoding) } else { encoding + "?" };
-                self.after.push(format!("let encoding = {encoding};"));
-            }
-            let number = if of == "F16" {
-                "F16::from_f32(*from)".to_owned()
-            } else if self.is_dsp {
-                "encoding.quantize(*from)".to_owned()
-            } else {
-                format!(
-                    "((f64::from(*from) / f64::from(encoding.scale)).round_ties_even() + f64::from(encoding.zero_point)) as {of}"
-                )
-            };
-            // Of an output that elements decide, what is there.
-            let there = if self.is_bounded {
-                format!(".take(done.{extents}.size())")
-            } else {
-                String::new()
-            };
-            self.after.push(format!(
-                "for (to, from) in stored_{index}.iter_mut().zip(output_{index}.iter()){there} {{"
-            ));
-            self.after.push(format!("    *to = {number};"));
-            self.after.push("}".to_owned());
-        }
         self.arguments.push(format!("output_{index}"));
-    }
-
-    /// Numbers in scratch, in the place of what is stored.
-    fn converted(&mut self, side: &str, index: usize, extents: &str) {
-        self.space.push(format!(".and::<f32>(self.plan.{extents}.size())"));
-        self.run.push(format!("let stored_{index} = {side}_{index};"));
-        self.run.push(format!("let {side}_{index} = scratch.take::<f32>(stored_{index}.len())?;"));
+        if is_encoded(port, core) {
+            let encoding = format!("outputs.encoding({index}).unwrap_or({PLAIN})");
+            self.run.push(format!("let encoding_{index} = {encoding};"));
+            self.arguments.push(format!("encoding_{index}"));
+        }
     }
 
     /// The extents of an output that a run says.

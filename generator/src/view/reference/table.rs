@@ -1,13 +1,8 @@
 //! A first kernel on the DSP for functions of one stored byte: all 256 results are worked out before any run.
 
-use udo_reference::{Program, RustKernel};
+use udo_reference::{Ports, Program};
 
-use super::{
-    indented, is_encoded,
-    node::params,
-    slices::{PLAIN, whole},
-    stored,
-};
+use super::{PLAIN, indented, is_encoded, node::params, slices::whole, stored};
 use crate::config::{Core, Op, Tensor};
 
 /// A byte that is stored as the type `of`, read with the other sign where that has one.
@@ -15,8 +10,8 @@ fn of_code(of: &str, code: &str, cast: &str) -> String {
     if of == "u8" { code.to_owned() } else { format!("{}.{cast}()", code.trim_start_matches('*')) }
 }
 
-/// What finalize keeps, if the operator is such a function.
-pub(super) fn kept(op: &Op, core: Core, program: &Program, kernel: &RustKernel) -> Option<String> {
+/// What finalize keeps and the loops that fill it, if the operator is such a function.
+pub(super) fn printed(op: &Op, core: Core, program: &Program) -> Option<(String, String)> {
     let is_byte =
         |port: &Tensor| is_encoded(port, core) && matches!(stored(port, core), "u8" | "i8");
     let [input] = op.inputs.as_slice() else { return None };
@@ -27,6 +22,12 @@ pub(super) fn kept(op: &Op, core: Core, program: &Program, kernel: &RustKernel) 
     if !is_table {
         return None;
     }
+    // The tables are made of numbers.
+    let numbers = Ports {
+        inputs: vec!["f32".into()],
+        outputs: op.outputs.iter().map(|_| "f32".into()).collect(),
+    };
+    let kernel = program.rust(&numbers);
     let of = stored(input, core);
     let mut lines = vec![
         format!("let encoding = cx.input(0)?.encoding().unwrap_or({PLAIN});"),
@@ -79,5 +80,7 @@ pub(super) fn kept(op: &Op, core: Core, program: &Program, kernel: &RustKernel) 
         "let Io { inputs, mut outputs, .. } = io;".to_owned(),
         indented(&run, 2),
     ];
-    Some(whole(&parts))
+    let glue = whole(&parts);
+    let loops = kernel.text(&glue);
+    Some((glue, loops))
 }

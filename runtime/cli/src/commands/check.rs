@@ -227,7 +227,7 @@ fn verdict(report: &Report) -> Outcome {
         return Ok(());
     }
     if bad == 0 {
-        return Err(Failure::new("no case passed, so nothing was shown"));
+        return Err(Failure::new("no case ran, so nothing was shown"));
     }
     let all: usize = report.subjects.iter().map(|subject| subject.cases.len()).sum();
     note(format!(

@@ -255,11 +255,26 @@ impl New {
         outln!("\nNext:");
         for report in reports {
             let dir = shell_word(&report.dir);
-            outln!("  grep -rn 'Add code here' {dir}    the places that wait for your code");
+            if is_open(report) {
+                outln!("  grep -rn '{OPEN}' {dir}    the places that wait for your code");
+            }
             outln!("  udo build {dir}");
         }
         Ok(())
     }
+}
+
+/// What marks a place that waits for the author's code.
+const OPEN: &str = "Add code here";
+
+/// Whether there is such a place in the author's files.
+fn is_open(report: &Report) -> bool {
+    let mut files = report.created.iter().chain(&report.kept);
+    files.any(|file| {
+        let path = report.dir.join(file);
+        let is_code = path.extension().is_some_and(|of| of == "rs" || of == "cl");
+        is_code && fs::read_to_string(path).is_ok_and(|text| text.contains(OPEN))
+    })
 }
 
 /// The failure of a folder that is not written, with the next step.

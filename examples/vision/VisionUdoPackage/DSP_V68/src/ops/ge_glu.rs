@@ -50,7 +50,7 @@ impl Kernel for GeGluDsp {
 /// What the reference says, element by element.
 #[rustfmt::skip]
 mod loops {
-    use udo_api::{Encoding, Error, ExecError, FinalizeCx, Io, Node, Workspace};
+    use udo_api::{Encoding, Error, ExecError, FinalizeCx, Io, Node, Quant, Workspace};
     use crate::reference::{
         Fault, List, erf_f32, extents, int_floor_div, list_align, list_broadcast, list_dims, list_item,
         list_join, list_len, list_push, list_slice, list_unravel, place, wanted,
@@ -69,34 +69,17 @@ mod loops {
         }
 
         pub fn workspace(&self) -> Workspace {
-            Workspace::NONE.and::<f32>(self.plan.dims_x.size()).and::<f32>(self.plan.dims_bias.size()).and::<f32>(self.plan.dims_z.size()).and::<f32>(self.plan.dims_y.size())
+            Workspace::NONE.and::<f32>(self.plan.dims_z.size())
         }
 
         pub fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
             let Io { inputs, mut outputs, mut scratch, .. } = io;
-            let input_0 = inputs.get::<u8>(0)?;
-            let stored_0 = input_0;
-            let input_0 = scratch.take::<f32>(stored_0.len())?;
-            let encoding = inputs.encoding(0).unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
-            for (to, from) in input_0.iter_mut().zip(stored_0) {
-                *to = encoding.dequantize(*from);
-            }
-            let input_1 = if inputs.has(1) { inputs.get::<u8>(1)? } else { &[] };
-            let stored_1 = input_1;
-            let input_1 = scratch.take::<f32>(stored_1.len())?;
-            let encoding = inputs.encoding(1).unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
-            for (to, from) in input_1.iter_mut().zip(stored_1) {
-                *to = encoding.dequantize(*from);
-            }
+            let input_0 = Quant::<u8>::of(inputs, 0)?;
+            let input_1 = if inputs.has(1) { Quant::<u8>::of(inputs, 1)? } else { Quant::default() };
             let scratch_0 = scratch.take::<f32>(self.plan.dims_z.size())?;
             let output_0 = outputs.take::<u8>(0)?;
-            let stored_0 = output_0;
-            let output_0 = scratch.take::<f32>(stored_0.len())?;
-            execute(&self.plan, input_0, input_1, scratch_0, output_0)?;
-            let encoding = outputs.encoding(0).unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
-            for (to, from) in stored_0.iter_mut().zip(output_0.iter()) {
-                *to = encoding.quantize(*from);
-            }
+            let encoding_0 = outputs.encoding(0).unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
+            execute(&self.plan, input_0, input_1, scratch_0, output_0, encoding_0)?;
             Ok(())
         }
     }
@@ -177,10 +160,11 @@ mod loops {
 
     pub fn execute(
         plan: &Plan,
-        x: &[f32],
-        bias: &[f32],
+        x: Quant<'_, u8>,
+        bias: Quant<'_, u8>,
         z: &mut [f32],
-        y: &mut [f32],
+        y: &mut [u8],
+        encoding_y: Encoding,
     ) -> Result<Plan, Fault> {
         let plan = *plan;
         {
@@ -190,26 +174,31 @@ mod loops {
         }
         {
             for (number, to) in y.iter_mut().enumerate().take(plan.dims_y.size()) {
-                *to = element_of_y(&plan, number, z)?;
+                *to = encoding_y.quantize(element_of_y(&plan, number, z)?);
             }
         }
         Ok(plan)
     }
 
-    fn element_of_z(plan: &Plan, number: usize, x: &[f32], bias: &[f32]) -> Result<f32, Fault> {
+    fn element_of_z(
+        plan: &Plan,
+        number: usize,
+        x: Quant<'_, u8>,
+        bias: Quant<'_, u8>,
+    ) -> Result<f32, Fault> {
         let here = list_unravel(number as i64, plan.dims_z);
         let t1: f32 = if plan.value_2 {
             let t2 = place(plan.dims_x, list_align(here, plan.dims_x));
             let t3: f32 = if t2 < 0 {
                 return Err(Fault("indices inside of the tensor"));
             } else {
-                x[t2 as usize]
+                x.encoding.dequantize(x.data[t2 as usize])
             };
             let t4 = place(plan.dims_bias, list_align(here, plan.dims_bias));
             let t5: f32 = if t4 < 0 {
                 return Err(Fault("indices inside of the tensor"));
             } else {
-                bias[t4 as usize]
+                bias.encoding.dequantize(bias.data[t4 as usize])
             };
             t3 + t5
         } else {
@@ -217,7 +206,7 @@ mod loops {
             let t3: f32 = if t2 < 0 {
                 return Err(Fault("indices inside of the tensor"));
             } else {
-                x[t2 as usize]
+                x.encoding.dequantize(x.data[t2 as usize])
             };
             t3
         };
