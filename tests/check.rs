@@ -24,11 +24,18 @@ fn root() -> PathBuf {
 
 /// The package in C of the examples, with one text replaced.
 fn clip(find: &str, put: &str) -> TempDir {
+    clip_with(&[(find, put)])
+}
+
+fn clip_with(edits: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let example = root().join("examples/c-package");
     for file in ["Makefile", "manifest.json.in", "clip_scale.c"] {
-        let text = fs::read_to_string(example.join(file)).unwrap();
-        let text = if file == "clip_scale.c" { text.replacen(find, put, 1) } else { text };
+        let mut text = fs::read_to_string(example.join(file)).unwrap();
+        for (find, put) in edits.iter().filter(|_| file == "clip_scale.c") {
+            assert!(text.contains(find), "{find}");
+            text = text.replacen(find, put, 1);
+        }
         fs::write(dir.path().join(file), text).unwrap();
     }
     let include = format!("INCLUDE={}", root().join("udo-api/include").display());
@@ -96,6 +103,62 @@ fn a_package_that_always_hangs_is_not_waited_for_in_every_case() {
     assert_eq!(report["summary"]["timed_out"], 3);
     let (verdict, why) = verdict(&report, "numbers/random");
     assert_eq!((&*verdict, &*why), ("skipped", "not tried: 3 cases before are not done in time"));
+}
+
+/// A program that a package starts holds no check up, and does not outlive it.
+#[test]
+fn what_a_package_starts_ends_with_it() {
+    let sleep = "static int is_started; extern int fork(void);
+        extern int execlp(const char *, const char *, ...);
+        if (!is_started++ && fork() == 0) execlp(\"sleep\", \"sleep\", \"86413\", (char *)0);
+        float v = x[i];";
+    let package = clip("float v = x[i];", sleep);
+    let flags = ["--level", "1", "--json", "--filter", "shapes/runs"];
+    assert_eq!(verdict(&json(&check(package.path(), &flags)), "shapes/runs").0, "passed");
+    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let lines = processes.filter_map(|of| fs::read_to_string(of.path().join("cmdline")).ok());
+    assert_eq!(lines.filter(|line| line.starts_with("sleep\086413")).count(), 0);
+}
+
+#[test]
+fn where_no_node_is_known_nothing_passes() {
+    let refuses = "return fail(args->node.errors, \"never\");";
+    let package = clip("args->outputs[0] = args->node.inputs[0];", refuses);
+    for filter in ["memory", "shapes", "behaviour", "numbers", "contract/finalize"] {
+        let output = check(package.path(), &["--level", "1", "--filter", filter]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{filter}: {said}");
+        assert!(said.contains("no case ran, so nothing was shown"), "{filter}: {said}");
+    }
+}
+
+#[test]
+fn outputs_that_nodes_may_leave_out_are_tried_as_well() {
+    let package = |at: &str| {
+        let one = "{.name = UDO_TEXT(\"y\"), .types = UDO_SET(UDO_F32)}";
+        let two = ", {.name = UDO_TEXT(\"z\"), .types = UDO_SET(UDO_F32), .flags = UDO_OPTIONAL}";
+        let store = "y[i] = node->scale * v;";
+        clip_with(&[
+            (one, &[one, two].concat()),
+            (
+                "args->outputs[0] = args->node.inputs[0];",
+                "for (uint32_t i = 0; i < args->node.output_count; i++) args->outputs[i] = args->node.inputs[0];",
+            ),
+            (
+                store,
+                &format!(
+                    "{store} if (args->output_count > 1) ((float *)args->tensors[2].data)[{at}] = v;"
+                ),
+            ),
+        ])
+    };
+    let tried = |at: &str, filter: &str| {
+        let flags = ["--level", "1", "--json", "--filter", filter];
+        verdict(&json(&check(package(at).path(), &flags)), filter).0
+    };
+    assert_eq!(tried("i", "contract/offers"), "passed");
+    assert_eq!(tried("i", "memory/written"), "passed");
+    assert_eq!(tried("i / 2 * 2", "memory/written"), "failed");
 }
 
 #[test]
@@ -304,8 +367,13 @@ fn a_call_that_seldom_uses_the_heap_is_captured_and_does_it_again() {
 #[test]
 fn wrong_usage_answers_2_and_what_is_no_package_1() {
     let package = clip("float v = x[i];", "float v = x[i];");
-    let cases: [(&[&str], i32, &str); 4] = [
-        (&["--op", "Nothing"], 2, "there is nothing to check: the package has ClipScale on cpu"),
+    let none =
+        "there is nothing to check: there is no operator Nothing; the package has ClipScale on cpu";
+    let no_core = "there is nothing to check: nothing is for gpu; the package has ClipScale on cpu";
+    let cases: [(&[&str], i32, &str); 6] = [
+        (&["--op", "Nothing"], 2, none),
+        (&["--op", "ClipScale", "--op", "Nothing"], 2, none),
+        (&["--core", "cpu,gpu"], 2, no_core),
         (&["--filter", "no/such"], 2, "no case of level 3 has \"no/such\" in its name"),
         (&["--level", "11"], 2, "11 is not in 1..=10"),
         (&["--timeout", "0"], 2, "invalid value '0'"),

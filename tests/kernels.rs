@@ -35,6 +35,7 @@ const SOME: &[&str] = &[
     "argmax",
     "clip",
     "conv2d",
+    "deviations",
     "gather",
     "gelu_erf",
     "gemm",

@@ -265,14 +265,15 @@ fn what_no_node_has_is_said() {
     let config = JSON
         .replace(
             "\"inputs\":[",
-            "\"scalar_params\": [{\"name\": \"block\", \"data_type\": \"INT_32\", \"default_value\": 7}],
+            "\"scalar_params\": [{\"name\": \"block\", \"data_type\": \"INT_32\", \"default_value\": 7},
+                    {\"name\": \"mode\", \"data_type\": \"STRING\", \"default_value\": \"a\"}],
                 \"reference\": [\"require block == 7, \\\"seven\\\"\", \"Output = Placeholder * block\"],
                 \"inputs\":[",
         )
         .replace("FLOAT_32", "INT_64");
     let cases = Desk::of("config.json", &config, "ScaledEluPackage").check("contract/", 0);
     let offers = cases.iter().find(|case| case["case"] == "contract/offers").unwrap();
-    let why = "no node was found that has another \"block\" than 7: of that nothing is known";
+    let why = "no node was found that has another \"block\" than 7, another \"mode\" than \"a\": of that nothing is known";
     assert_eq!((&offers["verdict"], &offers["why"]), (&"warning".into(), &why.into()));
 }
 

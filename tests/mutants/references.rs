@@ -58,6 +58,21 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "gpu",
         &["memory/written", "numbers/reference"],
     ),
+    // What refuses elements of which the reference makes something.
+    blend(
+        "own_blend_dsp_refuses_all",
+        "    let formula = Formula { share, gain };\n",
+        "    let formula = Formula { share, gain };\n    if y.encoding.scale > 0.0 {\n        return Err(ExecError::of(udo_api::Status::BAD_VALUE));\n    }\n",
+        "dsp:v68",
+        &["shapes/runs"],
+    ),
+    blend(
+        "own_blend_refuses_large_means",
+        "            let mean = x.iter().sum::<f32>() / x.len() as f32;\n",
+        "            let mean = x.iter().sum::<f32>() / x.len() as f32;\n            if mean.abs() > 100.0 {\n                return Err(ExecError::of(udo_api::Status::BAD_VALUE));\n            }\n",
+        "cpu",
+        &["numbers/large"],
+    ),
     blend(
         "own_blend_infers_another_rank",
         "udo_api::TensorDesc::new(x.dtype().unwrap_or(DType::F32), x.full_shape())",

@@ -80,6 +80,12 @@ pub(crate) struct Live<'a> {
 /// Elements that a kernel may refuse, tried one after the other.
 const FILLS: [Fill; 5] = [Fill::Random, Fill::Small, Fill::Equal, Fill::Positive, Fill::Zero];
 
+/// How long a node may take beside faster ones of its class, and alone: large ones, then others.
+const LONG_TIMES: [(Duration, Duration); 2] = [
+    (Duration::from_millis(30), Duration::from_millis(500)),
+    (Duration::from_millis(60), Duration::from_secs(10)),
+];
+
 impl OpContext {
     pub(crate) fn new(
         place: &Place,
@@ -152,10 +158,8 @@ impl OpContext {
         })
     }
 
-    /// Leaves out large nodes that take long, as each is run some hundred times; the fastest of them stays.
+    /// Leaves out nodes that take long, as each is run some hundred times; the fastest of a class stays.
     fn leave_out_slow(&self, nodes: &mut Vec<Node>) {
-        const LONG: Duration = Duration::from_millis(30);
-        const TOO_LONG: Duration = Duration::from_millis(500);
         let time = |node: &Node| {
             let trial = self.trial(node, 1).ok()?;
             let start = Instant::now();
@@ -163,15 +167,18 @@ impl OpContext {
             let _ = trial.run(&node.values(Fill::Small, self.seed), How::default());
             Some(start.elapsed())
         };
-        let is_large = |node: &Node| node.class == Class::Large;
-        let times: Vec<Option<Duration>> =
-            nodes.iter().map(|node| if is_large(node) { time(node) } else { None }).collect();
-        let least = times.iter().flatten().min().copied();
-        let mut times = times.iter();
-        nodes.retain(|_| {
-            let time = times.next().copied().flatten();
-            time.is_none_or(|time| time <= LONG || Some(time) == least && time <= TOO_LONG)
-        });
+        let times: Vec<Option<Duration>> = nodes.iter().map(time).collect();
+        let least = |class: Class| {
+            let own = nodes.iter().zip(&times).filter(|(node, _)| node.class == class);
+            own.filter_map(|(_, time)| *time).min()
+        };
+        let stays = |(node, time): (&Node, &Option<Duration>)| {
+            let Some(time) = *time else { return true };
+            let (long, too_long) = LONG_TIMES[usize::from(node.class != Class::Large)];
+            time <= long || Some(time) == least(node.class) && time <= too_long
+        };
+        let mut stay = nodes.iter().zip(&times).map(stays).collect::<Vec<_>>().into_iter();
+        nodes.retain(|_| stay.next().unwrap_or(true));
     }
 
     pub(crate) fn kernel(&self, node: &Node) -> Option<&KernelEntry> {
@@ -237,12 +244,8 @@ impl OpContext {
                 Ok(run) => return Ok((values, run)),
                 // Integers may be indices that are out of range, or divisors that are 0.
                 Err(fault) => {
-                    let has_integers = node
-                        .inputs
-                        .iter()
-                        .any(|input| input.desc.dtype().is_some_and(|dtype| !dtype.is_float()));
                     let fault = first.get_or_insert(fault);
-                    if !has_integers || matches!(fault, Fault::Broken(_)) {
+                    if !node.has_integers() || matches!(fault, Fault::Broken(_)) {
                         break;
                     }
                 }

@@ -1,12 +1,12 @@
-//! What has to be in some node, so that nothing goes untried that an operator offers: each input that a node may leave out, each text
-//! that a parameter is compared with, and more than one value of each other parameter.
+//! What has to be in some node, so that nothing goes untried that an operator offers: each input and output that a node may leave out, each
+//! text that a parameter is compared with, and more than one value of each other parameter.
 
-use udo_api::{DType, OpDef, Param, ParamKind};
+use udo_api::{DType, OpDef, Param, ParamKind, Port};
 use udo_generator::Pattern;
 use udo_host::ParamSetting;
 
 use crate::node::{Node, setting_said};
-use crate::params::Params;
+use crate::params::{Params, WIDE};
 use crate::ties;
 use crate::values::Random;
 
@@ -15,6 +15,8 @@ use crate::values::Random;
 pub(crate) enum Goal {
     /// An input that nodes may leave out.
     Input(usize),
+    /// An output that they may.
+    Output(usize),
     /// A parameter, and the only setting of it that nodes have.
     Other(usize, ParamSetting),
     /// A parameter, and a text.
@@ -28,25 +30,27 @@ impl Goal {
         let inputs = schema.inputs().iter().enumerate();
         let optional = inputs.filter(|(_, port)| port.is_optional());
         let inputs = optional.map(|(at, _)| Self::Input(at));
+        let outputs = schema.outputs().iter().enumerate();
+        let outputs = outputs.filter(|(_, port)| port.is_optional());
+        let outputs = outputs.map(|(at, _)| Self::Output(at));
         let params = schema.params().iter().enumerate().flat_map(|(at, param)| {
             let only = nodes.first().and_then(|node| node.params.get(at));
             match (param.kind(), only) {
-                (Some(ParamKind::Text), _) => {
+                (Some(ParamKind::Text), _) if !words.is_empty() => {
                     words.iter().map(|word| Self::Word(at, word.clone())).collect()
                 }
-                (Some(ParamKind::Scalar | ParamKind::Tensor), Some((_, only))) => {
-                    vec![Self::Other(at, only.clone())]
-                }
-                _ => Vec::new(),
+                (Some(ParamKind::Graph) | None, _) | (_, None) => Vec::new(),
+                (Some(_), Some((_, only))) => vec![Self::Other(at, only.clone())],
             }
         });
-        let all = inputs.chain(params);
+        let all = inputs.chain(outputs).chain(params);
         all.filter(|goal| !nodes.iter().any(|node| goal.is_met(node))).collect()
     }
 
     pub(crate) fn is_met(&self, node: &Node) -> bool {
         match self {
             Self::Input(at) => node.inputs.get(*at).is_some_and(|input| !input.desc.is_absent()),
+            Self::Output(at) => node.outputs.get(*at).is_some_and(|output| !output.is_absent()),
             Self::Other(at, only) => node.params.get(*at).is_some_and(|(_, own)| own != only),
             Self::Word(at, word) => {
                 let own = node.params.get(*at).map(|(_, own)| own);
@@ -55,16 +59,27 @@ impl Goal {
         }
     }
 
+    /// Whether there is something that may meet it.
+    pub(crate) fn can_be_met(&self, op: &OpDef, words: &[String]) -> bool {
+        match self {
+            Self::Input(_) | Self::Output(_) | Self::Word(..) => true,
+            Self::Other(at, _) => match op.schema().params().get(*at).and_then(Param::kind) {
+                Some(ParamKind::Scalar | ParamKind::Tensor) => true,
+                Some(ParamKind::Text) => !words.is_empty(),
+                _ => false,
+            },
+        }
+    }
+
     /// What was not tried, in words.
     pub(crate) fn said(&self, op: &OpDef) -> String {
-        let param = |at: &usize| op.schema().params().get(*at).map_or("?", Param::name);
+        let schema = op.schema();
+        let param = |at: &usize| schema.params().get(*at).map_or("?", Param::name);
+        let port =
+            |ports: &[Port], at: &usize| format!("{:?}", ports.get(*at).map_or("?", Port::name));
         match self {
-            Self::Input(at) => {
-                format!(
-                    "input {:?}",
-                    op.schema().inputs().get(*at).map_or("?", udo_api::Port::name)
-                )
-            }
+            Self::Input(at) => format!("input {}", port(schema.inputs(), at)),
+            Self::Output(at) => format!("output {}", port(schema.outputs(), at)),
             Self::Other(at, only) => format!("another {:?} than {}", param(at), setting_said(only)),
             Self::Word(at, word) => format!("{:?} = {word:?}", param(at)),
         }
@@ -79,6 +94,7 @@ pub(crate) struct Draw {
     pub(crate) has_constants: bool,
     /// A bit for each input.
     pub(crate) left_out: u32,
+    pub(crate) has_all_outputs: bool,
 }
 
 /// Draws a node that meets the goal if the operator takes it, with parameters of which some are the `first`.
@@ -108,29 +124,33 @@ pub(crate) fn draw(
             left_out = 0;
             None
         }
+        Some(Goal::Output(_)) | None => None,
         Some(Goal::Other(at, _)) => {
             schema.params().get(*at).and_then(|param| Some((*at, any(param, words, random)?)))
         }
         Some(Goal::Word(at, word)) => Some((*at, ParamSetting::Text(word.clone()))),
-        None => None,
     };
     if let Some((at, setting)) = setting
         && let Some(slot) = params.get_mut(at)
     {
         slot.1 = setting;
     }
-    Draw { pattern, params, has_constants: random.below(2) == 1, left_out }
+    let has_constants = random.below(2) == 1;
+    let may_lack = schema.outputs().iter().any(Port::is_optional);
+    let is_goal = matches!(goal, Some(Goal::Output(_)));
+    let has_all_outputs = is_goal || may_lack && random.below(2) == 1;
+    Draw { pattern, params, has_constants, left_out, has_all_outputs }
 }
 
-/// What a node says beside its extents: its parameters, and which inputs there are.
-pub(crate) fn what_is_said(node: &Node) -> (Params, Vec<bool>) {
+/// What a node says beside its extents: its parameters, and which inputs and how many outputs there are.
+pub(crate) fn what_is_said(node: &Node) -> (Params, Vec<bool>, usize) {
     let inputs = node.inputs.iter().map(|input| !input.desc.is_absent());
-    (node.params.clone(), inputs.collect())
+    (node.params.clone(), inputs.collect(), node.outputs.len())
 }
 
 /// Any value of a parameter; nothing for kinds of which there is none.
 fn any(param: &Param, words: &[String], random: &mut Random) -> Option<ParamSetting> {
-    const INTS: [i64; 10] = [2, 3, 0, 1, -1, 4, 2, -2, 5, (1 << 40) + 3];
+    const INTS: [i64; 10] = [2, 3, 0, 1, -1, 4, 2, -2, 5, WIDE];
     const FLOATS: [f64; 6] = [0.5, 2.0, -1.0, 0.125, 3000.0, 0.0];
     let mut below = |end: usize| usize::try_from(random.below(end as u64)).unwrap_or(0);
     let is_float = param.dtype().is_some_and(DType::is_float);

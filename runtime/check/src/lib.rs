@@ -153,8 +153,8 @@ pub enum CheckError {
         /// The next step.
         help: String,
     },
-    /// The process ended while the package was opened.
-    #[error("the package ends the process while it is opened: {how}{}", printed_said(printed))]
+    /// The process ended while the package was opened, or was not done with it in time.
+    #[error("the package does not let itself be opened: {how}{}", printed_said(printed))]
     Opening {
         /// How it ended.
         how: String,
@@ -279,7 +279,24 @@ fn tasks(
         Err(CheckError::Opening { .. }) if !tasks.is_empty() => return Ok(tasks),
         Err(error) => return Err(error),
     };
+    let said = |all: &[(String, Core)]| {
+        let all: Vec<String> = all.iter().map(|(op, core)| format!("{op} on {core}")).collect();
+        format!("the package has {}", all.join(", "))
+    };
     let known = subjects.clone();
+    for op in &options.ops {
+        if !known.iter().any(|(own, _)| own == op) {
+            return Err(CheckError::Nothing(format!(
+                "there is no operator {op}; {}",
+                said(&known)
+            )));
+        }
+    }
+    for core in &options.cores {
+        if !known.iter().any(|(_, own)| own == core) {
+            return Err(CheckError::Nothing(format!("nothing is for {core}; {}", said(&known))));
+        }
+    }
     let wanted = subjects.into_iter().filter(|(name, core)| {
         let fits = options.ops.is_empty() || options.ops.contains(name);
         fits && (options.cores.is_empty() || options.cores.contains(core))
@@ -288,8 +305,7 @@ fn tasks(
         tasks.push((Task { op: Some(name), core: Some(core), ..task.clone() }, op.clone()));
     }
     if tasks.is_empty() {
-        let known: Vec<String> = known.iter().map(|(op, core)| format!("{op} on {core}")).collect();
-        return Err(CheckError::Nothing(format!("the package has {}", known.join(", "))));
+        return Err(CheckError::Nothing(said(&known)));
     }
     Ok(tasks)
 }

@@ -1,6 +1,6 @@
 //! A node that an operator takes, with what goes into it.
 
-use udo_api::{Core, TensorDesc};
+use udo_api::{Core, DType, TensorDesc};
 use udo_host::{NodeDesc, ParamSetting, Refusal, infer};
 use udo_runtime::registry::KernelEntry;
 
@@ -82,9 +82,12 @@ impl Node {
         format!("({}{params}) on {core}", inputs.join(", "))
     }
 
-    /// Whether some input has integers, which may be indices.
+    /// Whether some input has integers that stand for themselves, which may be indices or divisors.
     pub(crate) fn has_integers(&self) -> bool {
-        self.inputs.iter().any(|input| input.desc.dtype().is_some_and(|dtype| !dtype.is_float()))
+        self.inputs.iter().any(|input| {
+            let is_float = input.desc.dtype().is_some_and(DType::is_float);
+            !input.desc.is_absent() && !is_float && input.desc.encoding().is_none()
+        })
     }
 
     /// Bytes of all its tensors.

@@ -74,6 +74,9 @@ pub(crate) fn variations(op: &OpDef, base: &Params) -> Vec<Params> {
     made
 }
 
+/// An integer of more digits than 32 bits have, or the fraction of a real number.
+pub(crate) const WIDE: i64 = (1 << 60) + 3;
+
 /// Other values of a parameter that is a number.
 fn others(param: &Param, setting: &ParamSetting) -> Vec<ParamSetting> {
     let is_float = param.dtype().is_some_and(DType::is_float);
@@ -87,8 +90,7 @@ fn others(param: &Param, setting: &ParamSetting) -> Vec<ParamSetting> {
             let is_truth = param.dtype() == Some(DType::Bool);
             let more = (!is_truth).then(|| value.wrapping_add(1).max(2));
             let first = (*value < 0).then_some(0);
-            // What has more digits than 32 bits is not cut.
-            let wide = (param.dtype() == Some(DType::I64)).then_some((1 << 40) + 3);
+            let wide = (param.dtype() == Some(DType::I64)).then_some(WIDE);
             let all = [Some(other), more, first, wide].into_iter().flatten();
             all.map(ParamSetting::Int).collect()
         }

@@ -60,6 +60,9 @@ impl Verdict {
     }
 }
 
+/// What is said of a package that prints, which is no case that is tried.
+pub(crate) const PRINTS: &str = "behaviour/prints";
+
 /// One case that was tried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseReport {
@@ -134,7 +137,11 @@ impl Report {
     pub fn is_good(&self) -> bool {
         let bad: usize =
             Verdict::ALL.into_iter().filter(|v| v.is_bad()).map(|v| self.count(v)).sum();
-        bad == 0 && self.count(Verdict::Passed) + self.count(Verdict::Warning) > 0
+        let cases = || self.subjects.iter().flat_map(|subject| &subject.cases);
+        let has_run = |case: &CaseReport| {
+            matches!(case.verdict, Verdict::Passed | Verdict::Warning) && case.case != PRINTS
+        };
+        bad == 0 && cases().any(has_run)
     }
 
     /// The command that tries a case again, alone.

@@ -77,6 +77,15 @@ struct Habit {
     left_out: u32,
 }
 
+/// Which outputs a node has.
+#[derive(Clone, Copy, PartialEq)]
+enum Outputs {
+    /// Those that every node has.
+    Required,
+    /// Those that nodes may leave out as well.
+    All,
+}
+
 /// Looks for nodes for each kernel, with extents up to `level`.
 pub(crate) fn search(
     subject: &Subject,
@@ -219,7 +228,7 @@ impl Search<'_> {
         };
         for goal in Goal::open(op, self.since(before), &self.hints.words) {
             let is_met = |node: &Node| goal.is_met(node);
-            for _ in 0..tries {
+            for _ in 0..if goal.can_be_met(op, &self.hints.words) { tries } else { 0 } {
                 let draw = goals::draw(op, (&first, &self.hints.words), Some(&goal), &mut random);
                 if self.drawn(&draw, ties::FIRST) && self.keep_if(is_met) {
                     let all = ties::EXTENTS.iter().filter(|(_, from, _)| *from <= level);
@@ -265,7 +274,10 @@ impl Search<'_> {
             ..Habit::default()
         };
         let made = self.tied(dtype, 0, &draw.pattern, values, habit);
-        made.is_some_and(|inputs| self.offer(Class::Params, inputs, draw.params.clone()))
+        let outputs = if draw.has_all_outputs { Outputs::All } else { Outputs::Required };
+        made.is_some_and(|inputs| {
+            self.offer_with(outputs, Class::Params, inputs, draw.params.clone())
+        })
     }
 
     /// Whether the last node is one of these; else it goes again.
@@ -452,9 +464,20 @@ impl Search<'_> {
         inputs: Vec<Input>,
         params: Vec<(&'static str, ParamSetting)>,
     ) -> bool {
+        self.offer_with(Outputs::Required, class, inputs, params)
+    }
+
+    fn offer_with(
+        &mut self,
+        has: Outputs,
+        class: Class,
+        inputs: Vec<Input>,
+        params: Vec<(&'static str, ParamSetting)>,
+    ) -> bool {
         let Some(entry) = self.subject.kernels.get(self.kernel) else { return false };
         let outputs = self.subject.op.schema().outputs();
-        let count = outputs.iter().filter(|port| !port.is_optional()).count().max(1);
+        let is_there = |port: &&udo_api::Port| has == Outputs::All || !port.is_optional();
+        let count = outputs.iter().filter(is_there).count().max(1);
         let bytes: usize = inputs.iter().map(|input| input.desc.size_bytes()).sum();
         if bytes > NODE_BYTES {
             return false;

@@ -74,7 +74,7 @@ impl Opened {
             .map(|entry| entry.def)
     }
 
-    /// The cores that the package has kernels for.
+    /// The cores that the package has kernels for, or names in its ports.
     pub(crate) fn cores(&self) -> Vec<Core> {
         let package = self.package.and_then(|id| self.registry.package(id));
         let mut cores: Vec<Core> =
@@ -82,6 +82,12 @@ impl Opened {
         let has_own = package.is_some_and(|package| package.libraries.is_empty());
         if has_own {
             cores.extend([Core::CPU, Core::GPU, Core::dsp(68)]);
+        }
+        for core in [Core::CPU, Core::GPU, Core::DSP_V68] {
+            let is_there = cores.iter().any(|other| other.kind() == core.kind());
+            if !is_there && self.ops().any(|op| declares(op, core)) {
+                cores.push(core);
+            }
         }
         cores.sort_unstable();
         cores.dedup();
@@ -144,11 +150,16 @@ impl Subject {
 
     /// Whether the operator's schema names types for the core.
     pub(crate) fn is_declared(&self) -> bool {
-        let schema = self.op.schema();
-        let ports = schema.inputs().iter().chain(schema.outputs());
-        ports.clone().any(|port| !port.core_types().is_empty())
-            && ports.clone().all(|port| !port.types_on(self.core).is_empty())
+        declares(self.op, self.core)
     }
+}
+
+/// Whether the operator's schema names types for the core.
+fn declares(op: &OpDef, core: Core) -> bool {
+    let schema = op.schema();
+    let ports = schema.inputs().iter().chain(schema.outputs());
+    ports.clone().any(|port| !port.core_types().is_empty())
+        && ports.clone().all(|port| !port.types_on(core).is_empty())
 }
 
 /// What the kernel says of a port.

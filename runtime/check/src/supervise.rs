@@ -1,19 +1,23 @@
 //! The side of a check that runs no code of the package: a worker for each operator on each core, a limit of time for each
 //! case, and what is left of a worker that dies tried one by one.
 
+use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use serde_json::Value;
 use udo_api::Core;
 
 use crate::capture::Capture;
-use crate::report::{CaseReport, SubjectReport, Verdict};
+use crate::report::{CaseReport, PRINTS, SubjectReport, Verdict};
 use crate::subject::Place;
 use crate::{CheckError, Setup};
 
@@ -83,14 +87,20 @@ impl Program {
         let (told, tell) = std::io::pipe().map_err(start)?;
         let mut command = self.command(task, cases);
         command.stdin(tell).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // What the package starts ends with it.
+        command.process_group(0);
         let mut child = command.spawn().map_err(start)?;
         // The pipe ends when the worker does.
         drop(command);
         let printed = Arc::new(Mutex::new(Vec::new()));
-        let readers = [
-            child.stdout.take().map(|from| collect(from, &printed)),
-            child.stderr.take().map(|from| collect(from, &printed)),
-        ];
+        let (read, all_read) = channel();
+        if let Some(from) = child.stdout.take() {
+            collect(from, &printed, read.clone());
+        }
+        if let Some(from) = child.stderr.take() {
+            collect(from, &printed, read.clone());
+        }
+        drop(read);
         let (send, lines) = channel();
         thread::spawn(move || {
             for line in BufReader::new(told).lines().map_while(Result::ok) {
@@ -100,7 +110,8 @@ impl Program {
             }
         });
         let mut told = listen(&lines, &mut child, task.timeout);
-        readers.into_iter().flatten().for_each(|reader| drop(reader.join()));
+        // A process of the package that left its group may hold the ends of the pipes.
+        let _ = all_read.recv_timeout(LEFT_OPEN);
         let printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
         told.printed.push_str(String::from_utf8_lossy(&printed).trim());
         Ok(told)
@@ -172,7 +183,7 @@ impl Program {
         if !printed.is_empty() && !has_died {
             let line = printed.lines().next().unwrap_or_default();
             report.cases.push(CaseReport {
-                case: "behaviour/prints".to_owned(),
+                case: PRINTS.to_owned(),
                 verdict: Verdict::Warning,
                 why: format!("it prints: {line:?}"),
                 seconds: 0.0,
@@ -239,6 +250,9 @@ pub struct Replayed {
     pub diff: Value,
 }
 
+/// How long output is waited for after its process ended.
+const LEFT_OPEN: Duration = Duration::from_secs(1);
+
 /// After so many cases that take too long, no further one is tried.
 const HANGS: usize = 3;
 
@@ -268,10 +282,12 @@ fn ended(told: &Told) -> Option<CaseReport> {
     (!case.is_empty()).then_some(CaseReport { case, verdict, why, seconds: 0.0, capture: None })
 }
 
+/// Keeps what is printed. `done` is dropped at its end, and nothing is sent.
 fn collect(
     mut from: impl Read + Send + 'static,
     to: &Arc<Mutex<Vec<u8>>>,
-) -> thread::JoinHandle<()> {
+    done: Sender<Infallible>,
+) {
     /// More than anybody reads.
     const KEPT: usize = 64 << 10;
     let to = Arc::clone(to);
@@ -283,7 +299,32 @@ fn collect(
                 to.extend_from_slice(buffer.get(..count).unwrap_or_default());
             }
         }
-    })
+        drop(done);
+    });
+}
+
+/// Ends a worker, if it has not ended, and what it started; how it ended.
+fn end(child: &mut Child) -> std::io::Result<ExitStatus> {
+    // It is not reaped yet, so that its number is not another's.
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let _gone = group.map(|group| kill_process_group(group, Signal::KILL));
+    child.wait()
+}
+
+/// Whether a worker ends within so much time.
+fn ends_within(child: &Child, timeout: Duration) -> bool {
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else { return false };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    let start = Instant::now();
+    loop {
+        match waitid(WaitId::Pid(pid), options) {
+            Ok(Some(_)) => return true,
+            Ok(None) | Err(Errno::INTR) if start.elapsed() < timeout => {
+                thread::park_timeout(Duration::from_millis(1));
+            }
+            Ok(None) | Err(_) => return false,
+        }
+    }
 }
 
 /// Hears what a worker tells, until it ends or a case takes too long.
@@ -316,9 +357,7 @@ fn listen(lines: &Receiver<String>, child: &mut Child, timeout: Duration) -> Tol
                 }
             }
             Err(RecvTimeoutError::Timeout) => {
-                // Whether it is there to be killed does not matter.
-                let _ = child.kill();
-                let _ = child.wait();
+                let _killed = end(child);
                 let case = current.map(|(name, _)| name).unwrap_or_default();
                 let why = format!("it is not done after {} s", timeout.as_secs());
                 told.unfinished = Some((case, Verdict::TimedOut, why));
@@ -327,9 +366,11 @@ fn listen(lines: &Receiver<String>, child: &mut Child, timeout: Duration) -> Tol
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
-    let status = child.wait();
+    let has_ended = ends_within(child, timeout);
+    let status = end(child);
     if !told.is_done {
         let how = match status {
+            Ok(_) if !has_ended => "it closes what findings are told by".to_owned(),
             Ok(status) if fault.is_empty() => format!("the process ended within it: {status}"),
             Ok(status) => format!("{fault} ({status})"),
             Err(error) => error.to_string(),

@@ -46,7 +46,10 @@ const FIRST_DESCRIPTOR: i32 = 240;
 /// # Errors
 /// There is nobody to tell.
 pub fn work(work: &Work) -> std::io::Result<()> {
+    // Who asks may end before this does.
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let told = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), FIRST_DESCRIPTOR)?;
+    rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
     fault::install(told.as_raw_fd());
     let mut teller = Teller { to: std::fs::File::from(told), captures: work.captures.clone() };
     // A package may change the folder, to which paths are relative.

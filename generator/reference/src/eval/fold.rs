@@ -13,27 +13,34 @@ use crate::{
 impl Machine<'_> {
     pub(super) fn fold(&mut self, fold: &FoldLoop) -> Result<Val, EvalError> {
         let extents = self.extents(&fold.binders)?;
+        let value = self.folded(fold, &extents)?;
+        // Another kernel may take more or fewer of them.
+        let is_sure = extents.iter().all(Ints::is_sure);
+        Ok(if is_sure { value } else { Val { error: f64::INFINITY, ..value } })
+    }
+
+    fn folded(&mut self, fold: &FoldLoop, extents: &[Ints]) -> Result<Val, EvalError> {
         match (fold.fold, fold.class) {
-            (Fold::Sum, Class::Float) => self.sum_of(fold, &extents).map(|(sum, _)| sum),
+            (Fold::Sum, Class::Float) => self.sum_of(fold, extents).map(|(sum, _)| sum),
             (Fold::Mean, _) => {
-                let (sum, n) = self.sum_of(fold, &extents)?;
+                let (sum, n) = self.sum_of(fold, extents)?;
                 Ok(self.model.floats(Binary::Div, sum, Val::float(count(n), 0.0)))
             }
-            (Fold::Sum, _) => self.gather(fold, &extents, Val::int(0), |_, all, value| {
+            (Fold::Sum, _) => self.gather(fold, extents, Val::int(0), |_, all, value| {
                 let num = Num::Int(all.whole().wrapping_add(value.whole()));
                 Val { num, error: all.error + value.error }
             }),
             (Fold::Prod, Class::Float) => {
-                self.gather(fold, &extents, Val::float(1.0, 0.0), |model, all, value| {
+                self.gather(fold, extents, Val::float(1.0, 0.0), |model, all, value| {
                     model.floats(Binary::Mul, all, value)
                 })
             }
-            (Fold::Prod, _) => self.gather(fold, &extents, Val::int(1), |_, all, value| {
+            (Fold::Prod, _) => self.gather(fold, extents, Val::int(1), |_, all, value| {
                 crate::bound::ints(Binary::Mul, all, value).unwrap_or(all)
             }),
-            (Fold::Max | Fold::Min, _) => self.extreme_of(fold, &extents),
-            (Fold::ArgMax | Fold::ArgMin, _) => self.place_of(fold, &extents),
-            (Fold::Any, _) => self.gather(fold, &extents, Val::bool(false), |_, all, value| {
+            (Fold::Max | Fold::Min, _) => self.extreme_of(fold, extents),
+            (Fold::ArgMax | Fold::ArgMin, _) => self.place_of(fold, extents),
+            (Fold::Any, _) => self.gather(fold, extents, Val::bool(false), |_, all, value| {
                 if all.is_sure() && all.holds() {
                     all
                 } else if value.is_sure() && value.holds() {
@@ -42,7 +49,7 @@ impl Machine<'_> {
                     Val::maybe(all.holds() || value.holds(), !(all.is_sure() && value.is_sure()))
                 }
             }),
-            (Fold::All, _) => self.gather(fold, &extents, Val::bool(true), |_, all, value| {
+            (Fold::All, _) => self.gather(fold, extents, Val::bool(true), |_, all, value| {
                 if all.is_sure() && !all.holds() {
                     all
                 } else if value.is_sure() && !value.holds() {
@@ -51,7 +58,7 @@ impl Machine<'_> {
                     Val::maybe(all.holds() && value.holds(), !(all.is_sure() && value.is_sure()))
                 }
             }),
-            (Fold::Count, _) => self.gather(fold, &extents, Val::int(0), |_, all, value| {
+            (Fold::Count, _) => self.gather(fold, extents, Val::int(0), |_, all, value| {
                 let num = Num::Int(all.whole() + i64::from(value.holds()));
                 Val { num, error: all.error + value.error }
             }),

@@ -91,8 +91,12 @@ impl Machine<'_> {
                 Ok(align(&coords, &dims))
             }
             List::Unravel(number, dims) => {
-                let (number, dims) = (self.scalar(number)?.whole(), self.list(dims)?);
-                Ok(unravel(number, &dims))
+                let (number, dims) = (self.scalar(number)?, self.list(dims)?);
+                let mut coords = unravel(number.whole(), &dims);
+                if !number.is_sure() {
+                    coords.errors.fill(f64::INFINITY);
+                }
+                Ok(coords)
             }
             List::Axes(axes) => self.axes(axes),
         }

@@ -6,7 +6,7 @@ use crate::{
     fault::EvalError,
     function::{Binary, Takes},
     ir::{Read, Scalar, Source, Text},
-    number::{integer, length, whole},
+    number::{integer, length, real, whole},
     signature::{Class, Elements, Tensor, Value},
 };
 
@@ -23,13 +23,15 @@ impl Machine<'_> {
             Scalar::Param(param) => self.number(*param),
             Scalar::Var(slot) => Ok(self.scalars.get(*slot).copied().unwrap_or(Val::int(0))),
             Scalar::Item(list, at, position) => {
-                let (list, at) = (self.list(list)?, self.scalar(at)?.whole());
+                let (list, index) = (self.list(list)?, self.scalar(at)?);
+                let at = index.whole();
                 let len = integer(list.items().len());
                 let place = if at < 0 { at.saturating_add(len) } else { at };
-                length(place).and_then(|place| list.get(place)).ok_or_else(|| {
+                let item = length(place).and_then(|place| list.get(place)).ok_or_else(|| {
                     self.at = *position;
                     self.fault(format!("item {at} is none of a list of {len}"))
-                })
+                })?;
+                Ok(if index.is_sure() { item } else { Val { error: f64::INFINITY, ..item } })
             }
             Scalar::Len(list) => Ok(Val::int(integer(self.list(list)?.items().len()))),
             Scalar::Product(list) => {
@@ -42,9 +44,11 @@ impl Machine<'_> {
             Scalar::Ravel(coords, dims) => {
                 let (coords, dims) = (self.list(coords)?, self.list(dims)?);
                 let each = coords.items().iter().zip(dims.items());
-                Ok(Val::int(
-                    each.fold(0_i64, |all, (at, dim)| all.wrapping_mul(*dim).wrapping_add(*at)),
-                ))
+                let number =
+                    each.fold(0_i64, |all, (at, dim)| all.wrapping_mul(*dim).wrapping_add(*at));
+                let each = coords.errors().iter().zip(dims.items());
+                let error = each.fold(0.0, |all, (error, dim)| all * real((*dim).max(1)) + error);
+                Ok(Val { error, ..Val::int(number) })
             }
             Scalar::Present(input) => Ok(Val::bool(self.is_present(*input))),
             Scalar::TextIs(left, right) => Ok(Val::bool(self.text(left) == self.text(right))),

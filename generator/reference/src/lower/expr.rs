@@ -104,14 +104,16 @@ impl Lowering<'_> {
         right: &Expr,
         at: Position,
     ) -> Result<Typed, Fault> {
-        let known = self.present.len();
+        let (known, guards) = (self.present.len(), self.guards.len());
         let first = self.expr(left)?;
         // What the left side of an `and` says holds on its right side.
         if op == Infix::And {
             self.note_present(left, true);
+            self.guard_present(known, at);
         }
         let second = self.expr(right);
         self.present.truncate(known);
+        self.guards.truncate(guards);
         let second = second?;
         let binary = match op {
             Infix::And | Infix::Or => {
@@ -200,12 +202,18 @@ impl Lowering<'_> {
         let (test, guard) = self.as_guard(test, condition.at);
         let (known, guards) = (self.present.len(), self.guards.len());
         self.note_present(condition, true);
-        self.guards.extend(guard.map(|slot| (slot, true)));
+        match guard {
+            Some(slot) => self.guards.push((slot, true)),
+            None => self.guard_present(known, condition.at),
+        }
         let first = self.expr(then);
         self.present.truncate(known);
         self.guards.truncate(guards);
         self.note_present(condition, false);
-        self.guards.extend(guard.map(|slot| (slot, false)));
+        match guard {
+            Some(slot) => self.guards.push((slot, false)),
+            None => self.guard_present(known, condition.at),
+        }
         let second = self.expr(otherwise);
         self.present.truncate(known);
         self.guards.truncate(guards);
@@ -296,6 +304,16 @@ impl Lowering<'_> {
                 self.note_present(right, false);
             }
             _ => {}
+        }
+    }
+
+    /// Has what is worked out before any element wait for the optional inputs that were noted from `known` on.
+    fn guard_present(&mut self, known: usize, at: Position) {
+        let noted: Vec<usize> = self.present.iter().skip(known).copied().collect();
+        for input in noted {
+            let slot = self.new_number(false, Class::Bool);
+            self.step(StepKind::Scalar(slot, Scalar::Present(input)), at);
+            self.guards.push((slot, true));
         }
     }
 

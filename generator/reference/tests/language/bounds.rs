@@ -64,6 +64,25 @@ fn bounds_are_those_of_the_model() {
     }
 }
 
+/// What follows from an index that may be another one.
+#[test]
+fn an_undecided_number_reaches_lists_and_the_ends_of_folds() {
+    let third = f64::from(1.0_f32 / 3.0);
+    let number = "int(floor(x[0] * 3.0))";
+    let sources = [
+        (format!("y[i < 1] = x[unravel({number}, dims(x))..]"), 1.0),
+        (format!("y[i < 1] = float(dims(x)[{number} - 1])"), 1.0),
+        (format!("y[i < 1] = float(ravel([{number}], dims(x)))"), 1.0),
+        (format!("y[i < 1] = sum[k < {number}](1.0)"), 1.0),
+    ];
+    for (source, least) in &sources {
+        let (_, allowed) = value(&evaluate(source, Class::Float, &[third, 5.0], Storage::F32));
+        assert!(allowed >= *least, "{source}: {allowed}");
+        let (_, allowed) = value(&evaluate(source, Class::Float, &[0.5, 5.0], Storage::F32));
+        assert!(allowed < 1e-5, "{source}: {allowed}");
+    }
+}
+
 /// Sums in any order stay within `(n - 1) u` of the sum of magnitudes, and no bound is much larger.
 #[test]
 fn sums_count_their_terms() {

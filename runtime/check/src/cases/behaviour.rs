@@ -194,7 +194,9 @@ pub(super) fn after_error(cx: &OpContext) -> Outcome {
         let wanted = made(live, cx, &live.trial, How::default())?;
         // A run that is cancelled before it begins may do as it likes, but for what it leaves behind.
         let cancelled = How { width: 4, is_cancelled: true, ..How::default() };
-        if let Err(Fault::Broken(what)) = live.trial.run(&live.values, cancelled) {
+        let shared =
+            cx.trial(live.node, 4).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
+        if let Err(Fault::Broken(what)) = shared.run(&live.values, cancelled) {
             return failed(format!("a run that is cancelled: {what}: {}", live.said(cx)));
         }
         for (_, params) in params::oddities(cx.subject.op, &live.node.params) {

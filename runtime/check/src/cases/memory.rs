@@ -2,7 +2,7 @@
 
 use udo_api::Status;
 
-use super::{Finding, Outcome, failed, skipped};
+use super::{Finding, Outcome, failed, known, skipped};
 use crate::context::{Live, OpContext};
 use crate::raw::call::Order;
 use crate::raw::heap::{self, Use};
@@ -55,14 +55,16 @@ fn unlike(port: usize, (a, first): (u8, &Made), (b, second): (u8, &Made), said: 
 }
 
 pub(super) fn guards(cx: &OpContext) -> Outcome {
+    let mut nodes = 0;
     for live in cx.tried() {
+        nodes += 1;
         for flush in [Flush::End, Flush::Start] {
             for mode in [Mode::Apart, Mode::Pitched, Mode::InPlace] {
                 ran(&live, cx, How { flush, mode, is_sealed: true, ..How::default() })?;
             }
         }
     }
-    Ok(())
+    if nodes == 0 { skipped("no node runs") } else { Ok(()) }
 }
 
 pub(super) fn heap(cx: &OpContext) -> Outcome {
@@ -71,7 +73,8 @@ pub(super) fn heap(cx: &OpContext) -> Outcome {
     if !heap::CAN_WATCH {
         return skipped("the heap of this system cannot be watched");
     }
-    for node in &cx.found().nodes {
+    let mut calls = 0;
+    for node in known(cx)? {
         for (width, order) in [(1, Order::Forwards), (4, Order::Threads)] {
             let Ok(trial) = cx.trial(node, width) else { continue };
             for fill in FILLS {
@@ -96,18 +99,19 @@ pub(super) fn heap(cx: &OpContext) -> Outcome {
                     Err(Fault::Failed(failure)) if failure.error.status == Status::HEAP_USE => {
                         return failed(format!("{failure}: {}", said()));
                     }
-                    Ok(_) | Err(_) => {}
+                    Ok(_) => calls += 1,
+                    Err(_) => {}
                 }
             }
         }
     }
-    Ok(())
+    if calls == 0 { skipped("no node runs") } else { Ok(()) }
 }
 
 pub(super) fn workspace(cx: &OpContext) -> Outcome {
     /// Scratch below this is nothing to speak of.
     const FREE: usize = 16 << 20;
-    for node in &cx.found().nodes {
+    for node in known(cx)? {
         let Ok(trial) = cx.trial(node, 1) else { continue };
         if let Err(Fault::Failed(failure)) =
             trial.run(&node.values(Fill::Random, cx.seed), How::default())

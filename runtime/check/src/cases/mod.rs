@@ -13,6 +13,7 @@ mod shapes;
 
 use crate::context::{OpContext, PackageContext};
 use crate::graphs;
+use crate::node::Node;
 
 pub(crate) use numbers::{compared, differs};
 pub(crate) use schema::attrs;
@@ -124,6 +125,14 @@ pub(crate) fn failed<T>(why: impl Into<String>) -> Result<T, Finding> {
 /// A finding that the case does not apply.
 pub(crate) fn skipped<T>(why: impl Into<String>) -> Result<T, Finding> {
     Err(Finding::Skipped(why.into()))
+}
+
+/// The nodes that the operator takes; without any a case does not apply.
+fn known(cx: &OpContext) -> Result<&[Node], Finding> {
+    match cx.found().nodes.as_slice() {
+        [] => skipped("no node is known"),
+        nodes => Ok(nodes),
+    }
 }
 
 /// What an error says, and what each of those behind it says.

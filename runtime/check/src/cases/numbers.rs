@@ -5,7 +5,7 @@ use udo_api::{DType, TensorDesc};
 use super::{Finding, Outcome, failed, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Node;
-use crate::oracle::Wanted;
+use crate::oracle::{Wanted, Who};
 use crate::record;
 use crate::trial::{Fault, How, Trial};
 use crate::values::{Fill, Seen, encoding_of, integers, numbers};
@@ -91,7 +91,11 @@ fn under(cx: &OpContext, live: &Live<'_>, node: &Node, below: f64) -> Result<usi
         }
     }
     let Ok(trial) = Trial::new(&turned, live.entry, cx.subject.core, 1) else { return Ok(0) };
-    let Ok(run) = trial.run(&values, How::default()) else { return Ok(0) };
+    let run = match trial.run(&values, How::default()) {
+        Ok(run) => run,
+        Err(Fault::Failed(_)) => return Ok(0),
+        Err(fault) => return failed(format!("{}: {}", turned.said(cx.subject.core), fault.said())),
+    };
     let mut calls = 0;
     for (who, wanted) in cx.wanted(&turned, &values) {
         calls += 1;
@@ -140,6 +144,7 @@ fn compare(cx: &OpContext, fills: &[Fill], turns: u64, special: Special) -> Outc
         }
     }
     match all {
+        Compared { calls: 0, .. } if cx.live().next().is_none() => skipped("no node runs"),
         Compared { calls: 0, .. } => {
             skipped("nobody vouches for it: there is no other kernel that computes the same")
         }
@@ -170,6 +175,14 @@ fn one(
     }
     let run = match live.trial.run(values, How::default()) {
         Ok(run) => run,
+        Err(fault @ Fault::Failed(_)) if vouched.iter().any(|(who, _)| *who == Who::Reference) => {
+            return failed(format!(
+                "{} of {}: {}, and the reference has results",
+                fill.name(),
+                live.said(cx),
+                fault.said()
+            ));
+        }
         // Elements that no call takes are another case's.
         Err(Fault::Failed(_)) => return Ok(()),
         Err(fault) => return failed(format!("{}: {}", live.said(cx), fault.said())),

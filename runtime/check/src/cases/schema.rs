@@ -124,11 +124,14 @@ struct OneNode<'a> {
 impl OneNode<'_> {
     fn compiled(&self) -> Result<(), String> {
         let mut graph = Graph::new("check");
-        let mut ids: Vec<ValueId> = Vec::new();
+        let mut ids: Vec<Option<ValueId>> = Vec::new();
         for (port, input) in self.inputs.iter().enumerate() {
             let name = format!("input_{port}");
-            let Some(dtype) = input.desc.dtype() else { continue };
-            ids.push(match &input.constant {
+            let Some(dtype) = input.desc.dtype() else {
+                ids.push(None);
+                continue;
+            };
+            ids.push(Some(match &input.constant {
                 Some(bytes) => {
                     let tensor = Tensor::from_bytes(dtype, input.desc.full_shape(), bytes.bytes())
                         .map_err(|e| e.to_string())?;
@@ -137,12 +140,13 @@ impl OneNode<'_> {
                 None => {
                     graph.add_input(&name, dtype, input.dims.iter().map(|&n| DimSpec::Fixed(n)))
                 }
-            });
+            }));
         }
         let outputs: Vec<ValueId> =
             (0..self.outputs).map(|port| graph.add_value(&format!("output_{port}"))).collect();
         let schema = self.cx.subject.op.schema();
-        let mut node = GraphNode::new(schema.name(), OPSET, &ids, &outputs);
+        let mut node = GraphNode::new(schema.name(), OPSET, &[], &outputs);
+        node.inputs = ids;
         "the node".clone_into(&mut node.name);
         node.domain.clone_from(&self.cx.package);
         node.attrs.clone_from(&self.attrs);

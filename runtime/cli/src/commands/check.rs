@@ -161,7 +161,7 @@ pub(super) fn refused(error: CheckError) -> Failure {
                 .help("name an operator, a core and a case that there are: `udo check --cases`");
         }
         CheckError::Opening { .. } => {
-            "a package returns an error instead; exit is for programs".to_owned()
+            "opening runs what describes operators, which returns an error where it fails: it neither ends the process nor waits".to_owned()
         }
         _ => String::new(),
     };

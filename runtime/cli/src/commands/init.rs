@@ -245,7 +245,13 @@ fn config(
             "                \"{key}\": [\n                    {ports}\n                ],"
         );
     }
-    let names: Vec<String> = cores.iter().map(|core| quoted(core.name)).collect();
+    let mut names: Vec<String> = Vec::new();
+    for name in cores.iter().map(|core| quoted(core.name)) {
+        // Architectures of the DSP are one core.
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
     let _ = write!(text, "                \"core_types\": [{}]", names.join(", "));
     let archs: Vec<String> =
         cores.iter().filter_map(|core| core.arch.as_deref()).map(quoted).collect();
