@@ -9,6 +9,7 @@ use std::{
 
 use serde_json::Value;
 use tempfile::TempDir;
+use udo_runtime::cores::opencl;
 
 /// A config in JSON, with a port that is named like a graph's node.
 const JSON: &str = r#"{
@@ -118,9 +119,14 @@ impl Desk {
     }
 
     fn udo(&self, args: &[&str], wanted: i32) -> Output {
+        self.on("off", args, wanted)
+    }
+
+    /// `udo` with devices as `UDO_OPENCL` says.
+    fn on(&self, devices: &str, args: &[&str], wanted: i32) -> Output {
         let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
         udo.args(args).current_dir(self.folder.path()).env_remove("UDO_ROOT");
-        let output = udo.env("UDO_OPENCL", "off").output().unwrap();
+        let output = udo.env("UDO_OPENCL", devices).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(wanted), "{args:?}: {said}");
         output
@@ -145,15 +151,20 @@ impl Desk {
 
     /// What a check says when the config in the package is another than what it was built from.
     fn with(&self, from: &str, to: &str, case: &str) -> String {
+        let cases = self.edited(from, to, || self.check(case, 1));
+        let failed = cases.iter().find(|case| case["verdict"] == "failed").unwrap();
+        failed["why"].as_str().unwrap().to_owned()
+    }
+
+    fn edited<T>(&self, from: &str, to: &str, run: impl FnOnce() -> T) -> T {
         let path = self.folder.path().join(self.package).join("config").join(self.file);
         let own = fs::read_to_string(&path).unwrap();
         let other = own.replacen(from, to, 1);
         assert_ne!(own, other, "{from}");
         fs::write(&path, other).unwrap();
-        let cases = self.check(case, 1);
+        let made = run();
         fs::write(path, own).unwrap();
-        let failed = cases.iter().find(|case| case["verdict"] == "failed").unwrap();
-        failed["why"].as_str().unwrap().to_owned()
+        made
     }
 }
 
@@ -283,6 +294,23 @@ fn what_no_node_has_is_said() {
 fn operators_of_ones_own_need_no_line_by_hand() {
     let config = include_str!("../generator/tests/configs/own_operators.json");
     let desk = Desk::of("own.json", config, "OwnPackage");
-    let all = ["cpu"; 4].into_iter().chain(["dsp:v68"; 4]).chain(["gpu"; 3]);
+    let all = ["cpu"; 6].into_iter().chain(["dsp:v68"; 6]).chain(["gpu"; 3]);
     assert_eq!(desk.vouched(), all.collect::<Vec<_>>());
+
+    // A device is held to the reference as well, where there is one.
+    let on_a_device = |wanted: i32| {
+        let rope = ["--op", "Rope", "--core", "gpu", "--filter", "numbers/device", "--json"];
+        let report = desk.on("auto", &[&["check", desk.package][..], &rope].concat(), wanted);
+        let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+        let case = &report["cases"][0];
+        (case["verdict"].as_str().unwrap().to_owned(), case["why"].as_str().unwrap().to_owned())
+    };
+    if let Err(why) = opencl::find() {
+        let skipped = format!("there is no device: {why}");
+        assert_eq!(on_a_device(1), ("skipped".to_owned(), skipped));
+        return;
+    }
+    assert_eq!(on_a_device(0).0, "passed");
+    let (verdict, why) = desk.edited("in let s = sin(", "in let s = cos(", || on_a_device(1));
+    assert!(verdict == "failed" && why.ends_with("by the reference in the config"), "{why}");
 }

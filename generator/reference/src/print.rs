@@ -284,7 +284,9 @@ impl Printer<'_> {
         if self.is_bounded() {
             parameters.push(("least".to_owned(), "bool".to_owned()));
         }
-        let slice = |source| (self.names.source(source).to_owned(), self.read_type(source));
+        // Codes are none of the numbers that a shape is made of, so that nothing here reads them.
+        let slice =
+            |source| (self.names.source(source).to_owned(), format!("&[{}]", self.element(source)));
         for (input, port) in self.signature.inputs.iter().enumerate() {
             let dims = self.names.dims(Source::Input(input));
             given.push((self.names.present(input), format!("{dims}.is_some()")));

@@ -165,11 +165,20 @@ fn any(param: &Param, words: &[String], random: &mut Random) -> Option<ParamSett
         }
         Some(ParamKind::Scalar) => INTS.get(below(ints)).copied().map(ParamSetting::Int),
         Some(ParamKind::Tensor) => {
-            let len = below(4) + 1;
+            // Few have many.
+            let len = if below(4) == 0 { 5 + below(12) } else { 1 + below(4) };
+            let is_sorted = below(3) == 0;
             // Often all alike, as what is said for each axis is.
             let (first, is_alike) = (below(5), below(2) == 1);
             let ints = (0..len).map(|_| if is_alike { first } else { below(4) });
-            let ints: Vec<i64> = ints.filter_map(|int| INTS.get(int).copied()).collect();
+            let mut ints: Vec<i64> = ints.filter_map(|int| INTS.get(int).copied()).collect();
+            if is_sorted {
+                // From the lowest on, no two alike.
+                ints = (-2..).take(len).collect();
+            }
+            if let (true, Some(first)) = (wide && below(4) == 0, ints.first_mut()) {
+                *first = WIDE;
+            }
             #[expect(clippy::cast_precision_loss, reason = "small numbers")]
             let float = |int: &i64| *int as f64 / 2.0;
             Some(if is_float {

@@ -61,6 +61,8 @@ pub(crate) struct Wanted {
     pub(crate) numbers: Vec<f64>,
     /// How far each may be off, where that is known: infinite where any number will do.
     pub(crate) allowed: Option<Vec<f64>>,
+    /// The same to the last digit, where they are integers and known so.
+    pub(crate) integers: Option<Vec<i64>>,
 }
 
 impl Wanted {
@@ -165,6 +167,7 @@ fn by_kernels(
             numbers: numbers(desc, &made.bytes),
             dims: Some(made.dims),
             allowed: None,
+            integers: None,
         });
         return Some(made.collect());
     }

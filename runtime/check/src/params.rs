@@ -91,7 +91,9 @@ fn others(param: &Param, setting: &ParamSetting) -> Vec<ParamSetting> {
             let more = (!is_truth).then(|| value.wrapping_add(1).max(2));
             let first = (*value < 0).then_some(0);
             let wide = (param.dtype() == Some(DType::I64)).then_some(WIDE);
-            let all = [Some(other), more, first, wide].into_iter().flatten();
+            let below = (!is_truth && *value == 0).then_some(-1);
+            let all = [Some(other), more, first, below, wide, wide.map(i64::wrapping_neg)];
+            let all = all.into_iter().flatten();
             all.map(ParamSetting::Int).collect()
         }
         (Some(ParamKind::Scalar), ParamSetting::Absent) if is_float => {

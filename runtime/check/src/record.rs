@@ -148,7 +148,7 @@ fn captured(call: &Call, head: Capture) -> Option<Capture> {
             .filter(|_| !desc.is_absent())
             .map(|made| (made.dims.clone(), made.bytes.clone())),
         wanted: call.wanted.as_ref().and_then(|(by, wanted)| {
-            let Wanted { dims, numbers, allowed } = wanted.get(port)?.clone();
+            let Wanted { dims, numbers, allowed, .. } = wanted.get(port)?.clone();
             Some(CapturedWanted { by: by.clone(), dims, numbers, allowed })
         }),
     });

@@ -61,8 +61,14 @@ fn evaluated(
 
 #[expect(clippy::cast_precision_loss, reason = "what is compared has fewer digits")]
 fn as_wanted((made, class): (Evaluated, Class)) -> Wanted {
+    let mut integers = None;
     let numbers = match made.tensor.elements {
         Elements::Float(values) => values,
+        Elements::Int(values) if values.iter().any(|value| value.unsigned_abs() >> 53 > 0) => {
+            let numbers = values.iter().map(|value| *value as f64).collect();
+            integers = Some(values);
+            numbers
+        }
         Elements::Int(values) => values.into_iter().map(|value| value as f64).collect(),
         Elements::Bool(values) => {
             values.into_iter().map(|value| f64::from(u8::from(value))).collect()
@@ -71,7 +77,7 @@ fn as_wanted((made, class): (Evaluated, Class)) -> Wanted {
     let any = |allowed: f64| made.extents_unsure || class == Class::Bool && allowed != 0.0;
     let allowed = made.allowed.into_iter().map(|own| if any(own) { f64::INFINITY } else { own });
     let dims = (!made.extents_unsure).then_some(made.tensor.dims);
-    Wanted { dims, numbers, allowed: Some(allowed.collect()) }
+    Wanted { dims, numbers, allowed: Some(allowed.collect()), integers }
 }
 
 /// What an output is stored as; nothing for types that the language does not know.

@@ -37,7 +37,7 @@ pub(crate) fn context(mut cx: OpContext, capture: &Capture) -> Result<OpContext,
                         let wanted = output.wanted.clone()?;
                         let (dims, numbers, allowed) =
                             (wanted.dims, wanted.numbers, wanted.allowed);
-                        Some(Wanted { dims, numbers, allowed })
+                        Some(Wanted { dims, numbers, allowed, integers: None })
                     });
                     cx.oracles.push(Oracle::recorded(wanted.collect()));
                 }

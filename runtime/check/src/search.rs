@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use udo_api::{DType, Dim, Encoding, PortRule, Quantization, Shape, Side, Status, TensorDesc};
+use udo_api::{
+    Core, CoreKind, DType, Dim, Encoding, Port, PortRule, Quantization, Shape, Side, Status,
+    TensorDesc,
+};
 use udo_generator::{Pattern, VARIABLES};
 use udo_host::{Buffer, ParamSetting, Refusal};
 
@@ -361,7 +364,7 @@ impl Search<'_> {
     fn habits(&self, follows: usize) -> impl Iterator<Item = Habit> + use<> {
         let schema = self.subject.op.schema();
         let params = params::guesses(self.subject.op, 2).len();
-        let has_optional = schema.inputs().iter().any(udo_api::Port::is_optional);
+        let has_optional = schema.inputs().iter().any(Port::is_optional);
         let is_single = schema.inputs().len() < 2;
         let follows = if is_single { 1 } else { follows };
         let constants = if is_single { 1 } else { 2 };
@@ -410,7 +413,7 @@ impl Search<'_> {
         let schema = self.subject.op.schema();
         let mut inputs: Vec<Input> = Vec::new();
         let mut descs: Vec<TensorDesc> = Vec::new();
-        let repeated = schema.inputs().last().is_some_and(udo_api::Port::is_repeated);
+        let repeated = schema.inputs().last().is_some_and(Port::is_repeated);
         let count = schema.inputs().len() + usize::from(repeated);
         for port in 0..count {
             let declared = schema.input(port)?;
@@ -432,7 +435,7 @@ impl Search<'_> {
                 own.iter().map(|&n| if bounded { Dim::UpTo(n) } else { Dim::Fixed(n) }).collect();
             let mut desc = TensorDesc::new(dtype, Shape::of_dims(&shape).ok()?);
             let is_quantized = declared.quantization_mode() == Quantization::Tf
-                || self.subject.core.kind() == Some(udo_api::CoreKind::Dsp);
+                || self.subject.core.kind() == Some(CoreKind::Dsp) && is_real(declared);
             if let Some(encoding) = input_encoding(dtype, port).filter(|_| is_quantized) {
                 desc = desc.with_encoding(encoding);
             }
@@ -476,7 +479,7 @@ impl Search<'_> {
     ) -> bool {
         let Some(entry) = self.subject.kernels.get(self.kernel) else { return false };
         let outputs = self.subject.op.schema().outputs();
-        let is_there = |port: &&udo_api::Port| has == Outputs::All || !port.is_optional();
+        let is_there = |port: &&Port| has == Outputs::All || !port.is_optional();
         let count = outputs.iter().filter(is_there).count().max(1);
         let bytes: usize = inputs.iter().map(|input| input.desc.size_bytes()).sum();
         if bytes > NODE_BYTES {
@@ -502,7 +505,7 @@ impl Search<'_> {
         let said = node.outputs.clone();
         store_quantized(entry, core, &node.input_descs(), &mut node.outputs);
         for (port, (output, said)) in node.outputs.iter_mut().zip(&said).enumerate() {
-            let of_port = outputs.get(port).map(udo_api::Port::quantization_mode);
+            let of_port = outputs.get(port).map(Port::quantization_mode);
             let is_quantized = node.inputs.iter().any(|input| input.desc.encoding().is_some())
                 || of_port == Some(Quantization::Tf)
                 || output.dtype() != said.dtype();
@@ -553,6 +556,12 @@ impl Search<'_> {
             self.found.faults.push(fault);
         }
     }
+}
+
+/// Whether a port has real numbers on some core: a DSP stores those by an encoding, and integers as they are.
+fn is_real(port: &Port) -> bool {
+    let mut cores = [Core::CPU, Core::GPU, Core::DSP_V68].into_iter();
+    cores.any(|core| port.types_on(core).iter().any(DType::is_float))
 }
 
 /// What quantized elements of an input stand for: not the same on all ports, so that mixing them up shows.

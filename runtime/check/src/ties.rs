@@ -20,6 +20,7 @@ pub(crate) const EXTENTS: &[(Class, u8, [usize; VARIABLES])] = &[
     (Class::Scalar, 1, [1, 1, 1]),
     (Class::Vector, 1, [16, 18, 2]),
     (Class::Vector, 2, [2, 17, 16]),
+    (Class::Vector, 3, [10, 34, 6]),
     (Class::Zero, 1, [0, 6, 2]),
     (Class::Zero, 2, [4, 0, 2]),
     (Class::Zero, 3, [4, 6, 0]),

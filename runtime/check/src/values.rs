@@ -42,6 +42,8 @@ pub(crate) enum Fill {
     Large,
     /// Numbers below 0.
     Negative,
+    /// Multiples of a quarter: numbers half way between two integers are among them.
+    Halves,
     /// Zeros.
     Zero,
     /// The same number everywhere.
@@ -66,6 +68,7 @@ impl Fill {
             Self::Small => "zeros and ones",
             Self::Large => "large and small elements",
             Self::Negative => "elements far below 0",
+            Self::Halves => "multiples of a quarter",
             Self::Zero => "zeros",
             Self::Equal => "equal elements",
             Self::Positive => "elements between 0 and 1",
@@ -92,6 +95,7 @@ impl Fill {
                 LARGE.get(usize::try_from(random.below(8)).unwrap_or(0)).copied().unwrap_or(0.0)
             }
             Self::Negative => noise - 150.0,
+            Self::Halves => (8.0 * noise).round() / 4.0,
             Self::Zero => 0.0,
             Self::Equal => 0.75,
             Self::Positive => random.unit(),
@@ -115,7 +119,7 @@ impl Fill {
             Self::Small | Self::Denormal | Self::Infinite | Self::Nan => random.below(2),
             Self::Zero => 0,
             Self::Equal => 1,
-            Self::Random | Self::Large | Self::Positive | Self::Negative
+            Self::Random | Self::Large | Self::Positive | Self::Negative | Self::Halves
                 if is_quantized || desc.dtype() == Some(DType::U8) =>
             {
                 random.next()
@@ -123,7 +127,7 @@ impl Fill {
             Self::Negative if desc.dtype().is_some_and(is_signed) => {
                 random.below(100).wrapping_neg()
             }
-            Self::Random | Self::Positive | Self::Negative => random.below(3),
+            Self::Random | Self::Positive | Self::Negative | Self::Halves => random.below(3),
             Self::Large => wide(desc.dtype().unwrap_or(DType::U8), random),
         }
     }
@@ -135,10 +139,8 @@ const fn is_signed(dtype: DType) -> bool {
 
 /// An integer of any size that the type has: small ones, ones of all digits, and those at its ends.
 fn wide(dtype: DType, random: &mut Random) -> u64 {
-    // More digits than these are not compared.
-    const DIGITS: u32 = 52;
     let bits = u32::try_from(8 * dtype.size_bytes()).unwrap_or(u32::BITS);
-    let most = 1 << (bits - u32::from(is_signed(dtype))).min(DIGITS);
+    let most = 1_u64 << (bits - u32::from(is_signed(dtype))).min(63);
     let is_below = is_signed(dtype) && random.below(2) == 1;
     let magnitude = match random.below(3) {
         0 => random.below(100),

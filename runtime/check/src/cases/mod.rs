@@ -6,6 +6,7 @@ mod binary;
 mod config;
 mod contract;
 mod defaults;
+mod device;
 mod memory;
 mod numbers;
 mod schema;
@@ -408,6 +409,13 @@ pub const CASES: &[Case] = &[
         2,
         "Results are right under other encodings as well.",
         numbers::encodings,
+    ),
+    op(
+        Numbers,
+        "device",
+        2,
+        "A device with OpenCL gives the results that work items do, where there is one.",
+        device::device,
     ),
     op(
         Graphs,

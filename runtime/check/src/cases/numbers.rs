@@ -7,7 +7,7 @@ use crate::context::{Live, OpContext};
 use crate::node::Node;
 use crate::oracle::{Wanted, Who};
 use crate::record;
-use crate::trial::{Fault, How, Trial};
+use crate::trial::{Fault, How, Made, Trial};
 use crate::values::{Fill, Seen, encoding_of, integers, numbers};
 
 pub(super) fn random(cx: &OpContext) -> Outcome {
@@ -20,7 +20,8 @@ pub(super) fn random(cx: &OpContext) -> Outcome {
 }
 
 pub(super) fn large(cx: &OpContext) -> Outcome {
-    compare(cx, &[Fill::Large, Fill::Equal, Fill::Small, Fill::Negative], 2, Special::Lossy)
+    let fills = [Fill::Large, Fill::Equal, Fill::Small, Fill::Negative, Fill::Halves];
+    compare(cx, &fills, 2, Special::Lossy)
 }
 
 pub(super) fn special(cx: &OpContext) -> Outcome {
@@ -29,7 +30,7 @@ pub(super) fn special(cx: &OpContext) -> Outcome {
 
 /// Whether numbers that are none are compared.
 #[derive(Clone, Copy, PartialEq)]
-enum Special {
+pub(super) enum Special {
     Skip,
     Compare,
     /// They are not, and digits are lost where large numbers are subtracted.
@@ -191,27 +192,47 @@ fn one(
         all.calls += 1;
         all.claims += usize::from(wanted.iter().any(Wanted::claims));
         record::wants(who.said(), wanted);
-        for (port, (made, wanted)) in run.outputs.iter().zip(wanted).enumerate() {
-            let Some(desc) = live.node.outputs.get(port) else { continue };
-            if let Some(dims) = wanted.dims.as_ref().filter(|dims| **dims != made.dims) {
-                return failed(format!(
-                    "output {port} is {:?}, wanted {dims:?} by {}: {}",
-                    made.dims,
-                    who.said(),
-                    live.said(cx)
-                ));
+        let said = || format!("{} of {}", fill.name(), live.said(cx));
+        held((live.node, &run.outputs), (*who, wanted), special, said)?;
+    }
+    Ok(())
+}
+
+/// Holds the outputs of a node to what somebody wants of them.
+pub(super) fn held(
+    (node, outputs): (&Node, &[Made]),
+    (who, wanted): (Who, &[Wanted]),
+    special: Special,
+    said: impl Fn() -> String,
+) -> Outcome {
+    for (port, (made, wanted)) in outputs.iter().zip(wanted).enumerate() {
+        let Some(desc) = node.outputs.get(port) else { continue };
+        let why = match &wanted.dims {
+            Some(dims) if *dims != made.dims => {
+                Some(format!("is {:?}, wanted {dims:?}", made.dims))
             }
-            if let Some(why) = apart(desc, &numbers(desc, &made.bytes), wanted, special) {
-                return failed(format!(
-                    "{} of {}: output {port} {why}, by {}",
-                    fill.name(),
-                    live.said(cx),
-                    who.said()
-                ));
-            }
+            _ => apart(desc, &numbers(desc, &made.bytes), wanted, special)
+                .or_else(|| other_integer(desc, made, wanted)),
+        };
+        if let Some(why) = why {
+            return failed(format!("{}: output {port} {why}, by {}", said(), who.said()));
         }
     }
     Ok(())
+}
+
+/// Which integer is another one, though the nearest real numbers are the same.
+fn other_integer(desc: &TensorDesc, made: &Made, wanted: &Wanted) -> Option<String> {
+    let (integers_wanted, allowed) = (wanted.integers.as_ref()?, wanted.allowed.as_ref()?);
+    if desc.dtype() != Some(DType::I64) {
+        return None;
+    }
+    let found = integers(desc, &made.bytes);
+    let mut all = found.iter().zip(integers_wanted).zip(allowed).enumerate();
+    let is_off =
+        |((found, wanted), allowed): ((&i64, &i64), &f64)| found != wanted && *allowed == 0.0;
+    let (at, ((found, wanted), _)) = all.find(|(_, element)| is_off(*element))?;
+    Some(format!("has {found} at {at}, wanted {wanted}"))
 }
 
 /// How far numbers of a type may be from those wanted: relative to each, and to the largest.
@@ -254,7 +275,7 @@ pub(crate) fn differs(found: Seen<'_>, wanted: Seen<'_>) -> Option<String> {
         return Some(format!("has {own} at {at}, wanted {other}"));
     }
     let numbers = |seen: Seen<'_>| numbers(seen.desc, seen.bytes);
-    let other = Wanted { dims: None, numbers: numbers(wanted), allowed: None };
+    let other = Wanted { dims: None, numbers: numbers(wanted), allowed: None, integers: None };
     apart(wanted.desc, &numbers(found), &other, Special::Compare)
 }
 
@@ -349,7 +370,7 @@ mod tests {
 
     fn said(desc: TensorDesc, found: &[f64], wanted: &[f64]) -> Option<String> {
         let dims = Some(vec![wanted.len()]);
-        let wanted = Wanted { dims, numbers: wanted.to_vec(), allowed: None };
+        let wanted = Wanted { dims, numbers: wanted.to_vec(), allowed: None, integers: None };
         apart(&desc, found, &wanted, Special::Compare)
     }
 

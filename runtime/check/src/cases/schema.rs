@@ -121,8 +121,14 @@ struct OneNode<'a> {
     outputs: usize,
 }
 
+/// The node as a model, whose inputs and outputs are called `input_0`, .. and `output_0`, ..; or what it is not made of.
+pub(super) fn one_node(cx: &OpContext, node: &Node) -> Result<Graph, String> {
+    let (inputs, attrs) = (node.inputs.clone(), attrs(cx, node));
+    OneNode { cx, inputs, attrs, outputs: node.outputs.len() }.graph()
+}
+
 impl OneNode<'_> {
-    fn compiled(&self) -> Result<(), String> {
+    fn graph(&self) -> Result<Graph, String> {
         let mut graph = Graph::new("check");
         let mut ids: Vec<Option<ValueId>> = Vec::new();
         for (port, input) in self.inputs.iter().enumerate() {
@@ -152,6 +158,11 @@ impl OneNode<'_> {
         node.attrs.clone_from(&self.attrs);
         graph.add_node(node);
         graph.outputs = outputs;
+        Ok(graph)
+    }
+
+    fn compiled(&self) -> Result<(), String> {
+        let graph = self.graph()?;
         let mut options = Options::default();
         options.place.cores = vec![self.cx.subject.core, Core::CPU];
         options.place.fallback = Fallback::CPU;
