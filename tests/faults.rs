@@ -355,6 +355,51 @@ fn packages_are_contained_by_default_where_that_is_asked_for() {
 }
 
 #[test]
+fn another_build_of_a_package_has_a_worker_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = folder.path().join("libUdoFaultsPackageReg.so");
+    // A file of its own, as what is mapped of the one before stays what it was.
+    let put = |bytes: &[u8]| {
+        let file = tempfile::NamedTempFile::new_in(&folder).unwrap();
+        fs::write(&file, bytes).unwrap();
+        file.persist(&library).unwrap();
+    };
+    let open = || Runtime::builder().contained(folder.path(), containment()).build().unwrap();
+    let built = fs::read(package().join("libUdoFaultsPackageReg.so")).unwrap();
+    put(&built);
+    let old = model(&open(), "data");
+    let mut old = old.session().unwrap();
+    let wanted = run(&mut old, 0.0).unwrap();
+    let (panic, _) = (0u16..).zip(IN_EXECUTE).find(|(_, (what, _))| *what == "panic").unwrap();
+    let panic = f32::from(panic);
+    assert!(run(&mut old, panic).unwrap_err().contains("this is said"));
+
+    put(&replaced(&built, b"this is said", b"that is said"));
+    let new = model(&open(), "data");
+    let mut new = new.session().unwrap();
+    for _ in 0..2 {
+        assert!(run(&mut new, panic).unwrap_err().contains("that is said"));
+        assert_eq!(run(&mut new, 0.0).as_ref(), Ok(&wanted));
+        run(&mut new, 1.0).unwrap_err();
+    }
+    assert!(run(&mut old, panic).unwrap_err().contains("this is said"), "its worker is there");
+    run(&mut old, 1.0).unwrap_err();
+    let gone = run(&mut old, 0.0).unwrap_err();
+    assert!(gone.contains("has changed since it was opened"), "{gone}");
+}
+
+/// The bytes with all of `from` replaced by `to`.
+fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_owned();
+    let is_there = |at: &usize| bytes[*at..].starts_with(from);
+    let places: Vec<_> = (0..bytes.len()).filter(is_there).collect();
+    for at in places {
+        bytes[at..at + to.len()].copy_from_slice(to);
+    }
+    bytes
+}
+
+#[test]
 fn a_worker_that_is_not_there_is_told() {
     let nowhere = Containment::default().worker("/nowhere/udo-worker");
     let error = Runtime::builder().contained(package(), nowhere).build().unwrap_err();

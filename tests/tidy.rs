@@ -127,6 +127,7 @@ const UNSAFE: &[&str] = &[
     "runtime/check/src/raw/",
     "runtime/simd/src/",
     "runtime/src/contain/call.rs",
+    "runtime/src/contain/call/tests.rs",
     "runtime/src/contain/image.rs",
     "runtime/src/contain/kernel.rs",
     "runtime/src/contain/node.rs",

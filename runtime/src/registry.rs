@@ -186,7 +186,8 @@ impl Registry {
         if let Some(name) = closed.name() {
             self.check_name(name, &closed.place())?;
         }
-        let worker = containment.map(|of| contain::worker(closed.path(), of)).transpose()?;
+        let worker = containment.map(|of| contain::worker(closed.path(), closed.build(), of));
+        let worker = worker.transpose()?;
         let table = closed.load(loading(worker))?;
         self.check_name(table.name, &closed.place())?;
         let id = self.register(table, None, Some(closed));

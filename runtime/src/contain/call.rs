@@ -242,18 +242,22 @@ unsafe fn write(
 /// # Safety
 /// As for [`execute`].
 unsafe fn keep(args: &ExecArgs, lane: &mut Lane, held: &mut Held) -> Result<(), Fault> {
-    for (index, constant) in held.packed.iter_mut().enumerate() {
-        // SAFETY: there are as many packed constants as the kernel asked for, once it executes.
-        let span = unsafe { &*args.packed.wrapping_add(index) };
+    // SAFETY: there are as many packed constants.
+    let spans = unsafe { super::node::slice(args.packed, usize::from(args.packed_count)) };
+    if spans.len() != held.packed.len() {
+        let (given, wanted) = (spans.len(), held.packed.len());
+        return Err(Fault(format!("a call has {given} packed constants, wanted {wanted}")));
+    }
+    for (constant, span) in held.packed.iter_mut().zip(spans) {
         // SAFETY: the bytes of a packed constant are there.
         unsafe { keep_one(constant, span.ptr, span.bytes, lane) }?;
     }
-    for (index, constant) in held.inputs.iter_mut().enumerate() {
+    // SAFETY: there are as many inputs, which nobody writes now.
+    let inputs = unsafe { super::node::slice(args.tensors, usize::from(args.input_count)) };
+    for (constant, arg) in held.inputs.iter_mut().zip(inputs) {
         let Some(constant) = constant.as_mut().filter(|constant| constant.part.is_none()) else {
             continue;
         };
-        // SAFETY: there are as many inputs as in finalize.
-        let arg = unsafe { &*args.tensors.wrapping_add(index) };
         if arg.is_dense() && !arg.data.is_null() {
             // SAFETY: the elements of an input are there.
             unsafe { keep_one(constant, arg.data, room_of(arg), lane) }?;
@@ -412,15 +416,15 @@ unsafe fn take_outputs(made: &Segment, args: &ExecArgs) -> Result<(), Fault> {
         // SAFETY: there are as many tensors, which are this call's to write.
         let arg = unsafe { &mut *args.tensors.wrapping_add(usize::from(args.input_count) + port) };
         let room = room_of(arg);
-        if room == 0 {
-            continue;
-        }
         let (at, end) = output_at(from, room);
-        from = end;
-        if !is_untouched(made, at - CANARY, CANARY)
-            || !is_untouched(made, at + room, end - at - room)
-        {
-            return Err(Fault(format!("it wrote outside of its output {port}")));
+        // An output without room has no pages, but extents.
+        if room > 0 {
+            from = end;
+            if !is_untouched(made, at - CANARY, CANARY)
+                || !is_untouched(made, at + room, end - at - room)
+            {
+                return Err(Fault(format!("it wrote outside of its output {port}")));
+            }
         }
         if arg.bounded != 0 {
             let mut words = [0; tail::EXTENTS];
@@ -529,3 +533,6 @@ unsafe fn take_rows(
     }
     true
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! A kernel that was finalized in a worker, as the host has it.
 
+use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use udo_api::abi::{FinalizeArgs, GpuArg, PackRequest, Tie, Work};
@@ -45,19 +46,48 @@ pub(super) struct Constant {
     pub(super) part: Option<Part>,
 }
 
-/// What finalize answered.
-struct Finalized<'a> {
-    said: &'a [u8],
-    /// The numbers of packers in the process, which differ from process to process.
-    packers: Vec<usize>,
+impl Held {
+    /// Of a kernel that is finalized in this process.
+    pub(super) fn new(generation: u64, inputs: Vec<Option<Constant>>, jobs: usize) -> Self {
+        Self { generation, inputs, packed: vec![Constant::default(); jobs] }
+    }
 }
 
-/// Reads an answer: its text if it is a refusal.
-pub(super) fn answered(answer: &[u8]) -> Result<Result<Reader<'_>, (u32, &str)>, Garbled> {
+/// What finalize answered, read whole before the host is told any of it.
+#[derive(Debug)]
+struct Finalized<'a> {
+    /// All of it but the packers: what every process has to answer alike.
+    said: &'a [u8],
+    needs: (Workspace, usize),
+    jobs: Vec<Job>,
+    kept: Vec<u32>,
+    ties: Vec<Tie>,
+    work: Option<Work>,
+    gpu: KernelInfo,
+}
+
+/// A constant that is to be packed.
+#[derive(Debug)]
+struct Job {
+    /// The number of its packer in the process, which differs from process to process.
+    packer: usize,
+    inputs: Vec<u32>,
+    recipe: Vec<u64>,
+    bytes: usize,
+}
+
+/// Status and text of a refusal.
+type Refusal<'a> = (u32, &'a str);
+
+/// Reads an answer, with `read` if it is no refusal.
+pub(super) fn answered<'a, T>(
+    answer: &'a [u8],
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, Garbled>,
+) -> Result<Result<T, Refusal<'a>>, Garbled> {
     let mut reader = Reader::of(answer);
     let status = reader.u32()?;
     if status == Status::OK.code() {
-        return Ok(Ok(reader));
+        return read(&mut reader).map(Ok);
     }
     Ok(Err((status, reader.text()?)))
 }
@@ -97,87 +127,25 @@ impl Kernel {
         lane.start(worker)?;
         let answer = lane.ask(worker, Ask::Finalize, &request)?;
         let generation = lane.generation();
-        let Finalized { said, packers } = match answered(&answer)? {
-            Ok(mut reader) => finalized(&mut reader)?,
-            Err((status, text)) => return Err(Refused::By(status, text.to_owned())),
-        };
+        let read = answered(&answer, finalized).map_err(|garbled| lane.garbled(garbled))?;
         drop(lane);
+        let made = read.map_err(|(status, text)| Refused::By(status, text.to_owned()))?;
+        // SAFETY: as the caller promises.
+        unsafe { made.tell(args, |packer| packs::body(worker, generation, packer)) }?;
         // SAFETY: there are as many spans as inputs.
         let constants =
             unsafe { super::node::slice(args.node.constants, args.node.input_count as usize) };
         let constant = |is: bool| is.then(Constant::default);
         let inputs = constants.iter().map(|span| constant(!span.ptr.is_null())).collect();
-        let mut kernel = Self {
+        Ok(Self {
             worker,
             id,
             request,
-            said: said.to_owned(),
-            needs: (Workspace::NONE, 0),
-            gpu: KernelInfo::default(),
-            held: Mutex::new(Held { generation, inputs, packed: Vec::new() }),
-        };
-        // SAFETY: as the caller promises.
-        unsafe { kernel.tell(args, &packers) }?;
-        Ok(kernel)
-    }
-
-    /// Tells the host what the worker said.
-    ///
-    /// # Safety
-    /// As for [`Kernel::finalize`].
-    unsafe fn tell(&mut self, args: &FinalizeArgs, packers: &[usize]) -> Result<(), Refused> {
-        // SAFETY: the host gives a table.
-        let host = unsafe { &*args.host };
-        let refused = |status: u32| match status {
-            0 => Ok(()),
-            status => Err(Refused::By(status, String::new())),
-        };
-        let generation = self.held().generation;
-        let said = std::mem::take(&mut self.said);
-        let mut reader = Reader::of(&said);
-        let workspace = reader.items::<Workspace>()?.pop().ok_or(Garbled)?;
-        self.needs = (workspace, reader.number()?);
-        let jobs = reader.count()?;
-        for &packer in packers.iter().take(jobs) {
-            let inputs: Result<Vec<u32>, _> =
-                reader.numbers()?.into_iter().map(u32::try_from).collect();
-            let inputs = inputs.map_err(|_| Garbled)?;
-            let recipe: Vec<u64> = reader.numbers()?.into_iter().map(|n| n as u64).collect();
-            let bytes = reader.number()?;
-            let request = PackRequest {
-                size: PackRequest::SIZE,
-                reserved: 0,
-                inputs: inputs.as_ptr(),
-                input_count: inputs.len(),
-                recipe: recipe.as_ptr(),
-                recipe_len: recipe.len(),
-                bytes,
-                fill: Some(proxy::pack),
-                body: packs::body(self.worker, generation, packer),
-                reserved_words: [0; 4],
-            };
-            let mut index = 0;
-            // SAFETY: the table's function gets its own `ctx`, and a request and room that outlive the call.
-            refused(unsafe { (host.pack)(host.ctx, &raw const request, &raw mut index) })?;
-        }
-        self.held().packed = vec![Constant::default(); jobs];
-        for input in reader.numbers()? {
-            let input = u32::try_from(input).map_err(|_| Garbled)?;
-            // SAFETY: the table's function gets its own `ctx`.
-            refused(unsafe { (host.keep)(host.ctx, input) })?;
-        }
-        for tie in reader.items::<Tie>()? {
-            // SAFETY: as above, and the tie outlives the call.
-            refused(unsafe { (host.tie)(host.ctx, &raw const tie) })?;
-        }
-        if let (Some(work), Some(note)) = (reader.items::<Work>()?.pop(), host.work) {
-            // SAFETY: as above, and the work outlives the call.
-            refused(unsafe { note(host.ctx, &raw const work) })?;
-        }
-        self.gpu = launches(&mut reader)?;
-        reader.end()?;
-        self.said = said;
-        Ok(())
+            said: made.said.to_owned(),
+            needs: made.needs,
+            held: Mutex::new(Held::new(generation, inputs, made.jobs.len())),
+            gpu: made.gpu,
+        })
     }
 
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
@@ -191,13 +159,9 @@ impl Kernel {
             return Ok(());
         }
         let answer = lane.ask(self.worker, Ask::Finalize, &self.request)?;
-        let said = match answered(&answer)? {
-            Ok(mut reader) => finalized(&mut reader)?.said,
-            Err((_, text)) => {
-                return Err(Fault(format!("started again, finalize refuses: {text}")));
-            }
-        };
-        if said != self.said {
+        let read = answered(&answer, finalized).map_err(|garbled| lane.garbled(garbled))?;
+        let refused = |(_, text)| Fault(format!("started again, finalize refuses: {text}"));
+        if read.map_err(refused)?.said != self.said {
             return Err(Fault("started again, finalize answers otherwise".to_owned()));
         }
         held.generation = lane.generation();
@@ -214,9 +178,62 @@ impl Kernel {
             return Ok(());
         }
         let answer = lane.ask(self.worker, Ask::Free, &self.id.to_le_bytes())?;
-        match answered(&answer)? {
-            Ok(_) => Ok(()),
-            Err((_, text)) => Err(Fault(text.to_owned())),
+        answered(&answer, |_| Ok(()))?.map_err(|(_, text)| Fault(text.to_owned()))
+    }
+}
+
+impl Finalized<'_> {
+    /// Tells the host what the worker said. `body` is what stands for a packer.
+    ///
+    /// # Safety
+    /// As for [`Kernel::finalize`].
+    unsafe fn tell(
+        &self,
+        args: &FinalizeArgs,
+        body: impl Fn(usize) -> *const c_void,
+    ) -> Result<(), Refused> {
+        // SAFETY: the host gives a table.
+        let host = unsafe { &*args.host };
+        let refused = |status: u32| match status {
+            0 => Ok(()),
+            status => Err(Refused::By(status, String::new())),
+        };
+        for job in &self.jobs {
+            let request = job.request(body(job.packer));
+            let mut index = 0;
+            // SAFETY: the table's function gets its own `ctx`, and a request and room that outlive the call.
+            refused(unsafe { (host.pack)(host.ctx, &raw const request, &raw mut index) })?;
+        }
+        for &input in &self.kept {
+            // SAFETY: the table's function gets its own `ctx`.
+            refused(unsafe { (host.keep)(host.ctx, input) })?;
+        }
+        for tie in &self.ties {
+            // SAFETY: as above, and the tie outlives the call.
+            refused(unsafe { (host.tie)(host.ctx, tie) })?;
+        }
+        if let (Some(work), Some(note)) = (&self.work, host.work) {
+            // SAFETY: as above, and the work outlives the call.
+            refused(unsafe { note(host.ctx, work) })?;
+        }
+        Ok(())
+    }
+}
+
+impl Job {
+    /// What the host is asked, for as long as this lives.
+    fn request(&self, body: *const c_void) -> PackRequest {
+        PackRequest {
+            size: PackRequest::SIZE,
+            reserved: 0,
+            inputs: self.inputs.as_ptr(),
+            input_count: self.inputs.len(),
+            recipe: self.recipe.as_ptr(),
+            recipe_len: self.recipe.len(),
+            bytes: self.bytes,
+            fill: Some(proxy::pack),
+            body,
+            reserved_words: [0; 4],
         }
     }
 }
@@ -224,7 +241,29 @@ impl Kernel {
 fn finalized<'a>(answer: &mut Reader<'a>) -> Result<Finalized<'a>, Garbled> {
     let (packers, said) = (answer.numbers()?, answer.bytes()?);
     answer.end()?;
-    Ok(Finalized { said, packers })
+    let mut reader = Reader::of(said);
+    let workspace = reader.items::<Workspace>()?.pop().ok_or(Garbled)?;
+    let needs = (workspace, reader.number()?);
+    if reader.count()? != packers.len() {
+        return Err(Garbled);
+    }
+    let jobs: Result<_, _> = packers.into_iter().map(|packer| job(packer, &mut reader)).collect();
+    let (jobs, kept) = (jobs?, ports(&mut reader)?);
+    let (ties, work) = (reader.items()?, reader.items()?.pop());
+    let gpu = launches(&mut reader)?;
+    reader.end()?;
+    Ok(Finalized { said, needs, jobs, kept, ties, work, gpu })
+}
+
+fn job(packer: usize, reader: &mut Reader<'_>) -> Result<Job, Garbled> {
+    let inputs = ports(reader)?;
+    let recipe = reader.numbers()?.into_iter().map(|number| number as u64).collect();
+    Ok(Job { packer, inputs, recipe, bytes: reader.number()? })
+}
+
+fn ports(reader: &mut Reader<'_>) -> Result<Vec<u32>, Garbled> {
+    let ports: Result<_, _> = reader.numbers()?.into_iter().map(u32::try_from).collect();
+    ports.map_err(|_| Garbled)
 }
 
 /// What a GPU's device runs.
@@ -266,5 +305,35 @@ impl Writer {
             launch.global_size.into_iter().chain(local).for_each(|size| self.number(size));
             self.flag(launch.local_size.is_some());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer of so many packers and of jobs that are not there, of which it says that there are so many.
+    fn answer(packers: usize, jobs: usize) -> Vec<u8> {
+        let mut said = Writer::default();
+        said.items(&[Workspace::NONE]);
+        said.number(0);
+        said.number(jobs);
+        said.numbers([].into_iter());
+        said.items::<Tie>(&[]);
+        said.items::<Work>(&[]);
+        said.launches(None);
+        let mut writer = Writer::default();
+        writer.word(0);
+        writer.numbers(vec![0; packers].into_iter());
+        writer.bytes(&said.done());
+        writer.done()
+    }
+
+    #[test]
+    fn every_constant_that_is_packed_has_a_packer() {
+        let jobs = |answer: &[u8]| Ok(answered(answer, finalized)?.unwrap().jobs.len());
+        assert_eq!(jobs(&answer(0, 0)), Ok(0));
+        assert_eq!(jobs(&answer(0, 4)), Err(Garbled));
+        assert_eq!(jobs(&answer(4, 0)), Err(Garbled));
     }
 }

@@ -71,17 +71,21 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The worker of the package at `path`, which all have who contain it alike. It stays for the life of the process, as the
-/// tables do that it answers for; its own process comes and goes.
-pub(crate) fn worker(path: &Path, of: &Containment) -> Result<&'static Worker, OpenError> {
+/// The worker of this build of the package at `path`, which all have who contain it alike. It stays for the life of the process,
+/// as the tables do that it answers for; its own process comes and goes.
+pub(crate) fn worker(
+    path: &Path,
+    build: &str,
+    of: &Containment,
+) -> Result<&'static Worker, OpenError> {
     static WORKERS: Mutex<Vec<&'static Worker>> = Mutex::new(Vec::new());
     let mut workers = WORKERS.lock().unwrap_or_else(PoisonError::into_inner);
     let program = of.program(path)?;
-    let known = workers.iter().find(|worker| worker.is_of(path, &program, of.timeout));
+    let known = workers.iter().find(|worker| worker.is_of((path, build), &program, of.timeout));
     if let Some(worker) = known {
         return Ok(worker);
     }
-    let made = Worker::new(path, &program, of.timeout)
+    let made = Worker::new((path, build), &program, of.timeout)
         .map_err(|error| refused(path, &error.to_string()))?;
     let worker = Box::leak(Box::new(made));
     workers.push(worker);
@@ -94,12 +98,7 @@ pub(crate) fn open(
     path: &Path,
     sha256: &str,
 ) -> Result<Tables, OpenError> {
-    let told = worker.open(path, sha256).map_err(|Fault(why)| refused(path, &why))?;
-    let garbled = |garbled: wire::Garbled| refused(path, &garbled.to_string());
-    match kernel::answered(&told).map_err(garbled)? {
-        Ok(mut reader) => tables::tables(worker, &mut reader).map_err(garbled),
-        Err((_, why)) => Err(refused(path, why)),
-    }
+    worker.open(path, sha256).map_err(|Fault(why)| refused(path, &why))
 }
 
 fn refused(path: &Path, why: &str) -> OpenError {

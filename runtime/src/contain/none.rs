@@ -21,7 +21,7 @@ pub fn serve(_: u32) -> io::Result<()> {
     Err(io::Error::from(io::ErrorKind::Unsupported))
 }
 
-pub(crate) fn worker(path: &Path, of: &Containment) -> Result<&'static Worker, OpenError> {
+pub(crate) fn worker(path: &Path, _: &str, of: &Containment) -> Result<&'static Worker, OpenError> {
     of.program(path)?;
     let reason = "this system has no containment, which needs Linux".to_owned();
     Err(OpenError::Contained { path: path.to_owned(), reason })

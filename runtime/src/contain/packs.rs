@@ -11,7 +11,7 @@ use udo_api::abi::PackArgs;
 use super::Ask;
 use super::kernel::answered;
 use super::node::{bytes_of, slice};
-use super::wire::Writer;
+use super::wire::{Garbled, Writer};
 use super::worker::{Fault, Worker};
 
 /// A packer of a process: what a request of the host's carries in its `body`.
@@ -69,12 +69,12 @@ pub(super) unsafe fn pack(args: &PackArgs) -> Result<(), (u32, String)> {
     }
     let answer = lane.ask(worker, Ask::Pack, &writer.done()).map_err(failed)?;
     drop(lane);
-    let packed = match answered(&answer).map_err(|garbled| failed(garbled.into()))? {
-        Ok(mut reader) => reader.bytes(),
-        Err((status, text)) => return Err((status, text.to_owned())),
-    };
-    let packed = packed.ok().filter(|packed| packed.len() == args.target_bytes);
-    let packed = packed.ok_or_else(|| failed(super::wire::Garbled.into()))?;
+    let read = answered(&answer, |reader| {
+        let packed = reader.bytes()?;
+        if packed.len() == args.target_bytes { Ok(packed) } else { Err(Garbled) }
+    });
+    let read = read.map_err(|garbled| failed(garbled.into()))?;
+    let packed = read.map_err(|(status, text)| (status, text.to_owned()))?;
     // SAFETY: there is room for as many bytes, which are this call's to fill.
     unsafe { args.target.copy_from_nonoverlapping(packed.as_ptr(), packed.len()) };
     Ok(())

@@ -45,8 +45,12 @@ impl Watched {
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the process and stays until it has ended.
-    fn watch(&self, mut command: Command) {
+    fn new() -> Self {
+        Self { state: Mutex::new(State::Starting), changed: Condvar::new() }
+    }
+
+    /// Starts the process and stays until it has ended. `at_end` is called before anybody can see that, and so start another.
+    fn watch(&self, mut command: Command, at_end: impl FnOnce()) {
         let child = match command.process_group(0).spawn() {
             Ok(child) => child,
             Err(refused) => return self.set(State::Refused(refused)),
@@ -63,7 +67,9 @@ impl Watched {
         }
         // Whoever ends it by its number holds this lock, so that the number is not another's yet.
         let mut state = self.state();
-        *state = State::Ended(reap(child, pid));
+        let how = reap(child, pid);
+        at_end();
+        *state = State::Ended(how);
         self.changed.notify_all();
     }
 }
@@ -103,18 +109,15 @@ const SIGNALS: &[(i32, &str)] = &[
 ];
 
 impl Process {
-    /// Starts a process; `at_end` is called when it has been reaped.
+    /// Starts a process; `at_end` is called when it has been reaped, and never if it does not run.
     pub(super) fn start(
         command: Command,
         at_end: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        let watched =
-            Arc::new(Watched { state: Mutex::new(State::Starting), changed: Condvar::new() });
+        let watched = Arc::new(Watched::new());
         let own = Arc::clone(&watched);
-        thread::Builder::new().name("udo-contain".to_owned()).spawn(move || {
-            own.watch(command);
-            at_end();
-        })?;
+        let builder = thread::Builder::new().name("udo-contain".to_owned());
+        builder.spawn(move || own.watch(command, at_end))?;
         let mut state = watched.wait_while(|state| matches!(state, State::Starting));
         match &mut *state {
             State::Refused(error) => Err(std::mem::replace(error, io::ErrorKind::Other.into())),
@@ -178,6 +181,22 @@ mod tests {
         assert_eq!(process.ended(), "its worker was ended by kill (signal 9)");
         ended.recv().unwrap();
         process.kill();
+    }
+
+    /// Whether the end was there to be seen when it was told; nothing where it was not told.
+    fn seen_at_end(program: &str) -> Option<bool> {
+        let (watched, mut seen) = (Watched::new(), None);
+        watched.watch(Command::new(program), || {
+            let is_end = |state: MutexGuard<'_, State>| matches!(*state, State::Ended(_));
+            seen = Some(watched.state.try_lock().is_ok_and(is_end));
+        });
+        seen
+    }
+
+    #[test]
+    fn an_end_is_told_before_it_is_seen_and_only_of_what_ran() {
+        assert_eq!(seen_at_end("true"), Some(false));
+        assert_eq!(seen_at_end("/nowhere/udo-worker"), None);
     }
 
     #[test]

@@ -88,11 +88,8 @@ unsafe fn ask(
         let mut lane = worker.lane();
         let asked = lane.start(worker).and_then(|()| lane.ask(worker, what, &writer.done()));
         let answer = asked.map_err(named)?;
-        let answer = match answered(&answer)? {
-            Ok(mut reader) => take(&mut reader).map(|()| None),
-            Err((status, text)) => Ok(Some((status, text.to_owned()))),
-        };
-        answer.map_err(|garbled| lane.garbled(garbled))
+        let read = answered(&answer, take).map_err(|garbled| lane.garbled(garbled))?;
+        Ok::<_, Fault>(read.err().map(|(status, text)| (status, text.to_owned())))
     };
     match asked() {
         Ok(None) => Status::OK.code(),

@@ -34,12 +34,14 @@ fn answer_for<T>(
     entries: &'static [T],
     first: usize,
     (worker, package): (&'static Worker, &'static str),
-) {
+) -> Result<(), Garbled> {
+    let end = first.checked_add(entries.len()).ok_or(Garbled)?;
     let mut callees = CALLEES.write().unwrap_or_else(PoisonError::into_inner);
     let callees = callees.get_or_insert_with(HashMap::new);
-    for (number, entry) in (first..).zip(entries) {
+    for (number, entry) in (first..end).zip(entries) {
         callees.insert(std::ptr::from_ref(entry).addr(), Callee { worker, package, number });
     }
+    Ok(())
 }
 
 impl Writer {
@@ -90,8 +92,8 @@ pub(super) fn tables(worker: &'static Worker, told: &mut Reader<'_>) -> Result<T
     let kernels = kernels?.leak();
     let libraries = told.items::<LibraryRef>()?.leak();
     told.end()?;
-    answer_for(ops, first_op, (worker, name));
-    answer_for(kernels, first_kernel, (worker, name));
+    answer_for(ops, first_op, (worker, name))?;
+    answer_for(kernels, first_kernel, (worker, name))?;
     let guard = Some(proxy::GUARD);
     Ok(Tables { name, version, sdk_version, ops, kernels, libraries, guard, tier })
 }

@@ -10,11 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Ask;
+use super::kernel::answered;
 use super::process::Process;
 use super::room::Room;
 use super::shared::{BULK, FAR, SPIN, Segment, Writes, sleep, spin, wake, words};
-use super::wire::{Garbled, Reader};
-use crate::package::index;
+use super::tables;
+use super::wire::Garbled;
+use crate::package::{Tables, index};
 
 /// What the answer's word is once nobody answers any more.
 const ENDED: u32 = u32::MAX;
@@ -22,7 +24,7 @@ const ENDED: u32 = u32::MAX;
 /// How often a host that sleeps looks whether its run is wanted still.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How long a worker that ended is left alone before the next one, at first and at most.
+/// How long a second worker that ended is left alone before the next one, and how long any is at most.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 /// Answers of so many bytes and more leave no memory behind.
@@ -33,6 +35,8 @@ const LARGE_BYTES: usize = 1 << 20;
 pub(crate) struct Worker {
     /// The package's registration library.
     path: PathBuf,
+    /// What tells this build of the package from others: a process that has one open gets its code for another as well.
+    build: String,
     program: PathBuf,
     pub(super) deadline: Duration,
     lane: Mutex<Lane>,
@@ -60,6 +64,7 @@ pub(super) struct Lane {
 struct Library {
     path: PathBuf,
     sha256: String,
+    tables: Tables,
 }
 
 /// Why a worker did not do what it was asked.
@@ -79,8 +84,12 @@ impl From<Garbled> for Fault {
 }
 
 impl Worker {
-    /// That of the package at `path`, which is started when it is first asked.
-    pub(super) fn new(path: &Path, program: &Path, deadline: Duration) -> io::Result<Self> {
+    /// That of this build of the package at `path`, which is started when it is first asked.
+    pub(super) fn new(
+        (path, build): (&Path, &str),
+        program: &Path,
+        deadline: Duration,
+    ) -> io::Result<Self> {
         let lane = Lane {
             given: Segment::new(Writes::Maker)?,
             made: Arc::new(Segment::new(Writes::All)?),
@@ -92,28 +101,40 @@ impl Worker {
             ends: 0,
             ended: None,
         };
-        let (path, program) = (path.to_owned(), program.to_owned());
-        Ok(Self { path, program, deadline, lane: Mutex::new(lane) })
+        let (path, build, program) = (path.to_owned(), build.to_owned(), program.to_owned());
+        Ok(Self { path, build, program, deadline, lane: Mutex::new(lane) })
     }
 
-    pub(super) fn is_of(&self, path: &Path, program: &Path, deadline: Duration) -> bool {
-        self.program == program && self.path == path && self.deadline == deadline
+    pub(super) fn is_of(
+        &self,
+        (path, build): (&Path, &str),
+        program: &Path,
+        deadline: Duration,
+    ) -> bool {
+        let is_of_build = self.path == path && self.build == build;
+        is_of_build && self.program == program && self.deadline == deadline
     }
 
     pub(super) fn lane(&self) -> MutexGuard<'_, Lane> {
         self.lane.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a library; what the worker tells of it.
-    pub(super) fn open(&self, path: &Path, sha256: &str) -> Result<Vec<u8>, Fault> {
+    /// Opens a library, unless it is open; its tables.
+    pub(super) fn open(&'static self, path: &Path, sha256: &str) -> Result<Tables, Fault> {
         let mut lane = self.lane();
+        if let Some(known) = lane.libraries.iter().find(|library| library.path == path) {
+            let is_same = known.sha256 == sha256;
+            return if is_same { Ok(known.tables) } else { Err(known.changed(&is_now(sha256))) };
+        }
         lane.start(self)?;
         let told = lane.ask(self, Ask::Open, path.as_os_str().as_encoded_bytes())?;
+        let read = answered(&told, |told| tables::tables(self, told));
+        let read = read.map_err(|garbled| lane.garbled(garbled))?;
         // A refusal opens nothing, and the order of what is open is what kernels are numbered by.
-        if Reader::of(&told).word()? == 0 {
-            lane.libraries.push(Library { path: path.to_owned(), sha256: sha256.to_owned() });
-        }
-        Ok(told)
+        let tables = read.map_err(|(_, why)| Fault(why.to_owned()))?;
+        let (path, sha256) = (path.to_owned(), sha256.to_owned());
+        lane.libraries.push(Library { path, sha256, tables });
+        Ok(tables)
     }
 
     fn command(&self, lane: &Lane) -> io::Result<Command> {
@@ -123,6 +144,26 @@ impl Worker {
         command.arg(std::process::id().to_string()).arg(&self.path);
         Ok(command)
     }
+}
+
+/// How long nobody starts the next worker when so many ended one after the other: not at all behind the first.
+fn pause(ends: u32) -> Duration {
+    let (first, most) = BACK_OFF;
+    let doubled = ends.checked_sub(2).map(|times| first.saturating_mul(1 << times.min(16)));
+    doubled.unwrap_or_default().min(most)
+}
+
+impl Library {
+    fn changed(&self, found: &str) -> Fault {
+        let (path, sha256) = (self.path.display(), &self.sha256);
+        Fault(format!(
+            "{path} has changed since it was opened: {found}, wanted {sha256}; start again to use the new build"
+        ))
+    }
+}
+
+fn is_now(sha256: &str) -> String {
+    format!("its SHA-256 is {sha256}")
 }
 
 impl Lane {
@@ -154,30 +195,31 @@ impl Lane {
         })?;
         self.process = Some(process);
         self.generation += 1;
-        for Library { path, sha256 } in self.libraries.clone() {
-            let found = index::sha256(&path).map_err(|error| error.to_string());
-            if found.as_ref() != Ok(&sha256) {
-                self.end();
-                let found = found.map_or_else(|why| why, |found| format!("its SHA-256 is {found}"));
-                let path = path.display();
-                return Err(Fault(format!(
-                    "{path} has changed since it was opened: {found}, wanted {sha256}; start again to use the new build"
-                )));
-            }
-            let told = self.ask(worker, Ask::Open, path.as_os_str().as_encoded_bytes())?;
-            if Reader::of(&told).word()? != 0 {
-                return Err(Fault(format!("{} opens no more", path.display())));
-            }
+        let libraries = self.libraries.clone();
+        let opened = libraries.iter().try_for_each(|library| self.open_again(worker, library));
+        if opened.is_err() {
+            // It is not asked for what it has not opened.
+            self.end();
         }
-        Ok(())
+        opened
+    }
+
+    fn open_again(&mut self, worker: &Worker, library: &Library) -> Result<(), Fault> {
+        let path = &library.path;
+        let found = index::sha256(path).map_err(|error| error.to_string());
+        if found.as_ref() != Ok(&library.sha256) {
+            return Err(library.changed(&found.map_or_else(|why| why, |found| is_now(&found))));
+        }
+        let told = self.ask(worker, Ask::Open, path.as_os_str().as_encoded_bytes())?;
+        // It has the tables that it had, as it is the same file.
+        let read = answered(&told, |_| Ok(())).map_err(|garbled| self.garbled(garbled))?;
+        read.map_err(|(_, why)| Fault(format!("{} opens no more: {why}", path.display())))
     }
 
     /// Waits where workers ended one after the other, longer each time.
     fn back_off(&self) {
-        let Some(ended) = self.ended.filter(|_| self.ends > 0) else { return };
-        let (first, most) = BACK_OFF;
-        let pause = first.saturating_mul(1 << (self.ends - 1).min(16)).min(most);
-        let until = ended + pause;
+        let Some(ended) = self.ended else { return };
+        let until = ended + pause(self.ends);
         while let Some(left) = until.checked_duration_since(Instant::now()).filter(|t| !t.is_zero())
         {
             thread::park_timeout(left);
@@ -292,3 +334,6 @@ impl Lane {
         found
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -53,6 +53,12 @@ impl Closed {
         self.sealed.as_ref().map(|sealed| sealed.sha256.as_str())
     }
 
+    /// What tells this build of the package from others: the SHA-256 of its index, which has those of all its libraries, or that of its
+    /// registration library.
+    pub(crate) fn build(&self) -> &str {
+        self.index_sha256().unwrap_or(&self.sha256)
+    }
+
     /// Refuses a package that is not signed or locked as it is to be.
     pub(crate) fn check_trust(&self, trust: &Trust) -> Result<(), OpenError> {
         trust.check(&self.asking())

@@ -1,0 +1,68 @@
+//! What the host puts for a call and takes of it, without a worker.
+
+use std::path::Path;
+use std::ptr;
+use std::time::Duration;
+
+use udo_api::abi::Span;
+
+use super::*;
+use crate::contain::shared::Writes;
+use crate::contain::worker::Worker;
+
+/// A call with these outputs and packed constants.
+fn args(outputs: &mut [TensorArg], packed: &[Span]) -> ExecArgs {
+    ExecArgs {
+        size: ExecArgs::SIZE,
+        input_count: 0,
+        output_count: outputs.len().try_into().unwrap(),
+        state: ptr::null(),
+        tensors: outputs.as_mut_ptr(),
+        packed: packed.as_ptr(),
+        scratch: ptr::null_mut(),
+        scratch_bytes: 0,
+        guard: ptr::null_mut(),
+        parallel: ptr::null(),
+        untaken: 0,
+        unsaid: 0,
+        geometry: ptr::null_mut(),
+        geometry_bytes: 0,
+        packed_count: packed.len().try_into().unwrap(),
+        reserved: [0; 3],
+    }
+}
+
+#[test]
+fn no_more_constants_are_put_than_a_call_has() {
+    let worker = Worker::new((Path::new(""), ""), Path::new(""), Duration::ZERO).unwrap();
+    let bytes = [[1u8; 4], [2; 4]];
+    let packed = bytes.each_ref().map(|bytes| Span { ptr: bytes.as_ptr(), bytes: bytes.len() });
+    let kept = |jobs: usize| {
+        let (mut lane, mut held) = (worker.lane(), Held::new(1, Vec::new(), jobs));
+        // SAFETY: the constants are there, and there are no tensors.
+        unsafe { keep(&args(&mut [], &packed[..1]), &mut lane, &mut held) }
+    };
+    assert_eq!(kept(1), Ok(()));
+    assert_eq!(kept(2), Err(Fault("a call has 1 packed constants, wanted 2".to_owned())));
+    assert_eq!(kept(0), Err(Fault("a call has 1 packed constants, wanted 0".to_owned())));
+}
+
+#[test]
+fn an_output_without_elements_has_the_extents_that_it_is_said_to_have() {
+    let made = Segment::new(Writes::All).unwrap();
+    let mut dims = [0; 8];
+    dims[0] = 5;
+    let (dtype, rank) = (DType::F32.code(), 2);
+    let take = |said: [u64; 2]| {
+        for (index, word) in [0, said[0], said[1]].into_iter().enumerate() {
+            assert!(made.store(EXTENTS + index * 8, &word.to_ne_bytes()));
+        }
+        let mut outputs =
+            [TensorArg { flags: 0, bounded: 1, dtype, rank, dims, ..TensorArg::ABSENT }];
+        // SAFETY: the output has no elements.
+        unsafe { take_outputs(&made, &args(&mut outputs, &[])) }.map(|()| outputs[0].dims)
+    };
+    assert_eq!(take([3, 0]).map(|dims| dims[..2].to_vec()), Ok(vec![3, 0]));
+    let beyond = Fault("it says extents of output 0 beyond its bounds".to_owned());
+    assert_eq!(take([6, 0]), Err(beyond));
+}

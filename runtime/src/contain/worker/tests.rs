@@ -1,0 +1,156 @@
+//! A worker of which a test says what it answers: it is read with suspicion, ended in time and told builds apart.
+
+use std::ops::Deref;
+
+use udo_api::{OpDef, OpSchema, Port, types};
+
+use super::*;
+use crate::contain::proxy;
+use crate::contain::shared::Rights;
+use crate::contain::wire::Writer;
+use crate::package::Tier;
+
+/// Time enough for whatever a test waits for.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A worker whose program sleeps: tests answer in its place.
+struct Forged(&'static Worker);
+
+impl Deref for Forged {
+    type Target = &'static Worker;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Drop for Forged {
+    fn drop(&mut self) {
+        self.lane().end();
+    }
+}
+
+impl Forged {
+    fn new() -> Self {
+        // It takes the host's number and the path for the seconds to sleep.
+        let of = (Path::new("60"), "build");
+        let worker = Worker::new(of, Path::new("sleep"), LONG).unwrap();
+        Self(Box::leak(Box::new(worker)))
+    }
+
+    /// What comes of `ask`, whose one request is answered so.
+    fn answers<T>(&self, answer: &[u8], ask: impl FnOnce() -> T) -> T {
+        let lane = self.lane();
+        if lane.process.is_none() {
+            lane.given.word(words::REQUEST).store(0, Ordering::SeqCst);
+        }
+        let number = if lane.process.is_some() { lane.request + 1 } else { 1 };
+        let given = Segment::map(lane.given.fd().unwrap(), Rights::Read).unwrap();
+        let made = Segment::map(lane.made.fd().unwrap(), Rights::Write).unwrap();
+        drop(lane);
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                spin(given.word(words::REQUEST), LONG, |found| found == number).unwrap();
+                made.store(BULK, answer);
+                made.store(words::LEN, &(answer.len() as u64).to_le_bytes());
+                made.word(words::ANSWER).store(number, Ordering::SeqCst);
+                wake(made.word(words::ANSWER));
+            });
+            ask()
+        })
+    }
+}
+
+static OPS: &[OpDef] = &[OpDef::answered_by(
+    OpSchema::new("Op", &[], &[Port::required("y", types::F32)], &[]),
+    proxy::infer,
+)];
+
+/// Tables of a library with an operator, the first of which has this number.
+fn told(first: usize) -> Vec<u8> {
+    let tables = Tables {
+        name: "Package",
+        version: "1.0.0",
+        sdk_version: "1.0.0",
+        ops: OPS,
+        kernels: &[],
+        libraries: &[],
+        guard: None,
+        tier: Tier::Unchecked,
+    };
+    let mut writer = Writer::default();
+    writer.word(0);
+    writer.tables(&tables, [first, 0]);
+    writer.done()
+}
+
+fn refusal() -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.word(1);
+    writer.text("the disk is gone");
+    writer.done()
+}
+
+/// A file, and its SHA-256.
+fn library() -> (tempfile::NamedTempFile, String) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let sha256 = index::sha256(file.path()).unwrap();
+    (file, sha256)
+}
+
+#[test]
+fn a_worker_that_does_not_open_all_again_is_ended() {
+    let (worker, (file, sha256)) = (Forged::new(), library());
+    worker.answers(&told(0), || worker.open(file.path(), &sha256)).unwrap();
+    worker.lane().end();
+    let start = || worker.lane().start(&worker);
+    for (answer, wanted) in [
+        (refusal(), "opens no more: the disk is gone"),
+        (vec![7], "it answered what cannot be read"),
+    ] {
+        let Fault(why) = worker.answers(&answer, start).unwrap_err();
+        assert!(why.ends_with(wanted), "{why}");
+        assert_eq!(worker.lane().generation(), 0, "behind {why}");
+    }
+    worker.answers(&told(0), start).unwrap();
+    assert_eq!(worker.lane().generation(), 4);
+}
+
+#[test]
+fn a_library_is_opened_once_and_no_other_build_of_it() {
+    let (worker, (file, sha256)) = (Forged::new(), library());
+    let path = file.path();
+    let first = worker.answers(&told(0), || worker.open(path, &sha256)).unwrap();
+    let asked = worker.lane().request;
+    let again = worker.open(path, &sha256).unwrap();
+    assert!(std::ptr::eq(first.ops, again.ops), "the tables are the same ones");
+    let Fault(why) = worker.open(path, "0123").unwrap_err();
+    assert!(why.contains("has changed since it was opened: its SHA-256 is 0123"), "{why}");
+    assert_eq!(worker.lane().request, asked, "it is asked no more");
+}
+
+#[test]
+fn tables_that_cannot_be_read_end_their_worker_and_open_nothing() {
+    let (worker, (file, sha256)) = (Forged::new(), library());
+    let open = || worker.open(file.path(), &sha256);
+    for answer in [&told(0)[..40], &told(usize::MAX)] {
+        worker.answers(answer, open).unwrap_err();
+        let lane = worker.lane();
+        assert_eq!((lane.generation(), lane.libraries.len()), (0, 0));
+    }
+    worker.answers(&told(0), open).unwrap();
+}
+
+#[test]
+fn workers_of_two_builds_are_two() {
+    let worker = Forged::new();
+    let is_of = |path, build| worker.is_of((Path::new(path), build), &worker.program, LONG);
+    assert!(is_of("60", "build"));
+    assert!(!is_of("60", "another") && !is_of("61", "build"));
+}
+
+#[test]
+fn the_first_worker_that_ends_is_replaced_at_once() {
+    let pauses = [0, 1, 2, 3, 4, 8, 9, u32::MAX].map(|ends| pause(ends).as_millis());
+    assert_eq!(pauses, [0, 0, 10, 20, 40, 640, 1000, 1000]);
+}
