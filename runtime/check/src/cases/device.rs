@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use udo_api::Core;
+use udo_api::{Core, Layout, Side};
 use udo_runtime::cores::opencl;
+use udo_runtime::graph::{Attr, Graph, Node as GraphNode, ValueId};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::place::PlaceError;
@@ -14,6 +15,7 @@ use super::numbers::{Special, held};
 use super::schema::one_node;
 use super::{Finding, Outcome, chain, skipped};
 use crate::context::{Live, OpContext};
+use crate::node::OPSET;
 use crate::record;
 use crate::trial::Made;
 use crate::values::Fill;
@@ -65,6 +67,37 @@ fn compare(cx: &OpContext, live: &Live<'_>, device: &str) -> Result<usize, Findi
     Ok(vouched.len())
 }
 
+/// The graph with what models have otherwise turned around the operator: tensors with their channels last.
+fn as_models(cx: &OpContext, live: &Live<'_>, mut graph: Graph) -> Option<Graph> {
+    let mut own = graph.nodes.pop()?;
+    let turned = |graph: &mut Graph, from: ValueId, to: ValueId, axes: [usize; 4]| {
+        let mut node = GraphNode::new("Transpose", OPSET, &[from], &[to]);
+        let axes = axes.iter().filter_map(|&axis| i64::try_from(axis).ok());
+        node.attrs.push(("perm".to_owned(), Attr::Ints(axes.collect())));
+        graph.add_node(node);
+    };
+    for (port, (slot, input)) in own.inputs.iter_mut().zip(&live.node.inputs).enumerate() {
+        if let (Some(id), true) = (*slot, cx.is_channels_last(Side::Input, port, &input.desc)) {
+            let inner = graph.add_value(&format!("inner_{port}"));
+            turned(&mut graph, id, inner, Layout::NCHW_AXES);
+            *slot = Some(inner);
+        }
+    }
+    let mut outputs = Vec::new();
+    for (port, (slot, desc)) in own.outputs.iter_mut().zip(&live.node.outputs).enumerate() {
+        if let (Some(id), true) = (*slot, cx.is_channels_last(Side::Output, port, desc)) {
+            let inner = graph.add_value(&format!("made_{port}"));
+            outputs.push((inner, id));
+            *slot = Some(inner);
+        }
+    }
+    graph.add_node(own);
+    for (from, to) in outputs {
+        turned(&mut graph, from, to, Layout::NHWC_AXES);
+    }
+    Some(graph)
+}
+
 /// What the device makes of the node; nothing where no model of it is taken, which other cases are about.
 fn run(
     cx: &OpContext,
@@ -75,9 +108,12 @@ fn run(
     let said = |what: &dyn std::error::Error| {
         Finding::Failed(format!("{}: on {device}, {}", live.said(cx), chain(what)))
     };
-    let Ok(graph) = one_node(cx, live.node) else { return Ok(None) };
+    let Some(graph) = one_node(cx, live.node).ok().and_then(|graph| as_models(cx, live, graph))
+    else {
+        return Ok(None);
+    };
     let mut options = Options::default();
-    options.place.cores = vec![Core::GPU];
+    options.place.cores = vec![Core::GPU, Core::CPU];
     let mut registry = cx.registry.clone();
     let model = match Model::compile(graph, &mut registry, &options) {
         Ok(model) => model,
@@ -87,6 +123,11 @@ fn run(
         ) => return Err(said(&error)),
         Err(_) => return Ok(None),
     };
+    let op = cx.subject.op.schema().name();
+    let mut own = model.report().nodes.iter().filter(|node| node.op == op);
+    if own.any(|node| node.core != Core::GPU) {
+        return Ok(None);
+    }
     let mut session = model.session().map_err(|error| said(&error))?;
     for (port, (input, bytes)) in live.node.inputs.iter().zip(values).enumerate() {
         let Some(dtype) = input.desc.dtype().filter(|_| input.constant.is_none()) else { continue };
