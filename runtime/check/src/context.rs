@@ -83,7 +83,7 @@ const FILLS: [Fill; 5] = [Fill::Random, Fill::Small, Fill::Equal, Fill::Positive
 /// How long a node may take beside faster ones of its class, and alone: large ones, then others.
 const LONG_TIMES: [(Duration, Duration); 2] = [
     (Duration::from_millis(30), Duration::from_millis(500)),
-    (Duration::from_millis(60), Duration::from_secs(10)),
+    (Duration::from_millis(20), Duration::from_secs(10)),
 ];
 
 impl OpContext {

@@ -318,11 +318,10 @@ impl Printer<'_> {
         let texts: String =
             kernels.iter().map(|kernel| kernel.text.as_str()).collect::<Vec<_>>().join("\n");
         let mut fields = String::new();
-        for (name, of) in self.fields() {
+        for (name, of) in self.device_fields() {
             let of = match of {
                 "List" => "List",
                 "f64" => "float",
-                "bool" => "int",
                 _ => "long",
             };
             let _ = writeln!(fields, "    {of} {name};");
@@ -339,6 +338,14 @@ impl Printer<'_> {
         format!(
             "{pragma}\n\n{support}\n// What is known with the shapes.\ntypedef struct {{\n{fields}}} Plan;\n\n__constant Plan plan = PLAN;\n{lists}\n{texts}"
         )
+    }
+
+    /// The fields of the plan as a device has them: nothing lies between them, as compilers of devices were seen to lose their way
+    /// in constants with padding.
+    fn device_fields(&self) -> Vec<(String, &'static str)> {
+        let mut fields = self.fields();
+        fields.sort_by_key(|(_, of)| *of == "f64");
+        fields
     }
 
     /// The parameters that are tensors, and what their elements are.
@@ -380,7 +387,7 @@ fn constants(rust: &Printer<'_>, device: &Printer<'_>) -> String {
         );
     }
     let mut fields = String::new();
-    for (name, of) in rust.fields() {
+    for (name, of) in rust.device_fields() {
         let value = match of {
             "List" => format!("text_of_list(plan.{name})"),
             "f64" => format!("text_of_real(plan.{name} as f32)"),

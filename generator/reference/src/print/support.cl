@@ -168,20 +168,17 @@ List list_slice(List list, long from, long to) {
 }
 
 List list_broadcast(List a, List b) {
-    List dims = a.len < b.len ? b : a;
-    const List other = a.len < b.len ? a : b;
-    const long skip = dims.len - other.len;
-    for (long i = 0; i < other.len; ++i) {
-        if (dims.items[skip + i] == 1) {
-            dims.items[skip + i] = other.items[i];
-        }
+    List dims = {a.len < b.len ? b.len : a.len, {0}};
+    for (long i = 1; i <= dims.len; ++i) {
+        const long of_a = i <= a.len ? a.items[a.len - i] : 1;
+        dims.items[dims.len - i] = of_a == 1 && i <= b.len ? b.items[b.len - i] : of_a;
     }
     return dims;
 }
 
 List list_align(List coords, List dims) {
     const long skip = coords.len > dims.len ? coords.len - dims.len : 0;
-    List aligned = dims;
+    List aligned = {dims.len, {0}};
     for (long i = 0; i < dims.len; ++i) {
         aligned.items[i] = dims.items[i] == 1 ? 0 : coords.items[skip + i < 15 ? skip + i : 15];
     }
@@ -189,7 +186,7 @@ List list_align(List coords, List dims) {
 }
 
 List list_unravel(long number, List dims) {
-    List coords = dims;
+    List coords = {dims.len, {0}};
     long rest = number;
     for (long i = dims.len - 1; i >= 0; --i) {
         const long dim = dims.items[i] < 1 ? 1 : dims.items[i];
@@ -211,7 +208,7 @@ long list_ravel(List coords, List dims) {
 }
 
 List list_axes(List dims) {
-    List axes = dims;
+    List axes = {dims.len, {0}};
     for (long i = 0; i < dims.len; ++i) {
         axes.items[i] = i;
     }
@@ -248,7 +245,7 @@ List list_left(List dims, List axes, bool keep) {
 }
 
 List list_merged(List dims, List axes, List left, List reduced, bool keep) {
-    List merged = dims;
+    List merged = {dims.len, {0}};
     long of_left = 0;
     long of_reduced = 0;
     for (long i = 0; i < dims.len; ++i) {

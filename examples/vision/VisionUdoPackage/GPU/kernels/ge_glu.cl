@@ -97,7 +97,7 @@ List list_slice(List list, long from, long to) {
 
 List list_align(List coords, List dims) {
     const long skip = coords.len > dims.len ? coords.len - dims.len : 0;
-    List aligned = dims;
+    List aligned = {dims.len, {0}};
     for (long i = 0; i < dims.len; ++i) {
         aligned.items[i] = dims.items[i] == 1 ? 0 : coords.items[skip + i < 15 ? skip + i : 15];
     }
@@ -105,7 +105,7 @@ List list_align(List coords, List dims) {
 }
 
 List list_unravel(long number, List dims) {
-    List coords = dims;
+    List coords = {dims.len, {0}};
     long rest = number;
     for (long i = dims.len - 1; i >= 0; --i) {
         const long dim = dims.items[i] < 1 ? 1 : dims.items[i];
@@ -136,12 +136,12 @@ long place(List dims, List coords) {
 // What is known with the shapes.
 typedef struct {
     List dims_x;
-    int has_x;
+    long has_x;
     List dims_bias;
-    int has_bias;
+    long has_bias;
     long value_0;
-    int value_1;
-    int value_2;
+    long value_1;
+    long value_2;
     List dims_z;
     List dims_y;
 } Plan;

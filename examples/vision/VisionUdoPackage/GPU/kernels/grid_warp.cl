@@ -81,7 +81,7 @@ long list_item(List list, long at) {
 }
 
 List list_unravel(long number, List dims) {
-    List coords = dims;
+    List coords = {dims.len, {0}};
     long rest = number;
     for (long i = dims.len - 1; i >= 0; --i) {
         const long dim = dims.items[i] < 1 ? 1 : dims.items[i];
@@ -112,14 +112,14 @@ long place(List dims, List coords) {
 // What is known with the shapes.
 typedef struct {
     List dims_input_0;
-    int has_input_0;
+    long has_input_0;
     List dims_grid;
-    int has_grid;
+    long has_grid;
     List dims_fill;
-    int text_0;
-    int text_1;
-    int value_6;
-    int value_8;
+    long text_0;
+    long text_1;
+    long value_6;
+    long value_8;
     List dims_warped;
 } Plan;
 
