@@ -303,7 +303,7 @@ impl Printer<'_> {
         };
         let guards = guards.iter().map(guard).collect::<Vec<_>>().concat();
         let text = format!(
-            "__kernel void {name}(\n{head}{parameters}\n) {{\n{absent}    const long number = (long)get_global_id(0);\n    if (number >= list_count(plan.{dims}){guards}) {{\n        return;\n    }}\n{text}{stores}}}\n"
+            "__kernel void {name}(\n{head}{parameters}\n) {{\n{absent}    const Plan plan = KNOWN;\n    const long number = (long)get_global_id(0);\n    if (number >= list_count(plan.{dims}){guards}) {{\n        return;\n    }}\n{text}{stores}}}\n"
         );
         Kernel { name, buffers, text }
     }
@@ -336,7 +336,7 @@ impl Printer<'_> {
         let support = support::opencl(&texts);
         let pragma = "#pragma OPENCL FP_CONTRACT OFF";
         format!(
-            "{pragma}\n\n{support}\n// What is known with the shapes.\ntypedef struct {{\n{fields}}} Plan;\n\n__constant Plan plan = PLAN;\n{lists}\n{texts}"
+            "{pragma}\n\n{support}\n// What is known with the shapes. Work items copy it: a compiler was seen to read other lists than are in constants.\ntypedef struct {{\n{fields}}} Plan;\n\n__constant Plan KNOWN = PLAN;\n{lists}\n{texts}"
         )
     }
 

@@ -37,10 +37,8 @@ pub(super) fn written(cx: &OpContext) -> Outcome {
     }
     for node in &found.nodes {
         let Ok(trial) = cx.trial(node, 1) else { continue };
-        for launch in trial.kernel().gpu_info().iter().flat_map(|info| &info.launches) {
-            if let Some(why) = unwritten_source(&launch.source, &launch.name) {
-                return failed(format!("the OpenCL source of kernel {:?} {why}", launch.name));
-            }
+        if let Some(why) = unwritten(&trial) {
+            return failed(why);
         }
         if let Err(Fault::Failed(failure)) =
             trial.run(&node.values(Fill::Random, cx.seed), How::default())
@@ -50,6 +48,15 @@ pub(super) fn written(cx: &OpContext) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Which of the kernel's sources in OpenCL C is not written, if one is not.
+pub(super) fn unwritten(trial: &Trial<'_>) -> Option<String> {
+    let info = trial.kernel().gpu_info()?;
+    info.launches.iter().find_map(|launch| {
+        let why = unwritten_source(&launch.source, &launch.name)?;
+        Some(format!("the OpenCL source of kernel {:?} {why}", launch.name))
+    })
 }
 
 /// Why OpenCL C is not a written kernel, as far as its text tells.

@@ -11,6 +11,7 @@ use udo_runtime::place::PlaceError;
 use udo_runtime::plan::PlanError;
 use udo_runtime::session::PortError;
 
+use super::contract::unwritten;
 use super::numbers::{Special, held};
 use super::schema::one_node;
 use super::{Finding, Outcome, chain, skipped};
@@ -35,6 +36,9 @@ pub(super) fn device(cx: &OpContext) -> Outcome {
         Err(why) => return skipped(format!("there is no device: {why}")),
     };
     let live: Vec<Live<'_>> = cx.live().filter(is_tried).collect();
+    if live.iter().any(|live| unwritten(&live.trial).is_some()) {
+        return skipped("its OpenCL C is not written");
+    }
     let most = if cx.level < 6 { 6 } else { 40 };
     let start = Instant::now();
     let mut compared = 0;

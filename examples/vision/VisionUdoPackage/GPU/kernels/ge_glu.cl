@@ -133,7 +133,7 @@ long place(List dims, List coords) {
     return number;
 }
 
-// What is known with the shapes.
+// What is known with the shapes. Work items copy it: a compiler was seen to read other lists than are in constants.
 typedef struct {
     List dims_x;
     long has_x;
@@ -146,7 +146,7 @@ typedef struct {
     List dims_y;
 } Plan;
 
-__constant Plan plan = PLAN;
+__constant Plan KNOWN = PLAN;
 
 __kernel void ge_glu_z(
     __global const UDO_STORAGE *x,
@@ -158,6 +158,7 @@ __kernel void ge_glu_z(
 #ifndef HAS_bias
     __global const UDO_STORAGE *bias = 0;
 #endif
+    const Plan plan = KNOWN;
     const long number = (long)get_global_id(0);
     if (number >= list_count(plan.dims_z)) {
         return;
@@ -198,6 +199,7 @@ __kernel void ge_glu_y(
     __global const float *z,
     __global UDO_STORAGE *y
 ) {
+    const Plan plan = KNOWN;
     const long number = (long)get_global_id(0);
     if (number >= list_count(plan.dims_y)) {
         return;

@@ -109,7 +109,7 @@ long place(List dims, List coords) {
     return number;
 }
 
-// What is known with the shapes.
+// What is known with the shapes. Work items copy it: a compiler was seen to read other lists than are in constants.
 typedef struct {
     List dims_input_0;
     long has_input_0;
@@ -123,7 +123,7 @@ typedef struct {
     List dims_warped;
 } Plan;
 
-__constant Plan plan = PLAN;
+__constant Plan KNOWN = PLAN;
 __constant float fill[] = LIST_fill;
 
 __kernel void grid_warp_warped(
@@ -131,6 +131,7 @@ __kernel void grid_warp_warped(
     __global const UDO_STORAGE *input_0,
     __global UDO_STORAGE *warped
 ) {
+    const Plan plan = KNOWN;
     const long number = (long)get_global_id(0);
     if (number >= list_count(plan.dims_warped)) {
         return;
