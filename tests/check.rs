@@ -105,6 +105,18 @@ fn a_package_that_always_hangs_is_not_waited_for_in_every_case() {
     assert_eq!((&*verdict, &*why), ("skipped", "not tried: 3 cases before are not done in time"));
 }
 
+#[test]
+fn a_package_that_hangs_while_it_is_opened_is_ended() {
+    let vtable = "static const udo_kernel_vtable vtable = {";
+    let hang = "__attribute__((constructor)) static void hang(void) { for (;;) {} }\n";
+    let package = clip(vtable, &[hang, vtable].concat());
+    let output = check(package.path(), &["--op", "ClipScale", "--timeout", "1"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let wanted = "the package does not let itself be opened: it is not done after 1 s";
+    assert!(said.contains(wanted), "{said}");
+}
+
 /// A program that a package starts holds no check up, and does not outlive it.
 #[test]
 fn what_a_package_starts_ends_with_it() {

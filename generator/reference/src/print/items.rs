@@ -340,8 +340,8 @@ impl Printer<'_> {
         )
     }
 
-    /// The fields of the plan as a device has them: nothing lies between them, as compilers of devices were seen to lose their way
-    /// in constants with padding.
+    /// The fields of the plan as a device has them: nothing lies between them, as a kernel was seen to be right without padding in
+    /// its constants that was wrong with it.
     fn device_fields(&self) -> Vec<(String, &'static str)> {
         let mut fields = self.fields();
         fields.sort_by_key(|(_, of)| *of == "f64");

@@ -128,8 +128,10 @@ fn run(
         Err(_) => return Ok(None),
     };
     let op = cx.subject.op.schema().name();
+    let is_there = |backend: &String| backend.starts_with("opencl: ");
     let mut own = model.report().nodes.iter().filter(|node| node.op == op);
-    if own.any(|node| node.core != Core::GPU) {
+    // One that is known before any run, or that another core has, says nothing of the device.
+    if !own.any(|node| node.backend.as_ref().is_some_and(is_there)) {
         return Ok(None);
     }
     let mut session = model.session().map_err(|error| said(&error))?;
