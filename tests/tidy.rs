@@ -217,7 +217,8 @@ const NAMED_OPS: &[(&str, &str)] = &[
     ("runtime/src/model/ports.rs", "QuantizeLinear"),
     // What a branch that is taken gives and does not make goes through one.
     ("runtime/src/resolve/control/branches.rs", "Identity"),
-    // Where a schema wants channels last, such nodes are put in.
+    // Where a schema wants channels last, such nodes are put in, but not before constants, which may be stored as quantized values.
+    ("runtime/src/resolve/tensor_layout.rs", "DequantizeLinear"),
     ("runtime/src/resolve/tensor_layout.rs", "Transpose"),
 ];
 

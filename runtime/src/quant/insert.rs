@@ -7,7 +7,7 @@ use udo_api::{DType, Encoding, Shape};
 use super::edit::{Names, sweep};
 use super::encodings::Given;
 use super::noise::Noise;
-use super::operators::{DEQUANTIZE, QUANTIZE};
+use super::operators::{DEQUANTIZE, QUANTIZE, StoredFor};
 use super::range::{Bits, Levels};
 use super::sites::{Constant, Sites};
 use super::weights::{self, Along, Scheme, Stored};
@@ -148,9 +148,9 @@ impl Insertion<'_> {
             if let Some(&back) = self.back.get(&value) {
                 *input = Some(back);
             } else if let Some(constant) = self.sites.constants.get(&(id, port))
-                && *constant == Constant::Operand
+                && let Constant::Operand(stored_for) = *constant
             {
-                *input = Some(self.store_operand(value)?);
+                *input = Some(self.store_operand(value, stored_for)?);
             }
         }
         self.store_weights(id, node, &mut own)?;
@@ -263,12 +263,13 @@ impl Insertion<'_> {
     }
 
     /// Stores a constant operand as other operands are.
-    fn store_operand(&mut self, id: ValueId) -> Result<ValueId, QuantError> {
+    fn store_operand(&mut self, id: ValueId, stored_for: StoredFor) -> Result<ValueId, QuantError> {
         if let Some(&back) = self.back.get(&id) {
             return Ok(back);
         }
         let Some(tensor) = self.sites.known.get(&id) else { return Ok(id) };
-        let scheme = Scheme::Asymmetric(self.of_constants.settings.activation_bits);
+        let bits = stored_for.bits(self.of_constants.settings.activation_bits);
+        let scheme = Scheme::Asymmetric(bits);
         let name = self.name(id);
         let (levels, encodings) = match self.of_constants.given.get(&name) {
             Some((levels, encodings)) if encodings.len() == 1 => (*levels, encodings.clone()),

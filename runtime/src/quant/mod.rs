@@ -53,7 +53,7 @@ pub use weights::{Scheme, Stored};
 use calibrate::Wishes;
 use insert::Constants;
 use operators::QUANTIZE;
-use sites::{Sites, StoredFor};
+use sites::Sites;
 
 /// The passes that put one node in the place of several between which nothing is stored.
 const FUSED: [&str; 3] = ["layer_norm", "rms_norm", "activations"];
@@ -411,10 +411,7 @@ impl Quantizer {
         if !range.is_empty() && !range.is_finite() {
             return Err(QuantError::Infinite { value: value() });
         }
-        let levels = match group.stored_for {
-            StoredFor::Integers => Levels::unsigned(self.settings.activation_bits),
-            StoredFor::Numbers => Levels::unsigned(Bits::Sixteen),
-        };
+        let levels = Levels::unsigned(group.stored_for.bits(self.settings.activation_bits));
         Ok(match group.fixed {
             Some(fixed) => (levels, levels.fixed(fixed, range)),
             None => (levels, levels.asymmetric(range)),

@@ -2,9 +2,9 @@
 
 use std::ptr;
 
-use udo_api::{Core, DType, Facts};
+use udo_api::{Core, DType, Facts, Port, Side, TypeSet};
 
-use super::range::Range;
+use super::range::{Bits, Range};
 use crate::graph::{Node, ValueId};
 use crate::registry::Registry;
 use crate::resolve::{BoundNode, TypedGraph};
@@ -23,6 +23,8 @@ pub(super) enum Form {
     Own,
     /// The same of numbers alone: it is computed by a kernel of fixed-point cores, and its constants are numbers.
     Kernel,
+    /// Each operand and each result is stored as the port says that it is one of, constants too: an operator of a package.
+    Ports,
     /// As [`Form::Own`], and the result lies in a range that no data change.
     Fixed(Range),
     /// Its first output has the encoding of its first input, as it only moves or chooses numbers.
@@ -33,6 +35,25 @@ pub(super) enum Form {
     Within,
     /// It is computed in numbers.
     Float,
+}
+
+/// Who wants values to be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StoredFor {
+    /// An operator that computes with integers, in as many bits as it takes.
+    Integers,
+    /// Fixed-point cores alone, which then compute with the numbers that are stored, or an operator on integers of 16 bits.
+    Numbers,
+}
+
+impl StoredFor {
+    /// In how many bits, where operators on integers take so many.
+    pub(super) const fn bits(self, of_integers: Bits) -> Bits {
+        match self {
+            Self::Integers => of_integers,
+            Self::Numbers => Bits::Sixteen,
+        }
+    }
 }
 
 /// Which axis of a product's weights its results lie along.
@@ -144,14 +165,41 @@ impl Form {
     /// How a node of a package's operator takes part, as its types on the DSP say.
     fn of_package(bound: &BoundNode, registry: &mut Registry) -> Self {
         let schema = bound.op.schema();
-        let ports = schema.inputs().iter().chain(schema.outputs());
-        let mut reals = ports.filter(|port| port.types().has(DType::F32));
-        let is_fixed = reals.all(|port| port.types_on(Core::DSP_V68).has(DType::U8));
+        let ports = || schema.inputs().iter().chain(schema.outputs()).filter(|port| is_real(port));
+        let is_taken = |port: &Port| stored_at(port).is_some() || types(port).has(DType::F32);
+        let is_fixed = ports().any(|port| stored_at(port).is_some()) && ports().all(is_taken);
         if !is_fixed || !has_fixed_point(bound, registry) {
             return Self::Float;
         }
-        if schema.known_facts().has(Facts::SAME_ENCODING) { Self::Moves } else { Self::Kernel }
+        if schema.known_facts().has(Facts::SAME_ENCODING) { Self::Moves } else { Self::Ports }
     }
+}
+
+/// For whom a node of a package's operator wants a tensor of numbers stored.
+pub(super) fn stored_for(bound: &BoundNode, side: Side, index: usize) -> Option<StoredFor> {
+    let schema = bound.op.schema();
+    let port = match side {
+        Side::Input => schema.input(index),
+        Side::Output => schema.output(index),
+    };
+    port.filter(|port| is_real(port)).and_then(stored_at)
+}
+
+/// The same of its port: nothing where the DSP has numbers there.
+fn stored_at(port: &Port) -> Option<StoredFor> {
+    match types(port) {
+        types if types.has(DType::U8) => Some(StoredFor::Integers),
+        types if types.has(DType::U16) && !types.has(DType::F32) => Some(StoredFor::Numbers),
+        _ => None,
+    }
+}
+
+fn is_real(port: &Port) -> bool {
+    port.types().has(DType::F32)
+}
+
+fn types(port: &Port) -> TypeSet {
+    port.types_on(Core::DSP_V68)
 }
 
 /// Whether there are kernels for fixed-point numbers.

@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use udo_api::{DType, Facts, resolve_axis};
+use udo_api::{DType, Facts, Side, resolve_axis};
 
 use super::FloatOps;
-use super::operators::{Form, GROUPS, ResultAxis, TRANSPOSED, cuts};
+use super::operators::{Form, GROUPS, ResultAxis, StoredFor, TRANSPOSED, cuts, stored_for};
 use super::range::Range;
 use crate::graph::{Attr, Graph, Node, NodeId, PerValue, Read, ValueId};
 use crate::memory::Tensor;
@@ -29,7 +29,7 @@ pub(super) enum Constant {
         bias: Option<usize>,
     },
     /// An operand as any.
-    Operand,
+    Operand(StoredFor),
 }
 
 /// Values that have one encoding.
@@ -42,15 +42,6 @@ pub(super) struct Group {
     /// The range that no data change.
     pub(super) fixed: Option<Range>,
     pub(super) stored_for: StoredFor,
-}
-
-/// Who wants values to be stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StoredFor {
-    /// An operator that computes with integers, in as many bits as it takes.
-    Integers,
-    /// Fixed-point cores alone, which then compute with the numbers that are stored.
-    Numbers,
 }
 
 /// A node that is computed in numbers.
@@ -102,6 +93,8 @@ struct Survey<'a> {
     typed: &'a TypedGraph,
     /// Each node, or the one in its place.
     nodes: Vec<&'a Node>,
+    /// Those of packages.
+    of_packages: Vec<Option<&'a BoundNode>>,
     forms: Vec<Form>,
     /// The nodes whose results are made of what is at their place.
     elementwise: Vec<bool>,
@@ -113,8 +106,21 @@ struct Survey<'a> {
 type Wanted = PerValue<Option<StoredFor>>;
 
 /// The node that makes each value as its first output.
-fn makers(typed: &TypedGraph) -> HashMap<ValueId, &BoundNode> {
-    typed.nodes.iter().filter_map(|bound| Some((bound.node.output(0)?, bound))).collect()
+fn makers<'a>(graph: &Graph, typed: &'a TypedGraph) -> HashMap<ValueId, &'a BoundNode> {
+    let first = |bound: &'a BoundNode| Some((bound.node.output(0)?, bound));
+    let (own, apart): (Vec<_>, Vec<_>) =
+        typed.nodes.iter().filter_map(first).partition(|(id, _)| graph.value(*id).is_ok());
+    let mut makers: HashMap<_, _> = own.into_iter().collect();
+    // What has its channels last is another value than the graph's, which a transpose makes if anything reads it.
+    for (_, bound) in apart {
+        let is_bound = |node: &&Node| (&node.name, &node.op) == (&bound.node.name, &bound.node.op);
+        let mut nodes = graph.nodes.iter().filter(is_bound);
+        let made = nodes.find(|node| node.origin == bound.node.origin);
+        if let Some(made) = made.and_then(|node| node.output(0)) {
+            makers.insert(made, bound);
+        }
+    }
+    makers
 }
 
 impl<'a> Survey<'a> {
@@ -124,8 +130,9 @@ impl<'a> Survey<'a> {
         fused: &'a TypedGraph,
         registry: &mut Registry,
     ) -> Self {
-        let (before, after) = (makers(typed), makers(fused));
+        let (before, after) = (makers(graph, typed), makers(graph, fused));
         let (mut nodes, mut forms, mut elementwise) = (Vec::new(), Vec::new(), Vec::new());
+        let mut of_packages = Vec::new();
         for node in &graph.nodes {
             let output = node.output(0);
             let [own, bound] =
@@ -141,9 +148,10 @@ impl<'a> Survey<'a> {
             nodes.push(node);
             forms.push(form);
             elementwise.push(bound.is_some_and(|bound| is_elementwise(bound, fused)));
+            of_packages.push(bound.filter(|bound| !registry.is_builtin(bound.package)));
         }
         let (producers, consumers) = (graph.producers(), graph.consumers());
-        Self { graph, typed: fused, nodes, forms, elementwise, producers, consumers }
+        Self { graph, typed: fused, nodes, of_packages, forms, elementwise, producers, consumers }
     }
 
     fn nodes(&self) -> impl Iterator<Item = (NodeId, &'a Node, Form)> {
@@ -255,7 +263,13 @@ impl<'a> Survey<'a> {
         let mut wanted: Wanted = PerValue::filled(self.graph, None);
         let asked = Some(StoredFor::Integers);
         let mut parents = PerValue::filled(self.graph, None);
-        for (_, node, form) in self.nodes() {
+        for (at, node, form) in self.nodes() {
+            for (id, stored_for) in
+                self.of_ports(at, node).into_iter().filter(|(id, _)| is_free(id))
+            {
+                let known = wanted.get(id).copied().flatten().filter(|known| Some(*known) == asked);
+                wanted.set(id, known.or(Some(stored_for)));
+            }
             match form {
                 Form::Product { .. } | Form::Own | Form::Kernel | Form::Fixed(_) => {
                     let values = self.operands(node).chain(self.results(node));
@@ -269,11 +283,30 @@ impl<'a> Survey<'a> {
                 Form::Function if cuts(node) && self.cut_before(node).is_some() => {
                     self.results(node).for_each(|id| wanted.set(id, asked));
                 }
-                Form::Function | Form::Within | Form::Float => {}
+                Form::Ports | Form::Function | Form::Within | Form::Float => {}
             }
         }
         spread(&mut wanted, &parents);
         (wanted, parents)
+    }
+
+    /// What the operator of a package wants stored of what runs say, each by itself.
+    fn of_ports(&self, at: NodeId, node: &'a Node) -> Vec<(ValueId, StoredFor)> {
+        let Some(bound) = self.of_packages.get(at.index()).copied().flatten() else {
+            return Vec::new();
+        };
+        // The first operand of what only moves numbers has the encoding that it had before, and so have the results.
+        let (first, outputs) = match self.form(at) {
+            Form::Ports => (0, node.outputs.as_slice()),
+            Form::Moves => (1, &[][..]),
+            _ => return Vec::new(),
+        };
+        let inputs = node.inputs.iter().enumerate().skip(first);
+        let inputs = inputs.map(|(index, id)| (*id, stored_for(bound, Side::Input, index)));
+        let outputs = outputs.iter().enumerate();
+        let outputs = outputs.map(|(index, id)| (*id, stored_for(bound, Side::Output, index)));
+        let all = inputs.chain(outputs).filter_map(|(id, stored_for)| id.zip(stored_for));
+        all.filter(|(id, _)| self.is_open(*id)).collect()
     }
 
     /// Has what no operator with a quantized form asks for be stored as well, as long as it lies between nodes.
@@ -318,11 +351,18 @@ impl<'a> Survey<'a> {
             Form::Product { .. }
             | Form::Own
             | Form::Kernel
+            | Form::Ports
             | Form::Moves
             | Form::Function
             | Form::Within
             | Form::Float => None,
         }
+    }
+
+    /// For whom a constant of a package's operator is stored, if it is.
+    fn of_constant(&self, at: NodeId, port: usize) -> Option<StoredFor> {
+        let bound = self.of_packages.get(at.index()).copied().flatten()?;
+        stored_for(bound, Side::Input, port)
     }
 
     /// The constants that are stored as quantized values.
@@ -344,11 +384,14 @@ impl<'a> Survey<'a> {
                         let axis = axis_of(node, axis, port, tensor.dims().len());
                         Constant::Weights { axis, bias }
                     }
-                    Form::Own => Constant::Operand,
+                    Form::Own => Constant::Operand(StoredFor::Integers),
+                    Form::Ports | Form::Moves => match self.of_constant(at, port) {
+                        Some(stored_for) => Constant::Operand(stored_for),
+                        None => continue,
+                    },
                     Form::Product { .. }
                     | Form::Fixed(_)
                     | Form::Kernel
-                    | Form::Moves
                     | Form::Function
                     | Form::Within
                     | Form::Float => continue,

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use udo_api::{Layout, OpSchema};
 
-use super::TypedGraph;
+use super::{BoundNode, TypedGraph};
 use crate::graph::{Attr, Node, ValueId};
 
 /// The values that exist in NHWC as well.
@@ -39,6 +39,18 @@ fn name(graph: &TypedGraph, id: ValueId) -> String {
     graph.value(id).map_or_else(|_| String::new(), |v| v.value.name.clone())
 }
 
+/// Whether the model has its elements, as they are or stored as quantized values; they lie as its author put them.
+fn is_in_model(graph: &TypedGraph, value: ValueId) -> bool {
+    let is_maker = |bound: &&BoundNode| bound.node.outputs.contains(&Some(value));
+    let stored = || {
+        let maker = graph.nodes.iter().rev().find(is_maker)?;
+        let is_of_stored = maker.node.domain.is_empty() && maker.node.op == "DequantizeLinear";
+        maker.node.input(0).filter(|_| is_of_stored)
+    };
+    let is_constant = |value| graph.constant(value).is_some();
+    is_constant(value) || stored().is_some_and(is_constant)
+}
+
 impl NhwcValues {
     /// Makes `node` read NHWC activations where its schema asks for them; returns the
     /// transposes that must run before it.
@@ -54,7 +66,7 @@ impl NhwcValues {
                 .input(index)
                 .is_some_and(|p| p.rank4_layout() == Layout::Nhwc && !p.wants_constant());
             let Some(value) = node.input(index).filter(|_| asks) else { continue };
-            if graph.desc(Some(value)).rank() != 4 || graph.constant(value).is_some() {
+            if graph.desc(Some(value)).rank() != 4 || is_in_model(graph, value) {
                 continue;
             }
             let nhwc = self.nhwc.get(&value).copied().unwrap_or_else(|| {
