@@ -25,17 +25,23 @@ pub(crate) fn config(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use crate::{
         Kind::{self, *},
-        Mode, Severity,
-        read::testing::{edited, faults},
+        Mode, Severity, Source,
+        config::QuantizationMode,
+        read::{
+            read,
+            testing::{edited, faults},
+        },
     };
 
     /// A config that breaks no rule and has a part for each rule to break.
     const BASE: &str = r#"{"UdoPackage_0": {
         "Operators": [
             {"type": "Norm",
-             "inputs": [{"name": "x", "per_core_data_types": {"CPU": "FLOAT_32", "DSP": "UINT_8"}},
+             "inputs": [{"name": "x", "quantization_mode": "TF", "per_core_data_types": {"CPU": "FLOAT_32", "DSP": "UINT_8"}},
                         {"name": "w", "data_type": "FLOAT_32", "static": true, "default_value": [1]}],
              "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
              "scalar_params": [{"name": "eps", "data_type": "FLOAT_32", "default_value": 1e-5},
@@ -148,6 +154,42 @@ mod tests {
             (x, &each("BOOL_8", "FLOAT_32", ""), MixedTruth, &at("CPU")),
             (x, &each("UINT_8", "BOOL_8", tf), MixedTruth, &at("GPU")),
         ]);
+    }
+
+    #[test]
+    fn integers_beside_real_numbers_are_quantized_values() {
+        let tf = "\"quantization_mode\": \"TF\", ";
+        let x = "{\"name\": \"x\", ";
+        let mode_of = |from: &str, to: &str| {
+            let text = edited(BASE, &[(from, to)]);
+            let (checked, warnings) =
+                read(&[Source { path: Path::new("c.json"), text: &text }], Mode::Strict).unwrap();
+            let said: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+            (checked.packages[0].ops[0].inputs[0].quantization, said)
+        };
+        let (mode, said) = mode_of(tf, "");
+        assert_eq!(mode, Some(QuantizationMode::Tf), "nothing else can be meant");
+        assert_eq!(
+            said,
+            [
+                "warning: c.json:4:89: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_types.DSP: integers beside real \
+              numbers: found UINT_8 here, and FLOAT_32 on another core, wanted the same numbers on every core\n  help: taken \
+              as quantized values; write \"quantization_mode\": \"TF\" (in XML, use a fixed-point type), or INT_32 for \
+              plain integers"
+            ]
+        );
+        let each = |cpu: &str, dsp: &str| {
+            let types = format!("{{\"CPU\": \"{cpu}\", \"DSP\": \"{dsp}\"}}");
+            mode_of(
+                &format!(
+                    "{x}{tf}\"per_core_data_types\": {{\"CPU\": \"FLOAT_32\", \"DSP\": \"UINT_8\"}}"
+                ),
+                &format!("{x}\"per_core_data_types\": {types}"),
+            )
+        };
+        for (cpu, dsp) in [("FLOAT_32", "INT_32"), ("INT_32", "UINT_8"), ("FLOAT_32", "FLOAT_32")] {
+            assert_eq!(each(cpu, dsp), (None, Vec::new()), "{cpu} {dsp}");
+        }
     }
 
     #[test]

@@ -197,6 +197,9 @@ pub enum Kind {
     /// A type that has no encoding is given one.
     #[error("type without an encoding")]
     NotEncoded,
+    /// A tensor is of integers on one core and of real numbers on another, and nothing says how those stand for these.
+    #[error("integers beside real numbers")]
+    ImpliedEncoding,
     /// There is no such layout.
     #[error("unknown layout")]
     UnknownLayout,

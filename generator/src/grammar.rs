@@ -191,7 +191,7 @@ pub(crate) const TENSOR: Object = Object {
             Optional,
             Of::Quantization,
             "integers stand for real numbers, by a scale and a zero point of the tensor",
-            "integers are integers; `FIXED_*` types are always encoded",
+            "integers are integers; `FIXED_*` types are always encoded, and so are 8 and 16 bits beside real numbers on another core",
         ),
         field(
             "static",

@@ -163,8 +163,12 @@ mod tests {
           help: add "name": "in_0"; compatible reading takes that name
         warning: habits.json:7:25: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_type: unknown field: found "per_core_data_type", wanted "per_core_data_types"
           help: did you mean "per_core_data_types"?
+        warning: habits.json:7:75: $.UdoPackage_0.Operators[0].inputs[0].per_core_data_type.DSP: integers beside real numbers: found UINT_8 here, and FLOAT_32 on another core, wanted the same numbers on every core
+          help: taken as quantized values; write "quantization_mode": "TF" (in XML, use a fixed-point type), or INT_32 for plain integers
         warning: habits.json:10:11: $.UdoPackage_0.Operators[0].outputs[0]: tensor without a name: found no name, wanted "name"
           help: add "name": "out_0"; compatible reading takes that name
+        warning: habits.json:10:64: $.UdoPackage_0.Operators[0].outputs[0].per_core_data_types.DSP: integers beside real numbers: found UINT_8 here, and FLOAT_32 on another core, wanted the same numbers on every core
+          help: taken as quantized values; write "quantization_mode": "TF" (in XML, use a fixed-point type), or INT_32 for plain integers
         warning: habits.json:12:31: $.UdoPackage_0.Operators[0].core_types[1]: DSP without architectures: found "DSP" alone, wanted its architectures too
           help: add "dsp_arch_types": ["v68"]; compatible reading takes that
         "#);

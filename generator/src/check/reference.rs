@@ -87,8 +87,8 @@ mod tests {
     };
 
     const BASE: &str = r#"{"P": {"UDO_PACKAGE_NAME": "P", "Operators": [{"type": "Leaky",
-        "inputs": [{"name": "x", "per_core_data_types": {"CPU": "FLOAT_32", "DSP": "UINT_8"}}],
-        "outputs": [{"name": "y", "per_core_data_types": {"CPU": "FLOAT_32", "DSP": "UINT_8"}}],
+        "inputs": [{"name": "x", "quantization_mode": "TF", "per_core_data_types": {"CPU": "FLOAT_32", "DSP": "UINT_8"}}],
+        "outputs": [{"name": "y", "quantization_mode": "TF", "per_core_data_types": {"CPU": "FLOAT_32", "DSP": "UINT_8"}}],
         "scalar_params": [{"name": "alpha", "data_type": "FLOAT_32", "default_value": 0.1},
                           {"name": "mode", "data_type": "STRING", "default_value": "a"}],
         "tensor_params": [{"name": "axes", "data_type": "INT_32", "default_value": [0]}],

@@ -7,7 +7,7 @@ use super::{
     name::{self, Scope},
 };
 use crate::{
-    config::{Core, CoreType, DataType, Family, ScalarParam, Tensor},
+    config::{Core, CoreType, DataType, Family, QuantizationMode, ScalarParam, Tensor},
     diagnostic::Kind,
     draft::{self, At, CoreKind, Field, Spot, Types},
     grammar::Role,
@@ -40,14 +40,15 @@ pub(super) fn tensor(
     let types = types.filter(|_| refuse_mixed(draft, place.role, report).is_some());
     let is_static = is_static(draft, place, report);
     let repeated = is_repeated(draft, place, cores, report);
-    let default = default_value(draft, place, report);
+    let quantization = quantization(draft, place.role, report);
+    let default = default_value(draft, quantization, place, report);
     let attribute = attribute(&draft.attribute, place.role, report);
     Some(Tensor {
         name: name?.value,
         types: types?,
         is_static,
         layout: draft.layout.given().copied(),
-        quantization: draft.quantization.given().copied(),
+        quantization,
         default,
         repeated,
         is_optional: says_optional(&draft.is_optional, &draft.default),
@@ -330,8 +331,35 @@ fn is_repeated(
     true
 }
 
+/// What integers stand for. Where another core has real numbers, those of few bits can be nothing but quantized values, as in
+/// configs that leave the mode out.
+fn quantization(
+    draft: &draft::Tensor,
+    role: Role,
+    report: &mut Report<'_>,
+) -> Option<QuantizationMode> {
+    match (&draft.quantization, role) {
+        (Field::Given(mode), _) => return Some(*mode),
+        (Field::Refused, _) | (_, Role::Param) => return None,
+        (Field::Absent, Role::Input | Role::Output) => {}
+    }
+    let Some(Types::PerCore(entries)) = &draft.types else { return None };
+    let types = || entries.value.iter().map(|(_, dtype)| dtype);
+    let real = types().find(|dtype| matches!(dtype.value.family(), Family::Float(_)))?;
+    let is_narrow =
+        |of: Family| matches!(of, Family::Integer(_, most) if most <= i64::from(u16::MAX));
+    let codes = types().find(|dtype| is_narrow(dtype.value.family()))?;
+    let found = format!("{} here, and {} on another core", codes.value, real.value);
+    let help = "taken as quantized values; write \"quantization_mode\": \"TF\" (in XML, use a fixed-point type), or INT_32 for \
+                plain integers";
+    let wanted = "the same numbers on every core";
+    report.warn(&codes.spot, problem(Kind::ImpliedEncoding, found, wanted, help));
+    Some(QuantizationMode::Tf)
+}
+
 fn default_value(
     draft: &draft::Tensor,
+    quantization: Option<QuantizationMode>,
     place: Place,
     report: &mut Report<'_>,
 ) -> Option<crate::config::DefaultValue> {
@@ -357,9 +385,9 @@ fn default_value(
         Types::One(dtype) => vec![dtype.value],
         Types::PerCore(entries) => entries.value.iter().map(|(_, dtype)| dtype.value).collect(),
     };
-    let is_encoded = match &draft.quantization {
-        Field::Absent => IsEncoded::No,
-        Field::Given(_) | Field::Refused => IsEncoded::Yes,
+    let is_encoded = match (quantization, &draft.quantization) {
+        (Some(_), _) | (None, Field::Refused) => IsEncoded::Yes,
+        (None, _) => IsEncoded::No,
     };
     default::tensor(literal, default::allowed_tensor(&types, is_encoded), report)
 }
