@@ -180,6 +180,21 @@ fn kernels_that_are_printed_from_references_pass_their_own_tests() {
         }
     }
 
+    // What is built for one core alone is checked alone.
+    fs::remove_dir_all(package.join("dist")).unwrap();
+    desk.works(&["build", "ReferencePack", "--cores", "gpu"]);
+    let check = ["check", "ReferencePack", "--op", "Bands", "--level", "1"];
+    desk.works(&[&check[..], &["--core", "gpu"]].concat());
+    let (said, err) = words(&desk.udo(&check));
+    let missing = "failed contract/kernels: package \"ReferencePack\" has no library for cpu at ";
+    assert_eq!(
+        (said.matches(missing).count(), said.matches(" for cpu at ").count()),
+        (1, 1),
+        "{said}"
+    );
+    assert!(said.contains("; build it for cpu: `udo build "), "{said}");
+    assert!(err.contains("have not passed"), "{err}");
+
     // The test holds the kernel to the reference.
     replace(
         &package.join("CPU/src/ops/leaky.rs"),

@@ -23,6 +23,9 @@ use udo_runtime::runtime::Runtime;
 const BYTES: &[CoreTypes] = &[CoreTypes::new(Core::CPU, F32), CoreTypes::new(Core::DSP_V68, U8)];
 const WIDE: &[CoreTypes] = &[CoreTypes::new(Core::CPU, F32), CoreTypes::new(Core::DSP_V68, U16)];
 
+const V73: Core = Core::dsp(73);
+const LATER: &[CoreTypes] = &[CoreTypes::new(Core::CPU, F32), CoreTypes::new(V73, U8)];
+
 /// `y = x * gain + bias` with a gain for each channel, which lies last, and `z = x + bias`.
 struct Shade;
 
@@ -95,17 +98,17 @@ fn shade(
     Ok(())
 }
 
-/// What has the encoding of its first operand: the larger of both.
+/// What has the encoding of its first operand: the larger of both; on later cores alone.
 struct Larger;
 
 impl Op for Larger {
     const SCHEMA: OpSchema = OpSchema::new(
         "Larger",
         &[
-            Port::required("x", F32.or(U8)).per_core(BYTES),
-            Port::required("least", F32.or(U8)).per_core(BYTES),
+            Port::required("x", F32.or(U8)).per_core(LATER),
+            Port::required("least", F32.or(U8)).per_core(LATER),
         ],
-        &[Port::required("y", F32.or(U8)).per_core(BYTES)],
+        &[Port::required("y", F32.or(U8)).per_core(LATER)],
         &[],
     )
     .facts(udo_api::Facts::SAME_ENCODING);
@@ -176,7 +179,7 @@ static PACKAGE: PackageV1 = PackageV1::new("Shades", "1.0.0")
             input(1, F32),
             output(0, F32),
         ]),
-        KernelDef::new::<LargerDsp>("Larger", Core::DSP_V68).ports(&[
+        KernelDef::new::<LargerDsp>("Larger", V73).ports(&[
             input(0, U8),
             input(1, U8),
             output(0, U8),
@@ -259,9 +262,23 @@ fn each_port_of_a_package_is_stored_as_its_type_on_the_dsp() {
 fn a_constant_beside_what_keeps_its_encoding_is_stored() {
     let graph = Graph::parse(LARGER).unwrap();
     let wanted = results(&compile(graph.clone(), Core::CPU));
-    let model = compile(graph, Core::DSP_V68);
+    let model = compile(graph, V73);
     assert_eq!(tensors(&model, "larger"), ["u8[1,2,3,4]", "u8[4]", "u8[1,2,3,4]"]);
     assert_close(&results(&model), &wanted, 0.02);
+}
+
+#[test]
+fn kernels_for_later_cores_alone_count_there() {
+    let quantizer = |core| {
+        let graph = Graph::parse(LARGER).unwrap();
+        let settings = Settings { core, ..Settings::default() };
+        Quantizer::new(graph, &registry(), &BindOptions::default(), settings)
+    };
+    let error = quantizer(Core::DSP_V68).unwrap_err().to_string();
+    assert_eq!(error, "no quantized form of Larger (node \"larger\")");
+    for core in [V73, Core::dsp(81), Settings::default().core] {
+        assert!(quantizer(core).is_ok(), "{core}");
+    }
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub use subject::{BUILTIN, Place};
 pub use supervise::{Program, Replayed};
 pub use worker::{Work, work};
 
-use supervise::Task;
+use supervise::{Listed, Task};
 
 /// The level of a check where nothing is said.
 pub const DEFAULT_LEVEL: u8 = 3;
@@ -279,33 +279,34 @@ fn tasks(
         Err(CheckError::Opening { .. }) if !tasks.is_empty() => return Ok(tasks),
         Err(error) => return Err(error),
     };
-    let said = |all: &[(String, Core)]| {
-        let all: Vec<String> = all.iter().map(|(op, core)| format!("{op} on {core}")).collect();
+    let said = || {
+        let all: Vec<String> =
+            subjects.iter().map(|Listed { op, core, .. }| format!("{op} on {core}")).collect();
         format!("the package has {}", all.join(", "))
     };
-    let known = subjects.clone();
     for op in &options.ops {
-        if !known.iter().any(|(own, _)| own == op) {
-            return Err(CheckError::Nothing(format!(
-                "there is no operator {op}; {}",
-                said(&known)
-            )));
+        if !subjects.iter().any(|listed| listed.op == *op) {
+            return Err(CheckError::Nothing(format!("there is no operator {op}; {}", said())));
         }
     }
     for core in &options.cores {
-        if !known.iter().any(|(_, own)| own == core) {
-            return Err(CheckError::Nothing(format!("nothing is for {core}; {}", said(&known))));
+        if !subjects.iter().any(|listed| listed.core == *core) {
+            return Err(CheckError::Nothing(format!("nothing is for {core}; {}", said())));
         }
     }
-    let wanted = subjects.into_iter().filter(|(name, core)| {
-        let fits = options.ops.is_empty() || options.ops.contains(name);
-        fits && (options.cores.is_empty() || options.cores.contains(core))
+    let wanted = subjects.iter().filter(|listed| {
+        let fits = options.ops.is_empty() || options.ops.contains(&listed.op);
+        fits && (options.cores.is_empty() || options.cores.contains(&listed.core))
     });
-    for (name, core) in wanted.filter(|_| !op.is_empty()) {
-        tasks.push((Task { op: Some(name), core: Some(core), ..task.clone() }, op.clone()));
+    for listed in wanted.filter(|_| !op.is_empty()) {
+        // Where nothing can be tried, one case says why.
+        let cases =
+            if listed.is_refused { op.iter().take(1).cloned().collect() } else { op.clone() };
+        let of = Task { op: Some(listed.op.clone()), core: Some(listed.core), ..task.clone() };
+        tasks.push((of, cases));
     }
     if tasks.is_empty() {
-        return Err(CheckError::Nothing(said(&known)));
+        return Err(CheckError::Nothing(said()));
     }
     Ok(tasks)
 }

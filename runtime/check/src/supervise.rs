@@ -28,6 +28,15 @@ pub struct Program {
     pub path: PathBuf,
 }
 
+/// An operator on a core that there is to check.
+#[derive(Debug)]
+pub(crate) struct Listed {
+    pub(crate) op: String,
+    pub(crate) core: Core,
+    /// Whether its library does not open.
+    pub(crate) is_refused: bool,
+}
+
 /// What one worker is to do.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
@@ -118,13 +127,16 @@ impl Program {
     }
 
     /// What the package has to be checked; or why it cannot be opened, and what to do.
-    pub(crate) fn list(&self, task: &Task) -> Result<Vec<(String, Core)>, CheckError> {
+    pub(crate) fn list(&self, task: &Task) -> Result<Vec<Listed>, CheckError> {
         let told = self.run(task, None)?;
         let mut subjects = Vec::new();
         for line in &told.lines {
             let core = line["core"].as_str().and_then(core_of);
             match (line["op"].as_str(), core) {
-                (Some(op), Some(core)) => subjects.push((op.to_owned(), core)),
+                (Some(op), Some(core)) => {
+                    let (op, is_refused) = (op.to_owned(), line["refused"].is_string());
+                    subjects.push(Listed { op, core, is_refused });
+                }
                 _ => {
                     if let Some(why) = line["refused"].as_str() {
                         let help = line["help"].as_str().unwrap_or_default().to_owned();

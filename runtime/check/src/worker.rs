@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use udo_api::Core;
+use udo_runtime::package::OpenError;
 
 use crate::Setup;
 use crate::capture::Capture;
@@ -71,7 +72,7 @@ pub fn work(work: &Work) -> std::io::Result<()> {
         }
         (Some(cases), Some((op, core))) => {
             let cx = OpContext::new(&work.place, (op, *core), &work.setup);
-            let cx = cx.map_err(|error| error.to_string());
+            let cx = cx.map_err(|error| said(&error));
             let cx =
                 cx.and_then(|cx| cx.ok_or_else(|| format!("the package has no operator {op}")));
             let digest = |cx: &OpContext| record::digest(&cx.registry, &cx.package);
@@ -156,7 +157,7 @@ fn list(work: &Work, teller: &mut Teller) -> std::io::Result<()> {
             let (is_any, why) = match opened.subject(&name, core) {
                 Ok(Some(subject)) => (!subject.kernels.is_empty() || subject.is_declared(), None),
                 Ok(None) => (false, None),
-                Err(error) => (true, Some(error.to_string())),
+                Err(error) => (true, Some(said(&error))),
             };
             if is_any {
                 teller.tell(&json!({ "op": name, "core": core.to_string(), "refused": why }))?;
@@ -164,6 +165,11 @@ fn list(work: &Work, teller: &mut Teller) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Why a package does not open, and what to do.
+fn said(error: &OpenError) -> String {
+    format!("{error}; {}", error.help())
 }
 
 struct Teller {

@@ -85,6 +85,7 @@ fn quantized(
     let settings = Settings {
         granularity: Granularity::PerChannel,
         float_ops: FloatOps::Stored,
+        core,
         ..Settings::default()
     };
     let prepared = match Quantizer::new(source, registry, &bind, settings) {

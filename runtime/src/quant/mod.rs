@@ -148,6 +148,8 @@ pub struct Settings {
     pub method: Method,
     /// What becomes of operators without a quantized form.
     pub float_ops: FloatOps,
+    /// The core whose types say how tensors of packages' operators are stored: the newest DSP by default.
+    pub core: Core,
     /// Whether the ranges of weights are equalized.
     pub equalization: Equalization,
     /// What is done about means that rounded weights move.
@@ -168,6 +170,7 @@ impl Default for Settings {
             symmetry: Symmetry::default(),
             method: Method::default(),
             float_ops: FloatOps::default(),
+            core: Core::dsp(u16::MAX),
             equalization: Equalization::default(),
             correction: Correction::default(),
             histograms: Histograms::default(),
@@ -319,7 +322,8 @@ impl Quantizer {
         let mut options = PassOptions::none();
         options.skip.retain(|pass| !FUSED.contains(&pass.as_str()));
         pass::run(&mut fused, &mut registry, &options, Core::CPU)?;
-        let sites = sites::find(&graph, [&typed, &fused], &mut registry, settings.float_ops);
+        let wishes = (settings.float_ops, settings.core);
+        let sites = sites::find(&graph, [&typed, &fused], &mut registry, wishes);
         if sites.groups.is_empty() {
             return Err(QuantError::Nothing);
         }

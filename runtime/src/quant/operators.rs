@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use udo_api::{Core, DType, Facts, Port, Side, TypeSet};
+use udo_api::{Core, DType, Facts, Port, Side};
 
 use super::range::{Bits, Range};
 use crate::graph::{Node, ValueId};
@@ -135,14 +135,14 @@ impl Form {
         node: &Node,
         bound: &BoundNode,
         typed: &TypedGraph,
-        registry: &mut Registry,
+        (registry, core): (&mut Registry, Core),
     ) -> Self {
         let is_real = |id: &Option<ValueId>| typed.desc(*id).dtype() == Some(DType::F32);
         if !node.outputs.iter().any(is_real) || bound.control.is_some() {
             return Self::Float;
         }
         if !registry.is_builtin(bound.package) {
-            return Self::of_package(bound, registry);
+            return Self::of_package(bound, registry, core);
         }
         if node.op != bound.node.op || node.domain != bound.node.domain {
             return Self::Float;
@@ -156,38 +156,43 @@ impl Form {
             Some((_, form)) => *form,
             None if facts.has(Facts::SAME_ENCODING) => Self::Moves,
             None if is_elementwise && is_function(node, typed) => Self::Function,
-            None if !has_fixed_point(bound, registry) => Self::Float,
+            None if !has_fixed_point(bound, registry, core) => Self::Float,
             None if is_elementwise => Self::Own,
             None => Self::Kernel,
         }
     }
 
     /// How a node of a package's operator takes part, as its types on the DSP say.
-    fn of_package(bound: &BoundNode, registry: &mut Registry) -> Self {
+    fn of_package(bound: &BoundNode, registry: &mut Registry, core: Core) -> Self {
         let schema = bound.op.schema();
         let ports = || schema.inputs().iter().chain(schema.outputs()).filter(|port| is_real(port));
-        let is_taken = |port: &Port| stored_at(port).is_some() || types(port).has(DType::F32);
-        let is_fixed = ports().any(|port| stored_at(port).is_some()) && ports().all(is_taken);
-        if !is_fixed || !has_fixed_point(bound, registry) {
+        let is_stored = |port: &Port| stored_at(port, core).is_some();
+        let is_taken = |port: &Port| is_stored(port) || port.types_on(core).has(DType::F32);
+        let is_fixed = ports().any(is_stored) && ports().all(is_taken);
+        if !is_fixed || !has_fixed_point(bound, registry, core) {
             return Self::Float;
         }
         if schema.known_facts().has(Facts::SAME_ENCODING) { Self::Moves } else { Self::Ports }
     }
 }
 
-/// For whom a node of a package's operator wants a tensor of numbers stored.
-pub(super) fn stored_for(bound: &BoundNode, side: Side, index: usize) -> Option<StoredFor> {
+/// For whom a node of a package's operator wants a tensor of numbers stored on `core`.
+pub(super) fn stored_for(
+    bound: &BoundNode,
+    core: Core,
+    (side, index): (Side, usize),
+) -> Option<StoredFor> {
     let schema = bound.op.schema();
     let port = match side {
         Side::Input => schema.input(index),
         Side::Output => schema.output(index),
     };
-    port.filter(|port| is_real(port)).and_then(stored_at)
+    port.filter(|port| is_real(port)).and_then(|port| stored_at(port, core))
 }
 
-/// The same of its port: nothing where the DSP has numbers there.
-fn stored_at(port: &Port) -> Option<StoredFor> {
-    match types(port) {
+/// The same of its port: nothing where the core has numbers there.
+fn stored_at(port: &Port, core: Core) -> Option<StoredFor> {
+    match port.types_on(core) {
         types if types.has(DType::U8) => Some(StoredFor::Integers),
         types if types.has(DType::U16) && !types.has(DType::F32) => Some(StoredFor::Numbers),
         _ => None,
@@ -198,13 +203,9 @@ fn is_real(port: &Port) -> bool {
     port.types().has(DType::F32)
 }
 
-fn types(port: &Port) -> TypeSet {
-    port.types_on(Core::DSP_V68)
-}
-
 /// Whether there are kernels for fixed-point numbers.
-fn has_fixed_point(bound: &BoundNode, registry: &mut Registry) -> bool {
-    let kernels = registry.kernels_for(bound.package, Core::DSP_V68).unwrap_or_default();
+fn has_fixed_point(bound: &BoundNode, registry: &mut Registry, core: Core) -> bool {
+    let kernels = registry.kernels_for(bound.package, core).unwrap_or_default();
     kernels.iter().any(|entry| ptr::eq(entry.op, bound.op))
 }
 

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use udo_api::{DType, Facts, Side, resolve_axis};
+use udo_api::{Core, DType, Facts, Side, resolve_axis};
 
 use super::FloatOps;
 use super::operators::{Form, GROUPS, ResultAxis, StoredFor, TRANSPOSED, cuts, stored_for};
@@ -73,9 +73,9 @@ pub(super) fn find(
     graph: &Graph,
     [typed, fused]: [&TypedGraph; 2],
     registry: &mut Registry,
-    float_ops: FloatOps,
+    (float_ops, core): (FloatOps, Core),
 ) -> Sites {
-    let of = Survey::of(graph, typed, fused, registry);
+    let of = Survey::of(graph, [typed, fused], registry, core);
     let between = of.between(float_ops);
     let (mut wanted, parents) = of.wanted(&between);
     if float_ops == FloatOps::Stored {
@@ -90,6 +90,8 @@ pub(super) fn find(
 /// A graph, and what is known of its nodes and values.
 struct Survey<'a> {
     graph: &'a Graph,
+    /// What packages' operators are stored for.
+    core: Core,
     typed: &'a TypedGraph,
     /// Each node, or the one in its place.
     nodes: Vec<&'a Node>,
@@ -126,9 +128,9 @@ fn makers<'a>(graph: &Graph, typed: &'a TypedGraph) -> HashMap<ValueId, &'a Boun
 impl<'a> Survey<'a> {
     fn of(
         graph: &'a Graph,
-        typed: &'a TypedGraph,
-        fused: &'a TypedGraph,
+        [typed, fused]: [&'a TypedGraph; 2],
         registry: &mut Registry,
+        core: Core,
     ) -> Self {
         let (before, after) = (makers(graph, typed), makers(graph, fused));
         let (mut nodes, mut forms, mut elementwise) = (Vec::new(), Vec::new(), Vec::new());
@@ -140,9 +142,9 @@ impl<'a> Survey<'a> {
             let (node, form) = match (own, bound) {
                 (Some(_), None) => (node, Form::Within),
                 (Some(own), Some(bound)) if own.node.op != bound.node.op => {
-                    (&bound.node, Form::of(&bound.node, bound, fused, registry))
+                    (&bound.node, Form::of(&bound.node, bound, fused, (registry, core)))
                 }
-                (_, Some(bound)) => (node, Form::of(node, bound, fused, registry)),
+                (_, Some(bound)) => (node, Form::of(node, bound, fused, (registry, core))),
                 (None, None) => (node, Form::Float),
             };
             nodes.push(node);
@@ -151,7 +153,17 @@ impl<'a> Survey<'a> {
             of_packages.push(bound.filter(|bound| !registry.is_builtin(bound.package)));
         }
         let (producers, consumers) = (graph.producers(), graph.consumers());
-        Self { graph, typed: fused, nodes, of_packages, forms, elementwise, producers, consumers }
+        Self {
+            graph,
+            core,
+            typed: fused,
+            nodes,
+            of_packages,
+            forms,
+            elementwise,
+            producers,
+            consumers,
+        }
     }
 
     fn nodes(&self) -> impl Iterator<Item = (NodeId, &'a Node, Form)> {
@@ -302,9 +314,11 @@ impl<'a> Survey<'a> {
             _ => return Vec::new(),
         };
         let inputs = node.inputs.iter().enumerate().skip(first);
-        let inputs = inputs.map(|(index, id)| (*id, stored_for(bound, Side::Input, index)));
+        let inputs =
+            inputs.map(|(index, id)| (*id, stored_for(bound, self.core, (Side::Input, index))));
         let outputs = outputs.iter().enumerate();
-        let outputs = outputs.map(|(index, id)| (*id, stored_for(bound, Side::Output, index)));
+        let outputs =
+            outputs.map(|(index, id)| (*id, stored_for(bound, self.core, (Side::Output, index))));
         let all = inputs.chain(outputs).filter_map(|(id, stored_for)| id.zip(stored_for));
         all.filter(|(id, _)| self.is_open(*id)).collect()
     }
@@ -362,7 +376,7 @@ impl<'a> Survey<'a> {
     /// For whom a constant of a package's operator is stored, if it is.
     fn of_constant(&self, at: NodeId, port: usize) -> Option<StoredFor> {
         let bound = self.of_packages.get(at.index()).copied().flatten()?;
-        stored_for(bound, Side::Input, port)
+        stored_for(bound, self.core, (Side::Input, port))
     }
 
     /// The constants that are stored as quantized values.

@@ -244,6 +244,7 @@ impl Quantize {
             correction: if self.bias_correction { Correction::Bias } else { Correction::None },
             histograms: if self.report.is_some() { Histograms::All } else { Histograms::AsNeeded },
             encodings,
+            ..Settings::default()
         })
     }
 
