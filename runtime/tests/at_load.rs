@@ -186,6 +186,23 @@ fn an_operator_of_numbers_on_the_dsp_gets_numbers_between_stored_values() {
 }
 
 #[test]
+fn functions_of_a_part_of_rows_read_that_part() {
+    let text = "graph parts
+  input x: f32[1,3,8,8]
+  constant sizes: i64[2]{3,5}
+  a, b = Split@18(x, sizes) axis=-1
+  y = Relu@18(b) # function
+  output y
+";
+    let [mut found, mut wanted] = [Core::DSP_V68, Core::CPU].map(|core| {
+        compile(Graph::parse(text).unwrap(), &[core], random(2)).unwrap().session().unwrap()
+    });
+    let x = picture(4, 1.0);
+    let pairs: Vec<_> = run(&mut found, &x).into_iter().zip(run(&mut wanted, &x)).collect();
+    assert!(pairs.iter().all(|(found, wanted)| (found - wanted).abs() < 0.01), "{pairs:?}");
+}
+
+#[test]
 fn what_it_costs_and_what_avoids_it_is_said_once() {
     let model = compile(network(), &[Core::DSP_V68], random(3)).unwrap();
     let said = notices(&model);

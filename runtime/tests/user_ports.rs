@@ -157,9 +157,57 @@ fn larger(
     Ok(())
 }
 
+/// Twice as much, of 16 bits.
+struct Wide;
+
+impl Op for Wide {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "Wide",
+        &[Port::required("x", F32.or(U16)).per_core(WIDE)],
+        &[Port::required("y", F32.or(U16)).per_core(WIDE)],
+        &[],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let x = cx.input(0)?;
+        cx.set_output(0, x)
+    }
+}
+
+struct WideCpu;
+
+impl Kernel for WideCpu {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, .. } = io;
+        let (x, y) = (inputs.get::<f32>(0)?, outputs.take::<f32>(0)?);
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = 2.0 * x);
+        Ok(())
+    }
+}
+
+dsp_kernel!(WideDsp = wide(out: [u16], in: [u16], params: {}));
+
+#[expect(
+    clippy::needless_pass_by_value,
+    clippy::unnecessary_wraps,
+    reason = "what functions of the DSP are"
+)]
+fn wide(y: QuantMut<'_, u16>, x: Quant<'_, u16>, _: Scratch<'_>) -> Result<(), ExecError> {
+    for (to, of) in y.data.iter_mut().zip(x.data) {
+        *to = y.encoding.quantize(2.0 * x.encoding.dequantize(*of));
+    }
+    Ok(())
+}
+
 static PACKAGE: PackageV1 = PackageV1::new("Shades", "1.0.0")
-    .ops(&[OpDef::of::<Shade>(), OpDef::of::<Larger>()])
+    .ops(&[OpDef::of::<Shade>(), OpDef::of::<Larger>(), OpDef::of::<Wide>()])
     .kernels(&[
+        KernelDef::new::<WideCpu>("Wide", Core::CPU).ports(&[input(0, F32), output(0, F32)]),
+        KernelDef::new::<WideDsp>("Wide", Core::DSP_V68).ports(&[input(0, U16), output(0, U16)]),
         KernelDef::new::<ShadeCpu>("Shade", Core::CPU).ports(&[
             input(0, F32),
             input(1, F32),
@@ -211,8 +259,8 @@ fn registry() -> Registry {
     registry
 }
 
-fn compile(graph: Graph, core: Core) -> Model {
-    let place = PlaceOptions { cores: vec![core], ..PlaceOptions::default() };
+fn compile(graph: Graph, cores: &[Core]) -> Model {
+    let place = PlaceOptions { cores: cores.to_vec(), ..PlaceOptions::default() };
     let ranges_of = RangesOf::Random(NonZero::new(4).unwrap());
     let options = Options { place, ranges_of, ..Options::default() };
     Runtime::of(registry(), Devices::default()).compile(graph, &options).unwrap()
@@ -249,8 +297,8 @@ fn assert_close(found: &[f32], wanted: &[f32], within: f32) {
 #[test]
 fn each_port_of_a_package_is_stored_as_its_type_on_the_dsp() {
     let graph = Graph::parse(SHADED).unwrap();
-    let wanted = results(&compile(graph.clone(), Core::CPU));
-    let model = compile(graph, Core::DSP_V68);
+    let wanted = results(&compile(graph.clone(), &[Core::CPU]));
+    let model = compile(graph, &[Core::DSP_V68]);
     assert_eq!(
         tensors(&model, "shade"),
         ["u8[1,3,4,2]", "u8[1,1,1,2]", "f32[1,3,4,2]", "u16[1,3,4,2]", "f32[1,3,4,2]"]
@@ -259,10 +307,28 @@ fn each_port_of_a_package_is_stored_as_its_type_on_the_dsp() {
 }
 
 #[test]
+fn parts_of_a_value_for_ports_of_other_types_are_stored_alike() {
+    let text = "graph parts
+  input x: f32[1,2,3,4]
+  constant gain: f32[1,1,1,1]{1.5}
+  p, q = Split@18(x) axis=1 num_outputs=2
+  y = Wide@1(q) # wide
+  a, z = Shade@1(p, gain, p) # shade
+  output y
+  output a
+";
+    let graph = Graph::parse(text).unwrap();
+    let wanted = results(&compile(graph.clone(), &[Core::CPU]));
+    let model = compile(graph, &[Core::DSP_V68, Core::CPU]);
+    assert_eq!(tensors(&model, "shade")[0], "u8[1,3,4,1]");
+    assert_close(&results(&model), &wanted, 0.03);
+}
+
+#[test]
 fn a_constant_beside_what_keeps_its_encoding_is_stored() {
     let graph = Graph::parse(LARGER).unwrap();
-    let wanted = results(&compile(graph.clone(), Core::CPU));
-    let model = compile(graph, V73);
+    let wanted = results(&compile(graph.clone(), &[Core::CPU]));
+    let model = compile(graph, &[V73]);
     assert_eq!(tensors(&model, "larger"), ["u8[1,2,3,4]", "u8[4]", "u8[1,2,3,4]"]);
     assert_close(&results(&model), &wanted, 0.02);
 }
@@ -287,14 +353,15 @@ fn kernels_for_later_cores_alone_count_there() {
 #[test]
 fn a_quantized_model_says_the_same_on_the_cpu_and_on_the_dsp() {
     let graph = Graph::parse(SHADED).unwrap();
-    let wanted = results(&compile(graph.clone(), Core::CPU));
+    let wanted = results(&compile(graph.clone(), &[Core::CPU]));
     let settings = Settings { float_ops: FloatOps::Refused, ..Settings::default() };
     let registry = registry();
     let quantizer = Quantizer::new(graph, &registry, &BindOptions::default(), settings).unwrap();
     let mut calibration = quantizer.calibration(&registry, &Options::default()).unwrap();
     calibration.add(&[("x".to_owned(), x())]).unwrap();
     let graph = quantizer.finish(&calibration).unwrap().graph;
-    let [cpu, dsp] = [Core::CPU, Core::DSP_V68].map(|core| results(&compile(graph.clone(), core)));
+    let [cpu, dsp] =
+        [Core::CPU, Core::DSP_V68].map(|core| results(&compile(graph.clone(), &[core])));
     assert_close(&cpu, &wanted, 0.02);
     let off = cpu.iter().zip(&dsp).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(off < 0.001, "{cpu:?} {dsp:?}");

@@ -7,7 +7,7 @@ use udo_host::{Converted, finalize};
 
 use super::ports::Ports;
 use super::unplaced::{Taken, Unplaced};
-use super::{Operand, PlaceError, PlacedKernel};
+use super::{Operand, Pitch, PlaceError, PlacedKernel};
 use crate::cores::{Format, fast_memory, is_quantized, machine, on_values};
 use crate::exit_guard::{self, PackageCall};
 use crate::registry::{KernelEntry, Registry};
@@ -65,7 +65,12 @@ impl Unplaced<'_> {
         let count = inner.inputs.len();
         let outer = |operands: &[Operand], ways: &[Option<Way>]| -> Vec<Operand> {
             let format = |(operand, way): (&Operand, &Option<Way>)| {
-                way.as_ref().map_or(*operand, |way| Operand { format: way.format, ..*operand })
+                // What converts numbers knows dense rows alone.
+                way.as_ref().map_or(*operand, |way| Operand {
+                    format: way.format,
+                    pitch: Pitch::Refused,
+                    ..*operand
+                })
             };
             operands.iter().zip(ways).map(format).collect()
         };

@@ -37,8 +37,8 @@ pub(super) enum Form {
     Float,
 }
 
-/// Who wants values to be stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Who wants values to be stored; of several, the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StoredFor {
     /// An operator that computes with integers, in as many bits as it takes.
     Integers,

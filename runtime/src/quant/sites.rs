@@ -279,8 +279,8 @@ impl<'a> Survey<'a> {
             for (id, stored_for) in
                 self.of_ports(at, node).into_iter().filter(|(id, _)| is_free(id))
             {
-                let known = wanted.get(id).copied().flatten().filter(|known| Some(*known) == asked);
-                wanted.set(id, known.or(Some(stored_for)));
+                let known = wanted.get(id).copied().flatten();
+                wanted.set(id, Some(known.map_or(stored_for, |known| known.min(stored_for))));
             }
             match form {
                 Form::Product { .. } | Form::Own | Form::Kernel | Form::Fixed(_) => {
@@ -436,7 +436,7 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// Has what only moves numbers be stored where either side is.
+/// Has what only moves numbers be stored where either side is; who computes with integers has a say first.
 fn spread(wanted: &mut Wanted, parents: &PerValue<Option<ValueId>>) {
     let pairs: Vec<(ValueId, ValueId)> =
         parents.iter().filter_map(|(id, parent)| Some((id, (*parent)?))).collect();
@@ -445,7 +445,7 @@ fn spread(wanted: &mut Wanted, parents: &PerValue<Option<ValueId>>) {
         for &(id, parent) in &pairs {
             let both = [id, parent].map(|id| wanted.get(id).copied().flatten());
             if both[0] != both[1] {
-                let asked = both[0].or(both[1]);
+                let asked = both.into_iter().flatten().min();
                 wanted.set(id, asked);
                 wanted.set(parent, asked);
                 has_changed = true;
