@@ -14,6 +14,7 @@ mod elf;
 mod goals;
 mod graphs;
 mod hints;
+mod left_out;
 mod node;
 mod oracle;
 mod params;

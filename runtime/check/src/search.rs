@@ -11,6 +11,7 @@ use udo_host::{Buffer, ParamSetting, Refusal};
 
 use crate::goals::{self, Draw, Goal};
 use crate::hints::Hints;
+use crate::left_out::default_of;
 use crate::node::{Input, Node, inferred};
 use crate::params::{self, Params};
 use crate::recipes;
@@ -417,25 +418,30 @@ impl Search<'_> {
         let count = schema.inputs().len() + usize::from(repeated);
         for port in 0..count {
             let declared = schema.input(port)?;
-            let is_left_out = !habit.takes_optional || habit.left_out >> port.min(31) & 1 == 1;
-            if declared.is_optional() && is_left_out {
-                descs.push(TensorDesc::ABSENT);
-                inputs.push(Input { desc: TensorDesc::ABSENT, dims: Vec::new(), constant: None });
-                continue;
-            }
+            let is_left_out = declared.is_optional()
+                && (!habit.takes_optional || habit.left_out >> port.min(31) & 1 == 1);
             let types = input_types(kernel, self.subject.core, port, &descs);
             let own = if port == 0 { dtype } else { None };
             let same = descs.first().and_then(TensorDesc::dtype).filter(|t| types.has(*t));
             let of_turn = || types.iter().nth(turn.checked_rem(types.iter().count()).unwrap_or(0));
-            let dtype = own.or(same).or_else(|| if types.is_empty() { None } else { of_turn() })?;
+            let dtype = own.or(same).or_else(|| if types.is_empty() { None } else { of_turn() });
+            let is_quantized = declared.quantization_mode() == Quantization::Tf
+                || self.subject.core.kind() == Some(CoreKind::Dsp) && is_real(declared);
+            if is_left_out {
+                let default = dtype.and_then(|of| default_of(declared, of, is_quantized));
+                let absent = Input { desc: TensorDesc::ABSENT, dims: Vec::new(), constant: None };
+                let input = default.unwrap_or(absent);
+                descs.push(input.desc);
+                inputs.push(input);
+                continue;
+            }
+            let dtype = dtype?;
             let own = if port == 0 { dims.to_vec() } else { follow(dims, port) };
             let bounded = class == Class::Bounded
                 && rule(kernel, Side::Input, port).is_some_and(PortRule::takes_bounded);
             let shape: Vec<Dim> =
                 own.iter().map(|&n| if bounded { Dim::UpTo(n) } else { Dim::Fixed(n) }).collect();
             let mut desc = TensorDesc::new(dtype, Shape::of_dims(&shape).ok()?);
-            let is_quantized = declared.quantization_mode() == Quantization::Tf
-                || self.subject.core.kind() == Some(CoreKind::Dsp) && is_real(declared);
             if let Some(encoding) = input_encoding(dtype, port).filter(|_| is_quantized) {
                 desc = desc.with_encoding(encoding);
             }

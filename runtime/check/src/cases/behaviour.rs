@@ -10,6 +10,8 @@ use crate::params;
 use crate::raw::call::Order;
 use crate::raw::clock;
 use crate::raw::surroundings::Surroundings;
+use crate::raw::transfers::{self, Transfers};
+use crate::record;
 use crate::trial::{Fault, How, Made, Mode, Trial};
 use crate::values::Fill;
 
@@ -234,7 +236,23 @@ pub(super) fn special(cx: &OpContext) -> Outcome {
 }
 
 pub(super) fn surroundings(cx: &OpContext) -> Outcome {
-    each(cx, |live| made(live, cx, &live.trial, How::default()).map(drop))?;
+    let calls = || each(cx, |live| made(live, cx, &live.trial, How::default()).map(drop));
+    calls()?;
+    // What is set up once was; captures of calls that end the process are written as they are made.
+    if !record::is_ahead() {
+        let told = |error| Finding::Failed(format!("standard output cannot be had aside: {error}"));
+        let (outcome, moved) = transfers::of(calls).map_err(told)?;
+        outcome?;
+        match moved {
+            Some(Transfers { written, .. }) if written > 0 => {
+                return failed(format!("calls write {written} bytes to files"));
+            }
+            Some(Transfers { read, .. }) if read > 0 => {
+                return failed(format!("calls read {read} bytes of files"));
+            }
+            _ => {}
+        }
+    }
     let mut changed = None;
     // Threads that have ended are still in the system's list for a moment.
     for _ in 0..200 {

@@ -6,7 +6,7 @@ use udo_api::{Core, Layout, Side};
 use udo_runtime::cores::opencl;
 use udo_runtime::graph::{Attr, Graph, Node as GraphNode, ValueId};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{CompileError, Model, Options};
+use udo_runtime::model::{CompileError, Model, Options, Session};
 use udo_runtime::place::PlaceError;
 use udo_runtime::plan::PlanError;
 use udo_runtime::session::PortError;
@@ -16,13 +16,20 @@ use super::numbers::{Special, held};
 use super::schema::one_node;
 use super::{Finding, Outcome, chain, skipped};
 use crate::context::{Live, OpContext};
-use crate::node::OPSET;
+use crate::node::{Node, OPSET};
 use crate::record;
-use crate::trial::Made;
+use crate::shapes::Class;
+use crate::trial::{How, Made};
 use crate::values::Fill;
 
 /// How long further nodes are begun with: each has a program of its own, which is compiled.
 const ENOUGH: Duration = Duration::from_secs(6);
+
+/// Elements that a program, once it is compiled, runs with: those at which functions are written in ways that are not the same.
+const FILLS: [Fill; 4] = [Fill::Random, Fill::Halves, Fill::Large, Fill::Negative];
+
+/// The full name of this case.
+pub(crate) const NAME: &str = "numbers/device";
 
 pub(super) fn device(cx: &OpContext) -> Outcome {
     if cx.subject.core != Core::GPU {
@@ -39,16 +46,38 @@ pub(super) fn device(cx: &OpContext) -> Outcome {
     if live.iter().any(|live| unwritten(&live.trial).is_some()) {
         return skipped("its OpenCL C is not written");
     }
-    let most = if cx.level < 6 { 6 } else { 40 };
+    let most = if cx.level < 6 { 10 } else { 40 };
     let start = Instant::now();
     let mut compared = 0;
-    for live in live.iter().step_by(live.len().div_ceil(most).max(1)) {
+    for live in of_all_classes(&live).into_iter().take(most) {
         if compared > 0 && start.elapsed() > ENOUGH {
             break;
         }
         compared += compare(cx, live, device)?;
     }
     if compared == 0 { skipped("no node is known that somebody vouches for") } else { Ok(()) }
+}
+
+/// The nodes in another order: one of each class in turn, and between any two one with parameters that are not their defaults.
+fn of_all_classes<'a, 'b>(live: &'a [Live<'b>]) -> Vec<&'a Live<'b>> {
+    let of = |live: &Live<'_>| live.node.class;
+    let mut params: Vec<_> = live.iter().filter(|live| of(live) == Class::Params).collect();
+    let mut turns: Vec<(usize, &Live<'_>)> = Vec::new();
+    for other in live.iter().filter(|live| of(live) != Class::Params) {
+        let turn = turns.iter().filter(|(_, known)| of(known) == of(other)).count();
+        turns.push((turn, other));
+    }
+    // Stable, so that classes follow each other as they are found.
+    turns.sort_by_key(|(turn, _)| *turn);
+    let mut ordered: Vec<&Live<'_>> = Vec::new();
+    params.reverse();
+    for (_, other) in turns {
+        ordered.push(other);
+        ordered.extend(params.pop());
+    }
+    params.reverse();
+    ordered.extend(params);
+    ordered
 }
 
 /// Whether the node is one that a model has as it is.
@@ -60,27 +89,38 @@ fn is_tried(live: &Live<'_>) -> bool {
 
 /// How many of those who vouch for the node were compared with what the device makes of it.
 fn compare(cx: &OpContext, live: &Live<'_>, device: &str) -> Result<usize, Finding> {
-    let values = live.node.values(Fill::Random, live.seed);
-    let vouched = cx.wanted(live.node, &values);
-    let Some(made) = run(cx, live, &values, device)? else { return Ok(0) };
-    for (who, wanted) in &vouched {
-        record::wants(who.said(), wanted);
-        let said = || format!("{} on {device}", live.said(cx));
-        held((live.node, &made), (*who, wanted), Special::Skip, said)?;
+    let Some(mut model) = OnDevice::of(cx, live.node, device)? else { return Ok(0) };
+    let mut compared = 0;
+    for fill in FILLS {
+        let values = live.node.values(fill, live.seed);
+        // Elements that the operator refuses are another case's.
+        if live.trial.run(&values, How::default()).is_err() {
+            continue;
+        }
+        let vouched = cx.wanted(live.node, &values);
+        record::begins(live.node, &values);
+        let made = model.run(live.node, &values)?;
+        record::made(&made);
+        for (who, wanted) in &vouched {
+            record::wants(who.said(), wanted);
+            let said = || format!("{} of {} on {device}", fill.name(), live.said(cx));
+            held((live.node, &made), (*who, wanted), Special::Skip, said)?;
+        }
+        compared += vouched.len();
     }
-    Ok(vouched.len())
+    Ok(compared)
 }
 
 /// The graph with what models have otherwise turned around the operator: tensors with their channels last.
-fn as_models(cx: &OpContext, live: &Live<'_>, mut graph: Graph) -> Option<Graph> {
+fn as_models(cx: &OpContext, node: &Node, mut graph: Graph) -> Option<Graph> {
     let mut own = graph.nodes.pop()?;
     let turned = |graph: &mut Graph, from: ValueId, to: ValueId, axes: [usize; 4]| {
-        let mut node = GraphNode::new("Transpose", OPSET, &[from], &[to]);
+        let mut turn = GraphNode::new("Transpose", OPSET, &[from], &[to]);
         let axes = axes.iter().filter_map(|&axis| i64::try_from(axis).ok());
-        node.attrs.push(("perm".to_owned(), Attr::Ints(axes.collect())));
-        graph.add_node(node);
+        turn.attrs.push(("perm".to_owned(), Attr::Ints(axes.collect())));
+        graph.add_node(turn);
     };
-    for (port, (slot, input)) in own.inputs.iter_mut().zip(&live.node.inputs).enumerate() {
+    for (port, (slot, input)) in own.inputs.iter_mut().zip(&node.inputs).enumerate() {
         if let (Some(id), true) = (*slot, cx.is_channels_last(Side::Input, port, &input.desc)) {
             let inner = graph.add_value(&format!("inner_{port}"));
             turned(&mut graph, id, inner, Layout::NCHW_AXES);
@@ -88,7 +128,7 @@ fn as_models(cx: &OpContext, live: &Live<'_>, mut graph: Graph) -> Option<Graph>
         }
     }
     let mut outputs = Vec::new();
-    for (port, (slot, desc)) in own.outputs.iter_mut().zip(&live.node.outputs).enumerate() {
+    for (port, (slot, desc)) in own.outputs.iter_mut().zip(&node.outputs).enumerate() {
         if let (Some(id), true) = (*slot, cx.is_channels_last(Side::Output, port, desc)) {
             let inner = graph.add_value(&format!("made_{port}"));
             outputs.push((inner, id));
@@ -102,49 +142,73 @@ fn as_models(cx: &OpContext, live: &Live<'_>, mut graph: Graph) -> Option<Graph>
     Some(graph)
 }
 
-/// What the device makes of the node; nothing where no model of it is taken, which other cases are about.
-fn run(
-    cx: &OpContext,
-    live: &Live<'_>,
-    values: &[Vec<u8>],
-    device: &str,
-) -> Result<Option<Vec<Made>>, Finding> {
-    let said = |what: &dyn std::error::Error| {
-        Finding::Failed(format!("{}: on {device}, {}", live.said(cx), chain(what)))
-    };
-    let Some(graph) = one_node(cx, live.node).ok().and_then(|graph| as_models(cx, live, graph))
-    else {
-        return Ok(None);
-    };
-    let mut options = Options::default();
-    options.place.cores = vec![Core::GPU, Core::CPU];
-    let mut registry = cx.registry.clone();
-    let model = match Model::compile(graph, &mut registry, &options) {
-        Ok(model) => model,
-        Err(
-            error @ (CompileError::Place(PlaceError::Device { .. })
-            | CompileError::Plan(PlanError::Device { .. })),
-        ) => return Err(said(&error)),
-        Err(_) => return Ok(None),
-    };
-    let op = cx.subject.op.schema().name();
-    let is_there = |backend: &String| backend.starts_with("opencl: ");
-    let mut own = model.report().nodes.iter().filter(|node| node.op == op);
-    // One that is known before any run, or that another core has, says nothing of the device.
-    if !own.any(|node| node.backend.as_ref().is_some_and(is_there)) {
-        return Ok(None);
+/// A model of one node, which the device runs.
+pub(crate) struct OnDevice {
+    session: Session,
+    /// What it is, in messages.
+    said: String,
+}
+
+impl OnDevice {
+    /// The node's model; nothing where no model of it is taken, which other cases are about.
+    pub(crate) fn of(cx: &OpContext, node: &Node, device: &str) -> Result<Option<Self>, Finding> {
+        let said = format!("{}: on {device}", node.said(cx.subject.core));
+        let graph = one_node(cx, node).ok().and_then(|graph| as_models(cx, node, graph));
+        let Some(graph) = graph else { return Ok(None) };
+        let mut options = Options::default();
+        options.place.cores = vec![Core::GPU, Core::CPU];
+        let mut registry = cx.registry.clone();
+        let model = match Model::compile(graph, &mut registry, &options) {
+            Ok(model) => model,
+            Err(
+                error @ (CompileError::Place(PlaceError::Device { .. })
+                | CompileError::Plan(PlanError::Device { .. })),
+            ) => return Err(failure(&said, &error)),
+            Err(_) => return Ok(None),
+        };
+        let op = cx.subject.op.schema().name();
+        let is_there = |backend: &String| backend.starts_with("opencl: ");
+        let mut own = model.report().nodes.iter().filter(|node| node.op == op);
+        // One that is known before any run, or that another core has, says nothing of the device.
+        if !own.any(|node| node.backend.as_ref().is_some_and(is_there)) {
+            return Ok(None);
+        }
+        let session = model.session().map_err(|error| failure(&said, &error))?;
+        Ok(Some(Self { session, said }))
     }
-    let mut session = model.session().map_err(|error| said(&error))?;
-    for (port, (input, bytes)) in live.node.inputs.iter().zip(values).enumerate() {
-        let Some(dtype) = input.desc.dtype().filter(|_| input.constant.is_none()) else { continue };
-        let tensor = Tensor::from_bytes(dtype, input.desc.full_shape(), bytes);
-        let tensor = tensor.map_err(|error| said(&error))?;
-        session.set_input(&format!("input_{port}"), &tensor).map_err(|error| said(&error))?;
+
+    /// What the device makes of the node's elements.
+    pub(crate) fn run(&mut self, node: &Node, values: &[Vec<u8>]) -> Result<Vec<Made>, Finding> {
+        let Self { session, said } = self;
+        for (port, (input, bytes)) in node.inputs.iter().zip(values).enumerate() {
+            let dtype = input.desc.dtype().filter(|_| input.constant.is_none());
+            let Some(dtype) = dtype else { continue };
+            let tensor = Tensor::from_bytes(dtype, input.desc.full_shape(), bytes);
+            let tensor = tensor.map_err(|error| failure(said, &error))?;
+            let set = session.set_input(&format!("input_{port}"), &tensor);
+            set.map_err(|error| failure(said, &error))?;
+        }
+        session.run().map_err(|error| failure(said, &error))?;
+        let made = (0..node.outputs.len()).map(|port| {
+            let tensor = session.output_tensor(&format!("output_{port}"))?;
+            Ok(Made { dims: tensor.dims().to_vec(), bytes: tensor.bytes().to_vec() })
+        });
+        made.collect::<Result<_, PortError>>().map_err(|error| failure(said, &error))
     }
-    session.run().map_err(|error| said(&error))?;
-    let made = (0..live.node.outputs.len()).map(|port| {
-        let tensor = session.output_tensor(&format!("output_{port}"))?;
-        Ok(Made { dims: tensor.dims().to_vec(), bytes: tensor.bytes().to_vec() })
+}
+
+/// What the machine's device makes of the node, or why nothing.
+pub(crate) fn made(cx: &OpContext, node: &Node, values: &[Vec<u8>]) -> Result<Vec<Made>, String> {
+    let device = opencl::find().map_err(|why| format!("there is no device: {why}"))?.name();
+    let made = OnDevice::of(cx, node, device).and_then(|model| match model {
+        Some(mut model) => model.run(node, values),
+        None => super::failed("no model of the node runs on the device"),
     });
-    made.collect::<Result<_, PortError>>().map(Some).map_err(|error| said(&error))
+    made.map_err(|finding| match finding {
+        Finding::Failed(why) | Finding::Warning(why) | Finding::Skipped(why) => why,
+    })
+}
+
+fn failure(said: &str, what: &dyn std::error::Error) -> Finding {
+    Finding::Failed(format!("{said}, {}", chain(what)))
 }

@@ -6,7 +6,7 @@ mod binary;
 mod config;
 mod contract;
 mod defaults;
-mod device;
+pub(crate) mod device;
 mod memory;
 mod numbers;
 mod schema;
@@ -376,7 +376,7 @@ pub const CASES: &[Case] = &[
         Behaviour,
         "surroundings",
         1,
-        "Files, signals, folder, environment and rounding stay as they are.",
+        "No file is read or written, and signals, folder, environment and rounding stay as they are.",
         behaviour::surroundings,
     ),
     op(

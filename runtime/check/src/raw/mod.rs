@@ -7,3 +7,4 @@ pub(crate) mod fault;
 pub(crate) mod heap;
 pub(crate) mod memory;
 pub(crate) mod surroundings;
+pub(crate) mod transfers;
