@@ -180,6 +180,23 @@ fn kernels_that_are_printed_from_references_pass_their_own_tests() {
         }
     }
 
+    // An operator of codes alone, among nodes that say what those stand for.
+    let net = "graph net
+      input x: u8[4]
+      constant scale: f32[]{0.0625}
+      constant zero: u8[]{128}
+      d = DequantizeLinear@13(x, scale, zero)
+      s = ReferencePack:HardSwish@1(d)
+      y = QuantizeLinear@13(s, scale, zero)
+      output y
+    ";
+    fs::write(desk.path("net.graph"), net).unwrap();
+    fs::write(desk.path("x.raw"), [128, 144, 160, 255]).unwrap();
+    let run =
+        ["run", "net.graph", "--package", "ReferencePack", "--native-input", "--input", "x=x.raw"];
+    let (said, _) = desk.works(&[&run[..], &["--cores", "dsp"]].concat());
+    assert!(said.contains("[128.000000, 139.000000, 155.000000, 255.000000]"), "{said}");
+
     // What is built for one core alone is checked alone.
     fs::remove_dir_all(package.join("dist")).unwrap();
     desk.works(&["build", "ReferencePack", "--cores", "gpu"]);

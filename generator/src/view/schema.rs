@@ -135,6 +135,10 @@ impl Schema {
             }
             per_core.push((*core, set));
         }
+        // A model has the numbers that codes stand for, whether a core takes these or not.
+        if is_quantized(tensor) && !all.iter().any(|name| matches!(*name, "F32" | "F16")) {
+            all.insert(0, "F32");
+        }
         let kind = if tensor.may_be_absent() { "Port::optional" } else { "Port::required" };
         let types = Expr::atom(type_set_code(&all));
         let mut port = Expr::call(kind, [Expr::text(&tensor.name), types]);
