@@ -316,6 +316,18 @@ fn what_cannot_be_quantized_says_why() {
     let found = compile(Graph::parse(dark).unwrap(), &[Core::DSP_V68], random(2)).unwrap_err();
     assert_eq!(found.code(), code);
 
+    // Beside a core that computes with numbers it runs there, and says why.
+    let both = [Core::DSP_V68, Core::CPU];
+    let model = compile(Graph::parse(dark).unwrap(), &both, random(2)).unwrap();
+    let said = notices(&model);
+    assert!(said.contains("quantizing it at load fails: value \"l\" had no number"), "{said}");
+    let fallback = udo_runtime::place::Fallback::CPU;
+    let place = PlaceOptions { cores: vec![Core::DSP_V68], fallback, ..PlaceOptions::default() };
+    let options = Options { place, ranges_of: random(2), ..Options::default() };
+    let model = runtime().compile(Graph::parse(dark).unwrap(), &options).unwrap();
+    assert!(notices(&model).contains("is computed in numbers"), "{}", notices(&model));
+    assert!(model.report().steps.iter().all(|step| step.core == Core::CPU));
+
     let open = "graph g\n  input x: f32[n,4]\n  constant w: f32[4,2]{1,2,3,4,5,6,7,8}\n  y = MatMul@13(x, w)\n  output y\n";
     let (error, _) = refused(open, random(1));
     assert!(error.contains("\"x\" has the open shape n,4"), "{error}");

@@ -9,6 +9,7 @@ use udo_runtime::memory::Limit;
 use udo_runtime::model::{CompileError, Model, RunError};
 use udo_runtime::package::source_folder;
 use udo_runtime::place::PlaceError;
+use udo_runtime::quant::QuantError;
 use udo_runtime::runtime::{LoadError, Runtime};
 use udo_runtime::thread_pool::PoolError;
 
@@ -29,9 +30,18 @@ pub(crate) fn load_failure(error: LoadError, path: &Path, runtime: &Runtime) -> 
     match error {
         LoadError::ModelFile { reason, .. } => container_failure(path, *reason),
         LoadError::Compile(error) => compile_failure(*error, None, runtime),
-        LoadError::Quantize(error) => Failure::new(LoadError::Quantize(error)).help(
-            "run it over inputs that reach the value (--input, --input-list), or put cpu first: --cores cpu",
-        ),
+        LoadError::Quantize(error) => {
+            let help = match *error {
+                QuantError::Unseen { .. } => {
+                    "run it over inputs that reach the value (--input-list, or --random 8), or put cpu first: --cores cpu"
+                }
+                QuantError::Compile(_) => {
+                    "ranges are of runs on the CPU, for which each operator needs a kernel there; or put another core first"
+                }
+                _ => "put cpu first: --cores cpu",
+            };
+            Failure::new(LoadError::Quantize(error)).help(help)
+        }
         LoadError::OutOfMemory { limit, reason } => compile_failure(*reason, Some(limit), runtime),
         error => Failure::new(error),
     }

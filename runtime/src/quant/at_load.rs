@@ -43,7 +43,40 @@ pub(crate) fn at_load(
     if core.kind() == Some(CoreKind::Gpu) && speaks(graph) {
         return dequantized(graph, core, options).map(Some);
     }
-    if is_wanted(graph, cores) { quantized(graph, core, registry, options) } else { Ok(None) }
+    if !is_wanted(graph, cores) {
+        return Ok(None);
+    }
+    match quantized(graph, core, registry, options) {
+        Err(error) if has_numbers(options) && is_of_runs(&error) => {
+            let notice = format!(
+                "the model is in numbers and {core} stores integers, and quantizing it at load fails: {error}; so it is computed in \
+                 numbers, which {core} does not take"
+            );
+            Ok(Some((with_outputs(graph, options)?, notice)))
+        }
+        made => made,
+    }
+}
+
+/// Whether a core may run nodes that computes with numbers.
+fn has_numbers(options: &Options) -> bool {
+    let PlaceOptions { cores, fallback, .. } = &options.place;
+    let others = match fallback {
+        Fallback::To(core) => Some(core),
+        Fallback::Off => None,
+    };
+    cores.iter().chain(others).any(|core| !is_quantized(*core))
+}
+
+/// Whether it lies in the runs that ranges are of, and not in the model or its inputs.
+fn is_of_runs(error: &QuantError) -> bool {
+    matches!(
+        error,
+        QuantError::Unseen { .. }
+            | QuantError::Infinite { .. }
+            | QuantError::Run(_)
+            | QuantError::Compile(CompileError::Place(_))
+    )
 }
 
 /// The graph, which gives more values.

@@ -80,6 +80,8 @@ impl From<CompileError> for LoadError {
 impl From<QuantError> for LoadError {
     fn from(error: QuantError) -> Self {
         match error {
+            // A refusal of the model on the CPU, whichever cores are asked for.
+            error @ QuantError::Compile(CompileError::Place(_)) => Self::Quantize(Box::new(error)),
             QuantError::Compile(error) => error.into(),
             QuantError::Resolve(error) => CompileError::from(error).into(),
             error => Self::Quantize(Box::new(error)),
