@@ -334,6 +334,13 @@ fn a_constant_beside_what_keeps_its_encoding_is_stored() {
 }
 
 #[test]
+fn an_output_that_a_node_has_to_have_is_named() {
+    let graph = Graph::parse(&SHADED.replace("y, z = ", "y = ").replace("  output z\n", ""));
+    let error = registry().resolve(graph.unwrap(), &BindOptions::default()).unwrap_err();
+    assert_eq!(error.to_string(), "node \"shade\" (Shade): output \"z\" is missing");
+}
+
+#[test]
 fn kernels_for_later_cores_alone_count_there() {
     let quantizer = |core| {
         let graph = Graph::parse(LARGER).unwrap();

@@ -462,7 +462,7 @@ impl TypedGraph {
             |reason: String| ResolveError::Node { node: name.clone(), op: op.clone(), reason };
         let params = Params::of(&node, entry.def.schema()).map_err(fail)?;
         fill_defaults(self, &mut node, entry.def).map_err(fail)?;
-        self.check_inputs(&node, entry.def).map_err(fail)?;
+        self.check_ports(&node, entry.def).map_err(fail)?;
         self.check_known(&node, entry.def)?;
         let inferred = self.infer(&node, entry.def, &params);
         let mut outputs = inferred.map_err(|refusal| {
@@ -536,16 +536,10 @@ impl TypedGraph {
                 ));
             }
         }
-        let given = node.outputs.len();
-        if let Some(missing) =
-            schema.outputs().iter().skip(given).find(|p| !p.is_optional() && !p.is_repeated())
-        {
-            return wrong(format!("output {:?} is missing", missing.name()));
-        }
         Ok(outputs)
     }
 
-    fn check_inputs(&self, node: &Node, op: &OpDef) -> Result<(), String> {
+    fn check_ports(&self, node: &Node, op: &OpDef) -> Result<(), String> {
         let schema = op.schema();
         for (index, &value) in node.inputs.iter().enumerate() {
             let Some(port) = schema.input(index) else {
@@ -567,7 +561,11 @@ impl TypedGraph {
                 return Err(format!("input {:?} is missing", port.name()));
             }
         }
-        Ok(())
+        let outputs = schema.outputs().iter().skip(node.outputs.len());
+        match outputs.into_iter().find(|port| !port.is_optional() && !port.is_repeated()) {
+            Some(port) => Err(format!("output {:?} is missing", port.name())),
+            None => Ok(()),
+        }
     }
 
     /// Refuses inputs whose elements the operator wants and that are not known.

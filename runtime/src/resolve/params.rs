@@ -54,7 +54,7 @@ impl Params {
         let settings = schema.params().iter().map(|param| {
             let given = node.attrs.iter().find(|(name, _)| name == param.attribute_name());
             let setting = match given {
-                Some((_, attr)) => convert(param, attr)?,
+                Some((_, attr)) => held(param, convert(param, attr)?)?,
                 None if param.is_optional() => ParamSetting::default_of(param),
                 None => {
                     return Err(format!(
@@ -66,6 +66,38 @@ impl Params {
             Ok((param.name(), setting))
         });
         Ok(Self { settings: settings.collect::<Result<_, String>>()? })
+    }
+}
+
+/// The setting, if its integers are of the parameter's type.
+fn held(param: &Param, setting: ParamSetting) -> Result<ParamSetting, String> {
+    let Some((dtype, [least, most])) = param.dtype().and_then(|of| Some((of, ends(of)?))) else {
+        return Ok(setting);
+    };
+    let integers = match &setting {
+        ParamSetting::Int(int) => std::slice::from_ref(int),
+        ParamSetting::Ints(ints) => ints.as_slice(),
+        _ => &[],
+    };
+    match integers.iter().find(|int| !(least..=most).contains(*int)) {
+        None => Ok(setting),
+        Some(int) => Err(format!(
+            "attribute {:?} has {int}, wanted {dtype}: {least} to {most}",
+            param.attribute_name()
+        )),
+    }
+}
+
+/// The least and the largest integer of a type that does not hold all of a model's.
+fn ends(dtype: DType) -> Option<[i64; 2]> {
+    match dtype {
+        DType::U8 => Some([0, u8::MAX.into()]),
+        DType::U16 => Some([0, u16::MAX.into()]),
+        DType::U32 => Some([0, u32::MAX.into()]),
+        DType::I8 => Some([i8::MIN.into(), i8::MAX.into()]),
+        DType::I16 => Some([i16::MIN.into(), i16::MAX.into()]),
+        DType::I32 => Some([i32::MIN.into(), i32::MAX.into()]),
+        _ => None,
     }
 }
 
@@ -163,6 +195,38 @@ mod tests {
 
     fn params(attrs: Vec<(String, Attr)>) -> Result<Params, String> {
         Params::of(&Node { attrs, ..Node::new("Choice", 1, &[], &[]) }, &CHOICE)
+    }
+
+    #[test]
+    fn integers_are_of_their_parameters_type() {
+        const NARROW: OpSchema = OpSchema::new(
+            "Narrow",
+            &[],
+            &[Port::required("y", types::F32)],
+            &[
+                Param::scalar("n", DType::U8).optional(),
+                Param::tensor("k", DType::I32).optional(),
+                Param::scalar("all", DType::I64).optional(),
+            ],
+        );
+        let set = |name: &str, attr: Attr| {
+            let attrs = vec![(name.to_owned(), attr)];
+            Params::of(&Node { attrs, ..Node::new("Narrow", 1, &[], &[]) }, &NARROW).map(drop)
+        };
+        assert_eq!(set("n", Attr::Int(255)), Ok(()));
+        assert_eq!(set("all", Attr::Int(i64::MIN)), Ok(()));
+        assert_eq!(set("k", Attr::Ints(vec![i64::from(i32::MIN), 7])), Ok(()));
+        for (name, attr, wanted) in [
+            ("n", Attr::Int(300), "attribute \"n\" has 300, wanted u8: 0 to 255"),
+            ("n", Attr::Int(-1), "attribute \"n\" has -1, wanted u8: 0 to 255"),
+            (
+                "k",
+                Attr::Ints(vec![1, 1 << 31]),
+                "attribute \"k\" has 2147483648, wanted i32: -2147483648 to 2147483647",
+            ),
+        ] {
+            assert_eq!(set(name, attr), Err(wanted.to_owned()));
+        }
     }
 
     #[test]

@@ -116,7 +116,7 @@ struct Parent {
 impl Parent {
     fn new(mut node: Node, entry: OpEntry, graph: &TypedGraph) -> Result<Self, ResolveError> {
         let params = Params::of(&node, entry.def.schema()).map_err(|why| refusal(&node, why))?;
-        graph.check_inputs(&node, entry.def).map_err(|why| refusal(&node, why))?;
+        graph.check_ports(&node, entry.def).map_err(|why| refusal(&node, why))?;
         let schema = entry.def.schema().params().iter();
         let names = schema.filter(|param| param.kind() == Some(ParamKind::Graph));
         let mut graphs = Vec::new();
