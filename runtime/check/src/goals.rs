@@ -21,6 +21,10 @@ pub(crate) enum Goal {
     Other(usize, ParamSetting),
     /// A parameter, and a text.
     Word(usize, String),
+    /// An input of several elements that has not the extents of the first one.
+    Extents(usize),
+    /// A parameter that is below 0.
+    Negative(usize),
 }
 
 impl Goal {
@@ -43,7 +47,11 @@ impl Goal {
                 (Some(_), Some((_, only))) => vec![Self::Other(at, only.clone())],
             }
         });
-        let all = inputs.chain(outputs).chain(params);
+        let extents = (1..schema.inputs().len()).map(Self::Extents);
+        let is_scalar = |(_, param): &(usize, &Param)| param.kind() == Some(ParamKind::Scalar);
+        let scalars = schema.params().iter().enumerate().filter(is_scalar);
+        let negative = scalars.map(|(at, _)| Self::Negative(at));
+        let all = inputs.chain(outputs).chain(params).chain(extents).chain(negative);
         all.filter(|goal| !nodes.iter().any(|node| goal.is_met(node))).collect()
     }
 
@@ -56,13 +64,36 @@ impl Goal {
                 let own = node.params.get(*at).map(|(_, own)| own);
                 matches!(own, Some(ParamSetting::Text(own)) if own == word)
             }
+            Self::Extents(at) => {
+                node.inputs.get(*at).zip(node.inputs.first()).is_some_and(|(own, first)| {
+                    !own.desc.is_absent()
+                        && own.dims != first.dims
+                        && own.dims.iter().product::<usize>() > 1
+                })
+            }
+            Self::Negative(at) => match node.params.get(*at) {
+                Some((_, ParamSetting::Int(own))) => *own < 0,
+                Some((_, ParamSetting::Float(own))) => *own < 0.0,
+                _ => false,
+            },
         }
+    }
+
+    /// Whether each operator has to take a node that meets it.
+    pub(crate) const fn is_owed(&self) -> bool {
+        !matches!(self, Self::Extents(_) | Self::Negative(_))
     }
 
     /// Whether there is something that may meet it.
     pub(crate) fn can_be_met(&self, op: &OpDef, words: &[String]) -> bool {
         match self {
-            Self::Input(_) | Self::Output(_) | Self::Word(..) => true,
+            Self::Input(_) | Self::Output(_) | Self::Word(..) | Self::Extents(_) => true,
+            Self::Negative(at) => {
+                let dtype = op.schema().params().get(*at).and_then(Param::dtype);
+                let is_signed =
+                    |dtype| matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64);
+                dtype.is_some_and(|dtype| dtype.is_float() || is_signed(dtype))
+            }
             Self::Other(at, _) => match op.schema().params().get(*at).and_then(Param::kind) {
                 Some(ParamKind::Scalar | ParamKind::Tensor) => true,
                 Some(ParamKind::Text) => !words.is_empty(),
@@ -82,6 +113,8 @@ impl Goal {
             Self::Output(at) => format!("output {}", port(schema.outputs(), at)),
             Self::Other(at, only) => format!("another {:?} than {}", param(at), setting_said(only)),
             Self::Word(at, word) => format!("{:?} = {word:?}", param(at)),
+            Self::Extents(at) => format!("extents of input {}", port(schema.inputs(), at)),
+            Self::Negative(at) => format!("{:?} below 0", param(at)),
         }
     }
 }
@@ -123,6 +156,19 @@ pub(crate) fn draw(
         Some(Goal::Input(_)) => {
             left_out = 0;
             None
+        }
+        Some(Goal::Extents(at)) => {
+            left_out &= !(1 << (*at).min(31));
+            None
+        }
+        Some(Goal::Negative(at)) => {
+            let is_float =
+                schema.params().get(*at).and_then(Param::dtype).is_some_and(DType::is_float);
+            let few = random.below(3);
+            #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+            let float = ParamSetting::Float(-0.5 * (few + 1) as f64);
+            let int = ParamSetting::Int(-1 - i64::try_from(few).unwrap_or(0));
+            Some((*at, if is_float { float } else { int }))
         }
         Some(Goal::Output(_)) | None => None,
         Some(Goal::Other(at, _)) => {

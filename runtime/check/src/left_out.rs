@@ -13,13 +13,14 @@ pub(crate) fn default_of(port: &Port, dtype: DType, is_quantized: bool) -> Optio
     let (numbers, dims) = numbers(port.default_value())?;
     let desc = TensorDesc::new(dtype, Shape::new(&dims).ok()?);
     let encoding = encoding_of(dtype, &numbers).filter(|_| is_quantized);
-    let (desc, bytes) = match encoding {
-        Some(encoding) => (desc.with_encoding(encoding), quantized(dtype, encoding, &numbers)?),
-        None => {
-            let mut bytes = Vec::new();
-            numbers.iter().for_each(|number| append(&mut bytes, dtype, *number));
-            (desc, bytes)
+    let (desc, bytes) = if let Some(encoding) = encoding {
+        (desc.with_encoding(encoding), quantized(dtype, encoding, &numbers)?)
+    } else {
+        let mut bytes = Vec::new();
+        for number in &numbers {
+            append(&mut bytes, dtype, *number);
         }
+        (desc, bytes)
     };
     Some(Input { desc, dims, constant: Some(Arc::new(Buffer::of(&bytes).ok()?)) })
 }

@@ -235,8 +235,11 @@ impl Search<'_> {
             for _ in 0..if goal.can_be_met(op, &self.hints.words) { tries } else { 0 } {
                 let draw = goals::draw(op, (&first, &self.hints.words), Some(&goal), &mut random);
                 if self.drawn(&draw, ties::FIRST) && self.keep_if(is_met) {
-                    let all = ties::EXTENTS.iter().filter(|(_, from, _)| *from <= level);
-                    for (_, _, values) in all.filter(|(class, ..)| *class != Class::Large) {
+                    let all = ties::EXTENTS.iter().filter(|(class, from, _)| {
+                        goal.is_owed() && *from <= level && *class != Class::Large
+                    });
+                    let few = if goal.is_owed() { &[] } else { ties::OTHERS };
+                    for values in all.map(|(_, _, values)| values).chain(few) {
                         self.drawn(&draw, *values);
                     }
                     break;
@@ -244,7 +247,8 @@ impl Search<'_> {
             }
         }
         let lacking = Goal::open(op, self.since(before), &self.hints.words);
-        self.found.untried.extend(lacking.iter().map(|goal| goal.said(op)));
+        let owed = lacking.iter().filter(|goal| goal.is_owed());
+        self.found.untried.extend(owed.map(|goal| goal.said(op)));
         let mut known: Vec<_> = self.since(before).iter().map(goals::what_is_said).collect();
         let end = known.len() + together;
         for _ in 0..2 * tries {

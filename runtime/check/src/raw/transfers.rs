@@ -60,7 +60,7 @@ mod tests {
         let bytes = [7; 11];
         let wrote = || fs::write(&path, bytes).unwrap();
         // Other tests of this process may read and write at the same time, so that there may be more.
-        let (_, found) = of(wrote).unwrap();
+        let ((), found) = of(wrote).unwrap();
         assert!(found.is_some_and(|found| found.written >= 11), "{found:?}");
         let (read, found) = of(|| fs::read(&path).unwrap()).unwrap();
         assert_eq!(read, bytes);
