@@ -127,13 +127,17 @@ impl Reader<'_> {
             let before = line.get(..*at).unwrap_or_default();
             is_part(*c) && !before.ends_with(|c| is_part(c) || c == '-')
         });
+        // A rank that is one of several says nothing of all nodes.
+        let is_choice = ["or ", "if ", "not "].iter().any(|word| line.contains(word));
+        let is_wanted = line.starts_with("require ") && !is_choice;
         for (at, _) in starts {
-            self.comparison(line.get(at..).unwrap_or_default());
+            self.comparison(line.get(at..).unwrap_or_default(), is_wanted);
         }
     }
 
-    fn comparison(&mut self, text: &str) {
-        if let Some((input, rest)) = self.of_input(text, "rank(")
+    fn comparison(&mut self, text: &str, is_wanted: bool) {
+        if is_wanted
+            && let Some((input, rest)) = self.of_input(text, "rank(")
             && let Some((rank, _)) = rest.strip_prefix(")==").and_then(number)
             && let Ok(rank @ 0..=8) = usize::try_from(rank)
         {
@@ -257,6 +261,8 @@ mod tests {
             "require dim(",
             "require dim(x, 99999999999999999999) == 1",
             "rank(x) == é",
+            "let y = if rank(x) == 1 then x else xs",
+            "require rank(x) == 0 or rank(xs) == 2, \"one of them\"",
         ] {
             let hints = Hints::of(source, &["x", "xs"]);
             assert_eq!(hints, Hints::default(), "{source}");
