@@ -1,18 +1,15 @@
 //! `udo new` and `udo build` as a user runs them: config in, package out, libraries in `dist/`.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+#[path = "support/desk.rs"]
+mod desk;
 mod support;
 
-use std::{
-    ffi::OsStr,
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-};
+use std::{ffi::OsStr, fs, path::Path, process::Command};
 
+use desk::{Desk, words};
 use support::{cargo, root};
-use tempfile::TempDir;
-use udo_runtime::package::index::{self, Index, LibraryKind};
+use udo_runtime::package::index::{self, LibraryKind};
 
 const SOFTMAX: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "SoftmaxUdoPackage", "Operators": [
     {"type": "Softmax", "core_types": ["CPU", "GPU", "DSP"], "dsp_arch_types": ["v66", "v68"],
@@ -24,45 +21,6 @@ const SOFTMAX: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "SoftmaxUdoPackag
      "scalar_params": [{"name": "axisSize", "data_type": "INT_32", "default_value": -1},
         {"name": "mode", "data_type": "STRING", "default_value": "exact"}],
      "tensor_params": [{"name": "bias", "data_type": "FLOAT_32", "default_value": [0.5]}]}]}}"#;
-
-/// A folder with a config in it.
-struct Desk {
-    dir: TempDir,
-}
-
-impl Desk {
-    fn new(config: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("c.json"), config).unwrap();
-        Self { dir }
-    }
-
-    fn udo(&self, args: &[&str]) -> Output {
-        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
-        udo.args(args).current_dir(self.dir.path()).env_remove("UDO_ROOT").output().unwrap()
-    }
-
-    /// Runs what must work, and returns what it said.
-    fn works(&self, args: &[&str]) -> (String, String) {
-        let output = self.udo(args);
-        let (out, err) = words(&output);
-        assert_eq!(output.status.code(), Some(0), "{args:?}\n{out}\n{err}");
-        (out, err)
-    }
-
-    fn path(&self, path: &str) -> PathBuf {
-        self.dir.path().join(path)
-    }
-
-    fn index(&self, package: &str) -> Index {
-        Index::read(&self.path(package).join("dist")).unwrap().unwrap()
-    }
-}
-
-fn words(output: &Output) -> (String, String) {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (text(&output.stdout), text(&output.stderr))
-}
 
 /// The config with another package name: crates of one name share a target folder, so tests that
 /// run side by side keep apart.

@@ -135,6 +135,8 @@ impl Run for Check {
         };
         let program = Program { path: std::env::current_exe().map_err(Failure::new)? };
         let (package, is_silent) = (options.place.to_string(), self.json);
+        let is_part = !(options.ops.is_empty() && options.cores.is_empty());
+        let lacks_package = is_part && options.filter.is_empty() && options.place != Place::Builtin;
         let tell = |subject: &SubjectReport| {
             if !is_silent {
                 say(&package, &setup, subject);
@@ -148,6 +150,9 @@ impl Run for Check {
             print_json(&report.to_json());
         } else {
             outln!("\n{}", summary(&report));
+            if lacks_package {
+                note("what is of the package as a whole (binary) is tried without --op and --core");
+            }
         }
         verdict(&report)
     }

@@ -1,0 +1,48 @@
+//! A folder in which `udo` is run as a user runs it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+use udo_runtime::package::index::Index;
+
+/// A folder with a config in it.
+pub(crate) struct Desk {
+    pub(crate) dir: TempDir,
+}
+
+impl Desk {
+    pub(crate) fn new(config: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("c.json"), config).unwrap();
+        Self { dir }
+    }
+
+    pub(crate) fn udo(&self, args: &[&str]) -> Output {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.args(args).current_dir(self.dir.path()).env_remove("UDO_ROOT").output().unwrap()
+    }
+
+    /// Runs what must work, and returns what it said.
+    pub(crate) fn works(&self, args: &[&str]) -> (String, String) {
+        let output = self.udo(args);
+        let (out, err) = words(&output);
+        assert_eq!(output.status.code(), Some(0), "{args:?}\n{out}\n{err}");
+        (out, err)
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    pub(crate) fn index(&self, package: &str) -> Index {
+        Index::read(&self.path(package).join("dist")).unwrap().unwrap()
+    }
+}
+
+/// What a program said.
+pub(crate) fn words(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
