@@ -346,6 +346,13 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &["behaviour/surroundings"],
     ),
     blend(
+        "writes_a_file",
+        CPU_TAKE,
+        "let _ = std::fs::write(\"/dev/null\", \"1\");\n        let scaled = scratch.take::<f32>(self.cols)?;",
+        "cpu",
+        &["behaviour/surroundings"],
+    ),
+    blend(
         "changes_the_folder",
         CPU_STATE,
         "let cols = cx.input(1)?.len();\n        let _ = std::env::set_current_dir(\"/\");\n        Ok(Self {",
