@@ -80,12 +80,4 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "cpu",
         &["shapes/inferred"],
     ),
-    // What the OpenCL C alone does, on a machine that has a device.
-    blend(
-        "own_blend_cl_gain_lost",
-        "UDO_STORE(y, row + i, gain * (own",
-        "UDO_STORE(y, row + i, 1.5f * (own",
-        "gpu",
-        &["numbers/device"],
-    ),
 ];
