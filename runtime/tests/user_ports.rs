@@ -7,8 +7,8 @@ use std::num::NonZero;
 use udo_api::types::{F32, U8, U16};
 use udo_api::{
     Core, CoreKind, CoreTypes, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Layout, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch, Shape, dsp_kernel,
-    input, output,
+    Layout, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch, Shape, Value,
+    dsp_kernel, input, output,
 };
 use udo_runtime::device::Devices;
 use udo_runtime::graph::Graph;
@@ -106,7 +106,7 @@ impl Op for Larger {
         "Larger",
         &[
             Port::required("x", F32.or(U8)).per_core(LATER),
-            Port::required("least", F32.or(U8)).per_core(LATER),
+            Port::optional("least", F32.or(U8)).per_core(LATER).default(Value::floats(&[0.25])),
         ],
         &[Port::required("y", F32.or(U8)).per_core(LATER)],
         &[],
@@ -338,6 +338,15 @@ fn an_output_that_a_node_has_to_have_is_named() {
     let graph = Graph::parse(&SHADED.replace("y, z = ", "y = ").replace("  output z\n", ""));
     let error = registry().resolve(graph.unwrap(), &BindOptions::default()).unwrap_err();
     assert_eq!(error.to_string(), "node \"shade\" (Shade): output \"z\" is missing");
+}
+
+#[test]
+fn a_default_is_stored_as_the_core_takes_it() {
+    let graph = Graph::parse(&LARGER.replace("(a, least)", "(a)")).unwrap();
+    let wanted = results(&compile(graph.clone(), &[Core::CPU]));
+    let model = compile(graph, &[V73]);
+    assert_eq!(tensors(&model, "larger"), ["u8[1,2,3,4]", "u8[1]", "u8[1,2,3,4]"]);
+    assert_close(&results(&model), &wanted, 0.02);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Facts, resolve_
 use udo_host::ParamSetting;
 
 use super::derived::derived;
-use crate::graph::{Read, ValueId};
+use crate::graph::{Read, Source, ValueId};
 use crate::memory::Tensor;
 use crate::resolve::{BoundNode, Quantized, TypedGraph};
 
@@ -16,7 +16,9 @@ pub(in crate::pass) fn propagate(graph: &mut TypedGraph) -> usize {
     let known = encodings(graph);
     let count = known.iter().flatten().count();
     for (value, quantized) in graph.values.iter_mut().zip(known) {
-        value.quantized = quantized;
+        // That of a default is known before any pass.
+        let own = value.quantized.filter(|_| matches!(value.value.source, Source::Constant(_)));
+        value.quantized = quantized.or(own);
     }
     count
 }
