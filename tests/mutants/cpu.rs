@@ -362,6 +362,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     blend(
         "changes_the_environment",
         CPU_STATE,
+        // SAFETY: a text, of a package that is to be wrong.
         "let cols = cx.input(1)?.len();\n        unsafe { std::env::set_var(\"OMP_NUM_THREADS\", \"1\") };\n        Ok(Self {",
         "cpu",
         &["behaviour/surroundings"],
@@ -369,6 +370,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     blend(
         "changes_the_rounding",
         CPU_TAKE,
+        // SAFETY: a text, of a package that is to be wrong.
         "let control = 0x9fc0u32;\n        unsafe { std::arch::asm!(\"ldmxcsr [{}]\", in(reg) &raw const control) };\n        let scaled = scratch.take::<f32>(self.cols)?;",
         "cpu",
         &["behaviour/surroundings"],
@@ -383,6 +385,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     blend(
         "takes_a_signal",
         CPU_STATE,
+        // SAFETY: a text, of a package that is to be wrong.
         "let cols = cx.input(1)?.len();\n        unsafe extern \"C\" { fn signal(number: i32, handler: usize) -> usize; }\n        unsafe { signal(13, 0) };\n        unsafe { signal(15, 1) };\n        Ok(Self {",
         "cpu",
         &["behaviour/surroundings"],

@@ -128,7 +128,8 @@ impl Reader<'_> {
             is_part(*c) && !before.ends_with(|c| is_part(c) || c == '-')
         });
         // A rank that is one of several says nothing of all nodes.
-        let is_choice = ["or ", "if ", "not "].iter().any(|word| line.contains(word));
+        let code = line.split('"').next().unwrap_or_default();
+        let is_choice = code.split(|c| !is_part(c)).any(|word| matches!(word, "or" | "if" | "not"));
         let is_wanted = line.starts_with("require ") && !is_choice;
         for (at, _) in starts {
             self.comparison(line.get(at..).unwrap_or_default(), is_wanted);
@@ -239,7 +240,7 @@ mod tests {
     #[test]
     fn shapes_become_those_that_a_source_wants() {
         let source = "
-            require rank(x) == 4 and rank(cos) == 2, \"batch, heads, positions, features\"
+            require rank(x) == 4 and rank(cos) == 2, \"batch, heads, positions or features\"
             let half = dim(x, -1) // 2  # of each feature
             require dim(x, -1) % 2 == 0, \"pairs\"
             require dim(cos, 0) == dim(x, 2) and dim(cos, 1) == half, \"a row for each position\"
@@ -263,6 +264,7 @@ mod tests {
             "rank(x) == é",
             "let y = if rank(x) == 1 then x else xs",
             "require rank(x) == 0 or rank(xs) == 2, \"one of them\"",
+            "require (rank(x) == 0) or rank(xs) == 2, \"one of them\"",
         ] {
             let hints = Hints::of(source, &["x", "xs"]);
             assert_eq!(hints, Hints::default(), "{source}");
