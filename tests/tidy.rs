@@ -173,7 +173,7 @@ const UNWANTED: &[(&str, &str)] = &[
 /// Pieces of paths that only one machine has; `#` is for `/`, so that this file does not hold them.
 const MACHINES: &[&str] = &["#home#", "#root#"];
 
-const MAX_LINES: usize = 600;
+const MAX_LINES: usize = 1000;
 
 /// The most lines that a function has, from its first to its closing brace.
 const MAX_FUNCTION_LINES: usize = 80;
