@@ -201,6 +201,7 @@ const PATTERNS: &[&str] = &[
     "runtime/src/pass/patterns/",
     "runtime/src/place/limits/",
     "runtime/src/quant/",
+    "runtime/src/resolve/sequence.rs",
     "runtime/src/resolve/upgrade/",
 ];
 
@@ -217,6 +218,11 @@ const NAMED_OPS: &[(&str, &str)] = &[
     ("runtime/src/model/ports.rs", "QuantizeLinear"),
     // What a branch that is taken gives and does not make goes through one.
     ("runtime/src/resolve/control/branches.rs", "Identity"),
+    // An iteration's part of a stacked output is put behind those before it.
+    ("runtime/src/resolve/control/unrolled.rs", "Concat"),
+    ("runtime/src/resolve/control/unrolled.rs", "Identity"),
+    ("runtime/src/resolve/control/unrolled.rs", "Loop"),
+    ("runtime/src/resolve/control/unrolled.rs", "Unsqueeze"),
     // Where a schema wants channels last, such nodes are put in, but not before constants, which may be stored as quantized values.
     ("runtime/src/resolve/tensor_layout.rs", "DequantizeLinear"),
     ("runtime/src/resolve/tensor_layout.rs", "Transpose"),

@@ -16,7 +16,7 @@ FLOATS_8, BELOW_8, RANDOM = "8-bit floats", "types below 8 bits", "random number
 OUT_OF_SCOPE = [STRINGS, SEQUENCES, OPTIONALS, TRAINING, LOSSES, FLOATS_8, BELOW_8, RANDOM]
 RANDOM_OPS = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 # What the program says where a shape follows from numbers that are computed.
-OPEN = r"known only in the run|is computed, and the operator wants it|wanted a limit in the model|grows from trip"
+OPEN = r"known only in the run|is computed, and the operator wants it"
 HEAD = "# ONNX's tests that do not pass, by name, and why; written by `onnx_node.py --bless`.\n"
 
 

@@ -1,5 +1,7 @@
 //! Edits that leave a graph valid, or leave it as it was. What a subgraph captures is read by its node.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Graph, GraphError, GraphNode, GraphValue, Node, NodeId, PerValue, Source, ValueId};
 
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
@@ -62,6 +64,35 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
 }
 
 impl Graph {
+    /// Forgets the values that no node, input or output of the graph uses and that are not in `others`; returns the new id of
+    /// each value that is left.
+    pub(crate) fn forget_unused(&mut self, others: &[ValueId]) -> BTreeMap<ValueId, ValueId> {
+        let made = self.nodes.iter().flat_map(|node| node.outputs.iter().flatten().copied());
+        let read = self.nodes.iter().flat_map(|node| node.reads().map(|(_, value)| value));
+        let ends = self.inputs.iter().chain(&self.outputs).chain(others).copied();
+        let captured = self.captures.iter().map(|capture| capture.inner);
+        let used: BTreeSet<_> = made.chain(read).chain(ends).chain(captured).collect();
+        let mut kept = BTreeMap::new();
+        let mut values = Vec::with_capacity(used.len());
+        for (id, value) in self.value_ids().zip(std::mem::take(&mut self.values)) {
+            if used.contains(&id) {
+                kept.insert(id, ValueId::at(values.len()));
+                values.push(value);
+            }
+        }
+        self.values = values;
+        let renumber = |id: &mut ValueId| *id = kept.get(id).copied().unwrap_or(*id);
+        self.inputs.iter_mut().chain(&mut self.outputs).for_each(renumber);
+        self.captures.iter_mut().for_each(|capture| renumber(&mut capture.inner));
+        for node in &mut self.nodes {
+            node.inputs.iter_mut().chain(&mut node.outputs).flatten().for_each(renumber);
+            for subgraph in node.attrs.iter_mut().flat_map(|(_, attr)| attr.graphs_mut()) {
+                subgraph.captures.iter_mut().for_each(|capture| renumber(&mut capture.outer));
+            }
+        }
+        kept
+    }
+
     /// Leaves what makes `outputs`, which become the graph's: other nodes go, and so do inputs that nothing reads.
     ///
     /// # Errors

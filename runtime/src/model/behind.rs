@@ -7,7 +7,7 @@ use super::plans::{Facts, Planned, Planner};
 use super::{CompileError, RunError};
 use crate::memory::Budget;
 use crate::plan::Plan;
-use crate::session::{Carried, Prepared, Room, SpanKind, StepProfile, Trace};
+use crate::session::{Carried, Prepared, Room, SpanKind, StepError, StepProfile, Trace};
 use crate::thread_pool::Pool;
 
 /// The memory of a plan, and what is behind it.
@@ -44,6 +44,23 @@ pub(super) enum Watch<'a> {
 }
 
 impl Watch<'_> {
+    /// Runs a plan, the run's plan `number`.
+    fn run(&mut self, prepared: &mut Prepared, number: usize) -> Result<(), StepError> {
+        match self {
+            Self::Nothing => prepared.run(),
+            Self::Profile(profile) => {
+                let steps = prepared.plan().report().steps.len().min(profile.len());
+                let (own, rest) = std::mem::take(profile).split_at_mut(steps);
+                *profile = rest;
+                prepared.run_profiled(own)
+            }
+            Self::Trace(trace) => {
+                trace.at_plan(number);
+                prepared.run_traced(trace)
+            }
+        }
+    }
+
     /// Makes plans by `body`, and notes that where it is to be noted.
     pub(super) fn plans<R>(&mut self, kind: SpanKind, body: impl FnOnce() -> R) -> R {
         match self {
@@ -65,34 +82,25 @@ impl Met {
         Ok(Self { facts, prepared, behind })
     }
 
-    /// Runs the plan, which is the run's plan `number`, and what is behind it; how many plans were made for that.
-    pub(super) fn run(&mut self, number: usize, watch: Watch<'_>) -> Result<usize, RunError> {
-        let rest = match watch {
-            Watch::Nothing => {
-                self.prepared.run()?;
-                Watch::Nothing
-            }
-            Watch::Profile(profile) => {
-                let steps = self.prepared.plan().report().steps.len().min(profile.len());
-                let (own, rest) = profile.split_at_mut(steps);
-                self.prepared.run_profiled(own)?;
-                Watch::Profile(rest)
-            }
-            Watch::Trace(trace) => {
-                trace.at_plan(number);
-                self.prepared.run_traced(trace)?;
-                Watch::Trace(trace)
-            }
-        };
-        match &mut self.behind {
-            Some(behind) => behind.run(&self.prepared, number + 1, rest),
-            None => Ok(0),
-        }
+    /// Runs the plan and all parts behind it; returns how many plans were made for that.
+    pub(super) fn run(&mut self, mut watch: Watch<'_>) -> Result<usize, RunError> {
+        watch.run(&mut self.prepared, 0)?;
+        self.run_behind(watch)
     }
 
-    /// Runs what is behind the plan, which has run; how many plans were made for that.
-    pub(super) fn run_behind(&mut self, watch: Watch<'_>) -> Result<usize, RunError> {
-        self.behind.as_mut().map_or(Ok(0), |behind| behind.run(&self.prepared, 1, watch))
+    /// Runs all parts behind the plan, which has run; returns how many plans were made for that.
+    ///
+    /// A loop whose iterations are planned one by one has as many parts, so that this is a loop and no recursion.
+    pub(super) fn run_behind(&mut self, mut watch: Watch<'_>) -> Result<usize, RunError> {
+        let (mut before, mut planned) = (self, 0);
+        for number in 1.. {
+            let Self { prepared, behind: Some(behind), .. } = before else { break };
+            planned += behind.find(prepared, &mut watch)?;
+            let Some(met) = behind.met.first_mut() else { break };
+            watch.run(&mut met.prepared, number)?;
+            before = met;
+        }
+        Ok(planned)
     }
 
     /// This and what is behind it, for the elements at hand.
@@ -120,6 +128,18 @@ impl Met {
     }
 }
 
+impl Drop for Behind {
+    /// Drops the parts behind it one after the other: there may be too many for a recursion.
+    fn drop(&mut self) {
+        let mut left = std::mem::take(&mut self.met);
+        while let Some(mut met) = left.pop() {
+            if let Some(mut behind) = met.behind.take() {
+                left.append(&mut behind.met);
+            }
+        }
+    }
+}
+
 impl Behind {
     fn new(planner: Arc<Planner>, before: &Prepared, room: Room) -> Self {
         let carried = |name: &String| before.carried(name);
@@ -129,13 +149,9 @@ impl Behind {
         Self { planner, inputs, wanted, met, room }
     }
 
-    /// Runs over what `before` left. Where no plan is there for its elements and shapes one is made; else it uses no heap.
-    fn run(
-        &mut self,
-        before: &Prepared,
-        number: usize,
-        mut watch: Watch<'_>,
-    ) -> Result<usize, RunError> {
+    /// Puts the plan for what `before` left first, and fills its inputs; returns how many plans were made for that. Where the
+    /// plan is cached this uses no heap.
+    fn find(&mut self, before: &Prepared, watch: &mut Watch<'_>) -> Result<usize, RunError> {
         let at = self.met.iter().position(|met| self.is_for(&met.facts, before));
         let planned = usize::from(at.is_none());
         match at.and_then(|at| self.met.get_mut(..=at)) {
@@ -146,7 +162,7 @@ impl Behind {
         for (index, &input) in self.inputs.iter().enumerate() {
             met.prepared.fill_input(index, before.carried_bytes(input));
         }
-        Ok(planned + met.run(number, watch)?)
+        Ok(planned)
     }
 
     /// Whether `facts` are what `before` left.

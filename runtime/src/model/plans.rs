@@ -93,6 +93,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Drop for Planner {
+    /// Drops the planners behind it one after the other: there may be too many for a recursion.
+    fn drop(&mut self) {
+        let mut left = std::mem::take(self.kept.get_mut().unwrap_or_else(PoisonError::into_inner));
+        while let Some(kept) = left.pop() {
+            let behind = kept.planned.behind.and_then(Arc::into_inner);
+            if let Some(mut behind) = behind {
+                let kept = behind.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+                left.append(kept);
+            }
+        }
+    }
+}
+
 impl Planner {
     pub(super) fn new(
         graph: Graph,

@@ -353,7 +353,7 @@ impl Session {
         let Some(met) = self.met.first_mut() else { return Ok(()) };
         let turn = self.room.workspace.as_ref().map(SharedWorkspace::enter).transpose();
         let _turn = turn.map_err(CompileError::from)?;
-        self.replans += met.run(0, watch)?;
+        self.replans += met.run(watch)?;
         self.note_plans();
         self.check_devices()
     }

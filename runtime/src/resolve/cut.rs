@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use udo_api::Dim;
 
+use super::sequence::{self, Sequences};
 use super::tensor_layout::NhwcValues;
 use super::{Binding, ResolveError, TypedGraph};
 use crate::graph::{DimSpec, Graph, Node, Source, TensorType, Value, ValueId};
@@ -39,6 +40,19 @@ pub struct Want {
     pub(super) what: Wanted,
     /// Of which values.
     pub(super) values: Vec<ValueId>,
+    /// Whether each iteration of a loop has other ones, so that no cut before the loop helps.
+    pub(super) is_in_loop: bool,
+}
+
+impl Want {
+    pub(super) fn new(
+        node: String,
+        op: String,
+        reason: String,
+        (what, values): (Wanted, Vec<ValueId>),
+    ) -> Self {
+        Self { node, op, reason, what, values, is_in_loop: false }
+    }
 }
 
 /// What a node wants to know of values.
@@ -64,6 +78,7 @@ pub(super) struct Mark {
     depth: usize,
     trips: Option<usize>,
     layouts: NhwcValues,
+    sequences: usize,
 }
 
 impl Mark {
@@ -82,6 +97,7 @@ impl Binding<'_> {
             depth: self.depth,
             trips: self.trips,
             layouts: self.layouts.clone(),
+            sequences: self.sequences.len(),
         }
     }
 
@@ -90,17 +106,19 @@ impl Binding<'_> {
         self.graph.nodes.truncate(mark.nodes);
         self.graph.values.truncate(mark.values);
         self.notices.truncate(mark.notices);
+        self.sequences.truncate(mark.sequences);
+        self.taken.clear();
         (self.depth, self.trips, self.layouts) = (mark.depth, mark.trips, mark.layouts);
     }
 
-    /// Why a node is not resolved in the run either, if trips make what it wants: that is never known before them.
+    /// Marks a want that no run can fulfil before a loop, as each of its iterations computes the elements anew.
     pub(super) fn refused_in_trips(&self, want: Want) -> ResolveError {
         let is_made_there = |value: &ValueId| self.trips.is_some_and(|at| value.index() >= at);
-        if !want.values.iter().any(is_made_there) {
+        if want.is_in_loop || !want.values.iter().any(is_made_there) {
             return ResolveError::Wants(want);
         }
-        let reason = format!("{}, and each trip computes it anew", want.reason);
-        Want { reason, ..want }.into()
+        let reason = format!("{}, and each iteration computes it anew", want.reason);
+        ResolveError::Wants(Want { reason, is_in_loop: true, ..want })
     }
 
     /// What was there at `mark` of what `values` are made of: what upgrades put in before a node is made of its inputs.
@@ -133,7 +151,7 @@ impl TypedGraph {
             return None;
         }
         let (name, op, what) = (node.name.clone(), node.op.clone(), Wanted::Extents);
-        Some(ResolveError::Wants(Want { node: name, op, reason, what, values }))
+        Some(ResolveError::Wants(Want::new(name, op, reason, (what, values))))
     }
 }
 
@@ -152,9 +170,12 @@ impl Cut {
     }
 
     /// The next node that reads nothing from behind the cut.
-    pub(super) fn next(&mut self) -> Option<Node> {
+    pub(super) fn next(&mut self, sequences: &Sequences) -> Option<Node> {
         while let Some(node) = self.left.pop_front() {
-            if !node.reads().any(|(_, value)| self.made.contains(&value)) {
+            let is_made = |value: ValueId| self.made.contains(&value);
+            let reads_made = node.reads().any(|(_, value)| is_made(value))
+                || sequences.tensors_read(&node).any(is_made);
+            if !reads_made {
                 return Some(node);
             }
             self.add(node);
@@ -182,7 +203,7 @@ impl Cut {
         want: Want,
     ) -> Result<(), ResolveError> {
         let wanted = binding.made_of(&want, &mark);
-        if wanted.is_empty() {
+        if wanted.is_empty() || want.is_in_loop {
             return Err(want.into());
         }
         binding.return_to(mark);
@@ -205,11 +226,25 @@ impl Cut {
     }
 
     /// What is behind the cut, if there is one; `graph` gives it what it reads.
-    pub(super) fn finish(self, graph: &mut TypedGraph) -> Result<Option<Behind>, ResolveError> {
-        let Self { nodes, made, wanted, .. } = self;
+    pub(super) fn finish(
+        self,
+        graph: &mut TypedGraph,
+        sequences: &Sequences,
+    ) -> Result<Option<Behind>, ResolveError> {
+        let Self { mut nodes, made, wanted, .. } = self;
         if nodes.is_empty() {
             return Ok(None);
         }
+        // A sequence crosses as its tensors, and is one again behind the cut.
+        let reads: BTreeSet<_> =
+            nodes.iter().flat_map(Node::reads).map(|(_, value)| value).collect();
+        let crossing = reads.into_iter().filter(|value| !made.contains(value));
+        let crossing = crossing.filter_map(|value| Some((value, sequences.items(value)?)));
+        let rebuilt: Vec<_> =
+            crossing.map(|(value, items)| sequence::rebuilt(graph, value, items)).collect();
+        let made: BTreeSet<_> =
+            made.into_iter().chain(rebuilt.iter().filter_map(|node| node.output(0))).collect();
+        nodes.splice(..0, rebuilt);
         let values = graph.values.iter().map(|value| value.value.clone());
         let values = values.map(|value| match value.source {
             Source::Input(_) => Value { source: Source::Computed, ..value },
@@ -232,11 +267,21 @@ impl Cut {
         for value in read {
             behind.give(graph, value, wanted.contains(&value))?;
         }
+        behind.graph.sort().map_err(|why| ResolveError::Broken(why.to_string()))?;
+        behind.forget_unused();
         Ok(Some(behind))
     }
 }
 
 impl Behind {
+    /// Forgets the values that nothing in it uses, so that a loop of many parts does not keep those of each part for all others.
+    fn forget_unused(&mut self) {
+        let kept = self.graph.forget_unused(&self.wanted);
+        for id in self.wanted.iter_mut().chain(&mut self.open) {
+            *id = kept.get(id).copied().unwrap_or(*id);
+        }
+    }
+
     /// Has the part before give this one a value of its own.
     fn give(
         &mut self,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use strsim::levenshtein;
 
-use super::{BindOptions, ResolveError, upgrade};
+use super::{BindOptions, ResolveError, control, sequence, upgrade};
 use crate::graph::{Graph, Node};
 use crate::registry::Registry;
 
@@ -150,7 +150,8 @@ impl Registry {
             }
             let chosen = self.choose(node, options);
             let is_missing = matches!(chosen, Err(ResolveError::MissingOps { .. }));
-            if !is_missing || upgrade::renames(node) {
+            let is_rewritten = sequence::has_rewrite(node) || control::is_rest(node);
+            if !is_missing || is_rewritten || upgrade::renames(node) {
                 continue;
             }
             let is_alike =

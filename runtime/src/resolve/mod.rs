@@ -14,6 +14,7 @@ mod missing;
 mod open;
 mod params;
 mod rule;
+mod sequence;
 mod tensor_layout;
 mod typed;
 mod upgrade;
@@ -43,6 +44,7 @@ pub use missing::MissingOp;
 pub use params::Params;
 use rule::port_takes;
 pub(crate) use rule::{port_rule, port_types, takes_encoding};
+use sequence::Sequences;
 use tensor_layout::NhwcValues;
 pub use typed::{
     BoundNode, EpilogueNode, LayoutRule, Quantized, Step, TypedGraph, TypedValue, Wide,
@@ -194,6 +196,14 @@ pub enum ResolveError {
         /// The names in the model, in its order.
         known: Vec<String>,
     },
+    /// A graph output is a sequence of tensors.
+    #[error("graph output {output:?} is a sequence of {len} tensors, expected a tensor")]
+    SequenceOutput {
+        /// The output.
+        output: String,
+        /// How many tensors it has.
+        len: usize,
+    },
     /// The graph is not one: an id leads nowhere.
     #[error("the graph is broken: {0}")]
     Broken(String),
@@ -224,6 +234,10 @@ impl ResolveError {
                     example.join(",")
                 ))
             }
+            Self::SequenceOutput { .. } => Some(
+                "join its tensors with ConcatFromSequence, or make each an output with SequenceAt"
+                    .to_owned(),
+            ),
             Self::Node { .. }
             | Self::Worker { .. }
             | Self::Wants(_)
@@ -249,8 +263,10 @@ struct Binding<'a> {
     depth: usize,
     /// How many values there were outside of the trips that the node at hand is in.
     trips: Option<usize>,
-    /// The nodes of a branch that surely runs, which come next.
+    /// The nodes that take the place of the node at hand and come next: those of a branch that surely runs, say.
     taken: Vec<Node>,
+    /// The values that are sequences of tensors.
+    sequences: Sequences,
 }
 
 impl Registry {
@@ -289,9 +305,11 @@ impl Registry {
         graph.set_open(open);
         let (notices, layouts) = (Vec::new(), NhwcValues::default());
         let (depth, trips, taken) = (0, None, Vec::new());
-        let mut binding = Binding { options, graph, notices, layouts, depth, trips, taken };
+        let sequences = Sequences::default();
+        let mut binding =
+            Binding { options, graph, notices, layouts, depth, trips, taken, sequences };
         let mut cut = Cut::new(source);
-        while let Some(node) = cut.next() {
+        while let Some(node) = cut.next(&binding.sequences) {
             let (whole, mark) = (node.clone(), binding.mark());
             let is_builtin = |node: &Node| {
                 let chosen = self.choose(node, options);
@@ -315,8 +333,9 @@ impl Registry {
                 Err(other) => return Err(other),
             }
         }
-        let Binding { mut graph, mut notices, layouts, .. } = binding;
-        let behind = cut.finish(&mut graph)?;
+        let Binding { mut graph, mut notices, layouts, sequences, .. } = binding;
+        let behind = cut.finish(&mut graph, &sequences)?;
+        sequences.check_outputs(&graph)?;
         notices.extend(behind.as_ref().and_then(|_| ends.notice()));
         layouts.remove_unread(&mut graph);
         self.unfold(&mut graph);
@@ -325,6 +344,12 @@ impl Registry {
 
     /// Adds a node with its operator, and with what has to run before and behind it.
     fn bind_next(&mut self, binding: &mut Binding<'_>, mut node: Node) -> Result<(), ResolveError> {
+        if control::is_rest(&node) {
+            return self.bind_rest(binding, node);
+        }
+        if self.bind_sequence(binding, &node)? {
+            return Ok(());
+        }
         let mut behind = self.rename(&mut binding.graph, &mut node, binding.options)?;
         let (entry, notice) = self.choose(&node, binding.options)?;
         if let Some(notice) = notice.filter(|n| !binding.notices.contains(n)) {
@@ -581,6 +606,6 @@ impl TypedGraph {
             format!("input {:?} is computed, and the operator wants it in the model", port.name());
         let (node, op) = (node.name.clone(), node.op.clone());
         let what = Wanted::Elements;
-        Err(ResolveError::Wants(Want { node, op, reason, what, values }))
+        Err(ResolveError::Wants(Want::new(node, op, reason, (what, values))))
     }
 }

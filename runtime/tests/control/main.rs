@@ -6,8 +6,10 @@ mod branches;
 mod random;
 mod random_trips;
 mod refusals;
+mod sequences;
 mod states;
 mod trips;
+mod unrolled;
 
 use udo_api::GuardAlloc;
 use udo_api::guard::thread_heap_calls;

@@ -104,6 +104,10 @@ fn page(ops: &[Coverage]) {
     outln!(
         "What is built in, and the types that each core takes for the first input. `udo ops --markdown` writes this page.\n"
     );
+    outln!(
+        "The operators on sequences of tensors are built in as well (SequenceConstruct, SplitToSequence, SequenceMap and the\n\
+         others): they become operators on those tensors. Inputs and outputs of a model are tensors.\n"
+    );
     let mut domains: Vec<&str> = ops.iter().map(|op| op.domain.as_str()).collect();
     domains.dedup();
     for domain in domains {

@@ -18,7 +18,7 @@ use super::function::{Call, Scope};
 use super::model::{Model, domain};
 use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto};
 use super::tensor::tensor;
-use super::types::tensor_type;
+use super::types::{is_sequence, tensor_type};
 use crate::graph::{Attr, Graph, GraphError, MAX_DEPTH, Node, Source, ValueId};
 use crate::memory::Tensor;
 
@@ -177,6 +177,9 @@ impl<'a> Import<'a> {
             let of = tensor_type(place, input)?;
             let id = match of {
                 of if self.is_inside() => self.level.graph.add_parameter(name, of),
+                None if is_sequence(input) => {
+                    return Err(ImportError::unsupported(place, "a sequence", "a tensor"));
+                }
                 Some(of) => self.level.graph.add_input(name, of.dtype, of.dims),
                 None => {
                     return Err(ImportError::unsupported(place, "an unknown type or rank", "both"));

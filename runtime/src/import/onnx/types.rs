@@ -7,12 +7,16 @@ use super::proto::{DimensionProto, TypeProto, ValueInfoProto};
 use super::tensor::{dtype_at, shape_of};
 use crate::graph::{DimSpec, TensorType};
 
-/// The type of a value, or nothing where the model does not say all of it.
+/// The type of a value, or nothing where the model does not state all of it or the value is a sequence, whose tensors are
+/// known once the graph is resolved.
 pub(super) fn tensor_type(
     place: Arguments<'_>,
     value: &ValueInfoProto,
 ) -> Result<Option<TensorType>, ImportError> {
     let Some(proto) = &value.r#type else { return Ok(None) };
+    if proto.sequence_type.is_some() {
+        return Ok(None);
+    }
     let Some(tensor) = &proto.tensor_type else {
         let Some(found) = other_type(proto) else { return Ok(None) };
         return Err(ImportError::unsupported(place, found, "a tensor"));
@@ -34,6 +38,11 @@ pub(super) fn tensor_type(
     Ok(Some(TensorType { dtype, dims }))
 }
 
+/// Whether a value is a sequence.
+pub(super) fn is_sequence(value: &ValueInfoProto) -> bool {
+    value.r#type.as_ref().is_some_and(|of| of.sequence_type.is_some())
+}
+
 fn dim(proto: &DimensionProto) -> DimSpec {
     if let Some(value) = proto.dim_value {
         // Some writers say -1 for an extent that they do not know.
@@ -50,7 +59,6 @@ fn is_name(name: &str) -> bool {
 
 fn other_type(proto: &TypeProto) -> Option<&'static str> {
     let found = [
-        (proto.sequence_type.is_some(), "a sequence"),
         (proto.map_type.is_some(), "a map"),
         (proto.sparse_tensor_type.is_some(), "a sparse tensor"),
         (proto.optional_type.is_some(), "an optional value"),

@@ -1,17 +1,19 @@
 //! Subgraphs that become part of the graph around them.
 
+use std::collections::VecDeque;
+
 use super::Parent;
 use crate::graph::{Attr, Capture, Graph, Node, Source, Value, ValueId};
 use crate::registry::Registry;
 use crate::resolve::{Binding, ResolveError, TypedGraph};
 
-/// What a subgraph is given, and what becomes of what it gives.
+/// The values of the outer graph at both ends of a subgraph.
 #[derive(Default)]
-pub(super) struct Ends<'a> {
+pub(in crate::resolve) struct Ends<'a> {
     /// Its inputs.
-    pub(super) given: &'a [ValueId],
-    /// Values that nodes of the subgraph are to make for its outputs, where they can.
-    pub(super) wanted: &'a [Option<ValueId>],
+    pub(in crate::resolve) given: &'a [ValueId],
+    /// The values that nodes of the subgraph compute its outputs into, where they can.
+    pub(in crate::resolve) wanted: &'a [Option<ValueId>],
 }
 
 impl Registry {
@@ -27,12 +29,26 @@ impl Registry {
         let outside = binding.layouts.clone();
         let (nodes, outputs) = open_body(&mut binding.graph, parent, body, ends)?;
         binding.depth += 1;
-        for node in nodes {
-            self.bind_next(binding, node)?;
-        }
+        self.bind_all(binding, nodes)?;
         binding.depth -= 1;
         binding.layouts.leave(outside);
         Ok(outputs)
+    }
+
+    /// Adds nodes one after the other, with the nodes that take the place of one.
+    pub(super) fn bind_all(
+        &mut self,
+        binding: &mut Binding<'_>,
+        nodes: Vec<Node>,
+    ) -> Result<(), ResolveError> {
+        let mut left = VecDeque::from(nodes);
+        while let Some(node) = left.pop_front() {
+            self.bind_next(binding, node)?;
+            for node in std::mem::take(&mut binding.taken).into_iter().rev() {
+                left.push_front(node);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -43,15 +59,25 @@ pub(super) fn open_body(
     (attribute, body): (String, Graph),
     ends: &Ends<'_>,
 ) -> Result<(Vec<Node>, Vec<ValueId>), ResolveError> {
+    let way = format!("{}/{attribute}", parent.node.name);
+    inline(graph, &way, (&attribute, body), ends).map_err(|why| parent.refuse(why))
+}
+
+/// The nodes of a subgraph and its outputs, with the names behind `way`, in the words of the graph around it, which gets its
+/// values. `attribute` is what messages call the subgraph.
+pub(in crate::resolve) fn inline(
+    graph: &mut TypedGraph,
+    way: &str,
+    (attribute, body): (&str, Graph),
+    ends: &Ends<'_>,
+) -> Result<(Vec<Node>, Vec<ValueId>), String> {
     if body.inputs.len() != ends.given.len() {
         let (found, wanted) = (body.inputs.len(), ends.given.len());
-        return Err(parent.refuse(format!(
+        return Err(format!(
             "its {attribute:?} has {found} inputs, wanted {wanted} as the node gives them"
-        )));
+        ));
     }
-    let way = format!("{}/{attribute}", parent.node.name);
-    adopt(graph, &way, body, ends)
-        .ok_or_else(|| parent.refuse(format!("its {attribute:?} names no value")))
+    adopt(graph, way, body, ends).ok_or_else(|| format!("its {attribute:?} names no value"))
 }
 
 /// Adds the values of a subgraph to the graph around it; its nodes and outputs in the words of that.

@@ -28,7 +28,7 @@ impl Registry {
         let (first, second) = (parent.next_graph()?, parent.next_graph()?);
         let attributes = [first.0.clone(), second.0.clone()];
         if let Some(taken) = binding.graph.known(condition).and_then(truth) {
-            return self.bind_taken(binding, &parent, if taken { first } else { second });
+            return take(binding, &parent, if taken { first } else { second });
         }
         let opened = binding.graph.nodes.len();
         binding.graph.nodes.push(parent.part(Control::If, vec![condition], Vec::new()));
@@ -48,7 +48,16 @@ impl Registry {
         binding.graph.nodes.push(parent.part(Control::Else, read, Vec::new()));
         match self.bind_fitting(binding, &parent, second)? {
             Ok(second) => {
-                let joined = join(&mut binding.graph, &parent, &attributes, [first, second]);
+                let is_sequence = |&value: &ValueId| binding.sequences.items(value).is_some();
+                let joined = match condition
+                    .filter(|_| first.iter().chain(&second).any(is_sequence))
+                {
+                    Some(condition) => {
+                        let reason = "which branch runs is computed, and its output is a sequence";
+                        Err(parent.want(reason.to_owned(), vec![condition]))
+                    }
+                    None => join(&mut binding.graph, &parent, &attributes, [first, second]),
+                };
                 joined.map_err(|error| match error {
                     ResolveError::Wants(want) => binding.refused_in_trips(want),
                     other => other,
@@ -83,13 +92,7 @@ impl Registry {
                     want.values = parent.node.input(0).into_iter().collect();
                     want.what = Wanted::Elements;
                 }
-                match binding.refused_in_trips(want) {
-                    unfit @ ResolveError::Node { .. } => {
-                        binding.return_to(mark);
-                        Ok(Err(unfit))
-                    }
-                    other => Err(other),
-                }
+                Err(binding.refused_in_trips(want))
             }
             other => other.map(Ok),
         }
@@ -111,29 +114,23 @@ impl Registry {
         if let Some(node) = binding.graph.nodes.get_mut(opened) {
             *node = parent.part(check, vec![parent.node.input(0)], Vec::new());
         }
-        for node in given_outputs(parent, attribute, &given)? {
-            self.bind_builtin(&mut binding.graph, node)?;
-        }
-        Ok(())
+        let nodes = given_outputs(parent, attribute, &given)?;
+        self.bind_all(binding, nodes)
     }
+}
 
-    /// Adds a branch in the place of the node: the other one need not fit.
-    fn bind_taken(
-        &mut self,
-        binding: &mut Binding<'_>,
-        parent: &Parent,
-        branch: (String, Graph),
-    ) -> Result<(), ResolveError> {
-        let attribute = branch.0.clone();
-        let ends = Ends { given: &[], wanted: &parent.node.outputs };
-        let (mut nodes, given) = open_body(&mut binding.graph, parent, branch, &ends)?;
-        nodes.extend(given_outputs(parent, &attribute, &given)?);
-        if binding.depth == 0 {
-            binding.taken = nodes;
-            return Ok(());
-        }
-        nodes.into_iter().try_for_each(|node| self.bind_next(binding, node))
-    }
+/// Puts a branch in the place of the node: the other one need not fit.
+fn take(
+    binding: &mut Binding<'_>,
+    parent: &Parent,
+    branch: (String, Graph),
+) -> Result<(), ResolveError> {
+    let attribute = branch.0.clone();
+    let ends = Ends { given: &[], wanted: &parent.node.outputs };
+    let (mut nodes, given) = open_body(&mut binding.graph, parent, branch, &ends)?;
+    nodes.extend(given_outputs(parent, &attribute, &given)?);
+    binding.taken = nodes;
+    Ok(())
 }
 
 /// The nodes that make what the only branch gives the outputs of the node.

@@ -7,8 +7,12 @@
 mod body;
 mod branches;
 mod trips;
+mod unrolled;
 
 use udo_api::{Bool, Facts, OpDef, Param, ParamKind};
+
+pub(super) use body::{Ends, inline};
+pub(super) use unrolled::is_rest;
 
 use super::{Binding, BoundNode, Params, ResolveError, TypedGraph, Want, Wanted};
 use crate::graph::{Attr, Graph, Node, ValueId};
@@ -105,6 +109,7 @@ impl Form {
 }
 
 /// A node that runs subgraphs, while it is bound.
+#[derive(Clone)]
 struct Parent {
     node: Node,
     entry: OpEntry,
@@ -114,9 +119,13 @@ struct Parent {
 }
 
 impl Parent {
-    fn new(mut node: Node, entry: OpEntry, graph: &TypedGraph) -> Result<Self, ResolveError> {
+    fn new(mut node: Node, entry: OpEntry, binding: &Binding<'_>) -> Result<Self, ResolveError> {
         let params = Params::of(&node, entry.def.schema()).map_err(|why| refusal(&node, why))?;
-        graph.check_ports(&node, entry.def).map_err(|why| refusal(&node, why))?;
+        let is_sequence = |value: &ValueId| binding.sequences.items(*value).is_some();
+        // The schema has no sequences: iterations and branches check what they get.
+        if !node.inputs.iter().flatten().any(is_sequence) {
+            binding.graph.check_ports(&node, entry.def).map_err(|why| refusal(&node, why))?;
+        }
         let schema = entry.def.schema().params().iter();
         let names = schema.filter(|param| param.kind() == Some(ParamKind::Graph));
         let mut graphs = Vec::new();
@@ -144,7 +153,14 @@ impl Parent {
     /// Refuses the node until the elements of `values` are known.
     fn want(&self, reason: String, values: Vec<ValueId>) -> ResolveError {
         let (node, op) = (self.node.name.clone(), self.node.op.clone());
-        ResolveError::Wants(Want { node, op, reason, what: Wanted::Elements, values })
+        ResolveError::Wants(Want::new(node, op, reason, (Wanted::Elements, values)))
+    }
+
+    /// Refuses one plan for all iterations.
+    fn want_per_iteration(&self, reason: String) -> ResolveError {
+        let (node, op) = (self.node.name.clone(), self.node.op.clone());
+        let want = Want::new(node, op, reason, (Wanted::Elements, Vec::new()));
+        ResolveError::Wants(Want { is_in_loop: true, ..want })
     }
 
     /// A node in its place that does `control`.
@@ -207,10 +223,10 @@ impl Registry {
         entry: OpEntry,
         form: Form,
     ) -> Result<(), ResolveError> {
-        let parent = Parent::new(node, entry, &binding.graph)?;
+        let parent = Parent::new(node, entry, binding)?;
         match form {
             Form::Branches => self.bind_branches(binding, parent),
-            Form::Loop => self.bind_loop(binding, parent),
+            Form::Loop => self.bind_loop(binding, &parent),
             Form::Scan => self.bind_scan(binding, parent),
         }
     }

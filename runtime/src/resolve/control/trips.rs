@@ -4,6 +4,7 @@ use udo_api::{Bool, DType, Dim, Shape, TensorDesc, resolve_axis};
 use udo_host::ParamSetting;
 
 use super::body::Ends;
+use super::unrolled::unroll;
 use super::{Along, Control, Parent, truth};
 use crate::graph::{Graph, Source, TensorType, ValueId};
 use crate::memory::Tensor;
@@ -17,6 +18,9 @@ enum Count {
     AtMost(usize),
     Unknown,
 }
+
+/// The most bytes that a run keeps for a stacked output of which only its condition says the length.
+const MOST_BOUNDED_BYTES: usize = 1 << 30;
 
 /// How a subgraph runs, whichever operator says so.
 struct Trips {
@@ -45,11 +49,11 @@ impl Registry {
     pub(super) fn bind_loop(
         &mut self,
         binding: &mut Binding<'_>,
-        parent: Parent,
+        parent: &Parent,
     ) -> Result<(), ResolveError> {
         let graph = &binding.graph;
-        graph.check_single(&parent, 0)?;
-        graph.check_single(&parent, 1)?;
+        graph.check_single(parent, 0)?;
+        graph.check_single(parent, 1)?;
         let (limit, condition) = (parent.node.input(0), parent.node.input(1));
         let said = graph.known(limit).and_then(|limit| limit.get::<i64>()?.first().copied());
         let most = said.map(|n| usize::try_from(n.max(0)).unwrap_or(usize::MAX));
@@ -62,10 +66,21 @@ impl Registry {
         };
         let condition = condition.filter(|_| begins != Some(true));
         let states = parent.node.inputs.iter().skip(2).copied().collect::<Option<_>>();
-        let states = states.ok_or_else(|| parent.refuse("a state is left out".to_owned()))?;
+        let states: Vec<ValueId> =
+            states.ok_or_else(|| parent.refuse("a state is left out".to_owned()))?;
+        if states.iter().any(|&state| binding.sequences.items(state).is_some()) {
+            return unroll(binding, parent, "a state of it is a sequence");
+        }
         let (slices, stacks) = (Vec::new(), Stacks::First);
         let trips = Trips { count, limit, condition, is_counted: true, states, slices, stacks };
-        self.bind_trips(binding, parent, trips)
+        let mark = binding.mark();
+        match self.bind_trips(binding, parent.clone(), trips) {
+            Err(ResolveError::Wants(want)) if want.is_in_loop => {
+                binding.return_to(mark);
+                unroll(binding, parent, &want.reason)
+            }
+            bound => bound,
+        }
     }
 
     pub(super) fn bind_scan(
@@ -140,6 +155,11 @@ impl Registry {
             ResolveError::Wants(want) => binding.refused_in_trips(want),
             other => other,
         })?;
+        if let Some(&made) = made.iter().find(|&&made| binding.sequences.items(made).is_some()) {
+            let name = binding.graph.name_of(made);
+            let reason = format!("it makes the sequence {name:?} in each iteration");
+            return Err(parent.want_per_iteration(reason));
+        }
         binding.trips = outside;
         let graph = &mut binding.graph;
         let fixed = usize::from(trips.is_counted);
@@ -150,11 +170,6 @@ impl Registry {
         let stays = next.is_none();
         if !stays && let Count::Exactly(n) = trips.count {
             trips.count = if n == 0 { Count::Exactly(0) } else { Count::AtMost(n) };
-        }
-        if stays && trips.limit.is_none() {
-            return Err(parent.refuse(
-                "there is no limit to its trips and its condition stays true, so that it would never end".to_owned(),
-            ));
         }
         let states = before.len();
         let wanted = parent.node.outputs.len();
@@ -168,6 +183,12 @@ impl Registry {
         let (after, rows) = rest.split_at(states);
         for (&before, &after) in before.iter().zip(after) {
             check_state(graph, parent, before, after)?;
+        }
+        if stays && trips.limit.is_none() {
+            return Err(parent.refuse(
+                "its iterations have no limit and its condition stays true, expected one that ends it"
+                    .to_owned(),
+            ));
         }
         let mut outputs = parent.node.outputs.clone();
         outputs.resize(outputs.len().max(states), None);
@@ -297,10 +318,14 @@ fn check_state(
     }
     let verb = if was.dtype() == is.dtype() && is.len() > was.len() { "grows" } else { "changes" };
     let names = [before, after].map(|value| graph.name_of(value));
-    Err(parent.refuse(format!(
-        "a state {verb} from trip to trip: {:?} is {was}, and what comes next, {:?}, is {is}, wanted one type and shape",
+    let reason = format!(
+        "a state {verb} from iteration to iteration: {:?} is {was}, and the next one, {:?}, is {is}",
         names[0], names[1]
-    )))
+    );
+    if was.dtype() != is.dtype() {
+        return Err(parent.refuse(format!("{reason}, expected one type")));
+    }
+    Err(parent.want_per_iteration(reason))
 }
 
 /// Where what a trip gives lies in what all trips give.
@@ -332,24 +357,30 @@ fn stacked_desc(
 ) -> Result<TensorDesc, ResolveError> {
     let (name, desc) = (graph.name_of(output), graph.desc(Some(row)));
     let said = |why: &str| format!("output {name:?} is {desc} of each trip, and {why}");
-    let refuse = |why: &str| Err(parent.refuse(said(why)));
     if !desc.full_shape().is_fixed() {
-        return refuse("each trip says its extents, wanted fixed ones");
+        return Err(parent.want_per_iteration(said("each iteration computes its extents")));
     }
     let extent = match trips.count {
         Count::Exactly(n) => Dim::Fixed(n),
         Count::AtMost(n) => Dim::UpTo(n),
         Count::Unknown => {
-            let reason = "the number of trips is computed, wanted a limit in the model";
-            let Some(limit) = trips.limit else { return refuse(reason) };
+            let reason = "the number of iterations is computed";
+            let Some(limit) = trips.limit else {
+                return Err(parent.want_per_iteration(said(reason)));
+            };
             return Err(parent.want(said(reason), vec![limit]));
         }
     };
     let mut dims: Vec<Dim> = desc.full_shape().iter().collect();
     dims.insert(along.axis.min(dims.len()), extent);
-    match Shape::of_dims(&dims) {
-        Ok(shape) => Ok(desc.with_shape(shape)),
-        Err(why) => refuse(&format!("there are too many: {why}")),
+    let is_bound = matches!(trips.count, Count::AtMost(_));
+    match Shape::of_dims(&dims).map(|shape| desc.with_shape(shape)) {
+        Ok(desc) if !is_bound || desc.size_bytes() <= MOST_BOUNDED_BYTES => Ok(desc),
+        Ok(_) => Err(parent.want_per_iteration(said("its bound takes too much memory"))),
+        Err(_) if is_bound => {
+            Err(parent.want_per_iteration(said("it has no bound that fits memory")))
+        }
+        Err(why) => Err(parent.refuse(said(&format!("there are too many: {why}")))),
     }
 }
 

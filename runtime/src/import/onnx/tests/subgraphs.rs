@@ -202,10 +202,10 @@ fn bad_subgraphs_are_refused_by_path() {
         (|g| g.input.push(untyped("go")), r#"input "go": a second of its name, wanted one"#),
         (
             |g| {
-                let r#type = TypeProto { sequence_type: Some(vec![]), ..TypeProto::default() };
+                let r#type = TypeProto { map_type: Some(vec![]), ..TypeProto::default() };
                 g.input[1].r#type = Some(r#type);
             },
-            r#"input "go": a sequence is not supported, wanted a tensor"#,
+            r#"input "go": a map is not supported, wanted a tensor"#,
         ),
         (
             |g| g.node[0].domain = "org.other".to_owned(),
