@@ -234,10 +234,10 @@ static PACKAGE: PackageV1 = PackageV1::new("Shades", "1.0.0")
         ]),
     ]);
 
-/// The gain is a constant, which lies in the model as the operator takes it.
+/// The gain is a constant, which lies in the model's order as any other value does.
 const SHADED: &str = "graph shaded
   input x: f32[1,2,3,4]
-  constant gain: f32[1,1,1,2]{1.5,-0.5}
+  constant gain: f32[1,2,1,1]{1.5,-0.5}
   a = Relu@17(x)
   b = Sigmoid@17(x)
   y, z = Shade@1(a, gain, b) # shade

@@ -217,9 +217,7 @@ impl OpContext {
             Side::Input => schema.input(port),
             Side::Output => schema.output(port),
         };
-        desc.rank() == 4
-            && declared
-                .is_some_and(|port| port.rank4_layout() == Layout::Nhwc && !port.wants_constant())
+        desc.rank() == 4 && declared.is_some_and(|port| port.rank4_layout() == Layout::Nhwc)
     }
 
     /// The kernel of the node, finalized.

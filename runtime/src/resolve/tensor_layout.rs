@@ -1,13 +1,14 @@
-//! Gives operators that ask for NHWC activations (`tensor_layout: NHWC`) what they ask for.
+//! Gives operators that ask for NHWC tensors (`tensor_layout: NHWC`) what they ask for.
 //!
-//! ONNX keeps channels second. Rank-4 activations of such a port are transposed on the way in and
-//! back on the way out; between neighbours that both want NHWC there is no transpose.
+//! ONNX keeps channels second. Every rank-4 value of such a port is transposed on the way in and
+//! back on the way out, whatever makes it: a constant means the same as an input of the run. What is known
+//! is transposed with the model. Between neighbours that both want NHWC there is no transpose.
 
 use std::collections::{HashMap, HashSet};
 
 use udo_api::{Layout, OpSchema};
 
-use super::{BoundNode, TypedGraph};
+use super::TypedGraph;
 use crate::graph::{Attr, Node, ValueId};
 
 /// The values that exist in NHWC as well.
@@ -39,20 +40,8 @@ fn name(graph: &TypedGraph, id: ValueId) -> String {
     graph.value(id).map_or_else(|_| String::new(), |v| v.value.name.clone())
 }
 
-/// Whether the model has its elements, as they are or stored as quantized values; they lie as its author put them.
-fn is_in_model(graph: &TypedGraph, value: ValueId) -> bool {
-    let is_maker = |bound: &&BoundNode| bound.node.outputs.contains(&Some(value));
-    let stored = || {
-        let maker = graph.nodes.iter().rev().find(is_maker)?;
-        let is_of_stored = maker.node.domain.is_empty() && maker.node.op == "DequantizeLinear";
-        maker.node.input(0).filter(|_| is_of_stored)
-    };
-    let is_constant = |value| graph.constant(value).is_some();
-    is_constant(value) || stored().is_some_and(is_constant)
-}
-
 impl NhwcValues {
-    /// Makes `node` read NHWC activations where its schema asks for them; returns the
+    /// Makes `node` read NHWC values where its schema asks for them; returns the
     /// transposes that must run before it.
     pub(super) fn convert_inputs(
         &mut self,
@@ -62,11 +51,9 @@ impl NhwcValues {
     ) -> Vec<Node> {
         let mut transposes = Vec::new();
         for index in 0..node.inputs.len() {
-            let asks = schema
-                .input(index)
-                .is_some_and(|p| p.rank4_layout() == Layout::Nhwc && !p.wants_constant());
+            let asks = schema.input(index).is_some_and(|p| p.rank4_layout() == Layout::Nhwc);
             let Some(value) = node.input(index).filter(|_| asks) else { continue };
-            if graph.desc(Some(value)).rank() != 4 || is_in_model(graph, value) {
+            if graph.desc(Some(value)).rank() != 4 {
                 continue;
             }
             let nhwc = self.nhwc.get(&value).copied().unwrap_or_else(|| {
