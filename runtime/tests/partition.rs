@@ -10,7 +10,7 @@ use udo_runtime::cores::OpenCl;
 use udo_runtime::graph::Graph;
 use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::place::{Costs, Fallback};
-use udo_runtime::plan::Report;
+use udo_runtime::plan::{Passage, Report};
 use udo_runtime::registry::Registry;
 
 #[global_allocator]
@@ -152,6 +152,109 @@ fn too_few_nodes_run_on_a_core_behind() {
     let first = model.report().nodes.iter().find(|node| node.name == "first").unwrap();
     assert_eq!(first.refusals[0].reason, "1 nodes follow each other there, wanted 3 at least");
     assert_close(&run(&model), &run(&plain));
+}
+
+/// Nodes that only give what they read another shape, or nothing else at all, of a value and for one of 4 extents.
+const VIEWS: &[&str] = &[
+    "v = Flatten@13(a)",
+    "v = Reshape@14(a, shape)",
+    "v = Squeeze@13(a)",
+    "v = Unsqueeze@13(a, first)",
+    "v = Identity@14(a)",
+    "v = Dropout@13(a)",
+    "v = Transpose@13(a) perm=[0, 2, 3, 1]",
+    "v = Cast@13(a) to=1",
+    "v = Slice@13(a, none, all, axis)",
+    "u = Flatten@13(a) # inner\n  w = Reshape@14(u, shape) # middle\n  v = Unsqueeze@13(w, first)",
+];
+
+fn of_view(nodes: &str, reader: &str) -> String {
+    format!(
+        "graph net
+  input x: f32[1,8,1,1]
+  constant shape: i64[2]{{2,4}}
+  constant first: i64[1]{{0}}
+  constant none: i64[1]{{0}}
+  constant all: i64[1]{{9}}
+  constant axis: i64[1]{{1}}
+  a = Sigmoid@13(x) # maker
+  {nodes} # view
+  y = Neg@13(v) # reader
+{reader}  output y
+"
+    )
+}
+
+/// How many values are brought from one memory into another, by the crossings and by the steps.
+fn brought(report: &Report) -> [usize; 2] {
+    let crossings = report.crossings.iter().filter(|of| of.passage != Passage::Shared);
+    [crossings.count(), report.exchanges().count()]
+}
+
+#[test]
+fn a_view_goes_where_what_it_shows_is_made_and_read() {
+    for nodes in VIEWS {
+        let text = of_view(nodes, "");
+        let wanted = run(&compile(&text, &options(&[Core::CPU], &[])).unwrap());
+        for (cores, own, count) in
+            [([Core::GPU, Core::CPU], "cpu", 0), ([Core::CPU, Core::GPU], "gpu", 2)]
+        {
+            let pins = [format!("maker={own}"), format!("reader={own}")];
+            let other = if own == "cpu" { "gpu" } else { "cpu" };
+            let plain: Vec<&str> = pins.iter().map(String::as_str).collect();
+            // One that its user puts elsewhere still has nothing to do there.
+            let pinned = [pins.clone().to_vec(), vec![format!("view={other}")]].concat();
+            let pinned: Vec<&str> = pinned.iter().map(String::as_str).collect();
+            for (affinity, is_moved) in [(&plain, true), (&pinned, false)] {
+                let model = compile(&text, &options(&cores, affinity)).unwrap();
+                let report = model.report();
+                let view = report.nodes.iter().find(|node| node.name == "view");
+                if let Some(view) = view.filter(|view| is_moved && view.is_view) {
+                    assert_eq!(view.core.to_string(), own, "{nodes}");
+                    let refused: Vec<_> =
+                        view.refusals.iter().map(|not| not.core.to_string()).collect();
+                    assert_eq!(refused, [other], "{nodes}");
+                }
+                assert_eq!(brought(report), [count; 2], "{nodes} {affinity:?}");
+                assert_eq!(report.transfers(), count, "{nodes} {affinity:?}");
+                assert_close(&run(&model), &wanted);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_view_that_two_cores_read_is_brought_to_the_other_one_alone() {
+    for nodes in VIEWS {
+        let text = of_view(nodes, "  z = Abs@13(v) # other\n  output z\n");
+        let wanted = run(&compile(&text, &options(&[Core::CPU], &[])).unwrap());
+        let pins = ["maker=cpu", "reader=cpu", "other=gpu"];
+        let model = compile(&text, &options(&[Core::GPU, Core::CPU], &pins)).unwrap();
+        // To the GPU, and what it makes of it back.
+        assert_eq!(brought(model.report()), [2, 2], "{nodes}");
+        assert_close(&run(&model), &wanted);
+    }
+}
+
+#[test]
+fn a_view_of_an_input_that_the_host_reads_stays_on_the_host() {
+    let text = "graph net
+  input x: f32[1,4]
+  constant shape: i64[2]{2,2}
+  v = Reshape@14(x, shape) # view
+  y = Neg@13(v) # reader
+  output y
+";
+    for affinity in [&["reader=cpu"][..], &["reader=cpu", "view=gpu"]] {
+        let model = compile(text, &options(&[Core::GPU, Core::CPU], affinity)).unwrap();
+        assert_eq!(brought(model.report()), [0, 0], "{affinity:?}");
+        assert_close(&run(&model), &run(&compile(text, &options(&[Core::CPU], &[])).unwrap()));
+    }
+    // It is read where it is preferred: it goes there once.
+    let model = compile(text, &options(&[Core::GPU, Core::CPU], &[])).unwrap();
+    assert_eq!(brought(model.report()), [2, 2]);
+    let view = model.report().nodes.iter().find(|node| node.name == "view").unwrap();
+    assert_eq!((view.core, view.is_view), (Core::GPU, true));
 }
 
 /// Costs by which the GPU takes a tenth of the time, and a value takes so long to cross.

@@ -12,6 +12,7 @@ mod partition;
 mod ports;
 mod price;
 mod unplaced;
+mod views;
 mod wishes;
 
 use std::collections::HashMap;
@@ -35,6 +36,7 @@ pub use costs::{CoreCosts, Costs, CostsError, Crossing};
 pub use limits::DSP_ARCHS;
 pub(crate) use limits::{Layers, takes_numbers};
 use unplaced::Unplaced;
+pub(crate) use views::Readers;
 use wishes::Wishes;
 
 /// What happens to a node that none of the cores asked for takes.

@@ -24,6 +24,9 @@ impl Placing<'_> {
         };
         loop {
             let choices = self.choices(registry, &wishes)?;
+            if self.gather_views(&choices, &mut wishes) {
+                continue;
+            }
             let mut is_done = true;
             for run in self.small(&choices) {
                 let (count, least) = (self.count(&run), self.options.min_subnet);
@@ -172,6 +175,15 @@ impl Placing<'_> {
         groups
     }
 
+    fn is_view(&self, choices: &[Choice], at: usize) -> bool {
+        let bound = self.graph.nodes.get(at);
+        let placed = match choices.get(at) {
+            Some(Choice::Kernel(placed)) => Some(placed),
+            _ => None,
+        };
+        placed.zip(bound).is_some_and(|(placed, bound)| placed.view(bound).is_some())
+    }
+
     /// What groups cost on each core, and what they make for others.
     fn problem(
         &self,
@@ -181,7 +193,12 @@ impl Placing<'_> {
     ) -> Problem {
         let on = |members: &Vec<usize>| {
             let on_core = |(core, choices): (&Core, &Vec<Choice>)| {
-                members.iter().map(|&at| cost(costs, *core, choices, at)).sum()
+                let of = |&at: &usize| {
+                    let own = cost(costs, *core, choices, at)?;
+                    // What only gives its input another shape is no step there.
+                    Some(if self.is_view(choices, at) { 0.0 } else { own })
+                };
+                members.iter().map(of).sum()
             };
             let mut own: Vec<Option<f64>> = cores.iter().zip(placed).map(on_core).collect();
             // What it falls back to is for what nothing else takes.

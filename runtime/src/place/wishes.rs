@@ -35,6 +35,19 @@ impl Wishes {
         }
     }
 
+    /// As [`Wishes::prefer`], unless something is said against `core`; whether that is new.
+    pub(super) fn seat(&mut self, node: NodeId, core: Core, not: Vec<CoreRefusal>) -> bool {
+        let is_free = |wish: &&mut Wish| {
+            wish.first != Some(core) && !wish.not.iter().any(|not| not.core == core)
+        };
+        self.0.get_mut(node.index()).filter(is_free).is_some_and(|wish| {
+            let known: Vec<Core> = wish.not.iter().map(|not| not.core).collect();
+            wish.first = Some(core);
+            wish.not.extend(not.into_iter().filter(|not| !known.contains(&not.core)));
+            true
+        })
+    }
+
     /// Has a node not run on `core`, if another one takes it; whether that is new.
     pub(super) fn refuse(&mut self, node: NodeId, core: Core, reason: &str) -> bool {
         let wish = self.0.get_mut(node.index());

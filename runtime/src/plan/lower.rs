@@ -15,9 +15,9 @@ use crate::cores::opencl::{self, Device, Download, Upload};
 use crate::cores::relayout::relayout;
 use crate::cores::{Format, Memory, convert, machine};
 use crate::graph::{Source, ValueId};
-use crate::place::{Choice, Pitch, PlacedKernel, Placement};
+use crate::place::{Choice, Pitch, PlacedKernel, Placement, Readers};
 use crate::registry::Registry;
-use crate::resolve::TypedGraph;
+use crate::resolve::{BoundNode, TypedGraph, TypedValue};
 
 /// Steps and windows, before windows have places.
 #[derive(Default)]
@@ -61,6 +61,8 @@ pub(super) struct Lowering<'a> {
     steps_made: Vec<Key>,
     /// What the nodes that are lowered now are in, the outermost first.
     pub(super) frames: Vec<Frame>,
+    /// In which memories each value is read.
+    readers: Readers,
     /// How each value is produced.
     origin: HashMap<ValueId, (Memory, Layout, Operand)>,
     pub(super) lowered: Lowered,
@@ -94,6 +96,7 @@ pub(super) fn lower(
         materialized: HashMap::new(),
         steps_made: Vec::new(),
         frames: Vec::new(),
+        readers: Readers::of(&resolved.graph, &choices),
         origin: HashMap::new(),
         lowered,
     };
@@ -385,6 +388,28 @@ impl Lowering<'_> {
         }
     }
 
+    /// A view of what lies and is read in another memory than that of its core: it stays there. Says whether it is one.
+    fn stays_where_it_is(&mut self, bound: &BoundNode, placed: &PlacedKernel) -> bool {
+        let Some([x, y]) = placed.view(bound) else { return false };
+        let Some((memory, Layout::AsGiven, operand)) = self.origin.get(&x) else { return false };
+        let (memory, source) = (*memory, operand);
+        let of_y = self.graph.value(y).ok();
+        let stored = of_y.and_then(TypedValue::quantized_desc);
+        let means_the_same = source.desc.encodings().is_none()
+            || stored.is_some_and(|stored| stored.encodings() == source.desc.encodings());
+        let is_elsewhere = memory != self.memory_of(placed);
+        let lies_there = matches!(source.place, Some(Place::Window(_)));
+        let shape = self.graph.desc(Some(y)).full_shape();
+        let is_whole = shape.len() == source.desc.full_shape().len() && source.shape.is_none();
+        let stays = is_elsewhere && lies_there && means_the_same && is_whole;
+        if !stays || !self.readers.are_all_in(y, memory) {
+            return false;
+        }
+        let operand = Operand { desc: source.desc.with_extents(shape), ..source.clone() };
+        self.keep(y, memory, Layout::AsGiven, operand);
+        true
+    }
+
     /// The memory that the tensors of a kernel lie in.
     fn memory_of(&self, placed: &PlacedKernel) -> Memory {
         match Memory::of(placed.core) {
@@ -403,6 +428,9 @@ impl Lowering<'_> {
         let node = &bound.node;
         let core = placed.core;
         let memory = self.memory_of(&placed);
+        if self.stays_where_it_is(bound, &placed) {
+            return Ok(());
+        }
         let mut inputs = Vec::with_capacity(placed.inputs.len());
         for (port, input) in placed.inputs.iter().enumerate() {
             inputs.push(match input.value.filter(|_| placed.kernel.reads(port)) {
