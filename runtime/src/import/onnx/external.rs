@@ -12,12 +12,14 @@ use udo_api::{DType, Shape};
 use super::ImportError;
 use super::proto::StringStringEntryProto;
 use super::tensor::{from_raw, size_error};
-use crate::import::Reading;
+use crate::import::{ImportOptions, Reading};
 use crate::memory::Tensor;
 
 /// The files of a model's folder, if it has one.
 pub(super) struct Files<'a> {
     folder: Option<&'a Path>,
+    /// Where else links of that folder may lead.
+    linked: Option<&'a Path>,
     reading: Reading,
     /// Those that have been looked into, by what the model calls them.
     mapped: RefCell<HashMap<String, Bytes>>,
@@ -62,8 +64,14 @@ fn outside(place: Arguments<'_>, file: &str) -> ImportError {
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn of(folder: Option<&'a Path>, reading: Reading) -> Self {
-        Self { folder, reading, mapped: RefCell::default() }
+    /// No files.
+    pub(super) fn none() -> Self {
+        Self { folder: None, linked: None, reading: Reading::default(), mapped: RefCell::default() }
+    }
+
+    pub(super) fn of(options: &'a ImportOptions) -> Self {
+        let (folder, linked) = (options.folder.as_deref(), options.linked_folder.as_deref());
+        Self { folder, linked, reading: options.reading, mapped: RefCell::default() }
     }
 
     /// The tensor whose elements are where `entries` say.
@@ -119,7 +127,9 @@ impl<'a> Files<'a> {
         let unreadable = |source| ImportError::Read { path: path.clone(), source };
         // Links may lead out of the folder even where the name does not.
         let real = path.canonicalize().map_err(unreadable)?;
-        if !real.starts_with(folder.canonicalize().map_err(unreadable)?) || !real.is_file() {
+        let own = folder.canonicalize().map_err(unreadable)?;
+        let mut folders = [Some(own.as_path()), self.linked].into_iter().flatten();
+        if !folders.any(|folder| real.starts_with(folder)) || !real.is_file() {
             return Err(outside(place, name));
         }
         let bytes = self.reading.bytes(&real)?.0;

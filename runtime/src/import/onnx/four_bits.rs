@@ -83,7 +83,6 @@ fn widen_tensor(tensor: &mut TensorProto, files: &Files<'_>) -> Result<(), Impor
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::import::Reading;
     use crate::import::onnx::proto::{NodeProto, ValueInfoProto};
 
     /// A graph in which `op` reads three elements, by the bytes that they have.
@@ -111,7 +110,7 @@ mod tests {
     }
 
     fn widened(mut graph: GraphProto) -> Result<GraphProto, String> {
-        let files = Files::of(None, Reading::default());
+        let files = Files::none();
         widen(&mut graph, &files).map(|()| graph).map_err(|error| error.to_string())
     }
 

@@ -43,7 +43,7 @@ pub(super) fn graph(
     if model.ir_version < 3 && model.opset_import.is_empty() {
         opsets.versions.insert("", 1);
     }
-    let files = Files::of(options.folder.as_deref(), options.reading);
+    let files = Files::of(options);
     let of = Model { files, opsets, functions, packaged: &options.packaged };
     let graph = Import::new(name, &of).whole(graph)?;
     graph.verify()?;

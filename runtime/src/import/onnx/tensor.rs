@@ -9,7 +9,6 @@ use udo_api::{Bf16, Bool, DType, F16, Shape};
 use super::ImportError;
 use super::external::Files;
 use super::proto::TensorProto;
-use crate::import::Reading;
 use crate::memory::{SizeError, Tensor, TensorError};
 
 /// The element type with this code, or a refusal that calls the type by ONNX's name.
@@ -223,10 +222,8 @@ pub fn tensor_pb(bytes: &[u8]) -> Result<Tensor, ImportError> {
         reason: e.to_string(),
     })?;
     let made = match proto.name.as_str() {
-        "" => tensor(format_args!("the tensor"), &proto, &Files::of(None, Reading::default())),
-        name => {
-            tensor(format_args!("tensor {name:?}"), &proto, &Files::of(None, Reading::default()))
-        }
+        "" => tensor(format_args!("the tensor"), &proto, &Files::none()),
+        name => tensor(format_args!("tensor {name:?}"), &proto, &Files::none()),
     };
     made?.apart().map_err(|e| size_error(format_args!("the tensor"), &e.into()))
 }

@@ -517,6 +517,58 @@ fn break_all(good: &[u8]) {
             assert_eq!(graph.verify(), Ok(()));
             assert!(!graph.to_string().is_empty());
         }
+/// As caches of models have them: the model and its file are links into one folder.
+#[cfg(unix)]
+#[test]
+fn files_of_a_model_that_is_a_link_may_be_links_into_the_same_folder() {
+    use std::os::unix::fs::symlink;
+
+    let outside = Outside::new("links");
+    outside.read(&[("location", "w.bin"), ("offset", "4")]).unwrap();
+    let at = |name: &str| outside.folder.join(name);
+    for folder in ["blobs", "blobs/below", "snap/rev/onnx", "other"] {
+        std::fs::create_dir_all(at(folder)).unwrap();
+    }
+    std::fs::rename(at("model/m.onnx"), at("blobs/aaa")).unwrap();
+    std::fs::rename(at("model/w.bin"), at("blobs/bbb")).unwrap();
+    let link = |to: &str, name: &str| {
+        let _gone = std::fs::remove_file(at(name));
+        symlink(to, at(name)).unwrap();
+    };
+    let w = |path: &str| {
+        let graph = file(&at(path), &options())?;
+        let w = graph.value_named("w").and_then(|w| graph.constant(w)).unwrap();
+        Ok::<_, ImportError>(w.get::<f32>().unwrap().to_vec())
+    };
+    link("../../../blobs/aaa", "snap/rev/onnx/m.onnx");
+    link("../../../blobs/bbb", "snap/rev/onnx/w.bin");
+    link("snap/rev", "main");
+    // The model, through a link to its folder, and through a link to a link beside which the file lies as well.
+    link("../main/onnx/m.onnx", "other/m.onnx");
+    link("../snap/rev/onnx/w.bin", "other/w.bin");
+    for path in ["snap/rev/onnx/m.onnx", "main/onnx/m.onnx", "other/m.onnx"] {
+        assert_eq!(w(path).unwrap(), [0.25, -1.0], "{path}");
+    }
+    // Beside the link and nowhere else, as ONNX Runtime looks for it.
+    std::fs::remove_file(at("other/w.bin")).unwrap();
+    assert!(
+        matches!(w("other/m.onnx"), Err(ImportError::Read { path, .. }) if path.ends_with("w.bin"))
+    );
+    // Neither out of both folders, nor into the other one where the model itself is no link.
+    let refused = |path: &str| {
+        let error = w(path).unwrap_err().to_string();
+        let expected = "external location \"w.bin\", wanted a file in the model's folder";
+        assert!(error.ends_with(expected), "{error}");
+    };
+    link("../secret.bin", "other/w.bin");
+    refused("other/m.onnx");
+    link("../../../secret.bin", "snap/rev/onnx/w.bin");
+    refused("snap/rev/onnx/m.onnx");
+    std::fs::copy(at("blobs/aaa"), at("model/m.onnx")).unwrap();
+    link("../blobs/bbb", "model/w.bin");
+    refused("model/m.onnx");
+}
+
     };
     for end in 0..good.len() {
         check(&good[..end]);
