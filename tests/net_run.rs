@@ -14,8 +14,11 @@ use udo_runtime::npy;
 mod command;
 #[path = "support/page.rs"]
 mod page;
+#[path = "support/proto.rs"]
+mod proto;
 
 use command::udo;
+use proto::{bytes, int};
 
 const GUIDE: &str = include_str!("../docs/net-run.md");
 
@@ -471,4 +474,73 @@ fn a_model_is_calibrated_with_the_list_that_it_runs() {
     let (code, _, error) = udo(&dir, &quantize);
     assert_eq!(code, Some(1));
     assert!(error.contains("\"list.txt:2: cannot read tensor none.raw: "), "{error}");
+}
+
+/// An ONNX file of `y = x * k`, where `k` is an input with a default of 2.
+fn with_default(ir_version: u64) -> Vec<u8> {
+    let port = |name: &str, dims: &[u64]| {
+        let dims: Vec<u8> = dims.iter().flat_map(|&dim| bytes(1, &int(1, dim))).collect();
+        let of = bytes(1, &[int(1, 1), bytes(2, &dims)].concat());
+        [bytes(1, name.as_bytes()), bytes(2, &of)].concat()
+    };
+    let node = [bytes(1, b"x"), bytes(1, b"k"), bytes(2, b"y"), bytes(4, b"Mul")].concat();
+    let k = [int(2, 1), bytes(8, b"k"), bytes(9, &2f32.to_le_bytes())].concat();
+    let graph = [
+        bytes(1, &node),
+        bytes(5, &k),
+        bytes(11, &port("x", &[2])),
+        bytes(11, &port("k", &[])),
+        bytes(12, &port("y", &[2])),
+    ];
+    [int(1, ir_version), bytes(7, &graph.concat()), bytes(8, &int(2, 13))].concat()
+}
+
+#[test]
+fn an_input_with_a_default_may_be_given_or_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    for ir_version in [3, 4, 10] {
+        let file = format!("m{ir_version}.onnx");
+        fs::write(dir.path().join(file), with_default(ir_version)).unwrap();
+    }
+    write(&dir, "x.raw", &[1f32, -3.0]);
+    write(&dir, "k.raw", &[5f32]);
+    fs::write(dir.path().join("list.txt"), "\u{feff}x:=x.raw k:=k.raw\n").unwrap();
+    let y = |args: &[&str]| {
+        let out = ["--output-dir", "out", "--output-format", "raw"];
+        let (code, _, error) = udo(&dir, &[&["run"][..], args, &out].concat());
+        assert_eq!(code, Some(0), "{args:?}: {error}");
+    };
+    let result = |file: &str| floats(&dir.path().join("out").join(file));
+    for model in ["m3.onnx", "m4.onnx", "m10.onnx"] {
+        y(&[model, "--input", "x=x.raw"]);
+        assert_eq!(result("y.raw"), [2.0, -6.0], "{model}");
+    }
+    for model in ["m4.onnx", "m10.onnx"] {
+        y(&[model, "--input", "k=k.raw", "--input", "x=x.raw"]);
+        assert_eq!(result("y.raw"), [5.0, -15.0], "{model}");
+        y(&[model, "--input-list", "list.txt"]);
+        assert_eq!(result("Result_0/y.raw"), [5.0, -15.0], "{model}");
+    }
+    let error = |args: &[&str]| {
+        let (code, _, error) = udo(&dir, &[&["run"], args].concat());
+        assert_eq!(code, Some(1), "{error}");
+        error
+    };
+    let constant = error(&["m3.onnx", "--input", "k=k.raw", "--input", "x=x.raw"]);
+    assert!(constant.contains("\"k\""), "{constant}");
+    let twice = error(&["m4.onnx", "--input", "x=x.raw", "--input", "x=k.raw"]);
+    assert!(twice.starts_with("error: input \"x\" has two files, wanted one\nhelp: "), "{twice}");
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_list() {
+    let dir = folder(BATCH);
+    six(&dir, 4);
+    for heading in ["", "#minus\n"] {
+        fs::write(dir.path().join("list.txt"), format!("\u{feff}{heading}x:=x0.raw\n")).unwrap();
+        let (code, _, error) = udo(&dir, &RAW);
+        assert_eq!(code, Some(0), "{heading:?}: {error}");
+        let y = floats(&dir.path().join("out/Result_0/y:0.raw"));
+        assert_eq!(y, (0u8..12).map(|x| -f32::from(x)).collect::<Vec<_>>());
+    }
 }

@@ -77,7 +77,7 @@ impl Runtime {
         options: &LoadOptions,
     ) -> Result<Networks, LoadError> {
         let path = path.as_ref();
-        let import = self.reading(&options.import).of_file(path);
+        let import = self.reading_for(options).of_file(path);
         let bytes = ModelSource::of(path, |path| import.reading.bytes(path))?;
         let options = LoadOptions { import, ..options.clone() };
         self.networks_of(bytes, &import::name_of(path), options)
@@ -92,7 +92,7 @@ impl Runtime {
         bytes: &[u8],
         options: &LoadOptions,
     ) -> Result<Networks, LoadError> {
-        let import = self.reading(&options.import);
+        let import = self.reading_for(options);
         let bytes = ModelSource::of_bytes(ModelBytes::copy_of(bytes));
         self.networks_of(bytes, "model", LoadOptions { import, ..options.clone() })
     }

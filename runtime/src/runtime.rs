@@ -231,7 +231,7 @@ impl Runtime {
         path: impl AsRef<Path>,
         options: &LoadOptions,
     ) -> Result<Model, LoadError> {
-        let (path, reading) = (path.as_ref(), self.reading(&options.import));
+        let (path, reading) = (path.as_ref(), self.reading_for(options));
         let source = ModelSource::of(path, |path| reading.reading.bytes(path))?;
         self.load_of(&source, options, || import::read(source.bytes(), path, &reading))
     }
@@ -242,7 +242,7 @@ impl Runtime {
     /// They are no such file, or its model cannot be made to run.
     pub fn load_bytes(&self, bytes: &[u8], options: &LoadOptions) -> Result<Model, LoadError> {
         let source = ModelSource::of_bytes(ModelBytes::copy_of(bytes));
-        let reading = self.reading(&options.import);
+        let reading = self.reading_for(options);
         self.load_of(&source, options, || import::model_bytes(source.bytes(), "model", &reading))
     }
 
@@ -460,13 +460,20 @@ impl Runtime {
     }
 
     /// How files are read: operators of packages go before functions that a model has for them.
-    pub(crate) fn reading(&self, options: &ImportOptions) -> ImportOptions {
+    fn reading(&self, options: &ImportOptions) -> ImportOptions {
         let mut reading = options.clone();
         let of = |(name, domain): (&str, Option<&str>)| PackagedOp {
             name: name.to_owned(),
             domain: domain.map(str::to_owned),
         };
         reading.packaged.extend(self.registry.packaged_ops().map(of));
+        reading
+    }
+
+    /// The same of a model that is compiled: its inputs are those that runs give.
+    pub(crate) fn reading_for(&self, options: &LoadOptions) -> ImportOptions {
+        let mut reading = self.reading(&options.import);
+        reading.given.extend(options.compile.bind.given.iter().cloned());
         reading
     }
 }

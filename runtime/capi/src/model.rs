@@ -91,8 +91,9 @@ pub struct LoadOptions {
 /// A setting by name. `max_memory`, `threads`, `spin_us` (how long idle threads look for work), `shapes_kept`, `vtcm_bytes`,
 /// `gpu_storage` (`f32` or `f16`), `fast_math` (`none` or `bf16`), `device_limits` (`kernels` or `documented`, of what is known of the
 /// devices that cores stand for), `random_ranges` (where a model in numbers is quantized for the DSP while it is loaded, over how many
-/// random inputs; 0, as nothing, has it refused), `dim.NAME` (an extent, or a range as `1..512`) and `in_place.INPUT` (the output that
-/// runs may have in the place of that input, as one tensor) are there.
+/// random inputs; 0, as nothing, has it refused), `dim.NAME` (an extent, or a range as `1..512`), `in_place.INPUT` (the output that
+/// runs may have in the place of that input, as one tensor) and `given.INPUT` (1 where runs give an input for which the model has a
+/// default, an initializer of its name; it is no input otherwise) are there.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Extension {

@@ -22,7 +22,8 @@ impl List {
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)
             .map_err(|e| Failure::new(format!("cannot read input list {}: {e}", path.display())))?;
-        let list = Self::parse(path, &text);
+        // A mark of the byte order, as some editors write it first, is no part of a name.
+        let list = Self::parse(path, text.strip_prefix('\u{feff}').unwrap_or(&text));
         match list.lines.len() {
             0 => Err(Failure::new(format!("input list {} has no line with files", path.display()))
                 .help("write a line for each run, as x:=x0.raw mask:=m0.raw")),
@@ -45,6 +46,12 @@ impl List {
             }
         }
         list
+    }
+
+    /// The inputs that its lines name.
+    pub(crate) fn named(&self) -> impl Iterator<Item = &str> {
+        let items = self.lines.iter().flat_map(|(_, items)| items);
+        items.filter_map(|item| Some(item.split_once(":=")?.0))
     }
 
     /// The number of its line, and the files, of each run of a model with these inputs.

@@ -1,5 +1,6 @@
 //! The flags that every command with a model shares.
 
+use std::collections::BTreeSet;
 use std::num::NonZero;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -93,6 +94,9 @@ pub(crate) struct ModelFlags {
     /// and with a seed the host's cache writes lines back at random besides
     #[arg(long, value_name = "coherent|noncoherent[:SEED]", default_value = "coherent", value_parser = parse_memory)]
     pub(crate) memory: Coherence,
+    /// Inputs that runs give, whatever the model has for them.
+    #[arg(skip)]
+    pub(crate) given: BTreeSet<String>,
     /// Values to give besides the model's outputs.
     #[arg(skip)]
     pub(crate) more_outputs: Vec<String>,
@@ -188,6 +192,7 @@ impl ModelFlags {
             shapes: self.shape.iter().cloned().collect(),
             dims: sizes.into_iter().map(|(name, sizes)| (name, *sizes.start())).collect(),
             ranges: ranges.into_iter().collect(),
+            given: self.given.clone(),
         };
         let gpu_storage = match self.gpu_storage {
             StorageFlag::F32 => GpuStorage::F32,

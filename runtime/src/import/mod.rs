@@ -11,6 +11,7 @@ mod text;
 mod udm;
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::container;
@@ -24,12 +25,15 @@ pub use error::ImportError;
 pub struct ImportOptions {
     /// The folder where elements that the model keeps in other files lie; nothing refuses them.
     pub folder: Option<PathBuf>,
-    /// The operators of packages, which go before functions that the model has for them.
     /// Another folder that files of the first one may be links into: that of the model's own file, where the model is a link.
     pub linked_folder: Option<PathBuf>,
+    /// The operators of packages, which go before functions that the model has for them.
     pub packaged: Vec<PackagedOp>,
     /// How the bytes of files are read.
     pub reading: Reading,
+    /// The inputs that runs give although the model has a default for them, an initializer of their name: names of other
+    /// values are ignored.
+    pub given: BTreeSet<String>,
     /// Which network of a file that has several.
     pub network: Option<String>,
     /// Which stage of a network that has several.
@@ -38,13 +42,13 @@ pub struct ImportOptions {
 
 impl ImportOptions {
     /// For the file at `path`: what it keeps in other files lies beside it, unless a folder is said.
+    ///
+    /// A cache of models has files as links into one folder, the model as well as what it keeps in others. So where the model is
+    /// a link, files beside it may lead into the folder of what it links to, and nowhere else.
     pub(crate) fn of_file(mut self, path: &Path) -> Self {
         if self.folder.is_none() {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             self.folder = Some(parent.unwrap_or(Path::new(".")).to_owned());
-    ///
-    /// A cache of models has files as links into one folder, the model as well as what it keeps in others. So where the model is
-    /// a link, files beside it may lead into the folder of what it links to, and nowhere else.
             let real = path.canonicalize().ok().filter(|_| path.is_symlink());
             self.linked_folder = real.and_then(|real| real.parent().map(Path::to_owned));
         }

@@ -182,6 +182,9 @@ const EXTENSIONS: &[(&str, &str, Read)] = &[
 /// What stands before the name of a dimension.
 const DIM: &str = "dim.";
 
+/// What stands before the name of an input that runs give although the model has a default for it.
+const GIVEN: &str = "given.";
+
 /// What stands before the name of an input that an output may be in the place of.
 const IN_PLACE: &str = "in_place.";
 
@@ -237,7 +240,8 @@ impl Options {
     }
 
     /// Sets an extension by its name; what is set twice is what it was set to last. `dim.NAME` gives a dimension an extent, as
-    /// "4", or a range, as "1..512"; `in_place.INPUT` says the output that may be in the place of an input.
+    /// "4", or a range, as "1..512"; `in_place.INPUT` says the output that may be in the place of an input; `given.INPUT` says that runs
+    /// give an input for which the model has a default.
     ///
     /// # Errors
     /// There is no such extension, or it has no such value.
@@ -257,11 +261,19 @@ impl Options {
             self.in_place.push((input.to_owned(), value.to_owned()));
             return Ok(());
         }
+        if let Some(input) = name.strip_prefix(GIVEN).filter(|input| !input.is_empty()) {
+            match value {
+                "1" => self.bind.given.insert(input.to_owned()),
+                "0" => self.bind.given.remove(input),
+                _ => return Err(wrong("1 where runs give the input, 0 where it has its default")),
+            };
+            return Ok(());
+        }
         let found = EXTENSIONS.iter().find(|(known, ..)| *known == name);
         let (_, wanted, read) = found.ok_or_else(|| {
             let known: Vec<_> = EXTENSIONS.iter().map(|(name, ..)| *name).collect();
             let why = format!(
-                "there is no extension {name:?}; wanted one of {}, {DIM}NAME, {IN_PLACE}INPUT",
+                "there is no extension {name:?}; wanted one of {}, {DIM}NAME, {IN_PLACE}INPUT, {GIVEN}INPUT",
                 known.join(", ")
             );
             Error::new(ErrorCode::Unsupported, why)
@@ -334,6 +346,9 @@ mod tests {
             ("dim.m", "5"),
             ("in_place.past.0", "none"),
             ("in_place.past.0", "present.0"),
+            ("given.k", "1"),
+            ("given.b", "1"),
+            ("given.b", "0"),
         ];
         for (name, value) in set {
             options.extend(name, value).unwrap();
@@ -345,16 +360,21 @@ mod tests {
         assert_eq!(options.bind.ranges.get("n"), Some(&(1..=8)));
         assert_eq!((options.bind.dims.get("n"), options.bind.dims.get("m")), (None, Some(&5)));
         assert_eq!(options.in_place, [("past.0".to_owned(), "present.0".to_owned())]);
-        for (name, value) in
-            [("threads", "0"), ("dim.n", "8..1"), ("fast_math", "yes"), ("device_limits", "on")]
-        {
+        assert_eq!(options.bind.given, ["k".to_owned()].into());
+        for (name, value) in [
+            ("threads", "0"),
+            ("dim.n", "8..1"),
+            ("fast_math", "yes"),
+            ("device_limits", "on"),
+            ("given.k", "yes"),
+        ] {
             let error = options.extend(name, value).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidArgument, "{name}");
         }
         let error = options.extend("speed", "9").unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unsupported);
         let wanted = "there is no extension \"speed\"; wanted one of device_limits, fast_math, gpu_storage, max_memory, random_ranges, \
-                      shapes_kept, spin_us, threads, vtcm_bytes, dim.NAME, in_place.INPUT";
+                      shapes_kept, spin_us, threads, vtcm_bytes, dim.NAME, in_place.INPUT, given.INPUT";
         assert_eq!(error.message(), wanted);
     }
 }

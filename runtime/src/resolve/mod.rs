@@ -19,7 +19,7 @@ mod tensor_layout;
 mod typed;
 mod upgrade;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use udo_api::{Core, DType, OpDef, Port, Status, TensorDesc};
@@ -64,6 +64,8 @@ pub struct BindOptions {
     pub dims: BTreeMap<String, usize>,
     /// Ranges of such dimensions, least and most: one plan runs every extent in between.
     pub ranges: Ranges,
+    /// The inputs that runs give although the model has a default for them; others with a default are constants.
+    pub given: BTreeSet<String>,
 }
 
 /// The range of each dimension's name.

@@ -129,6 +129,13 @@ fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
 impl Run for RunModel {
     fn run(mut self) -> Outcome {
         let list = self.input_list.as_deref().map(List::read).transpose()?;
+        for (name, _) in &self.inputs {
+            if !self.model.given.insert(name.clone()) {
+                return Err(Failure::new(format!("input {name:?} has two files, wanted one"))
+                    .help("give each --input once; --input-list runs several files in turn"));
+            }
+        }
+        self.model.given.extend(list.iter().flat_map(List::named).map(str::to_owned));
         let wanted = self.wanted(list.as_ref())?;
         if self.capture.is_some() {
             self.captured = self.graph()?;

@@ -7,6 +7,7 @@ use udo_api::Shape;
 use super::ImportError;
 use super::external::Files;
 use super::proto::{AttributeProto, NodeProto};
+use super::sparse;
 use super::tensor::{shape_of, tensor};
 use crate::graph::Attr;
 use crate::memory::Tensor;
@@ -35,6 +36,10 @@ pub(super) fn attr(
             Some(proto) => Attr::Tensor(tensor(place, proto, files)?),
             None => return Err(ImportError::malformed(place, "no tensor", "one")),
         },
+        AttributeProto::SPARSE_TENSOR => match &proto.sparse_tensor {
+            Some(proto) => Attr::Tensor(sparse::dense(place, proto, files)?),
+            None => return Err(ImportError::malformed(place, "no tensor", "one")),
+        },
         AttributeProto::FLOATS => {
             Attr::Floats(proto.floats.iter().copied().map(f64::from).collect())
         }
@@ -47,7 +52,7 @@ pub(super) fn attr(
                 AttributeProto::UNDEFINED => "no value".to_owned(),
                 AttributeProto::GRAPH | AttributeProto::GRAPHS => "a graph".to_owned(),
                 9 => "a list of tensors".to_owned(),
-                11 | 12 => "a sparse tensor".to_owned(),
+                12 => "a list of sparse tensors".to_owned(),
                 13 | 14 => "a type".to_owned(),
                 _ => format!("attribute type {other}"),
             };
@@ -63,7 +68,7 @@ pub(super) fn constant(
     node: &NodeProto,
     files: &Files<'_>,
 ) -> Result<Tensor, ImportError> {
-    const WANTED: &str = "one attribute value, value_float(s) or value_int(s)";
+    const WANTED: &str = "one attribute value, sparse_value, value_float(s) or value_int(s)";
     let [attribute] = node.attribute.as_slice() else {
         let found = format!("{} attributes", node.attribute.len());
         return Err(ImportError::malformed(place, found, WANTED));
@@ -71,7 +76,7 @@ pub(super) fn constant(
     let name = attribute.name.as_str();
     let attr = attr(format_args!("{place} attribute {name:?}"), attribute, files)?;
     let made = match (name, attr) {
-        ("value", Attr::Tensor(tensor)) => return Ok(tensor),
+        ("value" | "sparse_value", Attr::Tensor(tensor)) => return Ok(tensor),
         ("value_int", Attr::Int(value)) => Tensor::of(Shape::SCALAR, &[value]),
         ("value_ints", Attr::Ints(values)) => {
             Tensor::of(shape_of(place, &[values.len()])?, &values)
@@ -102,6 +107,7 @@ pub(super) fn type_of(proto: &AttributeProto) -> i32 {
         (proto.s.is_some(), AttributeProto::STRING),
         (proto.t.is_some(), AttributeProto::TENSOR),
         (proto.g.is_some(), AttributeProto::GRAPH),
+        (proto.sparse_tensor.is_some(), AttributeProto::SPARSE_TENSOR),
         (!proto.floats.is_empty(), AttributeProto::FLOATS),
         (!proto.ints.is_empty(), AttributeProto::INTS),
         (!proto.strings.is_empty(), AttributeProto::STRINGS),

@@ -16,7 +16,10 @@ use super::attribute;
 use super::four_bits;
 use super::function::{Call, Scope};
 use super::model::{Model, domain};
-use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto};
+use super::proto::{
+    AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTensorProto, ValueInfoProto,
+};
+use super::sparse;
 use super::tensor::tensor;
 use super::types::{is_sequence, tensor_type};
 use crate::graph::{Attr, Graph, GraphError, MAX_DEPTH, Node, Source, ValueId};
@@ -143,10 +146,8 @@ impl<'a> Import<'a> {
     }
 
     fn constants(&mut self, proto: &mut GraphProto) -> Result<(), ImportError> {
-        if let Some(sparse) = proto.sparse_initializer.first() {
-            let name = sparse.values.as_ref().map_or("", |v| &v.name);
-            let place = format_args!("initializer {name:?}");
-            return Err(ImportError::unsupported(place, "a sparse tensor", "a dense one"));
+        if !self.is_inside() {
+            self.leave_out_given(proto);
         }
         four_bits::widen(proto, &self.model.files)?;
         // Taken one by one, so that no more than one tensor is held twice.
@@ -157,7 +158,23 @@ impl<'a> Import<'a> {
             let id = self.level.graph.add_constant(name, tensor);
             self.level.define(name, id, place)?;
         }
+        for initializer in std::mem::take(&mut proto.sparse_initializer) {
+            let name = initializer.values.as_ref().map_or("", |values| &values.name);
+            let place = format_args!("initializer {name:?}");
+            let tensor = sparse::dense(place, &initializer, &self.model.files)?;
+            let id = self.level.graph.add_constant(name, tensor);
+            self.level.define(name, id, place)?;
+        }
         Ok(())
+    }
+
+    /// Takes the defaults away from inputs that runs give.
+    fn leave_out_given(&self, proto: &mut GraphProto) {
+        let inputs: HashSet<&str> = proto.input.iter().map(|input| input.name.as_str()).collect();
+        let stays = |name: &str| !(self.model.is_given(name) && inputs.contains(name));
+        let name = |of: &SparseTensorProto| of.values.as_ref().map(|of| of.name.clone());
+        proto.initializer.retain(|of| stays(&of.name));
+        proto.sparse_initializer.retain(|of| name(of).is_none_or(|name| stays(&name)));
     }
 
     fn inputs(&mut self, proto: &GraphProto) -> Result<(), ImportError> {

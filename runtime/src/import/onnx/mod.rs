@@ -7,6 +7,7 @@ mod function;
 mod graph;
 mod model;
 pub mod proto;
+mod sparse;
 mod tensor;
 mod types;
 
@@ -22,14 +23,15 @@ pub fn sniff(bytes: &[u8]) -> bool {
 
 /// The graph in the bytes of an ONNX file; `name` is what to call it in messages.
 ///
-/// `Constant` nodes become constants, as do inputs that the model has elements for. Optional
+/// `Constant` nodes become constants, as do sparse tensors, and inputs that the model has elements for unless
+/// [`ImportOptions::given`] names them. Optional
 /// inputs and outputs left out at a node's end are dropped. Subgraphs capture what they read of outer
 /// graphs; a name that a subgraph has for a value of its own means that one in all of it. A node that calls a function of
 /// the model gives its place to the function's nodes, unless a package has an operator for it.
 ///
 /// # Errors
 /// Bytes that are no model, a model that breaks ONNX's rules, or one with something in it that
-/// the graph cannot say: sequences, sparse tensors, texts, narrow floats.
+/// the graph cannot say: sequences, texts, narrow floats.
 pub fn import(
     bytes: &ModelBytes,
     name: &str,

@@ -1,6 +1,6 @@
 //! The model of an ONNX file: what all graphs in it have in common.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Arguments;
 
 use prost::Message;
@@ -17,6 +17,9 @@ const UNIMPORTED: &str = "com.microsoft";
 
 /// The newest version of the file format that is read: a later one may say what nobody here would look for.
 const NEWEST_FORMAT: i64 = 13;
+
+/// The first version of the file format in which an initializer of an input's name is the input's default.
+const DEFAULTS: i64 = 4;
 
 pub(super) fn graph(
     bytes: &ModelBytes,
@@ -44,7 +47,9 @@ pub(super) fn graph(
         opsets.versions.insert("", 1);
     }
     let files = Files::of(options);
-    let of = Model { files, opsets, functions, packaged: &options.packaged };
+    // Before that, an initializer of an input's name is a constant.
+    let given = (model.ir_version >= DEFAULTS).then_some(&options.given);
+    let of = Model { files, opsets, functions, packaged: &options.packaged, given };
     let graph = Import::new(name, &of).whole(graph)?;
     graph.verify()?;
     Ok(graph)
@@ -56,9 +61,15 @@ pub(super) struct Model<'a> {
     pub(super) opsets: Opsets<'a>,
     functions: Functions<'a>,
     packaged: &'a [PackagedOp],
+    given: Option<&'a BTreeSet<String>>,
 }
 
 impl<'a> Model<'a> {
+    /// Whether runs give an input, whatever the model has for it.
+    pub(super) fn is_given(&self, input: &str) -> bool {
+        self.given.is_some_and(|given| given.contains(input))
+    }
+
     /// The function that a node calls, unless a package has the operator.
     pub(super) fn function_of(&self, node: &NodeProto) -> Option<&'a FunctionProto> {
         let domain = domain(&node.domain);

@@ -157,6 +157,9 @@ pub struct AttributeProto {
     /// Which of the fields counts, as one of the constants here; 0 in files of the oldest format.
     #[prost(int32, tag = "20")]
     pub r#type: i32,
+    /// A tensor most of whose elements are 0.
+    #[prost(message, optional, tag = "22")]
+    pub sparse_tensor: Option<SparseTensorProto>,
     /// The attribute of the enclosing function that stands here.
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
@@ -183,6 +186,8 @@ impl AttributeProto {
     pub const STRINGS: i32 = 8;
     /// The type of a list of graphs.
     pub const GRAPHS: i32 = 10;
+    /// The type of a sparse tensor.
+    pub const SPARSE_TENSOR: i32 = 11;
 
     fn typed(name: &str, r#type: i32) -> Self {
         Self { name: name.to_owned(), r#type, ..Self::default() }
@@ -280,12 +285,18 @@ pub struct TensorProto {
     pub data_location: i32,
 }
 
-/// A sparse tensor, as far as its name.
+/// A tensor most of whose elements are 0.
 #[derive(Clone, PartialEq, Message)]
 pub struct SparseTensorProto {
     /// The elements that are not 0; carries the name.
     #[prost(message, optional, tag = "1")]
     pub values: Option<TensorProto>,
+    /// Where these are: for each its place among all elements, or one coordinate for each dimension.
+    #[prost(message, optional, tag = "2")]
+    pub indices: Option<TensorProto>,
+    /// The extents, outermost first.
+    #[prost(int64, repeated, tag = "3")]
+    pub dims: Vec<i64>,
 }
 
 /// A key and its value.

@@ -68,7 +68,7 @@ pub(super) fn tensor(
     }
 }
 
-fn shape(place: Arguments<'_>, dims: &[i64]) -> Result<Shape, ImportError> {
+pub(super) fn shape(place: Arguments<'_>, dims: &[i64]) -> Result<Shape, ImportError> {
     let negative = |_| {
         ImportError::malformed(place, format!("shape {dims:?}"), "extents that are not negative")
     };

@@ -67,7 +67,8 @@ impl RunModel {
         let flags = &self.model;
         let Ok(Some(file)) = open_container(&flags.model) else {
             // What is wrong with a model is said when it is loaded.
-            return Ok(flags.runtime()?.import(&flags.model, &ImportOptions::default()).ok());
+            let options = ImportOptions { given: flags.given.clone(), ..ImportOptions::default() };
+            return Ok(flags.runtime()?.import(&flags.model, &options).ok());
         };
         let network = file.network(flags.network.as_deref()).ok();
         let stage = network.and_then(|network| network.stages.get(flags.stage.unwrap_or(0)));

@@ -1,0 +1,83 @@
+//! Tensors most of whose elements are 0: ONNX keeps the others, and where they are. Here they become dense.
+
+use std::fmt::Arguments;
+
+use udo_api::Shape;
+use udo_host::Buffer;
+
+use super::ImportError;
+use super::external::Files;
+use super::proto::SparseTensorProto;
+use super::tensor::{shape, size_error, tensor};
+use crate::memory::{Tensor, TensorError};
+
+/// The dense tensor of a message; elements in another file are among `files`.
+///
+/// The place of each element is a number among all of them, or a coordinate for each dimension; places ascend.
+pub(super) fn dense(
+    place: Arguments<'_>,
+    proto: &SparseTensorProto,
+    files: &Files<'_>,
+) -> Result<Tensor, ImportError> {
+    let missing = |what: &str| ImportError::malformed(place, format!("no {what}"), "a tensor");
+    let values = proto.values.as_ref().ok_or_else(|| missing("values"))?;
+    let indices = proto.indices.as_ref().ok_or_else(|| missing("indices"))?;
+    let values = tensor(format_args!("{place} values"), values, files)?;
+    let indices = tensor(format_args!("{place} indices"), indices, files)?;
+    let shape = shape(place, &proto.dims)?;
+    let places = places(place, &indices, (&values, &shape))?;
+    let dtype = values.dtype();
+    let bytes = dtype.size_bytes();
+    let memory = |error| size_error(place, &TensorError::Memory(error));
+    let mut buffer = Buffer::zeroed(shape.len().saturating_mul(bytes)).map_err(memory)?;
+    for (at, value) in places.into_iter().zip(values.bytes().chunks_exact(bytes)) {
+        let from = at.saturating_mul(bytes);
+        let slot = buffer.bytes_mut().get_mut(from..from.saturating_add(bytes));
+        if let Some(slot) = slot {
+            slot.copy_from_slice(value);
+        }
+    }
+    let made = Tensor::from_buffer(dtype, shape, buffer);
+    made.map_err(|error| size_error(place, &error.into()))
+}
+
+/// Where each value is among all elements.
+fn places(
+    place: Arguments<'_>,
+    indices: &Tensor,
+    (values, shape): (&Tensor, &Shape),
+) -> Result<Vec<usize>, ImportError> {
+    let count = values.dims().iter().product::<usize>();
+    let rank = shape.dims().len();
+    let extents: Vec<usize> = match indices.dims() {
+        [found] if *found == count => vec![shape.len()],
+        [found, of] if (*found, *of) == (count, rank) => shape.dims().to_vec(),
+        found => {
+            let found = format!("indices of shape {found:?} for {count} values");
+            let wanted = format!("[{count}] or [{count}, {rank}]");
+            return Err(ImportError::malformed(place, found, wanted));
+        }
+    };
+    let Some(indices) = indices.get::<i64>().filter(|_| values.dims().len() == 1) else {
+        let found = format!("values {} and indices {}", values.desc(), indices.desc());
+        return Err(ImportError::malformed(place, found, "a list of values, and i64 indices"));
+    };
+    let mut places: Vec<usize> = Vec::with_capacity(count);
+    for coordinates in indices.chunks_exact(extents.len().max(1)) {
+        let of = |at: Option<usize>, (&coordinate, &extent): (&i64, &usize)| {
+            let inside = usize::try_from(coordinate).ok().filter(|&inside| inside < extent);
+            Some(at?.saturating_mul(extent).saturating_add(inside?))
+        };
+        let Some(at) = coordinates.iter().zip(&extents).fold(Some(0), of) else {
+            let found = format!("index {coordinates:?}");
+            let wanted = format!("one within {shape}");
+            return Err(ImportError::malformed(place, found, wanted));
+        };
+        if places.last().is_some_and(|before| *before >= at) {
+            let found = format!("index {coordinates:?} behind one as large");
+            return Err(ImportError::malformed(place, found, "indices that ascend"));
+        }
+        places.push(at);
+    }
+    Ok(places)
+}

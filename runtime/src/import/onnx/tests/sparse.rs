@@ -1,0 +1,87 @@
+//! Sparse tensors, which become dense.
+
+use super::*;
+
+fn list(dims: &[i64], values: &[i64]) -> TensorProto {
+    let (dims, int64_data) = (dims.to_vec(), values.to_vec());
+    TensorProto { dims, data_type: DType::I64.onnx(), int64_data, ..TensorProto::default() }
+}
+
+fn sparse(values: TensorProto, indices: TensorProto, dims: &[i64]) -> SparseTensorProto {
+    SparseTensorProto { values: Some(values), indices: Some(indices), dims: dims.to_vec() }
+}
+
+/// A model in which `w` is sparse, and its elements.
+fn read_w(w: SparseTensorProto) -> Result<(Vec<usize>, Vec<f32>), ImportError> {
+    let mut model = small();
+    let graph = model.graph.as_mut().unwrap();
+    graph.initializer.clear();
+    graph.input.pop();
+    graph.sparse_initializer = vec![w];
+    let graph = read(&model)?;
+    let w = graph.constant(graph.value_named("w").unwrap()).unwrap();
+    Ok((w.dims().to_vec(), w.get::<f32>().unwrap().to_vec()))
+}
+
+#[test]
+fn initializers_have_their_places_as_numbers_or_as_coordinates() {
+    let values = || floats("w", &[2], &[3.0, 4.0]);
+    let wanted = (vec![2, 3], vec![0.0, 3.0, 0.0, 0.0, 0.0, 4.0]);
+    let numbers = sparse(values(), list(&[2], &[1, 5]), &[2, 3]);
+    assert_eq!(read_w(numbers).unwrap(), wanted);
+    let coordinates = sparse(values(), list(&[2, 2], &[0, 1, 1, 2]), &[2, 3]);
+    assert_eq!(read_w(coordinates).unwrap(), wanted);
+    let nothing = sparse(floats("w", &[0], &[]), list(&[0], &[]), &[2, 2]);
+    assert_eq!(read_w(nothing).unwrap(), (vec![2, 2], vec![0.0; 4]));
+    let nothing = sparse(floats("w", &[0], &[]), list(&[0, 2], &[]), &[2, 0]);
+    assert_eq!(read_w(nothing).unwrap(), (vec![2, 0], vec![]));
+}
+
+#[test]
+fn a_constant_may_be_sparse() {
+    let mut model = small();
+    let mut values = list(&[1], &[7]);
+    values.data_type = DType::I8.onnx();
+    (values.int64_data, values.int32_data) = (Vec::new(), vec![-7]);
+    let attribute = AttributeProto {
+        name: "sparse_value".to_owned(),
+        r#type: AttributeProto::SPARSE_TENSOR,
+        sparse_tensor: Some(sparse(values, list(&[1], &[2]), &[4])),
+        ..AttributeProto::default()
+    };
+    for r#type in [AttributeProto::SPARSE_TENSOR, AttributeProto::UNDEFINED] {
+        let attribute = AttributeProto { r#type, ..attribute.clone() };
+        model.graph.as_mut().unwrap().node[1].attribute = vec![attribute];
+        let text = read(&model).unwrap().to_string();
+        assert!(text.contains("  constant c: i8[4]{0, 0, -7, 0}\n"), "{text}");
+    }
+}
+
+#[test]
+fn places_that_are_wrong_are_refused() {
+    let of = |count: i64, indices: TensorProto| {
+        let values = vec![1.0; usize::try_from(count).unwrap()];
+        let error = read_w(sparse(floats("w", &[count], &values), indices, &[2, 3])).unwrap_err();
+        error.to_string().strip_prefix("initializer \"w\": ").unwrap().to_owned()
+    };
+    let mut narrow = list(&[1], &[]);
+    (narrow.data_type, narrow.int32_data) = (DType::I32.onnx(), vec![1]);
+    let cases = [
+        (of(1, list(&[1], &[6])), "index [6], wanted one within [2,3]"),
+        (of(1, list(&[1], &[-1])), "index [-1], wanted one within [2,3]"),
+        (of(1, list(&[1, 2], &[0, 3])), "index [0, 3], wanted one within [2,3]"),
+        (of(2, list(&[2], &[4, 4])), "index [4] behind one as large, wanted indices that ascend"),
+        (
+            of(2, list(&[2, 2], &[1, 0, 0, 1])),
+            "index [0, 1] behind one as large, wanted indices that ascend",
+        ),
+        (of(2, list(&[3], &[0, 1, 2])), "indices of shape [3] for 2 values, wanted [2] or [2, 2]"),
+        (
+            of(1, narrow),
+            "values f32[1] and indices i32[1], wanted a list of values, and i64 indices",
+        ),
+    ];
+    for (found, wanted) in cases {
+        assert_eq!(found, wanted);
+    }
+}
