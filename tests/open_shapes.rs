@@ -166,3 +166,38 @@ fn a_range_is_planned_once_for_all_data_in_it() {
     assert_eq!(code, Some(2));
     assert!(errors.contains("wanted NAME=SIZE, or NAME=LEAST..MOST"), "{errors}");
 }
+
+#[test]
+fn recorded_sets_may_be_files_of_numpy() {
+    let dir = folder();
+    let set = dir.path().join("test_data_set_1");
+    let verify = |wanted: Option<i32>| {
+        let (code, out, errors) = udo(&dir, &["verify", "m.txt", "--data", "test_data_set_1"]);
+        assert_eq!(code, wanted, "{out} {errors}");
+        errors
+    };
+    verify(Some(0));
+    for (name, dims) in [("input_0", [3, 2]), ("input_1", [3, 1]), ("output_0", [3, 2])] {
+        fs::remove_file(set.join(format!("{name}.pb"))).unwrap();
+        let missing = verify(Some(1));
+        let wanted =
+            format!("error: folder test_data_set_1 has neither {name}.pb nor {name}.npy\n");
+        assert!(missing.contains(&wanted), "{missing}");
+        write_npy(&set.join(format!("{name}.npy")), &dims);
+    }
+    // Rows of x times 0, 1 and 2: all but the first are off.
+    let (code, out, _) = udo(&dir, &["verify", "m.txt", "--data", "test_data_set_1"]);
+    assert_eq!((code, out.contains("y: differs")), (Some(1), true), "{out}");
+    let y = [0.0f32, 0.0, 2.0, 3.0, 8.0, 10.0];
+    let tensor = Tensor::of(Shape::new(&[3, 2]).unwrap(), &y).unwrap();
+    fs::write(set.join("output_0.npy"), npy::write(&tensor).unwrap()).unwrap();
+    verify(Some(0));
+    let (code, _, errors) =
+        udo(&dir, &["bench", "m.txt", "--data", "test_data_set_1", "--iterations", "2"]);
+    assert_eq!(code, Some(0), "{errors}");
+    let args = ["quantize", "m.txt", "--calibration", "test_data_set_1", "--shape", "x=3,2"];
+    let (code, out, errors) =
+        udo(&dir, &[&args[..], &["--shape", "s=3,1", "-o", "q.udm"]].concat());
+    assert_eq!(code, Some(0), "{out} {errors}");
+    assert!(out.contains("ranges of 1 run"), "{out}");
+}

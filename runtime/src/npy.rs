@@ -1,8 +1,9 @@
 //! numpy's `.npy` files: one tensor each.
 //!
-//! Written in version 1; versions 1 to 3 are read, in C order and little-endian only.
+//! Written in version 1 and C order; versions 1 to 3 are read, in either order, little-endian only.
 
 use udo_api::{DType, Shape};
+use udo_host::Buffer;
 
 use crate::memory::{Tensor, TensorError};
 
@@ -45,9 +46,6 @@ pub enum NpyError {
         /// The type as the file has it.
         found: String,
     },
-    /// The elements stand in Fortran's order.
-    #[error("elements in Fortran order, wanted C order, as np.ascontiguousarray gives")]
-    FortranOrder,
     /// There are more dimensions or elements than a tensor may have.
     #[error("{found}")]
     Shape {
@@ -88,12 +86,34 @@ pub fn read(bytes: &[u8]) -> Result<Tensor, NpyError> {
     };
     let header = Header::parse(header)?;
     let dtype = dtype_of(&header.descr)?;
-    if header.fortran_order && header.shape.len() > 1 {
-        return Err(NpyError::FortranOrder);
-    }
     let shape =
         Shape::new(&header.shape).map_err(|e| NpyError::Shape { found: e.message().to_owned() })?;
-    Ok(Tensor::from_bytes(dtype, shape, data)?)
+    let tensor = Tensor::from_bytes(dtype, shape, data)?;
+    Ok(if header.fortran_order { first_axis_last(&tensor)? } else { tensor })
+}
+
+/// A tensor whose elements stand with the first axis fastest, with the last one fastest.
+fn first_axis_last(tensor: &Tensor) -> Result<Tensor, TensorError> {
+    let (from, dims, bytes) = (tensor.bytes(), tensor.dims(), tensor.dtype().size_bytes());
+    let mut buffer = Buffer::zeroed(from.len())?;
+    // How far apart neighbours on each axis stand.
+    let strides: Vec<usize> = dims
+        .iter()
+        .scan(bytes, |next, &extent| Some(std::mem::replace(next, next.saturating_mul(extent))))
+        .collect();
+    let mut index = vec![0usize; dims.len()];
+    for slot in buffer.bytes_mut().chunks_exact_mut(bytes.max(1)) {
+        let at: usize = index.iter().zip(&strides).map(|(at, stride)| at * stride).sum();
+        slot.copy_from_slice(from.get(at..at + slot.len()).unwrap_or_default());
+        for (at, &extent) in index.iter_mut().zip(dims).rev() {
+            *at += 1;
+            if *at < extent {
+                break;
+            }
+            *at = 0;
+        }
+    }
+    Ok(Tensor::from_buffer(tensor.dtype(), tensor.desc().full_shape(), buffer)?)
 }
 
 /// The bytes of a `.npy` file with this tensor.
@@ -368,6 +388,25 @@ mod tests {
     }
 
     #[test]
+    fn elements_in_fortran_order_stand_where_numpy_has_them() {
+        let of = |shape: &str, len: u8| {
+            let header = format!("{{'descr': '|u1', 'fortran_order': True, 'shape': {shape}}}");
+            read(&file(&header, &(0..len).collect::<Vec<u8>>())).unwrap()
+        };
+        // np.asfortranarray keeps a[i, j] and stores it at i + 2 * j.
+        let tensor = of("(2, 3)", 6);
+        assert_eq!((tensor.dims(), tensor.bytes()), (&[2, 3][..], &[0, 2, 4, 1, 3, 5][..]));
+        let tensor = of("(2, 2, 3)", 12);
+        assert_eq!(tensor.bytes(), [0, 4, 8, 2, 6, 10, 1, 5, 9, 3, 7, 11]);
+        assert_eq!(of("(1, 4)", 4).bytes(), [0, 1, 2, 3]);
+        assert_eq!(of("(2, 0, 3)", 0).dims(), [2, 0, 3]);
+        assert_eq!(of("()", 1).bytes(), [0]);
+        let header = "{'descr': '<i2', 'fortran_order': True, 'shape': (2, 2)}";
+        let tensor = read(&file(header, &[1, 0, 2, 0, 3, 0, 4, 0])).unwrap();
+        assert_eq!(tensor.get::<i16>(), Some(&[1, 3, 2, 4][..]));
+    }
+
+    #[test]
     fn refusals_say_what_is_wrong() {
         let of = |descr: &str, order: &str, shape: &str| {
             let header =
@@ -388,10 +427,7 @@ mod tests {
                 of(">f4", "False", "(2,)"),
                 "element type \">f4\", wanted little-endian f2, f4, f8, i1 to i8, u1 to u8 or b1",
             ),
-            (
-                of("<f4", "True", "(2, 1)"),
-                "elements in Fortran order, wanted C order, as np.ascontiguousarray gives",
-            ),
+            (of("<f4", "True", "(3, 1)"), "8 bytes, wanted 12 for f32[3,1]"),
             (of("<f4", "False", "(3,)"), "8 bytes, wanted 12 for f32[3]"),
             (of("<f4", "False", "(1,)"), "8 bytes, wanted 4 for f32[1]"),
             (

@@ -15,7 +15,7 @@ use crate::loaded::Loaded;
 use crate::model_flags::ModelFlags;
 use crate::output::Failure;
 use crate::required;
-use crate::tensors;
+use crate::tensors::{self, Recorded};
 
 /// The shapes of a run's inputs, by name.
 pub(crate) type Shapes = Vec<(String, Vec<usize>)>;
@@ -193,10 +193,10 @@ pub(crate) fn caches<'a>(models: impl Iterator<Item = &'a Model>) -> Option<Valu
     }))
 }
 
-/// The shapes of recorded inputs: `input_0.pb` and so on of a folder.
+/// The shapes of recorded inputs of a folder.
 pub(crate) fn shapes_of_set(folder: &Path, inputs: &[String]) -> Result<Shapes, Failure> {
     let of = inputs.iter().enumerate().map(|(at, name)| {
-        let tensor = tensors::read(&folder.join(format!("input_{at}.pb")))?;
+        let tensor = tensors::read(&Recorded::input(at).file(folder)?)?;
         Ok((name.clone(), tensor.dims().to_vec()))
     });
     of.collect()

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use udo_api::{DType, Encoding, Shape, TensorDesc};
+use udo_api::{DType, Encoding, Shape, Side, TensorDesc};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::Model;
 use udo_runtime::quant;
@@ -112,6 +112,9 @@ fn part_of(shape: &Shape, bytes: usize, dtype: DType) -> Option<Shape> {
     batch.is_multiple_of(parts).then(|| Shape::new(&[&[batch / parts], rest].concat()).ok())?
 }
 
+/// What names of recorded sets start with.
+const SET: &str = "test_data_set_";
+
 /// The folder itself, or the numbered sets in it.
 pub(crate) fn sets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let fail = |e| Failure::new(format!("cannot read folder {}: {e}", folder.display()));
@@ -119,7 +122,7 @@ pub(crate) fn sets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     for entry in std::fs::read_dir(folder).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        if name.starts_with("test_data_set_") && path.is_dir() {
+        if name.starts_with(SET) && path.is_dir() {
             sets.push(path);
         }
     }
@@ -130,11 +133,61 @@ pub(crate) fn sets(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(sets)
 }
 
-/// The recorded inputs of a model, in its order: `input_0.pb` and so on of a folder.
+/// A recorded tensor of a set: `input_0`, `output_0` and so on, which are called `.pb` or `.npy`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) side: Side,
+    pub(crate) index: usize,
+}
+
+impl Recorded {
+    /// A model's input.
+    pub(crate) fn input(index: usize) -> Self {
+        Self { side: Side::Input, index }
+    }
+
+    /// A model's output.
+    pub(crate) fn output(index: usize) -> Self {
+        Self { side: Side::Output, index }
+    }
+
+    fn named(self, ending: &str) -> String {
+        let side = match self.side {
+            Side::Input => "input",
+            Side::Output => "output",
+        };
+        format!("{side}_{}.{ending}", self.index)
+    }
+
+    /// Its file in the folder of the set; ONNX's own where there are both.
+    pub(crate) fn file(self, folder: &Path) -> Result<PathBuf, Failure> {
+        let mut files = RECORDED.iter().map(|ending| folder.join(self.named(ending)));
+        files.find(|file| file.exists()).ok_or_else(|| {
+            let names = RECORDED.map(|ending| self.named(ending)).join(" nor ");
+            let text = format!("folder {} has neither {names}", folder.display());
+            Failure::new(text)
+                .help("save what the model was run on as one of these, an input or output each")
+        })
+    }
+}
+
+/// What names of recorded tensors end with.
+const RECORDED: [&str; 2] = ["pb", "npy"];
+
+/// Whether a folder is a recorded set, rather than one of files of which each is a run's only input.
+pub(crate) fn is_set(folder: &Path) -> bool {
+    let has = |of: Recorded, ending: &str| folder.join(of.named(ending)).exists();
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_of_onnx = has(Recorded::input(0), "pb");
+    let has_outputs = RECORDED.iter().any(|ending| has(Recorded::output(0), ending));
+    is_of_onnx || has(Recorded::input(0), "npy") && (has_outputs || name.starts_with(SET))
+}
+
+/// The recorded inputs of a model, in its order.
 pub(crate) fn read_set(folder: &Path, model: &Model) -> Result<Set, Failure> {
     let inputs = model.inputs().iter().enumerate();
     let raw = RawInput { packing: Packing::Native, encoding: None };
-    let of = |(at, input)| read_input(&folder.join(format!("input_{at}.pb")), input, raw);
+    let of = |(at, input)| read_input(&Recorded::input(at).file(folder)?, input, raw);
     inputs.map(of).collect()
 }
 

@@ -21,12 +21,12 @@ use crate::ranges::{self, Given};
 use crate::raw::Packing;
 use crate::required::{placement, placement_to_json};
 use crate::stages::{Ready, Stages, shapes_of_set};
-use crate::tensors::{self, Difference, Tolerance};
+use crate::tensors::{self, Difference, Recorded, Tolerance};
 
 /// Run a model on recorded inputs and compare with recorded outputs, or with what other cores make of the inputs
 ///
 /// The folder holds `input_0.pb` .. and `output_0.pb` .., or folders `test_data_set_0` .. of
-/// them, as ONNX ships its own tests. Sets may have different shapes where the model leaves them
+/// them, as ONNX ships its own tests; `.npy` does as well as `.pb`. Sets may have different shapes where the model leaves them
 /// open. An element passes if |found - wanted| <= atol + rtol * |wanted|.
 ///
 /// With --against, what the same model makes on other cores is wanted, of recorded or of pseudo-random inputs; --per-layer
@@ -154,8 +154,7 @@ impl Verify {
         let mut compared = Vec::new();
         for (index, name) in names.iter().enumerate() {
             let found = session.output_tensor(name)?;
-            let file = set.join(format!("output_{index}.pb"));
-            let wanted = tensors::read(&file)?;
+            let wanted = tensors::read(&Recorded::output(index).file(set)?)?;
             let difference = difference(&found, &wanted, tolerance);
             compared.push(Compared { name: name.clone(), difference });
         }

@@ -13,7 +13,7 @@ use crate::batches;
 use crate::input_list::{self, Feeds, List};
 use crate::output::Failure;
 use crate::raw::Packing;
-use crate::tensors::{self, RawInput, Set};
+use crate::tensors::{self, RawInput, Recorded, Set};
 
 /// The seed of the first random run.
 const SEED: u64 = 1;
@@ -152,7 +152,7 @@ impl Data {
         let tensors = self.inputs.iter().enumerate().map(|(at, input)| match &self.runs {
             Runs::Sets(sets) => {
                 let set = sets.get(run).map_or(Path::new("."), PathBuf::as_path);
-                self.of_file(&set.join(format!("input_{at}.pb")), input)
+                self.of_file(&Recorded::input(at).file(set)?, input)
             }
             Runs::Files(files) => {
                 self.of_file(files.get(run).map_or(Path::new("."), PathBuf::as_path), input)
@@ -216,7 +216,7 @@ fn inputs_of(graph: &Graph, shapes: &[(String, Vec<usize>)]) -> Result<Vec<Input
 /// The sets that a folder holds, or its files, each for a run of a model with one input.
 fn folder_runs(folder: &Path, inputs: usize) -> Result<Runs, Failure> {
     let sets = tensors::sets(folder)?;
-    if sets.iter().any(|set| set.join("input_0.pb").exists()) {
+    if sets.iter().any(|set| tensors::is_set(set)) {
         return Ok(Runs::Sets(sets));
     }
     let fail = |e| Failure::new(format!("cannot read folder {}: {e}", folder.display()));
@@ -231,8 +231,9 @@ fn folder_runs(folder: &Path, inputs: usize) -> Result<Runs, Failure> {
     files.sort();
     if files.is_empty() {
         let text = format!("folder {} has no recorded inputs", folder.display());
-        return Err(Failure::new(text)
-            .help("put test_data_set_0 .. with input_0.pb .. in it, or .npy files"));
+        return Err(Failure::new(text).help(
+            "put test_data_set_0 .. with input_0.pb or input_0.npy .. in it, or .npy files",
+        ));
     }
     if inputs != 1 {
         let text = format!(
