@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use udo_api::Core;
 
 use super::OpenError;
-use super::index::{Index, LibraryKind};
+use super::index::{INDEX_FILE, Index, LibraryKind};
 use crate::cores;
 
 /// The folder of a package that `udo build` gathers its libraries in.
@@ -80,10 +80,11 @@ pub(super) struct Located {
 
 /// The registration library that `path` means: itself, or the one in a package's folder.
 pub(super) fn registration(path: &Path) -> Result<Located, OpenError> {
-    // Links stay: implementation libraries lie next to the link, not next to what it points to.
+    // Links stay as long as implementation libraries lie next to the link.
     let path = std::path::absolute(path).map_err(|e| OpenError::unreadable(path, e))?;
     let about = std::fs::metadata(&path).map_err(|e| OpenError::unreadable(&path, e))?;
     if !about.is_dir() {
+        let path = with_its_libraries(path);
         let folder = folder_of(&path).to_owned();
         let index = Index::read(&folder)?;
         return Ok(Located { path, folder, index });
@@ -102,6 +103,24 @@ pub(super) fn registration(path: &Path) -> Result<Located, OpenError> {
         }
         (None, _) => Err(OpenError::NoRegistration { folder, wanted }),
     }
+}
+
+/// A registration library where its package is: what a link leads to, unless the package's other files lie next to the link.
+fn with_its_libraries(path: PathBuf) -> PathBuf {
+    let real = path.is_symlink().then(|| path.canonicalize().ok()).flatten();
+    let Some(real) = real else { return path };
+    let has_index = |file: &Path| folder_of(file).join(INDEX_FILE).exists();
+    let is_apart = !has_index(&path) && (has_index(&real) || !has_implementation(folder_of(&path)));
+    if is_apart { real } else { path }
+}
+
+/// Whether a folder has an implementation library, in it or for a DSP below it.
+fn has_implementation(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.any(|name| {
+        name.starts_with("dsp_v") || name.starts_with("libUdo") && name.contains("Impl")
+    })
 }
 
 fn listed(index: &Index) -> Vec<String> {

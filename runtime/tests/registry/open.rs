@@ -33,6 +33,44 @@ fn a_rust_package_opens_by_folder_dist_and_file() {
     }
 }
 
+/// A link to a registration library is the package that it leads to, unless the other libraries lie next to the link.
+#[cfg(unix)]
+#[test]
+fn a_registration_library_opens_by_a_link() {
+    use std::os::unix::fs::symlink;
+
+    let folder = tempdir().unwrap();
+    let root = fs::canonicalize(folder.path()).unwrap();
+    let dist = scale_package(&root.join("package"));
+    let at = |path: &str| root.join(path);
+    let copies = at("copies");
+    fs::create_dir(at("links")).unwrap();
+    fs::create_dir(&copies).unwrap();
+    symlink(dist.join(SCALE_REG), at("links/Reg.so")).unwrap();
+    symlink("Reg.so", at("links/again.so")).unwrap();
+    for file in [SCALE_REG, SCALE_CPU] {
+        symlink(dist.join(file), copies.join(file)).unwrap();
+    }
+    for is_indexed in [false, true] {
+        if is_indexed {
+            scale_index(&dist).write(&dist).unwrap();
+        }
+        for (path, libraries) in [
+            (at("links/Reg.so"), &dist),
+            (at("links/again.so"), &dist),
+            (copies.join(SCALE_REG), if is_indexed { &dist } else { &copies }),
+            (copies.clone(), &copies),
+        ] {
+            let mut registry = Registry::new();
+            let id = registry.open(&path).unwrap();
+            let package = registry.package(id).unwrap();
+            assert_eq!(package.libraries[0].path, libraries.join(SCALE_CPU), "{}", path.display());
+            assert_eq!(registry.kernels_for(id, Core::CPU).unwrap().len(), 1);
+            assert_eq!(registry.open(&dist).unwrap(), id, "it is the same package");
+        }
+    }
+}
+
 #[test]
 fn a_c_package_opens_with_and_without_a_manifest() {
     let folder = tempdir().unwrap();
