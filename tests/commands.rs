@@ -107,6 +107,55 @@ fn the_doctor_says_what_is_there_and_what_is_missing() {
     assert!(found(&said, "SDK")["help"].as_str().unwrap().contains("UDO_ROOT"), "{said}");
 }
 
+/// Where the SDK is of a program that is copied: what lies around it, and of one by itself where it came from, which is said.
+#[test]
+fn a_copied_program_uses_the_sdk_that_it_lies_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = fs::canonicalize(dir.path()).unwrap();
+    let sdk = |name: &str| {
+        let folder = root.join(name);
+        fs::create_dir_all(folder.join("udo-api")).unwrap();
+        fs::write(folder.join("udo-api/Cargo.toml"), "").unwrap();
+        folder
+    };
+    let copied = |folder: &str| {
+        fs::create_dir_all(root.join(folder)).unwrap();
+        let program = root.join(folder).join("udo");
+        fs::copy(env!("CARGO_BIN_EXE_udo"), &program).unwrap();
+        program
+    };
+    let found = |program: &Path, variables: &[(&str, &Path)]| {
+        let mut udo = Command::new(program);
+        for variable in ["UDO_ROOT", "SNPE_UDO_ROOT", "UDO_TARGET_DIR"] {
+            udo.env_remove(variable);
+        }
+        udo.args(["doctor", "--json"]).envs(variables.iter().copied()).current_dir(&root);
+        let said = json(std::str::from_utf8(&udo.output().unwrap().stdout).unwrap());
+        ["SDK", "target folder"].map(|name| {
+            let all = said["findings"].as_array().unwrap();
+            let of = all.iter().find(|of| of["name"] == name).unwrap();
+            of["found"].as_str().unwrap_or_default().to_owned()
+        })
+    };
+    let (second, third, vendors) = (sdk("second"), sdk("third"), root.join("vendor"));
+    let at = |folder: &Path| {
+        [folder.to_str().unwrap().to_owned(), format!("{}/target/packages", folder.display())]
+    };
+    for place in ["second/bin", "second/target/release", "second/target/debug"] {
+        assert_eq!(found(&copied(place), &[]), at(&second), "{place}");
+    }
+    let program = copied("second/bin");
+    assert_eq!(found(&program, &[("UDO_ROOT", third.as_path())]), at(&third));
+    assert_eq!(found(&program, &[("SNPE_UDO_ROOT", third.as_path())]), at(&third));
+    // A vendor's SDK has none of ours.
+    assert_eq!(found(&program, &[("SNPE_UDO_ROOT", vendors.as_path())]), at(&second));
+    let both = [("SNPE_UDO_ROOT", second.as_path()), ("UDO_ROOT", third.as_path())];
+    assert_eq!(found(&program, &both), at(&third));
+    let [by_itself, target] = found(&copied("alone"), &[]);
+    assert!(by_itself.ends_with(", which this udo was built from: it lies in none"), "{by_itself}");
+    assert_eq!(target, "./target", "it writes nowhere but into the package");
+}
+
 #[test]
 fn every_shell_has_completions_of_every_command() {
     let dir = tempfile::tempdir().unwrap();

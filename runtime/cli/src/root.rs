@@ -3,6 +3,7 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
+    sync::Once,
 };
 
 use udo_generator::{ExpandError, config::Package, expand, toml_string};
@@ -12,6 +13,9 @@ use crate::output::{Failure, note};
 /// The environment variable that names the SDK's folder.
 pub(crate) const VARIABLE: &str = "UDO_ROOT";
 
+/// The same of the vendors' tools, whose own SDK has none of ours.
+const VENDORS_VARIABLE: &str = "SNPE_UDO_ROOT";
+
 /// Where this program was built.
 const BUILT_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
@@ -20,29 +24,78 @@ pub(crate) fn holds_api(dir: &Path) -> bool {
     dir.join("udo-api/Cargo.toml").is_file()
 }
 
-/// The SDK: `UDO_ROOT`, else the folder above the `bin` that this program is in, else where it was built.
-pub(crate) fn find() -> Result<PathBuf, Failure> {
-    let help =
-        "set UDO_ROOT to the folder of the SDK that holds udo-api, or run the udo in its bin";
-    let (dir, said_by) = match (env::var_os(VARIABLE), around_program()) {
-        (Some(dir), _) => (PathBuf::from(dir), "UDO_ROOT is"),
-        (None, Some(dir)) => (dir, "this udo is in"),
-        (None, None) => (PathBuf::from(BUILT_IN), "this udo was built in"),
+/// An SDK, and what said that it is the one.
+pub(crate) struct Found {
+    pub(crate) dir: PathBuf,
+    pub(crate) by: By,
+}
+
+/// What says which SDK is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// `UDO_ROOT`.
+    Variable,
+    /// `SNPE_UDO_ROOT`, which may just as well name a vendor's SDK.
+    VendorsVariable,
+    /// The folder that this program is in: a checkout, or what `./dist` makes of one.
+    Program,
+    /// Nothing: it is where this program was built.
+    Built,
+}
+
+impl By {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Variable => "UDO_ROOT is",
+            Self::VendorsVariable => "SNPE_UDO_ROOT is",
+            Self::Program => "this udo is in",
+            Self::Built => "this udo was built in",
+        }
+    }
+}
+
+/// The SDK: `UDO_ROOT`, else `SNPE_UDO_ROOT` where that names one, else the one that this program lies in, else where it was built.
+pub(crate) fn look() -> Result<Found, Failure> {
+    let help = "set UDO_ROOT to the folder of the SDK that holds udo-api, or run the udo in it";
+    let set = |name: &str| env::var_os(name).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let (dir, by) = match (env::var_os(VARIABLE).map(PathBuf::from), set(VENDORS_VARIABLE)) {
+        (Some(dir), _) => (dir, By::Variable),
+        (None, Some(dir)) if holds_api(&dir) => (dir, By::VendorsVariable),
+        (None, _) => match around_program() {
+            Some(dir) => (dir, By::Program),
+            None => (PathBuf::from(BUILT_IN), By::Built),
+        },
     };
     if holds_api(&dir) {
-        return Ok(std::path::absolute(dir.canonicalize()?)?);
+        return Ok(Found { dir: std::path::absolute(dir.canonicalize()?)?, by });
     }
-    Err(Failure::new(format!("{said_by} {}, where there is no udo-api", dir.display())).help(help))
+    let text = format!("{} {}, where there is no udo-api", by.words(), dir.display());
+    Err(Failure::new(text).help(help))
 }
 
-/// The SDK whose `bin` this program is in, if it is in one.
+/// The folder of the SDK, with a note where nobody said that it is the one.
+pub(crate) fn find() -> Result<PathBuf, Failure> {
+    static SAID: Once = Once::new();
+    let Found { dir, by } = look()?;
+    if by == By::Built {
+        SAID.call_once(|| {
+            note(format_args!(
+                "this udo lies in no SDK: the one that it was built from is used, {}; UDO_ROOT names another",
+                dir.display()
+            ));
+        });
+    }
+    Ok(dir)
+}
+
+/// The SDK that this program lies in, if it lies in one: the nearest folder around it.
 fn around_program() -> Option<PathBuf> {
     let program = env::current_exe().and_then(fs::canonicalize).ok()?;
-    let bin = program.parent().filter(|bin| bin.ends_with("bin"))?;
-    bin.parent().filter(|root| holds_api(root)).map(Path::to_owned)
+    program.ancestors().skip(1).find(|dir| holds_api(dir)).map(Path::to_owned)
 }
 
-/// The SDK that a package is built against: `UDO_ROOT`, else what its config says, else that of this program.
+/// The SDK that a package is built against: `UDO_ROOT`, else what its config says, else `SNPE_UDO_ROOT` of the environment, else
+/// that of this program.
 pub(crate) fn of_package(package: &Package) -> Result<PathBuf, Failure> {
     if env::var_os(VARIABLE).is_none()
         && let Some(dir) = &package.udo_root

@@ -35,7 +35,8 @@ Examples:
   udo build SoftmaxUdoPackage --debug --json  unoptimized; says what it gathered as JSON
   udo build SoftmaxUdoPackage --locked        for CI: exit code 3 where `udo new` would change a file
 
-UDO_TARGET_DIR names another target folder [default: target/packages in the SDK's checkout]."
+UDO_TARGET_DIR names another target folder [default: target/packages in the SDK that udo lies in, else
+target in the package]."
 )]
 pub(crate) struct Build {
     /// The package's folder, as `udo new` made it

@@ -23,7 +23,7 @@ use crate::failures::{compile_failure, load_failure, run_failure};
 use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, print_json, table};
 use crate::package_flags::PackageFlags;
-use crate::root;
+use crate::root::{self, By, Found};
 use crate::tensors::{self, Form, Tolerance};
 
 /// See the whole story: a config becomes a package, and its operator runs in a model on three cores
@@ -37,7 +37,7 @@ use crate::tensors::{self, Form, Tolerance};
   udo demo
   udo demo /tmp/demo --json")]
 pub(crate) struct Demo {
-    /// Where the package goes [default: target/demo in the SDK's folder]
+    /// Where the package goes [default: target/demo in the SDK that udo lies in, else udo-demo]
     dir: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
@@ -100,7 +100,7 @@ impl Run for Demo {
     fn run(self) -> Outcome {
         let dir = match &self.dir {
             Some(dir) => dir.clone(),
-            None => root::find()?.join("target/demo"),
+            None => own_folder()?,
         };
         let say = |text: &str| {
             if !self.json {
@@ -137,6 +137,12 @@ impl Run for Demo {
     }
 }
 
+/// Where it all goes if nobody says: into the SDK that this program lies in, else into the folder at hand.
+fn own_folder() -> Result<PathBuf, Failure> {
+    let Found { dir, by } = root::look()?;
+    Ok(if by == By::Built { "udo-demo".into() } else { dir.join("target/demo") })
+}
+
 fn path(path: &Path) -> Result<&str, Failure> {
     path.to_str().ok_or_else(|| Failure::new(format!("path {} is no UTF-8", path.display())))
 }
@@ -145,7 +151,7 @@ fn path(path: &Path) -> Result<&str, Failure> {
 fn udo(args: &[&str], quiet: bool) -> Outcome {
     let program = std::env::current_exe()?;
     let mut command = std::process::Command::new(program);
-    command.args(args).env("UDO_ROOT", root::find()?);
+    command.args(args);
     if quiet {
         command.stdout(std::process::Stdio::null());
     }

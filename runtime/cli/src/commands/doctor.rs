@@ -12,7 +12,7 @@ use udo_runtime::cores::opencl;
 
 use super::Run;
 use crate::output::{Failure, Outcome, print_json};
-use crate::root;
+use crate::root::{self, By, Found};
 
 /// Say whether this machine has what it takes to make, build and run packages
 ///
@@ -125,7 +125,11 @@ fn own() -> Result<String, String> {
 }
 
 fn sdk() -> Result<String, String> {
-    root::find().map(|root| root.display().to_string()).map_err(|failure| {
+    let said = |Found { dir, by }: Found| match by {
+        By::Variable | By::VendorsVariable | By::Program => dir.display().to_string(),
+        By::Built => format!("{}, which this udo was built from: it lies in none", dir.display()),
+    };
+    root::look().map(said).map_err(|failure| {
         let text = failure.to_string();
         text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
     })

@@ -10,7 +10,7 @@ use std::{
 use super::{cargo, workspace::Workspace};
 use crate::{
     output::{Failure, note},
-    root,
+    root::{self, By, Found},
 };
 
 /// Gives a package without a `Cargo.lock` the SDK's own, so that it takes the versions that the SDK
@@ -32,9 +32,10 @@ pub(super) fn adopt_lock_file(dir: &Path) -> Result<(), Failure> {
 pub(super) fn folder(dir: &Path) -> Result<PathBuf, Failure> {
     Ok(match env::var_os("UDO_TARGET_DIR") {
         Some(target) => std::path::absolute(target)?,
-        None => match root::find() {
-            Ok(root) => root.join("target/packages"),
-            Err(_) => dir.join("target"),
+        // A checkout that this program only came from is somebody else's by now.
+        None => match root::look().ok().filter(|found| found.by != By::Built) {
+            Some(Found { dir: root, .. }) => root.join("target/packages"),
+            None => dir.join("target"),
         },
     })
 }
