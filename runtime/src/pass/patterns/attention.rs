@@ -192,7 +192,8 @@ impl<'a> Steps<'a> {
         Some(Self { q, keys, v, scale, mask, is_zeroed: zeroed.is_some() })
     }
 
-    /// One node for all of them, of heads apart or of rows of so many heads.
+    /// One node for all of them, of heads apart or of rows of so many heads. It is not ONNX's, which gives zeros for a query
+    /// without a key where these steps give NaN.
     fn replacement(&self, inputs: [ValueId; 3], heads: Option<i64>) -> Replacement {
         let mut attrs = vec![("scale", Attr::Float(self.scale))];
         if let Some(heads) = heads {
@@ -202,8 +203,7 @@ impl<'a> Steps<'a> {
             attrs.push(("zero_nan", Attr::Int(1)));
         }
         let inputs = inputs.into_iter().chain(self.mask).map(Operand::Value).collect();
-        let domain = if self.is_zeroed { "udo" } else { "" };
-        Replacement { attrs, ..Replacement::new(domain, "Attention", inputs) }
+        Replacement { attrs, ..Replacement::new("udo", "Attention", inputs) }
     }
 }
 

@@ -72,7 +72,7 @@ fn attend(
         }
     }
     keep(Stage::Capped, scores);
-    let visible = problem.visible(given.reach(batch), query);
+    let visible = problem.visible(given.reach(problem, batch), query);
     if let Some(mask) = problem.mask {
         let from = mask.at(at);
         for (key, score) in scores.iter_mut().enumerate().take(visible) {
@@ -90,16 +90,17 @@ fn attend(
         *score = (*score - greatest).exp();
     }
     let sum: f64 = scores.iter().sum();
+    let is_zeroed = problem.keyless.is_zeroed(sum);
     for score in &mut *scores {
-        *score /= sum;
-    }
-    if problem.is_zeroed && (sum.is_nan() || sum <= 0.0) {
-        scores.fill(0.0);
+        *score = if is_zeroed { 0.0 } else { *score / sum };
     }
     keep(Stage::Normalized, scores);
+    y.fill(if visible == 0 && !is_zeroed { f64::NAN } else { 0.0 });
+    if is_zeroed {
+        return;
+    }
     let (values, step) = given.values.from([batch, shared, 0]);
-    // What does not take part may be anything; where nothing does, there is no result.
-    y.fill(if visible == 0 && !problem.is_zeroed { f64::NAN } else { 0.0 });
+    // What does not take part may be anything.
     for (key, share) in scores[..visible].iter().enumerate() {
         let values = &values[key * step..][..y.len()];
         y.iter_mut().zip(values).for_each(|(y, value)| *y += share * value);

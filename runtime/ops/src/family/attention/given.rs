@@ -88,7 +88,29 @@ pub(super) struct Reach {
     /// Keys that there are.
     pub(super) valid: usize,
     /// Keys before the one at the place of the first query.
-    pub(super) past: usize,
+    past: usize,
+    /// Queries before the one at the place of the first key.
+    missing: usize,
+}
+
+impl Reach {
+    pub(super) fn new(valid: usize, past: usize) -> Self {
+        Self { valid, past, missing: 0 }
+    }
+
+    /// The same where so many queries end at the last key: some of them may come before the first one.
+    pub(super) fn at_end(self, is_at_end: bool, queries: usize) -> Self {
+        if !is_at_end {
+            return self;
+        }
+        let past = self.valid.saturating_sub(queries);
+        Self { past, missing: queries.saturating_sub(self.valid), ..self }
+    }
+
+    /// Where the keys end up to the one at a query's place.
+    pub(super) fn end(&self, query: usize) -> usize {
+        (self.past + query + 1).saturating_sub(self.missing)
+    }
 }
 
 impl<'a, T: Element> Given<'a, T> {
@@ -120,16 +142,17 @@ impl<'a, T: Element> Given<'a, T> {
             let fits = usize::try_from(len).is_ok_and(|len| len <= total);
             fits.then_some(()).ok_or(ExecError::bad_value(len, batch))?;
         }
-        let all = Reach { valid: total, past };
+        let all = Reach::new(total, past);
         Ok(Self { q, keys, values, numbers, truths, valid, past: &[], sinks: &[], all })
     }
 
     /// How far a sequence reaches.
-    pub(super) fn reach(&self, batch: usize) -> Reach {
+    pub(super) fn reach(&self, problem: &Problem, batch: usize) -> Reach {
         let own = |each: &[i64], all: usize| {
             each.get(batch).map_or(all, |&len| usize::try_from(len).unwrap_or(0))
         };
-        Reach { valid: own(self.valid, self.all.valid), past: own(self.past, self.all.past) }
+        let reach = Reach::new(own(self.valid, self.all.valid), own(self.past, self.all.past));
+        reach.at_end(problem.is_at_end, problem.counts.queries)
     }
 }
 

@@ -10,7 +10,7 @@ use super::given::{Given, Reach, Rows};
 use super::sizes::{Counts, Heads, Mask};
 use super::tiles::Tiles;
 use super::turn::turn;
-use super::{Problem, Stage};
+use super::{Keyless, Problem, Stage};
 use crate::family::argument::count;
 
 const QUERY: usize = 0;
@@ -240,8 +240,9 @@ impl Sizes {
             scale,
             softcap: node.float("softcap")?,
             is_causal: node.flag("causal")?,
+            is_at_end: false,
             stage: Stage::Normalized,
-            is_zeroed: true,
+            keyless: Keyless::Zeros,
             window,
             is_bounded: self.is_bounded,
         })
@@ -351,7 +352,7 @@ impl Kernel for Grouped {
         let row = if run.sizes.pairs > 0 { q_heads * elements } else { run.sizes.row() };
         let q = Rows { data: q, heads: Heads::within(row, queries, elements) };
         let numbers = if inputs.has(ADDED) { inputs.get::<f32>(ADDED)? } else { &[] };
-        let all = Reach { valid: room[1], past: 0 };
+        let all = Reach::new(room[1], 0);
         let given = Given { q, keys, values, numbers, truths: &[], valid, past, sinks, all };
         run.tiles.run(&given, outputs.take::<f32>(0)?, None, &mut scratch, parallel)
     }

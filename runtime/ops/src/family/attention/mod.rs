@@ -114,6 +114,28 @@ enum Stage {
     Normalized,
 }
 
+/// What a query gives whose exponentials add up to nothing, as each score is minus infinity or left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keyless {
+    /// NaN, as the steps of an attention give by themselves.
+    Nan,
+    /// Zeros, as ONNX's operator does by the erratum of version 1.23 (onnx#8068). A score that is NaN still gives NaN.
+    Zeros,
+    /// Zeros, and so for scores that are NaN.
+    ZerosForNan,
+}
+
+impl Keyless {
+    /// Whether a sum of exponentials is one of those that give zeros.
+    fn is_zeroed(self, sum: f64) -> bool {
+        match self {
+            Self::Nan => false,
+            Self::Zeros => sum <= 0.0,
+            Self::ZerosForNan => sum <= 0.0 || sum.is_nan(),
+        }
+    }
+}
+
 /// What is computed of which extents.
 #[derive(Clone, Copy, Debug)]
 struct Problem {
@@ -123,10 +145,12 @@ struct Problem {
     /// Scores are bent to lie below it; 0 for none.
     softcap: f64,
     is_causal: bool,
+    /// Whether the last query is at the place of a sequence's last key, whatever its length is.
+    is_at_end: bool,
     /// The scores that an output would be.
     stage: Stage,
-    /// Whether shares of keys that are NaN count as 0.
-    is_zeroed: bool,
+    /// What queries without a key give.
+    keyless: Keyless,
     /// How many keys a query meets at most, the last of which is the one at its own place.
     window: Option<usize>,
     /// Whether the counts are bounds, and each run says its own.
@@ -155,9 +179,23 @@ impl Problem {
             }
         };
         let softcap = if node.has_param("softcap") { node.float("softcap")? } else { 0.0 };
-        let (is_causal, is_zeroed) = (int("is_causal")? != 0, int("zero_nan")? != 0);
-        let (window, is_bounded) = (None, sizes.are_bounded(node)?);
-        Ok(Self { counts, mask, scale, softcap, is_causal, stage, is_zeroed, window, is_bounded })
+        let keyless = match (node.has_param("zero_nan"), int("zero_nan")?) {
+            (false, _) => Keyless::Zeros,
+            (true, 0) => Keyless::Nan,
+            (true, _) => Keyless::ZerosForNan,
+        };
+        Ok(Self {
+            counts,
+            mask,
+            scale,
+            softcap,
+            is_causal: int("is_causal")? != 0,
+            is_at_end: sizes.is_at_end,
+            stage,
+            keyless,
+            window: None,
+            is_bounded: sizes.are_bounded(node)?,
+        })
     }
 
     /// The same in a run, which says the extents of all outputs.
@@ -189,7 +227,7 @@ impl Problem {
     /// Products of queries and the keys that they see, and of shares and values.
     fn work(&self) -> Work {
         let Counts { batch, q_heads, queries, past, total, depth, width, .. } = self.counts;
-        let reach = Reach { valid: total, past };
+        let reach = Reach::new(total, past).at_end(self.is_at_end, queries);
         let seen = |query| self.visible(reach, query).saturating_sub(self.first(reach, query));
         let pairs = (0..queries).map(seen);
         let pairs = pairs.fold(0, usize::saturating_add);
@@ -199,11 +237,11 @@ impl Problem {
     /// Where the keys end that take part for a query.
     fn visible(&self, reach: Reach, query: usize) -> usize {
         let seen = self.mask.map_or(reach.valid, |mask| reach.valid.min(mask.len));
-        if self.is_causal { seen.min(reach.past + query + 1) } else { seen }
+        if self.is_causal { seen.min(reach.end(query)) } else { seen }
     }
 
     /// Where they begin.
     fn first(&self, reach: Reach, query: usize) -> usize {
-        self.window.map_or(0, |window| (reach.past + query + 1).saturating_sub(window))
+        self.window.map_or(0, |window| reach.end(query).saturating_sub(window))
     }
 }

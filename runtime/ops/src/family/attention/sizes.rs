@@ -23,6 +23,8 @@ pub(crate) struct Sizes {
     pub(crate) width: Dim,
     /// Whether heads lie within rows: `[batch, length, heads * elements]` for `[batch, heads, length, elements]`.
     pub(crate) is_packed: bool,
+    /// Whether queries end where each sequence's keys do: those of a cache that others write, with a length for each.
+    pub(super) is_at_end: bool,
 }
 
 /// The same as numbers.
@@ -144,8 +146,18 @@ impl Sizes {
             return Err(Error::new("heads have 0 elements, wanted 1 or more"));
         }
         let past = past(node, [batch, kv_heads, depth, width])?;
-        let is_packed = q.rank() == 3;
-        let sizes = Self { batch, q_heads, kv_heads, queries, past, new, depth, width, is_packed };
+        let sizes = Self {
+            batch,
+            q_heads,
+            kv_heads,
+            queries,
+            past,
+            new,
+            depth,
+            width,
+            is_packed: q.rank() == 3,
+            is_at_end: node.has_input(VALID_LENGTHS) && !node.has_input(PAST_KEY),
+        };
         sizes.check_lengths(node)?;
         Ok(sizes)
     }

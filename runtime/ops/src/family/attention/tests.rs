@@ -58,6 +58,12 @@ const CASES: &[Case] = &[
     Case { batch: 2, mask: &[2, 5, 7], is_bool: true, softcap: 0.7, ..CASE },
     Case { batch: 2, mask: &[2, 2, 5, 7], softcap: 0.7, is_causal: true, ..CASE },
     Case { batch: 2, mask: &[1, 6], valid: &[3, 5], ..CASE },
+    // Queries end at the last key that a sequence has: those of the first one begin before its keys.
+    Case { batch: 3, valid: &[2, 5, 7], is_causal: true, ..CASE },
+    Case { batch: 3, valid: &[0, 1, 7], is_causal: true, is_packed: true, ..CASE },
+    Case { batch: 2, mask: &[5, 6], is_bool: true, valid: &[6, 4], is_causal: true, ..CASE },
+    Case { batch: 2, mask: &[2, 1, 5, 7], valid: &[6, 4], is_causal: true, softcap: 0.7, ..CASE },
+    Case { batch: 2, q_heads: 4, valid: &[690, 31], queries: 66, new: 700, is_causal: true, ..CASE },
     Case { mask: &[4], is_bool: true, is_packed: true, past: 2, ..CASE },
     Case { queries: 3, new: 1400, depth: 48, width: 80, mask: &[3, 1390], ..CASE },
     Case { q_heads: 2, new: 0, past: 8, ..CASE },
@@ -169,7 +175,8 @@ fn wanted(case: &Case, x: &Numbers) -> (Vec<f64>, [Vec<f64>; 4]) {
         stages[1].extend(&scores);
         for (key, score) in scores.iter_mut().enumerate() {
             let valid = case.valid.get(b).is_none_or(|&valid| key < valid as usize);
-            let is_seen = !case.is_causal || key <= past + i;
+            let first = case.valid.get(b).map_or(past as i64, |&len| len - queries as i64);
+            let is_seen = !case.is_causal || key as i64 <= first + i as i64;
             let added = match case.mask.split_last() {
                 None => 0.0,
                 Some((&len, _)) if key >= len => f64::NEG_INFINITY,
@@ -191,7 +198,8 @@ fn wanted(case: &Case, x: &Numbers) -> (Vec<f64>, [Vec<f64>; 4]) {
         }
         stages[2].extend(&scores);
         let sum: f64 = scores.iter().map(|s| s.exp()).sum();
-        let shares: Vec<f64> = scores.iter().map(|s| s.exp() / sum).collect();
+        let share = |s: &f64| if sum > 0.0 { s.exp() / sum } else { 0.0 };
+        let shares: Vec<f64> = scores.iter().map(share).collect();
         stages[3].extend(&shares);
         y.extend((0..width).map(|col| -> f64 {
             shares.iter().enumerate().map(|(key, p)| p * row(1, b, h, key)[col]).sum()
@@ -320,22 +328,52 @@ fn elements_of_16_bits_are_computed_in_f32() {
 }
 
 #[test]
-fn who_sees_no_key_has_no_result_and_others_theirs() {
-    let case = Case { batch: 2, valid: &[0, 7], ..CASE };
-    let x = Numbers::of(&case);
-    let (wanted, _) = wanted(&case, &x);
-    let y = given::<f32>(&case, &x).one().values::<f32>();
-    let (none, all) = y.split_at(y.len() / 2);
-    assert!(none.iter().all(|y| y.is_nan()));
-    assert_near(all, &wanted[y.len() / 2..], 2e-6);
-    let y = given::<f64>(&case, &x).one().values::<f64>();
-    assert!(y[..y.len() / 2].iter().all(|y| y.is_nan()));
+fn who_sees_no_key_has_zeros_and_others_theirs() {
+    fn both<T: Stored<f64>>(case: &Case, x: &Numbers) -> [Vec<f32>; 2] {
+        let run = given::<T>(case, x).int("qk_matmul_output_mode", 3).outputs(4).all();
+        [&run[0], &run[3]].map(|y| y.values::<T>().into_iter().map(|y| y.load() as f32).collect())
+    }
+    let [never, small] = [f64::NEG_INFINITY, 0.5];
+    let dead = |row: usize| (0..35).map(|at| if at / 7 == row { never } else { small }).collect();
+    let by_numbers = Case { mask: &[5, 7], ..CASE };
+    let cases = [
+        Case { batch: 2, valid: &[0, 7], ..CASE },
+        Case { batch: 2, valid: &[0, 2], is_causal: true, is_packed: true, ..CASE },
+        by_numbers,
+        Case { is_bool: true, is_causal: true, ..by_numbers },
+        Case { batch: 2, valid: &[1, 7], is_causal: true, ..by_numbers },
+        Case { new: 700, mask: &[5, 7], past: 3, softcap: 0.7, ..CASE },
+    ];
+    for case in &cases {
+        let mut x = Numbers::of(case);
+        if !case.mask.is_empty() {
+            x.mask = dead(2);
+        }
+        println!("{case:?}");
+        let (wanted, stages) = wanted(case, &x);
+        assert!(wanted.chunks(case.width).any(|row| row.iter().all(|y| *y == 0.0)));
+        let load = |found: [Vec<f32>; 2], within: f64| {
+            let (y, scores) = (case.packed(&wanted, [2, 5, case.width]), &stages[3]);
+            assert_near(&found[0], &y.values::<f64>(), within);
+            assert_near(&found[1], scores, within);
+        };
+        load(both::<f32>(case, &x), 2e-6);
+        load(both::<f64>(case, &x), 1e-6);
+        load(both::<F16>(case, &x), 1e-3);
+        load(both::<Bf16>(case, &x), 8e-3);
+    }
     // A NaN reaches the result of its query, or those of all that see it.
     let mut x = Numbers::of(&CASE);
     x.q[0] = f64::NAN;
-    let y = given::<f32>(&CASE, &x).one().values::<f32>();
-    let count = y.iter().filter(|y| y.is_nan()).count();
-    assert!(y[..CASE.width].iter().all(|y| y.is_nan()) && count == CASE.width);
+    for y in [given::<f32>(&CASE, &x).one().values(), both::<f64>(&CASE, &x)[0].clone()] {
+        let count = y.iter().filter(|y: &&f32| y.is_nan()).count();
+        assert!(y[..CASE.width].iter().all(|y| y.is_nan()) && count == CASE.width);
+    }
+    // One that is a key's of whom nobody sees stays there.
+    let case = Case { batch: 2, valid: &[0, 7], is_causal: true, ..CASE };
+    let mut x = Numbers::of(&case);
+    x.v[0] = f64::NAN;
+    assert!(both::<f32>(&case, &x)[0].iter().all(|y| y.is_finite()));
 }
 
 #[test]

@@ -342,7 +342,7 @@ impl<T: Storage> Tiles<T> {
     ) {
         let Counts { total, width, .. } = self.problem.counts;
         let queries = y.len() / width;
-        let reach = given.reach(batch);
+        let reach = given.reach(&self.problem, batch);
         let seen = self.problem.visible(reach, first + queries - 1);
         let seen = if read.is_some() { total } else { seen };
         let step = self.cut.keys.max(1);
@@ -373,8 +373,7 @@ impl<T: Storage> Tiles<T> {
             sums.for_each(|(sum, max)| *sum += (sink.number() - max).exp());
         }
         for (y, sum) in y.chunks_exact_mut(width).zip(&mut *own.sum) {
-            let is_none = sum.is_nan() || *sum <= 0.0;
-            if is_none && self.problem.is_zeroed {
+            if self.problem.keyless.is_zeroed(f64::from(*sum)) {
                 y.fill(0.0);
                 *sum = 1.0;
             }
@@ -462,12 +461,12 @@ impl<T: Storage> Tiles<T> {
         softmax_block(scores, keys, running);
         if is_read && problem.stage == Stage::Normalized {
             // All keys are in one block then.
-            let sum = &mut own.sum[from..][..count];
-            for sum in &mut *sum {
-                *sum = 1.0 / *sum;
+            let (sum, inverse) = (&mut own.sum[from..][..count], &mut own.factor[..count]);
+            for (sum, inverse) in sum.iter_mut().zip(&mut *inverse) {
+                let is_zeroed = problem.keyless.is_zeroed(f64::from(*sum));
+                (*sum, *inverse) = if is_zeroed { (*sum, 0.0) } else { (1.0, 1.0 / *sum) };
             }
-            multiply_rows(scores, keys, sum);
-            sum.fill(1.0);
+            multiply_rows(scores, keys, inverse);
         }
         keep(Stage::Normalized, scores);
     }

@@ -1,4 +1,4 @@
-//! Attention as pattern passes put it in: of queries that see no key, the result may be zeros.
+//! Attention as pattern passes put it in: a query that sees no key gives NaN, as the steps do by themselves, or zeros.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Value};
 
@@ -49,5 +49,16 @@ mod tests {
         let y = run.one().values::<f32>();
         assert!(y[0].is_nan() && y[1].is_nan());
         assert_near(&y[2..], &[3.0, 4.0], 1e-6);
+    }
+
+    #[test]
+    fn shares_that_are_nan_count_as_asked() {
+        let x = tensor(&[1, 1, 2, 2], &[f32::NAN, 2.0, 3.0, 4.0]);
+        let k = tensor(&[1, 1, 2, 2], &[1f32, 2.0, 3.0, 4.0]);
+        let run = bench("udo:Attention").input(x).input(k.clone()).input(k);
+        let y = run.clone().int("zero_nan", 1).one().values::<f32>();
+        assert!(y[..2] == [0.0, 0.0] && y[2..].iter().all(|y| y.is_finite()));
+        let y = run.one().values::<f32>();
+        assert!(y[..2].iter().all(|y| y.is_nan()) && y[2..].iter().all(|y| y.is_finite()));
     }
 }
