@@ -73,9 +73,11 @@ struct Addend {
 }
 
 impl Addend {
+    /// Nothing where C is left out or counts 0 times: then it may be anything, as in ONNX Runtime and BLAS.
     fn read(cx: &Node<'_>, sizes: &GemmSizes) -> Result<Option<Self>, Error> {
         let beta = cx.float("beta")?;
-        Ok(cx.has_input(2).then_some(Self { beta, steps: sizes.c_steps }))
+        let counts = cx.has_input(2) && beta != 0.0;
+        Ok(counts.then_some(Self { beta, steps: sizes.c_steps }))
     }
 }
 
@@ -158,12 +160,12 @@ impl Kernel for GemmF32 {
         let product = Product { rows, depth, cols, right, factors: Factors::of(cx, 1) };
         cx.work(product.work(1))?;
         let b = RightSide::read(cx, 1, product, 1)?;
+        let is_one_row = Addend::read(cx, &sizes)?.is_none_or(|addend| addend.steps[0] == 0);
         let Ending { fused, addend, .. } = Self::ending(cx, &sizes)?;
         let a = cx.input(0)?;
         let is_bounded = !a.full_shape().is_fixed();
         let is_quantized = fused.quantized.is_some();
         let scratch_len = if is_quantized { product.strips_len(cx.threads()) } else { 0 };
-        let is_one_row = sizes.c_steps[0] == 0;
         if is_bounded
             && (trans_a || !is_one_row || a.full_shape().dim(1).and_then(Dim::exact).is_none())
         {
@@ -358,6 +360,55 @@ mod tests {
         let run = bench("Gemm").input(tensor(&[1, 2], &[1f64, 2.0]));
         let y = run.input(tensor(&[2, 1], &[3f64, 4.0])).one();
         assert_near(&y.values::<f64>(), &[11.0], 1e-12);
+    }
+
+    #[test]
+    fn an_addend_that_counts_0_times_may_be_anything() {
+        fn check<T: Stored<f64>>(dims: &[usize], c: f64, trans: i64) {
+            let of = |x: &[f64]| x.iter().map(|&x| T::store(x)).collect::<Vec<_>>();
+            let side = of(&[1.0, 2.0, 3.0, 4.0]);
+            let run = bench("Gemm").input(tensor(&[2, 2], &side)).input(tensor(&[2, 2], &side));
+            let run = run.input(tensor(dims, &vec![T::store(c); dims.iter().product()]));
+            let run = run.int("transB", trans).float("alpha", 2.0).float("beta", 0.0);
+            let y: Vec<f64> = run.one().values::<T>().into_iter().map(Stored::load).collect();
+            let wanted = if trans == 1 { [10.0, 22.0, 22.0, 50.0] } else { [14.0, 20.0, 30.0, 44.0] };
+            assert_eq!(y, wanted, "{c} {dims:?}");
+        }
+        for dims in [&[][..], &[1], &[2], &[1, 2], &[2, 1], &[2, 2]] {
+            for c in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+                for trans in [0, 1] {
+                    check::<f32>(dims, c, trans);
+                    check::<f64>(dims, c, trans);
+                    check::<F16>(dims, c, trans);
+                    check::<Bf16>(dims, c, trans);
+                }
+                let c = tensor(dims, &vec![c as f32; dims.iter().product()]);
+                let of = |dims: &[usize], len: usize| tensor(dims, &noise(len));
+                for beta in [0.0, -0.0] {
+                    let run = bench("Gemm").input(of(&[2, 5], 10)).constant(of(&[5, 2], 10));
+                    let run = run.input(c.clone()).float("beta", beta);
+                    let y = on_gpu_too(&run, 1e-5).values::<f32>();
+                    assert!(y.iter().all(|y| y.is_finite()), "{y:?}");
+                }
+            }
+            check::<i32>(dims, 7.0, 0);
+            check::<u64>(dims, 7.0, 1);
+        }
+        // Steps that follow are taken over as without C, and bounded rows need no one row of it.
+        let (a, b) = (tensor(&[3, 2], &noise(6)), tensor(&[2, 2], &noise(4)));
+        let run = bench("Gemm").input(a.clone().bounded(&[udo_api::Dim::UpTo(9), udo_api::Dim::Fixed(2)]));
+        let run = run.constant(b.clone()).input(tensor(&[9, 2], &[f32::NAN; 18])).float("beta", 0.0);
+        assert!(run.one().values::<f32>().iter().all(|y| y.is_finite()));
+        let plain = bench("Gemm").input(a).constant(b).input(tensor(&[2], &[f32::NAN; 2]));
+        let plain = plain.float("beta", 0.0);
+        let sums = plain.clone().one().values::<f32>();
+        let after = plain.then_bias(1, tensor(&[2], &[1f32, 2.0])).run().unwrap().swap_remove(0);
+        assert_eq!(after.epilogue_steps, 1);
+        let wanted = sums.iter().enumerate().map(|(at, sum)| f64::from(*sum) + [1.0, 2.0][at % 2]);
+        assert_near(&after.outputs[0].values::<f32>(), &wanted.collect::<Vec<_>>(), 1e-6);
+        // An alpha of 0 still multiplies, as in ONNX Runtime and ONNX's reference.
+        let run = bench("Gemm").input(tensor(&[1, 1], &[f32::NAN])).input(tensor(&[1, 1], &[1f32]));
+        assert!(on_gpu_too(&run.float("alpha", 0.0), 0.0).values::<f32>()[0].is_nan());
     }
 
     #[test]

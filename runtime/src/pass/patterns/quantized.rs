@@ -330,7 +330,9 @@ impl<'a> Group<'a> {
         let is_one = |name: &str| {
             self.of.float(name).is_some_and(|factor| factor.to_bits() == 1f64.to_bits())
         };
-        if !is_one("alpha") || !is_one("beta") && self.of.input_id(2).is_some() {
+        // A bias that counts 0 times is none.
+        let has_bias = self.of.input_id(2).is_some() && self.of.float("beta") != Some(0.0);
+        if !is_one("alpha") || has_bias && !is_one("beta") {
             return Err(self.stays("multiplies its product or its bias by another number than 1"));
         }
         let columns = usize::from(self.of.int("transB") == Some(0));
@@ -340,7 +342,7 @@ impl<'a> Group<'a> {
         };
         let (count, depth) = if columns == 1 { (cols, rows) } else { (rows, cols) };
         self.check_depth(depth)?;
-        let bias = self.bias(2, (&a, &b), count)?;
+        let bias = if has_bias { self.bias(2, (&a, &b), count)? } else { None };
         let mut inputs = both(self.triple(&a)?, self.triple(&b)?);
         inputs.push(bias.unwrap_or(Operand::Absent));
         inputs.extend(self.result()?);

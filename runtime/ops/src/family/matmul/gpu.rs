@@ -228,14 +228,17 @@ impl GpuKernel for GemmGpu {
         let GemmSizes { rows, depth, cols, trans_a, trans_b, c_steps } =
             GemmSizes::read(cx, [0, 1, 2])?;
         let one = Steps { start: 0, along: Vec::new() };
+        let scales = [cx.float32("alpha")?, cx.float32("beta")?];
+        // What counts 0 times may be anything.
+        let is_added = cx.has_input(2) && scales[1] != 0.0;
         Ok(Self(Tiled {
             rows,
             depth,
             cols,
             a_steps: if trans_a { [1, rows] } else { [depth, 1] },
             b_steps: if trans_b { [1, depth] } else { [cols, 1] },
-            scales: [cx.float32("alpha")?, cx.float32("beta")?],
-            addend: cx.has_input(2).then_some(c_steps),
+            scales,
+            addend: is_added.then_some(c_steps),
             batch: Meeting::of(&[], &[one.clone(), one]),
             finish: Finish::of(cx, channels(cx)?)?,
             tile: Tiled::tile(cx, rows)?,
