@@ -120,6 +120,19 @@ impl Rule {
         }
     }
 
+    /// The same in the type of the grid, for the nearest element: ONNX's reference and ONNX Runtime round it so, and with it
+    /// decide ties.
+    fn position_in_type<T: Number>(self, place: T, len: usize) -> f64 {
+        let [one, two, last, len] =
+            [1.0, 2.0, len as f64 - 1.0, len as f64].map(|number| T::of(number));
+        let position = if self.aligns_corners {
+            place.add(one).div(two).mul(last)
+        } else {
+            place.add(one).mul(len).sub(one).div(two)
+        };
+        position.to_f64()
+    }
+
     /// The element that `at` means, if it is not a zero.
     fn element(self, at: f64, len: usize) -> Option<usize> {
         let last = len as f64 - 1.0;
@@ -180,8 +193,12 @@ impl<T: Number> Taps<T> {
     /// Those around a place, whose last coordinate is that of the outermost axis.
     fn find(&mut self, rule: Rule, dims: &[usize], place: &[T]) {
         (self.count, self.offsets[0], self.weights[0]) = (1, 0, T::of(1.0));
-        for (&len, place) in dims.iter().zip(place.iter().rev()) {
-            let (first, weights, along) = rule.weights(rule.position(place.to_f64(), len));
+        for (&len, &place) in dims.iter().zip(place.iter().rev()) {
+            let position = match rule.mode {
+                Mode::Nearest => rule.position_in_type(place, len),
+                Mode::Linear | Mode::Cubic => rule.position(place.to_f64(), len),
+            };
+            let (first, weights, along) = rule.weights(position);
             let (before, mut made) = (*self, 0);
             for (offset, weight) in before.offsets.iter().zip(before.weights).take(before.count) {
                 for (step, by) in weights.iter().enumerate().take(along) {
@@ -255,6 +272,7 @@ impl<T: Number + Element> Kernel for Sampled<T> {
 #[cfg(test)]
 mod tests {
     use crate::family::numerics::settled_on_any_threads;
+    use crate::number::Number;
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     fn row(places: &[f32]) -> Bench {
@@ -273,6 +291,27 @@ mod tests {
         assert_near(&y("cubic")[..2], &[1.0, 0.59375 * 6.0 - 0.09375 * 9.0], 1e-6);
         let y = row(&[-1.0, 0.0, 1.0]).int("align_corners", 1).one();
         assert_near(&y.values::<f32>(), &[1.0, 3.0, 8.0], 1e-6);
+    }
+
+    #[test]
+    fn ties_of_the_nearest_are_those_of_the_grids_type() {
+        fn nearest<T: Number + udo_api::Element>(places: &[f64], len: usize, aligned: i64) -> Vec<f64> {
+            let of = |x: &[f64]| x.iter().map(|&x| T::of(x)).collect::<Vec<_>>();
+            let x: Vec<f64> = (0..len).map(|at| at as f64).collect();
+            let grid: Vec<f64> = places.iter().flat_map(|&x| [x, 0.0]).collect();
+            let run = bench("GridSample").input(tensor(&[1, 1, 1, len], &of(&x)));
+            let run = run.input(tensor(&[1, 1, places.len(), 2], &of(&grid)));
+            let run = run.text("mode", "nearest").text("padding_mode", "border");
+            let y = run.int("align_corners", aligned).one().values::<T>();
+            y.into_iter().map(Number::to_f64).collect()
+        }
+        // Element 1.5 of five and 2.5 of four but for the rounding of -0.2 and 2/3; what ONNX Runtime 1.31 takes.
+        assert_eq!(nearest::<f32>(&[-0.2], 5, 0), [2.0]);
+        assert_eq!(nearest::<f32>(&[2.0 / 3.0], 4, 1), [2.0]);
+        // In double precision they lie on the other side, or stay ties, which are even.
+        assert_eq!(nearest::<f64>(&[f64::from(-0.2f32)], 5, 0), [1.0]);
+        assert_eq!(nearest::<f64>(&[f64::from(2.0f32 / 3.0)], 4, 1), [3.0]);
+        assert_eq!(nearest::<f64>(&[-0.5, 0.0, 0.5], 2, 0), [0.0, 0.0, 1.0]);
     }
 
     #[test]

@@ -39,7 +39,7 @@ mod tests {
     use udo_api::{Bf16, Bool, Core, Dim, Element, Encoding, F16};
 
     use super::*;
-    use crate::family::numerics::{of_kernels, settled_on_any_threads};
+    use crate::family::numerics::{of_kernels, on_gpu_too, settled_on_any_threads};
     use crate::testing::{Bench, assert_near, bench, noise, tensor};
 
     fn scaled(scales: &[f32]) -> impl Fn(Bench) -> Bench {
@@ -157,6 +157,38 @@ mod tests {
     }
 
     #[test]
+    fn ties_are_those_of_exact_arithmetic_on_every_core() {
+        // (from, to, mode, nearest, elements): places such as 14.5 that single precision misses.
+        let cases: [(usize, usize, &str, &str, &[u8]); 5] = [
+            (20, 6, "half_pixel", "round_prefer_ceil", &[1, 5, 8, 11, 15, 18]),
+            (14, 1, "half_pixel", "round_prefer_ceil", &[7]),
+            (7, 2, "asymmetric", "round_prefer_ceil", &[0, 4]),
+            (3, 21, "align_corners", "round_prefer_floor", &[
+                0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2,
+            ]),
+            (13, 7, "half_pixel_symmetric", "floor", &[0, 2, 4, 6, 7, 9, 11]),
+        ];
+        for (from, to, coordinates, nearest, wanted) in cases {
+            let x: Vec<u8> = (0..from as u8).collect();
+            let with = |run: Bench| {
+                let run = sized(&[1, 1, 1, to as i64])(run);
+                run.text("coordinate_transformation_mode", coordinates).text("nearest_mode", nearest)
+            };
+            let numbers: Vec<f32> = x.iter().copied().map(f32::from).collect();
+            let y = on_gpu_too(&with(bench(NAME).input(tensor(&[1, 1, 1, from], &numbers))), 0.0);
+            let wide: Vec<f64> = wanted.iter().copied().map(f64::from).collect();
+            assert_near(&y.values::<f32>(), &wide, 0.0);
+            let stored = tensor(&[1, 1, 1, from], &x).encoded(0.5, 0);
+            let y = with(bench(NAME).on(Core::DSP_V68).input(stored)).output_encoding(0, 0.5, 0);
+            assert_eq!(y.one().values::<u8>(), wanted, "{from} to {to}, {coordinates}, {nearest}");
+        }
+        // Half up of exactly 1.5: 4 elements by the scale 3/8 of another axis.
+        let run = bench(NAME).input(tensor(&[8, 4], &noise(32))).absent().absent();
+        let run = run.constant(tensor(&[2], &[3i64, 40]));
+        assert_eq!(run.text("keep_aspect_ratio_policy", "not_larger").one().dims(), [3, 2]);
+    }
+
+    #[test]
     fn many_rows_are_shared_out() {
         let (rows, cols) = (400, 301);
         let x: Vec<i32> = (0..rows as i32 * cols as i32).collect();
@@ -164,8 +196,8 @@ mod tests {
         let y = run.clone().threads(3).one().values::<i32>();
         assert_eq!(y, run.one().values::<i32>());
         let place = |at: usize, from: usize, to: usize| {
-            let x = (at as f32 + 0.5) / (to as f32 / from as f32) - 0.5;
-            (x - 0.5).ceil().max(0.0) as usize
+            // (at + 0.5) from / to - 1, rounded up.
+            ((2 * at + 1) * from).div_ceil(2 * to).saturating_sub(1)
         };
         for (at, y) in y.into_iter().enumerate() {
             let from = place(at / 500, rows, 777) * cols + place(at % 500, cols, 500);

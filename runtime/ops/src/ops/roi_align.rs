@@ -122,13 +122,22 @@ impl Rule {
         })
     }
 
+    /// Where a region starts along an axis, and the elements of a cell.
+    fn cells_along<T: Number>(&self, [start, end]: [T; 2], axis: usize) -> [T; 2] {
+        let of = |at: T| at.mul(T::of(self.scale)).sub(T::of(self.offset));
+        let (start, one) = (of(start), T::of(1.0));
+        let len = of(end).sub(start);
+        let len = if self.is_widened && len < one { one } else { len };
+        [start, len.div(T::of(self.cells[axis] as f64))]
+    }
+
     /// A region along one axis.
-    fn along(&self, [start, end]: [f64; 2], axis: usize, extent: usize) -> Result<Along, f64> {
-        let start = start * self.scale - self.offset;
-        let len = end * self.scale - self.offset - start;
-        let len = if self.is_widened { len.max(1.0) } else { len };
-        let cell = len / self.cells[axis] as f64;
-        let samples = self.samples.map_or(cell.ceil().max(0.0), |samples| samples as f64);
+    fn along<T: Number>(&self, ends: [T; 2], axis: usize, extent: usize) -> Result<Along, f64> {
+        let [start, cell] = self.cells_along(ends.map(Number::to_f64), axis);
+        // How many samples a cell has is decided in the type of the regions, as ONNX's reference and ONNX Runtime do.
+        let [_, counted] = self.cells_along(ends, axis);
+        let samples =
+            self.samples.map_or(counted.to_f64().ceil().max(0.0), |samples| samples as f64);
         if samples > MOST as f64 {
             return Err(samples);
         }
@@ -191,7 +200,7 @@ impl<T: Number + Element> Kernel for Aligned<T> {
         let y = &mut outputs.take::<T>(0)?[..rois.len() * channels * cells];
         each_region(parallel, (channels, cells), y, |region, first, y| {
             let image = image_of(indices[region], images, region)?;
-            let [left, top, right, bottom] = rois[region].map(Number::to_f64);
+            let [left, top, right, bottom] = rois[region];
             let fault = |samples: f64| ExecError::bad_value(samples as i64, region);
             let down = rule.along([top, bottom], 0, height).map_err(fault)?;
             let across = rule.along([left, right], 1, width).map_err(fault)?;
@@ -285,6 +294,20 @@ mod tests {
         assert_near(&whole.values::<f32>()[..4], &[5.0, 7.0, 13.0, 15.0], 1e-6);
         let half = square([0.0, 0.0, 8.0, 8.0]).float("spatial_scale", 0.5).one();
         assert_near(&half.values::<f32>(), &[7.5, 23.5], 1e-6);
+    }
+
+    #[test]
+    fn samples_of_a_cell_are_counted_in_the_type_of_regions() {
+        // 3.9 - 0.9 is 3 in single precision, and a little more in double precision: 3 samples or 4.
+        let [start, end] = [0.9f32, 3.9];
+        let with = |samples: i64| {
+            let run = bench("RoiAlign").int("sampling_ratio", samples);
+            let run = run.input(tensor(&[1, 1, 5, 5], &noise(25)));
+            let run = run.input(tensor(&[1, 4], &[start, start, end, end]));
+            run.input(tensor(&[1], &[0i64])).one().values::<f32>()
+        };
+        assert_eq!(with(0), with(3));
+        assert_ne!(with(0), with(4));
     }
 
     #[test]

@@ -63,7 +63,15 @@ const CASES: &[Case] = &[
     Case { batch: 3, valid: &[0, 1, 7], is_causal: true, is_packed: true, ..CASE },
     Case { batch: 2, mask: &[5, 6], is_bool: true, valid: &[6, 4], is_causal: true, ..CASE },
     Case { batch: 2, mask: &[2, 1, 5, 7], valid: &[6, 4], is_causal: true, softcap: 0.7, ..CASE },
-    Case { batch: 2, q_heads: 4, valid: &[690, 31], queries: 66, new: 700, is_causal: true, ..CASE },
+    Case {
+        batch: 2,
+        q_heads: 4,
+        valid: &[690, 31],
+        queries: 66,
+        new: 700,
+        is_causal: true,
+        ..CASE
+    },
     Case { mask: &[4], is_bool: true, is_packed: true, past: 2, ..CASE },
     Case { queries: 3, new: 1400, depth: 48, width: 80, mask: &[3, 1390], ..CASE },
     Case { q_heads: 2, new: 0, past: 8, ..CASE },

@@ -10,11 +10,49 @@ pub(super) const OUTSIDE: u32 = u32::MAX;
 pub(crate) struct Axis {
     pub(crate) from: usize,
     pub(crate) to: usize,
-    pub(crate) scale: f32,
-    /// The new extent before it lost its fraction.
-    pub(crate) length: f32,
+    pub(crate) scale: Scale,
     /// Where the region that is resized begins and ends, of an extent of 1.
-    pub(crate) region: [f32; 2],
+    pub(crate) region: [f64; 2],
+}
+
+/// A scale as a fraction of two integers, new elements over old ones. Both are exact: extents, or a number of single precision.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scale {
+    new: f64,
+    old: f64,
+}
+
+impl Scale {
+    pub(super) const ONE: Self = Self { new: 1.0, old: 1.0 };
+
+    /// That of two extents.
+    pub(super) fn of_extents(new: usize, old: usize) -> Self {
+        Self { new: new as f64, old: old as f64 }
+    }
+
+    /// That of a positive number.
+    pub(super) fn of_number(scale: f32) -> Self {
+        let (mut new, mut old) = (f64::from(scale), 1.0);
+        while new.fract() != 0.0 {
+            (new, old) = (new * 2.0, old * 2.0);
+        }
+        Self { new, old }
+    }
+
+    /// The nearest number.
+    pub(super) fn number(self) -> f64 {
+        self.new / self.old
+    }
+
+    /// Whether it is below another one, by their fractions.
+    pub(super) fn is_below(self, other: Self) -> bool {
+        self.new * other.old < other.new * self.old
+    }
+
+    /// An extent times the scale, halves rounded up.
+    pub(super) fn rounded(self, extent: usize) -> usize {
+        ((2.0 * extent as f64 * self.new + self.old) / (2.0 * self.old)).floor() as usize
+    }
 }
 
 /// Where the sample of a new element lies: names of ONNX.
@@ -59,24 +97,24 @@ pub(crate) struct Sampling {
 }
 
 impl Coordinates {
-    /// In the numbers of ONNX Runtime, whose roundings decide between neighbours. Corners are aligned by the extent with its
-    /// fraction, as ONNX's tests have it, and regions without, as ONNX Runtime has it.
-    fn place(self, axis: &Axis, at: usize) -> f32 {
-        let &Axis { from, to, scale, length, region: [start, end] } = axis;
-        let (x, last) = (at as f32, from as f32 - 1.0);
-        let half_pixel = (x + 0.5) / scale - 0.5;
+    /// Where the sample of element `at` lies. One division of two integers gives it, which are exact below 2^53, so that ties
+    /// between neighbours are those of exact arithmetic; only regions are numbers that the node says. Corners are aligned by
+    /// the extent with its fraction, as ONNX's reference does.
+    fn place(self, axis: &Axis, at: usize) -> f64 {
+        let &Axis { from, to, scale: Scale { new, old }, region: [start, end] } = axis;
+        let (from, to_all, at) = (from as f64, to as f64, at as f64);
+        let (last, middle) = (from - 1.0, 2.0 * at + 1.0);
+        let half_pixel = (middle * old - new) / (2.0 * new);
         match self {
             Self::HalfPixel => half_pixel,
-            Self::HalfPixelSymmetric => {
-                from as f32 / 2.0 * (1.0 - to as f32 / length) + (x + 0.5) / scale - 0.5
-            }
+            Self::HalfPixelSymmetric => (last * new + (middle - to_all) * old) / (2.0 * new),
             Self::PytorchHalfPixel if to > 1 => half_pixel,
-            Self::AlignCorners if to > 1 => x * last / (length - 1.0),
+            Self::AlignCorners if to > 1 => at * last * old / (from * new - old),
             Self::PytorchHalfPixel | Self::AlignCorners => 0.0,
-            Self::Asymmetric => x / scale,
-            Self::TfHalfPixelForNn => (x + 0.5) / scale,
+            Self::Asymmetric => at * old / new,
+            Self::TfHalfPixelForNn => middle * old / (2.0 * new),
             Self::TfCropAndResize if to > 1 => {
-                start * last + x * (end - start) * last / (to as f32 - 1.0)
+                start * last + at * (end - start) * last / (to_all - 1.0)
             }
             Self::TfCropAndResize => 0.5 * (start + end) * last,
         }
@@ -84,19 +122,21 @@ impl Coordinates {
 }
 
 impl Nearest {
-    fn of(self, x: f32) -> f32 {
-        match self {
-            Self::RoundPreferFloor => (x - 0.5).ceil(),
-            Self::RoundPreferCeil => (x + 0.5).floor(),
-            Self::Floor => x.floor(),
-            Self::Ceil => x.ceil(),
-        }
+    fn of(self, x: f64) -> f64 {
+        let (below, part) = (x.floor(), x - x.floor());
+        let is_above = match self {
+            Self::RoundPreferFloor => part > 0.5,
+            Self::RoundPreferCeil => part >= 0.5,
+            Self::Floor => false,
+            Self::Ceil => part > 0.0,
+        };
+        if is_above { below + 1.0 } else { below }
     }
 }
 
 impl Filter {
     /// How far a sample sees its neighbours.
-    fn radius(self) -> f32 {
+    fn radius(self) -> f64 {
         match self {
             Self::Nearest(_) => 0.5,
             Self::Linear => 1.0,
@@ -119,9 +159,10 @@ impl Filter {
 
 impl Sampling {
     /// How much wider a filter is than its own radius, in both directions, and how many neighbours it then sees.
-    fn support(&self, axis: &Axis) -> (f32, usize) {
-        let stretch = if self.antialias { axis.scale.min(1.0) } else { 1.0 };
-        let support = self.filter.radius() / stretch;
+    fn support(&self, axis: &Axis) -> (f64, usize) {
+        let Scale { new, old } = axis.scale;
+        let (old, new) = if self.antialias { (old.max(new), new) } else { (1.0, 1.0) };
+        let support = self.filter.radius() * old / new;
         (support, (2.0 * support).ceil() as usize)
     }
 
@@ -140,7 +181,7 @@ impl Sampling {
 
     /// Writes for each new element the first element that it is made of, and what that and those behind it weigh.
     pub(super) fn fill<W: Real>(&self, axis: &Axis, starts: &mut [u32], weights: &mut [W]) {
-        let last = axis.from.saturating_sub(1) as f32;
+        let last = axis.from.saturating_sub(1) as f64;
         let taps = self.taps(axis);
         for (at, start) in starts.iter_mut().enumerate() {
             let x = self.coordinates.place(axis, at);
@@ -157,9 +198,9 @@ impl Sampling {
 
     /// Writes what the elements around `x` weigh, and returns the first of them. Those beyond an edge count for the one at
     /// it, so that all lie inside.
-    fn weigh<W: Real>(&self, axis: &Axis, x: f32, weights: &mut [W]) -> u32 {
+    fn weigh<W: Real>(&self, axis: &Axis, x: f64, weights: &mut [W]) -> u32 {
         let (support, count) = self.support(axis);
-        let stretch = f64::from(self.filter.radius() / support);
+        let stretch = self.filter.radius() / support;
         let last = axis.from as i64 - 1;
         let first = (x - support).floor() as i64 + 1;
         let start = first.clamp(0, last + 1 - weights.len() as i64);
@@ -170,7 +211,7 @@ impl Sampling {
             if self.excludes_outside && !(0..=last).contains(&at) {
                 continue;
             }
-            let weight = self.filter.weight((at as f64 - f64::from(x)) * stretch);
+            let weight = self.filter.weight((at as f64 - x) * stretch);
             weights[slot(at)] = weights[slot(at)].add(W::of(weight));
             sum += weight;
         }
@@ -198,8 +239,7 @@ mod tests {
     };
 
     fn axis(from: usize, to: usize) -> Axis {
-        let scale = to as f32 / from as f32;
-        Axis { from, to, scale, length: to as f32, region: [0.0, 1.0] }
+        Axis { from, to, scale: Scale::of_extents(to, from), region: [0.0, 1.0] }
     }
 
     fn table(sampling: Sampling, axis: &Axis) -> (Vec<u32>, Vec<f64>) {
@@ -242,7 +282,7 @@ mod tests {
             excludes_outside: true,
             ..PLAIN
         };
-        let axis = Axis { scale: 0.2, ..axis(2, 1) };
+        let axis = Axis { scale: Scale::of_number(0.2), ..axis(2, 1) };
         assert_eq!(table(sampling, &axis), (vec![0], vec![0.0, 1.0]));
     }
 
@@ -254,8 +294,153 @@ mod tests {
             (Nearest::Floor, [-1.0, 0.0, 1.0, 1.0, 1.0]),
             (Nearest::Ceil, [0.0, 1.0, 1.0, 2.0, 2.0]),
         ] {
-            let found = [-0.5f32, 0.5, 1.0, 1.5, 1.75].map(|x| f64::from(nearest.of(x)));
+            let found = [-0.5, 0.5, 1.0, 1.5, 1.75].map(|x| nearest.of(x) as f32);
             assert_near(&found, &wanted, 0.0);
         }
+    }
+
+    /// A fraction, with a denominator above 0.
+    #[derive(Clone, Copy)]
+    struct Fraction(i128, i128);
+
+    impl Fraction {
+        fn add(self, Self(num, den): Self) -> Self {
+            Self(self.0 * den + num * self.1, self.1 * den)
+        }
+
+        fn times(self, Self(num, den): Self) -> Self {
+            Self(self.0 * num, self.1 * den)
+        }
+
+        fn over(self, Self(num, den): Self) -> Self {
+            Self(self.0 * den * num.signum(), self.1 * num.abs())
+        }
+
+        fn floor(self) -> i128 {
+            self.0.div_euclid(self.1)
+        }
+
+        fn ceil(self) -> i128 {
+            -(-self.0).div_euclid(self.1)
+        }
+    }
+
+    /// The place of a sample as ONNX's operator page writes it, in fractions.
+    fn exact_place(of: Coordinates, [from, to, at]: [i128; 3], scale: Fraction) -> Fraction {
+        let [whole, half] = [Fraction(from, 1), Fraction(1, 2)];
+        let minus = |n: i128, d: i128| Fraction(-n, d);
+        let middle = Fraction(at, 1).add(half).over(scale).add(minus(1, 2));
+        match of {
+            Coordinates::HalfPixel => middle,
+            Coordinates::PytorchHalfPixel if to > 1 => middle,
+            Coordinates::HalfPixelSymmetric => {
+                let adjustment = Fraction(to, 1).over(whole.times(scale));
+                let offset = Fraction(1, 1).add(minus(adjustment.0, adjustment.1));
+                whole.times(half).times(offset).add(middle)
+            }
+            Coordinates::AlignCorners if to > 1 => {
+                let last = whole.times(scale).add(minus(1, 1));
+                Fraction(at * (from - 1), 1).over(last)
+            }
+            Coordinates::Asymmetric => Fraction(at, 1).over(scale),
+            Coordinates::TfHalfPixelForNn => Fraction(at, 1).add(half).over(scale),
+            Coordinates::PytorchHalfPixel | Coordinates::AlignCorners => Fraction(0, 1),
+            Coordinates::TfCropAndResize => unreachable!("it has numbers of its own"),
+        }
+    }
+
+    /// Each element that is nearest, and what two neighbours weigh, for every kind of coordinates.
+    fn samples_are_exact(axis: &Axis, scale: Fraction) {
+        let last = axis.from as i128 - 1;
+        for coordinates in [
+            Coordinates::HalfPixel,
+            Coordinates::HalfPixelSymmetric,
+            Coordinates::PytorchHalfPixel,
+            Coordinates::AlignCorners,
+            Coordinates::Asymmetric,
+            Coordinates::TfHalfPixelForNn,
+        ] {
+            let places = (0..axis.to as i128)
+                .map(|at| exact_place(coordinates, [last + 1, axis.to as i128, at], scale));
+            let places: Vec<Fraction> = places.collect();
+            for nearest in
+                [Nearest::RoundPreferFloor, Nearest::RoundPreferCeil, Nearest::Floor, Nearest::Ceil]
+            {
+                let of = |place: &Fraction| match nearest {
+                    Nearest::RoundPreferFloor => place.add(Fraction(-1, 2)).ceil(),
+                    Nearest::RoundPreferCeil => place.add(Fraction(1, 2)).floor(),
+                    Nearest::Floor => place.floor(),
+                    Nearest::Ceil => place.ceil(),
+                };
+                let wanted = places.iter().map(|place| of(place).clamp(0, last) as u32);
+                let filter = Filter::Nearest(nearest);
+                let found = table(Sampling { coordinates, filter, ..PLAIN }, axis).0;
+                assert_eq!(
+                    found,
+                    wanted.collect::<Vec<_>>(),
+                    "{coordinates:?} {nearest:?} {axis:?}"
+                );
+            }
+            let sampling = Sampling { coordinates, ..PLAIN };
+            let (starts, weights) = table(sampling, axis);
+            let taps = sampling.taps(axis);
+            for ((place, start), weights) in places.iter().zip(starts).zip(weights.chunks(taps)) {
+                let part = place.add(Fraction(-place.floor(), 1));
+                let part = part.0 as f64 / part.1 as f64;
+                let mut wanted = vec![0.0; taps];
+                for (at, weight) in [(place.floor(), 1.0 - part), (place.floor() + 1, part)] {
+                    // What weighs nothing may lie before the first.
+                    if let Some(slot) =
+                        wanted.get_mut((at.clamp(0, last) - i128::from(start)) as usize)
+                    {
+                        *slot += weight;
+                    }
+                }
+                let pairs = weights.iter().zip(&wanted);
+                pairs.for_each(|(found, wanted)| {
+                    assert!((found - wanted).abs() < 1e-12, "{axis:?}")
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn places_by_sizes_are_exact() {
+        for from in (1..=24).chain([32, 40, 1000]) {
+            for to in (1..=24).chain([33, 40, 64, 999]) {
+                samples_are_exact(&axis(from, to), Fraction(to as i128, from as i128));
+            }
+        }
+    }
+
+    #[test]
+    fn places_by_scales_are_exact() {
+        for from in (1..=24).chain([32, 38, 40, 1000]) {
+            let dyadic =
+                [(1, 2), (1, 4), (3, 2), (5, 2), (2, 1), (3, 1), (3, 4), (5, 4), (1, 8), (13, 16)];
+            let dyadic = dyadic.map(|(new, old)| (Fraction(new, old), new as f32 / old as f32));
+            // Others stand for the number of single precision that they are.
+            let others = [0.6f32, 1.3, 1.7, 0.45, 1.02191, 1.0 / 3.0, 10.0 / 7.0, 64.0 / 26.0];
+            let others = others.map(|scale| {
+                (Fraction((f64::from(scale) * 2f64.powi(26)) as i128, 1 << 26), scale)
+            });
+            for (fraction, scale) in dyadic.into_iter().chain(others) {
+                let to = (from as f32 * scale).floor() as usize;
+                let axis = Axis { scale: Scale::of_number(scale), ..axis(from, to) };
+                samples_are_exact(&axis, fraction);
+            }
+        }
+    }
+
+    #[test]
+    fn scales_keep_their_bits_as_fractions() {
+        for scale in [1f32, 0.1, 3.0, 1e-30, f32::MIN_POSITIVE / 4.0, 1.6e30, f32::MAX] {
+            let fraction = Scale::of_number(scale);
+            assert_eq!((fraction.number() as f32).to_bits(), scale.to_bits());
+            assert!(fraction.new.fract() == 0.0 && fraction.old.fract() == 0.0);
+        }
+        // 8 to 3 is 0.375, and of 4 that is 1.5, which is rounded up.
+        assert_eq!(Scale::of_extents(3, 8).rounded(4), 2);
+        assert!(Scale::of_extents(1, 3).is_below(Scale::of_extents(334, 1000)));
     }
 }

@@ -1,8 +1,8 @@
 //! What a node asks for: how each axis changes, and how it is sampled.
 
-use udo_api::{DType, Dim, Error, Node, Param, Port, Shape, TensorDesc, Value, types};
+use udo_api::{Bf16, DType, Dim, Error, F16, Node, Param, Port, Shape, TensorDesc, Value, types};
 
-use super::axis::{Axis, Coordinates, Filter, Nearest, Sampling};
+use super::axis::{Axis, Coordinates, Filter, Nearest, Sampling, Scale};
 use crate::family::axes::resolve_axes;
 
 /// The parameters of a node.
@@ -24,10 +24,10 @@ pub(crate) const SCALES: Port = Port::optional("scales", types::F32).constant();
 pub(crate) const SIZES: Port = Port::optional("sizes", types::I64).constant();
 
 /// The region that is all of an axis.
-const WHOLE: [f32; 2] = [0.0, 1.0];
+const WHOLE: [f64; 2] = [0.0, 1.0];
 
-/// The scale of several axes from that of each; nothing where each keeps its own.
-type Policy = Option<fn(f32, f32) -> f32>;
+/// Which of two scales is that of several axes; nothing where each keeps its own.
+type Policy = Option<fn(Scale, Scale) -> Scale>;
 
 /// How a tensor is resized.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,9 +54,9 @@ impl Plan {
         }
         let mut all = vec![None; x.rank()];
         for (&at, axis) in which.iter().zip(&axes) {
-            let is_whole = axis.region.map(f32::to_bits) == WHOLE.map(f32::to_bits);
-            let stays =
-                axis.from == axis.to && (axis.scale - 1.0).abs() <= f32::EPSILON && is_whole;
+            let is_whole = axis.region.map(f64::to_bits) == WHOLE.map(f64::to_bits);
+            let is_one = (axis.scale.number() - 1.0).abs() <= f64::from(f32::EPSILON);
+            let stays = axis.from == axis.to && is_one && is_whole;
             if !stays {
                 check(x, at, axis)?;
                 all[at] = Some(*axis);
@@ -186,8 +186,18 @@ fn scaled(from: usize, scale: f32) -> Result<Axis, Error> {
     if !(scale.is_finite() && scale > 0.0) {
         return Err(Error::new(format!("input 2 has the scale {scale}, wanted more than 0")));
     }
+    // In single precision, as ONNX infers shapes, and ONNX Runtime does.
     let length = from as f32 * scale;
-    Ok(Axis { from, to: length.floor() as usize, scale, length, region: WHOLE })
+    let to = if scale.to_bits() == 1f32.to_bits() { from } else { length.floor() as usize };
+    Ok(Axis { from, to, scale: Scale::of_number(scale), region: WHOLE })
+}
+
+fn smaller(one: Scale, other: Scale) -> Scale {
+    if other.is_below(one) { other } else { one }
+}
+
+fn larger(one: Scale, other: Scale) -> Scale {
+    if one.is_below(other) { other } else { one }
 }
 
 /// Axes of these sizes, or of one scale that the sizes bound.
@@ -195,31 +205,24 @@ fn sized(node: &Node<'_>, from: &[usize], sizes: &[i64]) -> Result<Vec<Axis>, Er
     let wrong = || Error::new(format!("input 3 is {sizes:?}, wanted sizes from 0"));
     let sizes: Option<Vec<usize>> = sizes.iter().map(|&size| usize::try_from(size).ok()).collect();
     let sizes = sizes.ok_or_else(wrong)?;
-    let ratio =
-        |(&from, &to): (&usize, &usize)| if from == 0 { 1.0 } else { to as f32 / from as f32 };
-    let scales = from.iter().zip(&sizes).map(ratio);
+    let scales = from
+        .iter()
+        .zip(&sizes)
+        .map(|(&from, &to)| if from == 0 { Scale::ONE } else { Scale::of_extents(to, from) });
     let policies: [(&str, Policy); 3] =
-        [("stretch", None), ("not_larger", Some(f32::min)), ("not_smaller", Some(f32::max))];
+        [("stretch", None), ("not_larger", Some(smaller)), ("not_smaller", Some(larger))];
     let Some(bound) = choice(node, "keep_aspect_ratio_policy", &policies)? else {
-        let axes = scales.zip(from.iter().zip(&sizes)).map(|(scale, (&from, &to))| Axis {
-            from,
-            to,
-            scale,
-            length: to as f32,
-            region: WHOLE,
-        });
+        let axes = scales.zip(from.iter().zip(&sizes));
+        let axes = axes.map(|(scale, (&from, &to))| Axis { from, to, scale, region: WHOLE });
         return Ok(axes.collect());
     };
-    let scale = scales.reduce(bound).unwrap_or(1.0);
-    let axes = from.iter().map(|&from| {
-        let length = from as f32 * scale;
-        Axis { from, to: (length + 0.5).floor() as usize, scale, length, region: WHOLE }
-    });
-    Ok(axes.collect())
+    let scale = scales.reduce(bound).unwrap_or(Scale::ONE);
+    let axis = |&from: &usize| Axis { from, to: scale.rounded(from), scale, region: WHOLE };
+    Ok(from.iter().map(axis).collect())
 }
 
 /// The region of each axis: all starts, then all ends.
-fn region(node: &Node<'_>, count: usize) -> Result<Vec<[f32; 2]>, Error> {
+fn region(node: &Node<'_>, count: usize) -> Result<Vec<[f64; 2]>, Error> {
     let wanted = || {
         Error::new(format!(
             "mode \"tf_crop_and_resize\" wants {} numbers in input 1, the roi, known before the run",
@@ -229,17 +232,18 @@ fn region(node: &Node<'_>, count: usize) -> Result<Vec<[f32; 2]>, Error> {
     if !gives(node, 1)? {
         return if count == 0 { Ok(Vec::new()) } else { Err(wanted()) };
     }
-    let roi: Option<Vec<f32>> = match node.input(1)?.dtype() {
-        Some(DType::F64) => node.constant::<f64>(1)?.map(|x| x.iter().map(|&x| x as f32).collect()),
-        Some(DType::F16) => {
-            node.constant::<udo_api::F16>(1)?.map(|x| x.iter().map(|x| x.to_f32()).collect())
-        }
-        Some(DType::Bf16) => {
-            node.constant::<udo_api::Bf16>(1)?.map(|x| x.iter().map(|x| x.to_f32()).collect())
-        }
-        _ => node.constant::<f32>(1)?.map(<[f32]>::to_vec),
+    let roi = match node.input(1)?.dtype() {
+        Some(DType::F64) => node.constant::<f64>(1)?.map(<[f64]>::to_vec),
+        Some(DType::F16) => numbers(node.constant::<F16>(1)?, |x| x.to_f32()),
+        Some(DType::Bf16) => numbers(node.constant::<Bf16>(1)?, |x| x.to_f32()),
+        _ => numbers(node.constant::<f32>(1)?, |x| x),
     };
     let roi = roi.filter(|roi| roi.len() == 2 * count).ok_or_else(wanted)?;
     let (starts, ends) = roi.split_at(count);
     Ok(starts.iter().zip(ends).map(|(&start, &end)| [start, end]).collect())
+}
+
+/// The same numbers in double precision.
+fn numbers<T: Copy>(x: Option<&[T]>, wide: impl Fn(T) -> f32) -> Option<Vec<f64>> {
+    x.map(|x| x.iter().map(|&x| f64::from(wide(x))).collect())
 }
