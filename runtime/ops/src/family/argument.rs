@@ -1,6 +1,6 @@
-//! What a node states in integers, which are a constant input.
+//! What a node states by a constant input: integers, and numbers of single or half precision.
 
-use udo_api::{Error, Node, Port, types};
+use udo_api::{Bf16, DType, Error, F16, Node, Port, types};
 
 /// Integers that are a constant input.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,19 @@ impl IntsArgument {
         }
         Ok(None)
     }
+}
+
+/// The numbers of an input of `f32`, `f16` or `bf16` that are known before the run.
+pub(crate) fn constant_floats(node: &Node<'_>, port: usize) -> Result<Option<Vec<f32>>, Error> {
+    Ok(match node.input(port)?.dtype() {
+        Some(DType::F16) => {
+            node.constant::<F16>(port)?.map(|x| x.iter().map(|x| x.to_f32()).collect())
+        }
+        Some(DType::Bf16) => {
+            node.constant::<Bf16>(port)?.map(|x| x.iter().map(|x| x.to_f32()).collect())
+        }
+        _ => node.constant::<f32>(port)?.map(<[f32]>::to_vec),
+    })
 }
 
 /// The parameter `name`, which is above 0.

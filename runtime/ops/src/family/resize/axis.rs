@@ -12,7 +12,7 @@ pub(crate) struct Axis {
     pub(crate) to: usize,
     pub(crate) scale: Scale,
     /// Where the region that is resized begins and ends, of an extent of 1.
-    pub(crate) region: [f64; 2],
+    pub(crate) region: [f32; 2],
 }
 
 /// A scale as a fraction of two integers, new elements over old ones. Both are exact: extents, or a number of single precision.
@@ -98,10 +98,12 @@ pub(crate) struct Sampling {
 
 impl Coordinates {
     /// Where the sample of element `at` lies. One division of two integers gives it, which are exact below 2^53, so that ties
-    /// between neighbours are those of exact arithmetic; only regions are numbers that the node says. Corners are aligned by
-    /// the extent with its fraction, as ONNX's reference does.
+    /// between neighbours are those of exact arithmetic. Corners are aligned by the extent with its fraction, as ONNX's
+    /// reference does. Ends of regions such as 0.1 are rounded already, so there are no exact ties: those of ONNX Runtime, in
+    /// single precision, are taken.
     fn place(self, axis: &Axis, at: usize) -> f64 {
         let &Axis { from, to, scale: Scale { new, old }, region: [start, end] } = axis;
+        let (x, edge) = (at as f32, from as f32 - 1.0);
         let (from, to_all, at) = (from as f64, to as f64, at as f64);
         let (last, middle) = (from - 1.0, 2.0 * at + 1.0);
         let half_pixel = (middle * old - new) / (2.0 * new);
@@ -114,9 +116,9 @@ impl Coordinates {
             Self::Asymmetric => at * old / new,
             Self::TfHalfPixelForNn => middle * old / (2.0 * new),
             Self::TfCropAndResize if to > 1 => {
-                start * last + at * (end - start) * last / (to_all - 1.0)
+                f64::from(start * edge + x * (end - start) * edge / (to as f32 - 1.0))
             }
-            Self::TfCropAndResize => 0.5 * (start + end) * last,
+            Self::TfCropAndResize => f64::from(0.5 * (start + end) * edge),
         }
     }
 }

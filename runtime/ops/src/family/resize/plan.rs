@@ -1,8 +1,9 @@
 //! What a node asks for: how each axis changes, and how it is sampled.
 
-use udo_api::{Bf16, DType, Dim, Error, F16, Node, Param, Port, Shape, TensorDesc, Value, types};
+use udo_api::{DType, Dim, Error, Node, Param, Port, Shape, TensorDesc, Value, types};
 
 use super::axis::{Axis, Coordinates, Filter, Nearest, Sampling, Scale};
+use crate::family::argument::constant_floats;
 use crate::family::axes::resolve_axes;
 
 /// The parameters of a node.
@@ -24,7 +25,7 @@ pub(crate) const SCALES: Port = Port::optional("scales", types::F32).constant();
 pub(crate) const SIZES: Port = Port::optional("sizes", types::I64).constant();
 
 /// The region that is all of an axis.
-const WHOLE: [f64; 2] = [0.0, 1.0];
+const WHOLE: [f32; 2] = [0.0, 1.0];
 
 /// Which of two scales is that of several axes; nothing where each keeps its own.
 type Policy = Option<fn(Scale, Scale) -> Scale>;
@@ -54,7 +55,7 @@ impl Plan {
         }
         let mut all = vec![None; x.rank()];
         for (&at, axis) in which.iter().zip(&axes) {
-            let is_whole = axis.region.map(f64::to_bits) == WHOLE.map(f64::to_bits);
+            let is_whole = axis.region.map(f32::to_bits) == WHOLE.map(f32::to_bits);
             let is_one = (axis.scale.number() - 1.0).abs() <= f64::from(f32::EPSILON);
             let stays = axis.from == axis.to && is_one && is_whole;
             if !stays {
@@ -222,7 +223,7 @@ fn sized(node: &Node<'_>, from: &[usize], sizes: &[i64]) -> Result<Vec<Axis>, Er
 }
 
 /// The region of each axis: all starts, then all ends.
-fn region(node: &Node<'_>, count: usize) -> Result<Vec<[f64; 2]>, Error> {
+fn region(node: &Node<'_>, count: usize) -> Result<Vec<[f32; 2]>, Error> {
     let wanted = || {
         Error::new(format!(
             "mode \"tf_crop_and_resize\" wants {} numbers in input 1, the roi, known before the run",
@@ -233,17 +234,10 @@ fn region(node: &Node<'_>, count: usize) -> Result<Vec<[f64; 2]>, Error> {
         return if count == 0 { Ok(Vec::new()) } else { Err(wanted()) };
     }
     let roi = match node.input(1)?.dtype() {
-        Some(DType::F64) => node.constant::<f64>(1)?.map(<[f64]>::to_vec),
-        Some(DType::F16) => numbers(node.constant::<F16>(1)?, |x| x.to_f32()),
-        Some(DType::Bf16) => numbers(node.constant::<Bf16>(1)?, |x| x.to_f32()),
-        _ => numbers(node.constant::<f32>(1)?, |x| x),
+        Some(DType::F64) => node.constant::<f64>(1)?.map(|x| x.iter().map(|&x| x as f32).collect()),
+        _ => constant_floats(node, 1)?,
     };
     let roi = roi.filter(|roi| roi.len() == 2 * count).ok_or_else(wanted)?;
     let (starts, ends) = roi.split_at(count);
     Ok(starts.iter().zip(ends).map(|(&start, &end)| [start, end]).collect())
-}
-
-/// The same numbers in double precision.
-fn numbers<T: Copy>(x: Option<&[T]>, wide: impl Fn(T) -> f32) -> Option<Vec<f64>> {
-    x.map(|x| x.iter().map(|&x| f64::from(wide(x))).collect())
 }
