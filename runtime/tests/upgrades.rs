@@ -280,6 +280,36 @@ fn a_convolution_may_have_its_channels_last() {
     assert_eq!(y, wanted);
 }
 
+/// What a graph of one input makes of these numbers.
+fn computed(text: &str, x: &[f32]) -> Vec<f32> {
+    let graph = Graph::parse(text).unwrap();
+    let mut registry = Registry::builtin().unwrap();
+    let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+    let mut session = model.session().unwrap();
+    session.input_mut::<f32>("x").unwrap().copy_from_slice(x);
+    session.run().unwrap();
+    session.output::<f32>("y").unwrap().to_vec()
+}
+
+#[test]
+fn a_mean_that_is_large_beside_the_deviation_costs_no_digits() {
+    let text =
+        "graph g\n input x: f32[1,1,4,16]\n y = MeanVarianceNormalization@13(x) # n\n output y\n";
+    for (mean, spread) in [(1e4f32, 0.02f32), (-3e5, 0.5)] {
+        let x: Vec<f32> =
+            (0..64i32).map(|at| mean + spread * (at * 37 % 64) as f32 / 64.0).collect();
+        let y = computed(text, &x);
+        let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
+        let of = |values: &[f64]| values.iter().sum::<f64>() / 64.0;
+        let mean = of(&wide);
+        let squares: Vec<f64> = wide.iter().map(|x| (x - mean).powi(2)).collect();
+        for (y, x) in y.iter().zip(&wide) {
+            let wanted = (x - mean) / of(&squares).sqrt();
+            assert!((f64::from(*y) - wanted).abs() < 1e-4, "{y}, wanted {wanted}");
+        }
+    }
+}
+
 #[test]
 fn a_package_gets_the_node_that_the_model_has() {
     let text = "graph g\n input x: f32[3]\n y = Clip@6(x) min=-1.0 max=2.0 # n\n output y\n";

@@ -97,7 +97,8 @@ __kernel void udo_batch_norm(__global const float *x, __global const float *scal
     const int channels, const int inner, const float epsilon) {
     const int i = get_global_id(0), channel = i / inner % channels;
     const float factor = scale[channel] / sqrt(variance[channel] + epsilon);
-    y[i] = x[i] * factor + (bias[channel] - mean[channel] * factor);
+    // The mean goes first: where it is large beside the deviation, products with the factor would lose their digits.
+    y[i] = (x[i] - mean[channel]) * factor + bias[channel];
 }
 ";
 
@@ -106,7 +107,7 @@ impl GpuKernel for OnGpu {
         let ([i, ..], AxisSplit { len, inner, .. }) = (item.global_id, kernel.split);
         let at = |port: usize| buffers.load(port, i / inner % len);
         let factor = at(1)? / (at(4)? + kernel.epsilon).sqrt();
-        buffers.store(0, i, buffers.load(0, i)? * factor + (at(2)? - at(3)? * factor))
+        buffers.store(0, i, (buffers.load(0, i)? - at(3)?) * factor + at(2)?)
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
@@ -169,6 +170,18 @@ mod tests {
             let y = on_gpu_too(&run(&dims, channels).float("epsilon", 1e-3).threads(2), 1e-6);
             assert_near(&y.values::<f32>(), &wanted, 1e-5);
         }
+    }
+
+    #[test]
+    fn a_mean_that_is_large_beside_the_deviation_costs_no_digits_on_the_gpu() {
+        let x: Vec<f32> = noise(60).iter().map(|x| 1e4 + 1e-2 * x).collect();
+        let mut run = bench("BatchNormalization").input(tensor(&[2, 3, 10], &x));
+        for of in [1.5f32, -0.5, 1e4, 1e-4] {
+            run = run.constant(tensor(&[3], &[of; 3]));
+        }
+        let y = run.float("epsilon", 0.0).on(udo_api::Core::GPU).one().values::<f32>();
+        let of = |x: &f32| (f64::from(*x) - 1e4) / f64::from(1e-4f32).sqrt() * 1.5 - 0.5;
+        assert_near(&y, &x.iter().map(of).collect::<Vec<_>>(), 1e-5);
     }
 
     #[test]

@@ -122,13 +122,16 @@ fn refuse_statistics(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Elements less their mean along some axes, over their deviation.
+/// Elements less their mean along some axes, over their deviation. What the first mean is off, as it is rounded, the mean of what is
+/// left says: where the deviation is small beside the mean, digits of the result depend on it.
 pub(super) fn mean_variance_norm(edit: &mut Edit<'_>) -> Result<(), String> {
     let axes = edit.take_ints("axes")?;
     let axes = edit.list("axes", axes.as_deref().unwrap_or(&IMAGE_AXES))?;
     let x = edit.required(0)?;
     let mean = edit.first("mean", new_node("ReduceMean", &[x, axes]), None)?;
-    let apart = edit.first("apart", new_node("Sub", &[x, mean]), None)?;
+    let near = edit.first("near", new_node("Sub", &[x, mean]), None)?;
+    let rest = edit.first("rest", new_node("ReduceMean", &[near, axes]), None)?;
+    let apart = edit.first("apart", new_node("Sub", &[near, rest]), None)?;
     let squares = edit.first("squares", new_node("Mul", &[apart, apart]), None)?;
     let variance = edit.first("variance", new_node("ReduceMean", &[squares, axes]), None)?;
     let deviation = edit.first("deviation", new_node("Sqrt", &[variance]), None)?;

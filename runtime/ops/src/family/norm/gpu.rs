@@ -90,24 +90,26 @@ pub(super) const fn group_gpu<N: GroupNorm>() -> KernelDef {
 const RULES: &[PortRule] =
     &[input(0, types::F32), output_like(0, 0), input_like(1, 0), input_like(2, 0)];
 
-/// The mean is subtracted before squares are added up, so that large means cost no digits; and of sums in parts of 64 elements
-/// fewer digits are lost than of one after the other.
+/// Elements are taken less the first one of their row, then less the mean of those differences, before squares are added up:
+/// a mean that is large beside the deviation costs no digits, not even those that its own rounding would. Of sums in parts of 64
+/// elements fewer digits are lost than of one after the other.
 const SOURCE: &str = "#pragma OPENCL FP_CONTRACT OFF
 __kernel void udo_row(__global const float *xs, __global const float *scale, __global const float *bias,
     __global float *ys, const int len, const int plane, const int channels, const int is_centred,
     const int has_bias, const float epsilon) {
     const int first = get_global_id(0) * len;
+    const float shift = is_centred && len > 0 ? xs[first] : 0.0f;
     float mean = 0.0f, squares = 0.0f;
     for (int part = 0; is_centred && part < len; part += 64) {
         float sum = 0.0f;
-        for (int k = part; k < min(part + 64, len); ++k) sum += xs[first + k];
+        for (int k = part; k < min(part + 64, len); ++k) sum += xs[first + k] - shift;
         mean += sum;
     }
     mean /= len;
     for (int part = 0; part < len; part += 64) {
         float sum = 0.0f;
         for (int k = part; k < min(part + 64, len); ++k) {
-            const float x = xs[first + k] - mean;
+            const float x = (xs[first + k] - shift) - mean;
             sum += x * x;
         }
         squares += sum;
@@ -115,7 +117,7 @@ __kernel void udo_row(__global const float *xs, __global const float *scale, __g
     const float inverse = 1.0f / sqrt(squares / len + epsilon);
     for (int k = 0; k < len; ++k) {
         const int channel = (first + k) / plane % channels;
-        const float y = (xs[first + k] - mean) * inverse * scale[channel];
+        const float y = ((xs[first + k] - shift) - mean) * inverse * scale[channel];
         ys[first + k] = has_bias ? y + bias[channel] : y;
     }
 }
@@ -144,12 +146,16 @@ impl Normalized {
         let sum = |of: &dyn Fn(f32) -> f32| -> f32 {
             x.chunks(64).map(|part| part.iter().map(|&x| of(x)).sum::<f32>()).sum()
         };
-        let mean = if self.is_centred { sum(&|x| x) / len } else { 0.0 };
-        let squares = sum(&|x| (x - mean) * (x - mean));
+        let shift = x.first().filter(|_| self.is_centred).copied().unwrap_or(0.0);
+        let mean = if self.is_centred { sum(&|x| x - shift) / len } else { 0.0 };
+        let squares = sum(&|x| {
+            let x = (x - shift) - mean;
+            x * x
+        });
         let inverse = 1.0 / (squares / len + epsilon).sqrt();
         for (at, x) in (first..).zip(x) {
             let channel = at / plane % channels;
-            let y = (x - mean) * inverse * scale[channel];
+            let y = ((x - shift) - mean) * inverse * scale[channel];
             buffers.store(0, at, bias.get(channel).map_or(y, |bias| y + bias))?;
         }
         Ok(())

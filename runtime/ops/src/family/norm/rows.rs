@@ -210,8 +210,29 @@ mod tests {
         assert_eq!(error, "input 1 is f32[3], wanted 2 elements");
         let run = run.input(tensor(&[2], &[1f32; 2])).int("stash_type", 11);
         assert_eq!(run.error(), "parameter \"stash_type\" is 11, wanted 1, f32");
+        a_mean_that_is_large_beside_the_deviation_costs_no_digits::<N>();
         what_is_no_number_stays_in_its_row::<N>();
         bounded_rows_are_those_of_the_run::<N>();
+    }
+
+    fn a_mean_that_is_large_beside_the_deviation_costs_no_digits<N: RowNorm>() {
+        for (mean, spread) in [(1e4f32, 1e-2f32), (-3e5, 0.5), (1e6, 1.0), (0.0, 1e-3)] {
+            for (rows, cols) in [(3, 8), (2, 64), (2, 1000), (1, 9000)] {
+                let x: Vec<f32> = noise(rows * cols).iter().map(|x| mean + spread * x).collect();
+                let run = bench(N::NAME).input(tensor(&[rows, cols], &x));
+                let run = run.input(tensor(&[cols], &vec![1f32; cols])).float("epsilon", 1e-12);
+                let rows = x.chunks(cols).map(|x| x.iter().copied().map(f64::from).collect());
+                let ones = vec![1.0; cols];
+                let wanted: Vec<f64> = rows
+                    .flat_map(|x: Vec<f64>| (N::TEST)(&x, [&ones, &[]], f64::from(1e-12f32)))
+                    .collect();
+                for core in [Core::CPU, Core::GPU] {
+                    println!("{} {core:?}: {mean} with {spread}, {cols} elements", N::NAME);
+                    let y = run.clone().on(core).one().values::<f32>();
+                    assert_near(&y, &wanted, 1e-4);
+                }
+            }
+        }
     }
 
     fn bounded_rows_are_those_of_the_run<N: RowNorm>() {
