@@ -292,6 +292,37 @@ fn computed(text: &str, x: &[f32]) -> Vec<f32> {
 }
 
 #[test]
+fn scales_of_half_precision_are_the_numbers_that_they_are() {
+    let x: Vec<f32> = (-8i8..8).map(|x| f32::from(x) * 0.77).collect();
+    for type_of in [DType::F16, DType::Bf16].map(DType::onnx) {
+        for (scale, zero) in [(0.0625f32, 3), (0.25, 0)] {
+            // A scale that is known before the run, and one that a node makes of the input.
+            let known = format!("s = Cast@21(wide) to={type_of} # s");
+            let made = format!(
+                "m = ReduceMean@18(x) keepdims=0 # m\n nil = Mul@14(m, zero) # nil\n sum = Add@14(nil, wide) # sum\n \
+                 s = Cast@21(sum) to={type_of} # s"
+            );
+            for nodes in [known, made] {
+                let text = format!(
+                    "graph g\n input x: f32[16]\n constant wide: f32[]{{{scale}}}\n constant zero: f32[]{{0.0}}\n \
+                     constant z: u8[]{{{zero}}}\n h = Cast@21(x) to={type_of} # h\n {nodes}\n \
+                     q = QuantizeLinear@21(h, s, z) # q\n d = DequantizeLinear@21(q, s, z) # d\n \
+                     y = Cast@21(d) to=1 # y\n output y\n"
+                );
+                for (y, x) in computed(&text, &x).iter().zip(&x) {
+                    let stored =
+                        (x / scale).round_ties_even() + f32::from(i8::try_from(zero).unwrap());
+                    let wanted =
+                        (stored.clamp(0.0, 255.0) - f32::from(i8::try_from(zero).unwrap())) * scale;
+                    // A half is rounded before, by less than half of a step.
+                    assert!((y - wanted).abs() <= scale * 1.001, "{y}, wanted {wanted}, of {text}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_mean_that_is_large_beside_the_deviation_costs_no_digits() {
     let text =
         "graph g\n input x: f32[1,1,4,16]\n y = MeanVarianceNormalization@13(x) # n\n output y\n";

@@ -7,6 +7,7 @@ use udo_api::{
 use udo_simd::rows;
 
 use crate::Def;
+use crate::family::argument::constant_floats;
 use crate::family::quantize::{AXIS, BLOCK_SIZE, OUTPUT_DTYPE, Scales, TYPES};
 use crate::family::stored;
 
@@ -68,7 +69,8 @@ fn quantized_type(node: &Node<'_>) -> Result<DType, Error> {
 
 /// The encoding of the values, where one scale is known before the run.
 fn known_encoding<T: QuantizedType>(node: &Node<'_>) -> Result<Option<Encoding>, Error> {
-    let Some(&[scale]) = node.constant::<f32>(1)? else { return Ok(None) };
+    let scales = constant_floats(node, 1)?;
+    let Some(&[scale]) = scales.as_deref() else { return Ok(None) };
     if !node.has_input(2) {
         return Ok(Some(Encoding { scale, zero_point: 0 }));
     }

@@ -11,6 +11,8 @@ use udo_api::{
     TypeSet, types,
 };
 
+use crate::family::argument::constant_floats;
+
 pub(crate) use binary::{QuantizedBinary, quantized_binary};
 pub(crate) use mean::{QuantizedMean, quantized_mean, sliding, whole};
 pub(crate) use unary::{QuantizedUnary, quantized_unary};
@@ -70,7 +72,8 @@ impl EncodingPorts {
         self,
         node: &Node<'_>,
     ) -> Result<Option<Encoding>, Error> {
-        let Some(&[scale]) = node.constant::<f32>(self.scale)? else { return Ok(None) };
+        let scales = constant_floats(node, self.scale)?;
+        let Some(&[scale]) = scales.as_deref() else { return Ok(None) };
         if !node.has_input(self.zero) {
             return Ok(Some(Encoding { scale, zero_point: 0 }));
         }
