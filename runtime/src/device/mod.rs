@@ -48,7 +48,7 @@ mod tests;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use udo_api::abi::{ABI_VERSION, AbiVersion};
 use udo_api::{Core, CoreKind};
@@ -68,6 +68,7 @@ pub use map::{ReadMap, WriteMap};
 pub use memory::{AllocOptions, Contents, Memory, MemoryView, Sharing};
 pub use packing::Packing;
 pub use range::{ByteRange, LINE_BYTES};
+pub(crate) use set::Used;
 pub use set::{DeviceSpec, Devices};
 pub(crate) use shared::{Share, SharedMemory};
 pub use spec::{Extent, TensorSpec};
@@ -131,8 +132,8 @@ struct Inner {
     heap: Heap,
     /// Memories that there were so far, for seeds of their own.
     memories: AtomicU64,
-    /// Whether it went away.
-    is_lost: AtomicBool,
+    /// How often it was lost or came back: odd while it is lost.
+    changes: AtomicU64,
 }
 
 impl Device {
@@ -194,7 +195,12 @@ impl Device {
     /// Whether it went away, as an accelerator does whose driver or power fails. An emulated one does when a test says so
     /// ([`crate::run::Queues::lose`]).
     pub fn is_lost(&self) -> bool {
-        self.0.is_lost.load(Ordering::Relaxed)
+        is_loss(self.changes())
+    }
+
+    /// How often it was lost or came back. A run that finds another number at its end than at its beginning met a loss.
+    pub(crate) fn changes(&self) -> u64 {
+        self.0.changes.load(Ordering::SeqCst)
     }
 
     /// Nothing, if it is there.
@@ -202,15 +208,19 @@ impl Device {
     /// # Errors
     /// It is lost.
     pub(crate) fn check_there(&self) -> Result<()> {
-        if !self.is_lost() {
-            return Ok(());
-        }
+        if self.is_lost() { Err(self.loss()) } else { Ok(()) }
+    }
+
+    /// Why a run on it fails once it was lost, even if it is back by now.
+    pub(crate) fn loss(&self) -> Error {
         let why = format!("device {self} was lost; reset it, then submit again");
-        Err(Error::new(ErrorCode::DeviceLost, why))
+        Error::new(ErrorCode::DeviceLost, why)
     }
 
     pub(crate) fn set_lost(&self, is_lost: bool) {
-        self.0.is_lost.store(is_lost, Ordering::SeqCst);
+        let next = |changes: u64| (is_loss(changes) != is_lost).then(|| changes.wrapping_add(1));
+        // An error says that it is as wanted already.
+        let _as_before = self.0.changes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
     }
 
     fn heap(&self) -> &Heap {
@@ -225,6 +235,11 @@ impl Device {
             Coherence::NonCoherent { seed: Some(seed) } => Some(seed.wrapping_add(ordinal)),
         }
     }
+}
+
+/// Whether a device is lost that has changed so often.
+fn is_loss(changes: u64) -> bool {
+    !changes.is_multiple_of(2)
 }
 
 /// Two handles of one device are equal.

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 use std::thread;
 
 use udo_api::{Core, CoreKind};
@@ -156,6 +156,56 @@ impl Devices {
     }
 }
 
+/// The devices that runs use.
+#[derive(Clone, Debug)]
+pub(crate) struct Used(Box<[Device]>);
+
+impl Used {
+    /// Those of these numbers.
+    ///
+    /// # Errors
+    /// One of them is not there.
+    pub(crate) fn find(devices: &Devices, ids: impl Iterator<Item = DeviceId>) -> Result<Self> {
+        ids.map(|id| devices.get(id.kind, id.index)).collect::<Result<_>>().map(Self)
+    }
+
+    /// Each of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Device> {
+        self.0.iter()
+    }
+
+    /// How often all of them together were lost or came back.
+    pub(crate) fn changes(&self) -> u64 {
+        self.iter().fold(0, |all, device| all.wrapping_add(device.changes()))
+    }
+
+    /// Nothing, if all of them are there.
+    ///
+    /// # Errors
+    /// One is lost.
+    pub(crate) fn check_there(&self) -> Result<()> {
+        self.iter().try_for_each(Device::check_there)
+    }
+
+    /// Nothing, if none of them was lost since [`Used::changes`] said `began`: a run that a loss met did not do all of its work, even
+    /// where the device is back by now.
+    ///
+    /// # Errors
+    /// One was lost.
+    pub(crate) fn check_since(&self, began: u64) -> Result<()> {
+        if self.changes() == began {
+            return Ok(());
+        }
+        self.check_there()?;
+        let names: Vec<_> = self.iter().map(Device::to_string).collect();
+        let why = format!(
+            "a device of the run was lost and is back: {}; submit again",
+            names.join(" or ")
+        );
+        Err(Error::new(ErrorCode::DeviceLost, why))
+    }
+}
+
 fn device(id: DeviceId, spec: &DeviceSpec) -> Device {
     let of_machine = || u64::try_from(Limit::of_machine().bytes()).unwrap_or(u64::MAX);
     let by_core = || match id.kind {
@@ -171,6 +221,6 @@ fn device(id: DeviceId, spec: &DeviceSpec) -> Device {
         coherence: spec.coherence,
         heap: Heap::new(spec.memory_bytes.unwrap_or_else(of_machine)),
         memories: AtomicU64::new(0),
-        is_lost: AtomicBool::new(false),
+        changes: AtomicU64::new(0),
     }))
 }

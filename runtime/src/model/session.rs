@@ -11,7 +11,7 @@ use super::last::LastPlans;
 use super::launch::{Devices, IoTensors, SessionOptions};
 use super::plans::Facts;
 use super::{CompileError, Inner, Model, RunError};
-use crate::device::{self, Device};
+use crate::device::{self, Used};
 use crate::graph::DimSpec;
 use crate::memory::Tensor;
 use crate::plan::Plan;
@@ -34,7 +34,7 @@ pub struct Session {
     pub(super) options: SessionOptions,
     pub(super) devices: Devices,
     /// Those that runs use.
-    used: Box<[Device]>,
+    used: Used,
     room: Room,
     /// What submitted runs run in, once one was.
     pub(super) frames: Option<Arc<Frames>>,
@@ -108,7 +108,7 @@ impl Session {
         let devices = Devices::choose(&model, options)?;
         let all = model.queues.devices();
         let used = model.kinds().map(|kind| devices.of(kind));
-        let used = used.map(|id| all.get(id.kind, id.index)).collect::<device::Result<_>>()?;
+        let used = Used::find(all, used)?;
         let room = devices.room(&model, options)?;
         if let Some(workspace) = &room.workspace {
             workspace.reserve(1);
@@ -349,19 +349,14 @@ impl Session {
         if !self.is_prepared() {
             watch.plans(SpanKind::Prepare, || self.prepare_inputs())?;
         }
-        self.check_devices()?;
+        let began = self.used.changes();
+        self.used.check_there().map_err(CompileError::from)?;
         let Some(met) = self.met.first_mut() else { return Ok(()) };
         let turn = self.room.workspace.as_ref().map(SharedWorkspace::enter).transpose();
         let _turn = turn.map_err(CompileError::from)?;
         self.replans += met.run(watch)?;
         self.note_plans();
-        self.check_devices()
-    }
-
-    /// Refuses runs on a device that is lost.
-    fn check_devices(&self) -> Result<(), RunError> {
-        let there = self.used.iter().try_for_each(Device::check_there);
-        Ok(there.map_err(CompileError::from)?)
+        Ok(self.used.check_since(began).map_err(CompileError::from)?)
     }
 
     /// The model that it runs.

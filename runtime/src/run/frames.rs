@@ -10,7 +10,7 @@ use super::at_work::Wanted;
 use super::job::{Job, start};
 use super::sync::Mutex;
 use super::{Priority, Queues, RunLog, SharedWorkspace, Work, lock, remove};
-use crate::device::{CoreSet, Device, DeviceId, Error, ErrorCode, Result};
+use crate::device::{CoreSet, Device, DeviceId, Error, ErrorCode, Result, Used};
 
 /// A frame, while nobody runs in it.
 pub(super) type Frame = Box<dyn Work>;
@@ -38,7 +38,7 @@ pub(crate) struct Frames {
     /// How many frames there are.
     count: usize,
     /// The devices that runs use.
-    devices: Vec<DeviceId>,
+    pub(super) used: Used,
     /// What they share with others, so that one run at a time is at work.
     pub(super) workspace: Option<SharedWorkspace>,
     /// Where runs are noted, if they are.
@@ -72,7 +72,7 @@ fn give_room_back(queues: &Queues, device: DeviceId, count: usize, named: usize)
 
 impl Drop for Frames {
     fn drop(&mut self) {
-        for &device in &self.devices {
+        for device in self.used.iter().map(Device::id) {
             give_room_back(&self.queues, device, self.count, self.named_room(device));
         }
         self.queues.timer.release(self.most);
@@ -95,6 +95,7 @@ impl Frames {
     ) -> Result<Arc<Self>> {
         let FrameOptions { depth, workspace, log, threads, named } = options;
         let (count, most) = (frames.len(), frames.len().saturating_add(depth));
+        let used = Used::find(queues.devices(), devices.iter().copied())?;
         let named_room = |device: DeviceId| if named == Some(device) { most } else { 0 };
         for (at, &device) in devices.iter().enumerate() {
             if let Err(refused) = queues.reserve(device, count, named_room(device)) {
@@ -111,7 +112,7 @@ impl Frames {
         let waiting = std::array::from_fn(|_| VecDeque::with_capacity(depth));
         let state = Mutex::new(State { free: frames, waiting, in_flight: 0 });
         let (queues, threads) = (Arc::clone(queues), u32::try_from(threads).unwrap_or(u32::MAX));
-        let made = Self { queues, most, count, devices, workspace, log, threads, named, state };
+        let made = Self { queues, most, count, used, workspace, log, threads, named, state };
         let made = Arc::new(made);
         made.queues.count(&made);
         Ok(made)
@@ -156,9 +157,7 @@ impl Frames {
     /// # Errors
     /// A device is lost, or there are as many runs in flight as there may be.
     pub(super) fn enter(&self) -> Result<()> {
-        for id in &self.devices {
-            self.queues.devices().get(id.kind, id.index)?.check_there()?;
-        }
+        self.used.check_there()?;
         let mut state = lock(&self.state);
         if state.in_flight >= self.most {
             let why = format!(

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use std::{hint, mem};
@@ -43,6 +43,8 @@ struct Seen {
     /// How often it was submitted.
     submission: u64,
     is_in_flight: bool,
+    /// How the last submission failed, from its end on.
+    failure: Option<Error>,
     /// How the submission ended that was reported last.
     outcome: Result<()>,
     wakers: Vec<Waker>,
@@ -54,6 +56,8 @@ struct At {
     frame: Option<Frame>,
     part: usize,
     has_begun: bool,
+    /// How often its devices had changed when it began.
+    began: u64,
     /// Whether it is its turn in the workspace that its session shares.
     has_workspace: bool,
     /// Its number among the runs that named cores, if it did.
@@ -90,11 +94,19 @@ impl Job {
                 Error::new(ErrorCode::OutOfMemory, why)
             })?;
         }
-        let (submission, is_in_flight, wakers) = (0, false, Vec::new());
+        let seen = Seen {
+            submission: 0,
+            is_in_flight: false,
+            failure: None,
+            outcome: Ok(()),
+            wakers: Vec::new(),
+        };
         let (has_begun, has_workspace, in_stream) = (false, false, (0, false));
         let noted = Noted::default();
         let (frame, named) = (None, None);
-        let at = At { bound, frame, part: 0, has_begun, has_workspace, named, noted, in_stream };
+        let (part, began) = (0, 0);
+        let at =
+            At { bound, frame, part, has_begun, began, has_workspace, named, noted, in_stream };
         Ok(Arc::new(Self {
             frames: Arc::clone(frames),
             stream,
@@ -103,7 +115,7 @@ impl Job {
             timeout,
             told: Arc::new(Told {
                 flag: Flag::default(),
-                seen: Mutex::new(Seen { submission, is_in_flight, outcome: Ok(()), wakers }),
+                seen: Mutex::new(seen),
                 changed: Condvar::new(),
                 reported: AtomicU64::new(0),
             }),
@@ -158,6 +170,7 @@ impl Job {
         at.noted = Noted::submitted(self.frames.log.as_ref());
         self.told.flag.clear();
         seen.is_in_flight = true;
+        seen.failure = None;
         seen.submission += 1;
         Ok(seen.submission)
     }
@@ -178,12 +191,23 @@ impl Job {
 
     /// What was copied, once the launch is not in flight.
     pub(super) fn copies(&self) -> Result<Copies> {
-        Ok(self.at_rest()?.bound.copies())
+        let seen = lock(&self.told.seen);
+        Ok(self.at_rest(&seen)?.bound.copies())
     }
 
-    /// What an output is and where it lies, once the launch is not in flight.
-    pub(super) fn output(&self, index: usize) -> Result<DeviceTensor> {
-        let at = self.at_rest()?;
+    /// What an output of a submission is and where it lies, once that has ended well.
+    pub(super) fn output(&self, submission: u64, index: usize) -> Result<DeviceTensor> {
+        let seen = lock(&self.told.seen);
+        let at = self.at_rest(&seen)?;
+        if seen.submission != submission {
+            let why = "the launch was submitted again since, and its outputs are those of that run";
+            return Err(Error::new(ErrorCode::InvalidState, why));
+        }
+        if let Some(failure) = &seen.failure {
+            let why =
+                format!("output {index} is not there, as the run did not end well: {failure}");
+            return Err(Error::new(ErrorCode::InvalidState, why));
+        }
         let outputs = at.bound.outputs();
         let count = outputs.len();
         let output = outputs.get(index).ok_or_else(|| {
@@ -191,21 +215,22 @@ impl Job {
             Error::new(ErrorCode::InvalidArgument, why)
         })?;
         output.clone().ok_or_else(|| {
-            let why = format!("output {index} is not there, as no run has ended well");
-            Error::new(ErrorCode::InvalidState, why)
+            Error::new(ErrorCode::Internal, format!("a run that ended well has no output {index}"))
         })
     }
 
-    fn at_rest(&self) -> Result<MutexGuard<'_, At>> {
-        let is_in_flight = lock(&self.told.seen).is_in_flight;
-        match self.at.try_lock() {
-            Ok(at) if !is_in_flight => Ok(at),
-            Err(TryLockError::Poisoned(at)) if !is_in_flight => Ok(at.into_inner()),
-            Ok(_) | Err(_) => {
-                let why = "the run is in flight; wait for it first";
-                Err(Error::new(ErrorCode::Busy, why))
-            }
+    /// What the launch is bound to, while it is not in flight: for as long as `seen` is locked it is not submitted, so nobody keeps
+    /// it.
+    fn at_rest(&self, seen: &Seen) -> Result<MutexGuard<'_, At>> {
+        if seen.is_in_flight {
+            return Err(Error::new(ErrorCode::Busy, "the run is in flight; wait for it first"));
         }
+        Ok(lock(&self.at))
+    }
+
+    /// Whether the submission in flight is to end early.
+    pub(super) fn is_to_end(&self) -> bool {
+        self.told.flag.is_set()
     }
 }
 
@@ -394,8 +419,11 @@ pub(super) fn proceed(job: Arc<Job>, cores: Taken, queue: &Queue) -> bool {
         return false;
     }
     let next = {
-        let mut at = lock(&job.at);
-        let stop = Stop { flag: &job.told.flag, device: &queue.device };
+        let (mut at, used) = (lock(&job.at), &job.frames.used);
+        if !at.has_begun {
+            at.began = used.changes();
+        }
+        let stop = Stop { flag: &job.told.flag, device: &queue.device, used, began: at.began };
         catch_unwind(AssertUnwindSafe(|| at.go_on(stop))).unwrap_or_else(|_| {
             let why =
                 "the run panicked, which is a fault of this library; what it printed says where";
@@ -423,6 +451,7 @@ impl At {
         };
         stop.check()?;
         if !*has_begun {
+            stop.used.check_there()?;
             let begun = frame.begin(bound);
             noted.note(RunSpanKind::Begins, device);
             begun?;
@@ -472,6 +501,7 @@ fn end_by<R>(job: Arc<Job>, outcome: Result<()>, before: impl FnOnce() -> R) -> 
     let submission = {
         let mut seen = lock(&job.told.seen);
         seen.is_in_flight = false;
+        seen.failure = outcome.as_ref().err().cloned();
         seen.submission
     };
     if let Some((next, frame)) = next {

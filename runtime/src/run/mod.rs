@@ -206,9 +206,9 @@ impl Run {
     /// next run of the same launch writes it again.
     ///
     /// # Errors
-    /// The run has not ended, or not well; or there is no such output.
+    /// The run has not ended, or not well; its launch was submitted again; or there is no such output.
     pub fn output(&self, index: usize) -> Result<DeviceTensor> {
-        self.job.output(index)
+        self.job.output(self.submission, index)
     }
 }
 
@@ -245,7 +245,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Takes a run that is to end out of those that wait. One that is not is a later submission of its launch, and stays.
 fn remove(jobs: &mut VecDeque<Arc<Job>>, job: &Arc<Job>) -> bool {
-    let at = jobs.iter().position(|other| Arc::ptr_eq(other, job));
+    let at = jobs.iter().position(|other| Arc::ptr_eq(other, job) && other.is_to_end());
     at.is_some_and(|at| jobs.remove(at).is_some())
 }

@@ -166,7 +166,8 @@ impl Queues {
         device.set_lost(true);
         let queue = lock(&self.of).get(&device.id()).map(|served| Arc::clone(&served.queue));
         for job in queue.iter().flat_map(|queue| queue.drain()) {
-            job::end_waiting(job, device.check_there());
+            // The device may be back by now.
+            job::end_waiting(job, Err(device.loss()));
         }
     }
 

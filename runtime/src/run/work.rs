@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use udo_api::Shape;
 
 use super::Bound;
-use crate::device::{Device, DeviceId, Error, ErrorCode, Result};
+use crate::device::{Device, DeviceId, Error, ErrorCode, Result, Used};
 
 /// The memory of one run at a time, and what to do in it.
 pub(crate) trait Work: Send {
@@ -76,14 +76,18 @@ impl Flag {
 #[derive(Clone, Copy)]
 pub(crate) struct Stop<'a> {
     pub(super) flag: &'a Flag,
+    /// Whose queue has the run now.
     pub(super) device: &'a Device,
+    /// The devices of the run, and how often they had changed when it began.
+    pub(super) used: &'a Used,
+    pub(super) began: u64,
 }
 
 impl Stop<'_> {
     /// Whether the run is to end.
     #[inline]
     pub(crate) fn is_set(&self) -> bool {
-        self.flag.0.load(Ordering::Relaxed) != 0 || self.device.is_lost()
+        self.flag.0.load(Ordering::Relaxed) != 0 || self.used.changes() != self.began
     }
 
     /// The word that turns from zero once the run is to end, for who cannot ask; a device that is lost does not turn it.
@@ -98,7 +102,7 @@ impl Stop<'_> {
     pub(super) fn check(&self) -> Result<()> {
         match self.flag.error() {
             Some(error) => Err(error),
-            None => self.device.check_there(),
+            None => self.used.check_since(self.began),
         }
     }
 }

@@ -156,8 +156,7 @@ impl SharedWorkspace {
 
     /// Takes a run out of those that wait; whether it was one.
     pub(super) fn remove(&self, job: &Arc<Job>) -> bool {
-        let is_its =
-            |waiter: &Waiter| matches!(waiter, Waiter::Job(other) if Arc::ptr_eq(other, job));
+        let is_its = |waiter: &Waiter| matches!(waiter, Waiter::Job(other) if Arc::ptr_eq(other, job) && other.is_to_end());
         lock(&self.0.state).waiting.iter_mut().any(|waiting| {
             let at = waiting.iter().position(is_its);
             at.is_some_and(|at| waiting.remove(at).is_some())

@@ -157,3 +157,157 @@ fn a_run_that_panics_fails_and_its_frame_runs_the_next() {
     panics.store(false, Ordering::Relaxed);
     session.submit(RunOptions::default()).wait().unwrap();
 }
+
+/// The output of a run, as a caller asks for it; the message of a refusal.
+fn refusal(run: &Run) -> (ErrorCode, String) {
+    let error = run.output(0).unwrap_err();
+    (error.code(), error.message().to_owned())
+}
+
+#[test]
+fn a_run_that_does_not_end_well_has_no_output() {
+    let (session, heard, gate) = stoppable();
+    let causes: [(fn(&Session, &Run), ErrorCode); 2] = [
+        (|_, run| run.cancel(), ErrorCode::Cancelled),
+        (|session, _| session.queues.lose(&session.home), ErrorCode::DeviceLost),
+    ];
+    for (cause, code) in causes {
+        for is_given in [true, false] {
+            let (input, output) = (session.tensor(), session.tensor());
+            let given = [is_given.then(|| output.clone())];
+            let bound = Bound::new((&[input], &given), &[], &session.home).unwrap();
+            let launch = Launch::new(&session.frames, bound, RunOptions::default()).unwrap();
+            gate.open();
+            let well = launch.submit().unwrap();
+            well.wait().unwrap();
+            heard.recv_timeout(LONG).unwrap();
+            assert_eq!(well.output(0).unwrap().read_all().unwrap(), [2, 3, 4, 5]);
+
+            let run = launch.submit().unwrap();
+            heard.recv_timeout(LONG).unwrap();
+            assert_eq!(refusal(&run).0, ErrorCode::Busy);
+            cause(&session, &run);
+            gate.open();
+            assert_eq!(run.wait().unwrap_err().code(), code);
+            let (found, why) = refusal(&run);
+            assert_eq!(found, ErrorCode::InvalidState);
+            assert!(
+                why.starts_with("output 0 is not there, as the run did not end well: "),
+                "{why}"
+            );
+            let (found, why) = refusal(&well);
+            assert_eq!(found, ErrorCode::InvalidState);
+            assert!(why.starts_with("the launch was submitted again since"), "{why}");
+            session.queues.reset(&session.home);
+        }
+    }
+}
+
+#[test]
+fn a_callback_finds_the_output_of_its_own_run_alone() {
+    let (session, heard, gate) = stoppable();
+    let (asks, asked) = log::<Run>();
+    let (tells, told) = log();
+    let on_done: Callback = Box::new(move |_| {
+        let run = asked.recv_timeout(LONG).unwrap();
+        tells.send(run.output(0).map(|output| output.read_all().unwrap())).unwrap();
+    });
+    let (launch, ..) =
+        session.record(RunOptions { on_done: Some(on_done), ..RunOptions::default() });
+    for is_cancelled in [false, true] {
+        let run = launch.submit().unwrap();
+        asks.send(run.clone()).unwrap();
+        heard.recv_timeout(LONG).unwrap();
+        if is_cancelled {
+            run.cancel();
+        }
+        gate.open();
+        let found = told.recv_timeout(LONG).unwrap();
+        assert_eq!(found.is_err(), is_cancelled, "{found:?}");
+        assert_eq!(run.wait().is_err(), is_cancelled);
+    }
+}
+
+#[test]
+fn a_device_that_is_back_when_a_run_looks_was_lost_all_the_same() {
+    let gate = Gate::default();
+    let (said, heard) = log();
+    let (said, pass) = (Mutex::new(said), gate.clone());
+    let stops = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stops);
+    let part: Part = Arc::new(move |stop| {
+        lock(&said).send(()).unwrap();
+        pass.pass()?;
+        stopped.store(stop.is_set(), Ordering::Relaxed);
+        Ok(())
+    });
+    let dsp = DeviceId { kind: CoreKind::Dsp, index: 1 };
+    let parts = Parts(vec![(dsp, Arc::clone(&part)), (cpu(), part)]);
+    let session = Session::new(&parts, 1, 8);
+    let device = session.queues.devices().get(dsp.kind, dsp.index).unwrap();
+    // In the part that is on the device, and in the one after it.
+    for lost_in in 0..2 {
+        let run = session.submit(RunOptions::default());
+        for part in 0..=lost_in {
+            heard.recv_timeout(LONG).unwrap();
+            if part == lost_in {
+                session.queues.lose(&device);
+                session.queues.reset(&device);
+            }
+            gate.open();
+        }
+        let error = run.wait().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::DeviceLost, "{error}");
+        assert!(error.message().contains("was lost and is back"), "{error}");
+        assert!(stops.load(Ordering::Relaxed), "a part is told to stop");
+    }
+    gate.open();
+    gate.open();
+    session.submit(RunOptions::default()).wait().expect("a device that is back runs");
+}
+
+#[test]
+fn what_waits_for_a_lost_device_fails_also_where_a_callback_brings_it_back() {
+    let (session, heard, gate) = stoppable();
+    let running = session.submit(RunOptions::default());
+    heard.recv_timeout(LONG).unwrap();
+    // Runs of another session, so that they wait in the queue and not for a frame.
+    let options = FrameOptions { depth: 8, ..FrameOptions::default() };
+    let parts = Parts(vec![(cpu(), Arc::new(|_: &Stop<'_>| Ok(())) as Part)]);
+    let other = Session::on(&session.queues, &parts, 2, options);
+    let (queues, home) = (Arc::downgrade(&session.queues), session.home.clone());
+    let on_done: Callback = Box::new(move |_| {
+        if let Some(queues) = queues.upgrade() {
+            queues.reset(&home);
+        }
+    });
+    let first = other.submit(RunOptions { on_done: Some(on_done), ..RunOptions::default() });
+    let second = other.submit(RunOptions::default());
+    session.queues.lose(&session.home);
+    gate.open();
+    for run in [&running, &first, &second] {
+        assert_eq!(run.wait().unwrap_err().code(), ErrorCode::DeviceLost);
+    }
+}
+
+#[test]
+fn who_ends_a_submission_late_leaves_the_next_one_where_it_waits() {
+    let (session, heard, gate) = stoppable();
+    let first = session.submit(RunOptions::default());
+    heard.recv_timeout(LONG).unwrap();
+    let stream = Stream::new();
+    let (before, ..) =
+        session.record(RunOptions { stream: Some(stream.clone()), ..RunOptions::default() });
+    let (launch, ..) =
+        session.record(RunOptions { stream: Some(stream.clone()), ..RunOptions::default() });
+    let runs = [before.submit().unwrap(), launch.submit().unwrap()];
+    // The first waits for a frame, the second for its turn in the stream; neither is to end.
+    assert!(!session.frames.remove(&before.0) && !session.queues.remove(&launch.0));
+    assert!(!stream.remove(&launch.0));
+    gate.open();
+    gate.open();
+    gate.open();
+    for run in [&first, &runs[0], &runs[1]] {
+        run.wait_timeout(LONG).unwrap();
+    }
+}
