@@ -317,7 +317,8 @@ typedef struct udo_run_t udo_run_t;
 // Operators, built in and of packages, and devices. Threads may share it. What is made of it lives on by itself.
 typedef struct udo_runtime_t udo_runtime_t;
 
-// The memory of one run at a time. Threads may share it, and one that comes while another is at it is refused with
+// The memory of one run at a time. Threads may share it, and any of them may submit, callbacks included. While one runs the session
+// itself (`udo_session_run`, `udo_session_run_host`) or reserves memory for it, others that come to it are refused with
 // `UDO_ERROR_BUSY`; those that are to run at once have a session each.
 typedef struct udo_session_t udo_session_t;
 
@@ -621,8 +622,8 @@ typedef struct {
 } udo_load_options_t;
 
 // What is called once a run has ended, before who waits for it goes on, on some thread of the library: with what was given
-// for it, and NULL or the error, which is there until the call returns. It may submit and release; it must not wait for runs,
-// which is refused with `UDO_ERROR_INVALID_STATE`.
+// for it, and NULL or the error, which is there until the call returns. It may submit, to the run's own session as well, whether or not
+// the submission of the run has returned, and release; it must not wait for runs, which is refused with `UDO_ERROR_INVALID_STATE`.
 typedef void (*udo_done_fn_t)(void *user, const udo_error_t *error);
 
 // How a run is submitted. NULL in its place, or zeros, are the defaults.
@@ -690,7 +691,8 @@ typedef struct {
 typedef struct {
     // `sizeof(udo_session_options_t)`.
     size_t size;
-    // The device in whose memory tensors lie that runs make; NULL is for the CPU.
+    // The device in whose memory tensors lie that runs make, and which computes what the model has for devices of its kind; of another
+    // kind it is the first device. NULL is for the CPU.
     const udo_device_t *device;
     // How many submitted runs may be at work at once, each in memory of its own, which is taken with the first of them; 0 is for
     // one.
@@ -1330,7 +1332,9 @@ udo_error_t *udo_run_is_done(const udo_run_t *run, bool *out);
 udo_error_t *udo_run_cancel(const udo_run_t *run);
 
 // An output of a run that has ended well, as a tensor in the shape that the run gave it. It lies where the output given to the
-// run does, or in memory of the session's device, which the next run of the same launch writes again.
+// run does, or in memory of the session's device, which the next run of the same launch writes again. One that has not ended is
+// refused with `UDO_ERROR_BUSY`; one that failed, was cancelled, timed out or lost its device with `UDO_ERROR_INVALID_STATE`, and so is
+// one whose launch was submitted again since.
 udo_error_t *udo_run_output(const udo_run_t *run,
                             size_t index,
                             udo_tensor_t **out);

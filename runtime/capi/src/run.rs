@@ -43,8 +43,8 @@ pub struct Copies {
 }
 
 /// What is called once a run has ended, before who waits for it goes on, on some thread of the library: with what was given
-/// for it, and NULL or the error, which is there until the call returns. It may submit and release; it must not wait for runs,
-/// which is refused with `UDO_ERROR_INVALID_STATE`.
+/// for it, and NULL or the error, which is there until the call returns. It may submit, to the run's own session as well, whether or not
+/// the submission of the run has returned, and release; it must not wait for runs, which is refused with `UDO_ERROR_INVALID_STATE`.
 pub type DoneFn = Option<extern "C" fn(user: User, error: Option<&Error>)>;
 
 /// How a run is submitted. NULL in its place, or zeros, are the defaults.
@@ -149,7 +149,9 @@ pub extern "C" fn udo_run_cancel(run: Option<&Run>) -> Option<Box<Error>> {
 }
 
 /// An output of a run that has ended well, as a tensor in the shape that the run gave it. It lies where the output given to the
-/// run does, or in memory of the session's device, which the next run of the same launch writes again.
+/// run does, or in memory of the session's device, which the next run of the same launch writes again. One that has not ended is
+/// refused with `UDO_ERROR_BUSY`; one that failed, was cancelled, timed out or lost its device with `UDO_ERROR_INVALID_STATE`, and so is
+/// one whose launch was submitted again since.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_run_output(
     run: Option<&Run>,

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use udo_api::Shape;
 use udo_runtime::device::{self, DeviceTensor, ErrorCode, Result};
@@ -23,12 +23,26 @@ use crate::run::{Launch, Run, run_options};
 use crate::spec::{TensorSpec, extents};
 use crate::tensor::Tensor;
 
-/// The memory of one run at a time. Threads may share it, and one that comes while another is at it is refused with
+/// The memory of one run at a time. Threads may share it, and any of them may submit, callbacks included. While one runs the session
+/// itself (`udo_session_run`, `udo_session_run_host`) or reserves memory for it, others that come to it are refused with
 /// `UDO_ERROR_BUSY`; those that are to run at once have a session each.
 #[derive(Debug)]
 pub struct Session {
     ports: Arc<Ports>,
-    runs: Mutex<Runs>,
+    /// Nothing while a thread has it for a while.
+    runs: Mutex<Option<Runs>>,
+}
+
+/// What runs, while a thread has it for itself. It is there for others again when dropped.
+struct Own<'a> {
+    session: &'a Session,
+    runs: Option<Runs>,
+}
+
+impl Drop for Own<'_> {
+    fn drop(&mut self) {
+        *self.session.lock() = self.runs.take();
+    }
 }
 
 /// What runs.
@@ -120,7 +134,8 @@ fn no_stage(stage: usize) -> device::Error {
 pub struct SessionOptions {
     /// `sizeof(udo_session_options_t)`.
     pub size: usize,
-    /// The device in whose memory tensors lie that runs make; NULL is for the CPU.
+    /// The device in whose memory tensors lie that runs make, and which computes what the model has for devices of its kind; of another
+    /// kind it is the first device. NULL is for the CPU.
     pub device: DeviceAt,
     /// How many submitted runs may be at work at once, each in memory of its own, which is taken with the first of them; 0 is for
     /// one.
@@ -179,40 +194,46 @@ pub struct HostOutput {
 
 impl Session {
     pub(crate) fn of_model(model: &Model, options: &model::SessionOptions) -> Result<Self> {
-        let runs = Mutex::new(Runs::Model(model.inner.session_with(options)?));
+        let runs = Mutex::new(Some(Runs::Model(model.inner.session_with(options)?)));
         Ok(Self { ports: Arc::clone(&model.ports), runs })
     }
 
     pub(crate) fn of_network(ports: Arc<Ports>, session: NetworkSession) -> Self {
-        Self { ports, runs: Mutex::new(Runs::Stages(session)) }
+        Self { ports, runs: Mutex::new(Some(Runs::Stages(session))) }
     }
 
-    fn lock(&self) -> Result<MutexGuard<'_, Runs>> {
-        match self.runs.try_lock() {
-            Ok(session) => Ok(session),
-            Err(TryLockError::Poisoned(session)) => Ok(session.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(device::Error::new(
-                ErrorCode::Busy,
-                "another thread runs the session; give each thread a session of its own",
-            )),
-        }
+    fn lock(&self) -> MutexGuard<'_, Option<Runs>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does what neither waits for runs nor has any end, so that others wait for it rather than being refused.
+    fn with<R>(&self, does: impl FnOnce(&mut Runs) -> Result<R>) -> Result<R> {
+        does(self.lock().as_mut().ok_or_else(busy)?)
+    }
+
+    /// Has the session for this thread alone, which may wait for runs, or have some end and call back.
+    fn own<R>(&self, does: impl FnOnce(&mut Runs) -> Result<R>) -> Result<R> {
+        let runs = self.lock().take().ok_or_else(busy)?;
+        let mut own = Own { session: self, runs: Some(runs) };
+        does(own.runs.as_mut().ok_or_else(busy)?)
     }
 
     /// What the session of the last run says.
     pub(crate) fn last<R>(&self, say: impl FnOnce(&model::Session) -> Result<R>) -> Result<R> {
-        say(self.lock()?.last()?)
+        self.with(|runs| say(runs.last()?))
     }
 
     /// A tensor of its own for an input or output of a stage.
     fn io(&self, side: Side, stage: usize, index: usize) -> Result<Tensor> {
         self.ports.port(side, index)?;
-        let mut runs = self.lock()?;
-        let IoTensors { inputs, outputs } = runs.io(stage)?;
-        let of_side = match side {
-            Side::Input => inputs,
-            Side::Output => outputs,
-        };
-        Ok(Tensor(place(of_side, "tensor", index)?.clone()))
+        self.with(|runs| {
+            let IoTensors { inputs, outputs } = runs.io(stage)?;
+            let of_side = match side {
+                Side::Input => inputs,
+                Side::Output => outputs,
+            };
+            Ok(Tensor(place(of_side, "tensor", index)?.clone()))
+        })
     }
 
     /// Runs over elements of the host; what comes out.
@@ -221,17 +242,30 @@ impl Session {
         let with_ports = || inputs.iter().zip(given).enumerate();
         let dims = with_ports().map(|(at, (port, input))| host_dims(port, input, at));
         let dims = dims.collect::<Result<Vec<_>>>()?;
-        let mut runs = self.lock()?;
-        let (session, dims) = runs.for_dims(dims)?;
-        let given = with_ports().zip(&dims);
-        let given = given.map(|((at, (port, input)), dims)| host_input(port, input, dims, at));
-        for (at, (port, tensor)) in inputs.iter().zip(given).enumerate() {
-            let set = session.set_input(&port.name, &tensor?).map_err(device::Error::from);
-            set.map_err(|error| error.at(format_args!("input {at}")))?;
-        }
-        session.run().map_err(device::Error::from)?;
-        let result = |port: &Port| Ok(session.output_tensor(&port.name)?);
-        outputs.iter().map(result).collect()
+        self.own(|runs| {
+            let (session, dims) = runs.for_dims(dims)?;
+            let given = with_ports().zip(&dims);
+            let given = given.map(|((at, (port, input)), dims)| host_input(port, input, dims, at));
+            for (at, (port, tensor)) in inputs.iter().zip(given).enumerate() {
+                let set = session.set_input(&port.name, &tensor?).map_err(device::Error::from);
+                set.map_err(|error| error.at(format_args!("input {at}")))?;
+            }
+            session.run().map_err(device::Error::from)?;
+            let result = |port: &Port| Ok(session.output_tensor(&port.name)?);
+            outputs.iter().map(result).collect()
+        })
+    }
+
+    /// Records a launch over tensors.
+    fn record(
+        &self,
+        inputs: (Tensors, usize),
+        outputs: (TensorPlaces, usize),
+        options: RunOptionsAt,
+    ) -> Result<run::Launch> {
+        let (given, places) = Self::tensors(inputs, outputs)?;
+        let options = run_options(options)?;
+        self.with(|runs| runs.record(&given, &places, options))
     }
 
     /// The tensors of a run, which says if there are too few or too many.
@@ -245,6 +279,11 @@ impl Session {
         let places = places.into_iter().map(|tensor| tensor.map(|tensor| tensor.0.clone()));
         Ok((given, places.collect()))
     }
+}
+
+fn busy() -> device::Error {
+    let why = "another thread runs the session; give each thread a session of its own";
+    device::Error::new(ErrorCode::Busy, why)
 }
 
 /// The dimensions of an input on the host.
@@ -330,7 +369,7 @@ pub extern "C" fn udo_session_create(
 /// came since, and is refused with `UDO_ERROR_BUSY` while submitted runs have some of it.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_reserve(session: Option<&Session>) -> Option<Box<Error>> {
-    guard(|| need(session, "session")?.lock()?.reserve())
+    guard(|| need(session, "session")?.own(Runs::reserve))
 }
 
 /// Takes the memory that submitted runs of one stage need. A session of a model, or of one stage, has stage 0 alone.
@@ -339,7 +378,7 @@ pub extern "C" fn udo_session_reserve_stage(
     session: Option<&Session>,
     stage: usize,
 ) -> Option<Box<Error>> {
-    guard(|| need(session, "session")?.lock()?.reserve_stage(stage))
+    guard(|| need(session, "session")?.own(|runs| runs.reserve_stage(stage)))
 }
 
 /// A tensor of a session's own for an input of one of its stages, in memory of the session's device: the same at each call, for as long
@@ -388,7 +427,7 @@ pub extern "C" fn udo_session_run(
     guard(|| {
         let session = need(session, "session")?;
         let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
-        let made = session.lock()?.run_on(&given, &places)?;
+        let made = session.own(|runs| runs.run_on(&given, &places))?;
         outputs.set(made.into_iter().map(Tensor).collect(), "outputs")
     })
 }
@@ -408,10 +447,9 @@ pub extern "C" fn udo_session_submit(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (session, out) = (need(session, "session")?, need(out, "out")?);
-        let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
-        let options = run_options(options)?;
-        let run = session.lock()?.record(&given, &places, options)?.submit()?;
-        hand_out(out, Run(run));
+        // The run may end, and its callback come to the session, before the submission returns.
+        let launch = session.record((inputs, input_count), (outputs, output_count), options)?;
+        hand_out(out, Run(launch.submit()?));
         Ok(())
     })
 }
@@ -430,9 +468,7 @@ pub extern "C" fn udo_session_record(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (session, out) = (need(session, "session")?, need(out, "out")?);
-        let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
-        let options = run_options(options)?;
-        let launch = session.lock()?.record(&given, &places, options)?;
+        let launch = session.record((inputs, input_count), (outputs, output_count), options)?;
         hand_out(out, Launch(launch));
         Ok(())
     })
@@ -473,7 +509,7 @@ pub extern "C" fn udo_session_output_spec(
     guard(|| {
         let (session, out) = (need(session, "session")?, need(out, "out")?);
         let port = session.ports.port(Side::Output, index)?;
-        let desc = session.lock()?.last()?.output_desc(&port.name).map_err(device::Error::from)?;
+        let desc = session.last(|last| Ok(last.output_desc(&port.name)?))?;
         hand_out(out, TensorSpec(device::TensorSpec::of(desc)?));
         Ok(())
     })
@@ -501,10 +537,11 @@ mod tests {
         let model = of(model.unwrap()).unwrap();
         let session = Session::of_model(&model, &model::SessionOptions::default()).unwrap();
         let mut out = MaybeUninit::new(None);
-        let at_work = session.lock().unwrap();
-        let error = udo_session_output_spec(Some(&session), 0, Some(&mut out));
-        assert_eq!(udo_error_code(error.as_deref()), UDO_ERROR_BUSY);
-        drop(at_work);
+        let at_work = session.own(|_| {
+            let error = udo_session_output_spec(Some(&session), 0, Some(&mut out));
+            Ok(udo_error_code(error.as_deref()))
+        });
+        assert_eq!(at_work, Ok(UDO_ERROR_BUSY));
         let error = udo_session_output_spec(Some(&session), 0, Some(&mut out));
         assert_eq!(udo_error_code(error.as_deref()), 0);
     }

@@ -72,6 +72,91 @@ static void run_long(const udo_runtime_t *runtime, udo_device_t *device) {
     free(elements);
 }
 
+/* A run whose time was up hands nothing out, also where the program gave its outputs. */
+static void fail_without_output(const udo_model_t *model, udo_device_t *cpu) {
+    udo_session_t *session = NULL;
+    udo_tensor_t *x = tensor(cpu, 1), *y = tensor(cpu, 2);
+    const udo_tensor_t *inputs[2] = {x, y};
+    const udo_run_options_t no_time = {sizeof no_time, 1, 0, NULL, NULL, NULL, NULL, 0};
+    DONE(udo_session_create(model, NULL, &session));
+    for (int given = 0; given < 2; given++) {
+        udo_tensor_t *outputs[2] = {given ? tensor(cpu, 0) : NULL, given ? tensor(cpu, 0) : NULL}, *result = NULL;
+        udo_launch_t *launch = NULL;
+        udo_run_t *well = NULL, *late = NULL;
+        DONE(udo_session_record(session, inputs, 2, outputs, 2, NULL, &launch));
+        DONE(udo_launch_submit(launch, &well));
+        DONE(udo_run_wait(well));
+        DONE(udo_run_output(well, 0, &result));
+        holds(result, 3, 2);
+        udo_tensor_release(result);
+        result = NULL;
+        udo_launch_release(launch);
+        /* One nanosecond is over before a run begins, or soon after. */
+        unsigned code = UDO_ERROR_NONE;
+        for (int i = 0; i < 1000 && code == UDO_ERROR_NONE; i++) {
+            udo_run_release(late);
+            late = NULL;
+            DONE(udo_session_submit(session, inputs, 2, outputs, 2, &no_time, &late));
+            udo_error_t *error = udo_run_wait(late);
+            code = udo_error_code(error);
+            udo_error_release(error);
+        }
+        CHECK(code == UDO_ERROR_TIMEOUT);
+        for (size_t i = 0; i < 2; i++) REFUSED(udo_run_output(late, i, &result), UDO_ERROR_INVALID_STATE, "within its time");
+        CHECK(result == NULL);
+        udo_run_release(late);
+        udo_run_release(well);
+        for (int i = 0; i < 2; i++) udo_tensor_release(outputs[i]);
+    }
+    udo_tensor_release(x);
+    udo_tensor_release(y);
+    udo_session_release(session);
+}
+
+typedef struct chain {
+    const udo_session_t *session;
+    const udo_tensor_t *inputs[2];
+    int links;
+    int is_over;
+} chain_t;
+
+static void submit_next(chain_t *chain);
+
+static void go_on(void *user, const udo_error_t *error) {
+    chain_t *chain = (chain_t *)user;
+    CHECK(error == NULL);
+    if (--chain->links > 0)
+        submit_next(chain);
+    else
+        __atomic_store_n(&chain->is_over, 1, __ATOMIC_RELEASE);
+}
+
+static void submit_next(chain_t *chain) {
+    const udo_run_options_t options = {sizeof options, 0, 0, NULL, go_on, chain, NULL, 0};
+    udo_tensor_t *made[2] = {NULL, NULL};
+    udo_run_t *run = NULL;
+    DONE(udo_session_submit(chain->session, chain->inputs, 2, made, 2, &options, &run));
+    udo_run_release(run);
+}
+
+/* A callback submits to the session of its run, while the program may still be in the submission of that. */
+static void submit_in_callbacks(const udo_model_t *model, udo_device_t *cpu) {
+    enum { CHAINS = 500, LINKS = 4 };
+    udo_session_t *session = NULL;
+    udo_tensor_t *x = tensor(cpu, 1), *y = tensor(cpu, 2);
+    DONE(udo_session_create(model, NULL, &session));
+    for (int i = 0; i < CHAINS; i++) {
+        chain_t chain = {session, {x, y}, LINKS, 0}, other = {session, {y, x}, LINKS, 0};
+        submit_next(&chain);
+        submit_next(&other);
+        while (!__atomic_load_n(&chain.is_over, __ATOMIC_ACQUIRE) || !__atomic_load_n(&other.is_over, __ATOMIC_ACQUIRE)) {
+        }
+    }
+    udo_tensor_release(x);
+    udo_tensor_release(y);
+    udo_session_release(session);
+}
+
 /* Runs that name their cores, which are strict lists; a core is waited for by its number. */
 static void name_cores(const udo_runtime_t *runtime, const udo_model_t *model, udo_device_t *cpu) {
     const uint32_t second[1] = {1}, twice[2] = {0, 0}, far[1] = {64}, missing[1] = {2}, both[2] = {0, 1};
@@ -183,6 +268,8 @@ int main(int argc, char **argv) {
     DONE(udo_model_load_file(runtime, argv[1], NULL, &model));
     name_cores(runtime, model, cpu);
     run_over_own(model);
+    fail_without_output(model, cpu);
+    submit_in_callbacks(model, cpu);
     udo_session_t *session = NULL;
     udo_session_options_t options = {sizeof options, NULL, 2, 1, NULL, NULL, 0};
     DONE(udo_session_create(model, &options, &session));
