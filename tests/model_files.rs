@@ -468,3 +468,105 @@ fn processes_share_a_cache() {
     assert_ne!(code, Some(0));
     assert!(errors.contains("make it, or name another"), "{errors}");
 }
+
+/// The extents of the images in the tests of formats.
+const HEIGHT: usize = 4;
+const WIDTH: usize = 6;
+
+/// A pseudo-random byte for each place.
+fn bytes(count: usize) -> Vec<f32> {
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f32::from(state.to_be_bytes()[0])
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// The image in a format as a run gives it, and red, green and blue planes as ITU-T T.871 has them.
+fn image(format: &str) -> (Vec<usize>, Vec<f32>, Vec<f32>) {
+    let pixels = HEIGHT * WIDTH;
+    if let Some(channels) = match format {
+        "bgr" => Some(&[2, 1, 0][..]),
+        "rgba" => Some(&[0, 1, 2, 3][..]),
+        "argb32" => Some(&[2, 1, 0, 3][..]),
+        _ => None,
+    } {
+        let planes = bytes(4 * pixels);
+        let of = |channel: usize| &planes[channel * pixels..(channel + 1) * pixels];
+        let given = channels.iter().flat_map(|&channel| of(channel)).copied().collect();
+        return (vec![1, channels.len(), HEIGHT, WIDTH], given, planes[..3 * pixels].to_vec());
+    }
+    let given = bytes(pixels * 3 / 2);
+    let (u, v) = if format == "nv21" { (1, 0) } else { (0, 1) };
+    let mut colors = vec![0.0; 3 * pixels];
+    for (row, column) in (0..HEIGHT).flat_map(|row| (0..WIDTH).map(move |column| (row, column))) {
+        let luma = given[row * WIDTH + column];
+        let chroma = pixels + row / 2 * WIDTH + column / 2 * 2;
+        let (u, v) = (given[chroma + u] - 128.0, given[chroma + v] - 128.0);
+        let mixed = [luma + 1.402 * v, luma - 0.344_136 * u - 0.714_136 * v, luma + 1.772 * u];
+        for (channel, color) in mixed.into_iter().enumerate() {
+            colors[channel * pixels + row * WIDTH + column] = color.clamp(0.0, 255.0);
+        }
+    }
+    (vec![1, 1, HEIGHT * 3 / 2, WIDTH], given, colors)
+}
+
+#[test]
+fn images_of_other_formats_become_the_colours_that_a_model_takes() {
+    let dir = folder();
+    // The weighted sum of the three channels of each pixel, so that their order counts.
+    let model = format!(
+        "graph g\n  input x: f32[1,3,{HEIGHT},{WIDTH}]\n  constant w: f32[1,3,1,1]{{0.5, 0.25, 0.125}}\n  y = Conv@11(x, w) # mix\n  output y\n"
+    );
+    fs::write(dir.path().join("m.graph"), model).unwrap();
+    for format in ["bgr", "rgba", "argb32", "nv21", "nv12"] {
+        let (dims, given, colors) = image(format);
+        let pixels = HEIGHT * WIDTH;
+        let expected: Vec<f32> = (0..pixels)
+            .map(|at| {
+                0.5 * colors[at] + 0.25 * colors[pixels + at] + 0.125 * colors[2 * pixels + at]
+            })
+            .collect();
+        let tensor = Tensor::of(Shape::new(&dims).unwrap(), &given).unwrap();
+        fs::create_dir_all(dir.path().join("sets")).unwrap();
+        fs::write(dir.path().join("sets/x.npy"), npy::write(&tensor).unwrap()).unwrap();
+        let convert = format!("x={format}");
+        good(&dir, &["convert", "m.graph", "-o", "m.udm", "--input-encoding", &convert]);
+        good(&dir, &["quantize", "m.udm", "-o", "q.udm", "--calibration", "sets"]);
+        // Quantized, each of three values is off by some steps of one.
+        for (core, file, tolerance) in
+            [("cpu", "m.udm", 1e-3), ("gpu", "m.udm", 1e-3), ("dsp", "q.udm", 4.0)]
+        {
+            let (input, cores) = ("x=sets/x.npy", format!("--cores={core}"));
+            good(&dir, &["run", file, "--input", input, &cores, "--output-dir", "out"]);
+            let found = npy::read(&fs::read(dir.path().join("out/y.npy")).unwrap()).unwrap();
+            let found = found.get::<f32>().unwrap();
+            let worst = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(worst <= tolerance, "{format} on {core}: {worst} off");
+        }
+    }
+}
+
+#[test]
+fn images_need_extents_that_their_format_can_have() {
+    let dir = folder();
+    let model = "graph g\n  input x: f32[1,3,h,w]\n  y = Neg@13(x) # y\n  output y\n";
+    fs::write(dir.path().join("m.graph"), model).unwrap();
+    let convert = ["convert", "m.graph", "--input-encoding", "x=nv12"];
+    let said = bad(&dir, &convert);
+    assert!(said.contains("expected an even height and width for an image of nv12"), "{said}");
+    let help = "help: give the image's shape as the model takes it: --input-shape x=1,3,224,224";
+    assert!(said.contains(help), "{said}");
+    bad(&dir, &[&convert[..], &["--input-shape", "x=1,3,5,4"]].concat());
+    assert!(!dir.path().join("m.udm").exists());
+    // Each stage converts images of its own extents.
+    good(
+        &dir,
+        &[&convert[..], &["--input-shape", "x=1,3,8,4", "--input-shape", "x=1,3,16,4"]].concat(),
+    );
+    let info = good(&dir, &["model", "info", "m.udm"]);
+    assert!(info.contains("x [1,1,12,4]") && info.contains("x [1,1,24,4]"), "{info}");
+    write_npy(&dir, "large.npy", &[1, 1, 24, 4]);
+    good(&dir, &["run", "m.udm", "--input", "x=large.npy"]);
+}

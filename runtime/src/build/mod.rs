@@ -6,6 +6,7 @@
 //! known here.
 
 mod finished;
+mod image_input;
 mod lower;
 pub mod nnrt;
 mod operation;
@@ -18,6 +19,9 @@ use crate::device::{Error, ErrorCode, Packing, Result, TensorSpec};
 use crate::memory::{Tensor, TensorError};
 
 pub use finished::{FinishedGraph, Unfinished};
+pub use image_input::{
+    ColorEncoding, ColorOrder, ImageInput, ImageInputError, convert_input, encoded_shape,
+};
 use operation::Placed;
 pub use operation::{Operation, OperationId};
 

@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use udo_generator::{Mode, Source};
+use udo_runtime::build::{self, ImageInput};
 use udo_runtime::container::{self, Contents, Extent, Network, Provenance, Stage, StoredGraph};
 use udo_runtime::graph::{Graph, ValueId};
 use udo_runtime::import::{ImportOptions, PackagedOp, Reading};
 use udo_runtime::place::{self, Affinity};
 use udo_runtime::resolve::{BindOptions, MissingOp, ResolveError};
+
+mod images;
 
 use super::Run;
 use crate::failures::{container_failure, load_failure};
@@ -30,6 +33,7 @@ use crate::package_flags::PackageFlags;
   udo convert model.onnx --config Softmax_Htp.json                  operators of a package that is not written yet
   udo convert model.onnx --prepare                                  with what kernels of this machine pack of the weights
   udo convert model.onnx --in-place past=present                    a cache that runs go on with in one place
+  udo convert model.onnx --input-encoding x=nv21                    a camera's YUV images for a model that takes RGB
   udo convert model.onnx --dry-run                                  which operators are missing")]
 pub(crate) struct Convert {
     /// The model: an ONNX file, or a printed graph
@@ -43,6 +47,14 @@ pub(crate) struct Convert {
     /// The shape of an input: extents, ranges as 1..8, or 1..4..8 with what runs mostly have in the middle, or ? for any
     #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
     input_shape: Vec<(String, Vec<Extent>)>,
+    /// The format of the images that runs give an input, and the channels that the model takes [default: rgb]
+    ///
+    /// Nodes at the model's start convert the images, on whichever core runs them. rgb, bgr: three channels. rgba: alpha is
+    /// ignored. argb32: 32-bit words of a little-endian machine, in memory blue, green, red, alpha. nv21, nv12: a plane of luma
+    /// above rows of interleaved chroma (V, U or U, V), JFIF's full range: f32[1,1,336,224] for an image f32[1,3,224,224].
+    /// An --input-shape of the input is that of the image as the model takes it.
+    #[arg(long, value_name = "NAME=FORMAT[:rgb|bgr]", value_parser = parse_image)]
+    input_encoding: Vec<ImageInput>,
     /// A node whose outputs, or a value which, the network is to give; what nothing leads from to them is left out
     #[arg(long, value_name = "NAME")]
     out_node: Vec<String>,
@@ -73,6 +85,10 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
         text.split_once('=').filter(|(input, output)| !input.is_empty() && !output.is_empty());
     let (input, output) = pair.ok_or("wanted INPUT=OUTPUT, as past=present")?;
     Ok((input.to_owned(), output.to_owned()))
+}
+
+fn parse_image(text: &str) -> Result<ImageInput, String> {
+    text.parse()
 }
 
 fn parse_shape(text: &str) -> Result<(String, Vec<Extent>), String> {
@@ -112,7 +128,9 @@ impl Run for Convert {
         }
         graph.add_in_place(&self.in_place);
         graph.check_in_place()?;
-        place::pin(&mut graph.clone(), &self.affinity)?;
+        let first = self.stages().into_iter().next().unwrap_or_default();
+        let (mut whole, _) = self.with_images(&graph, &first)?;
+        place::pin(&mut whole, &self.affinity)?;
         graph.affinity.extend(self.affinity.iter().map(Affinity::to_string));
         let mut missing = runtime.registry().missing(&graph, &BindOptions::default());
         missing.retain(|op| !declared.iter().any(|known| known.name == op.op));
@@ -120,7 +138,7 @@ impl Run for Convert {
             return self.say_missing(missing);
         }
         refuse(missing)?;
-        let mut contents = self.contents(graph)?;
+        let mut contents = self.contents(&graph)?;
         if self.prepare {
             let prepared = runtime.prepare(&contents);
             let failure = |error| load_failure(error, &self.model, &runtime);
@@ -148,17 +166,41 @@ impl Convert {
         stages
     }
 
-    fn contents(&self, mut graph: Graph) -> Result<Contents, Failure> {
+    /// The graph of one stage, with the nodes that `--input-encoding` asks for, and the stage's shapes with the images' own.
+    fn with_images(&self, graph: &Graph, shapes: &Shapes) -> Result<(Graph, Shapes), Failure> {
+        let (mut graph, mut shapes) = (graph.clone(), shapes.clone());
+        for image in &self.input_encoding {
+            if let Some(extents) = shapes.get_mut(&image.name) {
+                images::fix_extents(&mut graph, &image.name, extents);
+                *extents = images::encoded(extents, image).unwrap_or_else(|| extents.clone());
+            }
+            build::convert_input(&mut graph, image).map_err(images::failure)?;
+        }
+        Ok((graph, shapes))
+    }
+
+    fn contents(&self, graph: &Graph) -> Result<Contents, Failure> {
         let stages = self.stages();
-        container::ready(&mut graph, &stages)
-            .map_err(|error| container_failure(&self.model, error))?;
+        let with_images = stages.iter().map(|shapes| self.with_images(graph, shapes));
+        let with_images = with_images.collect::<Result<Vec<_>, _>>()?;
+        let stages: Vec<Shapes> = with_images.iter().map(|(_, shapes)| shapes.clone()).collect();
         let bytes = Reading::Mapped.bytes(&self.model)?;
         let file = self.model.file_name().unwrap_or_default().to_string_lossy();
         let tool = format!("udo {}", udo_api::SDK_VERSION);
         let source = Provenance::new(&file, &bytes, &tool, self.flags());
-        let graph = StoredGraph::new(graph);
-        let stage = |shapes| Stage { shapes, source: source.clone(), graph: graph.clone() };
-        let stages = stages.into_iter().map(stage).collect();
+        let stage = |(mut graph, shapes): (Graph, Shapes)| {
+            // Images of other extents have other constants in their graph.
+            let own = std::slice::from_ref(&shapes);
+            let all = if self.input_encoding.is_empty() { &stages } else { own };
+            let ready = container::ready(&mut graph, all);
+            ready.map_err(|error| container_failure(&self.model, error))?;
+            Ok::<_, Failure>(Stage {
+                shapes,
+                source: source.clone(),
+                graph: StoredGraph::new(graph),
+            })
+        };
+        let stages = with_images.into_iter().map(stage).collect::<Result<_, _>>()?;
         let stem = || self.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = self.name.clone().unwrap_or_else(stem);
         Ok(Contents { networks: vec![Network { name, stages }], sections: Vec::new() })
@@ -171,6 +213,7 @@ impl Convert {
             let extents: Vec<String> = extents.iter().map(Extent::to_string).collect();
             flags.push(format!("--input-shape {name}={}", extents.join(",")));
         }
+        flags.extend(self.input_encoding.iter().map(|image| format!("--input-encoding {image}")));
         flags.extend(self.out_node.iter().map(|name| format!("--out-node {name}")));
         let pairs = self.in_place.iter();
         flags.extend(pairs.map(|(input, output)| format!("--in-place {input}={output}")));
