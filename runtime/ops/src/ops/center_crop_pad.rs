@@ -9,7 +9,7 @@ use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::axes::resolve_axes;
 use crate::family::movement::{
-    Beyond, Example, Movement, Setting, Walk, Walks, kernel, movement, tie_part,
+    Beyond, Example, Movement, Setting, Walk, Walked, Walks, kernel, movement, tie_part, walked,
 };
 
 pub(crate) const DEF: Def = movement::<CenterCropPad>();
@@ -25,7 +25,7 @@ impl Movement for CenterCropPad {
         &[Port::required("output_data", types::ANY)],
         &[Param::tensor("axes", DType::I64).optional()],
     );
-    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU)];
+    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU), walked::<Self>()];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[3, 4]],
@@ -62,6 +62,12 @@ impl Movement for CenterCropPad {
         let Io { inputs, mut outputs, parallel, .. } = io;
         let (x, y) = (inputs.get_bits::<B>(0)?, outputs.take_bits::<B>(0)?);
         self.0.copy(parallel, x, y, B::default())
+    }
+}
+
+impl Walked for CenterCropPad {
+    fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
+        Self::plan(cx).map(|Self(walks)| walks)
     }
 }
 
@@ -106,6 +112,23 @@ mod tests {
         let run = bench("CenterCropPad").input(tensor(&[3, 2], &[1i64, 2, 3, 4, 5, 6]));
         let y = run.constant(tensor(&[2], &[2i64, 5])).one();
         assert_eq!((y.dims(), y.values::<i64>()), (vec![2, 5], vec![0, 1, 2, 0, 0, 0, 3, 4, 0, 0]));
+    }
+
+    #[test]
+    fn the_gpu_moves_elements_of_any_width() {
+        fn check<T: udo_api::Element + PartialEq + std::fmt::Debug>(of: fn(u8) -> T) {
+            let x: Vec<T> = (1..=24).map(of).collect();
+            for (shape, axes) in [([5i64, 2], [0i64, 2]), ([1, 7], [1, -1]), ([4, 4], [2, 0])] {
+                let run = bench("CenterCropPad").input(tensor(&[2, 3, 4], &x));
+                let run = run.constant(tensor(&[2], &shape)).ints("axes", &axes);
+                let (cpu, gpu) = (run.clone().one(), run.on(udo_api::Core::GPU).one());
+                assert_eq!((gpu.dims(), gpu.values::<T>()), (cpu.dims(), cpu.values()));
+            }
+        }
+        check(|x| x);
+        check(|x| udo_api::F16(u16::from(x)));
+        check(f32::from);
+        check(i64::from);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use udo_api::{
 
 use crate::Def;
 use crate::family::movement::{
-    Example, Movement, Setting, Walk, Walks, kernel, movement, tie_part,
+    Example, Movement, Setting, Walk, Walked, Walks, kernel, movement, tie_part, walked,
 };
 
 pub(crate) const DEF: Def = movement::<Crop>();
@@ -26,7 +26,7 @@ impl Movement for Crop {
     )
     .facts(Facts::SAME_ENCODING);
     const KERNELS: &'static [KernelDef] =
-        &[kernel::<Self>(Core::CPU), kernel::<Self>(Core::DSP_V68)];
+        &[kernel::<Self>(Core::CPU), walked::<Self>(), kernel::<Self>(Core::DSP_V68)];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[2, 3, 2], &[1, 2, 1]],
@@ -70,6 +70,12 @@ impl Movement for Crop {
     }
 }
 
+impl Walked for Crop {
+    fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
+        Self::plan(cx).map(|Self(walks)| walks)
+    }
+}
+
 fn walks(node: &Node<'_>, x: &TensorDesc) -> Result<Vec<Walk>, Error> {
     let (reference, axis) = (node.input(1)?, node.axis("axis", x.rank())?);
     if reference.rank() != x.rank() {
@@ -103,6 +109,24 @@ mod tests {
         let run =
             bench("udo:Crop").input(tensor(&[2, 2], &[1u8, 2, 3, 4])).input(like).int("axis", 0);
         run.ints("offset", offsets)
+    }
+
+    #[test]
+    fn the_gpu_moves_elements_of_any_width() {
+        fn check<T: udo_api::Element + PartialEq + std::fmt::Debug>(of: fn(u8) -> T) {
+            let x: Vec<T> = (0..60).map(of).collect();
+            for (like, axis, offset) in [([1, 2, 2], 1, &[2i64, 3][..]), ([3, 4, 1], 2, &[4])] {
+                let run = bench("udo:Crop").input(tensor(&[3, 4, 5], &x));
+                let run = run.input(tensor(&like, &vec![0f32; like.iter().product()]));
+                let run = run.int("axis", axis).ints("offset", offset);
+                let (cpu, gpu) = (run.clone().one(), run.on(udo_api::Core::GPU).one());
+                assert_eq!((gpu.dims(), gpu.values::<T>()), (cpu.dims(), cpu.values()));
+            }
+        }
+        check(|x| x);
+        check(|x| udo_api::F16(u16::from(x)));
+        check(f32::from);
+        check(i64::from);
     }
 
     #[test]
