@@ -123,6 +123,68 @@ fn a_package_runs_if_one_trusted_key_signed_it_as_it_is() {
     refused(&dir, &verify(&["--trust", "allowed"]), &["has no index.json that could be signed"]);
 }
 
+/// Has `make` build the example in C, of this source.
+fn make_in_c(dir: &TempDir, source: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let package = dir.path().join("in/c");
+    for (from, to) in
+        [("examples/c-package", &package), ("udo-api/include", &dir.path().join("udo-api/include"))]
+    {
+        fs::create_dir_all(to).unwrap();
+        copy(&root.join(from), to);
+    }
+    fs::write(package.join("clip_scale.c"), source).unwrap();
+    let mut make = Command::new("make");
+    make.arg("-B").arg("-C").arg(&package).env_remove("MAKEFLAGS").env_remove("CFLAGS");
+    let made = make.output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+/// What opens the package in C and runs it.
+fn verify_in_c<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let model = ["verify", "in/c/model/model.onnx", "--data", "in/c/model", "--package", "in/c"];
+    [&model[..], more].concat()
+}
+
+#[test]
+fn a_package_in_c_is_signed_and_locked_as_others_are() {
+    const SOURCE: &str = include_str!("../examples/c-package/clip_scale.c");
+    let dir = tempfile::tempdir().unwrap();
+    make_in_c(&dir, SOURCE);
+    for key in ["own.key", "other.key"] {
+        succeeds(&dir, &["sign", "--new-key", key]);
+    }
+    refused(&dir, &["lock", "in/c"], &["has no index.json", "udo sign"]);
+    succeeds(&dir, &["sign", "in/c", "--key", "own.key"]);
+    let index = dir.path().join("in/c/dist/index.json");
+    let signed = fs::read_to_string(&index).unwrap();
+    for wanted in
+        ["\"package\": \"ClipScale\"", "\"made_by\": \"udo sign\"", "libUdoClipScaleReg.so"]
+    {
+        assert!(signed.contains(wanted), "{signed}");
+    }
+    succeeds(&dir, &verify_in_c(&["--trust", "own.key.pub"]));
+    refused(&dir, &verify_in_c(&["--trust", "other.key.pub"]), &["is not trusted"]);
+    // Another signature is of the same index.
+    succeeds(&dir, &["sign", "in/c", "--key", "other.key"]);
+    assert_eq!(fs::read_to_string(&index).unwrap(), signed);
+    succeeds(&dir, &verify_in_c(&["--trust", "own.key.pub"]));
+    succeeds(&dir, &["lock", "in/c"]);
+    succeeds(&dir, &verify_in_c(&["--lock", "udo.lock"]));
+
+    // Another build is none that was signed, before it is signed and after.
+    let other = SOURCE.replace("node->scale * v", "node->scale * v + 0");
+    assert_ne!(other, SOURCE);
+    make_in_c(&dir, &other.replace("+ 0", "+ 1e-9f"));
+    refused(&dir, &verify_in_c(&["--trust", "own.key.pub"]), &["has the SHA-256"]);
+    refused(&dir, &verify_in_c(&["--lock", "udo.lock"]), &["has the SHA-256"]);
+    succeeds(&dir, &["sign", "in/c", "--key", "own.key"]);
+    assert_ne!(fs::read_to_string(&index).unwrap(), signed);
+    succeeds(&dir, &verify_in_c(&["--trust", "own.key.pub", "--atol", "1e-5"]));
+    refused(&dir, &verify_in_c(&["--trust", "other.key.pub"]), &["is not trusted"]);
+    refused(&dir, &verify_in_c(&["--lock", "udo.lock"]), &["has an index.json of SHA-256"]);
+}
+
 #[test]
 fn a_library_that_changed_is_refused_however_it_was_signed() {
     let dir = folder();

@@ -53,6 +53,7 @@ fn index(sha256: String) -> Index {
         sdk_version: udo_api::SDK_VERSION.to_owned(),
         target: host_target(),
         libraries: vec![IndexEntry { file, kind: LibraryKind::Registration, core: None, sha256 }],
+        made_by: None,
     }
 }
 

@@ -43,6 +43,12 @@ pub(super) fn is_registration_name(name: &str) -> bool {
     name.strip_prefix("libUdo").is_some_and(|rest| rest.ends_with("Reg.so"))
 }
 
+/// The package that a registration library is of, by its name.
+pub(super) fn name_of_registration(file: &str) -> String {
+    let name = file.strip_prefix("libUdo").and_then(|rest| rest.strip_suffix("Reg.so"));
+    name.unwrap_or(file).to_owned()
+}
+
 /// The folder that holds the libraries of the package at `folder`.
 pub(super) fn dist_of(folder: &Path) -> PathBuf {
     let dist = folder.join(DIST_FOLDER);

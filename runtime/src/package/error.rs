@@ -319,7 +319,7 @@ pub enum OpenError {
         reason: String,
     },
     /// The number stands for no package of this registry.
-    #[error("registry has no package {id:?}")]
+    #[error("registry has no package {}", .id.0)]
     NoSuchPackage {
         /// The number.
         id: PackageId,
@@ -428,7 +428,10 @@ impl OpenError {
             Self::WrongCore { wanted, .. } => {
                 format!("move the kernel to its core's library, or register it for {wanted}")
             }
-            Self::Unsealed { .. } => "build it with `udo build`, which writes one".to_owned(),
+            Self::Unsealed { folder, .. } => format!(
+                "build it with `udo build`, which writes one, or sign what is built otherwise, `udo sign {} --key KEYFILE`, which does as well",
+                folder.display()
+            ),
             Self::Untrusted { folder, .. } => format!(
                 "have it signed by somebody you trust, `udo sign {} --key KEYFILE`, or allow its index in the file that --trust names",
                 folder.display()

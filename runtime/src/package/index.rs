@@ -50,6 +50,8 @@ pub struct Index {
     pub target: String,
     /// The libraries.
     pub libraries: Vec<IndexEntry>,
+    /// What wrote the index, where that was not `udo build`.
+    pub made_by: Option<String>,
 }
 
 /// A library in an [`Index`].
@@ -135,7 +137,7 @@ impl Index {
     /// The index as it stands in its file.
     pub fn to_json(&self) -> String {
         let libraries: Vec<Value> = self.libraries.iter().map(IndexEntry::to_value).collect();
-        let document = json!({
+        let mut document = json!({
             "format": FORMAT,
             "package": self.package,
             "version": self.version,
@@ -143,6 +145,9 @@ impl Index {
             "target": self.target,
             "libraries": libraries,
         });
+        if let (Some(made_by), Some(members)) = (&self.made_by, document.as_object_mut()) {
+            members.insert("made_by".to_owned(), made_by.as_str().into());
+        }
         format!("{document:#}\n")
     }
 
@@ -159,6 +164,7 @@ impl Index {
             sdk_version: root.text("sdk_version")?.to_owned(),
             target: root.text("target")?.to_owned(),
             libraries: root.list("libraries", IndexEntry::parse)?,
+            made_by: document.get("made_by").and_then(Value::as_str).map(str::to_owned),
         })
     }
 }
@@ -254,6 +260,7 @@ mod tests {
                     Some(Core::DSP_V68),
                 ),
             ],
+            made_by: None,
         }
     }
 
@@ -261,6 +268,8 @@ mod tests {
     fn what_is_written_can_be_read() {
         let text = index().to_json();
         assert_eq!(Index::parse(text.as_bytes()).unwrap(), index());
+        let other = Index { made_by: Some("udo sign".to_owned()), ..index() };
+        assert_eq!(Index::parse(other.to_json().as_bytes()).unwrap(), other);
     }
 
     #[test]

@@ -18,8 +18,9 @@ pub(crate) struct Closed {
     pub(crate) sha256: String,
     /// The folder that its index's paths start from.
     pub(crate) folder: PathBuf,
-    /// Its index as it lies there.
+    /// Its index as it lies there, and what that calls the package.
     sealed: Option<Sealed>,
+    indexed: Option<String>,
 }
 
 impl Closed {
@@ -41,7 +42,8 @@ impl Closed {
             let cores = manifest.kernels.iter().map(|k| k.core);
             return Err(not_a_registration(&path, &manifest.package, cores));
         }
-        Ok(Self { candidate, sha256, folder, sealed })
+        let indexed = index.map(|index| index.package);
+        Ok(Self { candidate, sha256, folder, sealed, indexed })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -71,7 +73,7 @@ impl Closed {
 
     fn asking(&self) -> Asking<'_> {
         let file = || self.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let name = self.name().map_or_else(file, str::to_owned);
+        let name = self.name().or(self.indexed.as_deref()).map_or_else(file, str::to_owned);
         Asking { name, folder: &self.folder, index: self.sealed.as_ref() }
     }
 

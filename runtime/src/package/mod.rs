@@ -14,6 +14,7 @@ mod json;
 mod library;
 mod manifest;
 mod open;
+mod sealing;
 mod table;
 mod trust;
 
@@ -30,6 +31,7 @@ pub use manifest::{
     ManifestRule, Tier, host_target,
 };
 
+pub use sealing::seal;
 pub use trust::{
     KeyError, LOCK_FILE, Lock, LockError, LockedPackage, PublicKey, SIGNATURE_FILE, SecretKey,
     Trust, sign,

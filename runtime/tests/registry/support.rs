@@ -57,6 +57,7 @@ pub(crate) fn scale_index(dist: &Path) -> Index {
             entry(SCALE_REG, LibraryKind::Registration, None),
             entry(SCALE_CPU, LibraryKind::Implementation, Some(Core::CPU)),
         ],
+        made_by: None,
     }
 }
 

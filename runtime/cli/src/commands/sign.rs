@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use udo_runtime::package::{DIST_FOLDER, SecretKey, sign};
+use udo_runtime::package::{DIST_FOLDER, SecretKey, seal, sign};
 
 use super::Run;
 use crate::output::{Failure, Outcome};
@@ -12,7 +12,8 @@ use crate::package_flags::open_failure;
 /// Sign a built package, so that whoever trusts your key knows that it is yours
 ///
 /// What is signed is the package's index.json, which has the digest of each library. `--trust KEYFILE.pub` of other commands takes signed packages
-/// alone, and refuses any other before its code runs. A package that is built anew is signed anew.
+/// alone, and refuses any other before its code runs. A package that is built anew is signed anew. Of one that `udo build` did not build, as those
+/// in C, the index is written first.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   udo sign --new-key team.key                   team.key signs, and is yours alone; team.key.pub is for everybody
@@ -48,6 +49,7 @@ impl Run for Sign {
         })?;
         let dist = package.join(DIST_FOLDER);
         let folder = if dist.is_dir() { &dist } else { package };
+        seal(folder).map_err(open_failure)?;
         let file = sign(folder, &key).map_err(open_failure)?;
         outln!("{}", file.display());
         Ok(())

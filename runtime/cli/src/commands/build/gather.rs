@@ -61,6 +61,7 @@ pub(super) fn gather(
         sdk_version: udo_api::SDK_VERSION.to_owned(),
         target: host_target(),
         libraries,
+        made_by: None,
     };
     put(&folder.join(INDEX_FILE), |to| fs::write(to, index.to_json()))?;
     for file in old.iter().filter(|old| !workspace.members.iter().any(|m| m.file == **old)) {
