@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cache::{Cache, ModelSource};
 use crate::container::{self, Container, ContainerError};
-use crate::device::{self, DeviceTensor, Error, ErrorCode, Extent, TensorSpec};
+use crate::device::{self, DeviceTensor, Error, ErrorCode, Extent, TensorSpec, quoted};
 use crate::graph::{DimSpec, Graph, TensorType};
 use crate::import::{self, MODEL_FILE, ModelBytes};
 use crate::model::{Model, Session, SessionOptions};
@@ -168,7 +168,10 @@ impl Networks {
         found.ok_or_else(|| {
             let known: Vec<_> = self.iter().map(|network| network.name().to_owned()).collect();
             let file = &self.0.name;
-            invalid(format!("{file}: there is no network {name:?}, wanted one of {known:?}"))
+            invalid(format!(
+                "{file}: there is no network {name:?}, wanted one of {}",
+                quoted(&known)
+            ))
         })
     }
 }

@@ -299,12 +299,8 @@ fn open_shapes_and_dimensions_are_given_by_name() {
     let refused: [(Shapes<'_>, Dims<'_>, &str); 8] = [
         (&[], &[], "graph input \"x\" has the open shape batch,2, wanted a shape for it"),
         (&[], &[("batch", 4)], "graph input \"s\" has the open shape ?, wanted a shape for it"),
-        (
-            &[s],
-            &[("bach", 4)],
-            "no input has a dimension called \"bach\", wanted one of [\"batch\"]",
-        ),
-        (&[("t", &[1])], &[], "the model has no input \"t\", wanted one of [\"x\", \"s\"]"),
+        (&[s], &[("bach", 4)], "no input has a dimension called \"bach\", wanted one of \"batch\""),
+        (&[("t", &[1])], &[], "the model has no input \"t\", wanted one of \"x\", \"s\""),
         (
             &[("x", &[3, 4]), s],
             &[],

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use super::VERSION;
-use crate::device::{Error, ErrorCode};
+use crate::device::{Error, ErrorCode, quoted};
 use crate::graph::{GraphError, subgraph_place};
 
 /// Why a model file cannot be read or written.
@@ -76,7 +76,7 @@ pub enum ContainerError {
         reason: GraphError,
     },
     /// The file has no such network.
-    #[error("there is no network {found:?}, wanted one of {known:?}")]
+    #[error("there is no network {found:?}, wanted one of {}", quoted(.known))]
     NoSuchNetwork {
         /// The name asked for.
         found: String,
@@ -84,7 +84,7 @@ pub enum ContainerError {
         known: Vec<String>,
     },
     /// The file has several networks.
-    #[error("it has several networks, wanted the name of one of {known:?}")]
+    #[error("it has several networks, wanted the name of one of {}", quoted(.known))]
     SeveralNetworks {
         /// Their names.
         known: Vec<String>,

@@ -4,6 +4,12 @@ use std::fmt;
 
 use udo_host::memory::OutOfMemory;
 
+/// Names as a message lists them: each in quotes, and commas between them.
+pub(crate) fn quoted<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> String {
+    let names: Vec<_> = names.into_iter().map(|name| format!("{:?}", name.as_ref())).collect();
+    if names.is_empty() { "none, as there are none".to_owned() } else { names.join(", ") }
+}
+
 /// What kind of refusal it is. Programs go by the code, people by the message. Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]

@@ -57,6 +57,7 @@ pub use bytes::Peers;
 pub use cache::Coherence;
 pub(crate) use cache::Random;
 pub use cores::{CoreList, CoreSet};
+pub(crate) use error::quoted;
 pub use error::{Error, ErrorCode, Result};
 #[cfg(target_os = "linux")]
 pub use fd::ImportOptions;

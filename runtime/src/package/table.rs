@@ -157,7 +157,7 @@ fn check_param(param: &Param) -> Result<(), String> {
         ValueKind::Strs(_) => kind == ParamKind::Texts,
         ValueKind::Ints(_) | ValueKind::Floats(_) => kind == ParamKind::Tensor,
     };
-    if fits { Ok(()) } else { Err(format!("its default does not fit its kind, {kind:?}")) }
+    if fits { Ok(()) } else { Err(format!("its default does not fit its kind, {}", kind.name())) }
 }
 
 /// Only the runtime itself runs subgraphs, so that operators of packages cannot have any.

@@ -26,6 +26,7 @@ use udo_api::{Core, DType, OpDef, Port, Status, TensorDesc};
 use udo_host::{NodeDesc, Refusal, infer};
 
 use crate::cores::is_quantized;
+use crate::device::quoted;
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{Graph, Node, Source, ValueId};
 use crate::memory::Tensor;
@@ -183,7 +184,7 @@ pub enum ResolveError {
         range: RangeInclusive<usize>,
     },
     /// A shape was given for an input that the model does not have.
-    #[error("the model has no input {name:?}, wanted one of {known:?}")]
+    #[error("the model has no input {name:?}, wanted one of {}", quoted(.known))]
     NoSuchInput {
         /// The name given.
         name: String,
@@ -191,7 +192,7 @@ pub enum ResolveError {
         known: Vec<String>,
     },
     /// An extent was given for a dimension that the model does not have.
-    #[error("no input has a dimension called {name:?}, wanted one of {known:?}")]
+    #[error("no input has a dimension called {name:?}, wanted one of {}", quoted(.known))]
     NoSuchDim {
         /// The name given.
         name: String,
