@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use super::{Container, ContainerError, Network, Stage};
+use crate::device::quoted;
 use crate::graph::{DimSpec, Graph, Source, TensorType};
 
 /// What one extent of an input is in a stage.
@@ -62,7 +63,7 @@ pub(super) fn check(
             return Err(ContainerError::malformed(
                 place,
                 "no such input",
-                format!("one of {known:?}"),
+                format!("one of {}", quoted(known)),
             ));
         };
         let found = shape(extents);
@@ -154,12 +155,12 @@ enum Fit {
 }
 
 /// How well one input takes a shape, if it does.
-fn fit(of: &TensorType, shape: Option<&Vec<Extent>>, found: &[usize]) -> Option<Fit> {
-    if of.dims.len() != found.len() {
+fn fit(taken: &[Extent], found: &[usize]) -> Option<Fit> {
+    if taken.len() != found.len() {
         return None;
     }
     let mut fit = Fit::Exact;
-    for (extent, &found) in extents(of, shape).into_iter().zip(found) {
+    for (&extent, &found) in taken.iter().zip(found) {
         let below = match extent {
             Extent::Fixed(extent) => (extent == found).then_some(0),
             Extent::Range { min, max, .. } => {
@@ -194,33 +195,34 @@ impl Fit {
 impl Container {
     /// The stage of `network` that takes inputs of these shapes: the first whose shapes equal them, else the one whose ranges
     /// end least above them, by the product of the differences that are not 0, the first of equals. A network of one stage
-    /// takes as well what has as many elements in each input. Inputs of which nothing is given fit all stages.
+    /// takes as well what has as many elements in each input. Inputs of which nothing is given fit all stages. What a stage takes is what
+    /// its graph fixes, what the stage says beside that, and what follows by the names of dimensions.
     ///
     /// # Errors
-    /// No stage takes them, or nothing is given and there are several.
+    /// No stage takes them, or there are several, and nothing is given of an input that tells them apart.
     pub fn stage_for(
         &self,
         network: &Network<usize>,
         given: &[(String, Vec<usize>)],
     ) -> Result<usize, ContainerError> {
         let mut best: Option<(Fit, usize)> = None;
-        let mut known = Vec::new();
+        let (mut known, mut taken) = (Vec::new(), Vec::new());
         for (index, stage) in network.stages.iter().enumerate() {
             let inputs = self.inputs(stage)?;
             known.push(said(&inputs, &stage.shapes));
-            let fit = fit_all(&inputs, stage, given);
+            let takes = takes(&inputs, &stage.shapes);
+            let fit = fit_all(&takes, given);
+            taken.push(takes);
             if let Some(fit) = fit.filter(|fit| best.is_none_or(|(before, _)| *fit < before)) {
                 best = Some((fit, index));
             }
         }
-        let is_said = |name: &String| given.iter().any(|(given, _)| given == name);
-        let is_open = |stage: &Stage<usize>| !stage.shapes.keys().any(is_said);
-        if network.stages.len() > 1 && network.stages.iter().all(is_open) {
+        if let Some((_, index)) = best {
+            if network.stages.len() == 1 || are_told_apart(&taken, given) {
+                return Ok(index);
+            }
             let network = network.name.clone();
             return Err(ContainerError::SeveralStages { network, known });
-        }
-        if let Some((_, index)) = best {
-            return Ok(index);
         }
         if let [only] = network.stages.as_slice()
             && self.reshapes(only, given)?
@@ -271,17 +273,49 @@ fn fixed(of: &TensorType, shape: Option<&Vec<Extent>>) -> Option<Vec<usize>> {
     extents(of, shape).into_iter().map(fixed).collect()
 }
 
-fn fit_all(
-    inputs: &[(String, TensorType)],
-    stage: &Stage<usize>,
-    given: &[(String, Vec<usize>)],
-) -> Option<Fit> {
+/// What a stage takes of each input.
+type Takes = Vec<(String, Vec<Extent>)>;
+
+/// What a stage takes: an extent that has a name is what the stage says of another one of that name.
+fn takes(inputs: &[(String, TensorType)], shapes: &BTreeMap<String, Vec<Extent>>) -> Takes {
+    let mut dims = Dims::new();
+    for (name, of) in inputs {
+        for (dim, extent) in of.dims.iter().zip(extents(of, shapes.get(name))) {
+            if let (DimSpec::Named(name), Extent::Fixed(_) | Extent::Range { .. }) = (dim, extent) {
+                dims.insert(name.clone(), extent);
+            }
+        }
+    }
+    let input = |(name, of): &(String, TensorType)| {
+        let extents = extents(of, shapes.get(name)).into_iter().zip(&of.dims);
+        let extents = extents.map(|(extent, dim)| match (extent, dim) {
+            (Extent::Any, DimSpec::Named(name)) => dims.get(name).copied().unwrap_or(extent),
+            (Extent::Any | Extent::Fixed(_) | Extent::Range { .. }, _) => extent,
+        });
+        (name.clone(), extents.collect())
+    };
+    inputs.iter().map(input).collect()
+}
+
+/// What a stage takes of an input.
+fn taken<'a>(takes: &'a Takes, name: &str) -> Option<&'a [Extent]> {
+    takes.iter().find(|(input, _)| input == name).map(|(_, extents)| extents.as_slice())
+}
+
+/// Whether stages take different shapes of an input of which something is given.
+fn are_told_apart(stages: &[Takes], given: &[(String, Vec<usize>)]) -> bool {
+    given.iter().any(|(name, _)| {
+        let mut stages = stages.iter().map(|takes| taken(takes, name));
+        let first = stages.next();
+        first.is_some_and(|first| stages.any(|other| other != first))
+    })
+}
+
+fn fit_all(takes: &Takes, given: &[(String, Vec<usize>)]) -> Option<Fit> {
     given.iter().try_fold(Fit::Exact, |all, (name, found)| {
         // What the network does not have is refused where it is used.
-        let Some((_, of)) = inputs.iter().find(|(input, _)| input == name) else {
-            return Some(all);
-        };
-        Some(all.both(fit(of, stage.shapes.get(name), found)?))
+        let Some(extents) = taken(takes, name) else { return Some(all) };
+        Some(all.both(fit(extents, found)?))
     })
 }
 

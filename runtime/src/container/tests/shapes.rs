@@ -80,6 +80,51 @@ fn the_stage_is_the_one_of_the_inputs_shapes() {
     assert_eq!(pick(&container, &[]), Err(wanted));
 }
 
+/// A network whose stages are graphs of their own.
+fn network_of(graphs: &[&str]) -> Container {
+    let stage = |text: &&str| {
+        let graph = Graph::parse(text).unwrap();
+        contents(graph).networks.remove(0).stages.remove(0)
+    };
+    let mut all = contents(Graph::parse(graphs[0]).unwrap());
+    all.networks[0].stages = graphs.iter().map(stage).collect();
+    read(&all)
+}
+
+#[test]
+fn stages_are_told_apart_by_what_their_graphs_fix() {
+    let graph = |x: &str, m: &str| {
+        format!(
+            "graph m\n  input x: f32[{x}]\n  input m: f32[{m}]\n  y = Mul@14(x, m)\n  output y\n"
+        )
+    };
+    let texts = [graph("2,2", "1"), graph("4,3", "1"), graph("4,n", "1")];
+    let container = network_of(&texts.each_ref().map(String::as_str));
+    assert_eq!(pick(&container, &[("x", &[2, 2])]), Ok(0));
+    assert_eq!(pick(&container, &[("m", &[1]), ("x", &[4, 3])]), Ok(1));
+    assert_eq!(pick(&container, &[("x", &[4, 5])]), Ok(2), "what is open comes last");
+    let error = pick(&container, &[("x", &[3, 4])]).unwrap_err();
+    assert!(
+        error.starts_with("no stage of network \"net\" takes x [3,4], wanted one of "),
+        "{error}"
+    );
+    for given in [&[] as &[(&str, &[usize])], &[("m", &[1])]] {
+        let error = pick(&container, given).unwrap_err();
+        assert!(error.starts_with("network \"net\" has several stages, wanted shapes"), "{error}");
+    }
+    let error = pick(&container, &[("m", &[7])]).unwrap_err();
+    assert!(error.starts_with("no stage of network \"net\" takes m [7]"), "{error}");
+}
+
+#[test]
+fn a_name_that_a_stage_fixes_is_fixed_in_all_inputs() {
+    let [two, four] = [Extent::Fixed(2), FOUR].map(|n| shapes(&[("m", &[n])]));
+    let container = network(&[two, four]).unwrap();
+    assert_eq!(pick(&container, &[("x", &[4, 9, 3])]), Ok(1));
+    assert_eq!(pick(&container, &[("x", &[2, 9, 3])]), Ok(0));
+    assert!(pick(&container, &[("x", &[3, 9, 3])]).unwrap_err().starts_with("no stage"));
+}
+
 #[test]
 fn one_stage_alone_takes_as_many_elements_in_another_shape() {
     let one = network(&[shapes(&[("x", &[FOUR, FOUR, ANY]), ("m", &[FOUR])])]).unwrap();
@@ -93,7 +138,7 @@ fn shapes_that_are_no_shapes_of_the_inputs_are_refused() {
     let of = |stages: &[BTreeMap<String, Vec<Extent>>]| network(stages).unwrap_err();
     let names = "with one extent or range for each name";
     let cases = [
-        (shapes(&[("z", &[])]), "input \"z\": no such input, wanted one of [\"x\", \"m\"]"),
+        (shapes(&[("z", &[])]), "input \"z\": no such input, wanted one of \"x\", \"m\""),
         (shapes(&[("m", &[])]), "input \"m\": [], wanted f32[batch]"),
         (shapes(&[("x", &[FOUR, FOUR, FOUR])]), "input \"x\": [4,4,4], wanted f32[batch,?,3], "),
         (shapes(&[("x", &[range(5, 1), ANY, ANY])]), "input \"x\": [5..1,?,?], wanted f32"),
