@@ -81,7 +81,7 @@ pub struct SessionOptions {
     pub home: Option<Device>,
     /// Whose arenas and scratch runs use.
     pub workspace: Workspace,
-    /// Which devices runs use: those of a kind that is not named here are the first of theirs.
+    /// Which devices runs use. Of a kind that is not named here that is the home, if it is of the kind, else the first of the kind.
     pub devices: Vec<DeviceId>,
     /// On which cores of the session's device submitted runs are that do not say: that is the device of the core that the model
     /// prefers. A run on its caller's thread is there, and takes none.
@@ -146,7 +146,12 @@ impl Devices {
         }
         let host = || devices.get(CoreKind::Cpu, 0);
         let home = options.home.clone().map_or_else(host, Ok)?;
-        let chosen = Self { home, chosen: options.devices.clone() };
+        let mut chosen = options.devices.clone();
+        // Steps for the kind of the session's device run there, unless somebody says otherwise.
+        if chosen.iter().all(|id| id.kind != home.kind()) {
+            chosen.push(home.id());
+        }
+        let chosen = Self { home, chosen };
         chosen.check_cores(model, options.cores)?;
         Ok(chosen)
     }
