@@ -81,7 +81,7 @@ const IN_EXECUTE: &[(&str, Option<&str>)] = &[
     ("segv", Some("its worker was ended by a memory fault (signal 11)")),
     ("fpe", Some("its worker was ended by an arithmetic fault (signal 8)")),
     ("kill", Some("its worker was ended by kill (signal 9)")),
-    ("stack", Some("its worker was ended by abort (signal 6)")),
+    ("stack", Some("its worker was ended by a memory fault (signal 11)")),
     ("alloc", Some("its worker was ended by abort (signal 6)")),
     ("write", Some("it wrote outside of its output 0")),
     ("write-far", Some("its worker was ended by a memory fault (signal 11)")),
@@ -93,6 +93,11 @@ const IN_EXECUTE: &[(&str, Option<&str>)] = &[
     ("chdir", None),
     ("hook", Some("panicked")),
     ("panic", Some("panicked")),
+    ("raise-segv", Some("its worker was ended by a memory fault (signal 11)")),
+    ("raise-bus", Some("its worker was ended by a bus error (signal 7)")),
+    ("raise-pipe", Some("its worker was ended by a closed pipe (signal 13)")),
+    ("raise-term", Some("its worker was ended by a termination request (signal 15)")),
+    ("raise-usr1", Some("its worker was ended by signal 10")),
 ];
 
 #[test]

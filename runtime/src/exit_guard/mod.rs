@@ -8,6 +8,8 @@
 //! The same notes tell `watch` where a call does not end.
 
 mod faults;
+#[cfg(target_os = "linux")]
+mod signals;
 mod watch;
 
 use std::cell::Cell;
@@ -21,6 +23,8 @@ use udo_api::Core;
 
 pub(crate) use faults::note_fault;
 pub use faults::take_faults;
+#[cfg(target_os = "linux")]
+pub(crate) use signals::reset_signals;
 pub use watch::watch;
 
 // SAFETY: both are the C library's, with the types that POSIX gives them.

@@ -70,6 +70,11 @@ const BY_DATA: &[&str] = &[
     "chdir",
     "hook",
     "panic",
+    "raise-segv",
+    "raise-bus",
+    "raise-pipe",
+    "raise-term",
+    "raise-usr1",
 ];
 
 impl Kernel for FaultF32 {
@@ -174,6 +179,11 @@ fn out_of_order(what: &str) {
         },
         "fpe" => drop(raise(8)),
         "kill" => drop(raise(9)),
+        "raise-segv" => drop(raise(11)),
+        "raise-bus" => drop(raise(7)),
+        "raise-pipe" => drop(raise(13)),
+        "raise-term" => drop(raise(15)),
+        "raise-usr1" => drop(raise(10)),
         "stack" => drop(black_box(deeper(1))),
         "alloc" => std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; 1 << 30]>()),
         "loop" => loop {

@@ -25,6 +25,7 @@ use udo_host::Job;
 use super::Ask;
 use super::shared::{BULK, FAR, Rights, SPIN, Segment, sleep, spin, wake, words};
 use super::wire::{Garbled, Reader, Writer};
+use crate::exit_guard::reset_signals;
 use crate::package::{Operators, load_library};
 use crate::thread_pool::Pool;
 use states::State;
@@ -85,6 +86,8 @@ pub fn serve(host: u32) -> io::Result<()> {
         return Err(io::Error::other(why));
     }
     let (given, made) = files()?;
+    // What a package raises ends it, and so the call that it is in.
+    reset_signals();
     // A package that crashes is nothing to keep a picture of.
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let empty = || udo_host::Buffer::zeroed(0).map_err(io::Error::other);
