@@ -6,6 +6,7 @@ use super::Device;
 use super::bytes::{Pages, Peers, Storage, page_bytes};
 use super::error::{Error, ErrorCode, Result, invalid};
 use super::heap::Charge;
+use super::lease::Access;
 use super::memory::Memory;
 
 /// Which part of a file becomes memory.
@@ -52,8 +53,8 @@ impl Device {
     /// As [`Device::import_fd`], of a file that is this memory's alone: kernels get its bytes where they lie.
     ///
     /// # Safety
-    /// As long as the memory or anything made of it lives, nobody writes the file's bytes by other means, or reads what is
-    /// written through it: no other process, no other import or mapping in this one. Nobody cuts the file short.
+    /// As long as a lease of the memory's bytes is held, as by a run or a mapping, nobody writes the file's bytes by other means, or reads
+    /// what is written through it: no other process, no other import or mapping in this one. Nobody cuts the file short.
     ///
     /// # Errors
     /// As there.
@@ -75,13 +76,29 @@ impl Device {
     /// As there, or a negative number.
     // SAFETY: the promise is what `borrow_raw` asks for.
     pub unsafe fn import_raw_fd(&self, fd: RawFd, options: ImportOptions) -> Result<Memory> {
-        if fd < 0 {
-            let why =
-                format!("an import to {self} is of file descriptor {fd}; wanted one that is open");
-            return Err(invalid(why));
-        }
+        check_open(self, fd)?;
         // SAFETY: the caller promises that it is open, and it is not -1.
         self.import_fd(unsafe { BorrowedFd::borrow_raw(fd) }, options)
+    }
+
+    /// As [`Device::import_fd_exclusive`], by number.
+    ///
+    /// # Safety
+    /// As there and for [`Device::import_raw_fd`].
+    ///
+    /// # Errors
+    /// As there.
+    // SAFETY: the promises are those of the two others.
+    pub unsafe fn import_raw_fd_exclusive(
+        &self,
+        fd: RawFd,
+        options: ImportOptions,
+    ) -> Result<Memory> {
+        check_open(self, fd)?;
+        // SAFETY: the caller promises that it is open, and it is not -1.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        // SAFETY: as the caller promises.
+        unsafe { self.import_fd_exclusive(fd, options) }
     }
 
     fn import(&self, fd: BorrowedFd<'_>, options: ImportOptions, peers: Peers) -> Result<Memory> {
@@ -106,25 +123,66 @@ impl Device {
     }
 }
 
+fn check_open(device: &Device, fd: RawFd) -> Result<()> {
+    if fd >= 0 {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "an import to {device} is of file descriptor {fd}; wanted one that is open"
+    )))
+}
+
 impl Memory {
     /// A descriptor of the file that the memory lies in, for another process: from its start on, or where it was imported
-    /// from. The memory is there for as long as any process has it or its descriptor.
+    /// from. The memory is there for as long as any process has it or its descriptor. From the first one on others may write its bytes at
+    /// any time, so they are copied and never referred to.
     ///
     /// # Errors
-    /// The memory was not allocated or imported to be shared, or the system gives no descriptor.
+    /// The memory was not allocated or imported to be shared, or by a promise that nobody else is at it; it is the first one, and somebody
+    /// is at bytes of the memory; or the system gives no descriptor.
     pub fn export_fd(&self) -> Result<OwnedFd> {
-        match self.storage().pages() {
-            Some(pages) if self.peers() == Peers::Any => pages.file(),
-            Some(_) => Err(Error::new(
+        let pages = self.shared_pages()?;
+        match self.peers() {
+            Peers::Any => pages.file(),
+            // Nobody refers to bytes while this has the lease of all.
+            Peers::None => match self.lease(Access::Write) {
+                Ok(_all) => {
+                    let file = pages.file()?;
+                    self.storage().open_to_others();
+                    Ok(file)
+                }
+                Err(_) if self.peers() == Peers::Any => pages.file(),
+                Err(conflict) => Err(conflict.into()),
+            },
+            Peers::Promised => Err(Error::new(
                 ErrorCode::Unsupported,
                 format!(
-                    "{self:?} was imported as this process's alone; import it as shared to export it"
+                    "{self:?} is this process's alone by promise; share it without one to export it to anybody"
                 ),
             )),
-            None => Err(Error::new(
-                ErrorCode::Unsupported,
-                format!("{self:?} is this process's own; allocate it as exportable"),
-            )),
         }
+    }
+
+    /// As [`Memory::export_fd`], of memory that was allocated or imported by the promise that nobody else is at it, which whoever gets the
+    /// descriptor keeps as well: its bytes are referred to as before. Of other memory it is the same.
+    ///
+    /// # Safety
+    /// If the memory is of such a promise: as long as a lease of its bytes is held, by a run or a mapping, nobody writes them by the
+    /// descriptor, or reads what is written by the lease. Nobody cuts the file short.
+    ///
+    /// # Errors
+    /// As there.
+    // SAFETY: the promise is passed on to who reads and writes by leases alone.
+    pub unsafe fn export_fd_exclusive(&self) -> Result<OwnedFd> {
+        match self.peers() {
+            Peers::Promised => self.shared_pages()?.file(),
+            Peers::None | Peers::Any => self.export_fd(),
+        }
+    }
+
+    /// The pages that others may have.
+    fn shared_pages(&self) -> Result<&Pages> {
+        let why = || format!("{self:?} is this process's own; allocate it as exportable");
+        self.storage().pages().ok_or_else(|| Error::new(ErrorCode::Unsupported, why()))
     }
 }

@@ -33,8 +33,11 @@ pub enum Sharing {
     /// It may not.
     #[default]
     Private,
-    /// It may, as a file descriptor. Its bytes are copied rather than referred to from the start on.
+    /// It may, as a file descriptor. From the first one on its bytes are copied rather than referred to.
     Exportable,
+    /// It may, and who allocates it promises to be alone with it: nobody whom it is given to is at its bytes while this process has a lease
+    /// of them, as a run has. So they are referred to where they lie ([`Memory::export_fd_exclusive`]).
+    Exclusive,
 }
 
 /// How memory is allocated.
@@ -142,7 +145,7 @@ impl Device {
         })?;
         let storage = match options.sharing {
             Sharing::Private => Storage::own(bytes, align)?,
-            Sharing::Exportable => {
+            Sharing::Exportable | Sharing::Exclusive => {
                 self.check_sharing(len)?;
                 if align > page_bytes() {
                     let most = page_bytes();
@@ -150,7 +153,9 @@ impl Device {
                         "an alignment of {align} bytes on {self}, wanted at most {most} of memory that is shared"
                     )));
                 }
-                Storage::shared(Pages::anonymous(bytes)?, 0, bytes, Peers::Any)
+                let is_promised = options.sharing == Sharing::Exclusive;
+                let peers = if is_promised { Peers::Promised } else { Peers::None };
+                Storage::shared(Pages::anonymous(bytes)?, 0, bytes, peers)
             }
         };
         let memory = Memory::new(storage, charge)?;

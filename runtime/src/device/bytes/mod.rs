@@ -7,6 +7,8 @@
 mod pages;
 mod words;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::memory::{ALIGN_BYTES, Buffer};
 
 use super::error::{Result, invalid};
@@ -24,6 +26,8 @@ pub(super) struct Storage {
     start: usize,
     len: usize,
     peers: Peers,
+    /// Whether others have the pages by now.
+    is_open: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -35,9 +39,9 @@ enum Place {
 /// Who else may be at the bytes of a memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peers {
-    /// Nobody: they are this process's own.
+    /// Nobody: they are this process's own, or were not given to another one yet.
     None,
-    /// Nobody, as who imported them promised.
+    /// Nobody while a lease is held, as who allocated or imported them promised.
     Promised,
     /// Other processes, or another import of the same file in this one, at any time.
     Any,
@@ -55,12 +59,14 @@ impl Storage {
         })?;
         let buffer = Buffer::zeroed(wanted)?;
         let start = if more == 0 { 0 } else { buffer.as_ptr().align_offset(align).min(more) };
-        Ok(Self { place: Place::Own(buffer), start, len, peers: Peers::None })
+        let is_open = AtomicBool::new(false);
+        Ok(Self { place: Place::Own(buffer), start, len, peers: Peers::None, is_open })
     }
 
     /// Bytes in pages that others may have as well, from `start` on.
     pub(super) fn shared(pages: Pages, start: usize, len: usize, peers: Peers) -> Self {
-        Self { place: Place::Pages(pages), start, len, peers }
+        let is_open = AtomicBool::new(false);
+        Self { place: Place::Pages(pages), start, len, peers, is_open }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -68,7 +74,12 @@ impl Storage {
     }
 
     pub(super) fn peers(&self) -> Peers {
-        self.peers
+        if self.is_open.load(Ordering::Acquire) { Peers::Any } else { self.peers }
+    }
+
+    /// Notes that others have the pages from now on, while nobody refers to their bytes.
+    pub(super) fn open_to_others(&self) {
+        self.is_open.store(true, Ordering::Release);
     }
 
     /// The pages, if it has such.
@@ -81,7 +92,7 @@ impl Storage {
 
     /// Whether only leases lead to the bytes, so that there may be references to them.
     pub(super) fn is_exclusive(&self) -> bool {
-        self.peers != Peers::Any
+        self.peers() != Peers::Any
     }
 
     /// The first byte.

@@ -115,6 +115,7 @@ fn n22_what_cannot_be_imported_is_refused() {
 #[test]
 fn bytes_that_others_write_have_no_references() {
     let memory = exportable(&cpu(), 300);
+    let _theirs = memory.export_fd().unwrap();
     assert!(!memory.is_exclusive());
     let mut lease = memory.lease(Access::Write).unwrap();
     assert_eq!(lease.bytes(), None);
@@ -137,11 +138,60 @@ fn bytes_that_others_write_have_no_references() {
     drop(map);
     refused(memory.map(0..1).unwrap().bytes().map(<[u8]>::len), ErrorCode::Unsupported, "");
     let copied = exportable(&non_coherent(None), 64);
+    let _copy = copied.export_fd().unwrap();
     copied.fill(3).unwrap();
     assert_eq!(
         copied.map(0..64).unwrap().bytes().unwrap(),
         [3; 64],
         "a mapping that is a copy is nobody else's"
+    );
+}
+
+#[test]
+fn memory_is_its_process_s_own_before_it_is_exported() {
+    let memory = exportable(&cpu(), 300);
+    assert_eq!((memory.peers(), memory.is_exclusive()), (Peers::None, true));
+    let mut lease = memory.lease(Access::Write).unwrap();
+    lease.bytes_mut().unwrap().fill(4);
+    refused(memory.export_fd(), ErrorCode::Busy, "memory");
+    drop(lease);
+    let reader = memory.view(10..20).unwrap().lease(Access::Read).unwrap();
+    assert_eq!(reader.bytes(), Some(&[4; 10][..]));
+    refused(memory.export_fd(), ErrorCode::Busy, "memory");
+    drop(reader);
+    let file = File::from(memory.export_fd().unwrap());
+    assert_eq!((memory.peers(), memory.is_exclusive()), (Peers::Any, false));
+    // From then on nobody is in the way of another one.
+    let reader = memory.lease(Access::Read).unwrap();
+    assert_eq!(reader.bytes(), None);
+    memory.export_fd().unwrap();
+    let mut found = [0; 300];
+    file.read_exact_at(&mut found, 0).unwrap();
+    assert_eq!(found, [4; 300]);
+}
+
+#[test]
+fn memory_by_promise_is_referred_to_after_it_was_exported_as_well() {
+    let options = AllocOptions { sharing: Sharing::Exclusive, ..AllocOptions::default() };
+    let memory = cpu().alloc_with(100, &options).unwrap();
+    refused(memory.export_fd(), ErrorCode::Unsupported, "by promise");
+    let lease = memory.lease(Access::Read).unwrap();
+    // SAFETY: nobody writes by the descriptor while a lease is held.
+    let file = File::from(unsafe { memory.export_fd_exclusive() }.unwrap());
+    drop(lease);
+    assert_eq!((memory.peers(), memory.is_exclusive()), (Peers::Promised, true));
+    file.write_all_at(&[7; 100], 0).unwrap();
+    assert_eq!(memory.lease(Access::Read).unwrap().bytes(), Some(&[7; 100][..]));
+    // Of memory that nobody promised anything of it is as any export.
+    let plain = exportable(&cpu(), 8);
+    // SAFETY: there is no promise to be kept.
+    drop(unsafe { plain.export_fd_exclusive() }.unwrap());
+    assert_eq!(plain.peers(), Peers::Any);
+    // SAFETY: as above.
+    refused(
+        unsafe { cpu().alloc(8).unwrap().export_fd_exclusive() },
+        ErrorCode::Unsupported,
+        "allocate it as exportable",
     );
 }
 
@@ -173,7 +223,7 @@ fn an_import_by_promise_is_as_private_memory() {
     assert_eq!((memory.peers(), memory.is_exclusive()), (Peers::Promised, true));
     assert_eq!(memory.lease(Access::Read).unwrap().bytes(), Some(&[5; 100][..]));
     memory.map_mut(0..2).unwrap().bytes_mut().unwrap().fill(6);
-    refused(memory.export_fd(), ErrorCode::Unsupported, "import it as shared");
+    refused(memory.export_fd(), ErrorCode::Unsupported, "by promise");
     drop(memory);
     assert_eq!(std::fs::read(&path).unwrap()[..3], [6, 6, 5]);
     // SAFETY: as above.
