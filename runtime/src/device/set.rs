@@ -54,6 +54,9 @@ impl DeviceSpec {
         }
     }
 
+    /// The most devices that there may be.
+    pub const MOST_DEVICES: u32 = 1024;
+
     /// The devices that there are where nobody asks for others: one of each kind.
     pub fn one_of_each() -> [Self; 4] {
         [Core::CPU, Core::GPU, Core::DSP_V68, Core::HTA].map(Self::of)
@@ -114,16 +117,22 @@ impl Devices {
     /// As many devices as the specs ask for. Those of one kind are numbered in order.
     ///
     /// # Errors
-    /// A core that is not known, a device without cores, or a CPU that is not coherent.
+    /// A core that is not known, a device without cores, a CPU that is not coherent, or more than [`DeviceSpec::MOST_DEVICES`].
     pub fn new(specs: &[DeviceSpec]) -> Result<Self> {
         let mut devices: Vec<Device> = Vec::new();
         for spec in specs {
             let kind = spec.check()?;
             let before = devices.iter().filter(|device| device.kind() == kind).count();
             let before = u32::try_from(before).unwrap_or(u32::MAX);
-            let Some(end) = before.checked_add(spec.count) else {
-                return Err(invalid(format!("{} devices {} are too many", spec.count, spec.core)));
-            };
+            let (count, most) = (spec.count, DeviceSpec::MOST_DEVICES);
+            let all = u32::try_from(devices.len()).unwrap_or(u32::MAX).checked_add(count);
+            if all.is_none_or(|all| all > most) {
+                let core = spec.core;
+                return Err(invalid(format!(
+                    "{count} devices {core} are too many; wanted at most {most} devices"
+                )));
+            }
+            let end = before.saturating_add(count);
             devices.extend((before..end).map(|index| device(DeviceId { kind, index }, spec)));
         }
         Ok(Self(devices.into()))

@@ -72,7 +72,11 @@ fn devices_that_cannot_be_are_refused() {
     refused(Devices::new(&[cpu]), ErrorCode::InvalidArgument, "the host's own");
     let many = DeviceSpec { count: u32::MAX, ..DeviceSpec::of(Core::HTA) };
     let one = DeviceSpec::of(Core::HTA);
-    refused(Devices::new(&[one, many]), ErrorCode::InvalidArgument, "too many");
+    refused(Devices::new(&[one.clone(), many.clone()]), ErrorCode::InvalidArgument, "too many");
+    refused(Devices::new(&[many]), ErrorCode::InvalidArgument, "wanted at most 1024 devices");
+    let most = DeviceSpec { count: DeviceSpec::MOST_DEVICES, ..one.clone() };
+    assert_eq!(Devices::new(std::slice::from_ref(&most)).unwrap().iter().count(), 1024);
+    refused(Devices::new(&[one, most]), ErrorCode::InvalidArgument, "too many");
 }
 
 #[test]
