@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::thread;
 
 use crate::dtype::DType;
 use crate::error::Error;
@@ -35,6 +36,22 @@ abi_struct! {
 /// Every encoding that [`AxisEncoding::of`] made, by a hash of its numbers.
 static KEPT: Mutex<BTreeMap<u64, Vec<&'static AxisEncoding>>> = Mutex::new(BTreeMap::new());
 
+/// How often one who finds it locked looks again: it is locked for a few look-ups at a time.
+const LOOKS: u32 = 100_000;
+
+/// What was kept so far. Nothing where it stays locked, as in a process that was forked while another thread was at it: what is made then is
+/// not kept once, and compares by its numbers.
+fn kept() -> Option<MutexGuard<'static, BTreeMap<u64, Vec<&'static AxisEncoding>>>> {
+    for _ in 0..LOOKS {
+        match KEPT.try_lock() {
+            Ok(kept) => return Some(kept),
+            Err(TryLockError::Poisoned(kept)) => return Some(kept.into_inner()),
+            Err(TryLockError::WouldBlock) => thread::yield_now(),
+        }
+    }
+    None
+}
+
 impl PartialEq for AxisEncoding {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other) || self.is(other.axis, other.scales(), other.zero_points())
@@ -57,20 +74,24 @@ impl AxisEncoding {
             scale.to_bits().hash(&mut hasher);
         }
         zero_points.hash(&mut hasher);
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut kept) = kept() else { return Ok(Self::new(axis, scales, zero_points)) };
         let alike = kept.entry(hasher.finish()).or_default();
         if let Some(found) = alike.iter().find(|known| known.is(axis, scales, zero_points)) {
             return Ok(found);
         }
-        let made: &'static Self = Box::leak(Box::new(Self {
+        let made = Self::new(axis, scales, zero_points);
+        alike.push(made);
+        Ok(made)
+    }
+
+    fn new(axis: u32, scales: &[f32], zero_points: &[i32]) -> &'static Self {
+        Box::leak(Box::new(Self {
             axis,
             reserved: 0,
             scales: Slice::new(Box::leak(scales.into())),
             zero_points: Slice::new(Box::leak(zero_points.into())),
             reserved_words: [0; 3],
-        }));
-        alike.push(made);
-        Ok(made)
+        }))
     }
 
     fn is(&self, axis: u32, scales: &[f32], zero_points: &[i32]) -> bool {

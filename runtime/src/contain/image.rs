@@ -12,6 +12,7 @@ use udo_api::abi::{EpilogueStep, Field, GpuArg, LAYOUTS, Layout, LibraryRef, Raw
 use udo_api::{AxisEncoding, Core, KernelDef, OpSchema, TensorDesc, Workspace};
 
 use super::wire::{Garbled, Reader, Writer};
+use crate::exit_guard::PerProcess;
 
 /// A structure of the ABI that crosses.
 ///
@@ -245,8 +246,9 @@ impl Reader<'_> {
 
 /// The same text for the life of the process; equal ones are kept once.
 pub(super) fn kept(text: &str) -> &'static str {
-    static KEPT: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    static KEPT: PerProcess<Mutex<BTreeSet<&'static str>>> =
+        PerProcess::new(Mutex::new(BTreeSet::new()));
+    let mut kept = KEPT.get().lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = kept.get(text) {
         return found;
     }

@@ -24,6 +24,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::exit_guard::PerProcess;
 use crate::package::{OpenError, Tables};
 pub use options::Containment;
 pub use serve::serve;
@@ -78,8 +79,9 @@ pub(crate) fn worker(
     build: &str,
     of: &Containment,
 ) -> Result<&'static Worker, OpenError> {
-    static WORKERS: Mutex<Vec<&'static Worker>> = Mutex::new(Vec::new());
-    let mut workers = WORKERS.lock().unwrap_or_else(PoisonError::into_inner);
+    static WORKERS: PerProcess<Mutex<Vec<&'static Worker>>> =
+        PerProcess::new(Mutex::new(Vec::new()));
+    let mut workers = WORKERS.get().lock().unwrap_or_else(PoisonError::into_inner);
     let program = of.program(path)?;
     let known = workers.iter().find(|worker| worker.is_of((path, build), &program, of.timeout));
     if let Some(worker) = known {

@@ -13,6 +13,7 @@ use super::kernel::answered;
 use super::node::{bytes_of, slice};
 use super::wire::{Garbled, Writer};
 use super::worker::{Fault, Worker};
+use crate::exit_guard::PerProcess;
 
 /// A packer of a process: what a request of the host's carries in its `body`.
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +25,9 @@ struct Packer {
 
 /// What stands for a packer; equal ones have one address, as the same code packs for them.
 pub(super) fn body(worker: &'static Worker, generation: u64, number: usize) -> *const c_void {
-    static BODIES: Mutex<BTreeMap<(usize, u64, usize), &'static Packer>> =
-        Mutex::new(BTreeMap::new());
-    let mut bodies = BODIES.lock().unwrap_or_else(PoisonError::into_inner);
+    static BODIES: PerProcess<Mutex<BTreeMap<(usize, u64, usize), &'static Packer>>> =
+        PerProcess::new(Mutex::new(BTreeMap::new()));
+    let mut bodies = BODIES.get().lock().unwrap_or_else(PoisonError::into_inner);
     let key = (ptr::from_ref(worker).addr(), generation, number);
     let body = bodies
         .entry(key)

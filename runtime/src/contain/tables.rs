@@ -10,6 +10,7 @@ use super::image::kept;
 use super::proxy;
 use super::wire::{Garbled, Reader, Writer};
 use super::worker::Worker;
+use crate::exit_guard::PerProcess;
 use crate::package::{Tables, Tier};
 
 /// What a worker is asked to call for an operator or a kernel of the host's tables.
@@ -22,11 +23,12 @@ pub(super) struct Callee {
 }
 
 /// The callees of tables that never go, by the addresses of their entries.
-static CALLEES: RwLock<Option<HashMap<usize, Callee>>> = RwLock::new(None);
+static CALLEES: PerProcess<RwLock<Option<HashMap<usize, Callee>>>> =
+    PerProcess::new(RwLock::new(None));
 
 /// Who answers for the entry at this address.
 pub(super) fn callee(address: usize) -> Option<Callee> {
-    let callees = CALLEES.read().unwrap_or_else(PoisonError::into_inner);
+    let callees = CALLEES.get().read().unwrap_or_else(PoisonError::into_inner);
     callees.as_ref()?.get(&address).copied()
 }
 
@@ -36,7 +38,7 @@ fn answer_for<T>(
     (worker, package): (&'static Worker, &'static str),
 ) -> Result<(), Garbled> {
     let end = first.checked_add(entries.len()).ok_or(Garbled)?;
-    let mut callees = CALLEES.write().unwrap_or_else(PoisonError::into_inner);
+    let mut callees = CALLEES.get().write().unwrap_or_else(PoisonError::into_inner);
     let callees = callees.get_or_insert_with(HashMap::new);
     for (number, entry) in (first..end).zip(entries) {
         callees.insert(std::ptr::from_ref(entry).addr(), Callee { worker, package, number });

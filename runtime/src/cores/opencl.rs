@@ -29,6 +29,7 @@ use opencl3::platform::get_platforms;
 use udo_api::Launch;
 
 use super::OpenCl;
+use crate::exit_guard::PerProcess;
 pub use error::OpenClError;
 use error::from;
 pub use kernel::{DeviceCall, DeviceKernel};
@@ -44,8 +45,9 @@ pub(crate) use transfer::{CopyThere, Download, Upload};
 /// # Errors
 /// Why there is none, the same on every call.
 pub fn find() -> Result<&'static Device, &'static OpenClError> {
-    static FOUND: OnceLock<Result<Device, OpenClError>> = OnceLock::new();
-    FOUND.get_or_init(open).as_ref()
+    static FOUND: PerProcess<OnceLock<Result<Device, OpenClError>>> =
+        PerProcess::new(OnceLock::new());
+    FOUND.get().get_or_init(open).as_ref()
 }
 
 /// The OpenCL device of this process, if there is one; [`find`] says why not.

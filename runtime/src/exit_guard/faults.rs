@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use super::{INSIDE, Said};
+use super::{INSIDE, PerProcess, Said};
 
-static FAULTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static FAULTS: PerProcess<Mutex<Vec<String>>> = PerProcess::new(Mutex::new(Vec::new()));
 
 /// Notes what came of the function of a package that this thread is in, and of nothing else there.
 pub(crate) fn note_fault(what: &str, why: &dyn fmt::Display) {
@@ -15,11 +15,11 @@ pub(crate) fn note_fault(what: &str, why: &dyn fmt::Display) {
         Some(note) => format!("{}: {why}", Said(note.who, what)),
         None => format!("a package {what}: {why}"),
     };
-    FAULTS.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    FAULTS.get().lock().unwrap_or_else(PoisonError::into_inner).push(text);
 }
 
 /// What packages did wrong, since this was asked last, where no call could tell: as they were freed. A program that wants to be
 /// sure that all went well asks at its end.
 pub fn take_faults() -> Vec<String> {
-    std::mem::take(&mut *FAULTS.lock().unwrap_or_else(PoisonError::into_inner))
+    std::mem::take(&mut *FAULTS.get().lock().unwrap_or_else(PoisonError::into_inner))
 }

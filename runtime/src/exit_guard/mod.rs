@@ -8,6 +8,7 @@
 //! The same notes tell `watch` where a call does not end.
 
 mod faults;
+mod forks;
 #[cfg(target_os = "linux")]
 mod signals;
 mod watch;
@@ -23,6 +24,8 @@ use udo_api::Core;
 
 pub(crate) use faults::note_fault;
 pub use faults::take_faults;
+pub(crate) use forks::PerProcess;
+pub use forks::{in_call, process};
 #[cfg(target_os = "linux")]
 pub(crate) use signals::reset_signals;
 pub use watch::watch;

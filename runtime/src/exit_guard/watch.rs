@@ -8,13 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{_exit, Note, Said, report};
+use super::{_exit, Note, PerProcess, Said, report};
 
 /// Whether anybody watches: else notes cost nothing.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// What threads are in, those that are called by others behind them.
-static INSIDE: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+static INSIDE: PerProcess<Mutex<Vec<Entry>>> = PerProcess::new(Mutex::new(Vec::new()));
 
 struct Entry {
     note: NonNull<Note<'static>>,
@@ -26,7 +26,7 @@ struct Entry {
 unsafe impl Send for Entry {}
 
 fn entries() -> MutexGuard<'static, Vec<Entry>> {
-    INSIDE.lock().unwrap_or_else(PoisonError::into_inner)
+    INSIDE.get().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A note that is watched until this goes.
