@@ -11,6 +11,7 @@ use crate::cache::{Cache, CacheError, CacheOptions, ModelSource};
 use crate::contain::Containment;
 use crate::container::{Container, Contents, Section};
 use crate::device::{self, Device, DeviceSpec, Devices, ErrorCode};
+use crate::exit_guard::PerProcess;
 use crate::graph::{Graph, Source};
 use crate::hta::{self, HtaError, HtaReport, PrepareHta};
 use crate::import::{self, ImportError, ImportOptions, PackagedOp};
@@ -44,7 +45,7 @@ pub struct Runtime {
     /// Models are compiled with clones of it, which share what they pack of constants.
     registry: Registry,
     queues: Arc<Queues>,
-    /// Constants of models, and what is made of them: one that another model has is the same.
+    /// Constants of models, and what is made of them: one that another model of the process has is the same.
     constants: Derived,
 }
 
@@ -119,12 +120,19 @@ impl Builder {
 
 /// The built-in operators. Their tables stay for the life of the process, so that all runtimes have one copy.
 fn built_in() -> Result<Registry, OpenError> {
-    static BUILT_IN: OnceLock<Registry> = OnceLock::new();
-    if let Some(registry) = BUILT_IN.get() {
+    static BUILT_IN: PerProcess<OnceLock<Registry>> = PerProcess::new(OnceLock::new());
+    let known = BUILT_IN.get();
+    if let Some(registry) = known.get() {
         return Ok(registry.clone());
     }
     let made = Registry::builtin()?;
-    Ok(BUILT_IN.get_or_init(|| made).clone())
+    Ok(known.get_or_init(|| made).clone())
+}
+
+/// Constants of the models of this process, and what is made of them: equal ones are there once, whichever runtimes have them.
+fn constants() -> Derived {
+    static CONSTANTS: PerProcess<OnceLock<Derived>> = PerProcess::new(OnceLock::new());
+    CONSTANTS.get().get_or_init(Derived::default).clone()
 }
 
 /// How a model is loaded.
@@ -174,7 +182,7 @@ impl Runtime {
 
     /// These operators and devices.
     pub fn of(registry: Registry, devices: Devices) -> Self {
-        Self { registry, queues: Queues::new(devices), constants: Derived::default() }
+        Self { registry, queues: Queues::new(devices), constants: constants() }
     }
 
     /// The operators.
@@ -475,5 +483,42 @@ impl Runtime {
         let mut reading = self.reading(&options.import);
         reading.given.extend(options.compile.bind.given.iter().cloned());
         reading
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the elements of the constant of a graph lie that a runtime loads of these bytes.
+    fn constant(runtime: &Runtime, text: &str) -> (Graph, usize) {
+        let mut graph = Graph::parse(text).unwrap();
+        let source = ModelSource::of_bytes(ModelBytes::copy_of(text.as_bytes()));
+        runtime.share(&mut graph, &source);
+        let constants = graph.values.iter().find_map(|value| match &value.source {
+            Source::Constant(tensor) => Some(tensor.bytes().as_ptr().addr()),
+            Source::Input(_) | Source::Computed | Source::Outer => None,
+        });
+        let address = constants.unwrap();
+        (graph, address)
+    }
+
+    #[test]
+    fn weights_are_those_of_all_runtimes_of_the_process() {
+        let text = |weight: f32| {
+            format!(
+                "graph g\n  input x: f32[777]\n  constant w: f32[777]{{{weight}}}\n  y = Mul@14(x, w)\n  output y\n"
+            )
+        };
+        let runtimes = [0, 1].map(|_| Runtime::new().unwrap());
+        let first = constant(&runtimes[0], &text(0.375));
+        let second = constant(&runtimes[1], &text(0.375));
+        assert_eq!(first.1, second.1, "equal ones lie in one place");
+        let other = constant(&runtimes[1], &text(0.25));
+        assert_ne!(first.1, other.1);
+        // They stay for as long as anybody has them, whichever runtime made them.
+        let [maker, user] = runtimes;
+        drop((maker, first));
+        assert_eq!(constant(&user, &text(0.375)).1, second.1);
     }
 }
