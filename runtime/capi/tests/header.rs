@@ -195,6 +195,21 @@ fn the_header_is_what_the_source_says() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn the_library_has_a_name_for_the_loader() {
+    use object::elf::{DT_SONAME, FileHeader64};
+    use object::read::elf::{Dyn, FileHeader};
+    let bytes = fs::read(library()).unwrap();
+    let file = FileHeader64::<object::Endianness>::parse(&*bytes).unwrap();
+    let endian = file.endian().unwrap();
+    let sections = file.sections(endian, &*bytes).unwrap();
+    let (entries, strings) = sections.dynamic(endian, &*bytes).unwrap().unwrap();
+    let strings = sections.strings(endian, &*bytes, strings).unwrap();
+    let name = entries.iter().find(|entry| entry.tag(endian) == DT_SONAME).unwrap();
+    assert_eq!(name.string(endian, strings).unwrap(), b"libudo.so");
+}
+
+#[test]
 fn the_library_exports_what_the_list_has() {
     let bytes = fs::read(library()).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
