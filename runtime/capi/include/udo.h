@@ -8,7 +8,10 @@
  *   function says otherwise.
  * - Structures of options start with their size. One that is shorter than this library's has defaults for the rest; of one that
  *   is longer, what this library does not know has to be zero. NULL is for all defaults.
- * - A number that is none of those listed for its type is refused.
+ * - A number that is none of those listed for its type is refused, and so is a count beyond all that there can be.
+ * - A process that was forked has none of the threads of the one before. Unless that had no other thread than the one that forked, its own or
+ *   the library's, and was in no call, each call with something that was made before is refused there with UDO_ERROR_INVALID_STATE, and
+ *   releasing it leaves it as it is. What the process makes itself works as ever.
  */
 
 #ifndef UDO_H
@@ -17,6 +20,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+// The version of this header, which `udo_version` says of the library that a program runs with.
+#define UDO_VERSION_MAJOR 0
+#define UDO_VERSION_MINOR 1
+#define UDO_VERSION_PATCH 0
+#define UDO_VERSION "0.1.0"
+
+// A version as a number, of which later ones have larger ones, as in `#if UDO_VERSION_NUMBER >= UDO_VERSION_OF(1, 2, 0)`.
+#define UDO_VERSION_OF(major, minor, patch) ((major) *1000000 + (minor) *1000 + (patch))
+#define UDO_VERSION_NUMBER UDO_VERSION_OF(UDO_VERSION_MAJOR, UDO_VERSION_MINOR, UDO_VERSION_PATCH)
+
 
 // No error.
 #define UDO_ERROR_NONE 0
@@ -165,8 +179,12 @@
 // It may not.
 #define UDO_SHARING_PRIVATE 0
 
-// It may, as a file descriptor.
+// It may, as a file descriptor. What others write there may come at any time from the first export on, so runs copy it.
 #define UDO_SHARING_EXPORTABLE 1
+
+// It may, and the program promises that nobody else is at its bytes while this library is: neither by the descriptor, nor by a mapping or
+// another import of it, while a run, a copy or a mapping of the memory is under way. So runs use it where it lies.
+#define UDO_SHARING_EXCLUSIVE 2
 
 // To be read.
 #define UDO_MAP_READ 1
@@ -378,6 +396,9 @@ typedef uint32_t udo_map_access_t;
 // Who keeps host and device in step while memory is mapped: one of `UDO_UPKEEP_*`.
 typedef uint32_t udo_map_upkeep_t;
 
+// Whether memory may be given to other processes: one of `UDO_SHARING_*`.
+typedef uint32_t udo_sharing_t;
+
 // The type of elements: one of `UDO_DTYPE_*`.
 typedef uint32_t udo_dtype_t;
 
@@ -468,9 +489,6 @@ typedef struct {
 // What is in fresh memory: one of `UDO_CONTENTS_*`.
 typedef uint32_t udo_contents_t;
 
-// Whether memory may be given to other processes: one of `UDO_SHARING_*`.
-typedef uint32_t udo_sharing_t;
-
 // How memory is allocated. NULL in its place, or zeros, are the defaults.
 typedef struct {
     // `sizeof(udo_alloc_options_t)`.
@@ -515,7 +533,7 @@ typedef uint32_t udo_coherence_t;
 typedef struct {
     // What kernels for them are written for, as in "dsp:v68".
     const char *core;
-    // How many.
+    // How many; at most 1024 devices in all.
     uint32_t count;
     // Cores of each, at most 64; 0 is for as many as this process may use of the CPU's, and for one of others.
     uint32_t cores;
@@ -861,15 +879,25 @@ void udo_memory_release(udo_memory_t *memory);
 
 // Makes memory of a device of the bytes of a file from `offset`, a multiple of the system's page, up to `size`. The
 // descriptor stays the caller's. A file that is cut short while it is memory ends the process at the next look at what is
-// gone. On Linux alone.
+// gone. Others may write the file at any time, so runs copy it. On Linux alone.
 udo_error_t *udo_memory_import_fd(const udo_device_t *device,
                                   int32_t fd,
                                   uint64_t size,
                                   uint64_t offset,
                                   udo_memory_t **out);
 
+// The same with what the program says of the file's other users: by `UDO_SHARING_EXCLUSIVE` nobody else is at the bytes while this library
+// is, so that runs use them where they lie; by the other codes it is as `udo_memory_import_fd`. On Linux alone.
+udo_error_t *udo_memory_import_fd_as(const udo_device_t *device,
+                                     int32_t fd,
+                                     uint64_t size,
+                                     uint64_t offset,
+                                     udo_sharing_t sharing,
+                                     udo_memory_t **out);
+
 // A descriptor of the file that a memory lies in, for another process; the caller closes it. The memory was allocated with
-// `UDO_SHARING_EXPORTABLE`. On Linux alone.
+// `UDO_SHARING_EXPORTABLE` or `UDO_SHARING_EXCLUSIVE`, or imported. The first descriptor of memory without that promise is refused with
+// `UDO_ERROR_BUSY` while somebody is at the memory. On Linux alone.
 udo_error_t *udo_memory_export_fd(const udo_memory_t *memory,
                                   int32_t *out);
 

@@ -7,6 +7,7 @@ use std::sync::PoisonError;
 use udo_runtime::cache::CacheOutcome;
 use udo_runtime::device;
 
+use crate::born::live;
 use crate::codes::{
     CacheOutcomeCode, UDO_CACHE_HIT, UDO_CACHE_MISS, UDO_CACHE_NONE, UDO_CACHE_REBUILT,
     UDO_CACHE_SAVE_FAILED, UDO_CACHE_UNFIT,
@@ -26,7 +27,7 @@ pub extern "C" fn udo_model_restore(
     out: Option<&mut MaybeUninit<Option<Box<Model>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let (name, options) = (name.option("name")?, model::options(options)?);
         hand_out(out, model::of(runtime.0.restore(name, &options)?)?);
         Ok(())
@@ -44,7 +45,7 @@ pub extern "C" fn udo_model_export(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         let mut held = model.exported.lock().unwrap_or_else(PoisonError::into_inner);
         let made = if let Some(made) = held.take() {
             made
@@ -74,7 +75,7 @@ pub extern "C" fn udo_model_cache_restored(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         out.write(model.inner.cache().map_or(0, |report| report.restored));
         Ok(())
     })
@@ -87,7 +88,7 @@ pub extern "C" fn udo_model_cache_packed(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         out.write(model.inner.cache().map_or(0, |report| report.packed));
         Ok(())
     })
@@ -100,7 +101,7 @@ pub extern "C" fn udo_model_cache_outcome(
     out: Option<&mut MaybeUninit<CacheOutcomeCode>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         out.write(outcome(model));
         Ok(())
     })
@@ -125,7 +126,7 @@ pub extern "C" fn udo_model_cache_warning(
     out: Option<&mut MaybeUninit<*const c_char>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         let warning = model.cache_warning.as_ref();
         out.write(warning.map_or(std::ptr::null(), |warning| warning.as_ptr()));
         Ok(())

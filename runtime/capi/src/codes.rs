@@ -129,8 +129,11 @@ pub const UDO_CONTENTS_ZEROS: u32 = 1;
 pub type SharingCode = u32;
 /// It may not.
 pub const UDO_SHARING_PRIVATE: u32 = 0;
-/// It may, as a file descriptor.
+/// It may, as a file descriptor. What others write there may come at any time from the first export on, so runs copy it.
 pub const UDO_SHARING_EXPORTABLE: u32 = 1;
+/// It may, and the program promises that nobody else is at its bytes while this library is: neither by the descriptor, nor by a mapping or
+/// another import of it, while a run, a copy or a mapping of the memory is under way. So runs use it where it lies.
+pub const UDO_SHARING_EXCLUSIVE: u32 = 2;
 
 /// What a mapping is for: one of `UDO_MAP_*`.
 pub type MapAccess = u32;
@@ -294,8 +297,11 @@ pub(crate) fn contents(code: ContentsCode) -> Result<Contents> {
 }
 
 pub(crate) fn sharing(code: SharingCode) -> Result<Sharing> {
-    let all =
-        [(UDO_SHARING_PRIVATE, Sharing::Private), (UDO_SHARING_EXPORTABLE, Sharing::Exportable)];
+    let all = [
+        (UDO_SHARING_PRIVATE, Sharing::Private),
+        (UDO_SHARING_EXPORTABLE, Sharing::Exportable),
+        (UDO_SHARING_EXCLUSIVE, Sharing::Exclusive),
+    ];
     find("sharing", code, &all)
 }
 

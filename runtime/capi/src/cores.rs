@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use udo_runtime::device::{CoreSet, Result};
 
+use crate::born::live;
 use crate::device::Device;
 use crate::error::Error;
 use crate::ffi::{Indices, guard, need};
@@ -24,7 +25,7 @@ pub extern "C" fn udo_device_core_count(
     out: Option<&mut MaybeUninit<u32>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (device, out) = (need(device, "device")?, need(out, "out")?);
+        let (device, out) = (live(device, "device")?, need(out, "out")?);
         out.write(device.device.core_count());
         Ok(())
     })
@@ -39,7 +40,7 @@ pub extern "C" fn udo_device_sync_core(
     core: u32,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, device) = (need(runtime, "runtime")?, need(device, "device")?);
+        let (runtime, device) = (live(runtime, "runtime")?, live(device, "device")?);
         runtime.0.sync_core(&device.device, core)
     })
 }

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 
 use udo_runtime::device;
 
+use crate::born::{Born, live};
 use crate::codes::{DeviceKind, kind, kind_code};
 use crate::error::{Error, text};
 use crate::ffi::{guard, hand_out, need, release};
@@ -15,6 +16,7 @@ use crate::runtime::Runtime;
 pub struct Device {
     pub(crate) device: device::Device,
     name: CString,
+    pub(crate) born: Born,
 }
 
 /// What of a device's memory is in use, in bytes.
@@ -36,7 +38,7 @@ pub struct MemoryStats {
 impl Device {
     pub(crate) fn of(device: device::Device) -> Self {
         let name = text(device.name());
-        Self { device, name }
+        Self { device, name, born: Born::here() }
     }
 }
 
@@ -49,7 +51,7 @@ pub extern "C" fn udo_device_open(
     out: Option<&mut MaybeUninit<Option<Box<Device>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         hand_out(out, Device::of(runtime.0.devices().get(self::kind(kind)?, index)?));
         Ok(())
     })
@@ -62,7 +64,7 @@ pub extern "C" fn udo_device_name(
     out: Option<&mut MaybeUninit<*const c_char>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (device, out) = (need(device, "device")?, need(out, "out")?);
+        let (device, out) = (live(device, "device")?, need(out, "out")?);
         out.write(device.name.as_ptr());
         Ok(())
     })
@@ -75,7 +77,7 @@ pub extern "C" fn udo_device_kind(
     out: Option<&mut MaybeUninit<DeviceKind>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (device, out) = (need(device, "device")?, need(out, "out")?);
+        let (device, out) = (live(device, "device")?, need(out, "out")?);
         out.write(kind_code(device.device.kind()));
         Ok(())
     })
@@ -88,7 +90,7 @@ pub extern "C" fn udo_device_index(
     out: Option<&mut MaybeUninit<u32>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (device, out) = (need(device, "device")?, need(out, "out")?);
+        let (device, out) = (live(device, "device")?, need(out, "out")?);
         out.write(device.device.id().index);
         Ok(())
     })
@@ -101,7 +103,7 @@ pub extern "C" fn udo_device_memory_stats(
     out: Option<&mut MaybeUninit<MemoryStats>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (device, out) = (need(device, "device")?, need(out, "out")?);
+        let (device, out) = (live(device, "device")?, need(out, "out")?);
         let stats = device.device.heap_stats();
         out.write(MemoryStats {
             limit_bytes: stats.limit_bytes,

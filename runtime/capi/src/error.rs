@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char};
 use udo_runtime::device::{self, ErrorCode as Code};
 
 use crate::codes::ErrorCode;
-use crate::ffi::release;
+use crate::ffi::drop_all;
 
 /// Why a call was refused: a code, and a message that says what, where, found, wanted, and what to do next.
 #[derive(Debug)]
@@ -53,5 +53,5 @@ pub extern "C" fn udo_error_message(error: Option<&Error>) -> *const c_char {
 /// Releases an error; NULL is fine.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_error_release(error: Option<Box<Error>>) {
-    release(error);
+    drop_all(error);
 }

@@ -9,7 +9,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use udo_runtime::device::{self, ErrorCode, Result};
+use udo_runtime::exit_guard::in_call;
 
+use crate::born::{Handle, live, live_or_none};
 use crate::device::Device;
 use crate::error::{Error, invalid};
 use crate::graph::Attribute;
@@ -22,7 +24,7 @@ use crate::tensor::Tensor;
 
 /// Runs what a function does, and makes an error of what it refuses, and of a panic.
 pub(crate) fn guard(call: impl FnOnce() -> Result<()>) -> Option<Box<Error>> {
-    let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+    let outcome = catch_unwind(AssertUnwindSafe(|| in_call(call))).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().copied();
         let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let why = format!("a fault of this library: {}; please report it", said.unwrap_or("panic"));
@@ -33,9 +35,17 @@ pub(crate) fn guard(call: impl FnOnce() -> Result<()>) -> Option<Box<Error>> {
     outcome.err().map(|error| Box::new(error.into()))
 }
 
-/// Drops a handle. A panic ends here; what it left behind is lost.
-pub(crate) fn release<T>(handle: Option<Box<T>>) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(handle))) {
+/// Drops a handle, unless a process made it that this one was forked of: what it stands for is that one's, and stays as it is.
+pub(crate) fn release<T: Handle>(handle: Option<Box<T>>) {
+    match handle {
+        Some(handle) if !handle.born().is_here() => std::mem::forget(handle),
+        handle => drop_all(handle),
+    }
+}
+
+/// Drops what has nothing behind it. A panic ends here; what it left behind is lost.
+pub(crate) fn drop_all<T>(handle: Option<Box<T>>) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| in_call(|| drop(handle)))) {
         std::mem::forget(panic);
     }
 }
@@ -125,6 +135,26 @@ pointers! {
     RunOptionsAt(*const RunOptions);
 }
 
+/// The most of a list: more is a number that was never set, or counts something else.
+const MOST_LISTED: usize = 1 << 16;
+
+/// The most dimensions.
+const MOST_DIMS: usize = 64;
+
+/// The most numbers of a list.
+const MOST_NUMBERS: usize = 1 << 24;
+
+/// The most bytes of a structure of options, of whichever version.
+const MOST_OPTION_BYTES: usize = 1 << 12;
+
+/// Refuses a count above the most that there can be, before anything is read.
+fn check_most(len: usize, most: usize, name: &str) -> Result<()> {
+    if len <= most {
+        return Ok(());
+    }
+    Err(invalid(format!("{len} elements of {name}; wanted at most {most}")))
+}
+
 /// `len` elements from `first` on; where there are none, it may be NULL.
 ///
 /// # Safety
@@ -176,8 +206,14 @@ impl Text {
         }
         // SAFETY: C passed text that ends with a zero, and it stays until the call returns.
         let text = unsafe { CStr::from_ptr(self.0) };
-        let text = text.to_str();
-        text.map(Some).map_err(|_| invalid(format!("argument {name} is {text:?}; wanted UTF-8")))
+        text.to_str().map(Some).map_err(|error| {
+            let (at, bytes) = (error.valid_up_to(), text.to_bytes());
+            let byte = bytes.get(at).copied().unwrap_or_default();
+            let count = bytes.len();
+            invalid(format!(
+                "argument {name} is not UTF-8: byte {at} of its {count} is {byte}; wanted text in UTF-8"
+            ))
+        })
     }
 
     /// The text.
@@ -194,6 +230,7 @@ impl Text {
 impl Texts {
     /// The texts.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<Vec<Text>> {
+        check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` pointers, or NULL.
         let texts = unsafe { slice(self.0, count, name) }?;
         Ok(texts.iter().map(|&text| Text(text)).collect())
@@ -227,8 +264,16 @@ impl BytesMut {
 }
 
 impl Dims {
+    /// Integers that are no dimensions.
+    pub(crate) fn integers(&self, count: usize, name: &str) -> Result<&[i64]> {
+        check_most(count, MOST_NUMBERS, name)?;
+        // SAFETY: C passed `count` integers, or NULL.
+        unsafe { slice(self.0, count, name) }
+    }
+
     /// The dimensions.
     pub(crate) fn get(&self, rank: usize, name: &str) -> Result<&[i64]> {
+        check_most(rank, MOST_DIMS, name)?;
         // SAFETY: C passed `rank` dimensions, or NULL.
         unsafe { slice(self.0, rank, name) }
     }
@@ -242,6 +287,7 @@ impl Dims {
 impl DimsMut {
     /// The place of the dimensions.
     pub(crate) fn get(&mut self, rank: usize, name: &str) -> Result<&mut [i64]> {
+        check_most(rank, MOST_DIMS, name)?;
         // SAFETY: C passed `rank` dimensions that are this call's, or NULL.
         unsafe { slice_mut(self.0, rank, name) }
     }
@@ -255,6 +301,7 @@ impl DimsMut {
 impl Scales {
     /// The scales.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[f32]> {
+        check_most(count, MOST_NUMBERS, name)?;
         // SAFETY: C passed `count` scales, or NULL.
         unsafe { slice(self.0, count, name) }
     }
@@ -263,6 +310,7 @@ impl Scales {
 impl ZeroPoints {
     /// The zero points.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[i32]> {
+        check_most(count, MOST_NUMBERS, name)?;
         // SAFETY: C passed `count` zero points, or NULL.
         unsafe { slice(self.0, count, name) }
     }
@@ -271,6 +319,7 @@ impl ZeroPoints {
 impl Indices {
     /// The numbers of tensors.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[u32]> {
+        check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` numbers, or NULL.
         unsafe { slice(self.0, count, name) }
     }
@@ -279,6 +328,7 @@ impl Indices {
 impl Attributes {
     /// The attributes.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[Attribute]> {
+        check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` attributes, or NULL.
         unsafe { slice(self.0, count, name) }
     }
@@ -287,6 +337,7 @@ impl Attributes {
 impl Doubles {
     /// The numbers.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[f64]> {
+        check_most(count, MOST_NUMBERS, name)?;
         // SAFETY: C passed `count` numbers, or NULL.
         unsafe { slice(self.0, count, name) }
     }
@@ -295,6 +346,7 @@ impl Doubles {
 impl HostInputs {
     /// The inputs.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[HostInput]> {
+        check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` inputs, or NULL.
         unsafe { slice(self.0, count, name) }
     }
@@ -303,6 +355,7 @@ impl HostInputs {
 impl HostOutputs {
     /// The outputs.
     pub(crate) fn get(&mut self, count: usize, name: &str) -> Result<&mut [HostOutput]> {
+        check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` outputs that are this call's, or NULL.
         unsafe { slice_mut(self.0, count, name) }
     }
@@ -311,11 +364,12 @@ impl HostOutputs {
 impl Tensors {
     /// The tensors.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<Vec<&Tensor>> {
+        check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` pointers, or NULL.
         let tensors = unsafe { slice(self.0, count, name) }?;
         let tensor = |(at, tensor): (usize, &*const Tensor)| {
             // SAFETY: C passed a tensor, or NULL.
-            need(unsafe { tensor.as_ref() }, &format!("{name}[{at}]"))
+            live(unsafe { tensor.as_ref() }, &format!("{name}[{at}]"))
         };
         tensors.iter().enumerate().map(tensor).collect()
     }
@@ -324,10 +378,14 @@ impl Tensors {
 impl TensorPlaces {
     /// The tensors that are there already; none where the run is to make one.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<Vec<Option<&Tensor>>> {
+        check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` pointers, or NULL.
         let places = unsafe { slice(self.0.cast_const(), count, name) }?;
-        // SAFETY: C passed a tensor, or NULL.
-        Ok(places.iter().map(|&tensor| unsafe { tensor.as_ref() }).collect())
+        let place = |(at, tensor): (usize, &*mut Tensor)| {
+            // SAFETY: C passed a tensor, or NULL.
+            live_or_none(unsafe { tensor.as_ref() }, &format!("{name}[{at}]"))
+        };
+        places.iter().enumerate().map(place).collect()
     }
 
     /// Replaces tensors that are there, and hands out those that are not.
@@ -347,31 +405,32 @@ impl TensorPlaces {
 
 impl DeviceAt {
     /// The device; none of NULL.
-    pub(crate) fn get(&self) -> Option<&Device> {
+    pub(crate) fn get(&self) -> Result<Option<&Device>> {
         // SAFETY: C passed a device, or NULL.
-        unsafe { self.0.as_ref() }
+        live_or_none(unsafe { self.0.as_ref() }, "options.device")
     }
 }
 
 impl StreamAt {
     /// The stream; none of NULL.
-    pub(crate) fn get(&self) -> Option<&Stream> {
+    pub(crate) fn get(&self) -> Result<Option<&Stream>> {
         // SAFETY: C passed a stream, or NULL.
-        unsafe { self.0.as_ref() }
+        live_or_none(unsafe { self.0.as_ref() }, "options.stream")
     }
 }
 
 impl WorkspaceAt {
     /// The workspace; none of NULL.
-    pub(crate) fn get(&self) -> Option<&Workspace> {
+    pub(crate) fn get(&self) -> Result<Option<&Workspace>> {
         // SAFETY: C passed a workspace, or NULL.
-        unsafe { self.0.as_ref() }
+        live_or_none(unsafe { self.0.as_ref() }, "options.workspace")
     }
 }
 
 impl DeviceSpecs {
     /// The specifications.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[DeviceSpec]> {
+        check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` structures, or NULL.
         unsafe { slice(self.0, count, name) }
     }
@@ -380,6 +439,7 @@ impl DeviceSpecs {
 impl DimRanges {
     /// The extents.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[DimRange]> {
+        check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` structures, or NULL.
         unsafe { slice(self.0, count, name) }
     }
@@ -388,6 +448,7 @@ impl DimRanges {
 impl Extensions {
     /// The settings.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[Extension]> {
+        check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` structures, or NULL.
         unsafe { slice(self.0, count, name) }
     }
@@ -406,6 +467,24 @@ impl FileDescriptor {
     ) -> Result<device::Memory> {
         // SAFETY: C passed a descriptor that is open until the call returns, or a negative number.
         unsafe { device.import_raw_fd(self.0, options) }
+    }
+
+    /// The same by the promise of `UDO_SHARING_EXCLUSIVE`.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn import_exclusive(
+        self,
+        device: &device::Device,
+        options: device::ImportOptions,
+    ) -> Result<device::Memory> {
+        // SAFETY: as in `import`, and `udo.h` says what a program promises by `UDO_SHARING_EXCLUSIVE`.
+        unsafe { device.import_raw_fd_exclusive(self.0, options) }
+    }
+
+    /// A descriptor of the file that a memory lies in.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn export(memory: &device::Memory) -> Result<std::os::fd::OwnedFd> {
+        // SAFETY: `udo.h` says what a program promises that allocates or imports memory by `UDO_SHARING_EXCLUSIVE`.
+        unsafe { memory.export_fd_exclusive() }
     }
 }
 
@@ -442,7 +521,8 @@ unsafe fn options<T: Options>(from: *const T) -> Result<T> {
         }
         // SAFETY: the size comes first, and is there.
         let size = unsafe { from.cast::<usize>().read() };
-        if size < size_of::<usize>() || !size.is_multiple_of(align_of::<usize>()) {
+        let sizes = size_of::<usize>()..=MOST_OPTION_BYTES;
+        if !sizes.contains(&size) || !size.is_multiple_of(align_of::<usize>()) {
             return Err(invalid(format!(
                 "options.size is {size}; wanted sizeof of the structure, which is {known}"
             )));
@@ -533,6 +613,6 @@ mod tests {
                 panic!("a fault");
             }
         }
-        release(Some(Box::new(Faulty)));
+        drop_all(Some(Box::new(Faulty)));
     }
 }

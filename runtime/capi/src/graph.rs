@@ -10,6 +10,7 @@ use udo_runtime::graph::Attr;
 use udo_runtime::model::support;
 use udo_runtime::resolve::BindOptions;
 
+use crate::born::{Born, live};
 use crate::codes::{
     AttributeKind, UDO_ATTRIBUTE_FLOAT, UDO_ATTRIBUTE_FLOATS, UDO_ATTRIBUTE_INT,
     UDO_ATTRIBUTE_INTS, UDO_ATTRIBUTE_TEXT, UDO_LEFT_OUT, attribute_kind,
@@ -27,7 +28,7 @@ use crate::spec::{TensorSpec, encodings};
 
 /// A graph that is built. Any thread may build one; once it is finished, threads may share it.
 #[derive(Debug)]
-pub struct Graph(State);
+pub struct Graph(State, pub(crate) Born);
 
 #[derive(Debug)]
 enum State {
@@ -37,7 +38,7 @@ enum State {
 
 /// Which operations of a graph a device takes.
 #[derive(Debug)]
-pub struct Support(Vec<Option<CString>>);
+pub struct Support(Vec<Option<CString>>, pub(crate) Born);
 
 /// An attribute of an operation: its name, and a value of the kind that it says. What is of another kind is not looked at.
 #[repr(C)]
@@ -70,7 +71,7 @@ impl Attribute {
             UDO_ATTRIBUTE_FLOAT => Attr::Float(self.float_value),
             UDO_ATTRIBUTE_TEXT => Attr::Text(self.text.get(&format!("{place}.text"))?.to_owned()),
             UDO_ATTRIBUTE_INTS => {
-                Attr::Ints(self.ints.get(count, &format!("{place}.ints"))?.to_vec())
+                Attr::Ints(self.ints.integers(count, &format!("{place}.ints"))?.to_vec())
             }
             UDO_ATTRIBUTE_FLOATS => {
                 Attr::Floats(self.floats.get(count, &format!("{place}.floats"))?.to_vec())
@@ -114,7 +115,7 @@ pub extern "C" fn udo_graph_create(
     guard(|| {
         let out = need(out, "out")?;
         let name = name.option("name")?.unwrap_or_default();
-        hand_out(out, Graph(State::Open(Box::new(GraphBuilder::new(name)))));
+        hand_out(out, Graph(State::Open(Box::new(GraphBuilder::new(name))), Born::here()));
         Ok(())
     })
 }
@@ -129,7 +130,7 @@ pub extern "C" fn udo_graph_add_tensor(
     out: Option<&mut MaybeUninit<u32>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (graph, spec, out) = (need(graph, "graph")?, need(spec, "spec")?, need(out, "out")?);
+        let (graph, spec, out) = (live(graph, "graph")?, live(spec, "spec")?, need(out, "out")?);
         let name = name.option("name")?.unwrap_or_default();
         out.write(graph.open()?.tensor(name, spec.0)?.0);
         Ok(())
@@ -145,7 +146,7 @@ pub extern "C" fn udo_graph_set_data(
     len: usize,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let graph = need(graph, "graph")?;
+        let graph = live(graph, "graph")?;
         let bytes = bytes.get(len, "bytes")?;
         graph.open()?.set_data(TensorId(tensor), bytes)
     })
@@ -162,7 +163,7 @@ pub extern "C" fn udo_graph_set_quantization(
     axis: i32,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let graph = need(graph, "graph")?;
+        let graph = live(graph, "graph")?;
         let scales = scales.get(count, "scales")?;
         let zero_points = zero_points.get(count, "zero_points")?;
         let encodings = encodings(scales, zero_points, axis)?;
@@ -184,7 +185,7 @@ fn add(
     ports: &Ports<'_>,
     out: Option<&mut MaybeUninit<u32>>,
 ) -> Result<()> {
-    let (graph, out) = (need(graph, "graph")?, need(out, "out")?);
+    let (graph, out) = (live(graph, "graph")?, need(out, "out")?);
     let Ports { inputs, outputs, attributes } = ports;
     for &input in inputs.0.get(inputs.1, "inputs")? {
         operation = match input {
@@ -268,7 +269,7 @@ pub extern "C" fn udo_graph_set_io(
     output_count: usize,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let graph = need(graph, "graph")?;
+        let graph = live(graph, "graph")?;
         let ids = |of: &[u32]| of.iter().copied().map(TensorId).collect::<Vec<_>>();
         let inputs = ids(inputs.get(input_count, "inputs")?);
         let outputs = ids(outputs.get(output_count, "outputs")?);
@@ -280,7 +281,7 @@ pub extern "C" fn udo_graph_set_io(
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_graph_finish(graph: Option<&mut Graph>) -> Option<Box<Error>> {
     guard(|| {
-        let graph = need(graph, "graph")?;
+        let graph = live(graph, "graph")?;
         let built = std::mem::replace(graph.open()?, GraphBuilder::new(""));
         match built.finish() {
             Ok(finished) => {
@@ -305,15 +306,15 @@ pub extern "C" fn udo_graph_query_support(
     out: Option<&mut MaybeUninit<Option<Box<Support>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (graph, runtime) = (need(graph, "graph")?, need(runtime, "runtime")?);
-        let (device, out) = (need(device, "device")?, need(out, "out")?);
+        let (graph, runtime) = (live(graph, "graph")?, live(runtime, "runtime")?);
+        let (device, out) = (live(device, "device")?, need(out, "out")?);
         let kind = device.device.kind().name();
         let core = Core::from_name(kind)
             .ok_or_else(|| invalid(format!("a device of kind {kind}; wanted {}", Core::NAMES)))?;
         let mut registry = runtime.0.registry().clone();
         let all = support(graph.finished()?, &mut registry, &BindOptions::default(), core);
         let reasons = all.into_iter().map(|of| of.reason.map(|reason| text(&reason)));
-        hand_out(out, Support(reasons.collect()));
+        hand_out(out, Support(reasons.collect(), Born::here()));
         Ok(())
     })
 }
@@ -325,7 +326,7 @@ pub extern "C" fn udo_support_count(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (support, out) = (need(support, "support")?, need(out, "out")?);
+        let (support, out) = (live(support, "support")?, need(out, "out")?);
         out.write(support.0.len());
         Ok(())
     })
@@ -339,7 +340,7 @@ pub extern "C" fn udo_support_reason(
     out: Option<&mut MaybeUninit<*const c_char>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (support, out) = (need(support, "support")?, need(out, "out")?);
+        let (support, out) = (live(support, "support")?, need(out, "out")?);
         let reason = place(&support.0, "operation", index)?;
         out.write(reason.as_ref().map_or(std::ptr::null(), |reason| reason.as_ptr()));
         Ok(())
@@ -362,7 +363,7 @@ pub extern "C" fn udo_model_compile(
     out: Option<&mut MaybeUninit<Option<Box<Model>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, graph) = (need(runtime, "runtime")?, need(graph, "graph")?);
+        let (runtime, graph) = (live(runtime, "runtime")?, live(graph, "graph")?);
         let (out, mut options) = (need(out, "out")?, model::options(options)?);
         let graph = graph.finished()?;
         for (name, range) in graph.ranges() {

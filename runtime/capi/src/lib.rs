@@ -4,6 +4,7 @@
 //! and what it refuses becomes an error that the caller owns. `ffi.rs` has the one place where a panic stops, and the only
 //! code that follows pointers; what else is here is safe code. No function is for Rust, which has the runtime itself.
 
+mod born;
 pub mod cached;
 pub mod codes;
 pub mod cores;

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use udo_runtime::device::{self, MemoryView, ReadMap, Result, WriteMap};
 
+use crate::born::{Born, live};
 use crate::codes::{Access, ContentsCode, MapAccess, MapUpkeep, SharingCode, Upkeep};
 use crate::codes::{access, contents, sharing, upkeep};
 use crate::device::Device;
@@ -16,7 +17,7 @@ use crate::ffi::{AllocOptionsAt, Bytes, BytesMut, Text, guard, hand_out, need, r
 /// mapping or tensor of them. Who is at bytes that somebody else writes, or writes those that somebody is at, is refused with
 /// `UDO_ERROR_BUSY`.
 #[derive(Debug)]
-pub struct Memory(pub(crate) MemoryView);
+pub struct Memory(pub(crate) MemoryView, pub(crate) Born);
 
 /// How memory is allocated. NULL in its place, or zeros, are the defaults.
 #[repr(C)]
@@ -36,7 +37,7 @@ pub struct AllocOptions {
 
 /// Memory mapped to the host. It is at the bytes, as one who reads or writes them, until it is released.
 #[derive(Debug)]
-pub struct Map(Mapped);
+pub struct Map(Mapped, pub(crate) Born);
 
 #[derive(Debug)]
 enum Mapped {
@@ -61,7 +62,7 @@ fn alloc(device: &device::Device, size: u64, options: AllocOptionsAt) -> Result<
         sharing: sharing(options.sharing)?,
         owner: options.owner.option("options.owner")?.unwrap_or(defaults.owner),
     };
-    device.alloc_with(size, &asked).map(|memory| Memory(memory.all()))
+    device.alloc_with(size, &asked).map(|memory| Memory(memory.all(), Born::here()))
 }
 
 /// Allocates bytes of a device's memory.
@@ -73,7 +74,7 @@ pub extern "C" fn udo_memory_alloc(
     out: Option<&mut MaybeUninit<Option<Box<Memory>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (device, out) = (need(device, "device")?, need(out, "out")?);
+        let (device, out) = (live(device, "device")?, need(out, "out")?);
         hand_out(out, alloc(&device.device, size, options)?);
         Ok(())
     })
@@ -86,7 +87,7 @@ pub extern "C" fn udo_memory_size(
     out: Option<&mut MaybeUninit<u64>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (memory, out) = (need(memory, "memory")?, need(out, "out")?);
+        let (memory, out) = (live(memory, "memory")?, need(out, "out")?);
         out.write(memory.0.len());
         Ok(())
     })
@@ -99,7 +100,7 @@ pub extern "C" fn udo_memory_device(
     out: Option<&mut MaybeUninit<Option<Box<Device>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (memory, out) = (need(memory, "memory")?, need(out, "out")?);
+        let (memory, out) = (live(memory, "memory")?, need(out, "out")?);
         hand_out(out, Device::of(memory.0.device().clone()));
         Ok(())
     })
@@ -113,7 +114,7 @@ pub extern "C" fn udo_memory_read(
     mut into: BytesMut,
     len: usize,
 ) -> Option<Box<Error>> {
-    guard(|| need(memory, "memory")?.0.read(offset, into.get(len, "into")?))
+    guard(|| live(memory, "memory")?.0.read(offset, into.get(len, "into")?))
 }
 
 /// Copies bytes of the host to those of a memory from `offset` on. All are there when it returns.
@@ -124,13 +125,13 @@ pub extern "C" fn udo_memory_write(
     from: Bytes,
     len: usize,
 ) -> Option<Box<Error>> {
-    guard(|| need(memory, "memory")?.0.write(offset, from.get(len, "from")?))
+    guard(|| live(memory, "memory")?.0.write(offset, from.get(len, "from")?))
 }
 
 /// Sets all bytes of a memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_fill(memory: Option<&Memory>, value: u8) -> Option<Box<Error>> {
-    guard(|| need(memory, "memory")?.0.fill(value))
+    guard(|| live(memory, "memory")?.0.fill(value))
 }
 
 /// Copies bytes of a memory to another one, of whichever device. Where both are of one memory and overlap, what was there
@@ -144,7 +145,7 @@ pub extern "C" fn udo_memory_copy(
     len: u64,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (to, from) = (need(to, "to")?, need(from, "from")?);
+        let (to, from) = (live(to, "to")?, live(from, "from")?);
         to.0.copy_from(to_offset, &from.0, from_offset, len)
     })
 }
@@ -158,8 +159,8 @@ pub extern "C" fn udo_memory_view(
     out: Option<&mut MaybeUninit<Option<Box<Memory>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (memory, out) = (need(memory, "memory")?, need(out, "out")?);
-        hand_out(out, Memory(memory.0.view(span(offset, len))?));
+        let (memory, out) = (live(memory, "memory")?, need(out, "out")?);
+        hand_out(out, Memory(memory.0.view(span(offset, len))?, Born::here()));
         Ok(())
     })
 }
@@ -171,7 +172,7 @@ pub extern "C" fn udo_memory_flush(
     offset: u64,
     len: u64,
 ) -> Option<Box<Error>> {
-    guard(|| need(memory, "memory")?.0.flush(span(offset, len)))
+    guard(|| live(memory, "memory")?.0.flush(span(offset, len)))
 }
 
 /// Has mappings of the host see bytes as they are on the device; in whole lines of 64 bytes. What the host wrote and did
@@ -182,7 +183,7 @@ pub extern "C" fn udo_memory_invalidate(
     offset: u64,
     len: u64,
 ) -> Option<Box<Error>> {
-    guard(|| need(memory, "memory")?.0.invalidate(span(offset, len)))
+    guard(|| live(memory, "memory")?.0.invalidate(span(offset, len)))
 }
 
 /// Maps bytes of a memory to the host.
@@ -196,7 +197,7 @@ pub extern "C" fn udo_memory_map(
     out: Option<&mut MaybeUninit<Option<Box<Map>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (memory, out) = (need(memory, "memory")?, need(out, "out")?);
+        let (memory, out) = (live(memory, "memory")?, need(out, "out")?);
         let (memory, range) = (&memory.0, span(offset, len));
         let mapped = match (self::access(access)?, self::upkeep(upkeep)?) {
             (Access::Read, Upkeep::ByMap) => memory.map(range).map(Mapped::Read),
@@ -204,7 +205,7 @@ pub extern "C" fn udo_memory_map(
             (Access::Write, Upkeep::ByMap) => memory.map_mut(range).map(Mapped::Write),
             (Access::Write, Upkeep::ByProgram) => memory.map_mut_unsynced(range).map(Mapped::Write),
         };
-        hand_out(out, Map(mapped?));
+        hand_out(out, Map(mapped?, Born::here()));
         Ok(())
     })
 }
@@ -216,7 +217,7 @@ pub extern "C" fn udo_map_data(
     out: Option<&mut MaybeUninit<*mut c_void>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (map, out) = (need(map, "map")?, need(out, "out")?);
+        let (map, out) = (live(map, "map")?, need(out, "out")?);
         let first = match &mut map.0 {
             Mapped::Read(map) => map.as_ptr().cast_mut(),
             Mapped::Write(map) => map.as_ptr(),
@@ -233,7 +234,7 @@ pub extern "C" fn udo_map_flush(
     offset: u64,
     len: u64,
 ) -> Option<Box<Error>> {
-    guard(|| match &mut need(map, "map")?.0 {
+    guard(|| match &mut live(map, "map")?.0 {
         Mapped::Read(_) => Err(device::Error::new(
             device::ErrorCode::InvalidState,
             "a mapping to be read has nothing to flush; map the memory with UDO_MAP_WRITE",
@@ -250,7 +251,7 @@ pub extern "C" fn udo_map_invalidate(
     offset: u64,
     len: u64,
 ) -> Option<Box<Error>> {
-    guard(|| match &mut need(map, "map")?.0 {
+    guard(|| match &mut live(map, "map")?.0 {
         Mapped::Read(map) => map.invalidate(span(offset, len)),
         Mapped::Write(map) => map.invalidate(span(offset, len)),
     })

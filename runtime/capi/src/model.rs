@@ -14,6 +14,7 @@ use udo_runtime::model;
 use udo_runtime::plan::Plan;
 use udo_runtime::runtime;
 
+use crate::born::{Born, live};
 use crate::codes::{
     FallbackCode, PerformanceCode, Precision, PrecisionCode, PriorityCode, fallback, performance,
     precision, priority,
@@ -37,6 +38,7 @@ pub struct Model {
     pub(crate) exported: Mutex<Option<Vec<u8>>>,
     /// Why the cache's file was made again or not saved.
     pub(crate) cache_warning: Option<CString>,
+    pub(crate) born: Born,
 }
 
 impl HasPorts for Model {
@@ -207,7 +209,7 @@ pub(crate) fn of(model: model::Model) -> Result<Model> {
     let warnings = model.cache().map(|report| report.notices().collect::<Vec<_>>().join("; "));
     let cache_warning = warnings.filter(|text| !text.is_empty()).map(|said| text(&said));
     let (report, exported) = (OnceLock::new(), Mutex::default());
-    Ok(Model { inner: model, ports, report, exported, cache_warning })
+    Ok(Model { inner: model, ports, report, exported, cache_warning, born: Born::here() })
 }
 
 /// A type that a model declares.
@@ -247,7 +249,7 @@ pub extern "C" fn udo_model_load_file(
     out: Option<&mut MaybeUninit<Option<Box<Model>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let (path, options) = (path.path("path")?, self::options(options)?);
         hand_out(out, of(runtime.0.load_with(path, &options)?)?);
         Ok(())
@@ -264,7 +266,7 @@ pub extern "C" fn udo_model_load_bytes(
     out: Option<&mut MaybeUninit<Option<Box<Model>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let (bytes, options) = (bytes.get(len, "bytes")?, self::options(options)?);
         hand_out(out, of(runtime.0.load_bytes(bytes, &options)?)?);
         Ok(())

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use udo_runtime::device::Result;
 use udo_runtime::network;
 
+use crate::born::{Born, live};
 use crate::error::{Error, invalid, text};
 use crate::ffi::{
     Bytes, LoadOptionsAt, SessionOptionsAt, Tensors, Text, guard, hand_out, need, release,
@@ -19,7 +20,7 @@ use crate::spec::TensorSpec;
 
 /// The networks of a model's file; one of another format than a model file is one network with one stage. Threads may share it.
 #[derive(Debug)]
-pub struct Networks(network::Networks);
+pub struct Networks(network::Networks, pub(crate) Born);
 
 /// A network: what a program names. It has a stage for each of the shapes that it was made for, which is compiled when it is first
 /// asked for. Threads may share it, and it lives on without what it came from.
@@ -30,6 +31,7 @@ pub struct Network {
     text: CString,
     /// Their inputs are what all stages agree on.
     ports: Arc<Ports>,
+    pub(crate) born: Born,
 }
 
 impl HasPorts for Network {
@@ -47,7 +49,7 @@ impl Network {
         let outputs = network.outputs()?.iter().map(|name| Port::new(name, None)).collect();
         let ports = Arc::new(Ports { inputs, outputs });
         let (name, text) = (text(network.name()), text(&network.to_string()));
-        Ok(Self { inner: network, name, text, ports })
+        Ok(Self { inner: network, name, text, ports, born: Born::here() })
     }
 }
 
@@ -60,9 +62,9 @@ pub extern "C" fn udo_networks_open_file(
     out: Option<&mut MaybeUninit<Option<Box<Networks>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let (path, options) = (path.path("path")?, model::options(options)?);
-        hand_out(out, Networks(runtime.0.networks(path, &options)?));
+        hand_out(out, Networks(runtime.0.networks(path, &options)?, Born::here()));
         Ok(())
     })
 }
@@ -77,9 +79,9 @@ pub extern "C" fn udo_networks_open_bytes(
     out: Option<&mut MaybeUninit<Option<Box<Networks>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let (bytes, options) = (bytes.get(len, "bytes")?, model::options(options)?);
-        hand_out(out, Networks(runtime.0.networks_of_bytes(bytes, &options)?));
+        hand_out(out, Networks(runtime.0.networks_of_bytes(bytes, &options)?, Born::here()));
         Ok(())
     })
 }
@@ -91,7 +93,7 @@ pub extern "C" fn udo_networks_count(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (networks, out) = (need(networks, "networks")?, need(out, "out")?);
+        let (networks, out) = (live(networks, "networks")?, need(out, "out")?);
         out.write(networks.0.count());
         Ok(())
     })
@@ -105,7 +107,7 @@ pub extern "C" fn udo_networks_at(
     out: Option<&mut MaybeUninit<Option<Box<Network>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (networks, out) = (need(networks, "networks")?, need(out, "out")?);
+        let (networks, out) = (live(networks, "networks")?, need(out, "out")?);
         let all: Vec<_> = networks.0.iter().collect();
         let network = place(&all, "network", index)?.clone();
         hand_out(out, Network::of(network)?);
@@ -121,7 +123,7 @@ pub extern "C" fn udo_networks_find(
     out: Option<&mut MaybeUninit<Option<Box<Network>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (networks, out) = (need(networks, "networks")?, need(out, "out")?);
+        let (networks, out) = (live(networks, "networks")?, need(out, "out")?);
         let network = networks.0.get(Some(network_name.get("network_name")?))?;
         hand_out(out, Network::of(network)?);
         Ok(())
@@ -141,7 +143,7 @@ pub extern "C" fn udo_network_name(
     out: Option<&mut MaybeUninit<*const c_char>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let (network, out) = (live(network, "network")?, need(out, "out")?);
         out.write(network.name.as_ptr());
         Ok(())
     })
@@ -154,7 +156,7 @@ pub extern "C" fn udo_network_stage_count(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let (network, out) = (live(network, "network")?, need(out, "out")?);
         out.write(network.inner.stage_count());
         Ok(())
     })
@@ -167,7 +169,7 @@ pub extern "C" fn udo_network_text(
     out: Option<&mut MaybeUninit<*const c_char>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let (network, out) = (live(network, "network")?, need(out, "out")?);
         out.write(network.text.as_ptr());
         Ok(())
     })
@@ -220,10 +222,10 @@ pub extern "C" fn udo_network_input_spec(
     out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let (network, out) = (live(network, "network")?, need(out, "out")?);
         let inputs = network.inner.inputs(stage)?;
         let (_, spec) = place(&inputs, "input", index)?;
-        hand_out(out, TensorSpec(*spec));
+        hand_out(out, TensorSpec(*spec, Born::here()));
         Ok(())
     })
 }
@@ -238,7 +240,7 @@ pub extern "C" fn udo_network_output_spec(
     out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let (network, out) = (live(network, "network")?, need(out, "out")?);
         let model = model::of(network.inner.model(stage)?)?;
         hand_out(out, model.ports.spec(Side::Output, index)?);
         Ok(())
@@ -256,13 +258,13 @@ pub extern "C" fn udo_network_stage_for(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
-        let given = inputs.get(input_count, "inputs")?;
+        let (network, out) = (live(network, "network")?, need(out, "out")?);
         let names = network.inner.inputs(0)?;
-        if given.len() != names.len() {
-            let (found, wanted) = (given.len(), names.len());
-            return Err(invalid(format!("{found} inputs, wanted {wanted}")));
+        if input_count != names.len() {
+            let wanted = names.len();
+            return Err(invalid(format!("{input_count} inputs, wanted {wanted}")));
         }
+        let given = inputs.get(input_count, "inputs")?;
         let shape = |((name, _), tensor): ((String, _), &&crate::tensor::Tensor)| {
             Ok((name, tensor.0.spec().dims()?.to_vec()))
         };
@@ -280,7 +282,7 @@ pub extern "C" fn udo_network_model(
     out: Option<&mut MaybeUninit<Option<Box<Model>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let (network, out) = (live(network, "network")?, need(out, "out")?);
         hand_out(out, model::of(network.inner.model(stage)?)?);
         Ok(())
     })
@@ -296,7 +298,7 @@ pub extern "C" fn udo_network_session(
     out: Option<&mut MaybeUninit<Option<Box<Session>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let (network, out) = (live(network, "network")?, need(out, "out")?);
         let options = session::options(options)?;
         let made = if stage == -1 {
             Session::of_network(Arc::clone(&network.ports), network.inner.session(&options))

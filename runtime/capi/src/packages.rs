@@ -12,6 +12,7 @@ use udo_runtime::exit_guard;
 use udo_runtime::package::{self, Trust};
 use udo_runtime::runtime::{self, Builder};
 
+use crate::born::live;
 use crate::codes::{Contain, contain};
 use crate::error::{Error, invalid, text};
 use crate::ffi::{guard, need};
@@ -115,7 +116,7 @@ pub extern "C" fn udo_runtime_package_count(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         out.write(runtime.1.len());
         Ok(())
     })
@@ -129,7 +130,7 @@ pub extern "C" fn udo_runtime_package(
     out: Option<&mut MaybeUninit<PackageReport>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let package = place(&runtime.1, "package", index)?;
         out.write(PackageReport {
             name: package.name.as_ptr(),

@@ -6,6 +6,7 @@ use std::num::NonZero;
 use udo_runtime::device::Result;
 use udo_runtime::{model, network};
 
+use crate::born::{Born, live};
 use crate::error::{Error, invalid};
 use crate::ffi::{
     RunOptionsAt, SessionOptionsAt, TensorPlaces, Tensors, guard, hand_out, need, release,
@@ -17,7 +18,7 @@ use crate::session::{self, Session};
 
 /// Sessions of one model, for servers: any thread submits, and each run goes to the first session that is free. Threads share it.
 #[derive(Debug)]
-pub struct SessionPool(model::SessionPool);
+pub struct SessionPool(model::SessionPool, pub(crate) Born);
 
 fn sessions(count: u32) -> Result<NonZero<usize>> {
     let count = usize::try_from(count).ok().and_then(NonZero::new);
@@ -34,9 +35,9 @@ pub extern "C" fn udo_session_pool_create(
     out: Option<&mut MaybeUninit<Option<Box<SessionPool>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         let (options, count) = (session::options(options)?, sessions(count)?);
-        hand_out(out, SessionPool(model.inner.pool(count, &options)?));
+        hand_out(out, SessionPool(model.inner.pool(count, &options)?, Born::here()));
         Ok(())
     })
 }
@@ -53,10 +54,10 @@ pub extern "C" fn udo_session_pool_submit(
     out: Option<&mut MaybeUninit<Option<Box<Run>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (pool, out) = (need(pool, "pool")?, need(out, "out")?);
+        let (pool, out) = (live(pool, "pool")?, need(out, "out")?);
         let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
         let options = run_options(options)?;
-        hand_out(out, Run(pool.0.submit(&given, &places, options)?));
+        hand_out(out, Run(pool.0.submit(&given, &places, options)?, Born::here()));
         Ok(())
     })
 }
@@ -70,7 +71,7 @@ pub extern "C" fn udo_session_pool_release(pool: Option<Box<SessionPool>>) {
 /// Sessions of a network, for servers: any thread submits, and each run goes to the first session that is free of the stage for the
 /// shapes of its inputs. Threads share it.
 #[derive(Debug)]
-pub struct NetworkPool(network::NetworkPool);
+pub struct NetworkPool(network::NetworkPool, pub(crate) Born);
 
 /// Makes `count` sessions of each stage of a network, each with as many frames and as much depth as the options say. Those of a stage
 /// take their memory when a run first wants it, or in `udo_network_pool_reserve`. A submission beyond all sessions of its stage is
@@ -83,9 +84,9 @@ pub extern "C" fn udo_network_pool_create(
     out: Option<&mut MaybeUninit<Option<Box<NetworkPool>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (network, out) = (need(network, "network")?, need(out, "out")?);
+        let (network, out) = (live(network, "network")?, need(out, "out")?);
         let (options, count) = (session::options(options)?, sessions(count)?);
-        hand_out(out, NetworkPool(network.inner.pool(count, &options)?));
+        hand_out(out, NetworkPool(network.inner.pool(count, &options)?, Born::here()));
         Ok(())
     })
 }
@@ -93,7 +94,7 @@ pub extern "C" fn udo_network_pool_create(
 /// Makes the sessions of all stages, whose memory the first runs take otherwise.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_pool_reserve(pool: Option<&NetworkPool>) -> Option<Box<Error>> {
-    guard(|| need(pool, "pool")?.0.reserve())
+    guard(|| live(pool, "pool")?.0.reserve())
 }
 
 /// Submits a run as `udo_session_submit` does, of whichever session is free of the stage that `udo_network_stage_for` finds, and
@@ -109,10 +110,10 @@ pub extern "C" fn udo_network_pool_submit(
     out: Option<&mut MaybeUninit<Option<Box<Run>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (pool, out) = (need(pool, "pool")?, need(out, "out")?);
+        let (pool, out) = (live(pool, "pool")?, need(out, "out")?);
         let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
         let options = run_options(options)?;
-        hand_out(out, Run(pool.0.submit(&given, &places, options)?));
+        hand_out(out, Run(pool.0.submit(&given, &places, options)?, Born::here()));
         Ok(())
     })
 }

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 
 use udo_runtime::device::{self, ErrorCode, Result};
 
+use crate::born::{Born, Handle, live};
 use crate::error::{Error, invalid, text};
 use crate::ffi::{guard, hand_out, need};
 use crate::spec::TensorSpec;
@@ -63,7 +64,7 @@ impl Ports {
     /// The description of a port, where there is one before a run.
     pub(crate) fn spec(&self, side: Side, index: usize) -> Result<TensorSpec> {
         let port = self.port(side, index)?;
-        port.spec.map(TensorSpec).ok_or_else(|| {
+        port.spec.map(|spec| TensorSpec(spec, Born::here())).ok_or_else(|| {
             let (side, name) = (side.name(), &port.name);
             let why = format!(
                 "{side} {index}, {name:?}, depends on the inputs' shapes; run a session and ask that"
@@ -95,7 +96,7 @@ pub(crate) fn place<'a, T>(all: &'a [T], what: &str, index: usize) -> Result<&'a
 }
 
 /// A handle with inputs and outputs.
-pub(crate) trait HasPorts {
+pub(crate) trait HasPorts: Handle {
     /// What the argument is called.
     const ARGUMENT: &'static str;
 
@@ -109,7 +110,7 @@ pub(crate) fn count<H: HasPorts>(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (of, out) = (need(of, H::ARGUMENT)?, need(out, "out")?);
+        let (of, out) = (live(of, H::ARGUMENT)?, need(out, "out")?);
         out.write(of.ports().of(side).len());
         Ok(())
     })
@@ -123,7 +124,7 @@ pub(crate) fn name<H: HasPorts>(
     out: Option<&mut MaybeUninit<*const c_char>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (of, out) = (need(of, H::ARGUMENT)?, need(out, "out")?);
+        let (of, out) = (live(of, H::ARGUMENT)?, need(out, "out")?);
         out.write(of.ports().port(side, index)?.c_name.as_ptr());
         Ok(())
     })
@@ -137,7 +138,7 @@ pub(crate) fn spec<H: HasPorts>(
     out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (of, out) = (need(of, H::ARGUMENT)?, need(out, "out")?);
+        let (of, out) = (live(of, H::ARGUMENT)?, need(out, "out")?);
         hand_out(out, of.ports().spec(side, index)?);
         Ok(())
     })

@@ -12,6 +12,7 @@ use udo_runtime::place;
 use udo_runtime::plan::{CoreMemory, NodeReport, Plan, Report as PlanReport};
 use udo_runtime::run::Priority;
 
+use crate::born::live;
 use crate::error::{Error, text};
 use crate::ffi::{guard, need};
 use crate::model::Model;
@@ -254,7 +255,7 @@ pub extern "C" fn udo_model_op_count(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         out.write(model.report().ops.len());
         Ok(())
     })
@@ -268,7 +269,7 @@ pub extern "C" fn udo_model_op(
     out: Option<&mut MaybeUninit<OpReport>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         let Op { name, operator, package, core, work } =
             place(&model.report().ops, "operation", index)?;
         out.write(OpReport {
@@ -289,7 +290,7 @@ pub extern "C" fn udo_model_fallback_count(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         out.write(model.report().fallbacks.len());
         Ok(())
     })
@@ -303,7 +304,7 @@ pub extern "C" fn udo_model_fallback(
     out: Option<&mut MaybeUninit<FallbackReport>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         let all = &model.report().fallbacks;
         let Fallback { name, op, selected, failed, reason, target } =
             place(all, "fallback", index)?;
@@ -326,7 +327,7 @@ pub extern "C" fn udo_model_memory_count(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         out.write(model.report().memories.len());
         Ok(())
     })
@@ -340,7 +341,7 @@ pub extern "C" fn udo_model_memory(
     out: Option<&mut MaybeUninit<PlanMemory>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         let (name, of) = place(&model.report().memories, "memory", index)?;
         let bytes = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         out.write(PlanMemory {
@@ -363,7 +364,7 @@ pub extern "C" fn udo_model_json(
     out: Option<&mut MaybeUninit<*const c_char>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         out.write(model.report().json.as_ptr());
         Ok(())
     })
@@ -381,7 +382,7 @@ pub extern "C" fn udo_session_json(
         static LAST: RefCell<CString> = RefCell::default();
     }
     guard(|| {
-        let (session, out) = (need(session, "session")?, need(out, "out")?);
+        let (session, out) = (live(session, "session")?, need(out, "out")?);
         let json = text(&session.last(of_session)?);
         out.write(LAST.with_borrow_mut(|last| kept(last, json)));
         Ok(())
@@ -399,7 +400,7 @@ pub extern "C" fn udo_runtime_report(
         static LAST: RefCell<CString> = RefCell::default();
     }
     guard(|| {
-        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let report = text(&runtime.0.report().to_string());
         out.write(LAST.with_borrow_mut(|last| kept(last, report)));
         Ok(())

@@ -6,6 +6,7 @@ use std::time::Duration;
 use udo_runtime::device::Result;
 use udo_runtime::run::{self, Callback};
 
+use crate::born::{Born, live};
 use crate::codes::{PriorityCode, priority};
 use crate::cores::listed;
 use crate::device::Device;
@@ -16,19 +17,19 @@ use crate::tensor::Tensor;
 /// A run that was submitted. Threads may share it, and any of them may wait for it. Releasing it changes nothing: the run goes
 /// on, and keeps what it needs.
 #[derive(Debug)]
-pub struct Run(pub(crate) run::Run);
+pub struct Run(pub(crate) run::Run, pub(crate) Born);
 
 /// A launch that was recorded. Threads may share it; it is in flight once at a time.
 #[derive(Debug)]
-pub struct Launch(pub(crate) run::Launch);
+pub struct Launch(pub(crate) run::Launch, pub(crate) Born);
 
 /// Runs that begin one after the other. Threads may share it.
 #[derive(Debug)]
-pub struct Stream(run::Stream);
+pub struct Stream(run::Stream, pub(crate) Born);
 
 /// Memory that sessions share, in turns. Threads may share it.
 #[derive(Debug)]
-pub struct Workspace(pub(crate) run::SharedWorkspace);
+pub struct Workspace(pub(crate) run::SharedWorkspace, pub(crate) Born);
 
 /// What a run copied between its tensors and memory of its session. It uses the others where they lie.
 #[repr(C)]
@@ -78,7 +79,7 @@ pub(crate) fn run_options(asked: RunOptionsAt) -> Result<run::RunOptions> {
         timeout: Some(asked.timeout_ns).filter(|&ns| ns > 0).map(Duration::from_nanos),
         priority: priority(asked.priority)?,
         cores: listed(asked.cores, asked.core_count)?,
-        stream: asked.stream.get().map(|stream| stream.0.clone()),
+        stream: asked.stream.get()?.map(|stream| stream.0.clone()),
         on_done: on_done.map(|call| callback(call, user)),
     })
 }
@@ -100,8 +101,8 @@ pub extern "C" fn udo_launch_submit(
     out: Option<&mut MaybeUninit<Option<Box<Run>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (launch, out) = (need(launch, "launch")?, need(out, "out")?);
-        hand_out(out, Run(launch.0.submit()?));
+        let (launch, out) = (live(launch, "launch")?, need(out, "out")?);
+        hand_out(out, Run(launch.0.submit()?, Born::here()));
         Ok(())
     })
 }
@@ -116,14 +117,14 @@ pub extern "C" fn udo_launch_release(launch: Option<Box<Launch>>) {
 /// `UDO_ERROR_CANCELLED`, `UDO_ERROR_DEVICE_LOST`, or what its inputs and kernels led to.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_run_wait(run: Option<&Run>) -> Option<Box<Error>> {
-    guard(|| need(run, "run")?.0.wait())
+    guard(|| live(run, "run")?.0.wait())
 }
 
 /// Waits for the end of a run for so many nanoseconds at most. `UDO_ERROR_TIMEOUT` says that it goes on, unless
 /// `udo_run_is_done` says that its own time was up.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_run_wait_timeout(run: Option<&Run>, timeout_ns: u64) -> Option<Box<Error>> {
-    guard(|| need(run, "run")?.0.wait_timeout(Duration::from_nanos(timeout_ns)))
+    guard(|| live(run, "run")?.0.wait_timeout(Duration::from_nanos(timeout_ns)))
 }
 
 /// Whether a run has ended, its callback included.
@@ -133,7 +134,7 @@ pub extern "C" fn udo_run_is_done(
     out: Option<&mut MaybeUninit<bool>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (run, out) = (need(run, "run")?, need(out, "out")?);
+        let (run, out) = (live(run, "run")?, need(out, "out")?);
         out.write(run.0.is_done());
         Ok(())
     })
@@ -143,7 +144,7 @@ pub extern "C" fn udo_run_is_done(
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_run_cancel(run: Option<&Run>) -> Option<Box<Error>> {
     guard(|| {
-        need(run, "run")?.0.cancel();
+        live(run, "run")?.0.cancel();
         Ok(())
     })
 }
@@ -159,8 +160,8 @@ pub extern "C" fn udo_run_output(
     out: Option<&mut MaybeUninit<Option<Box<Tensor>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (run, out) = (need(run, "run")?, need(out, "out")?);
-        hand_out(out, Tensor(run.0.output(index)?));
+        let (run, out) = (live(run, "run")?, need(out, "out")?);
+        hand_out(out, Tensor(run.0.output(index)?, Born::here()));
         Ok(())
     })
 }
@@ -172,7 +173,7 @@ pub extern "C" fn udo_run_copies(
     out: Option<&mut MaybeUninit<Copies>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (run, out) = (need(run, "run")?, need(out, "out")?);
+        let (run, out) = (live(run, "run")?, need(out, "out")?);
         let run::Copies { inputs, outputs, bytes } = run.0.copies()?;
         out.write(Copies { inputs, outputs, bytes });
         Ok(())
@@ -191,7 +192,7 @@ pub extern "C" fn udo_stream_create(
     out: Option<&mut MaybeUninit<Option<Box<Stream>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        hand_out(need(out, "out")?, Stream(run::Stream::new()));
+        hand_out(need(out, "out")?, Stream(run::Stream::new(), Born::here()));
         Ok(())
     })
 }
@@ -200,7 +201,7 @@ pub extern "C" fn udo_stream_create(
 /// those behind the ones that somebody waited for before; everybody who waits for it gets it.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_stream_sync(stream: Option<&Stream>) -> Option<Box<Error>> {
-    guard(|| need(stream, "stream")?.0.sync())
+    guard(|| live(stream, "stream")?.0.sync())
 }
 
 /// Whether runs of a stream are in flight.
@@ -210,7 +211,7 @@ pub extern "C" fn udo_stream_is_busy(
     out: Option<&mut MaybeUninit<bool>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (stream, out) = (need(stream, "stream")?, need(out, "out")?);
+        let (stream, out) = (live(stream, "stream")?, need(out, "out")?);
         out.write(stream.0.is_busy());
         Ok(())
     })
@@ -228,7 +229,7 @@ pub extern "C" fn udo_workspace_create(
     out: Option<&mut MaybeUninit<Option<Box<Workspace>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        hand_out(need(out, "out")?, Workspace(run::SharedWorkspace::new()));
+        hand_out(need(out, "out")?, Workspace(run::SharedWorkspace::new(), Born::here()));
         Ok(())
     })
 }
@@ -241,7 +242,7 @@ pub extern "C" fn udo_workspace_bytes(
     out: Option<&mut MaybeUninit<u64>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (workspace, device) = (need(workspace, "workspace")?, need(device, "device")?);
+        let (workspace, device) = (live(workspace, "workspace")?, live(device, "device")?);
         need(out, "out")?.write(workspace.0.bytes(&device.device));
         Ok(())
     })

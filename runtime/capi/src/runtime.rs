@@ -7,6 +7,7 @@ use udo_api::Core;
 use udo_runtime::device::{self, Result};
 use udo_runtime::runtime;
 
+use crate::born::{Born, live};
 use crate::codes::{CoherenceCode, ContainCode, coherence};
 use crate::device::Device;
 use crate::error::{Error, invalid};
@@ -15,7 +16,7 @@ use crate::packages::{self, Package};
 
 /// Operators, built in and of packages, and devices. Threads may share it. What is made of it lives on by itself.
 #[derive(Debug)]
-pub struct Runtime(pub(crate) runtime::Runtime, pub(crate) Vec<Package>);
+pub struct Runtime(pub(crate) runtime::Runtime, pub(crate) Vec<Package>, pub(crate) Born);
 
 /// What a runtime is made of. NULL in its place, or zeros, are the defaults.
 #[repr(C)]
@@ -62,7 +63,7 @@ pub struct RuntimeOptions {
 pub struct DeviceSpec {
     /// What kernels for them are written for, as in "dsp:v68".
     pub core: Text,
-    /// How many.
+    /// How many; at most 1024 devices in all.
     pub count: u32,
     /// Cores of each, at most 64; 0 is for as many as this process may use of the CPU's, and for one of others.
     pub cores: u32,
@@ -80,7 +81,7 @@ fn create(options: RuntimeOptionsAt) -> Result<Runtime> {
     let devices: Vec<_> = devices.collect::<Result<_>>()?;
     let made = builder.devices(devices).build()?;
     let packages = packages::of(&made);
-    Ok(Runtime(made, packages))
+    Ok(Runtime(made, packages, Born::here()))
 }
 
 /// The devices that a structure asks for.
@@ -127,7 +128,7 @@ pub extern "C" fn udo_runtime_device_count(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         out.write(runtime.0.devices().iter().count());
         Ok(())
     })
@@ -141,7 +142,7 @@ pub extern "C" fn udo_runtime_device(
     out: Option<&mut MaybeUninit<Option<Box<Device>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, out) = (need(runtime, "runtime")?, need(out, "out")?);
+        let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let device = runtime.0.devices().iter().nth(index).ok_or_else(|| {
             let count = runtime.0.devices().iter().count();
             invalid(format!("there is no device at {index}; wanted a place below {count}"))
@@ -159,7 +160,7 @@ pub extern "C" fn udo_runtime_lose_device(
     device: Option<&Device>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, device) = (need(runtime, "runtime")?, need(device, "device")?);
+        let (runtime, device) = (live(runtime, "runtime")?, live(device, "device")?);
         runtime.0.lose_device(&device.device);
         Ok(())
     })
@@ -172,7 +173,7 @@ pub extern "C" fn udo_runtime_reset_device(
     device: Option<&Device>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (runtime, device) = (need(runtime, "runtime")?, need(device, "device")?);
+        let (runtime, device) = (live(runtime, "runtime")?, live(device, "device")?);
         runtime.0.reset_device(&device.device);
         Ok(())
     })

@@ -11,6 +11,7 @@ use udo_runtime::model::{self, IoTensors};
 use udo_runtime::network::NetworkSession;
 use udo_runtime::run::{self, RunOptions};
 
+use crate::born::{Born, live};
 use crate::cores::listed;
 use crate::error::{Error, invalid};
 use crate::ffi::{
@@ -31,6 +32,7 @@ pub struct Session {
     ports: Arc<Ports>,
     /// Nothing while a thread has it for a while.
     runs: Mutex<Option<Runs>>,
+    pub(crate) born: Born,
 }
 
 /// What runs, while a thread has it for itself. It is there for others again when dropped.
@@ -156,9 +158,9 @@ pub(crate) fn options(asked: SessionOptionsAt) -> Result<model::SessionOptions> 
     let asked = asked.get()?;
     let count = |n: u32| usize::try_from(n).ok().and_then(NonZero::new);
     let mut options = model::SessionOptions::default();
-    options.home = asked.device.get().map(|device| device.device.clone());
+    options.home = asked.device.get()?.map(|device| device.device.clone());
     options.frames = count(asked.frames).unwrap_or(options.frames);
-    if let Some(workspace) = asked.workspace.get() {
+    if let Some(workspace) = asked.workspace.get()? {
         options.workspace = model::Workspace::Shared(workspace.0.clone());
     }
     options.depth = count(asked.depth).map_or(options.depth, NonZero::get);
@@ -195,11 +197,11 @@ pub struct HostOutput {
 impl Session {
     pub(crate) fn of_model(model: &Model, options: &model::SessionOptions) -> Result<Self> {
         let runs = Mutex::new(Some(Runs::Model(model.inner.session_with(options)?)));
-        Ok(Self { ports: Arc::clone(&model.ports), runs })
+        Ok(Self { ports: Arc::clone(&model.ports), runs, born: Born::here() })
     }
 
     pub(crate) fn of_network(ports: Arc<Ports>, session: NetworkSession) -> Self {
-        Self { ports, runs: Mutex::new(Some(Runs::Stages(session))) }
+        Self { ports, runs: Mutex::new(Some(Runs::Stages(session))), born: Born::here() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Runs>> {
@@ -232,7 +234,7 @@ impl Session {
                 Side::Input => inputs,
                 Side::Output => outputs,
             };
-            Ok(Tensor(place(of_side, "tensor", index)?.clone()))
+            Ok(Tensor(place(of_side, "tensor", index)?.clone(), Born::here()))
         })
     }
 
@@ -263,6 +265,7 @@ impl Session {
         outputs: (TensorPlaces, usize),
         options: RunOptionsAt,
     ) -> Result<run::Launch> {
+        self.ports.check_counts(inputs.1, outputs.1)?;
         let (given, places) = Self::tensors(inputs, outputs)?;
         let options = run_options(options)?;
         self.with(|runs| runs.record(&given, &places, options))
@@ -358,7 +361,7 @@ pub extern "C" fn udo_session_create(
     out: Option<&mut MaybeUninit<Option<Box<Session>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (model, out) = (need(model, "model")?, need(out, "out")?);
+        let (model, out) = (live(model, "model")?, need(out, "out")?);
         hand_out(out, Session::of_model(model, &self::options(options)?)?);
         Ok(())
     })
@@ -369,7 +372,7 @@ pub extern "C" fn udo_session_create(
 /// came since, and is refused with `UDO_ERROR_BUSY` while submitted runs have some of it.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_reserve(session: Option<&Session>) -> Option<Box<Error>> {
-    guard(|| need(session, "session")?.own(Runs::reserve))
+    guard(|| live(session, "session")?.own(Runs::reserve))
 }
 
 /// Takes the memory that submitted runs of one stage need. A session of a model, or of one stage, has stage 0 alone.
@@ -378,7 +381,7 @@ pub extern "C" fn udo_session_reserve_stage(
     session: Option<&Session>,
     stage: usize,
 ) -> Option<Box<Error>> {
-    guard(|| need(session, "session")?.own(|runs| runs.reserve_stage(stage)))
+    guard(|| live(session, "session")?.own(|runs| runs.reserve_stage(stage)))
 }
 
 /// A tensor of a session's own for an input of one of its stages, in memory of the session's device: the same at each call, for as long
@@ -391,7 +394,7 @@ pub extern "C" fn udo_session_io_input(
     out: Option<&mut MaybeUninit<Option<Box<Tensor>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (session, out) = (need(session, "session")?, need(out, "out")?);
+        let (session, out) = (live(session, "session")?, need(out, "out")?);
         hand_out(out, session.io(Side::Input, stage, index)?);
         Ok(())
     })
@@ -406,7 +409,7 @@ pub extern "C" fn udo_session_io_output(
     out: Option<&mut MaybeUninit<Option<Box<Tensor>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (session, out) = (need(session, "session")?, need(out, "out")?);
+        let (session, out) = (live(session, "session")?, need(out, "out")?);
         hand_out(out, session.io(Side::Output, stage, index)?);
         Ok(())
     })
@@ -425,10 +428,12 @@ pub extern "C" fn udo_session_run(
     output_count: usize,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let session = need(session, "session")?;
+        let session = live(session, "session")?;
+        session.ports.check_counts(input_count, output_count)?;
         let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
         let made = session.own(|runs| runs.run_on(&given, &places))?;
-        outputs.set(made.into_iter().map(Tensor).collect(), "outputs")
+        outputs
+            .set(made.into_iter().map(|tensor| Tensor(tensor, Born::here())).collect(), "outputs")
     })
 }
 
@@ -446,10 +451,10 @@ pub extern "C" fn udo_session_submit(
     out: Option<&mut MaybeUninit<Option<Box<Run>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (session, out) = (need(session, "session")?, need(out, "out")?);
+        let (session, out) = (live(session, "session")?, need(out, "out")?);
         // The run may end, and its callback come to the session, before the submission returns.
         let launch = session.record((inputs, input_count), (outputs, output_count), options)?;
-        hand_out(out, Run(launch.submit()?));
+        hand_out(out, Run(launch.submit()?, Born::here()));
         Ok(())
     })
 }
@@ -467,9 +472,9 @@ pub extern "C" fn udo_session_record(
     out: Option<&mut MaybeUninit<Option<Box<Launch>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (session, out) = (need(session, "session")?, need(out, "out")?);
+        let (session, out) = (live(session, "session")?, need(out, "out")?);
         let launch = session.record((inputs, input_count), (outputs, output_count), options)?;
-        hand_out(out, Launch(launch));
+        hand_out(out, Launch(launch, Born::here()));
         Ok(())
     })
 }
@@ -485,7 +490,7 @@ pub extern "C" fn udo_session_run_host(
     output_count: usize,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let session = need(session, "session")?;
+        let session = live(session, "session")?;
         session.ports.check_counts(input_count, output_count)?;
         let given = inputs.get(input_count, "inputs")?;
         let outputs = outputs.get(output_count, "outputs")?;
@@ -507,10 +512,10 @@ pub extern "C" fn udo_session_output_spec(
     out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (session, out) = (need(session, "session")?, need(out, "out")?);
+        let (session, out) = (live(session, "session")?, need(out, "out")?);
         let port = session.ports.port(Side::Output, index)?;
         let desc = session.last(|last| Ok(last.output_desc(&port.name)?))?;
-        hand_out(out, TensorSpec(device::TensorSpec::of(desc)?));
+        hand_out(out, TensorSpec(device::TensorSpec::of(desc)?, Born::here()));
         Ok(())
     })
 }

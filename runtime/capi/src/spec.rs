@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use udo_api::{AxisEncoding, Encoding, Encodings};
 use udo_runtime::device::{self, Extent, Result};
 
+use crate::born::{Born, live};
 use crate::codes::{DTypeCode, LayoutCode, PackingCode, dtype, dtype_code, layout, packing};
 use crate::error::{Error, invalid};
 use crate::ffi::{Dims, DimsMut, Scales, ZeroPoints, guard, hand_out, need, release};
@@ -12,7 +13,7 @@ use crate::ports::place;
 
 /// What elements a tensor has, and how they lie in memory; dimensions may be open.
 #[derive(Debug)]
-pub struct TensorSpec(pub(crate) device::TensorSpec);
+pub struct TensorSpec(pub(crate) device::TensorSpec, pub(crate) Born);
 
 /// Describes tensors of a type and dimensions, of which -1 is an open one. A scalar has rank 0.
 #[unsafe(no_mangle)]
@@ -25,7 +26,7 @@ pub extern "C" fn udo_tensor_spec_create(
     guard(|| {
         let out = need(out, "out")?;
         let (dtype, dims) = (self::dtype(dtype)?, dims.get(rank, "dims")?);
-        hand_out(out, TensorSpec(device::TensorSpec::from_dims(dtype, dims)?));
+        hand_out(out, TensorSpec(device::TensorSpec::from_dims(dtype, dims)?, Born::here()));
         Ok(())
     })
 }
@@ -46,7 +47,7 @@ fn change(
     how: impl FnOnce(device::TensorSpec) -> Result<device::TensorSpec>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let spec = need(spec, "spec")?;
+        let spec = live(spec, "spec")?;
         spec.0 = how(spec.0)?;
         Ok(())
     })
@@ -133,7 +134,7 @@ pub extern "C" fn udo_tensor_spec_encoding_count(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        let (spec, out) = (live(spec, "spec")?, need(out, "out")?);
         out.write(encodings_of(&spec.0).0.len());
         Ok(())
     })
@@ -146,7 +147,7 @@ pub extern "C" fn udo_tensor_spec_encoding_axis(
     out: Option<&mut MaybeUninit<i32>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        let (spec, out) = (live(spec, "spec")?, need(out, "out")?);
         out.write(encodings_of(&spec.0).1);
         Ok(())
     })
@@ -160,7 +161,7 @@ pub extern "C" fn udo_tensor_spec_encoding(
     out: Option<&mut MaybeUninit<EncodingOf>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        let (spec, out) = (live(spec, "spec")?, need(out, "out")?);
         out.write(*place(&encodings_of(&spec.0).0, "encoding", index)?);
         Ok(())
     })
@@ -173,7 +174,7 @@ pub extern "C" fn udo_tensor_spec_dtype(
     out: Option<&mut MaybeUninit<DTypeCode>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        let (spec, out) = (live(spec, "spec")?, need(out, "out")?);
         out.write(dtype_code(spec.0.dtype()));
         Ok(())
     })
@@ -186,7 +187,7 @@ pub extern "C" fn udo_tensor_spec_rank(
     out: Option<&mut MaybeUninit<usize>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        let (spec, out) = (live(spec, "spec")?, need(out, "out")?);
         out.write(spec.0.rank());
         Ok(())
     })
@@ -200,7 +201,7 @@ pub extern "C" fn udo_tensor_spec_dims(
     capacity: usize,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let spec = need(spec, "spec")?;
+        let spec = live(spec, "spec")?;
         if dims.is_null() {
             return need(None, "dims");
         }
@@ -228,7 +229,7 @@ fn count(
     of: impl FnOnce(&device::TensorSpec) -> Result<u64>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        let (spec, out) = (live(spec, "spec")?, need(out, "out")?);
         out.write(of(&spec.0)?);
         Ok(())
     })
@@ -280,7 +281,7 @@ pub extern "C" fn udo_tensor_spec_range(
     out: Option<&mut MaybeUninit<Range>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (spec, out) = (need(spec, "spec")?, need(out, "out")?);
+        let (spec, out) = (live(spec, "spec")?, need(out, "out")?);
         let extent = spec.0.extent(index).ok_or_else(|| {
             let rank = spec.0.rank();
             invalid(format!("there is no dimension {index}; wanted a place below {rank}"))

@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 
 use udo_runtime::device::DeviceTensor;
 
+use crate::born::{Born, live};
 use crate::device::Device;
 use crate::error::Error;
 use crate::ffi::{Bytes, BytesMut, Dims, guard, hand_out, need, release};
@@ -12,7 +13,7 @@ use crate::spec::{TensorSpec, extents};
 
 /// A tensor: what it is, and the memory where it lies, which it keeps.
 #[derive(Debug)]
-pub struct Tensor(pub(crate) DeviceTensor);
+pub struct Tensor(pub(crate) DeviceTensor, pub(crate) Born);
 
 /// Makes a tensor in memory of its own, as large as it takes.
 #[unsafe(no_mangle)]
@@ -22,9 +23,9 @@ pub extern "C" fn udo_tensor_create(
     out: Option<&mut MaybeUninit<Option<Box<Tensor>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (device, spec) = (need(device, "device")?, need(spec, "spec")?);
+        let (device, spec) = (live(device, "device")?, live(spec, "spec")?);
         let out = need(out, "out")?;
-        hand_out(out, Tensor(DeviceTensor::new(&device.device, spec.0)?));
+        hand_out(out, Tensor(DeviceTensor::new(&device.device, spec.0)?, Born::here()));
         Ok(())
     })
 }
@@ -39,9 +40,12 @@ pub extern "C" fn udo_tensor_create_sized(
     out: Option<&mut MaybeUninit<Option<Box<Tensor>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (device, spec) = (need(device, "device")?, need(spec, "spec")?);
+        let (device, spec) = (live(device, "device")?, live(spec, "spec")?);
         let out = need(out, "out")?;
-        hand_out(out, Tensor(DeviceTensor::with_capacity(&device.device, spec.0, size)?));
+        hand_out(
+            out,
+            Tensor(DeviceTensor::with_capacity(&device.device, spec.0, size)?, Born::here()),
+        );
         Ok(())
     })
 }
@@ -55,9 +59,9 @@ pub extern "C" fn udo_tensor_create_from_memory(
     out: Option<&mut MaybeUninit<Option<Box<Tensor>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (spec, memory) = (need(spec, "spec")?, need(memory, "memory")?);
+        let (spec, memory) = (live(spec, "spec")?, live(memory, "memory")?);
         let out = need(out, "out")?;
-        hand_out(out, Tensor(DeviceTensor::from_memory(spec.0, memory.0.clone())?));
+        hand_out(out, Tensor(DeviceTensor::from_memory(spec.0, memory.0.clone())?, Born::here()));
         Ok(())
     })
 }
@@ -69,8 +73,8 @@ pub extern "C" fn udo_tensor_memory(
     out: Option<&mut MaybeUninit<Option<Box<Memory>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (tensor, out) = (need(tensor, "tensor")?, need(out, "out")?);
-        hand_out(out, Memory(tensor.0.memory().clone()));
+        let (tensor, out) = (live(tensor, "tensor")?, need(out, "out")?);
+        hand_out(out, Memory(tensor.0.memory().clone(), Born::here()));
         Ok(())
     })
 }
@@ -82,8 +86,8 @@ pub extern "C" fn udo_tensor_spec(
     out: Option<&mut MaybeUninit<Option<Box<TensorSpec>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let (tensor, out) = (need(tensor, "tensor")?, need(out, "out")?);
-        hand_out(out, TensorSpec(*tensor.0.spec()));
+        let (tensor, out) = (live(tensor, "tensor")?, need(out, "out")?);
+        hand_out(out, TensorSpec(*tensor.0.spec(), Born::here()));
         Ok(())
     })
 }
@@ -97,7 +101,7 @@ pub extern "C" fn udo_tensor_reshape(
     rank: usize,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let tensor = need(tensor, "tensor")?;
+        let tensor = live(tensor, "tensor")?;
         tensor.0.reshape(&extents(dims.get(rank, "dims")?)?)
     })
 }
@@ -109,7 +113,7 @@ pub extern "C" fn udo_tensor_write(
     from: Bytes,
     len: usize,
 ) -> Option<Box<Error>> {
-    guard(|| need(tensor, "tensor")?.0.write(from.get(len, "from")?))
+    guard(|| live(tensor, "tensor")?.0.write(from.get(len, "from")?))
 }
 
 /// Copies all elements of a tensor to the host, where `len` bytes are for them, one batch behind the other.
@@ -119,7 +123,7 @@ pub extern "C" fn udo_tensor_read(
     mut into: BytesMut,
     len: usize,
 ) -> Option<Box<Error>> {
-    guard(|| need(tensor, "tensor")?.0.read(into.get(len, "into")?))
+    guard(|| live(tensor, "tensor")?.0.read(into.get(len, "into")?))
 }
 
 /// Releases a tensor; NULL is fine.

@@ -23,7 +23,10 @@ const HEAD: &str = "\
  *   function says otherwise.
  * - Structures of options start with their size. One that is shorter than this library's has defaults for the rest; of one that
  *   is longer, what this library does not know has to be zero. NULL is for all defaults.
- * - A number that is none of those listed for its type is refused.
+ * - A number that is none of those listed for its type is refused, and so is a count beyond all that there can be.
+ * - A process that was forked has none of the threads of the one before. Unless that had no other thread than the one that forked, its own or
+ *   the library's, and was in no call, each call with something that was made before is refused there with UDO_ERROR_INVALID_STATE, and
+ *   releasing it leaves it as it is. What the process makes itself works as ever.
  */";
 
 /// Names in C of types of Rust.
@@ -130,6 +133,29 @@ const REACHED: &[&str] = &[
     "SessionOptions",
 ];
 
+/// The version for programs that are compiled: what they are compiled against may be older than what they run with, which `udo_version` says.
+fn version() -> String {
+    let [major, minor, patch] = [
+        env!("CARGO_PKG_VERSION_MAJOR"),
+        env!("CARGO_PKG_VERSION_MINOR"),
+        env!("CARGO_PKG_VERSION_PATCH"),
+    ];
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "
+// The version of this header, which `udo_version` says of the library that a program runs with.
+#define UDO_VERSION_MAJOR {major}
+#define UDO_VERSION_MINOR {minor}
+#define UDO_VERSION_PATCH {patch}
+#define UDO_VERSION \"{version}\"
+
+// A version as a number, of which later ones have larger ones, as in `#if UDO_VERSION_NUMBER >= UDO_VERSION_OF(1, 2, 0)`.
+#define UDO_VERSION_OF(major, minor, patch) ((major) * 1000000 + (minor) * 1000 + (patch))
+#define UDO_VERSION_NUMBER UDO_VERSION_OF(UDO_VERSION_MAJOR, UDO_VERSION_MINOR, UDO_VERSION_PATCH)
+"
+    )
+}
+
 /// The header as the source has it.
 fn made() -> String {
     let mut config = Config {
@@ -141,6 +167,7 @@ fn made() -> String {
         documentation_length: DocumentationLength::Full,
         include_guard: Some("UDO_H".to_owned()),
         header: Some(HEAD.to_owned()),
+        after_includes: Some(version()),
         no_includes: true,
         sys_includes: ["stdbool.h", "stddef.h", "stdint.h"].map(str::to_owned).into(),
         line_length: 110,

@@ -175,7 +175,7 @@ fn valid(function: &str, of: &str, name: &str) -> String {
         (
             _,
             "input_count" | "output_count" | "attribute_count" | "count" | "kind" | "dtype"
-            | "access" | "number",
+            | "access" | "number" | "sharing",
         ) => "1",
         (
             _,
@@ -201,15 +201,19 @@ fn call(function: &Function, arguments: &[String]) -> (String, Option<String>) {
     (format!("{name}({})", arguments.join(", ")), place)
 }
 
-/// A block that makes a call, which is refused with `words`, or done where there are none.
-fn block(function: &Function, arguments: &[String], words: Option<&str>) -> String {
+/// What a call is refused with: a code and words.
+const WRONG: &str = "UDO_ERROR_INVALID_ARGUMENT";
+const FORKED: (&str, &str) = ("UDO_ERROR_INVALID_STATE", "made before this process was forked");
+
+/// A block that makes a call, which is refused with a code and words, or done where there are none.
+fn block(function: &Function, arguments: &[String], refusal: Option<(&str, &str)>) -> String {
     let (call, place) = call(function, arguments);
     let mut text = String::from("    {\n");
     if let Some(place) = &place {
         writeln!(text, "        {place} out;\n        memset(&out, 0xa5, sizeof out);").unwrap();
         writeln!(text, "        (void)out;").unwrap();
     }
-    match words {
+    match refusal {
         None => {
             writeln!(text, "        DONE({call});").unwrap();
             if place.as_deref() == Some("udo_run_t *") {
@@ -217,8 +221,7 @@ fn block(function: &Function, arguments: &[String], words: Option<&str>) -> Stri
                 writeln!(text, "        DONE(udo_run_wait(out));").unwrap();
             }
         }
-        Some(words) => {
-            let code = "UDO_ERROR_INVALID_ARGUMENT";
+        Some((code, words)) => {
             writeln!(text, "        REFUSED({call}, {code}, \"{words}\");").unwrap();
             if place.is_some() {
                 writeln!(text, "        untouched(\"{call}\", &out, sizeof out);").unwrap();
@@ -228,20 +231,26 @@ fn block(function: &Function, arguments: &[String], words: Option<&str>) -> Stri
     text + "    }\n"
 }
 
-/// The blocks of a function that returns an error.
-fn blocks(function: &Function, header: &Header) -> Vec<String> {
+/// Arguments that a call is done with.
+fn arguments(function: &Function) -> Vec<String> {
     let Function { name, parameters, .. } = function;
     let argument = |(of, parameter): &(String, String)| match parameter.as_str() {
         "out" => "&out".to_owned(),
         _ => valid(name, of, parameter),
     };
-    let arguments: Vec<_> = parameters.iter().map(argument).collect();
+    parameters.iter().map(argument).collect()
+}
+
+/// The blocks of a function that returns an error.
+fn blocks(function: &Function, header: &Header) -> Vec<String> {
+    let parameters = &function.parameters;
+    let arguments = arguments(function);
     let mut blocks = vec![block(function, &arguments, None)];
     for (at, (of, parameter)) in parameters.iter().enumerate() {
         let mut with = |argument: &str, words: String| {
             let mut arguments = arguments.clone();
             argument.clone_into(&mut arguments[at]);
-            blocks.push(block(function, &arguments, Some(&words)));
+            blocks.push(block(function, &arguments, Some((WRONG, &words))));
         };
         if of.ends_with('*') && !MAY_BE_NULL.contains(&(parameter.as_str(), of.as_str())) {
             with("NULL", format!("argument {parameter} is NULL"));
@@ -259,6 +268,116 @@ fn blocks(function: &Function, header: &Header) -> Vec<String> {
         }
     }
     blocks
+}
+
+/// What threads of the process do that is forked: all that takes locks.
+const BUSY: &str = r#"#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int is_over;
+
+static void compile_and_run(const udo_runtime_t *runtime, const udo_device_t *device) {
+    udo_tensor_spec_t *spec = NULL;
+    udo_tensor_t *x = NULL, *made[1] = {NULL}, *y = NULL;
+    udo_model_t *model = NULL;
+    udo_session_t *session = NULL;
+    udo_run_t *run = NULL;
+    const float wanted[4] = {1, 0, 3, 0};
+    const float from[4] = {1, -2, 3, -4};
+    float found[4] = {0};
+    DONE(udo_tensor_spec_create(UDO_DTYPE_F32, DIMS, 2, &spec));
+    DONE(udo_tensor_create(device, spec, &x));
+    DONE(udo_tensor_write(x, from, sizeof from));
+    DONE(udo_model_load_bytes(runtime, MODEL, sizeof MODEL - 1, NULL, &model));
+    DONE(udo_session_create(model, NULL, &session));
+    const udo_tensor_t *in[1] = {x};
+    const udo_run_options_t in_time = {sizeof in_time, 60000000000u, 0, NULL, NULL, NULL, NULL, 0};
+    DONE(udo_session_submit(session, in, 1, made, 1, &in_time, &run));
+    DONE(udo_run_wait(run));
+    DONE(udo_run_output(run, 0, &y));
+    DONE(udo_tensor_read(y, found, sizeof found));
+    CHECK(memcmp(found, wanted, sizeof found) == 0);
+    udo_tensor_release(y);
+    udo_run_release(run);
+    udo_session_release(session);
+    udo_model_release(model);
+    udo_tensor_release(x);
+    udo_tensor_spec_release(spec);
+}
+
+static void in_a_runtime_of_its_own(void) {
+    udo_runtime_t *runtime = NULL;
+    udo_device_t *device = NULL;
+    DONE(udo_runtime_create(NULL, &runtime));
+    DONE(udo_device_open(runtime, UDO_DEVICE_CPU, 0, &device));
+    compile_and_run(runtime, device);
+    udo_device_release(device);
+    udo_runtime_release(runtime);
+}
+
+static void *be_busy(void *unused) {
+    (void)unused;
+    while (!__atomic_load_n(&is_over, __ATOMIC_ACQUIRE)) in_a_runtime_of_its_own();
+    return NULL;
+}
+
+"#;
+
+/// Forks again and again, with threads at work.
+const FORK: &str = r"    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, be_busy, NULL) == 0);
+    for (int round = 0; round < 20; round++) {
+        const pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(60);
+            refuse_all
+            in_a_runtime_of_its_own();
+            _exit(0);
+        }
+        int status = 0;
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    compile_and_run(runtime, device);
+    in_a_runtime_of_its_own();
+";
+
+/// A handle among the parameters of a function, by its type there.
+fn is_handle(of: &str, header: &Header) -> bool {
+    let name = of.trim_start_matches("const ").strip_suffix(" *");
+    let name = name.filter(|name| name.starts_with("udo_") && *name != "udo_error_t");
+    name.is_some_and(|name| !header.structs.iter().any(|(known, _)| known == name))
+}
+
+#[test]
+fn a_process_that_was_forked_is_refused_what_was_made_before_and_has_its_own() {
+    let header = header();
+    let (mut refusals, mut releases, mut refused) = (String::new(), String::new(), 0);
+    for function in &header.functions {
+        let Function { returns, name, parameters } = function;
+        let is_given = |(of, name): &(String, String)| name != "out" && is_handle(of, &header);
+        if !parameters.iter().any(is_given) {
+            continue;
+        }
+        if returns == "udo_error_t *" {
+            refusals += &block(function, &arguments(function), Some(FORKED));
+            refused += 1;
+        } else if name.ends_with("_release") {
+            writeln!(releases, "    {};", call(function, &arguments(function)).0).unwrap();
+        }
+    }
+    assert!(refused > 100, "{refused} functions are too few to be all");
+    let (before, main) = BEFORE.split_at(BEFORE.find("int main(").unwrap());
+    let fork = FORK.replace("refuse_all", &(refusals + &releases));
+    let program = [before, BUSY, main, &fork, AFTER].concat();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, model) = (folder.path().join("forks.c"), folder.path().join("model.graph"));
+    fs::write(&source, program).unwrap();
+    fs::write(&model, "graph \"g\"\n  input x: f32[2,2]\n  y = Relu@14(x)\n  output y\n").unwrap();
+    run_program(C, Path::new(&source), &shared(), folder.path(), &[&model, folder.path()]);
 }
 
 #[test]

@@ -219,8 +219,138 @@ static void bad_models(const udo_runtime_t *runtime, const char *path) {
     CHECK(model == NULL);
 }
 
+/* A run over memory that may be exported copies nothing before it was, or where the program promises to be alone with it. */
+static void share_in_place(const udo_device_t *device, const udo_runtime_t *runtime) {
+    static const char text[] = "graph \"g\"\n  input x: f32[4,4]\n  y = Neg@13(x)\n  output y\n";
+    const int64_t dims[2] = {4, 4};
+    const udo_sharing_t ways[3] = {UDO_SHARING_PRIVATE, UDO_SHARING_EXPORTABLE, UDO_SHARING_EXCLUSIVE};
+    float elements[16], found[16];
+    udo_model_t *model = NULL;
+    udo_session_t *session = NULL;
+    udo_tensor_spec_t *spec = NULL;
+    for (int i = 0; i < 16; i++) elements[i] = (float)i;
+    DONE(udo_model_load_bytes(runtime, text, sizeof text - 1, NULL, &model));
+    DONE(udo_session_create(model, NULL, &session));
+    DONE(udo_tensor_spec_create(UDO_DTYPE_F32, dims, 2, &spec));
+    /* Neither exported nor imported; exported; and imported of what was exported. */
+    for (int way = 0; way < 3; way++)
+        for (int step = 0; step < (way == 0 ? 1 : 3); step++) {
+            udo_memory_t *memories[2] = {NULL, NULL}, *imported[2] = {NULL, NULL};
+            udo_tensor_t *x[2] = {NULL, NULL};
+            for (int i = 0; i < 2; i++) {
+                udo_alloc_options_t options;
+                memset(&options, 0, sizeof options);
+                options.size = sizeof options;
+                options.sharing = ways[way];
+                DONE(udo_memory_alloc(device, sizeof elements, &options, &memories[i]));
+                int32_t fd = -1;
+                if (step > 0) DONE(udo_memory_export_fd(memories[i], &fd));
+                if (step > 1) DONE(udo_memory_import_fd_as(device, (int32_t)fd, sizeof elements, 0, ways[way], &imported[i]));
+                if (fd >= 0) close(fd);
+                DONE(udo_tensor_create_from_memory(spec, step > 1 ? imported[i] : memories[i], &x[i]));
+            }
+            DONE(udo_memory_write(memories[0], 0, elements, sizeof elements));
+            const udo_tensor_t *inputs[1] = {x[0]};
+            udo_tensor_t *outputs[1] = {x[1]};
+            udo_run_t *run = NULL;
+            udo_copies_t copies;
+            DONE(udo_session_submit(session, inputs, 1, outputs, 1, NULL, &run));
+            DONE(udo_run_wait(run));
+            DONE(udo_run_copies(run, &copies));
+            const size_t wanted = ways[way] == UDO_SHARING_EXPORTABLE && step > 0 ? 1 : 0;
+            CHECK(copies.inputs == wanted && copies.outputs == wanted && copies.bytes == 2 * wanted * sizeof elements);
+            DONE(udo_memory_read(memories[1], 0, found, sizeof found));
+            for (int i = 0; i < 16; i++) CHECK(found[i] == -elements[i]);
+            udo_run_release(run);
+            for (int i = 0; i < 2; i++) {
+                udo_tensor_release(x[i]);
+                udo_memory_release(imported[i]);
+                udo_memory_release(memories[i]);
+            }
+        }
+    udo_tensor_spec_release(spec);
+    udo_session_release(session);
+    udo_model_release(model);
+}
+
+/* Counts that nothing has are refused before anything is read or made. */
+static void refuse_counts(const udo_model_t *model, const udo_session_t *session, const udo_tensor_t *tensor) {
+    const size_t much = 0xffffffffu;
+    const udo_device_spec_t device = {"cpu", 0xffffffffu, 1, 0, 0};
+    const char *text[1] = {"x"};
+    const uint32_t core[1] = {0};
+    const int64_t dims[2] = {2, 2};
+    const udo_tensor_t *inputs[1] = {tensor};
+    udo_tensor_t *outputs[1] = {NULL};
+    udo_runtime_t *none = NULL;
+    udo_session_t *no_session = NULL;
+    udo_tensor_spec_t *no_spec = NULL;
+    udo_run_t *no_run = NULL;
+    udo_model_t *no_model = NULL;
+    udo_runtime_options_t options = default_runtime_options();
+    options.devices = &device;
+    options.device_count = 1;
+    REFUSED(udo_runtime_create(&options, &none), UDO_ERROR_INVALID_ARGUMENT, "too many");
+    options.device_count = much;
+    REFUSED(udo_runtime_create(&options, &none), UDO_ERROR_INVALID_ARGUMENT, "options.devices");
+    options = default_runtime_options();
+    options.packages = text;
+    options.package_count = much;
+    REFUSED(udo_runtime_create(&options, &none), UDO_ERROR_INVALID_ARGUMENT, "options.packages");
+    options = default_runtime_options();
+    options.size = much / 8 * 8;
+    REFUSED(udo_runtime_create(&options, &none), UDO_ERROR_INVALID_ARGUMENT, "options.size");
+    udo_session_options_t of_session;
+    memset(&of_session, 0, sizeof of_session);
+    of_session.size = sizeof of_session;
+    of_session.frames = 0xffffffffu;
+    REFUSED(udo_session_create(model, &of_session, &no_session), UDO_ERROR_INVALID_ARGUMENT, "in flight");
+    of_session.frames = 0;
+    of_session.cores = core;
+    of_session.core_count = much;
+    REFUSED(udo_session_create(model, &of_session, &no_session), UDO_ERROR_INVALID_ARGUMENT, "options.cores");
+    REFUSED(udo_tensor_spec_create(UDO_DTYPE_F32, dims, much, &no_spec), UDO_ERROR_INVALID_ARGUMENT, "dims");
+    REFUSED(udo_session_submit(session, inputs, much, outputs, 1, NULL, &no_run), UDO_ERROR_INVALID_ARGUMENT, "wanted 1");
+    REFUSED(udo_session_run(session, inputs, 1, outputs, much), UDO_ERROR_INVALID_ARGUMENT, "wanted 1");
+    udo_runtime_t *runtime = NULL;
+    DONE(udo_runtime_create(NULL, &runtime));
+    udo_load_options_t of_model;
+    memset(&of_model, 0, sizeof of_model);
+    of_model.size = sizeof of_model;
+    const udo_named_dim_t dim = {"n", 1, 2};
+    of_model.dims = &dim;
+    of_model.dim_count = much;
+    REFUSED(udo_model_load_bytes(runtime, "x", 1, &of_model, &no_model), UDO_ERROR_INVALID_ARGUMENT, "options.dims");
+    CHECK(none == NULL && no_session == NULL && no_spec == NULL && no_run == NULL && no_model == NULL);
+    udo_runtime_release(runtime);
+}
+
+static void with_counts(const udo_runtime_t *runtime) {
+    static const char text[] = "graph \"g\"\n  input x: f32[2,2]\n  y = Neg@13(x)\n  output y\n";
+    const int64_t dims[2] = {2, 2};
+    udo_device_t *cpu = NULL;
+    udo_model_t *model = NULL;
+    udo_session_t *session = NULL;
+    udo_tensor_spec_t *spec = NULL;
+    udo_tensor_t *tensor = NULL;
+    DONE(udo_device_open(runtime, UDO_DEVICE_CPU, 0, &cpu));
+    DONE(udo_model_load_bytes(runtime, text, sizeof text - 1, NULL, &model));
+    DONE(udo_session_create(model, NULL, &session));
+    DONE(udo_tensor_spec_create(UDO_DTYPE_F32, dims, 2, &spec));
+    DONE(udo_tensor_create(cpu, spec, &tensor));
+    refuse_counts(model, session, tensor);
+    share_in_place(cpu, runtime);
+    udo_tensor_release(tensor);
+    udo_tensor_spec_release(spec);
+    udo_session_release(session);
+    udo_model_release(model);
+    udo_device_release(cpu);
+}
+
 int main(int argc, char **argv) {
-    CHECK(argc == 2 && strcmp(udo_version(), "") != 0);
+    CHECK(argc == 2 && strcmp(udo_version(), UDO_VERSION) == 0);
+    CHECK(UDO_VERSION_NUMBER == UDO_VERSION_OF(UDO_VERSION_MAJOR, UDO_VERSION_MINOR, UDO_VERSION_PATCH));
+    CHECK(UDO_VERSION_OF(1, 2, 3) > UDO_VERSION_OF(1, 1, 999) && UDO_VERSION_OF(2, 0, 0) > UDO_VERSION_OF(1, 999, 999));
     CHECK(udo_error_code(NULL) == UDO_ERROR_NONE && udo_error_code_nnrt(NULL) == 0);
     CHECK(strcmp(udo_error_message(NULL), "") == 0);
     udo_runtime_t *runtime = NULL, *none = NULL;
@@ -246,6 +376,7 @@ int main(int argc, char **argv) {
     specs();
     shared(device);
     bad_models(runtime, argv[1]);
+    with_counts(runtime);
     udo_memory_stats_t stats;
     DONE(udo_device_memory_stats(device, &stats));
     CHECK(stats.current_bytes == 0 && stats.imported_bytes == 0 && stats.memories == 0);

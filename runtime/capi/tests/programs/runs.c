@@ -157,6 +157,59 @@ static void submit_in_callbacks(const udo_model_t *model, udo_device_t *cpu) {
     udo_session_release(session);
 }
 
+/* Each device computes what its sessions run: its loss fails those, and that of another one of the kind does not. */
+static void lose_one_of_two(const udo_runtime_t *runtime) {
+    static const char text[] = "graph \"q\"\n  input x: u8[4,32]\n  constant s: f32[]{0.5}\n  constant z: u8[]{128}\n"
+                               "  a = DequantizeLinear@13(x, s, z)\n  b = Relu@14(a)\n  y = QuantizeLinear@13(b, s, z)\n  output y\n";
+    const int64_t dims[2] = {4, 32};
+    udo_device_t *cpu = NULL, *dsp[2] = {NULL, NULL};
+    udo_load_options_t options;
+    udo_model_t *model = NULL;
+    udo_tensor_spec_t *spec = NULL;
+    udo_tensor_t *x = NULL;
+    unsigned char bytes[128], found[128];
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.cores = "dsp";
+    for (int i = 0; i < 128; i++) bytes[i] = (unsigned char)(64 + i);
+    DONE(udo_device_open(runtime, UDO_DEVICE_CPU, 0, &cpu));
+    for (uint32_t i = 0; i < 2; i++) DONE(udo_device_open(runtime, UDO_DEVICE_DSP, i, &dsp[i]));
+    DONE(udo_model_load_bytes(runtime, text, sizeof text - 1, &options, &model));
+    DONE(udo_tensor_spec_create(UDO_DTYPE_U8, dims, 2, &spec));
+    DONE(udo_tensor_create(cpu, spec, &x));
+    DONE(udo_tensor_write(x, bytes, sizeof bytes));
+    const udo_tensor_t *inputs[1] = {x};
+    for (int on = 0; on < 2; on++) {
+        udo_session_t *session = NULL;
+        const udo_session_options_t there = {sizeof there, dsp[on], 0, 0, NULL, NULL, 0};
+        DONE(udo_session_create(model, &there, &session));
+        for (int lost = 0; lost < 2; lost++) {
+            udo_tensor_t *made[1] = {NULL}, *y = NULL;
+            udo_run_t *run = NULL;
+            DONE(udo_runtime_lose_device(runtime, dsp[lost]));
+            if (lost == on) {
+                REFUSED(udo_session_submit(session, inputs, 1, made, 1, NULL, &run), UDO_ERROR_DEVICE_LOST, on == 0 ? "dsp:0" : "dsp:1");
+                REFUSED(udo_session_run(session, inputs, 1, made, 1), UDO_ERROR_DEVICE_LOST, on == 0 ? "dsp:0" : "dsp:1");
+            } else {
+                DONE(udo_session_submit(session, inputs, 1, made, 1, NULL, &run));
+                DONE(udo_run_wait(run));
+                DONE(udo_run_output(run, 0, &y));
+                DONE(udo_tensor_read(y, found, sizeof found));
+                for (int i = 0; i < 128; i++) CHECK(found[i] == (bytes[i] < 128 ? 128 : bytes[i]));
+            }
+            udo_tensor_release(y);
+            udo_run_release(run);
+            DONE(udo_runtime_reset_device(runtime, dsp[lost]));
+        }
+        udo_session_release(session);
+    }
+    udo_tensor_release(x);
+    udo_tensor_spec_release(spec);
+    udo_model_release(model);
+    for (int i = 0; i < 2; i++) udo_device_release(dsp[i]);
+    udo_device_release(cpu);
+}
+
 /* Runs that name their cores, which are strict lists; a core is waited for by its number. */
 static void name_cores(const udo_runtime_t *runtime, const udo_model_t *model, udo_device_t *cpu) {
     const uint32_t second[1] = {1}, twice[2] = {0, 0}, far[1] = {64}, missing[1] = {2}, both[2] = {0, 1};
@@ -270,6 +323,7 @@ int main(int argc, char **argv) {
     run_over_own(model);
     fail_without_output(model, cpu);
     submit_in_callbacks(model, cpu);
+    lose_one_of_two(runtime);
     udo_session_t *session = NULL;
     udo_session_options_t options = {sizeof options, NULL, 2, 1, NULL, NULL, 0};
     DONE(udo_session_create(model, &options, &session));

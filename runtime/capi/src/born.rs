@@ -1,0 +1,93 @@
+//! The process in which a handle was made. One that was forked since has neither the threads behind it nor its locks, and a call that
+//! waited for either would wait for ever: it is refused there.
+
+use std::ops::Deref;
+
+use udo_runtime::device::{self, ErrorCode, Result};
+use udo_runtime::exit_guard::process;
+
+use crate::ffi::need;
+
+/// The process in which something was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Born(u64);
+
+impl Born {
+    /// This process.
+    pub(crate) fn here() -> Self {
+        Self(process())
+    }
+
+    /// Whether that is this process.
+    pub(crate) fn is_here(self) -> bool {
+        self == Self::here()
+    }
+
+    /// Refuses what an earlier process made.
+    fn check(self, name: &str) -> Result<()> {
+        if self.is_here() {
+            return Ok(());
+        }
+        let why = format!(
+            "argument {name} was made before this process was forked, and is of no use here; make a runtime, and what else is needed, in this process"
+        );
+        Err(device::Error::new(ErrorCode::InvalidState, why))
+    }
+}
+
+/// What C has a pointer to.
+pub(crate) trait Handle {
+    fn born(&self) -> Born;
+}
+
+/// Says where handles have the process in which they were made.
+macro_rules! handles {
+    ($($of:path, $born:tt;)*) => {
+        $(
+            impl Handle for $of {
+                fn born(&self) -> Born {
+                    self.$born
+                }
+            }
+        )*
+    };
+}
+
+handles! {
+    crate::device::Device, born;
+    crate::graph::Graph, 1;
+    crate::graph::Support, 1;
+    crate::memory::Map, 1;
+    crate::memory::Memory, 1;
+    crate::model::Model, born;
+    crate::network::Network, born;
+    crate::network::Networks, 1;
+    crate::pool::NetworkPool, 1;
+    crate::pool::SessionPool, 1;
+    crate::run::Launch, 1;
+    crate::run::Run, 1;
+    crate::run::Stream, 1;
+    crate::run::Workspace, 1;
+    crate::runtime::Runtime, 2;
+    crate::session::Session, born;
+    crate::spec::TensorSpec, 1;
+    crate::tensor::Tensor, 1;
+}
+
+/// A handle that has to be there, and of this process.
+pub(crate) fn live<T: Deref>(argument: Option<T>, name: &str) -> Result<T>
+where
+    T::Target: Handle,
+{
+    let handle = need(argument, name)?;
+    handle.born().check(name)?;
+    Ok(handle)
+}
+
+/// A handle that may be NULL, and is of this process otherwise.
+pub(crate) fn live_or_none<'a, T: Handle>(
+    argument: Option<&'a T>,
+    name: &str,
+) -> Result<Option<&'a T>> {
+    argument.map(|handle| live(Some(handle), name)).transpose()
+}
