@@ -13,12 +13,15 @@
  * - A launch waits where only the run says what shape an output has, and where an earlier one of the handle is at memory that it
  *   touches; a copy waits for that, too. bm_thread_sync waits for all launches of a handle.
  * - Memory and store modes that a program gives for outputs are checked. A second network of a name is refused.
- * - bool is all that BMRuntime has for errors. Define BMRT_COMPAT_LOG(text) to have what they were elsewhere than on stderr.
+ * - bool is all that BMRuntime has for errors. Define BMRT_COMPAT_LOG(text) to have what they were elsewhere than on stderr: each refusal
+ *   says why, and so do operations of a network that run on the CPU as no device of the runtime takes them.
+ * - Handles and runtimes from before a fork are refused in the process that was forked, which requests its own.
  */
 #ifndef BMRT_COMPAT_H
 #define BMRT_COMPAT_H
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +50,7 @@ typedef enum bm_stroe_mode_e { BM_STORE_1N = 0, BM_STORE_2N = 1, BM_STORE_4N = 2
 
 /* A device, opened; and the queue of what is launched through the handle. */
 typedef struct bm_context {
+    pid_t process;
     udo_runtime_t *runtime;
     udo_device_t *device;
     udo_stream_t *stream;
@@ -128,11 +132,14 @@ typedef struct {
     bmrt_compat_ports inputs, outputs;
     /* Whether only a run says what shapes a stage's outputs have. */
     bool *is_open;
+    /* Whether a launch was looked at for what no device takes, where only shapes say that. */
+    bool is_looked_at;
     bm_stage_info_t *stages;
     bm_net_info_t info;
 } bmrt_compat_net;
 
 typedef struct {
+    pid_t process;
     bm_handle_t handle;
     bm_handle_t *others;
     int other_count;
@@ -163,6 +170,34 @@ static inline bm_status_t bmrt_compat_refuse(bm_status_t status, const char *why
     return status;
 }
 
+/* Says something, as far as there is room. Names are such as no program has, whose macro it is. */
+__attribute__((format(printf, 1, 2))) static inline void bmrt_compat_say(const char *bmrt_compat_format, ...) {
+    char bmrt_compat_line[512];
+    va_list bmrt_compat_arguments;
+    va_start(bmrt_compat_arguments, bmrt_compat_format);
+    (void)vsnprintf(bmrt_compat_line, sizeof bmrt_compat_line, bmrt_compat_format, bmrt_compat_arguments);
+    va_end(bmrt_compat_arguments);
+    BMRT_COMPAT_LOG(bmrt_compat_line);
+}
+
+/* Says which call was refused for what it was given. */
+static inline bm_status_t bmrt_compat_wrong(const char *call) {
+    bmrt_compat_say("%s: an argument is NULL, or not one of those that there are", call);
+    return BM_ERR_PARAM;
+}
+
+static inline bm_status_t bmrt_compat_no_memory(const char *call) {
+    bmrt_compat_say("%s: the host has no memory", call);
+    return BM_ERR_NOMEM;
+}
+
+/* Whether what a process made is its own: in one that was forked, others may have left its locks locked. */
+static inline bool bmrt_compat_is_here(pid_t process, const char *call) {
+    if (process == getpid()) return true;
+    bmrt_compat_say("%s: a handle or runtime from before the process was forked; make another one", call);
+    return false;
+}
+
 /* ---- Devices ---- */
 
 static inline void bm_dev_free(bm_handle_t handle) {
@@ -176,7 +211,8 @@ static inline void bm_dev_free(bm_handle_t handle) {
 static inline bm_status_t bm_dev_request(bm_handle_t *handle, int devid) {
     if (handle == NULL || devid < 0) return bmrt_compat_refuse(BM_ERR_PARAM, "bm_dev_request: no place for a handle, or a device below 0");
     bm_handle_t made = (bm_handle_t)calloc(1, sizeof *made);
-    if (made == NULL) return BM_ERR_NOMEM;
+    if (made == NULL) return bmrt_compat_no_memory(__func__);
+    made->process = getpid();
     made->devid = devid;
     made->holders = 1;
     size_t count = 0;
@@ -195,7 +231,8 @@ static inline bm_status_t bm_dev_request(bm_handle_t *handle, int devid) {
 
 /* Waits for all that was launched through a handle, by whichever thread. */
 static inline bm_status_t bm_thread_sync(bm_handle_t handle) {
-    if (handle == NULL) return BM_ERR_PARAM;
+    if (handle == NULL) return bmrt_compat_wrong(__func__);
+    if (!bmrt_compat_is_here(handle->process, __func__)) return BM_ERR_PARAM;
     const bm_status_t status = bmrt_compat_status(udo_stream_sync(handle->stream)), late = (bm_status_t)__atomic_exchange_n(&handle->late, 0, __ATOMIC_ACQ_REL);
     return late != BM_SUCCESS ? late : status;
 }
@@ -224,8 +261,8 @@ static inline bm_status_t bm_malloc_device_byte(bm_handle_t handle, bm_device_me
     udo_alloc_options_t options;
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
-    /* So that it may be mapped while a device uses it, as there. */
-    options.sharing = UDO_SHARING_EXPORTABLE;
+    /* So that it may be mapped while a device uses it, as there. Who maps it leaves alone what a launch is at, as there, too. */
+    options.sharing = UDO_SHARING_EXCLUSIVE;
     bm_device_mem_t made = {NULL, size};
     bm_status_t status = bmrt_compat_status(udo_memory_alloc(handle->device, size, &options, &made.memory));
     if (status == BM_SUCCESS) *pmem = made;
@@ -245,7 +282,7 @@ static inline bm_status_t bm_memcpy_s2d_partial_offset(
     bm_handle_t handle, bm_device_mem_t dst, void *src, unsigned int size, unsigned int offset) {
     udo_error_t *error = NULL;
     int tries = 0;
-    if (handle == NULL || src == NULL) return BM_ERR_PARAM;
+    if (handle == NULL || src == NULL) return bmrt_compat_wrong(__func__);
     do error = udo_memory_write(dst.memory, offset, src, size);
     while (bmrt_compat_again(handle, &error, &tries));
     return bmrt_compat_status(error);
@@ -263,7 +300,7 @@ static inline bm_status_t bm_memcpy_d2s_partial_offset(
     bm_handle_t handle, void *dst, bm_device_mem_t src, unsigned int size, unsigned int offset) {
     udo_error_t *error = NULL;
     int tries = 0;
-    if (handle == NULL || dst == NULL) return BM_ERR_PARAM;
+    if (handle == NULL || dst == NULL) return bmrt_compat_wrong(__func__);
     do error = udo_memory_read(src.memory, offset, dst, size);
     while (bmrt_compat_again(handle, &error, &tries));
     return bmrt_compat_status(error);
@@ -282,7 +319,7 @@ static inline bm_status_t bm_memcpy_d2d_byte(
     bm_handle_t handle, bm_device_mem_t dst, size_t dst_offset, bm_device_mem_t src, size_t src_offset, size_t size) {
     udo_error_t *error = NULL;
     int tries = 0;
-    if (handle == NULL) return BM_ERR_PARAM;
+    if (handle == NULL) return bmrt_compat_wrong(__func__);
     do error = udo_memory_copy(dst.memory, dst_offset, src.memory, src_offset, size);
     while (bmrt_compat_again(handle, &error, &tries));
     return bmrt_compat_status(error);
@@ -298,7 +335,7 @@ static inline bm_status_t bm_memcpy_d2d(
 /* Maps memory of bm_malloc_device_byte; launches may use it meanwhile. */
 static inline bm_status_t bm_mem_mmap_device_mem(bm_handle_t handle, bm_device_mem_t *dmem, unsigned long long *vmem) {
     int32_t fd = -1;
-    if (handle == NULL || dmem == NULL || vmem == NULL) return BM_ERR_PARAM;
+    if (handle == NULL || dmem == NULL || vmem == NULL) return bmrt_compat_wrong(__func__);
     bm_status_t status = bmrt_compat_status(udo_memory_export_fd(dmem->memory, &fd));
     if (status != BM_SUCCESS) return status;
     void *at = mmap(NULL, dmem->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -309,13 +346,13 @@ static inline bm_status_t bm_mem_mmap_device_mem(bm_handle_t handle, bm_device_m
 }
 
 static inline bm_status_t bm_mem_unmap_device_mem(bm_handle_t handle, void *vmem, int size) {
-    if (handle == NULL || vmem == NULL || size <= 0) return BM_ERR_PARAM;
+    if (handle == NULL || vmem == NULL || size <= 0) return bmrt_compat_wrong(__func__);
     return munmap(vmem, (size_t)size) == 0 ? BM_SUCCESS : BM_ERR_PARAM;
 }
 
 static inline bm_status_t bm_mem_flush_partial_device_mem(
     bm_handle_t handle, bm_device_mem_t *dmem, unsigned int offset, unsigned int len) {
-    if (handle == NULL || dmem == NULL) return BM_ERR_PARAM;
+    if (handle == NULL || dmem == NULL) return bmrt_compat_wrong(__func__);
     return bmrt_compat_status(udo_memory_flush(dmem->memory, offset, len));
 }
 
@@ -325,7 +362,7 @@ static inline bm_status_t bm_mem_flush_device_mem(bm_handle_t handle, bm_device_
 
 static inline bm_status_t bm_mem_invalidate_partial_device_mem(
     bm_handle_t handle, bm_device_mem_t *dmem, unsigned int offset, unsigned int len) {
-    if (handle == NULL || dmem == NULL) return BM_ERR_PARAM;
+    if (handle == NULL || dmem == NULL) return bmrt_compat_wrong(__func__);
     return bmrt_compat_status(udo_memory_invalidate(dmem->memory, offset, len));
 }
 
@@ -381,7 +418,7 @@ static inline size_t bmrt_tensor_device_size(const bm_tensor_t *tensor) {
 
 /* The most bytes are those that 32 bits count. */
 static inline bool bmrt_tensor(bm_tensor_t *tensor, void *p_bmrt, bm_data_type_t dtype, bm_shape_t shape) {
-    if (tensor == NULL || p_bmrt == NULL) return false;
+    if (tensor == NULL || p_bmrt == NULL) return bmrt_compat_wrong(__func__) == BM_SUCCESS;
     bm_tensor_t made = {dtype, shape, {NULL, 0}, BM_STORE_1N};
     /* There it is no function that says whether it worked: what is freed after one that did not is nothing. */
     tensor->device_mem = made.device_mem;
@@ -394,7 +431,7 @@ static inline bool bmrt_tensor(bm_tensor_t *tensor, void *p_bmrt, bm_data_type_t
 }
 
 static inline bool bmrt_tensor_with_device(bm_tensor_t *tensor, bm_device_mem_t device_mem, bm_data_type_t dtype, bm_shape_t shape) {
-    if (tensor == NULL) return false;
+    if (tensor == NULL) return bmrt_compat_wrong(__func__) == BM_SUCCESS;
     bm_tensor_t made = {dtype, shape, device_mem, BM_STORE_1N};
     if (bmrt_tensor_bytesize(&made) > device_mem.size) return bmrt_compat_refuse(BM_ERR_PARAM, "bmrt_tensor_with_device: it takes more memory") == BM_SUCCESS;
     *tensor = made;
@@ -479,11 +516,16 @@ static inline void bmrt_destroy(void *p_bmrt) {
 /* Of several devices, of which the first runs all networks: none is cut across devices here. */
 static inline void *bmrt_create_ex(bm_handle_t *bm_handles, int num_handles) {
     bool is_given = bm_handles != NULL && num_handles > 0;
-    for (int i = 0; is_given && i < num_handles; i++) is_given = bm_handles[i] != NULL;
+    for (int i = 0; is_given && i < num_handles; i++) is_given = bm_handles[i] != NULL && bmrt_compat_is_here(bm_handles[i]->process, __func__);
     bmrt_compat_runtime *runtime = is_given ? (bmrt_compat_runtime *)calloc(1, sizeof *runtime) : NULL;
-    if (runtime == NULL) return NULL;
+    if (runtime == NULL) {
+        (void)bmrt_compat_wrong(__func__);
+        return NULL;
+    }
+    runtime->process = getpid();
     runtime->others = (bm_handle_t *)calloc((size_t)num_handles, sizeof *runtime->others);
     if (runtime->others == NULL) {
+        (void)bmrt_compat_no_memory(__func__);
         free(runtime);
         return NULL;
     }
@@ -513,17 +555,32 @@ static inline bool bmrt_compat_encoding(const udo_tensor_spec_t *spec, float *sc
     return true;
 }
 
+/* What all stages say of an input or output, of which `stage` says this: one scale and zero point, or none where stages differ. */
+static inline bool bmrt_compat_agree(bmrt_compat_ports *ports, size_t i, size_t stage, bm_data_type_t dtype, float scale, int zero_point) {
+    const bool is_first = stage == 0;
+    if (!is_first && ports->dtypes[i] != dtype) return bmrt_compat_refuse(BM_NOT_SUPPORTED, "stages of one network whose elements are of different types") == BM_SUCCESS;
+    const bool is_same = is_first || (ports->scales[i] == scale && ports->zero_points[i] == zero_point);
+    ports->dtypes[i] = dtype;
+    ports->scales[i] = is_same ? scale : 1;
+    ports->zero_points[i] = is_same ? zero_point : 0;
+    return true;
+}
+
 /* What an input or output is in a stage. `is_open` becomes true where only a run says its shape. */
-static inline bool bmrt_compat_port(const udo_model_t *model, bmrt_compat_ports *ports, size_t i, bool is_input, bm_shape_t *shape, bool *is_open) {
+static inline bool bmrt_compat_port(
+    const udo_model_t *model, bmrt_compat_ports *ports, size_t i, bool is_input, size_t stage, bm_shape_t *shape, bool *is_open) {
+    bm_data_type_t dtype = BM_FLOAT32;
+    float scale = 1;
+    int zero_point = 0;
     udo_tensor_spec_t *spec = NULL;
     udo_error_t *error = is_input ? udo_model_input_spec(model, i, &spec) : udo_model_output_spec(model, i, &spec);
     if (udo_error_code(error) == UDO_ERROR_DYNAMIC_SHAPE) {
         udo_error_release(error);
         *is_open = true;
-        return true;
+        return bmrt_compat_agree(ports, i, stage, stage == 0 ? dtype : ports->dtypes[i], scale, zero_point);
     }
-    bool is_told = bmrt_compat_is_well(error) && bmrt_compat_tell(spec, &ports->dtypes[i], shape)
-        && bmrt_compat_encoding(spec, &ports->scales[i], &ports->zero_points[i]);
+    bool is_told = bmrt_compat_is_well(error) && bmrt_compat_tell(spec, &dtype, shape) && bmrt_compat_encoding(spec, &scale, &zero_point)
+        && bmrt_compat_agree(ports, i, stage, dtype, scale, zero_point);
     for (int j = 0; is_told && j < shape->num_dims; j++) {
         udo_range_t range = {0, 0};
         is_told = bmrt_compat_is_well(udo_tensor_spec_range(spec, (size_t)j, &range));
@@ -550,7 +607,7 @@ static inline bool bmrt_compat_ports_of(bmrt_compat_net *net, bmrt_compat_ports 
     ports->zero_points = (int *)calloc(n + 1, sizeof *ports->zero_points);
     ports->devices = (int *)calloc(n + 1, sizeof *ports->devices);
     if (ports->names == NULL || ports->dtypes == NULL || ports->scales == NULL || ports->shapes == NULL || ports->mems == NULL
-        || ports->bytes == NULL || ports->zero_points == NULL || ports->devices == NULL) return false;
+        || ports->bytes == NULL || ports->zero_points == NULL || ports->devices == NULL) return bmrt_compat_no_memory(__func__) == BM_SUCCESS;
     for (size_t i = 0; i < n; i++) {
         ports->scales[i] = 1;
         ports->devices[i] = devid;
@@ -561,7 +618,7 @@ static inline bool bmrt_compat_ports_of(bmrt_compat_net *net, bmrt_compat_ports 
         udo_model_t *model = NULL;
         is_told = bmrt_compat_is_well(udo_network_model(network, stage, &model));
         for (size_t i = 0; is_told && i < n; i++)
-            is_told = bmrt_compat_port(model, ports, i, is_input, &ports->shapes[stage * n + i], &net->is_open[stage]);
+            is_told = bmrt_compat_port(model, ports, i, is_input, stage, &ports->shapes[stage * n + i], &net->is_open[stage]);
         udo_model_release(model);
     }
     return is_told;
@@ -604,12 +661,37 @@ static inline bmrt_compat_net *bmrt_compat_named(const bmrt_compat_runtime *runt
     return NULL;
 }
 
-static inline bmrt_compat_net *bmrt_compat_find(bmrt_compat_runtime *runtime, const char *name) {
-    if (runtime == NULL || name == NULL) return NULL;
+static inline bmrt_compat_net *bmrt_compat_find(bmrt_compat_runtime *runtime, const char *name, const char *call) {
+    if (runtime == NULL || name == NULL) {
+        (void)bmrt_compat_wrong(call);
+        return NULL;
+    }
+    if (!bmrt_compat_is_here(runtime->process, call)) return NULL;
     pthread_mutex_lock(&runtime->lock);
     bmrt_compat_net *found = bmrt_compat_named(runtime, name);
     pthread_mutex_unlock(&runtime->lock);
+    if (found == NULL) bmrt_compat_say("%s: there is no network \"%s\"", call, name);
     return found;
+}
+
+/* Says which operations of a network no device of the runtime takes, so that the CPU runs them. */
+static inline bool bmrt_compat_say_fallback(const udo_network_t *network, const char *name, size_t stages) {
+    for (size_t stage = 0; stage < stages; stage++) {
+        udo_model_t *model = NULL;
+        size_t count = 0;
+        bool is_told = bmrt_compat_is_well(udo_network_model(network, stage, &model)) && bmrt_compat_is_well(udo_model_fallback_count(model, &count));
+        for (size_t i = 0; is_told && i < count; i++) {
+            udo_fallback_report_t of;
+            is_told = bmrt_compat_is_well(udo_model_fallback(model, i, &of));
+            if (!is_told) break;
+            bmrt_compat_say(
+                "network \"%s\" stage %zu: operation \"%s\" (%s) runs on %s, as %s does not take it: %s", name, stage, of.name, of.op, of.target, of.failed,
+                of.reason);
+        }
+        udo_model_release(model);
+        if (!is_told) return false;
+    }
+    return true;
 }
 
 /* A network with all of its stages compiled; NULL if one of them is refused. */
@@ -617,7 +699,10 @@ static inline bmrt_compat_net *bmrt_compat_net_of(bm_handle_t handle, const udo_
     bmrt_compat_net *net = (bmrt_compat_net *)calloc(1, sizeof *net);
     size_t stages = 0;
     udo_session_options_t options;
-    if (net == NULL) return NULL;
+    if (net == NULL) {
+        (void)bmrt_compat_no_memory(__func__);
+        return NULL;
+    }
     pthread_mutex_init(&net->lock, NULL);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
@@ -632,6 +717,7 @@ static inline bmrt_compat_net *bmrt_compat_net_of(bm_handle_t handle, const udo_
         is_made = net->is_open != NULL && net->stages != NULL
             && bmrt_compat_ports_of(net, &net->inputs, true, stages, handle->devid)
             && bmrt_compat_ports_of(net, &net->outputs, false, stages, handle->devid)
+            && bmrt_compat_say_fallback(net->network, net->info.name, stages)
             && bmrt_compat_is_well(udo_network_session(net->network, -1, &options, &net->session));
     }
     if (is_made) {
@@ -651,7 +737,7 @@ static inline bm_status_t bmrt_compat_register(bmrt_compat_runtime *runtime, bmr
             if (strcmp(runtime->nets[j]->info.name, made[i]->info.name) == 0) status = bmrt_compat_refuse(BM_ERR_PARAM, "there is a network of this name already");
     bmrt_compat_net **nets = status != BM_SUCCESS ? NULL
         : (bmrt_compat_net **)realloc(runtime->nets, (size_t)(runtime->count + count + 1) * sizeof *nets);
-    if (status == BM_SUCCESS && nets == NULL) status = BM_ERR_NOMEM;
+    if (status == BM_SUCCESS && nets == NULL) status = bmrt_compat_no_memory(__func__);
     if (status == BM_SUCCESS) {
         memcpy(nets + runtime->count, made, (size_t)count * sizeof *nets);
         runtime->nets = nets;
@@ -666,7 +752,7 @@ static inline bm_status_t bmrt_compat_add(bmrt_compat_runtime *runtime, udo_netw
     size_t count = 0;
     bm_status_t status = bmrt_compat_status(udo_networks_count(networks, &count));
     bmrt_compat_net **made = (bmrt_compat_net **)calloc(count + 1, sizeof *made);
-    if (status == BM_SUCCESS && made == NULL) status = BM_ERR_NOMEM;
+    if (status == BM_SUCCESS && made == NULL) status = bmrt_compat_no_memory(__func__);
     for (size_t i = 0; status == BM_SUCCESS && i < count; i++)
         if ((made[i] = bmrt_compat_net_of(runtime->handle, networks, i)) == NULL) status = BM_ERR_DATA;
     if (status == BM_SUCCESS && count == 1 && path != NULL) {
@@ -697,7 +783,8 @@ static inline bool bmrt_compat_options(const bmrt_compat_runtime *runtime, udo_l
     for (int i = 0; i <= runtime->other_count; i++) {
         const bm_handle_t handle = i == 0 ? runtime->handle : runtime->others[i - 1];
         udo_device_kind_t kind = 0;
-        if (!bmrt_compat_is_well(udo_device_kind(handle->device, &kind)) || kind < 1 || kind > 4) return false;
+        if (!bmrt_compat_is_well(udo_device_kind(handle->device, &kind)) || kind < 1 || kind > 4)
+            return bmrt_compat_refuse(BM_ERR_FAILURE, "a device of a kind that is not known here") == BM_SUCCESS;
         if (strstr(cores, names[kind]) != NULL) continue;
         if (cores[0] != '\0') strcat(cores, ",");
         strcat(cores, names[kind]);
@@ -712,6 +799,7 @@ static inline bm_status_t bmrt_compat_load(void *p_bmrt, const char *path, const
     char cores[BMRT_COMPAT_KINDS];
     udo_networks_t *networks = NULL;
     if (runtime == NULL || (path == NULL && bytes == NULL)) return bmrt_compat_refuse(BM_ERR_PARAM, "a model of NULL");
+    if (!bmrt_compat_is_here(runtime->process, __func__)) return BM_ERR_PARAM;
     if (!bmrt_compat_options(runtime, &options, cores)) return BM_ERR_FAILURE;
     const bm_status_t status = bmrt_compat_status(
         path != NULL ? udo_networks_open_file(runtime->handle->runtime, path, &options, &networks)
@@ -720,16 +808,16 @@ static inline bm_status_t bmrt_compat_load(void *p_bmrt, const char *path, const
 }
 
 static inline bool bmrt_load_bmodel(void *p_bmrt, const char *bmodel_path) {
-    return bmodel_path != NULL && bmrt_compat_load(p_bmrt, bmodel_path, NULL, 0) == BM_SUCCESS;
+    return bmrt_compat_load(p_bmrt, bmodel_path, NULL, 0) == BM_SUCCESS;
 }
 
 static inline bool bmrt_load_bmodel_data(void *p_bmrt, const void *bmodel_data, size_t size) {
-    return bmodel_data != NULL && bmrt_compat_load(p_bmrt, NULL, bmodel_data, size) == BM_SUCCESS;
+    return bmrt_compat_load(p_bmrt, NULL, bmodel_data, size) == BM_SUCCESS;
 }
 
 static inline int bmrt_get_network_number(void *p_bmrt) {
     bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
-    if (runtime == NULL) return 0;
+    if (runtime == NULL || !bmrt_compat_is_here(runtime->process, __func__)) return 0;
     pthread_mutex_lock(&runtime->lock);
     const int count = runtime->count;
     pthread_mutex_unlock(&runtime->lock);
@@ -739,7 +827,7 @@ static inline int bmrt_get_network_number(void *p_bmrt) {
 /* The caller frees the array, and not the names. */
 static inline void bmrt_get_network_names(void *p_bmrt, const char ***network_names) {
     bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
-    if (runtime == NULL || network_names == NULL) return;
+    if (runtime == NULL || network_names == NULL || !bmrt_compat_is_here(runtime->process, __func__)) return;
     pthread_mutex_lock(&runtime->lock);
     const char **names = (const char **)calloc((size_t)runtime->count + 1, sizeof *names);
     for (int i = 0; names != NULL && i < runtime->count; i++) names[i] = runtime->nets[i]->info.name;
@@ -748,7 +836,7 @@ static inline void bmrt_get_network_names(void *p_bmrt, const char ***network_na
 }
 
 static inline const bm_net_info_t *bmrt_get_network_info(void *p_bmrt, const char *net_name) {
-    bmrt_compat_net *net = bmrt_compat_find((bmrt_compat_runtime *)p_bmrt, net_name);
+    bmrt_compat_net *net = bmrt_compat_find((bmrt_compat_runtime *)p_bmrt, net_name, __func__);
     return net == NULL ? NULL : &net->info;
 }
 
@@ -896,7 +984,7 @@ static inline bool bmrt_compat_bind(const bmrt_compat_call *call, bmrt_compat_bo
     bound->from = (udo_tensor_t **)calloc(input_num + 1, sizeof *bound->from);
     bound->to = (udo_tensor_t **)calloc(output_num + 1, sizeof *bound->to);
     bound->places = (bm_tensor_t *)calloc(output_num + 1, sizeof *bound->places);
-    if (bound->from == NULL || bound->to == NULL || bound->places == NULL) return false;
+    if (bound->from == NULL || bound->to == NULL || bound->places == NULL) return bmrt_compat_no_memory(__func__) == BM_SUCCESS;
     for (size_t i = 0; i < input_num; i++)
         if ((bound->from[i] = bmrt_compat_tensor(&call->inputs[i])) == NULL) return false;
     if (!bmrt_compat_is_well(udo_network_stage_for(call->net->network, (const udo_tensor_t *const *)bound->from, input_num, &stage))) return false;
@@ -909,6 +997,14 @@ static inline bool bmrt_compat_bind(const bmrt_compat_call *call, bmrt_compat_bo
         if ((bound->to[i] = bmrt_compat_place(call, &call->net->stages[stage].output_shapes[i], (int)i, place)) == NULL) return false;
     }
     return true;
+}
+
+/* Says once that operations of a network ran on the CPU as no device of the runtime takes them, where that is known since the first launch. */
+static inline void bmrt_compat_say_open_fallback(bmrt_compat_net *net) {
+    const char *json = NULL;
+    if (__atomic_exchange_n(&net->is_looked_at, true, __ATOMIC_ACQ_REL) || !bmrt_compat_is_well(udo_session_json(net->session, &json))) return;
+    if (strstr(json, "\"fallbacks\": [") != NULL && strstr(json, "\"fallbacks\": []") == NULL)
+        bmrt_compat_say("network \"%s\": operations of its first launch ran on the CPU, as no device of the runtime takes them; bmrt_trace says which", net->info.name);
 }
 
 /* Launches with tensors that are there. Where only the run says what shapes outputs have, it makes them, is waited for, and they are
@@ -926,6 +1022,7 @@ static inline bool bmrt_compat_launch(const bmrt_compat_call *call, udo_run_t **
     is_well = is_well && bmrt_compat_submit(call, bound.from, bound.to, &options, &run);
     if (bound.is_open) {
         is_well = is_well && bmrt_compat_is_well(udo_run_wait(run));
+        if (is_well) bmrt_compat_say_open_fallback(call->net);
         for (int i = 0; is_well && i < call->net->outputs.count; i++)
             is_well = bmrt_compat_take(call->runtime->handle, run, i, &bound.places[i], call->user_mem, bound.places[i].st_mode);
     }
@@ -939,7 +1036,7 @@ static inline bool bmrt_launch_tensor_multi_cores(
     void *p_bmrt, const char *net_name, const bm_tensor_t input_tensors[], int input_num, bm_tensor_t output_tensors[],
     int output_num, bool user_mem, bool user_stmode, const int *core_list, int core_num) {
     bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
-    bmrt_compat_net *net = bmrt_compat_find(runtime, net_name);
+    bmrt_compat_net *net = bmrt_compat_find(runtime, net_name, __func__);
     uint32_t cores[1];
     if (net == NULL || input_tensors == NULL || output_tensors == NULL) return bmrt_compat_refuse(BM_ERR_PARAM, "a launch of no network, or without tensors") == BM_SUCCESS;
     if (input_num != net->inputs.count || output_num != net->outputs.count) return bmrt_compat_refuse(BM_ERR_PARAM, "a launch with another number of tensors than the network has") == BM_SUCCESS;
@@ -990,14 +1087,17 @@ typedef struct {
 static inline api_info_c *get_bmodel_api_info_c(
     void *p_bmrt, const char *net_name, const bm_tensor_t *input_tensors, int input_num, bm_tensor_t *output_tensors, int output_num,
     bool user_mem, bool user_stmode) {
-    bmrt_compat_net *net = bmrt_compat_find((bmrt_compat_runtime *)p_bmrt, net_name);
+    bmrt_compat_net *net = bmrt_compat_find((bmrt_compat_runtime *)p_bmrt, net_name, __func__);
     if (net == NULL || input_tensors == NULL || output_tensors == NULL || input_num != net->inputs.count || output_num != net->outputs.count) {
         BMRT_COMPAT_LOG("no such network, or another number of tensors than it has");
         return NULL;
     }
     const bmrt_compat_call call = {(bmrt_compat_runtime *)p_bmrt, net, input_tensors, output_tensors, user_mem, user_stmode, bmrt_compat_first_cores};
     bmrt_compat_info *info = (bmrt_compat_info *)calloc(1, sizeof *info);
-    if (info == NULL) return NULL;
+    if (info == NULL) {
+        (void)bmrt_compat_no_memory(__func__);
+        return NULL;
+    }
     bmrt_compat_bound bound;
     udo_run_options_t options;
     bool is_well = bmrt_compat_bind(&call, &bound);
@@ -1052,7 +1152,7 @@ static inline bm_status_t bm_send_api(bm_handle_t handle, int api_id, const uint
 static inline bool bmrt_pre_alloc_neuron_multi_cores(
     void *p_bmrt, const char *net_name, int stage_idx, const int *core_list, int core_num) {
     bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
-    bmrt_compat_net *net = bmrt_compat_find(runtime, net_name);
+    bmrt_compat_net *net = bmrt_compat_find(runtime, net_name, __func__);
     uint32_t cores[1];
     if (net == NULL || stage_idx < 0) return bmrt_compat_refuse(BM_ERR_PARAM, "no such network, or a stage below 0") == BM_SUCCESS;
     if (!bmrt_compat_cores(runtime, net, core_list, core_num, cores)) return false;
@@ -1067,7 +1167,7 @@ static inline bool bmrt_launch_data(
     void *p_bmrt, const char *net_name, void *const input_datas[], const bm_shape_t input_shapes[], int input_num,
     void *output_datas[], bm_shape_t output_shapes[], int output_num, bool user_mem) {
     bmrt_compat_runtime *runtime = (bmrt_compat_runtime *)p_bmrt;
-    bmrt_compat_net *net = bmrt_compat_find(runtime, net_name);
+    bmrt_compat_net *net = bmrt_compat_find(runtime, net_name, __func__);
     if (net == NULL || input_datas == NULL || input_shapes == NULL || output_datas == NULL || output_shapes == NULL
         || input_num != net->inputs.count || output_num != net->outputs.count)
         return bmrt_compat_refuse(BM_ERR_PARAM, "no such network, or another number of data than it has") == BM_SUCCESS;
@@ -1117,7 +1217,7 @@ static inline void bmrt_trace(void *p_bmrt) {
     const char **names = NULL;
     bmrt_get_network_names(p_bmrt, &names);
     for (int i = 0; names != NULL && names[i] != NULL; i++) {
-        bmrt_compat_net *net = bmrt_compat_find(runtime, names[i]);
+        bmrt_compat_net *net = bmrt_compat_find(runtime, names[i], __func__);
         bmrt_print_network_info(&net->info);
         for (int stage = 0; stage < net->info.stage_num; stage++) {
             udo_model_t *model = NULL;

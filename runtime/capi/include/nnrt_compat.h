@@ -9,7 +9,8 @@
  * - Asynchronous runs work. A build that failed may be corrected and tried again.
  * - Options are checked against the device that was said so far when they are set, and again by the build: OH_NN_UNSUPPORTED is for
  *   what that device has not. Values of extensions are text.
- * - Codes are all that NNRt has for errors. Define NNRT_COMPAT_LOG(text) before including this to see what they were.
+ * - Codes are all that NNRt has for errors. Define NNRT_COMPAT_LOG(text) before including this to see what they were: each refusal says why.
+ * - A process that was forked opens devices of its own with its first call; handles from before the fork are refused.
  */
 #ifndef NNRT_COMPAT_H
 #define NNRT_COMPAT_H
@@ -141,7 +142,9 @@ typedef enum {
     OH_NN_OPS_LOG_SOFTMAX = 95, OH_NN_OPS_LRN = 96, OH_NN_OPS_MINIMUM = 97, OH_NN_OPS_RANK = 98,
     OH_NN_OPS_REDUCE_MAX = 99, OH_NN_OPS_REDUCE_MIN = 100, OH_NN_OPS_REDUCE_SUM = 101, OH_NN_OPS_ROUND = 102,
     OH_NN_OPS_SCATTER_ND = 103, OH_NN_OPS_SPACE_TO_DEPTH = 104, OH_NN_OPS_SWISH = 105, OH_NN_OPS_REDUCE_L2 = 106,
-    OH_NN_OPS_HARD_SIGMOID = 107, OH_NN_OPS_GATHER_ND = 108
+    OH_NN_OPS_HARD_SIGMOID = 107, OH_NN_OPS_GATHER_ND = 108,
+    /* Newer headers have these names. */
+    OH_NN_OPS_LOGICAL_AND = 81, OH_NN_OPS_LOGICAL_NOT = 82, OH_NN_OPS_LOGICAL_OR = 89
 } OH_NN_OperationType;
 
 typedef struct OH_NN_UInt32Array {
@@ -195,11 +198,15 @@ typedef struct OH_NNCompilation {
     udo_extension_t *extensions;
     size_t extension_count;
     udo_model_t *model;
+    /* What an offline model of several stages is built to, instead of a model. */
+    udo_network_t *network;
     char *cache;
     uint32_t cache_version;
 } OH_NNCompilation;
 
+/* It goes with the last of those that have it: the program, and runs that write it. */
 typedef struct NN_Tensor {
+    int holders;
     NN_TensorDesc *desc;
     udo_tensor_t *tensor;
     void *base;
@@ -248,7 +255,10 @@ typedef struct {
     bool is_set;
 } nnrt_compat_slot_of_run;
 
+/* It goes with the last of those that have it: the program, and its runs. */
 typedef struct OH_NNExecutor {
+    int holders;
+    pid_t process;
     udo_session_t *session;
     size_t device;
     pthread_mutex_t lock;
@@ -264,6 +274,7 @@ typedef struct OH_NNExecutor {
 
 /* The devices of the program, opened with the first call that needs one. */
 typedef struct {
+    pid_t process;
     udo_runtime_t *runtime;
     udo_device_t **devices;
     size_t *ids;
@@ -287,6 +298,31 @@ static inline OH_NN_ReturnCode nnrt_compat_refuse(OH_NN_ReturnCode code, const c
     return code;
 }
 
+/* Says which call was refused for what it was given. */
+static inline void nnrt_compat_say(const char *call, const char *why) {
+    /* Names are such as no program has, whose macro it is. */
+    char nnrt_compat_line[256];
+    if (snprintf(nnrt_compat_line, sizeof nnrt_compat_line, "%s: %s", call, why) < 0) nnrt_compat_line[0] = 0;
+    NNRT_COMPAT_LOG(nnrt_compat_line);
+    (void)nnrt_compat_line;
+}
+
+static inline OH_NN_ReturnCode nnrt_compat_wrong(const char *call) {
+    nnrt_compat_say(call, "an argument is NULL, not NULL where a result goes, or not one of those that there are");
+    return OH_NN_INVALID_PARAMETER;
+}
+
+static inline OH_NN_ReturnCode nnrt_compat_no_memory(const char *call) {
+    nnrt_compat_say(call, "the host has no memory");
+    return OH_NN_MEMORY_ERROR;
+}
+
+/* Has a call say why it hands nothing out. */
+static inline void *nnrt_compat_nothing(const char *call) {
+    (void)nnrt_compat_wrong(call);
+    return NULL;
+}
+
 static inline void nnrt_compat_close(nnrt_compat_host *host) {
     for (size_t i = 0; host->devices != NULL && i < host->count; i++) udo_device_release(host->devices[i]);
     udo_runtime_release(host->runtime);
@@ -296,10 +332,13 @@ static inline void nnrt_compat_close(nnrt_compat_host *host) {
 }
 
 static inline nnrt_compat_host *nnrt_compat_devices(void) {
-    nnrt_compat_host *host = __atomic_load_n(&nnrt_compat_opened, __ATOMIC_ACQUIRE), *other = NULL;
-    if (host != NULL) return host;
+    nnrt_compat_host *host = __atomic_load_n(&nnrt_compat_opened, __ATOMIC_ACQUIRE), *other = host;
+    const pid_t process = getpid();
+    /* What a process had before it forked is not the other's, and stays as it is. */
+    if (host != NULL && host->process == process) return host;
     host = (nnrt_compat_host *)calloc(1, sizeof *host);
     if (host == NULL) return NULL;
+    host->process = process;
     bool is_open = nnrt_compat_code(udo_runtime_create(NULL, &host->runtime)) == OH_NN_SUCCESS
         && nnrt_compat_code(udo_runtime_device_count(host->runtime, &host->count)) == OH_NN_SUCCESS;
     if (is_open) {
@@ -323,7 +362,9 @@ static inline nnrt_compat_host *nnrt_compat_devices(void) {
 /* The device of a number; NULL if there is none. */
 static inline udo_device_t *nnrt_compat_device(size_t id) {
     nnrt_compat_host *host = nnrt_compat_devices();
-    return host != NULL && id < host->count ? host->devices[id] : NULL;
+    if (host != NULL && id < host->count) return host->devices[id];
+    NNRT_COMPAT_LOG("there is no device of this number");
+    return NULL;
 }
 
 static inline udo_dtype_t nnrt_compat_dtype(OH_NN_DataType of) {
@@ -343,7 +384,7 @@ static inline OH_NN_DataType nnrt_compat_from_dtype(udo_dtype_t of) {
 /* ---- Devices ---- */
 
 static inline OH_NN_ReturnCode OH_NNDevice_GetAllDevicesID(const size_t **allDevicesID, uint32_t *deviceCount) {
-    if (allDevicesID == NULL || *allDevicesID != NULL || deviceCount == NULL) return OH_NN_INVALID_PARAMETER;
+    if (allDevicesID == NULL || *allDevicesID != NULL || deviceCount == NULL) return nnrt_compat_wrong(__func__);
     nnrt_compat_host *host = nnrt_compat_devices();
     if (host == NULL) return OH_NN_FAILED;
     *allDevicesID = host->ids;
@@ -352,7 +393,7 @@ static inline OH_NN_ReturnCode OH_NNDevice_GetAllDevicesID(const size_t **allDev
 }
 
 static inline OH_NN_ReturnCode OH_NNDevice_GetName(size_t deviceID, const char **name) {
-    if (name == NULL || *name != NULL) return OH_NN_INVALID_PARAMETER;
+    if (name == NULL || *name != NULL) return nnrt_compat_wrong(__func__);
     udo_device_t *device = nnrt_compat_device(deviceID);
     return device == NULL ? OH_NN_FAILED : nnrt_compat_code(udo_device_name(device, name));
 }
@@ -360,7 +401,7 @@ static inline OH_NN_ReturnCode OH_NNDevice_GetName(size_t deviceID, const char *
 static inline OH_NN_ReturnCode OH_NNDevice_GetType(size_t deviceID, OH_NN_DeviceType *deviceType) {
     udo_device_t *device = nnrt_compat_device(deviceID);
     udo_device_kind_t kind = 0;
-    if (deviceType == NULL || device == NULL) return OH_NN_INVALID_PARAMETER;
+    if (deviceType == NULL || device == NULL) return nnrt_compat_wrong(__func__);
     OH_NN_ReturnCode code = nnrt_compat_code(udo_device_kind(device, &kind));
     if (code != OH_NN_SUCCESS) return code;
     *deviceType = kind == UDO_DEVICE_CPU ? OH_NN_CPU : kind == UDO_DEVICE_GPU ? OH_NN_GPU : OH_NN_ACCELERATOR;
@@ -374,7 +415,7 @@ static inline NN_TensorDesc *OH_NNTensorDesc_Create(void) {
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_Destroy(NN_TensorDesc **tensorDesc) {
-    if (tensorDesc == NULL || *tensorDesc == NULL) return OH_NN_INVALID_PARAMETER;
+    if (tensorDesc == NULL || *tensorDesc == NULL) return nnrt_compat_wrong(__func__);
     free((*tensorDesc)->name);
     free(*tensorDesc);
     *tensorDesc = NULL;
@@ -382,9 +423,9 @@ static inline OH_NN_ReturnCode OH_NNTensorDesc_Destroy(NN_TensorDesc **tensorDes
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_SetName(NN_TensorDesc *tensorDesc, const char *name) {
-    if (tensorDesc == NULL || name == NULL) return OH_NN_INVALID_PARAMETER;
+    if (tensorDesc == NULL || name == NULL) return nnrt_compat_wrong(__func__);
     char *copy = (char *)malloc(strlen(name) + 1);
-    if (copy == NULL) return OH_NN_MEMORY_ERROR;
+    if (copy == NULL) return nnrt_compat_no_memory(__func__);
     strcpy(copy, name);
     free(tensorDesc->name);
     tensorDesc->name = copy;
@@ -392,25 +433,25 @@ static inline OH_NN_ReturnCode OH_NNTensorDesc_SetName(NN_TensorDesc *tensorDesc
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_GetName(const NN_TensorDesc *tensorDesc, const char **name) {
-    if (tensorDesc == NULL || name == NULL || *name != NULL) return OH_NN_INVALID_PARAMETER;
+    if (tensorDesc == NULL || name == NULL || *name != NULL) return nnrt_compat_wrong(__func__);
     *name = tensorDesc->name == NULL ? "" : tensorDesc->name;
     return OH_NN_SUCCESS;
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_SetDataType(NN_TensorDesc *tensorDesc, OH_NN_DataType dataType) {
-    if (tensorDesc == NULL || (unsigned)dataType > OH_NN_FLOAT64) return OH_NN_INVALID_PARAMETER;
+    if (tensorDesc == NULL || (unsigned)dataType > OH_NN_FLOAT64) return nnrt_compat_wrong(__func__);
     tensorDesc->dtype = dataType;
     return OH_NN_SUCCESS;
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_GetDataType(const NN_TensorDesc *tensorDesc, OH_NN_DataType *dataType) {
-    if (tensorDesc == NULL || dataType == NULL) return OH_NN_INVALID_PARAMETER;
+    if (tensorDesc == NULL || dataType == NULL) return nnrt_compat_wrong(__func__);
     *dataType = tensorDesc->dtype;
     return OH_NN_SUCCESS;
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_SetShape(NN_TensorDesc *tensorDesc, const int32_t *shape, size_t shapeLength) {
-    if (tensorDesc == NULL || shape == NULL || shapeLength == 0 || shapeLength > NNRT_COMPAT_DIMS) return OH_NN_INVALID_PARAMETER;
+    if (tensorDesc == NULL || shape == NULL || shapeLength == 0 || shapeLength > NNRT_COMPAT_DIMS) return nnrt_compat_wrong(__func__);
     memcpy(tensorDesc->shape, shape, shapeLength * sizeof *shape);
     tensorDesc->rank = shapeLength;
     tensorDesc->has_shape = true;
@@ -418,21 +459,21 @@ static inline OH_NN_ReturnCode OH_NNTensorDesc_SetShape(NN_TensorDesc *tensorDes
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_GetShape(const NN_TensorDesc *tensorDesc, int32_t **shape, size_t *shapeLength) {
-    if (tensorDesc == NULL || shape == NULL || *shape != NULL || shapeLength == NULL) return OH_NN_INVALID_PARAMETER;
-    if (!tensorDesc->has_shape) return OH_NN_INVALID_PARAMETER;
+    if (tensorDesc == NULL || shape == NULL || *shape != NULL || shapeLength == NULL) return nnrt_compat_wrong(__func__);
+    if (!tensorDesc->has_shape) return nnrt_compat_wrong(__func__);
     *shape = (int32_t *)tensorDesc->shape;
     *shapeLength = tensorDesc->rank;
     return OH_NN_SUCCESS;
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_SetFormat(NN_TensorDesc *tensorDesc, OH_NN_Format format) {
-    if (tensorDesc == NULL || (unsigned)format > OH_NN_FORMAT_ND) return OH_NN_INVALID_PARAMETER;
+    if (tensorDesc == NULL || (unsigned)format > OH_NN_FORMAT_ND) return nnrt_compat_wrong(__func__);
     tensorDesc->format = format;
     return OH_NN_SUCCESS;
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_GetFormat(const NN_TensorDesc *tensorDesc, OH_NN_Format *format) {
-    if (tensorDesc == NULL || format == NULL) return OH_NN_INVALID_PARAMETER;
+    if (tensorDesc == NULL || format == NULL) return nnrt_compat_wrong(__func__);
     *format = tensorDesc->format;
     return OH_NN_SUCCESS;
 }
@@ -491,7 +532,7 @@ static inline OH_NN_ReturnCode nnrt_compat_count(
     udo_tensor_spec_t *spec = NULL;
     uint64_t counted = 0;
     *out = 0;
-    if (!desc->has_shape) return OH_NN_INVALID_PARAMETER;
+    if (!desc->has_shape) return nnrt_compat_wrong(__func__);
     NN_TensorDesc of = *desc;
     of.dtype = dtype;
     OH_NN_ReturnCode code = nnrt_compat_spec(&of, &spec);
@@ -502,13 +543,13 @@ static inline OH_NN_ReturnCode nnrt_compat_count(
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_GetElementCount(const NN_TensorDesc *tensorDesc, size_t *elementCount) {
-    if (tensorDesc == NULL || elementCount == NULL) return OH_NN_INVALID_PARAMETER;
+    if (tensorDesc == NULL || elementCount == NULL) return nnrt_compat_wrong(__func__);
     /* There are as many of whichever type. */
     return nnrt_compat_count(tensorDesc, OH_NN_INT8, elementCount, udo_tensor_spec_elements);
 }
 
 static inline OH_NN_ReturnCode OH_NNTensorDesc_GetByteSize(const NN_TensorDesc *tensorDesc, size_t *byteSize) {
-    if (tensorDesc == NULL || byteSize == NULL) return OH_NN_INVALID_PARAMETER;
+    if (tensorDesc == NULL || byteSize == NULL) return nnrt_compat_wrong(__func__);
     return nnrt_compat_count(tensorDesc, tensorDesc->dtype, byteSize, udo_tensor_spec_byte_size);
 }
 
@@ -519,7 +560,7 @@ static inline NN_QuantParam *OH_NNQuantParam_Create(void) {
 }
 
 static inline OH_NN_ReturnCode OH_NNQuantParam_Destroy(NN_QuantParam **quantParams) {
-    if (quantParams == NULL || *quantParams == NULL) return OH_NN_INVALID_PARAMETER;
+    if (quantParams == NULL || *quantParams == NULL) return nnrt_compat_wrong(__func__);
     free((*quantParams)->scales);
     free((*quantParams)->zero_points);
     free((*quantParams)->bits);
@@ -529,9 +570,9 @@ static inline OH_NN_ReturnCode OH_NNQuantParam_Destroy(NN_QuantParam **quantPara
 }
 
 static inline OH_NN_ReturnCode OH_NNQuantParam_SetScales(NN_QuantParam *quantParams, const double *scales, size_t quantCount) {
-    if (quantParams == NULL || scales == NULL || quantCount == 0) return OH_NN_INVALID_PARAMETER;
+    if (quantParams == NULL || scales == NULL || quantCount == 0) return nnrt_compat_wrong(__func__);
     float *copy = (float *)calloc(quantCount, sizeof *copy);
-    if (copy == NULL) return OH_NN_MEMORY_ERROR;
+    if (copy == NULL) return nnrt_compat_no_memory(__func__);
     for (size_t i = 0; i < quantCount; i++) copy[i] = (float)scales[i];
     free(quantParams->scales);
     quantParams->scales = copy;
@@ -540,9 +581,9 @@ static inline OH_NN_ReturnCode OH_NNQuantParam_SetScales(NN_QuantParam *quantPar
 }
 
 static inline OH_NN_ReturnCode OH_NNQuantParam_SetZeroPoints(NN_QuantParam *quantParams, const int32_t *zeroPoints, size_t quantCount) {
-    if (quantParams == NULL || zeroPoints == NULL || quantCount == 0) return OH_NN_INVALID_PARAMETER;
+    if (quantParams == NULL || zeroPoints == NULL || quantCount == 0) return nnrt_compat_wrong(__func__);
     int32_t *copy = (int32_t *)calloc(quantCount, sizeof *copy);
-    if (copy == NULL) return OH_NN_MEMORY_ERROR;
+    if (copy == NULL) return nnrt_compat_no_memory(__func__);
     memcpy(copy, zeroPoints, quantCount * sizeof *copy);
     free(quantParams->zero_points);
     quantParams->zero_points = copy;
@@ -551,9 +592,9 @@ static inline OH_NN_ReturnCode OH_NNQuantParam_SetZeroPoints(NN_QuantParam *quan
 }
 
 static inline OH_NN_ReturnCode OH_NNQuantParam_SetNumBits(NN_QuantParam *quantParams, const uint32_t *numBits, size_t quantCount) {
-    if (quantParams == NULL || numBits == NULL || quantCount == 0) return OH_NN_INVALID_PARAMETER;
+    if (quantParams == NULL || numBits == NULL || quantCount == 0) return nnrt_compat_wrong(__func__);
     uint32_t *copy = (uint32_t *)calloc(quantCount, sizeof *copy);
-    if (copy == NULL) return OH_NN_MEMORY_ERROR;
+    if (copy == NULL) return nnrt_compat_no_memory(__func__);
     memcpy(copy, numBits, quantCount * sizeof *copy);
     free(quantParams->bits);
     quantParams->bits = copy;
@@ -583,7 +624,7 @@ static inline void OH_NNModel_Destroy(OH_NNModel **model) {
 
 /* The tensor of a number, while the model can be changed. */
 static inline OH_NN_ReturnCode nnrt_compat_slot_of(OH_NNModel *model, uint32_t index, nnrt_compat_slot **out) {
-    if (model == NULL) return OH_NN_INVALID_PARAMETER;
+    if (model == NULL) return nnrt_compat_wrong(__func__);
     if (model->is_finished) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "the model is finished");
     if (index >= model->count) return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "the model has no such tensor");
     *out = &model->slots[index];
@@ -591,17 +632,17 @@ static inline OH_NN_ReturnCode nnrt_compat_slot_of(OH_NNModel *model, uint32_t i
 }
 
 static inline OH_NN_ReturnCode OH_NNModel_AddTensorToModel(OH_NNModel *model, const NN_TensorDesc *tensorDesc) {
-    if (model == NULL || tensorDesc == NULL) return OH_NN_INVALID_PARAMETER;
+    if (model == NULL || tensorDesc == NULL) return nnrt_compat_wrong(__func__);
     if (model->is_finished) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "the model is finished");
     bool is_open = false;
     for (size_t i = 0; i < tensorDesc->rank; i++) {
-        if (tensorDesc->shape[i] == 0 || tensorDesc->shape[i] < -1) return OH_NN_INVALID_PARAMETER;
+        if (tensorDesc->shape[i] == 0 || tensorDesc->shape[i] < -1) return nnrt_compat_wrong(__func__);
         is_open = is_open || tensorDesc->shape[i] == -1;
     }
     if (model->count == model->capacity) {
         uint32_t capacity = 2 * model->capacity + 8;
         nnrt_compat_slot *slots = (nnrt_compat_slot *)realloc(model->slots, capacity * sizeof *slots);
-        if (slots == NULL) return OH_NN_MEMORY_ERROR;
+        if (slots == NULL) return nnrt_compat_no_memory(__func__);
         model->slots = slots;
         model->capacity = capacity;
     }
@@ -640,11 +681,11 @@ static inline OH_NN_ReturnCode OH_NNModel_SetTensorData(OH_NNModel *model, uint3
     nnrt_compat_slot *slot = NULL;
     OH_NN_ReturnCode code = nnrt_compat_slot_of(model, index, &slot);
     if (code != OH_NN_SUCCESS) return code;
-    if (dataBuffer == NULL || length == 0 || slot->has_data) return OH_NN_INVALID_PARAMETER;
+    if (dataBuffer == NULL || length == 0 || slot->has_data) return nnrt_compat_wrong(__func__);
     if (slot->is_open) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "elements of a tensor with open dimensions");
     /* Parameters are short; what is longer can only be a constant. */
     void *copy = length > NNRT_COMPAT_PARAMETER_BYTES ? NULL : malloc(length);
-    if (copy == NULL && length <= NNRT_COMPAT_PARAMETER_BYTES) return OH_NN_MEMORY_ERROR;
+    if (copy == NULL && length <= NNRT_COMPAT_PARAMETER_BYTES) return nnrt_compat_no_memory(__func__);
     code = nnrt_compat_code(udo_graph_set_data(model->graph, index, dataBuffer, length));
     if (code != OH_NN_SUCCESS) {
         free(copy);
@@ -660,7 +701,7 @@ static inline OH_NN_ReturnCode OH_NNModel_SetTensorData(OH_NNModel *model, uint3
 /* Whether a quantization says as much of everything, in 8 bits. */
 static inline OH_NN_ReturnCode nnrt_compat_is_whole(const NN_QuantParam *of) {
     if (of == NULL || of->scale_count == 0 || of->zero_point_count != of->scale_count || of->bit_count != of->scale_count)
-        return OH_NN_INVALID_PARAMETER;
+        return nnrt_compat_wrong(__func__);
     for (size_t i = 0; i < of->scale_count; i++)
         if (of->bits[i] != 8) return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "a number of bits that is not 8");
     return OH_NN_SUCCESS;
@@ -696,21 +737,21 @@ static inline OH_NN_ReturnCode OH_NNModel_SetTensorType(OH_NNModel *model, uint3
     nnrt_compat_slot *slot = NULL;
     OH_NN_ReturnCode code = nnrt_compat_slot_of(model, index, &slot);
     if (code != OH_NN_SUCCESS) return code;
-    if ((unsigned)tensorType > OH_NN_REDUCE_L2_COEFF) return OH_NN_INVALID_PARAMETER;
+    if ((unsigned)tensorType > OH_NN_REDUCE_L2_COEFF) return nnrt_compat_wrong(__func__);
     slot->type = tensorType;
     return OH_NN_SUCCESS;
 }
 
 /* As OH_NNModel_AddTensorToModel, OH_NNModel_SetTensorType and OH_NNModel_SetTensorQuantParams. */
 static inline OH_NN_ReturnCode OH_NNModel_AddTensor(OH_NNModel *model, const OH_NN_Tensor *tensor) {
-    if (model == NULL || tensor == NULL || (unsigned)tensor->type > OH_NN_REDUCE_L2_COEFF) return OH_NN_INVALID_PARAMETER;
+    if (model == NULL || tensor == NULL || (unsigned)tensor->type > OH_NN_REDUCE_L2_COEFF) return nnrt_compat_wrong(__func__);
     if (model->is_finished) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "the model is finished");
     const OH_NN_QuantParam *of = tensor->quantParam;
     const bool is_quantized = of != NULL && of->quantCount > 0;
-    if (is_quantized && (of->scale == NULL || of->zeroPoint == NULL || of->numBits == NULL)) return OH_NN_INVALID_PARAMETER;
+    if (is_quantized && (of->scale == NULL || of->zeroPoint == NULL || of->numBits == NULL)) return nnrt_compat_wrong(__func__);
     NN_TensorDesc *desc = nnrt_compat_described(tensor);
     NN_QuantParam *quantization = is_quantized ? OH_NNQuantParam_Create() : NULL;
-    OH_NN_ReturnCode code = desc == NULL ? OH_NN_INVALID_PARAMETER : OH_NN_SUCCESS;
+    OH_NN_ReturnCode code = desc == NULL ? nnrt_compat_wrong(__func__) : OH_NN_SUCCESS;
     if (code == OH_NN_SUCCESS && is_quantized) {
         code = OH_NNQuantParam_SetScales(quantization, of->scale, of->quantCount);
         if (code == OH_NN_SUCCESS) code = OH_NNQuantParam_SetZeroPoints(quantization, of->zeroPoint, of->quantCount);
@@ -870,19 +911,19 @@ static inline bool nnrt_compat_are_plain(const OH_NNModel *model, const OH_NN_UI
 static inline OH_NN_ReturnCode OH_NNModel_AddOperation(
     OH_NNModel *model, OH_NN_OperationType op, const OH_NN_UInt32Array *paramIndices,
     const OH_NN_UInt32Array *inputIndices, const OH_NN_UInt32Array *outputIndices) {
-    if (model == NULL || paramIndices == NULL) return OH_NN_INVALID_PARAMETER;
+    if (model == NULL || paramIndices == NULL) return nnrt_compat_wrong(__func__);
     if (model->is_finished) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "the model is finished");
-    if (!nnrt_compat_are_plain(model, inputIndices) || !nnrt_compat_are_plain(model, outputIndices)) return OH_NN_INVALID_PARAMETER;
+    if (!nnrt_compat_are_plain(model, inputIndices) || !nnrt_compat_are_plain(model, outputIndices)) return nnrt_compat_wrong(__func__);
     const uint32_t count = paramIndices->size;
-    if (count > model->count || (count > 0 && paramIndices->data == NULL)) return OH_NN_INVALID_PARAMETER;
+    if (count > model->count || (count > 0 && paramIndices->data == NULL)) return nnrt_compat_wrong(__func__);
     udo_attribute_t *attributes = (udo_attribute_t *)calloc(count + 1, sizeof *attributes);
     int64_t *ints = (int64_t *)calloc((size_t)count + 1, NNRT_COMPAT_PARAMETER_BYTES * sizeof *ints);
     double *floats = (double *)calloc((size_t)count + 1, NNRT_COMPAT_PARAMETER_BYTES * sizeof *floats);
-    OH_NN_ReturnCode code = attributes == NULL || ints == NULL || floats == NULL ? OH_NN_MEMORY_ERROR : OH_NN_SUCCESS;
+    OH_NN_ReturnCode code = attributes == NULL || ints == NULL || floats == NULL ? nnrt_compat_no_memory(__func__) : OH_NN_SUCCESS;
     for (uint32_t i = 0; code == OH_NN_SUCCESS && i < count; i++) {
         const uint32_t index = paramIndices->data[i];
         const size_t at = (size_t)i * NNRT_COMPAT_PARAMETER_BYTES;
-        code = index >= model->count ? OH_NN_INVALID_PARAMETER
+        code = index >= model->count ? nnrt_compat_wrong(__func__)
             : nnrt_compat_attribute(&model->slots[index], (uint32_t)op, &attributes[i], &ints[at], &floats[at]);
     }
     uint32_t number = 0;
@@ -899,9 +940,9 @@ static inline OH_NN_ReturnCode OH_NNModel_AddOperation(
 
 static inline OH_NN_ReturnCode OH_NNModel_SpecifyInputsAndOutputs(
     OH_NNModel *model, const OH_NN_UInt32Array *inputIndices, const OH_NN_UInt32Array *outputIndices) {
-    if (model == NULL) return OH_NN_INVALID_PARAMETER;
+    if (model == NULL) return nnrt_compat_wrong(__func__);
     if (model->is_finished || model->has_io) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "inputs and outputs are said once");
-    if (!nnrt_compat_are_plain(model, inputIndices) || !nnrt_compat_are_plain(model, outputIndices)) return OH_NN_INVALID_PARAMETER;
+    if (!nnrt_compat_are_plain(model, inputIndices) || !nnrt_compat_are_plain(model, outputIndices)) return nnrt_compat_wrong(__func__);
     OH_NN_ReturnCode code = nnrt_compat_code(udo_graph_set_io(
         model->graph, inputIndices->data, inputIndices->size, outputIndices->data, outputIndices->size));
     model->has_io = code == OH_NN_SUCCESS;
@@ -909,7 +950,7 @@ static inline OH_NN_ReturnCode OH_NNModel_SpecifyInputsAndOutputs(
 }
 
 static inline OH_NN_ReturnCode OH_NNModel_Finish(OH_NNModel *model) {
-    if (model == NULL) return OH_NN_INVALID_PARAMETER;
+    if (model == NULL) return nnrt_compat_wrong(__func__);
     OH_NN_ReturnCode code = nnrt_compat_code(udo_graph_finish(model->graph));
     model->is_finished = model->is_finished || code == OH_NN_SUCCESS;
     return code;
@@ -917,13 +958,13 @@ static inline OH_NN_ReturnCode OH_NNModel_Finish(OH_NNModel *model) {
 
 static inline OH_NN_ReturnCode OH_NNModel_GetAvailableOperations(
     OH_NNModel *model, size_t deviceID, const bool **isSupported, uint32_t *opCount) {
-    if (model == NULL || isSupported == NULL || *isSupported != NULL || opCount == NULL) return OH_NN_INVALID_PARAMETER;
+    if (model == NULL || isSupported == NULL || *isSupported != NULL || opCount == NULL) return nnrt_compat_wrong(__func__);
     if (!model->is_finished) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "the model is not finished");
     udo_device_t *device = nnrt_compat_device(deviceID);
     if (device == NULL) return nnrt_compat_refuse(OH_NN_FAILED, "there is no such device");
     udo_support_t *support = NULL;
     bool *supported = (bool *)calloc((size_t)model->operations + 1, sizeof *supported);
-    if (supported == NULL) return OH_NN_MEMORY_ERROR;
+    if (supported == NULL) return nnrt_compat_no_memory(__func__);
     OH_NN_ReturnCode code = nnrt_compat_code(
         udo_graph_query_support(model->graph, nnrt_compat_devices()->runtime, device, &support));
     for (uint32_t i = 0; code == OH_NN_SUCCESS && i < model->operations; i++) {
@@ -950,7 +991,7 @@ static inline OH_NNCompilation *OH_NNCompilation_ConstructForCache(void) {
 }
 
 static inline OH_NNCompilation *OH_NNCompilation_Construct(const OH_NNModel *model) {
-    if (model == NULL || !model->is_finished) return NULL;
+    if (model == NULL || !model->is_finished) return (OH_NNCompilation *)nnrt_compat_nothing(__func__);
     OH_NNCompilation *compilation = OH_NNCompilation_ConstructForCache();
     if (compilation != NULL) compilation->source = model;
     return compilation;
@@ -958,7 +999,7 @@ static inline OH_NNCompilation *OH_NNCompilation_Construct(const OH_NNModel *mod
 
 static inline OH_NNCompilation *OH_NNCompilation_ConstructWithOfflineModelFile(const char *modelPath) {
     OH_NNCompilation *compilation = modelPath == NULL ? NULL : OH_NNCompilation_ConstructForCache();
-    if (compilation == NULL) return NULL;
+    if (compilation == NULL) return (OH_NNCompilation *)nnrt_compat_nothing(__func__);
     compilation->path = (char *)malloc(strlen(modelPath) + 1);
     if (compilation->path == NULL) {
         free(compilation);
@@ -971,7 +1012,7 @@ static inline OH_NNCompilation *OH_NNCompilation_ConstructWithOfflineModelFile(c
 /* The bytes have to stay until the build. */
 static inline OH_NNCompilation *OH_NNCompilation_ConstructWithOfflineModelBuffer(const void *modelBuffer, size_t modelSize) {
     OH_NNCompilation *compilation = modelBuffer == NULL || modelSize == 0 ? NULL : OH_NNCompilation_ConstructForCache();
-    if (compilation == NULL) return NULL;
+    if (compilation == NULL) return (OH_NNCompilation *)nnrt_compat_nothing(__func__);
     compilation->buffer = modelBuffer;
     compilation->buffer_size = modelSize;
     return compilation;
@@ -984,6 +1025,7 @@ static inline void OH_NNCompilation_Destroy(OH_NNCompilation **compilation) {
         free((char *)(*compilation)->extensions[i].value);
     }
     udo_model_release((*compilation)->model);
+    udo_network_release((*compilation)->network);
     free((*compilation)->extensions);
     free((*compilation)->path);
     free((*compilation)->cache);
@@ -991,15 +1033,20 @@ static inline void OH_NNCompilation_Destroy(OH_NNCompilation **compilation) {
     *compilation = NULL;
 }
 
+static inline bool nnrt_compat_is_built(const OH_NNCompilation *compilation) {
+    return compilation->model != NULL || compilation->network != NULL;
+}
+
 /* What a setter is refused with; success if it may go on. */
 static inline OH_NN_ReturnCode nnrt_compat_unbuilt(const OH_NNCompilation *compilation) {
-    if (compilation == NULL) return OH_NN_INVALID_PARAMETER;
-    return compilation->model == NULL ? OH_NN_SUCCESS : nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "the compilation is built");
+    if (compilation == NULL) return nnrt_compat_wrong(__func__);
+    return nnrt_compat_is_built(compilation) ? nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "the compilation is built") : OH_NN_SUCCESS;
 }
 
 static inline OH_NN_ReturnCode OH_NNCompilation_ExportCacheToBuffer(
     OH_NNCompilation *compilation, const void *buffer, size_t length, size_t *modelSize) {
-    if (compilation == NULL || buffer == NULL || length == 0 || modelSize == NULL) return OH_NN_INVALID_PARAMETER;
+    if (compilation == NULL || buffer == NULL || length == 0 || modelSize == NULL) return nnrt_compat_wrong(__func__);
+    if (compilation->network != NULL) return nnrt_compat_refuse(OH_NN_UNSUPPORTED, "a network of several stages, whose file is what there is to export");
     if (compilation->model == NULL) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "the compilation is not built");
     OH_NN_ReturnCode code = nnrt_compat_code(udo_model_export(compilation->model, NULL, 0, modelSize));
     if (code != OH_NN_SUCCESS) return code;
@@ -1009,7 +1056,7 @@ static inline OH_NN_ReturnCode OH_NNCompilation_ExportCacheToBuffer(
 
 static inline OH_NN_ReturnCode OH_NNCompilation_ImportCacheFromBuffer(
     OH_NNCompilation *compilation, const void *buffer, size_t modelSize) {
-    if (compilation == NULL || buffer == NULL || modelSize == 0) return OH_NN_INVALID_PARAMETER;
+    if (compilation == NULL || buffer == NULL || modelSize == 0) return nnrt_compat_wrong(__func__);
     OH_NN_ReturnCode code = nnrt_compat_unbuilt(compilation);
     if (code != OH_NN_SUCCESS) return code;
     if (compilation->source != NULL || compilation->path != NULL || compilation->buffer != NULL)
@@ -1026,7 +1073,7 @@ static inline OH_NN_ReturnCode nnrt_compat_options(const OH_NNCompilation *compi
     udo_device_t *device = nnrt_compat_device(compilation->device);
     if (device == NULL) return nnrt_compat_refuse(OH_NN_FAILED, "there is no such device");
     OH_NN_ReturnCode code = nnrt_compat_code(udo_device_kind(device, &kind));
-    if (code != OH_NN_SUCCESS || kind > 4) return OH_NN_FAILED;
+    if (code != OH_NN_SUCCESS || kind > 4) return nnrt_compat_refuse(OH_NN_FAILED, "a device of a kind that is not known here");
     memset(options, 0, sizeof *options);
     options->size = sizeof *options;
     options->cores = cores[kind];
@@ -1059,12 +1106,12 @@ static inline char *nnrt_compat_text(const void *from, size_t size) {
 /* Settings that udo_extension_t lists, as text. What is set twice is what it was set to last. */
 static inline OH_NN_ReturnCode OH_NNCompilation_AddExtensionConfig(
     OH_NNCompilation *compilation, const char *configName, const void *configValue, const size_t configValueSize) {
-    if (configName == NULL || *configName == 0 || configValue == NULL || configValueSize == 0) return OH_NN_INVALID_PARAMETER;
+    if (configName == NULL || *configName == 0 || configValue == NULL || configValueSize == 0) return nnrt_compat_wrong(__func__);
     OH_NN_ReturnCode code = nnrt_compat_unbuilt(compilation);
     if (code != OH_NN_SUCCESS) return code;
     const size_t count = compilation->extension_count;
     udo_extension_t *more = (udo_extension_t *)realloc(compilation->extensions, (count + 1) * sizeof *more);
-    if (more == NULL) return OH_NN_MEMORY_ERROR;
+    if (more == NULL) return nnrt_compat_no_memory(__func__);
     compilation->extensions = more;
     char *name = nnrt_compat_text(configName, strlen(configName)), *value = nnrt_compat_text(configValue, configValueSize);
     more[count].name = name;
@@ -1087,11 +1134,11 @@ static inline OH_NN_ReturnCode OH_NNCompilation_SetDevice(OH_NNCompilation *comp
 }
 
 static inline OH_NN_ReturnCode OH_NNCompilation_SetCache(OH_NNCompilation *compilation, const char *cachePath, uint32_t version) {
-    if (cachePath == NULL) return OH_NN_INVALID_PARAMETER;
+    if (cachePath == NULL) return nnrt_compat_wrong(__func__);
     OH_NN_ReturnCode code = nnrt_compat_unbuilt(compilation);
     if (code != OH_NN_SUCCESS) return code;
     char *copy = (char *)malloc(strlen(cachePath) + 1);
-    if (copy == NULL) return OH_NN_MEMORY_ERROR;
+    if (copy == NULL) return nnrt_compat_no_memory(__func__);
     strcpy(copy, cachePath);
     free(compilation->cache);
     compilation->cache = copy;
@@ -1102,7 +1149,7 @@ static inline OH_NN_ReturnCode OH_NNCompilation_SetCache(OH_NNCompilation *compi
 static inline OH_NN_ReturnCode OH_NNCompilation_SetPerformanceMode(OH_NNCompilation *compilation, OH_NN_PerformanceMode performanceMode) {
     OH_NN_ReturnCode code = nnrt_compat_unbuilt(compilation);
     if (code != OH_NN_SUCCESS) return code;
-    if ((unsigned)performanceMode > OH_NN_PERFORMANCE_EXTREME) return OH_NN_INVALID_PARAMETER;
+    if ((unsigned)performanceMode > OH_NN_PERFORMANCE_EXTREME) return nnrt_compat_wrong(__func__);
     const OH_NN_PerformanceMode before = compilation->performance;
     compilation->performance = performanceMode;
     code = nnrt_compat_try(compilation);
@@ -1113,7 +1160,7 @@ static inline OH_NN_ReturnCode OH_NNCompilation_SetPerformanceMode(OH_NNCompilat
 static inline OH_NN_ReturnCode OH_NNCompilation_SetPriority(OH_NNCompilation *compilation, OH_NN_Priority priority) {
     OH_NN_ReturnCode code = nnrt_compat_unbuilt(compilation);
     if (code != OH_NN_SUCCESS) return code;
-    if ((unsigned)priority > OH_NN_PRIORITY_HIGH) return OH_NN_INVALID_PARAMETER;
+    if ((unsigned)priority > OH_NN_PRIORITY_HIGH) return nnrt_compat_wrong(__func__);
     compilation->priority = priority;
     return OH_NN_SUCCESS;
 }
@@ -1128,9 +1175,32 @@ static inline OH_NN_ReturnCode OH_NNCompilation_EnableFloat16(OH_NNCompilation *
     return code;
 }
 
+/* The only network of an offline model, if it has several stages, all of which are compiled; NULL is for what is one model. */
+static inline OH_NN_ReturnCode nnrt_compat_stages(const OH_NNCompilation *of, const udo_load_options_t *options, udo_network_t **out) {
+    udo_runtime_t *runtime = nnrt_compat_devices()->runtime;
+    udo_networks_t *all = NULL;
+    udo_network_t *network = NULL;
+    size_t networks = 0, stages = 0;
+    OH_NN_ReturnCode code = nnrt_compat_code(
+        of->path != NULL ? udo_networks_open_file(runtime, of->path, options, &all)
+                         : udo_networks_open_bytes(runtime, of->buffer, of->buffer_size, options, &all));
+    if (code == OH_NN_SUCCESS) code = nnrt_compat_code(udo_networks_count(all, &networks));
+    if (code == OH_NN_SUCCESS && networks == 1) code = nnrt_compat_code(udo_networks_at(all, 0, &network));
+    if (code == OH_NN_SUCCESS && network != NULL) code = nnrt_compat_code(udo_network_stage_count(network, &stages));
+    for (size_t i = 0; stages > 1 && code == OH_NN_SUCCESS && i < stages; i++) {
+        udo_model_t *model = NULL;
+        code = nnrt_compat_code(udo_network_model(network, i, &model));
+        udo_model_release(model);
+    }
+    udo_networks_release(all);
+    if (code == OH_NN_SUCCESS && stages > 1) *out = network;
+    else udo_network_release(network);
+    return code;
+}
+
 static inline OH_NN_ReturnCode OH_NNCompilation_Build(OH_NNCompilation *compilation) {
     udo_load_options_t options;
-    if (compilation == NULL || compilation->model != NULL) return OH_NN_INVALID_PARAMETER;
+    if (compilation == NULL || nnrt_compat_is_built(compilation)) return nnrt_compat_wrong(__func__);
     OH_NN_ReturnCode code = nnrt_compat_options(compilation, &options);
     if (code != OH_NN_SUCCESS) return code;
     options.cache_dir = compilation->cache;
@@ -1139,6 +1209,10 @@ static inline OH_NN_ReturnCode OH_NNCompilation_Build(OH_NNCompilation *compilat
     udo_runtime_t *runtime = nnrt_compat_devices()->runtime;
     if (compilation->source != NULL)
         return nnrt_compat_code(udo_model_compile(runtime, compilation->source->graph, &options, &compilation->model));
+    if (compilation->path != NULL || compilation->buffer != NULL) {
+        code = nnrt_compat_stages(compilation, &options, &compilation->network);
+        if (code != OH_NN_SUCCESS || compilation->network != NULL) return code;
+    }
     if (compilation->path != NULL)
         return nnrt_compat_code(udo_model_load_file(runtime, compilation->path, &options, &compilation->model));
     if (compilation->buffer != NULL)
@@ -1150,13 +1224,19 @@ static inline OH_NN_ReturnCode OH_NNCompilation_Build(OH_NNCompilation *compilat
 
 /* ---- Tensors ---- */
 
+static inline void nnrt_compat_drop(NN_Tensor *tensor) {
+    if (__atomic_sub_fetch(&tensor->holders, 1, __ATOMIC_ACQ_REL) > 0) return;
+    udo_tensor_release(tensor->tensor);
+    if (tensor->base != NULL) munmap(tensor->base, tensor->base_size);
+    if (tensor->owns_fd) close(tensor->fd);
+    if (tensor->desc != NULL) OH_NNTensorDesc_Destroy(&tensor->desc);
+    free(tensor);
+}
+
+/* A run that is at work keeps what it needs. */
 static inline OH_NN_ReturnCode OH_NNTensor_Destroy(NN_Tensor **tensor) {
-    if (tensor == NULL || *tensor == NULL) return OH_NN_INVALID_PARAMETER;
-    udo_tensor_release((*tensor)->tensor);
-    if ((*tensor)->base != NULL) munmap((*tensor)->base, (*tensor)->base_size);
-    if ((*tensor)->owns_fd) close((*tensor)->fd);
-    if ((*tensor)->desc != NULL) OH_NNTensorDesc_Destroy(&(*tensor)->desc);
-    free(*tensor);
+    if (tensor == NULL || *tensor == NULL) return nnrt_compat_wrong(__func__);
+    nnrt_compat_drop(*tensor);
     *tensor = NULL;
     return OH_NN_SUCCESS;
 }
@@ -1172,6 +1252,7 @@ static inline NN_Tensor *nnrt_compat_tensor(
         return NULL;
     }
     *tensor = like;
+    tensor->holders = 1;
     tensor->skip = like.offset - start;
     tensor->base_size = like.size - start;
     tensor->desc = nnrt_compat_copy(desc);
@@ -1190,11 +1271,12 @@ static inline NN_Tensor *OH_NNTensor_CreateWithSize(size_t deviceID, NN_TensorDe
     udo_memory_t *memory = NULL;
     NN_Tensor like, *made = NULL;
     udo_alloc_options_t options;
-    if (device == NULL || tensorDesc == NULL || !tensorDesc->has_shape || size == 0) return NULL;
+    if (device == NULL || tensorDesc == NULL || !tensorDesc->has_shape || size == 0) return (NN_Tensor *)nnrt_compat_nothing(__func__);
     memset(&like, 0, sizeof like);
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
-    options.sharing = UDO_SHARING_EXPORTABLE;
+    /* Programs leave a tensor alone while a run is at it, as NNRt asks of them. */
+    options.sharing = UDO_SHARING_EXCLUSIVE;
     options.owner = "tensors";
     int32_t fd = -1;
     if (nnrt_compat_spec(tensorDesc, &spec) != OH_NN_SUCCESS) return NULL;
@@ -1223,15 +1305,15 @@ static inline NN_Tensor *OH_NNTensor_CreateWithFd(size_t deviceID, NN_TensorDesc
     udo_tensor_spec_t *spec = NULL;
     udo_memory_t *whole = NULL, *memory = NULL;
     NN_Tensor like, *made = NULL;
-    if (device == NULL || tensorDesc == NULL || !tensorDesc->has_shape) return NULL;
-    if (fd < 0 || size == 0 || size <= offset) return NULL;
+    if (device == NULL || tensorDesc == NULL || !tensorDesc->has_shape) return (NN_Tensor *)nnrt_compat_nothing(__func__);
+    if (fd < 0 || size == 0 || size <= offset) return (NN_Tensor *)nnrt_compat_nothing(__func__);
     memset(&like, 0, sizeof like);
     like.fd = fd;
     like.size = size;
     like.offset = offset;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), start = offset / page * page;
     if (nnrt_compat_spec(tensorDesc, &spec) != OH_NN_SUCCESS) return NULL;
-    if (nnrt_compat_code(udo_memory_import_fd(device, fd, size, start, &whole)) == OH_NN_SUCCESS
+    if (nnrt_compat_code(udo_memory_import_fd_as(device, fd, size, start, UDO_SHARING_EXCLUSIVE, &whole)) == OH_NN_SUCCESS
         && nnrt_compat_code(udo_memory_view(whole, offset - start, size - offset, &memory)) == OH_NN_SUCCESS)
         made = nnrt_compat_tensor(tensorDesc, spec, memory, like);
     udo_memory_release(whole);
@@ -1240,27 +1322,27 @@ static inline NN_Tensor *OH_NNTensor_CreateWithFd(size_t deviceID, NN_TensorDesc
 }
 
 static inline NN_TensorDesc *OH_NNTensor_GetTensorDesc(const NN_Tensor *tensor) {
-    return tensor == NULL ? NULL : tensor->desc;
+    return tensor == NULL ? (NN_TensorDesc *)nnrt_compat_nothing(__func__) : tensor->desc;
 }
 
 static inline void *OH_NNTensor_GetDataBuffer(const NN_Tensor *tensor) {
-    return tensor == NULL ? NULL : (char *)tensor->base + tensor->skip;
+    return tensor == NULL ? nnrt_compat_nothing(__func__) : (char *)tensor->base + tensor->skip;
 }
 
 static inline OH_NN_ReturnCode OH_NNTensor_GetFd(const NN_Tensor *tensor, int *fd) {
-    if (tensor == NULL || fd == NULL) return OH_NN_INVALID_PARAMETER;
+    if (tensor == NULL || fd == NULL) return nnrt_compat_wrong(__func__);
     *fd = tensor->fd;
     return OH_NN_SUCCESS;
 }
 
 static inline OH_NN_ReturnCode OH_NNTensor_GetSize(const NN_Tensor *tensor, size_t *size) {
-    if (tensor == NULL || size == NULL) return OH_NN_INVALID_PARAMETER;
+    if (tensor == NULL || size == NULL) return nnrt_compat_wrong(__func__);
     *size = tensor->size;
     return OH_NN_SUCCESS;
 }
 
 static inline OH_NN_ReturnCode OH_NNTensor_GetOffset(const NN_Tensor *tensor, size_t *offset) {
-    if (tensor == NULL || offset == NULL) return OH_NN_INVALID_PARAMETER;
+    if (tensor == NULL || offset == NULL) return nnrt_compat_wrong(__func__);
     *offset = tensor->offset;
     return OH_NN_SUCCESS;
 }
@@ -1282,9 +1364,8 @@ static inline void nnrt_compat_free_memories(nnrt_compat_memory *memory) {
     }
 }
 
-static inline void OH_NNExecutor_Destroy(OH_NNExecutor **executor) {
-    if (executor == NULL || *executor == NULL) return;
-    OH_NNExecutor *of = *executor;
+static inline void nnrt_compat_leave(OH_NNExecutor *of) {
+    if (__atomic_sub_fetch(&of->holders, 1, __ATOMIC_ACQ_REL) > 0) return;
     udo_session_release(of->session);
     nnrt_compat_forget(of->inputs, of->input_count);
     nnrt_compat_forget(of->outputs, of->output_count);
@@ -1305,8 +1386,23 @@ static inline void OH_NNExecutor_Destroy(OH_NNExecutor **executor) {
     free(of->range_min);
     free(of->range_max);
     free(of);
+}
+
+/* Runs that are at work end as they would; who asked is told. */
+static inline void OH_NNExecutor_Destroy(OH_NNExecutor **executor) {
+    if (executor == NULL || *executor == NULL) return;
+    nnrt_compat_leave(*executor);
     *executor = NULL;
 }
+
+/* Whether an executor is this process's: in one that was forked, others may have left its lock locked. */
+static inline OH_NN_ReturnCode nnrt_compat_is_here(const OH_NNExecutor *executor) {
+    if (executor->process == getpid()) return OH_NN_SUCCESS;
+    return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "an executor from before the process was forked; make another one");
+}
+
+/* What all stages of a network take or make at a place: dimensions in which they differ are open, from the least to the most of any. */
+static inline NN_TensorDesc *nnrt_compat_port_of_stages(const udo_network_t *network, size_t index, bool is_input, size_t *least, size_t *most);
 
 /* What a model takes or makes at a place. A shape that only a run says is left unset. Where `least` and `most` are not NULL, the
  * extents that dimensions may have go there. */
@@ -1335,6 +1431,38 @@ static inline NN_TensorDesc *nnrt_compat_port(const udo_model_t *model, size_t i
     return desc;
 }
 
+static inline NN_TensorDesc *nnrt_compat_port_of_stages(const udo_network_t *network, size_t index, bool is_input, size_t *least, size_t *most) {
+    size_t stages = 0, lower[NNRT_COMPAT_DIMS], upper[NNRT_COMPAT_DIMS];
+    NN_TensorDesc *all = NULL;
+    OH_NN_ReturnCode code = nnrt_compat_code(udo_network_stage_count(network, &stages));
+    for (size_t stage = 0; code == OH_NN_SUCCESS && stage < stages; stage++) {
+        udo_model_t *model = NULL;
+        code = nnrt_compat_code(udo_network_model(network, stage, &model));
+        NN_TensorDesc *one = code == OH_NN_SUCCESS ? nnrt_compat_port(model, index, is_input, is_input ? lower : NULL, is_input ? upper : NULL) : NULL;
+        udo_model_release(model);
+        if (one == NULL) code = OH_NN_FAILED;
+        else if (all != NULL && all->has_shape && one->has_shape && (all->dtype != one->dtype || all->rank != one->rank))
+            code = nnrt_compat_refuse(OH_NN_UNSUPPORTED, "stages of one network whose elements or ranks differ");
+        for (size_t i = 0; code == OH_NN_SUCCESS && least != NULL && i < one->rank; i++) {
+            least[i] = all == NULL || lower[i] < least[i] ? lower[i] : least[i];
+            most[i] = all == NULL || upper[i] > most[i] ? upper[i] : most[i];
+        }
+        for (size_t i = 0; code == OH_NN_SUCCESS && all != NULL && i < all->rank && one->has_shape; i++)
+            if (all->shape[i] != one->shape[i]) all->shape[i] = -1;
+        /* A shape that one stage leaves to its runs is open in all. */
+        if (code == OH_NN_SUCCESS && all != NULL) all->has_shape = all->has_shape && one->has_shape;
+        if (all != NULL && one != NULL) OH_NNTensorDesc_Destroy(&one);
+        else if (all == NULL) all = one;
+    }
+    if (code != OH_NN_SUCCESS && all != NULL) OH_NNTensorDesc_Destroy(&all);
+    return all;
+}
+
+/* The same of what a compilation was built to. */
+static inline NN_TensorDesc *nnrt_compat_port_of(const OH_NNCompilation *of, size_t index, bool is_input, size_t *least, size_t *most) {
+    return of->network != NULL ? nnrt_compat_port_of_stages(of->network, index, is_input, least, most) : nnrt_compat_port(of->model, index, is_input, least, most);
+}
+
 /* Places for what there is of each input and output. */
 static inline bool nnrt_compat_room(OH_NNExecutor *made) {
     const size_t inputs = made->input_count + 1, outputs = made->output_count + 1;
@@ -1352,9 +1480,11 @@ static inline bool nnrt_compat_room(OH_NNExecutor *made) {
 }
 
 static inline OH_NNExecutor *OH_NNExecutor_Construct(OH_NNCompilation *compilation) {
-    if (compilation == NULL || compilation->model == NULL) return NULL;
+    if (compilation == NULL || !nnrt_compat_is_built(compilation)) return (OH_NNExecutor *)nnrt_compat_nothing(__func__);
     OH_NNExecutor *made = (OH_NNExecutor *)calloc(1, sizeof *made);
-    if (made == NULL) return NULL;
+    if (made == NULL) return (OH_NNExecutor *)nnrt_compat_nothing(__func__);
+    made->holders = 1;
+    made->process = getpid();
     pthread_mutex_init(&made->lock, NULL);
     udo_session_options_t options;
     memset(&options, 0, sizeof options);
@@ -1362,15 +1492,18 @@ static inline OH_NNExecutor *OH_NNExecutor_Construct(OH_NNCompilation *compilati
     options.device = nnrt_compat_device(compilation->device);
     made->device = compilation->device;
     const udo_model_t *model = compilation->model;
-    bool is_made = nnrt_compat_code(udo_session_create(model, &options, &made->session)) == OH_NN_SUCCESS
-        && nnrt_compat_code(udo_model_input_count(model, &made->input_count)) == OH_NN_SUCCESS
-        && nnrt_compat_code(udo_model_output_count(model, &made->output_count)) == OH_NN_SUCCESS && nnrt_compat_room(made);
+    const udo_network_t *network = compilation->network;
+    udo_error_t *error = network != NULL ? udo_network_session(network, -1, &options, &made->session) : udo_session_create(model, &options, &made->session);
+    bool is_made = nnrt_compat_code(error) == OH_NN_SUCCESS
+        && nnrt_compat_code(network != NULL ? udo_network_input_count(network, &made->input_count) : udo_model_input_count(model, &made->input_count)) == OH_NN_SUCCESS
+        && nnrt_compat_code(network != NULL ? udo_network_output_count(network, &made->output_count) : udo_model_output_count(model, &made->output_count)) == OH_NN_SUCCESS
+        && nnrt_compat_room(made);
     for (size_t i = 0; is_made && i < made->input_count; i++) {
         const size_t at = i * NNRT_COMPAT_DIMS;
-        is_made = (made->inputs[i] = nnrt_compat_port(model, i, true, made->range_min + at, made->range_max + at)) != NULL;
+        is_made = (made->inputs[i] = nnrt_compat_port_of(compilation, i, true, made->range_min + at, made->range_max + at)) != NULL;
     }
     for (size_t i = 0; is_made && i < made->output_count; i++) {
-        made->outputs[i] = nnrt_compat_port(model, i, false, NULL, NULL);
+        made->outputs[i] = nnrt_compat_port_of(compilation, i, false, NULL, NULL);
         made->results[i] = nnrt_compat_copy(made->outputs[i]);
         is_made = made->results[i] != NULL;
     }
@@ -1382,37 +1515,37 @@ static inline OH_NNExecutor *OH_NNExecutor_Construct(OH_NNCompilation *compilati
 static inline OH_NN_ReturnCode OH_NNExecutor_GetOutputShape(
     OH_NNExecutor *executor, uint32_t outputIndex, int32_t **shape, uint32_t *shapeLength) {
     size_t rank = 0;
-    if (executor == NULL || outputIndex >= executor->output_count || shapeLength == NULL) return OH_NN_INVALID_PARAMETER;
+    if (executor == NULL || outputIndex >= executor->output_count || shapeLength == NULL) return nnrt_compat_wrong(__func__);
     OH_NN_ReturnCode code = OH_NNTensorDesc_GetShape(executor->results[outputIndex], shape, &rank);
     if (code == OH_NN_SUCCESS) *shapeLength = (uint32_t)rank;
     return code;
 }
 
 static inline OH_NN_ReturnCode OH_NNExecutor_GetInputCount(const OH_NNExecutor *executor, size_t *inputCount) {
-    if (executor == NULL || inputCount == NULL) return OH_NN_INVALID_PARAMETER;
+    if (executor == NULL || inputCount == NULL) return nnrt_compat_wrong(__func__);
     *inputCount = executor->input_count;
     return OH_NN_SUCCESS;
 }
 
 static inline OH_NN_ReturnCode OH_NNExecutor_GetOutputCount(const OH_NNExecutor *executor, size_t *outputCount) {
-    if (executor == NULL || outputCount == NULL) return OH_NN_INVALID_PARAMETER;
+    if (executor == NULL || outputCount == NULL) return nnrt_compat_wrong(__func__);
     *outputCount = executor->output_count;
     return OH_NN_SUCCESS;
 }
 
 static inline NN_TensorDesc *OH_NNExecutor_CreateInputTensorDesc(const OH_NNExecutor *executor, size_t index) {
-    return executor == NULL || index >= executor->input_count ? NULL : nnrt_compat_copy(executor->inputs[index]);
+    return executor == NULL || index >= executor->input_count ? (NN_TensorDesc *)nnrt_compat_nothing(__func__) : nnrt_compat_copy(executor->inputs[index]);
 }
 
 static inline NN_TensorDesc *OH_NNExecutor_CreateOutputTensorDesc(const OH_NNExecutor *executor, size_t index) {
-    return executor == NULL || index >= executor->output_count ? NULL : nnrt_compat_copy(executor->outputs[index]);
+    return executor == NULL || index >= executor->output_count ? (NN_TensorDesc *)nnrt_compat_nothing(__func__) : nnrt_compat_copy(executor->outputs[index]);
 }
 
 /* An open dimension takes any extent from 1 on. */
 static inline OH_NN_ReturnCode OH_NNExecutor_GetInputDimRange(
     const OH_NNExecutor *executor, size_t index, size_t **minInputDims, size_t **maxInputDims, size_t *shapeLength) {
-    if (executor == NULL || index >= executor->input_count || shapeLength == NULL) return OH_NN_INVALID_PARAMETER;
-    if (minInputDims == NULL || *minInputDims != NULL || maxInputDims == NULL || *maxInputDims != NULL) return OH_NN_INVALID_PARAMETER;
+    if (executor == NULL || index >= executor->input_count || shapeLength == NULL) return nnrt_compat_wrong(__func__);
+    if (minInputDims == NULL || *minInputDims != NULL || maxInputDims == NULL || *maxInputDims != NULL) return nnrt_compat_wrong(__func__);
     *minInputDims = executor->range_min + index * NNRT_COMPAT_DIMS;
     *maxInputDims = executor->range_max + index * NNRT_COMPAT_DIMS;
     *shapeLength = executor->inputs[index]->rank;
@@ -1420,13 +1553,13 @@ static inline OH_NN_ReturnCode OH_NNExecutor_GetInputDimRange(
 }
 
 static inline OH_NN_ReturnCode OH_NNExecutor_SetOnRunDone(OH_NNExecutor *executor, NN_OnRunDone onRunDone) {
-    if (executor == NULL || onRunDone == NULL) return OH_NN_INVALID_PARAMETER;
+    if (executor == NULL || onRunDone == NULL) return nnrt_compat_wrong(__func__);
     executor->on_done = onRunDone;
     return OH_NN_SUCCESS;
 }
 
 static inline OH_NN_ReturnCode OH_NNExecutor_SetOnServiceDied(OH_NNExecutor *executor, NN_OnServiceDied onServiceDied) {
-    if (executor == NULL || onServiceDied == NULL) return OH_NN_INVALID_PARAMETER;
+    if (executor == NULL || onServiceDied == NULL) return nnrt_compat_wrong(__func__);
     executor->on_died = onServiceDied;
     return OH_NN_SUCCESS;
 }
@@ -1444,6 +1577,8 @@ typedef struct {
 
 static inline void nnrt_compat_run_free(nnrt_compat_run *run) {
     udo_run_release(run->run);
+    for (size_t i = 0; i < run->output_count; i++) nnrt_compat_drop(run->outputs[i]);
+    nnrt_compat_leave(run->executor);
     free(run->outputs);
     free(run);
 }
@@ -1478,9 +1613,18 @@ static inline OH_NN_ReturnCode nnrt_compat_results(nnrt_compat_run *run) {
 static inline void nnrt_compat_arrive(nnrt_compat_run *run) {
     if (__atomic_exchange_n(&run->arrived, 1, __ATOMIC_ACQ_REL) == 0) return;
     if (run->code == OH_NN_SUCCESS) run->code = nnrt_compat_results(run);
-    if (run->code == OH_NN_CONNECTION_EXCEPTION && run->executor->on_died != NULL) run->executor->on_died(run->user);
     const bool is_well = run->code == OH_NN_SUCCESS;
-    run->executor->on_done(run->user, run->code, is_well ? (void **)run->outputs : NULL, is_well ? (int32_t)run->output_count : 0);
+#ifdef __cplusplus
+    /* An exception would go through the library, and end the process there. */
+    try {
+#endif
+        if (run->code == OH_NN_CONNECTION_EXCEPTION && run->executor->on_died != NULL) run->executor->on_died(run->user);
+        run->executor->on_done(run->user, run->code, is_well ? (void **)run->outputs : NULL, is_well ? (int32_t)run->output_count : 0);
+#ifdef __cplusplus
+    } catch (...) {
+        NNRT_COMPAT_LOG("a function that was to be told of the end of a run threw an exception, which is dropped");
+    }
+#endif
     nnrt_compat_run_free(run);
 }
 
@@ -1495,17 +1639,19 @@ static inline void nnrt_compat_done(void *user, const udo_error_t *error) {
 static inline OH_NN_ReturnCode nnrt_compat_submit(
     OH_NNExecutor *executor, NN_Tensor *inputs[], size_t input_count, NN_Tensor *outputs[], size_t output_count,
     udo_run_options_t *options, nnrt_compat_run **out) {
-    if (executor == NULL || inputs == NULL || outputs == NULL) return OH_NN_INVALID_PARAMETER;
-    if (input_count != executor->input_count || output_count != executor->output_count) return OH_NN_INVALID_PARAMETER;
+    if (executor == NULL || inputs == NULL || outputs == NULL) return nnrt_compat_wrong(__func__);
+    if (nnrt_compat_is_here(executor) != OH_NN_SUCCESS) return OH_NN_OPERATION_FORBIDDEN;
+    if (input_count != executor->input_count || output_count != executor->output_count)
+        return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "another number of inputs or outputs than the model has");
     for (size_t i = 0; i < input_count; i++)
-        if (inputs[i] == NULL) return OH_NN_INVALID_PARAMETER;
+        if (inputs[i] == NULL) return nnrt_compat_wrong(__func__);
     for (size_t i = 0; i < output_count; i++)
-        if (outputs[i] == NULL) return OH_NN_INVALID_PARAMETER;
+        if (outputs[i] == NULL) return nnrt_compat_wrong(__func__);
     const udo_tensor_t **from = (const udo_tensor_t **)calloc(input_count + 1, sizeof *from);
     udo_tensor_t **to = (udo_tensor_t **)calloc(output_count + 1, sizeof *to);
     nnrt_compat_run *run = (nnrt_compat_run *)calloc(1, sizeof *run);
     NN_Tensor **kept = (NN_Tensor **)calloc(output_count + 1, sizeof *kept);
-    OH_NN_ReturnCode code = from == NULL || to == NULL || run == NULL || kept == NULL ? OH_NN_MEMORY_ERROR : OH_NN_SUCCESS;
+    OH_NN_ReturnCode code = from == NULL || to == NULL || run == NULL || kept == NULL ? nnrt_compat_no_memory(__func__) : OH_NN_SUCCESS;
     for (size_t i = 0; code == OH_NN_SUCCESS && i < input_count; i++) {
         code = nnrt_compat_reshape(inputs[i]);
         from[i] = inputs[i]->tensor;
@@ -1515,6 +1661,8 @@ static inline OH_NN_ReturnCode nnrt_compat_submit(
         kept[i] = outputs[i];
     }
     if (code == OH_NN_SUCCESS) {
+        __atomic_add_fetch(&executor->holders, 1, __ATOMIC_ACQ_REL);
+        for (size_t i = 0; i < output_count; i++) __atomic_add_fetch(&kept[i]->holders, 1, __ATOMIC_ACQ_REL);
         run->executor = executor;
         run->outputs = kept;
         run->output_count = output_count;
@@ -1554,14 +1702,14 @@ static inline OH_NN_ReturnCode OH_NNExecutor_RunSync(
     return code;
 }
 
-/* Executor and tensors have to stay until the program is told, once, by what OH_NNExecutor_SetOnRunDone was given. `timeout` is
- * in milliseconds; 0 is for as long as it takes. */
+/* The program is told of the end, once, by what OH_NNExecutor_SetOnRunDone was given. Executor and tensors may be destroyed before: they
+ * are there until that has returned. `timeout` is in milliseconds; 0 is for as long as it takes. */
 static inline OH_NN_ReturnCode OH_NNExecutor_RunAsync(
     OH_NNExecutor *executor, NN_Tensor *inputTensor[], size_t inputCount, NN_Tensor *outputTensor[], size_t outputCount,
     int32_t timeout, void *userData) {
     nnrt_compat_run *run = NULL;
     udo_run_options_t options;
-    if (executor == NULL || timeout < 0) return OH_NN_INVALID_PARAMETER;
+    if (executor == NULL || timeout < 0) return nnrt_compat_wrong(__func__);
     if (executor->on_done == NULL) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "nobody is told of the end: OH_NNExecutor_SetOnRunDone");
     memset(&options, 0, sizeof options);
     options.timeout_ns = (uint64_t)timeout * 1000000u;
@@ -1576,10 +1724,10 @@ static inline OH_NN_ReturnCode OH_NNExecutor_RunAsync(
 
 /* Whether what a program describes goes with an input, and the specification of it. Open dimensions are to be above 0. */
 static inline OH_NN_ReturnCode nnrt_compat_input(const OH_NNExecutor *executor, uint32_t index, const OH_NN_Tensor *tensor, udo_tensor_spec_t **out) {
-    if (executor == NULL || tensor == NULL || index >= executor->input_count) return OH_NN_INVALID_PARAMETER;
+    if (executor == NULL || tensor == NULL || index >= executor->input_count) return nnrt_compat_wrong(__func__);
     const NN_TensorDesc *wanted = executor->inputs[index];
     NN_TensorDesc *given = nnrt_compat_described(tensor);
-    if (given == NULL) return OH_NN_INVALID_PARAMETER;
+    if (given == NULL) return nnrt_compat_wrong(__func__);
     bool is_its = given->dtype == wanted->dtype && given->rank == wanted->rank;
     for (size_t i = 0; is_its && i < given->rank; i++)
         is_its = given->shape[i] > 0 && (wanted->shape[i] == -1 || wanted->shape[i] == given->shape[i]);
@@ -1602,7 +1750,7 @@ static inline OH_NN_ReturnCode OH_NNExecutor_SetInput(
     OH_NNExecutor *executor, uint32_t inputIndex, const OH_NN_Tensor *tensor, const void *dataBuffer, size_t length) {
     udo_tensor_spec_t *spec = NULL;
     udo_tensor_t *made = NULL;
-    if (dataBuffer == NULL || length == 0) return OH_NN_INVALID_PARAMETER;
+    if (dataBuffer == NULL || length == 0) return nnrt_compat_wrong(__func__);
     OH_NN_ReturnCode code = nnrt_compat_input(executor, inputIndex, tensor, &spec);
     if (code != OH_NN_SUCCESS) return code;
     code = nnrt_compat_code(udo_tensor_create(nnrt_compat_device(executor->device), spec, &made));
@@ -1616,9 +1764,12 @@ static inline OH_NN_ReturnCode OH_NNExecutor_SetInput(
 /* Says where OH_NNExecutor_Run puts an output. */
 static inline OH_NN_ReturnCode OH_NNExecutor_SetOutput(OH_NNExecutor *executor, uint32_t outputIndex, void *dataBuffer, size_t length) {
     size_t wanted = 0;
-    if (executor == NULL || outputIndex >= executor->output_count || dataBuffer == NULL || length == 0) return OH_NN_INVALID_PARAMETER;
+    if (executor == NULL || outputIndex >= executor->output_count || dataBuffer == NULL || length == 0) return nnrt_compat_wrong(__func__);
     /* What only a run says is looked at then. */
-    if (OH_NNTensorDesc_GetByteSize(executor->outputs[outputIndex], &wanted) == OH_NN_SUCCESS && length < wanted)
+    const NN_TensorDesc *of = executor->outputs[outputIndex];
+    bool is_known = of->has_shape;
+    for (size_t i = 0; i < of->rank; i++) is_known = is_known && of->shape[i] >= 0;
+    if (is_known && OH_NNTensorDesc_GetByteSize(of, &wanted) == OH_NN_SUCCESS && length < wanted)
         return nnrt_compat_refuse(OH_NN_INVALID_PARAMETER, "no room for the output");
     nnrt_compat_set(&executor->wanted[outputIndex], NULL, dataBuffer, length);
     return OH_NN_SUCCESS;
@@ -1627,7 +1778,7 @@ static inline OH_NN_ReturnCode OH_NNExecutor_SetOutput(OH_NNExecutor *executor, 
 /* Memory of the executor's device, of which the program sees address and length; it goes with the executor, if not before. */
 static inline OH_NN_Memory *nnrt_compat_allocate(OH_NNExecutor *executor, nnrt_compat_memory **list, size_t length) {
     int32_t extent = (int32_t)length;
-    if (length == 0 || length > INT32_MAX) return NULL;
+    if (length == 0 || length > INT32_MAX) return (OH_NN_Memory *)nnrt_compat_nothing(__func__);
     NN_TensorDesc *desc = OH_NNTensorDesc_Create();
     nnrt_compat_memory *made = (nnrt_compat_memory *)calloc(1, sizeof *made);
     if (desc != NULL && made != NULL && OH_NNTensorDesc_SetDataType(desc, OH_NN_UINT8) == OH_NN_SUCCESS
@@ -1645,12 +1796,12 @@ static inline OH_NN_Memory *nnrt_compat_allocate(OH_NNExecutor *executor, nnrt_c
 }
 
 static inline OH_NN_Memory *OH_NNExecutor_AllocateInputMemory(OH_NNExecutor *executor, uint32_t inputIndex, size_t length) {
-    if (executor == NULL || inputIndex >= executor->input_count) return NULL;
+    if (executor == NULL || inputIndex >= executor->input_count) return (OH_NN_Memory *)nnrt_compat_nothing(__func__);
     return nnrt_compat_allocate(executor, &executor->input_memories[inputIndex], length);
 }
 
 static inline OH_NN_Memory *OH_NNExecutor_AllocateOutputMemory(OH_NNExecutor *executor, uint32_t outputIndex, size_t length) {
-    if (executor == NULL || outputIndex >= executor->output_count) return NULL;
+    if (executor == NULL || outputIndex >= executor->output_count) return (OH_NN_Memory *)nnrt_compat_nothing(__func__);
     return nnrt_compat_allocate(executor, &executor->output_memories[outputIndex], length);
 }
 
@@ -1704,7 +1855,7 @@ static inline OH_NN_ReturnCode OH_NNExecutor_SetInputWithMemory(
 static inline OH_NN_ReturnCode OH_NNExecutor_SetOutputWithMemory(OH_NNExecutor *executor, uint32_t outputIndex, const OH_NN_Memory *memory) {
     udo_tensor_spec_t *spec = NULL;
     udo_tensor_t *made = NULL;
-    if (executor == NULL || outputIndex >= executor->output_count || memory == NULL) return OH_NN_INVALID_PARAMETER;
+    if (executor == NULL || outputIndex >= executor->output_count || memory == NULL) return nnrt_compat_wrong(__func__);
     if (!executor->outputs[outputIndex]->has_shape) return nnrt_compat_refuse(OH_NN_DYNAMIC_SHAPE, "only a run says what the output is; OH_NNExecutor_SetOutput");
     OH_NN_ReturnCode code = nnrt_compat_spec(executor->outputs[outputIndex], &spec);
     if (code == OH_NN_SUCCESS) code = nnrt_compat_in_memory(&executor->output_memories[outputIndex], memory, spec, &made);
@@ -1729,14 +1880,15 @@ static inline OH_NN_ReturnCode nnrt_compat_fetch(OH_NNExecutor *executor, size_t
 
 /* Runs over what was set of all inputs and outputs, which stays set. */
 static inline OH_NN_ReturnCode OH_NNExecutor_Run(OH_NNExecutor *executor) {
-    if (executor == NULL) return OH_NN_INVALID_PARAMETER;
+    if (executor == NULL) return nnrt_compat_wrong(__func__);
+    if (nnrt_compat_is_here(executor) != OH_NN_SUCCESS) return OH_NN_OPERATION_FORBIDDEN;
     for (size_t i = 0; i < executor->input_count; i++)
         if (!executor->given[i].is_set) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "an input was not set");
     for (size_t i = 0; i < executor->output_count; i++)
         if (!executor->wanted[i].is_set) return nnrt_compat_refuse(OH_NN_OPERATION_FORBIDDEN, "an output was not set");
     const udo_tensor_t **from = (const udo_tensor_t **)calloc(executor->input_count + 1, sizeof *from);
     udo_tensor_t **to = (udo_tensor_t **)calloc(executor->output_count + 1, sizeof *to);
-    OH_NN_ReturnCode code = from == NULL || to == NULL ? OH_NN_MEMORY_ERROR : OH_NN_SUCCESS;
+    OH_NN_ReturnCode code = from == NULL || to == NULL ? nnrt_compat_no_memory(__func__) : OH_NN_SUCCESS;
     for (size_t i = 0; code == OH_NN_SUCCESS && i < executor->input_count; i++) from[i] = executor->given[i].tensor;
     for (size_t i = 0; code == OH_NN_SUCCESS && i < executor->output_count; i++) to[i] = executor->wanted[i].tensor;
     if (code == OH_NN_SUCCESS) {

@@ -3,12 +3,14 @@
  *
  * - A handle is the only owner of what it stands for, and moves. `get()` is for functions of udo.h that have no member here.
  * - What is refused throws `udo::Error`, with udo.h's code and message.
+ * - A function that is told of the end of a run may throw: `Run::wait` throws that on, if the run ended well.
  * - Elements go in and out as spans of the element's type, which is checked against the tensor's.
  */
 #ifndef UDO_HPP
 #define UDO_HPP
 
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -179,25 +181,44 @@ private:
     }
 };
 
+/* What calls are given. */
+namespace given {
+
+/* Called once when a run ends, with NULL or the error, on a thread of the library. */
+using Done = std::function<void(const udo_error_t *)>;
+
+/* Such a function, and what it threw. */
+struct Told {
+    Done done;
+    std::exception_ptr thrown;
+};
+
+}  // namespace given
+
 /* A run in flight. What told it to begin may go. */
 class Run : public Handle<udo_run_t, udo_run_release> {
 public:
     using Handle::Handle;
-    void wait() const { check(udo_run_wait(get())); }
+    Run(Run &&run, std::shared_ptr<given::Told> told) noexcept : Run(std::move(run)) { told_ = std::move(told); }
+    /* Waits for its end, and throws how it failed, or what the function threw that was told of it. */
+    void wait() const {
+        check(udo_run_wait(get()));
+        if (told_ && told_->thrown) std::rethrow_exception(told_->thrown);
+    }
     void cancel() const { check(udo_run_cancel(get())); }
     bool is_done() const { return told_by<bool>([&](auto out) { return udo_run_is_done(get(), out); }); }
     Tensor output(std::size_t index) const { return made_by<Tensor>([&](auto out) { return udo_run_output(get(), index, out); }); }
+
+private:
+    std::shared_ptr<given::Told> told_;
 };
 
 class Model;
 class Network;
 
-/* What calls are given. */
 namespace given {
 
 using Inputs = std::initializer_list<const Tensor *>;
-/* Called once when a run ends, with NULL or the error, on a thread of the library. */
-using Done = std::function<void(const udo_error_t *)>;
 
 inline std::vector<const udo_tensor_t *> handles(Inputs of) {
     std::vector<const udo_tensor_t *> handles;
@@ -205,9 +226,14 @@ inline std::vector<const udo_tensor_t *> handles(Inputs of) {
     return handles;
 }
 
-inline void tell(void *user, const udo_error_t *error) {
-    const std::unique_ptr<Done> done(static_cast<Done *>(user));
-    (*done)(error);
+/* An exception would go through the library, and end the process there: it is kept for who waits. */
+inline void tell(void *user, const udo_error_t *error) noexcept {
+    const std::unique_ptr<std::shared_ptr<Told>> told(static_cast<std::shared_ptr<Told> *>(user));
+    try {
+        (*told)->done(error);
+    } catch (...) {
+        (*told)->thrown = std::current_exception();
+    }
 }
 
 inline udo_session_options_t on(const Device *device) {
@@ -224,14 +250,15 @@ Run submit(F function, const H &to, Inputs inputs, std::size_t output_count, Don
     std::vector<udo_tensor_t *> outputs(output_count, nullptr);
     udo_run_options_t options{};
     options.size = sizeof options;
-    auto kept = done ? std::make_unique<Done>(std::move(done)) : nullptr;
+    const auto told = done ? std::make_shared<Told>(Told{std::move(done), nullptr}) : nullptr;
+    auto kept = told ? std::make_unique<std::shared_ptr<Told>>(told) : nullptr;
     options.on_done = kept ? tell : nullptr;
     options.user = kept.get();
     Run run = made_by<Run>([&](auto out) {
         return function(to.get(), from.data(), from.size(), outputs.data(), outputs.size(), &options, out);
     });
     kept.release();
-    return run;
+    return Run(std::move(run), told);
 }
 
 }  // namespace given

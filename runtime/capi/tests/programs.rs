@@ -86,6 +86,46 @@ fn networks(folder: &Path) -> PathBuf {
     path
 }
 
+/// Writes a model file with one network of these graphs, which say all shapes themselves.
+fn stages(folder: &Path, name: &str, graphs: &[String]) -> PathBuf {
+    let stage = |text: &String| {
+        let graph = StoredGraph::new(Graph::parse(text).unwrap());
+        let source = Provenance::new("test", &ModelBytes::copy_of(text.as_bytes()), "test", vec![]);
+        Stage { shapes: BTreeMap::new(), source, graph }
+    };
+    let stages = graphs.iter().map(stage).collect();
+    let networks = vec![Network { name: name.to_owned(), stages }];
+    let path = folder.join(format!("{name}.udm"));
+    Contents { networks, sections: vec![] }.write(&path).unwrap();
+    path
+}
+
+/// Two stages of fixed shapes, which their graphs alone say.
+fn fixed(folder: &Path) -> PathBuf {
+    let graph =
+        |shape| format!("graph \"fixed\"\n  input x: f32[{shape}]\n  y = Relu@14(x)\n  output y\n");
+    stages(folder, "fixed", &["2,2", "4,3"].map(graph))
+}
+
+/// Two stages of integers whose inputs stand for other numbers.
+fn scales(folder: &Path) -> PathBuf {
+    let graph = |(rows, scale)| {
+        format!(
+            "graph \"scales\"
+  input x: i8[{rows},2]
+  constant s: f32[]{{{scale}}}
+  constant z: i8[]{{3}}
+  r = DequantizeLinear@13(x, s, z)
+  constant t: f32[]{{0.25}}
+  constant q: u8[]{{7}}
+  y = QuantizeLinear@13(r, t, q)
+  output y
+"
+        )
+    };
+    stages(folder, "scales", &[(2, "0.5"), (3, "0.125"), (4, "0.5")].map(graph))
+}
+
 #[test]
 fn networks_and_their_stages_are_run_and_say_what_they_are() {
     let folder = tempfile::tempdir().unwrap();
@@ -127,7 +167,7 @@ fn memory_and_descriptions_do_what_the_header_says() {
 fn programs_of_nnrt_build_and_run_on_the_shim() {
     let folder = tempfile::tempdir().unwrap();
     let [two, _] = models(folder.path());
-    run("nnrt.c", &[&two]);
+    run("nnrt.c", &[&two, &fixed(folder.path())]);
 }
 
 #[test]
@@ -139,7 +179,8 @@ fn programs_of_nnrt_are_told_what_is_wrong_with_their_calls() {
 fn programs_of_bmruntime_build_and_run_on_the_shim() {
     let folder = tempfile::tempdir().unwrap();
     let [two, open] = models(folder.path());
-    run("bmrt.c", &[&two, &open, &networks(folder.path())]);
+    let stages = [fixed(folder.path()), scales(folder.path())];
+    run("bmrt.c", &[&two, &open, &networks(folder.path()), &stages[0], &stages[1]]);
 }
 
 /// Runs a program in C++ over both models, and others.

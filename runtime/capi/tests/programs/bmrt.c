@@ -1,5 +1,11 @@
 /* Programs of BMRuntime on the shim: B01, B02, B08, B09, B13, B15, and the document's flows. It is C and C++. */
 #include "check.h"
+
+/* What the shim said last. */
+static char said[512];
+static int said_count;
+#define BMRT_COMPAT_LOG(text) ((void)snprintf(said, sizeof said, "%s", text), (void)said_count++)
+
 #include "bmrt_compat.h"
 
 static const float X[6] = {1, 2, 3, 4, 5, 6}, Y[6] = {2, 2, 2, 3, 3, 3};
@@ -382,8 +388,68 @@ static void launch_on_several(const char *path) {
     for (int i = 0; i < 3; i++) bm_dev_free(handles[i]);
 }
 
+/* Stages that are told apart by what their graphs fix, and stages whose integers stand for different numbers. */
+static void launch_fixed(bm_handle_t handle, const char *fixed, const char *scales) {
+    void *runtime = bmrt_create(handle);
+    CHECK(bmrt_load_bmodel(runtime, fixed) && bmrt_load_bmodel(runtime, scales));
+    const int shapes[3][2] = {{2, 2}, {4, 3}, {3, 4}};
+    const float x[12] = {1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6};
+    for (int i = 0; i < 3; i++) {
+        bm_tensor_t input, output;
+        float y[12];
+        CHECK(bmrt_tensor(&input, runtime, BM_FLOAT32, shape_of(shapes[i][0], shapes[i][1])));
+        CHECK(bm_memcpy_s2d(handle, input.device_mem, (void *)x) == BM_SUCCESS);
+        CHECK(bmrt_launch_tensor(runtime, "fixed", &input, 1, &output, 1) == (i < 2));
+        if (i < 2) {
+            CHECK(bm_thread_sync(handle) == BM_SUCCESS && bmrt_shape_is_same(&output.shape, &input.shape));
+            CHECK(bm_memcpy_d2s(handle, y, output.device_mem) == BM_SUCCESS && y[0] == 1 && y[1] == 0 && y[2] == 2 && y[3] == 0);
+            bm_free_device(handle, output.device_mem);
+        } else {
+            CHECK(strstr(said, "no stage of network") != NULL);
+        }
+        bm_free_device(handle, input.device_mem);
+    }
+    const bm_net_info_t *info = bmrt_get_network_info(runtime, "scales");
+    CHECK(info->stage_num == 3 && info->input_scales[0] == 1 && info->input_zero_point[0] == 0);
+    CHECK(info->output_scales[0] == 0.25f && info->output_zero_point[0] == 7);
+    bmrt_destroy(runtime);
+}
+
+/* What no device of a runtime takes is said, and what is refused is. */
+static void say(const char *path, const char *open_path) {
+    for (int device = 0;; device++) {
+        bm_handle_t handle = NULL;
+        if (bm_dev_request(&handle, device) != BM_SUCCESS) break;
+        udo_device_kind_t kind = 0;
+        DONE(udo_device_kind(handle->device, &kind));
+        void *runtime = bmrt_create(handle);
+        said_count = 0;
+        CHECK(bmrt_load_bmodel(runtime, path));
+        /* Two operations of floating-point numbers. */
+        CHECK(said_count == (kind == UDO_DEVICE_CPU || kind == UDO_DEVICE_GPU ? 0 : 2));
+        if (said_count > 0) CHECK(strstr(said, "network \"two\" stage 0: operation \"") != NULL && strstr(said, " runs on cpu, as ") != NULL);
+        said_count = 0;
+        CHECK(bmrt_get_network_info(runtime, "nobody") == NULL && said_count == 1 && strstr(said, "bmrt_get_network_info: ") == said);
+        CHECK(bm_thread_sync(NULL) == BM_ERR_PARAM && said_count == 2 && !bmrt_load_bmodel(runtime, NULL) && said_count == 3);
+        CHECK(bmrt_create(NULL) == NULL && said_count == 4);
+        /* Where only shapes say what a device takes, the first launch does. */
+        bm_tensor_t input, output;
+        CHECK(bmrt_load_bmodel(runtime, open_path) && said_count == 4 && bmrt_tensor(&input, runtime, BM_FLOAT32, shape_of(3, 2)));
+        CHECK(bm_memcpy_s2d(handle, input.device_mem, (void *)X) == BM_SUCCESS);
+        for (int i = 0; i < 2; i++) {
+            CHECK(bmrt_launch_tensor(runtime, "open", &input, 1, &output, 1) && bm_thread_sync(handle) == BM_SUCCESS && holds(handle, &output, X));
+            bm_free_device(handle, output.device_mem);
+        }
+        CHECK(said_count == (kind == UDO_DEVICE_CPU || kind == UDO_DEVICE_GPU ? 4 : 5));
+        if (said_count == 5) CHECK(strstr(said, "network \"open\": operations of its first launch ran on the CPU") == said);
+        bm_free_device(handle, input.device_mem);
+        bmrt_destroy(runtime);
+        bm_dev_free(handle);
+    }
+}
+
 int main(int argc, char **argv) {
-    CHECK(argc == 4);
+    CHECK(argc == 6);
     bm_handle_t handle = NULL, none = NULL;
     CHECK(bm_dev_request(&none, 99) == BM_ERR_DEVNOTREADY && bm_dev_request(&none, -1) == BM_ERR_PARAM && none == NULL);
     CHECK(bm_dev_request(&handle, 0) == BM_SUCCESS);
@@ -424,6 +490,8 @@ int main(int argc, char **argv) {
     launch_in_order(handle, runtime);
     launch_together(handle, runtime);
     launch_on_several(argv[1]);
+    launch_fixed(handle, argv[4], argv[5]);
+    say(argv[1], argv[2]);
     bmrt_show_neuron_network(runtime);
     bmrt_trace(runtime);
     /* The order does not matter. */

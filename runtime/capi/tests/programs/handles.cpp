@@ -45,6 +45,25 @@ int main(int argc, char **argv) {
         throws([&] { session.submit({&a}, [&](const udo_error_t *) { calls += 100; }); }, UDO_ERROR_INVALID_ARGUMENT, "wanted 2");
         throws([&] { outputs[0].read<int>(); }, UDO_ERROR_INVALID_ARGUMENT, "another type");
         throws([&] { udo::TensorSpec(UDO_DTYPE_F32, {-2}); }, UDO_ERROR_INVALID_ARGUMENT, "-2");
+        /* What a function throws that is told of the end goes to who waits, each time. */
+        for (int round = 0; round < 20; round++) {
+            const udo::Run told = session.submit({&a, &b}, [round](const udo_error_t *) {
+                if (round % 2 == 0) throw std::out_of_range("thrown");
+                throw 7;
+            });
+            for (int wait = 0; wait < 2; wait++) {
+                int thrown = 0;
+                try {
+                    told.wait();
+                } catch (const std::out_of_range &error) {
+                    thrown = std::strcmp(error.what(), "thrown") == 0 ? 2 : 0;
+                } catch (int number) {
+                    thrown = number == 7 ? 1 : 0;
+                }
+                CHECK(thrown == (round % 2 == 0 ? 2 : 1));
+            }
+            CHECK(told.output(0).read<float>() == sum);
+        }
         run = session.submit({&a, &b}, [&](const udo_error_t *error) { calls += error == nullptr ? 1 : 100; });
     }
     /* What was made lives on. */

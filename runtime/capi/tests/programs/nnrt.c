@@ -672,8 +672,85 @@ static void run_offline(const char *path) {
     OH_NNExecutor_Destroy(&executor);
 }
 
+/* An executor may go while its run is at work, and so may tensors: they are there until the program was told. */
+static void on_end(void *user, OH_NN_ReturnCode code, void *outputs[], int32_t count) {
+    CHECK(code == OH_NN_SUCCESS && count == 1);
+    const float *made = (const float *)OH_NNTensor_GetDataBuffer((const NN_Tensor *)outputs[0]);
+    CHECK(made[0] == 0 && made[256 * 1024 - 1] == 0);
+    pthread_mutex_lock(&lock);
+    *(int *)user += 1;
+    pthread_cond_broadcast(&told);
+    pthread_mutex_unlock(&lock);
+}
+
+static void destroy_at_work(void) {
+    const int32_t large[2] = {256, 1024};
+    const size_t count = 256 * 1024;
+    float *elements = (float *)calloc(count, sizeof *elements);
+    CHECK(elements != NULL);
+    OH_NNModel *model = add_relu(large, 2);
+    OH_NNExecutor *executor = build(model, 0);
+    for (int round = 0; round < 20; round++) {
+        NN_Tensor *inputs[2] = {tensor(0, large, 2, elements, count), tensor(0, large, 2, elements, count)};
+        NN_Tensor *outputs[1] = {tensor(0, large, 2, NULL, 0)};
+        NN_Tensor *kept = outputs[0];
+        WELL(OH_NNExecutor_SetOnRunDone(executor, on_end));
+        pthread_mutex_lock(&lock);
+        const int before = ends;
+        pthread_mutex_unlock(&lock);
+        WELL(OH_NNExecutor_RunAsync(executor, inputs, 2, outputs, 1, 60000, &ends));
+        OH_NNExecutor_Destroy(&executor);
+        CHECK(executor == NULL);
+        for (int i = 0; i < 2; i++) WELL(OH_NNTensor_Destroy(&inputs[i]));
+        if (round % 2 == 0) WELL(OH_NNTensor_Destroy(&outputs[0]));
+        pthread_mutex_lock(&lock);
+        while (ends == before) pthread_cond_wait(&told, &lock);
+        CHECK(ends == before + 1);
+        pthread_mutex_unlock(&lock);
+        if (round % 2 == 1) WELL(OH_NNTensor_Destroy(&kept));
+        executor = build(model, 0);
+    }
+    OH_NNExecutor_Destroy(&executor);
+    OH_NNModel_Destroy(&model);
+    free(elements);
+}
+
+/* An offline model of several stages is one executor, each run of which takes the stage for its shapes. */
+static void run_stages(const char *path) {
+    static const float x[12] = {1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6};
+    const int32_t shapes[3][2] = {{2, 2}, {4, 3}, {3, 4}};
+    OH_NNCompilation *compilation = OH_NNCompilation_ConstructWithOfflineModelFile(path);
+    WELL(OH_NNCompilation_Build(compilation));
+    IS(OH_NNCompilation_Build(compilation), OH_NN_INVALID_PARAMETER);
+    IS(OH_NNCompilation_SetDevice(compilation, 0), OH_NN_OPERATION_FORBIDDEN);
+    char bytes[8];
+    size_t size = 0, *least = NULL, *most = NULL, rank = 0;
+    IS(OH_NNCompilation_ExportCacheToBuffer(compilation, bytes, sizeof bytes, &size), OH_NN_UNSUPPORTED);
+    OH_NNExecutor *executor = OH_NNExecutor_Construct(compilation);
+    CHECK(executor != NULL);
+    OH_NNCompilation_Destroy(&compilation);
+    NN_TensorDesc *desc = OH_NNExecutor_CreateInputTensorDesc(executor, 0);
+    int32_t *dims = NULL;
+    WELL(OH_NNTensorDesc_GetShape(desc, &dims, &rank));
+    CHECK(rank == 2 && dims[0] == -1 && dims[1] == -1);
+    WELL(OH_NNTensorDesc_Destroy(&desc));
+    WELL(OH_NNExecutor_GetInputDimRange(executor, 0, &least, &most, &rank));
+    CHECK(rank == 2 && least[0] == 2 && most[0] == 4 && least[1] == 2 && most[1] == 3);
+    for (int i = 0; i < 3; i++) {
+        const size_t count = (size_t)(shapes[i][0] * shapes[i][1]);
+        NN_Tensor *in[1] = {tensor(0, shapes[i], 2, x, count)}, *out[1] = {tensor(0, shapes[i], 2, NULL, 0)};
+        IS(OH_NNExecutor_RunSync(executor, in, 1, out, 1), i < 2 ? OH_NN_SUCCESS : OH_NN_INVALID_PARAMETER);
+        const float *found = (const float *)OH_NNTensor_GetDataBuffer(out[0]);
+        for (size_t j = 0; i < 2 && j < count; j++) CHECK(found[j] == (x[j] > 0 ? x[j] : 0));
+        WELL(OH_NNTensor_Destroy(&in[0]));
+        WELL(OH_NNTensor_Destroy(&out[0]));
+    }
+    OH_NNExecutor_Destroy(&executor);
+}
+
 int main(int argc, char **argv) {
-    CHECK(argc == 2);
+    CHECK(argc == 3);
+    CHECK(OH_NN_OPS_LOGICAL_AND == 81 && OH_NN_OPS_LOGICAL_NOT == 82 && OH_NN_OPS_LOGICAL_OR == 89);
     const char *said = getenv("UDO_RANDOM_RUNS");
     const int rounds = said == NULL ? 1000 : atoi(said);
     run_everywhere(rounds);
@@ -685,7 +762,9 @@ int main(int argc, char **argv) {
     run_integers();
     share();
     run_beside();
+    destroy_at_work();
     run_offline(argv[1]);
+    run_stages(argv[2]);
     keep();
     return 0;
 }
