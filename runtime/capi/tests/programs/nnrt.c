@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #define IS(call, code) is(#call, __LINE__, call, code)
 #define WELL(call) IS(call, OH_NN_SUCCESS)
@@ -715,6 +716,41 @@ static void destroy_at_work(void) {
     free(elements);
 }
 
+/* A process that was forked has devices of its own; an executor from before is refused, though another thread may have had its lock. */
+static void fork_off(void) {
+    const int32_t four[2] = {1, 4};
+    const float a[4] = {1, -2, 3, 0.5f}, b[4] = {1, 1, -4, 0.5f}, wanted[4] = {2, 0, 0, 1};
+    OH_NNModel *model = add_relu(four, 2);
+    OH_NNExecutor *before = build(model, 0);
+    OH_NNModel_Destroy(&model);
+    NN_Tensor *inputs[2] = {tensor(0, four, 2, a, 4), tensor(0, four, 2, b, 4)}, *outputs[1] = {tensor(0, four, 2, NULL, 0)};
+    WELL(OH_NNExecutor_RunSync(before, inputs, 2, outputs, 1));
+    pthread_mutex_lock(&before->lock);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        IS(OH_NNExecutor_RunSync(before, inputs, 2, outputs, 1), OH_NN_OPERATION_FORBIDDEN);
+        IS(OH_NNExecutor_Run(before), OH_NN_OPERATION_FORBIDDEN);
+        OH_NNModel *own = add_relu(four, 2);
+        OH_NNExecutor *executor = build(own, 0);
+        NN_Tensor *from[2] = {tensor(0, four, 2, a, 4), tensor(0, four, 2, b, 4)}, *to[1] = {tensor(0, four, 2, NULL, 0)};
+        WELL(OH_NNExecutor_RunSync(executor, from, 2, to, 1));
+        CHECK(holds(to[0], wanted, 4));
+        OH_NNExecutor_Destroy(&before);
+        OH_NNExecutor_Destroy(&executor);
+        _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    pthread_mutex_unlock(&before->lock);
+    WELL(OH_NNExecutor_RunSync(before, inputs, 2, outputs, 1));
+    CHECK(holds(outputs[0], wanted, 4));
+    for (int i = 0; i < 2; i++) WELL(OH_NNTensor_Destroy(&inputs[i]));
+    WELL(OH_NNTensor_Destroy(&outputs[0]));
+    OH_NNExecutor_Destroy(&before);
+}
+
 /* An offline model of several stages is one executor, each run of which takes the stage for its shapes. */
 static void run_stages(const char *path) {
     static const float x[12] = {1, -1, 2, -2, 3, -3, 4, -4, 5, -5, 6, -6};
@@ -763,6 +799,7 @@ int main(int argc, char **argv) {
     share();
     run_beside();
     destroy_at_work();
+    fork_off();
     run_offline(argv[1]);
     run_stages(argv[2]);
     keep();
