@@ -2,11 +2,11 @@
 
 use std::mem::MaybeUninit;
 
-use udo_runtime::device::{CoreSet, Result};
+use udo_runtime::device::{CoreSet, DeviceSpec, Result};
 
 use crate::born::live;
 use crate::device::Device;
-use crate::error::Error;
+use crate::error::{Error, invalid};
 use crate::ffi::{Indices, guard, need};
 use crate::runtime::Runtime;
 
@@ -14,6 +14,10 @@ use crate::runtime::Runtime;
 pub(crate) fn listed(cores: Indices, count: usize) -> Result<Option<CoreSet>> {
     if count == 0 {
         return Ok(None);
+    }
+    let most = usize::try_from(DeviceSpec::MOST_CORES).unwrap_or(usize::MAX);
+    if count > most {
+        return Err(invalid(format!("{count} elements of options.cores; wanted at most {most}")));
     }
     CoreSet::of(cores.get(count, "options.cores")?).map(Some)
 }
