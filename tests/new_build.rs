@@ -565,3 +565,37 @@ fn one_command_makes_builds_and_checks_a_package_of_a_reference() {
     assert_eq!(done.status.code(), Some(1), "{out}");
     assert!(out.contains("failed contract/"), "{out}");
 }
+
+/// Twice as much, in a domain that exporters write.
+fn twice(package: &str, fields: &str) -> String {
+    format!(
+        r#"{{"p": {{"UDO_PACKAGE_NAME": "{package}", {fields} "Operators": [{{"type": "Twice", "core_types": ["CPU"],
+            "inputs": [{{"name": "x", "data_type": "FLOAT_32"}}], "outputs": [{{"name": "y", "data_type": "FLOAT_32"}}],
+            "reference": "y = 2 * x"}}]}}}}"#
+    )
+}
+
+#[test]
+fn a_version_in_a_manifest_is_the_authors() {
+    let desk = Desk::new(&twice("VersionPack", ""));
+    desk.works(&["new", "-p", "c.json"]);
+    desk.works(&["build", "VersionPack"]);
+    assert_eq!(desk.index("VersionPack").version, "0.1.0");
+    let manifest = desk.path("VersionPack/Cargo.toml");
+    for (from, to) in [("0.1.0", "0.2.0"), ("0.2.0", "1.0.0")] {
+        let line = |version: &str| format!("[workspace.package]\nversion = \"{version}\"\n");
+        replace(&manifest, &line(from), &line(to));
+        let (_, said) = desk.works(&["build", "VersionPack", "--locked"]);
+        assert!(!said.contains("does not agree"), "{said}");
+        assert_eq!(desk.index("VersionPack").version, to);
+        let (said, _) = desk.works(&["new", "VersionPack"]);
+        assert!(!said.contains("edited") && !said.contains("refreshed"), "{said}");
+        assert!(fs::read_to_string(&manifest).unwrap().contains(&line(to)));
+    }
+    // What else is edited there is said as before.
+    replace(&manifest, "edition = \"2024\"", "edition = \"2021\"");
+    let output = desk.udo(&["build", "VersionPack", "--locked"]);
+    let (_, said) = words(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("Cargo.toml: edited by hand"), "{said}");
+}

@@ -5,7 +5,7 @@
 mod default;
 mod name;
 pub(crate) mod op;
-mod package;
+pub(crate) mod package;
 mod reference;
 mod tensor;
 
@@ -350,6 +350,24 @@ mod tests {
                 "pkg.UDO_PACKAGE_PATH",
             ),
         ]);
+        for version in ["0.0.0", "10.2.3", "1.0.0-rc.1+7", "1.0.0+build.5-x"] {
+            let text = with(&format!("\"UDO_PACKAGE_VERSION\": \"{version}\""));
+            assert_eq!(faults(&edited(BASE, &[(name, &text)]), Mode::Strict), [], "{version}");
+        }
+        for version in
+            ["", "1", "1.0", "1.0.0.0", "01.0.0", "1.0.0-", "1.0.0-01", "v1.0.0", "1.0.0 "]
+        {
+            let text = with(&format!("\"UDO_PACKAGE_VERSION\": \"{version}\""));
+            check(&[(name, &text, InvalidVersion, "pkg.UDO_PACKAGE_VERSION")]);
+        }
+        for domain in ["com.acme.pose", "ai.onnx", "my_ops", "x-y.z1"] {
+            let text = with(&format!("\"UDO_PACKAGE_DOMAIN\": \"{domain}\""));
+            assert_eq!(faults(&edited(BASE, &[(name, &text)]), Mode::Strict), [], "{domain}");
+        }
+        for domain in ["", "1.com", "a b", "com/acme", "acme:pose", "ä.b", ".a"] {
+            let text = with(&format!("\"UDO_PACKAGE_DOMAIN\": \"{domain}\""));
+            check(&[(name, &text, InvalidDomain, "pkg.UDO_PACKAGE_DOMAIN")]);
+        }
         let odd = with("\"UDO_PACKAGE_PATH\": \"/abs/../odd path\", \"SNPE_UDO_ROOT\": \"\"");
         assert_eq!(faults(&edited(BASE, &[(name, &odd)]), Mode::Strict), []);
     }

@@ -15,6 +15,10 @@ pub struct Config {
 pub struct Package {
     /// The package's name, an identifier.
     pub name: String,
+    /// Its version, if the config says (`UDO_PACKAGE_VERSION`); else it is the author's to write into the `Cargo.toml`.
+    pub version: Option<String>,
+    /// The domain of its operators, if the config says (`UDO_PACKAGE_DOMAIN`); else it is the package's name.
+    pub domain: Option<String>,
     /// Where the package's folder goes, if the config says (`UDO_PACKAGE_PATH`).
     pub path: Option<PathBuf>,
     /// Where the UDO API is, if the config says (`SNPE_UDO_ROOT`).

@@ -143,6 +143,12 @@ pub enum Kind {
     /// A path cannot be one.
     #[error("invalid path")]
     InvalidPath,
+    /// A version is none that Cargo takes.
+    #[error("invalid version")]
+    InvalidVersion,
+    /// A domain cannot be one.
+    #[error("invalid domain")]
+    InvalidDomain,
     /// There is no such core, or none that takes user operators.
     #[error("unknown core")]
     UnknownCore,

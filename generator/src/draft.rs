@@ -45,6 +45,8 @@ impl<T> Field<T> {
 pub(crate) struct Package {
     pub(crate) spot: Spot,
     pub(crate) name: Option<At<String>>,
+    pub(crate) version: Field<At<String>>,
+    pub(crate) domain: Field<At<String>>,
     pub(crate) path: Field<At<String>>,
     pub(crate) udo_root: Field<At<String>>,
     pub(crate) ops: Vec<Op>,

@@ -49,6 +49,8 @@ pub(crate) enum Role {
 pub(crate) enum Of {
     Name,
     Path,
+    Version,
+    Domain,
     Truth,
     /// The name of an attribute, which need be no identifier.
     Attribute,
@@ -105,6 +107,20 @@ pub(crate) const PACKAGE: Object = Object {
         ),
         field("Operators", Required, Of::Operators, "the operators, at least one", ""),
         field(
+            "UDO_PACKAGE_VERSION",
+            Optional,
+            Of::Version,
+            "the package's version, as Cargo has them: `MAJOR.MINOR.PATCH`",
+            "that of the package's `Cargo.toml`, `0.1.0` at first",
+        ),
+        field(
+            "UDO_PACKAGE_DOMAIN",
+            Optional,
+            Of::Domain,
+            "the domain of the nodes that the operators take, as exporters write it into models",
+            "the package's name; nodes of no domain are taken in any case",
+        ),
+        field(
             "UDO_PACKAGE_PATH",
             Optional,
             Of::Path,
@@ -116,7 +132,7 @@ pub(crate) const PACKAGE: Object = Object {
             Optional,
             Of::Path,
             "an SDK to build against, a checkout or what `./dist` makes of one; `UDO_ROOT` in the environment wins",
-            "the SDK that `udo` belongs to",
+            "`SNPE_UDO_ROOT` in the environment where that is such an SDK, else the one that `udo` lies in",
         ),
         field(
             "UDO_PACKAGE_CORETYPES",
@@ -293,6 +309,8 @@ mod tests {
         match of {
             Of::Name => "name",
             Of::Path => "path",
+            Of::Version => "version",
+            Of::Domain => "domain",
             Of::Attribute => "string",
             Of::Truth => "`true` or `false`",
             Of::Layout => "`NHWC` or `NCHW`",

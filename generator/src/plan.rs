@@ -156,6 +156,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
     views.insert(0, registration.clone());
     let package_view = PackageView {
         name: package.name.clone(),
+        version: package.version.clone(),
         sdk_version: env!("CARGO_PKG_VERSION"),
         configs: config_paths.join(", "),
         udo_api: options.sdk.dependency(""),
@@ -195,7 +196,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
     sheet.add_shared(&libraries)?;
     sheet.add_crate("reg", &registration)?;
     for op in &package.ops {
-        let (schema, file) = view::schema(op);
+        let (schema, file) = view::schema(op, package.domain.as_deref());
         let path = format!("reg/src/schema/{}.rs", schema.module);
         sheet.add("reg/schema.rs.jinja", &path, None, Some(&schema), Owner::Generator)?;
         sheet.add_op("reg", &registration, &file, Stamp::of(op, None))?;

@@ -24,6 +24,8 @@ pub(crate) use schema::{registration, schema};
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct PackageView {
     pub(crate) name: String,
+    /// Its version, if the config says it.
+    pub(crate) version: Option<String>,
     /// The version of the SDK that prints.
     pub(crate) sdk_version: &'static str,
     /// The config files, as in `config/a.json, config/b.json`.

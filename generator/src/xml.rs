@@ -186,6 +186,8 @@ pub(crate) fn read(text: &str, file: FileId, report: &mut Report<'_>) -> Option<
     Some(Package {
         spot,
         name,
+        version: Field::Absent,
+        domain: Field::Absent,
         path: Field::Absent,
         udo_root: Field::Absent,
         ops,

@@ -63,6 +63,8 @@ pub(super) fn check(
     report: &mut Report<'_>,
 ) -> Option<Package> {
     let name = parts.first()?.name.as_ref().and_then(|name| name::check(name, report));
+    let version = said(parts, |part| &part.version, (is_version, &VERSION), report);
+    let domain = said(parts, |part| &part.domain, (is_domain, &DOMAIN), report);
     let path = agreed(parts, |part| &part.path, report);
     let udo_root = agreed(parts, |part| &part.udo_root, report);
     let mut scope = Scope {
@@ -95,7 +97,86 @@ pub(super) fn check(
         .filter_map(|part| sources.get(part.spot.file.0))
         .map(|source| source.path.to_owned())
         .collect();
-    Some(Package { name: name?, path, udo_root, ops, cores, sources })
+    Some(Package { name: name?, version, domain, path, udo_root, ops, cores, sources })
+}
+
+/// What is said of a text that cannot be what it stands for.
+struct Wrong {
+    kind: Kind,
+    wanted: &'static str,
+    help: &'static str,
+}
+
+const VERSION: Wrong = Wrong {
+    kind: Kind::InvalidVersion,
+    wanted: "a version as Cargo has them: three numbers with dots between them",
+    help: "for example \"1.0.0\" or \"2.1.0-rc.1\"",
+};
+
+const DOMAIN: Wrong = Wrong {
+    kind: Kind::InvalidDomain,
+    wanted: "a domain: letters, digits, `_`, `.` and `-`, a letter or `_` first",
+    help: "for example \"com.acme.pose\"; leave it out for the package's name",
+};
+
+/// The longest domain accepted, in bytes.
+pub(crate) const MAX_DOMAIN_BYTES: usize = 128;
+
+/// As semantic versioning has them, which is what Cargo takes.
+fn is_version(text: &str) -> bool {
+    let (rest, build) = text.split_once('+').map_or((text, None), |(rest, of)| (rest, Some(of)));
+    let (core, pre) = rest.split_once('-').map_or((rest, None), |(core, of)| (core, Some(of)));
+    let is_number = |part: &str| {
+        let has_digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        has_digits && (part == "0" || !part.starts_with('0')) && part.parse::<u64>().is_ok()
+    };
+    let is_word = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    let is_pre = |part: &str| is_word(part) && (is_number(part) || !is_all_digits(part));
+    core.split('.').count() == 3
+        && core.split('.').all(is_number)
+        && pre.is_none_or(|pre| pre.split('.').all(is_pre))
+        && build.is_none_or(|build| build.split('.').all(is_word))
+}
+
+fn is_all_digits(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn is_domain(text: &str) -> bool {
+    let is_inner = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
+    let starts = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    starts && text.len() <= MAX_DOMAIN_BYTES && text.bytes().all(is_inner)
+}
+
+/// The text that the parts give, if it can be what it stands for.
+fn said(
+    parts: &[draft::Package],
+    field: fn(&draft::Package) -> &Field<At<String>>,
+    (is_right, wrong): (fn(&str) -> bool, &Wrong),
+    report: &mut Report<'_>,
+) -> Option<String> {
+    let mut given = parts.iter().filter_map(|part| field(part).given());
+    let first = given.next()?;
+    if !is_right(&first.value) {
+        let Wrong { kind, wanted, help } = *wrong;
+        report.error(&first.spot, problem(kind, quote(&first.value), wanted, help));
+        return None;
+    }
+    given.for_each(|other| refuse_other(first, other, report));
+    Some(first.value.clone())
+}
+
+/// Refuses what one part says otherwise than the first.
+fn refuse_other(first: &At<String>, other: &At<String>, report: &mut Report<'_>) {
+    if other.value == first.value {
+        return;
+    }
+    let found = format!("{} and {}", quote(&first.value), quote(&other.value));
+    let help = format!("keep one of them; the first is at {}", report.place(&first.spot));
+    let wanted = "the same in each file";
+    report.error(&other.spot, problem(Kind::ConflictingPackage, found, wanted, help));
 }
 
 /// The path that the parts give; an empty one is none.
@@ -113,14 +194,7 @@ fn agreed(
             problem(Kind::InvalidPath, quote(&first.value), "a path of printable characters", help),
         );
     }
-    for other in given.filter(|other| other.value != first.value) {
-        let found = format!("{} and {}", quote(&first.value), quote(&other.value));
-        let help = format!("keep one of them; the first is at {}", report.place(&first.spot));
-        report.error(
-            &other.spot,
-            problem(Kind::ConflictingPackage, found, "the same in each file", help),
-        );
-    }
+    given.for_each(|other| refuse_other(first, other, report));
     Some(Path::new(&first.value).to_owned())
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Field, Need, OPERATOR, Object, Of, PACKAGE, Role, SCALAR, SCHEMA_KEY, TENSOR};
 use crate::{
-    check::op::MAX_PORTS,
+    check::{op::MAX_PORTS, package::MAX_DOMAIN_BYTES},
     config::{Core, DSP_ARCHS, DataType, Family, Layout, QuantizationMode},
     names::{self, MAX_NAME_BYTES},
 };
@@ -106,6 +106,12 @@ fn of(of: Of, role: Option<Role>) -> Value {
     match of {
         Of::Name => json!({ "$ref": "#/$defs/name" }),
         Of::Path => json!({ "type": "string" }),
+        Of::Version => {
+            json!({ "type": "string", "pattern": "^[0-9]+\\.[0-9]+\\.[0-9]+([-+][0-9A-Za-z.+-]+)?$" })
+        }
+        Of::Domain => {
+            json!({ "type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_.-]*$", "maxLength": MAX_DOMAIN_BYTES })
+        }
         Of::Attribute => json!({ "type": "string", "minLength": 1, "maxLength": MAX_NAME_BYTES }),
         Of::Truth => json!({ "type": "boolean" }),
         Of::Layout => words(Layout::ALL.iter().map(|layout| layout.as_str())),

@@ -38,6 +38,8 @@ fn package<'t>(reader: &mut Reader<'_, '_, 't>, node: &Node<'t>) -> Option<Packa
     Some(Package {
         spot: object.spot.clone(),
         name: reader.required(&object, "UDO_PACKAGE_NAME", Reader::string),
+        version: reader.optional(&object, "UDO_PACKAGE_VERSION", Reader::string),
+        domain: reader.optional(&object, "UDO_PACKAGE_DOMAIN", Reader::string),
         path: reader.optional(&object, "UDO_PACKAGE_PATH", Reader::string),
         udo_root: reader.optional(&object, "SNPE_UDO_ROOT", Reader::string),
         ops: required_list(reader, &object, "Operators", op),

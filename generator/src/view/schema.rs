@@ -58,7 +58,9 @@ pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> Libr
 }
 
 /// The schema of one operator, and the file that infers its shapes.
-pub(crate) fn schema(op: &Op) -> (OpView, OpView) {
+///
+/// Without a domain in the config it says none: the package's name then stands for it.
+pub(crate) fn schema(op: &Op, domain: Option<&str>) -> (OpView, OpView) {
     let mut file = OpView::new(op, None);
     if TAKEN.contains(&file.type_name.as_str()) {
         file.type_name.push_str("Op");
@@ -79,6 +81,10 @@ pub(crate) fn schema(op: &Op) -> (OpView, OpView) {
     let mut code = Schema { used: vec!["OpSchema", "Param", "Port"], tables: Vec::new() };
     let parts = ["INPUTS", "OUTPUTS", "PARAMS"].map(Expr::atom);
     let whole = Expr::call("OpSchema::new", [Expr::text(&op.name)].into_iter().chain(parts));
+    let whole = match domain {
+        Some(domain) => whole.then("in_domain", [Expr::text(domain)]),
+        None => whole,
+    };
     code.tables.push(constant("pub(crate) const SCHEMA: OpSchema", &whole));
     code.list("INPUT", "Port", op.inputs.len());
     for (index, tensor) in op.inputs.iter().enumerate() {

@@ -1,7 +1,8 @@
 //! The author's places in generated files: what stands in them is carried over, byte for byte.
 //!
 //! A place begins below the line `# yours from here` and ends above `# yours until here`, or with the file. It is known by
-//! the last `[table]` above it.
+//! the last `[table]` above it. The package's version is such a place too, unless it is the config's: the line with the
+//! key `version` in `[workspace.package]`.
 
 const FROM: &str = "# yours from here";
 const UNTIL: &str = "# yours until here";
@@ -31,7 +32,11 @@ pub(super) struct Merged {
 
 /// The text as it is generated, with the author's lines of the text that is there.
 pub(super) fn merge(fresh: &str, found: &str) -> Merged {
-    let (fresh, found) = (Areas::of(fresh), Areas::of(found));
+    let fresh = match (own_version(fresh), own_version(found)) {
+        (Some(line), Some(own)) => fresh.replacen(line, own, 1),
+        _ => fresh.to_owned(),
+    };
+    let (fresh, found) = (Areas::of(&fresh), Areas::of(found));
     let mut text = String::new();
     for (before, area) in &fresh.pieces {
         text.push_str(before);
@@ -52,7 +57,28 @@ pub(super) fn merge(fresh: &str, found: &str) -> Merged {
 pub(super) fn emptied(text: &str) -> String {
     let areas = Areas::of(text);
     let pieces = areas.pieces.iter().map(|(before, _)| *before);
-    pieces.chain([areas.rest]).collect()
+    let text: String = pieces.chain([areas.rest]).collect();
+    match own_version(&text) {
+        Some(line) => text.replacen(line, FIRST_VERSION, 1),
+        None => text,
+    }
+}
+
+/// What the generator writes for a version that is the author's.
+const FIRST_VERSION: &str = "version = \"0.1.0\"";
+
+/// How it marks one that is not.
+const OF_CONFIG: &str = "# of the config";
+
+/// The line of a workspace's manifest with the version of its packages, if it is the author's.
+fn own_version(text: &str) -> Option<&str> {
+    let is_table = |line: &&str| line.trim_start().starts_with('[');
+    let mut lines = text.lines().skip_while(|line| line.trim() != "[workspace.package]").skip(1);
+    let is_version = |line: &str| {
+        let key = line.split_once('=').map(|(key, _)| key.trim());
+        key == Some("version") && !line.trim_end().ends_with(OF_CONFIG)
+    };
+    lines.by_ref().take_while(|line| !is_table(line)).find(|line| is_version(line))
 }
 
 impl<'t> Areas<'t> {
@@ -116,6 +142,27 @@ mod tests {
             + "libm = \"0.2\"\n\n[features]\nfast = []";
         assert_eq!(merge(FRESH, &found), Merged { text: want, leaves_out: false });
         assert_eq!(emptied(&found), FRESH.replace("a = 1", "a = 0"));
+    }
+
+    #[test]
+    fn a_version_is_the_authors_unless_it_is_the_configs() {
+        let manifest = |version: &str| {
+            format!(
+                "[workspace]\nversion = 1\n\n[workspace.package]\nedition = \"2024\"\n{version}\n\n[dep]\nversion = 3\n"
+            )
+        };
+        let fresh = manifest(FIRST_VERSION);
+        for own in ["version = \"0.2.0\"", "version=\"1.0.0-rc.1\"   # next week's"] {
+            let found = manifest(own);
+            assert_eq!(merge(&fresh, &found), Merged { text: found.clone(), leaves_out: false });
+            assert_eq!(emptied(&found), fresh, "it is no edit");
+        }
+        let of_config = manifest("version = \"2.0.0\" # of the config");
+        assert_eq!(merge(&of_config, &fresh).text, of_config);
+        assert_eq!(merge(&fresh, &of_config).text, fresh, "the config has none any more");
+        assert_eq!(emptied(&of_config), of_config);
+        let edited = manifest("version = \"2.0.1\"");
+        assert_eq!(merge(&of_config, &edited).text, of_config);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) struct Build {
     debug: bool,
 
     /// Fail with exit code 3 where generated files do not agree with the package's config or with
-    /// this SDK, instead of a warning; and leave Cargo.lock as it is
+    /// this SDK, instead of a warning; and leave Cargo.lock as it is, but for the package's own version
     #[arg(long)]
     locked: bool,
 
@@ -118,8 +118,9 @@ impl Run for Build {
         }
         self.tell(&workspace, &own.stale)?;
         let patches = patches(&workspace, own.root.as_deref())?;
-        if lock == LockFile::Free {
-            shared::adopt_lock_file(&dir)?;
+        match lock {
+            LockFile::Free => shared::adopt_lock_file(&dir)?,
+            LockFile::Fixed => shared::renew_own_versions(&workspace)?,
         }
         let members = self.members.chosen(&workspace)?;
         for member in members.iter().filter(|member| member.is_dsp()) {

@@ -28,6 +28,43 @@ pub(super) fn adopt_lock_file(dir: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Gives a package's own crates in its `Cargo.lock` the versions that their manifests have: a new version of the package is no
+/// change of what it depends on, which the file is there to fix.
+pub(super) fn renew_own_versions(workspace: &Workspace) -> Result<(), Failure> {
+    let path = workspace.dir.join("Cargo.lock");
+    let Ok(text) = fs::read_to_string(&path) else { return Ok(()) };
+    let renewed = with_versions(&text, &workspace.versions);
+    if renewed == text {
+        return Ok(());
+    }
+    fs::write(&path, renewed)
+        .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
+    note(format_args!("Cargo.lock has the package's version now, {}", workspace.version));
+    Ok(())
+}
+
+/// The text of a lock file in which crates that come from nowhere else have these versions.
+fn with_versions(text: &str, versions: &[(String, String)]) -> String {
+    let value = |block: &str, key: &str| {
+        let line = block.lines().find_map(|line| line.strip_prefix(key));
+        line.and_then(|rest| rest.strip_prefix(" = "))
+            .map(|value| value.trim_matches('"').to_owned())
+    };
+    let renewed = |block: &str| {
+        let name = value(block, "name").filter(|_| value(block, "source").is_none());
+        let wanted = name.and_then(|name| versions.iter().find(|(known, _)| *known == name));
+        let found = value(block, "version");
+        match wanted.zip(found) {
+            Some(((_, version), found)) => {
+                let [from, to] = [&found, version].map(|of| format!("\nversion = \"{of}\"\n"));
+                block.replacen(&from, &to, 1)
+            }
+            None => block.to_owned(),
+        }
+    };
+    text.split_inclusive("\n\n").map(renewed).collect()
+}
+
 /// The shared target folder, for the package in `dir`.
 pub(super) fn folder(dir: &Path) -> Result<PathBuf, Failure> {
     Ok(match env::var_os("UDO_TARGET_DIR") {
@@ -98,3 +135,32 @@ impl Target {
 
 /// Holds, for each crate name, the folder of the package that was built last under it.
 const SOURCES: &str = ".udo-sources";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_file_follows_the_versions_of_a_packages_own_crates() {
+        let block = |name: &str, version: &str, more: &str| {
+            format!("[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n{more}\n")
+        };
+        let registry = "source = \"registry+https://github.com/rust-lang/crates.io-index\"\n";
+        let text = |own: &str| {
+            let blocks = [
+                block("libm", "0.1.0", registry),
+                block("p_common", own, ""),
+                block("p_cpu", own, "dependencies = [\n \"libm\",\n]\n"),
+                block("udo-api", "0.1.0", ""),
+            ];
+            format!("# by Cargo\nversion = 4\n\n{}", blocks.concat())
+        };
+        let of = |version: &str| {
+            let names = ["p_common", "p_cpu", "libm", "p_gone"];
+            names.map(|name| (name.to_owned(), version.to_owned())).to_vec()
+        };
+        assert_eq!(with_versions(&text("0.1.0"), &of("0.2.0-rc.1")), text("0.2.0-rc.1"));
+        assert_eq!(with_versions(&text("0.1.0"), &of("0.1.0")), text("0.1.0"));
+        assert_eq!(with_versions("", &of("1.0.0")), "");
+    }
+}

@@ -24,6 +24,8 @@ pub(super) struct Workspace {
     pub(super) members: Vec<Member>,
     /// How its crates name the SDK.
     pub(super) sdk: Dependency,
+    /// The versions of all its crates, by name.
+    pub(super) versions: Vec<(String, String)>,
 }
 
 /// How a crate depends on `udo-api`.
@@ -68,9 +70,10 @@ impl Workspace {
         let packages = metadata.get("packages").and_then(Value::as_array);
         let mut package = None;
         let mut members = Vec::new();
-        let mut sdk = Dependency::Version;
+        let (mut sdk, mut versions) = (Dependency::Version, Vec::new());
         for entry in packages.into_iter().flatten() {
             let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
+            versions.extend(text(entry, "name").zip(text(entry, "version")));
             let Some(udo) = entry.get("metadata").and_then(|metadata| metadata.get("udo")) else {
                 continue;
             };
@@ -95,7 +98,7 @@ impl Workspace {
         }
         members.sort_by_key(|member| !member.is_registration());
         let Some((package, version)) = package else { return Err(not_ours()) };
-        Ok(Self { package, version, dir: dir.to_owned(), members, sdk })
+        Ok(Self { package, version, dir: dir.to_owned(), members, sdk, versions })
     }
 }
 
