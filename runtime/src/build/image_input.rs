@@ -271,7 +271,7 @@ pub fn convert_input(graph: &mut Graph, image: &ImageInput) -> Result<(), ImageI
     let mut conversion = Conversion { graph, nodes: Vec::new(), image };
     match image.from.channels(image.to) {
         Some(channels) => conversion.pick(new, old, &channels, layout.channels),
-        None => conversion.from_yuv((new, old), &of, &layout),
+        None => conversion.mix((new, old), &of, &layout),
     }
     let nodes = conversion.nodes;
     if let Some(value) = graph.values.get_mut(old.index()) {
@@ -343,7 +343,7 @@ impl Conversion<'_> {
         self.set("axis", Attr::Int(if axis == 1 { 1 } else { 3 }));
     }
 
-    fn from_yuv(&mut self, (from, to): (ValueId, ValueId), of: &TensorType, layout: &Layout) {
+    fn mix(&mut self, (from, to): (ValueId, ValueId), of: &TensorType, layout: &Layout) {
         let Some((height, width)) = even_extents(&of.dims, layout) else { return };
         let is_real = of.dtype == DType::F32;
         let mut pixels = from;
