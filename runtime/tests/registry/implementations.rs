@@ -279,5 +279,5 @@ fn ids_of_other_registries_are_refused() {
     let mut registry = Registry::new();
     let id = registry.open(&scale_package(folder.path())).unwrap();
     let error = Registry::new().kernels_for(id, Core::CPU).map(<[_]>::len).unwrap_err();
-    assert_eq!(error.to_string(), "registry has no package PackageId(0)");
+    assert_eq!(error.to_string(), "registry has no package 0");
 }

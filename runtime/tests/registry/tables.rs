@@ -78,7 +78,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "params[0].default_value.kind = UDO_VALUE_INTS",
-        "operator \"Scale\": parameter \"factor\": its default does not fit its kind, Scalar",
+        "operator \"Scale\": parameter \"factor\": its default does not fit its kind, scalar",
     ),
     ("kernels[0].vtable = NULL", "kernel 0: its KernelVTable is null or not aligned"),
     (
