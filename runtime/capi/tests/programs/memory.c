@@ -1,6 +1,7 @@
 /* Devices, memory, mappings, descriptions and shared memory: B15, N21, N22; models that are refused: B04. It is C and C++.
  *
  * Arguments: a model as ONNX. */
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -325,6 +326,28 @@ static void refuse_counts(const udo_model_t *model, const udo_session_t *session
     udo_runtime_release(runtime);
 }
 
+/* A process with one thread, that is in no call, is copied whole by a fork: the other one goes on with all that there was. */
+static void fork_alone(const udo_runtime_t *runtime) {
+    static const char text[] = "graph \"g\"\n  input x: f32[2,2]\n  y = Neg@13(x)\n  output y\n";
+    const float x[4] = {1, 2, 3, 4};
+    float y[4] = {0};
+    udo_model_t *model = NULL;
+    udo_session_t *session = NULL;
+    DONE(udo_model_load_bytes(runtime, text, sizeof text - 1, NULL, &model));
+    DONE(udo_session_create(model, NULL, &session));
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    const udo_host_input_t input = {x, sizeof x, NULL, 0};
+    udo_host_output_t output = {y, sizeof y, 0};
+    DONE(udo_session_run_host(session, &input, 1, &output, 1));
+    for (int i = 0; i < 4; i++) CHECK(y[i] == -x[i]);
+    if (child == 0) _exit(0);
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    udo_session_release(session);
+    udo_model_release(model);
+}
+
 static void with_counts(const udo_runtime_t *runtime) {
     static const char text[] = "graph \"g\"\n  input x: f32[2,2]\n  y = Neg@13(x)\n  output y\n";
     const int64_t dims[2] = {2, 2};
@@ -356,6 +379,7 @@ int main(int argc, char **argv) {
     udo_runtime_t *runtime = NULL, *none = NULL;
     udo_device_t *device = NULL;
     DONE(udo_runtime_create(NULL, &runtime));
+    fork_alone(runtime);
     const char *packages[1] = {"no/such/package"};
     udo_runtime_options_t options = default_runtime_options();
     options.packages = packages;
