@@ -405,6 +405,38 @@ fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn a_package_that_is_named_twice_is_contained_in_any_order_and_spelling() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = "libUdoFaultsPackageReg.so";
+    let dist = folder.path().join("package/dist");
+    fs::create_dir_all(&dist).unwrap();
+    fs::copy(package().join(file), dist.join(file)).unwrap();
+    let link = folder.path().join("link.so");
+    std::os::unix::fs::symlink(dist.join(file), &link).unwrap();
+    let package = folder.path().join("package");
+    let spelt =
+        [package.clone(), dist.clone(), dist.join(file), package.join("../package/dist"), link];
+    for path in &spelt {
+        let plain = Runtime::builder().package(&package);
+        let contained = || containment();
+        for runtime in [
+            plain.contained(path, contained()),
+            Runtime::builder().contained(path, contained()).package(&package),
+            Runtime::builder().package(path).contained(&package, contained()),
+        ] {
+            let runtime = runtime.build().unwrap();
+            let all: Vec<bool> = runtime.registry().packages().map(|of| of.is_contained).collect();
+            assert_eq!(all, [false, true], "{}", path.display());
+        }
+    }
+    let (segv, _) = (0u16..).zip(IN_EXECUTE).find(|(_, (what, _))| *what == "segv").unwrap();
+    let both = Runtime::builder().package(&package).contained(&spelt[4], containment());
+    let mut session = model(&both.build().unwrap(), "data").session().unwrap();
+    let error = run(&mut session, f32::from(segv)).unwrap_err();
+    assert!(error.contains("its worker was ended by a memory fault"), "{error}");
+}
+
+#[test]
 fn a_worker_that_is_not_there_is_told() {
     let nowhere = Containment::default().worker("/nowhere/udo-worker");
     let error = Runtime::builder().contained(package(), nowhere).build().unwrap_err();

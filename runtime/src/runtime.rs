@@ -17,7 +17,7 @@ use crate::hta::{self, HtaError, HtaReport, PrepareHta};
 use crate::import::{self, ImportError, ImportOptions, PackagedOp};
 use crate::memory::{Derived, ModelBytes};
 use crate::model::{CompileError, Model, Options};
-use crate::package::{OpenError, Trust};
+use crate::package::{Build, OpenError, Trust};
 use crate::place;
 use crate::quant;
 use crate::registry::Registry;
@@ -67,7 +67,8 @@ impl Builder {
         self
     }
 
-    /// With a package whose code runs in a process of its own: what it does wrong there is an error here.
+    /// With a package whose code runs in a process of its own: what it does wrong there is an error here. It does so as well where
+    /// the same package is named by [`Builder::package`].
     #[must_use]
     pub fn contained(mut self, path: impl Into<PathBuf>, containment: Containment) -> Self {
         self.packages.push((path.into(), Some(containment)));
@@ -107,8 +108,17 @@ impl Builder {
         };
         let mut registry = built_in()?;
         registry.set_trust(self.trust);
+        let contained = self.packages.iter().filter_map(|(path, containment)| {
+            // One that cannot be read is refused where it is opened.
+            Some((Build::of(path).ok()?, containment.as_ref()?))
+        });
+        let contained: Vec<(Build, &Containment)> = contained.collect();
         for (path, containment) in &self.packages {
-            match (containment, &self.contain_others) {
+            // Who names a package twice, once to be contained, gets it contained, however it is spelt.
+            let build = if contained.is_empty() { None } else { Build::of(path).ok() };
+            let same = |build: Build| contained.iter().find(|(known, _)| known.is_same(&build));
+            let known = build.and_then(same).map(|(_, containment)| *containment);
+            match (containment.as_ref().or(known), &self.contain_others) {
                 (Some(containment), _) => registry.open_contained(path, containment)?,
                 (None, Some(containment)) => registry.open_as_signed(path, containment)?,
                 (None, None) => registry.open(path)?,

@@ -22,6 +22,30 @@ pub(crate) struct Closed {
     sealed: Option<Sealed>,
     indexed: Option<String>,
 }
+    /// What its libraries are to the sources that lie beside them.
+    pub(crate) sources: Sources,
+}
+
+/// Which build of which package a path leads to.
+#[derive(Debug)]
+pub(crate) struct Build {
+    sha256: String,
+    path: PathBuf,
+}
+
+impl Build {
+    /// That of the package at `path`, none of whose code runs.
+    pub(crate) fn of(path: &Path) -> Result<Self, OpenError> {
+        let dist::Located { path, .. } = dist::registration(path)?;
+        let sha256 = index::sha256(&path)?;
+        let path = path.canonicalize().map_err(|error| OpenError::unreadable(&path, error))?;
+        Ok(Self { sha256, path })
+    }
+
+    /// Whether both are one package: the same file, or another one with the same bytes.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.sha256 == other.sha256 || self.path == other.path
+    }
 
 impl Closed {
     /// Looks at the package at `path`: its folder, its `dist` folder, or its registration library.

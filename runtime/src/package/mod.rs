@@ -40,7 +40,7 @@ pub use trust::{
 pub(crate) use copy::Tables;
 pub(crate) use error::{library, linked};
 pub(crate) use library::{
-    Closed, built_in, implementation, libraries_of, linked_in, load_here, load_library,
+    Build, Closed, built_in, implementation, libraries_of, linked_in, load_here, load_library,
 };
 pub(crate) use open::Candidate;
 pub(crate) use table::Operators;
