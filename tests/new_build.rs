@@ -576,6 +576,53 @@ fn twice(package: &str, fields: &str) -> String {
 }
 
 #[test]
+fn a_config_says_the_version_and_the_domain_of_its_package() {
+    let fields = r#""UDO_PACKAGE_VERSION": "1.2.0-rc.1", "UDO_PACKAGE_DOMAIN": "com.acme.pose","#;
+    let desk = Desk::new(&twice("DomainPack", fields));
+    desk.works(&["new", "-p", "c.json"]);
+    desk.works(&["build", "DomainPack"]);
+    assert_eq!(desk.index("DomainPack").version, "1.2.0-rc.1");
+    assert!(desk.works(&["inspect", "DomainPack"]).0.contains("package  DomainPack 1.2.0-rc.1 "));
+    fs::write(desk.path("x.raw"), [0, 0, 128, 63]).unwrap();
+    let run = |domain: &str, more: &[&str]| {
+        let text =
+            format!("graph g\n  input x: f32[1]\n  y = {domain}Twice@1(x) # n\n  output y\n");
+        fs::write(desk.path("m.graph"), text).unwrap();
+        let args = ["run", "m.graph", "--package", "DomainPack", "--input", "x=x.raw"];
+        let output = desk.udo(&[&args[..], more].concat());
+        let (out, err) = words(&output);
+        (output.status.code(), out + &err)
+    };
+    for (domain, more) in [
+        ("com.acme.pose:", &[][..]),
+        ("DomainPack:", &[]),
+        ("", &[]),
+        ("ai.onnx:", &[]),
+        ("com.rival.ops:", &["--bind", "Twice=DomainPack"]),
+        ("com.rival.ops:", &["--bind", "com.rival.ops:Twice=DomainPack"]),
+    ] {
+        let (code, said) = run(domain, more);
+        assert_eq!(
+            (code, said.contains("y: f32[1] min 2.000000 max 2.000000")),
+            (Some(0), true),
+            "{said}"
+        );
+    }
+    let (code, said) = run("com.rival.ops:", &[]);
+    let wanted = "error: node \"n\": no package has an operator \"Twice\" of domain \"com.rival.ops\", and package \
+                  DomainPack has one of its name in another domain\nhelp: --bind Twice=DomainPack ";
+    assert_eq!((code, said.starts_with(wanted)), (Some(1), true), "{said}");
+
+    // Another version in the config is one of the package once it is made from there again.
+    replace(&desk.path("DomainPack/config/c.json"), "1.2.0-rc.1", "1.3.0");
+    let output = desk.udo(&["build", "DomainPack", "--locked"]);
+    assert_eq!(output.status.code(), Some(3), "{:?}", words(&output));
+    desk.works(&["new", "DomainPack"]);
+    desk.works(&["build", "DomainPack", "--locked"]);
+    assert_eq!(desk.index("DomainPack").version, "1.3.0");
+}
+
+#[test]
 fn a_version_in_a_manifest_is_the_authors() {
     let desk = Desk::new(&twice("VersionPack", ""));
     desk.works(&["new", "-p", "c.json"]);

@@ -18,6 +18,7 @@ use crate::contain::{self, Containment, Worker};
 use crate::cores::Format;
 use crate::cores::convert::ConstantError;
 use crate::cores::relayout::constant;
+use crate::graph::domain_of;
 use crate::memory::{Derived, Tensor};
 use crate::package::{
     self, Candidate, Closed, OpenError, Operators, Package, PackageId, PackageLibrary, Tables,
@@ -228,13 +229,13 @@ impl Registry {
         &self.ops
     }
 
-    /// The type names of packages' operators, and the domain of nodes that each takes; none where it takes those of any.
-    pub fn packaged_ops(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+    /// The type names of packages' operators, and the domains of nodes that each takes: its own, its package's name, and none.
+    pub fn packaged_ops(&self) -> impl Iterator<Item = (&str, &str)> {
         let packaged = self.ops().iter().filter(|entry| !self.is_builtin(entry.package));
         packaged.flat_map(|entry| {
-            let schema = entry.def.schema();
-            let own = Some(schema.domain()).filter(|domain| !domain.is_empty());
-            [(schema.name(), own), (schema.name(), Some(self.package_name(entry.package)))]
+            let (schema, package) = (entry.def.schema(), self.package_name(entry.package));
+            let own = domain_of(schema.domain());
+            [own, package, ""].map(|domain| (schema.name(), domain))
         })
     }
 

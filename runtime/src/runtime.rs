@@ -480,9 +480,9 @@ impl Runtime {
     /// How files are read: operators of packages go before functions that a model has for them.
     fn reading(&self, options: &ImportOptions) -> ImportOptions {
         let mut reading = options.clone();
-        let of = |(name, domain): (&str, Option<&str>)| PackagedOp {
+        let of = |(name, domain): (&str, &str)| PackagedOp {
             name: name.to_owned(),
-            domain: domain.map(str::to_owned),
+            domain: Some(domain.to_owned()),
         };
         reading.packaged.extend(self.registry.packaged_ops().map(of));
         reading
@@ -491,7 +491,16 @@ impl Runtime {
     /// The same of a model that is compiled: its inputs are those that runs give.
     pub(crate) fn reading_for(&self, options: &LoadOptions) -> ImportOptions {
         let mut reading = self.reading(&options.import);
-        reading.given.extend(options.compile.bind.given.iter().cloned());
+        let bind = &options.compile.bind;
+        reading.given.extend(bind.given.iter().cloned());
+        // What is bound to a package runs there, even if the model has a function for it.
+        let bound = bind.bind.keys().map(|of| match of.rsplit_once(':') {
+            Some((domain, name)) => (name, Some(domain.to_owned())),
+            None => (of.as_str(), None),
+        });
+        reading
+            .packaged
+            .extend(bound.map(|(name, domain)| PackagedOp { name: name.to_owned(), domain }));
         reading
     }
 }

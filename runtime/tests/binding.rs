@@ -369,22 +369,90 @@ fn a_package_may_have_one_name_in_several_domains() {
             KernelDef::new::<Shift<3>>("Shift", Core::CPU),
         ])
         .guarded();
-    for (domain, wanted) in [("com.one", 11.0f32), ("", 12.0), ("com.other", 13.0)] {
-        let mut graph = Graph::new("domains");
-        let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(1)]);
-        let y = graph.add_value("y");
-        let mut node = Node::new("Shift", 17, &[x], &[y]);
-        domain.clone_into(&mut node.domain);
-        graph.add_node(node);
-        graph.outputs.push(y);
-        let mut registry = Registry::new();
-        registry.add_static(&SEVERAL).unwrap();
-        let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
-        let mut session = model.session().unwrap();
-        session.input_mut::<f32>("x").unwrap()[0] = 10.0;
-        session.run().unwrap();
-        assert_eq!(session.output::<f32>("y").unwrap()[0].to_bits(), wanted.to_bits(), "{domain}");
+    let shifted = |domain: &str, bind: &[(&str, &str)]| shifted(domain, &[&SEVERAL], bind);
+    for (domain, wanted) in [("com.one", 1), ("", 2), ("ai.onnx", 2), ("Several", 3)] {
+        assert_eq!(shifted(domain, &[]), Ok(wanted), "{domain}");
     }
+    let foreign = shifted("com.other", &[]).unwrap_err();
+    assert!(foreign.contains("of domain \"com.other\", and package Several has one"), "{foreign}");
+    for bind in ["Shift", "com.other:Shift"] {
+        assert_eq!(shifted("com.other", &[(bind, "Several")]), Ok(1), "the first");
+    }
+}
+
+/// How much a node of type Shift and this domain adds.
+fn shifted(
+    domain: &str,
+    packages: &[&'static PackageV1],
+    bind: &[(&str, &str)],
+) -> Result<u8, String> {
+    let mut graph = Graph::new("domains");
+    let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(1)]);
+    let y = graph.add_value("y");
+    let mut node = Node::new("Shift", 17, &[x], &[y]);
+    (node.name, node.domain) = ("n".to_owned(), domain.to_owned());
+    graph.add_node(node);
+    graph.outputs.push(y);
+    let mut options = Options::default();
+    let bind = bind.iter().map(|&(of, package)| (of.to_owned(), package.to_owned()));
+    options.bind.bind = bind.collect();
+    let model = Model::compile(graph, &mut registry(packages), &options);
+    let model = model.map_err(|error| match &error {
+        CompileError::Resolve(why) => {
+            format!("{error}; help: {}", why.help().unwrap_or_default())
+        }
+        _ => error.to_string(),
+    })?;
+    let mut session = model.session().unwrap();
+    session.input_mut::<f32>("x").unwrap()[0] = 10.0;
+    session.run().unwrap();
+    let y = session.output::<f32>("y").unwrap()[0];
+    Ok((1..=3).find(|&by| (y - 10.0 - f32::from(by)).abs() < 1e-6).unwrap())
+}
+
+/// One that says its domain, one of ONNX's, and one that is called by its package's name.
+static ONE: PackageV1 = PackageV1::new("One", "1.0.0")
+    .ops(&[OpDef::of::<Shift<1>>()])
+    .kernels(&[KernelDef::new::<Shift<1>>("Shift", Core::CPU)])
+    .guarded();
+static PLAIN: PackageV1 = PackageV1::new("Plain", "1.0.0")
+    .ops(&[OpDef::of::<Shift<3>>()])
+    .kernels(&[KernelDef::new::<Shift<3>>("Shift", Core::CPU)])
+    .guarded();
+
+#[test]
+fn a_node_runs_on_an_operator_of_its_domain_or_where_it_is_bound() {
+    // ONNX defines no Shift: a node without a domain goes to the one package that has it.
+    assert_eq!(shifted("", &[&ONE], &[]), Ok(1));
+    assert_eq!(shifted("ai.onnx", &[&PLAIN], &[]), Ok(3));
+    assert_eq!(
+        shifted("", &[&ONE, &PLAIN], &[]).unwrap_err(),
+        "node \"n\": operator \"Shift\" is in packages One, Plain; help: choose one with --bind Shift=One"
+    );
+    assert_eq!(shifted("", &[&ONE, &PLAIN], &[("Shift", "Plain")]), Ok(3));
+    for (domain, by) in [("com.one", 1), ("One", 1), ("Plain", 3)] {
+        assert_eq!(shifted(domain, &[&ONE, &PLAIN], &[]), Ok(by), "{domain}");
+    }
+    // Another one's.
+    assert_eq!(
+        shifted("com.rival", &[&PLAIN], &[]).unwrap_err(),
+        "node \"n\": no package has an operator \"Shift\" of domain \"com.rival\", and package Plain has one of its \
+         name in another domain; help: --bind Shift=Plain runs such nodes on the package's operator"
+    );
+    let both = shifted("com.rival", &[&ONE, &PLAIN], &[]).unwrap_err();
+    assert!(
+        both.contains("and packages One, Plain have one of its name in other domains"),
+        "{both}"
+    );
+    assert_eq!(shifted("com.rival", &[&ONE, &PLAIN], &[("Shift", "Plain")]), Ok(3));
+    assert_eq!(shifted("com.rival", &[&PLAIN], &[("com.rival:Shift", "Plain")]), Ok(3));
+    let other = shifted("com.rival", &[&PLAIN], &[("com.other:Shift", "Plain")]).unwrap_err();
+    assert!(other.contains("--bind Shift=Plain"), "{other}");
+    let none = shifted("com.rival", &[&PLAIN], &[("Shift", "One")]).unwrap_err();
+    assert!(none.starts_with("operator \"Shift\" is bound to package \"One\""), "{none}");
+    // Neither does ONNX's own take nodes of others, nor a package of another domain those of ONNX.
+    let foreign = graph(|_, node| "com.rival".clone_into(&mut node.domain));
+    assert!(refusal(foreign, &[]).contains("\"Relu\" of domain \"com.rival\""));
 }
 
 #[test]

@@ -501,7 +501,7 @@ impl OpSchema {
         self.name.get()
     }
 
-    /// The domain whose nodes it takes; empty for any.
+    /// The domain whose nodes it takes; empty for that which its package is called by.
     pub const fn domain(&self) -> &'static str {
         self.domain.get()
     }

@@ -94,8 +94,9 @@ pub struct LoadOptions {
 /// `gpu_storage` (`f32` or `f16`), `fast_math` (`none` or `bf16`), `device_limits` (`kernels` or `documented`, of what is known of the
 /// devices that cores stand for), `random_ranges` (where a model in numbers is quantized for the DSP while it is loaded, over how many
 /// random inputs; 0, as nothing, has it refused), `dim.NAME` (an extent, or a range as `1..512`), `in_place.INPUT` (the output that
-/// runs may have in the place of that input, as one tensor) and `given.INPUT` (1 where runs give an input for which the model has a
-/// default, an initializer of its name; it is no input otherwise) are there.
+/// runs may have in the place of that input, as one tensor), `given.INPUT` (1 where runs give an input for which the model has a
+/// default, an initializer of its name; it is no input otherwise) and `bind.TYPE` (the package whose operator takes nodes of that type,
+/// whatever their domain; with a domain, as `bind.com.acme:Blur`, those of this domain) are there.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Extension {

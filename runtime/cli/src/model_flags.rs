@@ -50,8 +50,9 @@ pub(crate) struct ModelFlags {
     /// Nodes, by operator or name (or all: *), that have to run on a core: the command fails where one runs elsewhere
     #[arg(long, value_name = "OP|NODE|*=CORE", value_parser = Required::parse)]
     pub(crate) require: Vec<Required>,
-    /// The package that takes the nodes of a type which several packages have
-    #[arg(long, value_name = "TYPE=PACKAGE", value_parser = parse_pair)]
+    /// The package that takes the nodes of a type which several packages have, or that are of another domain; with a domain before
+    /// the type, those of this domain
+    #[arg(long, value_name = "[DOMAIN:]TYPE=PACKAGE", value_parser = parse_pair)]
     pub(crate) bind: Vec<(String, String)>,
     /// The shape of an input whose dimensions the model leaves open; where none is given it is that of the run's data
     #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]

@@ -21,7 +21,9 @@ use super::{
     ContainerError, Contents, FORMAT, ModelBytes, Network, Provenance, Section, Stage, StoredGraph,
     VERSION, key,
 };
-use crate::graph::{Attr, DimSpec, Graph, Node, Origin, Source, TensorType, Value, ValueId};
+use crate::graph::{
+    Attr, DimSpec, Graph, Node, Origin, Source, TensorType, Value, ValueId, domain_of,
+};
 use crate::memory::Tensor;
 
 /// Whether checksums are not looked at: no fuzzer comes past them.
@@ -420,7 +422,7 @@ impl Reading<'_> {
         let ports = |ports: &[Option<u32>]| ports.iter().map(|port| port.map(ValueId)).collect();
         Ok(Node {
             name: form.name.clone(),
-            domain: form.domain.clone(),
+            domain: domain_of(&form.domain).to_owned(),
             inputs: ports(&form.inputs),
             outputs: ports(&form.outputs),
             attrs,

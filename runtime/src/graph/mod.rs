@@ -33,6 +33,14 @@ pub use outputs::NoSuchValue;
 pub use parse::ParseError;
 pub use selector::{NoSelector, NoSuchNodes, Selector};
 
+/// The name that ONNX's own domain goes by where it has one; in graphs it has none.
+pub(crate) const ONNX_DOMAIN: &str = "ai.onnx";
+
+/// A domain as graphs have it.
+pub(crate) fn domain_of(name: &str) -> &str {
+    if name == ONNX_DOMAIN { "" } else { name }
+}
+
 /// The newest operator set of ONNX, in whose form built-in operators take their nodes.
 pub(crate) const NEWEST: u32 = 27;
 
@@ -269,9 +277,13 @@ impl Graph {
         id
     }
 
-    /// Adds a node behind all others; one without a name is called after its operator and place.
+    /// Adds a node behind all others; one without a name is called after its operator and place, and one of `ai.onnx` is of
+    /// ONNX's own domain, which is empty.
     pub fn add_node(&mut self, mut node: Node) -> NodeId {
         let id = NodeId::at(self.nodes.len());
+        if domain_of(&node.domain).is_empty() {
+            node.domain.clear();
+        }
         if node.name.is_empty() {
             node.name = format!("{}_{}", node.op, id.0);
         }

@@ -86,7 +86,7 @@ impl Reading {
 pub struct PackagedOp {
     /// Its type name.
     pub name: String,
-    /// The domain of the nodes that it takes; none where it takes those of any.
+    /// The domain of nodes that it takes, empty for ONNX's own; none where it takes those of any.
     pub domain: Option<String>,
 }
 

@@ -182,6 +182,9 @@ const EXTENSIONS: &[(&str, &str, Read)] = &[
 /// What stands before the name of a dimension.
 const DIM: &str = "dim.";
 
+/// What stands before the type of nodes that a package takes.
+const BIND: &str = "bind.";
+
 /// What stands before the name of an input that runs give although the model has a default for it.
 const GIVEN: &str = "given.";
 
@@ -241,7 +244,7 @@ impl Options {
 
     /// Sets an extension by its name; what is set twice is what it was set to last. `dim.NAME` gives a dimension an extent, as
     /// "4", or a range, as "1..512"; `in_place.INPUT` says the output that may be in the place of an input; `given.INPUT` says that runs
-    /// give an input for which the model has a default.
+    /// give an input for which the model has a default; `bind.TYPE` says the package that takes nodes of a type, whatever their domain.
     ///
     /// # Errors
     /// There is no such extension, or it has no such value.
@@ -261,6 +264,13 @@ impl Options {
             self.in_place.push((input.to_owned(), value.to_owned()));
             return Ok(());
         }
+        if let Some(of) = name.strip_prefix(BIND).filter(|of| !of.is_empty()) {
+            if value.is_empty() {
+                return Err(wrong("the name of a package"));
+            }
+            self.bind.bind.insert(of.to_owned(), value.to_owned());
+            return Ok(());
+        }
         if let Some(input) = name.strip_prefix(GIVEN).filter(|input| !input.is_empty()) {
             match value {
                 "1" => self.bind.given.insert(input.to_owned()),
@@ -273,7 +283,7 @@ impl Options {
         let (_, wanted, read) = found.ok_or_else(|| {
             let known: Vec<_> = EXTENSIONS.iter().map(|(name, ..)| *name).collect();
             let why = format!(
-                "there is no extension {name:?}; wanted one of {}, {DIM}NAME, {IN_PLACE}INPUT, {GIVEN}INPUT",
+                "there is no extension {name:?}; wanted one of {}, {DIM}NAME, {IN_PLACE}INPUT, {GIVEN}INPUT, {BIND}TYPE",
                 known.join(", ")
             );
             Error::new(ErrorCode::Unsupported, why)
@@ -349,6 +359,8 @@ mod tests {
             ("given.k", "1"),
             ("given.b", "1"),
             ("given.b", "0"),
+            ("bind.com.acme:Blur", "Acme"),
+            ("bind.Blur", "Other"),
         ];
         for (name, value) in set {
             options.extend(name, value).unwrap();
@@ -361,12 +373,15 @@ mod tests {
         assert_eq!((options.bind.dims.get("n"), options.bind.dims.get("m")), (None, Some(&5)));
         assert_eq!(options.in_place, [("past.0".to_owned(), "present.0".to_owned())]);
         assert_eq!(options.bind.given, ["k".to_owned()].into());
+        assert_eq!(options.bind.bind.get("com.acme:Blur").map(String::as_str), Some("Acme"));
+        assert_eq!(options.bind.bind.len(), 2);
         for (name, value) in [
             ("threads", "0"),
             ("dim.n", "8..1"),
             ("fast_math", "yes"),
             ("device_limits", "on"),
             ("given.k", "yes"),
+            ("bind.Blur", ""),
         ] {
             let error = options.extend(name, value).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidArgument, "{name}");
@@ -374,7 +389,7 @@ mod tests {
         let error = options.extend("speed", "9").unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unsupported);
         let wanted = "there is no extension \"speed\"; wanted one of device_limits, fast_math, gpu_storage, max_memory, random_ranges, \
-                      shapes_kept, spin_us, threads, vtcm_bytes, dim.NAME, in_place.INPUT, given.INPUT";
+                      shapes_kept, spin_us, threads, vtcm_bytes, dim.NAME, in_place.INPUT, given.INPUT, bind.TYPE";
         assert_eq!(error.message(), wanted);
     }
 }

@@ -75,7 +75,7 @@ pub struct Manifest {
 pub struct ManifestOp {
     /// Its type name.
     pub name: String,
-    /// Its domain; empty for any.
+    /// Its domain; empty for that which its package is called by.
     pub domain: String,
     /// Its inputs.
     pub inputs: Vec<ManifestPort>,

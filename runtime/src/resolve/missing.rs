@@ -21,6 +21,8 @@ pub struct MissingOp {
     pub node: String,
     /// The operator that there is whose name is nearly the same.
     pub meant: Option<String>,
+    /// The packages that have an operator of its name in another domain.
+    pub packages: Vec<String>,
 }
 
 /// ONNX's operators, in lines that begin with what they need.
@@ -36,11 +38,18 @@ const DOMAINS: &[(&str, &str)] = &[
     ("ai.onnx.preview.training", "ONNX's for training, which is not supported"),
 ];
 
+/// What an operator of ONNX's needs; nothing for others.
+fn needed_by(op: &str) -> Option<&'static str> {
+    let mut lines = ONNX.lines().filter_map(|line| line.split_once(": "));
+    lines.find(|(_, ops)| ops.split(' ').any(|known| known == op)).map(|(needed, _)| needed)
+}
+
 impl MissingOp {
     /// One node of an operator that nobody describes.
     pub(super) fn of(node: &Node, registry: &Registry) -> Self {
         let (op, domain) = (node.op.clone(), node.domain.clone());
-        let mut missing = Self { op, domain, count: 1, node: node.name.clone(), meant: None };
+        let (name, packages) = (node.name.clone(), registry.packages_with(node));
+        let mut missing = Self { op, domain, count: 1, node: name, meant: None, packages };
         if missing.of_onnx().is_none() {
             missing.meant = nearest(&missing.op, registry);
         }
@@ -53,12 +62,20 @@ impl MissingOp {
             let domain = DOMAINS.iter().find(|(domain, _)| *domain == self.domain);
             return domain.map(|(_, words)| (*words).to_owned());
         }
-        let mut lines = ONNX.lines().filter_map(|line| line.split_once(": "));
-        let (needed, _) = lines.find(|(_, ops)| ops.split(' ').any(|op| op == self.op))?;
-        Some(match needed {
+        Some(match needed_by(&self.op)? {
             TENSORS => "ONNX's, not supported yet".to_owned(),
             needed => format!("ONNX's for {needed}, which are not supported"),
         })
+    }
+
+    /// Whether ONNX defines an operator of this name.
+    pub(super) fn is_named_by_onnx(op: &str) -> bool {
+        needed_by(op).is_some()
+    }
+
+    /// The package that runs it if a user binds it there.
+    pub fn bound_to(&self) -> Option<&str> {
+        self.packages.first().map(String::as_str)
     }
 
     /// Whether a package of the user's might have it.
@@ -71,10 +88,20 @@ impl MissingOp {
             "" => String::new(),
             domain => format!(" of domain {domain:?}"),
         };
+        let packages = match self.packages.as_slice() {
+            [] => String::new(),
+            [one] => format!(", and package {one} has one of its name in another domain"),
+            several => {
+                let names = several.join(", ");
+                format!(", and packages {names} have one of its name in other domains")
+            }
+        };
         match (self.of_onnx(), &self.meant) {
-            (Some(words), _) => format!("{domain}: it is {words}"),
-            (None, Some(meant)) => format!("{domain}, did you mean {meant:?}?"),
-            (None, None) => domain,
+            (Some(words), _) => format!("{domain}: it is {words}{packages}"),
+            (None, Some(meant)) if packages.is_empty() => {
+                format!("{domain}, did you mean {meant:?}?")
+            }
+            (None, _) => format!("{domain}{packages}"),
         }
     }
 }

@@ -57,7 +57,8 @@ pub use upgrade::{UPGRADES, Upgrade};
 /// What the user decides about binding.
 #[derive(Clone, Debug, Default)]
 pub struct BindOptions {
-    /// Operator type to package name: which package takes the nodes of a type that several claim.
+    /// Operator type to package name: which package takes the nodes of a type that several claim, or whose domain is another
+    /// one's. A type may have its domain before it, as in `com.acme:Blur`; then it is that of nodes of this domain.
     pub bind: BTreeMap<String, String>,
     /// Shapes of graph inputs whose dimensions the model leaves open.
     pub shapes: BTreeMap<String, Vec<usize>>,
@@ -216,6 +217,11 @@ impl ResolveError {
     /// What the user can do about it.
     pub fn help(&self) -> Option<String> {
         match self {
+            Self::MissingOps { all } if all.iter().any(|missing| missing.bound_to().is_some()) => {
+                let bind = |of: &MissingOp| Some(format!("--bind {}={}", of.op, of.bound_to()?));
+                let all: Vec<String> = all.iter().filter_map(bind).collect();
+                Some(format!("{} runs such nodes on the package's operator", all.join(" ")))
+            }
             Self::MissingOps { all } => {
                 let op = &all.iter().find(|missing| missing.is_of_a_package())?.op;
                 Some(format!(

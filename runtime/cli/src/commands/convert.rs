@@ -133,7 +133,10 @@ impl Run for Convert {
         place::pin(&mut whole, &self.affinity)?;
         graph.affinity.extend(self.affinity.iter().map(Affinity::to_string));
         let mut missing = runtime.registry().missing(&graph, &BindOptions::default());
-        missing.retain(|op| !declared.iter().any(|known| known.name == op.op));
+        // A package that is known has it, or a run may bind it to one.
+        missing.retain(|op| {
+            op.packages.is_empty() && !declared.iter().any(|known| known.name == op.op)
+        });
         if self.dry_run {
             return self.say_missing(missing);
         }
@@ -308,8 +311,16 @@ fn declared(configs: &[PathBuf]) -> Result<Vec<PackagedOp>, Failure> {
     let sources: Vec<Source<'_>> = sources.collect();
     let read = udo_generator::read(&sources, Mode::Compat);
     let (config, _) = read.map_err(|error| Failure::report(error.to_string()))?;
-    let ops = config.packages.iter().flat_map(|package| &package.ops);
-    Ok(ops.map(|op| PackagedOp { name: op.name.clone(), domain: None }).collect())
+    let ops = config.packages.iter().flat_map(|package| {
+        let own = package.domain.as_ref().unwrap_or(&package.name);
+        let domains = [own.as_str(), &package.name, ""];
+        let all = package.ops.iter().flat_map(move |op| domains.map(|domain| (op, domain)));
+        all.map(|(op, domain)| {
+            let domain = if domain == "ai.onnx" { "" } else { domain };
+            PackagedOp { name: op.name.clone(), domain: Some(domain.to_owned()) }
+        })
+    });
+    Ok(ops.collect())
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::function::Functions;
 use super::graph::Import;
 use super::proto::{FunctionProto, ModelProto, NodeProto, OperatorSetIdProto};
 use super::{ImportError, ImportOptions, ModelBytes, PackagedOp};
+pub(super) use crate::graph::domain_of as domain;
 use crate::graph::{Graph, NEWEST};
 
 /// The domain that ONNX Runtime's tools put nodes of into models that do not import it, as it does without that itself.
@@ -82,11 +83,6 @@ impl<'a> Model<'a> {
 #[derive(Default)]
 pub(super) struct Opsets<'a> {
     versions: HashMap<&'a str, u32>,
-}
-
-/// ONNX's own operators have a domain with two names.
-pub(super) fn domain(name: &str) -> &str {
-    if name == "ai.onnx" { "" } else { name }
 }
 
 impl<'a> Opsets<'a> {
