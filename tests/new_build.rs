@@ -9,7 +9,11 @@ use std::{ffi::OsStr, fs, path::Path, process::Command};
 
 use desk::{Desk, words};
 use support::{cargo, root};
+use udo_api::Shape;
+use udo_runtime::memory::Tensor;
+use udo_runtime::npy;
 use udo_runtime::package::index::{self, LibraryKind};
+use udo_runtime::runtime::Runtime;
 
 const SOFTMAX: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "SoftmaxUdoPackage", "Operators": [
     {"type": "Softmax", "core_types": ["CPU", "GPU", "DSP"], "dsp_arch_types": ["v66", "v68"],
@@ -645,4 +649,81 @@ fn a_version_in_a_manifest_is_the_authors() {
     let (_, said) = words(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("Cargo.toml: edited by hand"), "{said}");
+}
+
+#[test]
+fn libraries_that_are_older_than_their_sources_are_said_to_be() {
+    let desk = Desk::new(&twice("OldPack", ""));
+    desk.works(&["new", "-p", "c.json"]);
+    desk.works(&["build", "OldPack"]);
+    let model = "graph g\n  input x: f32[1]\n  y = Twice@1(x) # n\n  output y\n";
+    fs::write(desk.path("m.graph"), model).unwrap();
+    fs::write(desk.path("x.raw"), [0, 0, 128, 63]).unwrap();
+    for (name, bits) in [("input_0", 1f32), ("output_0", 2.0)] {
+        let tensor = Tensor::of(Shape::new(&[1]).unwrap(), &[bits]).unwrap();
+        fs::write(desk.path(&format!("{name}.npy")), npy::write(&tensor).unwrap()).unwrap();
+    }
+    let commands: [&[&str]; 4] = [
+        &["run", "m.graph", "--input", "x=x.raw"],
+        &["bench", "m.graph", "--iterations", "1"],
+        &["verify", "m.graph", "--data", "."],
+        &["explain", "m.graph"],
+    ];
+    // What commands, inspect, and a program say.
+    let said = |note: Option<&str>, state: &str| {
+        for args in commands {
+            let (out, err) = desk.works(&[args, &["--package", "OldPack"]].concat());
+            let both = out + &err;
+            match note {
+                Some(note) => assert!(both.contains(note), "{args:?}: {both}"),
+                None => assert!(!both.contains("`udo build"), "{args:?}: {both}"),
+            }
+        }
+        let (out, _) = desk.works(&["inspect", "OldPack"]);
+        assert!(out.contains(&format!("\nsources: {state}")), "{out}");
+        let runtime = Runtime::builder().package(desk.path("OldPack")).build().unwrap();
+        let notices = runtime.load(desk.path("m.graph")).unwrap().report().notices.clone();
+        assert_eq!(
+            notices.iter().any(|of| of.contains(note.unwrap_or("`udo build"))),
+            note.is_some()
+        );
+    };
+    said(None, "as built");
+
+    let source = desk.path("OldPack/CPU/src/ops/twice.rs");
+    let text = fs::read_to_string(&source).unwrap();
+    let older = "package OldPack is older than its sources, as CPU/src/ops/twice.rs changed since it was built";
+    fs::write(&source, format!("// edited\n{text}")).unwrap();
+    said(Some(older), "changed since it was built");
+    // Not times decide.
+    fs::write(&source, &text).unwrap();
+    said(None, "as built");
+
+    // A build that fails leaves the old libraries.
+    fs::write(&source, format!("{text}\nsyntax error\n")).unwrap();
+    assert_eq!(desk.udo(&["build", "OldPack"]).status.code(), Some(1));
+    said(Some(older), "changed since it was built");
+    // One core alone is built anew: the rest stays what it is.
+    fs::write(&source, &text).unwrap();
+    let schema = desk.path("OldPack/reg/src/ops/twice.rs");
+    let own = fs::read_to_string(&schema).unwrap();
+    fs::write(&schema, format!("{own}// edited\n")).unwrap();
+    said(Some("as reg/src/ops/twice.rs changed"), "changed since it was built");
+    fs::write(&source, format!("{text}// edited as well\n")).unwrap();
+    desk.works(&["build", "OldPack", "--cores", "reg"]);
+    said(Some(older), "changed since it was built");
+    desk.works(&["build", "OldPack"]);
+    said(None, "as built");
+
+    // A package that is given away without its sources is not old.
+    for folder in ["CPU", "reg", "common", "Cargo.toml"] {
+        fs::rename(desk.path("OldPack").join(folder), desk.path(folder)).unwrap();
+    }
+    said(None, "none beside the libraries");
+    for folder in ["CPU", "reg", "common", "Cargo.toml"] {
+        fs::rename(desk.path(folder), desk.path("OldPack").join(folder)).unwrap();
+    }
+    // Nothing is known of one without an index, and that is said.
+    fs::remove_file(desk.path("OldPack/dist/index.json")).unwrap();
+    said(Some("nothing says whether package OldPack was built from the sources in "), "not known");
 }

@@ -378,6 +378,7 @@ impl Registry {
         let path = closed.as_ref().map(|closed| closed.path().to_owned());
         let index_sha256 =
             closed.as_ref().and_then(|closed| closed.index_sha256().map(str::to_owned));
+        let sources = closed.as_ref().map(|closed| closed.sources.clone()).unwrap_or_default();
         let (sha256, folder) = closed.map(|closed| (closed.sha256, closed.folder)).unzip();
         let package = Package {
             id,
@@ -391,6 +392,7 @@ impl Registry {
             sha256,
             folder,
             index_sha256,
+            sources,
         };
         let named = Arc::make_mut(&mut self.named);
         for (at, def) in (self.ops.len()..).zip(tables.ops) {

@@ -52,7 +52,13 @@ fn index(sha256: String) -> Index {
         version: "0.1.0".to_owned(),
         sdk_version: udo_api::SDK_VERSION.to_owned(),
         target: host_target(),
-        libraries: vec![IndexEntry { file, kind: LibraryKind::Registration, core: None, sha256 }],
+        libraries: vec![IndexEntry {
+            file,
+            kind: LibraryKind::Registration,
+            core: None,
+            sha256,
+            sources: Vec::new(),
+        }],
         made_by: None,
     }
 }

@@ -65,6 +65,19 @@ pub struct IndexEntry {
     pub core: Option<Core>,
     /// Its SHA-256 in lower-case hexadecimal digits.
     pub sha256: String,
+    /// What it was built from; nothing where that is not known.
+    pub sources: Vec<SourceEntry>,
+}
+
+/// A file that a library was built from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceEntry {
+    /// Its path relative to the package's folder, in which the index's own folder lies.
+    pub file: String,
+    /// Its SHA-256 in lower-case hexadecimal digits.
+    pub sha256: String,
+    /// Whether other libraries of the package are built from it as well.
+    pub is_shared: bool,
 }
 
 impl Index {
@@ -169,32 +182,71 @@ impl Index {
     }
 }
 
-impl IndexEntry {
+impl SourceEntry {
     fn to_value(&self) -> Value {
-        json!({
+        let mut value = json!({ "file": self.file, "sha256": self.sha256 });
+        if self.is_shared {
+            value["shared"] = Value::Bool(true);
+        }
+        value
+    }
+
+    fn parse(node: &Node<'_>) -> Result<Self, String> {
+        let is_shared = node.optional("shared")?.is_some() && node.truth("shared")?;
+        Ok(Self { file: inside(node)?.to_owned(), sha256: digest(node)?, is_shared })
+    }
+}
+
+/// The path of an entry, which stays in its folder.
+fn inside<'a>(node: &Node<'a>) -> Result<&'a str, String> {
+    let file = node.text("file")?;
+    if !is_inside(file) {
+        return Err(node.member("file")?.complain("a path inside the folder"));
+    }
+    Ok(file)
+}
+
+/// The digest of an entry, in lower case.
+fn digest(node: &Node<'_>) -> Result<String, String> {
+    let sha256 = node.text("sha256")?;
+    if sha256.len() != 64 || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err(node.member("sha256")?.complain("64 hexadecimal digits"));
+    }
+    Ok(sha256.to_ascii_lowercase())
+}
+
+impl IndexEntry {
+    /// The sources that no other library is built from.
+    pub(super) fn own_sources(&self) -> impl Iterator<Item = &SourceEntry> {
+        self.sources.iter().filter(|source| !source.is_shared)
+    }
+
+    fn to_value(&self) -> Value {
+        let mut value = json!({
             "file": self.file,
             "kind": self.kind.name(),
             "core": self.core.map(|core| core.to_string()),
             "sha256": self.sha256,
-        })
+        });
+        if !self.sources.is_empty() {
+            value["sources"] = self.sources.iter().map(SourceEntry::to_value).collect();
+        }
+        value
     }
 
     fn parse(node: &Node<'_>) -> Result<Self, String> {
-        let file = node.text("file")?;
-        if !is_inside(file) {
-            return Err(node.member("file")?.complain("a path inside the folder"));
-        }
+        let file = inside(node)?;
         let kind = match node.text("kind")? {
             "registration" => LibraryKind::Registration,
             "implementation" => LibraryKind::Implementation,
             _ => return Err(node.member("kind")?.complain("a kind of library")),
         };
         let core = if node.member("core")?.is_null() { None } else { Some(node.core("core")?) };
-        let sha256 = node.text("sha256")?;
-        if sha256.len() != 64 || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return Err(node.member("sha256")?.complain("64 hexadecimal digits"));
-        }
-        Ok(Self { file: file.to_owned(), kind, core, sha256: sha256.to_ascii_lowercase() })
+        let sources = match node.optional("sources")? {
+            Some(_) => node.list("sources", SourceEntry::parse)?,
+            None => Vec::new(),
+        };
+        Ok(Self { file: file.to_owned(), kind, core, sha256: digest(node)?, sources })
     }
 }
 
@@ -246,6 +298,18 @@ mod tests {
             kind,
             core,
             sha256: "ab".repeat(32),
+            sources: vec![
+                SourceEntry {
+                    file: "CPU/src/lib.rs".to_owned(),
+                    sha256: "cd".repeat(32),
+                    is_shared: false,
+                },
+                SourceEntry {
+                    file: "Cargo.toml".to_owned(),
+                    sha256: "ef".repeat(32),
+                    is_shared: true,
+                },
+            ],
         };
         Index {
             package: "P".to_owned(),
@@ -270,6 +334,11 @@ mod tests {
         assert_eq!(Index::parse(text.as_bytes()).unwrap(), index());
         let other = Index { made_by: Some("udo sign".to_owned()), ..index() };
         assert_eq!(Index::parse(other.to_json().as_bytes()).unwrap(), other);
+        let mut older = index();
+        older.libraries.iter_mut().for_each(|library| library.sources.clear());
+        let text = older.to_json();
+        assert!(!text.contains("sources"), "{text}");
+        assert_eq!(Index::parse(text.as_bytes()).unwrap(), older);
     }
 
     #[test]
@@ -303,7 +372,19 @@ mod tests {
                 "`libraries[0].sha256` is \"abababababababababababababababababababab\", wanted 64 hexadecimal digits",
             ),
         ];
-        for (from, to, wanted) in cases {
+        let more = [
+            (
+                "\"CPU/src",
+                "\"../CPU/src",
+                "`libraries[0].sources[0].file` is \"../CPU/src/lib.rs\", wanted a path inside the folder",
+            ),
+            (
+                "\"shared\": true",
+                "\"shared\": 1",
+                "`libraries[0].sources[1].shared` is 1, wanted true or false",
+            ),
+        ];
+        for (from, to, wanted) in cases.into_iter().chain(more) {
             let text = good.replacen(from, to, 1);
             assert_ne!(text, good, "{from}");
             assert_eq!(Index::parse(text.as_bytes()).unwrap_err(), wanted);

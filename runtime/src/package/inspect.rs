@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::index::{self, Index};
-use super::{Manifest, OpenError, dist};
+use super::{Manifest, OpenError, Sources, dist};
 
 /// The libraries of a package, the registration library first.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct Inspection {
     pub index: Option<Index>,
     /// The libraries.
     pub libraries: Vec<InspectedLibrary>,
+    /// What they are to the sources that lie beside them.
+    pub sources: Sources,
 }
 
 /// One library of a package.
@@ -84,7 +86,8 @@ pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     others.remove(&name);
     let others = others.iter().map(|file| look_at(&folder, file, index.as_ref()));
     let libraries = std::iter::once(main).chain(others).collect();
-    Ok(Inspection { folder, index, libraries })
+    let sources = Sources::of(&folder, index.as_ref());
+    Ok(Inspection { folder, index, libraries, sources })
 }
 
 fn look_at(folder: &Path, file: &str, index: Option<&Index>) -> InspectedLibrary {

@@ -9,6 +9,7 @@ use udo_api::{Core, KernelDef, OpDef};
 use super::copy::Tables;
 use super::index::{self, INDEX_FILE, Index};
 use super::open::{self, Candidate};
+use super::sources::Sources;
 use super::trust::{Asking, Sealed, Trust};
 use super::{OpenError, Package, PackageLibrary, dist, error, table};
 
@@ -21,7 +22,6 @@ pub(crate) struct Closed {
     /// Its index as it lies there, and what that calls the package.
     sealed: Option<Sealed>,
     indexed: Option<String>,
-}
     /// What its libraries are to the sources that lie beside them.
     pub(crate) sources: Sources,
 }
@@ -46,6 +46,7 @@ impl Build {
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.sha256 == other.sha256 || self.path == other.path
     }
+}
 
 impl Closed {
     /// Looks at the package at `path`: its folder, its `dist` folder, or its registration library.
@@ -66,8 +67,9 @@ impl Closed {
             let cores = manifest.kernels.iter().map(|k| k.core);
             return Err(not_a_registration(&path, &manifest.package, cores));
         }
+        let sources = Sources::of(&folder, index.as_ref());
         let indexed = index.map(|index| index.package);
-        Ok(Self { candidate, sha256, folder, sealed, indexed })
+        Ok(Self { candidate, sha256, folder, sealed, indexed, sources })
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -15,6 +15,7 @@ mod library;
 mod manifest;
 mod open;
 mod sealing;
+mod sources;
 mod table;
 mod trust;
 
@@ -32,6 +33,7 @@ pub use manifest::{
 };
 
 pub use sealing::seal;
+pub use sources::Sources;
 pub use trust::{
     KeyError, LOCK_FILE, Lock, LockError, LockedPackage, PublicKey, SIGNATURE_FILE, SecretKey,
     Trust, sign,
@@ -74,6 +76,15 @@ pub struct Package {
     pub(crate) folder: Option<PathBuf>,
     /// The SHA-256 of its index as it was when opened, if it has one.
     pub index_sha256: Option<String>,
+    /// What its libraries are to the sources that lie beside them, when it was opened.
+    pub sources: Sources,
+}
+
+impl Package {
+    /// What who runs it should know of its libraries.
+    pub(crate) fn notice(&self) -> Option<String> {
+        self.sources.notice(&self.name, self.folder.as_deref()?)
+    }
 }
 
 /// An implementation library of a package.

@@ -36,7 +36,8 @@ fn index_of(folder: &Path) -> Result<Index, OpenError> {
     let file = path.strip_prefix(&folder).unwrap_or(&path).to_string_lossy().into_owned();
     let entry = |file: &str, kind, core| -> Result<IndexEntry, OpenError> {
         let sha256 = index::sha256(&folder.join(file))?;
-        Ok(IndexEntry { file: file.to_owned(), kind, core, sha256 })
+        // Whatever built it has not said what of.
+        Ok(IndexEntry { file: file.to_owned(), kind, core, sha256, sources: Vec::new() })
     };
     let mut libraries = vec![entry(&file, LibraryKind::Registration, None)?];
     let named = manifest.iter().flat_map(|manifest| &manifest.libraries);

@@ -30,6 +30,7 @@ use crate::device::quoted;
 use crate::exit_guard::{self, PackageCall};
 use crate::graph::{Graph, Node, Source, ValueId};
 use crate::memory::Tensor;
+use crate::package::Package;
 use crate::registry::{OpEntry, Registry};
 
 use control::Form;
@@ -361,8 +362,11 @@ impl Registry {
         }
         let mut behind = self.rename(&mut binding.graph, &mut node, binding.options)?;
         let (entry, notice) = self.choose(&node, binding.options)?;
-        if let Some(notice) = notice.filter(|n| !binding.notices.contains(n)) {
-            binding.notices.push(notice);
+        let of_package = self.package(entry.package).and_then(Package::notice);
+        for notice in notice.into_iter().chain(of_package) {
+            if !binding.notices.contains(&notice) {
+                binding.notices.push(notice);
+            }
         }
         if self.is_builtin(entry.package) {
             behind.splice(..0, self.upgrade(&mut binding.graph, &mut node)?);

@@ -47,6 +47,7 @@ pub(crate) fn scale_index(dist: &Path) -> Index {
         kind,
         core,
         sha256: sha256(&dist.join(file)).unwrap(),
+        sources: Vec::new(),
     };
     Index {
         package: "ScaleUdoPackage".to_owned(),

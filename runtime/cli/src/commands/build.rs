@@ -130,11 +130,13 @@ impl Run for Build {
         let target = shared::Target::lock(&dir)?;
         target.forget_namesakes(&workspace, &patches)?;
         let place = cargo::Place { dir: &dir, target: target.dir(), patches: &patches };
+        // As they are before the compiler reads them: what changes meanwhile is newer.
+        let sources = gather::sources(&workspace, &members)?;
         let artifacts = cargo::build(&place, profile, lock, &members)?;
         if members.iter().any(|member| member.core == "gpu") {
             opencl::look(&dir)?;
         }
-        let dist = gather::gather(&workspace, &members, &artifacts)?;
+        let dist = gather::gather(&workspace, &members, &artifacts, sources)?;
         self.show(&workspace, &own.stale, &dist)
     }
 }

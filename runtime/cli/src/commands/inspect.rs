@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use udo_api::{Side, TypeSet, Wanted};
-use udo_runtime::package::{Contents, InspectedLibrary, Listing, Manifest, ManifestPort, inspect};
+use udo_runtime::package::{
+    Contents, InspectedLibrary, Listing, Manifest, ManifestPort, Sources, inspect,
+};
 
 use super::Run;
 use crate::output::{Failure, Outcome, chain, print_json};
@@ -34,9 +36,11 @@ impl Run for Inspect {
             let libraries: Vec<Value> = inspection.libraries.iter().map(library_json).collect();
             print_json(&json!({
                 "folder": inspection.folder, "sound": inspection.is_sound(), "libraries": libraries,
+                "sources": sources_json(&inspection.sources),
             }));
         } else {
             outln!("{}", inspection.folder.display());
+            outln!("sources: {}", sources(&inspection.sources));
             inspection.libraries.iter().for_each(say);
         }
         if inspection.is_sound() {
@@ -44,6 +48,34 @@ impl Run for Inspect {
         }
         Err(Failure::new("the package is not as it was built").help("build it again: `udo build`"))
     }
+}
+
+/// What the libraries are to the sources beside them.
+fn sources(of: &Sources) -> String {
+    match of {
+        Sources::Absent => "none beside the libraries".to_owned(),
+        Sources::Same => "as built".to_owned(),
+        Sources::Changed(files) => {
+            format!(
+                "changed since it was built, so that the libraries are older: {}; `udo build` builds them",
+                files.join(", ")
+            )
+        }
+        Sources::Unknown => {
+            "not known: no index says what the libraries were built from; `udo build` writes one"
+                .to_owned()
+        }
+    }
+}
+
+fn sources_json(of: &Sources) -> Value {
+    let (state, changed) = match of {
+        Sources::Absent => ("absent", &[][..]),
+        Sources::Same => ("same", &[][..]),
+        Sources::Changed(files) => ("changed", files.as_slice()),
+        Sources::Unknown => ("unknown", &[][..]),
+    };
+    json!({ "state": state, "changed": changed })
 }
 
 fn say(library: &InspectedLibrary) {

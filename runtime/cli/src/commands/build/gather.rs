@@ -1,6 +1,7 @@
 //! Libraries out of cargo's target folder into `dist/`, under the package's names.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -8,7 +9,7 @@ use std::{
 use udo_api::Core;
 use udo_runtime::package::{
     DIST_FOLDER, host_target,
-    index::{self, INDEX_FILE, Index, IndexEntry, LibraryKind},
+    index::{self, INDEX_FILE, Index, IndexEntry, LibraryKind, SourceEntry},
 };
 
 use super::{
@@ -27,11 +28,69 @@ pub(super) struct Dist {
     pub(super) index: Index,
 }
 
+/// What crates are built from, as it lies there now.
+pub(super) type Sources = BTreeMap<PathBuf, Vec<SourceEntry>>;
+
+/// What these crates are built from: their own files, and those that the package's crates share. Crates for the DSP share theirs.
+pub(super) fn sources(workspace: &Workspace, members: &[&Member]) -> Result<Sources, Failure> {
+    let root = &workspace.dir;
+    let folder = |member: &Member| member.manifest.parent().unwrap_or(root).to_owned();
+    let mut sources = Sources::new();
+    for member in members {
+        let mut own = vec![folder(member)];
+        if member.is_dsp() {
+            let others = workspace.members.iter().filter(|other| other.is_dsp());
+            own.extend(others.map(folder).filter(|other| *other != folder(member)));
+        }
+        let mut all = Vec::new();
+        for (at, folder) in own.iter().enumerate() {
+            files(root, folder, at > 0, &mut all)?;
+        }
+        files(root, &root.join("common"), true, &mut all)?;
+        all.push(source(root, &root.join("Cargo.toml"), true)?);
+        sources.insert(member.manifest.clone(), all);
+    }
+    Ok(sources)
+}
+
+/// The files in a folder and below it, in order, but for what editors, cargo and `udo new` leave there.
+fn files(
+    root: &Path,
+    folder: &Path,
+    is_shared: bool,
+    to: &mut Vec<SourceEntry>,
+) -> Result<(), Failure> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
+    entries.sort_by_key(fs::DirEntry::path);
+    for entry in entries {
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        let is_left = name.starts_with('.') || name.ends_with('~') || name.contains(".edited");
+        if is_left || path.is_symlink() || name == "target" && path.is_dir() {
+            continue;
+        }
+        if path.is_dir() {
+            files(root, &path, is_shared, to)?;
+        } else {
+            to.push(source(root, &path, is_shared)?);
+        }
+    }
+    Ok(())
+}
+
+fn source(root: &Path, path: &Path, is_shared: bool) -> Result<SourceEntry, Failure> {
+    let file = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
+    Ok(SourceEntry { file, sha256: index::sha256(path)?, is_shared })
+}
+
 /// Puts the libraries in place, then the index.
 pub(super) fn gather(
     workspace: &Workspace,
     members: &[&Member],
     artifacts: &Artifacts,
+    mut sources: Sources,
 ) -> Result<Dist, Failure> {
     let folder = workspace.dir.join(DIST_FOLDER);
     fs::create_dir_all(&folder)?;
@@ -50,9 +109,13 @@ pub(super) fn gather(
     for member in &workspace.members {
         let path = folder.join(&member.file);
         // What this build leaves out may lie there from an earlier one.
-        let is_earlier = old.contains(&member.file) && path.is_file();
-        if is_earlier || built.contains(&member.file) {
-            libraries.push(entry(member, &path)?);
+        let earlier = old.iter().find(|old| old.file == member.file && path.is_file());
+        if built.contains(&member.file) {
+            let sources = sources.remove(&member.manifest).unwrap_or_default();
+            libraries.push(IndexEntry { sources, ..entry(member, &path)? });
+        } else if let Some(earlier) = earlier {
+            let sources = earlier.sources.clone();
+            libraries.push(IndexEntry { sources, ..entry(member, &path)? });
         }
     }
     let index = Index {
@@ -64,16 +127,16 @@ pub(super) fn gather(
         made_by: None,
     };
     put(&folder.join(INDEX_FILE), |to| fs::write(to, index.to_json()))?;
-    for file in old.iter().filter(|old| !workspace.members.iter().any(|m| m.file == **old)) {
-        remove(&folder.join(file))?;
+    for old in old.iter().filter(|old| !workspace.members.iter().any(|m| m.file == old.file)) {
+        remove(&folder.join(&old.file))?;
     }
     Ok(Dist { folder, built, index })
 }
 
 /// The libraries of an earlier build; none where the index cannot be read.
-fn earlier(folder: &Path) -> Vec<String> {
+fn earlier(folder: &Path) -> Vec<IndexEntry> {
     match Index::read(folder) {
-        Ok(Some(index)) => index.libraries.into_iter().map(|entry| entry.file).collect(),
+        Ok(Some(index)) => index.libraries,
         Ok(None) | Err(_) => Vec::new(),
     }
 }
@@ -87,7 +150,8 @@ fn entry(member: &Member, path: &Path) -> Result<IndexEntry, Failure> {
         })?;
         (LibraryKind::Implementation, Some(core))
     };
-    Ok(IndexEntry { file: member.file.clone(), kind, core, sha256: index::sha256(path)? })
+    let (file, sha256, sources) = (member.file.clone(), index::sha256(path)?, Vec::new());
+    Ok(IndexEntry { file, kind, core, sha256, sources })
 }
 
 /// Makes a file under another name, then renames it: whoever has the old one open keeps it.
