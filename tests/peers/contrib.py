@@ -444,7 +444,7 @@ def steps_of_values():
 
 def blocks():
     """Products with matrices, and tables, whose blocks of values have a scale each."""
-    for bits, block in [(4, 16), (4, 32), (4, 128), (8, 32), (8, 64)]:
+    for bits, block in [(2, 16), (2, 64), (4, 16), (4, 32), (4, 128), (8, 32), (8, 64)]:
         for rows, depth, columns in [(1, 256, 48), (3, 256, 33), (40, 256, 300)]:
             count = -(-depth // block)
             data = values(U8, columns, count, block * bits // 8)

@@ -1,9 +1,9 @@
-//! Products with a matrix of 4- or 8-bit values, each block of which has a scale and a zero point of its own.
+//! Products with a matrix of 2-, 4- or 8-bit values, each block of which has a scale and a zero point of its own.
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Inputs, Io, Kernel, KernelDef, Node,
-    Op, OpSchema, Param, Port, Shape, TypeSet, Value, Workspace, input, input_like, output_like,
-    types,
+    Op, OpSchema, Packed, PackedConstants, Param, Port, Scratch, Shape, Sources, TypeSet, Value,
+    Workspace, input, input_like, output_like, types,
 };
 use udo_simd::gemm_blocks::{
     Blocks, LEAST_BLOCK, Width, Zeros, arrange, is_arranged, multiply, numbers,
@@ -13,6 +13,7 @@ use udo_simd::gemm_f32::{Epilogue, Layout, gemm, pack_b, packed_len};
 use crate::Def;
 use crate::family::argument::count;
 use crate::family::partition;
+use crate::number::wrong_recipe;
 
 pub(crate) const DEF: Def = Def::of::<MatMulNBits>(KERNELS);
 
@@ -76,7 +77,8 @@ struct Sizes {
     rows: usize,
     depth: usize,
     columns: usize,
-    width: Width,
+    /// Bits of a value: 2, 4 or 8.
+    bits: usize,
     /// Values of a block.
     block: usize,
     /// Blocks of a column.
@@ -87,11 +89,12 @@ impl Sizes {
     fn read(node: &Node<'_>) -> Result<Self, Error> {
         let (depth, columns, block) =
             (count(node, "K")?, count(node, "N")?, count(node, "block_size")?);
-        let width = match node.int("bits")? {
-            4 => Width::Four,
-            8 => Width::Eight,
+        let bits = match node.int("bits")? {
+            2 => 2,
+            4 => 4,
+            8 => 8,
             bits => {
-                return Err(Error::new(format!("parameter \"bits\" is {bits}, wanted 4 or 8")));
+                return Err(Error::new(format!("parameter \"bits\" is {bits}, wanted 2, 4 or 8")));
             }
         };
         if !block.is_power_of_two() || block < LEAST_BLOCK {
@@ -112,19 +115,19 @@ impl Sizes {
             return Err(Error::new(format!("input {A} is {a}, wanted rows of {depth}")));
         }
         let rows = a.len() / depth;
-        let sizes = Self { rows, depth, columns, width, block, blocks };
+        let sizes = Self { rows, depth, columns, bits, block, blocks };
         sizes.check(node)?;
         Ok(sizes)
     }
 
     fn check(&self, node: &Node<'_>) -> Result<(), Error> {
-        let &Self { columns, width, block, blocks, .. } = self;
+        let &Self { columns, block, blocks, .. } = self;
         let all = columns.saturating_mul(blocks);
         let is_packed =
             node.has_input(ZERO_POINTS) && node.input(ZERO_POINTS)?.dtype() == Some(DType::U8);
-        let zeros = if is_packed { columns.saturating_mul(width.bytes(blocks)) } else { all };
+        let zeros = if is_packed { columns.saturating_mul(self.bytes(blocks)) } else { all };
         let wanted =
-            [(B, all.saturating_mul(width.bytes(block))), (SCALES, all), (ZERO_POINTS, zeros)];
+            [(B, all.saturating_mul(self.bytes(block))), (SCALES, all), (ZERO_POINTS, zeros)];
         for (port, len) in wanted.into_iter().chain([(BIAS, columns)]) {
             if node.has_input(port) && node.input(port)?.len() != len {
                 let found = node.input(port)?;
@@ -139,19 +142,91 @@ impl Sizes {
         self.block.saturating_mul(self.blocks)
     }
 
-    fn blocks<'a>(&self, inputs: &Inputs<'a>) -> Result<Blocks<'a>, ExecError> {
-        let &Self { columns, width, block, blocks, .. } = self;
-        let middle = if width == Width::Four { 8.0 } else { 128.0 };
-        let zeros = if !inputs.has(ZERO_POINTS) {
-            Zeros::Same(middle)
+    /// Bytes of so many values, the last one filled.
+    fn bytes(&self, values: usize) -> usize {
+        values.saturating_mul(self.bits).div_ceil(8)
+    }
+
+    /// The matrix, of values and zero points of an input or what those became.
+    fn blocks<'a>(
+        &self,
+        inputs: &Inputs<'a>,
+        [values, zeros]: [Option<&'a [u8]>; 2],
+    ) -> Result<Blocks<'a>, ExecError> {
+        let &Self { columns, bits, block, blocks, .. } = self;
+        let zeros = if let Some(zeros) = zeros {
+            Zeros::Values(zeros)
+        } else if !inputs.has(ZERO_POINTS) {
+            Zeros::Same((1u8 << (bits - 1)).into())
         } else if inputs.dtype(ZERO_POINTS)? == DType::U8 {
             Zeros::Values(inputs.get::<u8>(ZERO_POINTS)?)
         } else {
             Zeros::Numbers(inputs.get::<f32>(ZERO_POINTS)?)
         };
-        let (values, scales) = (inputs.get::<u8>(B)?, inputs.get::<f32>(SCALES)?);
+        let values = if let Some(values) = values { values } else { inputs.get::<u8>(B)? };
+        let (width, scales) =
+            (if bits == 8 { Width::Eight } else { Width::Four }, inputs.get::<f32>(SCALES)?);
         let b = Blocks::new(width, [block, blocks, columns], values, scales, zeros);
         b.ok_or(ExecError::bad_value(values.len() as i64, B))
+    }
+}
+
+/// Rows of values of 2 bits as ones of 4 bits, which products read: before the run where they are constant.
+#[derive(Clone, Copy)]
+struct Widened {
+    port: usize,
+    /// Bytes of a row, and of what it becomes.
+    row: usize,
+    wide: usize,
+    len: usize,
+    packed: Option<Packed<u8>>,
+}
+
+impl Widened {
+    fn of(cx: &FinalizeCx<'_>, port: usize, rows: usize, [row, wide]: [usize; 2]) -> Result<Self, Error> {
+        let len = rows.saturating_mul(wide);
+        let recipe = [row as u64, wide as u64];
+        let packed = if cx.is_constant(port) {
+            Some(cx.pack(&[port], &recipe, len, Self::fill)?)
+        } else {
+            None
+        };
+        Ok(Self { port, row, wide, len, packed })
+    }
+
+    fn fill(recipe: &[u64], sources: &Sources<'_>, y: &mut [u8]) -> Result<(), Error> {
+        let &[row, wide] = recipe else { return Err(wrong_recipe(recipe)) };
+        widen(sources.get::<u8>(0)?, row as usize, y, wide as usize);
+        Ok(())
+    }
+
+    /// Bytes of scratch for those that come with a run.
+    fn scratch_len(self) -> usize {
+        if self.packed.is_some() { 0 } else { self.len }
+    }
+
+    fn get<'a>(
+        self,
+        inputs: &Inputs<'_>,
+        packed: &PackedConstants<'a>,
+        scratch: &mut Scratch<'a>,
+    ) -> Result<&'a [u8], ExecError> {
+        if let Some(constant) = self.packed {
+            return packed.get(constant);
+        }
+        let y = scratch.take::<u8>(self.len)?;
+        widen(inputs.get::<u8>(self.port)?, self.row, y, self.wide);
+        Ok(y)
+    }
+}
+
+/// Two bytes of values of 4 bits for each byte of ones of 2 bits, row by row.
+fn widen(x: &[u8], row: usize, y: &mut [u8], wide: usize) {
+    for (x, y) in x.chunks_exact(row.max(1)).zip(y.chunks_exact_mut(wide.max(1))) {
+        for (at, y) in y.iter_mut().enumerate() {
+            let two = x[at / 2] >> (at % 2 * 4);
+            *y = two & 0b11 | (two & 0b1100) << 2;
+        }
     }
 }
 
@@ -170,6 +245,8 @@ struct Product {
     part: usize,
     /// Columns that become numbers at a time; 0 where none do.
     tile: usize,
+    /// Values and zero points of 2 bits.
+    widened: [Option<Widened>; 2],
 }
 
 impl Kernel for Product {
@@ -183,26 +260,46 @@ impl Kernel for Product {
         let part = columns.div_ceil(parts).next_multiple_of(STEP).min(columns);
         let most = (AT_HAND / sizes.whole_depth().max(1) / STEP * STEP).max(STEP);
         let tile = if rows > FEW { most.min(part) } else { 0 };
-        Ok(Self { sizes, part, tile })
+        let mut widened = [None; 2];
+        if sizes.bits == 2 {
+            let Sizes { block, blocks, .. } = sizes;
+            let values = columns.saturating_mul(blocks);
+            let row = sizes.bytes(block);
+            widened[0] = Some(Widened::of(cx, B, values, [row, 2 * row])?);
+            if cx.has_input(ZERO_POINTS) && cx.input(ZERO_POINTS)?.dtype() == Some(DType::U8) {
+                let row = [sizes.bytes(blocks), blocks.div_ceil(2)];
+                widened[1] = Some(Widened::of(cx, ZERO_POINTS, columns, row)?);
+            }
+        }
+        Ok(Self { sizes, part, tile, widened })
     }
 
     fn workspace(&self) -> Workspace {
         let [arranged, apart, own] = self.lens();
         let own = self.parts().saturating_mul(own);
-        Workspace::of::<f32>(arranged).and::<f32>(apart).and::<f32>(own)
+        let bytes = self.widened.iter().flatten().map(|widened| widened.scratch_len());
+        let numbers = Workspace::of::<f32>(arranged).and::<f32>(apart).and::<f32>(own);
+        bytes.fold(numbers, Workspace::and::<u8>)
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
+        let Io { inputs, mut outputs, mut scratch, parallel, packed, .. } = io;
         let Sizes { rows, depth, columns, .. } = self.sizes;
         let (x, y) = (inputs.get::<f32>(A)?, outputs.take::<f32>(0)?);
-        let (b, [arranged, apart, own_len]) = (self.sizes.blocks(&inputs)?, self.lens());
+        let [arranged, apart, own_len] = self.lens();
         let a = scratch.take::<f32>(arranged)?;
         let apart = scratch.take::<f32>(apart)?;
         let own = scratch.take::<f32>(self.parts() * own_len)?;
         if rows == 0 {
             return Ok(());
         }
+        let mut wide = [None; 2];
+        for (wide, widened) in wide.iter_mut().zip(self.widened) {
+            *wide = widened
+                .map(|widened| widened.get(&inputs, &packed, &mut scratch))
+                .transpose()?;
+        }
+        let b = self.sizes.blocks(&inputs, wide)?;
         let a = if is_arranged(&b, depth) {
             x
         } else {
@@ -321,6 +418,10 @@ mod tests {
         Case { rows: 2, depth: 33, columns: 1, block: 16, ..CASE },
         Case { rows: 0, ..CASE },
         Case { rows: 5, depth: 700, columns: 300, block: 128, zeros: Zeros::Values, ..CASE },
+        Case { bits: 2, ..CASE },
+        Case { bits: 2, rows: 3, depth: 90, block: 16, zeros: Zeros::Values, has_bias: true, ..CASE },
+        Case { bits: 2, rows: 20, depth: 300, zeros: Zeros::Values, ..CASE },
+        Case { bits: 2, rows: 2, zeros: Zeros::Numbers, ..CASE },
     ];
 
     fn bytes(len: usize) -> Vec<u8> {
@@ -339,16 +440,21 @@ mod tests {
         }
 
         fn given(&self) -> Bench {
+            self.given_with(Bench::constant)
+        }
+
+        /// With values and zero points as they are given, constants or inputs of the run.
+        fn given_with(&self, bytes_are: fn(Bench, Tensor) -> Bench) -> Bench {
             let &Self { rows, depth, columns, bits, block, .. } = self;
             let (blob, [x, scales, zeros, bias]) = (block * bits / 8, self.numbers());
             let values = bytes(columns * self.blocks() * blob);
             let run = bench("com.microsoft:MatMulNBits").input(tensor(&[rows, depth], &x));
-            let run = run.constant(tensor(&[columns, self.blocks(), blob], &values));
+            let run = bytes_are(run, tensor(&[columns, self.blocks(), blob], &values));
             let run = run.constant(tensor(&[columns * self.blocks()], &scales));
             let row = (self.blocks() * bits).div_ceil(8);
             let run = match self.zeros {
                 Zeros::None => run.absent(),
-                Zeros::Values => run.constant(tensor(&[columns * row], &bytes(columns * row))),
+                Zeros::Values => bytes_are(run, tensor(&[columns * row], &bytes(columns * row))),
                 Zeros::Numbers => run.constant(tensor(&[columns * self.blocks()], &zeros)),
             };
             let run = run.absent();
@@ -366,7 +472,8 @@ mod tests {
             let packed_zeros = bytes(columns * row);
             let part = |bytes: &[u8], at: usize| match bits {
                 8 => f64::from(bytes[at]),
-                _ => f64::from(bytes[at / 2] >> (at % 2 * 4) & 15),
+                4 => f64::from(bytes[at / 2] >> (at % 2 * 4) & 15),
+                _ => f64::from(bytes[at / 4] >> (at % 4 * 2) & 3),
             };
             let weight = |column: usize, k: usize| {
                 let own = column * blocks + k / block;
@@ -396,6 +503,8 @@ mod tests {
                 settled_on_any_threads(&case.given())
             };
             assert_near(&y.values::<f32>(), &case.wanted(), 2e-4);
+            let y = case.given_with(Bench::input).one();
+            assert_near(&y.values::<f32>(), &case.wanted(), 2e-4);
         }
     }
 
@@ -410,8 +519,8 @@ mod tests {
         let fits = || run(x(), 32, 2);
         let error = fits().int("block_size", 24).error();
         assert_eq!(error, "parameter \"block_size\" is 24, wanted a power of two from 16 on");
-        let error = fits().int("block_size", 32).int("bits", 2).error();
-        assert_eq!(error, "parameter \"bits\" is 2, wanted 4 or 8");
+        let error = fits().int("block_size", 32).int("bits", 3).error();
+        assert_eq!(error, "parameter \"bits\" is 3, wanted 2, 4 or 8");
         let error = run(tensor(&[1, 31], &[0f32; 31]), 32, 2).int("block_size", 32).error();
         assert_eq!(error, "input 0 is f32[1,31], wanted rows of 32");
         let error = run(x(), 31, 2).int("block_size", 32).error();
