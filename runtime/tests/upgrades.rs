@@ -57,8 +57,8 @@ const REFUSED: &[(&str, &str)] = &[
         "(BatchNormalization): attribute \"is_test\" is 0, which asks for training",
     ),
     (
-        "y = BatchNormalization@7(x, w, w, w, w) spatial=0 # n",
-        "(BatchNormalization): attribute \"spatial\" is 0, which asks for statistics of single positions",
+        "y = BatchNormalization@7(x, x, w, w, w) spatial=0 # n",
+        "(BatchNormalization): input 1 is f32[2,2], wanted [2] as attribute \"spatial\" is 0: a number for each position of f32[2,2]",
     ),
     (
         "y, mean = BatchNormalization@9(x, w, w, w, w) # n",

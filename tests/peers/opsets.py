@@ -159,6 +159,9 @@ def cases():
     for since, attrs in [(6, {"consumed_inputs": [0, 0, 0, 1, 1], "is_test": 1, "spatial": 1}),
                          (7, {"is_test": 1}), (9, {"spatial": 1}), (14, {"momentum": 0.5})]:
         yield Case("BatchNormalization", since, [IMAGE], norm, STATISTICS, **attrs)
+    each = [np.abs(IMAGE[0]) + at for at in range(4)]
+    positions = (IMAGE - each[2]) / np.sqrt(each[3] + 1e-5) * each[0] + each[1]
+    yield Case("BatchNormalization", 9, [IMAGE], [positions], each, spatial=0, opset=7)
     yield Case("Cast", 6, [X], [X.astype(np.int64)], to="INT64", opset=1)
     yield Case("Cast", 6, [X], [X.astype(np.float64)], to="DOUBLE")
     yield Case("Clip", 6, [X], [np.maximum(X, -0.5)], min=-0.5, consumed_inputs=[0])

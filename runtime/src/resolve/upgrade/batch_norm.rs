@@ -1,20 +1,40 @@
-//! Batch normalization: what only training asks for is refused by name, and the rest is no longer said.
+//! Batch normalization: what only training asks for is refused by name, single positions become channels, and the rest is
+//! no longer said.
 
-use super::edit::Edit;
+use super::edit::{Added, Edit, new_node};
 
 pub(super) fn refuse_training(edit: &mut Edit<'_>) -> Result<(), String> {
     super::dropout::refuse_training(edit)
 }
 
-/// Statistics of single positions rather than of channels.
-pub(super) fn refuse_positions(edit: &mut Edit<'_>) -> Result<(), String> {
-    match edit.take_int("spatial")? {
-        Some(0) => {
-            Err("attribute \"spatial\" is 0, which asks for statistics of single positions"
-                .to_owned())
-        }
-        Some(_) | None => Ok(()),
+/// Statistics of single positions rather than of channels: all positions of an image become channels of their own.
+pub(super) fn of_positions(edit: &mut Edit<'_>) -> Result<(), String> {
+    if edit.take_int("spatial")? != Some(0) {
+        return Ok(());
     }
+    let x = edit.input(0);
+    let position = x.shape().get(1..).unwrap_or_default();
+    for port in 1..5 {
+        let found = edit.input(port);
+        if found.shape() != position {
+            return Err(format!(
+                "input {port} is {found}, wanted {position:?} as attribute \"spatial\" is 0: a number for each position of {x}"
+            ));
+        }
+    }
+    let extent = |&n: &usize| i64::try_from(n).map_err(|e| e.to_string());
+    let dims = position.iter().map(extent).collect::<Result<Vec<_>, _>>()?;
+    let all = edit.list("positions", &[-1])?;
+    for (port, name) in (1..5).zip(["scale", "bias", "mean", "variance"]) {
+        let flat = new_node("Reshape", &[edit.required(port)?, all]);
+        let flat = edit.first(name, flat, None)?;
+        if let Some(input) = edit.node.inputs.get_mut(port) {
+            *input = Some(flat);
+        }
+    }
+    edit.before(0, &Added { op: "Flatten", list: None, attr: Some(("axis", 1)) })?;
+    let shape = [&[0], &*dims].concat();
+    edit.behind(0, &Added { op: "Reshape", list: Some(("shape", &shape)), attr: None })
 }
 
 /// What is made of the batch itself; the outputs had other places then.

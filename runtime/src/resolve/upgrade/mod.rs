@@ -97,7 +97,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("And", 7, By(broadcast::align)),
     onnx("BatchNormalization", 6, Drop("consumed_inputs")),
     onnx("BatchNormalization", 7, By(batch_norm::refuse_training)),
-    onnx("BatchNormalization", 9, By(batch_norm::refuse_positions)),
+    onnx("BatchNormalization", 9, By(batch_norm::of_positions)),
     onnx("BatchNormalization", 14, By(batch_norm::refuse_statistics)),
     onnx("Cast", 6, By(cast::name_to_number)),
     onnx("Ceil", 6, Drop("consumed_inputs")),
