@@ -21,7 +21,10 @@ struct CenterCropPad(Walks);
 impl Movement for CenterCropPad {
     const SCHEMA: OpSchema = OpSchema::new(
         "CenterCropPad",
-        &[Port::required("input_data", types::ANY), SHAPE.port()],
+        &[
+            Port::required("input_data", types::ANY),
+            Port::optional(SHAPE.name, types::INDEX).constant(),
+        ],
         &[Port::required("output_data", types::ANY)],
         &[Param::tensor("axes", DType::I64).optional()],
     );
@@ -129,6 +132,12 @@ mod tests {
         check(|x| udo_api::F16(u16::from(x)));
         check(f32::from);
         check(i64::from);
+    }
+
+    #[test]
+    fn extents_may_be_i32() {
+        let run = bench("CenterCropPad").input(tensor(&[3], &[1f32, 2.0, 3.0]));
+        assert_eq!(run.constant(tensor(&[1], &[1i32])).one().values::<f32>(), [2.0]);
     }
 
     #[test]
