@@ -1,8 +1,9 @@
 //! Each channel less its mean, over its deviation, scaled and moved: with statistics that the model holds.
 
 use udo_api::{
-    DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Inputs, KernelDef, KernelInfo,
-    Launch, OpSchema, Param, Port, Value, WorkItemFn, types,
+    Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Inputs, Io, Kernel,
+    KernelDef, KernelInfo, Launch, OpSchema, Param, Port, PortRule, TypeSet, Value, WorkItemFn,
+    input, input_like, output_like, types,
 };
 
 use crate::Def;
@@ -10,8 +11,22 @@ use crate::family::axes::AxisSplit;
 use crate::family::elementwise::infer_like_input;
 use crate::family::gpu::{check_lens, ints};
 use crate::family::norm::{ChannelNorm, channel_norm};
+use crate::family::partition::row_grain;
 
 pub(crate) const DEF: Def = channel_norm::<BatchNormalization>();
+
+const TYPES: TypeSet = types::F32.or(types::F64);
+
+const fn rules(types: TypeSet) -> [PortRule; 6] {
+    [
+        input(0, types),
+        input_like(1, 0),
+        input_like(2, 0),
+        input_like(3, 0),
+        input_like(4, 0),
+        output_like(0, 0),
+    ]
+}
 
 struct BatchNormalization {
     epsilon: f32,
@@ -21,17 +36,17 @@ impl ChannelNorm for BatchNormalization {
     const SCHEMA: OpSchema = OpSchema::new(
         "BatchNormalization",
         &[
-            Port::required("X", types::F32),
-            Port::required("scale", types::F32),
-            Port::required("B", types::F32),
-            Port::required("input_mean", types::F32),
-            Port::required("input_var", types::F32),
+            Port::required("X", TYPES),
+            Port::required("scale", TYPES),
+            Port::required("B", TYPES),
+            Port::required("input_mean", TYPES),
+            Port::required("input_var", TYPES),
         ],
         &[
-            Port::required("Y", types::F32),
+            Port::required("Y", TYPES),
             // Of training.
-            Port::optional("running_mean", types::F32),
-            Port::optional("running_var", types::F32),
+            Port::optional("running_mean", TYPES),
+            Port::optional("running_var", TYPES),
         ],
         &[
             Param::scalar("epsilon", DType::F32).default(Value::float(1e-5)),
@@ -40,7 +55,10 @@ impl ChannelNorm for BatchNormalization {
             Param::scalar("training_mode", DType::I64).default(Value::int(0)),
         ],
     );
-    const GPU: KernelDef = KernelDef::gpu::<OnGpu>("BatchNormalization");
+    const OTHERS: [KernelDef; 2] = [
+        KernelDef::gpu::<OnGpu>("BatchNormalization").ports(&rules(types::F32)),
+        KernelDef::new::<Doubles>("BatchNormalization", Core::CPU).ports(&rules(types::F64)),
+    ];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         if cx.flag("training_mode")? {
@@ -60,6 +78,10 @@ impl ChannelNorm for BatchNormalization {
             let found = cx.input(port)?;
             if found.shape() != [channels] {
                 return Err(Error::new(format!("input {port} is {found}, wanted [{channels}]")));
+            }
+            // Halves may meet f32, in which they are computed.
+            if (found.dtype() == Some(DType::F64)) != (x.dtype() == Some(DType::F64)) {
+                return Err(Error::new(format!("input {port} is {found}, wanted the type of {x}")));
             }
         }
         infer_like_input(cx)
@@ -82,6 +104,35 @@ impl ChannelNorm for BatchNormalization {
             *term = bias[channel] - mean[channel] * *factor;
         }
         Ok(())
+    }
+}
+
+/// In double precision, with the channels second.
+struct Doubles {
+    split: AxisSplit,
+    epsilon: f64,
+}
+
+impl Kernel for Doubles {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let split = AxisSplit::at(cx.input(0)?.shape(), 1);
+        Ok(Self { split, epsilon: cx.float("epsilon")? })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let of = |port: usize| inputs.get::<f64>(port);
+        let (x, scale, bias, mean, variance) = (of(0)?, of(1)?, of(2)?, of(3)?, of(4)?);
+        let (len, inner) = (self.split.len, self.split.inner);
+        let grain = row_grain(inner);
+        parallel.chunks_mut(outputs.take::<f64>(0)?, grain, |chunk, y| {
+            for (at, y) in (chunk * grain..).zip(y) {
+                let channel = at / inner % len;
+                let factor = scale[channel] / (variance[channel] + self.epsilon).sqrt();
+                *y = (x[at] - mean[channel]) * factor + bias[channel];
+            }
+            Ok(())
+        })
     }
 }
 
@@ -173,6 +224,20 @@ mod tests {
     }
 
     #[test]
+    fn double_precision_is_the_definition() {
+        let x: Vec<f64> = noise(2 * 3 * 5).into_iter().map(f64::from).collect();
+        let of = [[0.5, 1.0, 2.0], [-1.0, 0.0, 1.0], [0.25, 0.5, 0.75], [1.0, 2.0, 3.0]];
+        let run = bench("BatchNormalization").input(tensor(&[2, 3, 5], &x));
+        let run = of.iter().fold(run, |run, of| run.input(tensor(&[3], of)));
+        let y = run.float("epsilon", 0.5).threads(3).one().values::<f64>();
+        for (at, (y, x)) in y.iter().zip(&x).enumerate() {
+            let [scale, bias, mean, variance] = of.map(|of| of[at / 5 % 3]);
+            let wanted = (x - mean) / (variance + 0.5f64).sqrt() * scale + bias;
+            assert!((y - wanted).abs() < 1e-14, "{y}, wanted {wanted}");
+        }
+    }
+
+    #[test]
     fn a_mean_that_is_large_beside_the_deviation_costs_no_digits_on_the_gpu() {
         let x: Vec<f32> = noise(60).iter().map(|x| 1e4 + 1e-2 * x).collect();
         let mut run = bench("BatchNormalization").input(tensor(&[2, 3, 10], &x));
@@ -191,6 +256,9 @@ mod tests {
         let error = run(&[1, 2], 2).outputs(3).error();
         assert_eq!(error, "output 1 is a statistic of the batch, which asks for training");
         assert_eq!(run(&[1, 2], 3).error(), "input 1 is f32[3], wanted [2]");
+        let mixed = bench("BatchNormalization").input(tensor(&[1, 1], &[1f32]));
+        let mixed = (0..4).fold(mixed, |run, _| run.input(tensor(&[1], &[1f64])));
+        assert_eq!(mixed.error(), "input 1 is f64[1], wanted the type of f32[1,1]");
     }
     #[test]
     fn each_element_is_computed_for_itself() {

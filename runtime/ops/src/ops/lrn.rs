@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use udo_api::{
     Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Io, Kernel, KernelDef,
-    KernelInfo, Launch, Node, Op, OpSchema, Param, Port, Value, WorkItemFn, input, output_like,
-    types,
+    KernelInfo, Launch, Node, Op, OpSchema, Param, Port, TypeSet, Value, WorkItemFn, input,
+    output_like, types,
 };
 use udo_simd::rows::{Lrn, lrn};
 
@@ -18,10 +18,12 @@ use crate::family::partition::row_grain;
 
 pub(crate) const DEF: Def = Def::of::<Normalization>(KERNELS);
 
+const TYPES: TypeSet = types::F32.or(types::F64);
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Pixels>("LRN", Core::CPU)
         .ports(&LayoutPorts::BOTH.of([input(0, types::F32), output_like(0, 0)])),
     KernelDef::new::<Planes>("LRN", Core::CPU).ports(&[input(0, types::F32), output_like(0, 0)]),
+    KernelDef::new::<Doubles>("LRN", Core::CPU).ports(&[input(0, types::F64), output_like(0, 0)]),
     KernelDef::gpu::<OnGpu>("LRN").ports(&[input(0, types::F32), output_like(0, 0)]),
 ];
 
@@ -30,8 +32,8 @@ struct Normalization;
 impl Op for Normalization {
     const SCHEMA: OpSchema = OpSchema::new(
         "LRN",
-        &[Port::required("X", types::F32)],
-        &[Port::required("Y", types::F32)],
+        &[Port::required("X", TYPES)],
+        &[Port::required("Y", TYPES)],
         &[
             Param::scalar("alpha", DType::F32).default(Value::float(1e-4)),
             Param::scalar("beta", DType::F32).default(Value::float(0.75)),
@@ -119,6 +121,35 @@ impl Planes {
     }
 }
 
+/// Where the channels are the second axis, in double precision.
+struct Doubles(Planes);
+
+impl Kernel for Doubles {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Planes::finalize(cx).map(Self)
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, y) = (inputs.get::<f64>(0)?, outputs.take::<f64>(0)?);
+        let AxisSplit { len, inner, .. } = self.0.split;
+        let Lrn { size, alpha, beta, bias } = self.0.lrn;
+        let [alpha, beta, bias] = [alpha, beta, bias].map(f64::from);
+        let alpha = alpha / size as f64;
+        let image = len * inner;
+        parallel.chunks_mut(y, row_grain(image), |chunk, y| {
+            for (at, y) in (chunk * row_grain(image)..).zip(y) {
+                let (first, at) = (at / image * image, at % image);
+                let window = window(size, at / inner, len);
+                let squares: f64 =
+                    window.map(|c| x[first + c * inner + at % inner].powi(2)).sum();
+                *y = x[first + at] / (bias + alpha * squares).powf(beta);
+            }
+            Ok(())
+        })
+    }
+}
+
 /// The channels that `channel` is set against, of `len`.
 fn window(size: usize, channel: usize, len: usize) -> Range<usize> {
     let (before, behind) = ((size - 1) / 2, size / 2);
@@ -176,6 +207,25 @@ impl GpuKernel for OnGpu {
 mod tests {
     use crate::family::numerics::{of_kernels, on_gpu_too, settled_on_any_threads, with};
     use crate::testing::{assert_near, bench, noise, tensor};
+
+    #[test]
+    fn double_precision_is_the_definition() {
+        let x: Vec<f64> = noise(2 * 5 * 3).into_iter().map(f64::from).collect();
+        for size in [1, 2, 5] {
+            let run = bench("LRN").input(tensor(&[2, 5, 3], &x)).int("size", size);
+            let run = run.float("alpha", 0.5).float("beta", 0.75).float("bias", 2.0);
+            let y = run.threads(3).one().values::<f64>();
+            for (at, (y, own)) in y.iter().zip(&x).enumerate() {
+                let (image, channel, place) = (at / 15, (at / 3 % 5) as i64, at % 3);
+                let near = channel - (size - 1) / 2..=channel + size / 2;
+                let near = near.filter(|c| (0..5).contains(c));
+                let squares: f64 =
+                    near.map(|c| x[image * 15 + c as usize * 3 + place].powi(2)).sum();
+                let wanted = own / (2.0 + 0.5 / size as f64 * squares).powf(0.75);
+                assert!((y - wanted).abs() < 1e-14, "{y}, wanted {wanted}");
+            }
+        }
+    }
 
     #[test]
     fn windows_end_with_the_channels() {

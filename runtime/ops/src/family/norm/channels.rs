@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 
 use udo_api::{
     AcceptCx, Activation, Core, EpilogueOp, EpilogueStep, Error, ExecError, FinalizeCx, InferCx,
-    Inputs, Io, Kernel, KernelDef, Op, OpSchema, Parallel, PortRule, Workspace, any_input,
-    any_output,
+    Inputs, Io, Kernel, KernelDef, Op, OpSchema, Parallel, PortRule, Workspace, input, output_like,
+    types,
 };
 use udo_simd::{Map3, Operand, Simd, map3};
 
@@ -20,8 +20,8 @@ const TILE: usize = 1 << 9;
 /// What channels are scaled by. Its family has kernels for `f32` with the channels second or last, and threading.
 pub(crate) trait ChannelNorm: Sized + Send + Sync + 'static {
     const SCHEMA: OpSchema;
-    /// The kernel of the GPU.
-    const GPU: KernelDef;
+    /// The kernels of the GPU, and of the CPU in double precision.
+    const OTHERS: [KernelDef; 2];
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error>;
 
@@ -46,7 +46,7 @@ struct Described<N>(PhantomData<fn() -> N>);
 
 impl<N: ChannelNorm> Described<N> {
     const KERNELS: &'static [KernelDef] =
-        &[kernel::<N, ChannelsLast>(), kernel::<N, ChannelsSecond>(), N::GPU];
+        &[kernel::<N, ChannelsLast>(), kernel::<N, ChannelsSecond>(), N::OTHERS[0], N::OTHERS[1]];
 }
 
 const fn kernel<N: ChannelNorm, L: Layout>() -> KernelDef {
@@ -69,7 +69,7 @@ struct Scaled<N, L> {
 }
 
 impl<N, L: Layout> Scaled<N, L> {
-    const RULES: &'static [PortRule] = &L::PORTS.pitched([any_input(0), any_output(0)]);
+    const RULES: &'static [PortRule] = &L::PORTS.pitched([input(0, types::F32), output_like(0, 0)]);
 
     /// Channels that are scaled by one call.
     fn tile_len(&self) -> usize {
