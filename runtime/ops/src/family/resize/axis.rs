@@ -400,7 +400,7 @@ mod tests {
                 }
                 let pairs = weights.iter().zip(&wanted);
                 pairs.for_each(|(found, wanted)| {
-                    assert!((found - wanted).abs() < 1e-12, "{axis:?}")
+                    assert!((found - wanted).abs() < 1e-12, "{axis:?}");
                 });
             }
         }
