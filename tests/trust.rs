@@ -169,20 +169,20 @@ fn a_package_in_c_is_signed_and_locked_as_others_are() {
     succeeds(&dir, &["sign", "in/c", "--key", "other.key"]);
     assert_eq!(fs::read_to_string(&index).unwrap(), signed);
     succeeds(&dir, &verify_in_c(&["--trust", "own.key.pub"]));
-    succeeds(&dir, &["lock", "in/c"]);
-    succeeds(&dir, &verify_in_c(&["--lock", "udo.lock"]));
+    succeeds(&dir, &["lock", "in/c", "--lock", "c.lock"]);
+    succeeds(&dir, &verify_in_c(&["--lock", "c.lock"]));
 
     // Another build is none that was signed, before it is signed and after.
     let other = SOURCE.replace("node->scale * v", "node->scale * v + 0");
     assert_ne!(other, SOURCE);
     make_in_c(&dir, &other.replace("+ 0", "+ 1e-9f"));
     refused(&dir, &verify_in_c(&["--trust", "own.key.pub"]), &["has the SHA-256"]);
-    refused(&dir, &verify_in_c(&["--lock", "udo.lock"]), &["has the SHA-256"]);
+    refused(&dir, &verify_in_c(&["--lock", "c.lock"]), &["has the SHA-256"]);
     succeeds(&dir, &["sign", "in/c", "--key", "own.key"]);
     assert_ne!(fs::read_to_string(&index).unwrap(), signed);
     succeeds(&dir, &verify_in_c(&["--trust", "own.key.pub", "--atol", "1e-5"]));
     refused(&dir, &verify_in_c(&["--trust", "other.key.pub"]), &["is not trusted"]);
-    refused(&dir, &verify_in_c(&["--lock", "udo.lock"]), &["has an index.json of SHA-256"]);
+    refused(&dir, &verify_in_c(&["--lock", "c.lock"]), &["has an index.json of SHA-256"]);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn keys_are_kept_and_what_is_none_is_said() {
     let sign = |key| ["sign", "SeluUdoPackage", "--key", key];
     refused(&dir, &sign("own.key.pub"), &["it is a public key, wanted the secret one"]);
     refused(&dir, &sign("none.key"), &["key file \"none.key\" cannot be read"]);
-    refused(&dir, &["sign", "model", "--key", "own.key"], &["index.json"]);
+    refused(&dir, &["sign", "model", "--key", "own.key"], &["holds no registration library"]);
     refused(&dir, &verify(&["--trust", "own.key"]), &["line 1: it is a secret key"]);
     for (text, says) in [
         ("\n# keys\nhello", "line 3: found \"hello\""),

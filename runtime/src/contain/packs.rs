@@ -23,10 +23,12 @@ struct Packer {
     number: usize,
 }
 
+/// Packers by worker, its generation, and their numbers.
+type Bodies = BTreeMap<(usize, u64, usize), &'static Packer>;
+
 /// What stands for a packer; equal ones have one address, as the same code packs for them.
 pub(super) fn body(worker: &'static Worker, generation: u64, number: usize) -> *const c_void {
-    static BODIES: PerProcess<Mutex<BTreeMap<(usize, u64, usize), &'static Packer>>> =
-        PerProcess::new(Mutex::new(BTreeMap::new()));
+    static BODIES: PerProcess<Mutex<Bodies>> = PerProcess::new(Mutex::new(BTreeMap::new()));
     let mut bodies = BODIES.get().lock().unwrap_or_else(PoisonError::into_inner);
     let key = (ptr::from_ref(worker).addr(), generation, number);
     let body = bodies

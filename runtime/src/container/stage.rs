@@ -206,19 +206,19 @@ impl Container {
         given: &[(String, Vec<usize>)],
     ) -> Result<usize, ContainerError> {
         let mut best: Option<(Fit, usize)> = None;
-        let (mut known, mut taken) = (Vec::new(), Vec::new());
+        let (mut known, mut stages) = (Vec::new(), Vec::new());
         for (index, stage) in network.stages.iter().enumerate() {
             let inputs = self.inputs(stage)?;
             known.push(said(&inputs, &stage.shapes));
-            let takes = takes(&inputs, &stage.shapes);
-            let fit = fit_all(&takes, given);
-            taken.push(takes);
+            let of_stage = takes(&inputs, &stage.shapes);
+            let fit = fit_all(&of_stage, given);
+            stages.push(of_stage);
             if let Some(fit) = fit.filter(|fit| best.is_none_or(|(before, _)| *fit < before)) {
                 best = Some((fit, index));
             }
         }
         if let Some((_, index)) = best {
-            if network.stages.len() == 1 || are_told_apart(&taken, given) {
+            if network.stages.len() == 1 || are_told_apart(&stages, given) {
                 return Ok(index);
             }
             let network = network.name.clone();

@@ -423,13 +423,13 @@ pub(super) fn frames(
         Ok(Box::new(Frame { session }))
     };
     let frames = (0..options.frames.get()).map(frame).collect::<Result<Vec<_>>>()?;
-    let used = model.kinds().map(|kind| devices.of(kind)).collect();
+    let used: Vec<_> = model.kinds().map(|kind| devices.of(kind)).collect();
     let SessionOptions { depth, workspace, log, .. } = options;
     let (workspace, log) = (workspace.shared(), log.clone());
     let threads = model.pool.width();
     let named = Some(devices.of(model.preferred));
     let options = FrameOptions { depth: *depth, workspace, log, threads, named };
-    Frames::new(frames, &model.queues, used, options)
+    Frames::new(frames, &model.queues, &used, options)
 }
 
 /// What a run of a model over these inputs and outputs is bound to; `planned` says the types of outputs, as far as they are known.

@@ -90,7 +90,7 @@ impl Frames {
     pub(crate) fn new(
         frames: Vec<Frame>,
         queues: &Arc<Queues>,
-        devices: Vec<DeviceId>,
+        devices: &[DeviceId],
         options: FrameOptions,
     ) -> Result<Arc<Self>> {
         let FrameOptions { depth, workspace, log, threads, named } = options;

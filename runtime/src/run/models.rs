@@ -65,7 +65,7 @@ impl Session {
         let made = (0..frames).map(frame).collect();
         let named = used.first().copied();
         let options = FrameOptions { depth: 4, named, ..FrameOptions::default() };
-        let frames = Frames::new(made, &queues, used, options).unwrap();
+        let frames = Frames::new(made, &queues, &used, options).unwrap();
         Self { frames, home }
     }
 

@@ -108,7 +108,8 @@ fn stages_are_told_apart_by_what_their_graphs_fix() {
         error.starts_with("no stage of network \"net\" takes x [3,4], wanted one of "),
         "{error}"
     );
-    for given in [&[] as &[(&str, &[usize])], &[("m", &[1])]] {
+    let undecided: [&[(&str, &[usize])]; 2] = [&[], &[("m", &[1])]];
+    for given in undecided {
         let error = pick(&container, given).unwrap_err();
         assert!(error.starts_with("network \"net\" has several stages, wanted shapes"), "{error}");
     }

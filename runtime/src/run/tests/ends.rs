@@ -164,10 +164,13 @@ fn refusal(run: &Run) -> (ErrorCode, String) {
     (error.code(), error.message().to_owned())
 }
 
+/// What ends a run early.
+type Cause = fn(&Session, &Run);
+
 #[test]
 fn a_run_that_does_not_end_well_has_no_output() {
     let (session, heard, gate) = stoppable();
-    let causes: [(fn(&Session, &Run), ErrorCode); 2] = [
+    let causes: [(Cause, ErrorCode); 2] = [
         (|_, run| run.cancel(), ErrorCode::Cancelled),
         (|session, _| session.queues.lose(&session.home), ErrorCode::DeviceLost),
     ];

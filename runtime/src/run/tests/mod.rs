@@ -120,10 +120,10 @@ impl Session {
 
     fn on(queues: &Arc<Queues>, parts: &Parts, frames: usize, options: FrameOptions) -> Self {
         let home = queues.devices().get(CoreKind::Cpu, 0).unwrap();
-        let used = parts.0.iter().map(|(device, _)| *device).collect();
+        let used: Vec<_> = parts.0.iter().map(|(device, _)| *device).collect();
         let work = |_| Box::new(parts.clone()) as Box<dyn Work>;
         let work = (0..frames).map(work).collect();
-        let frames = Frames::new(work, queues, used, options).unwrap();
+        let frames = Frames::new(work, queues, &used, options).unwrap();
         Self { queues: Arc::clone(queues), frames, home }
     }
 

@@ -27,7 +27,7 @@ fn what_matters_more_goes_first() {
         let parts = Parts(vec![(cpu(), told(&said, number, &gate))]);
         let work: Vec<Box<dyn Work>> = vec![Box::new(parts)];
         let options = FrameOptions { depth: 8, ..FrameOptions::default() };
-        Frames::new(work, &first.queues, vec![cpu()], options).unwrap()
+        Frames::new(work, &first.queues, &[cpu()], options).unwrap()
     };
     let submit = |number, priority| {
         let bound = Bound::new((&[first.tensor()], &[None]), &[], &first.home).unwrap();
