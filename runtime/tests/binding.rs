@@ -220,6 +220,75 @@ fn a_node_that_does_not_fit_its_schema_is_refused_by_name() {
 }
 
 #[test]
+fn what_a_config_does_not_declare_is_said_with_the_line_that_does() {
+    let help = |graph: Graph, packages: &[&'static PackageV1]| {
+        let error = run(graph, packages, &Options::default()).unwrap_err();
+        let CompileError::Resolve(error) = error else { unreachable!("it is about binding") };
+        error.help()
+    };
+    let line = |list: &str, line: &str| {
+        Some(format!(
+            "declare it in {list} of Relu in the package's config: {line}; then `udo new` and `udo build`"
+        ))
+    };
+    let tensor = Tensor::of::<i64>(Shape::new(&[1]).unwrap(), &[1]).unwrap();
+    let cases = [
+        ("axis", Attr::Int(1), "scalar_params", r#"{"name": "axis", "data_type": "INT_32"}"#),
+        ("far", Attr::Int(1 << 40), "scalar_params", r#"{"name": "far", "data_type": "INT_64"}"#),
+        ("eps", Attr::Float(0.5), "scalar_params", r#"{"name": "eps", "data_type": "FLOAT_32"}"#),
+        (
+            "kind",
+            Attr::Text("a".to_owned()),
+            "scalar_params",
+            r#"{"name": "kind", "data_type": "STRING"}"#,
+        ),
+        (
+            "pads",
+            Attr::Ints(vec![1]),
+            "tensor_params",
+            r#"{"name": "pads", "data_type": "INT_32"}"#,
+        ),
+        (
+            "scales",
+            Attr::Floats(vec![1.0]),
+            "tensor_params",
+            r#"{"name": "scales", "data_type": "FLOAT_32"}"#,
+        ),
+        (
+            "table",
+            Attr::Tensor(tensor),
+            "tensor_params",
+            r#"{"name": "table", "data_type": "INT_64"}"#,
+        ),
+        (
+            "a.b",
+            Attr::Int(1),
+            "scalar_params",
+            r#"{"name": "a_b", "attribute": "a.b", "data_type": "INT_32"}"#,
+        ),
+    ];
+    for (name, value, list, wanted) in cases {
+        assert_eq!(help(graph(attr(name, value)), &[&MINE]), line(list, wanted), "{name}");
+    }
+    assert_eq!(help(graph(attr("body", held())), &[&MINE]), None);
+    // A built-in operator has no config.
+    assert_eq!(help(graph(attr("axis", Attr::Int(1))), &[]), None);
+    let of_type = |dtype: DType| {
+        graph(|graph, node| {
+            let x = graph.add_input("other", dtype, [DimSpec::Fixed(2)]);
+            node.inputs = vec![Some(x)];
+        })
+    };
+    let cast =
+        |declare: &str| Some(format!("put a Cast to FLOAT before the node in the model{declare}"));
+    assert_eq!(
+        help(of_type(DType::I64), &[&MINE]),
+        cast(", or declare INT_64 for \"x\" in the package's config")
+    );
+    assert_eq!(help(of_type(DType::F64), &[&MINE]), cast(""));
+}
+
+#[test]
 fn unknown_operators_and_open_shapes_say_what_to_do() {
     let named = |op: &'static str| graph(move |_, node| op.clone_into(&mut node.op));
     let error = run(named("Blend"), &[], &Options::default()).unwrap_err();

@@ -66,7 +66,7 @@ pub(super) enum Wanted {
 impl From<Want> for ResolveError {
     /// What is said where elements are wanted that no part of the graph before makes.
     fn from(Want { node, op, reason, .. }: Want) -> Self {
-        Self::Node { node, op, reason }
+        Self::unfit(node, op, reason)
     }
 }
 

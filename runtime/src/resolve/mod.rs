@@ -1,6 +1,7 @@
 //! Binds each node to an operator, checks it against the schema, infers every type and shape, and computes what is
 //! known before any run.
 
+mod advice;
 mod apply;
 mod choose;
 mod control;
@@ -122,6 +123,8 @@ pub enum ResolveError {
         op: String,
         /// What is wrong.
         reason: String,
+        /// What can be done about it, where that is known.
+        help: Option<String>,
     },
     /// The process that runs the operator's code failed, whatever the node is.
     #[error("node {node:?} ({op}): {reason}")]
@@ -215,6 +218,11 @@ pub enum ResolveError {
 }
 
 impl ResolveError {
+    /// A node that does not fit.
+    pub(super) fn unfit(node: String, op: String, reason: String) -> Self {
+        Self::Node { node, op, reason, help: None }
+    }
+
     /// What the user can do about it.
     pub fn help(&self) -> Option<String> {
         match self {
@@ -248,8 +256,8 @@ impl ResolveError {
                 "join its tensors with ConcatFromSequence, or make each an output with SequenceAt"
                     .to_owned(),
             ),
-            Self::Node { .. }
-            | Self::Worker { .. }
+            Self::Node { help, .. } => help.clone(),
+            Self::Worker { .. }
             | Self::Wants(_)
             | Self::WrongShape { .. }
             | Self::UnequalDims { .. }
@@ -446,10 +454,18 @@ impl Registry {
             core: None,
             function: "infer",
         };
-        if !self.is_builtin(entry.package) {
-            graph.set_apart(&node)?;
+        if self.is_builtin(entry.package) {
+            return exit_guard::during(&call, || graph.bound(node, entry));
         }
-        exit_guard::during(&call, || graph.bound(node, entry))
+        graph.set_apart(&node)?;
+        let whole = node.clone();
+        exit_guard::during(&call, || graph.bound(node, entry)).map_err(|error| match error {
+            ResolveError::Node { node, op, reason, help: None } => {
+                let help = advice::advice(graph, &whole, entry.def.schema());
+                ResolveError::Node { node, op, reason, help }
+            }
+            other => other,
+        })
     }
 
     /// A node of a built-in operator that makes what `graph` has its outputs be, if `core` has a kernel for it. A core that stores
@@ -496,8 +512,7 @@ impl TypedGraph {
         entry: OpEntry,
     ) -> Result<(BoundNode, Vec<TensorDesc>), ResolveError> {
         let (name, op) = (node.name.clone(), node.op.clone());
-        let fail =
-            |reason: String| ResolveError::Node { node: name.clone(), op: op.clone(), reason };
+        let fail = |reason: String| ResolveError::unfit(name.clone(), op.clone(), reason);
         let params = Params::of(&node, entry.def.schema()).map_err(fail)?;
         fill_defaults(self, &mut node, entry.def).map_err(fail)?;
         self.check_ports(&node, entry.def).map_err(fail)?;
@@ -533,10 +548,9 @@ impl TypedGraph {
         for value in node.inputs.iter().flatten() {
             let value = self.values.get_mut(value.index()).map(|value| &mut value.value.source);
             let Some(Source::Constant(tensor)) = value else { continue };
-            *tensor = tensor.apart().map_err(|error| ResolveError::Node {
-                node: node.name.clone(),
-                op: node.op.clone(),
-                reason: format!("the copy of a constant {error}"),
+            *tensor = tensor.apart().map_err(|error| {
+                let reason = format!("the copy of a constant {error}");
+                ResolveError::unfit(node.name.clone(), node.op.clone(), reason)
             })?;
         }
         Ok(())

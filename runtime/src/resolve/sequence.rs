@@ -148,7 +148,7 @@ impl Sequences {
 }
 
 fn refuse(node: &Node, reason: String) -> ResolveError {
-    ResolveError::Node { node: node.name.clone(), op: node.op.clone(), reason }
+    ResolveError::Node { node: node.name.clone(), op: node.op.clone(), reason, help: None }
 }
 
 /// A node that does a part of the work of `of`.

@@ -186,7 +186,7 @@ impl Parent {
 }
 
 fn refusal(node: &Node, reason: String) -> ResolveError {
-    ResolveError::Node { node: node.name.clone(), op: node.op.clone(), reason }
+    ResolveError::unfit(node.name.clone(), node.op.clone(), reason)
 }
 
 /// The truth in a tensor of one element.

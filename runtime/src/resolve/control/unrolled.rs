@@ -104,7 +104,7 @@ impl Rest {
 }
 
 fn refuse(node: &Node, reason: String) -> ResolveError {
-    ResolveError::Node { node: node.name.clone(), op: "Loop".to_owned(), reason }
+    ResolveError::Node { node: node.name.clone(), op: "Loop".to_owned(), reason, help: None }
 }
 
 /// Leaves a loop to be resolved one iteration at a time.

@@ -299,10 +299,8 @@ impl Registry {
         for row in UPGRADES {
             if row.takes(node) {
                 let mut edit = Edit { registry: self, graph, node, behind: &mut behind };
-                row.change.apply(&mut edit).map_err(|reason| ResolveError::Node {
-                    node: node.name.clone(),
-                    op: node.op.clone(),
-                    reason,
+                row.change.apply(&mut edit).map_err(|reason| {
+                    ResolveError::unfit(node.name.clone(), node.op.clone(), reason)
                 })?;
             }
         }

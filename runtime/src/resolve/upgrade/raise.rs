@@ -45,10 +45,8 @@ impl Registry {
             if row.since != EVER && row.since <= to && row.takes(&node) {
                 let mut edit =
                     Edit { registry: self, graph: typed, node: &mut node, behind: &mut behind };
-                row.change.apply(&mut edit).map_err(|reason| ResolveError::Node {
-                    node: node.name.clone(),
-                    op: node.op.clone(),
-                    reason,
+                row.change.apply(&mut edit).map_err(|reason| {
+                    ResolveError::unfit(node.name.clone(), node.op.clone(), reason)
                 })?;
             }
         }
@@ -91,7 +89,7 @@ fn raise_all(graph: &mut Graph, to: u32) -> Result<(), ResolveError> {
                             "it is of operator set {} in a subgraph, wanted the form of {} on",
                             node.opset, row.since
                         );
-                        return Err(ResolveError::Node { node: name, op, reason });
+                        return Err(ResolveError::unfit(name, op, reason));
                     }
                 }
                 raise_all(inner, to)?;
