@@ -224,7 +224,6 @@ const NAMED_OPS: &[(&str, &str)] = &[
     ("runtime/src/resolve/control/unrolled.rs", "Loop"),
     ("runtime/src/resolve/control/unrolled.rs", "Unsqueeze"),
     // Where a schema wants channels last, such nodes are put in, but not before constants, which may be stored as quantized values.
-    ("runtime/src/resolve/tensor_layout.rs", "DequantizeLinear"),
     ("runtime/src/resolve/tensor_layout.rs", "Transpose"),
 ];
 
