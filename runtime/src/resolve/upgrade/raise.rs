@@ -1,7 +1,9 @@
 //! Nodes of an imported graph in the form of a newer operator set, for files that have one for all nodes.
 
+use udo_api::Dim;
+
 use super::{Change, EVER, Edit, UPGRADES};
-use crate::graph::{Graph, Node};
+use crate::graph::{DimSpec, Graph, Node, Source, TensorType, ValueId};
 use crate::registry::Registry;
 use crate::resolve::{BindOptions, ResolveError, TypedGraph};
 
@@ -26,7 +28,45 @@ impl Registry {
             }
         }
         raise_all(&mut raised, to)?;
+        self.declare_outputs(&mut raised, bind)?;
         *graph = raised;
+        Ok(())
+    }
+
+    /// Says of outputs what type and shape they have where the model does not, as files say it. Extents may be others in another
+    /// run of a model that leaves those of an input open.
+    fn declare_outputs(
+        &mut self,
+        graph: &mut Graph,
+        bind: &BindOptions,
+    ) -> Result<(), ResolveError> {
+        let outputs = graph.outputs.clone().into_iter();
+        let is_untyped = |id: &ValueId| {
+            let value = graph.value(*id).ok();
+            value.is_some_and(|of| of.declared.is_none() && matches!(of.source, Source::Computed))
+        };
+        let untyped: Vec<ValueId> = outputs.filter(is_untyped).collect();
+        if untyped.is_empty() {
+            return Ok(());
+        }
+        let is_open = graph.values.iter().any(|value| match &value.source {
+            Source::Input(of) => of.dims.iter().any(|dim| !matches!(dim, DimSpec::Fixed(_))),
+            Source::Computed | Source::Constant(_) | Source::Outer => false,
+        });
+        let typed = self.resolve(graph.clone(), bind)?.graph;
+        for id in untyped {
+            let desc = typed.desc(Some(id));
+            let Some(dtype) = desc.dtype() else { continue };
+            let dim = |dim: Option<Dim>| match dim {
+                Some(Dim::Fixed(extent)) if !is_open => DimSpec::Fixed(extent),
+                _ => DimSpec::Unknown,
+            };
+            let shape = desc.full_shape();
+            let dims = (0..desc.rank()).map(|axis| dim(shape.dim(axis))).collect();
+            if let Some(value) = graph.values.get_mut(id.index()) {
+                value.declared = Some(TensorType { dtype, dims });
+            }
+        }
         Ok(())
     }
 
