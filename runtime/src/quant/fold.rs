@@ -1,7 +1,7 @@
-//! Folds normalizations, scales and biases by constants into the products beside them, so that weights are quantized as they are
-//! multiplied in the end.
+//! Takes copies out, and folds normalizations, scales and biases by constants into the products beside them, so that weights are
+//! quantized as they are multiplied in the end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use udo_api::Core;
 
@@ -12,10 +12,13 @@ use crate::pass::{self, PassOptions};
 use crate::registry::Registry;
 use crate::resolve::{BindOptions, TypedGraph};
 
+/// Operators that copy what they read, as a model that is not trained computes them.
+const COPIES: &[&str] = &["Dropout", "Identity"];
+
 /// The pass that computes the new weights.
 const SCALES: &str = "scales";
 
-/// Has products do what nodes beside them do by constants, as they do when the model runs.
+/// Takes copies out, and has products do what nodes beside them do by constants, as they do when the model runs.
 ///
 /// # Errors
 /// The graph cannot be resolved.
@@ -25,6 +28,13 @@ pub(super) fn fold(
     bind: &BindOptions,
 ) -> Result<(), QuantError> {
     let mut typed = registry.resolve(graph.clone(), bind)?.graph;
+    let copies = copies(graph, &typed, registry);
+    if !copies.is_empty() {
+        substitute(graph, &copies);
+        sweep(graph);
+        graph.verify()?;
+        typed = registry.resolve(graph.clone(), bind)?.graph;
+    }
     let before = inputs(&typed);
     let mut options = PassOptions::none();
     options.skip.remove(SCALES);
@@ -54,6 +64,37 @@ pub(super) fn fold(
     substitute(graph, &elided);
     sweep(graph);
     Ok(graph.verify()?)
+}
+
+/// What operators that only copy make, and of what: nothing is to be stored between. An output of the graph that is an input or
+/// another output stays.
+fn copies(graph: &Graph, typed: &TypedGraph, registry: &Registry) -> HashMap<ValueId, ValueId> {
+    let built_in = typed.nodes.iter().filter(|bound| registry.is_builtin(bound.package));
+    let built_in: HashSet<_> = built_in.filter_map(|bound| bound.node.output(0)).collect();
+    let (producers, consumers) = (graph.producers(), graph.consumers());
+    let is_read = |id: ValueId| {
+        graph.outputs.contains(&id) || consumers.get(id).is_some_and(|readers| !readers.is_empty())
+    };
+    let mut copies = HashMap::new();
+    let mut given: HashSet<ValueId> = graph.outputs.iter().copied().collect();
+    for node in &graph.nodes {
+        let (Some(from), Some(to)) = (node.input(0), node.output(0)) else { continue };
+        let is_copy = COPIES.contains(&node.op.as_str())
+            && node.domain.is_empty()
+            && built_in.contains(&to)
+            && !node.outputs.iter().skip(1).flatten().any(|&id| is_read(id));
+        let mut first = from;
+        while let Some(&before) = copies.get(&first) {
+            first = before;
+        }
+        // What an output of the graph is made of goes by its name, so that has none of its own.
+        let is_made = producers.get(first).copied().flatten().is_some();
+        let mut is_free = || !graph.outputs.contains(&to) || is_made && given.insert(first);
+        if is_copy && is_free() {
+            copies.insert(to, from);
+        }
+    }
+    copies
 }
 
 /// What each node reads, by its first output.
