@@ -77,6 +77,91 @@ fn what_is_asked_for_is_what_is_written() {
     }
 }
 
+/// A product of numbers around 1e-6.
+const SMALL: &str = "graph net
+  input x: f32[2,4]
+  constant w: f32[4,3]{0.5,-0.5,0.25, 1.0,0.0,-1.0, 0.125,0.5,0.5, -0.25,0.75,0.5}
+  constant bias: f32[3]{1e-6,2e-6,0.0}
+  h = Gemm@17(x, w, bias) # product
+  y = Relu@17(h) # cut
+  output y
+";
+
+#[test]
+fn what_ranges_are_worth_is_said() {
+    let dir = folder();
+    fs::write(dir.path().join("small.graph"), SMALL).unwrap();
+    let bytes: Vec<u8> = (0..8u8).flat_map(|n| (f32::from(n) * 1e-6).to_le_bytes()).collect();
+    fs::write(dir.path().join("small.raw"), bytes).unwrap();
+    fs::write(dir.path().join("list.txt"), "x:=small.raw\n").unwrap();
+    let args = ["quantize", "small.graph", "-o", "q.udm", "--input-list", "list.txt"];
+    let (code, _, err) = udo(&dir, &args);
+    assert_eq!(code, Some(0), "{err}");
+    for name in ["x", "y"] {
+        let wanted = format!("warning: value \"{name}\" has a range of ");
+        assert_eq!(err.matches(&wanted).count(), 1, "{err}");
+    }
+    assert!(err.contains("its SQNR is 0.0 dB\nhelp: --min-range 7.0e-6"), "{err}");
+    let (code, out, _) = udo(&dir, &[&args[..], &["--json"]].concat());
+    let said: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, said["narrow"].as_array().map(Vec::len)), (Some(0), Some(2)), "{out}");
+    let (code, _, err) = udo(&dir, &[&args[..], &["--min-range", "1e-9"]].concat());
+    assert_eq!((code, err.as_str()), (Some(0), ""), "nothing is left to say");
+    let (code, out, err) = udo(&dir, &["run", "q.udm", "--input", "x=small.raw", "--cores", "dsp"]);
+    assert_eq!(code, Some(0), "{out}{err}");
+    let random = ["quantize", "small.graph", "-o", "q.udm", "--random", "2"];
+    let (code, _, err) = udo(&dir, &random);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(
+        err.contains("note: ranges are of 2 runs over random inputs, and say nothing of real ones"),
+        "{err}"
+    );
+}
+
+#[test]
+fn what_the_dsp_refuses_is_refused_by_name() {
+    let dir = folder();
+    let wide =
+        "graph wide\n  input x: f32[1,4,512,1024]\n  y = LRN@13(x) size=3 # norm\n  output y\n";
+    fs::write(dir.path().join("wide.graph"), wide).unwrap();
+    let args = ["quantize", "wide.graph", "-o", "q.udm", "--random", "1"];
+    let (code, _, err) = udo(&dir, &args);
+    assert_eq!(code, Some(1), "{err}");
+    assert!(
+        err.contains("quantized, node \"norm\" (LRN) runs on none of the cores asked for: dsp")
+            && err.contains("bytes of fast memory")
+            && err.contains("\nhelp: --float-fallback writes it as it is"),
+        "{err}"
+    );
+    assert!(!dir.path().join("q.udm").exists());
+    let (code, _, err) = udo(&dir, &[&args[..], &["--float-fallback"]].concat());
+    assert_eq!(code, Some(0), "{err}");
+}
+
+#[test]
+fn what_is_no_number_is_refused_with_the_place() {
+    let dir = folder();
+    for (number, word) in [(f32::NAN, "NaN"), (f32::INFINITY, "infinite")] {
+        let bytes: Vec<u8> = [number; 8].into_iter().flat_map(f32::to_le_bytes).collect();
+        fs::write(dir.path().join("bad.raw"), bytes).unwrap();
+        fs::write(dir.path().join("list.txt"), "x:=x.raw\nx:=bad.raw\n").unwrap();
+        let args = [
+            "quantize",
+            "net.graph",
+            "--input-list",
+            "list.txt",
+            "-o",
+            "q.udm",
+            "--float-fallback",
+        ];
+        let (code, _, err) = udo(&dir, &args);
+        assert_eq!(code, Some(1), "{err}");
+        let wanted =
+            format!("list.txt:2: value \"x\" is {word} for some inputs, wanted numbers\nhelp: ");
+        assert!(err.contains(&wanted), "{err}");
+    }
+}
+
 #[test]
 fn what_cannot_be_done_is_said_with_the_next_step() {
     let dir = folder();
@@ -112,6 +197,7 @@ fn what_cannot_be_done_is_said_with_the_next_step() {
             "bad.json: activation_encodings.x: found no list",
         ),
         (&["-o", "q.udm", "--random", "1", "--weights-bitwidth", "5"], 2, "wanted 4, 8 or 16"),
+        (&["-o", "q.udm", "--random", "1", "--min-range", "0"], 2, "wanted a number from 1e-12 on"),
         (&["-o", "q.udm", "--random", "1", "--shape", "z=1"], 2, "the model has no input \"z\""),
     ];
     for (args, wanted_code, wanted) in cases {

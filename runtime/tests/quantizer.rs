@@ -3,6 +3,10 @@
 
 #[path = "support/doubles.rs"]
 mod doubles;
+#[path = "quantizer/masks.rs"]
+mod masks;
+#[path = "quantizer/on_dsp.rs"]
+mod on_dsp;
 
 use std::collections::BTreeSet;
 
@@ -153,6 +157,42 @@ fn refusal(graph: Graph, settings: Settings) -> String {
     Quantizer::new(graph, &runtime, &BindOptions::default(), settings).unwrap_err().to_string()
 }
 
+/// Why a graph cannot be quantized with data.
+fn refusal_of_runs(graph: &Graph, sets: &[Vec<(String, Tensor)>]) -> String {
+    let runtime = Runtime::new().unwrap();
+    let bind = BindOptions::default();
+    let source = Quantizer::new(graph.clone(), &runtime, &bind, Settings::default()).unwrap();
+    let mut calibration = source.calibration(&runtime, &Options::default()).unwrap();
+    for set in sets {
+        if let Err(error) = calibration.add(set) {
+            return error.to_string();
+        }
+    }
+    source.finish(&calibration).unwrap_err().to_string()
+}
+
+/// Has a quantized graph run on the DSP, and on no other core, and compares its outputs with those on the CPU.
+fn assert_on_dsp(quantized: &Quantized, set: &[(String, Tensor)], what: &str) {
+    let runtime = Runtime::new().unwrap();
+    Quantizer::check(quantized, &runtime, &Options::default()).unwrap();
+    let [cpu, dsp] = [Core::CPU, Core::DSP_V68].map(|core| {
+        let place = PlaceOptions { cores: vec![core], ..PlaceOptions::default() };
+        let options = Options { place, ..Options::default() };
+        let model = runtime.compile(quantized.graph.clone(), &options);
+        let mut session =
+            model.unwrap_or_else(|error| panic!("{what}: {error}")).session().unwrap();
+        for (name, tensor) in set {
+            session.set_input(name, tensor).unwrap();
+        }
+        session.run().unwrap();
+        session.output::<f32>(&session.model().outputs()[0].clone()).unwrap().to_vec()
+    });
+    let most = cpu.iter().fold(0f32, |most, number| most.max(number.abs()));
+    // A step or two, as functions are computed of what is stored in other places.
+    let is_near = |(a, b): (&f32, &f32)| (a - b).abs() <= most / 25.0;
+    assert!(cpu.iter().zip(&dsp).all(is_near), "{what}: {cpu:?} on the CPU, {dsp:?} on the DSP");
+}
+
 /// The operators that run in the end.
 fn operators(graph: &Graph) -> BTreeSet<String> {
     let model = Runtime::new().unwrap().compile(graph.clone(), &Options::default()).unwrap();
@@ -223,6 +263,8 @@ fn the_onnx_file_is_the_same_model() {
         let mut graph = quantized.graph.clone();
         runtime.registry().clone().raise(&mut graph, &BindOptions::default()).unwrap();
         assert!(graph.nodes.iter().all(|node| node.opset == OPSET));
+        let output = graph.value(graph.outputs[0]).unwrap().declared.as_ref();
+        assert_eq!(output.map(ToString::to_string).as_deref(), Some("f32[1,10]"), "files say it");
         let bytes = export::onnx::to_bytes(&graph).unwrap();
         let read = import::bytes(&bytes, "model.onnx", &ImportOptions::default()).unwrap();
         let run = |graph: &Graph| {
@@ -308,10 +350,42 @@ fn values_that_no_run_reached_or_that_are_infinite_are_errors() {
     let mut calibration = source.calibration(&runtime, &Options::default()).unwrap();
     let said = source.finish(&calibration).unwrap_err().to_string();
     assert_eq!(said, "value \"x\" had no number in 0 runs, wanted data that reach it");
-    let infinite = Tensor::of(Shape::new(&[1, 3, 16, 16]).unwrap(), &[f32::INFINITY; 768]).unwrap();
-    calibration.add(&[("x".to_owned(), infinite)]).unwrap();
-    let said = source.finish(&calibration).unwrap_err().to_string();
-    assert_eq!(said, "value \"x\" is infinite for some inputs, wanted numbers");
+    for (number, word) in
+        [(f32::INFINITY, "infinite"), (-f32::INFINITY, "infinite"), (f32::NAN, "NaN")]
+    {
+        let mut numbers = [0.5f32; 768];
+        numbers[700] = number;
+        let x = Tensor::of(Shape::new(&[1, 3, 16, 16]).unwrap(), &numbers).unwrap();
+        let said = calibration.add(&[("x".to_owned(), x)]).unwrap_err().to_string();
+        assert_eq!(said, format!("value \"x\" is {word} for some inputs, wanted numbers"));
+    }
+}
+
+#[test]
+fn constants_that_are_no_numbers_are_errors() {
+    for (number, word) in [("inf", "infinite"), ("-inf", "infinite"), ("NaN", "NaN")] {
+        for (op, name) in [("MatMul(x, w)", "w"), ("Add(x, w)", "w"), ("Gemm(x, v, b)", "b")] {
+            let text = format!(
+                "graph g\n  input x: f32[2,2]\n  constant w: f32[2,2]{{1.0, {number}, 2.0, 0.5}}\n  constant v: f32[2,2]{{0.5}}\n  \
+                 constant b: f32[2]{{0.5, {number}}}\n  y = {}\n  output y\n",
+                op.replace('(', "@17(")
+            );
+            let graph = Graph::parse(&text).unwrap();
+            let runtime = Runtime::new().unwrap();
+            let bind = BindOptions::default();
+            let source = Quantizer::new(graph, &runtime, &bind, Settings::default()).unwrap();
+            let mut calibration = source.calibration(&runtime, &Options::default()).unwrap();
+            // What such a constant makes is no number either, and may be refused first.
+            calibration.add(&runs("x", &[2, 2], 1)[0]).unwrap();
+            let said = source.finish(&calibration).unwrap_err().to_string();
+            let wanted = [name, "y"].map(|name| {
+                [word, "infinite"]
+                    .map(|word| format!("value {name:?} is {word} for some inputs, wanted numbers"))
+            });
+            let is_unseen = said.starts_with("value \"y\" had no number");
+            assert!(is_unseen || wanted.as_flattened().contains(&said), "{op} {number}: {said}");
+        }
+    }
 }
 
 #[test]

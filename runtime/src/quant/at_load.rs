@@ -74,6 +74,7 @@ fn is_of_runs(error: &QuantError) -> bool {
         error,
         QuantError::Unseen { .. }
             | QuantError::Infinite { .. }
+            | QuantError::NotANumber { .. }
             | QuantError::Run(_)
             | QuantError::Compile(CompileError::Place(_))
     )

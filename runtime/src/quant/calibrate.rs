@@ -2,10 +2,15 @@
 
 use std::collections::HashMap;
 
+use udo_api::{Bf16, DType, F16};
+
+use super::masks::Ends;
 use super::observe::Observer;
+use super::range::{Range, to_single};
+use super::tail::End;
 use super::weights::Along;
 use super::{QuantError, Quantizer};
-use crate::graph::{Graph, GraphValue, ValueId};
+use crate::graph::{Graph, GraphValue, Source, ValueId};
 use crate::memory::Tensor;
 use crate::model::{Model, Options, Session};
 use crate::registry::Registry;
@@ -16,6 +21,8 @@ pub struct Calibration {
     /// What makes the values; none where inputs alone are watched.
     session: Option<Session>,
     watched: Vec<Watched>,
+    /// The model's inputs, and at which ends their numbers may only mask.
+    inputs: Vec<(String, Ends)>,
     runs: usize,
 }
 
@@ -91,8 +98,10 @@ impl Quantizer {
     ) -> Result<Calibration, QuantError> {
         let Wishes { histograms, means } = self.wishes();
         let mut ids: Vec<ValueId> = self.sites.groups.iter().map(|group| group.root).collect();
-        ids.extend(means.keys().filter(|id| !self.sites.groups.iter().any(|of| of.root == **id)));
+        ids.extend(means.keys());
+        ids.extend(self.sites.masks.chosen());
         ids.sort_unstable();
+        ids.dedup();
         let model = model_of(&self.graph, ids.iter().copied(), registry.as_ref(), options)?;
         let session = model.map(|model| model.session()).transpose()?;
         let watched = ids.into_iter().map(|value| Watched {
@@ -102,20 +111,79 @@ impl Quantizer {
                 .value(value)
                 .map_or_else(|_| String::new(), |of| of.value().name.clone()),
             is_input: self.graph.inputs.contains(&value),
-            observer: Observer::new(histograms),
+            observer: self.observer(value, histograms),
             means: means.get(&value).map(|&axis| Means { axis, sums: Vec::new(), count: 0.0 }),
         });
-        Ok(Calibration { session, watched: watched.collect(), runs: 0 })
+        let watched = watched.collect();
+        Ok(Calibration { session, watched, inputs: self.inputs(), runs: 0 })
     }
+
+    /// What is to be known of a value, as far as its readers say.
+    fn observer(&self, value: ValueId, histograms: bool) -> Observer {
+        let observer = Observer::new(histograms).telling_masks(self.sites.masks.ends(value));
+        let group = self.sites.of.get(value).copied().flatten();
+        match group.and_then(|group| self.sites.groups.get(group)) {
+            Some(group) if group.root == value && group.fixed.is_none() => {
+                observer.measuring(self.settings.least_width, self.levels(group).steps())
+            }
+            _ => observer,
+        }
+    }
+
+    /// The inputs of real numbers, and at which ends those may mask.
+    fn inputs(&self) -> Vec<(String, Ends)> {
+        let of = |&id: &ValueId| {
+            let value = self.graph.value(id).ok()?;
+            // Halves are widened by the only node that reads them.
+            let is_half = matches!(&value.source, Source::Input(of) if of.dtype != DType::F32);
+            let mut nodes = self.graph.nodes.iter();
+            let wide = nodes.find(|node| is_half && node.input(0) == Some(id));
+            let read = wide.and_then(|node| node.output(0)).unwrap_or(id);
+            Some((value.name.clone(), self.sites.masks.ends(read)))
+        };
+        self.graph.inputs.iter().filter_map(of).collect()
+    }
+}
+
+/// Whether a tensor has something that is no number, and the range of its numbers; nothing of one that is not of real numbers.
+fn numbers_of(tensor: &Tensor) -> Option<(bool, Range)> {
+    let of = |numbers: &[f32]| (numbers.iter().any(|number| number.is_nan()), Range::of(numbers));
+    if let Some(numbers) = tensor.get::<f32>() {
+        return Some(of(numbers));
+    }
+    let narrow: Vec<f32> = match tensor.dtype() {
+        DType::F64 => tensor.get::<f64>()?.iter().copied().map(to_single).collect(),
+        DType::F16 => tensor.get::<F16>()?.iter().map(|half| half.to_f32()).collect(),
+        DType::Bf16 => tensor.get::<Bf16>()?.iter().map(|half| half.to_f32()).collect(),
+        _ => return None,
+    };
+    Some(of(&narrow))
+}
+
+/// Refuses inputs that have something that is no number, or that is infinite where that does not only mask.
+fn check(inputs: &[(String, Tensor)], ends: &[(String, Ends)]) -> Result<(), QuantError> {
+    for (value, tensor) in inputs {
+        let Some((_, ends)) = ends.iter().find(|(known, _)| known == value) else { continue };
+        let Some((has_nan, range)) = numbers_of(tensor) else { continue };
+        if has_nan {
+            return Err(QuantError::NotANumber { value: value.clone() });
+        }
+        let is_infinite = |end: End| !range.is_empty() && end.of(range).is_infinite();
+        if End::BOTH.into_iter().any(|end| is_infinite(end) && !ends.has(end)) {
+            return Err(QuantError::Infinite { value: value.clone() });
+        }
+    }
+    Ok(())
 }
 
 impl Calibration {
     /// Runs the model over inputs, by name, and takes in what its values are.
     ///
     /// # Errors
-    /// Inputs that the model does not take, or a run that fails.
+    /// Inputs that the model does not take, or that have something that is no number, or a run that fails.
     pub fn add(&mut self, inputs: &[(String, Tensor)]) -> Result<(), QuantError> {
-        let Self { session, watched, runs } = self;
+        let Self { session, watched, inputs: ends, runs } = self;
+        check(inputs, ends)?;
         if let Some(session) = session {
             run(session, inputs)?;
         }
@@ -149,6 +217,12 @@ impl Calibration {
     pub fn observer(&self, name: &str) -> Option<&Observer> {
         let of = self.watched.iter().find(|watched| watched.name == name);
         of.map(|watched| &watched.observer)
+    }
+
+    /// The values that were no numbers in places, which is left out of their ranges.
+    pub fn not_numbers(&self) -> impl Iterator<Item = &str> {
+        let watched = self.watched.iter().filter(|watched| watched.observer.has_nan());
+        watched.map(|watched| watched.name.as_str())
     }
 
     /// What is known of a value.

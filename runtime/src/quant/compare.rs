@@ -3,6 +3,7 @@
 use super::calibrate::run;
 use super::insert::Kind;
 use super::noise::Noise;
+use super::range::Range;
 use super::{QuantError, Quantized, Quantizer};
 use crate::graph::{Graph, ValueId};
 use crate::memory::Tensor;
@@ -26,8 +27,9 @@ pub struct Compared {
     other: String,
     /// Whether it is an output of the model.
     pub is_output: bool,
-    /// How far it is from what it should be.
+    /// How far it is from what it should be, but for numbers that only mask.
     pub noise: Noise,
+    unmasked: Option<Range>,
 }
 
 /// The graph with more outputs, and those of them that nodes make.
@@ -69,12 +71,14 @@ impl Comparison {
                 other: of.back.clone(),
                 is_output: outputs.contains(&of.name),
                 noise: Noise::default(),
+                unmasked: of.unmasked,
             })
             .collect();
         for name in outputs {
             if !pairs.iter().any(|pair| pair.name == name) {
                 let other = name.clone();
-                pairs.push(Compared { name, other, is_output: true, noise: Noise::default() });
+                let (noise, unmasked) = (Noise::default(), None);
+                pairs.push(Compared { name, other, is_output: true, noise, unmasked });
             }
         }
         let names = pairs.iter().map(|pair| pair.name.as_str());
@@ -104,7 +108,10 @@ impl Comparison {
             else {
                 continue;
             };
-            pair.noise.add(wanted, found);
+            match pair.unmasked {
+                Some(range) => pair.noise.add_within(range, wanted, found),
+                None => pair.noise.add(wanted, found),
+            }
         }
         Ok(())
     }

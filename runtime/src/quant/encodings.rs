@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use udo_api::{DType, Encoding};
 
 use super::insert::{Encoded, Kind};
-use super::range::{Bits, Levels, Range, to_single};
+use super::range::{Bits, LEAST_WIDTH, Levels, Range, to_single};
 
 /// The version of the format that is written; files with lists in the place of objects, from 1 on, are read too.
 const VERSION: &str = "0.6.1";
@@ -209,7 +209,12 @@ fn one(place: &str, of: &Value) -> Result<(Levels, Encoding), EncodingsError> {
             let zero_point = -offset as i32;
             Encoding { scale: to_single(scale), zero_point }
         }
-        (None, _, Some(min), Some(max)) if min <= max => levels.asymmetric(Range { min, max }),
+        (None, _, Some(min), Some(max)) if min <= max => {
+            let range = Range { min, max };
+            // A range that is said is taken as it is, unless it is one of 0 alone.
+            let width = if range.width() > 0.0 { range.width() } else { LEAST_WIDTH };
+            levels.asymmetric(range, width)
+        }
         _ => return Err(error(place, "neither scale nor min and max", "one of both")),
     };
     let is_fit = encoding.scale.is_normal()
@@ -246,7 +251,8 @@ mod tests {
         let encodings = encodings.iter();
         let encodings = encodings.map(|&(scale, zero_point)| Encoding { scale, zero_point });
         let (name, encodings) = (name.to_owned(), encodings.collect());
-        Encoded { name, kind, levels, encodings, back: String::new(), noise: None }
+        let back = String::new();
+        Encoded { name, kind, levels, encodings, back, noise: None, width: None, unmasked: None }
     }
 
     #[test]

@@ -6,14 +6,15 @@ use udo_api::{DType, Encoding, Shape};
 
 use super::edit::{Names, sweep};
 use super::encodings::Given;
+use super::masks::Levels as MaskLevels;
 use super::noise::Noise;
 use super::operators::{DEQUANTIZE, QUANTIZE, StoredFor};
-use super::range::{Bits, Levels};
+use super::range::{Bits, Levels, Range, to_single};
 use super::sites::{Constant, Sites};
 use super::weights::{self, Along, Scheme, Stored};
 use super::{BiasStorage, Granularity, QuantError, Settings};
 use crate::graph::{Attr, Graph, GraphValue, Node, NodeId, ValueId};
-use crate::memory::Tensor;
+use crate::memory::{Tensor, TensorError};
 
 /// The operator set of the steps, in which scales may lie along an axis.
 const OPSET: u32 = 13;
@@ -36,6 +37,10 @@ pub struct Encoded {
     pub back: String,
     /// How far the numbers of a constant are from what they were.
     pub noise: Option<Noise>,
+    /// How wide the range of a constant's numbers is, with 0 in it: the narrowest, where several have an encoding each.
+    pub width: Option<f64>,
+    /// The range of the numbers of a value whose others are of no matter: they only mask, or the node that reads them cuts them off.
+    pub unmasked: Option<Range>,
 }
 
 /// What is stored.
@@ -94,6 +99,8 @@ pub(super) struct Constants<'a> {
     pub(super) given: &'a BTreeMap<String, Given>,
     /// Biases in the place of the graph's.
     pub(super) biases: &'a HashMap<NodeId, Vec<f32>>,
+    /// How far out constants that only mask are stored.
+    pub(super) masks: &'a MaskLevels,
 }
 
 struct Insertion<'a> {
@@ -174,8 +181,15 @@ impl Insertion<'_> {
         Ok(())
     }
 
+    /// The group whose encoding a value is stored in.
     fn group(&self, id: ValueId) -> Option<usize> {
-        self.sites.of.get(id).copied().flatten()
+        let own = self.sites.of.get(id).copied().flatten();
+        own.or_else(|| {
+            let cut = self.sites.cuts.get(&id)?;
+            let group = self.sites.of.get(cut.after).copied().flatten()?;
+            let &(levels, encoding) = self.of_groups.get(group)?;
+            (!cut.is_fused(levels, encoding)).then_some(group)
+        })
     }
 
     fn store_value(&mut self, id: ValueId) -> Result<(), QuantError> {
@@ -211,7 +225,10 @@ impl Insertion<'_> {
         self.back.insert(id, back);
         let (encodings, back) = (vec![encoding], self.name(back));
         let kind = Kind::Activation;
-        self.encoded.push(Encoded { name, kind, levels, encodings, back, noise: None });
+        let (noise, width) = (None, None);
+        // What a node cuts off at once is not lost.
+        let unmasked = self.sites.cuts.get(&id).map(|_| levels.range(encoding));
+        self.encoded.push(Encoded { name, kind, levels, encodings, back, noise, width, unmasked });
         Ok(())
     }
 
@@ -248,6 +265,8 @@ impl Insertion<'_> {
         let exact = tensor.get::<f32>().unwrap_or_default();
         let noise = Some(Noise::of(exact, &stored.numbers()));
         let Stored { values, levels, encodings, axis } = stored;
+        let ranges = Along::of(tensor.dims(), axis).ranges(exact).into_iter();
+        let width = ranges.map(Range::width).min_by(f64::total_cmp);
         let [scale, zero] = self.numbers_of(name, levels, &encodings, axis)?;
         let values = self.constant(&format!("{name}_quantized"), values);
         let back = self.value(&format!("{name}_DequantizeLinear_Output"));
@@ -258,7 +277,8 @@ impl Insertion<'_> {
             node.attrs.push(("axis".to_owned(), Attr::Int(axis)));
         }
         let (name, back) = (name.to_owned(), self.name(back));
-        self.encoded.push(Encoded { name, kind, levels, encodings, back, noise });
+        let unmasked = None;
+        self.encoded.push(Encoded { name, kind, levels, encodings, back, noise, width, unmasked });
         Ok(back_id(&self.graph))
     }
 
@@ -275,10 +295,16 @@ impl Insertion<'_> {
             Some((levels, encodings)) if encodings.len() == 1 => (*levels, encodings.clone()),
             Some(_) | None => {
                 let numbers = tensor.get::<f32>().unwrap_or_default();
-                let along = Along::of(tensor.dims(), None);
-                (scheme.levels(), weights::encodings(numbers, along, scheme))
+                let range = self.of_constants.masks.constant(id);
+                let range = range.unwrap_or_else(|| Range::of(numbers));
+                check(&name, numbers, range)?;
+                let least_width = self.of_constants.settings.least_width;
+                (scheme.levels(), vec![scheme.encoding(range, least_width)])
             }
         };
+        let cut = self.of_constants.masks.constant(id).map(|range| cut_to(tensor, range));
+        let cut = cut.transpose()?;
+        let tensor = cut.as_ref().unwrap_or(tensor);
         let stored = weights::store(tensor, levels, encodings, None)?;
         let back = self.add_stored((&name, tensor), Kind::Weights, stored)?;
         self.back.insert(id, back);
@@ -308,6 +334,8 @@ impl Insertion<'_> {
                     Some(own) => self.name(own),
                     None => format!("{}_bias", self.name(value)),
                 };
+                let numbers = bias.get::<f32>().unwrap_or_default();
+                check(&name, numbers, Range::of(numbers))?;
                 let back = self.add_stored((&name, bias), Kind::Bias, steps)?;
                 own.inputs.resize(own.inputs.len().max(port + 1), None);
                 own.inputs[port] = Some(back);
@@ -351,7 +379,9 @@ impl Constants<'_> {
         }
         let axis = axis.filter(|_| self.settings.granularity == Granularity::PerChannel);
         let numbers = tensor.get::<f32>().unwrap_or_default();
-        let mut encodings = weights::encodings(numbers, Along::of(tensor.dims(), axis), scheme);
+        check(name, numbers, Range::of(numbers))?;
+        let scheme_of = (scheme, self.settings.least_width);
+        let mut encodings = weights::encodings(numbers, Along::of(tensor.dims(), axis), scheme_of);
         if let Some((bias, scale)) = bias.filter(|_| self.settings.bias == BiasStorage::Sums) {
             weights::fit_bias(&mut encodings, bias, scale);
         }
@@ -369,11 +399,33 @@ impl Constants<'_> {
             BiasStorage::Eight => {
                 let scheme = Scheme::Symmetric(Bits::Eight);
                 let numbers = tensor.get::<f32>().unwrap_or_default();
-                let encodings = weights::encodings(numbers, Along::of(tensor.dims(), None), scheme);
+                let along = Along::of(tensor.dims(), None);
+                let scheme_of = (scheme, self.settings.least_width);
+                let encodings = weights::encodings(numbers, along, scheme_of);
                 Ok(weights::store(tensor, scheme.levels(), encodings, None)?)
             }
         }
     }
+}
+
+/// A tensor whose numbers beyond a range, which only mask, are its ends.
+fn cut_to(tensor: &Tensor, range: Range) -> Result<Tensor, TensorError> {
+    let [min, max] = [range.min, range.max].map(to_single);
+    let numbers = tensor.get::<f32>().unwrap_or_default().iter();
+    let numbers: Vec<f32> = numbers.map(|number| number.max(min).min(max)).collect();
+    Tensor::of(tensor.desc().full_shape(), &numbers)
+}
+
+/// Refuses a constant with something that is no number, or that is infinite and not only a mask.
+fn check(name: &str, numbers: &[f32], range: Range) -> Result<(), QuantError> {
+    let value = || name.to_owned();
+    if numbers.iter().any(|number| number.is_nan()) {
+        return Err(QuantError::NotANumber { value: value() });
+    }
+    if !range.is_empty() && !range.is_finite() {
+        return Err(QuantError::Infinite { value: value() });
+    }
+    Ok(())
 }
 
 /// The axis of encodings that the user gives: none if there is one, else that of the weights' results.

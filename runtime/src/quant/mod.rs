@@ -14,24 +14,27 @@ mod equalize;
 mod fold;
 mod in_numbers;
 mod insert;
+mod masks;
 mod noise;
 mod observe;
 mod operators;
 mod random;
 mod range;
 mod sites;
+mod tail;
 mod weights;
 mod widen;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use udo_api::{Core, Encoding};
 
 use crate::device::ErrorCode;
 use crate::graph::{Graph, GraphError, GraphValue, ValueId};
 use crate::memory::TensorError;
-use crate::model::{CompileError, RunError};
+use crate::model::{CompileError, Model, Options, RunError};
 use crate::pass::{self, PassError, PassOptions};
+use crate::place::{Fallback, PlaceError, PlaceOptions};
 use crate::registry::Registry;
 use crate::resolve::{BindOptions, ResolveError};
 use crate::session::PortError;
@@ -52,11 +55,15 @@ pub use weights::{Scheme, Stored};
 
 use calibrate::Wishes;
 use insert::Constants;
+use masks::{Levels as MaskLevels, Seen};
 use operators::QUANTIZE;
 use sites::Sites;
 
 /// The passes that put one node in the place of several between which nothing is stored.
 const FUSED: [&str; 3] = ["layer_norm", "rms_norm", "activations"];
+
+/// The newest version of the DSP.
+const NEWEST_DSP: u16 = 81;
 
 /// Whether weights have one encoding, or one for each result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,6 +165,8 @@ pub struct Settings {
     pub histograms: Histograms,
     /// Encodings that are known, in the place of those that data or weights say.
     pub encodings: Encodings,
+    /// How wide ranges are at least, where 0 may be stored as any integer: [`LEAST_WIDTH`] by default.
+    pub least_width: f64,
 }
 
 impl Default for Settings {
@@ -175,6 +184,7 @@ impl Default for Settings {
             correction: Correction::default(),
             histograms: Histograms::default(),
             encodings: Encodings::default(),
+            least_width: LEAST_WIDTH,
         }
     }
 }
@@ -238,11 +248,23 @@ pub enum QuantError {
         /// How many runs there were.
         runs: usize,
     },
-    /// A value has infinite numbers.
+    /// A value has infinite numbers that do not only mask.
     #[error("value {value:?} is infinite for some inputs, wanted numbers")]
     Infinite {
         /// The value.
         value: String,
+    },
+    /// A value has something that is no number.
+    #[error("value {value:?} is NaN for some inputs, wanted numbers")]
+    NotANumber {
+        /// The value.
+        value: String,
+    },
+    /// What was made does not run on the core that it is made for.
+    #[error("quantized, {error}")]
+    Refused {
+        /// Why not.
+        error: Box<PlaceError>,
     },
     /// Encodings do not fit a value.
     #[error("value {value:?} is given {found}, wanted {wanted}")]
@@ -269,7 +291,9 @@ impl QuantError {
             | Self::Nothing
             | Self::FloatOps { .. }
             | Self::Unseen { .. }
-            | Self::Infinite { .. } => ErrorCode::Unsupported,
+            | Self::Infinite { .. }
+            | Self::NotANumber { .. }
+            | Self::Refused { .. } => ErrorCode::Unsupported,
             Self::Pass(_) | Self::Graph(_) => ErrorCode::Internal,
         }
     }
@@ -292,6 +316,19 @@ pub struct Quantized {
     pub encoded: Vec<Encoded>,
     /// Nodes that compute in numbers.
     pub floats: Vec<FloatNode>,
+    /// What is stored in steps that are too large for its numbers, as its range is narrower than ranges are.
+    pub narrow: Vec<Narrow>,
+}
+
+/// A value whose range was widened to [`Settings::least_width`], by which some of its numbers are lost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Narrow {
+    /// Its name.
+    pub name: String,
+    /// How wide the range of its numbers is, with 0 in it.
+    pub width: f64,
+    /// Its signal-to-noise ratio in dB.
+    pub decibels: f64,
 }
 
 impl Quantizer {
@@ -323,7 +360,8 @@ impl Quantizer {
         options.skip.retain(|pass| !FUSED.contains(&pass.as_str()));
         pass::run(&mut fused, &mut registry, &options, Core::CPU)?;
         let wishes = (settings.float_ops, settings.core);
-        let sites = sites::find(&graph, [&typed, &fused], &mut registry, wishes);
+        let bits = settings.activation_bits;
+        let sites = sites::find(&graph, [&typed, &fused], &mut registry, wishes, bits);
         if sites.groups.is_empty() {
             return Err(QuantError::Nothing);
         }
@@ -353,13 +391,15 @@ impl Quantizer {
     /// # Errors
     /// A value was never seen, or is infinite, or there is no memory.
     pub fn finish(&self, calibration: &Calibration) -> Result<Quantized, QuantError> {
+        let levels = self.mask_levels(calibration);
         let mut of_groups = Vec::new();
         for group in &self.sites.groups {
-            of_groups.push(self.encoding(group, calibration)?);
+            of_groups.push(self.encoding(group, calibration, &levels)?);
         }
         let given = &self.settings.encodings.params;
         let none = HashMap::new();
-        let mut constants = Constants { settings: &self.settings, given, biases: &none };
+        let settings = &self.settings;
+        let mut constants = Constants { settings, given, biases: &none, masks: &levels };
         let scale_of = |id: ValueId| {
             let group = self.sites.of.get(id).copied().flatten()?;
             of_groups.get(group).map(|(_, encoding): &(Levels, Encoding)| encoding.scale)
@@ -369,9 +409,90 @@ impl Quantizer {
             Correction::Bias => correct::correct(self, calibration, &constants, scale_of)?,
         };
         constants.biases = &biases;
-        let made = insert::insert(&self.graph, &self.sites, &of_groups, &constants)?;
+        let mut made = insert::insert(&self.graph, &self.sites, &of_groups, &constants)?;
+        self.tell_masks(&mut made.encoded, calibration, &levels);
         let floats = self.sites.floats.clone();
-        Ok(Quantized { graph: made.graph, encoded: made.encoded, floats })
+        let narrow = self.narrow(calibration, &made.encoded);
+        Ok(Quantized { graph: made.graph, encoded: made.encoded, floats, narrow })
+    }
+
+    /// Refuses what was made if a node of it has no kernel on the newest DSP.
+    ///
+    /// # Errors
+    /// The node, and why.
+    pub fn check(
+        quantized: &Quantized,
+        registry: &impl AsRef<Registry>,
+        options: &Options,
+    ) -> Result<(), QuantError> {
+        let cores = vec![Core::dsp(NEWEST_DSP)];
+        let place = PlaceOptions { cores, fallback: Fallback::Off, ..options.place.clone() };
+        let options = Options { place, ..options.clone() };
+        let graph = quantized.graph.clone();
+        match Model::compile(graph, &mut registry.as_ref().clone(), &options) {
+            Err(CompileError::Place(error)) => Err(QuantError::Refused { error: Box::new(error) }),
+            // What else is wrong with it the run says, which may have other extents and more memory.
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// What the numbers of a value were, or of the one whose encoding it has.
+    fn seen(&self, id: ValueId, calibration: &Calibration) -> Option<Seen> {
+        let own = calibration.of(id);
+        let group = || self.sites.groups.get(self.sites.of.get(id).copied().flatten()?);
+        let watched = own.or_else(|| calibration.of(group()?.root))?;
+        let seen = watched.observer.seen();
+        (!seen.range.is_empty()).then_some(seen)
+    }
+
+    /// Says of values what of them does not only mask.
+    fn tell_masks(&self, encoded: &mut [Encoded], calibration: &Calibration, levels: &MaskLevels) {
+        for (id, _) in self.sites.of.iter().filter(|(_, group)| group.is_some()) {
+            let seen = self.seen(id, calibration);
+            let unmasked = seen.filter(|seen| levels.range(id, seen).is_some());
+            let (Some(seen), Ok(value)) = (unmasked, self.graph.value(id)) else { continue };
+            let values = encoded.iter_mut().filter(|of| of.kind == Kind::Activation);
+            for of in values.filter(|of| of.name == value.name) {
+                of.unmasked = Some(seen.unmasked());
+            }
+        }
+    }
+
+    fn mask_levels(&self, calibration: &Calibration) -> MaskLevels {
+        let steps = Levels::unsigned(self.settings.activation_bits).steps();
+        let seen = |id| self.seen(id, calibration);
+        MaskLevels::of(&self.graph, &self.sites.masks, seen, steps)
+    }
+
+    /// How the values of a group are stored.
+    fn levels(&self, group: &sites::Group) -> Levels {
+        Levels::unsigned(group.stored_for.bits(self.settings.activation_bits))
+    }
+
+    /// What lost something as its range is narrower than ranges are.
+    fn narrow(&self, calibration: &Calibration, encoded: &[Encoded]) -> Vec<Narrow> {
+        let least_width = self.settings.least_width;
+        let of = |encoded: &Encoded| {
+            let name = encoded.name.clone();
+            let is_given = |given: &BTreeMap<String, Given>| given.contains_key(&name);
+            match encoded.kind {
+                Kind::Activation if !is_given(&self.settings.encodings.activations) => {
+                    let observer = calibration.observer(&name)?;
+                    let (width, decibels) = (
+                        observer.chosen(self.settings.method).width(),
+                        observer.coarse_decibels()?,
+                    );
+                    Some(Narrow { name, width, decibels })
+                }
+                Kind::Weights if !is_given(&self.settings.encodings.params) => {
+                    let width = encoded.width.filter(|width| *width < least_width)?;
+                    let decibels = encoded.noise.and_then(|noise| noise.decibels())?;
+                    Some(Narrow { name, width, decibels })
+                }
+                Kind::Activation | Kind::Weights | Kind::Bias => None,
+            }
+        };
+        encoded.iter().filter_map(of).collect()
     }
 
     /// The first encoding that is given for a value of a group.
@@ -399,6 +520,7 @@ impl Quantizer {
         &self,
         group: &sites::Group,
         calibration: &Calibration,
+        masks: &MaskLevels,
     ) -> Result<(Levels, Encoding), QuantError> {
         let value = || match self.graph.value(group.root) {
             Ok(value) => value.value().name.clone(),
@@ -407,18 +529,35 @@ impl Quantizer {
         if let Some(given) = self.given(group)? {
             return Ok(given);
         }
-        let seen = calibration.of(group.root).map(|watched| &watched.observer);
-        let range = seen.map_or(Range::EMPTY, |observer| observer.chosen(self.settings.method));
+        let range = self.range(group, calibration, masks);
         if range.is_empty() && group.fixed.is_none() {
             return Err(QuantError::Unseen { value: value(), runs: calibration.runs() });
         }
         if !range.is_empty() && !range.is_finite() {
             return Err(QuantError::Infinite { value: value() });
         }
-        let levels = Levels::unsigned(group.stored_for.bits(self.settings.activation_bits));
+        let (levels, least_width) = (self.levels(group), self.settings.least_width);
         Ok(match group.fixed {
-            Some(fixed) => (levels, levels.fixed(fixed, range)),
-            None => (levels, levels.asymmetric(range)),
+            Some(fixed) => (levels, levels.fixed(fixed, range, least_width)),
+            None => (levels, levels.asymmetric(range, least_width)),
         })
+    }
+
+    /// The range of a group's numbers, of which those that only mask have as little of it as does.
+    fn range(&self, group: &sites::Group, calibration: &Calibration, masks: &MaskLevels) -> Range {
+        let Some(watched) = calibration.of(group.root) else { return Range::EMPTY };
+        let (seen, chosen) =
+            (watched.observer.seen(), watched.observer.chosen(self.settings.method));
+        let has_tails = seen.rest.iter().any(Option::is_some);
+        let mut range = match masks.widened(group.root, &seen, chosen) {
+            Some(range) => range,
+            None if has_tails => seen.range,
+            None => chosen,
+        };
+        for &(padded, number) in &group.padded {
+            let number = masks.put_in(padded, number, range);
+            range = range.with(Range { min: number, max: number });
+        }
+        range
     }
 }

@@ -1,5 +1,7 @@
 //! How far numbers are from what they should be.
 
+use super::range::Range;
+
 /// Signal, noise, and the largest error of some numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Noise {
@@ -12,9 +14,15 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// Takes in what numbers are, and what they should be.
+    /// Takes in what numbers are, and what they should be. One that should be infinite is a mask, which is stored as another one.
     pub fn add(&mut self, wanted: &[f32], found: &[f32]) {
-        for (&wanted, &found) in wanted.iter().zip(found) {
+        self.add_within(Range { min: f64::MIN, max: f64::MAX }, wanted, found);
+    }
+
+    /// The same of those numbers that should be in a range.
+    pub(super) fn add_within(&mut self, range: Range, wanted: &[f32], found: &[f32]) {
+        let counts = |wanted: f32| (range.min..=range.max).contains(&f64::from(wanted));
+        for (&wanted, &found) in wanted.iter().zip(found).filter(|(wanted, _)| counts(**wanted)) {
             let (wanted, error) = (f64::from(wanted), f64::from(wanted) - f64::from(found));
             self.wanted += wanted * wanted;
             self.wrong += error * error;

@@ -1,6 +1,8 @@
 //! What is remembered of the numbers that a value has in all runs of a calibration: as much as of one.
 
+use super::masks::{Ends, Seen};
 use super::range::Range;
+use super::tail::{End, Tail};
 
 /// How many bins a histogram has.
 const BINS: usize = 2048;
@@ -58,9 +60,11 @@ impl Histogram {
         }
     }
 
-    fn add(&mut self, numbers: &[f32]) {
+    /// Counts the numbers that lie in `range`.
+    fn add(&mut self, numbers: &[f32], range: Range) {
         let per_bin = 1.0 / self.width;
-        for &number in numbers.iter().filter(|number| number.is_finite()) {
+        let counts = |number: &&f32| (range.min..=range.max).contains(&f64::from(**number));
+        for &number in numbers.iter().filter(counts) {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -108,27 +112,64 @@ impl Histogram {
 #[derive(Clone, Debug)]
 pub struct Observer {
     range: Range,
+    has_nan: bool,
+    /// What is known of either end at which numbers may only mask.
+    tails: [Option<Tail>; 2],
     histogram: Option<Histogram>,
     wants_histogram: bool,
+    coarse: Option<Coarse>,
 }
 
 impl Observer {
     /// One that has seen nothing; a histogram takes time, so it is there for who wants one.
     pub fn new(wants_histogram: bool) -> Self {
-        Self { range: Range::EMPTY, histogram: None, wants_histogram }
+        Self {
+            range: Range::EMPTY,
+            has_nan: false,
+            tails: [None, None],
+            histogram: None,
+            wants_histogram,
+            coarse: None,
+        }
+    }
+
+    /// Has it tell numbers that only mask from others, which may be at these ends.
+    pub(super) fn telling_masks(mut self, ends: Ends) -> Self {
+        self.tails = End::BOTH.map(|end| ends.has(end).then(|| Tail::new(end)));
+        self
+    }
+
+    /// Has it know what is lost of numbers whose range is no wider than this, in as many steps.
+    pub(super) fn measuring(mut self, least_width: f64, steps: f64) -> Self {
+        self.coarse =
+            Some(Coarse { width: least_width, step: least_width / steps, sums: [0.0; 2] });
+        self
     }
 
     /// Takes in what the value is in a run.
     pub fn add(&mut self, numbers: &[f32]) {
+        self.has_nan |= numbers.iter().any(|number| number.is_nan());
         let range = Range::of(numbers);
         if range.is_empty() {
             return;
         }
         self.range = self.range.with(range);
-        if self.wants_histogram && self.range.is_finite() {
+        for tail in self.tails.iter_mut().flatten() {
+            tail.add(numbers, range);
+        }
+        let counted = self.seen().unmasked();
+        if let Some(coarse) = &mut self.coarse {
+            if counted.max.max(0.0) - counted.min.min(0.0) < coarse.width {
+                coarse.add(numbers);
+            } else {
+                self.coarse = None;
+            }
+        }
+        let range = Range { min: range.min.max(counted.min), max: range.max.min(counted.max) };
+        if self.wants_histogram && counted.is_finite() && !range.is_empty() {
             let histogram = self.histogram.get_or_insert_with(|| Histogram::over(range));
             histogram.reach(range);
-            histogram.add(numbers);
+            histogram.add(numbers, range);
         }
     }
 
@@ -137,20 +178,59 @@ impl Observer {
         self.range
     }
 
-    /// The range that a method chooses.
+    /// Whether something was no number.
+    pub fn has_nan(&self) -> bool {
+        self.has_nan
+    }
+
+    /// The range, and that of what masks nothing, as far as this value tells.
+    pub(super) fn seen(&self) -> Seen {
+        let rest = |tail: &Option<Tail>| tail.as_ref().and_then(Tail::rest);
+        Seen { range: self.range, rest: [rest(&self.tails[0]), rest(&self.tails[1])] }
+    }
+
+    /// The range that a method chooses of all numbers that are no masks.
     pub fn chosen(&self, method: Method) -> Range {
+        let counted = self.seen().unmasked();
         match (method, &self.histogram) {
             (Method::Percentile(percent), Some(histogram)) => {
                 let Range { min, max } = histogram.without((1.0 - percent / 100.0) / 2.0);
-                Range { min: min.max(self.range.min), max: max.min(self.range.max) }
+                Range { min: min.max(counted.min), max: max.min(counted.max) }
             }
-            (Method::MinMax | Method::Percentile(_), _) => self.range,
+            (Method::MinMax | Method::Percentile(_), _) => counted,
         }
     }
 
     /// How often numbers were near which, if that was asked for.
     pub fn histogram(&self) -> Option<&Histogram> {
         self.histogram.as_ref()
+    }
+
+    /// The signal-to-noise ratio in dB of numbers whose range is narrower than ranges may be, once they are stored in one that is
+    /// just so wide; none where the range is wide enough, or nothing is lost.
+    pub(super) fn coarse_decibels(&self) -> Option<f64> {
+        let [signal, noise] = self.coarse.as_ref()?.sums;
+        (noise > 0.0).then(|| 10.0 * (signal / noise).log10())
+    }
+}
+
+/// What is lost of numbers in steps of the narrowest range.
+#[derive(Clone, Debug)]
+struct Coarse {
+    width: f64,
+    step: f64,
+    /// Of their squares, and of those of errors.
+    sums: [f64; 2],
+}
+
+impl Coarse {
+    fn add(&mut self, numbers: &[f32]) {
+        for number in numbers.iter().copied().map(f64::from).filter(|number| number.is_finite()) {
+            // 0 is a step, so all steps are multiples.
+            let error = number - (number / self.step).round_ties_even() * self.step;
+            self.sums[0] += number * number;
+            self.sums[1] += error * error;
+        }
     }
 }
 

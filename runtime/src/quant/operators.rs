@@ -76,6 +76,7 @@ const TANH: Range = Range { min: -1.0, max: 1.0 };
 const FORMS: &[(&str, Form)] = &[
     ("Add", Form::Own),
     ("AveragePool", Form::Own),
+    ("BatchNormalization", Form::Kernel),
     ("Concat", Form::Own),
     ("Conv", Form::Product { axis: ResultAxis::First, bias: Some(2) }),
     ("ConvTranspose", Form::Product { axis: ResultAxis::Second, bias: Some(2) }),
@@ -85,8 +86,14 @@ const FORMS: &[(&str, Form)] = &[
     ("Gemm", Form::Product { axis: ResultAxis::Columns, bias: Some(2) }),
     ("GlobalAveragePool", Form::Own),
     ("Identity", Form::Moves),
+    ("InstanceNormalization", Form::Kernel),
+    ("LRN", Form::Kernel),
+    ("LSTM", Form::Kernel),
     ("MatMul", Form::Product { axis: ResultAxis::Last, bias: None }),
+    ("Max", Form::Kernel),
+    ("Min", Form::Kernel),
     ("Mul", Form::Own),
+    (PAD, Form::Moves),
     ("ReduceMean", Form::Own),
     ("Sigmoid", Form::Fixed(Range::UNIT)),
     ("Softmax", Form::Fixed(Range::UNIT)),
@@ -94,6 +101,24 @@ const FORMS: &[(&str, Form)] = &[
     ("Sum", Form::Own),
     ("Tanh", Form::Fixed(TANH)),
     ("Tile", Form::Moves),
+];
+
+/// What puts numbers around others.
+pub(super) const PAD: &str = "Pad";
+
+/// Operators on numbers that, with what cuts their results off, are one on quantized values (pass `quantized`), so that nothing is
+/// stored between.
+const FUSED_WITH_CUTS: &[&str] = &[
+    "Add",
+    "AveragePool",
+    "Concat",
+    "Conv",
+    "ConvTranspose",
+    "Gemm",
+    "GlobalAveragePool",
+    "MatMul",
+    "Mul",
+    "Sum",
 ];
 
 /// Functions that go where quantizing cuts off the same, behind what makes their operand.
@@ -105,6 +130,11 @@ const HOMOGENEOUS: &[&str] = &["LeakyRelu", "PRelu", "Relu"];
 /// Whether a node cuts numbers off, so that nothing need be stored before it.
 pub(super) fn cuts(node: &Node) -> bool {
     node.domain.is_empty() && CUTS.contains(&node.op.as_str())
+}
+
+/// Whether a node and one that cuts its results off may be one operator on quantized values.
+pub(super) fn is_fused_with_cut(node: &Node) -> bool {
+    node.domain.is_empty() && FUSED_WITH_CUTS.contains(&node.op.as_str())
 }
 
 /// Whether a node gives a factor above 0 of its operand on.
@@ -151,9 +181,14 @@ impl Form {
         let named = FORMS.iter().find(|(op, _)| node.domain.is_empty() && *op == node.op);
         let is_elementwise = facts.has(Facts::ELEMENTWISE);
         match named {
-            Some((_, Self::Moves)) if typed.known(node.input(0)).is_some() => Self::Float,
-            Some((_, Self::Own)) if is_elementwise && is_function(node, typed) => Self::Function,
+            Some((_, Self::Moves)) if typed.known(node.input(0)).is_some() => Self::Kernel,
+            Some((_, Self::Own | Self::Kernel)) if is_elementwise && is_function(node, typed) => {
+                Self::Function
+            }
             Some((_, form)) => *form,
+            None if facts.has(Facts::SAME_ENCODING) && typed.known(node.input(0)).is_some() => {
+                Self::Kernel
+            }
             None if facts.has(Facts::SAME_ENCODING) => Self::Moves,
             None if is_elementwise && is_function(node, typed) => Self::Function,
             None if !has_fixed_point(bound, registry, core) => Self::Float,

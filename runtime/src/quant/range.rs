@@ -2,7 +2,7 @@
 
 use udo_api::{DType, Encoding};
 
-/// The least width of a range whose stored values are asymmetric.
+/// The least width of a range whose stored values are asymmetric, unless the user says another: what TensorFlow and SNPE have.
 pub const LEAST_WIDTH: f64 = 0.01;
 
 /// The smallest step that a symmetric range has: that of numbers which are all 0.
@@ -63,9 +63,14 @@ impl Range {
     }
 
     /// The same with 0 in it, and as wide as a range is at least.
-    fn widened(self) -> Self {
+    fn widened(self, least_width: f64) -> Self {
         let min = self.min.min(0.0);
-        Self { min, max: self.max.max(0.0).max(min + LEAST_WIDTH) }
+        Self { min, max: self.max.max(0.0).max(min + least_width) }
+    }
+
+    /// How wide it is with 0 in it.
+    pub(super) fn width(self) -> f64 {
+        self.max.max(0.0) - self.min.min(0.0)
     }
 }
 
@@ -102,14 +107,14 @@ impl Levels {
     }
 
     /// How many steps lie between the least and the largest.
-    fn steps(self) -> f64 {
+    pub(super) fn steps(self) -> f64 {
         f64::from(self.most) - f64::from(self.least)
     }
 
-    /// The encoding in the manner of TensorFlow: the range holds 0, is [`LEAST_WIDTH`] wide at least, and both ends are moved so
+    /// The encoding in the manner of TensorFlow: the range holds 0, is `least_width` wide at least, and both ends are moved so
     /// that 0 falls on a step.
-    pub fn asymmetric(self, range: Range) -> Encoding {
-        let Range { min, max } = range.widened();
+    pub fn asymmetric(self, range: Range, least_width: f64) -> Encoding {
+        let Range { min, max } = range.widened(least_width);
         let width = max - min;
         // One division, so that ends as far from 0 as each other give the half between two steps, which goes up.
         let zero = (-min * self.steps() / width).round();
@@ -119,16 +124,16 @@ impl Levels {
 
     /// The encoding of a range that no data change. Where numbers were `seen` that stay below a quarter of it, there are more steps
     /// to each of them: half of the range, or a quarter and so on, as long as all of them lie in the half of what is left.
-    pub fn fixed(self, range: Range, seen: Range) -> Encoding {
+    pub fn fixed(self, range: Range, seen: Range, least_width: f64) -> Encoding {
         let mut part = 1.0;
-        let is_wide = |part: f64| (range.max - range.min) * part >= 2.0 * LEAST_WIDTH;
+        let is_wide = |part: f64| (range.max - range.min) * part >= 2.0 * least_width;
         while !seen.is_empty()
             && 4.0 * seen.largest() <= range.largest() * part
             && is_wide(part / 2.0)
         {
             part /= 2.0;
         }
-        self.asymmetric(Range { min: range.min * part, max: range.max * part })
+        self.asymmetric(Range { min: range.min * part, max: range.max * part }, least_width)
     }
 
     /// The encoding in which 0 is stored as 0, and both ends are as far from it as the farther one of the range.
@@ -139,8 +144,7 @@ impl Levels {
 
     /// The integer that stands for a number: halves go to even, and what is out of range to its end.
     pub fn stored(self, encoding: Encoding, number: f32) -> i32 {
-        let steps = (number / encoding.scale).round_ties_even();
-        let stored = f64::from(steps) + f64::from(encoding.zero_point);
+        let stored = unbounded(encoding, number);
         to_int(stored.clamp(self.least.into(), self.most.into()))
     }
 
@@ -180,6 +184,12 @@ impl Bits {
     }
 }
 
+/// The integer that would stand for a number, were there no least and no largest one.
+pub(super) fn unbounded(encoding: Encoding, number: f32) -> f64 {
+    let steps = (number / encoding.scale).round_ties_even();
+    f64::from(steps) + f64::from(encoding.zero_point)
+}
+
 /// A whole number in the range of integers.
 #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
 fn to_int(number: f64) -> i32 {
@@ -199,7 +209,7 @@ mod tests {
     const U8: Levels = Levels { dtype: DType::U8, least: 0, most: 255 };
 
     fn encoded(min: f64, max: f64) -> (Encoding, Range) {
-        let encoding = U8.asymmetric(Range { min, max });
+        let encoding = U8.asymmetric(Range { min, max }, LEAST_WIDTH);
         (encoding, U8.range(encoding))
     }
 
@@ -232,7 +242,7 @@ mod tests {
     #[test]
     fn numbers_are_stored_and_come_back_as_published() {
         let numbers = [-1.8, -1.0, 0.0, 0.5];
-        let encoding = U8.asymmetric(Range::of(&numbers));
+        let encoding = U8.asymmetric(Range::of(&numbers), LEAST_WIDTH);
         is_near(U8.range(encoding), -1.803_921_6, 0.496_078_4);
         let stored = numbers.map(|number| U8.stored(encoding, number));
         assert_eq!(stored, [0, 89, 200, 255]);
@@ -256,7 +266,7 @@ mod tests {
     #[test]
     fn sixteen_bits_have_as_many_more_steps() {
         let levels = Levels::unsigned(Bits::Sixteen);
-        let encoding = levels.asymmetric(Range { min: -1.0, max: 3.0 });
+        let encoding = levels.asymmetric(Range { min: -1.0, max: 3.0 }, LEAST_WIDTH);
         assert_eq!(encoding.zero_point, 16384);
         assert!((f64::from(encoding.scale) - 4.0 / 65535.0).abs() < 1e-10);
         assert_eq!(levels.stored(encoding, 100.0), 65535);
@@ -265,13 +275,14 @@ mod tests {
 
     #[test]
     fn fixed_ranges_are_those_of_their_function_unless_numbers_stay_far_below() {
-        let unit = |max: f64| U8.fixed(Range::UNIT, Range { min: 0.0, max });
+        let unit = |max: f64| U8.fixed(Range::UNIT, Range { min: 0.0, max }, LEAST_WIDTH);
         assert_eq!(unit(0.9), Encoding { scale: 1.0 / 255.0, zero_point: 0 });
         assert_eq!(unit(0.26), unit(1.0), "there is as much room above what was seen");
         assert_eq!(unit(0.25), Encoding { scale: 0.5 / 255.0, zero_point: 0 });
         assert_eq!(unit(0.001), unit(0.0), "no range is too narrow");
-        assert_eq!(U8.fixed(Range::UNIT, Range::EMPTY), unit(1.0));
-        let both = U8.fixed(Range { min: -1.0, max: 1.0 }, Range { min: -0.9, max: 0.1 });
+        assert_eq!(U8.fixed(Range::UNIT, Range::EMPTY, LEAST_WIDTH), unit(1.0));
+        let both =
+            U8.fixed(Range { min: -1.0, max: 1.0 }, Range { min: -0.9, max: 0.1 }, LEAST_WIDTH);
         assert_eq!(both, Encoding { scale: 2.0 / 255.0, zero_point: 128 });
     }
 

@@ -8,11 +8,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use udo_api::{Core, DType, Facts, Side, resolve_axis};
+use udo_api::{Core, DType, Encoding, Facts, Side, resolve_axis};
 
 use super::FloatOps;
-use super::operators::{Form, GROUPS, ResultAxis, StoredFor, TRANSPOSED, cuts, stored_for};
-use super::range::Range;
+use super::masks::{self, Masks};
+use super::operators::{
+    Form, GROUPS, PAD, ResultAxis, StoredFor, TRANSPOSED, cuts, is_fused_with_cut, stored_for,
+};
+use super::range::{Bits, Levels, Range, unbounded};
 use crate::graph::{Attr, Graph, Node, NodeId, PerValue, Read, ValueId};
 use crate::memory::Tensor;
 use crate::registry::Registry;
@@ -42,6 +45,31 @@ pub(super) struct Group {
     /// The range that no data change.
     pub(super) fixed: Option<Range>,
     pub(super) stored_for: StoredFor,
+    /// Numbers that are put around its values, and the values that have them.
+    pub(super) padded: Vec<(ValueId, f64)>,
+}
+
+/// A value whose only reader cuts its numbers off, which then is stored in its place.
+#[derive(Clone, Debug)]
+pub(super) struct Cut {
+    /// What that node makes.
+    pub(super) after: ValueId,
+    /// Where it cuts off: nothing if only a run says it.
+    bounds: Option<[Option<f32>; 2]>,
+    /// Whether both nodes may be one operator on quantized values.
+    is_fused: bool,
+}
+
+impl Cut {
+    /// Whether both nodes are one operator on quantized values where the result is stored so: it cuts off nothing that could be
+    /// stored. Else the value is stored as the result is, of which that node makes what it cuts off.
+    pub(super) fn is_fused(&self, levels: Levels, encoding: Encoding) -> bool {
+        let Some([low, high]) = self.bounds else { return false };
+        let stored = |bound: f32| unbounded(encoding, bound);
+        self.is_fused
+            && low.is_none_or(|low| stored(low) <= f64::from(levels.least))
+            && high.is_none_or(|high| stored(high) >= f64::from(levels.most))
+    }
 }
 
 /// A node that is computed in numbers.
@@ -65,6 +93,10 @@ pub(super) struct Sites {
     pub(super) known: HashMap<ValueId, Tensor>,
     /// Nodes that have no quantized form.
     pub(super) floats: Vec<FloatNode>,
+    /// Which numbers of values only mask.
+    pub(super) masks: Masks,
+    /// Values that are not stored as a node cuts their numbers off.
+    pub(super) cuts: HashMap<ValueId, Cut>,
 }
 
 /// Looks at a graph, at what it is when resolved, and at that with one node in the place of those that compute an activation or a
@@ -74,17 +106,30 @@ pub(super) fn find(
     [typed, fused]: [&TypedGraph; 2],
     registry: &mut Registry,
     (float_ops, core): (FloatOps, Core),
+    bits: Bits,
 ) -> Sites {
     let of = Survey::of(graph, [typed, fused], registry, core);
-    let between = of.between(float_ops);
+    let between = of.between(float_ops, bits);
     let (mut wanted, parents) = of.wanted(&between);
-    if float_ops == FloatOps::Stored {
-        of.want_all(&mut wanted, &between);
+    match float_ops {
+        FloatOps::Stored => of.want_all(&mut wanted, &between, StoredFor::Numbers),
+        FloatOps::Refused => of.want_all(&mut wanted, &between, StoredFor::Integers),
+        FloatOps::Allowed => {}
     }
+    let is_empty = wanted.iter().all(|(_, of)| of.is_none());
+    if is_empty {
+        // Of a model with nothing but functions, and what moves numbers, all is stored.
+        of.want_all(&mut wanted, &between, StoredFor::Integers);
+    }
+    spread(&mut wanted, &parents);
     let (groups, of_value) = of.groups(&wanted, &parents);
     let constants = of.constants(&of_value);
     let known = of.known(&constants);
-    Sites { groups, of: of_value, constants, known, floats: of.floats() }
+    let masks = masks::find(graph, typed, &makers(graph, typed), |bound| {
+        registry.is_builtin(bound.package)
+    });
+    let (floats, cuts) = (of.floats(), of.cuts(bits));
+    Sites { groups, of: of_value, constants, known, floats, masks, cuts }
 }
 
 /// A graph, and what is known of its nodes and values.
@@ -100,9 +145,14 @@ struct Survey<'a> {
     forms: Vec<Form>,
     /// The nodes whose results are made of what is at their place.
     elementwise: Vec<bool>,
+    /// The nodes in the newest operator set, by what each makes first.
+    own: HashMap<ValueId, &'a BoundNode>,
     producers: PerValue<Option<NodeId>>,
     consumers: PerValue<Vec<(NodeId, Read)>>,
 }
+
+/// Operators that read extents, and no numbers.
+const EXTENTS: &[&str] = &["Shape", "Size"];
 
 /// For whom each value is stored, if it is.
 type Wanted = PerValue<Option<StoredFor>>;
@@ -161,6 +211,7 @@ impl<'a> Survey<'a> {
             of_packages,
             forms,
             elementwise,
+            own: before,
             producers,
             consumers,
         }
@@ -204,7 +255,13 @@ impl<'a> Survey<'a> {
 
     /// The values that lie within what is computed as one. Where all is to be stored, functions that follow each other are not:
     /// they are one table only where both of its ends have 8 bits.
-    fn between(&self, float_ops: FloatOps) -> PerValue<bool> {
+    fn between(&self, float_ops: FloatOps, bits: Bits) -> PerValue<bool> {
+        // Fixed-point cores have a table for functions of one operand that is stored in 8 bits.
+        let most_operands = match float_ops {
+            FloatOps::Allowed => usize::MAX,
+            FloatOps::Refused if bits == Bits::Eight => 1,
+            FloatOps::Refused | FloatOps::Stored => 0,
+        };
         let mut between = PerValue::filled(self.graph, false);
         let mut base: PerValue<Option<ValueId>> = PerValue::filled(self.graph, None);
         for (at, node, form) in self.nodes() {
@@ -221,7 +278,7 @@ impl<'a> Survey<'a> {
                 node.input(0).into_iter().for_each(|cut| between.set(cut, true));
                 continue;
             }
-            if float_ops != FloatOps::Stored {
+            if self.operands(node).count() <= most_operands {
                 base.set(output, self.base_of(at, node, &base));
             }
         }
@@ -248,7 +305,43 @@ impl<'a> Survey<'a> {
         let cut = node.input(0)?;
         self.only_reader(cut)?;
         let before = self.producers.get(cut).copied().flatten()?;
-        matches!(self.form(before), Form::Product { .. } | Form::Own).then_some(before)
+        let is_fused = self.nodes.get(before.index()).is_some_and(|node| is_fused_with_cut(node));
+        let stores = matches!(self.form(before), Form::Product { .. } | Form::Own);
+        (stores && is_fused).then_some(before)
+    }
+
+    /// The values that nodes cut off, which are stored in their place.
+    fn cuts(&self, bits: Bits) -> HashMap<ValueId, Cut> {
+        let cut = |node: &Node| {
+            let (before, after) = (node.input(0)?, node.output(0)?);
+            let maker = self.cut_before(node).filter(|_| cuts(node))?;
+            // Values of 16 bits are added and averaged in numbers.
+            let is_product = matches!(self.form(maker), Form::Product { .. });
+            let maker = *self.nodes.get(maker.index())?;
+            let is_plain = ["alpha", "beta"].into_iter().all(|name| match maker.attr(name) {
+                Some(Attr::Float(factor)) => factor.to_bits() == 1f64.to_bits(),
+                _ => true,
+            });
+            let is_fused = is_plain && (is_product || bits == Bits::Eight);
+            Some((before, Cut { after, bounds: self.bounds(node, after), is_fused }))
+        };
+        self.nodes.iter().filter_map(|node| cut(node)).collect()
+    }
+
+    /// Where a node cuts off; nothing if only a run says it.
+    fn bounds(&self, node: &Node, after: ValueId) -> Option<[Option<f32>; 2]> {
+        if node.op == "Relu" {
+            return Some([Some(0.0), None]);
+        }
+        let newest = &self.own.get(&after)?.node;
+        let bound = |port: usize| match newest.input(port) {
+            None => Some(None),
+            id => match self.typed.known(id)?.get::<f32>()? {
+                [bound] => Some(Some(*bound)),
+                _ => None,
+            },
+        };
+        Some([bound(1)?, bound(2)?])
     }
 
     /// The value of which each number of a node's result is made, by way of functions.
@@ -324,12 +417,21 @@ impl<'a> Survey<'a> {
     }
 
     /// Has what no operator with a quantized form asks for be stored as well, as long as it lies between nodes.
-    fn want_all(&self, wanted: &mut Wanted, between: &PerValue<bool>) {
-        for (_, node, _) in self.nodes() {
+    fn want_all(&self, wanted: &mut Wanted, between: &PerValue<bool>, stored_for: StoredFor) {
+        for (at, node, form) in self.nodes() {
+            // A package says itself what is stored of the numbers of its operators, and others compute with them.
+            let is_package = self.of_packages.get(at.index()).is_some_and(Option::is_some);
+            let has_float = form == Form::Float && self.results(node).next().is_some();
+            let is_known = |id: &ValueId| self.typed.known(Some(*id)).is_some();
+            let reads_none =
+                EXTENTS.contains(&node.op.as_str()) || node.outputs.iter().flatten().all(is_known);
+            if stored_for == StoredFor::Integers && (is_package || has_float || reads_none) {
+                continue;
+            }
             let values = self.operands(node).chain(self.results(node));
             for id in values.filter(|id| between.get(*id) != Some(&true)) {
                 let asked = wanted.get(id).copied().flatten();
-                wanted.set(id, asked.or(Some(StoredFor::Numbers)));
+                wanted.set(id, asked.or(Some(stored_for)));
             }
         }
     }
@@ -348,14 +450,29 @@ impl<'a> Survey<'a> {
                 root = parent;
             }
             let at = *known.entry(root).or_insert_with(|| {
-                let fixed = self.fixed(root);
-                groups.push(Group { root, members: Vec::new(), fixed, stored_for });
+                let (members, padded) = (Vec::new(), Vec::new());
+                groups.push(Group { root, members, fixed: self.fixed(root), stored_for, padded });
                 groups.len() - 1
             });
             of.set(id, Some(at));
             groups[at].members.push(id);
+            groups[at].padded.extend(self.put_around(id).map(|number| (id, number)));
         }
         (groups, of)
+    }
+
+    /// The number that is put around those of the value that this one was made of, if one is.
+    fn put_around(&self, id: ValueId) -> Option<f64> {
+        let maker = self.producers.get(id).copied().flatten()?;
+        let of =
+            self.own.get(&id).filter(|of| of.node.op == PAD && self.form(maker) == Form::Moves);
+        let of = &of?.node;
+        let is_constant = match of.attr("mode") {
+            Some(Attr::Text(mode)) => mode == "constant",
+            _ => true,
+        };
+        let number = self.typed.known(of.input(2)).and_then(|tensor| tensor.get::<f32>());
+        number.filter(|_| is_constant)?.first().copied().map(f64::from)
     }
 
     /// The range that a value has whatever the data.

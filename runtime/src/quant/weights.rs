@@ -42,9 +42,10 @@ impl Scheme {
         }
     }
 
-    fn encoding(self, range: Range) -> Encoding {
+    /// The encoding of a range, which is at least so wide where 0 may be stored as any integer.
+    pub(super) fn encoding(self, range: Range, least_width: f64) -> Encoding {
         match self {
-            Self::Asymmetric(_) => self.levels().asymmetric(range),
+            Self::Asymmetric(_) => self.levels().asymmetric(range, least_width),
             Self::Symmetric(_) => self.levels().symmetric(range),
         }
     }
@@ -88,8 +89,13 @@ impl Along {
 }
 
 /// The encodings of a constant's numbers by their ranges, an axis' if there is one.
-pub(super) fn encodings(numbers: &[f32], along: Along, scheme: Scheme) -> Vec<Encoding> {
-    along.ranges(numbers).into_iter().map(|range| scheme.encoding(range)).collect()
+pub(super) fn encodings(
+    numbers: &[f32],
+    along: Along,
+    (scheme, least_width): (Scheme, f64),
+) -> Vec<Encoding> {
+    let ranges = along.ranges(numbers).into_iter();
+    ranges.map(|range| scheme.encoding(range, least_width)).collect()
 }
 
 /// Makes steps of weights as large as the bias that is added to their products with steps of `scale` needs them.
@@ -211,6 +217,7 @@ pub(super) fn whole(tensor: &Tensor) -> Option<Vec<i32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quant::range::LEAST_WIDTH;
 
     fn tensor(dims: &[usize], numbers: &[f32]) -> Tensor {
         Tensor::of(Shape::new(dims).unwrap(), numbers).unwrap()
@@ -222,7 +229,7 @@ mod tests {
         let scheme = Scheme::Symmetric(Bits::Eight);
         for (axis, scales) in [(Some(0), vec![0.01, 2.0]), (None, vec![2.0])] {
             let along = Along::of(weights.dims(), axis);
-            let encodings = encodings(weights.get().unwrap(), along, scheme);
+            let encodings = encodings(weights.get().unwrap(), along, (scheme, LEAST_WIDTH));
             let found: Vec<f32> = encodings.iter().map(|encoding| encoding.scale).collect();
             assert!(found.iter().zip(&scales).all(|(a, b)| (a - b).abs() < 1e-6), "{found:?}");
             let stored = store(&weights, scheme.levels(), encodings, axis).unwrap();
@@ -243,7 +250,8 @@ mod tests {
     fn asymmetric_values_of_four_bits_are_stored_in_eight() {
         let weights = tensor(&[4], &[-1.0, 0.0, 1.0, 2.0]);
         let scheme = Scheme::Asymmetric(Bits::Four);
-        let encodings = encodings(weights.get().unwrap(), Along::of(&[4], None), scheme);
+        let along = Along::of(&[4], None);
+        let encodings = encodings(weights.get().unwrap(), along, (scheme, LEAST_WIDTH));
         let stored = store(&weights, scheme.levels(), encodings, None).unwrap();
         assert_eq!(stored.values.get::<u8>(), Some(&[0, 5, 10, 15][..]));
         assert_eq!(stored.numbers(), [-1.0, 0.0, 1.0, 2.0]);

@@ -13,9 +13,9 @@ use udo_runtime::export;
 use udo_runtime::import::{ImportOptions, Reading};
 use udo_runtime::model::Options;
 use udo_runtime::quant::{
-    BiasStorage, Bits, Compared, Comparison, Correction, Encodings, Equalization, FloatNode,
-    FloatOps, Granularity, Histograms, Kind, Method, QuantError, Quantized, Quantizer, Settings,
-    Symmetry,
+    BiasStorage, Bits, Calibration, Compared, Comparison, Correction, Encodings, Equalization,
+    FloatNode, FloatOps, Granularity, Histograms, Kind, LEAST_WIDTH, Method, Narrow, QuantError,
+    Quantized, Quantizer, Settings, Symmetry,
 };
 use udo_runtime::resolve::BindOptions;
 use udo_runtime::runtime::Runtime;
@@ -23,11 +23,17 @@ use udo_runtime::runtime::Runtime;
 use super::Run;
 use crate::failures::{compile_failure, container_failure};
 use crate::model_flags::parse_shape;
-use crate::output::{Failure, Outcome, note, print_json, progress, write_file};
+use crate::output::{Failure, Outcome, note, print_json, progress, warn, write_file};
 use crate::package_flags::PackageFlags;
 use crate::raw::Packing;
 use data::Data;
 use report::Report;
+
+/// The least width that ranges may be asked to have: products of their steps are numbers in single precision.
+const FINEST_WIDTH: f64 = 1e-12;
+
+/// The most values that a warning names.
+const MOST_NAMED: usize = 10;
 
 /// Make a quantized model of one in numbers
 ///
@@ -72,6 +78,9 @@ pub(crate) struct Quantize {
     /// How ranges are chosen of what values were: all of it, or 99.99 hundredths, or another share behind a colon
     #[arg(long, value_name = "min-max|percentile[:99.99]", default_value = "min-max", value_parser = parse_method)]
     act_range: Method,
+    /// How wide ranges are at least. Numbers of a narrower range are stored in the steps of this one, which a warning says
+    #[arg(long, value_name = "WIDTH", default_value_t = LEAST_WIDTH, value_parser = parse_width)]
+    min_range: f64,
     /// Equalize the ranges of weights: convolutions that follow each other scale their channels, one up and the other down
     #[arg(long)]
     cle: bool,
@@ -143,6 +152,11 @@ fn parse_bias(text: &str) -> Result<BiasStorage, String> {
     }
 }
 
+fn parse_width(text: &str) -> Result<f64, String> {
+    let width = text.parse().ok().filter(|width: &f64| width.is_finite() && *width >= FINEST_WIDTH);
+    width.ok_or_else(|| format!("wanted a number from {FINEST_WIDTH:e} on"))
+}
+
 fn parse_method(text: &str) -> Result<Method, String> {
     let percent = match text.split_once(':') {
         None if text == "min-max" => return Ok(Method::MinMax),
@@ -182,6 +196,10 @@ impl Run for Quantize {
         }
         drop(bar);
         let quantized = source.finish(&calibration).map_err(refused)?;
+        if !self.float_fallback && !self.store_all {
+            let options = Options { bind: bind.clone(), ..self.options() };
+            Quantizer::check(&quantized, &runtime, &options).map_err(refused)?;
+        }
         self.write(format, &quantized, &runtime, &bind)?;
         if let Some(path) = &self.export_encodings {
             write_file(path, Encodings::text(&quantized.encoded).as_bytes())?;
@@ -197,7 +215,7 @@ impl Run for Quantize {
             };
             write_file(path, report.page().as_bytes())?;
         }
-        self.say(&quantized, calibration.runs())
+        self.say(&quantized, &calibration)
     }
 }
 
@@ -244,6 +262,7 @@ impl Quantize {
             correction: if self.bias_correction { Correction::Bias } else { Correction::None },
             histograms: if self.report.is_some() { Histograms::All } else { Histograms::AsNeeded },
             encodings,
+            least_width: self.min_range,
             ..Settings::default()
         })
     }
@@ -287,8 +306,14 @@ impl Quantize {
             QuantError::FloatOps { .. } => {
                 Some("--float-fallback lets them compute in numbers, between steps of their own")
             }
+            QuantError::Refused { .. } => Some(
+                "--float-fallback writes it as it is, for runs with a core for such nodes besides: --cores dsp,cpu",
+            ),
             QuantError::Quantized { .. } => Some("quantize the model that it was made of"),
-            QuantError::Unseen { .. } | QuantError::Infinite { .. } => Some(
+            QuantError::Infinite { .. } | QuantError::NotANumber { .. } => Some(
+                "leave such numbers out of the data: only masks may be infinite, as they are added to scores or put in their place",
+            ),
+            QuantError::Unseen { .. } => Some(
                 "look at the value with `udo run` of a model that ends there: `udo convert --out-node`",
             ),
             _ => None,
@@ -350,13 +375,36 @@ impl Quantize {
             (self.store_all, "--store-all"),
         ];
         flags.extend(are_set.iter().filter(|(is, _)| *is).map(|(_, flag)| (*flag).to_owned()));
+        if self.min_range.to_bits() != LEAST_WIDTH.to_bits() {
+            flags.push(format!("--min-range {}", self.min_range));
+        }
         if let Method::Percentile(percent) = self.act_range {
             flags.push(format!("--act-range percentile:{percent}"));
         }
         flags
     }
 
-    fn say(&self, quantized: &Quantized, runs: usize) -> Outcome {
+    /// Says of which values too little is left, as their ranges are narrower than the least width.
+    fn warn_of_narrow(&self, narrow: &[Narrow]) {
+        let Some(least) = narrow.iter().map(|of| of.width).min_by(f64::total_cmp) else { return };
+        let least = least.max(FINEST_WIDTH);
+        let width = self.min_range;
+        for Narrow { name, width: own, decibels } in narrow.iter().take(MOST_NAMED) {
+            let help = format!("--min-range {least:.1e} stores ranges as narrow as they are");
+            warn(
+                format!(
+                    "value {name:?} has a range of {own:.2e}, less than the least width of {width}: its SQNR is {decibels:.1} dB"
+                ),
+                &help,
+            );
+        }
+        if let Some(more @ 1..) = narrow.len().checked_sub(MOST_NAMED) {
+            note(format!("{more} more values have ranges below the least width: --json has all"));
+        }
+    }
+
+    fn say(&self, quantized: &Quantized, calibration: &Calibration) -> Outcome {
+        let runs = calibration.runs();
         let [before, bytes] = self.sizes()?;
         let count = |kind| quantized.encoded.iter().filter(|of| of.kind == kind).count();
         let [activations, weights, biases] =
@@ -364,13 +412,27 @@ impl Quantize {
         if self.json {
             let floats = quantized.floats.iter();
             let floats = floats.map(|FloatNode { node, op }| json!({ "node": node, "op": op }));
+            let narrow = quantized.narrow.iter().map(|Narrow { name, width, decibels }| {
+                json!({ "value": name, "range": width, "decibels": decibels })
+            });
             print_json(&json!({
                 "output": self.output, "bytes": bytes, "bytes_before": before, "runs": runs,
                 "activations": activations, "weights": weights, "biases": biases,
-                "float_nodes": floats.collect::<Vec<_>>(),
+                "float_nodes": floats.collect::<Vec<_>>(), "random": self.data.random.is_some(),
+                "narrow": narrow.collect::<Vec<_>>(),
             }));
             return Ok(());
         }
+        for name in calibration.not_numbers().take(MOST_NAMED) {
+            note(format!("value {name:?} is NaN for some inputs, which its range leaves out"));
+        }
+        if self.data.random.is_some() {
+            note(format!(
+                "ranges are of {runs} runs over random inputs, and say nothing of real ones: --input-list or --calibration has data \
+                 like those to come"
+            ));
+        }
+        self.warn_of_narrow(&quantized.narrow);
         if !quantized.floats.is_empty() {
             note(format!("{} nodes compute in numbers", quantized.floats.len()));
         }
@@ -397,6 +459,10 @@ mod tests {
         assert_eq!(parse_method("percentile:99.9"), Ok(Method::Percentile(99.9)));
         for wrong in ["", "5", "-8", "32"] {
             assert!(parse_bits(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_width("1e-6"), Ok(1e-6));
+        for wrong in ["", "0", "-1", "nan", "inf", "1e-13"] {
+            assert!(parse_width(wrong).unwrap_err().starts_with("wanted a number"), "{wrong}");
         }
         assert!(parse_wide_bits("4").is_err() && parse_bias("16").is_err());
         for wrong in ["", "max", "percentile:", "percentile:101", "percentile:3", "percentile:nan"]

@@ -1,0 +1,551 @@
+//! Numbers that only mask.
+//!
+//! A mask adds -10000, the least number of a type or -inf to scores, or puts it in their place, so that a softmax gives 0 there, or a
+//! maximum chooses another number. How far out such a number lies changes no result, so it has no say in ranges. It is stored as the
+//! end of a range that is wide enough for what reads it: [`find`] says which nodes make the same of all numbers that are far out, and
+//! [`Levels::of`], once ranges are known, how far out is enough.
+
+use std::collections::HashMap;
+
+use udo_api::{DType, resolve_axis};
+
+use super::range::Range;
+use super::tail::{End, Tail};
+use crate::graph::{Attr, Graph, Node, PerValue, Read, ValueId};
+use crate::resolve::{BoundNode, TypedGraph};
+
+/// Whether numbers far out at either end of a value only mask, as far as nodes tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) low: bool,
+    pub(super) high: bool,
+}
+
+impl Ends {
+    pub(super) fn has(self, end: End) -> bool {
+        match end {
+            End::Low => self.low,
+            End::High => self.high,
+        }
+    }
+}
+
+/// What a node makes of numbers far out in one of its inputs.
+#[derive(Clone, Debug)]
+enum Effect {
+    /// The same as of this number.
+    Level(f64),
+    /// This number, in this value, which may be far out as well.
+    Clipped(f64, ValueId),
+    /// Nothing, as long as they are farther out than all others.
+    Unchosen,
+    /// Nothing, where there are others: what it chooses tells.
+    Chooses(ValueId),
+    /// Nothing that matters among so many shares of 1, if they are far enough from all others.
+    Share(f64),
+    /// An exponential that is 0 beside that of the largest number.
+    Vanishes,
+    /// The same, in these values.
+    Moved(Vec<ValueId>),
+    /// Sums that are far out as well, at the other end if the input is subtracted, with other summands that are added or subtracted.
+    Summed { sum: ValueId, is_subtracted: bool, others: Vec<(ValueId, bool)> },
+    /// Products with constants that are from a least to a largest one, both of one sign.
+    Scaled { product: ValueId, by: Range },
+}
+
+/// An input of a node, whose numbers at one end are of no matter but for this effect.
+#[derive(Clone, Debug)]
+struct Edge {
+    value: ValueId,
+    end: End,
+    effect: Effect,
+}
+
+/// What the nodes of a graph say of numbers that only mask.
+#[derive(Clone, Debug)]
+pub(super) struct Masks {
+    /// For each value, at which ends such numbers may lie.
+    ends: PerValue<Ends>,
+    /// The inputs of nodes that read them, from the last node to the first.
+    edges: Vec<Edge>,
+    /// What is known of constants among them and of those that are added to them.
+    constants: HashMap<ValueId, Constant>,
+    /// The values whose ranges say whether a maximum chose a mask.
+    chosen: Vec<ValueId>,
+}
+
+#[derive(Clone, Debug)]
+struct Constant {
+    range: Range,
+    tails: [Option<Range>; 2],
+}
+
+/// Looks at what reads each value of a graph, of which `bound` has the nodes by their first outputs.
+pub(super) fn find(
+    graph: &Graph,
+    typed: &TypedGraph,
+    bound: &HashMap<ValueId, &BoundNode>,
+    is_builtin: impl Fn(&BoundNode) -> bool,
+) -> Masks {
+    let mut masks = Masks {
+        ends: PerValue::filled(graph, Ends::default()),
+        edges: Vec::new(),
+        constants: HashMap::new(),
+        chosen: Vec::new(),
+    };
+    let is_real = |id: ValueId| typed.desc(Some(id)).dtype() == Some(DType::F32);
+    for id in graph.value_ids().filter(|id| is_real(*id) && !graph.outputs.contains(id)) {
+        masks.ends.set(id, Ends { low: true, high: true });
+    }
+    for node in graph.nodes.iter().rev() {
+        let of = node.output(0).and_then(|id| bound.get(&id)).filter(|of| is_builtin(of));
+        for (read, value) in node.reads() {
+            for end in End::BOTH {
+                let effect = of.and_then(|of| match read {
+                    Read::Input(port) => Reader { node, of, typed }.effect(port, end),
+                    Read::Capture => None,
+                });
+                masks.add(value, end, effect);
+            }
+        }
+    }
+    masks.edges.retain(|edge| masks.ends.get(edge.value).is_some_and(|ends| ends.has(edge.end)));
+    let mut chosen = Vec::new();
+    let mut read = Vec::new();
+    for edge in &masks.edges {
+        read.push(edge.value);
+        match &edge.effect {
+            Effect::Chooses(output) => chosen.push(*output),
+            Effect::Summed { others, .. } => read.extend(others.iter().map(|(id, _)| *id)),
+            _ => {}
+        }
+    }
+    for id in read {
+        let numbers = typed.known(Some(id)).and_then(|tensor| tensor.get::<f32>());
+        if let Some(numbers) = numbers {
+            masks.constants.entry(id).or_insert_with(|| Constant {
+                range: Range::of(numbers),
+                tails: End::BOTH.map(|end| Tail::of(end, numbers).rest()),
+            });
+        }
+    }
+    chosen.retain(|id| is_real(*id));
+    masks.chosen = chosen;
+    masks
+}
+
+impl Masks {
+    /// Takes in what a node makes of a value; none where it computes with all of its numbers.
+    fn add(&mut self, value: ValueId, end: End, effect: Option<Effect>) {
+        let has = |ends: Option<&Ends>, end: End| ends.is_some_and(|ends| ends.has(end));
+        // What it moves them to has been looked at, as its readers come later.
+        let effect = effect.filter(|effect| match effect {
+            Effect::Moved(to) => to.iter().all(|&to| has(self.ends.get(to), end)),
+            Effect::Summed { sum, is_subtracted, .. } => {
+                has(self.ends.get(*sum), if *is_subtracted { end.flipped() } else { end })
+            }
+            Effect::Scaled { product, by } => {
+                has(self.ends.get(*product), if by.max < 0.0 { end.flipped() } else { end })
+            }
+            Effect::Level(_)
+            | Effect::Clipped(..)
+            | Effect::Unchosen
+            | Effect::Chooses(_)
+            | Effect::Share(_)
+            | Effect::Vanishes => true,
+        });
+        if let Some(effect) = effect {
+            self.edges.push(Edge { value, end, effect });
+        } else if let Some(ends) = self.ends.get_mut(value) {
+            match end {
+                End::Low => ends.low = false,
+                End::High => ends.high = false,
+            }
+        }
+    }
+
+    /// At which ends numbers of a value may be such as only mask.
+    pub(super) fn ends(&self, value: ValueId) -> Ends {
+        self.ends.get(value).copied().unwrap_or_default()
+    }
+
+    /// The values besides those that are stored whose ranges have to be known.
+    pub(super) fn chosen(&self) -> &[ValueId] {
+        &self.chosen
+    }
+}
+
+/// A node that reads a value.
+struct Reader<'a> {
+    /// As the graph has it.
+    node: &'a Node,
+    /// The same in the newest operator set.
+    of: &'a BoundNode,
+    typed: &'a TypedGraph,
+}
+
+/// Operators that move or choose numbers of their first input alone, and have no others but integers.
+const MOVES: &[&str] = &[
+    "Cast",
+    "DepthToSpace",
+    "Dropout",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Identity",
+    "Reshape",
+    "Slice",
+    "SpaceToDepth",
+    "Split",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Trilu",
+    "Unsqueeze",
+];
+
+/// Operators that choose the largest number, and those that choose the least.
+const LARGEST: &[&str] = &["GlobalMaxPool", "Max", "MaxPool", "ReduceMax"];
+const LEAST: &[&str] = &["Min", "ReduceMin"];
+
+/// From which number on a function has one value, by the logarithm of how finely that is told from others.
+type FlatFrom = fn(f64) -> f64;
+
+/// Functions that have one value below, and the number from which on downwards it is that one, for as many steps as `ln` says.
+const FLAT_BELOW: &[(&str, FlatFrom)] = &[
+    ("Celu", |ln| -ln),
+    ("Elu", |ln| -ln),
+    ("Gelu", |ln| -ln),
+    ("HardSwish", |_| -3.0),
+    ("Mish", |ln| -ln - 4.0),
+    ("Relu", |_| 0.0),
+    ("Selu", |ln| -ln),
+    ("Sigmoid", |ln| -ln),
+    ("Softplus", |ln| -ln),
+    ("Tanh", |ln| -ln),
+];
+
+/// The same upwards.
+const FLAT_ABOVE: &[(&str, FlatFrom)] = &[("Sigmoid", |ln| ln), ("Tanh", |ln| ln)];
+
+/// The operator set from which on a softmax is along one axis.
+const ONE_AXIS: u32 = 13;
+
+/// The logarithm of twice as many steps as values of 16 bits have, which is enough for 8 as well.
+const LN_STEPS: f64 = 11.8;
+
+impl Reader<'_> {
+    fn output(&self) -> Option<ValueId> {
+        self.node.output(0)
+    }
+
+    /// The numbers of a constant input.
+    fn numbers(&self, port: usize) -> Option<&[f32]> {
+        self.typed.known(self.of.node.input(port))?.get::<f32>()
+    }
+
+    fn one(&self, port: usize) -> Option<f64> {
+        match self.numbers(port)? {
+            [one] => Some(f64::from(*one)),
+            _ => None,
+        }
+    }
+
+    fn float(&self, name: &str, default: f64) -> f64 {
+        match self.of.node.attr(name) {
+            Some(Attr::Float(value)) => *value,
+            _ => default,
+        }
+    }
+
+    fn int(&self, name: &str) -> Option<i64> {
+        match self.of.node.attr(name) {
+            Some(Attr::Int(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// How many numbers a softmax or sum of exponentials puts together.
+    #[expect(clippy::cast_precision_loss, reason = "its logarithm is taken")]
+    fn lane(&self) -> f64 {
+        let desc = self.typed.desc(self.node.input(0));
+        let axis = match self.node.attr("axis") {
+            Some(Attr::Int(axis)) => *axis,
+            _ if self.node.opset < ONE_AXIS => 1,
+            _ => -1,
+        };
+        let axis = resolve_axis(axis, desc.rank());
+        // Before operator set 13 it is over all axes behind.
+        let lane = axis.map_or(1, |axis| desc.shape().iter().skip(axis).product::<usize>());
+        lane.max(1) as f64
+    }
+
+    /// What the node makes of numbers far out at one end of an input; none where it computes with them.
+    fn effect(&self, port: usize, end: End) -> Option<Effect> {
+        let op = self.node.op.as_str();
+        // An older softmax may be a few other nodes in the newest operator set.
+        let is_same = self.of.node.op == self.node.op || op == "Softmax";
+        if !self.node.domain.is_empty() || !is_same {
+            return None;
+        }
+        let is_first = port == 0;
+        match op {
+            _ if MOVES.contains(&op) && is_first => self.moved(),
+            "Concat" => self.moved(),
+            "Where" if port > 0 => self.moved(),
+            "Pad" if port == 0 || port == 2 => self.moved(),
+            "ScatterElements" | "ScatterND" if port != 1 => self.moved(),
+            "TopK" if is_first && (self.int("largest") != Some(0)) == (end == End::Low) => {
+                Some(Effect::Chooses(self.output()?))
+            }
+            _ if LARGEST.contains(&op) || LEAST.contains(&op) => self.extreme(op, end),
+            "ArgMax" if end == End::Low => Some(Effect::Unchosen),
+            "ArgMin" if end == End::High => Some(Effect::Unchosen),
+            "ReduceLogSumExp" | "Softmax" if end == End::Low => Some(Effect::Share(self.lane())),
+            "Exp" if end == End::Low => Some(Effect::Vanishes),
+            "Clip" if is_first => {
+                let bound = self.one(if end == End::Low { 1 } else { 2 })?;
+                Some(Effect::Clipped(bound, self.output()?))
+            }
+            "HardSigmoid" => {
+                let (alpha, beta) = (self.float("alpha", 0.2), self.float("beta", 0.5));
+                let level = if end == End::Low { -beta / alpha } else { (1.0 - beta) / alpha };
+                (alpha > 0.0).then_some(Effect::Level(level))
+            }
+            "Add" | "Sum" => self.summed(port, |_| false),
+            "Sub" => self.summed(port, |port| port == 1),
+            "Neg" => {
+                let by = Range { min: -1.0, max: -1.0 };
+                Some(Effect::Scaled { product: self.output()?, by })
+            }
+            "Mul" => self.scaled(1 - port.min(1), |factor| factor),
+            "Div" if is_first => self.scaled(1, f64::recip),
+            _ => {
+                let flat = if end == End::Low { FLAT_BELOW } else { FLAT_ABOVE };
+                let (_, from) = flat.iter().find(|(flat, _)| *flat == op)?;
+                Some(Effect::Level(from(LN_STEPS)))
+            }
+        }
+    }
+
+    fn moved(&self) -> Option<Effect> {
+        let outputs: Vec<ValueId> = self.node.outputs.iter().flatten().copied().collect();
+        let is_real = |id: &ValueId| self.typed.desc(Some(*id)).dtype() == Some(DType::F32);
+        // A second output of these is of truths or positions.
+        let real: Vec<ValueId> = outputs.into_iter().filter(is_real).collect();
+        (!real.is_empty()).then_some(Effect::Moved(real))
+    }
+
+    /// The largest or the least number goes on as it is from the end that it is chosen from.
+    fn extreme(&self, op: &str, end: End) -> Option<Effect> {
+        let is_left = LARGEST.contains(&op) == (end == End::Low);
+        if is_left { Some(Effect::Chooses(self.output()?)) } else { self.moved() }
+    }
+
+    fn summed(&self, port: usize, is_subtracted: impl Fn(usize) -> bool) -> Option<Effect> {
+        let inputs = self.node.inputs.iter().enumerate();
+        let others = inputs.filter(|(other, _)| *other != port);
+        let others = others.filter_map(|(other, id)| Some(((*id)?, is_subtracted(other))));
+        let others: Vec<(ValueId, bool)> = others.collect();
+        // A value that is added to itself is no mask of itself.
+        let own = self.node.input(port)?;
+        let is_apart = others.iter().all(|(other, _)| *other != own);
+        let (sum, is_subtracted) = (self.output()?, is_subtracted(port));
+        is_apart.then_some(Effect::Summed { sum, is_subtracted, others })
+    }
+
+    /// A product with the constant at `port`, whose numbers `factor` makes factors of.
+    fn scaled(&self, port: usize, factor: impl Fn(f64) -> f64) -> Option<Effect> {
+        let factors = self.numbers(port)?.iter().map(|&number| factor(f64::from(number)));
+        let by = factors
+            .fold(Range::EMPTY, |range, factor| range.with(Range { min: factor, max: factor }));
+        let is_of_one_sign = by.is_finite() && (by.min > 0.0 || by.max < 0.0);
+        is_of_one_sign.then_some(Effect::Scaled { product: self.output()?, by })
+    }
+}
+
+/// How far out numbers that only mask have to be stored.
+#[derive(Clone, Debug)]
+pub(super) struct Levels {
+    /// For each value, at either end: infinite as long as nothing reads it, and nothing where its numbers have to be as they are.
+    of: PerValue<[Option<f64>; 2]>,
+    /// The ranges of constants without what masks.
+    constants: HashMap<ValueId, Range>,
+}
+
+/// What runs say of a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// All of its numbers.
+    pub(super) range: Range,
+    /// Those that are no masks, for either end at which others are.
+    pub(super) rest: [Option<Range>; 2],
+}
+
+impl Seen {
+    /// The numbers that are no masks.
+    pub(super) fn unmasked(&self) -> Range {
+        let [low, high] = self.rest;
+        let min = low.map_or(self.range.min, |rest| rest.min);
+        Range { min, max: high.map_or(self.range.max, |rest| rest.max) }
+    }
+}
+
+impl Levels {
+    /// The levels for values that were `seen` so, with shares of 1 in so many steps.
+    pub(super) fn of(
+        graph: &Graph,
+        masks: &Masks,
+        seen: impl Fn(ValueId) -> Option<Seen>,
+        steps: f64,
+    ) -> Self {
+        let none = [Some(f64::INFINITY), Some(f64::NEG_INFINITY)];
+        let mut levels = Self { of: PerValue::filled(graph, none), constants: HashMap::new() };
+        for (id, slot) in masks.ends.iter() {
+            let [low, high] = none;
+            let of = [low.filter(|_| slot.low), high.filter(|_| slot.high)];
+            levels.of.set(id, of);
+        }
+        let seen = |id: ValueId| {
+            let constant = masks.constants.get(&id);
+            let constant = constant.map(|of| Seen { range: of.range, rest: of.tails });
+            constant.or_else(|| seen(id))
+        };
+        for Edge { value, end, effect } in &masks.edges {
+            let known = levels.level(*value, *end);
+            let asked = levels.asked(&seen, steps, (*value, *end), effect);
+            let level = known.zip(asked).map(|(known, asked)| end.farther(known, asked));
+            if let Some(of) = levels.of.get_mut(*value) {
+                of[slot(*end)] = level;
+            }
+        }
+        for (id, constant) in &masks.constants {
+            let of = Seen { range: constant.range, rest: constant.tails };
+            let range = levels.range(*id, &of).or_else(|| levels.all_masks(*id, constant.range));
+            levels.constants.extend(range.map(|range| (*id, range)));
+        }
+        levels
+    }
+
+    fn level(&self, value: ValueId, end: End) -> Option<f64> {
+        self.of.get(value).and_then(|of| of[slot(end)])
+    }
+
+    /// The level that a node asks for.
+    fn asked(
+        &self,
+        seen: &impl Fn(ValueId) -> Option<Seen>,
+        steps: f64,
+        (value, end): (ValueId, End),
+        effect: &Effect,
+    ) -> Option<f64> {
+        let own = || Some(seen(value)?.unmasked()).filter(|range| range.is_finite());
+        let ln_steps = (2.0 * steps).ln();
+        match effect {
+            Effect::Level(level) => Some(*level),
+            Effect::Clipped(bound, output) => {
+                let level = self.level(*output, end).filter(|level| level.is_finite());
+                Some(level.map_or(*bound, |level| end.flipped().farther(*bound, level)))
+            }
+            Effect::Unchosen => Some(end.of(own()?)),
+            Effect::Share(count) => Some(own()?.min - ln_steps - count.ln()),
+            Effect::Vanishes => own().map(|own| own.min.min(own.max - ln_steps)),
+            Effect::Chooses(output) => {
+                let own = end.of(own()?);
+                let level = self.level(*output, end);
+                // None of the masks is among what was chosen.
+                let is_gone = || Some(end.is_within(end.of(seen(*output)?.range), own));
+                match level {
+                    Some(level) => Some(end.farther(level, own)),
+                    None => is_gone()?.then_some(own),
+                }
+            }
+            Effect::Moved(to) => {
+                let mut levels = to.iter().map(|&to| self.level(to, end));
+                levels.try_fold(identity(end), |all, level| Some(end.farther(all, level?)))
+            }
+            Effect::Summed { sum, is_subtracted, others } => {
+                let of_sum = if *is_subtracted { end.flipped() } else { end };
+                let mut level = self.level(*sum, of_sum)?;
+                for (other, is_subtracted) in others {
+                    let other = seen(*other)?.unmasked();
+                    // Even beside the summand that counters it most the sum is far enough out.
+                    let counter = match (of_sum, *is_subtracted) {
+                        (End::Low, false) => other.max,
+                        (End::Low, true) => -other.min,
+                        (End::High, false) => other.min,
+                        (End::High, true) => -other.max,
+                    };
+                    level -= counter;
+                }
+                Some(if *is_subtracted { -level } else { level })
+            }
+            Effect::Scaled { product, by } => {
+                let of_product = if by.max < 0.0 { end.flipped() } else { end };
+                let level = self.level(*product, of_product)?;
+                Some(end.farther(level / by.min, level / by.max))
+            }
+        }
+    }
+
+    /// The range in which a value is stored that was seen so, if some of its numbers only mask.
+    pub(super) fn range(&self, value: ValueId, seen: &Seen) -> Option<Range> {
+        self.widened(value, seen, seen.unmasked())
+    }
+
+    /// The same where the other numbers are to have another range.
+    pub(super) fn widened(&self, value: ValueId, seen: &Seen, rest: Range) -> Option<Range> {
+        let mut range = rest;
+        let mut has_masks = false;
+        for end in End::BOTH {
+            let level = self.level(value, end).filter(|level| level.is_finite());
+            match (seen.rest[slot(end)], level) {
+                (None, _) => {}
+                // Some node computes with them.
+                (Some(_), None) => return None,
+                (Some(_), Some(level)) => {
+                    has_masks = true;
+                    range = range.with(Range { min: level, max: level });
+                }
+            }
+        }
+        has_masks.then_some(range)
+    }
+
+    /// How far out a number that is put into a value has to be stored: itself, unless it masks numbers of `rest`.
+    pub(super) fn put_in(&self, value: ValueId, number: f64, rest: Range) -> f64 {
+        let end = if number < 0.0 { End::Low } else { End::High };
+        let level = self.level(value, end).filter(|level| level.is_finite());
+        level.filter(|_| Tail::is_mask(number, rest)).unwrap_or(number)
+    }
+
+    /// The range of a constant that is infinite throughout, to be put in the place of numbers.
+    fn all_masks(&self, id: ValueId, range: Range) -> Option<Range> {
+        let end = if range.max < 0.0 { End::Low } else { End::High };
+        let is_infinite = range.min.is_infinite() && range.min.to_bits() == range.max.to_bits();
+        let level = self.level(id, end).filter(|level| is_infinite && level.is_finite())?;
+        Some(Range { min: level, max: level })
+    }
+
+    /// The range of a constant, some of whose numbers only mask.
+    pub(super) fn constant(&self, id: ValueId) -> Option<Range> {
+        self.constants.get(&id).copied()
+    }
+}
+
+/// The level of what nothing reads.
+fn identity(end: End) -> f64 {
+    match end {
+        End::Low => f64::INFINITY,
+        End::High => f64::NEG_INFINITY,
+    }
+}
+
+fn slot(end: End) -> usize {
+    match end {
+        End::Low => 0,
+        End::High => 1,
+    }
+}
