@@ -119,6 +119,30 @@ fn what_ranges_are_worth_is_said() {
 }
 
 #[test]
+fn encodings_without_a_say_are_warned_of() {
+    let dir = folder();
+    fs::write(dir.path().join("small.graph"), SMALL).unwrap();
+    let one = r#"[{"bitwidth": 8, "min": -1.0, "max": 1.0}]"#;
+    let given =
+        |name: &str| format!(r#"{{"activation_encodings": {{"x": {one}, "{name}": {one}}}}}"#);
+    fs::write(dir.path().join("cut.json"), given("h")).unwrap();
+    fs::write(dir.path().join("lost.json"), given("lost")).unwrap();
+    let args = ["quantize", "small.graph", "-o", "q.udm", "--random", "1", "--encodings"];
+    let (code, _, err) = udo(&dir, &[&args[..], &["cut.json"]].concat());
+    assert_eq!(code, Some(0), "{err}");
+    assert!(
+        err.contains("warning: the encoding of \"h\" is not used: nothing is stored there"),
+        "{err}"
+    );
+    let (code, _, err) = udo(&dir, &[&args[..], &["lost.json"]].concat());
+    assert_eq!(code, Some(1), "{err}");
+    assert!(
+        err.contains("encodings are given for [\"lost\"], which the model does not have\nhelp: "),
+        "{err}"
+    );
+}
+
+#[test]
 fn what_the_dsp_refuses_is_refused_by_name() {
     let dir = folder();
     let wide =

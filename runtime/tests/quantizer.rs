@@ -3,6 +3,8 @@
 
 #[path = "support/doubles.rs"]
 mod doubles;
+#[path = "quantizer/given.rs"]
+mod given;
 #[path = "quantizer/masks.rs"]
 mod masks;
 #[path = "quantizer/on_dsp.rs"]

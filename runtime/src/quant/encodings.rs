@@ -1,6 +1,7 @@
-//! Encodings as AIMET's files have them: JSON with those of activations and of parameters by their names.
+//! Encodings as AIMET's files have them: JSON with those of activations and of parameters by their names, or from version 2 on a list
+//! of both in ONNX's terms.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use udo_api::{DType, Encoding};
@@ -21,6 +22,8 @@ pub struct Encodings {
     pub activations: BTreeMap<String, Given>,
     /// Of constants.
     pub params: BTreeMap<String, Given>,
+    /// Along which axis those of constants lie that have several, where the file says it.
+    pub axes: BTreeMap<String, i64>,
 }
 
 /// Why a text has no encodings.
@@ -44,6 +47,9 @@ fn error(place: &str, found: impl Into<String>, wanted: &str) -> EncodingsError 
 const ACTIVATIONS: &str = "activation_encodings";
 const PARAMS: &str = "param_encodings";
 
+/// The key of the list that has both.
+const BOTH: &str = "encodings";
+
 impl Encodings {
     /// Reads a file's text.
     ///
@@ -53,15 +59,23 @@ impl Encodings {
         let root: Value =
             serde_json::from_str(text).map_err(|e| error("encodings", e.to_string(), "JSON"))?;
         let root = root.as_object().ok_or_else(|| error("encodings", "no object", "an object"))?;
+        if let Some(list) = root.get(BOTH).and_then(Value::as_array) {
+            return in_onnx_terms(list);
+        }
         if !root.contains_key(ACTIVATIONS) && !root.contains_key(PARAMS) {
             let keys: Vec<&str> = root.keys().map(String::as_str).collect();
-            let wanted = "activation_encodings or param_encodings";
+            let wanted = "activation_encodings or param_encodings, or a list of encodings";
             return Err(error("encodings", format!("keys {}", keys.join(", ")), wanted));
         }
         let part =
             |key, sign| root.get(key).map_or_else(|| Ok(BTreeMap::new()), |of| part(key, of, sign));
         let (activations, params) = (part(ACTIVATIONS, Sign::Never)?, part(PARAMS, Sign::AsSaid)?);
-        Ok(Self { activations, params })
+        Ok(Self { activations, params, axes: BTreeMap::new() })
+    }
+
+    /// All names that the file has, in order.
+    pub fn names(&self) -> BTreeSet<&str> {
+        self.activations.keys().chain(self.params.keys()).map(String::as_str).collect()
     }
 
     /// The text of a file with what is stored of a model.
@@ -188,6 +202,108 @@ fn is_symmetric(of: &Value) -> bool {
     }
 }
 
+/// Types of ONNX that values may be stored as, and in how many bits.
+const TYPES: &[(&str, Bits, bool)] = &[
+    ("int16", Bits::Sixteen, true),
+    ("int4", Bits::Four, true),
+    ("int8", Bits::Eight, true),
+    ("uint16", Bits::Sixteen, false),
+    ("uint4", Bits::Four, false),
+    ("uint8", Bits::Eight, false),
+];
+
+/// Types of values that stay numbers.
+const REAL_TYPES: &[&str] = &["bfloat16", "float", "float16", "float32"];
+
+/// A file whose members are as inputs of ONNX's quantize nodes. They do not say what is a constant, so each name stands for both.
+fn in_onnx_terms(list: &[Value]) -> Result<Encodings, EncodingsError> {
+    let mut all = Encodings::default();
+    for (at, member) in list.iter().enumerate() {
+        let name = member.get("name").and_then(Value::as_str);
+        let name =
+            name.ok_or_else(|| error(&format!("{BOTH}[{at}]"), "no name", "\"name\": a text"))?;
+        let place = format!("{BOTH}[{at}] {name:?}");
+        let Some((activation, param)) = of_member(&place, member)? else { continue };
+        if let Some(axis) = member.get("axis").and_then(Value::as_i64) {
+            all.axes.insert(name.to_owned(), axis);
+        }
+        all.activations.insert(name.to_owned(), activation);
+        all.params.insert(name.to_owned(), param);
+    }
+    Ok(all)
+}
+
+/// The encodings of a member where it is a value, and where it is a constant; nothing where it is to stay in numbers.
+fn of_member(place: &str, member: &Value) -> Result<Option<(Given, Given)>, EncodingsError> {
+    let dtype = member.get("output_dtype").and_then(Value::as_str).unwrap_or("uint8");
+    if REAL_TYPES.contains(&dtype) {
+        return Ok(None);
+    }
+    let known = TYPES.iter().find(|(name, ..)| *name == dtype);
+    let &(_, bits, is_signed) = known.ok_or_else(|| {
+        let names: Vec<&str> = TYPES.iter().map(|(name, ..)| *name).collect();
+        error(place, format!("output_dtype {dtype}"), &format!("one of {}", names.join(", ")))
+    })?;
+    let has_blocks = ["block_size", "per_block_int_scale", "per_channel_float_scale"]
+        .into_iter()
+        .find(|key| !matches!(member.get(*key), None | Some(Value::Null)));
+    if let Some(key) = has_blocks {
+        return Err(error(place, key, "a scale for all, or one for each position of an axis"));
+    }
+    let scales = numbers(place, member.get("y_scale"), "y_scale")?;
+    let zeros = match member.get("y_zero_point") {
+        None | Some(Value::Null) => vec![0.0; scales.len()],
+        zeros => numbers(place, zeros, "y_zero_point")?,
+    };
+    if scales.is_empty() || zeros.len() != scales.len() {
+        let found = format!("{} scales and {} zero points", scales.len(), zeros.len());
+        return Err(error(place, found, "as many of both"));
+    }
+    let levels = Levels::unsigned(bits);
+    let middle = i32::midpoint(levels.most, 1);
+    let first = if is_signed { middle } else { 0 };
+    let mut encodings = Vec::new();
+    for (scale, zero) in scales.iter().zip(&zeros) {
+        #[expect(clippy::cast_possible_truncation, reason = "it saturates, and is checked")]
+        let zero_point = (*zero as i32).saturating_add(first);
+        let encoding = Encoding { scale: to_single(*scale), zero_point };
+        let is_whole = zero.fract().abs() < f64::EPSILON;
+        if !is_whole || !is_fit(levels, encoding) {
+            let found = format!("y_scale {scale} and y_zero_point {zero}");
+            let wanted = format!(
+                "a scale above 0 and a whole zero point from {} to {}",
+                -first,
+                levels.most - first
+            );
+            return Err(error(place, found, &wanted));
+        }
+        encodings.push(encoding);
+    }
+    let activation = (levels, encodings);
+    let mut param = activation.clone();
+    if param.1.iter().all(|of| is_signed && of.zero_point == middle) {
+        signed(&mut param);
+    }
+    Ok(Some((activation, param)))
+}
+
+/// A number, or a list of them.
+fn numbers(place: &str, of: Option<&Value>, key: &str) -> Result<Vec<f64>, EncodingsError> {
+    let list = match of {
+        Some(Value::Array(list)) => list.iter().map(Value::as_f64).collect(),
+        Some(one) => one.as_f64().map(|one| vec![one]),
+        None => None,
+    };
+    list.ok_or_else(|| {
+        error(place, format!("no {key}"), &format!("{key}: a number or a list of them"))
+    })
+}
+
+/// Whether an encoding has a step, and an integer for 0 among those that there are.
+fn is_fit(levels: Levels, Encoding { scale, zero_point }: Encoding) -> bool {
+    scale.is_normal() && scale > 0.0 && (0..=levels.most).contains(&zero_point)
+}
+
 fn one(place: &str, of: &Value) -> Result<(Levels, Encoding), EncodingsError> {
     let bits = of.get("bitwidth").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
     let bits = bits.and_then(Bits::of).ok_or_else(|| {
@@ -217,10 +333,7 @@ fn one(place: &str, of: &Value) -> Result<(Levels, Encoding), EncodingsError> {
         }
         _ => return Err(error(place, "neither scale nor min and max", "one of both")),
     };
-    let is_fit = encoding.scale.is_normal()
-        && encoding.scale > 0.0
-        && (0..=levels.most).contains(&encoding.zero_point);
-    if !is_fit {
+    if !is_fit(levels, encoding) {
         let Encoding { scale, zero_point } = encoding;
         let found = format!("scale {scale} and offset {}", -i64::from(zero_point));
         let wanted = format!("a scale above 0 and an offset from {} to 0", -levels.most);

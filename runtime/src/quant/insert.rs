@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use udo_api::{DType, Encoding, Shape};
+use udo_api::{DType, Encoding, Shape, resolve_axis};
 
 use super::edit::{Names, sweep};
 use super::encodings::Given;
@@ -374,7 +374,8 @@ impl Constants<'_> {
     ) -> Result<Stored, QuantError> {
         let scheme = self.settings.weights();
         if let Some((levels, encodings)) = self.given.get(name) {
-            let axis = axis_of_given(name, tensor, axis, encodings)?;
+            let said = self.settings.encodings.axes.get(name).copied();
+            let axis = axis_of_given((name, said), tensor, axis, encodings)?;
             return Ok(weights::store(tensor, *levels, encodings.clone(), axis)?);
         }
         let axis = axis.filter(|_| self.settings.granularity == Granularity::PerChannel);
@@ -430,14 +431,22 @@ fn check(name: &str, numbers: &[f32], range: Range) -> Result<(), QuantError> {
 
 /// The axis of encodings that the user gives: none if there is one, else that of the weights' results.
 fn axis_of_given(
-    name: &str,
+    (name, said): (&str, Option<i64>),
     tensor: &Tensor,
     axis: Option<usize>,
     encodings: &[Encoding],
 ) -> Result<Option<usize>, QuantError> {
     let count = axis.and_then(|axis| tensor.dims().get(axis).copied());
+    let is_other = |said| resolve_axis(said, tensor.dims().len()) != axis;
     match encodings.len() {
         1 => Ok(None),
+        _ if said.is_some_and(is_other) => Err(QuantError::Encodings {
+            value: name.to_owned(),
+            found: format!("encodings along axis {}", said.unwrap_or_default()),
+            wanted: axis.map_or("1".to_owned(), |axis| {
+                format!("1, or those along axis {axis}, along which its results lie")
+            }),
+        }),
         found if count == Some(found) => Ok(axis),
         found => Err(QuantError::Encodings {
             value: name.to_owned(),

@@ -22,6 +22,7 @@ mod random;
 mod range;
 mod sites;
 mod tail;
+mod unused;
 mod weights;
 mod widen;
 
@@ -51,6 +52,7 @@ pub use observe::{Histogram, Method, Observer};
 pub use random::random;
 pub use range::{Bits, LEAST_WIDTH, Levels, Range};
 pub use sites::FloatNode;
+pub use unused::Unused;
 pub use weights::{Scheme, Stored};
 
 use calibrate::Wishes;
@@ -260,6 +262,12 @@ pub enum QuantError {
         /// The value.
         value: String,
     },
+    /// Encodings are given for names that the model does not have.
+    #[error("encodings are given for {names:?}, which the model does not have")]
+    UnknownNames {
+        /// The names.
+        names: Vec<String>,
+    },
     /// What was made does not run on the core that it is made for.
     #[error("quantized, {error}")]
     Refused {
@@ -285,7 +293,9 @@ impl QuantError {
             Self::Compile(error) => error.code(),
             Self::Run(error) => error.code(),
             Self::Memory(_) => ErrorCode::OutOfMemory,
-            Self::Port(_) | Self::Encodings { .. } => ErrorCode::InvalidArgument,
+            Self::Port(_) | Self::Encodings { .. } | Self::UnknownNames { .. } => {
+                ErrorCode::InvalidArgument
+            }
             Self::Resolve(_)
             | Self::Quantized { .. }
             | Self::Nothing
@@ -318,6 +328,8 @@ pub struct Quantized {
     pub floats: Vec<FloatNode>,
     /// What is stored in steps that are too large for its numbers, as its range is narrower than ranges are.
     pub narrow: Vec<Narrow>,
+    /// Encodings that were given and are not used.
+    pub unused: Vec<Unused>,
 }
 
 /// A value whose range was widened to [`Settings::least_width`], by which some of its numbers are lost.
@@ -346,6 +358,7 @@ impl Quantizer {
         if let Some(node) = graph.nodes.iter().find(|node| node.op == QUANTIZE) {
             return Err(QuantError::Quantized { node: node.name.clone() });
         }
+        unused::check(&graph, settings.encodings.names().into_iter())?;
         widen::widen(&mut graph)?;
         let mut registry = registry.as_ref().clone();
         fold::fold(&mut graph, &mut registry, bind)?;
@@ -413,7 +426,8 @@ impl Quantizer {
         self.tell_masks(&mut made.encoded, calibration, &levels);
         let floats = self.sites.floats.clone();
         let narrow = self.narrow(calibration, &made.encoded);
-        Ok(Quantized { graph: made.graph, encoded: made.encoded, floats, narrow })
+        let unused = self.unused();
+        Ok(Quantized { graph: made.graph, encoded: made.encoded, floats, narrow, unused })
     }
 
     /// Refuses what was made if a node of it has no kernel on the newest DSP.
@@ -495,26 +509,6 @@ impl Quantizer {
         encoded.iter().filter_map(of).collect()
     }
 
-    /// The first encoding that is given for a value of a group.
-    fn given(&self, group: &sites::Group) -> Result<Option<(Levels, Encoding)>, QuantError> {
-        let all = [group.root].into_iter().chain(group.members.iter().copied());
-        for id in all {
-            let name = &self.graph.value(id)?.name;
-            match self.settings.encodings.activations.get(name) {
-                None => {}
-                Some((levels, encodings)) => {
-                    let [only] = encodings.as_slice() else {
-                        let (value, wanted) = (name.clone(), "1".to_owned());
-                        let found = format!("{} encodings", encodings.len());
-                        return Err(QuantError::Encodings { value, found, wanted });
-                    };
-                    return Ok(Some((*levels, *only)));
-                }
-            }
-        }
-        Ok(None)
-    }
-
     /// The encoding of values that have one.
     fn encoding(
         &self,
@@ -526,8 +520,16 @@ impl Quantizer {
             Ok(value) => value.value().name.clone(),
             Err(_) => String::new(),
         };
-        if let Some(given) = self.given(group)? {
-            return Ok(given);
+        match self.given(group) {
+            None => {}
+            Some((_, (levels, encodings))) if encodings.len() == 1 => {
+                return Ok((*levels, encodings[0]));
+            }
+            Some((name, (_, encodings))) => {
+                let (value, wanted) = (name.to_owned(), "1".to_owned());
+                let found = format!("{} encodings", encodings.len());
+                return Err(QuantError::Encodings { value, found, wanted });
+            }
         }
         let range = self.range(group, calibration, masks);
         if range.is_empty() && group.fixed.is_none() {

@@ -15,7 +15,7 @@ use udo_runtime::model::Options;
 use udo_runtime::quant::{
     BiasStorage, Bits, Calibration, Compared, Comparison, Correction, Encodings, Equalization,
     FloatNode, FloatOps, Granularity, Histograms, Kind, LEAST_WIDTH, Method, Narrow, QuantError,
-    Quantized, Quantizer, Settings, Symmetry,
+    Quantized, Quantizer, Settings, Symmetry, Unused,
 };
 use udo_runtime::resolve::BindOptions;
 use udo_runtime::runtime::Runtime;
@@ -306,6 +306,9 @@ impl Quantize {
             QuantError::FloatOps { .. } => {
                 Some("--float-fallback lets them compute in numbers, between steps of their own")
             }
+            QuantError::UnknownNames { .. } => Some(
+                "leave them out, or say them as the model does: `udo inspect` lists its values",
+            ),
             QuantError::Refused { .. } => Some(
                 "--float-fallback writes it as it is, for runs with a core for such nodes besides: --cores dsp,cpu",
             ),
@@ -415,11 +418,13 @@ impl Quantize {
             let narrow = quantized.narrow.iter().map(|Narrow { name, width, decibels }| {
                 json!({ "value": name, "range": width, "decibels": decibels })
             });
+            let unused = quantized.unused.iter();
+            let unused = unused.map(|Unused { name, why }| json!({ "name": name, "why": why }));
             print_json(&json!({
                 "output": self.output, "bytes": bytes, "bytes_before": before, "runs": runs,
                 "activations": activations, "weights": weights, "biases": biases,
                 "float_nodes": floats.collect::<Vec<_>>(), "random": self.data.random.is_some(),
-                "narrow": narrow.collect::<Vec<_>>(),
+                "narrow": narrow.collect::<Vec<_>>(), "unused_encodings": unused.collect::<Vec<_>>(),
             }));
             return Ok(());
         }
@@ -433,6 +438,13 @@ impl Quantize {
             ));
         }
         self.warn_of_narrow(&quantized.narrow);
+        for Unused { name, why } in quantized.unused.iter().take(MOST_NAMED) {
+            let help = "results do not depend on it: leave it out, or look at `--report` for what is stored";
+            warn(format!("the encoding of {name:?} is not used: {why}"), help);
+        }
+        if let Some(more @ 1..) = quantized.unused.len().checked_sub(MOST_NAMED) {
+            note(format!("{more} more encodings are not used: --json has all"));
+        }
         if !quantized.floats.is_empty() {
             note(format!("{} nodes compute in numbers", quantized.floats.len()));
         }
