@@ -9,8 +9,12 @@ use tempfile::TempDir;
 
 #[path = "support/command.rs"]
 mod command;
+#[path = "support/lists.rs"]
+mod lists;
 #[path = "support/page.rs"]
 mod page;
+#[path = "support/varied.rs"]
+mod varied;
 
 use command::udo;
 
@@ -24,14 +28,26 @@ fn commands_do_what_the_page_says() {
 #[test]
 fn the_example_cuts_its_network_in_all_ways() {
     let net = ("net.graph", include_str!("../examples/aip/net.graph"));
-    page::follow_beside(include_str!("../examples/aip/README.md"), &[net]);
+    let dir = page::follow_beside(include_str!("../examples/aip/README.md"), &[net]);
+    let of = |folder: &str| varied::varied(&dir.path().join(folder).join("y.npy"));
+    let wanted = of("dsp");
+    for folder in ["a", "b", "c", "d"] {
+        assert_eq!(of(folder), wanted, "{folder}");
+    }
+    // Another image gives other scores.
+    let other = "graph image\n  image = RandomUniform@1() shape=[1,3,16,16] low=-1.0 high=1.0 seed=2.0\n  output image\n";
+    fs::write(dir.path().join("other.graph"), other).unwrap();
+    succeeds(&dir, &["run", "other.graph", "--output-dir", "other"]);
+    let run = ["run", "net.udm", "--cores", "dsp", "--input", "image=other/image.npy"];
+    succeeds(&dir, &[&run[..], &["--output-dir", "other"]].concat());
+    assert_ne!(of("other"), wanted);
 }
 
 /// A network of which the HTA takes all but the sine in the middle.
 const NET: &str = "graph net
   input x: f32[1,3,8,8]
-  constant v: f32[8,3,3,3]{0.0625}
-  constant w: f32[4,8,1,1]{-0.125}
+  constant v: f32[8,3,3,3]{0.25, -0.5, 0.125, 0.375, -0.25, 0.0625, -0.125}
+  constant w: f32[4,8,1,1]{-0.5, 0.25, 0.75, -0.125, 0.375}
   a = Conv@17(x, v) pads=[1,1,1,1] # first
   b = Relu@17(a)
   c = Sin@17(b) # middle
@@ -42,7 +58,7 @@ const NET: &str = "graph net
 /// A folder with the quantized model, and an input.
 fn folder() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("net.graph"), NET).unwrap();
+    fs::write(dir.path().join("net.graph"), lists::in_full(NET)).unwrap();
     let x: Vec<u8> =
         (0..192u8).flat_map(|n| (f32::from(n % 17) / 8.0 - 1.0).to_le_bytes()).collect();
     fs::write(dir.path().join("x.raw"), x).unwrap();
@@ -62,6 +78,7 @@ fn succeeds(dir: &TempDir, args: &[&str]) -> String {
 fn output(dir: &TempDir, model: &str, cores: &str) -> Vec<u8> {
     let run = ["run", model, "--input", "x=x.raw", "--output-dir", "out", "--cores", cores];
     succeeds(dir, &run);
+    varied::varied(&dir.path().join("out/d.npy"));
     fs::read(dir.path().join("out/d.npy")).unwrap()
 }
 

@@ -29,6 +29,7 @@ import onnxruntime as ort
 from onnx import numpy_helper
 
 from tables import write
+from varied import varied
 
 RUNS = 20
 TOLERANCE = 1e-3
@@ -192,7 +193,7 @@ def timed(arguments, path, threads):
     """One row of the table."""
     session = session_of(path, threads)
     inputs = inputs_of(path, session, arguments.case)
-    outputs = session.run(None, inputs)
+    outputs = varied(path, session.run(None, inputs))
     largest = max(float(np.abs(outputs[0]).max()), 1e-30)
     is_half = outputs[0].dtype == np.float16
     tolerance = TOLERANCE + (HALF_STEPS * float(np.finfo(np.float16).eps) if is_half else 0)

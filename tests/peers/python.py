@@ -16,6 +16,8 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
+from varied import varied
+
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples/python"
 
 
@@ -71,6 +73,7 @@ def main():
                 y = random.standard_normal((rows, 4)).astype("float32")
                 made = ours.run({"x": x, "y": y})
                 wanted = dict(zip(("s", "best"), theirs.run(None, {"x": x, "y": y})))
+                varied(f"{rows} rows", wanted.values())
                 numpy.testing.assert_allclose(made["s"], wanted["s"], rtol=1e-5, atol=1e-5)
                 assert made["best"].dtype == numpy.int64
                 numpy.testing.assert_array_equal(made["best"], wanted["best"])

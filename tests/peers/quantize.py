@@ -29,6 +29,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 import exact
+from varied import varied
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "zoo"))
@@ -114,6 +115,7 @@ def compare(udo, path, flags, scratch):
     calibrated, held_out = feeds_of(path, CALIBRATED), feeds_of(path, HELD_OUT)
     listed, others = written(calibrated, scratch / "in"), written(held_out, scratch / "out")
     wanted = outputs_of(path, held_out)
+    varied(path, [output for run in wanted for output in run])
     names = [value.name for value in onnx.load(path, load_external_data=False).graph.output]
     row = {"model": path.parent.name if path.name == "model.onnx" else path.stem}
 

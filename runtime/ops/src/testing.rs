@@ -1,7 +1,9 @@
 //! What the operators' tests use.
 
 use udo_api::{GuardAlloc, PackageV1, QuantizedType};
-pub(crate) use udo_testing::{Bench, Tensor, assert_near, noise, tensor};
+pub(crate) use udo_testing::{Bench, Tensor, assert_near_constant, noise, tensor};
+// Tests of operators compare numbers that vary, or say why they do not.
+pub(crate) use udo_testing::assert_near_varied as assert_near;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;

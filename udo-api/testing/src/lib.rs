@@ -41,5 +41,5 @@ mod run;
 mod tensor;
 
 pub use bench::{Bench, Fault, Outcome};
-pub use near::{assert_near, noise};
+pub use near::{assert_near, assert_near_constant, assert_near_varied, noise};
 pub use tensor::{Tensor, tensor};

@@ -11,12 +11,68 @@ pub fn noise(len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Every number lies within `tolerance` of the one wanted, relative to it where that is above 1.
+/// Asserts that every number lies within `tolerance` of the one wanted, relative to it where that is above 1.
 ///
 /// # Panics
 /// One does not.
 #[track_caller]
 pub fn assert_near<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tolerance: f64) {
+    all_near(found, wanted, tolerance);
+}
+
+/// As [`assert_near`], of numbers that vary by more than the tolerance: a comparison that some constant passes shows little.
+/// [`assert_near_constant`] is for results that are constant for a reason.
+///
+/// # Panics
+/// One is not near, or a constant passes.
+#[track_caller]
+pub fn assert_near_varied<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tolerance: f64) {
+    let constant = passing_constant(wanted, tolerance);
+    assert!(
+        constant.is_none(),
+        "{} everywhere is within {tolerance} of the {} numbers wanted, so that this comparison shows little: choose inputs \
+         whose results vary, or say why they do not with assert_near_constant",
+        constant.unwrap_or_default(),
+        wanted.len()
+    );
+    all_near(found, wanted, tolerance);
+}
+
+/// As [`assert_near`], for results that are constant `because` of something.
+///
+/// # Panics
+/// A number is not near, no reason is given, or the wanted numbers vary after all.
+#[track_caller]
+pub fn assert_near_constant<T: Copy + Into<f64>>(
+    found: &[T],
+    wanted: &[f64],
+    tolerance: f64,
+    because: &str,
+) {
+    assert!(!because.trim().is_empty(), "no reason is given why the results are constant");
+    let is_constant = wanted.len() < 2 || passing_constant(wanted, tolerance).is_some();
+    assert!(is_constant, "the numbers wanted vary: assert_near_varied compares them");
+    all_near(found, wanted, tolerance);
+}
+
+/// A number that is within `tolerance` of all of several ones, if there is one.
+fn passing_constant(wanted: &[f64], tolerance: f64) -> Option<f64> {
+    let first = *wanted.first().filter(|_| wanted.len() > 1)?;
+    if wanted.iter().all(|of| of.total_cmp(&first).is_eq()) {
+        return Some(first);
+    }
+    if wanted.iter().any(|of| !of.is_finite()) {
+        return None;
+    }
+    // Each number leaves a range; a constant passes where all ranges share one.
+    let reach = |of: f64| tolerance * of.abs().max(1.0);
+    let low = wanted.iter().map(|&of| of - reach(of)).fold(f64::NEG_INFINITY, f64::max);
+    let high = wanted.iter().map(|&of| of + reach(of)).fold(f64::INFINITY, f64::min);
+    (low <= high).then_some(f64::midpoint(low, high))
+}
+
+#[track_caller]
+fn all_near<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tolerance: f64) {
     assert_eq!(found.len(), wanted.len(), "elements");
     for (i, (&found, &wanted)) in found.iter().zip(wanted).enumerate() {
         let found: f64 = found.into();
@@ -39,5 +95,37 @@ mod tests {
         let apart = std::panic::catch_unwind(|| assert_near(&[0.5f32], &[0.6], 0.01));
         let message = *apart.unwrap_err().downcast::<String>().unwrap();
         assert_eq!(message, "element 0 is 0.5, wanted 0.6 within 0.01");
+    }
+
+    fn refusal(run: impl FnOnce() + std::panic::UnwindSafe) -> String {
+        *std::panic::catch_unwind(run).unwrap_err().downcast::<String>().unwrap()
+    }
+
+    #[test]
+    fn a_comparison_that_a_constant_passes_is_refused() {
+        for (wanted, tolerance) in [
+            (vec![0.0; 4], 0.0),
+            (vec![f64::NAN; 3], 1e-3),
+            (vec![1e-4, -1e-4, 5e-5], 1e-3),
+            (vec![100.0, 100.5, 101.0], 0.01),
+        ] {
+            let found = wanted.clone();
+            let message = refusal(move || assert_near_varied(&found, &wanted, tolerance));
+            assert!(message.contains("this comparison shows little"), "{message}");
+        }
+        assert_near_varied(&[7.0f32], &[7.0], 1e-6);
+        assert_near_varied(&[100.0f32, 103.0], &[100.0, 103.0], 0.01);
+        assert_near_varied(&[f64::INFINITY, 1.0], &[f64::INFINITY, 1.0], 2.0);
+    }
+
+    #[test]
+    fn constant_results_want_a_reason() {
+        assert_near_constant(&[0.0f32; 3], &[0.0; 3], 0.0, "every element is clipped");
+        refusal_str(|| assert_near_constant(&[0.0f32; 3], &[0.0; 3], 0.0, " "));
+        refusal_str(|| assert_near_constant(&[0.0f32, 1.0], &[0.0, 1.0], 0.1, "none"));
+    }
+
+    fn refusal_str(run: impl FnOnce() + std::panic::UnwindSafe) {
+        assert!(std::panic::catch_unwind(run).is_err());
     }
 }

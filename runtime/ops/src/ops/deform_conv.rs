@@ -101,7 +101,7 @@ mod tests {
         Case { channels: 6, offset_groups: 3, stride: 2, dilation: 2, pad: 2, ..CASE },
         Case { input: &[9], kernel: &[3], has_mask: true, ..CASE },
         Case { input: &[4, 3, 5], kernel: &[2, 2, 3], pad: 1, has_mask: true, ..CASE },
-        Case { kernel: &[1, 1], input: &[1, 1], ..CASE },
+        Case { kernel: &[1, 1], input: &[2, 3], ..CASE },
         Case { channels: 200, outputs: 5, kernel: &[3, 3], input: &[20, 22], pad: 1, ..CASE },
     ];
 

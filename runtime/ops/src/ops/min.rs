@@ -39,8 +39,8 @@ mod tests {
 
     #[test]
     fn a_nan_stays_on_either_side() {
-        let run = bench("Min").input(tensor(&[2], &[f32::NAN, 1.0]));
-        let y = run.input(tensor(&[2], &[1.0, f32::NAN])).one();
-        assert_near(&y.values::<f32>(), &[f64::NAN; 2], 0.0);
+        let run = bench("Min").input(tensor(&[3], &[f32::NAN, 1.0, 2.0]));
+        let y = run.input(tensor(&[3], &[1.0, f32::NAN, 3.0])).one();
+        assert_near(&y.values::<f32>(), &[f64::NAN, f64::NAN, 2.0], 0.0);
     }
 }

@@ -17,8 +17,14 @@ pub(crate) fn noise(len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Every number lies within `tolerance` of the one wanted, relative to it where it is above 1.
+/// Asserts that every number lies within `tolerance` of the one wanted, relative to it where it is above 1. The wanted numbers vary by more
+/// than that, so that no constant passes.
+#[track_caller]
 pub(crate) fn assert_near(found: &[f32], wanted: &[f64], tolerance: f64) {
+    let reach = |of: f64| tolerance * of.abs().max(1.0);
+    let low = wanted.iter().map(|&of| of - reach(of)).fold(f64::NEG_INFINITY, f64::max);
+    let high = wanted.iter().map(|&of| of + reach(of)).fold(f64::INFINITY, f64::min);
+    assert!(wanted.len() < 2 || low > high, "a constant is within {tolerance} of {wanted:?}");
     assert_eq!(found.len(), wanted.len(), "elements");
     for (i, (&found, &wanted)) in found.iter().zip(wanted).enumerate() {
         let found = f64::from(found);
