@@ -179,10 +179,9 @@ impl TypedGraph {
         let wide = self.values.get(node.input(port)?.index())?.wide?;
         let may = match node.op.as_str() {
             "Cast" => !wide.is_stated && is_to(node, DType::F32),
-            "BitCast" | "CastLike" => false,
             // A scale is the number that the model says: a step of it more or less is many of what is divided by it.
-            "QuantizeLinear" => port == 0 && !wide.is_stated,
-            "DequantizeLinear" => false,
+            "QuantizeLinear" | "RoundTo" => port == 0 && !wide.is_stated,
+            "BitCast" | "CastLike" | "DequantizeLinear" => false,
             op if JUMPS.contains(&op) => false,
             // Of a number that is next to nothing a root is a number or none.
             "Pow" => port == 1 || self.is_square(node),
