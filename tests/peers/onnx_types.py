@@ -203,7 +203,7 @@ def page(rows, schemas):
         lines += ["", head, "", text, "", "| types | operators (type constraint) |", "|---|---|"]
         lines += [f"| {kinds} | {', '.join(sorted(names))} |" for kinds, names in sorted(table.items())]
     lines += ["", "## No tensors of the type", "",
-              "Tensors have the types of the [contract](package-abi.md). Others have no kernels, so that nothing of a model with them could run: texts, "
+              "Tensors have the types of the [contract](package-abi.md). Others have no kernels, so that nothing of a model with them could run: strings, "
               "complex numbers,", "sequences and optionals, floats of 8 bits and fewer, integers below 8 bits. Constants of 4 bits are widened as a "
               "model is read.", "", "| type | operators that may have it |", "|---|---|"]
     lines += [f"| {kind} | {len(names)} |" for kind, names in sorted(beyond.items())]
