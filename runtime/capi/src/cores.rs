@@ -30,7 +30,7 @@ pub extern "C" fn udo_device_core_count(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (device, out) = (live(device, "device")?, need(out, "out")?);
-        out.write(device.device.core_count());
+        out.write(device.inner.core_count());
         Ok(())
     })
 }
@@ -45,6 +45,6 @@ pub extern "C" fn udo_device_sync_core(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (runtime, device) = (live(runtime, "runtime")?, live(device, "device")?);
-        runtime.0.sync_core(&device.device, core)
+        runtime.0.sync_core(&device.inner, core)
     })
 }

@@ -14,7 +14,7 @@ use crate::runtime::Runtime;
 /// A device. Threads may share it, and its memories live on without it.
 #[derive(Debug)]
 pub struct Device {
-    pub(crate) device: device::Device,
+    pub(crate) inner: device::Device,
     name: CString,
     pub(crate) born: Born,
 }
@@ -38,7 +38,7 @@ pub struct MemoryStats {
 impl Device {
     pub(crate) fn of(device: device::Device) -> Self {
         let name = text(device.name());
-        Self { device, name, born: Born::here() }
+        Self { inner: device, name, born: Born::here() }
     }
 }
 
@@ -78,7 +78,7 @@ pub extern "C" fn udo_device_kind(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (device, out) = (live(device, "device")?, need(out, "out")?);
-        out.write(kind_code(device.device.kind()));
+        out.write(kind_code(device.inner.kind()));
         Ok(())
     })
 }
@@ -91,7 +91,7 @@ pub extern "C" fn udo_device_index(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (device, out) = (live(device, "device")?, need(out, "out")?);
-        out.write(device.device.id().index);
+        out.write(device.inner.id().index);
         Ok(())
     })
 }
@@ -104,7 +104,7 @@ pub extern "C" fn udo_device_memory_stats(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (device, out) = (live(device, "device")?, need(out, "out")?);
-        let stats = device.device.heap_stats();
+        let stats = device.inner.heap_stats();
         out.write(MemoryStats {
             limit_bytes: stats.limit_bytes,
             current_bytes: stats.total.current_bytes,

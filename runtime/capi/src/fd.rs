@@ -26,7 +26,7 @@ pub extern "C" fn udo_memory_import_fd(
     guard(|| {
         let (device, out) = (live(device, "device")?, need(out, "out")?);
         let options = ImportOptions { size_bytes: size, offset_bytes: offset };
-        hand_out(out, Memory(fd.import(&device.device, options)?.all(), Born::here()));
+        hand_out(out, Memory(fd.import(&device.inner, options)?.all(), Born::here()));
         Ok(())
     })
 }
@@ -46,8 +46,8 @@ pub extern "C" fn udo_memory_import_fd_as(
         let (device, out) = (live(device, "device")?, need(out, "out")?);
         let options = ImportOptions { size_bytes: size, offset_bytes: offset };
         let memory = match codes::sharing(sharing)? {
-            Sharing::Exclusive => fd.import_exclusive(&device.device, options)?,
-            Sharing::Private | Sharing::Exportable => fd.import(&device.device, options)?,
+            Sharing::Exclusive => fd.import_exclusive(&device.inner, options)?,
+            Sharing::Private | Sharing::Exportable => fd.import(&device.inner, options)?,
         };
         hand_out(out, Memory(memory.all(), Born::here()));
         Ok(())

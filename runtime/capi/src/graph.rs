@@ -308,7 +308,7 @@ pub extern "C" fn udo_graph_query_support(
     guard(|| {
         let (graph, runtime) = (live(graph, "graph")?, live(runtime, "runtime")?);
         let (device, out) = (live(device, "device")?, need(out, "out")?);
-        let kind = device.device.kind().name();
+        let kind = device.inner.kind().name();
         let core = Core::from_name(kind)
             .ok_or_else(|| invalid(format!("a device of kind {kind}; wanted {}", Core::NAMES)))?;
         let mut registry = runtime.0.registry().clone();

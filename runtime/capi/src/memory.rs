@@ -75,7 +75,7 @@ pub extern "C" fn udo_memory_alloc(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (device, out) = (live(device, "device")?, need(out, "out")?);
-        hand_out(out, alloc(&device.device, size, options)?);
+        hand_out(out, alloc(&device.inner, size, options)?);
         Ok(())
     })
 }

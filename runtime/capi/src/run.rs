@@ -243,7 +243,7 @@ pub extern "C" fn udo_workspace_bytes(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (workspace, device) = (live(workspace, "workspace")?, live(device, "device")?);
-        need(out, "out")?.write(workspace.0.bytes(&device.device));
+        need(out, "out")?.write(workspace.0.bytes(&device.inner));
         Ok(())
     })
 }

@@ -161,7 +161,7 @@ pub extern "C" fn udo_runtime_lose_device(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (runtime, device) = (live(runtime, "runtime")?, live(device, "device")?);
-        runtime.0.lose_device(&device.device);
+        runtime.0.lose_device(&device.inner);
         Ok(())
     })
 }
@@ -174,7 +174,7 @@ pub extern "C" fn udo_runtime_reset_device(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (runtime, device) = (live(runtime, "runtime")?, live(device, "device")?);
-        runtime.0.reset_device(&device.device);
+        runtime.0.reset_device(&device.inner);
         Ok(())
     })
 }

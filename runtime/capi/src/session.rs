@@ -158,7 +158,7 @@ pub(crate) fn options(asked: SessionOptionsAt) -> Result<model::SessionOptions> 
     let asked = asked.get()?;
     let count = |n: u32| usize::try_from(n).ok().and_then(NonZero::new);
     let mut options = model::SessionOptions::default();
-    options.home = asked.device.get()?.map(|device| device.device.clone());
+    options.home = asked.device.get()?.map(|device| device.inner.clone());
     options.frames = count(asked.frames).unwrap_or(options.frames);
     if let Some(workspace) = asked.workspace.get()? {
         options.workspace = model::Workspace::Shared(workspace.0.clone());

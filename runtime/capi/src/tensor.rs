@@ -25,7 +25,7 @@ pub extern "C" fn udo_tensor_create(
     guard(|| {
         let (device, spec) = (live(device, "device")?, live(spec, "spec")?);
         let out = need(out, "out")?;
-        hand_out(out, Tensor(DeviceTensor::new(&device.device, spec.0)?, Born::here()));
+        hand_out(out, Tensor(DeviceTensor::new(&device.inner, spec.0)?, Born::here()));
         Ok(())
     })
 }
@@ -44,7 +44,7 @@ pub extern "C" fn udo_tensor_create_sized(
         let out = need(out, "out")?;
         hand_out(
             out,
-            Tensor(DeviceTensor::with_capacity(&device.device, spec.0, size)?, Born::here()),
+            Tensor(DeviceTensor::with_capacity(&device.inner, spec.0, size)?, Born::here()),
         );
         Ok(())
     })

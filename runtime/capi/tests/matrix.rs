@@ -271,7 +271,7 @@ fn blocks(function: &Function, header: &Header) -> Vec<String> {
 }
 
 /// What threads of the process do that is forked: all that takes locks.
-const BUSY: &str = r#"#include <pthread.h>
+const BUSY: &str = r"#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -322,7 +322,7 @@ static void *be_busy(void *unused) {
     return NULL;
 }
 
-"#;
+";
 
 /// Forks again and again, with threads at work.
 const FORK: &str = r"    pthread_t threads[3];
