@@ -9,11 +9,13 @@ use serde_json::Value;
 fn the_demonstration_runs_all_of_its_network_on_each_of_three_cores() {
     let dir = tempfile::tempdir().unwrap();
     let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
-    let output =
-        udo.args(["demo", "--json"]).arg(dir.path()).env("UDO_OPENCL", "off").output().unwrap();
+    udo.args(["demo", "--json"]).arg(dir.path());
+    let output = udo.env("UDO_OPENCL", "off").env("CLANG", "/nonexistent").output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{errors}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["opencl"], "not compiled");
+    assert!(errors.contains("warning: GPU/kernels/softmax.cl was not compiled"), "{errors}");
     let stages = report["stages"].as_array().unwrap();
     let cores: Vec<&str> = stages.iter().map(|s| s["core"].as_str().unwrap()).collect();
     assert_eq!(cores, ["cpu", "gpu", "dsp:v68"]);

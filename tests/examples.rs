@@ -5,6 +5,8 @@
 
 #[path = "support/guide.rs"]
 mod guide;
+#[path = "support/lists.rs"]
+mod lists;
 mod support;
 
 use std::{
@@ -118,7 +120,10 @@ impl Example {
     fn build(&self) -> Built {
         let package = self.dir().join(self.package);
         let (_, progress) = works(udo().arg("build").arg(&package));
-        assert!(!progress.contains("warning"), "{progress}");
+        // Without OpenCL and clang, the sources that nothing compiles are warned of.
+        let warnings = progress.lines().filter(|line| line.contains("warning"));
+        let is_known = |line: &str| line.contains("GPU/kernels/") && line.contains("not compiled");
+        assert!({ warnings }.all(is_known), "{progress}");
         Built { package, model: self.dir().join("model/model.onnx") }
     }
 }
@@ -170,6 +175,7 @@ fn examples_pass_their_check() {
         for seed in 1..=seeds {
             let mut check = udo();
             check.args(["check", "--level", "1", "--seed", &seed.to_string()]).arg(package);
+            check.arg("--allow-unchecked");
             works(&mut check);
         }
         works(udo().args(["check", "--level", "10", "--filter", "graphs/"]).arg(package));
@@ -187,9 +193,14 @@ fn results_are_the_recorded_ones_on_every_core() {
         assert!(built.package.ends_with(own["package"].as_str().unwrap()), "{at}: {own}");
 
         let mut verify = built.udo("verify", cores);
-        verify.args(["--rtol", rtol, "--atol", atol, "--data"]).arg(data(&built.model));
+        verify.args(["--rtol", rtol, "--atol", atol, "--allow-unchecked", "--data"]);
+        verify.arg(data(&built.model));
         let compared = json(&mut verify);
         assert_eq!(compared["passed"], true, "{at}: {compared}");
+        // Work items stand for OpenCL C, which is said.
+        let unchecked = compared["unchecked"].as_array().unwrap();
+        let is_own = |of: &Value| of["node"] == *node && of["what"] == "OpenCL C";
+        assert_eq!(unchecked.iter().any(is_own), *core == "gpu", "{at}: {compared}");
     }
 }
 
@@ -478,26 +489,11 @@ const QUANTIZED_NETWORK: &str = "graph mobile
   output y, best, place
 ";
 
-/// The text of a graph whose constants say their elements in full: a list that is too short is repeated.
-fn in_full(text: &str) -> String {
-    let line = |line: &str| {
-        let parts = line.split_once('{').filter(|_| line.starts_with("  constant "));
-        let Some((of, list)) = parts else { return format!("{line}\n") };
-        let dims = of.split_once('[').unwrap().1.trim_end_matches(']');
-        let len =
-            dims.split(',').filter(|dim| !dim.is_empty()).map(|dim| dim.parse::<usize>().unwrap());
-        let list: Vec<&str> = list.trim_end_matches('}').split(", ").collect();
-        let all: Vec<&str> = list.iter().copied().cycle().take(len.product()).collect();
-        format!("{of}{{{}}}\n", all.join(", "))
-    };
-    text.lines().map(line).collect()
-}
-
 #[test]
 fn packages_run_inside_a_quantized_network() {
     let dir = tempfile::tempdir().unwrap();
     let model = dir.path().join("mobile.graph");
-    std::fs::write(&model, in_full(QUANTIZED_NETWORK)).unwrap();
+    std::fs::write(&model, lists::in_full(QUANTIZED_NETWORK)).unwrap();
     let command = |command: &str| {
         let mut udo = udo();
         udo.arg(command).arg(&model).args(["--json", "--cores", "dsp,cpu"]);

@@ -284,7 +284,10 @@ fn checked(built: &Built, folder: &Path, seed: u64) -> Value {
 /// The cases that have not passed, with what they say.
 fn findings(report: &Value) -> Vec<(String, String)> {
     let cases = report["cases"].as_array().into_iter().flatten();
-    let bad = cases.filter(|case| !matches!(case["verdict"].as_str(), Some("passed" | "skipped")));
+    let is_bad = |verdict: Option<&str>| {
+        !matches!(verdict, Some("passed" | "skipped" | "unchecked" | "not applicable"))
+    };
+    let bad = cases.filter(|case| is_bad(case["verdict"].as_str()));
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     bad.map(|case| (text(&case["case"]), text(&case["why"]))).collect()
 }

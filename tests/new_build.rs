@@ -8,8 +8,10 @@ mod support;
 use std::{ffi::OsStr, fs, path::Path, process::Command};
 
 use desk::{Desk, words};
+use serde_json::Value;
 use support::{cargo, root};
 use udo_api::Shape;
+use udo_runtime::cores::opencl;
 use udo_runtime::memory::Tensor;
 use udo_runtime::npy;
 use udo_runtime::package::index::{self, LibraryKind};
@@ -163,7 +165,7 @@ fn kernels_that_are_printed_from_references_pass_their_own_tests() {
     fs::remove_dir_all(package.join("dist")).unwrap();
     desk.works(&["build", "ReferencePack", "--cores", "gpu"]);
     let check = ["check", "ReferencePack", "--op", "Bands", "--level", "1"];
-    desk.works(&[&check[..], &["--core", "gpu"]].concat());
+    desk.works(&[&check[..], &["--core", "gpu", "--allow-unchecked"]].concat());
     let (said, err) = words(&desk.udo(&check));
     let missing = "failed contract/kernels: package \"ReferencePack\" has no library for cpu at ";
     assert_eq!(
@@ -545,10 +547,119 @@ fn a_bug_is_captured_replayed_and_mended(desk: &Desk) {
     assert!(err.contains("Leaky-cpu-numbers-reference.capture is damaged: "), "{err}");
 }
 
+/// A desk on a machine that has neither an OpenCL device nor clang.
+struct WithoutOpenCl<'d>(&'d Desk);
+
+impl WithoutOpenCl<'_> {
+    const WHY: &'static str =
+        "OpenCL is switched off by UDO_OPENCL, and cannot run /nonexistent/clang: ";
+
+    fn run(&self, args: &[&str], code: i32) -> (String, String) {
+        let none = [("UDO_OPENCL", "off"), ("CLANG", "/nonexistent/clang")];
+        let output = self.0.udo_with(&none, args);
+        let (out, err) = words(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}\n{out}\n{err}");
+        (out, err)
+    }
+
+    fn json(&self, args: &[&str], code: i32) -> Value {
+        serde_json::from_str(&self.run(&[args, &["--json"]].concat(), code).0).unwrap()
+    }
+}
+
+/// Where the package has its OpenCL C.
+const LEAKY_CL: &str = "GPU/kernels/leaky.cl";
+
+/// Broken OpenCL C that nothing compiles: each command names what it could not check.
+fn opencl_that_nothing_compiles_is_no_pass(desk: &Desk) {
+    let source = desk.path("LeakyUdoPackage").join(LEAKY_CL);
+    replace(&source, "= UDO_LOAD(", "= UDO_LOAD garbage (");
+    let desk = WithoutOpenCl(desk);
+    let build = ["build", "LeakyUdoPackage"];
+    let (_, err) = desk.run(&build, 0);
+    let warning = format!(
+        "warning: {LEAKY_CL} was not compiled, so errors in the OpenCL C are not found: {}",
+        WithoutOpenCl::WHY
+    );
+    assert!(err.contains(&warning) && err.contains("`udo doctor` says how"), "{err}");
+    let built = desk.json(&build, 0);
+    assert_eq!(built["opencl"], "not compiled");
+    assert_eq!(built["opencl_sources"][0]["file"], LEAKY_CL);
+
+    let check = ["check", "LeakyUdoPackage", "--core", "gpu", "--level", "2"];
+    let (out, err) = desk.run(&check, 1);
+    let said = format!("unchecked contract/opencl: the OpenCL C in {LEAKY_CL} was not compiled");
+    assert!(out.contains(&said), "{out}");
+    for case in ["contract/opencl", "numbers/device"] {
+        assert!(err.contains(&format!("note: not checked: {case} of Leaky on gpu: ")), "{err}");
+    }
+    assert!(err.contains("could not be checked here\nhelp: `udo doctor` lists"), "{err}");
+    let (_, err) = desk.run(&[&check[..], &["--allow-unchecked"]].concat(), 0);
+    assert!(err.contains("not checked: contract/opencl of Leaky on gpu: "), "{err}");
+    let report = desk.json(&["check", "LeakyUdoPackage", "--level", "1"], 1);
+    assert_eq!(report["summary"]["unchecked"], 1);
+    let cases = report["cases"].as_array().unwrap();
+    let opencl = cases.iter().filter(|case| case["case"] == "contract/opencl");
+    let verdicts: Vec<_> = opencl.map(|case| (&case["core"], &case["verdict"])).collect();
+    // What a core has nothing of does not apply there, and is no skip.
+    let wanted = [("cpu", "not applicable"), ("dsp:v68", "not applicable"), ("gpu", "unchecked")];
+    let wanted = wanted.map(|(core, verdict)| (Value::from(core), Value::from(verdict)));
+    assert!(verdicts.into_iter().eq(wanted.iter().map(|(core, verdict)| (core, verdict))));
+    let untried = cases.iter().filter(|case| case["verdict"] != "passed");
+    assert!(untried.clone().count() > 3 && { untried }.all(|case| case["why"] != ""), "{report}");
+}
+
+/// Tests of the same package, and a model with its operator.
+fn what_only_work_items_show_is_named(desk: &Desk) {
+    let net =
+        "graph net\n  input x: f32[2,3]\n  y = LeakyUdoPackage:Leaky@1(x) # own\n  output y\n";
+    fs::write(desk.path("net.graph"), net).unwrap();
+    let device = desk;
+    let desk = WithoutOpenCl(desk);
+    let test = ["test", "LeakyUdoPackage", "--cores", "gpu"];
+    let (_, err) = desk.run(&test, 1);
+    let said = format!("note: not checked: {LEAKY_CL} was not compiled: {}", WithoutOpenCl::WHY);
+    assert!(err.contains(&said), "{err}");
+    let tested = desk.json(&[&test[..], &["--allow-unchecked"]].concat(), 0);
+    assert_eq!((&tested["passed"], &tested["opencl"]), (&true.into(), &"not compiled".into()));
+    let tested = desk.json(&["test", "LeakyUdoPackage", "--cores", "cpu"], 0);
+    assert_eq!((&tested["unchecked"], &tested["opencl"]), (&Value::Array(vec![]), &Value::Null));
+    let (_, err) = desk.run(&["test", "LeakyUdoPackage", "no_such_test", "--cores", "cpu"], 1);
+    assert!(err.contains("no test that runs has \"no_such_test\" in its name"), "{err}");
+
+    let verify = ["verify", "net.graph", "--package", "LeakyUdoPackage", "--random", "2"];
+    let verify = [&verify[..], &["--against", "cpu", "--cores", "gpu"]].concat();
+    let (out, err) = desk.run(&verify, 1);
+    assert!(out.contains("y: ok"), "{out}");
+    let named =
+        "not checked: the OpenCL C of node \"own\" (Leaky of package LeakyUdoPackage) did not run";
+    assert!(err.contains(named), "{err}");
+    let compared = desk.json(&verify, 1);
+    let unchecked = &compared["unchecked"][0];
+    assert_eq!((&compared["passed"], &unchecked["node"]), (&false.into(), &"own".into()));
+    let compared = desk.json(&[&verify[..], &["--allow-unchecked"]].concat(), 0);
+    let unchecked = &compared["unchecked"][0];
+    assert_eq!((&compared["passed"], &unchecked["what"]), (&true.into(), &"OpenCL C".into()));
+
+    // A device says what is wrong, where there is one.
+    if opencl::find().is_ok() {
+        let done = device.udo(&["check", "LeakyUdoPackage", "--core", "gpu", "--filter", "opencl"]);
+        let (out, _) = words(&done);
+        assert_eq!(done.status.code(), Some(1), "{out}");
+        let failed = format!("failed contract/opencl: the OpenCL C in {LEAKY_CL} does not compile");
+        assert!(out.contains(&failed), "{out}");
+        let done = device.udo(&test);
+        let (_, err) = words(&done);
+        let said = err.contains("OpenCL C does not compile");
+        assert!(done.status.code() == Some(1) && said, "{err}");
+    }
+}
+
 #[test]
 fn one_command_makes_builds_and_checks_a_package_of_a_reference() {
     let desk = Desk::new(LEAKY);
-    let done = desk.udo(&["new", "c.json", "--check"]);
+    // Whether there is OpenCL here or not.
+    let done = desk.udo(&["new", "c.json", "--check", "--allow-unchecked"]);
     let out = String::from_utf8_lossy(&done.stdout);
     assert!(done.status.success(), "{out}{}", String::from_utf8_lossy(&done.stderr));
     for line in
@@ -557,6 +668,8 @@ fn one_command_makes_builds_and_checks_a_package_of_a_reference() {
         assert!(out.contains(line), "{line} in {out}");
     }
     a_bug_is_captured_replayed_and_mended(&desk);
+    opencl_that_nothing_compiles_is_no_pass(&desk);
+    what_only_work_items_show_is_named(&desk);
     // What nobody has written yet does not pass.
     let unwritten =
         LEAKY.replace(",\n     \"reference\": \"y = if x < 0 then alpha * x else x\"", "");

@@ -20,8 +20,14 @@ impl Desk {
     }
 
     pub(crate) fn udo(&self, args: &[&str]) -> Output {
+        self.udo_with(&[], args)
+    }
+
+    /// `udo` with these variables in its environment.
+    pub(crate) fn udo_with(&self, variables: &[(&str, &str)], args: &[&str]) -> Output {
         let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
-        udo.args(args).current_dir(self.dir.path()).env_remove("UDO_ROOT").output().unwrap()
+        udo.args(args).current_dir(self.dir.path()).env_remove("UDO_ROOT");
+        udo.envs(variables.iter().copied()).output().unwrap()
     }
 
     /// Runs what must work, and returns what it said.

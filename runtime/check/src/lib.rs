@@ -16,6 +16,7 @@ mod graphs;
 mod hints;
 mod left_out;
 mod node;
+pub mod opencl_c;
 mod oracle;
 mod params;
 mod raw;

@@ -19,14 +19,26 @@ pub enum Verdict {
     TimedOut,
     /// Something may be wrong.
     Warning,
-    /// It does not apply.
+    /// It applies, and this machine cannot try it.
+    Unchecked,
+    /// It applies, and was left out: it is switched off, or nothing is there to try it with.
     Skipped,
+    /// It does not apply: the operator has no such core, type or port.
+    NotApplicable,
 }
 
 impl Verdict {
     /// Every verdict, in the order of summaries.
-    pub const ALL: [Self; 6] =
-        [Self::Passed, Self::Failed, Self::Crashed, Self::TimedOut, Self::Warning, Self::Skipped];
+    pub const ALL: [Self; 8] = [
+        Self::Passed,
+        Self::Failed,
+        Self::Crashed,
+        Self::TimedOut,
+        Self::Warning,
+        Self::Unchecked,
+        Self::Skipped,
+        Self::NotApplicable,
+    ];
 
     /// The word for it.
     pub const fn name(self) -> &'static str {
@@ -36,7 +48,9 @@ impl Verdict {
             Self::Crashed => "crashed",
             Self::TimedOut => "timed out",
             Self::Warning => "warning",
+            Self::Unchecked => "unchecked",
             Self::Skipped => "skipped",
+            Self::NotApplicable => "not applicable",
         }
     }
 
@@ -45,6 +59,7 @@ impl Verdict {
         match self {
             Self::TimedOut => "timed_out",
             Self::Warning => "warnings",
+            Self::NotApplicable => "not_applicable",
             other => other.name(),
         }
     }
@@ -104,6 +119,18 @@ impl SubjectReport {
     /// How many cases have the verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.cases.iter().filter(|case| case.verdict == verdict).count()
+    }
+
+    /// The cases with the verdict by their reason, in the order in which the reasons come.
+    pub fn by_reason(&self, verdict: Verdict) -> Vec<(&str, Vec<&str>)> {
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for case in self.cases.iter().filter(|case| case.verdict == verdict) {
+            match reasons.iter_mut().find(|(why, _)| *why == case.why) {
+                Some((_, cases)) => cases.push(&case.case),
+                None => reasons.push((&case.why, vec![&case.case])),
+            }
+        }
+        reasons
     }
 
     /// The counts in words, without those that are 0.
@@ -185,7 +212,9 @@ impl Report {
                 xml,
                 "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{}\" time=\"{:.3}\">",
                 subject.cases.len(),
-                subject.count(Verdict::Skipped),
+                subject.count(Verdict::Skipped)
+                    + subject.count(Verdict::Unchecked)
+                    + subject.count(Verdict::NotApplicable),
                 subject.seconds
             );
             for case in &subject.cases {
@@ -204,7 +233,8 @@ impl Report {
                     Verdict::Crashed | Verdict::TimedOut => {
                         writeln!(xml, "{head}><error message=\"{why}\"/></testcase>")
                     }
-                    Verdict::Skipped => {
+                    Verdict::Unchecked | Verdict::Skipped | Verdict::NotApplicable => {
+                        let why = format!("{}: {why}", case.verdict.name());
                         writeln!(xml, "{head}><skipped message=\"{why}\"/></testcase>")
                     }
                     Verdict::Warning => {
@@ -334,6 +364,25 @@ mod tests {
             report
         };
         assert!(alone(Verdict::Warning).is_good());
-        assert!(!alone(Verdict::Skipped).is_good());
+        for verdict in [Verdict::Unchecked, Verdict::Skipped, Verdict::NotApplicable] {
+            assert!(!alone(verdict).is_good(), "{verdict:?}");
+            assert_eq!(Verdict::from_name(verdict.name()), Some(verdict));
+        }
+    }
+
+    #[test]
+    fn cases_that_were_left_out_are_grouped_by_reason() {
+        let case = |case: &str, why: &str| CaseReport {
+            case: case.to_owned(),
+            verdict: Verdict::Skipped,
+            why: why.to_owned(),
+            seconds: 0.0,
+            capture: None,
+        };
+        let cases = vec![case("a/1", "off"), case("a/2", "no node"), case("b/1", "off")];
+        let subject = SubjectReport { cases, ..report().subjects.remove(0) };
+        let reasons = subject.by_reason(Verdict::Skipped);
+        assert_eq!(reasons, [("off", vec!["a/1", "b/1"]), ("no node", vec!["a/2"])]);
+        assert!(subject.by_reason(Verdict::Unchecked).is_empty());
     }
 }

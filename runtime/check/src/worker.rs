@@ -18,6 +18,7 @@ use crate::context::{OpContext, PackageContext};
 use crate::raw::fault;
 use crate::record;
 use crate::replay;
+use crate::report::Verdict;
 use crate::subject::{Opened, Place, full_name};
 
 /// What a worker is to do.
@@ -195,7 +196,9 @@ impl Teller {
             Ok(()) => ("passed", String::new()),
             Err(Finding::Failed(why)) => ("failed", why),
             Err(Finding::Warning(why)) => ("warning", why),
+            Err(Finding::Unchecked(why)) => (Verdict::Unchecked.name(), why),
             Err(Finding::Skipped(why)) => ("skipped", why),
+            Err(Finding::NotApplicable(why)) => (Verdict::NotApplicable.name(), why),
         };
         let mut path = None;
         if let (Some(folder), "failed") = (&self.captures, verdict) {

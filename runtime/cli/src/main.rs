@@ -24,6 +24,7 @@ mod root;
 mod stages;
 mod tensors;
 mod trace;
+mod unchecked;
 
 use std::process::ExitCode;
 

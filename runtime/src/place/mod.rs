@@ -163,6 +163,8 @@ pub struct PlacedKernel {
     pub kernel: FinalizedKernel,
     /// What a GPU kernel runs on: `opencl: <device>` or `work items on host threads`.
     pub backend: Option<String>,
+    /// Why the kernel's OpenCL C does not run; nothing where it does, or the kernel has none.
+    pub opencl_unused: Option<String>,
     /// Each input that is known before the run, in its format.
     pub(crate) constants: Vec<Option<Constant>>,
     /// The node's inputs, then those of the steps of its epilogue that the kernel does.

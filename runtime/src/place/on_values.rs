@@ -90,6 +90,7 @@ impl Unplaced<'_> {
             entry,
             kernel,
             backend: None,
+            opencl_unused: None,
             constants,
             inputs,
             outputs,

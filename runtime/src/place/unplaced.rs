@@ -41,6 +41,7 @@ struct BackendKernel {
     entry: KernelEntry,
     kernel: FinalizedKernel,
     backend: Option<String>,
+    opencl_unused: Option<String>,
 }
 
 /// A kernel that took a node, and how many steps of its epilogue it does.
@@ -158,9 +159,9 @@ impl Unplaced<'_> {
         if let Some(reason) = self.beyond_memory(&kernel, core) {
             return Ok(Err(reason));
         }
-        let found = BackendKernel { entry, kernel, backend: None };
+        let found = BackendKernel { entry, kernel, backend: None, opencl_unused: None };
         let found = self.on_backend(found, &ports, registry)?;
-        Ok(found.map(|BackendKernel { entry, kernel, backend }| {
+        Ok(found.map(|BackendKernel { entry, kernel, backend, opencl_unused }| {
             let Ports { inputs, outputs, params, epilogue } = ports;
             let (refusals, fell_back, steps) = (Vec::new(), false, epilogue.len());
             let placed = PlacedKernel {
@@ -168,6 +169,7 @@ impl Unplaced<'_> {
                 entry,
                 kernel,
                 backend,
+                opencl_unused,
                 constants,
                 inputs,
                 outputs,
@@ -205,9 +207,11 @@ impl Unplaced<'_> {
         let Some(has_work_item) = found.kernel.has_work_item() else { return Ok(Ok(found)) };
         let device = match opencl::of(self.options.profile.opencl) {
             Ok(device) => device,
-            Err(_) if has_work_item => {
+            Err(why) if has_work_item => {
                 let backend = Some("work items on host threads".to_owned());
-                return Ok(Ok(BackendKernel { backend, ..found }));
+                let has_source = found.kernel.gpu_info().is_some_and(|of| !of.launches.is_empty());
+                let opencl_unused = has_source.then_some(why);
+                return Ok(Ok(BackendKernel { backend, opencl_unused, ..found }));
             }
             Err(why) => {
                 return Ok(Err(format!("neither an OpenCL device nor a work_item ({why})")));
@@ -229,6 +233,7 @@ impl Unplaced<'_> {
             entry: KernelEntry { guard: None, ..found.entry },
             kernel: found.kernel.hosted_by(kernel),
             backend: Some(format!("opencl: {}", device.name())),
+            opencl_unused: None,
         }))
     }
 

@@ -89,6 +89,8 @@ pub struct NodeReport {
     pub core: Core,
     /// What a GPU kernel runs on: `opencl: <device>` or `work items on host threads`.
     pub backend: Option<String>,
+    /// Why the kernel's OpenCL C does not run; nothing where it does, or the kernel has none.
+    pub opencl_unused: Option<String>,
     /// The types and shapes of its inputs there.
     pub inputs: Vec<String>,
     /// The types and shapes of its outputs there.
@@ -231,7 +233,7 @@ impl Nodes {
                 node.is_folded || node.fused_into.is_some() || node.control.is_some();
             node.is_view = !is_elsewhere && !computed.contains(&index);
             if node.is_view {
-                node.backend = None;
+                (node.backend, node.opencl_unused) = (None, None);
             }
         }
         let memories = Memory::ALL.into_iter().map(|memory| CoreMemory {
@@ -282,6 +284,7 @@ fn computed(
         package: registry.package_name(placed.package()).to_owned(),
         core: placed.core,
         backend: placed.backend.clone(),
+        opencl_unused: placed.opencl_unused.clone(),
         inputs: texts(&placed.inputs),
         outputs: texts(&placed.outputs),
         reads: names(&node.inputs, graph),
@@ -329,6 +332,7 @@ fn fused(node: &Node, by: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport
         package: by.map_or_else(String::new, |by| by.package.clone()),
         core: by.map_or(Core::CPU, |by| by.core),
         backend: None,
+        opencl_unused: None,
         inputs: texts(&node.inputs),
         outputs: texts(&node.outputs),
         reads: names(&node.inputs, graph),

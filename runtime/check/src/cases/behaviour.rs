@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use super::{Finding, Outcome, failed, skipped};
+use super::{Finding, Outcome, failed, not_applicable, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Node;
 use crate::params;
@@ -168,7 +168,7 @@ pub(super) fn widths(cx: &OpContext) -> Outcome {
 
 pub(super) fn in_place(cx: &OpContext) -> Outcome {
     if cx.subject.kernels.iter().all(|kernel| kernel.def.in_place_pairs().is_empty()) {
-        return skipped("no kernel works in place");
+        return not_applicable("no kernel works in place");
     }
     each(cx, |live| {
         let wanted = made(live, cx, &live.trial, How::default())?;
@@ -188,7 +188,7 @@ pub(super) fn pitched(cx: &OpContext) -> Outcome {
         let found = made(live, cx, &live.trial, How { mode: Mode::Pitched, ..How::default() })?;
         differs(live, cx, "over rows that lie apart", (&wanted, &found))
     })?;
-    if tried == 0 { skipped("no kernel takes rows that lie apart") } else { Ok(()) }
+    if tried == 0 { not_applicable("no kernel takes rows that lie apart") } else { Ok(()) }
 }
 
 pub(super) fn after_error(cx: &OpContext) -> Outcome {
@@ -232,7 +232,7 @@ pub(super) fn special(cx: &OpContext) -> Outcome {
             }
         }
     }
-    if tried == 0 { skipped("no input has floating-point numbers") } else { Ok(()) }
+    if tried == 0 { not_applicable("no input has floating-point numbers") } else { Ok(()) }
 }
 
 pub(super) fn surroundings(cx: &OpContext) -> Outcome {
@@ -278,8 +278,8 @@ pub(super) fn time(cx: &OpContext) -> Outcome {
     let Some(small) = nodes.clone().find(|node| node.class == Class::Plain) else {
         return skipped("no plain node is known");
     };
-    let Some(entry) = cx.kernel(small) else { return skipped("there is no kernel") };
-    let skip = || skipped("the operator takes no rows of other lengths");
+    let Some(entry) = cx.kernel(small) else { return not_applicable("there is no kernel") };
+    let skip = || not_applicable("the operator takes no rows of other lengths");
     let Some((few, before)) = time_of(cx, small, entry, FEW) else { return skip() };
     let is_slow = few > Duration::from_millis(20);
     let (times, limit) = if is_slow { SOME } else { MANY };

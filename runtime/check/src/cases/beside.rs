@@ -3,7 +3,7 @@
 use udo_runtime::package::inspect;
 
 use super::binary::copied;
-use super::{Outcome, failed, skipped};
+use super::{Outcome, failed, not_applicable, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Node;
 use crate::subject::{Opened, Place, full_name};
@@ -14,7 +14,7 @@ const NODES: usize = 6;
 
 pub(super) fn beside(cx: &OpContext) -> Outcome {
     let Place::At(path) = &cx.place else {
-        return skipped("built-in operators are no library");
+        return not_applicable("built-in operators are no library");
     };
     let of = |live: &Live<'_>| live.trial.run(&live.values, How::default()).ok();
     let alone: Vec<Option<Vec<Made>>> =

@@ -9,7 +9,7 @@ use udo_runtime::package::{
 };
 use udo_runtime::registry::Registry;
 
-use super::{Finding, Outcome, chain, failed, skipped};
+use super::{Finding, Outcome, chain, failed, not_applicable, skipped};
 use crate::context::PackageContext;
 use crate::elf;
 use crate::raw::surroundings::Surroundings;
@@ -31,7 +31,7 @@ pub(super) fn opens(cx: &PackageContext) -> Outcome {
 }
 
 fn libraries(cx: &PackageContext) -> Result<Vec<InspectedLibrary>, Finding> {
-    let Some(path) = cx.path() else { return skipped("built-in operators are no library") };
+    let Some(path) = cx.path() else { return not_applicable("built-in operators are no library") };
     inspect(path).map(|found| found.libraries).map_err(|error| Finding::Failed(chain(&error)))
 }
 
@@ -145,7 +145,7 @@ pub(super) fn constructors(cx: &PackageContext) -> Outcome {
 }
 
 pub(super) fn anywhere(cx: &PackageContext) -> Outcome {
-    let Some(path) = cx.path() else { return skipped("built-in operators are no library") };
+    let Some(path) = cx.path() else { return not_applicable("built-in operators are no library") };
     for _ in 0..2 {
         opens(cx)?;
     }
@@ -191,7 +191,7 @@ pub(super) fn copied(
 
 pub(super) fn quiet(cx: &PackageContext) -> Outcome {
     if cx.path().is_none() {
-        return skipped("built-in operators are no library");
+        return not_applicable("built-in operators are no library");
     }
     // The host's own first opening of anything is not the package's.
     let _ = Registry::builtin();

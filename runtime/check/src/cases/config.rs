@@ -3,12 +3,14 @@
 use udo_api::{Core, DType, Layout, OpSchema, ParamKind, Port, Quantization, TypeSet, types};
 use udo_generator::config::{self, DataType, DefaultValue, Family, Op, Tensor};
 
-use super::{Finding, Outcome, binary::open, chain, failed, skipped};
+use super::{Finding, Outcome, binary::open, chain, failed, not_applicable, skipped};
 use crate::context::PackageContext;
 use crate::subject::{Opened, full_name};
 
 pub(super) fn as_built(cx: &PackageContext) -> Outcome {
-    let Some(folder) = cx.folder() else { return skipped("built-in operators have no config") };
+    let Some(folder) = cx.folder() else {
+        return not_applicable("built-in operators have no config");
+    };
     let mut opened = open(cx)?;
     let name = opened.package.map(|id| opened.registry.package_name(id).to_owned());
     let config = crate::config::of(&folder, &name.unwrap_or_default());

@@ -2,7 +2,7 @@
 
 use udo_api::{Status, TensorDesc};
 
-use super::{Finding, Outcome, differs, failed, known, skipped};
+use super::{Finding, Outcome, differs, failed, known, not_applicable, skipped, unchecked};
 use crate::context::OpContext;
 use crate::node::Node;
 use crate::params;
@@ -22,7 +22,7 @@ pub(super) fn kernels(cx: &OpContext) -> Outcome {
             "the operator's ports have types for {core}, and the package has no kernel for it there"
         ));
     }
-    skipped("the operator names no types for this core")
+    not_applicable("the operator names no types for this core")
 }
 
 pub(super) fn written(cx: &OpContext) -> Outcome {
@@ -111,11 +111,11 @@ fn without_comments(source: &str) -> String {
 
 pub(super) fn nodes(cx: &OpContext) -> Outcome {
     if cx.subject.has_graphs() {
-        return skipped("the host runs graphs for this operator");
+        return not_applicable("the host runs graphs for this operator");
     }
     let Found { nodes, refusals, .. } = cx.found();
     if cx.subject.kernels.is_empty() {
-        return skipped("there is no kernel");
+        return not_applicable("there is no kernel");
     }
     let taken = |kernel: usize| nodes.iter().any(|node| node.kernel == kernel);
     let count = cx.subject.kernels.len();
@@ -132,7 +132,7 @@ pub(super) fn nodes(cx: &OpContext) -> Outcome {
 
 pub(super) fn offers(cx: &OpContext) -> Outcome {
     if cx.is_builtin {
-        return skipped("nodes of built-in operators are made by their names");
+        return not_applicable("nodes of built-in operators are made by their names");
     }
     let Found { nodes, untried, .. } = cx.found();
     if nodes.is_empty() {
@@ -155,9 +155,9 @@ pub(super) fn refusals(cx: &OpContext) -> Outcome {
 pub(super) fn parameters(cx: &OpContext) -> Outcome {
     let Some(node) = cx.found().nodes.first() else { return skipped("no node is known") };
     if node.params.is_empty() {
-        return skipped("it has no parameters");
+        return not_applicable("it has no parameters");
     }
-    let Some(entry) = cx.kernel(node) else { return skipped("there is no kernel") };
+    let Some(entry) = cx.kernel(node) else { return not_applicable("there is no kernel") };
     for (said, params) in params::oddities(cx.subject.op, &node.params) {
         let mut odd = Node { params, ..node.clone() };
         let outputs = match odd.inferred(entry, cx.subject.core) {
@@ -218,7 +218,7 @@ fn encoded(outputs: &[TensorDesc], node: &Node) -> Vec<TensorDesc> {
 pub(super) fn finalize(cx: &OpContext) -> Outcome {
     const ROUNDS: usize = 24;
     if !heap::CAN_WATCH {
-        return skipped("the heap of this system cannot be watched");
+        return unchecked("the heap of this system cannot be watched");
     }
     for node in known(cx)?.iter().take(4) {
         let mut kept = Vec::new();
@@ -288,7 +288,7 @@ pub(super) fn constants(cx: &OpContext) -> Outcome {
             }
         }
     }
-    if compared == 0 { skipped("no input may be constant") } else { Ok(()) }
+    if compared == 0 { not_applicable("no input may be constant") } else { Ok(()) }
 }
 
 #[cfg(test)]

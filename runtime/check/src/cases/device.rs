@@ -14,7 +14,7 @@ use udo_runtime::session::PortError;
 use super::contract::unwritten;
 use super::numbers::{Special, held};
 use super::schema::one_node;
-use super::{Finding, Outcome, chain, skipped};
+use super::{Finding, Outcome, chain, not_applicable, skipped, unchecked};
 use crate::context::{Live, OpContext};
 use crate::node::{Node, OPSET};
 use crate::record;
@@ -33,19 +33,27 @@ pub(crate) const NAME: &str = "numbers/device";
 
 pub(super) fn device(cx: &OpContext) -> Outcome {
     if cx.subject.core != Core::GPU {
-        return skipped("OpenCL is for kernels of the GPU");
+        return not_applicable("OpenCL is for kernels of the GPU");
     }
     if cx.is_builtin {
-        return skipped("kernels of built-in operators have tests of their own for devices");
+        return not_applicable("kernels of built-in operators have tests of their own for devices");
     }
-    let device = match opencl::find() {
-        Ok(device) => device.name(),
-        Err(why) => return skipped(format!("there is no device: {why}")),
-    };
     let live: Vec<Live<'_>> = cx.live().filter(is_tried).collect();
     if live.iter().any(|live| unwritten(&live.trial).is_some()) {
         return skipped("its OpenCL C is not written");
     }
+    let has_source = |live: &Live<'_>| {
+        live.trial.kernel().gpu_info().is_some_and(|info| !info.launches.is_empty())
+    };
+    if !live.is_empty() && !live.iter().any(has_source) {
+        return not_applicable("its kernels have no OpenCL C");
+    }
+    let device = match opencl::find() {
+        Ok(device) => device.name(),
+        Err(why) => {
+            return unchecked(format!("its OpenCL C did not run: there is no device: {why}"));
+        }
+    };
     let most = if cx.level < 6 { 10 } else { 40 };
     let start = Instant::now();
     let mut compared = 0;
@@ -205,7 +213,11 @@ pub(crate) fn made(cx: &OpContext, node: &Node, values: &[Vec<u8>]) -> Result<Ve
         None => super::failed("no model of the node runs on the device"),
     });
     made.map_err(|finding| match finding {
-        Finding::Failed(why) | Finding::Warning(why) | Finding::Skipped(why) => why,
+        Finding::Failed(why)
+        | Finding::Warning(why)
+        | Finding::Unchecked(why)
+        | Finding::Skipped(why)
+        | Finding::NotApplicable(why) => why,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use udo_api::Status;
 
-use super::{Finding, Outcome, failed, known, skipped};
+use super::{Finding, Outcome, failed, known, skipped, unchecked};
 use crate::context::{Live, OpContext};
 use crate::raw::call::Order;
 use crate::raw::heap::{self, Use};
@@ -71,7 +71,7 @@ pub(super) fn heap(cx: &OpContext) -> Outcome {
     const FILLS: [Fill; 6] =
         [Fill::Random, Fill::Small, Fill::Equal, Fill::Large, Fill::Infinite, Fill::Nan];
     if !heap::CAN_WATCH {
-        return skipped("the heap of this system cannot be watched");
+        return unchecked("the heap of this system cannot be watched");
     }
     let mut calls = 0;
     for node in known(cx)? {

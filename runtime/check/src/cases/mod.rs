@@ -9,6 +9,7 @@ mod defaults;
 pub(crate) mod device;
 mod memory;
 mod numbers;
+mod opencl;
 mod schema;
 mod shapes;
 
@@ -114,8 +115,12 @@ pub(crate) enum Finding {
     Failed(String),
     /// It may be wrong.
     Warning(String),
-    /// The case does not apply.
+    /// The case applies, and this machine cannot try it.
+    Unchecked(String),
+    /// The case applies, and nothing is there to try it with.
     Skipped(String),
+    /// The case does not apply: the operator has no such core, type or port.
+    NotApplicable(String),
 }
 
 /// A finding that the package is wrong.
@@ -123,12 +128,22 @@ pub(crate) fn failed<T>(why: impl Into<String>) -> Result<T, Finding> {
     Err(Finding::Failed(why.into()))
 }
 
+/// A finding that this machine cannot try the case.
+pub(crate) fn unchecked<T>(why: impl Into<String>) -> Result<T, Finding> {
+    Err(Finding::Unchecked(why.into()))
+}
+
 /// A finding that the case does not apply.
+pub(crate) fn not_applicable<T>(why: impl Into<String>) -> Result<T, Finding> {
+    Err(Finding::NotApplicable(why.into()))
+}
+
+/// A finding that the case applies, and that nothing is there to try it with.
 pub(crate) fn skipped<T>(why: impl Into<String>) -> Result<T, Finding> {
     Err(Finding::Skipped(why.into()))
 }
 
-/// The nodes that the operator takes; without any a case does not apply.
+/// The nodes that the operator takes; without any a case is skipped.
 fn known(cx: &OpContext) -> Result<&[Node], Finding> {
     match cx.found().nodes.as_slice() {
         [] => skipped("no node is known"),
@@ -409,6 +424,14 @@ pub const CASES: &[Case] = &[
         2,
         "Results are right under other encodings as well.",
         numbers::encodings,
+    ),
+    // Behind those that look at the surroundings: a driver of OpenCL changes them.
+    op(
+        Contract,
+        "opencl",
+        1,
+        "The OpenCL C of a GPU kernel compiles, by the OpenCL device of this machine or by clang.",
+        opencl::compiles,
     ),
     op(
         Numbers,

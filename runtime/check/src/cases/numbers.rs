@@ -2,7 +2,7 @@
 
 use udo_api::{DType, TensorDesc};
 
-use super::{Finding, Outcome, failed, skipped};
+use super::{Finding, Outcome, failed, not_applicable, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Node;
 use crate::oracle::{Wanted, Who};
@@ -41,7 +41,7 @@ pub(super) fn steps(cx: &OpContext) -> Outcome {
     let is_quantized =
         |live: &Live<'_>| live.node.inputs.iter().any(|i| i.desc.encoding().is_some());
     if !cx.live().any(|live| is_quantized(&live)) {
-        return skipped("no input is quantized");
+        return not_applicable("no input is quantized");
     }
     compare(cx, &[Fill::Ramp], 1, Special::Skip)
 }

@@ -7,13 +7,13 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::place::Fallback;
 
-use super::{Outcome, chain, failed, skipped};
+use super::{Outcome, chain, failed, not_applicable, skipped};
 use crate::context::OpContext;
 use crate::node::{Input, Node, OPSET};
 
 pub(super) fn refused_by_name(cx: &OpContext) -> Outcome {
     if cx.is_builtin {
-        return skipped(
+        return not_applicable(
             "the runtime upgrades nodes of built-in operators, which its own tests hold to",
         );
     }

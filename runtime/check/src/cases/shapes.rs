@@ -3,7 +3,7 @@
 use udo_api::{Dim, TensorDesc};
 use udo_reference::{EvalError, Extent};
 
-use super::{Outcome, failed, known, skipped};
+use super::{Outcome, failed, known, not_applicable};
 use crate::context::OpContext;
 use crate::node::Node;
 use crate::record;
@@ -170,5 +170,5 @@ pub(super) fn bounds(cx: &OpContext) -> Outcome {
             }
         }
     }
-    if seen == 0 { skipped("no output is bounded") } else { Ok(()) }
+    if seen == 0 { not_applicable("no output is bounded") } else { Ok(()) }
 }

@@ -1,8 +1,8 @@
 //! `udo build`: cargo builds a package's crates, then their libraries are gathered in `dist/`.
 
-mod cargo;
+pub(crate) mod cargo;
 mod gather;
-mod opencl;
+pub(crate) mod opencl;
 mod shared;
 mod workspace;
 
@@ -133,23 +133,41 @@ impl Run for Build {
         // As they are before the compiler reads them: what changes meanwhile is newer.
         let sources = gather::sources(&workspace, &members)?;
         let artifacts = cargo::build(&place, profile, lock, &members)?;
-        if members.iter().any(|member| member.core == "gpu") {
-            opencl::look(&dir)?;
-        }
+        let opencl = compile_opencl(&dir, &members)?;
         let dist = gather::gather(&workspace, &members, &artifacts, sources)?;
-        self.show(&workspace, &own.stale, &dist)
+        self.show(&workspace, (&own.stale, &opencl), &dist)
     }
 }
 
-/// Runs the tests of a package's crates that have `name` in their names.
-pub(crate) fn test(dir: &Path, members: &Members, name: Option<&str>) -> Outcome {
+/// Compiles the OpenCL C of the package in `dir` if its GPU library is among the members.
+fn compile_opencl(dir: &Path, members: &[&Member]) -> Result<opencl::Sources, Failure> {
+    let has_gpu = members.iter().any(|member| member.core == "gpu");
+    if has_gpu { opencl::Sources::compile(dir) } else { Ok(opencl::Sources::none()) }
+}
+
+/// What the tests of a package found.
+pub(crate) struct Tested {
+    /// What cargo ran.
+    pub(crate) tests: cargo::Tests,
+    /// The package's OpenCL C, which no test runs.
+    pub(crate) opencl: opencl::Sources,
+}
+
+/// Runs the tests of a package's crates that have `name` in their names, and compiles its OpenCL C.
+pub(crate) fn test(
+    dir: &Path,
+    members: &Members,
+    (name, show): (Option<&str>, fn(&str)),
+) -> Result<Tested, Failure> {
     let workspace = Workspace::read(dir)?;
     shared::adopt_lock_file(dir)?;
     let members = members.chosen(&workspace)?;
     let patches = patches(&workspace, own::look(dir)?.root.as_deref())?;
     let target = shared::Target::lock(dir)?;
     target.forget_namesakes(&workspace, &patches)?;
-    cargo::test(&cargo::Place { dir, target: target.dir(), patches: &patches }, &members, name)
+    let place = cargo::Place { dir, target: target.dir(), patches: &patches };
+    let tests = cargo::test(&place, &members, name, show)?;
+    Ok(Tested { tests, opencl: compile_opencl(dir, &members)? })
 }
 
 /// What tells cargo where the SDK is, if the package does not: on this call's command line, and in a file for other calls.
@@ -234,7 +252,7 @@ impl Build {
     fn show(
         &self,
         workspace: &Workspace,
-        stale: &[(String, String)],
+        (stale, opencl): (&[(String, String)], &opencl::Sources),
         dist: &gather::Dist,
     ) -> Outcome {
         if self.json {
@@ -243,6 +261,8 @@ impl Build {
                 "stale": stale.iter().map(|(file, why)| json!({ "file": file, "why": why })).collect::<Vec<_>>(),
                 "dist": dist.folder,
                 "built": dist.built,
+                "opencl": opencl.state(),
+                "opencl_sources": opencl.to_json(),
                 "index": serde_json::from_str::<serde_json::Value>(&dist.index.to_json())?,
             }));
             return Ok(());

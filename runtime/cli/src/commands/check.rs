@@ -16,6 +16,7 @@ use udo_runtime::place::core_named;
 use super::Run;
 use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, note, print_json, table, write_file};
+use crate::unchecked::{self, AllowUnchecked};
 
 /// Try a package against what holds for every package
 ///
@@ -65,6 +66,8 @@ pub(crate) struct Check {
     /// [default: target/captures in the package's folder]
     #[arg(long, value_name = "DIR")]
     captures: Option<PathBuf>,
+    #[command(flatten)]
+    allow: AllowUnchecked,
     /// List the cases
     #[arg(long)]
     cases: bool,
@@ -84,7 +87,7 @@ pub(super) const TIMEOUT: NonZero<u32> = NonZero::new(60).unwrap();
 
 impl Check {
     /// All of the package in `dir`, as much as is tried if nothing is said.
-    pub(super) fn of(dir: &Path) -> Self {
+    pub(super) fn of(dir: &Path, allow: AllowUnchecked) -> Self {
         Self {
             package: Some(dir.to_owned()),
             ops: Vec::new(),
@@ -98,6 +101,7 @@ impl Check {
             json: false,
             junit: None,
             captures: None,
+            allow,
             cases: false,
             worker: Vec::new(),
             record: None,
@@ -154,7 +158,7 @@ impl Run for Check {
                 note("what is of the package as a whole (binary) is tried without --op and --core");
             }
         }
-        verdict(&report)
+        verdict(&report, self.allow)
     }
 }
 
@@ -196,11 +200,10 @@ fn say(package: &str, how: &Setup, subject: &SubjectReport) {
             outln!("    replay: {}", udo_check::replay_command(capture, &how.beside));
         }
     }
-    let unvouched = |case: &&udo_check::CaseReport| {
-        case.case == "numbers/reference" && case.why.starts_with("nothing vouches")
-    };
-    if let Some(case) = subject.cases.iter().find(unvouched) {
-        outln!("  {}", case.why);
+    for verdict in [Verdict::Unchecked, Verdict::Skipped] {
+        for (why, cases) in subject.by_reason(verdict) {
+            outln!("  {} {}: {why}", verdict.name(), cases.join(", "));
+        }
     }
 }
 
@@ -211,8 +214,10 @@ fn summary(report: &Report) -> String {
         let own = cases.filter(|case| case.case.split('/').next() == Some(category.name()));
         let own: Vec<Verdict> = own.map(|case| case.verdict).collect();
         let count = |verdict| own.iter().filter(|own| **own == verdict).count().to_string();
-        let [passed, failed, crashed, timed_out, warnings, skipped] = Verdict::ALL.map(count);
-        [category.name().to_owned(), passed, failed, crashed, timed_out, warnings, skipped]
+        let [passed, failed, crashed, timed_out, warnings, unchecked, skipped, not_applicable] =
+            Verdict::ALL.map(count);
+        let name = category.name().to_owned();
+        [name, passed, failed, crashed, timed_out, warnings, unchecked, skipped, not_applicable]
     });
     let columns = [
         Left("cases"),
@@ -221,15 +226,30 @@ fn summary(report: &Report) -> String {
         Right("crashed"),
         Right("timed out"),
         Right("warnings"),
+        Right("unchecked"),
         Right("skipped"),
+        Right("not applicable"),
     ];
     table(columns, rows.collect())
 }
 
-fn verdict(report: &Report) -> Outcome {
+/// Each case that this machine cannot try.
+fn unchecked_cases(report: &Report) -> Vec<String> {
+    let of = |subject: &SubjectReport| -> Vec<String> {
+        let reasons = subject.by_reason(Verdict::Unchecked).into_iter();
+        let said = |(why, cases): (&str, Vec<&str>)| {
+            format!("{} of {}: {why}", cases.join(", "), subject.name())
+        };
+        reasons.map(said).collect()
+    };
+    report.subjects.iter().flat_map(of).collect()
+}
+
+fn verdict(report: &Report, allow: AllowUnchecked) -> Outcome {
     let bad: usize = Verdict::ALL.into_iter().filter(|v| v.is_bad()).map(|v| report.count(v)).sum();
-    if report.is_good() {
-        return Ok(());
+    let unchecked = unchecked_cases(report);
+    if report.is_good() || bad == 0 && !unchecked.is_empty() && !allow.accepts(&unchecked) {
+        return unchecked::verdict(&unchecked, allow);
     }
     if bad == 0 {
         return Err(Failure::new("no case ran, so nothing was shown"));

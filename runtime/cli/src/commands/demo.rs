@@ -113,18 +113,19 @@ impl Run for Demo {
         write_all(&dir, &[(MODEL, &export::onnx::to_bytes(&graph)?)])?;
         Form::Npy.write(&dir.join(IMAGE), &image, None)?;
         say(&format!("[2/5] udo new -p {CONFIG} -o .   prints the package"));
-        udo(&["new", "-p", path(&dir.join(CONFIG))?, "-o", path(&dir)?], self.json)?;
+        self.udo(&["new", "-p", path(&dir.join(CONFIG))?, "-o", path(&dir)?])?;
         say("[3/5] putting the reference implementation into its op files");
         write_all(&dir, BODIES)?;
         let package = dir.join(PACKAGE);
         say(&format!("[4/5] udo build {PACKAGE}   compiles it, a library per core"));
-        udo(&["build", path(&package)?], self.json)?;
+        let built = self.udo(&["build", path(&package)?])?;
         say("[5/5] running all of the network, and the package's Softmax, on each core");
         let stages = run_stages(&dir.join(MODEL), &package, &graph, &image)?;
         if self.json {
-            print_json(
-                &json!({ "folder": dir, "stages": stages.iter().map(stage_json).collect::<Vec<_>>() }),
-            );
+            print_json(&json!({
+                "folder": dir, "opencl": built["opencl"], "opencl_sources": built["opencl_sources"],
+                "stages": stages.iter().map(stage_json).collect::<Vec<_>>(),
+            }));
         } else {
             stages.iter().for_each(show);
             let (package, dir) = (package.display(), dir.display());
@@ -147,15 +148,22 @@ fn path(path: &Path) -> Result<&str, Failure> {
     path.to_str().ok_or_else(|| Failure::new(format!("path {} is no UTF-8", path.display())))
 }
 
-/// Runs another command of this program; its report goes nowhere where ours is JSON.
-fn udo(args: &[&str], quiet: bool) -> Outcome {
-    let program = std::env::current_exe()?;
-    let mut command = std::process::Command::new(program);
-    command.args(args);
-    if quiet {
-        command.stdout(std::process::Stdio::null());
+impl Demo {
+    /// Runs another command of this program. Where this one prints JSON, so does that one, which is returned.
+    fn udo(&self, args: &[&str]) -> Result<Value, Failure> {
+        let program = std::env::current_exe()?;
+        let mut command = std::process::Command::new(program);
+        command.args(args);
+        if !self.json {
+            let done = command.status()?.success();
+            return if done { Ok(Value::Null) } else { Err(Failure::told()) };
+        }
+        let output = command.arg("--json").stderr(std::process::Stdio::inherit()).output()?;
+        if !output.status.success() {
+            return Err(Failure::told());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
     }
-    if command.status()?.success() { Ok(()) } else { Err(Failure::told()) }
 }
 
 fn write_all(dir: &Path, files: &[(&str, &[u8])]) -> Result<(), Failure> {

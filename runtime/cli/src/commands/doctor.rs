@@ -64,7 +64,15 @@ const FINDINGS: &[(&str, Need, Look, &str)] = &[
         "OpenCL",
         Need::Sometimes,
         open_cl,
-        "without a device GPU kernels run as work items on the CPU",
+        "GPU kernels run as work items on the CPU, and their OpenCL C is not run; install the driver of the GPU, or a device on the CPU: \
+         `apt-get install ocl-icd-libopencl1 pocl-opencl-icd` on Debian, `dnf install ocl-icd pocl` on Fedora",
+    ),
+    (
+        "clang",
+        Need::Sometimes,
+        clang,
+        "it compiles OpenCL C where there is no OpenCL device; `apt-get install clang` on Debian, `dnf install clang` on \
+         Fedora, or set CLANG",
     ),
 ];
 
@@ -177,6 +185,10 @@ fn target() -> Result<String, String> {
     // What is left of it does no harm.
     let _ = fs::remove_file(probe);
     Ok(dir.display().to_string())
+}
+
+fn clang() -> Result<String, String> {
+    udo_check::opencl_c::clang().1
 }
 
 fn open_cl() -> Result<String, String> {

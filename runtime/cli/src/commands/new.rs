@@ -16,6 +16,7 @@ use super::check::Check;
 use super::{Run, own, shell_word};
 use crate::output::{Failure, Outcome, print_json};
 use crate::root;
+use crate::unchecked::AllowUnchecked;
 
 /// Make operator packages from UDO configs
 ///
@@ -68,6 +69,9 @@ pub(crate) struct New {
     /// Build each package as well, and check it (`udo build`, then `udo check`)
     #[arg(long, conflicts_with_all = ["dry_run", "json"])]
     check: bool,
+
+    #[command(flatten)]
+    allow: AllowUnchecked,
 
     /// Say what would be done, and do nothing
     #[arg(long)]
@@ -148,7 +152,7 @@ impl Run for New {
         if self.check {
             for report in &reports {
                 Build::of(&report.dir).run()?;
-                Check::of(&report.dir).run()?;
+                Check::of(&report.dir, self.allow).run()?;
             }
         }
         Ok(())

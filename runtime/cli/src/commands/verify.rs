@@ -22,6 +22,7 @@ use crate::raw::Packing;
 use crate::required::{placement, placement_to_json};
 use crate::stages::{Ready, Stages, shapes_of_set};
 use crate::tensors::{self, Difference, Recorded, Tolerance};
+use crate::unchecked::{self, AllowUnchecked, Unrun};
 
 /// Run a model on recorded inputs and compare with recorded outputs, or with what other cores make of the inputs
 ///
@@ -60,6 +61,8 @@ pub(crate) struct Verify {
     /// Allowed difference whatever the value
     #[arg(long, default_value = "1e-5")]
     atol: f64,
+    #[command(flatten)]
+    allow: AllowUnchecked,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -100,19 +103,22 @@ impl Run for Verify {
         }
         drop(bar);
         let passed = compared.iter().all(Compared::passed);
+        let unrun = unchecked::unrun(stages.reports());
         let placed = stages.reports();
         if self.json {
             let outputs: Vec<_> = compared.iter().map(to_json).collect();
             let placed: Vec<_> = placed.map(placement_to_json).collect();
             print_json(&json!({
-                "passed": passed, "outputs": outputs, "placement": placed, "cache": stages.cache(),
+                "passed": passed && self.allow.accepts(&unrun), "outputs": outputs,
+                "unchecked": unrun.iter().map(Unrun::to_json).collect::<Vec<_>>(),
+                "placement": placed, "cache": stages.cache(),
             }));
         } else {
             compared.iter().for_each(say);
             placed.for_each(|report| note(format!("ran {}", placement(report))));
         }
         if passed {
-            return Ok(());
+            return unchecked::verdict(&unchecked::lines(&unrun), self.allow);
         }
         let failed = compared.iter().filter(|c| !c.passed()).count();
         Err(Failure::new(format!("{failed} of {} outputs differ", compared.len())))

@@ -20,8 +20,9 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// That of the first output; where it is no `float` or `half`, of the first port that is.
-    fn of(Ports { inputs, outputs }: Ports<'_>) -> Self {
+    /// The storage of a node with these tensors: that of the first output, and where this is neither `float` nor `half`, of the
+    /// first port that is.
+    pub fn for_node(inputs: &[TensorDesc], outputs: &[TensorDesc]) -> Self {
         let storage = |desc: &TensorDesc| match desc.dtype() {
             Some(DType::F32) => Some(Self::Float),
             Some(DType::F16) => Some(Self::Half),
@@ -49,7 +50,7 @@ impl Storage {
 
 /// The author's source after the prelude, with the author's line numbers under the kernel's name.
 pub(super) fn with_prelude(source: &str, name: &str, ports: Ports<'_>) -> String {
-    for_compiler(source, name, Storage::of(ports))
+    for_compiler(source, name, Storage::for_node(ports.inputs, ports.outputs))
 }
 
 /// A source as compilers get it, which then name its lines by `file`.
@@ -152,8 +153,8 @@ mod tests {
             (vec![TensorDesc::ABSENT, f16], vec![TensorDesc::ABSENT], Storage::Half),
         ];
         for (inputs, outputs, storage) in cases {
-            let ports = Ports { inputs: &inputs, outputs: &outputs };
-            assert_eq!(Storage::of(ports), storage, "{inputs:?} {outputs:?}");
+            let found = Storage::for_node(&inputs, &outputs);
+            assert_eq!(found, storage, "{inputs:?} {outputs:?}");
         }
     }
 

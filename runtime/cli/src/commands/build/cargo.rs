@@ -83,20 +83,64 @@ pub(super) fn build(
     }
 }
 
-/// Runs the tests of the crates, which say themselves what fails.
+/// The tests that cargo ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tests {
+    /// Whether cargo says that all of them passed.
+    pub(crate) have_passed: bool,
+    /// How many ran and passed.
+    pub(crate) passed: usize,
+    /// The names of those that failed.
+    pub(crate) failed: Vec<String>,
+    /// The names of those that the package's author marked `#[ignore]`, each with the reason if it has one.
+    pub(crate) ignored: Vec<String>,
+}
+
+impl Tests {
+    /// Counts a line of a test program's output, such as `test ops::selu ... ignored, too slow`.
+    fn count(&mut self, line: &str) {
+        let Some((name, state)) =
+            line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "))
+        else {
+            return;
+        };
+        match state.trim_end() {
+            "ok" => self.passed += 1,
+            "FAILED" => self.failed.push(name.to_owned()),
+            state => {
+                if let Some(why) = state.strip_prefix("ignored") {
+                    self.ignored.push(format!("{name}{}", why.replacen(", ", ": ", 1)));
+                }
+            }
+        }
+    }
+}
+
+/// Runs the tests of the crates, and hands each line of their output to `show`.
+///
+/// # Errors
+/// Cargo does not run.
 pub(super) fn test(
     place: &Place<'_>,
     members: &[&Member],
     name: Option<&str>,
-) -> Result<(), Failure> {
+    show: fn(&str),
+) -> Result<Tests, Failure> {
     let mut command = place.command("test");
     command.args(["--offline", "--no-fail-fast"]);
     for member in members {
         command.args(["-p", &member.crate_name]);
     }
     command.args(name);
-    let status = command.status().map_err(|error| missing(&error))?;
-    if status.success() { Ok(()) } else { Err(Failure::told()) }
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|error| missing(&error))?;
+    let mut tests = Tests::default();
+    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
+        let line = line?;
+        tests.count(&line);
+        show(&line);
+    }
+    tests.have_passed = child.wait()?.success();
+    Ok(tests)
 }
 
 /// Removes what is built of the crates, in both profiles.
@@ -153,4 +197,26 @@ fn library(message: &Value) -> Option<(PathBuf, PathBuf)> {
     let is_library = |file: &&str| file.ends_with(env::consts::DLL_SUFFIX);
     let manifest = message.get("manifest_path")?.as_str()?;
     Some((manifest.into(), files.into_iter().find(is_library)?.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_are_counted_by_what_became_of_them() {
+        let mut tests = Tests::default();
+        for line in [
+            "running 4 tests",
+            "test ops::selu::in_place ... ok",
+            "test ops::selu::slow ... ignored",
+            "test ops::selu::on_hardware ... ignored, needs a device",
+            "test ops::selu::wrong ... FAILED",
+            "test result: FAILED. 1 passed; 1 failed; 2 ignored",
+        ] {
+            tests.count(line);
+        }
+        assert_eq!((tests.passed, tests.failed), (1, vec!["ops::selu::wrong".to_owned()]));
+        assert_eq!(tests.ignored, ["ops::selu::slow", "ops::selu::on_hardware: needs a device"]);
+    }
 }

@@ -16,6 +16,7 @@ use crate::output::{Failure, Outcome, note, print_json, progress};
 use crate::required::{placement, placement_to_json};
 use crate::stages::{Ready, Shapes, Stages, shapes_of_set};
 use crate::tensors::{self, Set, Tolerance};
+use crate::unchecked::{self, Unrun};
 
 /// A set of inputs: its shapes by name, and itself once a model is there to read it for.
 enum Inputs {
@@ -124,6 +125,7 @@ impl Verify {
     fn conclude(&self, all: &[Found], placed: &[Vec<&Report>; 2]) -> Outcome {
         let differing: Vec<_> = all.iter().filter(|found| !found.compared.passed()).collect();
         let first = differing.first();
+        let unrun = unchecked::unrun(placed.iter().flatten().copied());
         if self.json {
             let of = |found: &Found| {
                 let mut value = to_json(&found.compared);
@@ -137,7 +139,8 @@ impl Verify {
                 reports.iter().copied().map(placement_to_json).collect()
             };
             print_json(&json!({
-                "passed": first.is_none(),
+                "passed": first.is_none() && self.allow.accepts(&unrun),
+                "unchecked": unrun.iter().map(Unrun::to_json).collect::<Vec<_>>(),
                 "outputs": all.iter().map(of).collect::<Vec<_>>(),
                 "first_difference": first.map(|found| &found.compared.name),
                 "placement": json(own),
@@ -155,7 +158,9 @@ impl Verify {
                 note(format!("against {}", placement(report)));
             }
         }
-        let Some(first) = first else { return Ok(()) };
+        let Some(first) = first else {
+            return unchecked::verdict(&unchecked::lines(&unrun), self.allow);
+        };
         let (count, of, name) = (differing.len(), all.len(), &first.compared.name);
         let by =
             first.node.as_ref().map_or_else(String::new, |node| format!(", made by node {node}"));

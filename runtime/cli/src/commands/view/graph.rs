@@ -256,6 +256,7 @@ mod tests {
             package: String::new(),
             core: Core::CPU,
             backend: None,
+            opencl_unused: None,
             inputs: vec!["f32[1]".to_owned(); reads.len()],
             outputs: vec!["f32[1]".to_owned(); makes.len()],
             reads: texts(reads),
