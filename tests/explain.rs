@@ -275,6 +275,83 @@ fn layers_are_values_that_the_model_names() {
     assert_eq!(names, ["h", "y"]);
 }
 
+/// What `udo verify --per-layer` on `core` compares with the CPU, and what it does not.
+fn per_layer(text: &str, core: &str) -> (Vec<String>, Vec<(String, String)>, String) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("m.graph"), text).unwrap();
+    let verify = |more: &[&str]| {
+        let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
+        udo.args(["verify", "m.graph", "--against", "cpu", "--random", "1", "--per-layer"]);
+        udo.args(["--atol", "0.2", "--cores", core]).args(more).current_dir(dir.path());
+        let output = udo.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output
+    };
+    let told: Value = serde_json::from_slice(&verify(&["--json"]).stdout).unwrap();
+    let text = |of: &Value, key: &str| of[key].as_str().unwrap().to_owned();
+    let compared = told["outputs"].as_array().unwrap().iter().map(|of| text(of, "name"));
+    let left_out = told["not_compared"].as_array().unwrap().iter();
+    let left_out = left_out.map(|of| (text(of, "value"), text(of, "why")));
+    let notes = String::from_utf8(verify(&[]).stderr).unwrap();
+    (compared.collect(), left_out.collect(), notes)
+}
+
+#[test]
+fn every_value_is_compared_layer_by_layer() {
+    // A Relu that the product's kernel does, a view, a constant that is folded, and a branch.
+    let text = "graph g
+  input x: f32[2,3]
+  constant w: f32[3,4]{0.5, -0.25, 0.75, 1.0, -0.5, 0.125, 0.25, -1.0, 0.375, 0.625, -0.75, 0.5}
+  constant k: f32[4]{0.25, -0.5, 0.75, 1.0}
+  constant shape: i64[2]{4, 2}
+  n = Neg@13(k)
+  h = MatMul@13(x, w) # product
+  r = Relu@14(h) # cut
+  a = Add@14(r, n) # shift
+  v = Reshape@14(a, shape) # view
+  s = Sigmoid@13(v) # gate
+  y = Mul@14(s, v) # last
+  output y
+";
+    for core in ["cpu", "gpu", "dsp"] {
+        let (compared, left_out, notes) = per_layer(text, core);
+        assert_eq!(compared, ["n", "h", "r", "a", "v", "s", "y"], "{core}: {left_out:?}");
+        assert!(left_out.is_empty(), "{core}: {left_out:?}");
+        assert!(notes.contains("compared 6 of 6 values"), "{core}: {notes}");
+    }
+}
+
+#[test]
+fn what_a_quantized_kernel_makes_within_is_named_with_the_reason() {
+    let (compared, left_out, notes) = per_layer(OF_16_BITS, "dsp");
+    let names: Vec<&str> = left_out.iter().map(|(value, _)| value.as_str()).collect();
+    assert!(!names.is_empty() && compared.contains(&"m".to_owned()), "{compared:?} {left_out:?}");
+    let all = compared.len() - 1 + left_out.len();
+    assert!(notes.contains(&format!("compared {} of {all} values", compared.len() - 1)), "{notes}");
+    for (value, why) in &left_out {
+        assert!(!why.is_empty() && notes.contains(value), "{value}: {why}: {notes}");
+    }
+    // What a branch makes is in a subgraph.
+    let text = "graph g
+  input x: f32[2]
+  input is: bool[]
+  y = If@16(is) # branch
+    then_branch: graph then
+      capture x
+      t = Neg@13(x) # within
+      u = Abs@13(t)
+      output u
+    else_branch: graph else
+      capture x
+      u = Exp@13(x)
+      output u
+  output y
+";
+    let (_, left_out, _) = per_layer(text, "cpu");
+    let within = left_out.iter().find(|(value, _)| value == "t").unwrap();
+    assert!(within.1.starts_with("it is in a subgraph, which node \"branch\" runs"), "{within:?}");
+}
+
 #[test]
 fn values_on_the_way_are_given_where_they_are_asked_for() {
     let dir = tempfile::tempdir().unwrap();

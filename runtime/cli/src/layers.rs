@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use udo_runtime::graph::Origin;
+use serde_json::{Value, json};
+use udo_runtime::graph::{Graph, Node, Origin};
 use udo_runtime::import::ImportOptions;
 use udo_runtime::plan::{NodeReport, Report};
 use udo_runtime::runtime::Runtime;
@@ -20,7 +21,19 @@ pub(crate) struct Layer {
     ids: Origin,
 }
 
+impl LeftOut {
+    pub(crate) fn to_json(&self) -> Value {
+        let Self { value, node, why } = self;
+        json!({ "value": value, "node": node, "why": why })
+    }
+}
+
 impl Layer {
+    /// The same as a value that cannot be looked at.
+    pub(crate) fn left_out(&self, why: String) -> LeftOut {
+        LeftOut { value: self.value.clone(), node: self.node.clone(), why }
+    }
+
     /// The node in words, with the core that it runs on.
     pub(crate) fn on(&self, report: &Report) -> String {
         let Self { node, op, ids, .. } = self;
@@ -43,6 +56,148 @@ pub(crate) fn named(report: &Report, runtime: &Runtime, path: &Path) -> Vec<Laye
         layers.retain(|layer| names.contains(layer.value.as_str()));
     }
     layers
+}
+
+/// The values of a model that nodes make and that are not its outputs, by how they can be looked at.
+#[derive(Default)]
+pub(crate) struct Values {
+    /// What kernels make in the plan that runs have.
+    pub(crate) made: Vec<Layer>,
+    /// What kernels of that plan do not make, and another plan does that has these as outputs.
+    pub(crate) inner: Vec<Layer>,
+    /// What no plan on these cores makes.
+    pub(crate) left_out: Vec<LeftOut>,
+    /// The names of all of them, in the model's order.
+    names: Vec<String>,
+}
+
+/// A value that cannot be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    /// Its name.
+    pub(crate) value: String,
+    /// The node that makes it.
+    pub(crate) node: String,
+    /// Why it cannot.
+    pub(crate) why: String,
+}
+
+impl Values {
+    /// The values of a model that the graph `source` was imported to; without it, those that the report names.
+    pub(crate) fn of_model(report: &Report, source: Option<&Graph>, outputs: &[String]) -> Self {
+        let mut made: BTreeMap<String, Layer> =
+            of(report).into_iter().map(|layer| (layer.value.clone(), layer)).collect();
+        let mut values = Self::default();
+        let Some(graph) = source else {
+            values.of_report(report, made, outputs);
+            return values;
+        };
+        let is_quantized = graph.nodes.iter().any(|node| {
+            node.op.starts_with("QLinear")
+                || matches!(&*node.op, "QuantizeLinear" | "DequantizeLinear")
+        });
+        for node in &graph.nodes {
+            for value in outputs_of(graph, node).filter(|value| !outputs.contains(value)) {
+                values.names.push(value.clone());
+                match made.remove(&value) {
+                    Some(layer) => values.made.push(layer),
+                    // The kernels of a quantized model are those of whole groups: an output within one would leave other kernels.
+                    None if is_quantized => {
+                        let why = why_not_made(report, &value);
+                        values.left_out.push(LeftOut { value, node: node.name.clone(), why });
+                    }
+                    None => values.inner.push(Layer {
+                        value,
+                        node: node.name.clone(),
+                        op: node.op.clone(),
+                        ids: node.origin.clone(),
+                    }),
+                }
+            }
+            values.of_subgraphs(node, &node.name);
+        }
+        values
+    }
+
+    /// Leaves out what subgraphs of `node` make.
+    fn of_subgraphs(&mut self, node: &Node, outer: &str) {
+        for subgraph in node.subgraphs() {
+            for inner in &subgraph.graph.nodes {
+                for value in outputs_of(subgraph.graph, inner) {
+                    let why = format!(
+                        "it is in a subgraph, which node {outer:?} runs any number of times; what that node makes is compared"
+                    );
+                    self.left_out.push(LeftOut { value, node: inner.name.clone(), why });
+                }
+                self.of_subgraphs(inner, outer);
+            }
+        }
+    }
+
+    /// The values that the report names.
+    fn of_report(
+        &mut self,
+        report: &Report,
+        mut made: BTreeMap<String, Layer>,
+        outputs: &[String],
+    ) {
+        for node in &report.nodes {
+            for value in node.makes.iter().filter(|value| !outputs.contains(value)) {
+                self.names.push(value.clone());
+                match made.remove(value) {
+                    Some(layer) => self.made.push(layer),
+                    None => self.left_out.push(LeftOut {
+                        value: value.clone(),
+                        node: node.name.clone(),
+                        why: why_not_made(report, value),
+                    }),
+                }
+            }
+        }
+    }
+
+    /// Those that can be looked at, in the model's order.
+    pub(crate) fn in_order(&self) -> Vec<&Layer> {
+        let place = |layer: &&Layer| self.names.iter().position(|name| *name == layer.value);
+        let mut layers: Vec<&Layer> = self.made.iter().chain(&self.inner).collect();
+        layers.sort_by_key(place);
+        layers
+    }
+}
+
+/// The names of what a node makes.
+fn outputs_of(graph: &Graph, node: &Node) -> impl Iterator<Item = String> {
+    let name = |id| graph.value(id).ok().map(|value| value.name.clone());
+    node.outputs.iter().flatten().copied().filter_map(name)
+}
+
+/// Why no kernel makes a value.
+fn why_not_made(report: &Report, value: &str) -> String {
+    let is_read = |node: &&NodeReport| node.reads.iter().any(|read| read == value);
+    let mut readers = report.nodes.iter().filter(is_read).peekable();
+    let has_readers = readers.peek().is_some();
+    if has_readers && readers.all(|node| node.op == "QuantizeLinear") {
+        return "only QuantizeLinear nodes read it; what they store is compared".to_owned();
+    }
+    let makes = |node: &&NodeReport| node.makes.iter().any(|made| made == value);
+    let Some(node) = report.nodes.iter().find(makes) else {
+        return "no node makes it any more after the passes; `udo explain` lists the nodes"
+            .to_owned();
+    };
+    let goes_on = || report.nodes.iter().any(|of| of.fused_into.as_ref() == Some(&node.name));
+    match (&node.fused_into, node.reads.first()) {
+        (Some(by), _) => {
+            format!("the kernel of node {by:?} does this node's work and makes what follows")
+        }
+        (None, Some(read)) if node.is_view => format!("it is the bytes of {read:?}"),
+        (None, _) if node.is_folded => {
+            "it is constant: it was computed with the model, on the CPU".to_owned()
+        }
+        (None, _) if goes_on() => {
+            format!("the kernel of node {:?} goes on with it and makes what follows", node.name)
+        }
+        (None, _) => "no step of the plan makes it".to_owned(),
+    }
 }
 
 /// What nodes make, in their order: of those whose work a kernel does together, what the last one makes. What is in

@@ -13,7 +13,8 @@ use udo_runtime::cache::CacheOptions;
 use udo_runtime::container::Container;
 use udo_runtime::cores::{DeviceLimits, GpuStorage, Profile};
 use udo_runtime::device::{Coherence, DeviceSpec};
-use udo_runtime::import::{self, MODEL_FILE, Reading};
+use udo_runtime::graph::Graph;
+use udo_runtime::import::{self, ImportOptions, MODEL_FILE, Reading};
 use udo_runtime::model::{Options, RangesOf};
 use udo_runtime::pass::{PASSES, PassOptions};
 use udo_runtime::place::PlaceOptions;
@@ -250,6 +251,18 @@ impl ModelFlags {
         let version = self.cache_version;
         let cache = self.cache.as_ref().map(|dir| CacheOptions { dir: dir.clone(), version });
         LoadOptions { compile: self.options(), cache, ..LoadOptions::default() }
+    }
+
+    /// The graph of the model as its file has it: of a network with several stages, that of the one asked for, or of the first.
+    pub(crate) fn graph(&self) -> Result<Option<Graph>, Failure> {
+        let Ok(Some(file)) = open_container(&self.model) else {
+            // What is wrong with a model is said when it is loaded.
+            let options = ImportOptions { given: self.given.clone(), ..ImportOptions::default() };
+            return Ok(self.runtime()?.import(&self.model, &options).ok());
+        };
+        let network = file.network(self.network.as_deref()).ok();
+        let stage = network.and_then(|network| network.stages.get(self.stage.unwrap_or(0)));
+        Ok(stage.and_then(|stage| file.graph(stage).ok()).map(|stored| stored.graph))
     }
 
     /// The model, for commands that have no inputs to take shapes from.

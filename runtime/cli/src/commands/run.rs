@@ -138,7 +138,7 @@ impl Run for RunModel {
         self.model.given.extend(list.iter().flat_map(List::named).map(str::to_owned));
         let wanted = self.wanted(list.as_ref())?;
         if self.capture.is_some() {
-            self.captured = self.graph()?;
+            self.captured = self.model.graph()?;
         }
         let data = DataFlags { input_list: self.input_list.clone(), ..DataFlags::default() };
         let given = match self.inputs.as_slice() {

@@ -1,13 +1,11 @@
 //! The values that runs are to give: the model's outputs, or others by name.
 
 use udo_runtime::graph::Graph;
-use udo_runtime::import::ImportOptions;
 use udo_runtime::session::PortError;
 
 use super::RunModel;
 use crate::input_list::{self as list, List};
 use crate::layers;
-use crate::model_flags::open_container;
 use crate::output::Failure;
 
 impl RunModel {
@@ -25,7 +23,7 @@ impl RunModel {
         };
         let (mut wanted, mut more) = (Vec::<String>::new(), Vec::new());
         if !names.is_empty() {
-            let graph = self.graph()?;
+            let graph = self.model.graph()?;
             for (line, name) in names {
                 let made = graph
                     .as_ref()
@@ -49,7 +47,7 @@ impl RunModel {
         }
         if self.capture.is_some() && wanted.is_empty() && !self.debug {
             // What nodes make is there to be captured, and is no result.
-            wanted = self.graph()?.as_ref().map(outputs).unwrap_or_default();
+            wanted = self.model.graph()?.as_ref().map(outputs).unwrap_or_default();
         }
         if self.debug || self.capture.is_some() {
             let loaded = self.model.clone().without_programs().load_with_shapes()?;
@@ -58,21 +56,6 @@ impl RunModel {
         }
         self.model.more_outputs = more;
         Ok(Some(wanted).filter(|wanted| !wanted.is_empty()))
-    }
-}
-
-impl RunModel {
-    /// The graph that names are of: of a network with several stages, that of the one asked for, or of the first.
-    pub(super) fn graph(&self) -> Result<Option<Graph>, Failure> {
-        let flags = &self.model;
-        let Ok(Some(file)) = open_container(&flags.model) else {
-            // What is wrong with a model is said when it is loaded.
-            let options = ImportOptions { given: flags.given.clone(), ..ImportOptions::default() };
-            return Ok(flags.runtime()?.import(&flags.model, &options).ok());
-        };
-        let network = file.network(flags.network.as_deref()).ok();
-        let stage = network.and_then(|network| network.stages.get(flags.stage.unwrap_or(0)));
-        Ok(stage.and_then(|stage| file.graph(stage).ok()).map(|stored| stored.graph))
     }
 }
 
