@@ -839,4 +839,26 @@ fn libraries_that_are_older_than_their_sources_are_said_to_be() {
     // Nothing is known of one without an index, and that is said.
     fs::remove_file(desk.path("OldPack/dist/index.json")).unwrap();
     said(Some("nothing says whether package OldPack was built from the sources in "), "not known");
+
+#[test]
+fn what_no_kernel_reads_is_warned_of_on_every_core() {
+    let bias = r#"{"name": "bias", "optional": true, "per_core_data_types":
+        {"CPU": "FLOAT_32", "GPU": "FLOAT_32", "DSP": "UINT_8"}, "quantization_mode": "TF"}],
+     "outputs""#;
+    let gain = r#"{"name": "gain", "data_type": "FLOAT_32", "default_value": 1.0},
+        {"name": "alpha""#;
+    let config = LEAKY.replace("],\n     \"outputs\"", &format!(", {bias}"));
+    let config = config.replace(r#"{"name": "alpha""#, gain).replace("Leaky", "Ignoring");
+    let desk = Desk::new(&config);
+    desk.works(&["new", "c.json"]);
+    desk.works(&["build", "IgnoringUdoPackage", "--debug"]);
+    let check = ["check", "IgnoringUdoPackage", "--level", "1", "--filter", "contract/ignored"];
+    let (out, _) = desk.works(&check);
+    for core in ["cpu", "gpu", "dsp:v68"] {
+        let warning = format!(
+            "warning contract/ignored: input \"bias\", parameter \"gain\" change nothing on {core}: "
+        );
+        assert!(out.contains(&warning), "{core}: {out}");
+    }
+    assert!(!out.contains("\"alpha\" change"), "{out}");
 }

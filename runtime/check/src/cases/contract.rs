@@ -203,7 +203,7 @@ pub(super) fn parameters(cx: &OpContext) -> Outcome {
 }
 
 /// Outputs with the encodings that those of `node` have, where nobody says others.
-fn encoded(outputs: &[TensorDesc], node: &Node) -> Vec<TensorDesc> {
+pub(super) fn encoded(outputs: &[TensorDesc], node: &Node) -> Vec<TensorDesc> {
     let pairs = outputs.iter().zip(&node.outputs);
     pairs
         .map(|(output, old)| match (output.encoding(), old.encoding()) {

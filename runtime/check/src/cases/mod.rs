@@ -7,6 +7,7 @@ mod config;
 mod contract;
 mod defaults;
 pub(crate) mod device;
+mod ignored;
 mod memory;
 mod numbers;
 mod opencl;
@@ -17,6 +18,7 @@ use crate::context::{OpContext, PackageContext};
 use crate::graphs;
 use crate::node::Node;
 
+use contract::encoded;
 pub(crate) use numbers::{compared, differs};
 pub(crate) use schema::attrs;
 
@@ -244,6 +246,13 @@ pub const CASES: &[Case] = &[
         1,
         "Every optional input, and another value of each parameter, is in some node that is tried (else a warning).",
         contract::offers,
+    ),
+    op(
+        Contract,
+        "ignored",
+        1,
+        "Every optional input and every parameter changes some result (else a warning).",
+        ignored::changes_nothing,
     ),
     op(
         Contract,
