@@ -447,3 +447,50 @@ fn a_worker_that_is_not_there_is_told() {
         "{error}"
     );
 }
+
+/// What ends the process of the host where the package is not contained, and how the line about it ends.
+const NOT_CONTAINED: &[(&str, &str)] = &[
+    ("segv", "was ended by SIGSEGV, an access to memory that is not there, in "),
+    ("fpe", "was ended by SIGFPE, a division by zero or one that overflows, in "),
+    ("abort", "was ended by SIGABRT, from abort or an exception that nothing caught, in "),
+    ("stack", "was ended by SIGSEGV, an access to memory that is not there, in "),
+];
+
+/// A folder with models of one node, and an input.
+fn desk(how: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let graph = format!(
+        "graph faults\n  input x: f32[1000]\n  y = FaultsPackage:Fault@1(x) how=\"{how}\" # the_fault\n  output y\n"
+    );
+    fs::write(dir.path().join("m.graph"), graph).unwrap();
+    let x: Vec<u8> = input(0.0).into_iter().flat_map(f32::to_le_bytes).collect();
+    fs::write(dir.path().join("x.raw"), x).unwrap();
+    dir
+}
+
+#[test]
+fn a_fault_without_containment_ends_with_a_line_that_says_who_and_what_to_do() {
+    let package = package();
+    let package = package.to_str().unwrap();
+    for (what, wanted) in NOT_CONTAINED {
+        for (how, core, function) in
+            [((*what).to_owned(), " on cpu", "execute"), (format!("infer-{what}"), "", "infer")]
+        {
+            let dir = desk(&how);
+            let run = ["run", "m.graph", "--package", package, "--input", "x=x.raw"];
+            let (code, out, errors) = udo(&dir, &run);
+            assert_eq!((code, out.as_str()), (None, ""), "{how}: a signal ends it: {errors}");
+            let line = format!(
+                "error: node \"the_fault\": package FaultsPackage's Fault{core} {wanted}{function}; `--contain PACKAGE` runs"
+            );
+            let last = errors.lines().last().unwrap_or_default();
+            assert!(last.starts_with(&line), "{how}: {errors}");
+            assert_eq!(errors.matches("the_fault").count(), 1, "{errors}");
+        }
+    }
+    // The same package, contained as the line says, is an error.
+    let dir = desk("segv");
+    let (code, _, errors) =
+        udo(&dir, &["run", "m.graph", "--contain", package, "--input", "x=x.raw"]);
+    assert!(code == Some(1) && errors.contains("its worker was ended by"), "{errors}");
+}

@@ -839,6 +839,7 @@ fn libraries_that_are_older_than_their_sources_are_said_to_be() {
     // Nothing is known of one without an index, and that is said.
     fs::remove_file(desk.path("OldPack/dist/index.json")).unwrap();
     said(Some("nothing says whether package OldPack was built from the sources in "), "not known");
+}
 
 #[test]
 fn what_no_kernel_reads_is_warned_of_on_every_core() {

@@ -3,13 +3,14 @@
 //!
 //! While a function of a package may run, its thread notes which; a handler that the process runs
 //! at its exit looks whether the thread that exits has such a note, prints it, and ends the process
-//! with status 1. A function that leaves by `_exit`, or is killed, is beyond any handler.
+//! with status 1. `signals` prints it where a signal ends the process. A function that leaves by `_exit`, or is killed, is beyond any handler.
 //!
 //! The same notes tell `watch` where a call does not end.
 
 mod faults;
 mod forks;
 #[cfg(target_os = "linux")]
+mod reset;
 mod signals;
 mod watch;
 
@@ -27,7 +28,7 @@ pub use faults::take_faults;
 pub(crate) use forks::PerProcess;
 pub use forks::{in_call, process};
 #[cfg(target_os = "linux")]
-pub(crate) use signals::reset_signals;
+pub(crate) use reset::reset_signals;
 pub use watch::watch;
 
 // SAFETY: both are the C library's, with the types that POSIX gives them.
@@ -49,6 +50,11 @@ struct Note<'a> {
 pub(crate) trait Who: Sync {
     /// Says who it is, and what came of the function.
     fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result;
+
+    /// What its user can do where it ends the process.
+    fn advice(&self) -> &'static str {
+        "`--contain PACKAGE` runs a package in a process of its own, where that is an error"
+    }
 
     /// Another number for each function that has the word in turn.
     fn turn(&self) -> usize {
@@ -89,18 +95,29 @@ impl Who for PackageCall<'_> {
         }
         write!(f, " {what} in {}", self.function)
     }
+
+    fn advice(&self) -> &'static str {
+        if self.package == BUILTIN {
+            "this is a fault of a built-in operator, which is worth a report"
+        } else {
+            "`--contain PACKAGE` runs a package in a process of its own, where that is an error"
+        }
+    }
 }
 
-/// Has the process end with status 1, and say who did it, when code of a package ends it early.
-/// The `udo` command does so; other programs may. Doing it twice changes nothing.
+/// The name of the package of built-in operators.
+const BUILTIN: &str = "builtin";
+
+/// Has the process say who did it when code of a package ends it early: by `exit`, which then is status 1, or by a fault, `abort` or an
+/// exception that nothing catches, whose signal still ends it. The `udo` command does so; other programs may. Doing it twice changes nothing.
 ///
 /// # Errors
-/// The C library takes no more exit handlers.
+/// The C library takes no more exit handlers, or the system no handlers of signals.
 pub fn install() -> io::Result<()> {
     static DONE: OnceLock<c_int> = OnceLock::new();
     // SAFETY: the handler is a function of this program, which is never unloaded.
     match DONE.get_or_init(|| unsafe { atexit(on_exit) }) {
-        0 => Ok(()),
+        0 => signals::install(),
         _ => Err(io::Error::other("the C library takes no more exit handlers")),
     }
 }
@@ -128,10 +145,12 @@ fn report(what: &dyn fmt::Display, help: &str) {
 pub(crate) fn during<R>(who: &dyn Who, body: impl FnOnce() -> R) -> R {
     let note = Note { who };
     let note: NonNull<Note<'static>> = NonNull::from(&note).cast();
-    let _back = Back(INSIDE.replace(Some(note)));
+    let mut back = Back { to: INSIDE.replace(Some(note)), has_returned: false };
     // SAFETY: the note is there until `during` returns, and so until it is watched no more.
     let _watched = unsafe { watch::Watched::of(note) };
-    body()
+    let result = body();
+    back.has_returned = true;
+    result
 }
 
 /// What this thread is in.
@@ -144,15 +163,24 @@ pub(crate) fn inside() -> Inside {
 /// # Safety
 /// That thread stays in it until `body` has returned.
 pub(crate) unsafe fn on_behalf<R>(inside: Inside, body: impl FnOnce() -> R) -> R {
-    let _back = Back(INSIDE.replace(inside.0));
-    body()
+    let mut back = Back { to: INSIDE.replace(inside.0), has_returned: false };
+    let result = body();
+    back.has_returned = true;
+    result
 }
 
 /// Puts back what the thread was in, when a panic unwinds as well.
-struct Back(Option<NonNull<Note<'static>>>);
+struct Back {
+    to: Option<NonNull<Note<'static>>>,
+    has_returned: bool,
+}
 
 impl Drop for Back {
     fn drop(&mut self) {
-        INSIDE.set(self.0);
+        // Without a panic, what unwinds is an exception of another language, which no code of Rust can catch.
+        if !self.has_returned && !std::thread::panicking() {
+            signals::end_for_exception();
+        }
+        INSIDE.set(self.to);
     }
 }

@@ -1,22 +1,147 @@
-//! Signals that end the process, as they do where nobody handles them.
+//! Says who it was when a signal ends the process while a function of a package runs: memory that is not there, a division that the processor
+//! refuses, `abort`, or an exception of C++ that nothing catches, which ends in `abort`.
+//!
+//! The handler prints one line and lets the signal end the process as it would have. Where no function of a package runs, it puts back
+//! the handler that was there before, which the signal then reaches: that of Rust's standard library for stacks that overflow.
 
 use std::ffi::c_int;
+use std::fmt::{self, Write as _};
+use std::io;
+use std::sync::OnceLock;
 
-type Handler = Option<extern "C" fn(c_int)>;
+use super::{INSIDE, Said};
 
-// SAFETY: it is the C library's, with the types that POSIX gives it: no handler is the default one.
-unsafe extern "C" {
-    fn signal(number: c_int, handler: Handler) -> usize;
+/// The signals of faults, with what they mean.
+const SIGNALS: [(c_int, &str); 5] = [
+    (libc::SIGSEGV, "was ended by SIGSEGV, an access to memory that is not there,"),
+    (libc::SIGBUS, "was ended by SIGBUS, an access to memory that is not there,"),
+    (libc::SIGFPE, "was ended by SIGFPE, a division by zero or one that overflows,"),
+    (libc::SIGILL, "was ended by SIGILL, an instruction that the processor does not have,"),
+    (libc::SIGABRT, "was ended by SIGABRT, from abort or an exception that nothing caught,"),
+];
+
+/// The handlers that were there before, in the order of [`SIGNALS`].
+static BEFORE: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
+
+/// Installs the handler.
+pub(super) fn install() -> io::Result<()> {
+    // SAFETY: all bytes of the structure may be zero.
+    let mut before: [libc::sigaction; SIGNALS.len()] = unsafe { std::mem::zeroed() };
+    for ((signal, _), before) in SIGNALS.iter().zip(&mut before) {
+        // SAFETY: the system fills the structure, and changes nothing as no other handler is given.
+        if unsafe { libc::sigaction(*signal, std::ptr::null(), before) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    // They are there before any handler may read them; a second installation keeps the first.
+    if BEFORE.set(before).is_err() {
+        return Ok(());
+    }
+    for (signal, _) in SIGNALS {
+        // SAFETY: all bytes of the structure may be zero.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = on_signal as *const () as usize;
+        // On the stack that the thread has for signals: its own may be the one that overflowed.
+        action.sa_flags = libc::SA_ONSTACK;
+        // SAFETY: the handler calls nothing but `write`, `sigaction` and `raise`, and formats into memory of its own stack.
+        if unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
-/// The signals of POSIX; those behind them are for programs.
-const LAST: c_int = 31;
+/// Runs on the thread that faults.
+extern "C" fn on_signal(signal: c_int) {
+    let at = SIGNALS.iter().position(|(known, _)| *known == signal);
+    let what = at.and_then(|at| SIGNALS.get(at)).map_or("was ended by a signal", |(_, what)| what);
+    let is_of_package = say(what);
+    let before = BEFORE.get().zip(at).and_then(|(all, at)| all.get(at));
+    match before {
+        // A fault happens again as soon as the handler returns, and so does the end of `abort`.
+        Some(before) if !is_of_package => {
+            // SAFETY: the structure is what the system said of the handler before.
+            unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
+        }
+        Some(_) | None => {
+            // SAFETY: the default action has no handler that could be wrong.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+            // SAFETY: it only sends the signal, which ends the process when this returns.
+            unsafe { libc::raise(signal) };
+        }
+    }
+}
 
-/// Has each signal do what the system does by default. The start of a Rust program has a handler for faults, which takes a fault that
-/// somebody raised for none and goes on, and ignores closed pipes; and who started it may ignore others.
-pub(crate) fn reset_signals() {
-    for number in 1..=LAST {
-        // SAFETY: no handler is installed, and there are no threads yet. Two signals cannot be handled, which is refused.
-        let _before = unsafe { signal(number, None) };
+/// Ends the process for an exception of another language that leaves a function of a package, and says whose; nothing where no handler is
+/// installed, so that the exception ends it as it would have.
+pub(super) fn end_for_exception() {
+    if BEFORE.get().is_some() && say("threw an exception, which no caller can catch,") {
+        // SAFETY: the default action has no handler that could be wrong.
+        unsafe { libc::signal(libc::SIGABRT, libc::SIG_DFL) };
+        std::process::abort();
+    }
+}
+
+/// Prints what came of the function of a package that this thread is in, if it is in one.
+fn say(what: &str) -> bool {
+    let Some(note) = INSIDE.get() else { return false };
+    // SAFETY: the note is one that `during` lent this thread, or that of the job it works on; neither has returned, as the thread
+    // is within.
+    let who = unsafe { note.as_ref() }.who;
+    let mut line = Line::default();
+    // A line that is too long is cut.
+    let _ = writeln!(line, "error: {}; {}", Said(who, what), who.advice());
+    line.print();
+    true
+}
+
+/// A line in memory that needs no heap, which may be what is broken.
+struct Line {
+    bytes: [u8; 1024],
+    len: usize,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { bytes: [0; 1024], len: 0 }
+    }
+}
+
+impl Line {
+    /// Writes it to standard error, with an end of its own.
+    fn print(&mut self) {
+        let is_full = self.len == self.bytes.len();
+        if let Some(last) = self.bytes.last_mut().filter(|_| is_full) {
+            *last = b'\n';
+        }
+        // SAFETY: the bytes are the line's.
+        unsafe { libc::write(libc::STDERR_FILENO, self.bytes.as_ptr().cast(), self.len) };
+    }
+}
+
+impl fmt::Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.get_mut(self.len..).unwrap_or_default();
+        let len = text.len().min(room.len());
+        for (to, from) in room.iter_mut().zip(text.bytes()) {
+            *to = from;
+        }
+        self.len += len;
+        if len == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_and_ends() {
+        let mut line = Line::default();
+        assert!(write!(line, "{}", "x".repeat(2_000)).is_err());
+        assert_eq!(line.len, 1024);
+        let mut line = Line::default();
+        assert!(writeln!(line, "node {:?}", "a\"b").is_ok());
+        assert_eq!(&line.bytes[..line.len], b"node \"a\\\"b\"\n");
     }
 }

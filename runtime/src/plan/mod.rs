@@ -200,6 +200,10 @@ impl Who for Progress<'_> {
         step.call("execute").say(f, what)
     }
 
+    fn advice(&self) -> &'static str {
+        self.steps.get(self.turn()).map_or("", |step| step.call("execute").advice())
+    }
+
     fn turn(&self) -> usize {
         self.step.load(Ordering::Relaxed)
     }
