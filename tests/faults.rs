@@ -494,3 +494,23 @@ fn a_fault_without_containment_ends_with_a_line_that_says_who_and_what_to_do() {
         udo(&dir, &["run", "m.graph", "--contain", package, "--input", "x=x.raw"]);
     assert!(code == Some(1) && errors.contains("its worker was ended by"), "{errors}");
 }
+
+#[test]
+fn what_a_package_prints_is_no_part_of_json() {
+    let package = package();
+    let package = package.to_str().unwrap();
+    for how in ["infer-print", "stdout"] {
+        let dir = desk(how);
+        let run = ["run", "m.graph", "--package", package, "--input", "x=x.raw", "--json"];
+        let (code, out, errors) = udo(&dir, &run);
+        assert_eq!(code, Some(0), "{how}: {errors}");
+        let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(report["runs"][0]["outputs"][0]["name"], "y", "{how}: {out}");
+        assert_eq!(errors.contains("a package prints"), how != "stdout", "{how}: {errors}");
+    }
+    // Results for people come with what is printed, as before.
+    let dir = desk("infer-print");
+    let run = ["run", "m.graph", "--package", package, "--input", "x=x.raw"];
+    let (_, out, _) = udo(&dir, &run);
+    assert!(out.contains("a package prints") && out.contains("y: f32[1000]"), "{out}");
+}

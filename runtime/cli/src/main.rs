@@ -40,7 +40,13 @@ fn main() -> ExitCode {
     // Whoever reads results as JSON reads errors so, too; those of usage are told before flags are known.
     let is_json = std::env::args_os().any(|argument| argument == "--json");
     let outcome = match commands::parser().try_get_matches() {
-        Ok(matches) => commands::run(&matches),
+        Ok(matches) => {
+            if is_json && let Err(error) = output::keep_stdout() {
+                eprintln!("error: cannot keep standard output for JSON: {error}");
+                return ExitCode::FAILURE;
+            }
+            commands::run(&matches)
+        }
         Err(error) if is_json && error.use_stderr() => {
             let text = error.to_string();
             Err(output::Failure::usage(text.trim_start_matches("error: ").trim_end()))

@@ -2,11 +2,13 @@
 
 use std::{
     error::Error,
-    fmt, fs,
+    fmt,
+    fs::{self, File},
     io::{self, Write},
+    os::fd::AsFd,
     path::Path,
     process::{self, ExitCode},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
@@ -22,13 +24,29 @@ macro_rules! outln {
 }
 
 pub(crate) fn line(text: fmt::Arguments<'_>) {
-    let written = beside_bar(|| writeln!(io::stdout().lock(), "{text}"));
+    let written = beside_bar(|| match RESULTS.get() {
+        Some(mut results) => writeln!(results, "{text}"),
+        None => writeln!(io::stdout().lock(), "{text}"),
+    });
     let Err(error) = written else { return };
     if error.kind() == io::ErrorKind::BrokenPipe {
         process::exit(0);
     }
     eprintln!("error: cannot write to standard output: {error}");
     process::exit(1);
+}
+
+/// Where results go, if standard output is kept for them.
+static RESULTS: OnceLock<File> = OnceLock::new();
+
+/// Keeps standard output for the results of this command: what else is printed there, such as by the code of a package, goes to standard
+/// error from now on.
+pub(crate) fn keep_stdout() -> io::Result<()> {
+    let results = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    rustix::stdio::dup2_stdout(io::stderr())?;
+    // It is called once; a second descriptor would be the same.
+    let _ = RESULTS.set(results);
+    Ok(())
 }
 
 /// Why a command did not do what it was asked.
