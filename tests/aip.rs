@@ -34,6 +34,14 @@ fn the_example_cuts_its_network_in_all_ways() {
     for folder in ["a", "b", "c", "d"] {
         assert_eq!(of(folder), wanted, "{folder}");
     }
+    // What the partition leaves to the DSP is not what the HTA cannot do.
+    let json = explained(&dir, &["b.udm", "--cores", "aip"]);
+    let nodes = json["nodes"].as_array().unwrap();
+    let third = nodes.iter().find(|of| of["name"] == "third").unwrap();
+    let why = third["refusals"][0]["reason"].as_str().unwrap();
+    assert!(why.starts_with("left out by the user's partition"), "{third}");
+    let all = explained(&dir, &["a.udm", "--cores", "aip"]);
+    assert!(!all["nodes"].to_string().contains("left out by the user"), "{all}");
     // Another image gives other scores.
     let other = "graph image\n  image = RandomUniform@1() shape=[1,3,16,16] low=-1.0 high=1.0 seed=2.0\n  output image\n";
     fs::write(dir.path().join("other.graph"), other).unwrap();

@@ -201,3 +201,82 @@ fn cargo_run_is_the_command_and_not_its_worker() {
     assert_eq!(programs.count(), 2, "with one program there is nothing to choose");
     assert_eq!(own["default_run"], "udo");
 }
+
+#[test]
+fn what_a_flag_gives_twice_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let graph = "graph g\n  input x: f32[n,2]\n  y = Relu@14(x)\n  output y\n";
+    fs::write(dir.path().join("m.graph"), graph).unwrap();
+    fs::write(dir.path().join("x.raw"), [0; 16]).unwrap();
+    let run = ["run", "m.graph", "--input", "x=x.raw"];
+    for (flags, name) in [
+        (
+            &["--input", "x=x.raw"][..],
+            "--input gives \"x\" twice\nhelp: leave one of the two --input x=.. out",
+        ),
+        (&["--shape", "x=1,2", "--shape", "x=2,2"], "--shape gives \"x\" twice"),
+        (&["--dim", "n=1", "--dim", "n=2"], "--dim gives \"n\" twice"),
+    ] {
+        let (code, out, error) = udo(&dir, &[&run[..], flags].concat());
+        assert_eq!((code, out.as_str()), (Some(1), ""), "{flags:?}: {error}");
+        assert!(error.contains(name), "{flags:?}: {error}");
+    }
+    let (code, _, error) = udo(&dir, &[&run[..], &["--shape", "x=2,2"]].concat());
+    assert_eq!(code, Some(0), "{error}");
+}
+
+#[test]
+fn where_nodes_ran_is_said_of_a_model_without_any_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let graph = "graph g
+  input x: f32[2]
+  constant c: f32[2]{1.0, 2.0}
+  y = Neg@13(c)
+  z = Identity@14(x)
+  output y, z
+";
+    fs::write(dir.path().join("m.graph"), graph).unwrap();
+    let (code, _, error) = udo(&dir, &["verify", "m.graph", "--random", "1", "--against", "cpu"]);
+    assert_eq!(code, Some(0), "{error}");
+    for line in error
+        .lines()
+        .filter(|line| line.starts_with("note: ran ") || line.starts_with("note: against "))
+    {
+        assert!(line.ends_with(" on cpu") || line.contains("no node: each was"), "{line}");
+    }
+    assert!(error.contains("note: ran ") && error.contains("note: against "), "{error}");
+}
+
+#[test]
+fn a_model_of_open_shapes_is_prepared_for_the_shape_that_is_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let graph = "graph g
+  input x: f32[n,3,4,4]
+  constant s: f32[]{0.03125}
+  constant z: u8[]{128}
+  constant w: i8[2,3,1,1]{50, -20, 30, 70, -60, 10}
+  constant ws: f32[]{0.015625}
+  constant wz: i8[]{0}
+  xq = QuantizeLinear@13(x, s, z)
+  xr = DequantizeLinear@13(xq, s, z)
+  wr = DequantizeLinear@13(w, ws, wz)
+  h = Conv@11(xr, wr)
+  hq = QuantizeLinear@13(h, s, z)
+  y = DequantizeLinear@13(hq, s, z)
+  output y
+";
+    fs::write(dir.path().join("m.graph"), graph).unwrap();
+    assert_eq!(udo(&dir, &["convert", "m.graph"]).0, Some(0));
+    let prepare = ["prepare", "m.udm", "--hta", "-o", "h.udm"];
+    let (code, _, error) = udo(&dir, &prepare);
+    assert!(
+        code == Some(1) && error.contains("\nhelp: give one as in --shape x=1,3,4,4"),
+        "{error}"
+    );
+    let (code, _, error) = udo(&dir, &[&prepare[..], &["--shape", "y=1,3,4,4"]].concat());
+    assert!(code == Some(1) && error.contains("\"y\""), "{error}");
+    let (code, out, error) = udo(&dir, &[&prepare[..], &["--shape", "x=1,3,4,4"]].concat());
+    assert_eq!(code, Some(0), "{out}{error}");
+    let (_, out, _) = udo(&dir, &["model", "info", "h.udm"]);
+    assert!(out.contains("x: f32[1,3,4,4]"), "{out}");
+}

@@ -63,7 +63,7 @@ pub(crate) fn compile_failure(
         (CompileError::Output(_), None) => {
             Some("`udo model info MODEL` lists the nodes and what they make".to_owned())
         }
-        (CompileError::Hta(error), None) => error.help().map(str::to_owned),
+        (CompileError::Hta(error), None) => error.help(),
         (CompileError::FastMath { .. }, None) => {
             Some("leave --fast-math out, or run it on a processor that has AVX512-BF16".to_owned())
         }

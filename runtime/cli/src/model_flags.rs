@@ -24,7 +24,7 @@ use udo_runtime::runtime::{LoadOptions, Runtime};
 use crate::cores::PlaceFlags;
 use crate::failures::container_failure;
 use crate::loaded::Loaded;
-use crate::output::Failure;
+use crate::output::{Failure, Outcome};
 use crate::package_flags::PackageFlags;
 use crate::perf_profile::PerfProfile;
 use crate::required::Required;
@@ -151,6 +151,16 @@ pub(crate) fn parse_dim(text: &str) -> Result<(String, RangeInclusive<usize>), S
     Ok((name, size(least)?..=size(most)?))
 }
 
+/// Refuses a flag that gives something twice, of which one would be ignored.
+pub(crate) fn given_once<T: AsRef<str>>(flag: &str, names: &[T]) -> Outcome {
+    let mut seen = BTreeSet::new();
+    match names.iter().map(AsRef::as_ref).find(|name| !seen.insert(*name)) {
+        None => Ok(()),
+        Some(name) => Err(Failure::new(format!("{flag} gives {name:?} twice"))
+            .help(format!("leave one of the two {flag} {name}=.. out"))),
+    }
+}
+
 fn parse_memory(text: &str) -> Result<Coherence, String> {
     let seed = match text.split_once(':') {
         _ if text == "coherent" => return Ok(Coherence::Coherent),
@@ -236,6 +246,9 @@ impl ModelFlags {
 
     /// The operators of the packages, and devices whose memory is as asked.
     pub(crate) fn runtime(&self) -> Result<Runtime, Failure> {
+        given_once("--shape", &self.shape.iter().map(|(name, _)| name).collect::<Vec<_>>())?;
+        given_once("--dim", &self.dim.iter().map(|(name, _)| name).collect::<Vec<_>>())?;
+        given_once("--bind", &self.bind.iter().map(|(name, _)| name).collect::<Vec<_>>())?;
         self.perf_profile.iter().for_each(|profile| profile.say());
         let specs = DeviceSpec::one_of_each().map(|spec| match spec.core.kind() {
             Some(CoreKind::Cpu) | None => spec,

@@ -108,7 +108,12 @@ pub(crate) fn placement(report: &Report) -> String {
     let of = |(core, count): (&String, &usize)| {
         format!("{count} {} on {core}", if *count == 1 { "node" } else { "nodes" })
     };
-    counts(report).iter().map(of).collect::<Vec<_>>().join(", ")
+    let counts: Vec<String> = counts(report).iter().map(of).collect();
+    if counts.is_empty() {
+        return "no node: each was computed with the model, or gives the bytes of its input"
+            .to_owned();
+    }
+    counts.join(", ")
 }
 
 /// The same, as JSON.

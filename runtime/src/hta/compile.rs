@@ -148,7 +148,7 @@ impl<'a> Compiling<'a> {
     }
 
     /// All that the SoC takes; `stays` gets what it does not.
-    fn all(&mut self, stays: &mut Vec<String>) -> Result<Vec<Compiled>, HtaError> {
+    pub(super) fn all(&mut self, stays: &mut Vec<String>) -> Result<Vec<Compiled>, HtaError> {
         let mut typed = self.typed.clone();
         pass::run(&mut typed, &mut self.registry, &passes(), Core::DSP_V68)?;
         let (mut without, mut more) = (BTreeSet::new(), Vec::new());

@@ -1,5 +1,7 @@
 //! Puts one node in the place of each part of a model that its file has a program for.
 
+use std::collections::BTreeSet;
+
 use udo_api::{Core, CoreKind, DType, Shape};
 use udo_hta::{Limits, Program, Soc};
 
@@ -8,7 +10,7 @@ use super::compile::Compiling;
 use super::digest::digest;
 use super::piece::Piece;
 use super::record::{self, Part};
-use crate::graph::{Attr, Graph, Node, ValueId};
+use crate::graph::{Attr, Graph, Node, Origin, ValueId};
 use crate::memory::Tensor;
 use crate::registry::Registry;
 use crate::resolve::BindOptions;
@@ -28,7 +30,16 @@ pub(crate) struct Asked<'a> {
     pub(crate) own_outputs: usize,
 }
 
-/// Puts the programs of a model's file in the place of the nodes that they do the work of; gives what the user should know.
+/// What came of a model's programs.
+#[derive(Debug, Default)]
+pub(crate) struct Installed {
+    /// What the user should know.
+    pub(crate) notices: Vec<String>,
+    /// The ids of the nodes that the HTA takes, and that no program of the file is for.
+    pub(crate) left_out: Origin,
+}
+
+/// Puts the programs of a model's file in the place of the nodes that they do the work of.
 ///
 /// # Errors
 /// Programs that are not there, or not those of the nodes, where nothing may run elsewhere.
@@ -36,10 +47,10 @@ pub(crate) fn install(
     graph: &mut Graph,
     asked: &Asked<'_>,
     (registry, bind): (&Registry, &BindOptions),
-) -> Result<Vec<String>, HtaError> {
+) -> Result<Installed, HtaError> {
     let is_hta = |core: &Core| core.kind() == Some(CoreKind::Hta);
     if !asked.cores.iter().chain(asked.pinned).any(is_hta) {
-        return Ok(Vec::new());
+        return Ok(Installed::default());
     }
     let mut notices = Vec::new();
     let fall_back = |error: HtaError, notices: &mut Vec<String>| {
@@ -52,28 +63,30 @@ pub(crate) fn install(
     let soc = asked.soc;
     if graph.compiled.is_empty() && !asked.may_fall_back {
         // Placement says of each node that the HTA has no kernel.
-        return Ok(notices);
+        return Ok(Installed { notices, ..Installed::default() });
     }
     let known: Vec<String> = graph.compiled.iter().map(|of| of.target.clone()).collect();
     let Some(of) = graph.compiled.iter().find(|of| of.target == soc.name) else {
         fall_back(HtaError::None { soc: soc.name, known }, &mut notices)?;
-        return Ok(notices);
+        return Ok(Installed { notices, ..Installed::default() });
     };
     let parts = match record::parts(of) {
         Ok(parts) if parts.is_empty() => {
             let why = format!("has none for stage {}", of.stage);
             fall_back(HtaError::Damaged { soc: soc.name, why }, &mut notices)?;
-            return Ok(notices);
+            return Ok(Installed { notices, ..Installed::default() });
         }
         Ok(parts) => parts,
         Err(why) => {
             fall_back(HtaError::Damaged { soc: soc.name, why }, &mut notices)?;
-            return Ok(notices);
+            return Ok(Installed { notices, ..Installed::default() });
         }
     };
     let own = graph.outputs.iter().copied().take(asked.own_outputs).collect();
     let model = Graph { outputs: own, ..graph.clone() };
     let mut compiling = Compiling::of(&model, registry, bind, soc)?;
+    // Of nodes whose program is not right, a notice says so.
+    let left_out = left_out(&parts, &mut compiling);
     let mut ready = Vec::new();
     for part in parts {
         match checked(&model, part, asked, &mut compiling) {
@@ -86,7 +99,15 @@ pub(crate) fn install(
         let part = for_outputs(graph, part, asked, (registry, bind), &mut notices)?;
         put(graph, &part, number)?;
     }
-    Ok(notices)
+    Ok(Installed { notices, left_out })
+}
+
+/// The nodes that the HTA takes and that are in no part: whoever had the parts compiled left them out.
+fn left_out(parts: &[Part], compiling: &mut Compiling<'_>) -> Origin {
+    let taken: BTreeSet<u32> = parts.iter().flat_map(|part| part.ids.ids()).collect();
+    // Where nothing can be compiled, nothing was left out.
+    let all = compiling.all(&mut Vec::new()).unwrap_or_default();
+    all.iter().flat_map(|one| one.piece.ids.ids()).filter(|id| !taken.contains(id)).collect()
 }
 
 /// A part that is what the compiler makes of its nodes, unless these are to run elsewhere. A digest alone would bind a program to nodes

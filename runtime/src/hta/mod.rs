@@ -25,7 +25,7 @@ use crate::resolve::ResolveError;
 
 pub(crate) use compile::compile;
 pub use compile::{HtaPart, HtaReport, PrepareHta};
-pub(crate) use install::{Asked, install};
+pub(crate) use install::{Asked, Installed, install};
 pub use piece::PieceError;
 
 /// Why a model has no programs for the HTA, or does not run with those that it has.
@@ -104,8 +104,8 @@ fn first(why: &[String]) -> String {
 
 impl HtaError {
     /// What the user can do about it.
-    pub fn help(&self) -> Option<&'static str> {
-        match self {
+    pub fn help(&self) -> Option<String> {
+        let help = match self {
             Self::None { .. } | Self::Damaged { .. } | Self::Stale { .. } => Some(
                 "`udo prepare MODEL.udm --hta` compiles them anew; with `--cores aip` all that has none runs on the DSP",
             ),
@@ -115,7 +115,9 @@ impl HtaError {
             Self::Part { .. } | Self::Nothing { .. } => Some(
                 "`udo explain MODEL --cores dsp` lists nodes by their ids; docs/hta-bytecode.md has what each SoC takes",
             ),
-            Self::Shared { .. } | Self::Resolve(_) | Self::Pass(_) | Self::File(_) => None,
-        }
+            Self::Resolve(error) => return error.help(),
+            Self::Shared { .. } | Self::Pass(_) | Self::File(_) => None,
+        };
+        help.map(str::to_owned)
     }
 }

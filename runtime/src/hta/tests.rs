@@ -66,7 +66,7 @@ fn installed(part: &Part) -> (Vec<String>, bool) {
     };
     let registry = Registry::builtin().unwrap();
     let notices = install(&mut graph, &asked, (&registry, &BindOptions::default())).unwrap();
-    (notices, graph.nodes.iter().any(|node| node.op == "HtaSubnet"))
+    (notices.notices, graph.nodes.iter().any(|node| node.op == "HtaSubnet"))
 }
 
 /// The same part with another digest, which is right for what it has become.

@@ -188,7 +188,9 @@ impl Model {
         check_fast_math(options.place.profile.fast_math)?;
         let mut options = options.clone();
         options.place.affinity = place::pin(&mut graph, &options.place.affinity)?;
-        let notices = install_programs(&mut graph, registry, &options, own_outputs)?;
+        let programs = install_programs(&mut graph, registry, &options, own_outputs)?;
+        let notices = programs.notices;
+        options.place.hta_left_out = programs.left_out;
         let options = &with_coherence(options, queues.devices());
         let pool = Arc::new(Pool::spinning(options.threads, options.spin)?);
         let budget = Budget::new(options.max_memory.map_or_else(Limit::of_machine, Limit::Asked));
@@ -385,13 +387,13 @@ impl Model {
     }
 }
 
-/// Puts the HTA's programs into a graph, if they are asked for; gives what the user should know.
+/// Puts the HTA's programs into a graph, if they are asked for.
 fn install_programs(
     graph: &mut Graph,
     registry: &Registry,
     options: &Options,
     own_outputs: usize,
-) -> Result<Vec<String>, HtaError> {
+) -> Result<hta::Installed, HtaError> {
     let PlaceOptions { soc, aip, cores, affinity, .. } = &options.place;
     let pinned = place::pinned(affinity);
     let asked = hta::Asked { soc, may_fall_back: *aip, cores, pinned: &pinned, own_outputs };

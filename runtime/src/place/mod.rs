@@ -24,7 +24,7 @@ use udo_hta::Soc;
 
 use crate::cores::opencl::OpenClError;
 use crate::cores::{Format, Profile, machine};
-use crate::graph::{NodeId, ValueId};
+use crate::graph::{NodeId, Origin, ValueId};
 use crate::memory::Tensor;
 use crate::package::{OpenError, PackageId};
 use crate::registry::{KernelEntry, Registry};
@@ -76,6 +76,8 @@ pub struct PlaceOptions {
     /// Whether HTA and DSP are one runtime, AIP: what the HTA has no program for, or none that is right, runs on the DSP, which is
     /// said, and models that compute with numbers are refused.
     pub aip: bool,
+    /// The ids of nodes that the HTA takes and that no program of the model's file is for: whoever prepared it left them out.
+    pub hta_left_out: Origin,
     /// What work costs on the cores: nodes run where the whole costs least. Where nothing is said, cores go by preference.
     pub costs: Option<Arc<Costs>>,
 }
@@ -91,6 +93,7 @@ impl Default for PlaceOptions {
             min_subnet: 1,
             soc: Soc::DEFAULT,
             aip: false,
+            hta_left_out: Origin::default(),
             costs: None,
         }
     }

@@ -1,6 +1,6 @@
 //! One node that looks for its core.
 
-use udo_api::{Core, EpilogueStep, KernelDef, Status};
+use udo_api::{Core, CoreKind, EpilogueStep, KernelDef, Status};
 use udo_host::{ConstantId, FinalizedKernel, Machine, NodeDesc, PlacedNode, Refusal, finalize};
 
 use super::limits::Layers;
@@ -111,7 +111,7 @@ impl Unplaced<'_> {
         let is_mine = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
         let mut mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
         if mine.is_empty() {
-            return self.on_values("no kernel".to_owned(), core, registry);
+            return self.on_values(self.no_kernel(core), core, registry);
         }
         // The package's order decides among kernels of one class.
         mine.sort_by_key(|entry| entry.def.cost_class());
@@ -124,6 +124,17 @@ impl Unplaced<'_> {
         }
         reasons.dedup();
         self.on_values(reasons.join(", and "), core, registry)
+    }
+
+    /// Why the core has no kernel for the node.
+    fn no_kernel(&self, core: Core) -> String {
+        let left_out = &self.options.hta_left_out;
+        let is_left_out = |id| left_out.ids().any(|known| known == id);
+        if core.kind() == Some(CoreKind::Hta) && self.node.origin.ids().any(is_left_out) {
+            return "left out by the user's partition, as `udo prepare --hta-partitions` has it"
+                .to_owned();
+        }
+        "no kernel".to_owned()
     }
 
     /// Whether the user lets another core than this one have the node.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use udo_hta::Soc;
-use udo_runtime::container::{Container, Contents};
+use udo_runtime::container::{Container, Contents, Extent};
 use udo_runtime::graph::Origin;
 use udo_runtime::hta::{HtaPart, HtaReport, PrepareHta};
 use udo_runtime::memory::ModelBytes;
@@ -13,6 +13,7 @@ use udo_runtime::memory::ModelBytes;
 use super::Run;
 use crate::cores::soc_named;
 use crate::failures::{container_failure, load_failure};
+use crate::model_flags::{given_once, parse_shape};
 use crate::output::{Failure, Outcome, print_json};
 use crate::package_flags::PackageFlags;
 
@@ -29,6 +30,7 @@ const SAID: usize = 5;
 #[command(after_help = "Examples:
   udo prepare quantized.udm --hta                                all that the HTA takes
   udo prepare quantized.udm --hta --hta-partitions 0-11,177-215  two parts
+  udo prepare quantized.udm --hta --shape x=1,3,224,224          a model whose shapes are open
   udo prepare quantized.udm --hta --soc hta100 --soc hta300 -o both.udm
   udo prepare quantized.udm --hta --soc hta100 --hta-partitions hta100:0-11+14-20   one part of two ranges")]
 pub(crate) struct Prepare {
@@ -43,6 +45,9 @@ pub(crate) struct Prepare {
     /// Nodes that become one program each, by ranges of their ids; with a SoC before them for that one alone
     #[arg(long, value_name = "[SOC:]0-11,177-215", requires = "hta", value_parser = parse_partitions)]
     hta_partitions: Vec<Partitions>,
+    /// The shape of an input that the model leaves open; the file is for this shape then
+    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
+    shape: Vec<(String, Vec<usize>)>,
     /// The file to write [default: the model file itself]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -87,6 +92,7 @@ impl Run for Prepare {
     fn run(self) -> Outcome {
         let runtime = self.packages.open()?;
         let mut contents = read(&self.model)?;
+        self.set_shapes(&mut contents)?;
         let failed = |error| load_failure(error, &self.model, &runtime);
         let mut reports = Vec::new();
         if self.hta {
@@ -115,6 +121,22 @@ impl Run for Prepare {
 }
 
 impl Prepare {
+    /// Has every stage take inputs of the shapes that `--shape` gives.
+    fn set_shapes(&self, contents: &mut Contents) -> Outcome {
+        let names: Vec<&String> = self.shape.iter().map(|(name, _)| name).collect();
+        given_once("--shape", &names)?;
+        for stage in contents.networks.iter_mut().flat_map(|network| &mut network.stages) {
+            for (name, dims) in &self.shape {
+                let extents = dims.iter().map(|&extent| Extent::Fixed(extent)).collect();
+                stage.shapes.insert(name.clone(), extents);
+            }
+            let mut graph = stage.graph.graph.clone();
+            udo_runtime::container::ready(&mut graph, std::slice::from_ref(&stage.shapes))
+                .map_err(|error| container_failure(&self.model, error))?;
+        }
+        Ok(())
+    }
+
     /// Refuses partitions for a SoC that nothing is compiled for.
     fn check(&self) -> Outcome {
         let mut socs = self.hta_partitions.iter().filter_map(|of| of.soc);

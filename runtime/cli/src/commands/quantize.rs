@@ -22,7 +22,7 @@ use udo_runtime::runtime::Runtime;
 
 use super::Run;
 use crate::failures::{compile_failure, container_failure};
-use crate::model_flags::parse_shape;
+use crate::model_flags::{given_once, parse_shape};
 use crate::output::{Failure, Outcome, note, print_json, progress, warn, write_file};
 use crate::package_flags::PackageFlags;
 use crate::raw::Packing;
@@ -183,6 +183,7 @@ impl Run for Quantize {
         let runtime = self.packages.open()?;
         let graph = runtime.import(&self.model, &ImportOptions::default())?;
         let packing = Packing::native_if(self.native_input);
+        given_once("--shape", &self.shape.iter().map(|(name, _)| name).collect::<Vec<_>>())?;
         let data = Data::find(&self.data, packing, &graph, &self.shape)?;
         let bind = BindOptions { shapes: data.shapes()?, ..BindOptions::default() };
         let refused = |error: QuantError| Self::failure(error, &runtime);

@@ -26,7 +26,7 @@ use crate::batches;
 use crate::heaps;
 use crate::input_list::{self as list, Feeds, List};
 use crate::loaded::{Loaded, prepare, run_and_say};
-use crate::model_flags::ModelFlags;
+use crate::model_flags::{ModelFlags, given_once};
 use crate::output::{Failure, Outcome, print_json, progress};
 use crate::queues::QueueTrace;
 use crate::ranges::{Given, RangeFlags};
@@ -128,6 +128,7 @@ fn parse_input(text: &str) -> Result<(String, PathBuf), String> {
 
 impl Run for RunModel {
     fn run(mut self) -> Outcome {
+        given_once("--input", &self.inputs.iter().map(|(name, _)| name).collect::<Vec<_>>())?;
         let list = self.input_list.as_deref().map(List::read).transpose()?;
         for (name, _) in &self.inputs {
             if !self.model.given.insert(name.clone()) {
