@@ -34,6 +34,15 @@ fn the_example_cuts_its_network_in_all_ways() {
     for folder in ["a", "b", "c", "d"] {
         assert_eq!(of(folder), wanted, "{folder}");
     }
+    let d = ["--cores", "aip,cpu", "--affinity", "6-9=cpu"];
+    for (model, flags) in [
+        ("a", &["--cores", "aip"][..]),
+        ("b", &["--cores", "aip"]),
+        ("c", &["--cores", "aip"]),
+        ("c", &d),
+    ] {
+        the_page_draws_what_is_explained(&dir, &format!("{model}.udm"), flags);
+    }
     // What the partition leaves to the DSP is not what the HTA cannot do.
     let json = explained(&dir, &["b.udm", "--cores", "aip"]);
     let nodes = json["nodes"].as_array().unwrap();
@@ -49,6 +58,43 @@ fn the_example_cuts_its_network_in_all_ways() {
     let run = ["run", "net.udm", "--cores", "dsp", "--input", "image=other/image.npy"];
     succeeds(&dir, &[&run[..], &["--output-dir", "other"]].concat());
     assert_ne!(of("other"), wanted);
+}
+
+/// The page of a model has a frame for each AIP subnet and for each subnet in it, what crosses as `udo explain` has it, the layers of programs,
+/// and the types of the caller.
+fn the_page_draws_what_is_explained(dir: &TempDir, model: &str, flags: &[&str]) {
+    let json = explained(dir, &[&[model], flags].concat());
+    succeeds(dir, &[&["view", model, "-o", "page.html"], flags].concat());
+    let page = fs::read_to_string(dir.path().join("page.html")).unwrap();
+    let (_, data) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
+    let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
+    let graph = &data["graph"];
+    let mut wanted: Vec<&Value> = Vec::new();
+    for subnet in json["subnets"].as_array().unwrap() {
+        if !subnet["within"].is_null() && !wanted.contains(&&subnet["within"]) {
+            wanted.push(&subnet["within"]);
+        }
+        wanted.push(&subnet["name"]);
+    }
+    let frames: Vec<&Value> =
+        graph["frames"].as_array().unwrap().iter().map(|of| &of["name"]).collect();
+    assert_eq!(frames, wanted, "{model} {flags:?}");
+    let crossings = json["crossings"].as_array().unwrap();
+    let drawn = graph["edges"].as_array().unwrap().iter().filter(|of| !of["crossing"].is_null());
+    let drawn: Vec<&Value> = drawn.collect();
+    assert_eq!(drawn.len(), crossings.len(), "{model} {flags:?}");
+    for crossing in crossings {
+        let edge = drawn.iter().find(|of| of["value"] == crossing["value"]).unwrap();
+        for key in ["made", "read", "bytes", "passage"] {
+            assert_eq!(edge["crossing"][key], crossing[key], "{crossing}");
+        }
+    }
+    let boxes = graph["boxes"].as_array().unwrap();
+    let layers = boxes.iter().filter_map(|of| of["layers"].as_array()).flatten();
+    let layers: Vec<&str> = layers.map(|of| of[1].as_str().unwrap()).collect();
+    assert!(layers.starts_with(&["first", "first_relu"]), "{layers:?}");
+    let port = |side: &str| &data[side][0]["type"];
+    assert_eq!([port("inputs"), port("outputs")], ["f32[1,3,16,16]", "f32[1,4]"]);
 }
 
 /// A network of which the HTA takes all but the sine in the middle.

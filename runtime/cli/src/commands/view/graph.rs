@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 use udo_api::Core;
-use udo_runtime::plan::{NodeReport, Report, Subnet};
+use udo_runtime::plan::{Crossing, NodeReport, Report, Subnet};
 
 use super::layout::{Item, Layout, Line, WIDTH, layout};
 
@@ -33,13 +33,23 @@ struct Edge {
     of: String,
 }
 
+/// The operators and names of the model's nodes that a program does the work of, by the place of the program's node in the report.
+pub(super) type Layers = BTreeMap<usize, Vec<[String; 2]>>;
+
 /// Boxes and lines, with places.
-pub(super) fn graph(report: &Report, inputs: &[Port], outputs: &[Port]) -> Value {
-    let boxes = boxes(&report.nodes, inputs.len(), outputs.len());
+pub(super) fn graph(report: &Report, [inputs, outputs]: [&[Port]; 2], layers: &Layers) -> Value {
+    let boxes = in_subnets(boxes(&report.nodes, inputs.len(), outputs.len()), report);
     let edges = edges(report, &boxes, inputs, outputs);
-    let subnets = subnets(report, &boxes).into_iter();
-    let paths = subnets.map(|of| of.map_or_else(Vec::new, |of| boxes_around(report, of)));
-    let items = boxes.iter().zip(paths).map(|(shown, path)| item(shown, path));
+    let crossed = crossed(report, &boxes, &edges);
+    let paths = paths(report, &boxes);
+    let layers_of = |shown: &Shown| match shown {
+        Shown::Nodes(nodes) => nodes.first().and_then(|node| layers.get(node)),
+        Shown::Input(_) | Shown::Output(_) => None,
+    };
+    let items = boxes
+        .iter()
+        .zip(paths)
+        .map(|(shown, path)| item(shown, layers_of(shown).map_or(0, Vec::len), path));
     let items: Vec<Item<'_>> = items.collect();
     let lines: Vec<Line> = edges.iter().map(|edge| edge.line).collect();
     let Layout { corners, points, frames, size } = layout(&items, &lines);
@@ -62,14 +72,21 @@ pub(super) fn graph(report: &Report, inputs: &[Port], outputs: &[Port]) -> Value
             Shown::Nodes(nodes) => json["nodes"] = nodes.clone().into(),
             Shown::Output(at) => json["output"] = (*at).into(),
         }
+        if let Some(layers) = layers_of(shown) {
+            json["layers"] = json!(layers);
+        }
         json
     });
-    let drawn = edges.iter().zip(points).map(|(edge, points)| {
+    let drawn = edges.iter().zip(points).zip(crossed).map(|((edge, points), crossed)| {
         let (from, to) = (core(edge.line.from), core(edge.line.to));
         let points: Vec<i64> = points.iter().flatten().map(|&number| round(number)).collect();
         let mut json = json!({
             "from": edge.line.from, "to": edge.line.to, "value": edge.value, "type": edge.of, "points": points,
         });
+        if let Some(of) = crossed {
+            json["crossing"] =
+                json!({ "made": of.made, "read": of.read, "bytes": of.bytes, "passage": of.passage.name() });
+        }
         if from != to {
             json["crosses"] = transfers(report, &edge.value, to).into();
         }
@@ -86,30 +103,106 @@ fn boxes_around(report: &Report, subnet: usize) -> Vec<&str> {
     report.subnets.get(subnet).into_iter().flat_map(Subnet::path).collect()
 }
 
-/// The subnet of each box, where there are several: that of its nodes. What no step computes is of the one that it lies within.
+/// The subnet of each box: that of its nodes. What no step computes has none.
 fn subnets(report: &Report, boxes: &[Shown]) -> Vec<Option<usize>> {
     let of = |node: &usize| report.nodes.get(*node)?.subnet;
     let own = boxes.iter().map(|shown| match shown {
-        Shown::Nodes(nodes) => nodes.iter().find_map(of).filter(|_| report.subnets.len() > 1),
+        Shown::Nodes(nodes) => nodes.iter().find_map(of),
         Shown::Input(_) | Shown::Output(_) => None,
     });
-    let mut own: Vec<Option<usize>> = own.collect();
-    let mut before: Option<(usize, usize)> = None;
-    for at in 0..own.len() {
-        let Some(subnet) = own.get(at).copied().flatten() else { continue };
-        if let Some((from, _)) = before.filter(|(_, before)| *before == subnet) {
-            own.iter_mut().take(at).skip(from).for_each(|of| *of = Some(subnet));
-        }
-        before = Some((at, subnet));
-    }
-    own
+    own.collect()
 }
 
-fn item<'a>(shown: &Shown, path: Vec<&'a str>) -> Item<'a> {
+/// The boxes in an order in which those of a subnet follow each other: nodes may come in another one than their steps. What no step computes
+/// comes with the last of what it reads.
+fn in_subnets(boxes: Vec<Shown>, report: &Report) -> Vec<Shown> {
+    let own = subnets(report, &boxes);
+    if own.iter().flatten().is_sorted() {
+        return boxes;
+    }
+    let mut made: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut keyed: Vec<(usize, Shown)> = Vec::new();
+    for (shown, own) in boxes.into_iter().zip(own) {
+        let key = match &shown {
+            Shown::Input(_) => 0,
+            Shown::Output(_) => usize::MAX,
+            Shown::Nodes(nodes) => {
+                let nodes = || nodes.iter().filter_map(|&node| report.nodes.get(node));
+                let read = nodes().flat_map(|node| &node.reads);
+                let read = read.filter_map(|name| made.get(name.as_str()).copied()).max();
+                let key = own.map_or_else(|| read.unwrap_or(1), |subnet| subnet + 1);
+                made.extend(nodes().flat_map(|node| &node.makes).map(|name| (name.as_str(), key)));
+                key
+            }
+        };
+        keyed.push((key, shown));
+    }
+    // Stable: within a subnet nodes stay in their order.
+    keyed.sort_by_key(|(key, _)| *key);
+    keyed.into_iter().map(|(_, shown)| shown).collect()
+}
+
+/// The names of the frames around each box, the outermost first. What no step computes is in those that what comes before it and what comes
+/// after it share. A model that is one subnet has no frame, unless HTA and DSP are one runtime there.
+fn paths<'a>(report: &'a Report, boxes: &[Shown]) -> Vec<Vec<&'a str>> {
+    let is_aip = report.subnets.iter().any(|subnet| subnet.within.is_some());
+    if report.subnets.len() < 2 && !is_aip {
+        return vec![Vec::new(); boxes.len()];
+    }
+    let own = subnets(report, boxes);
+    let path = |subnet: &Option<usize>| subnet.map(|subnet| boxes_around(report, subnet));
+    let mut paths: Vec<Option<Vec<&str>>> = own.iter().map(path).collect();
+    let mut before: Option<(usize, Vec<&str>)> = None;
+    for at in 0..paths.len() {
+        let Some(path) = paths.get(at).cloned().flatten() else { continue };
+        if let Some((from, before)) = &before {
+            let is_same = own.get(*from) == own.get(at);
+            let count = before.iter().zip(&path).take_while(|(a, b)| a == b).count();
+            let count = if is_same { path.len() } else { count };
+            let shared = path.get(..count).unwrap_or_default().to_vec();
+            paths.iter_mut().take(at).skip(from + 1).for_each(|of| *of = Some(shared.clone()));
+        }
+        before = Some((at, path));
+    }
+    paths.into_iter().map(Option::unwrap_or_default).collect()
+}
+
+/// For each line what crosses along it between two subnets, or between one and the caller, as `udo explain` says: each crossing is on the line
+/// that leaves who makes the value.
+fn crossed<'r>(report: &'r Report, boxes: &[Shown], edges: &[Edge]) -> Vec<Option<&'r Crossing>> {
+    let own = subnets(report, boxes);
+    let is_end = |at: usize| match boxes.get(at) {
+        Some(Shown::Nodes(_)) => own.get(at).copied().flatten().is_some(),
+        Some(Shown::Input(_) | Shown::Output(_)) | None => true,
+    };
+    let subnet = |at: usize| own.get(at).copied().flatten();
+    // Where a line leads: through boxes that no step computes.
+    let leads = |edge: &Edge| -> BTreeSet<Option<usize>> {
+        let (mut ends, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), vec![edge.line.to]);
+        while let Some(at) = open.pop() {
+            if is_end(at) {
+                ends.insert(subnet(at));
+            } else if seen.insert(at) {
+                open.extend(edges.iter().filter(|of| of.line.from == at).map(|of| of.line.to));
+            }
+        }
+        ends
+    };
+    let of = |edge: &Edge| {
+        let is_made = |of: &&Crossing| of.value == edge.value && of.from == subnet(edge.line.from);
+        let mut all = report.crossings.iter().filter(is_made).peekable();
+        all.peek()?;
+        let ends = leads(edge);
+        all.find(|of| ends.contains(&of.to)).filter(|_| is_end(edge.line.from))
+    };
+    edges.iter().map(of).collect()
+}
+
+fn item<'a>(shown: &Shown, layers: usize, path: Vec<&'a str>) -> Item<'a> {
     #[expect(clippy::cast_precision_loss, reason = "pixels")]
     let height = match shown {
         Shown::Input(_) | Shown::Output(_) => PORT,
-        Shown::Nodes(nodes) => HEIGHT + ROW * nodes.len().saturating_sub(1) as f64,
+        Shown::Nodes(nodes) => HEIGHT + ROW * (nodes.len().saturating_sub(1) + layers) as f64,
     };
     Item { height, sinks: matches!(shown, Shown::Input(_)), path }
 }
@@ -173,9 +266,9 @@ fn edges(report: &Report, boxes: &[Shown], inputs: &[Port], outputs: &[Port]) ->
     }
     for (at, shown) in boxes.iter().enumerate() {
         let Shown::Output(output) = shown else { continue };
-        let Some((name, _)) = outputs.get(*output) else { continue };
-        if let Some(maker) = makers.get(name.as_str()) {
-            edges.add(name, maker, at);
+        let Some((name, of)) = outputs.get(*output) else { continue };
+        if let Some((maker, _)) = makers.get(name.as_str()) {
+            edges.add(name, &(*maker, of.clone()), at);
         }
     }
     edges.all
@@ -301,11 +394,47 @@ mod tests {
         let mut report = Report { nodes: known.map(of).to_vec(), ..Report::default() };
         let boxes: Vec<Shown> = (0..known.len()).map(|at| Shown::Nodes(vec![at])).collect();
         report.subnets = vec![subnet.clone()];
-        assert_eq!(subnets(&report, &boxes), [None; 8], "one subnet is all of the model");
-        report.subnets.push(Subnet { name: "GPU Subnet 1".to_owned(), ..subnet });
-        let wanted = [None, Some(0), Some(0), Some(0), Some(0), None, Some(1), None];
-        assert_eq!(subnets(&report, &boxes), wanted);
+        assert!(paths(&report, &boxes).iter().all(Vec::is_empty), "one subnet is all of the model");
+        report.subnets.push(Subnet { name: "GPU Subnet 1".to_owned(), ..subnet.clone() });
+        let (none, first, second): (&[&str], &[&str], &[&str]) =
+            (&[], &["CPU Subnet 0"], &["GPU Subnet 1"]);
+        assert_eq!(paths(&report, &boxes), [none, first, first, first, first, none, second, none]);
         assert_eq!(boxes_around(&report, 1), ["GPU Subnet 1"]);
+        // Two that are of one AIP subnet share its frame with what lies between them, and one alone has it.
+        for of in &mut report.subnets {
+            of.within = Some("AIP Subnet 0".to_owned());
+        }
+        let around = paths(&report, &boxes);
+        assert_eq!((around[0].len(), &around[5], around[7].len()), (0, &vec!["AIP Subnet 0"], 0));
+        assert_eq!(around[6], ["AIP Subnet 0", "GPU Subnet 1"]);
+        report.subnets.truncate(1);
+        report.nodes.truncate(3);
+        assert_eq!(paths(&report, &boxes[..3])[1], ["AIP Subnet 0", "CPU Subnet 0"]);
+    }
+
+    #[test]
+    fn boxes_of_a_subnet_follow_each_other_in_whatever_order_nodes_come() {
+        let of = |subnet, name: &str, reads: &[&str], makes: &[&str]| NodeReport {
+            subnet,
+            ..node(name, reads, makes)
+        };
+        let nodes = vec![
+            of(Some(0), "a", &["x"], &["y"]),
+            of(Some(1), "b", &["y"], &["z"]),
+            of(Some(0), "c", &["y"], &["w"]),
+            of(None, "view of w", &["w"], &["v"]),
+            of(Some(1), "d", &["v", "z"], &["u"]),
+        ];
+        let report = Report { nodes, ..Report::default() };
+        let found = in_subnets(boxes(&report.nodes, 1, 1), &report);
+        let found: Vec<usize> = found
+            .iter()
+            .filter_map(|shown| match shown {
+                Shown::Nodes(nodes) => nodes.first().copied(),
+                Shown::Input(_) | Shown::Output(_) => None,
+            })
+            .collect();
+        assert_eq!(found, [0, 2, 3, 1, 4]);
     }
 
     #[test]
@@ -317,7 +446,7 @@ mod tests {
         let report = Report { nodes, ..Report::default() };
         let wanted = [("x", 0, 1), ("z", 1, 2)];
         assert_eq!(lines(&report), wanted.map(|(value, from, to)| (value.to_owned(), from, to)));
-        let graph = graph(&report, &[], &[]);
+        let graph = graph(&report, [&[], &[]], &Layers::new());
         let nodes: Vec<&Value> =
             graph["boxes"].as_array().unwrap().iter().map(|of| &of["nodes"]).collect();
         assert_eq!(nodes, [&json!([1, 2]), &json!([3])]);

@@ -3,21 +3,21 @@
 mod graph;
 mod layout;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::graph::{Attr, Node};
+use udo_runtime::graph::{Attr, Graph, Node};
 use udo_runtime::import::ImportOptions;
-use udo_runtime::plan::NodeReport;
+use udo_runtime::plan::{NodeReport, Report};
 
 use super::Run;
 use super::explain::{ExplainFlags, Explained};
 use crate::output::{Failure, Outcome, write_file};
 use crate::page::{self, Page};
-use graph::{Port, graph};
+use graph::{Layers, Port, graph};
 
 /// What the page looks like, and what it does.
 const STYLE: &str = include_str!("page/page.css");
@@ -60,8 +60,10 @@ impl Run for View {
         let model = self.of.model.model.clone();
         let output = self.output.unwrap_or_else(|| default_output(&model));
         let cores = self.of.model.core_names();
+        let source = self.of.model.graph()?;
         let explained = self.of.explain()?;
-        write_file(&output, page(&model, &cores, &explained).as_bytes())?;
+        let layers = source.map_or_else(Layers::new, |graph| layers(&graph, explained.report()));
+        write_file(&output, page(&model, &cores, &explained, &layers).as_bytes())?;
         outln!("{}", output.display());
         if self.open { open(&output) } else { Ok(()) }
     }
@@ -89,7 +91,21 @@ fn open(output: &Path) -> Outcome {
     }
 }
 
-fn page(model: &Path, cores: &[String], explained: &Explained) -> String {
+/// What programs of the HTA do the work of: the model's nodes, without those that only store values as integers and read them again.
+fn layers(graph: &Graph, report: &Report) -> Layers {
+    let is_storing = |node: &Node| matches!(&*node.op, "QuantizeLinear" | "DequantizeLinear");
+    let own: Vec<&Node> = graph.nodes.iter().filter(|node| !is_storing(node)).collect();
+    let of = |(at, node): (usize, &NodeReport)| {
+        let ids: BTreeSet<u32> = node.ids.ids().collect();
+        let is_in = |own: &&&Node| own.origin.ids().any(|id| ids.contains(&id));
+        let names = own.iter().filter(is_in).map(|own| [own.op.clone(), own.name.clone()]);
+        (at, names.collect())
+    };
+    let programs = report.nodes.iter().enumerate().filter(|(_, node)| node.op == "HtaSubnet");
+    programs.map(of).collect()
+}
+
+fn page(model: &Path, cores: &[String], explained: &Explained, layers: &Layers) -> String {
     let name = model.file_name().unwrap_or_default().to_string_lossy();
     let report = explained.report();
     let (inputs, outputs) = ports(explained);
@@ -99,28 +115,33 @@ fn page(model: &Path, cores: &[String], explained: &Explained) -> String {
     let data = json!({
         "name": name, "cores": cores, "inputs": ports(&inputs), "outputs": ports(&outputs),
         "attributes": attributes(model, explained, &report.nodes), "explain": explained.to_json(),
-        "graph": graph(report, &inputs, &outputs),
+        "graph": graph(report, [&inputs, &outputs], layers),
     });
     let body = format!("{}{}", include_str!("page/page.html"), page::data("data", &data));
     Page { title: &name, style: STYLE, body: &body, script: SCRIPT }.text()
 }
 
-/// What the model reads and makes.
+/// What the model reads and makes, as its caller has it.
 fn ports(explained: &Explained) -> (Vec<Port>, Vec<Port>) {
-    let model = &explained.loaded.model;
+    let (model, report) = (&explained.loaded.model, explained.report());
+    let plan = model.plan();
     let inputs = model.inputs().iter().map(|input| {
-        let of = explained.report().nodes.iter().find_map(|node| {
-            let at = node.reads.iter().position(|name| *name == input.name)?;
-            node.inputs.iter().filter(|of| *of != "absent").nth(at).cloned()
+        let planned = plan.and_then(|plan| {
+            let mut all = plan.inputs();
+            all.find(|(name, _)| *name == input.name).map(|(_, desc)| desc.to_string())
         });
-        (input.name.clone(), of.unwrap_or_else(|| input.of.to_string()))
+        (input.name.clone(), planned.unwrap_or_else(|| input.of.to_string()))
     });
     let outputs = model.outputs().iter().map(|output| {
-        let of = explained.report().nodes.iter().rev().find_map(|node| {
+        let planned = plan.and_then(|plan| {
+            let mut all = plan.outputs();
+            all.find(|(name, _)| name == output).map(|(_, desc)| desc.to_string())
+        });
+        let made = report.nodes.iter().rev().find_map(|node| {
             let at = node.makes.iter().position(|name| name == output)?;
             node.outputs.iter().filter(|of| *of != "absent").nth(at).cloned()
         });
-        (output.clone(), of.unwrap_or_default())
+        (output.clone(), planned.or(made).unwrap_or_default())
     });
     (inputs.collect(), outputs.collect())
 }

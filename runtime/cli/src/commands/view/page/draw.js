@@ -129,7 +129,7 @@ function drawLabels(edges) {
     const [x, y] = edge.points, [u, v] = edge.points.slice(-2);
     const several = graph.boxes[edge.from].from.some(other => other.value !== edge.value);
     if (edge.cost) {
-      const text = short(edge.cost.text, SMALL, graph.box_width + 10);
+      const text = short(edge.cost.text, SMALL, graph.box_width + (edge.crossing ? 110 : 10));
       context.font = SMALL;
       const width = context.measureText(text).width + 14;
       context.fillStyle = ink.panel;
@@ -202,8 +202,8 @@ function drawTexts(box) {
   if (camera.k < TEXTS) return;
   write(aside, box.x + box.w - 11, box.y + 36, PLAIN, us === null ? ink[kindOf(first.core)] : ink.text, 60, 'right');
   write(first.name, left, box.y + 36, PLAIN, ink.muted, most - 64, 'left', 'end');
-  box.nodes.slice(1).forEach((node, at) => {
-    const y = box.y + box.h - graph.row_height * (box.nodes.length - 1 - at);
+  const drawRow = (at, node, op, name) => {
+    const y = box.y + box.h - graph.row_height * (rows.length - at);
     context.strokeStyle = ink[kindOf(first.core)];
     context.globalAlpha *= 0.45;
     context.lineWidth = 1;
@@ -212,14 +212,17 @@ function drawTexts(box) {
     context.lineTo(box.x + box.w, y);
     context.stroke();
     context.globalAlpha = isDim(box) ? 0.22 : 1;
-    if (state.node === node) {
+    if (node !== null && state.node === node) {
       context.fillStyle = ink.mark;
       context.fillRect(box.x + 2, y + 2, box.w - 4, graph.row_height - 4);
     }
-    const fused = nodes[node];
-    write(`+ ${fused.op}`, left, y + 16, BOLD, ink.text, most - 70);
-    write(fused.name, box.x + box.w - 11, y + 16, SMALL, ink.muted, 70, 'right', 'end');
-  });
+    write(op, left, y + 16, BOLD, ink.text, most - 70);
+    write(name, box.x + box.w - 11, y + 16, SMALL, ink.muted, 70, 'right', 'end');
+  };
+  // The layers of a program, then the nodes whose work the kernel does besides.
+  const layers = (box.layers ?? []).map(([op, name]) => [null, op, name]);
+  const rows = [...layers, ...box.nodes.slice(1).map(node => [node, `+ ${nodes[node].op}`, nodes[node].name])];
+  rows.forEach(([node, op, name], at) => drawRow(at, node, op, name));
 }
 function drawFrame(frame) {
   const colour = ink[kindOf(frame.core)];

@@ -55,7 +55,18 @@ function crossing(edge) {
   const sum = steps.reduce((sum, step) => sum + step.bytes, 0);
   return { steps, sum, text: [...new Set(changed), sum ? bytes(sum) : 'no copy'].join(' · ') };
 }
-graph.edges.filter(edge => edge.crosses).forEach(edge => { edge.cost = crossing(edge); });
+// What crosses between two subnets, or between one and the caller, in the words of `udo explain`.
+function passage({ made, read, bytes: count, passage }, crosses) {
+  const change = made === read ? made : `${made} → ${read}`;
+  return { steps: (crosses ?? []).map(at => explain.steps[at]), sum: count, text: `${change}, ${count.toLocaleString('en')} B ${passage}` };
+}
+graph.edges.forEach(edge => {
+  const maker = graph.boxes[edge.from];
+  // What passes on from a box that no step computes is told of where it comes from.
+  const isTold = explain.crossings.length > 0 && maker.nodes !== undefined && nodes[maker.nodes[0]].view;
+  if (edge.crossing) edge.cost = passage(edge.crossing, edge.crosses);
+  else if (edge.crosses && !isTold) edge.cost = crossing(edge);
+});
 
 // Frames of subnets: what is in each.
 const { frames } = graph;

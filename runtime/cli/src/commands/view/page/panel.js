@@ -25,7 +25,7 @@ function valueOf(node, name, type, link) {
 function costOf(edge) {
   const { steps, text } = edge.cost;
   const ways = steps.map(step => `${step.between ? step.between.join(' → ') + ': ' : ''}${step.inputs} → ${step.outputs}, ${bytes(step.bytes)}`);
-  return ways.length ? ways : [text];
+  return edge.crossing ? [text, ...ways] : ways.length ? ways : [text];
 }
 function nodeFacts(node, isShort) {
   const of = nodes[node], home = homes[node], at = graph.steps[node], step = at === null ? null : explain.steps[at];
@@ -56,6 +56,7 @@ function nodeFacts(node, isShort) {
       ['of the limit', took?.share ? `${Math.round(100 * took.share)} %${share}` : null],
       ['operations', step?.operations ? `${(step.operations / 1e6).toFixed(2)} million` : null],
       ['reads, writes', step ? bytes(step.bytes) : null], ['scratch', step?.scratch_bytes ? bytes(step.scratch_bytes) : null],
+      ['layers', home?.box.layers?.map(([op, name]) => line(`${op} ${name}`)) ?? null],
       ['with it', home?.row === 0 ? home.box.nodes.slice(1).map(fused => line(`${nodes[fused].op} ${nodes[fused].name}`)) : null],
       ['crosses', crossing.flatMap(edge => costOf(edge).map(text => line(`${edge.value}: ${text}`)))],
       ['subnet', pathOf(node).join(' / ')],
