@@ -73,12 +73,12 @@ pub fn compile_package(dir: &Path) -> io::Result<Vec<SourceFile>> {
     let compiler = if files.is_empty() { Err(String::new()) } else { Compiler::find() };
     let mut sources = Vec::new();
     for (name, source) in files {
-        let compiled = match &compiler {
+        let state = match &compiler {
             _ if is_unwritten(&source) => Compiled::Unwritten,
             Ok(compiler) => compiler.check_file(&name, &source),
             Err(why) => Compiled::Unchecked(why.clone()),
         };
-        sources.push(SourceFile { name, compiled });
+        sources.push(SourceFile { name, compiled: state });
     }
     Ok(sources)
 }

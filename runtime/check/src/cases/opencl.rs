@@ -22,7 +22,7 @@ pub(super) fn compiles(cx: &OpContext) -> Outcome {
     if cx.is_builtin {
         return not_applicable("sources of built-in kernels have tests of their own");
     }
-    let (start, mut compiled, mut seen) = (Instant::now(), 0, BTreeSet::new());
+    let (start, mut count, mut seen) = (Instant::now(), 0, BTreeSet::new());
     let mut compiler = None;
     for node in known(cx)? {
         let Ok(trial) = cx.trial(node, 1) else { continue };
@@ -33,7 +33,7 @@ pub(super) fn compiles(cx: &OpContext) -> Outcome {
         let storage = Storage::for_node(&node.input_descs(), &node.outputs);
         for launch in &info.launches {
             let key = (launch.source.clone(), launch.options.clone(), storage == Storage::Half);
-            if !seen.insert(key) || compiled > 0 && start.elapsed() > ENOUGH {
+            if !seen.insert(key) || count > 0 && start.elapsed() > ENOUGH {
                 continue;
             }
             let compiler = match compiler.get_or_insert_with(Compiler::find) {
@@ -44,7 +44,7 @@ pub(super) fn compiles(cx: &OpContext) -> Outcome {
                 }
             };
             match compiler.check(&launch.name, &launch.source, storage, &launch.options) {
-                Compiled::Yes | Compiled::Unwritten => compiled += 1,
+                Compiled::Yes | Compiled::Unwritten => count += 1,
                 Compiled::No(messages) => {
                     let source = said(cx, &launch.source, &launch.name);
                     let node = node.said(cx.subject.core);
@@ -57,7 +57,7 @@ pub(super) fn compiles(cx: &OpContext) -> Outcome {
             }
         }
     }
-    if compiled == 0 {
+    if count == 0 {
         return not_applicable("its kernels have no OpenCL C");
     }
     Ok(())
