@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::dist::DIST_FOLDER;
-use super::index::{self, Index, SourceEntry};
+use super::index::{self, Index, IndexEntry, SourceEntry};
 
 /// The file by which a package's folder is known that `udo new` made.
 const MARKER: &str = ".udo-package.json";
@@ -36,8 +36,8 @@ impl Sources {
             return if has_own { Self::Unknown } else { Self::Absent };
         }
         // What all libraries share may be the files of somebody else's project that has a dist folder.
-        let own = libraries().flat_map(|library| library.own_sources());
-        if !own.into_iter().any(|source| parent.join(&source.file).is_file()) {
+        let mut own = libraries().flat_map(IndexEntry::own_sources);
+        if !own.any(|source| parent.join(&source.file).is_file()) {
             return Self::Absent;
         }
         let has_changed = |source: &&SourceEntry| {

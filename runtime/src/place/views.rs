@@ -24,13 +24,14 @@ impl Readers {
         }
         for (bound, choice) in graph.nodes.iter().zip(choices).rev() {
             match choice {
-                Choice::Kernel(placed) => match placed.view(bound) {
-                    Some([x, y]) => readers.share(x, y),
-                    None => {
+                Choice::Kernel(placed) => {
+                    if let Some([x, y]) = placed.view(bound) {
+                        readers.share(x, y);
+                    } else {
                         let read = placed.inputs.iter().filter_map(|operand| operand.value);
                         read.for_each(|value| readers.add(value, Memory::of(placed.core)));
                     }
-                },
+                }
                 Choice::Alias => {
                     if let (Some(x), Some(y)) = (bound.node.input(0), bound.node.output(0)) {
                         readers.share(x, y);
