@@ -181,8 +181,9 @@ fn assert_on_dsp(quantized: &Quantized, set: &[(String, Tensor)], what: &str) {
         let place = PlaceOptions { cores: vec![core], ..PlaceOptions::default() };
         let options = Options { place, ..Options::default() };
         let model = runtime.compile(quantized.graph.clone(), &options);
-        let mut session =
-            model.unwrap_or_else(|error| panic!("{what}: {error}")).session().unwrap();
+        let refusal = model.as_ref().err().map(ToString::to_string);
+        assert_eq!(refusal, None, "{what} on {core}");
+        let mut session = model.unwrap().session().unwrap();
         for (name, tensor) in set {
             session.set_input(name, tensor).unwrap();
         }

@@ -3,6 +3,7 @@
 use udo_api::DType;
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
+use udo_runtime::model::Options;
 use udo_runtime::quant::{Encodings, LEAST_WIDTH, Quantizer, Settings};
 use udo_runtime::resolve::BindOptions;
 use udo_runtime::runtime::Runtime;
@@ -118,7 +119,7 @@ fn encodings_along_another_axis_are_refused() {
     let bind = BindOptions::default();
     let graph = Graph::parse(NET).unwrap();
     let source = Quantizer::new(graph, &runtime, &bind, given(text)).unwrap();
-    let mut calibration = source.calibration(&runtime, &Default::default()).unwrap();
+    let mut calibration = source.calibration(&runtime, &Options::default()).unwrap();
     calibration.add(&sets(1.0)[0]).unwrap();
     let said = source.finish(&calibration).unwrap_err().to_string();
     assert!(

@@ -18,16 +18,16 @@ const MASKS: [f32; 6] = [-100.0, -1e4, -65504.0, -1e9, f32::MIN, f32::NEG_INFINI
 fn attention(masked: impl Fn(&mut Net, ValueId) -> ValueId) -> Graph {
     let mut net = Net::new();
     let x = net.input("x", &[2, ROWS, WIDTH]);
-    let [q, k, v] = ["wq", "wk", "wv"].map(|name| {
-        let w = net.constant(name, &[WIDTH, WIDTH], 0.9);
-        net.node("MatMul", &[x, w], &[])
+    let [queries, keys, values] = ["wq", "wk", "wv"].map(|name| {
+        let weights = net.constant(name, &[WIDTH, WIDTH], 0.9);
+        net.node("MatMul", &[x, weights], &[])
     });
-    let k = net.node("Transpose", &[k], &[("perm", Attr::Ints(vec![0, 2, 1]))]);
-    let scores = net.node("MatMul", &[q, k], &[]);
+    let keys = net.node("Transpose", &[keys], &[("perm", Attr::Ints(vec![0, 2, 1]))]);
+    let scores = net.node("MatMul", &[queries, keys], &[]);
     let masked = masked(&mut net, scores);
     let shares = net.node("Softmax", &[masked], &[]);
-    let y = net.node("MatMul", &[shares, v], &[]);
-    net.ends(&[y])
+    let output = net.node("MatMul", &[shares, values], &[]);
+    net.ends(&[output])
 }
 
 /// Whether a row sees another one: none that comes later, and of the last rows none but itself.
