@@ -328,7 +328,7 @@ fn a_mean_that_is_large_beside_the_deviation_costs_no_digits() {
         "graph g\n input x: f32[1,1,4,16]\n y = MeanVarianceNormalization@13(x) # n\n output y\n";
     for (mean, spread) in [(1e4f32, 0.02f32), (-3e5, 0.5)] {
         let x: Vec<f32> =
-            (0..64i32).map(|at| mean + spread * (at * 37 % 64) as f32 / 64.0).collect();
+            (0..64u16).map(|at| mean + spread * f32::from(at * 37 % 64) / 64.0).collect();
         let y = computed(text, &x);
         let wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
         let of = |values: &[f64]| values.iter().sum::<f64>() / 64.0;
