@@ -28,7 +28,7 @@ impl Sources {
             match compiled {
                 Compiled::Yes | Compiled::Unchecked(_) => {}
                 Compiled::Unwritten => {
-                    note(format_args!("{name} is not written yet: the GPU refuses the operator"))
+                    note(format_args!("{name} is not written yet: the GPU refuses the operator"));
                 }
                 Compiled::No(said) => warn(
                     format_args!(

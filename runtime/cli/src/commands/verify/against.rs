@@ -99,12 +99,13 @@ impl Verify {
             for group in &mut groups {
                 let (_, [inner, inner_wanted]) = group.run(set)?;
                 for (all, more) in [(&mut found, inner), (&mut wanted, inner_wanted)] {
-                    more.into_iter().for_each(|(name, of)| _ = all.entry(name).or_insert(of));
+                    for (name, of) in more {
+                        all.entry(name).or_insert(of);
+                    }
                 }
             }
-            match &mut plain {
-                Some(Ok(stages)) => found.extend(results(stages, set)?.1),
-                Some(Err(_)) | None => {}
+            if let Some(Ok(stages)) = &mut plain {
+                found.extend(results(stages, set)?.1);
             }
             let reports: Vec<&Report> = plans.tested.reports().collect();
             all.extend(self.compare_all((&layers, &reports), &names, &found, &wanted));
