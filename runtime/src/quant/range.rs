@@ -2,8 +2,9 @@
 
 use udo_api::{DType, Encoding};
 
-/// The least width of a range whose stored values are asymmetric, unless the user says another: what TensorFlow and SNPE have.
-pub const LEAST_WIDTH: f64 = 0.01;
+/// The default minimum width of a range whose quantized values are asymmetric. It only keeps the scale of a constant away from 0:
+/// the width that TensorFlow and SNPE have, 0.01, turns a model whose values are small into zeros.
+pub const LEAST_WIDTH: f64 = 1e-9;
 
 /// The smallest step that a symmetric range has: that of numbers which are all 0.
 const LEAST_STEP: f64 = 1e-9;
@@ -254,9 +255,9 @@ mod tests {
 
     #[test]
     fn no_range_is_narrower_than_the_least_width() {
-        for (min, max) in [(0.0, 0.0), (0.0, 0.001), (-0.001, 0.0)] {
+        for (min, max) in [(0.0, 0.0), (0.0, 1e-10), (-1e-10, 0.0)] {
             let (encoding, _) = encoded(min, max);
-            assert!(f64::from(encoding.scale) * 255.0 >= LEAST_WIDTH - 1e-8, "{min}..{max}");
+            assert!(f64::from(encoding.scale) * 255.0 >= 0.999 * LEAST_WIDTH, "{min}..{max}");
         }
         let (encoding, range) = encoded(-3.0, -3.0);
         assert_eq!(encoding.zero_point, 255);

@@ -4,7 +4,10 @@ use udo_api::DType;
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::Options;
-use udo_runtime::quant::{Encodings, LEAST_WIDTH, Quantizer, Settings};
+use udo_runtime::quant::{Encodings, Quantizer, Settings};
+
+/// The minimum width of ranges in SNPE.
+const WIDTH: f64 = 0.01;
 use udo_runtime::resolve::BindOptions;
 use udo_runtime::runtime::Runtime;
 
@@ -39,29 +42,29 @@ fn ranges_below_the_least_width_are_told_with_what_is_lost() {
     let text = "graph g\n  input x: f32[1,2,4,4]\n  constant w: f32[3,2,1,1]{0.5,-0.25, 1.0,0.75, -0.5,0.125}\n  \
                 y = Conv@17(x, w)\n  output y\n";
     let graph = Graph::parse(text).unwrap();
+    let wide = || Settings { least_width: WIDTH, ..Settings::default() };
     for (scale, least, most) in [(1e-6, -0.1, 0.1), (1e-4, 5.0, 25.0), (1e-3, 20.0, 40.0)] {
-        let (quantized, decibels) = quantize(&graph, Settings::default(), &sets(scale));
+        let (quantized, decibels) = quantize(&graph, wide(), &sets(scale));
         let narrow: Vec<&str> = quantized.narrow.iter().map(|of| of.name.as_str()).collect();
         assert_eq!(narrow, ["x", "y"], "{scale}");
         for of in &quantized.narrow {
-            assert!(of.width < LEAST_WIDTH && of.width > f64::from(scale), "{of:?}");
+            assert!(of.width < WIDTH && of.width > f64::from(scale), "{of:?}");
             assert!((least..most).contains(&of.decibels), "{of:?}");
         }
         let told = quantized.narrow.iter().find(|of| of.name == "y").unwrap().decibels;
         // The ratio of the result has that of its operand in it.
         assert!(decibels < told + 1.0, "{decibels} dB, told {told}");
-        let fine = Settings { least_width: 1e-9, ..Settings::default() };
-        let (quantized, decibels) = quantize(&graph, fine, &sets(scale));
+        let (quantized, decibels) = quantize(&graph, Settings::default(), &sets(scale));
         assert!(quantized.narrow.is_empty() && decibels > 30.0, "{scale}: {decibels} dB");
     }
-    let (quantized, _) = quantize(&graph, Settings::default(), &sets(1.0));
+    let (quantized, _) = quantize(&graph, wide(), &sets(1.0));
     assert!(quantized.narrow.is_empty(), "{:?}", quantized.narrow);
-    let (quantized, _) = quantize(&graph, Settings::default(), &sets(0.0));
+    let (quantized, _) = quantize(&graph, wide(), &sets(0.0));
     assert!(quantized.narrow.is_empty(), "of zeros nothing is lost: {:?}", quantized.narrow);
     // Weights of one scale have a range as values do.
     let small =
         text.replace("{0.5,-0.25, 1.0,0.75, -0.5,0.125}", "{5e-6,-2e-6,1e-6,7e-6,-5e-6,1e-6}");
-    let (quantized, _) = quantize(&Graph::parse(&small).unwrap(), Settings::default(), &sets(1.0));
+    let (quantized, _) = quantize(&Graph::parse(&small).unwrap(), wide(), &sets(1.0));
     assert!(quantized.narrow.iter().any(|of| of.name == "w"), "{:?}", quantized.narrow);
 }
 

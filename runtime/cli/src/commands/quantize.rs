@@ -78,7 +78,7 @@ pub(crate) struct Quantize {
     /// How ranges are chosen of what values were: all of it, or 99.99 hundredths, or another share behind a colon
     #[arg(long, value_name = "min-max|percentile[:99.99]", default_value = "min-max", value_parser = parse_method)]
     act_range: Method,
-    /// How wide ranges are at least. Numbers of a narrower range are stored in the steps of this one, which a warning says
+    /// The minimum width of a range; SNPE's is 0.01. A warning names values whose range is narrower, with their SQNR
     #[arg(long, value_name = "WIDTH", default_value_t = LEAST_WIDTH, value_parser = parse_width)]
     min_range: f64,
     /// Equalize the ranges of weights: convolutions that follow each other scale their channels, one up and the other down

@@ -122,7 +122,8 @@ fn range_of(quantized: Quantized) -> Option<Range> {
 /// 16-bit values for numbers in a range, zero among them exactly.
 fn stored([low, high]: Range) -> Option<Quantized> {
     const STEPS: f64 = 65_535.0;
-    const LEAST_WIDTH: f64 = 0.01;
+    // Keeps the scale of a constant away from 0.
+    const LEAST_WIDTH: f64 = 1e-9;
     let low = low.min(0.0);
     let high = high.max(low + LEAST_WIDTH).max(0.0);
     let scale = (high - low) / STEPS;
