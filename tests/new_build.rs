@@ -582,9 +582,9 @@ fn opencl_that_nothing_compiles_is_no_pass(desk: &Desk) {
         WithoutOpenCl::WHY
     );
     assert!(err.contains(&warning) && err.contains("`udo doctor` says how"), "{err}");
-    let built = desk.json(&build, 0);
-    assert_eq!(built["opencl"], "not compiled");
-    assert_eq!(built["opencl_sources"][0]["file"], LEAKY_CL);
+    let report = desk.json(&build, 0);
+    assert_eq!(report["opencl"], "not compiled");
+    assert_eq!(report["opencl_sources"][0]["file"], LEAKY_CL);
 
     let check = ["check", "LeakyUdoPackage", "--core", "gpu", "--level", "2"];
     let (out, err) = desk.run(&check, 1);

@@ -136,8 +136,8 @@ fn make_in_c(dir: &TempDir, source: &str) {
     fs::write(package.join("clip_scale.c"), source).unwrap();
     let mut make = Command::new("make");
     make.arg("-B").arg("-C").arg(&package).env_remove("MAKEFLAGS").env_remove("CFLAGS");
-    let made = make.output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let compiled = make.output().unwrap();
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
 }
 
 /// What opens the package in C and runs it.

@@ -49,7 +49,7 @@ pub(super) fn encoded(extents: &[Extent], image: &ImageInput) -> Option<Vec<Exte
     let encoded = build::encoded_shape(&dims, image.from)?;
     let extent = |(dim, extent): (&DimSpec, &Extent)| match dim {
         DimSpec::Fixed(fixed) => Extent::Fixed(*fixed),
-        DimSpec::Named(_) | DimSpec::Unknown => extent.clone(),
+        DimSpec::Named(_) | DimSpec::Unknown => *extent,
     };
     Some(encoded.iter().zip(extents).map(extent).collect())
 }
