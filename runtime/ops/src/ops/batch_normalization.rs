@@ -149,7 +149,9 @@ __kernel void udo_batch_norm(__global const float *x, __global const float *scal
     const int i = get_global_id(0), channel = i / inner % channels;
     const float factor = scale[channel] / sqrt(variance[channel] + epsilon);
     // The mean goes first: where it is large beside the deviation, products with the factor would lose their digits.
-    y[i] = (x[i] - mean[channel]) * factor + bias[channel];
+    // A factor without an end gives NaN, as on the CPU.
+    y[i] = isfinite(factor) ? (x[i] - mean[channel]) * factor + bias[channel]
+                            : x[i] * factor + (bias[channel] - mean[channel] * factor);
 }
 ";
 
@@ -158,7 +160,13 @@ impl GpuKernel for OnGpu {
         let ([i, ..], AxisSplit { len, inner, .. }) = (item.global_id, kernel.split);
         let at = |port: usize| buffers.load(port, i / inner % len);
         let factor = at(1)? / (at(4)? + kernel.epsilon).sqrt();
-        buffers.store(0, i, (buffers.load(0, i)? - at(3)?) * factor + at(2)?)
+        let (x, mean, bias) = (buffers.load(0, i)?, at(3)?, at(2)?);
+        let y = if factor.is_finite() {
+            (x - mean) * factor + bias
+        } else {
+            x * factor + (bias - mean * factor)
+        };
+        buffers.store(0, i, y)
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {

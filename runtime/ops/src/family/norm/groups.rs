@@ -118,7 +118,9 @@ impl<N: GroupNorm> Groups<N> {
                 for ((x, y), channel) in planes.zip(first..) {
                     let factor = inverse * scale[channel].to_f64();
                     // What the mean loses where it is rounded, which counts where deviations are small beside it.
-                    let lost = (T::of(mean).to_f64() - mean) * factor;
+                    // Beside an infinite factor it counts for nothing, and 0 times that would be NaN.
+                    let lost = T::of(mean).to_f64() - mean;
+                    let lost = if factor.is_finite() { lost * factor } else { 0.0 };
                     let bias = T::of(bias[channel].to_f64() + lost);
                     T::scale(x, [T::of(mean), T::of(factor), bias], y);
                 }
