@@ -38,7 +38,10 @@ pub(crate) fn run_program(
     cc.args(link);
     let output = cc.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let output = Command::new(&program).args(arguments).current_dir(folder).output().unwrap();
+    let mut run = Command::new(&program);
+    // Cargo names its own folders there, in which a library of an earlier build may lie.
+    run.env("LD_LIBRARY_PATH", library().parent().unwrap());
+    let output = run.args(arguments).current_dir(folder).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&said));
 }
