@@ -375,7 +375,7 @@ fn an_sdk_and_its_packages_move_between_machines() {
     let output = at(&moved, &build).env("UDO_ROOT", &sdk).output().unwrap();
     let wanted = format!(
         "error: UDO_ROOT is {}, where there is no udo-api\n\
-         help: set UDO_ROOT to the folder of the SDK that holds udo-api, or run the udo in its bin\n",
+         help: set UDO_ROOT to the folder of the SDK that holds udo-api, or run the udo in it\n",
         sdk.display()
     );
     assert_eq!(said(&output), (Some(1), String::new(), wanted));

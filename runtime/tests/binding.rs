@@ -322,7 +322,7 @@ fn every_missing_operator_is_named_at_once() {
       d = Blend@17(b) # d
       output d
   e = com.acme:Relux@1(c) # e
-  f = SequenceAt@17(e, e) # f
+  f = StringConcat@20(e, e) # f
   g = FlexAttention@17(f) # g
   output g
 ";
@@ -332,7 +332,7 @@ fn every_missing_operator_is_named_at_once() {
         "no package has an operator \"Blend\" (2 nodes, the first \"a\")",
         "\"Stir\" (1 node, \"c\")",
         "\"Relux\" (1 node, \"e\") of domain \"com.acme\", did you mean \"Relu\"?",
-        "\"SequenceAt\" (1 node, \"f\"): it is ONNX's for sequences, which are not supported",
+        "\"StringConcat\" (1 node, \"f\"): it is ONNX's for strings, which are not supported",
         "\"FlexAttention\" (1 node, \"g\")",
     ];
     assert_eq!(error.to_string(), wanted.join("; "));

@@ -112,15 +112,16 @@ fn b23_what_does_not_lie_as_runs_want_it_is_copied_and_counted() {
     assert_eq!(runs(&mut session, &inputs, None), (vec![3.0; 4], copies(1, 0, 16)));
     let inputs = [near.clone(), near.clone()];
     assert_eq!(runs(&mut session, &inputs, Some(&far)), (vec![2.0; 4], copies(0, 1, 16)));
-    // Other processes may write what is shared, unless it was promised that they do not.
+    // Other processes may write memory that was exported, unless it was promised that they do not.
     let options = AllocOptions { sharing: Sharing::Exportable, ..AllocOptions::default() };
     let memory = cpu.alloc_with(4096, &options).unwrap();
     let spec = TensorSpec::fixed(DType::F32, &[4]).unwrap();
     let shared = DeviceTensor::from_memory(spec, memory.all()).unwrap();
     shared.copy_from(&near).unwrap();
     let inputs = [shared.clone(), near.clone()];
-    assert_eq!(runs(&mut session, &inputs, None), (vec![2.0; 4], copies(1, 0, 16)));
+    assert_eq!(runs(&mut session, &inputs, None), (vec![2.0; 4], copies(0, 0, 0)));
     let fd = memory.export_fd().unwrap();
+    assert_eq!(runs(&mut session, &inputs, None), (vec![2.0; 4], copies(1, 0, 16)));
     drop((shared, memory, inputs));
     let whole = ImportOptions { size_bytes: 4096, offset_bytes: 0 };
     // SAFETY: the file is this test's, and what it was exported from is gone.
