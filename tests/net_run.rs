@@ -529,7 +529,7 @@ fn an_input_with_a_default_may_be_given_or_left_out() {
     let constant = error(&["m3.onnx", "--input", "k=k.raw", "--input", "x=x.raw"]);
     assert!(constant.contains("\"k\""), "{constant}");
     let twice = error(&["m4.onnx", "--input", "x=x.raw", "--input", "x=k.raw"]);
-    assert!(twice.starts_with("error: input \"x\" has two files, wanted one\nhelp: "), "{twice}");
+    assert!(twice.starts_with("error: --input gives \"x\" twice\nhelp: "), "{twice}");
 }
 
 #[test]

@@ -130,12 +130,7 @@ impl Run for RunModel {
     fn run(mut self) -> Outcome {
         given_once("--input", &self.inputs.iter().map(|(name, _)| name).collect::<Vec<_>>())?;
         let list = self.input_list.as_deref().map(List::read).transpose()?;
-        for (name, _) in &self.inputs {
-            if !self.model.given.insert(name.clone()) {
-                return Err(Failure::new(format!("input {name:?} has two files, wanted one"))
-                    .help("give each --input once; --input-list runs several files in turn"));
-            }
-        }
+        self.model.given.extend(self.inputs.iter().map(|(name, _)| name.clone()));
         self.model.given.extend(list.iter().flat_map(List::named).map(str::to_owned));
         let wanted = self.wanted(list.as_ref())?;
         if self.capture.is_some() {
