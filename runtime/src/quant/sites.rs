@@ -315,7 +315,7 @@ impl<'a> Survey<'a> {
         let cut = |node: &Node| {
             let (before, after) = (node.input(0)?, node.output(0)?);
             let maker = self.cut_before(node).filter(|_| cuts(node))?;
-            // Values of 16 bits are added and averaged in numbers.
+            // Values of 16 bits are added and averaged in floating point.
             let is_product = matches!(self.form(maker), Form::Product { .. });
             let maker = *self.nodes.get(maker.index())?;
             let is_plain = ["alpha", "beta"].into_iter().all(|name| match maker.attr(name) {
