@@ -371,7 +371,8 @@ mod tests {
             let run = run.input(tensor(dims, &vec![T::store(c); dims.iter().product()]));
             let run = run.int("transB", trans).float("alpha", 2.0).float("beta", 0.0);
             let y: Vec<f64> = run.one().values::<T>().into_iter().map(Stored::load).collect();
-            let wanted = if trans == 1 { [10.0, 22.0, 22.0, 50.0] } else { [14.0, 20.0, 30.0, 44.0] };
+            let wanted =
+                if trans == 1 { [10.0, 22.0, 22.0, 50.0] } else { [14.0, 20.0, 30.0, 44.0] };
             assert_eq!(y, wanted, "{c} {dims:?}");
         }
         for dims in [&[][..], &[1], &[2], &[1, 2], &[2, 1], &[2, 2]] {
@@ -396,8 +397,10 @@ mod tests {
         }
         // Steps that follow are taken over as without C, and bounded rows need no one row of it.
         let (a, b) = (tensor(&[3, 2], &noise(6)), tensor(&[2, 2], &noise(4)));
-        let run = bench("Gemm").input(a.clone().bounded(&[udo_api::Dim::UpTo(9), udo_api::Dim::Fixed(2)]));
-        let run = run.constant(b.clone()).input(tensor(&[9, 2], &[f32::NAN; 18])).float("beta", 0.0);
+        let run = bench("Gemm")
+            .input(a.clone().bounded(&[udo_api::Dim::UpTo(9), udo_api::Dim::Fixed(2)]));
+        let run =
+            run.constant(b.clone()).input(tensor(&[9, 2], &[f32::NAN; 18])).float("beta", 0.0);
         assert!(run.one().values::<f32>().iter().all(|y| y.is_finite()));
         let plain = bench("Gemm").input(a).constant(b).input(tensor(&[2], &[f32::NAN; 2]));
         let plain = plain.float("beta", 0.0);

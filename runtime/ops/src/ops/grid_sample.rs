@@ -295,7 +295,11 @@ mod tests {
 
     #[test]
     fn ties_of_the_nearest_are_those_of_the_grids_type() {
-        fn nearest<T: Number + udo_api::Element>(places: &[f64], len: usize, aligned: i64) -> Vec<f64> {
+        fn nearest<T: Number + udo_api::Element>(
+            places: &[f64],
+            len: usize,
+            aligned: i64,
+        ) -> Vec<f64> {
             let of = |x: &[f64]| x.iter().map(|&x| T::of(x)).collect::<Vec<_>>();
             let x: Vec<f64> = (0..len).map(|at| at as f64).collect();
             let grid: Vec<f64> = places.iter().flat_map(|&x| [x, 0.0]).collect();

@@ -141,8 +141,7 @@ impl Kernel for Doubles {
             for (at, y) in (chunk * row_grain(image)..).zip(y) {
                 let (first, at) = (at / image * image, at % image);
                 let window = window(size, at / inner, len);
-                let squares: f64 =
-                    window.map(|c| x[first + c * inner + at % inner].powi(2)).sum();
+                let squares: f64 = window.map(|c| x[first + c * inner + at % inner].powi(2)).sum();
                 *y = x[first + at] / (bias + alpha * squares).powf(beta);
             }
             Ok(())

@@ -163,16 +163,21 @@ mod tests {
             (20, 6, "half_pixel", "round_prefer_ceil", &[1, 5, 8, 11, 15, 18]),
             (14, 1, "half_pixel", "round_prefer_ceil", &[7]),
             (7, 2, "asymmetric", "round_prefer_ceil", &[0, 4]),
-            (3, 21, "align_corners", "round_prefer_floor", &[
-                0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2,
-            ]),
+            (
+                3,
+                21,
+                "align_corners",
+                "round_prefer_floor",
+                &[0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2],
+            ),
             (13, 7, "half_pixel_symmetric", "floor", &[0, 2, 4, 6, 7, 9, 11]),
         ];
         for (from, to, coordinates, nearest, wanted) in cases {
             let x: Vec<u8> = (0..from as u8).collect();
             let with = |run: Bench| {
                 let run = sized(&[1, 1, 1, to as i64])(run);
-                run.text("coordinate_transformation_mode", coordinates).text("nearest_mode", nearest)
+                run.text("coordinate_transformation_mode", coordinates)
+                    .text("nearest_mode", nearest)
             };
             let numbers: Vec<f32> = x.iter().copied().map(f32::from).collect();
             let y = on_gpu_too(&with(bench(NAME).input(tensor(&[1, 1, 1, from], &numbers))), 0.0);

@@ -183,7 +183,12 @@ struct Widened {
 }
 
 impl Widened {
-    fn of(cx: &FinalizeCx<'_>, port: usize, rows: usize, [row, wide]: [usize; 2]) -> Result<Self, Error> {
+    fn of(
+        cx: &FinalizeCx<'_>,
+        port: usize,
+        rows: usize,
+        [row, wide]: [usize; 2],
+    ) -> Result<Self, Error> {
         let len = rows.saturating_mul(wide);
         let recipe = [row as u64, wide as u64];
         let packed = if cx.is_constant(port) {
@@ -295,9 +300,8 @@ impl Kernel for Product {
         }
         let mut wide = [None; 2];
         for (wide, widened) in wide.iter_mut().zip(self.widened) {
-            *wide = widened
-                .map(|widened| widened.get(&inputs, &packed, &mut scratch))
-                .transpose()?;
+            *wide =
+                widened.map(|widened| widened.get(&inputs, &packed, &mut scratch)).transpose()?;
         }
         let b = self.sizes.blocks(&inputs, wide)?;
         let a = if is_arranged(&b, depth) {
@@ -419,7 +423,15 @@ mod tests {
         Case { rows: 0, ..CASE },
         Case { rows: 5, depth: 700, columns: 300, block: 128, zeros: Zeros::Values, ..CASE },
         Case { bits: 2, ..CASE },
-        Case { bits: 2, rows: 3, depth: 90, block: 16, zeros: Zeros::Values, has_bias: true, ..CASE },
+        Case {
+            bits: 2,
+            rows: 3,
+            depth: 90,
+            block: 16,
+            zeros: Zeros::Values,
+            has_bias: true,
+            ..CASE
+        },
         Case { bits: 2, rows: 20, depth: 300, zeros: Zeros::Values, ..CASE },
         Case { bits: 2, rows: 2, zeros: Zeros::Numbers, ..CASE },
     ];
