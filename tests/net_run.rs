@@ -511,11 +511,15 @@ fn an_input_with_a_default_may_be_given_or_left_out() {
         assert_eq!(code, Some(0), "{args:?}: {error}");
     };
     let result = |file: &str| floats(&dir.path().join("out").join(file));
-    for model in ["m3.onnx", "m4.onnx", "m10.onnx"] {
+    for of in ["m3", "m4"] {
+        let (code, _, error) = udo(&dir, &["convert", &format!("{of}.onnx")]);
+        assert_eq!(code, Some(0), "{error}");
+    }
+    for model in ["m3.onnx", "m4.onnx", "m10.onnx", "m3.udm", "m4.udm"] {
         y(&[model, "--input", "x=x.raw"]);
         assert_eq!(result("y.raw"), [2.0, -6.0], "{model}");
     }
-    for model in ["m4.onnx", "m10.onnx"] {
+    for model in ["m4.onnx", "m10.onnx", "m4.udm"] {
         y(&[model, "--input", "k=k.raw", "--input", "x=x.raw"]);
         assert_eq!(result("y.raw"), [5.0, -15.0], "{model}");
         y(&[model, "--input-list", "list.txt"]);
@@ -526,8 +530,14 @@ fn an_input_with_a_default_may_be_given_or_left_out() {
         assert_eq!(code, Some(1), "{error}");
         error
     };
-    let constant = error(&["m3.onnx", "--input", "k=k.raw", "--input", "x=x.raw"]);
-    assert!(constant.contains("\"k\""), "{constant}");
+    for model in ["m3.onnx", "m3.udm"] {
+        let constant = error(&[model, "--input", "k=k.raw", "--input", "x=x.raw"]);
+        assert!(constant.contains("\"k\""), "{constant}");
+    }
+    let shaped = ["convert", "m4.onnx", "-o", "given.udm", "--input-shape", "k="];
+    assert_eq!(udo(&dir, &shaped).0, Some(0));
+    let missing = error(&["given.udm", "--input", "x=x.raw"]);
+    assert!(missing.contains("\"k\""), "{missing}");
     let twice = error(&["m4.onnx", "--input", "x=x.raw", "--input", "x=k.raw"]);
     assert!(twice.starts_with("error: --input gives \"x\" twice\nhelp: "), "{twice}");
 }

@@ -232,7 +232,9 @@ impl Network {
     pub fn inputs(&self, stage: usize) -> Result<Vec<(String, TensorSpec)>, LoadError> {
         let said: Vec<(String, TensorType, Vec<container::Extent>)> = match self.stage(stage)? {
             Found::Stage(file, stage) => {
-                let inputs = file.inputs(stage).map_err(|error| at(&self.of.name, error))?;
+                let given = &self.of.options.compile.bind.given;
+                let inputs = file.inputs(stage, |name| given.contains(name));
+                let inputs = inputs.map_err(|error| at(&self.of.name, error))?;
                 let of = |(name, of): (String, TensorType)| {
                     let shape = stage.shapes.get(&name).cloned();
                     (name, of, shape.unwrap_or_default())
@@ -311,7 +313,9 @@ impl Network {
                         bind.ranges.entry(name).or_insert(range);
                     }
                 }
-                bound.graph
+                let mut graph = bound.graph;
+                graph.give(&bind.given);
+                graph
             }
             Found::Single(only) => match lock(&only.graph).take() {
                 Some(graph) => graph,

@@ -275,7 +275,11 @@ impl ModelFlags {
         };
         let network = file.network(self.network.as_deref()).ok();
         let stage = network.and_then(|network| network.stages.get(self.stage.unwrap_or(0)));
-        Ok(stage.and_then(|stage| file.graph(stage).ok()).map(|stored| stored.graph))
+        let mut graph = stage.and_then(|stage| file.graph(stage).ok()).map(|stored| stored.graph);
+        if let Some(graph) = &mut graph {
+            graph.give(&self.given);
+        }
+        Ok(graph)
     }
 
     /// The model, for commands that have no inputs to take shapes from.

@@ -94,12 +94,26 @@ pub(super) struct GraphForm {
     pub(super) captures: Vec<[u32; 2]>,
     pub(super) nodes: Vec<NodeForm>,
     pub(super) outputs: Vec<u32>,
+    /// Inputs that have a default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) defaults: Vec<DefaultForm>,
     /// Pairs of an input's and an output's name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) in_place: Vec<(String, String)>,
     /// Nodes and the cores that they run on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) affinity: Vec<String>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DefaultForm {
+    /// The constant, by its place among the values.
+    pub(super) value: u32,
+    #[serde(rename = "type")]
+    pub(super) of: TypeForm,
+    /// How many of the inputs stand before it.
+    pub(super) before: usize,
 }
 
 #[derive(Debug, Deserialize, Serialize)]

@@ -22,7 +22,7 @@ use super::{
     VERSION, key,
 };
 use crate::graph::{
-    Attr, DimSpec, Graph, Node, Origin, Source, TensorType, Value, ValueId, domain_of,
+    Attr, DefaultInput, DimSpec, Graph, Node, Origin, Source, TensorType, Value, ValueId, domain_of,
 };
 use crate::memory::Tensor;
 
@@ -126,31 +126,37 @@ impl Container {
         stage::bind(graph, &stage.shapes)
     }
 
-    /// The inputs of a stage, for its shapes.
+    /// The inputs of a stage, for its shapes; of those that have a default, the ones that runs give.
     ///
     /// # Errors
     /// The graph breaks the format's rules.
     pub fn inputs(
         &self,
         stage: &Stage<usize>,
+        is_given: impl Fn(&str) -> bool,
     ) -> Result<Vec<(String, TensorType)>, ContainerError> {
         let form = self.form(stage)?;
-        form.inputs
-            .iter()
-            .enumerate()
-            .map(|(index, &id)| {
-                let place = format!("graph {} input {index}", stage.graph);
-                let value = form.values.get(ValueId(id).index());
-                let Some(ValueForm { name, of: Some(of), .. }) = value else {
-                    return Err(ContainerError::malformed(
-                        place,
-                        "no type",
-                        "an input with a type",
-                    ));
-                };
-                Ok((name.clone(), tensor_type(format_args!("{place}"), of)?))
-            })
-            .collect()
+        let value = |id: u32| form.values.get(ValueId(id).index());
+        let mut inputs = Vec::with_capacity(form.inputs.len());
+        for (index, &id) in form.inputs.iter().enumerate() {
+            let place = format!("graph {} input {index}", stage.graph);
+            let Some(ValueForm { name, of: Some(of), .. }) = value(id) else {
+                return Err(ContainerError::malformed(place, "no type", "an input with a type"));
+            };
+            inputs.push((name.clone(), tensor_type(format_args!("{place}"), of)?));
+        }
+        // From the last one on, so that places in front of it stay what they are.
+        for (index, default) in form.defaults.iter().enumerate().rev() {
+            let place = format!("graph {} default {index}", stage.graph);
+            let Some(ValueForm { name, .. }) = value(default.value) else {
+                return Err(ContainerError::malformed(place, "no value", "a constant"));
+            };
+            if is_given(name) {
+                let of = tensor_type(format_args!("{place}"), &default.of)?;
+                inputs.insert(default.before.min(inputs.len()), (name.clone(), of));
+            }
+        }
+        Ok(inputs)
     }
 
     /// The names of the outputs of a stage.
@@ -224,7 +230,7 @@ impl Container {
             }
             for (index, stage) in network.stages.iter().enumerate() {
                 let place = format!("{place} stage {index}");
-                stage::check(&place, &self.inputs(stage)?, &stage.shapes)?;
+                stage::check(&place, &self.inputs(stage, |_| false)?, &stage.shapes)?;
             }
         }
         if self.networks.is_empty() {
@@ -395,6 +401,15 @@ impl Reading<'_> {
             graph.captures.push(crate::graph::Capture { inner, outer });
         }
         graph.outputs = form.outputs.iter().copied().map(ValueId).collect();
+        for (index, default) in form.defaults.iter().enumerate() {
+            if depth > 0 {
+                let place = format!("graph {:?}", form.name);
+                return Err(ContainerError::malformed(place, "defaults of a subgraph", "none"));
+            }
+            let of = tensor_type(format_args!("default {index}"), &default.of)?;
+            let (value, before) = (ValueId(default.value), default.before);
+            graph.defaults.push(DefaultInput { value, of, before });
+        }
         graph.in_place.clone_from(&form.in_place);
         graph.affinity.clone_from(&form.affinity);
         for node in &form.nodes {

@@ -208,7 +208,7 @@ impl Container {
         let mut best: Option<(Fit, usize)> = None;
         let (mut known, mut stages) = (Vec::new(), Vec::new());
         for (index, stage) in network.stages.iter().enumerate() {
-            let inputs = self.inputs(stage)?;
+            let inputs = self.inputs(stage, |name| is_among(name, given))?;
             known.push(said(&inputs, &stage.shapes));
             let of_stage = takes(&inputs, &stage.shapes);
             let fit = fit_all(&of_stage, given);
@@ -242,7 +242,7 @@ impl Container {
         stage: &Stage<usize>,
         given: &[(String, Vec<usize>)],
     ) -> Result<bool, ContainerError> {
-        let inputs = self.inputs(stage)?;
+        let inputs = self.inputs(stage, |name| is_among(name, given))?;
         let count = |dims: &[usize]| dims.iter().try_fold(1usize, |n, dim| n.checked_mul(*dim));
         Ok(given.iter().all(|(name, found)| {
             let Some((_, of)) = inputs.iter().find(|(input, _)| input == name) else {
@@ -252,6 +252,11 @@ impl Container {
             wanted.is_some_and(|wanted| count(&wanted).is_some_and(|n| count(found) == Some(n)))
         }))
     }
+}
+
+/// Whether something is given of an input.
+fn is_among(name: &str, given: &[(String, Vec<usize>)]) -> bool {
+    given.iter().any(|(input, _)| input == name)
 }
 
 /// What each extent of an input is in a stage.

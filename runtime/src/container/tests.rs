@@ -99,6 +99,38 @@ fn a_graph_comes_back_as_it_was() {
 }
 
 #[test]
+fn defaults_come_back_and_are_inputs_where_they_are_given() {
+    let text = "graph \"g\"
+  constant k: f32[1]{2.0}
+  constant unread: f32[]{7.0}
+  input x: f32[2]
+  y = Mul@14(x, k) # Mul_0
+  output y
+  default unread: f32[] 0
+  default k: f32[n] 1
+";
+    let graph = Graph::parse(text).unwrap();
+    assert_eq!(again(&graph).to_string(), text);
+    let container = read(&contents(graph.clone()));
+    let stage = container.networks()[0].stages[0].clone();
+    let names = |given: &[&str]| -> Vec<String> {
+        let inputs = container.inputs(&stage, |name| given.contains(&name)).unwrap();
+        inputs.into_iter().map(|(name, _)| name).collect()
+    };
+    assert_eq!(names(&[]), ["x"]);
+    assert_eq!(names(&["k", "unread", "y"]), ["unread", "x", "k"]);
+    let shapes = |k: &[usize]| [("x".to_owned(), vec![2]), ("k".to_owned(), k.to_vec())];
+    let network = &container.networks()[0];
+    assert_eq!(container.stage_for(network, &shapes(&[9])).unwrap(), 0);
+    assert!(container.stage_for(network, &shapes(&[1, 1])).is_err());
+
+    let mut wrong = graph;
+    wrong.defaults[1].before = 2;
+    let error = read(&contents(wrong)).graph(&stage).unwrap_err().to_string();
+    assert!(error.starts_with("graph 0: value \"k\", the default of an input, stands"), "{error}");
+}
+
+#[test]
 fn pairs_in_one_place_come_back() {
     let text = "graph \"g\"
   input x: f32[2]

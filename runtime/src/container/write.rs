@@ -11,12 +11,12 @@ use udo_api::{DType, Shape};
 
 use super::checksum::hex;
 use super::form::{
-    AttrForm, DimForm, ExtentForm, GraphForm, NetworkForm, NodeForm, SectionForm, StageForm,
-    TensorForm, TypeForm, ValueForm,
+    AttrForm, DefaultForm, DimForm, ExtentForm, GraphForm, NetworkForm, NodeForm, SectionForm,
+    StageForm, TensorForm, TypeForm, ValueForm,
 };
 use super::safetensors::{MAX_HEADER_BYTES, METADATA, START, dtype_name};
 use super::{ContainerError, Contents, FORMAT, Section, StoredGraph, VERSION, key, prepared};
-use crate::graph::{Attr, DimSpec, Graph, Node, PerValue, Source, TensorType, Value};
+use crate::graph::{Attr, DefaultInput, DimSpec, Graph, Node, PerValue, Source, TensorType, Value};
 use crate::memory::{ALIGN_BYTES, Tensor};
 
 /// Tensors of fewer bytes lie one behind the other: readers copy them, which takes less than an entry for what would align them.
@@ -215,14 +215,33 @@ impl Blobs {
         }
         let mut is_read = PerValue::filled(graph, false);
         let read = graph.nodes.iter().flat_map(Node::reads).map(|(_, value)| value);
-        read.chain(graph.outputs.iter().copied()).for_each(|value| is_read.set(value, true));
+        let read = read.chain(graph.outputs.iter().copied());
+        // A run may give what nothing reads.
+        let read = read.chain(graph.defaults.iter().map(|default| default.value));
+        read.for_each(|value| is_read.set(value, true));
         let values = graph.values.iter().zip(is_read.iter());
         let values = values.map(|(value, (_, is_read))| self.value(value, *is_read)).collect();
         let ids = |ids: &[crate::graph::ValueId]| ids.iter().map(|id| id.0).collect();
         let captures = graph.captures.iter().map(|of| [of.inner.0, of.outer.0]).collect();
         let (name, inputs, outputs) = (graph.name.clone(), ids(&graph.inputs), ids(&graph.outputs));
         let (in_place, affinity) = (graph.in_place.clone(), graph.affinity.clone());
-        Ok(GraphForm { name, values, inputs, captures, nodes, outputs, in_place, affinity })
+        let default = |of: &DefaultInput| DefaultForm {
+            value: of.value.0,
+            of: type_form(&of.of),
+            before: of.before,
+        };
+        let defaults = graph.defaults.iter().map(default).collect();
+        Ok(GraphForm {
+            name,
+            values,
+            inputs,
+            captures,
+            nodes,
+            outputs,
+            defaults,
+            in_place,
+            affinity,
+        })
     }
 
     /// A constant that nothing reads is left out.

@@ -69,7 +69,8 @@ impl Graph {
     pub(crate) fn forget_unused(&mut self, others: &[ValueId]) -> BTreeMap<ValueId, ValueId> {
         let made = self.nodes.iter().flat_map(|node| node.outputs.iter().flatten().copied());
         let read = self.nodes.iter().flat_map(|node| node.reads().map(|(_, value)| value));
-        let ends = self.inputs.iter().chain(&self.outputs).chain(others).copied();
+        let defaults = self.defaults.iter().map(|default| &default.value);
+        let ends = self.inputs.iter().chain(&self.outputs).chain(defaults).chain(others).copied();
         let captured = self.captures.iter().map(|capture| capture.inner);
         let used: BTreeSet<_> = made.chain(read).chain(ends).chain(captured).collect();
         let mut kept = BTreeMap::new();
@@ -84,6 +85,7 @@ impl Graph {
         let renumber = |id: &mut ValueId| *id = kept.get(id).copied().unwrap_or(*id);
         self.inputs.iter_mut().chain(&mut self.outputs).for_each(renumber);
         self.captures.iter_mut().for_each(|capture| renumber(&mut capture.inner));
+        self.defaults.iter_mut().for_each(|default| renumber(&mut default.value));
         for node in &mut self.nodes {
             node.inputs.iter_mut().chain(&mut node.outputs).flatten().for_each(renumber);
             for subgraph in node.attrs.iter_mut().flat_map(|(_, attr)| attr.graphs_mut()) {
@@ -112,7 +114,13 @@ impl Graph {
         }
         nodes.reverse();
         cut.nodes = nodes;
-        cut.inputs.retain(|&input| is_read.get(input) == Some(&true));
+        let is_left = |&input: &ValueId| is_read.get(input) == Some(&true);
+        cut.inputs.retain(is_left);
+        cut.defaults.retain(|default| is_left(&default.value));
+        for default in &mut cut.defaults {
+            default.before =
+                self.inputs.iter().take(default.before).filter(|of| is_left(of)).count();
+        }
         for &input in self.inputs.iter().filter(|&&input| is_read.get(input) == Some(&false)) {
             if let Some(value) = cut.values.get_mut(input.index()) {
                 value.source = Source::Computed;

@@ -50,6 +50,16 @@ pub enum GraphError {
         /// The value.
         value: String,
     },
+    /// The default of an input is none.
+    #[error(
+        "value {value:?}, the default of an input, {found}; wanted a constant of the input's type, in the inputs' order"
+    )]
+    Default {
+        /// The value.
+        value: String,
+        /// What is wrong with it.
+        found: String,
+    },
     /// Nodes wait for each other.
     #[error("nodes wait for each other: {}", text::cycle(nodes))]
     Cycle {

@@ -3,6 +3,7 @@
 //! Knows nothing of file formats, of what operators mean, or of cores.
 
 mod cursor;
+mod defaults;
 mod edit;
 mod error;
 mod in_place;
@@ -23,6 +24,7 @@ use udo_api::{DType, TensorDesc};
 
 use crate::memory::{ModelBytes, Tensor};
 
+pub use defaults::DefaultInput;
 pub use error::GraphError;
 pub(crate) use error::subgraph_place;
 pub use in_place::InPlaceError;
@@ -71,6 +73,8 @@ pub struct Graph<N = Node, V = Value> {
     pub captures: Vec<Capture>,
     /// What a run gives back, or a subgraph its node, in the model's order.
     pub outputs: Vec<ValueId>,
+    /// The inputs that the model has a default for, in its order; none of a subgraph.
+    pub defaults: Vec<DefaultInput>,
     /// Pairs of an input's and an output's name that runs may have in one place; none of a subgraph.
     pub in_place: Vec<(String, String)>,
     /// Nodes that run on a core, whichever are preferred: texts as `0-11=dsp`; none of a subgraph.
@@ -225,6 +229,7 @@ impl Graph {
             inputs: Vec::new(),
             captures: Vec::new(),
             outputs: Vec::new(),
+            defaults: Vec::new(),
             in_place: Vec::new(),
             affinity: Vec::new(),
             compiled: Vec::new(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::iter::{Enumerate, Peekable};
 
 use super::cursor::{Cursor, Wanted};
-use super::{Attr, Graph, GraphError, MAX_DEPTH, Node, TensorType, ValueId};
+use super::{Attr, DefaultInput, Graph, GraphError, MAX_DEPTH, Node, TensorType, ValueId};
 
 /// Why a text is not a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -212,6 +212,13 @@ impl Reading {
                 for id in self.names(line)?.into_iter().flatten() {
                     self.graph.outputs.push(id);
                 }
+            }
+            "default" if self.depth == 0 && line.starts_word() => {
+                let name = line.word_before_colon()?;
+                let (value, of) = (self.id(&name), line.tensor_type()?);
+                let before = line.plain().parse();
+                let before = before.map_err(|_| "how many inputs stand before it")?;
+                self.graph.defaults.push(DefaultInput { value, of, before });
             }
             "in_place" if self.depth == 0 && line.starts_word() => {
                 let input = line.word()?;

@@ -237,6 +237,71 @@ fn edits_leave_a_graph_valid_or_as_it_was() {
 mod subgraphs;
 
 #[test]
+fn defaults_are_lines_of_the_text_and_become_inputs_where_they_are_given() {
+    let text = "graph \"g\"
+  constant k: f32[1]{2.0}
+  constant c: f32[1]{3.0}
+  input x: f32[2]
+  input z: f32[2]
+  y = Mul@14(x, k) # Mul_0
+  v = Add@14(z, c) # Add_1
+  output y, v
+  default k: f32[n] 0
+  default c: f32[1] 1
+";
+    let graph = Graph::parse(text).unwrap();
+    assert_eq!(graph.to_string(), text);
+    graph.verify().unwrap();
+    let given = |names: &[&str]| {
+        let mut graph = graph.clone();
+        graph.give(&names.iter().map(|&name| name.to_owned()).collect());
+        graph.verify().unwrap();
+        let inputs = graph.inputs.iter().map(|&id| graph.value(id).unwrap().name.clone());
+        let left = graph.defaults.iter().map(|default| default.before).collect::<Vec<_>>();
+        let again = Graph::parse(&graph.to_string()).unwrap();
+        assert_eq!(again.to_string(), graph.to_string());
+        (inputs.collect::<Vec<_>>().join(" "), left)
+    };
+    assert_eq!(given(&["x", "none"]), ("x z".to_owned(), vec![0, 1]));
+    assert_eq!(given(&["k"]), ("k x z".to_owned(), vec![2]));
+    assert_eq!(given(&["c"]), ("x c z".to_owned(), vec![0]));
+    assert_eq!(given(&["c", "k"]), ("k x c z".to_owned(), vec![]));
+
+    let mut cut = graph.clone();
+    let output = cut.outputs[1];
+    cut.cut_to(vec![output]).unwrap();
+    let left: Vec<_> = cut.defaults.iter().map(|default| default.before).collect();
+    assert_eq!(left, [0], "c, before which nothing is left");
+
+    let mut wrong = graph.clone();
+    wrong.defaults[1].before = 3;
+    let error = wrong.verify().unwrap_err().to_string();
+    assert!(
+        error.starts_with("value \"c\", the default of an input, stands behind 3 of 2 inputs;"),
+        "{error}"
+    );
+    wrong.defaults.swap(0, 1);
+    wrong.defaults[0].before = 1;
+    let error = wrong.verify().unwrap_err().to_string();
+    assert!(error.contains("\"k\", the default of an input, stands behind 0 of"), "{error}");
+    let other = |change: fn(&mut Graph)| {
+        let mut graph = graph.clone();
+        change(&mut graph);
+        graph.verify().unwrap_err().to_string()
+    };
+    let error = other(|graph| graph.defaults[0].of.dims.clear());
+    assert!(error.contains("is f32[1] for an input of f32[];"), "{error}");
+    let error = other(|graph| graph.defaults[0].value = graph.inputs[0]);
+    assert!(error.contains("\"x\", the default of an input, is no constant;"), "{error}");
+    let error = other(|graph| graph.values[1].name = "k".to_owned());
+    assert!(error.contains("has the name of another input;"), "{error}");
+    let error = other(|graph| graph.defaults[0].value = ValueId::at(99));
+    assert!(error.starts_with("default 0 is value 99"), "{error}");
+    let error = Graph::parse("graph g\n  default k: f32[1]\n").unwrap_err().to_string();
+    assert_eq!(error, "line 2: found \"\", wanted how many inputs stand before it");
+}
+
+#[test]
 fn pairs_in_one_place_are_lines_of_the_text_and_go_with_their_ports() {
     let text = "graph \"g\"
   input x: f32[2]

@@ -4,7 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use super::literal::literal;
 use super::{
-    Attr, DimSpec, Graph, GraphNode, GraphValue, Node, PerValue, Source, TensorType, ValueId,
+    Attr, DefaultInput, DimSpec, Graph, GraphNode, GraphValue, Node, PerValue, Source, TensorType,
+    ValueId,
 };
 
 /// A graph that is no subgraph.
@@ -14,6 +15,9 @@ pub(super) fn graph<N: GraphNode, V: GraphValue>(
 ) -> fmt::Result {
     writeln!(f, "graph {:?}", graph.name)?;
     lines(graph, 2, &|id| format!("<no value {}>", id.0), f)?;
+    for DefaultInput { value, of, before } in &graph.defaults {
+        writeln!(f, "  default {}: {of} {before}", Name(graph, Some(*value)))?;
+    }
     for (input, output) in &graph.in_place {
         writeln!(f, "  in_place {}={}", Word(input), Word(output))?;
     }
@@ -34,8 +38,15 @@ fn lines<N: GraphNode, V: GraphValue>(
     for capture in &graph.captures {
         captures.set(capture.inner, Some(outer(capture.outer)));
     }
+    // Readers take inputs in the order of their lines, whatever places they have among the values.
+    let mut inputs = graph.inputs.iter().filter_map(|&id| graph.value(id).ok());
     for ((_, captured), value) in captures.iter().zip(&graph.values) {
         let value = value.value();
+        let is_input = match (&value.source, captured) {
+            (Source::Input(_), _) | (Source::Outer, None) => true,
+            (Source::Outer, Some(_)) | (Source::Constant(_) | Source::Computed, _) => false,
+        };
+        let value = if is_input { inputs.next().map_or(value, V::value) } else { value };
         let name = Word(&value.name);
         let line = match (&value.source, captured) {
             (Source::Input(of), _) => format!("input {name}: {of}"),

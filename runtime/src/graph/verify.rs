@@ -21,6 +21,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// The same of a graph that is nested so deep.
     fn verify_at(&self, depth: usize) -> Result<(), GraphError> {
         self.verify_lists(depth)?;
+        self.verify_defaults()?;
         let mut made = PerValue::filled(self, false);
         for node in self.nodes.iter().map(N::node) {
             self.verify_reads(node, &made)?;

@@ -31,8 +31,7 @@ pub struct ImportOptions {
     pub packaged: Vec<PackagedOp>,
     /// How the bytes of files are read.
     pub reading: Reading,
-    /// The inputs that runs give although the model has a default for them, an initializer of their name: names of other
-    /// values are ignored.
+    /// The inputs that runs give although the model has a default for them: names of other values are ignored.
     pub given: BTreeSet<String>,
     /// Which network of a file that has several.
     pub network: Option<String>,
@@ -166,7 +165,9 @@ pub fn model_bytes(
     name: &str,
     options: &ImportOptions,
 ) -> Result<Graph, ImportError> {
-    (importer(bytes, name)?.import)(bytes, name, options)
+    let mut graph = (importer(bytes, name)?.import)(bytes, name, options)?;
+    graph.give(&options.given);
+    Ok(graph)
 }
 
 /// Reads a model.

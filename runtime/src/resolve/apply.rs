@@ -21,6 +21,7 @@ impl Registry {
             inputs: Vec::new(),
             captures: Vec::new(),
             outputs: Vec::new(),
+            defaults: Vec::new(),
             in_place: Vec::new(),
             affinity: Vec::new(),
             compiled: Vec::new(),

@@ -251,18 +251,14 @@ impl Cut {
             Source::Constant(_) | Source::Computed | Source::Outer => value,
         });
         let values = values.collect();
-        let (inputs, captures) = (Vec::new(), Vec::new());
         let (before, outputs) = graph.outputs.iter().partition(|output| !made.contains(output));
         graph.outputs = before;
         // What is behind may read an input once an output is there.
         graph.in_place.clear();
-        let name = graph.name.clone();
         let reads = nodes.iter().flat_map(Node::reads).map(|(_, value)| value);
         let read: BTreeSet<_> = reads.filter(|value| !made.contains(value)).collect();
-        let (in_place, affinity) = (Vec::new(), Vec::new());
-        let compiled = Vec::new();
-        let behind =
-            Graph { name, nodes, values, inputs, captures, outputs, in_place, affinity, compiled };
+        let mut behind = Graph::new(&graph.name);
+        (behind.nodes, behind.values, behind.outputs) = (nodes, values, outputs);
         let mut behind = Behind::nothing(behind);
         for value in read {
             behind.give(graph, value, wanted.contains(&value))?;

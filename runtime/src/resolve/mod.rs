@@ -313,13 +313,24 @@ impl Registry {
         let shapes = inputs::shapes(&graph, options)?;
         let Graph { name, nodes, values, inputs, captures, outputs, in_place, affinity, .. } =
             graph;
-        let compiled = Vec::new();
+        // A default that nobody gives is a constant like any other from here on.
+        let (defaults, compiled) = (Vec::new(), Vec::new());
         let values = (0..).map(ValueId::at).zip(values);
         let values = values.map(|(id, value)| inputs::typed(value, shapes.get(&id))).collect();
         let source = nodes;
         let nodes = Vec::with_capacity(source.len());
-        let mut graph =
-            Graph { name, nodes, values, inputs, captures, outputs, in_place, affinity, compiled };
+        let mut graph = Graph {
+            name,
+            nodes,
+            values,
+            inputs,
+            captures,
+            outputs,
+            defaults,
+            in_place,
+            affinity,
+            compiled,
+        };
         graph.set_open(open);
         let (notices, layouts) = (Vec::new(), NhwcValues::default());
         let (depth, trips, taken) = (0, None, Vec::new());

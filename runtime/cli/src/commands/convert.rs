@@ -120,7 +120,10 @@ impl Run for Convert {
     fn run(self) -> Outcome {
         let runtime = self.packages.open()?;
         let declared = declared(&self.configs)?;
-        let options = ImportOptions { packaged: declared.clone(), ..ImportOptions::default() };
+        // An input whose shape is said is one that runs give, even if the model has a default for it.
+        let given = self.input_shape.iter().map(|(name, _)| name.clone()).collect();
+        let options =
+            ImportOptions { packaged: declared.clone(), given, ..ImportOptions::default() };
         let mut graph = runtime.import(&self.model, &options)?;
         let outputs = self.outputs(&graph)?;
         if !outputs.is_empty() {

@@ -16,13 +16,13 @@ use super::attribute;
 use super::four_bits;
 use super::function::{Call, Scope};
 use super::model::{Model, domain};
-use super::proto::{
-    AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTensorProto, ValueInfoProto,
-};
+use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto};
 use super::sparse;
 use super::tensor::tensor;
 use super::types::{is_sequence, tensor_type};
-use crate::graph::{Attr, Graph, GraphError, MAX_DEPTH, Node, Source, ValueId};
+use crate::graph::{
+    Attr, DefaultInput, Graph, GraphError, MAX_DEPTH, Node, Source, TensorType, ValueId,
+};
 use crate::memory::Tensor;
 
 /// A graph that is being read, and its outer ones.
@@ -146,9 +146,6 @@ impl<'a> Import<'a> {
     }
 
     fn constants(&mut self, proto: &mut GraphProto) -> Result<(), ImportError> {
-        if !self.is_inside() {
-            self.leave_out_given(proto);
-        }
         four_bits::widen(proto, &self.model.files)?;
         // Taken one by one, so that no more than one tensor is held twice.
         for initializer in std::mem::take(&mut proto.initializer) {
@@ -168,15 +165,6 @@ impl<'a> Import<'a> {
         Ok(())
     }
 
-    /// Takes the defaults away from inputs that runs give.
-    fn leave_out_given(&self, proto: &mut GraphProto) {
-        let inputs: HashSet<&str> = proto.input.iter().map(|input| input.name.as_str()).collect();
-        let stays = |name: &str| !(self.model.is_given(name) && inputs.contains(name));
-        let name = |of: &SparseTensorProto| of.values.as_ref().map(|of| of.name.clone());
-        proto.initializer.retain(|of| stays(&of.name));
-        proto.sparse_initializer.retain(|of| name(of).is_none_or(|name| stays(&name)));
-    }
-
     fn inputs(&mut self, proto: &GraphProto) -> Result<(), ImportError> {
         let mut listed = HashSet::new();
         for input in &proto.input {
@@ -186,12 +174,19 @@ impl<'a> Import<'a> {
                 return Err(ImportError::malformed(place, "a second of its name", "one"));
             }
             // Files of the first formats list every constant as an input too.
-            let Level { graph, ids } = &self.level;
-            if let Some(constant) = ids.get(name).and_then(|&id| graph.constant(id)) {
-                same_type(place, input, constant)?;
+            let has_defaults = self.model.has_defaults && !self.is_inside();
+            let of = tensor_type(place, input)?;
+            let Level { graph, ids } = &mut self.level;
+            if let Some(&value) = ids.get(name)
+                && let Some(constant) = graph.constant(value)
+            {
+                same_type(place, of.as_ref(), constant)?;
+                if let Some(of) = of.filter(|_| has_defaults) {
+                    let before = graph.inputs.len();
+                    graph.defaults.push(DefaultInput { value, of, before });
+                }
                 continue;
             }
-            let of = tensor_type(place, input)?;
             let id = match of {
                 of if self.is_inside() => self.level.graph.add_parameter(name, of),
                 None if is_sequence(input) => {
@@ -371,10 +366,10 @@ impl<'a> Import<'a> {
 /// Refuses an input whose type is not that of its initializer.
 fn same_type(
     place: Arguments<'_>,
-    input: &ValueInfoProto,
+    input: Option<&TensorType>,
     constant: &Tensor,
 ) -> Result<(), ImportError> {
-    match tensor_type(place, input)? {
+    match input {
         Some(of) if !of.admits(constant.desc()) => {
             let desc = constant.desc();
             let found = format!("type {of}");

@@ -1,6 +1,6 @@
 //! The model of an ONNX file: what all graphs in it have in common.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt::Arguments;
 
 use prost::Message;
@@ -49,8 +49,8 @@ pub(super) fn graph(
     }
     let files = Files::of(options);
     // Before that, an initializer of an input's name is a constant.
-    let given = (model.ir_version >= DEFAULTS).then_some(&options.given);
-    let of = Model { files, opsets, functions, packaged: &options.packaged, given };
+    let has_defaults = model.ir_version >= DEFAULTS;
+    let of = Model { files, opsets, functions, packaged: &options.packaged, has_defaults };
     let graph = Import::new(name, &of).whole(graph)?;
     graph.verify()?;
     Ok(graph)
@@ -62,15 +62,11 @@ pub(super) struct Model<'a> {
     pub(super) opsets: Opsets<'a>,
     functions: Functions<'a>,
     packaged: &'a [PackagedOp],
-    given: Option<&'a BTreeSet<String>>,
+    /// Whether an initializer of an input's name is the input's default.
+    pub(super) has_defaults: bool,
 }
 
 impl<'a> Model<'a> {
-    /// Whether runs give an input, whatever the model has for it.
-    pub(super) fn is_given(&self, input: &str) -> bool {
-        self.given.is_some_and(|given| given.contains(input))
-    }
-
     /// The function that a node calls, unless a package has the operator.
     pub(super) fn function_of(&self, node: &NodeProto) -> Option<&'a FunctionProto> {
         let domain = domain(&node.domain);

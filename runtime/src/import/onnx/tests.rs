@@ -92,6 +92,7 @@ fn a_model_becomes_a_sorted_graph() {
   h: f32[1,2,3] = Conv@17(x, w) pads=[1, 1, 1, 1] auto_pad="NOTSET" beta=0.5 # Conv_2
   y: f32[1] = com.acme:Twist@2(h, _, c) k=-3 scales=[0.5, 2.0] modes=["a", "b"] table=f32[2]{1.0, 2.0} # twist
   output y
+  default w: f32[1,2] 1
 "#;
     let graph = read(&small()).unwrap();
     assert_eq!(graph.to_string(), expected);
@@ -141,16 +142,20 @@ fn constants_come_from_every_attribute_that_can_hold_one() {
 /// Inputs that have an initializer of their name are constants, unless runs give them and the format has defaults.
 #[test]
 fn an_input_with_a_default_is_an_input_where_runs_give_it() {
-    let inputs = |ir_version: i64, given: &[&str]| {
+    let lines = |ir_version: i64, given: &[&str], kind: &str| {
         let mut model = small();
         model.ir_version = ir_version;
         let given = given.iter().map(|&name| name.to_owned()).collect();
         let options = ImportOptions { given, ..options() };
-        let graph = import(&ModelBytes::copy_of(&model.to_bytes()), "small", &options).unwrap();
+        let graph = crate::import::bytes(&model.to_bytes(), "small.onnx", &options).unwrap();
         let lines: Vec<_> = graph.to_string().lines().map(|line| line.trim().to_owned()).collect();
-        lines.into_iter().filter(|line| line.starts_with("input")).collect::<Vec<_>>()
+        lines.into_iter().filter(|line| line.starts_with(kind)).collect::<Vec<_>>()
     };
+    let inputs = |ir_version, given: &[&str]| lines(ir_version, given, "input");
+    let defaults = |ir_version| lines(ir_version, &[], "default");
     let (x, w) = ("input x: f32[batch,?,h]", "input w: f32[1,2]");
+    assert_eq!(defaults(8), ["default w: f32[1,2] 1"]);
+    assert_eq!(defaults(3), Vec::<String>::new());
     assert_eq!(inputs(8, &[]), [x]);
     assert_eq!(inputs(8, &["w", "c", "h", "none"]), [x, w]);
     assert_eq!(inputs(4, &["w"]), [x, w]);
