@@ -395,7 +395,8 @@ impl Lowering<'_> {
         let (memory, source) = (*memory, operand);
         let of_y = self.graph.value(y).ok();
         let stored = of_y.and_then(TypedValue::quantized_desc);
-        let means_the_same = stored.and_then(|stored| stored.encodings()) == source.desc.encodings();
+        let means_the_same =
+            stored.and_then(|stored| stored.encodings()) == source.desc.encodings();
         let is_elsewhere = memory != self.memory_of(placed);
         let lies_there = matches!(source.place, Some(Place::Window(_)));
         let shape = self.graph.desc(Some(y)).full_shape();

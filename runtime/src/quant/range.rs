@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(unit(0.9), Encoding { scale: 1.0 / 255.0, zero_point: 0 });
         assert_eq!(unit(0.26), unit(1.0), "there is as much room above what was seen");
         assert_eq!(unit(0.25), Encoding { scale: 0.5 / 255.0, zero_point: 0 });
-        assert_eq!(unit(0.001), unit(0.0), "no range is too narrow");
+        assert_eq!(unit(1e-10), unit(0.0), "no range is too narrow");
         assert_eq!(U8.fixed(Range::UNIT, Range::EMPTY, LEAST_WIDTH), unit(1.0));
         let both =
             U8.fixed(Range { min: -1.0, max: 1.0 }, Range { min: -0.9, max: 0.1 }, LEAST_WIDTH);

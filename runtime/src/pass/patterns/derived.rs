@@ -177,7 +177,7 @@ mod tests {
             let [low, high] = range_of(stored(range).unwrap()).unwrap();
             let step = (high - low) / 65_535.0;
             assert!(low <= range[0] + step && high >= range[1] - step, "{range:?}: {low} {high}");
-            assert!(low <= 0.0 && high >= 0.0 && high - low > 0.009);
+            assert!(low <= 0.0 && high >= 0.0 && high - low > 0.9e-9);
         }
         assert!(stored([f64::NEG_INFINITY, 1.0]).is_none());
     }

@@ -220,12 +220,13 @@ mod tests {
             for (rows, cols) in [(3, 8), (2, 64), (2, 1000), (1, 9000)] {
                 let x: Vec<f32> = noise(rows * cols).iter().map(|x| mean + spread * x).collect();
                 let run = bench(N::NAME).input(tensor(&[rows, cols], &x));
-                let run = run.input(tensor(&[cols], &vec![1f32; cols])).float("epsilon", 1e-12);
-                let rows = x.chunks(cols).map(|x| x.iter().copied().map(f64::from).collect());
-                let ones = vec![1.0; cols];
-                let wanted: Vec<f64> = rows
-                    .flat_map(|x: Vec<f64>| (N::TEST)(&x, [&ones, &[]], f64::from(1e-12f32)))
-                    .collect();
+                // They differ, as rows that keep their mean become all but equal numbers.
+                let scale: Vec<f32> = (0..cols).map(|at| 1.0 + 0.25 * (at % 5) as f32).collect();
+                let run = run.input(tensor(&[cols], &scale)).float("epsilon", 1e-12);
+                let doubles = |x: &[f32]| x.iter().copied().map(f64::from).collect::<Vec<_>>();
+                let (rows, scale) = (x.chunks(cols).map(doubles), doubles(&scale));
+                let normed = |x: Vec<f64>| (N::TEST)(&x, [&scale, &[]], f64::from(1e-12f32));
+                let wanted: Vec<f64> = rows.flat_map(normed).collect();
                 for core in [Core::CPU, Core::GPU] {
                     println!("{} {core:?}: {mean} with {spread}, {cols} elements", N::NAME);
                     let y = run.clone().on(core).one().values::<f32>();
