@@ -85,6 +85,8 @@ pub(crate) struct Def {
     pub(crate) name: Option<String>,
     pub(crate) class: Class,
     pub(crate) kind: DefKind,
+    /// The definition of the same kind that this is the rest of: what rounding took from each of its elements.
+    pub(crate) rest_of: Option<usize>,
 }
 
 #[derive(Debug, Clone)]

@@ -334,7 +334,7 @@ impl<'a> Lowering<'a> {
             ));
         }
         let def = self.defs.len();
-        self.defs.push(Def { name: name.map(str::to_owned), class, kind });
+        self.defs.push(Def { name: name.map(str::to_owned), class, kind, rest_of: None });
         self.ranks.push(rank);
         self.step(StepKind::Def(def), at);
         Ok(def)

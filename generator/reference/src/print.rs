@@ -11,9 +11,11 @@ mod literal;
 mod names;
 mod opencl;
 mod plain;
+mod rests;
 mod rust;
 mod select;
 mod support;
+mod wide;
 
 pub(crate) use items::items;
 pub use items::{Accesses, Buffer, Item, ItemKernel, OpenClAccess, PortAccess};
@@ -113,6 +115,7 @@ pub struct Scratch {
 
 /// The program's kernel in Rust.
 pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKernel {
+    let code = &rests::with_rests(code);
     let names = Names::new(code, signature);
     let printer = Printer { code, signature, ports, names, language: &Rust::Slices };
     let scratch = printer.kept().map(|def| Scratch {
@@ -389,7 +392,7 @@ impl Printer<'_> {
         binders: &[Binder],
         body: &crate::ir::Scalar,
     ) -> String {
-        let text = self.element_body(number, binders, body);
+        let text = self.element_body(number, def, binders, body);
         let unused = |name: &str| if has_bare(&text, name) { "" } else { "_" };
         let mut parameters = vec![
             format!("{}plan: &Plan", unused("plan")),
@@ -401,9 +404,18 @@ impl Printer<'_> {
         function(&head, &parameters, &format!("Result<{class}, Fault>"), &text)
     }
 
-    fn element_body(&self, number: usize, binders: &[Binder], body: &crate::ir::Scalar) -> String {
+    fn element_body(
+        &self,
+        number: usize,
+        def: &Def,
+        binders: &[Binder],
+        body: &crate::ir::Scalar,
+    ) -> String {
         let mut emitter = Emitter::new(self, Real::F32);
-        let mut value = emitter.scalar(body);
+        let mut value = match def.rest_of {
+            Some(of) => emitter.rest(of, binders, body),
+            None => emitter.scalar(body),
+        };
         if value.ends_with('?') {
             value = emitter.bound(emitter.kind(emitter.class(body)), &value);
         }
@@ -416,7 +428,7 @@ impl Printer<'_> {
 
     /// The tensors of a definition whose elements a text reads.
     fn sources_in(&self, text: &str, def: &Def) -> Vec<Source> {
-        let mut sources = sources_of(def);
+        let mut sources = sources_of(self.code, def);
         sources.retain(|source| has_bare(text, self.names.source(*source)));
         sources
     }
@@ -454,7 +466,7 @@ impl Printer<'_> {
             let name = self.names.def(number);
             let block = match &def.kind {
                 DefKind::Elements { binders, body } => {
-                    let text = self.element_body(number, binders, body);
+                    let text = self.element_body(number, def, binders, body);
                     let arguments: Vec<String> = self
                         .sources_in(&text, def)
                         .iter()
@@ -511,12 +523,12 @@ fn early(class: Class) -> &'static str {
 
 /// Whether a tensor is worked out of this one's elements.
 fn is_read(code: &Code, def: usize) -> bool {
-    code.defs.iter().any(|other| sources_of(other).contains(&Source::Def(def)))
+    code.defs.iter().any(|other| sources_of(code, other).contains(&Source::Def(def)))
 }
 
-/// The tensors whose elements a definition reads, in a fixed order.
-fn sources_of(def: &Def) -> Vec<Source> {
-    let mut sources = Vec::new();
+/// The tensors whose elements a definition may read, in a fixed order.
+fn sources_of(code: &Code, def: &Def) -> Vec<Source> {
+    let mut sources: Vec<Source> = def.rest_of.map(Source::Def).into_iter().collect();
     let mut see = |seen: Seen| {
         if let Seen::Elements(source, _) = seen
             && !sources.contains(&source)
@@ -533,5 +545,19 @@ fn sources_of(def: &Def) -> Vec<Source> {
         }
         DefKind::Select(select) => select.walk(&mut see),
     }
+    let rest = |source: &Source| match source {
+        Source::Def(def) => rests::rest_of(code, *def).map(Source::Def),
+        Source::Input(_) | Source::Param(_) => None,
+    };
+    let read: Vec<Source> = sources.iter().filter_map(rest).collect();
+    // A rest reads the definition that it is of, and not itself.
+    let is_other = |source: &Source| match source {
+        Source::Def(read) => {
+            def.rest_of.is_none()
+                || code.defs.get(*read).and_then(|read| read.rest_of) != def.rest_of
+        }
+        Source::Input(_) | Source::Param(_) => true,
+    };
+    sources.extend(read.into_iter().filter(is_other));
     sources
 }

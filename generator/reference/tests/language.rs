@@ -26,6 +26,8 @@ mod naive;
 mod operators;
 #[path = "language/page.rs"]
 mod page;
+#[path = "language/sums.rs"]
+mod sums;
 #[path = "language/support.rs"]
 mod support;
 #[path = "language/windows.rs"]

@@ -355,6 +355,35 @@ pub fn floor_mod_f64(a: f64, b: f64) -> f64 {
     }
 }
 
+pub fn finite_f32(x: f32) -> f32 {
+    if x.is_finite() { x } else { 0.0 }
+}
+
+/// What rounding takes from a + b.
+pub fn sum_rest_f32(a: f32, b: f32) -> f32 {
+    let sum = a + b;
+    let part = sum - a;
+    (a - (sum - part)) + (b - part)
+}
+
+/// A sum with what rounding took from it, which is NaN where the sum is NaN or infinite.
+pub fn joined_f32(sum: f32, rest: f32) -> f32 {
+    sum + finite_f32(rest)
+}
+
+pub fn joined_rest_f32(sum: f32, rest: f32) -> f32 {
+    finite_f32(sum_rest_f32(sum, finite_f32(rest)))
+}
+
+/// The rest of a product, of numbers with rests.
+pub fn product_rest_f32(product: f32, a: f32, a_rest: f32, b: f32, b_rest: f32) -> f32 {
+    finite_f32(a.mul_add(b, -product) + (a * b_rest + a_rest * b))
+}
+
+pub fn quotient_rest_f32(quotient: f32, a: f32, a_rest: f32, b: f32, b_rest: f32) -> f32 {
+    finite_f32(((-quotient).mul_add(b, a) + (a_rest - quotient * b_rest)) / b)
+}
+
 pub fn sign_f32(x: f32) -> f32 {
     if x > 0.0 {
         1.0

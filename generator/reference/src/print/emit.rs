@@ -14,6 +14,7 @@ use crate::{
     signature::{Class, ParamKind},
 };
 
+#[derive(Clone)]
 pub(super) struct Emitter<'a> {
     pub(super) printer: &'a Printer<'a>,
     pub(super) real: Real,
@@ -22,6 +23,8 @@ pub(super) struct Emitter<'a> {
     temporaries: usize,
     /// What local values are called, where a name cannot be given anew.
     named: BTreeMap<Slot, String>,
+    /// What the rests of local values are called.
+    pub(super) rests: BTreeMap<Slot, String>,
 }
 
 impl<'a> Emitter<'a> {
@@ -33,6 +36,7 @@ impl<'a> Emitter<'a> {
             depth: 0,
             temporaries: 0,
             named: BTreeMap::new(),
+            rests: BTreeMap::new(),
         }
     }
 
@@ -87,7 +91,7 @@ impl<'a> Emitter<'a> {
 
     /// Counts temporaries from where another stopped.
     pub(super) fn beside(&self) -> Self {
-        Self { text: String::new(), named: self.named.clone(), ..*self }
+        Self { text: String::new(), named: self.named.clone(), rests: self.rests.clone(), ..*self }
     }
 
     pub(super) fn text(&self) -> &str {
@@ -203,7 +207,10 @@ impl<'a> Emitter<'a> {
                 let operand = self.scalar(operand);
                 self.language().unary(function.row().name, class, &operand, self.real)
             }
-            Scalar::Binary(op, left, right, _) => self.binary(*op, left, right),
+            Scalar::Binary(op, left, right, _) => match self.difference(scalar) {
+                Some(difference) => difference,
+                None => self.binary(*op, left, right),
+            },
             Scalar::Cast(class, operand) => {
                 if let (Class::Float, Scalar::Int(value)) = (class, &**operand)
                     && let Ok(value) = i16::try_from(*value)
@@ -229,6 +236,9 @@ impl<'a> Emitter<'a> {
 
     /// A value under a name of its own, and what is worked out with it.
     fn with_local(&mut self, slot: Slot, value: &Scalar, body: &Scalar) -> String {
+        if let Some(result) = self.with_wide_local(slot, value, body) {
+            return result;
+        }
         let kind = self.kind(self.class(value));
         let before = self.text.len();
         let value = self.scalar(value);
@@ -354,7 +364,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The name of a local value that is met now.
-    fn local(&mut self, slot: Slot) -> String {
+    pub(super) fn local(&mut self, slot: Slot) -> String {
         let name = self.printer.names.scalar(slot).to_owned();
         if self.language().shadows() {
             return name;

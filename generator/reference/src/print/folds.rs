@@ -2,14 +2,27 @@
 
 use super::{
     emit::Emitter,
-    language::{End, Kind},
+    language::{End, Kind, Real},
     plain::bare,
+    rests::is_sum_fold,
+    wide::Wide,
 };
 use crate::{
     function::Binary,
     ir::{Binder, Fold, FoldLoop},
     signature::Class,
 };
+
+/// The variables that a fold leaves.
+struct Folded {
+    all: String,
+    /// What rounding took from a sum.
+    rest: Option<String>,
+    /// How many were folded.
+    number: String,
+    /// The place of an extreme.
+    best: String,
+}
 
 impl Emitter<'_> {
     /// Loops over the indices, and says how many have to be closed.
@@ -47,7 +60,52 @@ impl Emitter<'_> {
         binders.len()
     }
 
+    /// A fold to one number.
     pub(super) fn fold(&mut self, fold: &FoldLoop) -> String {
+        let Folded { all, rest, number, best } = self.folded(fold, false);
+        let language = self.language();
+        let all = match rest {
+            Some(rest) => language.helper("joined", &[&all, &rest]),
+            None => all,
+        };
+        match fold.fold {
+            Fold::Mean => {
+                format!("({all} / {})", bare(&self.cast(fold.class, Class::Int, &number)))
+            }
+            Fold::ArgMax | Fold::ArgMin => {
+                let wanted = "elements to find the extreme of";
+                if let Some([head, refusal, end]) =
+                    language.refuse_if(&format!("{best} < 0"), wanted)
+                {
+                    self.open(&head);
+                    self.line(&refusal);
+                    self.close(&end);
+                }
+                best
+            }
+            _ => all,
+        }
+    }
+
+    /// A sum or a mean with its rest.
+    pub(super) fn wide_fold(&mut self, fold: &FoldLoop) -> Wide {
+        let Folded { all, rest, number, .. } = self.folded(fold, true);
+        let Some(rest) = rest else { return Wide { high: all, rest: None } };
+        let language = self.language();
+        let high = self.bound_float(&language.helper("joined", &[&all, &rest]));
+        let rest = language.helper("joined_rest", &[&all, &rest]);
+        if fold.fold != Fold::Mean {
+            return Wide { high, rest: Some(rest) };
+        }
+        let number = self.bound_float(&self.cast(fold.class, Class::Int, &number));
+        let mean = self.bound_float(&format!("({high} / {number})"));
+        let zero = language.float(0.0, self.real);
+        let rest = language.helper("quotient_rest", &[&mean, &high, &rest, &number, &zero]);
+        Wide { high: mean, rest: Some(rest) }
+    }
+
+    /// Folds terms; what rounding takes from products is as well a part of a rest where it is wanted `in_full`.
+    fn folded(&mut self, fold: &FoldLoop, in_full: bool) -> Folded {
         let (of, language) = (fold.class, self.language());
         let all = self.temporary();
         let start = match fold.fold {
@@ -61,6 +119,11 @@ impl Emitter<'_> {
         };
         let kind = if fold.fold == Fold::Count { self.int() } else { self.kind(of) };
         self.line(&language.variable(kind, &all, bare(&start)));
+        let has_rest = is_sum_fold(fold.fold, of) && self.real == Real::F32;
+        let rest = has_rest.then(|| self.temporary());
+        if let Some(rest) = &rest {
+            self.line(&language.variable(kind, rest, bare(&start)));
+        }
         let has_number = matches!(fold.fold, Fold::Mean | Fold::ArgMax | Fold::ArgMin);
         let (number, best) = (self.temporary(), self.temporary());
         if has_number {
@@ -70,8 +133,17 @@ impl Emitter<'_> {
             self.line(&language.variable(self.int(), &best, bare(&language.int(-1))));
         }
         let loops = self.loops(&fold.binders);
-        let value = self.scalar(&fold.body);
-        let value = self.bound(self.kind(of), &value);
+        let term = match &rest {
+            Some(_) if in_full => self.term(&fold.body),
+            _ => Wide { high: self.scalar(&fold.body), rest: None },
+        };
+        let value = self.bound(self.kind(of), &term.high);
+        if let Some(rest) = &rest {
+            let lost = language.helper("sum_rest", &[&all, &value]);
+            for lost in [Some(&lost), term.rest.as_ref()].into_iter().flatten() {
+                self.taken_in(Binary::Add, of, [rest, lost]);
+            }
+        }
         match fold.fold {
             Fold::Sum | Fold::Mean => self.taken_in(Binary::Add, of, [&all, &value]),
             Fold::Prod => self.taken_in(Binary::Mul, of, [&all, &value]),
@@ -99,21 +171,7 @@ impl Emitter<'_> {
         for _ in 0..loops {
             self.close("}");
         }
-        match fold.fold {
-            Fold::Mean => format!("({all} / {})", bare(&self.cast(of, Class::Int, &number))),
-            Fold::ArgMax | Fold::ArgMin => {
-                let wanted = "elements to find the extreme of";
-                if let Some([head, refusal, end]) =
-                    language.refuse_if(&format!("{best} < 0"), wanted)
-                {
-                    self.open(&head);
-                    self.line(&refusal);
-                    self.close(&end);
-                }
-                best
-            }
-            _ => all,
-        }
+        Folded { all, rest, number, best }
     }
 
     /// A small number.

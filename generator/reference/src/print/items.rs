@@ -127,6 +127,7 @@ impl Reads<'_> {
 
 /// The program as work items, if no elements decide an extent.
 pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> Option<ItemKernel> {
+    let code = &super::rests::with_rests(code);
     // Numbers of outputs lose digits where they are stored, so those that are read again are kept.
     let is_output = |def: usize| code.outputs.iter().any(|output| output.def == def);
     let is_kept = |def: &usize| !is_output(*def) || super::is_read(code, *def);
@@ -237,7 +238,7 @@ impl Printer<'_> {
         let def = self.code.defs.get(number)?;
         match &def.kind {
             DefKind::Elements { binders, body } => {
-                Some((def, self.element_body(number, binders, body)))
+                Some((def, self.element_body(number, def, binders, body)))
             }
             DefKind::Select(_) => None,
         }
@@ -251,7 +252,7 @@ impl Printer<'_> {
             return Kernel { name, buffers: Vec::new(), text: String::new() };
         };
         let (mut head, mut absent, mut buffers) = (String::new(), String::new(), Vec::new());
-        for source in super::sources_of(def) {
+        for source in super::sources_of(self.code, def) {
             let (buffer, element, called) = match source {
                 Source::Param(_) => continue,
                 Source::Input(input) => {

@@ -54,6 +54,8 @@ pub(super) trait Language {
     /// The statement that does a function of two numbers to the first, where the language has one for it.
     fn assign(&self, op: Binary, class: Class, operands: [&str; 2]) -> Option<String>;
     fn is_nan(&self, x: &str) -> String;
+    /// A call of a printed function of numbers in single precision.
+    fn helper(&self, name: &str, arguments: &[&str]) -> String;
     /// A call that may be refused.
     fn fallible(&self, call: String) -> String;
     fn list_of(&self, items: &[String]) -> String;

@@ -129,15 +129,16 @@ const OWN_ENDS: &[&str] = &["_f32", "_f64"];
 const OPENCL_WORDS: &str = "
     abs abs_diff acos acosh acospi add_sat all any asin asinh asinpi atan atan2 atan2pi atanh atanpi barrier bitselect
     cbrt ceil clamp clz complex constant copysign cos cosh cospi cross ctz degrees distance dot
-    enqueue_kernel erf erfc event_t exp exp10 exp2 expm1 fabs fast_distance fast_length fast_normalize fdim
+    enqueue_kernel erf erfc event_t exp exp10 exp2 expm1 fabs fast_distance fast_length fast_normalize fdim finite
     float_sigmoid float_sign floor floor_mod fma fmax fmin fmod fract frexp generic global hadd half hypot ilogb
     image imaginary inline isequal isfinite isgreater isgreaterequal isinf isless islessequal islessgreater isnan
-    isnormal isnotequal isordered isunordered kernel larger ldexp length lgamma lgamma_r local log log10 log1p log2
+    isnormal isnotequal isordered isunordered joined joined_rest kernel larger ldexp length lgamma lgamma_r local log log10 log1p log2
     logb mad mad24 mad_hi mad_sat max maxmag min minmag mix modf mul24 mul_hi mem_fence nan ndrange_t
-    nextafter normalize pipe popcount pow pown powr prefetch printf private ptrdiff_t quad quantized queue_t
+    nextafter normalize pipe popcount pow pown powr prefetch printf private product_rest ptrdiff_t quad quantized queue_t
+    quotient_rest
     radians read_mem_fence read_only read_write register remainder remquo restrict rhadd rint rootn rotate round
     rsqrt sampler_t select shuffle shuffle2 sign signbit sin sincos sinh sinpi size_t sizeof smaller smoothstep
-    sqrt step sub_sat tan tanh tanpi tgamma trunc uchar uint uintptr_t intptr_t ulong uniform upsample ushort value
+    sqrt step sub_sat sum_rest tan tanh tanpi tgamma trunc uchar uint uintptr_t intptr_t ulong uniform upsample ushort value
     vec_step wait_group_events whole work_group_barrier write_mem_fence write_only";
 const OPENCL_STARTS: &str = "
     __ CL CHAR_ DBL_ FLT_ HALF_ HAS_ HUGE_VAL INFINITY INT_ LIST_ LONG_ M_ MAXFLOAT NAN NULL PLAN SCALE_ SCHAR_ SHRT_

@@ -140,6 +140,10 @@ impl Language for OpenClC<'_> {
         format!("isnan({x})")
     }
 
+    fn helper(&self, name: &str, arguments: &[&str]) -> String {
+        format!("{name}({})", arguments.join(", "))
+    }
+
     fn fallible(&self, call: String) -> String {
         call
     }

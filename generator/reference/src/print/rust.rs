@@ -195,6 +195,10 @@ impl Language for Rust<'_> {
         format!("{x}.is_nan()")
     }
 
+    fn helper(&self, name: &str, arguments: &[&str]) -> String {
+        format!("{name}_f32({})", arguments.join(", "))
+    }
+
     fn fallible(&self, call: String) -> String {
         call + "?"
     }

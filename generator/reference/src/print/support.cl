@@ -95,6 +95,35 @@ float smaller(float a, float b) {
     return isnan(a) || a < b ? a : b;
 }
 
+float finite(float x) {
+    return isfinite(x) ? x : 0.0f;
+}
+
+// What rounding takes from a + b.
+float sum_rest(float a, float b) {
+    const float sum = a + b;
+    const float part = sum - a;
+    return (a - (sum - part)) + (b - part);
+}
+
+// A sum with what rounding took from it, which is NaN where the sum is NaN or infinite.
+float joined(float sum, float rest) {
+    return sum + finite(rest);
+}
+
+float joined_rest(float sum, float rest) {
+    return finite(sum_rest(sum, finite(rest)));
+}
+
+// The rest of a product, of numbers with rests.
+float product_rest(float product, float a, float a_rest, float b, float b_rest) {
+    return finite(fma(a, b, -product) + (a * b_rest + a_rest * b));
+}
+
+float quotient_rest(float quotient, float a, float a_rest, float b, float b_rest) {
+    return finite((fma(-quotient, b, a) + (a_rest - quotient * b_rest)) / b);
+}
+
 float floor_mod(float a, float b) {
     const float rest = fmod(a, b);
     return rest != 0.0f && (rest < 0.0f) != (b < 0.0f) ? rest + b : rest;
