@@ -853,13 +853,53 @@ fn what_no_kernel_reads_is_warned_of_on_every_core() {
     let desk = Desk::new(&config);
     desk.works(&["new", "c.json"]);
     desk.works(&["build", "IgnoringUdoPackage", "--debug"]);
-    let check = ["check", "IgnoringUdoPackage", "--level", "1", "--filter", "contract/ignored"];
-    let (out, _) = desk.works(&check);
-    for core in ["cpu", "gpu", "dsp:v68"] {
-        let warning = format!(
-            "warning contract/ignored: input \"bias\", parameter \"gain\" change nothing on {core}: "
-        );
-        assert!(out.contains(&warning), "{core}: {out}");
+    for level in ["1", "3", "6"] {
+        let out = ignored_at(&desk, "IgnoringUdoPackage", level);
+        for core in ["cpu", "gpu", "dsp:v68"] {
+            let warning = format!(
+                "warning contract/ignored: input \"bias\", parameter \"gain\" change nothing on {core}: "
+            );
+            assert!(out.contains(&warning), "level {level}, {core}: {out}");
+        }
+        assert!(!out.contains("\"alpha\" change"), "level {level}: {out}");
     }
-    assert!(!out.contains("\"alpha\" change"), "{out}");
+}
+
+/// What a check of a level says of optional inputs and parameters.
+fn ignored_at(desk: &Desk, package: &str, level: &str) -> String {
+    desk.works(&["check", package, "--level", level, "--filter", "contract/ignored"]).0
+}
+
+#[test]
+fn what_counts_in_one_mode_alone_is_warned_of_only_where_a_kernel_does_not_read_it() {
+    let bias = r#"{"name": "bias", "optional": true, "quantization_mode": "TF", "per_core_data_types":
+        {"CPU": "FLOAT_32", "GPU": "FLOAT_32", "DSP": "UINT_8"}}],
+     "outputs""#;
+    let mode = r#"{"name": "mode", "data_type": "STRING", "default_value": "plain"},
+        {"name": "alpha""#;
+    let reference = r#"let b = if present(bias) then (if mode == \"shifted\" then alpha * bias else 0) else 0\ny = x + b"#;
+    let config = LEAKY.replace("],\n     \"outputs\"", &format!(", {bias}"));
+    let config = config.replace(r#"{"name": "alpha""#, mode).replace("Leaky", "Shifting");
+    let config = config.replace("y = if x < 0 then alpha * x else x", reference);
+    let desk = Desk::new(&config);
+    desk.works(&["new", "c.json"]);
+    desk.works(&["build", "ShiftingUdoPackage", "--debug"]);
+    for level in ["1", "3"] {
+        let out = ignored_at(&desk, "ShiftingUdoPackage", level);
+        assert!(!out.contains("warning contract"), "level {level}: {out}");
+    }
+    // The bias reads as zeros on one core.
+    let kernel = desk.path("ShiftingUdoPackage/CPU/src/ops/shifting.rs");
+    replace(&kernel, "plan.alpha as f32", "0.0");
+    desk.works(&["build", "ShiftingUdoPackage", "--debug"]);
+    for level in ["1", "3", "6"] {
+        let out = ignored_at(&desk, "ShiftingUdoPackage", level);
+        for name in ["input \"bias\"", "parameter \"alpha\""] {
+            assert!(out.contains(name), "level {level}: {out}");
+        }
+        assert!(out.contains("nothing on cpu: "), "level {level}: {out}");
+        for core in ["gpu", "dsp:v68"] {
+            assert!(!out.contains(&format!("nothing on {core}")), "level {level}: {out}");
+        }
+    }
 }

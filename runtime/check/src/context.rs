@@ -271,16 +271,29 @@ impl OpContext {
         &self,
         chosen: impl Fn(Result<(Vec<Vec<u8>>, Run), Fault>) -> Option<Vec<Vec<u8>>>,
     ) -> impl Iterator<Item = Live<'_>> {
-        self.found().nodes.iter().enumerate().filter_map(move |(at, node)| {
-            let entry = self.kernel(node)?;
-            let trial = self.trial(node, 1).ok()?;
-            let seed = self.seed.wrapping_mul(1000).wrapping_add(at as u64);
-            let mut values = chosen(Self::first_run(node, &trial, seed))?;
-            if values.is_empty() {
-                values = node.values(Fill::Random, seed);
-            }
-            Some(Live { node, entry, trial, values, seed })
-        })
+        let nodes = self.found().nodes.iter().enumerate();
+        nodes.filter_map(move |(at, node)| self.live_as(at, node, &chosen))
+    }
+
+    /// The node, if it runs; `at` decides which random elements it gets.
+    pub(crate) fn live_of<'a>(&'a self, at: usize, node: &'a Node) -> Option<Live<'a>> {
+        self.live_as(at, node, &|run| run.ok().map(|(values, _)| values))
+    }
+
+    fn live_as<'a>(
+        &'a self,
+        at: usize,
+        node: &'a Node,
+        chosen: &impl Fn(Result<(Vec<Vec<u8>>, Run), Fault>) -> Option<Vec<Vec<u8>>>,
+    ) -> Option<Live<'a>> {
+        let entry = self.kernel(node)?;
+        let trial = self.trial(node, 1).ok()?;
+        let seed = self.seed.wrapping_mul(1000).wrapping_add(at as u64);
+        let mut values = chosen(Self::first_run(node, &trial, seed))?;
+        if values.is_empty() {
+            values = node.values(Fill::Random, seed);
+        }
+        Some(Live { node, entry, trial, values, seed })
     }
 
     /// The reference of the operator, where the config has one.

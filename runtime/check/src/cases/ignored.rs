@@ -1,6 +1,6 @@
 //! Optional inputs and parameters that change nothing: a kernel that forgot one passes every comparison in which it is not given.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use udo_api::TensorDesc;
@@ -8,16 +8,20 @@ use udo_host::{Buffer, ParamSetting};
 
 use super::{Finding, Outcome, encoded, known, not_applicable};
 use crate::context::{Live, OpContext};
+use crate::goals::what_is_said;
 use crate::node::{Input, Node};
-use crate::params;
+use crate::params::{self, Params};
 use crate::trial::{How, Made, Trial};
 use crate::values::Fill;
 
 /// Elements that an input gets in the place of those that it has.
 const FILLS: [Fill; 5] = [Fill::Random, Fill::Large, Fill::Negative, Fill::Small, Fill::Zero];
 
-/// The most nodes that are tried; as soon as everything changed something, none is.
+/// The most nodes that each part is tried in. It is in none any more as soon as it changed something.
 const MOST: usize = 40;
+
+/// The most nodes, and the most settings of all parameters, that are tried together where no node as it is shows an effect.
+const MOST_TOGETHER: (usize, usize) = (6, 24);
 
 /// A node whose outputs take more is not tried with another parameter.
 const LARGEST_BYTES: usize = 16 << 20;
@@ -29,34 +33,49 @@ enum Part {
     Param(usize),
 }
 
+impl Part {
+    /// Whether the node gives it.
+    fn is_in(self, node: &Node) -> bool {
+        match self {
+            Self::Input(port) => node.inputs.get(port).is_some_and(|input| !input.desc.is_absent()),
+            Self::Param(at) => node.params.get(at).is_some(),
+        }
+    }
+}
+
 /// Warns of each optional input and each parameter with which no node makes anything else than without, or with another one.
 pub(super) fn changes_nothing(cx: &OpContext) -> Outcome {
     if cx.is_builtin {
         return not_applicable("nodes of built-in operators are made by their names");
     }
-    known(cx)?;
+    let nodes = known(cx)?;
     let schema = cx.subject.op.schema();
     let inputs = schema.inputs().iter().enumerate().filter(|(_, port)| port.is_optional());
     let inputs = inputs.map(|(at, _)| Part::Input(at));
     let params = (0..schema.params().len()).map(Part::Param);
-    let mut open: BTreeSet<Part> = inputs.chain(params).collect();
-    if open.is_empty() {
+    let mut parts = Parts { open: inputs.chain(params).collect(), tried: BTreeMap::new() };
+    if parts.open.is_empty() {
         return not_applicable("it has no optional input and no parameter");
     }
-    let mut tried = BTreeSet::new();
-    for live in cx.live().take(MOST) {
-        let Ok(run) = live.trial.run(&live.values, How::default()) else { continue };
-        for part in open.clone() {
-            let effect = match part {
-                Part::Input(port) => of_input(cx, &live, port, &run.outputs),
-                Part::Param(at) => of_param(cx, &live, at, &run.outputs),
-            };
-            match effect {
-                Effect::Untried => continue,
-                Effect::Nothing => {}
-                Effect::Something => _ = open.remove(&part),
+    let order = by_turns(nodes);
+    for (at, node) in order.iter().filter_map(|&at| Some((at, nodes.get(at)?))) {
+        let wanted = parts.wanted(node);
+        if !wanted.is_empty() {
+            parts.try_in(cx, (at, node), &wanted);
+        }
+    }
+    // An input may count in one mode alone, and a parameter together with another: in nodes that are made of two others.
+    let settings = settings(nodes);
+    for part in parts.open.clone() {
+        let own = order.iter().filter_map(|&at| Some((at, nodes.get(at)?)));
+        let own = own.filter(|(_, node)| part.is_in(node)).take(MOST_TOGETHER.0);
+        for ((at, node), params) in own.flat_map(|own| settings.iter().map(move |of| (own, of))) {
+            let together = Node { params: params.clone(), ..node.clone() };
+            if parts.open.contains(&part)
+                && let Some(together) = inferred_again(cx, together, node)
+            {
+                parts.try_in(cx, (at, &together), &[part]);
             }
-            tried.insert(part);
         }
     }
     let name = |part: &Part| match part {
@@ -65,7 +84,8 @@ pub(super) fn changes_nothing(cx: &OpContext) -> Outcome {
             schema.params().get(*at).map(|param| format!("parameter {:?}", param.name()))
         }
     };
-    let ignored: Vec<String> = open.intersection(&tried).filter_map(name).collect();
+    let ignored = parts.open.iter().filter(|part| parts.tried.contains_key(part));
+    let ignored: Vec<String> = ignored.filter_map(name).collect();
     if ignored.is_empty() {
         return Ok(());
     }
@@ -74,6 +94,76 @@ pub(super) fn changes_nothing(cx: &OpContext) -> Outcome {
         "{} {verb} nothing on {core}: results are the same without, and with other values",
         ignored.join(", ")
     )))
+}
+
+/// The parts of an operator.
+struct Parts {
+    /// Those that have not changed anything yet.
+    open: BTreeSet<Part>,
+    /// In how many nodes each was tried.
+    tried: BTreeMap<Part, usize>,
+}
+
+impl Parts {
+    /// What the node gives that is still to be tried.
+    fn wanted(&self, node: &Node) -> Vec<Part> {
+        let is_wanted = |part: &&Part| {
+            part.is_in(node) && self.tried.get(part).is_none_or(|&count| count < MOST)
+        };
+        self.open.iter().filter(is_wanted).copied().collect()
+    }
+
+    /// Tries what of a node is wanted.
+    fn try_in(&mut self, cx: &OpContext, (at, node): (usize, &Node), wanted: &[Part]) {
+        let Some(live) = cx.live_of(at, node) else { return };
+        let Ok(run) = live.trial.run(&live.values, How::default()) else { return };
+        // Where nothing is computed, nothing changes it.
+        if run.outputs.iter().all(|output| output.bytes.is_empty()) {
+            return;
+        }
+        for &part in wanted {
+            let effect = match part {
+                Part::Input(port) => of_input(cx, &live, port, &run.outputs),
+                Part::Param(at) => of_param(cx, &live, at, &run.outputs),
+            };
+            match effect {
+                Effect::Untried => continue,
+                Effect::Nothing => {}
+                Effect::Something => _ = self.open.remove(&part),
+            }
+            *self.tried.entry(part).or_default() += 1;
+        }
+    }
+}
+
+/// The places of the nodes, first one of those that are alike but for their extents, then another one of those.
+fn by_turns(nodes: &[Node]) -> Vec<usize> {
+    let mut counts: Vec<(usize, &Node)> = Vec::new();
+    let mut order = Vec::new();
+    for (at, node) in nodes.iter().enumerate() {
+        let is_alike =
+            |other: &Node| other.kernel == node.kernel && what_is_said(other) == what_is_said(node);
+        if let Some((count, _)) = counts.iter_mut().find(|(_, other)| is_alike(other)) {
+            *count += 1;
+            order.push((*count, at));
+        } else {
+            counts.push((0, node));
+            order.push((0, at));
+        }
+    }
+    order.sort_unstable();
+    order.into_iter().map(|(_, at)| at).collect()
+}
+
+/// Different settings of all parameters that nodes have, the last ones first: these are the least like the defaults.
+fn settings(nodes: &[Node]) -> Vec<Params> {
+    let mut settings: Vec<Params> = Vec::new();
+    for node in nodes.iter().rev() {
+        if settings.len() < MOST_TOGETHER.1 && !settings.contains(&node.params) {
+            settings.push(node.params.clone());
+        }
+    }
+    settings
 }
 
 /// What came of another value.
@@ -171,25 +261,31 @@ fn of_param(cx: &OpContext, live: &Live<'_>, at: usize, base: &[Made]) -> Effect
     effect
 }
 
+/// A node made of `like`, with the outputs that shape inference says; nothing where it is refused or large.
+fn inferred_again(cx: &OpContext, mut node: Node, like: &Node) -> Option<Node> {
+    let outputs = node.inferred(cx.kernel(like)?, cx.subject.core).ok()?;
+    if outputs.iter().map(TensorDesc::size_bytes).sum::<usize>() > LARGEST_BYTES {
+        return None;
+    }
+    node.outputs = encoded(&outputs, like);
+    Some(node)
+}
+
 /// Whether the node, whose outputs are yet to be inferred, makes something else than `base`.
 fn inferred(
     cx: &OpContext,
     live: &Live<'_>,
-    mut node: Node,
+    node: Node,
     values: &[Vec<u8>],
     base: &[Made],
 ) -> Effect {
-    let Ok(outputs) = node.inferred(live.entry, cx.subject.core) else { return Effect::Untried };
-    if outputs.iter().map(TensorDesc::size_bytes).sum::<usize>() > LARGEST_BYTES {
-        return Effect::Untried;
-    }
+    let Some(node) = inferred_again(cx, node, live.node) else { return Effect::Untried };
     let is_other = |(own, other): (&TensorDesc, &TensorDesc)| {
         own.full_shape() != other.full_shape() || own.dtype() != other.dtype()
     };
-    if live.node.outputs.iter().zip(&outputs).any(is_other) {
+    if live.node.outputs.iter().zip(&node.outputs).any(is_other) {
         return Effect::Something;
     }
-    node.outputs = encoded(&outputs, live.node);
     with(cx, live, &node, values, base)
 }
 
