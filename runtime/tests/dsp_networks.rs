@@ -215,3 +215,33 @@ fn numbers_of_no_known_range_are_refused_by_their_name() {
     let error = Model::compile(net.graph(), &mut registry, &options).unwrap_err().to_string();
     assert!(error.contains("and the model has no encoding for it"), "{error}");
 }
+
+/// Of what leaves the range of its input, on the DSP: as the model says, and not cut off where its input ends.
+#[test]
+fn numbers_beyond_the_range_of_their_input_are_stored_as_the_model_says() {
+    let scales = "  constant scales: f32[4]{1.0,1.0,2.0,2.0}\n";
+    for (node, step) in [
+        ("LpPool@18(a) kernel_shape=[3,3] p=1", 0.1),
+        ("LpPool@18(a) kernel_shape=[3,3] pads=[1,1,1,1]", 0.05),
+        ("Resize@19(a, _, scales) mode=\"cubic\"", 0.025),
+    ] {
+        let mut net = Net::new();
+        net.text.push_str(scales);
+        net.stored("a", "x", 0.016, 128);
+        net.node(&format!("b = {node}"));
+        net.stored("y", "b", step, if node.starts_with("LpPool") { 0 } else { 128 });
+        net.node("output y");
+        let found = [(Core::DSP_V68, PassOptions::default()), (Core::CPU, PassOptions::none())];
+        let [dsp, cpu] = found.map(|(core, passes)| {
+            let mut registry = Registry::builtin().unwrap();
+            let place = PlaceOptions { cores: vec![core], ..PlaceOptions::default() };
+            let options = Options { place, passes, ..Options::default() };
+            let model = Model::compile(net.graph(), &mut registry, &options).unwrap();
+            run(&mut model.session().unwrap(), 3)
+        });
+        // The input ends at 127 steps of 0.016.
+        assert!(cpu.iter().any(|y| *y > 2.05), "{node}: {cpu:?}");
+        let is_near = |(a, b): (&f32, &f32)| f64::from((a - b).abs()) <= 1.01 * step;
+        assert!(dsp.iter().zip(&cpu).all(is_near), "{node}: {dsp:?} {cpu:?}");
+    }
+}

@@ -5,7 +5,7 @@ use std::ptr;
 use udo_api::{Core, DType, Facts, Port, Side};
 
 use super::range::{Bits, Range};
-use crate::graph::{Node, ValueId};
+use crate::graph::{Attr, Node, ValueId};
 use crate::registry::Registry;
 use crate::resolve::{BoundNode, TypedGraph};
 
@@ -182,14 +182,14 @@ impl Form {
         let is_elementwise = facts.has(Facts::ELEMENTWISE);
         match named {
             Some((_, Self::Moves)) if typed.known(node.input(0)).is_some() => Self::Kernel,
+            // A number that a run says may lie anywhere.
+            Some((op, Self::Moves)) if *op == PAD && pads_with_any(node, typed) => Self::Kernel,
             Some((_, Self::Own | Self::Kernel)) if is_elementwise && is_function(node, typed) => {
                 Self::Function
             }
             Some((_, form)) => *form,
-            None if facts.has(Facts::SAME_ENCODING) && typed.known(node.input(0)).is_some() => {
-                Self::Kernel
-            }
-            None if facts.has(Facts::SAME_ENCODING) => Self::Moves,
+            None if bound.keeps_encoding() && typed.known(node.input(0)).is_some() => Self::Kernel,
+            None if bound.keeps_encoding() => Self::Moves,
             None if is_elementwise && is_function(node, typed) => Self::Function,
             None if !has_fixed_point(bound, registry, core) => Self::Float,
             None if is_elementwise => Self::Own,
@@ -207,8 +207,17 @@ impl Form {
         if !is_fixed || !has_fixed_point(bound, registry, core) {
             return Self::Float;
         }
-        if schema.known_facts().has(Facts::SAME_ENCODING) { Self::Moves } else { Self::Ports }
+        if bound.keeps_encoding() { Self::Moves } else { Self::Ports }
     }
+}
+
+/// Whether a node puts a number around others that is not known before a run.
+fn pads_with_any(node: &Node, typed: &TypedGraph) -> bool {
+    let is_constant = match node.attr("mode") {
+        Some(Attr::Text(mode)) => mode == "constant",
+        _ => true,
+    };
+    is_constant && node.input(2).is_some() && typed.known(node.input(2)).is_none()
 }
 
 /// For whom a node of a package's operator wants a tensor of numbers stored on `core`.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use udo_api::{Activation, DType, Encoding, Encodings, OpDef, TensorDesc};
+use udo_api::{Activation, DType, Encoding, Encodings, Facts, OpDef, TensorDesc};
+use udo_host::ParamSetting;
 
 use super::{Control, Params};
 use crate::graph::{Graph, GraphNode, GraphValue, Node, NodeId, Source, Value, ValueId};
@@ -34,6 +35,25 @@ pub struct BoundNode {
     pub is_folded: bool,
     /// What it says of the nodes behind it, if it is one that says what runs when; no kernel computes it.
     pub control: Option<Control>,
+}
+
+impl BoundNode {
+    /// Whether its outputs lie in the range of its first input, so that fixed-point cores store them in the same way.
+    pub(crate) fn keeps_encoding(&self) -> bool {
+        self.op.schema().known_facts().has(Facts::SAME_ENCODING) && !self.leaves_range()
+    }
+
+    /// Whether a node that resizes goes beyond what it is given: cubic weights overshoot next to an edge, and what lies outside of a
+    /// region is a number of its own.
+    fn leaves_range(&self) -> bool {
+        let settings = self.params.settings();
+        let of = |name: &str| settings.iter().find(|(known, _)| *known == name).map(|(_, of)| of);
+        let is_text = |name: &str, word: &str| matches!(of(name), Some(ParamSetting::Text(text)) if text == word);
+        let has_outside = matches!(of("extrapolation_value"), Some(ParamSetting::Float(outside)) if *outside != 0.0);
+        let is_region = is_text("coordinate_transformation_mode", "tf_crop_and_resize");
+        self.op.schema().name() == "Resize"
+            && (is_text("mode", "cubic") || is_region && has_outside)
+    }
 }
 
 /// What a node makes of operands whose channels lie last.

@@ -57,6 +57,7 @@ const NODES: &[&str] = &[
     "LRN@17(a) size=3",
     "MaxPool@17(a) kernel_shape=[3,3] pads=[1,1,1,1]",
     "AveragePool@17(a) kernel_shape=[3,3] pads=[1,1,1,1]",
+    "LpPool@17(a) kernel_shape=[3,3] pads=[1,1,1,1]",
     "Transpose@17(a) perm=[0,1,3,2]",
     "Softmax@17(a)",
     "Conv@17(a, w)",
@@ -76,6 +77,8 @@ const LAST: &[&str] = &[
     "Flatten@17(a)",
     "Gather@17(a, at) axis=1",
     "Resize@17(a, _, scales) mode=\"linear\"",
+    "Resize@17(a, _, scales) mode=\"cubic\"",
+    "LpPool@17(a) kernel_shape=[2,3] p=1",
     "GlobalMaxPool@17(a)",
     "GlobalAveragePool@17(a)",
     "ReduceMax@17(a) axes=[1]",
@@ -141,6 +144,41 @@ fn what_is_stored_has_8_bits() {
         let is_byte =
             |of: &udo_runtime::quant::Encoded| of.levels.dtype == DType::U8 || of.name == "bias";
         assert!(quantized.encoded.iter().all(is_byte), "{nodes}: {:?}", quantized.encoded);
+    }
+}
+
+#[test]
+fn what_leaves_the_range_of_its_input_has_a_range_of_its_own() {
+    let cases = [
+        ("LpPool@17(h) kernel_shape=[3,3] p=1", true),
+        ("LpPool@17(h) kernel_shape=[2,2]", true),
+        ("Resize@17(h, _, scales) mode=\"cubic\"", true),
+        (
+            "Resize@17(h, region, scales) mode=\"linear\" coordinate_transformation_mode=\"tf_crop_and_resize\" extrapolation_value=9.0",
+            true,
+        ),
+        ("Pad@17(h, pads, far)", true),
+        ("Resize@17(h, _, scales) mode=\"linear\"", false),
+        (
+            "Resize@17(h, region, scales) mode=\"linear\" coordinate_transformation_mode=\"tf_crop_and_resize\"",
+            false,
+        ),
+        ("MaxPool@17(h) kernel_shape=[2,2]", false),
+        ("Transpose@17(h) perm=[0,1,3,2]", false),
+    ];
+    for (node, is_own) in cases {
+        let nodes = format!(
+            "  constant region: f32[8]{{0.0,0.0,0.0,0.0,1.0,1.0,1.5,1.5}}\n  input far: f32[]\n  h = Conv@17(x, w)\n  y = {node}\n"
+        );
+        let (own, mut sets) = graph(&nodes);
+        for set in &mut sets {
+            let far = Tensor::of(udo_api::Shape::new(&[]).unwrap(), &[7.0f32]).unwrap();
+            set.push(("far".to_owned(), far));
+        }
+        let (quantized, decibels) = quantize(&own, Settings::default(), &sets);
+        assert!(decibels > 30.0, "{decibels} dB of\n{node}");
+        let of = |name: &str| quantized.encoded.iter().find(|of| of.name == name).unwrap();
+        assert_eq!(of("h").encodings != of("y").encodings, is_own, "{node}");
     }
 }
 

@@ -1,9 +1,9 @@
 //! The norm of each window: a root of the sum of powers of sizes.
 
-use udo_api::{Core, DType, Error, FinalizeCx, KernelDef, Param, TypeSet, Value, types};
+use udo_api::{Core, DType, Error, Facts, FinalizeCx, KernelDef, Param, TypeSet, Value, types};
 
 use crate::Def;
-use crate::family::pooling::{FoldWindow, Pool, pool, windows};
+use crate::family::pooling::{FoldWindow, Pool, pool, stored_windows, windows};
 use crate::family::window::{Taps, Window};
 use crate::number::Real;
 
@@ -18,10 +18,15 @@ enum LpPool {
 
 impl Pool for LpPool {
     const NAME: &'static str = "LpPool";
-    const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16);
+    const TYPES: TypeSet = types::F32.or(types::F64).or(types::F16).or(types::U8).or(types::I8);
     const PARAMS: &'static [Param] = &[Param::scalar("p", DType::I64).default(Value::int(2))];
-    const KERNELS: &'static [KernelDef] =
-        &[windows::<Self, f32>(Core::CPU), windows::<Self, f64>(Core::CPU)];
+    const FACTS: Facts = Facts::NONE;
+    const KERNELS: &'static [KernelDef] = &[
+        windows::<Self, f32>(Core::CPU),
+        windows::<Self, f64>(Core::CPU),
+        stored_windows::<Self, u8>(),
+        stored_windows::<Self, i8>(),
+    ];
     // The square of what is denormal is zero.
     const OF_ONE: fn(f32) -> f32 = |x| if x.is_normal() || x.is_infinite() { x.abs() } else { 0.0 };
     const TEST: fn(&[f64]) -> f64 = |x| x.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -63,7 +68,44 @@ impl<T: Real> FoldWindow<T> for LpPool {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{assert_near, bench, tensor};
+    use udo_api::{Core, Encoding, QuantizedType};
+
+    use crate::testing::{assert_near, bench, noise, tensor};
+
+    fn norms_of_stored_numbers<T: QuantizedType>(x_is: Encoding, y_is: Encoding) {
+        let dims = [2, 3, 5, 4];
+        let stored: Vec<T> = noise(120).iter().map(|x| x_is.quantize(3.0 * x)).collect();
+        let numbers: Vec<f32> = stored.iter().map(|&x| x_is.dequantize(x)).collect();
+        for (p, threads) in [(1, 1), (2, 1), (2, 3), (3, 1)] {
+            let run = |x| {
+                let run = bench("LpPool").input(x).ints("kernel_shape", &[3, 2]).int("p", p);
+                run.ints("pads", &[1, 0, 1, 0]).threads(threads)
+            };
+            let wanted = run(tensor(&dims, &numbers)).one().values::<f32>();
+            let x = tensor(&dims, &stored).encoded(x_is.scale, x_is.zero_point);
+            let run = run(x).on(Core::DSP_V68).output_encoding(0, y_is.scale, y_is.zero_point);
+            let y = run.one().values::<T>();
+            let y: Vec<f32> = y.into_iter().map(|y| y_is.dequantize(y)).collect();
+            let wanted: Vec<f64> = wanted.into_iter().map(f64::from).collect();
+            assert!(wanted.iter().any(|&y| y > 4.0), "beyond the input's range");
+            // Half a step of the output.
+            let is_near = |(y, wanted): (&f32, &f64)| {
+                (f64::from(*y) - wanted).abs() <= f64::from(y_is.scale) * 0.501
+            };
+            assert!(y.iter().zip(&wanted).all(is_near), "p {p}: {y:?} {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn norms_of_quantized_elements_have_a_range_of_their_own() {
+        let x_is = Encoding { scale: 6.0 / 255.0, zero_point: 128 };
+        norms_of_stored_numbers::<u8>(x_is, Encoding { scale: 18.0 / 255.0, zero_point: 0 });
+        let x_is = Encoding { scale: 6.0 / 255.0, zero_point: 0 };
+        norms_of_stored_numbers::<i8>(x_is, Encoding { scale: 18.0 / 255.0, zero_point: -128 });
+        let x = || tensor(&[1, 1, 2], &[1u8, 2]).encoded(0.5, 0);
+        let run = bench("LpPool").on(Core::DSP_V68).input(x()).ints("kernel_shape", &[2]);
+        assert_eq!(run.error(), "output 0 has no encoding");
+    }
 
     #[test]
     fn powers_are_of_any_exponent() {

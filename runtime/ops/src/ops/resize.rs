@@ -250,6 +250,42 @@ mod tests {
     }
 
     #[test]
+    fn quantized_values_beyond_the_range_of_the_input_have_an_encoding_of_their_own() {
+        let (is, own) =
+            (Encoding { scale: 0.5, zero_point: 10 }, Encoding { scale: 0.75, zero_point: 40 });
+        let dims = [1, 2, 3, 6];
+        let x: Vec<u8> = (0..36u16).map(|at| if at % 6 < 3 { 0 } else { 255 }).collect();
+        let numbers: Vec<f32> = x.iter().map(|&x| is.dequantize(x)).collect();
+        let [low, high] = [0u8, 255].map(|end| is.dequantize(end));
+        let check = |of: &dyn Fn(Bench) -> Bench| {
+            let wanted = of(bench(NAME).input(tensor(&dims, &numbers))).one().values::<f32>();
+            assert!(wanted.iter().any(|y| *y < low - 2.0 || *y > high + 2.0), "beyond the range");
+            let stored = tensor(&dims, &x).encoded(is.scale, is.zero_point);
+            let run = of(bench(NAME).on(Core::DSP_V68).input(stored));
+            let y = run.output_encoding(0, own.scale, own.zero_point).one().values::<u8>();
+            for (y, wanted) in y.into_iter().zip(wanted) {
+                let off = (own.dequantize(y) - wanted).abs();
+                assert!(off <= own.scale * 0.501, "{} for {wanted}", own.dequantize(y));
+            }
+        };
+        check(&|run| sized(&[1, 2, 6, 15])(run).text("mode", "cubic"));
+        check(&|run| sized(&[1, 3, 3, 15])(run).text("mode", "cubic").threads(3));
+        let region = |run: Bench| {
+            let roi = [0.0f32, 0.0, 0.0, 0.0, 1.0, 1.0, 1.5, 1.5];
+            let run = run.constant(tensor(&[8], &roi)).absent();
+            let run = run.constant(tensor(&[4], &[1i64, 2, 5, 8]));
+            run.text("coordinate_transformation_mode", "tf_crop_and_resize")
+        };
+        check(&|run| region(run).text("mode", "linear").float("extrapolation_value", -25.0));
+        let run = region(bench(NAME).on(Core::DSP_V68).input(tensor(&dims, &x).encoded(0.5, 10)));
+        let error = run.output_encoding(0, 0.75, 40).error();
+        assert!(
+            error.ends_with("wanted the encoding of input 0, whose elements are copied"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn samples_outside_of_the_region_are_the_value_asked_for() {
         let x: Vec<f32> = (0..16u8).map(f32::from).collect();
         let run = |mode: &str, sizes: &[i64]| {

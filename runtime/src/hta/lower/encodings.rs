@@ -84,6 +84,7 @@ fn keeps(bound: &BoundNode) -> bool {
     let op = bound.op.schema().name();
     ["Flatten", "GlobalMaxPool", "MaxPool", "Reshape", "Resize", "Squeeze", "Unsqueeze"]
         .contains(&op)
+        && bound.keeps_encoding()
 }
 
 /// A value, its scale and its zero point.

@@ -29,14 +29,14 @@ fn encodings(graph: &TypedGraph) -> Vec<Option<Quantized>> {
         known.set(bound.node.output(0), known.stated(bound, bound.node.input(0)));
     }
     // An operator that keeps an encoding copies quantized values, whatever its output's reader would like.
-    for bound in graph.nodes.iter().filter(|bound| keeps_encoding(bound)) {
+    for bound in graph.nodes.iter().filter(|bound| bound.keeps_encoding()) {
         let kept = known.get(bound.node.input(0)).filter(|kept| known.is_kept(bound, *kept));
         for &output in &bound.node.outputs {
             known.set(output, kept);
         }
     }
     for bound in graph.nodes.iter().rev() {
-        if keeps_encoding(bound) || bound.node.op == "QuantizeLinear" {
+        if bound.keeps_encoding() || bound.node.op == "QuantizeLinear" {
             known.set_as_read(bound.node.input(0));
         }
     }
@@ -54,7 +54,7 @@ pub(in crate::pass) fn derive(graph: &mut TypedGraph) -> usize {
         graph.outputs.contains(id) || read.get(*id).is_some_and(|readers| !readers.is_empty())
     };
     for bound in &graph.nodes {
-        let kept = keeps_encoding(bound).then(|| known.get(bound.node.input(0))).flatten();
+        let kept = bound.keeps_encoding().then(|| known.get(bound.node.input(0))).flatten();
         let kept = kept.filter(|kept| known.is_kept(bound, *kept));
         let found = kept.or_else(|| derived(graph, bound, |value| known.get(Some(value))));
         let unread = bound.node.outputs.iter().flatten().filter(|id| before > 0 && !is_read(id));
@@ -80,12 +80,7 @@ const ANYHOW: Quantized = Quantized {
 };
 
 /// Operators that keep an encoding and weigh values.
-const MEANS: &[&str] = &["AveragePool", "GlobalAveragePool", "GlobalLpPool", "LpPool", "Resize"];
-
-/// Whether a node's output has the encoding of its first input.
-fn keeps_encoding(bound: &BoundNode) -> bool {
-    bound.op.schema().known_facts().has(Facts::SAME_ENCODING)
-}
+const MEANS: &[&str] = &["AveragePool", "GlobalAveragePool", "Resize"];
 
 /// How values are stored, as far as that is known.
 struct Known<'a> {
@@ -143,7 +138,7 @@ impl Known<'_> {
         match bound.node.op.as_str() {
             "QuantizeLinear" => self.stated(bound, bound.node.output(0)),
             // What is stored of a mean's operands may be cut off where the mean itself is not.
-            op if keeps_encoding(bound) && !MEANS.contains(&op) => {
+            op if bound.keeps_encoding() && !MEANS.contains(&op) => {
                 let made = bound.node.outputs.iter().filter(|output| output.is_some());
                 let mut asked = made.map(|output| self.get(*output));
                 let first = asked.next()?.filter(|kept| self.is_kept(bound, *kept));

@@ -8,4 +8,6 @@ mod windows;
 pub(crate) use global::{GlobalPool, global_pool};
 pub(crate) use gpu::{PoolGpu, gpu};
 pub(crate) use images::{Images, PoolImage, pixels};
-pub(crate) use windows::{FoldWindow, Pool, each_window, fold_places, pool, windows};
+pub(crate) use windows::{
+    FoldWindow, Pool, each_window, fold_places, pool, stored_windows, windows,
+};

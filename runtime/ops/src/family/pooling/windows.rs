@@ -3,9 +3,9 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, DType, Dim, Element, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io, Kernel,
-    KernelDef, Node, Op, OpSchema, Outputs, Param, Port, PortRule, TensorDesc, TypeSet, Value,
-    Workspace, input, output_like,
+    Core, DType, Dim, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Inputs, Io,
+    Kernel, KernelDef, Node, Op, OpSchema, Outputs, Param, Port, PortRule, QuantizedType,
+    TensorDesc, TypeSet, Value, Workspace, input, output_like,
 };
 
 use crate::Def;
@@ -20,7 +20,9 @@ pub(crate) trait Pool: Sized + Send + Sync + 'static {
     const MORE_OUTPUTS: &'static [Port] = &[];
     /// Parameters besides those of every window, two at most.
     const PARAMS: &'static [Param] = &[];
-    /// From [`super::pixels`] and [`windows`].
+    /// That results lie in the range of the input, which holds of its elements and of their means, and not of their sums.
+    const FACTS: Facts = Facts::SAME_ENCODING;
+    /// From [`super::pixels`], [`windows`] and [`stored_windows`].
     const KERNELS: &'static [KernelDef];
     /// What becomes of an element alone.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the windows against it"))]
@@ -106,13 +108,15 @@ impl<P: Pool> Op for Described<P> {
         Self::OUTPUTS.split_at(1 + P::MORE_OUTPUTS.len()).0,
         Self::PARAMS.split_at(PARAMS.len() + P::PARAMS.len()).0,
     )
-    .facts(Facts::SAME_ENCODING);
+    .facts(P::FACTS);
 
     fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
         let x = cx.input(0)?;
         let channels = x.full_shape().dim(1).unwrap_or(Dim::Fixed(1));
         let shape = window(cx, &x)?.output_shape(&x, channels)?;
-        cx.set_output(0, x.with_shape(shape))?;
+        let dtype = x.dtype().filter(|_| !P::FACTS.has(Facts::SAME_ENCODING));
+        let own = dtype.map(|dtype| TensorDesc::new(dtype, shape));
+        cx.set_output(0, own.unwrap_or_else(|| x.with_shape(shape)))?;
         let more = TensorDesc::new(DType::I64, shape);
         (1..cx.output_count()).try_for_each(|port| cx.set_output(port, more))
     }
@@ -208,6 +212,52 @@ impl<P: FoldWindow<T>, T: Element> Windows<P, T> {
                 *y = pool.finish(window, sum, [outer, middle, taps], [z, row, col]);
             }
         }
+    }
+}
+
+/// The kernel on the DSP that pools what quantized elements of type `T` stand for, where results have an encoding of their own.
+pub(crate) const fn stored_windows<P: FoldWindow<f32>, T: QuantizedType>() -> KernelDef {
+    KernelDef::new::<Stored<P, T>>(P::NAME, Core::DSP_V68).ports(Windows::<P, T>::RULES)
+}
+
+struct Stored<P, T> {
+    pool: P,
+    window: Window,
+    encodings: [Encoding; 2],
+    of: PhantomData<fn() -> T>,
+}
+
+impl<P: FoldWindow<f32>, T: QuantizedType> Kernel for Stored<P, T> {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let (x, y) = (cx.input(0)?, cx.output(0)?);
+        let wanted = |what: &str| Error::new(format!("{what} has no encoding"));
+        let encodings = [
+            x.encoding().ok_or_else(|| wanted("input 0"))?,
+            y.encoding().ok_or_else(|| wanted("output 0"))?,
+        ];
+        let window = window(cx, &x)?;
+        Ok(Self { pool: P::read(cx, &window)?, window, encodings, of: PhantomData })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Self { pool, window, encodings: [x_is, y_is], .. } = self;
+        let Io { inputs, mut outputs, parallel, .. } = io;
+        let (x, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
+        let (in_len, out_len) = (window.input_len(), window.output_len());
+        if y.is_empty() {
+            return Ok(());
+        }
+        let work = y.len().saturating_mul(window.kernel.iter().product());
+        let count = (y.len() / out_len).div_ceil(partition::threads(parallel, work));
+        parallel.chunks_mut(y, count * out_len, |chunk, y| {
+            each_window(window, &x[chunk * count * in_len..], y, |plane, taps, at| {
+                let sum = fold_places(window, taps, P::START, |sum, place| {
+                    pool.fold(sum, pool.take(x_is.dequantize(plane[place])))
+                });
+                y_is.quantize(pool.finish(window, sum, taps, at))
+            });
+            Ok(())
+        })
     }
 }
 

@@ -25,7 +25,8 @@ pub(crate) const fn kernel<L: Layout>(op: &'static str) -> KernelDef {
     KernelDef::new::<Resized<L>>(op, Core::CPU).ports(Resized::<L>::RULES)
 }
 
-/// The kernel on the DSP. What weighted values stand for is what stands for their weighted numbers, as weights sum to 1.
+/// The kernel on the DSP. What weighted values stand for is what stands for their weighted numbers, as weights sum to 1; where
+/// sums leave the range of the input, as cubic ones do, the output has an encoding of its own.
 pub(crate) const fn on_dsp<L: Layout>(op: &'static str) -> KernelDef {
     const TYPES: TypeSet = types::U8.or(types::I8);
     const RULES: &[PortRule] = &[input(0, TYPES), output_like(0, 0)];
@@ -39,6 +40,8 @@ struct Resized<L> {
     dtype: DType,
     /// What samples outside become, as the tensor holds it.
     outside: f64,
+    /// What makes sums of stored values those of the output's encoding, where that is another: a factor, and what is added.
+    recoded: Option<[f64; 2]>,
     run: fn(&Self, Io<'_>) -> Result<(), ExecError>,
     layout: PhantomData<L>,
 }
@@ -90,17 +93,35 @@ impl<L: Layout> Kernel for Resized<L> {
         let plan = Self::plan(cx)?;
         let dtype = x.dtype().ok_or_else(|| Error::new("input 0 is missing"))?;
         let value = plan.extrapolation;
-        let outside = x.encoding().map_or(value, |e| f64::from(e.quantize::<i32>(value as f32)));
+        let mut outside =
+            x.encoding().map_or(value, |e| f64::from(e.quantize::<i32>(value as f32)));
+        let mut recoded = None;
+        if let (Some(from), Some(to)) = (x.encoding(), cx.output(0)?.encoding())
+            && from != to
+        {
+            let [from_scale, to_scale] = [from.scale, to.scale].map(f64::from);
+            let [from_zero, to_zero] = [from.zero_point, to.zero_point].map(f64::from);
+            outside = value / from_scale + from_zero;
+            let factor = from_scale / to_scale;
+            recoded = Some([factor, to_zero - from_zero * factor]);
+        }
         let workspace_len = sums::workspace_len(&Grid::of(&plan, x.shape()));
         let mut kernel = Self {
             plan,
             workspace_len,
             dtype,
             outside,
+            recoded,
             run: Self::copy::<u8>,
             layout: PhantomData,
         };
         if kernel.is_copy() {
+            if kernel.recoded.is_some() {
+                let y = cx.output(0)?;
+                return Err(Error::new(format!(
+                    "output 0 is {y}, wanted the encoding of input 0, whose elements are copied"
+                )));
+            }
             kernel.workspace_len = 0;
             kernel.run = of_any!(x.dtype(), T => Self::copy::<T>)?;
         } else {
@@ -196,6 +217,17 @@ impl<L: Layout> Resized<L> {
     }
 
     fn sum<T: Sample>(&self, io: Io<'_>) -> Result<(), ExecError> {
+        if let Some([factor, more]) = self.recoded.map(|by| by.map(T::Wide::of)) {
+            return self.sum_to(io, |wide: T::Wide| T::narrow(wide.mul(factor).add(more)));
+        }
+        self.sum_to(io, T::narrow)
+    }
+
+    fn sum_to<T: Sample>(
+        &self,
+        io: Io<'_>,
+        finish: impl Fn(T::Wide) -> T + Copy + Sync,
+    ) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, mut geometry, mut scratch, .. } = io;
         let dims = inputs.shape(0)?;
         let grid = Grid::of(&self.plan, dims);
@@ -210,7 +242,7 @@ impl<L: Layout> Resized<L> {
             let work = y.len().saturating_mul(4);
             let count = rows.div_ceil(partition::threads(parallel, work).min(MOST_THREADS));
             parallel.chunks_mut_with(y, count * row_len, workspaces, len, |chunk, y, own| {
-                sums::rows(&grid, &tables, chunk * count, x, outside, own, y);
+                sums::rows(&grid, &tables, chunk * count, x, (outside, finish), own, y);
                 Ok(())
             })?;
         }

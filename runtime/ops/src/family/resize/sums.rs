@@ -10,13 +10,13 @@ pub(super) fn workspace_len(grid: &Grid) -> usize {
     grid.line_len().saturating_add(grid.row_len())
 }
 
-/// Writes new rows from `first` on.
+/// Writes new rows from `first` on; `finish` makes an element of a sum of what is not stored as it is summed.
 pub(super) fn rows<T: Sample>(
     grid: &Grid,
     tables: &Tables<'_, T::Wide>,
     first: usize,
     x: &[T],
-    outside: T::Wide,
+    (outside, finish): (T::Wide, impl Fn(T::Wide) -> T),
     workspace: &mut [T::Wide],
     y: &mut [T],
 ) {
@@ -25,7 +25,7 @@ pub(super) fn rows<T: Sample>(
     let are_rows_whole = !tables[..grid.axis].iter().any(is_resized);
     for (y, at) in y.chunks_exact_mut(grid.row_len()).zip(first..) {
         let Some(sources) = grid.sources(at, tables) else {
-            y.fill(T::narrow(outside));
+            y.fill(finish(outside));
             continue;
         };
         let own = T::wide(x).filter(|_| are_rows_whole);
@@ -40,7 +40,7 @@ pub(super) fn rows<T: Sample>(
             continue;
         }
         row(grid, tables, line, outside, &mut wide[..y.len()]);
-        y.iter_mut().zip(&*wide).for_each(|(y, wide)| *y = T::narrow(*wide));
+        y.iter_mut().zip(&*wide).for_each(|(y, wide)| *y = finish(*wide));
     }
 }
 
