@@ -201,6 +201,10 @@ fn try_one(seed: u64, mut registry: Registry, met: &mut Met) -> Result<(), Strin
     if !options.place.cores.contains(&Core::GPU) {
         options.place.cores.push(Core::GPU);
     }
+    // An id that no node has is refused.
+    if case.graph.nodes.is_empty() {
+        options.place.affinity.clear();
+    }
     if case.graph.nodes.iter().any(|node| node.op == "TwiceOnGpu") {
         options.place.affinity.push("TwiceOnGpu=gpu".parse().unwrap());
     }
