@@ -124,6 +124,10 @@ const CASES: &[Case] = &[
         .with(" constant indices: i64[3]{4, -5, 1}\n"),
     case(&[&[1, 2, 3, 4]], " y = Resize@19(a, _, scales) mode=\"linear\" # resize\n")
         .with(" constant scales: f32[4]{1.0, 1.0, 2.0, 1.5}\n"),
+    // bf16 is stored as f32 there
+    case(&[&[5, 7]], " r = Cast@13(a) to=16 # to_bf16\n y = Cast@13(r) to=1 # to_f32\n"),
+    case(&[&[5, 7]], " m = Mul@14(a, wide) # product\n i = Cast@13(m) to=7 # to_i64\n r = Cast@13(i) to=16 # to_bf16\n y = Cast@13(r) to=1 # to_f32\n")
+        .with(" constant wide: f32[]{30000.0}\n"),
     case(&[&[2, 6]], " y = Reshape@21(a, shape) # view\n").with(" constant shape: i64[2]{4, 3}\n"),
 ];
 
@@ -175,6 +179,29 @@ fn operators_of_every_family_compute_what_the_cpu_does() {
                         "{of} by {profile:?}: element {i} is {y}, not {wanted}"
                     );
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn denormal_results_are_the_nearest_numbers() {
+    for (op, f) in
+        [("Exp@13", (|x| f64::exp(x)) as fn(f64) -> f64), ("Softplus@1", |x| f64::exp(x).ln_1p())]
+    {
+        let nodes = format!(" s = Sub@14(a, far) # far\n y = {op}(s) # function\n");
+        let case = Case {
+            inputs: &[&[40]],
+            constants: " constant far: f32[]{99.0}\n",
+            nodes: nodes.leak(),
+        };
+        for opencl in [OpenCl::Auto, OpenCl::Off] {
+            let (_, found) = compute(&case, Core::GPU, Profile { opencl, ..Profile::default() });
+            for (x, y) in noise(40, 1).into_iter().zip(found) {
+                let wanted = f(f64::from(x - 99.0));
+                // Half a step of the denormal numbers, and what the function is off before it is rounded.
+                let off = (f64::from(y) - wanted).abs() / f64::from(f32::from_bits(1));
+                assert!(off <= 0.501, "{op} of {}: {y:e} is {off} steps off {wanted:e}", x - 99.0);
             }
         }
     }

@@ -74,6 +74,8 @@ pub(super) const ON_GPU: TypeSet = {
 /// One element per work item.
 pub(super) struct ConvertGpu {
     dtypes: [Option<DType>; 2],
+    /// Whether results are bf16 in the model, which the GPU stores as f32.
+    is_rounded: bool,
     len: usize,
     load: fn(&Buffers<'_>, usize) -> Result<Number, ExecError>,
     store: fn(&Buffers<'_>, usize, Number) -> Result<(), ExecError>,
@@ -122,6 +124,35 @@ fn store<D: Target>(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), Ex
     )
 }
 
+/// Stores the f32 that is the nearest bf16.
+fn store_rounded(buffers: &Buffers<'_>, i: usize, x: Number) -> Result<(), ExecError> {
+    let y = match x {
+        Number::Real(x) => Bf16::of(x),
+        Number::Signed(x) => Bf16::of(x),
+        Number::Unsigned(x) => Bf16::of(x),
+    };
+    buffers.set(0, i, y.to_f32())
+}
+
+/// Rounds to the nearest bf16, halves to even. Of an integer `udo_cut` keeps in the last digit whether any behind it is not 0, so
+/// that it is rounded once.
+fn rounding(from: Option<DType>) -> String {
+    const ROUND: &str = "float udo_bf16(float x) {
+    const uint bits = as_uint(x);
+    const uint rounded = isnan(x) ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
+    return as_float(rounded & 0xffff0000u);
+}
+
+";
+    let Some(integer) = integer(from).filter(|_| from != Some(DType::Bool)) else {
+        return ROUND.to_owned();
+    };
+    format!(
+        "{ROUND}float udo_cut({integer} x) {{\n    const float cut = convert_float_rtz(x);\n    \
+         return as_float(as_uint(cut) | (uint)(({integer})cut != x));\n}}\n\n"
+    )
+}
+
 impl GpuKernel for ConvertGpu {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
         let [i, ..] = item.global_id;
@@ -130,11 +161,17 @@ impl GpuKernel for ConvertGpu {
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let (x, y) = (cx.input(0)?, cx.output(0)?);
+        let wanted =
+            if cx.has_input(1) { cx.input(1)?.dtype() } else { DType::from_onnx(cx.int("to")?) };
+        let is_rounded = (wanted, y.dtype()) == (Some(DType::Bf16), Some(DType::F32));
+        let store =
+            of_converted!(y.dtype(), D => store::<D> as fn(&Buffers<'_>, usize, Number) -> _)?;
         Ok(Self {
             dtypes: [x.dtype(), y.dtype()],
+            is_rounded,
             len: y.len(),
             load: of_converted!(x.dtype(), S => load::<S> as fn(&Buffers<'_>, usize) -> _)?,
-            store: of_converted!(y.dtype(), D => store::<D> as fn(&Buffers<'_>, usize, Number) -> _)?,
+            store: if is_rounded { store_rounded } else { store },
         })
     }
 
@@ -151,7 +188,10 @@ impl GpuKernel for ConvertGpu {
             Some(DType::Bool) => "const bool x = xs[i] != 0".to_owned(),
             _ => format!("const {} x = xs[i]", stored(from)),
         };
+        let is_cut = integer(from).is_some() && from != Some(DType::Bool);
         let y = match to {
+            _ if self.is_rounded && is_cut => "ys[i] = udo_bf16(udo_cut(x))".to_owned(),
+            _ if self.is_rounded => "ys[i] = udo_bf16((float)x)".to_owned(),
             Some(DType::F32) => "ys[i] = (float)x".to_owned(),
             // Integers that an f32 rounds are beyond every half.
             Some(DType::F16) => "vstore_half_rte((float)x, i, ys)".to_owned(),
@@ -159,9 +199,10 @@ impl GpuKernel for ConvertGpu {
             _ if integer(from).is_some() => format!("ys[i] = ({})x", stored(to)),
             _ => format!("ys[i] = isnan(x) ? 0 : convert_{}_sat(x)", stored(to)),
         };
+        let functions = if self.is_rounded { rounding(from) } else { String::new() };
         let (from, to) = (stored(from), stored(to));
         let text = format!(
-            "__kernel void udo_cast(__global const {from} *xs, __global {to} *ys) {{\n    \
+            "{functions}__kernel void udo_cast(__global const {from} *xs, __global {to} *ys) {{\n    \
              const size_t i = get_global_id(0);\n    {x};\n    {y};\n}}\n"
         );
         let launch = Launch::new(text, "udo_cast").args([GpuArg::input(0), GpuArg::output(0)]);
@@ -323,6 +364,34 @@ mod tests {
             let y = run.clone().on(Core::GPU).one();
             assert!(y.bytes() == run.one().bytes(), "{from} to {to}");
         }
+    }
+
+    #[test]
+    fn what_the_gpu_stores_as_f32_is_rounded_where_it_is_bf16() {
+        let numbers = [0f32, -0.0, 1.003_906_3, 1.011_718_8, 2.09, -3.3e38, 1e-40, f32::INFINITY];
+        let wholes = [(1i64 << 32) + (1 << 24) + 1, -(1 << 62) - (1 << 54) - 1, 257, i64::MIN, 0];
+        for (run, len) in [
+            (bench("Cast").input(tensor(&[8], &numbers)), 8),
+            (bench("Cast").input(tensor(&[5], &wholes)), 5),
+            (bench("Cast").input(tensor(&[2], &[u64::MAX, (1 << 63) + (1 << 55) + 1])), 2),
+            (bench("Cast").input(tensor(&[2], &[Bool(1), Bool(0)])), 2),
+        ] {
+            let run = run.int("to", 16);
+            let wanted: Vec<u32> = run
+                .clone()
+                .one()
+                .values::<Bf16>()
+                .into_iter()
+                .map(|y| y.to_f32().to_bits())
+                .collect();
+            let y = run.on(Core::GPU).output_of::<f32>(&[len]).one().values::<f32>();
+            assert_eq!(y.into_iter().map(f32::to_bits).collect::<Vec<_>>(), wanted);
+        }
+        let like = bench("CastLike").on(Core::GPU).input(tensor(&[8], &numbers));
+        let like = like.input(tensor(&[1], &[Bf16(0)])).output_of::<f32>(&[8]).one();
+        assert_eq!(like.values::<f32>()[4].to_bits(), Bf16::from_f32(2.09).to_f32().to_bits());
+        let nan = bench("Cast").on(Core::GPU).input(tensor(&[1], &[f32::NAN])).int("to", 16);
+        assert!(nan.output_of::<f32>(&[1]).one().values::<f32>()[0].is_nan());
     }
 
     #[test]
