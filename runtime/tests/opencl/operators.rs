@@ -142,6 +142,15 @@ fn noise(len: usize, seed: u32) -> Vec<f32> {
 }
 
 fn compute(case: &Case, core: Core, profile: Profile) -> (Model, Vec<f32>) {
+    compute_of(case, noise, core, profile)
+}
+
+fn compute_of(
+    case: &Case,
+    numbers: fn(usize, u32) -> Vec<f32>,
+    core: Core,
+    profile: Profile,
+) -> (Model, Vec<f32>) {
     let mut options = Options::default();
     options.place.cores = vec![core];
     options.place.profile = profile;
@@ -149,7 +158,7 @@ fn compute(case: &Case, core: Core, profile: Profile) -> (Model, Vec<f32>) {
     let model = Model::compile(graph, &mut Registry::builtin().unwrap(), &options).unwrap();
     let mut session = model.session().unwrap();
     for (seed, (dims, name)) in (1..).zip(case.inputs.iter().zip(["a", "b", "c"])) {
-        let numbers = noise(dims.iter().product(), seed);
+        let numbers = numbers(dims.iter().product(), seed);
         session.input_mut::<f32>(name).unwrap().copy_from_slice(&numbers);
     }
     session.run().unwrap();
@@ -179,6 +188,51 @@ fn operators_of_every_family_compute_what_the_cpu_does() {
                         "{of} by {profile:?}: element {i} is {y}, not {wanted}"
                     );
                 }
+            }
+        }
+    }
+}
+
+/// Numbers, among them those that are none or beyond all others.
+fn special(len: usize, seed: u32) -> Vec<f32> {
+    let mut numbers = noise(len, seed);
+    let all = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 100.0, -100.0];
+    for (at, number) in (seed as usize % 2..len).step_by(2).zip(all) {
+        numbers[at] = number;
+    }
+    numbers
+}
+
+/// Functions of the device's own answer for these as they like, so formulas may not leave it to them.
+#[test]
+fn a_nan_or_an_infinity_becomes_what_it_does_on_the_cpu() {
+    let unary = "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor Gelu HardSigmoid HardSwish \
+        LeakyRelu Log Mish Neg Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Swish Tan Tanh \
+        ThresholdedRelu";
+    let binary = "Add Div Max Min Mul Pow Sub";
+    let of_rows = "LogSoftmax Softmax";
+    let reduced = "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare";
+    let unary = unary.split_whitespace().map(|op| (op, "a"));
+    let binary = binary.split_whitespace().map(|op| (op, "a, b"));
+    let of_rows = of_rows.split_whitespace().map(|op| (op, "a"));
+    let reduced = reduced.split_whitespace().map(|op| (op, "a, axes"));
+    for (op, inputs) in unary.chain(binary).chain(of_rows).chain(reduced) {
+        let nodes = format!(" y = {op}@24({inputs}) # special\n");
+        let is_of_two = inputs.ends_with('b');
+        let inputs: &[&[usize]] = if is_of_two { &[&[4, 6], &[4, 6]] } else { &[&[4, 6]] };
+        let constants = " constant axes: i64[1]{1}\n";
+        let case = Case { inputs, constants, nodes: nodes.leak() };
+        let (_, wanted) = compute_of(&case, special, Core::CPU, Profile::default());
+        for opencl in [OpenCl::Auto, OpenCl::Off] {
+            let profile = Profile { opencl, ..Profile::default() };
+            let (_, found) = compute_of(&case, special, Core::GPU, profile);
+            for (at, (y, wanted)) in found.iter().zip(&wanted).enumerate() {
+                let is_same = y == wanted || y.is_nan() && wanted.is_nan();
+                let is_near = (y - wanted).abs() <= 1e-5 * wanted.abs().max(1.0);
+                assert!(
+                    is_same || is_near,
+                    "{op} by {opencl:?}: element {at} is {y}, not {wanted}"
+                );
             }
         }
     }

@@ -14,7 +14,8 @@ impl Unary for HardSigmoid {
     const NAME: &'static str = "HardSigmoid";
     const PARAMS: &'static [Param] = &[real("alpha", 0.2), real("beta", 0.5)];
     const F64: fn(f64, [f64; 2]) -> f64 = |x, [alpha, beta]| (alpha * x + beta).clamp(0.0, 1.0);
-    const OPENCL: &'static str = "clamp(p * x + q, 0.0f, 1.0f)";
+    // What clamp and fmin make of a NaN is up to the device.
+    const OPENCL: &'static str = "p * x + q <= 0.0f ? 0.0f : p * x + q >= 1.0f ? 1.0f : p * x + q";
 
     #[inline(always)]
     fn lanes<S: Simd>(s: S, x: S::F, [alpha, beta]: [f32; 2]) -> S::F {
