@@ -1,24 +1,21 @@
 //! A tensor with other extents around the same middle: what is too much is cut on both sides, what lacks is zero.
 
 use udo_api::{
-    Bits, Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, KernelDef, Node, OpSchema,
-    Param, Port, Shape, TensorDesc, types,
+    DType, Dim, Error, FinalizeCx, InferCx, Node, OpSchema, Param, Port, Shape, TensorDesc, types,
 };
 
 use crate::Def;
 use crate::family::argument::IntsArgument;
 use crate::family::axes::resolve_axes;
-use crate::family::movement::{
-    Beyond, Example, Movement, Setting, Walk, Walked, Walks, kernel, movement, tie_part, walked,
-};
+use crate::family::movement::{Beyond, Crop, Example, Setting, Walk, crop};
 
-pub(crate) const DEF: Def = movement::<CenterCropPad>();
+pub(crate) const DEF: Def = crop::<CenterCropPad>();
 
 const SHAPE: IntsArgument = IntsArgument { input: 1, name: "shape", what: "shape" };
 
-struct CenterCropPad(Walks);
+struct CenterCropPad;
 
-impl Movement for CenterCropPad {
+impl Crop for CenterCropPad {
     const SCHEMA: OpSchema = OpSchema::new(
         "CenterCropPad",
         &[
@@ -28,7 +25,6 @@ impl Movement for CenterCropPad {
         &[Port::required("output_data", types::ANY)],
         &[Param::tensor("axes", DType::I64).optional()],
     );
-    const KERNELS: &'static [KernelDef] = &[kernel::<Self>(Core::CPU), walked::<Self>()];
     const EXAMPLES: &'static [Example] = &[
         Example {
             inputs: &[&[3, 4]],
@@ -53,24 +49,10 @@ impl Movement for CenterCropPad {
         cx.set_output(0, x.with_shape(Shape::of_dims(&dims.collect::<Vec<_>>())?))
     }
 
-    fn plan(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+    fn walks(cx: &FinalizeCx<'_>) -> Result<Vec<Walk>, Error> {
         let x = cx.input(0)?;
-        let each = x.shape().iter().zip(lens(cx, &x)?);
-        let walks: Vec<Walk> = each.map(|(&extent, len)| walk(extent, len)).collect();
-        tie_part(cx, walks.iter().copied())?;
-        Ok(Self(Walks::of(walks.into_iter())))
-    }
-
-    fn execute<B: Bits>(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, parallel, .. } = io;
-        let (x, y) = (inputs.get_bits::<B>(0)?, outputs.take_bits::<B>(0)?);
-        self.0.copy(parallel, x, y, B::default())
-    }
-}
-
-impl Walked for CenterCropPad {
-    fn walks(cx: &FinalizeCx<'_>) -> Result<Walks, Error> {
-        Self::plan(cx).map(|Self(walks)| walks)
+        let lens = lens(cx, &x)?;
+        Ok(x.shape().iter().zip(lens).map(|(&extent, len)| walk(extent, len)).collect())
     }
 }
 
@@ -115,23 +97,6 @@ mod tests {
         let run = bench("CenterCropPad").input(tensor(&[3, 2], &[1i64, 2, 3, 4, 5, 6]));
         let y = run.constant(tensor(&[2], &[2i64, 5])).one();
         assert_eq!((y.dims(), y.values::<i64>()), (vec![2, 5], vec![0, 1, 2, 0, 0, 0, 3, 4, 0, 0]));
-    }
-
-    #[test]
-    fn the_gpu_moves_elements_of_any_width() {
-        fn check<T: udo_api::Element + PartialEq + std::fmt::Debug>(of: fn(u8) -> T) {
-            let x: Vec<T> = (1..=24).map(of).collect();
-            for (shape, axes) in [([5i64, 2], [0i64, 2]), ([1, 7], [1, -1]), ([4, 4], [2, 0])] {
-                let run = bench("CenterCropPad").input(tensor(&[2, 3, 4], &x));
-                let run = run.constant(tensor(&[2], &shape)).ints("axes", &axes);
-                let (cpu, gpu) = (run.clone().one(), run.on(udo_api::Core::GPU).one());
-                assert_eq!((gpu.dims(), gpu.values::<T>()), (cpu.dims(), cpu.values()));
-            }
-        }
-        check(|x| x);
-        check(|x| udo_api::F16(u16::from(x)));
-        check(f32::from);
-        check(i64::from);
     }
 
     #[test]

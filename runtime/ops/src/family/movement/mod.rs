@@ -2,6 +2,7 @@
 
 mod along;
 mod blocks;
+mod crops;
 mod gpu;
 mod indices;
 mod permutation;
@@ -21,6 +22,7 @@ use crate::Def;
 
 pub(crate) use along::{Along, check_along};
 pub(crate) use blocks::{BatchBlocks, Blocks};
+pub(crate) use crops::{Crop, Cropped, crop};
 pub(crate) use gpu::{Direction, Strided, Stripped, Walked, element, strided, stripped, walked};
 pub(crate) use indices::{Indices, position};
 pub(crate) use permutation::Permutation;
