@@ -54,6 +54,22 @@ impl Node {
         self.attrs.iter().find(|(n, _)| n == name).map(|(_, attr)| attr)
     }
 
+    /// The attribute called `name`, if it is an integer.
+    pub(crate) fn int_attr(&self, name: &str) -> Option<i64> {
+        match self.attr(name)? {
+            Attr::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The attribute called `name`, if it is a float.
+    pub(crate) fn float_attr(&self, name: &str) -> Option<f64> {
+        match self.attr(name)? {
+            Attr::Float(value) => Some(*value),
+            _ => None,
+        }
+    }
+
     /// Input `index`, or nothing where the node leaves it out.
     pub fn input(&self, index: usize) -> Option<ValueId> {
         self.inputs.get(index).copied().flatten()

@@ -8,7 +8,7 @@ use super::insert::Constants;
 use super::operators::{GROUPS, TRANSPOSED};
 use super::sites::{Constant, Sites};
 use super::{QuantError, Quantizer};
-use crate::graph::{Attr, Graph, Node, NodeId, ValueId};
+use crate::graph::{Graph, Node, NodeId, ValueId};
 use crate::memory::Tensor;
 
 /// A product whose bias can be corrected.
@@ -85,10 +85,7 @@ pub(super) fn correct(
 /// How far errors of the weights move the mean of each result.
 fn moved(product: &Product<'_>, errors: &[f32], means: &[f64]) -> Option<Vec<f64>> {
     let dims = product.tensor.dims();
-    let int = |name| match product.node.attr(name) {
-        Some(Attr::Int(value)) => usize::try_from(*value).ok(),
-        _ => None,
-    };
+    let int = |name| usize::try_from(product.node.int_attr(name)?).ok();
     let (&first, &second) = (dims.first()?, dims.get(1)?);
     let window: usize = dims.iter().skip(2).product();
     match product.axis? {

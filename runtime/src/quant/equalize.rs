@@ -5,7 +5,7 @@ use udo_api::Shape;
 
 use super::QuantError;
 use super::operators::{GROUPS, is_convolution, is_homogeneous};
-use crate::graph::{Attr, Graph, Node, NodeId, PerValue, Read, ValueId};
+use crate::graph::{Graph, Node, NodeId, PerValue, Read, ValueId};
 use crate::memory::Tensor;
 use crate::resolve::TypedGraph;
 
@@ -33,12 +33,8 @@ impl Layer {
             Some(bias) => Some(typed.known(Some(bias))?.get::<f32>()?.to_vec()),
             None => None,
         };
-        let groups = match node.attr(GROUPS) {
-            Some(Attr::Int(groups)) => {
-                usize::try_from(*groups).ok().filter(|&groups| groups > 0)?
-            }
-            _ => 1,
-        };
+        let groups = usize::try_from(node.int_attr(GROUPS).unwrap_or(1)).ok();
+        let groups = groups.filter(|&groups| groups > 0)?;
         let (weights, dims) = (weights.get::<f32>()?.to_vec(), weights.dims().to_vec());
         Some(Self { node: id, weights, dims, bias, groups, is_changed: false })
     }

@@ -7,11 +7,15 @@
 
 use std::collections::HashMap;
 
-use udo_api::{DType, resolve_axis};
+use udo_api::resolve_axis;
 
+use super::operators::{
+    FINDS_LARGEST, FINDS_LEAST, LARGEST_OF_ALL, LARGEST_OF_ONE, LEAST_OF_ALL, LEAST_OF_ONE,
+    is_float, moves_elements,
+};
 use super::range::Range;
 use super::tail::{End, Tail};
-use crate::graph::{Attr, Graph, Node, PerValue, Read, ValueId};
+use crate::graph::{Graph, Node, PerValue, Read, ValueId};
 use crate::resolve::{BoundNode, TypedGraph};
 
 /// Whether numbers far out at either end of a value only mask, as far as nodes tell.
@@ -93,8 +97,8 @@ pub(super) fn find(
         constants: HashMap::new(),
         chosen: Vec::new(),
     };
-    let is_real = |id: ValueId| typed.desc(Some(id)).dtype() == Some(DType::F32);
-    for id in graph.value_ids().filter(|id| is_real(*id) && !graph.outputs.contains(id)) {
+    let is_float = |id: ValueId| is_float(typed, Some(id));
+    for id in graph.value_ids().filter(|id| is_float(*id) && !graph.outputs.contains(id)) {
         masks.ends.set(id, Ends { low: true, high: true });
     }
     for node in graph.nodes.iter().rev() {
@@ -129,7 +133,7 @@ pub(super) fn find(
             });
         }
     }
-    chosen.retain(|id| is_real(*id));
+    chosen.retain(|id| is_float(*id));
     masks.chosen = chosen;
     masks
 }
@@ -184,31 +188,8 @@ struct Reader<'a> {
     typed: &'a TypedGraph,
 }
 
-/// Operators that move or choose numbers of their first input alone, and have no others but integers.
-const MOVES: &[&str] = &[
-    "Cast",
-    "DepthToSpace",
-    "Dropout",
-    "Expand",
-    "Flatten",
-    "Gather",
-    "GatherElements",
-    "GatherND",
-    "Identity",
-    "Reshape",
-    "Slice",
-    "SpaceToDepth",
-    "Split",
-    "Squeeze",
-    "Tile",
-    "Transpose",
-    "Trilu",
-    "Unsqueeze",
-];
-
-/// Operators that choose the largest number, and those that choose the least.
-const LARGEST: &[&str] = &["GlobalMaxPool", "Max", "MaxPool", "ReduceMax"];
-const LEAST: &[&str] = &["Min", "ReduceMin"];
+/// Operators on floats that move those of their first input as well, or take the place of a few by 0.
+const MOVES_FLOATS: &[&str] = &["Cast", "Dropout", "Trilu"];
 
 /// From which number on a function has one value, by the logarithm of how finely that is told from others.
 type FlatFrom = fn(f64) -> f64;
@@ -253,30 +234,12 @@ impl Reader<'_> {
         }
     }
 
-    fn float(&self, name: &str, default: f64) -> f64 {
-        match self.of.node.attr(name) {
-            Some(Attr::Float(value)) => *value,
-            _ => default,
-        }
-    }
-
-    fn int(&self, name: &str) -> Option<i64> {
-        match self.of.node.attr(name) {
-            Some(Attr::Int(value)) => Some(*value),
-            _ => None,
-        }
-    }
-
     /// How many numbers a softmax or sum of exponentials puts together.
     #[expect(clippy::cast_precision_loss, reason = "its logarithm is taken")]
     fn lane(&self) -> f64 {
         let desc = self.typed.desc(self.node.input(0));
-        let axis = match self.node.attr("axis") {
-            Some(Attr::Int(axis)) => *axis,
-            _ if self.node.opset < ONE_AXIS => 1,
-            _ => -1,
-        };
-        let axis = resolve_axis(axis, desc.rank());
+        let default = if self.node.opset < ONE_AXIS { 1 } else { -1 };
+        let axis = resolve_axis(self.node.int_attr("axis").unwrap_or(default), desc.rank());
         // Before operator set 13 it is over all axes behind.
         let lane = axis.map_or(1, |axis| desc.shape().iter().skip(axis).product::<usize>());
         lane.max(1) as f64
@@ -292,17 +255,23 @@ impl Reader<'_> {
         }
         let is_first = port == 0;
         match op {
-            _ if MOVES.contains(&op) && is_first => self.moved(),
+            _ if is_first && (moves_elements(op) || MOVES_FLOATS.contains(&op)) => self.moved(),
             "Concat" => self.moved(),
             "Where" if port > 0 => self.moved(),
             "Pad" if port == 0 || port == 2 => self.moved(),
             "ScatterElements" | "ScatterND" if port != 1 => self.moved(),
-            "TopK" if is_first && (self.int("largest") != Some(0)) == (end == End::Low) => {
+            "TopK"
+                if is_first
+                    && (self.of.node.int_attr("largest") != Some(0)) == (end == End::Low) =>
+            {
                 Some(Effect::Chooses(self.output()?))
             }
-            _ if LARGEST.contains(&op) || LEAST.contains(&op) => self.extreme(op, end),
-            "ArgMax" if end == End::Low => Some(Effect::Unchosen),
-            "ArgMin" if end == End::High => Some(Effect::Unchosen),
+            FINDS_LARGEST if end == End::Low => Some(Effect::Unchosen),
+            FINDS_LEAST if end == End::High => Some(Effect::Unchosen),
+            LARGEST_OF_ALL => self.extreme(End::High, end),
+            LEAST_OF_ALL => self.extreme(End::Low, end),
+            _ if LARGEST_OF_ONE.contains(&op) => self.extreme(End::High, end),
+            _ if LEAST_OF_ONE.contains(&op) => self.extreme(End::Low, end),
             "ReduceLogSumExp" | "Softmax" if end == End::Low => Some(Effect::Share(self.lane())),
             "Exp" if end == End::Low => Some(Effect::Vanishes),
             "Clip" if is_first => {
@@ -310,7 +279,8 @@ impl Reader<'_> {
                 Some(Effect::Clipped(bound, self.output()?))
             }
             "HardSigmoid" => {
-                let (alpha, beta) = (self.float("alpha", 0.2), self.float("beta", 0.5));
+                let float = |name, default| self.of.node.float_attr(name).unwrap_or(default);
+                let (alpha, beta) = (float("alpha", 0.2), float("beta", 0.5));
                 let level = if end == End::Low { -beta / alpha } else { (1.0 - beta) / alpha };
                 (alpha > 0.0).then_some(Effect::Level(level))
             }
@@ -332,16 +302,15 @@ impl Reader<'_> {
 
     fn moved(&self) -> Option<Effect> {
         let outputs: Vec<ValueId> = self.node.outputs.iter().flatten().copied().collect();
-        let is_real = |id: &ValueId| self.typed.desc(Some(*id)).dtype() == Some(DType::F32);
         // A second output of these is of truths or positions.
-        let real: Vec<ValueId> = outputs.into_iter().filter(is_real).collect();
-        (!real.is_empty()).then_some(Effect::Moved(real))
+        let floats = outputs.into_iter().filter(|id| is_float(self.typed, Some(*id)));
+        let floats: Vec<ValueId> = floats.collect();
+        (!floats.is_empty()).then_some(Effect::Moved(floats))
     }
 
-    /// The largest or the least number goes on as it is from the end that it is chosen from.
-    fn extreme(&self, op: &str, end: End) -> Option<Effect> {
-        let is_left = LARGEST.contains(&op) == (end == End::Low);
-        if is_left { Some(Effect::Chooses(self.output()?)) } else { self.moved() }
+    /// The number at the end that an extreme is chosen from goes on as it is.
+    fn extreme(&self, chosen: End, end: End) -> Option<Effect> {
+        if chosen == end { self.moved() } else { Some(Effect::Chooses(self.output()?)) }
     }
 
     fn summed(&self, port: usize, is_subtracted: impl Fn(usize) -> bool) -> Option<Effect> {

@@ -147,6 +147,45 @@ pub(super) fn is_convolution(node: &Node) -> bool {
     node.domain.is_empty() && node.op == "Conv"
 }
 
+/// Operators of ONNX that move elements of their first input, and have no other inputs but integers.
+const MOVES: &[&str] = &[
+    "DepthToSpace",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "GatherElements",
+    "GatherND",
+    "Identity",
+    "Reshape",
+    "Slice",
+    "SpaceToDepth",
+    "Split",
+    "Squeeze",
+    "Tile",
+    "Transpose",
+    "Unsqueeze",
+];
+
+/// Whether an operator of ONNX moves elements of its first input, floats and quantized values alike.
+pub(super) fn moves_elements(op: &str) -> bool {
+    MOVES.contains(&op)
+}
+
+/// Operators that choose the largest element, and those that choose the least: of one input, and of all.
+pub(super) const LARGEST_OF_ONE: &[&str] = &["GlobalMaxPool", "MaxPool", "ReduceMax"];
+pub(super) const LEAST_OF_ONE: &[&str] = &["ReduceMin"];
+pub(super) const LARGEST_OF_ALL: &str = "Max";
+pub(super) const LEAST_OF_ALL: &str = "Min";
+
+/// Operators that find where the largest element is, or the least.
+pub(super) const FINDS_LARGEST: &str = "ArgMax";
+pub(super) const FINDS_LEAST: &str = "ArgMin";
+
+/// Whether a value holds floats of single precision.
+pub(super) fn is_float(typed: &TypedGraph, id: Option<ValueId>) -> bool {
+    typed.desc(id).dtype() == Some(DType::F32)
+}
+
 /// What says that a node has its weights transposed, whose results then lie along the first axis.
 pub(super) const TRANSPOSED: &str = "transB";
 
@@ -167,8 +206,7 @@ impl Form {
         typed: &TypedGraph,
         (registry, core): (&mut Registry, Core),
     ) -> Self {
-        let is_real = |id: &Option<ValueId>| typed.desc(*id).dtype() == Some(DType::F32);
-        if !node.outputs.iter().any(is_real) || bound.control.is_some() {
+        if !node.outputs.iter().any(|id| is_float(typed, *id)) || bound.control.is_some() {
             return Self::Float;
         }
         if !registry.is_builtin(bound.package) {

@@ -13,7 +13,8 @@ use udo_api::{Core, DType, Encoding, Facts, Side, resolve_axis};
 use super::FloatOps;
 use super::masks::{self, Masks};
 use super::operators::{
-    Form, GROUPS, PAD, ResultAxis, StoredFor, TRANSPOSED, cuts, is_fused_with_cut, stored_for,
+    Form, GROUPS, PAD, ResultAxis, StoredFor, TRANSPOSED, cuts, is_float, is_fused_with_cut,
+    stored_for,
 };
 use super::range::{Bits, Levels, Range, unbounded};
 use crate::graph::{Attr, Graph, Node, NodeId, PerValue, Read, ValueId};
@@ -224,8 +225,7 @@ impl<'a> Survey<'a> {
 
     /// Whether a value is of numbers that runs say.
     fn is_open(&self, id: ValueId) -> bool {
-        self.typed.desc(Some(id)).dtype() == Some(DType::F32)
-            && self.typed.known(Some(id)).is_none()
+        is_float(self.typed, Some(id)) && self.typed.known(Some(id)).is_none()
     }
 
     /// What a node reads that runs say.
@@ -318,9 +318,8 @@ impl<'a> Survey<'a> {
             // Values of 16 bits are added and averaged in floating point.
             let is_product = matches!(self.form(maker), Form::Product { .. });
             let maker = *self.nodes.get(maker.index())?;
-            let is_plain = ["alpha", "beta"].into_iter().all(|name| match maker.attr(name) {
-                Some(Attr::Float(factor)) => factor.to_bits() == 1f64.to_bits(),
-                _ => true,
+            let is_plain = ["alpha", "beta"].into_iter().all(|name| {
+                maker.float_attr(name).is_none_or(|factor| factor.to_bits() == 1f64.to_bits())
             });
             let is_fused = is_plain && (is_product || bits == Bits::Eight);
             Some((before, Cut { after, bounds: self.bounds(node, after), is_fused }))
@@ -601,8 +600,8 @@ fn is_elementwise(bound: &BoundNode, typed: &TypedGraph) -> bool {
 
 /// The axis of a product's weights along which its results lie.
 fn axis_of(node: &Node, axis: ResultAxis, port: usize, rank: usize) -> Option<usize> {
-    let is_transposed = || matches!(node.attr(TRANSPOSED), Some(Attr::Int(1)));
-    let has_groups = || matches!(node.attr(GROUPS), Some(Attr::Int(groups)) if *groups != 1);
+    let is_transposed = || node.int_attr(TRANSPOSED) == Some(1);
+    let has_groups = || node.int_attr(GROUPS).is_some_and(|groups| groups != 1);
     let axis = match axis {
         ResultAxis::First => 0,
         ResultAxis::Second if has_groups() => return None,

@@ -1,7 +1,10 @@
 //! What operators on quantized values are in numbers.
 
-use crate::graph::{Attr, Node};
-use crate::quant::operators::{DEQUANTIZE, QUANTIZE, TRANSPOSED};
+use crate::graph::Node;
+use crate::quant::operators::{
+    DEQUANTIZE, FINDS_LARGEST, FINDS_LEAST, LARGEST_OF_ALL, LEAST_OF_ALL, QUANTIZE, TRANSPOSED,
+    moves_elements,
+};
 
 /// What becomes of a node where values are numbers.
 #[derive(Clone, Copy, Debug)]
@@ -88,32 +91,11 @@ const NUMBERS: &[Numbers] = &[
     Numbers { ports: Ports::Joined, ..of("QLinearConcat", ("Concat", 13), &[]) },
 ];
 
-/// Operators of ONNX whose results are values of their first input.
-const MOVES: &[&str] = &[
-    "DepthToSpace",
-    "Expand",
-    "Flatten",
-    "Gather",
-    "GatherElements",
-    "GatherND",
-    "Identity",
-    "MaxPool",
-    "ReduceMax",
-    "ReduceMin",
-    "Reshape",
-    "Slice",
-    "SpaceToDepth",
-    "Split",
-    "Squeeze",
-    "Tile",
-    "Transpose",
-    "Unsqueeze",
-];
+/// Operators of ONNX on quantized values that choose from their first input.
+const CHOOSES_FROM_ONE: &[&str] = &["MaxPool", "ReduceMax", "ReduceMin"];
 
 /// Operators of ONNX whose results are values of all their inputs.
-const CHOOSES: &[&str] = &["Concat", "Max", "Min"];
-
-const FINDS: &[&str] = &["ArgMax", "ArgMin"];
+const OF_ALL: &[&str] = &["Concat", LARGEST_OF_ALL, LEAST_OF_ALL];
 
 /// An attribute that has channels last, which operators on numbers do not.
 const CHANNELS_LAST: &str = "channels_last";
@@ -124,7 +106,8 @@ const OPSET: &str = "opset";
 impl Form {
     /// That of a node; nothing where it is computed as it is.
     pub(super) fn of(node: &Node) -> Option<Self> {
-        let named = |names: &[&str]| node.domain.is_empty() && names.contains(&node.op.as_str());
+        let op = node.op.as_str();
+        let named = |names: &[&str]| node.domain.is_empty() && names.contains(&op);
         let is_own = node.domain.is_empty() || node.domain == MICROSOFT;
         if node.op == QUANTIZE && is_own {
             return Some(Self::Quantize);
@@ -132,16 +115,17 @@ impl Form {
         if node.op == DEQUANTIZE && is_own {
             return Some(Self::Dequantize);
         }
-        if named(MOVES) && node.outputs.iter().flatten().count() <= outputs_of(node) {
+        let is_of_first = named(CHOOSES_FROM_ONE) || node.domain.is_empty() && moves_elements(op);
+        if is_of_first && node.outputs.iter().flatten().count() <= outputs_of(node) {
             return Some(Self::Moves(Moved::First));
         }
-        if named(CHOOSES) {
+        if named(OF_ALL) {
             return Some(Self::Moves(Moved::All));
         }
-        if named(FINDS) {
+        if named(&[FINDS_LARGEST, FINDS_LEAST]) {
             return Some(Self::Finds);
         }
-        let is_last = matches!(node.attr(CHANNELS_LAST), Some(Attr::Int(last)) if *last != 0);
+        let is_last = node.int_attr(CHANNELS_LAST).is_some_and(|last| last != 0);
         let of = |row: &&Numbers| row.op == node.op && row.domain == node.domain;
         NUMBERS.iter().find(of).filter(|_| !is_last).map(Self::Numbers)
     }
@@ -161,8 +145,8 @@ impl Numbers {
     /// The node on numbers, without its tensors.
     pub(super) fn node(&self, of: &Node) -> Node {
         let mut node = Node { name: of.name.clone(), ..Node::new(self.is, self.opset, &[], &[]) };
-        if let Some(Attr::Int(opset)) = of.attr(OPSET) {
-            node.opset = u32::try_from(*opset).unwrap_or(self.opset);
+        if let Some(opset) = of.int_attr(OPSET) {
+            node.opset = u32::try_from(opset).unwrap_or(self.opset);
         }
         let own = of.attrs.iter().filter(|(name, _)| name != CHANNELS_LAST && name != OPSET);
         node.attrs = own.cloned().collect();
@@ -174,16 +158,14 @@ impl Numbers {
         match self.is {
             "ConvTranspose" => 1,
             "MatMul" => rank.saturating_sub(1),
-            "Gemm" => usize::from(!matches!(of.attr(TRANSPOSED), Some(Attr::Int(1)))),
+            "Gemm" => usize::from(of.int_attr(TRANSPOSED) != Some(1)),
             _ => 0,
         }
     }
 
     /// What sums of products are multiplied by besides.
     pub(super) fn factor(&self, of: &Node) -> f64 {
-        match of.attr("alpha") {
-            Some(Attr::Float(alpha)) if self.is == "Gemm" => *alpha,
-            Some(_) | None => 1.0,
-        }
+        let alpha = of.float_attr("alpha").filter(|_| self.is == "Gemm");
+        alpha.unwrap_or(1.0)
     }
 }

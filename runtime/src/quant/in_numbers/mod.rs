@@ -254,11 +254,8 @@ impl Rewrite {
     fn dequantize(&mut self, node: &Node) -> Result<Option<()>, QuantError> {
         let (Some(from), Some(to)) = (node.input(0), node.output(0)) else { return Ok(None) };
         if self.graph.constant(from).is_some() {
-            let axis = match node.attr("axis") {
-                Some(Attr::Int(axis)) => *axis,
-                Some(_) | None => 1,
-            };
-            let is_blocked = matches!(node.attr("block_size"), Some(Attr::Int(size)) if *size != 0);
+            let axis = node.int_attr("axis").unwrap_or(1);
+            let is_blocked = node.int_attr("block_size").is_some_and(|size| size != 0);
             if is_blocked {
                 return Ok(None);
             }
