@@ -36,6 +36,38 @@ NO_TENSORS, NO_OPERATOR, ALIKE = "no tensors of this type", "each of its tests i
 # Attributes of operators whose bodies declare types of their own.
 BODIES = ["body", "then_branch", "else_branch"]
 TIMEOUT_S = 60
+# Why operators have no kernel of a type, or have one only where other inputs have the type too.
+WHY = {
+    "Attention": "one product reads both sides in one type: a Cast says which",
+    "BatchNormalization": "one kernel reads the elements and the statistics in one type",
+    "BitCast": "it keeps the width of each element, so that no other width is a type of the result",
+    "GRU": "its weights are packed for products in f32; ONNX Runtime computes none of f64 either",
+    "LSTM": "its weights are packed for products in f32; ONNX Runtime computes none of f64 either",
+    "RMSNormalization": "one kernel reads the elements and the scale in one type",
+    "RNN": "its weights are packed for products in f32; ONNX Runtime computes none of f64 either",
+}
+# Why tensors are of no such type.
+NO_TYPE = {
+    "complex": "the transforms of ONNX (DFT, STFT) have pairs of real numbers instead",
+    "float": "no core here computes with floats below 16 bits",
+    "int": "tensors are addressed by bytes; constants of 4 bits are widened as a model is read",
+    "uint": "tensors are addressed by bytes; constants of 4 bits are widened as a model is read",
+    "string": "a string has no fixed size, and kernels allocate nothing",
+    "seq of": "inside of a model its operators become operators on its tensors; inputs and outputs of a model are tensors",
+    "optional of": "optional values are not supported",
+}
+# Why operators are not loaded: of those with tests, and of those without.
+NOT_LOADED = {
+    "of training": ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"],
+    "of strings": ["RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"],
+    "of optional values": ["Optional", "OptionalGetElement", "OptionalHasElement"],
+    "taken inside of a model, where sequences become operators on their tensors; those of ONNX's tests are inputs or outputs": [
+        "ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength",
+        "SequenceMap"],
+    "of files in the formats of images, which programs decode before a run": ["ImageDecoder"],
+    "taken; onnx has no test of one such node, and those of this repository load it": ["GlobalLpPool", "MaxRoiPool", "Multinomial", "RandomNormal",
+                                                                 "RandomNormalLike", "RandomUniform", "RandomUniformLike"],
+}
 
 
 def main():
@@ -179,6 +211,13 @@ def said(args, model):
     return "" if ran.returncode == 0 else error_of(ran.stderr) or f"exit code {ran.returncode}"
 
 
+def reason(table, name):
+    """Why a row of the page is there, for its reader."""
+    if name not in table:
+        sys.exit(f"{name} is not taken and no table of {Path(__file__).name} says why: add the reason")
+    return table[name]
+
+
 def page(rows, schemas):
     """The lines of the page: operators of one gap share a row."""
     gaps, beyond, without = defaultdict(list), defaultdict(set), defaultdict(list)
@@ -192,7 +231,7 @@ def page(rows, schemas):
             gaps[name, constraint, why == ALIKE].append(TYPES[element(kind)])
     tables = [defaultdict(list), defaultdict(list)]
     for (name, constraint, is_alike), kinds in gaps.items():
-        tables[is_alike][" ".join(kinds)].append(f"{name} ({constraint})")
+        tables[is_alike][" ".join(kinds), reason(WHY, name)].append(f"{name} ({constraint})")
     lines = ["# Types of ONNX's operators", "",
              "What ONNX's schemas allow and is not taken. `tests/peers/onnx_types.py --bless` writes this page: it loads each operator of "
              f"onnx {onnx.__version__}", "on the CPU with every type of every type constraint. Half precision counts as taken where it is "
@@ -200,15 +239,17 @@ def page(rows, schemas):
     heads = [("## No kernel", "No model that we know has these; a Cast before the node and one after it do the same."),
              (f"## Taken {ALIKE}", "A Cast of the other input does the same.")]
     for (head, text), table in zip(heads, tables):
-        lines += ["", head, "", text, "", "| types | operators (type constraint) |", "|---|---|"]
-        lines += [f"| {kinds} | {', '.join(sorted(names))} |" for kinds, names in sorted(table.items())]
+        lines += ["", head, "", text, "", "| types | operators (type constraint) | why |", "|---|---|---|"]
+        lines += [f"| {kinds} | {', '.join(sorted(names))} | {why} |" for (kinds, why), names in sorted(table.items())]
     lines += ["", "## No tensors of the type", "",
-              "Tensors have the types of the [contract](package-abi.md). Others have no kernels, so that nothing of a model with them could run: strings, "
-              "complex numbers,", "sequences and optionals, floats of 8 bits and fewer, integers below 8 bits. Constants of 4 bits are widened as a "
-              "model is read.", "", "| type | operators that may have it |", "|---|---|"]
-    lines += [f"| {kind} | {len(names)} |" for kind, names in sorted(beyond.items())]
+              "Tensors have the types of the [contract](package-abi.md). Others have no kernels.", "", "| type | operators that may have it | why |", "|---|---|---|"]
+    lines += [f"| {kind} | {len(names)} | {reason(NO_TYPE, re.match('[a-z]+( of)?', kind)[0])} |" for kind, names in sorted(beyond.items())]
+    reasons, by_reason = {name: why for why, names in NOT_LOADED.items() for name in names}, defaultdict(list)
+    for names in without.values():
+        for name in names:
+            by_reason[reason(reasons, name)].append(name)
     lines += ["", "## Not loaded", "", "| why | operators |", "|---|---|"]
-    lines += [f"| {why} | {', '.join(sorted(names))} |" for why, names in sorted(without.items())]
+    lines += [f"| {why} | {', '.join(sorted(names))} |" for why, names in sorted(by_reason.items())]
     return [*lines, "", f"{len(schemas)} operators."]
 
 

@@ -23,6 +23,8 @@ pub(crate) const OUTPUT_DTYPE: Param =
 pub(crate) struct Scales {
     place: Place,
     has_zero: bool,
+    /// Whether scales are integers.
+    is_whole: bool,
     /// Whether each run says how many elements there are.
     is_bounded: bool,
 }
@@ -46,7 +48,8 @@ impl Scales {
                 "the scale is {scale}, wanted one for the bounded {x}"
             )));
         }
-        Ok(Self { place: place(node)?, has_zero: node.has_input(2), is_bounded })
+        let is_whole = scale.dtype() == Some(DType::I32);
+        Ok(Self { place: place(node)?, has_zero: node.has_input(2), is_whole, is_bounded })
     }
 
     /// Calls `body` for each run of elements under one scale, with the scale and the zero point, on several threads
@@ -57,14 +60,17 @@ impl Scales {
         body: impl Fn(&[X], f32, Z, &mut [Y]) + Sync,
     ) -> Result<(), ExecError> {
         let Io { inputs, mut outputs, parallel, .. } = io;
-        let (x, scales) = (inputs.get::<X>(0)?, inputs.get::<f32>(1)?);
+        let x = inputs.get::<X>(0)?;
+        let scales = if self.is_whole { &[] } else { inputs.get::<f32>(1)? };
+        let wholes = if self.is_whole { inputs.get::<i32>(1)? } else { &[] };
         let zeros = if self.has_zero { inputs.get::<Z>(2)? } else { &[] };
         if self.is_bounded {
             outputs.set_shape(0, inputs.shape(0)?)?;
         }
         let y = &mut outputs.take::<Y>(0)?[..x.len()];
         let run = |at: usize, x: &[X], y: &mut [Y]| {
-            body(x, scales[at], zeros.get(at).copied().unwrap_or_default(), y);
+            let scale = if self.is_whole { wholes[at] as f32 } else { scales[at] };
+            body(x, scale, zeros.get(at).copied().unwrap_or_default(), y);
         };
         let inner = self.place.inner();
         if inner >= y.len() && matches!(self.place, Place::PerAxis(_)) {

@@ -1,7 +1,7 @@
-//! Blocks of images put back where they were cut out; where they overlap, their sum.
+//! Blocks of images put back where they were cut out; where they overlap, their sum, and of truths whether one is true.
 
 use udo_api::{
-    Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
+    Bool, Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
     MAX_RANK, Node, Op, OpSchema, Param, Port, Shape, TypeSet, input, output_like, types,
 };
 
@@ -17,7 +17,7 @@ const IMAGE: IntsArgument =
     IntsArgument { input: 1, name: "image_shape", what: "extents of images" };
 const BLOCK: IntsArgument =
     IntsArgument { input: 2, name: "block_shape", what: "extents of blocks" };
-const TYPES: TypeSet = types::F32.or(types::F64).or(types::INTS);
+const TYPES: TypeSet = types::F32.or(types::F64).or(types::INTS).or(types::BOOL);
 const KERNELS: &[KernelDef] = &[KernelDef::new::<Added>("Col2Im", Core::CPU).ports(&[
     input(0, TYPES),
     input(1, types::I64),
@@ -146,8 +146,8 @@ impl Blocks {
     }
 
     /// Adds the blocks of one channel to its plane.
-    fn add<T: Number>(&self, x: &[T], y: &mut [T]) {
-        y.fill(T::ZERO);
+    fn add<T: Copy>(&self, x: &[T], y: &mut [T], (zero, sum): (T, impl Fn(T, T) -> T)) {
+        y.fill(zero);
         let Some((last, outer)) = self.axes.split_last() else { return };
         let elements = x.chunks_exact(self.count(|axis| axis.count));
         for (element, x) in elements.enumerate() {
@@ -164,7 +164,7 @@ impl Blocks {
                 let first = last.place(inside.start, at).unwrap_or(0);
                 let places = y[first..].iter_mut().step_by(last.stride);
                 for (y, x) in places.zip(&x[inside]) {
-                    *y = y.add(*x);
+                    *y = sum(*y, *x);
                 }
             }
         }
@@ -188,7 +188,10 @@ struct Added {
 
 impl Kernel for Added {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let run = of_number!(cx.input(0)?.dtype(), T => execute::<T>)?;
+        let run = match cx.input(0)?.dtype() {
+            Some(DType::Bool) => truths,
+            dtype => of_number!(dtype, T => numbers::<T>)?,
+        };
         Ok(Self { blocks: Blocks::read(cx)?, run })
     }
 
@@ -197,13 +200,25 @@ impl Kernel for Added {
     }
 }
 
-fn execute<T: Number + Element>(blocks: &Blocks, io: Io<'_>) -> Result<(), ExecError> {
+fn numbers<T: Number>(blocks: &Blocks, io: Io<'_>) -> Result<(), ExecError> {
+    execute(blocks, io, (T::ZERO, T::add))
+}
+
+fn truths(blocks: &Blocks, io: Io<'_>) -> Result<(), ExecError> {
+    execute(blocks, io, (Bool::from(false), |a: Bool, b: Bool| Bool::from(a.get() || b.get())))
+}
+
+fn execute<T: Element>(
+    blocks: &Blocks,
+    io: Io<'_>,
+    by: (T, impl Fn(T, T) -> T + Copy + Sync),
+) -> Result<(), ExecError> {
     let Io { inputs, mut outputs, parallel, .. } = io;
     let (x, y) = (inputs.get::<T>(0)?, outputs.take::<T>(0)?);
     let plane = blocks.count(|axis| axis.image);
     let of_channel = blocks.count(|axis| axis.block * axis.count);
     parallel.chunks_mut(y, plane, |channel, y| {
-        blocks.add(&x[channel * of_channel..][..of_channel], y);
+        blocks.add(&x[channel * of_channel..][..of_channel], y, by);
         Ok(())
     })
 }
@@ -229,6 +244,14 @@ mod tests {
         assert_eq!(y.values::<i32>(), [1, 2, 3, 4]);
         let y = blocks(&[1, 2, 5], &[4], &[2]).ints("pads", &[1, 1]).one();
         assert_eq!(y.values::<i32>(), [2 + 6, 3 + 7, 4 + 8, 5 + 9]);
+    }
+
+    #[test]
+    fn truths_that_overlap_are_true_where_one_is() {
+        let x = [0u8, 1, 0, 0, 1, 0].map(udo_api::Bool);
+        let run = bench("Col2Im").input(tensor(&[1, 2, 3], &x)).constant(tensor(&[1], &[4i64]));
+        let y = run.constant(tensor(&[1], &[2i64])).one();
+        assert_eq!(y.values::<udo_api::Bool>(), [0u8, 1, 1, 0].map(udo_api::Bool));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! An image, or a volume, sampled where a grid says.
 
 use udo_api::{
-    Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
+    Bool, Core, DType, Dim, Element, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
     MAX_RANK, Node, Op, OpSchema, Param, Port, PortRule, Shape, TypeSet, Value, input, output,
-    types,
+    output_like, types,
 };
 
 use crate::Def;
@@ -12,12 +12,16 @@ use crate::number::Number;
 
 pub(crate) const DEF: Def = Def::of::<GridSample>(KERNELS);
 
-const TYPES: TypeSet = types::F32.or(types::F64);
+const GRIDS: TypeSet = types::F32.or(types::F64);
+const IMAGES: TypeSet = GRIDS.or(types::INTS).or(types::BOOL);
 
 const KERNELS: &[KernelDef] = &[
     KernelDef::new::<Sampled<f32>>("GridSample", Core::CPU).ports(F32_RULES),
     KernelDef::new::<Sampled<f64>>("GridSample", Core::CPU).ports(F64_RULES),
+    KernelDef::new::<OfTwoTypes>("GridSample", Core::CPU).ports(RULES),
 ];
+const RULES: &[PortRule] =
+    &[input(0, IMAGES).bounded(), input(1, GRIDS).bounded(), output_like(0, 0).bounded()];
 const F32_RULES: &[PortRule] = &[
     input(0, types::F32).bounded(),
     input(1, types::F32).bounded(),
@@ -34,8 +38,8 @@ struct GridSample;
 impl Op for GridSample {
     const SCHEMA: OpSchema = OpSchema::new(
         "GridSample",
-        &[Port::required("X", TYPES), Port::required("grid", TYPES)],
-        &[Port::required("Y", TYPES)],
+        &[Port::required("X", IMAGES), Port::required("grid", GRIDS)],
+        &[Port::required("Y", IMAGES)],
         &[
             Param::scalar("align_corners", DType::I64).default(Value::int(0)),
             Param::text("mode").default(Value::text("linear")),
@@ -191,7 +195,7 @@ impl<T: Number> Taps<T> {
     const NONE: Self = Self { count: 0, offsets: [0; MOST], weights: [T::ZERO; MOST] };
 
     /// Those around a place, whose last coordinate is that of the outermost axis.
-    fn find(&mut self, rule: Rule, dims: &[usize], place: &[T]) {
+    fn find<G: Number>(&mut self, rule: Rule, dims: &[usize], place: &[G]) {
         (self.count, self.offsets[0], self.weights[0]) = (1, 0, T::of(1.0));
         for (&len, &place) in dims.iter().zip(place.iter().rev()) {
             let position = match rule.mode {
@@ -213,9 +217,83 @@ impl<T: Number> Taps<T> {
         }
     }
 
-    fn of(&self, plane: &[T]) -> T {
+    fn of<X: Pixel>(&self, plane: &[X]) -> X {
         let taps = self.offsets[..self.count].iter().zip(&self.weights);
-        taps.fold(T::ZERO, |sum, (&at, &weight)| sum.add(plane[at].mul(weight)))
+        let sum =
+            taps.fold(T::ZERO, |sum, (&at, &weight)| sum.add(T::of(plane[at].real()).mul(weight)));
+        X::nearest(sum.to_f64())
+    }
+}
+
+/// An element of an image.
+trait Pixel: Element {
+    const NONE: Self;
+
+    fn real(self) -> f64;
+
+    /// What becomes of a sum: an integer without its fraction, and a truth of any number but 0, as in numpy.
+    fn nearest(sum: f64) -> Self;
+}
+
+macro_rules! pixels {
+    ($($t:ty),*) => {$(
+        impl Pixel for $t {
+            const NONE: Self = <$t as Number>::ZERO;
+            #[inline]
+            fn real(self) -> f64 { self.to_f64() }
+            #[inline]
+            fn nearest(sum: f64) -> Self { Self::of(sum) }
+        }
+    )*};
+}
+
+pixels!(f32, f64, i8, i16, i32, i64, u8, u16, u32, u64);
+
+impl Pixel for Bool {
+    const NONE: Self = Bool(0);
+
+    fn real(self) -> f64 {
+        f64::from(u8::from(self.get()))
+    }
+
+    fn nearest(sum: f64) -> Self {
+        Bool::from(sum != 0.0)
+    }
+}
+
+fn rule_of(cx: &FinalizeCx<'_>) -> Result<Rule, Error> {
+    let x = cx.input(0)?;
+    if x.shape().iter().skip(2).any(|&len| len == 0) && !cx.output(0)?.is_empty() {
+        return Err(Error::new(format!("input 0 is {x}, wanted elements to sample")));
+    }
+    Rule::of(cx)
+}
+
+/// An image of another type than the grid, whose samples are summed in `f64`.
+struct OfTwoTypes {
+    rule: Rule,
+    run: fn(Rule, Io<'_>) -> Result<(), ExecError>,
+}
+
+impl Kernel for OfTwoTypes {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let run = of_type!(
+            cx.input(0)?.dtype(),
+            [
+                F32 = f32, F64 = f64, I8 = i8, I16 = i16, I32 = i32, I64 = i64, U8 = u8, U16 = u16,
+                U32 = u32, U64 = u64, Bool = Bool,
+            ],
+            X => of_type!(
+                cx.input(1)?.dtype(),
+                [F32 = f32, F64 = f64],
+                G => sample::<X, G, f64> as fn(Rule, Io<'_>) -> Result<(), ExecError>
+            )
+        )??;
+        Ok(Self { rule: rule_of(cx)?, run })
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        (self.run)(self.rule, io)
     }
 }
 
@@ -224,49 +302,60 @@ struct Sampled<T> {
     of: std::marker::PhantomData<fn() -> T>,
 }
 
-impl<T: Number + Element> Kernel for Sampled<T> {
+impl<T: Number + Pixel> Kernel for Sampled<T> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let x = cx.input(0)?;
-        if x.shape().iter().skip(2).any(|&len| len == 0) && !cx.output(0)?.is_empty() {
-            return Err(Error::new(format!("input 0 is {x}, wanted elements to sample")));
-        }
-        Ok(Self { rule: Rule::of(cx)?, of: std::marker::PhantomData })
+        Ok(Self { rule: rule_of(cx)?, of: std::marker::PhantomData })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
-        let Io { inputs, mut outputs, parallel, .. } = io;
-        let (x, grid) = (inputs.get::<T>(0)?, inputs.get::<T>(1)?);
-        let (dims, grid_dims) = (inputs.shape(0)?, inputs.shape(1)?);
-        let y = outputs.take::<T>(0)?;
-        let (rank, channels, spatial) = (dims.len(), dims[1], &dims[2..]);
-        if dims[0] != grid_dims[0] || x.is_empty() && !grid.is_empty() && channels > 0 {
-            return Err(ExecError::bad_value(grid_dims[0] as i64, 1));
-        }
-        let plane: usize = spatial.iter().product();
-        let samples: usize = grid_dims[1..rank - 1].iter().product();
-        let y = &mut y[..dims[0] * channels * samples];
-        each_region(parallel, (channels, samples), y, |image, first, y| {
-            // Channels of one image share their taps.
-            let mut taps = [Taps::NONE; BLOCK];
-            let grid = &grid[image * samples * spatial.len()..];
-            for start in (0..samples).step_by(BLOCK) {
-                let taps = &mut taps[..BLOCK.min(samples - start)];
-                let places = grid[start * spatial.len()..].chunks(spatial.len());
-                for (tap, place) in taps.iter_mut().zip(places) {
-                    tap.find(self.rule, spatial, place);
-                }
-                for (channel, y) in (image * channels + first..).zip(y.chunks_exact_mut(samples)) {
-                    let plane = &x[channel * plane..][..plane];
-                    y[start..].iter_mut().zip(&*taps).for_each(|(y, taps)| *y = taps.of(plane));
+        sample::<T, T, T>(self.rule, io)
+    }
+}
+
+/// Samples an image of `X` where a grid of `G` says, by sums in `W`.
+fn sample<X: Pixel, G: Number, W: Number>(rule: Rule, io: Io<'_>) -> Result<(), ExecError> {
+    let Io { inputs, mut outputs, parallel, .. } = io;
+    let (x, grid) = (inputs.get::<X>(0)?, inputs.get::<G>(1)?);
+    let (dims, grid_dims) = (inputs.shape(0)?, inputs.shape(1)?);
+    let y = outputs.take::<X>(0)?;
+    let (rank, channels, spatial) = (dims.len(), dims[1], &dims[2..]);
+    if dims[0] != grid_dims[0] || x.is_empty() && !grid.is_empty() && channels > 0 {
+        return Err(ExecError::bad_value(grid_dims[0] as i64, 1));
+    }
+    let plane: usize = spatial.iter().product();
+    let samples: usize = grid_dims[1..rank - 1].iter().product();
+    let y = &mut y[..dims[0] * channels * samples];
+    each_region(parallel, (channels, samples), y, |image, first, y| {
+        // Channels of one image share their taps.
+        let mut taps = [Taps::<W>::NONE; BLOCK];
+        let grid = &grid[image * samples * spatial.len()..];
+        for start in (0..samples).step_by(BLOCK) {
+            let taps = &mut taps[..BLOCK.min(samples - start)];
+            let places = grid[start * spatial.len()..].chunks(spatial.len());
+            for (tap, place) in taps.iter_mut().zip(places) {
+                tap.find(rule, spatial, place);
+            }
+            for (channel, y) in (image * channels + first..).zip(y.chunks_exact_mut(samples)) {
+                let plane = &x[channel * plane..][..plane];
+                let samples = y[start..].iter_mut().zip(&*taps);
+                if rule.mode == Mode::Nearest {
+                    // Elements themselves, which sums need not hold.
+                    let element = |taps: &Taps<W>| plane.get(taps.offsets[0]).copied();
+                    samples.for_each(|(y, taps)| {
+                        let found = element(taps).filter(|_| taps.count > 0);
+                        *y = found.unwrap_or(X::NONE);
+                    });
+                } else {
+                    samples.for_each(|(y, taps)| *y = taps.of(plane));
                 }
             }
-            Ok(())
-        })?;
-        let mut extents = [0; MAX_RANK];
-        extents[..2].copy_from_slice(&dims[..2]);
-        extents[2..rank].copy_from_slice(&grid_dims[1..rank - 1]);
-        outputs.set_shape(0, &extents[..rank])
-    }
+        }
+        Ok(())
+    })?;
+    let mut extents = [0; MAX_RANK];
+    extents[..2].copy_from_slice(&dims[..2]);
+    extents[2..rank].copy_from_slice(&grid_dims[1..rank - 1]);
+    outputs.set_shape(0, &extents[..rank])
 }
 
 #[cfg(test)]
@@ -291,6 +380,38 @@ mod tests {
         assert_near(&y("cubic")[..2], &[1.0, 0.59375 * 6.0 - 0.09375 * 9.0], 1e-6);
         let y = row(&[-1.0, 0.0, 1.0]).int("align_corners", 1).one();
         assert_near(&y.values::<f32>(), &[1.0, 3.0, 8.0], 1e-6);
+    }
+
+    /// The nearest elements are those of ONNX's reference, and so are truths; for sums of integers it loses the fractions of weights as
+    /// well, so those are worked out by hand.
+    #[test]
+    fn images_and_grids_may_be_of_different_types() {
+        fn of<X: udo_api::Element + PartialEq + std::fmt::Debug>(
+            x: [X; 4],
+            linear: [X; 3],
+            nearest: [X; 3],
+        ) {
+            let places = [-0.75f32, 0.0, 0.125].map(|x| [x, 0.0]).concat();
+            let wide: Vec<f64> = places.iter().copied().map(f64::from).collect();
+            for (mode, wanted) in [("linear", linear), ("nearest", nearest)] {
+                let run =
+                    || bench("GridSample").input(tensor(&[1, 1, 1, 4], &x)).text("mode", mode);
+                let y = run().input(tensor(&[1, 1, 3, 2], &places)).one().values::<X>();
+                assert_eq!(y, wanted, "{mode} of {}", X::DTYPE);
+                let y = run().input(tensor(&[1, 1, 3, 2], &wide)).one().values::<X>();
+                assert_eq!(y, wanted, "{mode} of {} by f64", X::DTYPE);
+            }
+        }
+        of([1i8, -2, 5, 8], [1, 1, 3], [1, 5, 5]);
+        of([1u16, 2, 5, 8], [1, 3, 4], [1, 5, 5]);
+        of([1i64, 2, (1 << 60) + 1, 8], [1, 1 << 59, 3 << 58], [1, (1 << 60) + 1, (1 << 60) + 1]);
+        of([1f32, 2.0, 5.0, 8.0], [1.0, 3.5, 4.25], [1.0, 5.0, 5.0]);
+        of([1f64, 2.0, 5.0, 8.0], [1.0, 3.5, 4.25], [1.0, 5.0, 5.0]);
+        of(
+            [1u8, 0, 1, 0].map(udo_api::Bool),
+            [1u8, 1, 1].map(udo_api::Bool),
+            [1u8, 1, 1].map(udo_api::Bool),
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use udo_api::{
     Core, DType, Encoding, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
-    OpSchema, Param, Port, QuantizedType, Value, input, output, types,
+    OpSchema, Param, Port, QuantizedType, TypeSet, Value, input, output, types,
 };
 use udo_simd::rows;
 
@@ -14,12 +14,20 @@ use crate::family::stored;
 pub(crate) const DEF: Def = Def::of::<QuantizeLinear>(KERNELS);
 
 const NAME: &str = "QuantizeLinear";
-const KERNELS: &[KernelDef] = &[CPU, stored::quantized(NAME), CPU.on(Core::DSP_V68)];
+const KERNELS: &[KernelDef] = &[CPU, OF_INTEGERS, stored::quantized(NAME), CPU.on(Core::DSP_V68)];
 const CPU: KernelDef = KernelDef::new::<Quantize>(NAME, Core::CPU).ports(&[
     input(0, types::F32).bounded(),
     input(1, types::F32),
     output(0, TYPES).bounded(),
 ]);
+
+/// Of integers, or by scales that are.
+const OF_INTEGERS: KernelDef = KernelDef::new::<Quantize>(NAME, Core::CPU).ports(&[
+    input(0, REAL).bounded(),
+    input(1, REAL),
+    output(0, TYPES).bounded(),
+]);
+const REAL: TypeSet = types::F32.or(types::I32);
 
 struct QuantizeLinear;
 
@@ -27,8 +35,8 @@ impl Op for QuantizeLinear {
     const SCHEMA: OpSchema = OpSchema::new(
         NAME,
         &[
-            Port::required("x", types::F32),
-            Port::required("y_scale", types::F32),
+            Port::required("x", REAL),
+            Port::required("y_scale", REAL),
             Port::optional("y_zero_point", TYPES),
         ],
         &[Port::required("y", TYPES)],
@@ -69,6 +77,9 @@ fn quantized_type(node: &Node<'_>) -> Result<DType, Error> {
 
 /// The encoding of the values, where one scale is known before the run.
 fn known_encoding<T: QuantizedType>(node: &Node<'_>) -> Result<Option<Encoding>, Error> {
+    if node.input(1)?.dtype() == Some(DType::I32) {
+        return Ok(None);
+    }
     let scales = constant_floats(node, 1)?;
     let Some(&[scale]) = scales.as_deref() else { return Ok(None) };
     if !node.has_input(2) {
@@ -85,16 +96,37 @@ struct Quantize {
 
 impl Kernel for Quantize {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let is_whole = cx.input(0)?.dtype() == Some(DType::I32);
         let run = of_type!(
             cx.output(0)?.dtype(),
             [U8 = u8, I8 = i8, U16 = u16, I16 = i16],
-            T => |scales: Scales, io: Io<'_>| scales.each_run(io, rows::quantize::<T>)
+            T => if is_whole { of_integers::<T> } else { of_floats::<T> }
         )?;
         Ok(Self { scales: Scales::read(cx)?, run })
     }
 
     fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
         (self.run)(self.scales, io)
+    }
+}
+
+fn of_floats<T: QuantizedType + rows::Quantized>(
+    scales: Scales,
+    io: Io<'_>,
+) -> Result<(), ExecError> {
+    scales.each_run(io, rows::quantize::<T>)
+}
+
+fn of_integers<T: QuantizedType>(scales: Scales, io: Io<'_>) -> Result<(), ExecError> {
+    scales.each_run(io, integers::<T>)
+}
+
+/// Quantizes integers, whose quotients are rounded once.
+fn integers<T: QuantizedType>(x: &[i32], scale: f32, zero: T, y: &mut [T]) {
+    for (y, &x) in y.iter_mut().zip(x) {
+        let quotient = (f64::from(x) / f64::from(scale)).round_ties_even();
+        // Whole numbers that a type of 16 bits or fewer has are exact in f32.
+        *y = T::from_f32((quotient + f64::from(zero.to_i32())) as f32);
     }
 }
 
@@ -114,6 +146,25 @@ mod tests {
         let y = run.int("output_dtype", 5).one();
         assert_eq!(y.values::<i16>(), [0, 0, 2, -2, 500, -500]);
         assert_eq!(y.desc().encoding(), None, "the scale comes with the run");
+    }
+
+    /// Quotients as numpy rounds them, which ONNX's reference uses.
+    #[test]
+    fn integers_and_whole_scales_are_taken() {
+        let x = tensor(&[7], &[0i32, 1, 3, -3, 1000, -1000, i32::MIN]);
+        let run = bench("QuantizeLinear").input(x.clone()).constant(tensor(&[], &[2f32]));
+        let y = run.constant(tensor(&[], &[128u8])).one();
+        assert_eq!(y.values::<u8>(), [128, 128, 130, 126, 255, 0, 0]);
+        let run = bench("QuantizeLinear").input(x).constant(tensor(&[], &[2i32]));
+        let y = run.int("output_dtype", 5).one();
+        assert_eq!(y.values::<i16>(), [0, 0, 2, -2, 500, -500, i16::MIN]);
+        // 2^24 + 1 halves are above the middle; the nearest f32 is the middle itself.
+        let x = tensor(&[2, 1], &[(1i32 << 24) + 1, 5]);
+        let run = bench("QuantizeLinear").input(x).input(tensor(&[2], &[33_554_432f32, 2.0]));
+        assert_eq!(run.int("axis", 0).one().values::<u8>(), [1, 2]);
+        let x = tensor(&[2], &[5f32, 7.0]);
+        let run = bench("QuantizeLinear").input(x).input(tensor(&[2], &[2i32, 7])).int("axis", 0);
+        assert_eq!(run.one().values::<u8>(), [2, 1]);
     }
 
     #[test]

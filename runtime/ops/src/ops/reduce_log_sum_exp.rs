@@ -30,6 +30,29 @@ mod tests {
         }
     }
 
+    /// As ONNX Runtime 1.31 has it where no power is too large: without the fraction.
+    #[test]
+    fn integers_lose_the_fraction_of_the_logarithm() {
+        let y = |x: &[i32]| {
+            let x: Vec<i64> = x.iter().copied().map(i64::from).collect();
+            bench("ReduceLogSumExp").input(tensor(&[x.len()], &x)).one().values::<i64>()[0]
+        };
+        assert_eq!(y(&[1, 2, 3]), 3);
+        assert_eq!(y(&[0; 8]), 2);
+        assert_eq!(y(&[100; 3]), 101);
+        assert_eq!(
+            (y(&[5]), y(&[-3, -3]), y(&[]), y(&[5000, 5000, 4000])),
+            (5, -2, i64::MIN, 5000)
+        );
+        let y = |x: &[u32]| bench("ReduceLogSumExp").input(tensor(&[3, 2], x));
+        let y = y(&[1, 9, 2, 9, 3, 9]).constant(tensor(&[1], &[0i64])).threads(2).one();
+        assert_eq!(y.values::<u32>(), [3, 10]);
+        let y = bench("ReduceLogSumExp").input(tensor(&[2], &[7u64, 7])).one();
+        assert_eq!(y.values::<u64>(), [7]);
+        let y = bench("ReduceLogSumExp").input(tensor(&[2], &[i32::MAX, 0])).one();
+        assert_eq!(y.values::<i32>(), [i32::MAX]);
+    }
+
     #[test]
     fn infinities_and_nans_stay() {
         let x = [f32::INFINITY, f32::INFINITY, f32::NAN, 1.0, f32::NEG_INFINITY, f32::NEG_INFINITY];

@@ -13,6 +13,8 @@ pub(crate) trait Accumulate: Fold + Default + Send + Sync + 'static {
     const TYPES: TypeSet = types::F32.or(types::F64).or(WIDE);
     /// Whether the CPU computes it of truths as well.
     const OF_TRUTHS: bool = false;
+    /// Whether integers are taken in as real numbers, as what they give on the way is none.
+    const IN_F64: bool = false;
     /// OpenCL expressions: what no numbers give, and what `y` becomes by the next one, `x`.
     const OPENCL: [&'static str; 2];
 
@@ -197,7 +199,7 @@ impl Fold for LogOfSumOfPowers {
 }
 
 impl Accumulate for LogOfSumOfPowers {
-    const TYPES: TypeSet = types::F32.or(types::F64);
+    const IN_F64: bool = true;
     const OPENCL: [&'static str; 2] =
         ["-INFINITY", "fmax(y, x) + log1p(y == x ? 1.0f : exp(-fabs(y - x)))"];
 

@@ -139,6 +139,15 @@ fn reduce_shared<R: Reduce, T: Lane>(
     io: &Io<'_>,
 ) -> Result<(), ExecError> {
     let (grain, count) = (plan.grain(), plan.count());
+    if R::By::IN_F64 && !T::DTYPE.is_float() {
+        return io.parallel.chunks_mut(y, grain, |chunk, y| {
+            for (place, y) in (chunk * grain..).zip(y) {
+                let numbers = plan.elements(place).map(|at| x[at].to_f64());
+                *y = T::of(R::end(numbers.fold(R::By::none(), R::By::take), count));
+            }
+            Ok(())
+        });
+    }
     io.parallel.chunks_mut(y, grain, |chunk, y| {
         plan.fold::<R::By, T>(x, chunk * grain, y);
         for y in y {

@@ -223,6 +223,12 @@ fn integers_wrap<R: Reduce>() {
         return;
     }
     for x in [[i32::MAX, 1, 2], [i32::MIN, -1, 0], [i32::MIN, 0, 0], [1 << 20, 1 << 20, 3]] {
+        if R::By::IN_F64 {
+            let real = x.iter().fold(R::By::none::<f64>(), |y, &x| R::By::take(y, f64::from(x)));
+            let y = bench(R::NAME).input(tensor(&[3], &x)).one();
+            assert_eq!(y.values::<i32>(), [R::end(real, 3) as i32], "{} of {x:?}", R::NAME);
+            continue;
+        }
         let wide = x.iter().fold(R::By::none::<i64>(), |y, &x| R::By::take(y, i64::from(x)));
         let y = bench(R::NAME).input(tensor(&[3], &x)).one();
         assert_eq!(y.values::<i32>(), [R::end(wide as i32, 3)], "{} of {x:?}", R::NAME);
