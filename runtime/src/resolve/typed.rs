@@ -43,16 +43,15 @@ impl BoundNode {
         self.op.schema().known_facts().has(Facts::SAME_ENCODING) && !self.leaves_range()
     }
 
-    /// Whether a node that resizes goes beyond what it is given: cubic weights overshoot next to an edge, and what lies outside of a
-    /// region is a number of its own.
+    /// Whether a node of an operator that keeps encodings leaves the range all the same: cubic weights overshoot next to an edge, and what
+    /// lies outside of a region is a number of its own.
     fn leaves_range(&self) -> bool {
         let settings = self.params.settings();
         let of = |name: &str| settings.iter().find(|(known, _)| *known == name).map(|(_, of)| of);
         let is_text = |name: &str, word: &str| matches!(of(name), Some(ParamSetting::Text(text)) if text == word);
         let has_outside = matches!(of("extrapolation_value"), Some(ParamSetting::Float(outside)) if *outside != 0.0);
         let is_region = is_text("coordinate_transformation_mode", "tf_crop_and_resize");
-        self.op.schema().name() == "Resize"
-            && (is_text("mode", "cubic") || is_region && has_outside)
+        is_text("mode", "cubic") || is_region && has_outside
     }
 }
 
