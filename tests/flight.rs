@@ -162,7 +162,7 @@ fn a_trace_has_when_each_run_waited_and_which_device_was_at_it() {
 #[test]
 fn devices_are_listed_with_what_they_can_do() {
     let dir = tempfile::tempdir().unwrap();
-    let (code, said, error) = udo(&dir, &["devices", "--json"]);
+    let (code, said, error) = udo(&dir, &["doctor", "--json"]);
     assert_eq!(code, Some(0), "{error}");
     let said: Value = serde_json::from_str(&said).unwrap();
     let devices = said["devices"].as_array().unwrap();
@@ -172,7 +172,7 @@ fn devices_are_listed_with_what_they_can_do() {
     let host = std::thread::available_parallelism().map_or(1, |count| count.get().min(64));
     let cores: Vec<_> = devices.iter().map(|of| of["cores"].as_u64().unwrap()).collect();
     assert_eq!(cores, [u64::try_from(host).unwrap(), 1, 1, 1]);
-    let (_, text, _) = udo(&dir, &["devices"]);
+    let (_, text, _) = udo(&dir, &["doctor"]);
     assert!(text.contains("dsp:0") && text.contains("emulated dsp:v68"), "{text}");
 }
 

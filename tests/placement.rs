@@ -78,16 +78,16 @@ fn what_cannot_be_placed_as_asked_is_said_before_anything_runs() {
     }
 }
 
-/// Runs it, and reads what it says to machines.
-fn platform(dir: &TempDir, flags: &[&str]) -> (Option<i32>, Value, String) {
-    let (code, out, error) = udo(dir, &[&["platform", "--json"], flags].concat());
+/// Runs `udo doctor --json` with these flags and returns its object.
+fn doctor(dir: &TempDir, flags: &[&str]) -> (Option<i32>, Value, String) {
+    let (code, out, error) = udo(dir, &[&["doctor", "--json"], flags].concat());
     (code, serde_json::from_str(&out).unwrap_or_default(), error)
 }
 
 #[test]
 fn all_cores_are_listed_with_what_runs_on_them() {
     let dir = folder();
-    let (code, said, error) = platform(&dir, &[]);
+    let (code, said, error) = doctor(&dir, &[]);
     assert_eq!(code, Some(0), "{error}");
     let cores = said["cores"].as_array().unwrap();
     let kinds: Vec<&str> = cores.iter().map(|of| of["kind"].as_str().unwrap()).collect();
@@ -99,7 +99,7 @@ fn all_cores_are_listed_with_what_runs_on_them() {
     assert_eq!(cores[0]["operators"], ops["operators"].as_array().unwrap().len());
     assert_eq!((&cores[0]["is_emulated"], &cores[2]["is_emulated"]), (&false.into(), &true.into()));
     assert_eq!(cores[2]["versions"][0], "v65");
-    let (code, out, error) = udo(&dir, &["platform"]);
+    let (code, out, error) = udo(&dir, &["doctor"]);
     assert_eq!(code, Some(0), "{error}");
     for wanted in ["cpu", "gpu", "dsp:v68", "hta", "operators", said["isa"].as_str().unwrap()] {
         assert!(out.contains(wanted), "{out}");
@@ -110,16 +110,46 @@ fn all_cores_are_listed_with_what_runs_on_them() {
 fn cores_are_tried_and_the_exit_code_says_whether_all_are_right() {
     let dir = folder();
     let flags = ["--runtime", "cpu", "--runtime", "gpu", "--runtime", "dsp:v73"];
-    let (code, said, error) = platform(&dir, &flags);
+    let (code, said, error) = doctor(&dir, &flags);
     assert_eq!(code, Some(0), "{error}");
     let passed = |of: &Value| of["check"]["passed"] == true;
     assert_eq!(said["cores"].as_array().unwrap().iter().filter(|of| passed(of)).count(), 3);
-    let (code, said, error) = platform(&dir, &["--runtime", "hta"]);
+    let (code, said, error) = doctor(&dir, &["--runtime", "hta"]);
     let of = &said["cores"][0];
     assert_eq!(code, Some(i32::from(!passed(of))), "{of} {error}");
     assert_eq!(error.contains("1 of 1 cores failed: hta"), !passed(of), "{error}");
-    let (code, out, _) = udo(&dir, &["platform", "--runtime", "cpu"]);
+    let (code, out, _) = udo(&dir, &["doctor", "--runtime", "cpu"]);
     assert!(code == Some(0) && out.contains("cpu: passed, a run takes"), "{out}");
+    assert!(!out.contains("cargo") && !out.contains("gpu:0"), "only the core: {out}");
+    let (code, _, error) = udo(&dir, &["doctor", "--runtime", "npu"]);
+    assert!(code == Some(2) && error.contains("wanted cpu"), "{error}");
+}
+
+/// `udo platform` and `udo devices` are older names for parts of `udo doctor`.
+#[test]
+fn older_names_report_the_same_as_the_doctor() {
+    let dir = folder();
+    let (_, whole, error) = doctor(&dir, &[]);
+    assert_eq!(whole["passed"], true, "{error}");
+    let (_, text, _) = udo(&dir, &["doctor"]);
+    for (name, keys) in
+        [("platform", &["isa", "cores", "runtime"][..]), ("devices", &["devices"][..])]
+    {
+        let (code, out, error) = udo(&dir, &[name, "--json"]);
+        assert_eq!(code, Some(0), "{error}");
+        let part: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(part.as_object().unwrap().len(), keys.len(), "{part}");
+        for key in keys {
+            assert_eq!(part[key], whole[key], "{name}: {key}");
+        }
+        let (_, out, _) = udo(&dir, &[name]);
+        assert!(text.contains(&out), "{name}: {out} is not in {text}");
+    }
+    let (code, tried, error) = doctor(&dir, &["--runtime", "cpu"]);
+    let (_, out, _) = udo(&dir, &["platform", "--json", "--runtime", "cpu"]);
+    let older: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &tried["findings"]), (Some(0), &Value::Null), "{error}");
+    assert_eq!(older["cores"][0]["check"]["passed"], tried["cores"][0]["check"]["passed"]);
     let (code, _, error) = udo(&dir, &["platform", "--runtime", "npu"]);
     assert!(code == Some(2) && error.contains("wanted cpu"), "{error}");
 }
@@ -127,7 +157,7 @@ fn cores_are_tried_and_the_exit_code_says_whether_all_are_right() {
 #[test]
 fn what_was_measured_places_a_model() {
     let dir = folder();
-    let (code, out, error) = udo(&dir, &["platform", "--measure", "costs.json"]);
+    let (code, out, error) = udo(&dir, &["doctor", "--measure", "costs.json"]);
     assert_eq!(code, Some(0), "{error}");
     assert!(out.ends_with("costs.json\n"), "{out}");
     let costs: Value =
@@ -147,11 +177,11 @@ fn figures_that_cannot_be_written_are_not_measured() {
     let dir = folder();
     fs::create_dir(dir.path().join("folder")).unwrap();
     for path in ["folder", "none/costs.json", "m.graph/costs.json"] {
-        let (code, out, error) = udo(&dir, &["platform", "--measure", path]);
+        let (code, out, error) = udo(&dir, &["doctor", "--measure", path]);
         assert_eq!((code, out.as_str()), (Some(1), ""), "{error}");
         let wanted = format!("error: cannot write costs {path}: it is no file in a folder\n");
         assert!(error.starts_with(&wanted), "{error}");
     }
-    let (code, _, error) = udo(&dir, &["platform", "--measure", "a", "--runtime", "cpu"]);
+    let (code, _, error) = udo(&dir, &["doctor", "--measure", "a", "--runtime", "cpu"]);
     assert!(code == Some(2) && error.contains("cannot be used with"), "{error}");
 }

@@ -1,97 +1,60 @@
-//! `udo doctor`
+//! `udo doctor`, and its parts under their older names: `udo platform` and `udo devices`.
 
-use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod chain;
+mod check;
+mod cores;
+mod devices;
+mod measure;
+mod tools;
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_api::abi::ABI_VERSION;
-use udo_runtime::cores::opencl;
+use udo_runtime::runtime::Runtime;
 
 use super::Run;
 use crate::output::{Failure, Outcome, print_json};
-use crate::root::{self, By, Found};
+pub(super) use cores::Platform;
+pub(super) use devices::Devices;
+pub(super) use tools::versions;
 
-/// Say whether this machine has what it takes to make, build and run packages
+/// Check the tools, cores and devices of this machine
 ///
-/// Each line is something that is needed, or that some packages need, with what was found. The command fails where something is missing without which
-/// no package can be built.
+/// The first lines are the tools that all or some packages need to be built. The command fails if a tool that all
+/// packages need is missing.
+///
+/// The table of cores shows which ones are real and which are emulated, what their kernels run on, and how many built-in
+/// operators they have. The table of devices shows the memory of each emulated device, and whether the host can map and
+/// share it.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   udo doctor
-  udo doctor --json")]
+  udo doctor --runtime gpu --runtime dsp    runs a small model on these cores
+  udo doctor --measure costs.json           for `udo run --cores auto:gpu,cpu --costs costs.json`")]
 pub(crate) struct Doctor {
+    #[command(flatten)]
+    cores: cores::CoreFlags,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Something that was looked for.
-struct Finding {
-    name: &'static str,
-    need: Need,
-    /// What was found, or why there is nothing.
-    found: Result<String, String>,
-    /// What to do where there is nothing.
-    help: &'static str,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Need {
-    /// Nothing can be built without it.
-    Always,
-    /// Some packages want it, or something is slower or emulated without it.
-    Sometimes,
-}
-
-/// Everything that is looked for, in the order in which it is said.
-const FINDINGS: &[(&str, Need, Look, &str)] = &[
-    ("udo", Need::Always, own, ""),
-    ("SDK", Need::Always, sdk, "set UDO_ROOT to the folder of the SDK that holds udo-api"),
-    ("cargo", Need::Always, cargo, "install Rust (rustup), or set CARGO to the cargo to use"),
-    ("rustc", Need::Always, rustc, "install Rust (rustup), or set RUSTC to the compiler to use"),
-    ("target folder", Need::Always, target, "set UDO_TARGET_DIR to a folder that you may write to"),
-    ("C compiler", Need::Sometimes, c_compiler, "install one, or set CC: packages in C need it"),
-    (
-        "make",
-        Need::Sometimes,
-        make,
-        "install it: packages in C, and `make` in generated ones, need it",
-    ),
-    (
-        "OpenCL",
-        Need::Sometimes,
-        open_cl,
-        "GPU kernels run as work items on the CPU, and their OpenCL C is not run; install the driver of the GPU, or a device on the CPU: \
-         `apt-get install ocl-icd-libopencl1 pocl-opencl-icd` on Debian, `dnf install ocl-icd pocl` on Fedora",
-    ),
-    (
-        "clang",
-        Need::Sometimes,
-        clang,
-        "it compiles OpenCL C where there is no OpenCL device; `apt-get install clang` on Debian, `dnf install clang` on \
-         Fedora, or set CLANG",
-    ),
-];
-
-/// How something is looked for.
-type Look = fn() -> Result<String, String>;
-
 impl Run for Doctor {
     fn run(self) -> Outcome {
-        let findings: Vec<Finding> = FINDINGS
-            .iter()
-            .map(|&(name, need, look, help)| Finding { name, need, found: look(), help })
-            .collect();
-        let missing = |of: &&Finding| of.found.is_err() && of.need == Need::Always;
-        let missing: Vec<&str> = findings.iter().filter(missing).map(|of| of.name).collect();
+        if self.cores.is_set() {
+            return self.cores.run(self.json);
+        }
+        let tools = tools::findings();
+        let missing = tools::missing(&tools);
         if self.json {
-            let findings: Vec<Value> = findings.iter().map(to_json).collect();
-            print_json(&json!({ "passed": missing.is_empty(), "findings": findings }));
+            print_json(&report(&tools, missing.is_empty())?);
         } else {
-            findings.iter().for_each(say);
+            tools.iter().for_each(tools::say);
+            let runtime = Runtime::new()?;
+            outln!("\nCores");
+            cores::list(&runtime)?;
+            outln!("\nDevices");
+            devices::list(&runtime);
         }
         match missing.as_slice() {
             [] => Ok(()),
@@ -101,97 +64,12 @@ impl Run for Doctor {
     }
 }
 
-fn say(of: &Finding) {
-    let Finding { name, need, found, help } = of;
-    match (found, need) {
-        (Ok(found), _) => outln!("ok       {name}: {found}"),
-        (Err(why), Need::Always) => outln!("missing  {name}: {why}; {help}"),
-        (Err(why), Need::Sometimes) => outln!("without  {name}: {why}; {help}"),
-    }
-}
-
-fn to_json(of: &Finding) -> Value {
-    let (found, why) = match &of.found {
-        Ok(found) => (Some(found), None),
-        Err(why) => (None, Some(why)),
-    };
-    json!({
-        "name": of.name, "is_needed": of.need == Need::Always, "found": found, "why": why,
-        "help": why.map(|_| of.help),
-    })
-}
-
-/// Versions of the program, as `udo --version` has them too.
-pub(crate) fn versions() -> String {
-    let (sdk, isa) = (udo_api::SDK_VERSION, super::platform::isa());
-    format!("SDK {sdk}, package ABI {ABI_VERSION}, instruction set {isa}")
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "as everything that is looked for")]
-fn own() -> Result<String, String> {
-    Ok(versions())
-}
-
-fn sdk() -> Result<String, String> {
-    let said = |Found { dir, by }: Found| match by {
-        By::Variable | By::VendorsVariable | By::Program => dir.display().to_string(),
-        By::Built => format!("{}, which this udo was built from: it lies in none", dir.display()),
-    };
-    root::look().map(said).map_err(|failure| {
-        let text = failure.to_string();
-        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
-    })
-}
-
-/// The program that a variable names, or else this one.
-fn program(variable: &str, name: &str) -> PathBuf {
-    env::var_os(variable)
-        .filter(|value| !value.is_empty())
-        .map_or_else(|| name.into(), PathBuf::from)
-}
-
-/// The first line of what a program says of its version.
-fn version_of(program: &Path) -> Result<String, String> {
-    let shown = program.display();
-    let output = Command::new(program).arg("--version").output();
-    let output = output.map_err(|error| format!("cannot run {shown}: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().next().unwrap_or_default().trim().to_owned();
-    if output.status.success() { Ok(line) } else { Err(format!("{shown} --version fails")) }
-}
-
-fn cargo() -> Result<String, String> {
-    version_of(&program("CARGO", "cargo"))
-}
-
-fn rustc() -> Result<String, String> {
-    version_of(&program("RUSTC", "rustc"))
-}
-
-fn c_compiler() -> Result<String, String> {
-    version_of(&program("CC", "cc"))
-}
-
-fn make() -> Result<String, String> {
-    version_of(&program("MAKE", "make"))
-}
-
-fn target() -> Result<String, String> {
-    let failed = |error: Failure| error.to_string().trim_end().replace('\n', "; ");
-    let dir = super::build::target_folder(Path::new(".")).map_err(failed)?;
-    let probe = dir.join(".udo-doctor");
-    let written = fs::create_dir_all(&dir).and_then(|()| fs::write(&probe, b""));
-    written.map_err(|error| format!("cannot write into {}: {error}", dir.display()))?;
-    // What is left of it does no harm.
-    let _ = fs::remove_file(probe);
-    Ok(dir.display().to_string())
-}
-
-fn clang() -> Result<String, String> {
-    udo_check::opencl_c::clang().1
-}
-
-fn open_cl() -> Result<String, String> {
-    let device = opencl::find().map_err(ToString::to_string)?;
-    Ok(format!("{}, driver {}", device.name(), device.driver_version()))
+/// The object of `--json`: the tools, and what the cores and devices report.
+fn report(tools: &[tools::Finding], has_passed: bool) -> Result<Value, Failure> {
+    let runtime = Runtime::new()?;
+    let findings: Vec<Value> = tools.iter().map(tools::to_json).collect();
+    Ok(json!({
+        "passed": has_passed, "findings": findings, "isa": cores::isa(), "cores": cores::json(&runtime)?,
+        "devices": devices::json(&runtime), "runtime": env!("CARGO_PKG_VERSION"),
+    }))
 }

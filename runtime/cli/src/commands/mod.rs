@@ -6,7 +6,6 @@ mod check;
 mod completions;
 mod convert;
 mod demo;
-mod devices;
 mod doctor;
 mod explain;
 mod init;
@@ -16,7 +15,6 @@ mod model;
 mod new;
 mod ops;
 mod own;
-mod platform;
 mod prepare;
 pub(crate) mod quantize;
 mod replay;
@@ -53,11 +51,12 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<ops::Ops>("ops"),
     Entry::of::<sign::Sign>("sign"),
     Entry::of::<lock::LockPackages>("lock"),
-    Entry::of::<devices::Devices>("devices"),
-    Entry::of::<platform::Platform>("platform"),
     Entry::of::<doctor::Doctor>("doctor"),
     Entry::of::<completions::Completions>("completions"),
     Entry::of::<demo::Demo>("demo"),
+    // Older names for parts of `udo doctor`.
+    Entry::of::<doctor::Platform>("platform").hidden(),
+    Entry::of::<doctor::Devices>("devices").hidden(),
 ];
 
 /// A command's flags, and what it does with them. Its doc comment is its help.
@@ -72,6 +71,7 @@ pub(crate) trait Run: Args + FromArgMatches {
 /// A line of the table.
 struct Entry {
     name: &'static str,
+    is_hidden: bool,
     flags: fn(Command) -> Command,
     run: fn(&ArgMatches) -> Outcome,
 }
@@ -80,9 +80,15 @@ impl Entry {
     const fn of<R: Run>(name: &'static str) -> Self {
         Self {
             name,
+            is_hidden: false,
             flags: R::augment_args,
             run: |matches| R::from_arg_matches(matches).map_err(Failure::usage)?.run(),
         }
+    }
+
+    /// The same without a line in `udo --help`.
+    const fn hidden(self) -> Self {
+        Self { is_hidden: true, ..self }
     }
 }
 
@@ -98,7 +104,9 @@ pub(crate) fn parser() -> Command {
             "A first package:\n  udo init SoftmaxUdoPackage --op Softmax\n  udo new -p SoftmaxUdoPackage.json\n  udo build SoftmaxUdoPackage\n\n\
              Exit codes: 0 success, 1 the thing asked for failed, 2 wrong usage, 3 a package is out of step (build --locked).",
         );
-    COMMANDS.iter().fold(udo, |udo, entry| udo.subcommand((entry.flags)(Command::new(entry.name))))
+    COMMANDS.iter().fold(udo, |udo, entry| {
+        udo.subcommand((entry.flags)(Command::new(entry.name)).hide(entry.is_hidden))
+    })
 }
 
 /// Runs the command that was asked for.

@@ -1,17 +1,18 @@
-//! `udo devices`
+//! The emulated devices: their cores, their memory, and what they can do.
 
 use clap::Args;
 use serde_json::{Value, json};
 use udo_runtime::device::{Coherence, Device};
 use udo_runtime::runtime::Runtime;
 
-use super::Run;
+use crate::commands::Run;
 use crate::output::Column::{Left, Right};
 use crate::output::{Outcome, print_json, table};
 
-/// List the emulated devices: their cores, their memory, and what they can do
+/// List the emulated devices
 ///
-/// Programs may ask a runtime for others: any number of each kind, with limits to their memory, and not coherent with the host.
+/// The same as the table of devices in `udo doctor`. Programs can create a runtime with other devices: any number of each
+/// kind, with a memory limit, or with memory that is not coherent with the host.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   udo devices
@@ -25,28 +26,37 @@ pub(crate) struct Devices {
 impl Run for Devices {
     fn run(self) -> Outcome {
         let runtime = Runtime::new()?;
-        let devices = runtime.devices();
         if self.json {
-            let devices: Vec<Value> = devices.iter().map(to_json).collect();
-            print_json(&json!({ "devices": devices }));
-            return Ok(());
-        }
-        let columns = [
-            Left("device"),
-            Left("name"),
-            Left("kernels for"),
-            Right("cores"),
-            Right("memory MiB"),
-            Left("maps"),
-            Left("shares"),
-            Left("coherent"),
-        ];
-        outln!("{}", table(columns, devices.iter().map(row).collect()));
-        if let Some(versions) = devices.iter().next().map(Device::versions) {
-            outln!("runtime {}, package ABI {}", versions.runtime, versions.abi);
+            print_json(&json!({ "devices": json(&runtime) }));
+        } else {
+            list(&runtime);
         }
         Ok(())
     }
+}
+
+/// Prints the table of devices, and the versions that they have in common.
+pub(super) fn list(runtime: &Runtime) {
+    let columns = [
+        Left("device"),
+        Left("name"),
+        Left("kernels for"),
+        Right("cores"),
+        Right("memory MiB"),
+        Left("maps"),
+        Left("shares"),
+        Left("coherent"),
+    ];
+    let devices = runtime.devices();
+    outln!("{}", table(columns, devices.iter().map(row).collect()));
+    if let Some(versions) = devices.iter().next().map(Device::versions) {
+        outln!("runtime {}, package ABI {}", versions.runtime, versions.abi);
+    }
+}
+
+/// The same as a list of JSON objects.
+pub(super) fn json(runtime: &Runtime) -> Value {
+    runtime.devices().iter().map(to_json).collect()
 }
 
 fn is_coherent(device: &Device) -> bool {

@@ -1,8 +1,4 @@
-//! `udo platform`
-
-mod chain;
-mod check;
-mod measure;
+//! The cores of this machine: what their kernels run on, trials, and measured costs.
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -17,30 +13,42 @@ use udo_runtime::resolve::Coverage;
 use udo_runtime::runtime::Runtime;
 use udo_simd::Isa;
 
-use super::Run;
+use super::check::{self, Checked};
+use super::measure;
+use crate::commands::Run;
 use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, print_json, table};
-use check::Checked;
 
-/// Say which cores run what on this machine, try them, and measure what work costs on them
+/// Flags that try the cores, or measure what work costs on them.
+#[derive(Args, Debug)]
+pub(super) struct CoreFlags {
+    /// Run a small model on this core and check its results
+    ///
+    /// CORE is cpu, gpu, hta, dsp (which is dsp:v68) or dsp:vNN. May be given several times. Prints only the cores; the
+    /// command fails if a result is wrong or a core cannot run the model.
+    #[arg(long = "runtime", value_name = "CORE", value_parser = core_named)]
+    runtimes: Vec<Core>,
+    /// Measure what work costs on each core and write it to FILE
+    ///
+    /// The `--costs` flag of other commands reads the file (docs/placement.md).
+    #[arg(long, value_name = "FILE", conflicts_with = "runtimes")]
+    measure: Option<PathBuf>,
+    /// Number of threads for --runtime and --measure
+    #[arg(long, value_name = "N", default_value = "1")]
+    threads: NonZero<usize>,
+}
+
+/// List the cores of this machine, try them, or measure their costs
 ///
-/// A core is real or emulated. The CPU runs kernels for its instruction set, the GPU those of an OpenCL device where there is one, and the
-/// others on the CPU what their kernels say.
+/// The same as the table of cores in `udo doctor`, which has these flags too.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   udo platform
   udo platform --runtime gpu --runtime dsp
-  udo platform --measure costs.json && udo run model.onnx --input image=x.npy --cores auto:gpu,cpu --costs costs.json")]
+  udo platform --measure costs.json")]
 pub(crate) struct Platform {
-    /// Run a small model on this core and say whether its results are right: cpu, gpu, hta, dsp (v68) or dsp:vNN
-    #[arg(long = "runtime", value_name = "CORE", value_parser = core_named)]
-    runtimes: Vec<Core>,
-    /// Measure this machine and write what work costs, as --costs reads it (docs/placement.md)
-    #[arg(long, value_name = "FILE", conflicts_with = "runtimes")]
-    measure: Option<PathBuf>,
-    /// How many threads kernels may use where models run
-    #[arg(long, value_name = "N", default_value = "1")]
-    threads: NonZero<usize>,
+    #[command(flatten)]
+    cores: CoreFlags,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -61,12 +69,27 @@ struct Row {
 
 impl Run for Platform {
     fn run(self) -> Outcome {
+        self.cores.run(self.json)
+    }
+}
+
+impl CoreFlags {
+    /// Whether they ask for a trial or a measurement.
+    pub(super) fn is_set(&self) -> bool {
+        self.measure.is_some() || !self.runtimes.is_empty()
+    }
+
+    /// Lists, tries or measures the cores.
+    ///
+    /// # Errors
+    /// A core that fails its trial, or costs that cannot be measured or written.
+    pub(super) fn run(&self, is_json: bool) -> Outcome {
         let runtime = Runtime::new()?;
         if let Some(path) = &self.measure {
-            return measure::write(&runtime, path, self.threads, self.json);
+            return measure::write(&runtime, path, self.threads, is_json);
         }
         let rows = rows(&runtime, &self.runtimes, self.threads)?;
-        if self.json {
+        if is_json {
             print_json(&json!({
                 "isa": isa(), "cores": rows.iter().map(to_json).collect::<Vec<_>>(),
                 "runtime": env!("CARGO_PKG_VERSION"),
@@ -87,6 +110,17 @@ impl Run for Platform {
             }
         }
     }
+}
+
+/// Prints the table of cores, one of each kind.
+pub(super) fn list(runtime: &Runtime) -> Outcome {
+    say(&rows(runtime, &[], NonZero::<usize>::MIN)?, false);
+    Ok(())
+}
+
+/// The same as a list of JSON objects.
+pub(super) fn json(runtime: &Runtime) -> Result<Value, Failure> {
+    Ok(rows(runtime, &[], NonZero::<usize>::MIN)?.iter().map(to_json).collect())
 }
 
 /// What there is to say of the cores that are to be tried, or of one of each kind.
