@@ -17,25 +17,44 @@ const AIP: &str = "aip";
 /// Which cores run which nodes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlaceFlags {
-    /// The cores to use, the preferred one first: cpu, gpu, hta, dsp (v68), dsp:vNN (docs/dsp.md has the versions), or aip, which
-    /// is the HTA with the DSP for the rest (docs/hta-bytecode.md). With auto: before them nodes run where the whole costs least, as
-    /// --costs has it
-    #[arg(long, value_name = "[auto:]CORES", default_value = "cpu", value_parser = Cores::parse)]
+    /// Cores to use, in order of preference
+    ///
+    /// A list, separated by commas: cpu, gpu, hta, dsp (which is dsp:v68), dsp:vNN for another version (docs/dsp.md),
+    /// or aip, which is the HTA with the DSP for all other nodes (docs/aip.md).
+    ///
+    /// Each node runs on the first core in the list that supports it. With the prefix `auto:`, nodes are placed where
+    /// the whole model costs least (see --costs and docs/placement.md).
+    ///
+    /// Example: `--cores dsp,cpu` or `--cores auto:gpu,cpu`
+    #[arg(long, value_name = "CORES", default_value = "cpu", value_parser = Cores::parse)]
     pub(crate) cores: Cores,
-    /// What happens to a node that none of the cores takes
-    #[arg(long, value_enum, default_value = "off")]
+    /// Core for unsupported nodes
+    ///
+    /// Decides what happens to a node that none of the cores in --cores supports.
+    #[arg(long, value_name = "MODE", value_enum, default_value = "off")]
     pub(crate) fallback: FallbackFlag,
-    /// Nodes that run on a core whichever is preferred, by id, name or operator (all: *); of several that speak of a node the
-    /// last one counts
-    #[arg(long, value_name = "0-11,177|NODE|OP|*=CORE")]
+    /// Core for some nodes, whatever --cores prefers
+    ///
+    /// NODES is a list of node ids such as 0-11,177 (`udo explain` shows them), a node's name, an operator type, or
+    /// `*` for all nodes. May be given several times; the last one that matches a node wins. See docs/placement.md.
+    ///
+    /// Example: `--affinity Softmax=gpu`
+    #[arg(long, value_name = "NODES=CORE")]
     pub(crate) affinity: Vec<Affinity>,
-    /// The fewest nodes that follow each other on a core; fewer run on one named behind it, or where they fall back to
+    /// Minimum number of consecutive nodes on a core
+    ///
+    /// A shorter run of nodes moves to a later core in --cores, or to the fallback.
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) min_subnet: usize,
-    /// The SoC whose HTA there is, for which `udo prepare --hta` made programs
+    /// SoC whose HTA runs programs
+    ///
+    /// Selects the programs that `udo prepare --hta --soc NAME` compiled for this SoC.
     #[arg(long, value_name = "NAME", default_value = Soc::DEFAULT.name, value_parser = soc_named)]
     pub(crate) soc: &'static Soc,
-    /// What work and crossings cost under auto:, as docs/placement.md has it; figures of no machine, unless given
+    /// Costs for the `auto:` prefix of --cores
+    ///
+    /// `udo doctor --measure FILE` measures this machine and writes such a file. Its format is in docs/placement.md.
+    /// By default the costs describe no particular machine.
     #[arg(long, value_name = "FILE", value_parser = read_costs)]
     pub(crate) costs: Option<Arc<Costs>>,
 }
@@ -53,9 +72,9 @@ pub(crate) struct Cores {
 /// `--fallback`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum FallbackFlag {
-    /// The model is refused
+    /// Refuse the model
     Off,
-    /// It runs on the CPU, and the report says so
+    /// Run them on the CPU and report it
     Cpu,
 }
 

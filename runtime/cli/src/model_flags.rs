@@ -36,65 +36,110 @@ const ALL: &str = "all";
 /// A model, the packages it needs, and where it runs.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ModelFlags {
-    /// The model: an ONNX file, a model file of `udo convert` (.udm), or a printed graph
+    /// ONNX file, model file (.udm) or printed graph
     pub(crate) model: PathBuf,
-    /// The network to use of a model file that has several
+    /// Network to use from a file that has several
+    ///
+    /// A model file (.udm) can hold several networks. `udo model info` lists them.
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Option<String>,
-    /// The stage to use of a network that has several, by its number; else the one whose shapes are those of the inputs
-    #[arg(long, value_name = "K")]
+    /// Stage of the network [default: the one that fits the inputs]
+    ///
+    /// A network in a model file (.udm) has one stage for each set of input shapes. Stages are numbered from 0; `udo
+    /// model info` lists them.
+    #[arg(long, value_name = "N")]
     pub(crate) stage: Option<usize>,
-    #[command(flatten)]
-    pub(crate) packages: PackageFlags,
-    #[command(flatten)]
-    pub(crate) place: PlaceFlags,
-    /// Nodes, by operator or name (or all: *), that have to run on a core: the command fails where one runs elsewhere
-    #[arg(long, value_name = "OP|NODE|*=CORE", value_parser = Required::parse)]
-    pub(crate) require: Vec<Required>,
-    /// The package that takes the nodes of a type which several packages have, or that are of another domain; with a domain before
-    /// the type, those of this domain
-    #[arg(long, value_name = "[DOMAIN:]TYPE=PACKAGE", value_parser = parse_pair)]
-    pub(crate) bind: Vec<(String, String)>,
-    /// The shape of an input whose dimensions the model leaves open; where none is given it is that of the run's data
-    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
+    /// Shape of an input that the model leaves open
+    ///
+    /// DIMS are the sizes, separated by commas. May be given once for each input. By default the shape is that of the
+    /// input data, if the command reads any.
+    ///
+    /// Example: `--shape image=1,3,224,224`
+    #[arg(long, value_name = "NAME=DIMS", value_parser = parse_shape)]
     pub(crate) shape: Vec<(String, Vec<usize>)>,
-    /// The size of a dimension that the model only names, or a range of sizes, first and last: one plan runs all of them
-    #[arg(long, value_name = "NAME=SIZE|LEAST..MOST", value_parser = parse_dim)]
+    /// Size of a named dimension that the model leaves open
+    ///
+    /// N may also be a range, FIRST..LAST: one plan then runs every size in it. May be given once for each dimension.
+    ///
+    /// Example: `--dim batch=4` or `--dim batch=1..8`
+    #[arg(long, value_name = "NAME=N", value_parser = parse_dim)]
     pub(crate) dim: Vec<(String, RangeInclusive<usize>)>,
-    /// A pass that does not run, or all of them; `udo explain` lists what they do
+    /// Graph pass to skip, or `all`
+    ///
+    /// May be given several times. `udo explain` shows what each pass did to the model.
     #[arg(long, value_name = "PASS", value_parser = skipped_pass())]
     pub(crate) skip_pass: Vec<String>,
-    /// How many threads kernels may use [default: 1]
+    #[command(flatten)]
+    pub(crate) place: PlaceFlags,
+    /// Fail unless these nodes run on this core; NODES may be *
+    ///
+    /// NODES is an operator type, a node's name, a list of node ids such as 0-11,177, or `*` for all nodes. The
+    /// command fails if one of them runs on another core. May be given several times.
+    ///
+    /// Example: `--require '*=dsp'`
+    #[arg(long, value_name = "NODES=CORE", value_parser = Required::parse)]
+    pub(crate) require: Vec<Required>,
+    #[command(flatten)]
+    pub(crate) packages: PackageFlags,
+    /// Package that implements an operator type
+    ///
+    /// Chooses among several packages that implement the same type, and lets a package implement nodes of another
+    /// domain. With a domain before the type, as in `DOMAIN:TYPE=PACKAGE`, only nodes of this domain are bound. May
+    /// be given several times.
+    #[arg(long, value_name = "TYPE=PACKAGE", value_parser = parse_pair)]
+    pub(crate) bind: Vec<(String, String)>,
+    /// Number of threads for kernels [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZero<usize>>,
-    /// How much of the machine runs take, by the names of the vendors' tools: threads, and how long they look for work
-    #[arg(long, value_name = "NAME", conflicts_with = "threads", value_parser = PerfProfile::parser())]
+    /// Performance preset, named as in the vendors' tools
+    ///
+    /// Sets the number of threads, and how long idle threads look for work before they sleep. It replaces --threads.
+    #[arg(long, value_name = "PROFILE", conflicts_with = "threads", value_parser = PerfProfile::parser())]
     pub(crate) perf_profile: Option<&'static PerfProfile>,
-    /// The most memory that constants made for the cores, and sessions, may take: bytes, or with K, M or G behind
-    /// them. As much as the machine has, unless given
+    /// Memory limit for constants and sessions
+    ///
+    /// In bytes, or with the suffix K, M or G. The limit covers the constants prepared for the cores and the memory
+    /// of sessions. By default only the memory of the machine limits them.
+    ///
+    /// Example: `--max-memory 512M`
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_memory: Option<usize>,
-    /// How the GPU stores real numbers
-    #[arg(long, value_enum, default_value = "f32")]
+    /// How the GPU stores floating-point values
+    #[arg(long, value_name = "TYPE", value_enum, default_value = "f32")]
     pub(crate) gpu_storage: StorageFlag,
-    /// What may be computed less exactly than the model says, to be faster: `udo explain` says by which steps
-    #[arg(long, value_enum, default_value = "none")]
+    /// Reduced precision that kernels may use to run faster
+    ///
+    /// `udo explain` shows which steps use it. By default kernels compute with the precision of the model.
+    #[arg(long, value_name = "TYPE", value_enum, default_value = "none")]
     pub(crate) fast_math: FastMathFlag,
-    /// A folder where what is packed of constants is kept for the next time
+    /// Folder that caches prepacked weights between loads
+    ///
+    /// Kernels prepack constants at load time. With a cache, later loads read the result from this folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
-    /// Your own count: what --cache has of an older one is made again, and a newer one is refused
+    /// Your own version number for the cache entries
+    ///
+    /// Entries of --cache with a lower version are rebuilt. Entries with a higher version are refused.
     #[arg(long, value_name = "N", default_value = "0", requires = "cache")]
     pub(crate) cache_version: u32,
-    /// KiB of the DSP's fast memory
+    /// Size of the DSP's fast memory (VTCM) in KiB
     #[arg(long, value_name = "KIB", default_value = "4096")]
     pub(crate) vtcm: usize,
-    /// Have the DSP take what is documented of its devices alone: types, ranks, inputs and layers, by version (docs/dsp.md)
+    /// Accept only what is documented for the DSP version
+    ///
+    /// Limits the DSP to the types, ranks, inputs and layers that are documented for its version (docs/dsp.md). By
+    /// default it runs everything that its kernels support.
     #[arg(long)]
     pub(crate) strict_device: bool,
-    /// Whether emulated accelerators and the host see at once what the other writes; else what crosses is flushed and invalidated,
-    /// and with a seed the host's cache writes lines back at random besides
-    #[arg(long, value_name = "coherent|noncoherent[:SEED]", default_value = "coherent", value_parser = parse_memory)]
+    /// Coherence of host and accelerator memory
+    ///
+    /// `coherent`: the host and the emulated accelerators see each other's writes at once.
+    ///
+    /// `noncoherent`: values that cross between them are flushed and invalidated.
+    ///
+    /// `noncoherent:SEED`: in addition, the host's cache writes lines back at random times, which exposes missing
+    /// cache maintenance.
+    #[arg(long, value_name = "MODE", default_value = "coherent", value_parser = parse_memory)]
     pub(crate) memory: Coherence,
     /// Inputs that runs give, whatever the model has for them.
     #[arg(skip)]
@@ -110,18 +155,18 @@ pub(crate) struct ModelFlags {
 /// `--gpu-storage`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum StorageFlag {
-    /// 32 bits
+    /// Single precision
     F32,
-    /// 16 bits, where the kernel takes them
+    /// Half precision, for kernels that support it
     F16,
 }
 
 /// `--fast-math`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum FastMathFlag {
-    /// Nothing
+    /// The precision of the model
     None,
-    /// Products of f32 with constants round their factors to 16 bits, bf16, and add up in f32
+    /// Products of f32 values with constants round their factors to bf16 and accumulate in f32
     Bf16,
 }
 

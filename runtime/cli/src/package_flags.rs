@@ -15,23 +15,38 @@ use crate::output::Failure;
 /// The packages of a command.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PackageFlags {
-    /// A package with operators of your own: its folder, its dist folder or its registration library
+    /// Package with custom operators
+    ///
+    /// PATH is the package's folder, its dist folder or its registration library. May be given several times.
     #[arg(long = "package", value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Take packages alone that are signed by a key in this file, or that it allows (docs/trust.md)
+    /// Accept only packages signed by a key in this file
+    ///
+    /// KEYFILE lists public keys, and may allow single packages by their digests (docs/trust.md). May be given
+    /// several times.
     #[arg(long, value_name = "KEYFILE")]
     trust: Vec<PathBuf>,
-    /// Take packages alone that are as this file of `udo lock` has them [default: udo.lock, if it is there]
+    /// Accept only packages that match this lock file
+    ///
+    /// `udo lock` writes lock files. [default: udo.lock, if it exists]
     #[arg(long, value_name = "FILE")]
     lock: Option<PathBuf>,
-    /// A package whose code runs in a process of its own: what it does wrong there is an error here (docs/containment.md)
+    /// Package whose code runs in a separate process
+    ///
+    /// Opens PATH as --package does. If its code crashes, exits or hangs, the command reports an error
+    /// (docs/containment.md). May be given several times.
     #[arg(long = "contain", value_name = "PATH")]
     pub(crate) contained: Vec<PathBuf>,
-    /// Contain the packages of --package as well that nobody signed whom --trust names, instead of refusing them
+    /// Run unsigned packages in a separate process
+    ///
+    /// Packages of --package that are not signed by a key of --trust are contained, as with --contain, instead of
+    /// refused.
     #[arg(long)]
     pub(crate) contain_unsigned: bool,
-    /// How long a call of a package's code may take: a worker that takes longer is ended, and so is this program where the package is
-    /// not contained [default: 60 for those that are, as long as it takes for others]
+    /// Time limit for a call of a package's code
+    ///
+    /// If a call of a contained package takes longer, its worker process is ended and the call fails. If the package
+    /// is not contained, `udo` itself exits. [default: 60 for contained packages, no limit for others]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
 }

@@ -22,8 +22,11 @@ const MOST_RUNS: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(7);
 /// `--random`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RangeFlags {
-    /// Where a model in numbers is quantized while it is loaded, as it is for the DSP: take the ranges of as many runs over random
-    /// inputs, the same ones each time
+    /// Calibrate with N random runs when quantizing at load time
+    ///
+    /// A float model is quantized at load time if a core that needs quantized values, such as the DSP, is preferred. By
+    /// default its ranges come from up to 8 input sets that the command reads, or from 8 pseudo-random ones if it reads
+    /// none. With this flag they come from N pseudo-random ones, which are the same each time.
     #[arg(long, value_name = "N")]
     random: Option<NonZero<usize>>,
 }

@@ -11,7 +11,11 @@ use crate::output::{Failure, Outcome, note};
 /// How a command ends where it could not check something that it was asked to check.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct AllowUnchecked {
-    /// Succeed even where something could not be checked here, such as OpenCL C without an OpenCL device; each such thing is still named
+    /// Succeed even if something could not be checked here
+    ///
+    /// Some checks need a tool that this machine may lack. OpenCL C, for example, needs an OpenCL device or clang. By
+    /// default the command fails in this case. With this flag it succeeds and names each thing that was not checked.
+    /// `udo doctor` lists the tools.
     #[arg(long)]
     allow_unchecked: bool,
 }

@@ -26,34 +26,40 @@ use crate::tensors::{self, Set};
 use crate::trace::{self, TraceFile};
 use flight::{FlightFlags, Flown};
 
-/// Measure how long a model takes, and that it leaves the heap alone
+/// Measure a model's latency, throughput and memory
 ///
-/// Inputs are pseudo-random from a seed, or recorded ones: with --data, runs take the sets of a folder in turn, each of which
-/// has run before time is taken. Times are of whole runs, in microseconds, without what it takes to set inputs. What
-/// --json calls resident bytes is memory of the process's own, without the files that it maps; under devices it says what is taken of
-/// each one's memory, now and at most, and by whom. How long a run would take at
-/// the machine's limits, with one set of inputs, is said as `udo explain --measured` counts it.
+/// Times are those of whole runs, in microseconds, without setting the inputs. Inputs are pseudo-random, or recorded
+/// ones with --data: the runs then alternate between the folder's sets, each of which has run before the measurement
+/// starts. Heap allocations during the runs are counted.
+///
+/// The roofline bound of a run is computed as in `udo explain --measured`, for one set of inputs.
+///
+/// With --json, resident bytes are the memory of the process without mapped files, and `devices` has the current and
+/// the peak memory of each device, by owner.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   udo bench model.onnx --iterations 200 --threads 2 --json
-  udo bench model.onnx --in-flight 4                        throughput: runs that are submitted, four at a time
-  udo bench model.onnx --data test_data_set_0              shapes come from the data where the model leaves them open")]
+  udo bench model.onnx --in-flight 4               throughput, with four runs in flight
+  udo bench model.onnx --data test_data_set_0      recorded inputs, which also set open shapes")]
 pub(crate) struct Bench {
     #[command(flatten)]
     model: ModelFlags,
-    /// Runs that are timed
-    #[arg(long, value_name = "K", default_value = "100", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of timed runs
+    #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
-    /// Runs before that
-    #[arg(long, value_name = "W", default_value = "10")]
+    /// Number of runs before the timed ones
+    #[arg(long, value_name = "N", default_value = "10")]
     warmup: u32,
-    /// The seed of the inputs
-    #[arg(long, default_value = "1", conflicts_with = "data")]
+    /// Seed of the pseudo-random inputs
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "data")]
     seed: u64,
-    /// A folder with recorded inputs, as `udo verify` takes it
+    /// Folder with recorded inputs, as for `udo verify`
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Where a trace of one more run of each set goes, as `udo run` writes it
+    /// Write a trace of one more run of each set to this file
+    ///
+    /// The trace has the format of `udo run --profile`.
     #[arg(long, value_name = "FILE", conflicts_with = "in_flight")]
     profile: Option<PathBuf>,
     #[command(flatten)]

@@ -19,27 +19,23 @@ use crate::output::{Failure, Outcome, note, print_json, warn};
 use crate::root;
 use workspace::{Dependency, Member, Workspace};
 
-/// Build a package and gather its libraries in dist/
+/// Build a package and collect its libraries in dist/
 ///
-/// Runs cargo on the package's crates, and puts the libraries under their names in dist/, with
-/// an index of their SHA-256. All packages built by one SDK share a target folder and start from
-/// the SDK's Cargo.lock, so their dependencies are compiled once, and a package builds offline
-/// where the SDK was built.
+/// Runs cargo on the package's crates, copies the libraries to dist/ and writes an index with their SHA-256 digests.
+/// All packages that one SDK builds share a target folder and the Cargo.lock of the SDK. Dependencies are compiled
+/// once, and packages build offline where the SDK was built.
 #[derive(Args, Debug)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
+#[command(after_help = "\
 Examples:
-  udo build SoftmaxUdoPackage                 every core, optimized
-  udo build --cores cpu                       the package in this folder: registration and CPU only
-  udo build SoftmaxUdoPackage --debug --json  unoptimized; says what it gathered as JSON
-  udo build SoftmaxUdoPackage --locked        for CI: exit code 3 where `udo new` would change a file
+  udo build SoftmaxUdoPackage                 all cores, optimized
+  udo build --cores cpu                       the package in this folder, for the CPU only
+  udo build SoftmaxUdoPackage --locked        for CI: exit code 3 if `udo new` would change a file
+  udo build SoftmaxUdoPackage --debug --json  unoptimized, with a report in JSON
 
-UDO_TARGET_DIR names another target folder [default: target/packages in the SDK that udo lies in, else
-target in the package]."
-)]
+UDO_TARGET_DIR sets another target folder [default: target/packages in the SDK that contains udo, or else
+target in the package].")]
 pub(crate) struct Build {
-    /// The package's folder, as `udo new` made it
+    /// Folder of the package
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
@@ -47,15 +43,17 @@ pub(crate) struct Build {
     #[arg(long)]
     debug: bool,
 
-    /// Fail with exit code 3 where generated files do not agree with the package's config or with
-    /// this SDK, instead of a warning; and leave Cargo.lock as it is, but for the package's own version
+    /// Fail with exit code 3 if generated files are out of date
+    ///
+    /// Generated files are out of date if they do not match the package's config or this SDK. By default the command
+    /// prints a warning. With this flag Cargo.lock is not changed either, except for the package's own version.
     #[arg(long)]
     locked: bool,
 
     #[command(flatten)]
     members: Members,
 
-    /// Report as JSON
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -63,7 +61,9 @@ pub(crate) struct Build {
 /// The crates of a package that a command is about.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Members {
-    /// The cores; the registration library always comes along [default: all]
+    /// Cores to include [default: all]
+    ///
+    /// A list, separated by commas. The registration library is always included.
     #[arg(long, value_name = "CORES", value_delimiter = ',')]
     cores: Vec<Part>,
 }
@@ -71,13 +71,13 @@ pub(crate) struct Members {
 /// What `--cores` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// The registration library alone
+    /// Only the registration library
     Reg,
     /// The CPU
     Cpu,
     /// The GPU
     Gpu,
-    /// The DSP, every architecture
+    /// All versions of the DSP
     Dsp,
 }
 

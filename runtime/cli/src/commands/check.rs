@@ -18,57 +18,68 @@ use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, note, print_json, table, write_file};
 use crate::unchecked::{self, AllowUnchecked};
 
-/// Try a package against what holds for every package
+/// Run the conformance suite against a package
 ///
-/// Each operator on each core has a process of its own, and each case a limit of time, so that a package which
-/// crashes, exits or hangs fails a case and nothing else. `builtin` stands for the operators that are built in. A file
-/// udo-check.toml beside the package switches cases off, with a reason for each.
+/// Each operator runs in its own process on each core, and each case has a time limit. A package that crashes, exits
+/// or hangs fails one case and does not affect the others. `builtin` checks the built-in operators.
+///
+/// A file udo-check.toml next to the package switches cases off, with a reason for each. See docs/check.md.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   udo check SoftmaxUdoPackage
   udo check SoftmaxUdoPackage --op Softmax --core dsp --filter memory
   udo check builtin --level 1 --junit check.xml")]
 pub(crate) struct Check {
-    /// A package's folder, its dist folder, its registration library, or `builtin`
+    /// Package folder, dist folder, registration library, or `builtin`
     #[arg(required_unless_present = "cases")]
     package: Option<PathBuf>,
-    /// Only this operator; several by repeating it
+    /// Check only this operator
+    ///
+    /// May be given several times.
     #[arg(long = "op", value_name = "OP")]
     ops: Vec<String>,
-    /// Only these cores: cpu, gpu, dsp (v68) or dsp:vNN
+    /// Check only these cores
+    ///
+    /// A list of cpu, gpu, dsp (which is dsp:v68) and dsp:vNN, separated by commas.
     #[arg(long = "core", value_name = "CORES", value_delimiter = ',', value_parser = core_named)]
     cores: Vec<Core>,
-    /// How much is tried, from 1, what takes seconds, to 10
+    /// Thoroughness, from 1 (seconds) to 10
     #[arg(long, default_value_t = DEFAULT_LEVEL, value_parser = clap::value_parser!(u8).range(1..=10))]
     level: u8,
-    /// The seed of all elements
-    #[arg(long, default_value_t = 1)]
+    /// Seed of the test data
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Another package that is open in the same process, before it; several by repeating it
+    /// Another package to open first in the same process
+    ///
+    /// May be given several times.
     #[arg(long, value_name = "PACKAGE")]
     beside: Vec<PathBuf>,
-    /// Only cases with this in their name, such as memory or memory/heap
+    /// Run only cases with this text in their names
+    ///
+    /// Example: `--filter memory` or `--filter memory/heap`
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     filter: String,
-    /// How many processes there are at once; as many as the machine has processors if nothing is said
+    /// Number of processes [default: all processors]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
-    /// How many seconds a case may take
+    /// Time limit for a case
     #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT)]
     timeout: NonZero<u32>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Write a report as `JUnit` does
+    /// Write a JUnit report to this file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// The folder for captures: files with the call that shows what is wrong, which `udo replay` makes again
-    /// [default: target/captures in the package's folder]
+    /// Folder for captures of failing calls
+    ///
+    /// `udo replay` repeats captured calls. [default: target/captures in the package's folder]
     #[arg(long, value_name = "DIR")]
     captures: Option<PathBuf>,
     #[command(flatten)]
     allow: AllowUnchecked,
-    /// List the cases
+    /// List the cases and run nothing
     #[arg(long)]
     cases: bool,
     /// Be the process that runs the package's code: for these cases, or for `list`

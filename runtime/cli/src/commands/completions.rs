@@ -6,16 +6,17 @@ use clap_complete::Shell;
 use super::Run;
 use crate::output::{Outcome, text};
 
-/// Print the completions of a shell, which then knows all commands and flags
+/// Print shell completions
 ///
-/// Where they go is the shell's affair; the examples have the usual places.
+/// Write them to the folder where your shell looks for completions. The examples show the usual ones.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   udo completions bash > ~/.local/share/bash-completion/completions/udo
   udo completions zsh > ~/.zfunc/_udo
   udo completions fish > ~/.config/fish/completions/udo.fish")]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell that reads the completions
     shell: Shell,
 }
 

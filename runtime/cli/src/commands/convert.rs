@@ -20,59 +20,84 @@ use crate::failures::{container_failure, load_failure};
 use crate::output::{Failure, Outcome, print_json};
 use crate::package_flags::PackageFlags;
 
-/// Make a model file (.udm) of a model
+/// Convert an ONNX model to a model file (.udm)
 ///
-/// A model file loads faster than ONNX, and says for which shapes of its inputs it is: each set of them is a stage. It is a
-/// safetensors file, whose weights other tools read as well (docs/model-format.md). Operators that are missing refuse the
-/// model, unless a package has them or a config describes them.
+/// A model file loads faster than ONNX. Its networks have a stage for each set of input shapes. It is a safetensors
+/// file, and other tools can read its weights (docs/model-format.md).
+///
+/// A model with an operator that is not built in is refused, unless a package implements the operator or a config
+/// describes it.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  udo convert model.onnx                                            writes model.udm
-  udo convert model.onnx -o m.udm --input-shape x=1,3,224,224       one stage, of that shape
-  udo convert model.onnx --input-shape x=1,80 --input-shape x=1..8,80   two stages: an input's second shape begins the next
-  udo convert model.onnx --config Softmax_Htp.json                  operators of a package that is not written yet
-  udo convert model.onnx --prepare                                  with what kernels of this machine pack of the weights
-  udo convert model.onnx --in-place past=present                    a cache that runs go on with in one place
-  udo convert model.onnx --input-encoding x=nv21                    a camera's YUV images for a model that takes RGB
-  udo convert model.onnx --dry-run                                  which operators are missing")]
+#[command(after_help = "\
+Examples:
+  udo convert model.onnx                                        writes model.udm
+  udo convert model.onnx -o m.udm --input-shape x=1,3,224,224   one stage, for this shape
+  udo convert model.onnx --dry-run                              lists the operators that are missing
+  udo convert model.onnx --input-shape x=1,80 --input-shape x=1..8,80   two stages, one for each shape of x
+  udo convert model.onnx --config Softmax_Htp.json              operators of a package that is not written yet
+  udo convert model.onnx --prepare                              stores prepacked weights for this machine
+  udo convert model.onnx --in-place past=present                a cache that each run updates in place
+  udo convert model.onnx --input-encoding x=nv21                takes YUV images from a camera, for an RGB model")]
 pub(crate) struct Convert {
-    /// The model: an ONNX file, or a printed graph
+    /// ONNX file or printed graph
     model: PathBuf,
-    /// The file to write [default: the model's name, with .udm]
+    /// File to write [default: the model's name with .udm]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What to call the network [default: the model's name]
+    /// Name of the network [default: the model's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// The shape of an input: extents, ranges as 1..8, or 1..4..8 with what runs mostly have in the middle, or ? for any
-    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
-    input_shape: Vec<(String, Vec<Extent>)>,
-    /// The format of the images that runs give an input, and the channels that the model takes [default: rgb]
+    /// Shape of an input
     ///
-    /// Nodes at the model's start convert the images, on whichever core runs them. rgb, bgr: three channels. rgba: alpha is
-    /// ignored. argb32: 32-bit words of a little-endian machine, in memory blue, green, red, alpha. nv21, nv12: a plane of luma
-    /// above rows of interleaved chroma (V, U or U, V), JFIF's full range: f32[1,1,336,224] for an image f32[1,3,224,224].
-    /// An --input-shape of the input is that of the image as the model takes it.
-    #[arg(long, value_name = "NAME=FORMAT[:rgb|bgr]", value_parser = parse_image)]
+    /// DIMS are separated by commas. Each one is a size, a range such as 1..8, a range with the most frequent size in
+    /// the middle such as 1..4..8, or ? for any size. A second shape of the same input begins the next stage.
+    ///
+    /// Example: `--input-shape x=1..8,3,224,224`
+    #[arg(long, value_name = "NAME=DIMS", value_parser = parse_shape)]
+    input_shape: Vec<(String, Vec<Extent>)>,
+    /// Image format that runs give an input
+    ///
+    /// FORMAT is rgb, bgr, rgba, argb32, nv21 or nv12. Nodes at the start of the model convert the images, on the
+    /// core that runs them. The channels that the model takes follow after a colon, as in `x=nv21:bgr`. [default:
+    /// rgb]
+    ///
+    /// rgb, bgr: three channels. rgba: alpha is ignored. argb32: 32-bit words of a little-endian machine, in memory
+    /// blue, green, red, alpha. nv21, nv12: a plane of luma above rows of interleaved chroma (V, U or U, V), in
+    /// JFIF's full range. The image of a model's f32[1,3,224,224] is f32[1,1,336,224].
+    ///
+    /// The --input-shape of such an input is the shape that the model takes.
+    #[arg(long, value_name = "NAME=FORMAT", value_parser = parse_image)]
     input_encoding: Vec<ImageInput>,
-    /// A node whose outputs, or a value which, the network is to give; what nothing leads from to them is left out
+    /// Node or value that becomes an output of the network
+    ///
+    /// Nodes that no such output depends on are removed. May be given several times.
     #[arg(long, value_name = "NAME")]
     out_node: Vec<String>,
-    /// An input and an output of one type and shape that runs may have in one place, as one tensor: a cache that they go on with
+    /// Input and output that may share one tensor
+    ///
+    /// They must have the same type and shape. Use it for a cache that each run reads and updates. May be given
+    /// several times.
     #[arg(long, value_name = "INPUT=OUTPUT", value_parser = parse_pair)]
     in_place: Vec<(String, String)>,
-    /// Nodes that run on a core whichever is preferred, by id, name or operator (all: *)
-    #[arg(long, value_name = "0-11,177|NODE|OP|*=CORE")]
+    /// Core for some nodes, whatever --cores prefers
+    ///
+    /// NODES is a list of node ids such as 0-11,177, a node's name, an operator type, or `*` for all nodes. May be
+    /// given several times. The model file stores it (docs/placement.md).
+    #[arg(long, value_name = "NODES=CORE")]
     affinity: Vec<Affinity>,
     #[command(flatten)]
     packages: PackageFlags,
-    /// A config that describes operators of your own, whose libraries need not be there yet
+    /// UDO config that describes custom operators
+    ///
+    /// The libraries of these operators need not exist yet. May be given several times.
     #[arg(long = "config", value_name = "FILE")]
     configs: Vec<PathBuf>,
-    /// Put in what kernels of this machine pack of the weights, so that loads on machines like it need not
+    /// Store prepacked weights for the CPU of this machine
+    ///
+    /// Loads on machines of the same kind then skip prepacking.
     #[arg(long)]
     prepare: bool,
-    /// List the operators that are missing, and write nothing
+    /// List the missing operators and write nothing
     #[arg(long)]
     dry_run: bool,
     /// Print one JSON object

@@ -26,18 +26,21 @@ use crate::package_flags::PackageFlags;
 use crate::root::{self, By, Found};
 use crate::tensors::{self, Form, Tolerance};
 
-/// See the whole story: a config becomes a package, and its operator runs in a model on three cores
+/// Build a package from a config and run its operator on three cores
 ///
-/// Writes the Softmax package from a bundled config, puts a reference implementation in, builds
-/// it, loads it, and runs a small network for pictures that ends in it, all of it on the CPU, then
-/// on the GPU, then on the DSP, for which it is quantized while it is loaded. The last column says how far each
-/// operator is from the CPU, relative to its largest number.
+/// Generates the Softmax package from a bundled config, adds a reference implementation, and builds and loads the
+/// package. A small image network that ends in its operator then runs on the CPU, on the GPU, and quantized at load
+/// time on the DSP. The last column is the largest difference of each operator from the CPU, relative to its largest
+/// value.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   udo demo
   udo demo /tmp/demo --json")]
 pub(crate) struct Demo {
-    /// Where the package goes [default: target/demo in the SDK that udo lies in, else udo-demo]
+    /// Folder for the package
+    ///
+    /// [default: target/demo in the SDK that contains udo, or else udo-demo]
     dir: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]

@@ -20,14 +20,18 @@ use crate::raw::Packing;
 use crate::stages::{Stages, shapes_of_data};
 use measured::{Measured, MeasuredFlags, measure};
 
-/// Say what runs where, why not elsewhere, and how much memory it takes
+/// Show where each node runs and why, and how much memory it takes
 ///
-/// Bytes are exact: arenas, scratch and constants are what a session takes. With --measured the model runs, and each step's
-/// median time is set next to what it would be at the machine's limits, which are measured as well: multiply-adds that stay in
-/// registers, and copies of as many bytes as the step reads and writes, on as many threads. Operations are those of the
-/// algorithm, so that Winograd's has fewer than the sum that it computes; of 8-bit products the limit is that of vectors.
+/// Bytes are exact: arenas, scratch memory and constants are those that a session uses.
+///
+/// With --measured the model runs, and the median time of each step is shown with its roofline bound. The bound
+/// follows from the measured limits of this machine, on the same number of threads: multiply-adds in registers, and
+/// copies of the bytes that the step reads and writes. Operations are those of the algorithm: Winograd convolution
+/// has fewer than direct convolution. For 8-bit products the limit is that of vector instructions.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
+  udo explain model.onnx
   udo explain model.onnx --package SoftmaxUdoPackage --cores dsp,cpu
   udo explain model.onnx --measured --threads 2 --data test_data_set_0")]
 pub(crate) struct Explain {

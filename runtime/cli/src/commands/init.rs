@@ -13,35 +13,47 @@ use crate::output::{Failure, Outcome};
 
 /// Write a first config for an operator package
 ///
-/// What no flag says is asked for, a line each; an empty line takes what stands in brackets. The config has one operator; more, their parameters and
-/// what they compute are added to it by hand (docs/config.md).
+/// The command asks for each value that no flag gives; an empty answer takes the default in brackets. The config
+/// describes one operator. Add more operators, their parameters and their formulas by hand (docs/config.md).
 #[derive(Args, Debug)]
 #[expect(clippy::doc_markdown, reason = "comments are help texts")]
 #[command(after_help = "\
 Examples:
-  udo init                                           asks for everything
+  udo init                                            asks for everything
   udo init MyPackage --op Scale --input x --output y --cores cpu,gpu
-  udo init MyPackage --op Pick --input x --input at:INT_32 --output y --cores cpu,dsp --types cpu=FLOAT_32,dsp=UINT_8")]
+  udo init MyPackage --op Pick --input x --input at:INT_32 --cores cpu,dsp --types dsp=UINT_8")]
 pub(crate) struct Init {
-    /// The package's name
+    /// Name of the package
     #[arg(value_name = "NAME")]
     package: Option<String>,
-    /// The operator's type, as models spell it
+    /// Type of the operator, as models spell it
     #[arg(long, value_name = "TYPE")]
     op: Option<String>,
-    /// An input, with a type of its own on every core after a colon if it has one; may be given several times [default: x]
-    #[arg(long = "input", value_name = "NAME[:TYPE]")]
+    /// Name of an input [default: x]
+    ///
+    /// A type after a colon, as in `at:INT_32`, is the type of this input on every core. May be given several times.
+    #[arg(long = "input", value_name = "NAME")]
     inputs: Vec<String>,
-    /// An output, likewise [default: y]
-    #[arg(long = "output", value_name = "NAME[:TYPE]")]
+    /// Name of an output [default: y]
+    ///
+    /// A type after a colon, as in `at:INT_32`, is the type of this output on every core. May be given several times.
+    #[arg(long = "output", value_name = "NAME")]
     outputs: Vec<String>,
-    /// The cores to compute it on: cpu, gpu, dsp (v68) or dsp:vNN [default: cpu]
+    /// Cores to support [default: cpu]
+    ///
+    /// A list of cpu, gpu, dsp (which is dsp:v68) and dsp:vNN, separated by commas.
     #[arg(long, value_name = "CORES", value_delimiter = ',')]
     cores: Vec<String>,
-    /// One type, or one for each core [default: FLOAT_32, and UINT_8 with an encoding on the DSP]
-    #[arg(long, value_name = "[CORE=]TYPE", value_delimiter = ',')]
+    /// Element type, or a list of CORE=TYPE
+    ///
+    /// Example: `--types cpu=FLOAT_32,dsp=UINT_8`
+    ///
+    /// [default: FLOAT_32, and UINT_8 with an encoding on the DSP]
+    #[arg(long, value_name = "TYPES", value_delimiter = ',')]
     types: Vec<String>,
-    /// The config to write; it must not be there [default: NAME.json]
+    /// Config to write [default: NAME.json]
+    ///
+    /// An existing file is not overwritten.
     #[arg(short = 'o', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
 }

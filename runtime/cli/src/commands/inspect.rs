@@ -12,14 +12,15 @@ use udo_runtime::package::{
 use super::Run;
 use crate::output::{Failure, Outcome, chain, print_json};
 
-/// Say what a package holds, from its files alone
+/// Show what a package contains, without running its code
 ///
-/// No code of the package runs. Digests are compared with those that `udo build` wrote down.
+/// Compares the digests of the libraries with those that `udo build` wrote.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
+#[command(after_help = "\
+Example:
   udo inspect SoftmaxUdoPackage")]
 pub(crate) struct Inspect {
-    /// A package's folder, its dist folder or one of its libraries
+    /// Package folder, dist folder, or one of its libraries
     path: PathBuf,
     /// Print one JSON object
     #[arg(long)]

@@ -10,19 +10,21 @@ use super::Run;
 use crate::output::{Failure, Outcome, print_json};
 use crate::package_flags::open_failure;
 
-/// Write down which packages a project uses, as they are now
+/// Record the packages of a project in a lock file
 ///
-/// The lock file has the digest of each package's index.json, which has those of its libraries. Commands that open packages look for udo.lock
-/// where they run, or for the file that their --lock names, and refuse a package that is another one, or is not in it, before its code runs.
+/// The lock file has the digest of each package's index.json, which has the digests of its libraries. Commands that
+/// open packages read udo.lock in the current folder, or the file of their --lock flag. They refuse a package that is
+/// not in it or that has changed, before any of its code runs. See docs/trust.md.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  udo lock SoftmaxUdoPackage SeluUdoPackage     adds them to udo.lock, or takes them as they are now
+#[command(after_help = "\
+Examples:
+  udo lock SoftmaxUdoPackage SeluUdoPackage   adds them to udo.lock, or updates their digests
   udo run model.onnx --package SoftmaxUdoPackage --input x=x.npy")]
 pub(crate) struct LockPackages {
-    /// The packages: their folders, their dist folders or their registration libraries
+    /// Package folders, dist folders or registration libraries
     #[arg(required = true)]
     packages: Vec<PathBuf>,
-    /// The lock file, which is made if it is not there
+    /// Lock file to create or update
     #[arg(long, value_name = "FILE", default_value = LOCK_FILE)]
     lock: PathBuf,
     /// Print one JSON object

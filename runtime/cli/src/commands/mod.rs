@@ -8,6 +8,7 @@ mod convert;
 mod demo;
 mod doctor;
 mod explain;
+mod help;
 mod init;
 mod inspect;
 mod lock;
@@ -29,34 +30,35 @@ use std::path::Path;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use crate::output::{Failure, Outcome};
+use help::Group::{self, Hidden, Machine, Models, Packages};
 
 /// Every command, in the order of `udo --help`.
 const COMMANDS: &[Entry] = &[
-    Entry::of::<init::Init>("init"),
-    Entry::of::<new::New>("new"),
-    Entry::of::<build::Build>("build"),
-    Entry::of::<test::TestPackage>("test"),
-    Entry::of::<check::Check>("check"),
-    Entry::of::<replay::Replay>("replay"),
-    Entry::of::<inspect::Inspect>("inspect"),
-    Entry::of::<run::RunModel>("run"),
-    Entry::of::<verify::Verify>("verify"),
-    Entry::of::<explain::Explain>("explain"),
-    Entry::of::<view::View>("view"),
-    Entry::of::<bench::Bench>("bench"),
-    Entry::of::<convert::Convert>("convert"),
-    Entry::of::<quantize::Quantize>("quantize"),
-    Entry::of::<prepare::Prepare>("prepare"),
-    Entry::of::<model::ModelFile>("model"),
-    Entry::of::<ops::Ops>("ops"),
-    Entry::of::<sign::Sign>("sign"),
-    Entry::of::<lock::LockPackages>("lock"),
-    Entry::of::<doctor::Doctor>("doctor"),
-    Entry::of::<completions::Completions>("completions"),
-    Entry::of::<demo::Demo>("demo"),
+    Entry::of::<init::Init>(Packages, "init"),
+    Entry::of::<new::New>(Packages, "new"),
+    Entry::of::<build::Build>(Packages, "build"),
+    Entry::of::<test::TestPackage>(Packages, "test"),
+    Entry::of::<check::Check>(Packages, "check"),
+    Entry::of::<replay::Replay>(Packages, "replay"),
+    Entry::of::<inspect::Inspect>(Packages, "inspect"),
+    Entry::of::<sign::Sign>(Packages, "sign"),
+    Entry::of::<lock::LockPackages>(Packages, "lock"),
+    Entry::of::<run::RunModel>(Models, "run"),
+    Entry::of::<verify::Verify>(Models, "verify"),
+    Entry::of::<bench::Bench>(Models, "bench"),
+    Entry::of::<explain::Explain>(Models, "explain"),
+    Entry::of::<view::View>(Models, "view"),
+    Entry::of::<convert::Convert>(Models, "convert"),
+    Entry::of::<quantize::Quantize>(Models, "quantize"),
+    Entry::of::<prepare::Prepare>(Models, "prepare"),
+    Entry::of::<model::ModelFile>(Models, "model"),
+    Entry::of::<doctor::Doctor>(Machine, "doctor"),
+    Entry::of::<ops::Ops>(Machine, "ops"),
+    Entry::of::<completions::Completions>(Machine, "completions"),
+    Entry::of::<demo::Demo>(Machine, "demo"),
     // Older names for parts of `udo doctor`.
-    Entry::of::<doctor::Platform>("platform").hidden(),
-    Entry::of::<doctor::Devices>("devices").hidden(),
+    Entry::of::<doctor::Platform>(Hidden, "platform"),
+    Entry::of::<doctor::Devices>(Hidden, "devices"),
 ];
 
 /// A command's flags, and what it does with them. Its doc comment is its help.
@@ -70,25 +72,26 @@ pub(crate) trait Run: Args + FromArgMatches {
 
 /// A line of the table.
 struct Entry {
+    group: Group,
     name: &'static str,
-    is_hidden: bool,
     flags: fn(Command) -> Command,
     run: fn(&ArgMatches) -> Outcome,
 }
 
 impl Entry {
-    const fn of<R: Run>(name: &'static str) -> Self {
+    const fn of<R: Run>(group: Group, name: &'static str) -> Self {
         Self {
+            group,
             name,
-            is_hidden: false,
             flags: R::augment_args,
             run: |matches| R::from_arg_matches(matches).map_err(Failure::usage)?.run(),
         }
     }
 
-    /// The same without a line in `udo --help`.
-    const fn hidden(self) -> Self {
-        Self { is_hidden: true, ..self }
+    /// The command's parser and help.
+    fn command(&self) -> Command {
+        let command = (self.flags)(Command::new(self.name)).hide(self.group == Hidden);
+        help::arranged(command, self.name)
     }
 }
 
@@ -97,15 +100,17 @@ pub(crate) fn parser() -> Command {
     let udo = Command::new("udo")
         .version(udo_api::SDK_VERSION)
         .long_version(format!("{}\n{}", udo_api::SDK_VERSION, doctor::versions()))
-        .about("Makes, builds and runs operators of your own, and models that use them")
+        .about("Builds packages with custom operators, and runs and quantizes models")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .after_help(
             "A first package:\n  udo init SoftmaxUdoPackage --op Softmax\n  udo new -p SoftmaxUdoPackage.json\n  udo build SoftmaxUdoPackage\n\n\
-             Exit codes: 0 success, 1 the thing asked for failed, 2 wrong usage, 3 a package is out of step (build --locked).",
+             Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a package is out of date (build --locked).\n\
+             `udo COMMAND -h` lists the common flags of a command, `udo COMMAND --help` explains all of them.",
         );
-    COMMANDS.iter().fold(udo, |udo, entry| {
-        udo.subcommand((entry.flags)(Command::new(entry.name)).hide(entry.is_hidden))
+    let udo = COMMANDS.iter().fold(udo, |udo, entry| udo.subcommand(entry.command()));
+    help::with_groups(udo, |name| {
+        COMMANDS.iter().find(|entry| entry.name == name).map_or(Hidden, |entry| entry.group)
     })
 }
 
@@ -146,7 +151,7 @@ mod tests {
     #[test]
     fn every_command_teaches_by_example() {
         for entry in COMMANDS {
-            let help = (entry.flags)(Command::new(entry.name)).render_long_help().to_string();
+            let help = entry.command().render_long_help().to_string();
             assert!(help.contains(&format!("udo {}", entry.name)), "{}: {help}", entry.name);
         }
     }

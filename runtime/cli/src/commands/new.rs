@@ -18,78 +18,88 @@ use crate::output::{Failure, Outcome, print_json};
 use crate::root;
 use crate::unchecked::AllowUnchecked;
 
-/// Make operator packages from UDO configs
+/// Generate operator packages from UDO configs
 ///
-/// Prints a Cargo workspace per package: a registration library, and a library per core.
-/// Files under src/ops/ and kernels/ are yours: they are written once and never overwritten.
-/// Run it again after changing a config: generated files are refreshed, and what has drifted
-/// is listed.
+/// Writes a Cargo workspace for each package: a registration library, and a library for each core. Files under
+/// src/ops/ and kernels/ are yours: they are written once and never overwritten. Run the command again after you
+/// change a config. It updates the generated files and lists your files that no longer match the config.
 #[derive(Args, Debug)]
-#[command(
-    verbatim_doc_comment,
-    after_help = "\
+#[command(after_help = "\
 Examples:
-  udo new Softmax_Htp.json                    into ./SoftmaxUdoPackage
-  udo new a.json b.xml -o packages            several configs; the same package name adds up
-  udo new Softmax_Htp.json --check            from a config to a package that is built and checked
-  udo new Softmax_Htp.json --dry-run          only say what would be written
-  udo new SoftmaxUdoPackage --accept          a package again, from the configs that it keeps
+  udo new Softmax_Htp.json                    writes ./SoftmaxUdoPackage
+  udo new Softmax_Htp.json --check            generates, builds and checks the package
+  udo new a.json b.xml -o packages            several configs; those of one package are merged
+  udo new Softmax_Htp.json --dry-run          reports what it would write
+  udo new SoftmaxUdoPackage --accept          updates a package from the configs that it keeps
   udo new --schema > udo-config.schema.json   for editors; name it in configs as \"$schema\"
-  udo new --print-templates my-templates      templates to edit, for --templates my-templates"
-)]
+  udo new --print-templates my-templates      templates to edit, for --templates my-templates")]
 #[expect(
     clippy::struct_excessive_bools,
     clippy::option_option,
-    clippy::doc_markdown,
     reason = "fields are flags, and their comments help texts"
 )]
 pub(crate) struct New {
-    /// UDO configs, in JSON or as op definitions in XML; or one package's folder, to make it again from its config/
+    /// UDO configs, or the folder of a package to update
+    ///
+    /// Configs are JSON files, or op definitions in XML. A package's folder is updated from the configs in its
+    /// config/ folder.
     #[arg(value_name = "CONFIG", required_unless_present_any = ["named", "print_templates", "schema"])]
     configs: Vec<PathBuf>,
 
-    /// The same, as vendors' tools take it; may be given several times
+    /// UDO config, as the vendors' tools take it
+    ///
+    /// May be given several times.
     #[arg(short = 'p', long = "config", value_name = "CONFIG")]
     named: Vec<PathBuf>,
 
-    /// Where package folders go; wins over UDO_PACKAGE_PATH of the config [default: .]
+    /// Folder for package folders [default: .]
+    ///
+    /// Takes precedence over `UDO_PACKAGE_PATH` of the config.
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Write into a folder that is no package of ours; files in the way of generated ones are kept
-    /// as `.edited` copies, yours under src/ops/ and kernels/ stay as they are
+    /// Write into a folder that `udo new` did not create
+    ///
+    /// Existing files in the place of generated ones are kept as `.edited` copies. Files under src/ops/ and kernels/
+    /// are not changed.
     #[arg(short, long)]
     force: bool,
 
-    /// Take your files that were written for another config as brought up to date: only the
-    /// fingerprint in each changes
+    /// Mark your files as up to date with the config
+    ///
+    /// Use it after you have updated files that were written for another config. Only the fingerprint in each file
+    /// changes.
     #[arg(long)]
     accept: bool,
 
-    /// Build each package as well, and check it (`udo build`, then `udo check`)
+    /// Build and check each package
+    ///
+    /// Runs `udo build` and then `udo check`.
     #[arg(long, conflicts_with_all = ["dry_run", "json"])]
     check: bool,
 
     #[command(flatten)]
     allow: AllowUnchecked,
 
-    /// Say what would be done, and do nothing
+    /// Report what would be done and write nothing
     #[arg(long)]
     dry_run: bool,
 
-    /// Report as JSON
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 
-    /// Take what vendor configs do but the grammar does not say, with a warning for each
+    /// Accept vendor configs that deviate from the grammar
+    ///
+    /// Prints a warning for each deviation.
     #[arg(long)]
     compat: bool,
 
-    /// Templates that replace the built-in ones of the same name
+    /// Folder with templates that replace built-in ones
     #[arg(long, value_name = "DIR")]
     templates: Option<PathBuf>,
 
-    /// Write the built-in templates to DIR for editing, or list them
+    /// List the built-in templates, or write them to DIR
     #[arg(long, value_name = "DIR", num_args = 0..=1, conflicts_with_all = ["configs", "named", "force", "dry_run"])]
     print_templates: Option<Option<PathBuf>>,
 

@@ -11,19 +11,22 @@ use crate::output::Column::Left;
 use crate::output::{Failure, Outcome, print_json, table};
 use crate::package_flags::PackageFlags;
 
-/// List the operators, and which types of elements each core takes
+/// List the operators and the element types that each core supports
 ///
-/// Types are those of an operator's first input. A core without any has no kernel for the operator.
+/// Types are those of an operator's first input. A core without a type has no kernel for the operator.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   udo ops --core gpu
   udo ops --type i64 --json
   udo ops --markdown > docs/operators.md")]
 pub(crate) struct Ops {
-    /// Only what runs on this core: cpu, gpu, dsp (v68) or dsp:vNN
+    /// List only operators with a kernel for this core
+    ///
+    /// CORE is cpu, gpu, dsp (which is dsp:v68) or dsp:vNN.
     #[arg(long, value_name = "CORE", value_parser = core_named)]
     core: Option<Core>,
-    /// Only what takes elements of this type, such as f32
+    /// List only operators that support this type, such as f32
     #[arg(long = "type", value_name = "TYPE", value_parser = parse_type)]
     dtype: Option<DType>,
     #[command(flatten)]

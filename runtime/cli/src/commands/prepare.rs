@@ -20,35 +20,46 @@ use crate::package_flags::PackageFlags;
 /// How many nodes that stay are said.
 const SAID: usize = 5;
 
-/// Put what is made of a model offline into its file: programs for the HTA, and what kernels pack of weights
+/// Precompile a model for the HTA or CPU and store the result in its file
 ///
-/// With --hta, parts of a quantized model are compiled for the HTA of a SoC: all that it takes, in parts as large as can be, or the
-/// nodes that --hta-partitions names by their ids, which `udo explain` shows. Programs for one SoC take the place of those that the
-/// file has for it; those for others stay. `--cores aip` runs them. Without --hta, what kernels of this machine pack
-/// for the CPU is put in, as `udo convert --prepare` does.
+/// With --hta, parts of a quantized model are compiled for the HTA of a SoC: everything that it supports, in parts as
+/// large as possible, or the nodes of --hta-partitions. Programs for the same SoC are replaced; programs for other
+/// SoCs are kept. Run them with `--cores aip` (docs/aip.md).
+///
+/// Without --hta, prepacked weights for the CPU of this machine are stored, as by `udo convert --prepare`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  udo prepare quantized.udm --hta                                all that the HTA takes
-  udo prepare quantized.udm --hta --hta-partitions 0-11,177-215  two parts
-  udo prepare quantized.udm --hta --shape x=1,3,224,224          a model whose shapes are open
+#[command(after_help = "\
+Examples:
+  udo prepare quantized.udm --hta                                 everything that the HTA supports
+  udo prepare quantized.udm --hta --hta-partitions 0-11,177-215   two parts
+  udo prepare quantized.udm --hta --shape x=1,3,224,224           a model with open shapes
   udo prepare quantized.udm --hta --soc hta100 --soc hta300 -o both.udm
-  udo prepare quantized.udm --hta --soc hta100 --hta-partitions hta100:0-11+14-20   one part of two ranges")]
+  udo prepare quantized.udm --hta --soc hta100 --hta-partitions hta100:0-11+14-20   one part with two ranges")]
 pub(crate) struct Prepare {
-    /// The model file (.udm)
+    /// Model file (.udm)
     model: PathBuf,
-    /// Compile parts for the HTA
+    /// Compile parts of the model for the HTA
     #[arg(long)]
     hta: bool,
-    /// The SoC whose HTA programs are for; repeated for several
+    /// SoC to compile for
+    ///
+    /// May be given several times.
     #[arg(long, value_name = "NAME", requires = "hta", default_value = Soc::DEFAULT.name, value_parser = soc_named)]
     soc: Vec<&'static Soc>,
-    /// Nodes that become one program each, by ranges of their ids; with a SoC before them for that one alone
-    #[arg(long, value_name = "[SOC:]0-11,177-215", requires = "hta", value_parser = parse_partitions)]
+    /// Nodes that become one program each, by their ids
+    ///
+    /// IDS are ranges separated by commas, as in 0-11,177-215; `udo explain` shows the ids. Join ranges of the same
+    /// program with +. With a SoC before them, as in hta100:0-11, they apply to this SoC only.
+    #[arg(long, value_name = "IDS", requires = "hta", value_parser = parse_partitions)]
     hta_partitions: Vec<Partitions>,
-    /// The shape of an input that the model leaves open; the file is for this shape then
-    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
+    /// Shape of an input that the model leaves open
+    ///
+    /// The file then has this shape. DIMS are the sizes, separated by commas.
+    ///
+    /// Example: `--shape image=1,3,224,224`
+    #[arg(long, value_name = "NAME=DIMS", value_parser = parse_shape)]
     shape: Vec<(String, Vec<usize>)>,
-    /// The file to write [default: the model file itself]
+    /// File to write [default: the model file itself]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]

@@ -35,81 +35,113 @@ const FINEST_WIDTH: f64 = 1e-12;
 /// The most values that a warning names.
 const MOST_NAMED: usize = 10;
 
-/// Make a quantized model of one in numbers
+/// Quantize a float model to integers of 8 or 16 bits
 ///
-/// The model runs over data that are like those to come, and the ranges of its values say which integers stand for them
-/// (docs/quantize.md). What is written has steps that store numbers and steps that make numbers of them again, as ONNX has them: a
-/// model file, or an ONNX file that other tools run as well. Where the model runs, operators between such steps compute with
-/// integers.
+/// The model runs over calibration data, and the ranges of its values determine the scales and zero points
+/// (docs/quantize.md). The data should resemble those of later runs.
+///
+/// The output is an ordinary model with `QuantizeLinear` and `DequantizeLinear` nodes: a model file (.udm), or an ONNX
+/// file that other tools can run. The runtime executes operators between such nodes with integer kernels.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-#[command(after_help = "Examples:
+#[command(
+    override_usage = "udo quantize [OPTIONS] -o <FILE> <--input-list FILE|--calibration DIR|--random N> <MODEL>",
+    after_help = "\
+Examples:
   udo quantize model.onnx --input-list files.txt -o model.udm
   udo quantize model.onnx --calibration data --per-channel -o quantized.onnx
-  udo quantize model.onnx --random 4 -o model.udm              to try out how fast it would be
+  udo quantize model.onnx --random 4 -o model.udm     random data, to estimate the speed
   udo quantize model.onnx --calibration data --act-bitwidth 16 -o model.udm
-  udo quantize model.onnx --calibration data --cle --bias-correction --report report.html -o model.udm")]
+  udo quantize model.onnx --calibration data --cle --bias-correction --report report.html -o model.udm"
+)]
 pub(crate) struct Quantize {
-    /// The model: an ONNX file, a model file, or a printed graph
+    /// ONNX file, model file (.udm) or printed graph
     model: PathBuf,
-    /// The file to write: .udm or .onnx
+    /// File to write, .udm or .onnx
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
     data: DataFlags,
-    /// Elements in .raw files are of the inputs' own types, not f32
+    /// Read .raw files in the inputs' own types instead of f32
     #[arg(long)]
     native_input: bool,
-    /// How many bits weights have; those of 4 are stored in 8
-    #[arg(long, value_name = "4|8|16", default_value = "8", value_parser = parse_bits)]
+    /// Bits of weights: 4, 8 or 16
+    ///
+    /// Weights of 4 bits are stored in 8.
+    #[arg(long, value_name = "BITS", default_value = "8", value_parser = parse_bits)]
     weights_bitwidth: Bits,
-    /// How many bits inputs and what nodes compute have
-    #[arg(long, value_name = "8|16", default_value = "8", value_parser = parse_wide_bits)]
+    /// Bits of activations: 8 or 16
+    ///
+    /// Activations are the inputs of the model and the outputs of its nodes.
+    #[arg(long, value_name = "BITS", default_value = "8", value_parser = parse_wide_bits)]
     act_bitwidth: Bits,
-    /// How many bits biases have: those of 32 are in steps of the sums that they are added to
-    #[arg(long, value_name = "8|32", default_value = "32", value_parser = parse_bias)]
+    /// Bits of biases: 8 or 32
+    ///
+    /// Biases of 32 bits use the scale of the accumulator that they are added to.
+    #[arg(long, value_name = "BITS", default_value = "32", value_parser = parse_bias)]
     bias_bitwidth: BiasStorage,
-    /// Give weights a scale for each channel of results, with 0 for 0
+    /// Give weights a scale for each output channel
+    ///
+    /// The zero point of these weights is 0.
     #[arg(long)]
     per_channel: bool,
-    /// Store 0 as 0 in weights
+    /// Use the zero point 0 for weights
     #[arg(long)]
     symmetric_weights: bool,
-    /// How ranges are chosen of what values were: all of it, or 99.99 hundredths, or another share behind a colon
-    #[arg(long, value_name = "min-max|percentile[:99.99]", default_value = "min-max", value_parser = parse_method)]
+    /// How ranges of activations are chosen
+    ///
+    /// `min-max` covers all values of the calibration data. `percentile` covers 99.99 % of them; another share
+    /// follows after a colon, as in `percentile:99.9`.
+    #[arg(long, value_name = "METHOD", default_value = "min-max", value_parser = parse_method)]
     act_range: Method,
-    /// The minimum width of a range; SNPE's is 0.01. A warning names values whose range is narrower, with their SQNR
+    /// Minimum width of a range
+    ///
+    /// SNPE uses 0.01. A warning names values whose range is narrower, with their SQNR.
     #[arg(long, value_name = "WIDTH", default_value_t = LEAST_WIDTH, value_parser = parse_width)]
     min_range: f64,
-    /// Equalize the ranges of weights: convolutions that follow each other scale their channels, one up and the other down
+    /// Apply cross-layer equalization to the weights
+    ///
+    /// Consecutive convolutions scale their channels, one up and the other down, to equalize the ranges of their
+    /// weights.
     #[arg(long)]
     cle: bool,
-    /// Take off biases what rounded weights move the means of results by
+    /// Correct biases for the mean shift of weight rounding
     #[arg(long)]
     bias_correction: bool,
-    /// A file with encodings in AIMET's form, which values and weights get in the place of those of the data
+    /// Read encodings from this file
+    ///
+    /// The file has AIMET's format. Values and weights that it names get these encodings instead of those from the
+    /// calibration data.
     #[arg(long, value_name = "FILE")]
     encodings: Option<PathBuf>,
-    /// Where the encodings go, in AIMET's form
+    /// Write the encodings to this file, in AIMET's format
     #[arg(long, value_name = "FILE")]
     export_encodings: Option<PathBuf>,
-    /// Where a report goes, a page of its own: ranges, encodings and errors of all values, with histograms. The data run once more, over
-    /// both models
-    #[arg(long, value_name = "FILE.html")]
+    /// Write an HTML report to this file
+    ///
+    /// The page shows the ranges, encodings and errors of all values, with histograms. The data run once more, on
+    /// both models.
+    #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Let operators without a quantized form compute in numbers
+    /// Let operators without a quantized kernel compute in float
     #[arg(long)]
     float_fallback: bool,
-    /// Store what all operators read and make, as the DSP needs it: those without a quantized form compute in numbers there, between
-    /// values of 16 bits
+    /// Quantize the inputs and outputs of all operators
+    ///
+    /// The DSP needs such models. Operators without a quantized kernel compute in float there, between values of 16
+    /// bits.
     #[arg(long, conflicts_with = "float_fallback")]
     store_all: bool,
-    /// The shape of an input whose dimensions the model leaves open, for data that do not say it
-    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
+    /// Shape of an input that the model leaves open
+    ///
+    /// Needed if the data have no shape, as .raw files. DIMS are the sizes, separated by commas.
+    ///
+    /// Example: `--shape image=1,3,224,224`
+    #[arg(long, value_name = "NAME=DIMS", value_parser = parse_shape)]
     shape: Vec<(String, Vec<usize>)>,
     #[command(flatten)]
     packages: PackageFlags,
-    /// How many threads kernels may use while the model is calibrated [default: one for each processor]
+    /// Number of calibration threads [default: all processors]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
     /// Print one JSON object
@@ -121,13 +153,19 @@ pub(crate) struct Quantize {
 #[derive(Args, Debug, Default)]
 #[group(required = true, multiple = false)]
 pub(crate) struct DataFlags {
-    /// A list as `udo run` takes it; values that its first line names are those of runs, and mean nothing here
+    /// List of input files, as for `udo run`
+    ///
+    /// Names of values in its first line are ignored here.
     #[arg(long, value_name = "FILE")]
     pub(crate) input_list: Option<PathBuf>,
-    /// A folder with recorded inputs: `test_data_set_0` .. with `input_0.pb` .., or a file for each run of a model with one input
+    /// Folder with recorded inputs
+    ///
+    /// Either folders `test_data_set_0` .. with `input_0.pb` .., or, for a model with one input, a file for each run.
     #[arg(long, value_name = "DIR")]
     pub(crate) calibration: Option<PathBuf>,
-    /// As many runs over random numbers, whose ranges say nothing of real ones
+    /// Number of runs over random inputs
+    ///
+    /// The ranges of random inputs differ from those of real data. Use it to estimate speed, not accuracy.
     #[arg(long, value_name = "N")]
     pub(crate) random: Option<NonZero<usize>>,
 }

@@ -15,32 +15,35 @@ use super::check::{TIMEOUT, refused};
 use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, note, print_json, table};
 
-/// Make a captured call of a kernel again
+/// Repeat a captured kernel call
 ///
-/// `udo check` and `udo run --capture` write such files: a call with its tensors and what is wrong with it. The call is made in a
-/// process of its own, on the package as it is now, and is held to the case that it did not pass. Answers 0 where it passes, 1
-/// where it does not.
+/// `udo check` and `udo run --capture` write captures: a call with its tensors and the reason of the failure. The
+/// call is repeated in its own process, with the current build of the package, and is checked by the case that
+/// failed. Exits with 0 if it passes and with 1 if it fails. See docs/check.md.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   udo replay target/captures/Blend-cpu-numbers-random.capture
   udo replay Blend-cpu-numbers-random.capture --diff
-  udo replay Blend-cpu-numbers-random.capture --core dsp      the same numbers on another core")]
+  udo replay Blend-cpu-numbers-random.capture --core dsp   the same inputs on another core")]
 pub(crate) struct Replay {
-    /// The capture
+    /// Capture to repeat
     file: PathBuf,
-    /// The core, where it is to be another one
+    /// Core to run on [default: the captured one]
     #[arg(long, value_name = "CORE", value_parser = core_named)]
     core: Option<Core>,
-    /// The package, where it lies elsewhere now
+    /// Package to use [default: the captured path]
     #[arg(long, value_name = "PACKAGE")]
     package: Option<PathBuf>,
-    /// Another package to open in the same process; may be given again
+    /// Another package to open in the same process
+    ///
+    /// May be given several times.
     #[arg(long, value_name = "PACKAGE")]
     beside: Vec<PathBuf>,
-    /// Show what differs: how many elements of each output, by how much, and the first of them
+    /// Show which elements differ, and by how much
     #[arg(long)]
     diff: bool,
-    /// How many seconds the call may take
+    /// Time limit for the call
     #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT)]
     timeout: NonZero<u32>,
     /// Print one JSON object

@@ -40,65 +40,100 @@ use summary::Summary;
 
 /// Run a model
 ///
-/// Inputs come from .npy, .pb (ONNX TensorProto) or .raw files; those of .raw are packed f32, of which an input's encoding makes its
-/// integers, unless --native-input says otherwise. Outputs are summed up on the screen, and written as files where --output-dir is
-/// given. Where the files of a list's line have a part of the model's batch, as many lines as fill it make up a run
-/// (docs/net-run.md). --json says as well what is taken of each device's memory, now and at most, and by whom.
+/// Inputs are .npy, .pb (ONNX TensorProto) or .raw files. A .raw file holds packed f32 values, which are quantized by
+/// the encoding of the input, unless --native-input is given. Outputs are summarized on the screen. With --output-dir
+/// they are also written to files.
+///
+/// Each line of --input-list is a run. If its files hold only a part of the model's batch, consecutive lines are
+/// combined until the batch is full (docs/net-run.md).
+///
+/// With --json the report includes the current and the peak memory of each device, by owner.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   udo run model.onnx --input x=x.npy
-  udo run model.onnx --package SoftmaxUdoPackage --cores dsp,cpu --input x=x.npy --output-dir out
-  udo run model.onnx --input-list files.txt --output-dir out     one line per run: x:=x0.raw mask:=m0.raw
-  udo run model.onnx --input-list files.txt --output-dir out --output-format raw     out/Result_0/y.raw ..
+  udo run model.onnx --cores dsp,cpu --input x=x.npy --output-dir out
+  udo run model.onnx --package MyPackage --input x=x.npy
+  udo run model.onnx --input-list files.txt --output-dir out      a run for each line, such as x:=x0.raw m:=m0.raw
+  udo run model.onnx --input-list files.txt --output-dir out --output-format raw      writes out/Result_0/y.raw ..
   udo run model.onnx --input-list files.txt --perf-profile burst --profiling-level detailed
-  udo run model.onnx --input x=x.npy --capture calls              what goes wrong, for udo replay
-  udo run model.onnx --input-list files.txt --async 4             four runs in flight")]
+  udo run model.onnx --input x=x.npy --capture calls              captures failing calls for `udo replay`
+  udo run model.onnx --input-list files.txt --async 4             keeps four runs in flight")]
 pub(crate) struct RunModel {
-    #[command(flatten)]
-    model: ModelFlags,
-    /// An input's tensor
+    /// File with the tensor of an input
+    ///
+    /// A .npy, .pb or .raw file. May be given once for each input.
     #[arg(long = "input", value_name = "NAME=FILE", value_parser = parse_input)]
     inputs: Vec<(String, PathBuf)>,
-    /// A file with one run per line: NAME:=FILE items, or files in the order of the inputs. A first line #NAME .. says
-    /// which outputs or other values are wanted; lines with a blank behind their #, and empty ones, are remarks
+    /// List of input files, one run per line
+    ///
+    /// A line has NAME:=FILE items, or files in the order of the inputs. A first line `#NAME ..` selects the outputs
+    /// or other values to return. Empty lines, and lines that start with `#` and a space, are comments. See
+    /// docs/net-run.md.
     #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
     input_list: Option<PathBuf>,
-    /// Where outputs go; each run of a list gets a numbered folder in it
+    /// Folder for the outputs
+    ///
+    /// With --input-list, each run gets a numbered folder in it.
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// What the files of outputs are
-    #[arg(long, value_enum, default_value = "npy", requires = "output_dir")]
+    /// Output file format
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "npy", requires = "output_dir")]
     output_format: OutputFormat,
-    /// Elements in .raw files of inputs are of the inputs' own types, not f32
+    /// Read .raw files in the inputs' own types instead of f32
     #[arg(long)]
     native_input: bool,
-    /// Elements in .raw files of outputs are of the outputs' own types, not f32; .npy files always have those
+    /// Write .raw files in the outputs' own types instead of f32
+    ///
+    /// Files in .npy format always have the own type of the output.
     #[arg(long, requires = "output_dir")]
     native_output: bool,
-    /// Where a trace of the runs goes: which thread was at which step when, for Chrome's tracing page or Perfetto
-    #[arg(long, value_name = "FILE")]
-    profile: Option<PathBuf>,
-    /// How much is said of the time that was taken, behind the results
-    #[arg(long, value_enum, default_value = "off", conflicts_with = "in_flight")]
-    profiling_level: Level,
-    /// The values to give, the model's outputs or others
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
+    /// Values to return instead of the outputs
+    ///
+    /// A list of outputs or of intermediate values, separated by commas.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     set_output_tensors: Vec<String>,
-    /// Give what each node makes as well
+    /// Return the outputs of all nodes as well
     #[arg(long, conflicts_with = "set_output_tensors")]
     debug: bool,
-    /// Submit runs, and keep as many in flight, each in memory of its own; results come in the order of the list
+    #[command(flatten)]
+    model: ModelFlags,
+    /// Write a trace of all steps to this file
+    ///
+    /// The trace shows which step each thread executed, and when. Open it in Chrome's tracing page or in Perfetto.
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Detail of the times reported after the results
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        value_enum,
+        default_value = "off",
+        conflicts_with = "in_flight"
+    )]
+    profiling_level: Level,
+    /// Number of runs to keep in flight
+    ///
+    /// Submits runs instead of waiting for each one. Each run in flight has its own memory. Results are reported in
+    /// the order of the list.
     #[arg(long = "async", value_name = "N", conflicts_with = "profile")]
     in_flight: Option<NonZero<usize>>,
-    /// Submit them to as many streams in turn; the runs of a stream go one after the other
-    #[arg(long, value_name = "K", requires = "in_flight")]
+    /// Number of streams that submitted runs alternate between
+    ///
+    /// Runs in the same stream are executed one after the other.
+    #[arg(long, value_name = "N", requires = "in_flight")]
     streams: Option<NonZero<usize>>,
-    /// Where a trace of submitted runs goes: when each waited and which device was at it, for Chrome's tracing page or Perfetto
+    /// Write a trace of submitted runs to this file
+    ///
+    /// The trace shows when each run waited and which device executed it. Open it in Chrome's tracing page or in
+    /// Perfetto.
     #[arg(long, value_name = "FILE", requires = "in_flight")]
     trace: Option<PathBuf>,
-    /// Write the call of a kernel that fails, uses the heap or ends its process, or makes NaN of numbers that have none, into
-    /// this folder, for `udo replay`
+    /// Folder for captures of kernel calls that go wrong
+    ///
+    /// A call is captured if it fails, allocates heap memory, ends its process, or returns NaN for inputs without
+    /// NaN. `udo replay` repeats captured calls.
     #[arg(long, value_name = "DIR", conflicts_with = "in_flight")]
     capture: Option<PathBuf>,
     /// The graph of which nodes are captured
@@ -114,9 +149,9 @@ pub(crate) struct RunModel {
 /// `--output-format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OutputFormat {
-    /// Type, shape and elements, as files of numpy have them
+    /// Type, shape and elements, as NumPy writes them
     Npy,
-    /// Elements alone, packed f32: those of integers are the numbers that the output's encoding says
+    /// Packed f32 elements; quantized outputs are dequantized by their encoding
     Raw,
 }
 

@@ -9,24 +9,29 @@ use super::Run;
 use crate::output::{Failure, Outcome};
 use crate::package_flags::open_failure;
 
-/// Sign a built package, so that whoever trusts your key knows that it is yours
+/// Sign a built package
 ///
-/// What is signed is the package's index.json, which has the digest of each library. `--trust KEYFILE.pub` of other commands takes signed packages
-/// alone, and refuses any other before its code runs. A package that is built anew is signed anew. Of one that `udo build` did not build, as those
-/// in C, the index is written first.
+/// The signature covers the package's index.json, which has the digest of each library. With `--trust KEYFILE.pub`,
+/// other commands refuse packages that the key did not sign, before any of their code runs.
+///
+/// Sign a package again after each build. For a package that `udo build` did not build, such as one in C, the index
+/// is written first. See docs/trust.md.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  udo sign --new-key team.key                   team.key signs, and is yours alone; team.key.pub is for everybody
+#[command(after_help = "\
+Examples:
+  udo sign --new-key team.key                 keep team.key secret and publish team.key.pub
   udo sign SoftmaxUdoPackage --key team.key
   udo run model.onnx --package SoftmaxUdoPackage --trust team.key.pub --input x=x.npy")]
 pub(crate) struct Sign {
-    /// The package's folder, or its dist folder
+    /// Package folder or dist folder
     #[arg(required_unless_present = "new_key", requires = "key")]
     package: Option<PathBuf>,
-    /// The file with the key to sign with
+    /// File with the private key
     #[arg(long, value_name = "KEYFILE")]
     key: Option<PathBuf>,
-    /// Make a key: this file, which must not be there, and the same with .pub behind it
+    /// Create a key pair: KEYFILE and KEYFILE.pub
+    ///
+    /// KEYFILE must not exist.
     #[arg(long, value_name = "KEYFILE", conflicts_with_all = ["package", "key"])]
     new_key: Option<PathBuf>,
 }

@@ -11,28 +11,33 @@ use super::build::{Members, Tested, test};
 use crate::output::{Failure, Outcome, note, print_json};
 use crate::unchecked::{self, AllowUnchecked};
 
-/// Run a package's own tests, one for each operator and core
+/// Run a package's own tests for each operator and core
 ///
-/// Runs cargo in the folder that `udo build` builds in, so that what packages have in common is compiled once. The tests of GPU kernels run their work
-/// items; their OpenCL C is compiled by the OpenCL device of this machine or by clang. The command fails where a test fails, where no test
-/// ran, where OpenCL C does not compile, and, unless --allow-unchecked is given, where something could not be checked.
+/// Runs cargo in the target folder of `udo build`, which compiles shared dependencies once. Tests of GPU kernels run
+/// their work items on the CPU; their OpenCL C is compiled by the OpenCL device of this machine or by clang.
+///
+/// The command fails if a test fails, if no test ran, if OpenCL C does not compile, or if something could not be
+/// checked and --allow-unchecked is not given.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  udo test SoftmaxUdoPackage                the tests of all its crates
-  udo test SoftmaxUdoPackage --cores cpu    those of the CPU's kernels
-  udo test SoftmaxUdoPackage softmax        those with this in their names")]
+#[command(after_help = "\
+Examples:
+  udo test SoftmaxUdoPackage                all tests
+  udo test SoftmaxUdoPackage --cores cpu    tests of the CPU kernels
+  udo test SoftmaxUdoPackage softmax        tests with softmax in their names")]
 pub(crate) struct TestPackage {
-    /// The package's folder, as `udo new` made it
+    /// Folder of the package
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Run the tests alone whose names have this in them
+    /// Run only tests with this text in their names
     #[arg(value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
     members: Members,
     #[command(flatten)]
     allow: AllowUnchecked,
-    /// Print one JSON object; what the tests print goes to standard error
+    /// Print one JSON object
+    ///
+    /// The output of the tests goes to standard error.
     #[arg(long)]
     json: bool,
 }

@@ -24,42 +24,48 @@ use crate::stages::{Ready, Stages, shapes_of_set};
 use crate::tensors::{self, Difference, Recorded, Tolerance};
 use crate::unchecked::{self, AllowUnchecked, Unrun};
 
-/// Run a model on recorded inputs and compare with recorded outputs, or with what other cores make of the inputs
+/// Compare a model's outputs with recorded ones or with another core's
 ///
-/// The folder holds `input_0.pb` .. and `output_0.pb` .., or folders `test_data_set_0` .. of
-/// them, as ONNX ships its own tests; `.npy` does as well as `.pb`. Sets may have different shapes where the model leaves them
-/// open. An element passes if |found - wanted| <= atol + rtol * |wanted|.
+/// With --data, the model runs on recorded inputs and its outputs are compared with recorded outputs. The folder
+/// holds `input_0.pb` .. and `output_0.pb` .., or folders `test_data_set_0` .. of such files, as in ONNX's own tests.
+/// Files may be .npy as well. Sets may have different shapes if the model leaves them open.
 ///
-/// With --against, what the same model makes on other cores is wanted, of recorded or of pseudo-random inputs; --per-layer
-/// compares what each node makes as well, and names the first one that differs. Quantized values are compared as they are stored: --atol 1
-/// allows for a step.
+/// With --against, the reference is the same model on other cores, for recorded or pseudo-random inputs. Add
+/// --per-layer to compare the outputs of each node and to find the first one that differs.
+///
+/// An element passes if |actual - expected| <= atol + rtol * |expected|. Quantized values are compared as integers:
+/// --atol 1 allows a difference of one step.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
+#[command(after_help = "\
+Examples:
   udo verify model.onnx --data test_data_set_0 --rtol 1e-3 --atol 1e-5
-  udo verify model.onnx --cores dsp,cpu --package MyPackage --against cpu --random 4 --per-layer --atol 1")]
+  udo verify model.onnx --cores dsp,cpu --against cpu --random 4 --per-layer --atol 1
+  udo verify model.onnx --cores gpu --against cpu --random 4 --package MyPackage")]
 pub(crate) struct Verify {
     #[command(flatten)]
     model: ModelFlags,
-    /// The folder with recorded tensors
+    /// Folder with recorded inputs and outputs
     #[arg(long, value_name = "DIR", required_unless_present = "random")]
     data: Option<PathBuf>,
-    /// The cores whose results are wanted, the preferred one first; what they do not take runs on the CPU
+    /// Cores that compute the reference, in order of preference
+    ///
+    /// Nodes that none of them supports run on the CPU.
     #[arg(long, value_name = "CORES", value_delimiter = ',', value_parser = core_named)]
     against: Vec<Core>,
-    /// Sets of pseudo-random inputs, instead of recorded ones
+    /// Number of pseudo-random input sets
     #[arg(long, value_name = "N", requires = "against", conflicts_with = "data")]
     random: Option<NonZero<u32>>,
-    /// The seed of the first set
-    #[arg(long, default_value = "1", requires = "random")]
+    /// Seed of the first pseudo-random set
+    #[arg(long, value_name = "N", default_value = "1", requires = "random")]
     seed: u64,
-    /// Compare what each node makes
+    /// Compare the outputs of each node
     #[arg(long, requires = "against")]
     per_layer: bool,
-    /// Allowed difference relative to the wanted value
-    #[arg(long, default_value = "1e-3")]
+    /// Allowed difference relative to the expected value
+    #[arg(long, value_name = "X", default_value = "1e-3")]
     rtol: f64,
-    /// Allowed difference whatever the value
-    #[arg(long, default_value = "1e-5")]
+    /// Allowed absolute difference
+    #[arg(long, value_name = "X", default_value = "1e-5")]
     atol: f64,
     #[command(flatten)]
     allow: AllowUnchecked,

@@ -21,14 +21,21 @@ use crate::tensors::Set;
 /// How runs are submitted.
 #[derive(Args, Debug)]
 pub(crate) struct FlightFlags {
-    /// Submit runs rather than run one after the other, and keep as many in flight, each in memory of its own. Times are then from
-    /// submissions to ends
+    /// Number of runs to keep in flight
+    ///
+    /// Submits runs instead of waiting for each one. Each run in flight has its own memory. Times are then measured
+    /// from submission to completion.
     #[arg(long, value_name = "N")]
     pub(crate) in_flight: Option<NonZero<usize>>,
-    /// Submit them to as many streams in turn; the runs of a stream go one after the other
-    #[arg(long, value_name = "K", requires = "in_flight")]
+    /// Number of streams that submitted runs alternate between
+    ///
+    /// Runs in the same stream are executed one after the other.
+    #[arg(long, value_name = "N", requires = "in_flight")]
     pub(crate) streams: Option<NonZero<usize>>,
-    /// Where a trace of all runs goes: when each waited and which device was at it, for Chrome's tracing page or Perfetto
+    /// Write a trace of submitted runs to this file
+    ///
+    /// The trace shows when each run waited and which device executed it. Open it in Chrome's tracing page or in
+    /// Perfetto.
     #[arg(long, value_name = "FILE", requires = "in_flight")]
     pub(crate) trace: Option<PathBuf>,
 }

@@ -20,14 +20,16 @@ use crate::{tensors, trace};
 /// How the model is measured.
 #[derive(Args, Clone, Debug)]
 pub(super) struct MeasuredFlags {
-    /// Run the model, and say how long each step takes next to what the machine can do
+    /// Run the model and compare step times with roofline bounds
     #[arg(long)]
     pub(super) measured: bool,
-    /// A folder with recorded inputs, as `udo verify` takes it, of which the first set counts; they are pseudo-random unless given
+    /// Folder with recorded inputs, as for `udo verify`
+    ///
+    /// The first set is used. By default inputs are pseudo-random.
     #[arg(long, value_name = "DIR", requires = "measured")]
     pub(super) data: Option<PathBuf>,
-    /// Runs that are timed
-    #[arg(long, value_name = "K", default_value = "30", requires = "measured",
+    /// Number of timed runs
+    #[arg(long, value_name = "N", default_value = "30", requires = "measured",
         value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
 }

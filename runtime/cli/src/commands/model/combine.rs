@@ -10,18 +10,20 @@ use crate::failures::container_failure;
 use crate::model_flags::open_container;
 use crate::output::{Failure, Outcome, print_json};
 
-/// Put model files together
+/// Combine model files into one
 ///
-/// Networks of different names stand next to each other. Those of one name become one network with the stages of both, whose
-/// inputs and outputs have to agree in all but shapes, and whose shapes have to differ. Equal weights stand there once.
+/// Networks of different names are stored next to each other. Networks of one name become one network with the stages
+/// of both. Their inputs and outputs must agree in everything but shapes, and their shapes must differ. Equal weights
+/// are stored once.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
+#[command(after_help = "\
+Example:
   udo model combine encoder.udm decoder.udm -o both.udm")]
 pub(super) struct Combine {
-    /// The model files
+    /// Model files to combine
     #[arg(required = true, num_args = 2..)]
     models: Vec<PathBuf>,
-    /// The file to write
+    /// File to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Print one JSON object
@@ -29,20 +31,21 @@ pub(super) struct Combine {
     json: bool,
 }
 
-/// Take a network, or one stage of it, out of a model file
+/// Extract a network or a stage from a model file
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
+#[command(after_help = "\
+Example:
   udo model extract both.udm --network encoder --stage 0 -o encoder.udm")]
 pub(super) struct Extract {
-    /// The model file
+    /// Model file (.udm)
     model: PathBuf,
-    /// The network; needed where the file has several
+    /// Network to extract; required if there are several
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
-    /// Only this stage of it
-    #[arg(long, value_name = "K")]
+    /// Extract only this stage, counted from 0
+    #[arg(long, value_name = "N")]
     stage: Option<usize>,
-    /// The file to write
+    /// File to write
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Print one JSON object

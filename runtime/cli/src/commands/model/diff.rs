@@ -15,16 +15,17 @@ use crate::model_flags::open_container;
 use crate::output::{Failure, Outcome, print_json};
 use crate::tensors::numbers;
 
-/// Say how two models differ: networks, inputs and outputs, nodes, and weights
+/// Compare two models: networks, inputs, outputs, nodes and weights
 ///
-/// Nodes and weights are told apart by their names. Exits with 1 where there is a difference.
+/// Nodes and weights are matched by name. Exits with 1 if the models differ.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
+#[command(after_help = "\
+Example:
   udo model diff old.onnx new.udm")]
 pub(super) struct Diff {
-    /// A model file (.udm), an ONNX file or a printed graph
+    /// ONNX file, model file (.udm) or printed graph
     a: PathBuf,
-    /// Another one
+    /// Model to compare it with
     b: PathBuf,
     /// Print one JSON object
     #[arg(long)]

@@ -24,34 +24,43 @@ use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, chain, print_json, table};
 use crate::package_flags::PackageFlags;
 
-/// Say what a model holds: networks, stages, and each node with its types, cores and cost
+/// Show a model's networks and stages, and each node's types and cost
 ///
-/// A node's parameters are the elements of its constants, counted at the first node that reads them; MACs are the
-/// multiplications with additions of the operator's definition. Cores are those that would take the node as it stands in
-/// the model; --json says why the others do not.
+/// A node's parameters are the elements of its constants, counted at the first node that reads them. MACs are the
+/// multiply-adds in the definition of the operator. The cores of a node are those that support it as it is in the
+/// model; with --json the report includes why the other cores do not.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   udo model info model.udm
   udo model info model.onnx --shape x=1,3,224,224 --json
   udo model info model.udm --csv > nodes.csv")]
 pub(super) struct Info {
-    /// The model: a model file (.udm), an ONNX file or a printed graph
+    /// ONNX file, model file (.udm) or printed graph
     model: PathBuf,
-    /// Only this network
+    /// Show only this network
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
+    /// Shape of an input that the model leaves open
+    ///
+    /// DIMS are the sizes, separated by commas. May be given once for each input.
+    ///
+    /// Example: `--shape image=1,3,224,224`
+    #[arg(long, value_name = "NAME=DIMS", value_parser = parse_shape)]
+    shape: Vec<(String, Vec<usize>)>,
+    /// Size of a named dimension that the model leaves open
+    ///
+    /// N may also be a range, FIRST..LAST. May be given once for each dimension.
+    ///
+    /// Example: `--dim batch=4` or `--dim batch=1..8`
+    #[arg(long, value_name = "NAME=N", value_parser = parse_dim)]
+    dim: Vec<(String, RangeInclusive<usize>)>,
     #[command(flatten)]
     packages: PackageFlags,
-    /// The shape of an input whose dimensions the model leaves open
-    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = parse_shape)]
-    shape: Vec<(String, Vec<usize>)>,
-    /// The size of a dimension that the model only names, or a range of sizes
-    #[arg(long, value_name = "NAME=SIZE|LEAST..MOST", value_parser = parse_dim)]
-    dim: Vec<(String, RangeInclusive<usize>)>,
     /// Print one JSON object
     #[arg(long, conflicts_with = "csv")]
     json: bool,
-    /// Print a line of comma-separated values for each node
+    /// Print comma-separated values, one line per node
     #[arg(long)]
     csv: bool,
 }

@@ -12,14 +12,15 @@ use clap::{Args, Subcommand};
 use super::Run;
 use crate::output::Outcome;
 
-/// Look into models, and put model files together
+/// Inspect, compare, combine and split model files
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   udo model info model.udm                    networks, stages, and a table of nodes
-  udo model plan model.udm                    the memory that it takes, before it is run
-  udo model combine a.udm b.udm -o both.udm   networks of different names, stages of those of one name
-  udo model extract both.udm --network a -o a.udm
-  udo model diff old.onnx new.udm             which nodes, shapes and weights differ")]
+  udo model plan model.udm                    memory that the model takes
+  udo model diff old.onnx new.udm             nodes, shapes and weights that differ
+  udo model combine a.udm b.udm -o both.udm   networks of different names, or stages of one network
+  udo model extract both.udm --network a -o a.udm")]
 pub(crate) struct ModelFile {
     #[command(subcommand)]
     what: What,

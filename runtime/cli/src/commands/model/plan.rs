@@ -8,12 +8,14 @@ use crate::model_flags::ModelFlags;
 use crate::output::Column::{Left, Right};
 use crate::output::{Outcome, print_json, table};
 
-/// Say how much memory a model takes, before it runs
+/// Show how much memory a model takes, without running it
 ///
-/// The model is compiled and no session is made. Bytes are those that `udo explain` says: weights are constants as the
-/// model or the core has them and what kernels pack, both of which sessions share; arena, scratch and geometry are each session's.
+/// The model is compiled, and no session is created. Bytes are those of `udo explain`. Weights are the constants of
+/// the model or of the core, and their prepacked copies; sessions share both. Arena, scratch and geometry belong to
+/// each session.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
+#[command(after_help = "\
+Example:
   udo model plan model.udm --cores dsp,cpu")]
 pub(super) struct Plan {
     #[command(flatten)]

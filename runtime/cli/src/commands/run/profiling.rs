@@ -18,11 +18,11 @@ use crate::trace;
 /// `--profiling-level`; each says what those before it say, and more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Level {
-    /// Nothing
+    /// No times
     Off,
-    /// To load, compile, prepare and let go of the model, and whole runs
+    /// Load, compile, prepare and release the model, and whole runs
     Basic,
-    /// The steps of runs together, those of each core, and what brings values from one memory to another
+    /// Steps in total and by core, and transfers between memories
     Moderate,
     /// Each step
     Detailed,

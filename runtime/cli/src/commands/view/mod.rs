@@ -34,21 +34,24 @@ const OPENER: &str = "xdg-open";
 /// The most characters that are shown of an attribute.
 const MOST_CHARS: usize = 200;
 
-/// Write a page that shows the compiled model: what runs where, why not elsewhere, and what crosses between cores
+/// Write an HTML page that shows the compiled model
 ///
-/// The page is one file that needs nothing besides a browser (docs/view.md): a graph with a box for each kernel's call, in the colour
-/// of its core, a list of all nodes, and what `udo explain` says of each. With --measured the model runs, and boxes may be coloured by
-/// the time that they take.
+/// The page is one file that needs only a browser (docs/view.md). It has a graph with a box for each kernel call, in
+/// the colour of its core, a list of all nodes, and what `udo explain` reports about each. With --measured the model
+/// runs, and boxes can be coloured by time.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  udo view model.onnx                                     writes model.html
+#[command(after_help = "\
+Examples:
+  udo view model.onnx                                      writes model.html
   udo view model.onnx --cores dsp,cpu --fallback cpu --open
   udo view model.onnx --measured --threads 2 -o page.html")]
 pub(crate) struct View {
     #[command(flatten)]
     of: ExplainFlags,
-    /// The page to write, over any that was there [default: the model's name with .html, in this folder]
-    #[arg(short, long, value_name = "FILE.html")]
+    /// Page to write [default: the model's name with .html]
+    ///
+    /// An existing file is overwritten. The default is in the current folder.
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Open the page in the browser
     #[arg(long)]
