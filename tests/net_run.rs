@@ -536,8 +536,9 @@ fn an_input_with_a_default_may_be_given_or_left_out() {
     }
     let shaped = ["convert", "m4.onnx", "-o", "given.udm", "--input-shape", "k="];
     assert_eq!(udo(&dir, &shaped).0, Some(0));
-    let missing = error(&["given.udm", "--input", "x=x.raw"]);
-    assert!(missing.contains("\"k\""), "{missing}");
+    let (code, _, missing) = udo(&dir, &["run", "given.udm", "--input", "x=x.raw"]);
+    assert_eq!(code, Some(2), "{missing}");
+    assert!(missing.contains("no tensor for k"), "{missing}");
     let twice = error(&["m4.onnx", "--input", "x=x.raw", "--input", "x=k.raw"]);
     assert!(twice.starts_with("error: --input gives \"x\" twice\nhelp: "), "{twice}");
 }

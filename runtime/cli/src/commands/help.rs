@@ -337,6 +337,7 @@ mod tests {
     #[test]
     fn every_command_is_listed_once_in_its_group() {
         let udo = parser();
+        assert!(short(&udo).lines().count() <= LINES);
         for help in [short(&udo), long(&udo)] {
             let lists = |name: &str| {
                 let line = |line: &&str| {

@@ -103,7 +103,8 @@ pub(crate) fn parser() -> Command {
         .about("Builds packages with custom operators, and runs and quantizes models")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .after_help(
+        .after_help("`udo COMMAND -h` lists the common flags of a command.\n`udo --help` also shows how to make a first package, and the exit codes.")
+        .after_long_help(
             "A first package:\n  udo init SoftmaxUdoPackage --op Softmax\n  udo new -p SoftmaxUdoPackage.json\n  udo build SoftmaxUdoPackage\n\n\
              Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a package is out of date (build --locked).\n\
              `udo COMMAND -h` lists the common flags of a command, `udo COMMAND --help` explains all of them.",
