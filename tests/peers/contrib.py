@@ -25,7 +25,7 @@ from varied import Constant, varied
 
 RUNTIME = Path(__file__).parents[2] / "runtime"
 OPS = RUNTIME / "ops/src/ops/microsoft"
-UPGRADES = RUNTIME / "src/resolve/upgrade/mod.rs"
+UPGRADES = RUNTIME / "src/resolve/upgrade.rs"
 COMPOSED = re.compile(r'composed\((?:MICROSOFT|""), "(\w+)"')
 
 RNG = np.random.default_rng(1)

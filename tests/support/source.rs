@@ -6,7 +6,7 @@ pub(crate) fn has_unsafe(text: &str) -> bool {
     code.split(|c| !is_name(c)).any(|word| word == "unsafe")
 }
 
-fn is_name(c: char) -> bool {
+pub(crate) fn is_name(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 

@@ -16,8 +16,8 @@ mod log;
 mod models;
 mod queue;
 mod stream;
-#[cfg_attr(all(test, loom), path = "sync_loom.rs")]
-#[cfg_attr(not(all(test, loom)), path = "sync_std.rs")]
+#[cfg_attr(all(test, loom), path = "run/sync_loom.rs")]
+#[cfg_attr(not(all(test, loom)), path = "run/sync_std.rs")]
 mod sync;
 #[cfg(test)]
 #[cfg(not(loom))]

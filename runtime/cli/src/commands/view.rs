@@ -20,12 +20,12 @@ use crate::page::{self, Page};
 use graph::{Layers, Port, graph};
 
 /// What the page looks like, and what it does.
-const STYLE: &str = include_str!("page/page.css");
+const STYLE: &str = include_str!("view/page/page.css");
 const SCRIPT: &str = concat!(
-    include_str!("page/model.js"),
-    include_str!("page/draw.js"),
-    include_str!("page/panel.js"),
-    include_str!("page/control.js")
+    include_str!("view/page/model.js"),
+    include_str!("view/page/draw.js"),
+    include_str!("view/page/panel.js"),
+    include_str!("view/page/control.js")
 );
 
 /// The program that opens a file in the browser that the user prefers.
@@ -120,7 +120,7 @@ fn page(model: &Path, cores: &[String], explained: &Explained, layers: &Layers) 
         "attributes": attributes(model, explained, &report.nodes), "explain": explained.to_json(),
         "graph": graph(report, [&inputs, &outputs], layers),
     });
-    let body = format!("{}{}", include_str!("page/page.html"), page::data("data", &data));
+    let body = format!("{}{}", include_str!("view/page/page.html"), page::data("data", &data));
     Page { title: &name, style: STYLE, body: &body, script: SCRIPT }.text()
 }
 

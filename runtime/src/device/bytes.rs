@@ -2,8 +2,8 @@
 //!
 //! Everything here is unsafe to call but for lengths, as only leases say who may be at which bytes.
 
-#[cfg_attr(target_os = "linux", path = "linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "none.rs")]
+#[cfg_attr(target_os = "linux", path = "bytes/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "bytes/none.rs")]
 mod pages;
 mod words;
 

@@ -1,6 +1,6 @@
 //! Drivers for formulas that are written once, for every instruction set.
 //!
-#![doc = include_str!("../../../../docs/formulas.md")]
+#![doc = include_str!("../../../docs/formulas.md")]
 
 mod compare;
 mod fold;

@@ -3,8 +3,8 @@
 #[cfg(all(test, loom))]
 mod models;
 mod set;
-#[cfg_attr(all(test, loom), path = "sync_loom.rs")]
-#[cfg_attr(not(all(test, loom)), path = "sync_std.rs")]
+#[cfg_attr(all(test, loom), path = "lease/sync_loom.rs")]
+#[cfg_attr(not(all(test, loom)), path = "lease/sync_std.rs")]
 mod sync;
 mod table;
 

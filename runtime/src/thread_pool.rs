@@ -9,8 +9,8 @@ mod lanes;
 #[cfg(all(test, loom))]
 mod models;
 mod partition;
-#[cfg_attr(all(test, loom), path = "sync_loom.rs")]
-#[cfg_attr(not(all(test, loom)), path = "sync_std.rs")]
+#[cfg_attr(all(test, loom), path = "thread_pool/sync_loom.rs")]
+#[cfg_attr(not(all(test, loom)), path = "thread_pool/sync_std.rs")]
 mod sync;
 mod team;
 #[cfg(all(test, not(loom)))]

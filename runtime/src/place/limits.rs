@@ -177,7 +177,7 @@ impl Unplaced<'_> {
 mod tests {
     use super::*;
 
-    const PAGE: &str = include_str!("../../../../docs/dsp.md");
+    const PAGE: &str = include_str!("../../../docs/dsp.md");
 
     #[test]
     fn each_rule_is_in_its_chapter_word_by_word() {
