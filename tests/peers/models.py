@@ -3,6 +3,7 @@
     python tests/peers/models.py --udo target/release/udo model.onnx [folder ..] [--threads 1,2] [--rounds 5]
     python tests/peers/models.py --udo target/release/udo --openvino --write docs/PERFORMANCE.md=cnn MODELS/*.onnx
     python tests/peers/models.py --udo target/release/udo --tract --rten --each docs/PERFORMANCE.md=peers MODELS/*.onnx
+    python tests/peers/models.py --udo target/release/udo --baseline OLD/udo --rounds 9 --threads 1,2 MODELS/*.onnx
 
 Needs numpy, onnx and onnxruntime, openvino with --openvino, and crates with --tract and --rten, which build tests/peers/rust
 under target/peers. A model is a file, which gets random inputs, or a folder with model.onnx and the inputs in
@@ -10,7 +11,8 @@ test_data_set_0, or that of --case. All engines take turns. Prints the median mi
 fastest peer, the share of the machine's limits that `udo bench` says, the largest difference of the first output from ONNX
 Runtime's, and the geometric mean of the ratios. Exits with 1 if a difference is large, of a peer's output as well; a model that
 a peer cannot run is named. `--write FILE=NAME` puts the table between the lines `<!-- table NAME -->` and `<!-- end -->` of a
-file, `--each` one with a column for each peer, `--roofline` one of the shares.
+file, `--each` one with a column for each peer, `--roofline` one of the shares. `--baseline` compares with another build of udo,
+which takes its turns in the same rounds: the median of the rounds' ratios for each model, their geometric mean, and the largest.
 """
 
 import argparse
@@ -208,11 +210,17 @@ def timed(arguments, path, threads):
         data = Path(folder)
         write_tensors(data, "input", inputs.values())
         bench = ["bench", path, "--data", data, "--iterations", RUNS, "--warmup", 3, "--threads", threads]
-        turns, shares = [], []
-        for _ in range(arguments.rounds):
-            report = own(arguments.udo, *bench)
+        turns, shares, changes = [], [], []
+        for index in range(arguments.rounds):
+            udos = [arguments.udo, arguments.baseline] if arguments.baseline else [arguments.udo]
+            # Neither build always comes first.
+            order = reversed(udos) if index % 2 else udos
+            reports = {udo: own(udo, *bench) for udo in order}
+            report = reports[arguments.udo]
+            own_ms, *baseline_ms = [reports[udo]["latency_us"]["median"] / 1e3 for udo in udos]
+            changes += [own_ms / ms for ms in baseline_ms]
             shares.append(report["roofline_share"] or 0.0)
-            turns.append([report["latency_us"]["median"] / 1e3, *(peer.median_ms() for peer in peers)])
+            turns.append([own_ms, *(peer.median_ms() for peer in peers)])
         write_tensors(data, "output", outputs)
         checked = own(arguments.udo, "verify", path, "--data", data)
     apart = {peer.name: peer.apart(outputs[0]) / largest for peer in peers}
@@ -228,6 +236,7 @@ def timed(arguments, path, threads):
             peer.name: statistics.median(turn[0] / turn[at] for turn in turns) for at, peer in enumerate(peers, 1)
         },
         "refused": refused,
+        "change": statistics.median(changes) if changes else None,
         "share": statistics.median(shares),
         "apart": max(checked["outputs"][0]["max_abs"] / largest, *apart.values()),
         "tolerance": tolerance,
@@ -243,6 +252,8 @@ def say(row):
         f"apart by {row['apart']:.1e} of the largest, {row['heap_calls']:.0f} heap calls per run",
         flush=True,
     )
+    if row["change"] is not None:
+        print(f"  {row['change']:.3f} times the baseline", flush=True)
     for name, reason in row["refused"].items():
         print(f"  {name} cannot run it: {reason}", flush=True)
 
@@ -251,6 +262,14 @@ def geometric_means(rows):
     for threads in sorted({row["threads"] for row in rows}):
         ratios = [row["ratio"] for row in rows if row["threads"] == threads]
         yield threads, statistics.geometric_mean(ratios)
+
+
+def say_changes(rows):
+    """How the rows compare with the baseline."""
+    for threads in sorted({row["threads"] for row in rows}):
+        changes = {row["model"]: row["change"] for row in rows if row["threads"] == threads}
+        mean, most = statistics.geometric_mean(changes.values()), max(changes, key=changes.get)
+        print(f"times the baseline, {threads} threads: geometric mean {mean:.3f}, most {changes[most]:.3f} ({most})")
 
 
 def table(rows):
@@ -307,6 +326,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="+", type=Path, help="files, or folders with model.onnx")
     parser.add_argument("--udo", required=True, help="the udo binary")
+    parser.add_argument("--baseline", help="another udo binary to compare with")
     parser.add_argument("--threads", default="1", help="threads of each engine (default 1), or several numbers of them")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each engine (default 5)")
     parser.add_argument("--case", type=int, default=0, help="which data set of a folder are the inputs (default 0)")
@@ -328,6 +348,8 @@ def main():
             say(rows[-1])
     for threads, mean in geometric_means(rows):
         print(f"geometric mean, {threads} threads: {mean:.2f}")
+    if arguments.baseline:
+        say_changes(rows)
     for flag, (of, _) in tables.items():
         for target in getattr(arguments, flag.removeprefix("--")):
             write(target, of(rows))
