@@ -63,7 +63,7 @@ pub(crate) struct Convert {
     ///
     /// rgb, bgr: three channels. rgba: alpha is ignored. argb32: 32-bit words of a little-endian machine, in memory
     /// blue, green, red, alpha. nv21, nv12: a plane of luma above rows of interleaved chroma (V, U or U, V), in
-    /// JFIF's full range. The image of a model's f32[1,3,224,224] is f32[1,1,336,224].
+    /// JFIF's full range. The image of a model's `f32[1,3,224,224]` is `f32[1,1,336,224]`.
     ///
     /// The --input-shape of such an input is the shape that the model takes.
     #[arg(long, value_name = "NAME=FORMAT", value_parser = parse_image)]
