@@ -352,7 +352,8 @@ mod tests {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         files.sort();
-        let wanted = ["def.rs", "family", "lib.rs", "number.rs", "ops", "ops.rs", "testing.rs"];
+        let wanted =
+            ["def.rs", "family", "family.rs", "lib.rs", "number.rs", "ops", "ops.rs", "testing.rs"];
         assert_eq!(files, wanted);
     }
 
