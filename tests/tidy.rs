@@ -138,7 +138,6 @@ const CYCLES: &[&[&str]] = &[
         "generator/src/view/test.rs",
     ],
     &["generator/src/view/reference/slices.rs", "generator/src/view/reference/table.rs"],
-    &["generator/src/xml/op.rs", "generator/src/xml/tensor.rs"],
     &[
         "runtime/capi/src/born.rs",
         "runtime/capi/src/codes.rs",
@@ -170,28 +169,8 @@ const CYCLES: &[&[&str]] = &[
         "runtime/check/src/search.rs",
         "runtime/check/src/trial.rs",
     ],
-    &["runtime/cli/src/commands/build/cargo.rs", "runtime/cli/src/commands/build/workspace.rs"],
     &["runtime/cli/src/model_flags.rs", "runtime/cli/src/stages.rs"],
     &["runtime/cli/src/raw.rs", "runtime/cli/src/tensors.rs"],
-    &["runtime/ops/src/family/conv/filters.rs", "runtime/ops/src/family/conv/integer.rs"],
-    &[
-        "runtime/ops/src/family/conv/float.rs",
-        "runtime/ops/src/family/conv/gpu.rs",
-        "runtime/ops/src/family/conv/plain.rs",
-    ],
-    &[
-        "runtime/ops/src/family/elementwise/binary.rs",
-        "runtime/ops/src/family/elementwise/gpu.rs",
-        "runtime/ops/src/family/elementwise/table.rs",
-        "runtime/ops/src/family/elementwise/unary.rs",
-    ],
-    &[
-        "runtime/ops/src/family/norm/gpu.rs",
-        "runtime/ops/src/family/norm/groups.rs",
-        "runtime/ops/src/family/norm/rows.rs",
-    ],
-    &["runtime/ops/src/family/reduce/cpu.rs", "runtime/ops/src/family/reduce/plan.rs"],
-    &["runtime/ops/src/family/select/extreme.rs", "runtime/ops/src/family/select/gpu.rs"],
     &[
         "runtime/src/build/finished.rs",
         "runtime/src/build/lower.rs",
@@ -230,8 +209,6 @@ const CYCLES: &[&[&str]] = &[
         "runtime/src/run/queue.rs",
         "runtime/src/run/timer.rs",
     ],
-    &["udo-api/host/src/geometry.rs", "udo-api/host/src/kernel.rs"],
-    &["udo-api/testing/src/bench.rs", "udo-api/testing/src/epilogue.rs"],
 ];
 
 /// The files and folders with unsafe code. Tests may have some as well.

@@ -64,6 +64,21 @@ impl<'t> Document<'t> {
     }
 }
 
+/// The text of an element that must be there.
+pub(super) fn needed_text(
+    node: &Node<'_>,
+    name: &str,
+    reader: &mut Reader<'_, '_>,
+) -> Option<At<String>> {
+    let found = reader.text_of(node, name);
+    if found.is_none() {
+        let spot = reader.spot(node);
+        let help = format!("add <{name}> to this {}", node.name());
+        reader.error(&spot, problem(Kind::MissingField, "no such element", name, help));
+    }
+    found
+}
+
 /// Where the error is; an end that is missing is missing at the end.
 fn offset_of(text: &str, error: &roxmltree::Error) -> usize {
     if matches!(error, roxmltree::Error::UnclosedRootNode | roxmltree::Error::NoRootNode) {

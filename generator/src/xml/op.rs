@@ -2,7 +2,7 @@
 
 use super::{
     REFERENCE,
-    document::{Node, Reader},
+    document::{Node, Reader, needed_text},
     supplement::Supplements,
     tensor::{self, Of},
     words::Backend,
@@ -63,21 +63,6 @@ pub(super) fn read(
         archs,
         reference: reader.lines_of(node, REFERENCE),
     }
-}
-
-/// The text of an element that must be there.
-pub(super) fn needed_text(
-    node: &Node<'_>,
-    name: &str,
-    reader: &mut Reader<'_, '_>,
-) -> Option<At<String>> {
-    let found = reader.text_of(node, name);
-    if found.is_none() {
-        let spot = reader.spot(node);
-        let help = format!("add <{name}> to this {}", node.name());
-        reader.error(&spot, problem(Kind::MissingField, "no such element", name, help));
-    }
-    found
 }
 
 struct Cores {

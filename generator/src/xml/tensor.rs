@@ -1,8 +1,7 @@
 //! Inputs, outputs and parameters of an operator.
 
 use super::{
-    document::{Node, Reader},
-    op::needed_text,
+    document::{Node, Reader, needed_text},
     supplement::Supplements,
     words::{self, BACKEND_SPECIFIC, TYPES, Type},
 };

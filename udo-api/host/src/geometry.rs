@@ -7,9 +7,12 @@ use udo_api::abi::{ExecArgs, KernelVTable, NeededBytes, NeedsArgs, TensorArg};
 use udo_api::guard::LibraryGuard;
 use udo_api::{Status, TensorDesc, Workspace};
 
-use crate::kernel::ExecuteFn;
 use crate::node::{ErrorText, refuse};
 use crate::{Budget, Buffer, Refusal, failure};
+
+/// `[execute-time, thread-safe, heap-free]` Runs a kernel once.
+// SAFETY: only a type; who calls through it passes arguments as `FinalizedKernel::exec_args` makes them.
+pub type ExecuteFn = unsafe extern "C" fn(args: *const ExecArgs) -> u32;
 
 /// What a kernel fills before it executes, and the inputs that it is filled for.
 #[derive(Debug)]

@@ -13,15 +13,11 @@ use udo_api::guard::LibraryGuard;
 use udo_api::{InPlace, Kernel, KernelDef, KernelInfo, Status, TensorDesc, Workspace};
 
 use crate::callee::calling;
-use crate::geometry::{self, Geometry};
+use crate::geometry::{self, ExecuteFn, Geometry};
 use crate::launch;
 use crate::node::{ErrorText, RawNode, refuse};
 use crate::pack::{Asked, Job, Packing, Source};
 use crate::{Budget, Buffer, Machine, PackStore, PackedBytes, PlacedNode, Refusal};
-
-/// `[execute-time, thread-safe, heap-free]` Runs a kernel once.
-// SAFETY: only a type; who calls through it passes arguments as `FinalizedKernel::exec_args` makes them.
-pub type ExecuteFn = unsafe extern "C" fn(args: *const ExecArgs) -> u32;
 
 /// A finalized kernel and its packed constants; freed when dropped.
 pub struct FinalizedKernel {

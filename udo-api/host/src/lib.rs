@@ -18,7 +18,8 @@ mod param;
 
 pub use call::{Failure, failure};
 pub use callee::callee;
-pub use kernel::{ExecuteFn, FinalizedKernel, accept, finalize};
+pub use geometry::ExecuteFn;
+pub use kernel::{FinalizedKernel, accept, finalize};
 pub use memory::{Budget, Buffer, Limit, OutOfMemory, PackedBytes, SharedBytes};
 pub use node::{Machine, NodeDesc, PlacedNode, Refusal, infer};
 pub use on_values::{Conversion, Converted};

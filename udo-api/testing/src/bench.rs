@@ -4,13 +4,12 @@ use std::fmt;
 
 use udo_api::guard::{LibraryGuard, OWN_GUARD};
 use udo_api::{
-    AxisEncoding, Core, DType, Element, Encoding, Encodings, FastMath, KernelDef, OpDef, PackageV1,
-    Shape, Status, TensorDesc, Workspace,
+    Activation, AxisEncoding, Core, DType, Element, Encoding, Encodings, FastMath, KernelDef,
+    OpDef, PackageV1, Shape, Status, TensorDesc, Workspace,
 };
 use udo_host::{Failure, NodeDesc, ParamSetting, Refusal, infer};
 
 use crate::assert_near;
-use crate::epilogue::Step;
 use crate::tensor::{Tensor, fixed};
 
 /// One node of an operator or kernel, to be run.
@@ -29,6 +28,15 @@ pub struct Bench {
     pub(crate) threads: u32,
     pub(crate) fast_math: FastMath,
     pub(crate) epilogue: Vec<Step>,
+}
+
+/// A step of an epilogue, with its tensor.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Bias { axis: usize, tensor: Tensor },
+    Residual(Tensor),
+    Activation(Activation),
+    Quantize(DType, Encoding),
 }
 
 #[derive(Clone, Debug)]

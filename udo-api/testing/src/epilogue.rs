@@ -3,17 +3,8 @@
 use udo_api::{Activation, DType, Encoding, EpilogueOp, EpilogueStep, Layout, TensorDesc};
 use udo_host::PlacedNode;
 
-use crate::bench::{Bench, Input};
+use crate::bench::{Bench, Input, Step};
 use crate::tensor::Tensor;
-
-/// A step of an epilogue, with its tensor.
-#[derive(Clone, Debug)]
-pub(crate) enum Step {
-    Bias { axis: usize, tensor: Tensor },
-    Residual(Tensor),
-    Activation(Activation),
-    Quantize(DType, Encoding),
-}
 
 /// Leaves the node its first `count` steps, and its first output as it is after them.
 pub(crate) fn take_steps(placed: &mut PlacedNode<'_>, count: usize, outputs: &mut [TensorDesc]) {

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{Run, own};
 use crate::output::{Failure, Outcome, note, print_json, warn};
 use crate::root;
-use workspace::{Dependency, Member, Workspace};
+use workspace::{Dependency, Workspace};
 
 /// Build a package and collect its libraries in dist/
 ///
@@ -56,6 +56,17 @@ pub(crate) struct Build {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// One library crate.
+#[derive(Debug)]
+struct Member {
+    crate_name: String,
+    manifest: PathBuf,
+    /// The library's path in `dist/`.
+    file: String,
+    /// `reg`, or the core as in `dsp:v68`.
+    core: String,
 }
 
 /// The crates of a package that a command is about.

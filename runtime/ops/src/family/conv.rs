@@ -18,9 +18,10 @@ use udo_api::{DType, Dim, Error, InferCx, Node, Param, Shape, TensorDesc, Value}
 
 use crate::family::window::{Rounding, Window};
 
+pub(crate) use filters::ConvPorts;
 pub(crate) use float::{FloatConv, float_conv};
 pub(crate) use images::Images;
-pub(crate) use integer::{ConvPorts, IntegerConv, integer_conv};
+pub(crate) use integer::{IntegerConv, integer_conv};
 use packing::{F32Packing, QuantizedPacking};
 use plan::{ConvPlan, Weights};
 use quantized::{
@@ -69,6 +70,15 @@ pub(crate) struct Conv {
     pub(crate) outputs: usize,
     /// Whether the images of another plan of the model may have another size, for which weights are packed alike.
     pub(crate) is_open: bool,
+}
+
+/// Whether the node has a bias, which must fit.
+fn has_bias(node: &Node<'_>, conv: &Conv) -> Result<bool, Error> {
+    let channels = conv.groups * conv.outputs;
+    if node.has_input(2) && node.input(2)?.shape() != [channels] {
+        return Err(Error::new(format!("input 2 is {}, wanted [{channels}]", node.input(2)?)));
+    }
+    Ok(node.has_input(2))
 }
 
 /// The output's shape for input `x` and weights `w`.

@@ -17,7 +17,7 @@ mod table;
 mod ternary;
 mod unary;
 
-use udo_api::{Error, InferCx};
+use udo_api::{Error, InferCx, TypeSet, types};
 
 pub(crate) use crate::family::partition::GRAIN;
 pub(crate) use binary::{Binary, Mixed, MixedOf, Shapes, binary, run_of};
@@ -34,6 +34,9 @@ pub(crate) use stored::{BLOCK, Stored};
 pub(crate) use table::{look_up, tabulate};
 pub(crate) use ternary::{Ternary, ternary};
 pub(crate) use unary::{Unary, real, unary};
+
+/// The types that the DSP computes with.
+const QUANTIZED: TypeSet = types::U8.or(types::I8);
 
 /// Shape inference of an operator whose output is like its input.
 pub(crate) fn infer_like_input(cx: &mut InferCx<'_>) -> Result<(), Error> {

@@ -2,7 +2,7 @@
 
 use crate::Def;
 use crate::family::select::Ranked;
-use crate::family::select::extreme::{Extreme, extreme};
+use crate::family::select::{Extreme, extreme};
 
 pub(crate) const DEF: Def = extreme::<ArgMin>();
 

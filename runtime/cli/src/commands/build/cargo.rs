@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{LockFile, Profile, workspace::Member};
+use super::{LockFile, Member, Profile};
 use crate::output::{Failure, note};
 
 /// The library that each manifest's crate became.

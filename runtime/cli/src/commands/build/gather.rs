@@ -12,10 +12,7 @@ use udo_runtime::package::{
     index::{self, INDEX_FILE, Index, IndexEntry, LibraryKind, SourceEntry},
 };
 
-use super::{
-    cargo::Artifacts,
-    workspace::{Member, Workspace},
-};
+use super::{Member, cargo::Artifacts, workspace::Workspace};
 use crate::output::Failure;
 
 /// What lies in `dist/`.

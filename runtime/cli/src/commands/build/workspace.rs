@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::cargo;
+use super::{Member, cargo};
 use crate::output::Failure;
 
 /// A package's workspace.
@@ -35,17 +35,6 @@ pub(super) enum Dependency {
     Folder(PathBuf),
     /// By a version, so that where it is has to be said.
     Version,
-}
-
-/// One library crate.
-#[derive(Debug)]
-pub(super) struct Member {
-    pub(super) crate_name: String,
-    pub(super) manifest: PathBuf,
-    /// The library's path in `dist/`.
-    pub(super) file: String,
-    /// `reg`, or the core as in `dsp:v68`.
-    pub(super) core: String,
 }
 
 impl Workspace {

@@ -5,9 +5,37 @@ use udo_api::{
     QuantizedType, Scratch, Workspace,
 };
 
-use super::integer::ConvPorts;
 use super::{Conv, Direction, QuantizedConvPlan, QuantizedPacking, signed};
 use crate::family::quantized::first;
+
+/// A port that an operator does not have.
+const NONE: usize = usize::MAX;
+
+/// Where an operator has what; what it has not is at a port beyond all.
+pub(crate) struct ConvPorts {
+    pub(crate) x_scale: usize,
+    pub(crate) x_zero: usize,
+    pub(crate) w: usize,
+    pub(crate) w_scale: usize,
+    pub(crate) w_zero: usize,
+    pub(crate) y_scale: usize,
+    pub(crate) y_zero: usize,
+    pub(crate) bias: usize,
+}
+
+impl ConvPorts {
+    /// Images and weights alone.
+    pub(crate) const PLAIN: Self = Self {
+        x_scale: NONE,
+        x_zero: NONE,
+        w: 1,
+        w_scale: NONE,
+        w_zero: NONE,
+        y_scale: NONE,
+        y_zero: NONE,
+        bias: NONE,
+    };
+}
 
 /// Where a convolution's weights are, and how their numbers lie.
 pub(super) struct Filters {

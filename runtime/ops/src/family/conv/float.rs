@@ -10,7 +10,7 @@ use udo_api::{
 
 use super::gpu::ConvGpu;
 use super::plain::PlainConv;
-use super::{Conv, ConvPlan, F32Packing, Weights, output_shape};
+use super::{Conv, ConvPlan, F32Packing, Weights, has_bias, output_shape};
 use crate::Def;
 use crate::family::epilogue::{Fused, Takes};
 use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
@@ -69,15 +69,6 @@ impl<C: FloatConv> Op for Described<C> {
         let shape = output_shape(&C::read(cx, &x, &w)?, &x)?;
         cx.set_output(0, x.dtype().map_or(x, |t| x.with_dtype(t)).with_shape(shape))
     }
-}
-
-/// Whether the node has a bias, which must fit.
-pub(super) fn has_bias(node: &Node<'_>, conv: &Conv) -> Result<bool, Error> {
-    let channels = conv.groups * conv.outputs;
-    if node.has_input(2) && node.input(2)?.shape() != [channels] {
-        return Err(Error::new(format!("input 2 is {}, wanted [{channels}]", node.input(2)?)));
-    }
-    Ok(node.has_input(2))
 }
 
 struct ConvF32<C, L> {

@@ -7,8 +7,7 @@ use udo_api::{
     Launch, Packed, PortRule, Sources, WorkItem, WorkItemFn, input, input_like, output_like,
 };
 
-use super::float::has_bias;
-use super::{Conv, Direction, FloatConv};
+use super::{Conv, Direction, FloatConv, has_bias};
 use crate::family::gpu::{
     EXACT, FINISH, FINISH_PARAMS, Finish, LOAD_VECTORS, REAL, Storage, check_lens, ints,
 };

@@ -9,7 +9,7 @@ use udo_api::{
 };
 use udo_simd::conv_u8::MAX_K;
 
-use super::filters::Filters;
+use super::filters::{ConvPorts, Filters};
 use super::{
     Conv, Direction, Operands, QuantizedConvPlan, QuantizedInput, QuantizedOutput, Scratch,
     ScratchLens,
@@ -20,35 +20,6 @@ use crate::family::quantized::{VALUES, first};
 
 /// The images.
 pub(super) const X: usize = 0;
-
-/// A port that an operator does not have.
-const NONE: usize = usize::MAX;
-
-/// Where an operator has what; what it has not is at a port beyond all.
-pub(crate) struct ConvPorts {
-    pub(crate) x_scale: usize,
-    pub(crate) x_zero: usize,
-    pub(crate) w: usize,
-    pub(crate) w_scale: usize,
-    pub(crate) w_zero: usize,
-    pub(crate) y_scale: usize,
-    pub(crate) y_zero: usize,
-    pub(crate) bias: usize,
-}
-
-impl ConvPorts {
-    /// Images and weights alone.
-    pub(crate) const PLAIN: Self = Self {
-        x_scale: NONE,
-        x_zero: NONE,
-        w: 1,
-        w_scale: NONE,
-        w_zero: NONE,
-        y_scale: NONE,
-        y_zero: NONE,
-        bias: NONE,
-    };
-}
 
 /// A convolution of 8-bit integers: where it has what.
 pub(crate) trait IntegerConv: Op + Send + Sync + 'static {

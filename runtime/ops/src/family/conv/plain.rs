@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 
 use udo_api::{Arithmetic, Bf16, Error, ExecError, F16, FinalizeCx, Io, Kernel, Work, Workspace};
 
-use super::float::has_bias;
-use super::{Conv, Direction, FloatConv};
+use super::{Conv, Direction, FloatConv, has_bias};
 use crate::family::elementwise::Stored;
 
 /// The most parts that outputs are cut into, each of which has sums of its own.

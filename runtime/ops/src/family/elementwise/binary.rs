@@ -12,7 +12,7 @@ use super::gpu::BinaryGpu;
 use super::operands::{Run, plan, run_with};
 use super::rows::{Computed, Pairs, Side, of_blocks};
 use super::stored::Stored;
-use super::{Broadcast, broadcast_shapes};
+use super::{Broadcast, QUANTIZED, broadcast_shapes};
 use crate::Def;
 
 /// A function of two numbers as an operator. Its family has schema, inference, kernels for every core, and tests.
@@ -159,9 +159,6 @@ impl<B: Binary> Op for Described<B> {
         cx.set_output(0, TensorDesc::new(dtype, shape))
     }
 }
-
-/// Of what the DSP computes with.
-pub(super) const QUANTIZED: TypeSet = types::U8.or(types::I8);
 
 /// The one type of both operands, and their common shape.
 pub(super) fn broadcast_inputs(node: &Node<'_>) -> Result<(DType, Shape), Error> {

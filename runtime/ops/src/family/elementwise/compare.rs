@@ -8,11 +8,11 @@ use udo_api::{
     output, types,
 };
 
-use super::Broadcast;
 use super::binary::broadcast_inputs;
 use super::gpu::CompareGpu;
 use super::operands::{Run, plan, run_with};
 use super::rows::{Computed, Question, Truths, truths_of_blocks};
+use super::{Broadcast, QUANTIZED};
 use crate::Def;
 
 /// A comparison of two numbers as an operator. Its family has schema, inference, kernels for every core, and tests.
@@ -105,7 +105,6 @@ struct QuantKernel<C> {
 
 impl<C: Compare> QuantKernel<C> {
     const DEF: KernelDef = {
-        const QUANTIZED: TypeSet = types::U8.or(types::I8);
         const RULES: &[PortRule] = &[input(0, QUANTIZED), input_like(1, 0), output(0, types::BOOL)];
         KernelDef::new::<Self>(C::NAME, Core::DSP_V68).ports(RULES)
     };

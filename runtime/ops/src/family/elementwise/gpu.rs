@@ -10,7 +10,6 @@ use udo_api::{
     KernelInfo, Launch, PortRule, TensorDesc, WorkItemFn, input, input_like, output_like, types,
 };
 
-use super::unary::in_f64;
 use super::{Binary, End, Limited, Repeated, Unary};
 use crate::family::gpu::{EXACT, Meeting, REAL, ints, width};
 use crate::family::source::Source;
@@ -45,7 +44,7 @@ impl<U: Unary> UnaryGpu<U> {
 impl<U: Unary> GpuKernel for UnaryGpu<U> {
     const WORK_ITEM: Option<WorkItemFn<Self>> = Some(|kernel, item, buffers| {
         let [i, ..] = item.global_id;
-        buffers.store(0, i, in_f64::<U>(buffers.load(0, i)?, kernel.params))
+        buffers.store(0, i, U::in_f64(buffers.load(0, i)?, kernel.params))
     });
 
     fn operation(cx: &FinalizeCx<'_>) -> Result<Self, Error> {

@@ -9,8 +9,7 @@ use udo_api::{
 };
 use udo_simd::rows;
 
-use super::binary::QUANTIZED;
-use super::unary::in_f64;
+use super::QUANTIZED;
 use super::{Extents, Unary, each};
 
 /// The function `U` of values of 8 bits.
@@ -40,7 +39,7 @@ impl<U: Unary> Kernel for Table<U> {
             |desc: TensorDesc| desc.encoding().unwrap_or(Encoding { scale: 1.0, zero_point: 0 });
         let encodings = [encoding(cx.input(0)?), encoding(cx.output(0)?)];
         let params = U::params(cx)?;
-        let of = |x| in_f64::<U>(x, params);
+        let of = |x| U::in_f64(x, params);
         let (bits, run) = of_type!(cx.input(0)?.dtype(), [U8 = u8, I8 = i8], T => {
             let run: fn(&[u8; 256], Extents, Io<'_>) -> Result<(), ExecError> = look_up::<T>;
             (bits_of::<T>(encodings, &of), run)

@@ -4,13 +4,13 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Bits, Bool, Core, Element, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, Op, OpSchema, Port, PortRule, QuantizedType, TensorDesc, TypeSet, input, input_like,
+    KernelDef, Op, OpSchema, Port, PortRule, QuantizedType, TensorDesc, input, input_like,
     output_like, types,
 };
 
 use super::gpu::TernaryGpu;
 use super::operands::{Run, plan, run_with};
-use super::{Broadcast, broadcast_shapes};
+use super::{Broadcast, QUANTIZED, broadcast_shapes};
 use crate::Def;
 
 /// A function of a truth and two elements. Its family has schema, inference, kernels for every core, and tests.
@@ -121,7 +121,6 @@ struct QuantKernel<F> {
 
 impl<F: Ternary> QuantKernel<F> {
     const DEF: KernelDef = {
-        const QUANTIZED: TypeSet = types::U8.or(types::I8);
         const RULES: &[PortRule] =
             &[input(0, types::BOOL), input(1, QUANTIZED), input_like(2, 1), output_like(0, 1)];
         KernelDef::new::<Self>(F::NAME, Core::DSP_V68).ports(RULES)

@@ -45,6 +45,11 @@ pub(crate) trait Unary: Send + Sync + 'static {
         Ok(params)
     }
 
+    /// The function in `f64`, rounded.
+    fn in_f64(x: f32, params: [f32; 2]) -> f32 {
+        (Self::F64)(x.into(), params.map(f64::from)) as f32
+    }
+
     /// The function of each lane.
     fn lanes<S: Simd>(s: S, x: S::F, params: [f32; 2]) -> S::F;
 }
@@ -60,11 +65,6 @@ pub(crate) const fn unary<U: Unary>() -> Def {
     #[cfg(test)]
     let def = def.tested(tests::all::<U>);
     def
-}
-
-/// The function in `f64`, rounded.
-pub(super) fn in_f64<U: Unary>(x: f32, params: [f32; 2]) -> f32 {
-    (U::F64)(x.into(), params.map(f64::from)) as f32
 }
 
 struct Described<U>(PhantomData<fn() -> U>);

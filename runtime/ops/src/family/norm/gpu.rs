@@ -7,9 +7,8 @@ use udo_api::{
     PortRule, WorkItem, WorkItemFn, input, input_like, output_like, types,
 };
 
-use super::groups::GroupNorm;
 use super::lanes::{LaneNorm, split};
-use super::rows::RowNorm;
+use super::{GroupNorm, RowNorm};
 use crate::family::axes::AxisSplit;
 use crate::family::gpu::{EXACT, REAL, check_lens, ints};
 use crate::family::source::Source;

@@ -3,28 +3,18 @@
 use std::marker::PhantomData;
 
 use udo_api::{
-    Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpSchema, Param,
-    Port, PortRule, input, input_like, output_like,
+    Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema, Port,
+    PortRule, input, input_like, output_like,
 };
 use udo_simd::{Fold, Map1, Simd, fold, map1, rows};
 
 use super::gpu::group_gpu;
-use super::rows::ROWS;
+use super::{GroupNorm, ROWS};
 use crate::Def;
 use crate::family::axes::AxisSplit;
 use crate::family::elementwise::infer_like_input;
 use crate::family::partition::row_grain;
 use crate::number::Number;
-
-/// Which channels are a group. Its family has schema, inference, kernels for `f32` and `f64`, and threading.
-pub(crate) trait GroupNorm: Send + Sync + 'static {
-    const NAME: &'static str;
-    /// `epsilon` among them.
-    const PARAMS: &'static [Param];
-
-    /// How many groups so many channels fall into.
-    fn groups(node: &Node<'_>, channels: usize) -> Result<usize, Error>;
-}
 
 /// The operator that `N` says the groups of.
 pub(crate) const fn group_norm<N: GroupNorm>() -> Def {

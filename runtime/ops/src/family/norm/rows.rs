@@ -4,44 +4,15 @@ use std::marker::PhantomData;
 
 use udo_api::{
     Core, DType, Dim, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpSchema,
-    Param, Port, PortRule, Shape, TensorDesc, TypeSet, Value, input, input_like, output_like,
-    types,
+    Param, PortRule, Shape, TensorDesc, Value, input, input_like, output_like,
 };
 
 use super::gpu::row_gpu;
+use super::{ROWS, RowNorm};
 use crate::Def;
 use crate::family::elementwise::infer_like_input;
 use crate::family::partition::row_grain;
 use crate::number::Number;
-
-/// What becomes of a row. Its family reads axis and epsilon, and has schema, inference, kernels for `f32`, threading
-/// and tests.
-pub(crate) trait RowNorm: Send + Sync + 'static {
-    const NAME: &'static str;
-    /// The rows, the scale of their positions, and their bias where there may be one.
-    const INPUTS: &'static [Port];
-    /// The normalized rows, and [`Self::STATISTICS`].
-    const OUTPUTS: &'static [Port];
-    /// Whether rows lose their mean.
-    const IS_CENTRED: bool;
-    /// How many numbers of a row are outputs as well.
-    const STATISTICS: usize = 0;
-    /// The same in `f64`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the rows against it"))]
-    const TEST: RowReference;
-
-    /// Rows as long as `scale`; `bias` is empty where there is none.
-    fn rows(x: &[f32], scale: &[f32], bias: &[f32], epsilon: f32, y: &mut [f32]);
-
-    /// The same of one row of `f64`.
-    fn row(x: &[f64], scale: &[f64], bias: &[f64], epsilon: f64, y: &mut [f64]);
-
-    /// Statistic `at` of a row.
-    fn statistic<T: Number>(at: usize, x: &[T], epsilon: f64) -> f64 {
-        let _ = (at, x, epsilon);
-        0.0
-    }
-}
 
 /// An element type of rows.
 trait Row: Number {
@@ -62,9 +33,6 @@ impl Row for f64 {
     }
 }
 
-/// A row, the scale and the bias of its positions, and epsilon.
-pub(crate) type RowReference = fn(&[f64], [&[f64]; 2], f64) -> Vec<f64>;
-
 /// The operator that `N` is the rows of.
 pub(crate) const fn row_norm<N: RowNorm>() -> Def {
     let def = Def::of::<Described<N>>(Described::<N>::KERNELS);
@@ -82,8 +50,6 @@ impl<N: RowNorm> Described<N> {
     ];
 }
 
-/// The types of rows.
-pub(crate) const ROWS: TypeSet = types::F32.or(types::F64);
 const RULES: &[PortRule] =
     &[input(0, ROWS).bounded(), output_like(0, 0).bounded(), input_like(1, 0), input_like(2, 0)];
 

@@ -9,7 +9,7 @@ use udo_api::{
 use udo_simd::{fold, fold_columns, fold_rows};
 
 use super::accumulate::Accumulate;
-use super::plan::Plan;
+use super::plan::{Lane, Plan};
 use super::{Reduce, ReducedAxes};
 use crate::number::Number;
 
@@ -17,15 +17,6 @@ use crate::number::Number;
 const RUN: usize = 4096;
 /// Results side by side that need not wait for one another.
 const LANES: usize = 8;
-
-/// A type whose rows and columns become numbers.
-pub(super) trait Lane: Number {
-    /// Every row of `x: [y.len(), cols]` becomes a number of `y`.
-    fn rows<A: Accumulate>(x: &[Self], cols: usize, y: &mut [Self]);
-
-    /// Every column of `x: [_, y.len()]` is taken into a number of `y`.
-    fn columns<A: Accumulate>(x: &[Self], y: &mut [Self]);
-}
 
 impl Lane for f32 {
     fn rows<A: Accumulate>(x: &[Self], cols: usize, y: &mut [Self]) {

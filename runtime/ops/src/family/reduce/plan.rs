@@ -3,12 +3,21 @@
 use udo_api::MAX_RANK;
 
 use super::accumulate::Accumulate;
-use super::cpu::Lane;
 use crate::family::axes::{Axes, AxisSplit};
 use crate::family::partition::GRAIN;
+use crate::number::Number;
 
 /// Columns that a thread takes at least, so that it reads whole lines of memory.
 const COLUMNS: usize = 256;
+
+/// A type whose rows and columns become numbers.
+pub(super) trait Lane: Number {
+    /// Every row of `x: [y.len(), cols]` becomes a number of `y`.
+    fn rows<A: Accumulate>(x: &[Self], cols: usize, y: &mut [Self]);
+
+    /// Every column of `x: [_, y.len()]` is taken into a number of `y`.
+    fn columns<A: Accumulate>(x: &[Self], y: &mut [Self]);
+}
 
 /// Places along some axes, innermost first.
 #[derive(Clone, Copy, Debug)]

@@ -7,25 +7,12 @@ use udo_api::{
     OpSchema, Param, Port, Shape, TensorDesc, Value, input, output, types,
 };
 
+use super::Extreme;
 use super::gpu::ExtremeGpu;
 use super::rank::{Ranked, positions_fit};
 use crate::Def;
 use crate::family::axes::AxisSplit;
 use crate::family::partition::GRAIN;
-
-/// What is sought along an axis. Its family has schema, inference, a kernel for every type, and tests.
-pub(crate) trait Extreme: Send + Sync + 'static {
-    const NAME: &'static str;
-    /// Which of numbers in `f64` it is, the first of several.
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests hold the positions against it"))]
-    const TEST: fn(&[f64]) -> usize;
-
-    /// The same of the numbers `x` and `best` in OpenCL, where neither is a NaN.
-    const OPENCL: &'static str;
-
-    /// Whether `x` comes before `best` however late it is found.
-    fn wins<T: Ranked>(x: T, best: T) -> bool;
-}
 
 /// The operator that seeks `E`.
 pub(crate) const fn extreme<E: Extreme>() -> Def {

@@ -7,7 +7,7 @@ use udo_api::{
     PortRule, TypeSet, WorkItemFn, input, output, output_like, types,
 };
 
-use super::extreme::Extreme;
+use super::Extreme;
 use super::rank::Ranked;
 use crate::family::axes::AxisSplit;
 use crate::family::gpu::{ELEMENTS, REAL, check_lens, elements, ints};
