@@ -350,6 +350,34 @@ fn operators_that_are_missing_are_listed_and_nothing_is_written() {
 }
 
 #[test]
+fn operators_of_a_domain_of_somebodys_own_are_left_to_packages() {
+    let dir = folder();
+    let write = |node: &str| {
+        let text = format!("graph own\n  input x: f32[2,2]\n  y = {node}(x) # only\n  output y\n");
+        fs::write(dir.path().join("own.graph"), text).unwrap();
+    };
+    write("\"com.acme\":Turn@1");
+    let (code, _, error) = udo(&dir, &["convert", "own.graph"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(error.starts_with("warning: the file needs packages with these operators"), "{error}");
+    assert!(error.contains("not checked: com.acme:Turn (1 node)\nhelp: "), "{error}");
+    let error = bad(&dir, &["run", "own.udm", "--input", "x=x3.npy"]);
+    assert!(
+        error.contains("no package has an operator \"Turn\" of domain \"com.acme\""),
+        "{error}"
+    );
+    let (code, ..) = udo(&dir, &["convert", "own.graph", "--dry-run"]);
+    assert_eq!(code, Some(1), "it is listed all the same");
+    // In domains whose operators the runtime has, it is a mistake.
+    for node in ["\"com.microsoft\":Turn@1", "Turn@1", "\"ai.onnx.ml\":Scaler@1"] {
+        write(node);
+        let error = bad(&dir, &["convert", "own.graph", "-o", "none.udm"]);
+        assert!(error.contains("no package has an operator"), "{node}: {error}");
+        assert!(!dir.path().join("none.udm").exists());
+    }
+}
+
+#[test]
 fn a_network_may_end_before_its_model_does() {
     let dir = folder();
     for (name, nodes) in [("neg", 2), ("h", 1), ("z", 2)] {

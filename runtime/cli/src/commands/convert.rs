@@ -17,7 +17,7 @@ mod images;
 
 use super::Run;
 use crate::failures::{container_failure, load_failure};
-use crate::output::{Failure, Outcome, print_json};
+use crate::output::{Failure, Outcome, print_json, warn};
 use crate::package_flags::PackageFlags;
 
 /// Convert an ONNX model to a model file (.udm)
@@ -26,7 +26,7 @@ use crate::package_flags::PackageFlags;
 /// file, and other tools can read its weights (docs/model-format.md).
 ///
 /// A model with an operator that is not built in is refused, unless a package implements the operator or a config
-/// describes it.
+/// describes it. Operators of a domain of your own are only named in a warning: they need their package in each run.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -168,7 +168,17 @@ impl Run for Convert {
         if self.dry_run {
             return self.say_missing(missing);
         }
-        refuse(missing)?;
+        // A domain of somebody's own says that a package has the operator. A run has to name it, converting need not.
+        let ops = runtime.registry().ops();
+        let has_domain = |domain: &str| ops.iter().any(|of| of.def.schema().domain() == domain);
+        let is_of_another = |op: &MissingOp| {
+            op.is_of_a_package() && !op.domain.is_empty() && !has_domain(&op.domain)
+        };
+        if missing.iter().all(is_of_another) {
+            left_to_packages(&missing);
+        } else {
+            refuse(missing)?;
+        }
         let mut contents = self.contents(&graph)?;
         if self.prepare {
             let prepared = runtime.prepare(&contents);
@@ -306,6 +316,24 @@ impl Convert {
         outln!("{output}: network {names}, {count} stages, {nodes} nodes, {bytes} bytes");
         Ok(())
     }
+}
+
+/// Names the operators for which a run needs packages.
+fn left_to_packages(ops: &[MissingOp]) {
+    if ops.is_empty() {
+        return;
+    }
+    let name = |MissingOp { domain, op, count, .. }: &MissingOp| {
+        format!("{domain}:{op} ({count} node{})", if *count == 1 { "" } else { "s" })
+    };
+    let names: Vec<String> = ops.iter().map(name).collect();
+    let names = names.join(", ");
+    warn(
+        format_args!(
+            "the file needs packages with these operators, which were not checked: {names}"
+        ),
+        "pass the packages that have them with --package here to check them, and to each run",
+    );
 }
 
 /// Refuses a model some of whose operators nobody has.
