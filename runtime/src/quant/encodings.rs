@@ -171,7 +171,7 @@ fn spread(place: &str, member: &Value) -> Result<Vec<Value>, EncodingsError> {
     Ok(scales.iter().enumerate().map(one).collect())
 }
 
-/// Encodings of one value; nothing where it is to stay in numbers.
+/// Encodings of one value; nothing where it stays a float.
 fn given(place: &str, list: &[Value], sign: Sign) -> Result<Option<Given>, EncodingsError> {
     let mut encodings = Vec::new();
     let mut common = None;
@@ -233,7 +233,7 @@ fn in_onnx_terms(list: &[Value]) -> Result<Encodings, EncodingsError> {
     Ok(all)
 }
 
-/// The encodings of a member where it is a value, and where it is a constant; nothing where it is to stay in numbers.
+/// The encodings of a member where it is a value, and where it is a constant; nothing where it stays a float.
 fn of_member(place: &str, member: &Value) -> Result<Option<(Given, Given)>, EncodingsError> {
     let dtype = member.get("output_dtype").and_then(Value::as_str).unwrap_or("uint8");
     if REAL_TYPES.contains(&dtype) {

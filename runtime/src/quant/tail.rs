@@ -90,7 +90,7 @@ impl Tail {
         tail
     }
 
-    /// Takes in numbers, which are of this range.
+    /// Adds values, all of which lie in `range`.
     pub(super) fn add(&mut self, numbers: &[f32], range: Range) {
         let farthest = match self.end {
             End::Low => -range.min,

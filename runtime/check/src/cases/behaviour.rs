@@ -188,7 +188,7 @@ pub(super) fn pitched(cx: &OpContext) -> Outcome {
         let found = made(live, cx, &live.trial, How { mode: Mode::Pitched, ..How::default() })?;
         differs(live, cx, "over rows that lie apart", (&wanted, &found))
     })?;
-    if tried == 0 { not_applicable("no kernel takes rows that lie apart") } else { Ok(()) }
+    if tried == 0 { not_applicable("no kernel takes strided rows") } else { Ok(()) }
 }
 
 pub(super) fn after_error(cx: &OpContext) -> Outcome {

@@ -63,7 +63,7 @@ pub(super) fn device(cx: &OpContext) -> Outcome {
         }
         compared += compare(cx, live, device)?;
     }
-    if compared == 0 { skipped("no node is known that somebody vouches for") } else { Ok(()) }
+    if compared == 0 { skipped("no node with a reference is known") } else { Ok(()) }
 }
 
 /// The nodes in another order: one of each class in turn, and between any two one with parameters that are not their defaults.

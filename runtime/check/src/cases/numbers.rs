@@ -70,7 +70,11 @@ pub(super) fn encodings(cx: &OpContext) -> Outcome {
             }
         }
     }
-    if compared == 0 { skipped("nothing is quantized, or nobody vouches for it") } else { Ok(()) }
+    if compared == 0 {
+        skipped("nothing is quantized, or results have no reference")
+    } else {
+        Ok(())
+    }
 }
 
 /// Compares a node whose inputs have other encodings than the one that was found, with outputs that hold the results, and as much `below` 0
@@ -124,10 +128,10 @@ pub(super) fn reference(cx: &OpContext) -> Outcome {
         return skipped(match cx.oracles.first().map(|oracle| oracle.who) {
             _ if cx.is_builtin => "built-in operators have no config".to_owned(),
             Some(who) => format!(
-                "nothing vouches for the formula: the config has no \"reference\", and {} stands for it",
+                "formula not verified: the config has no \"reference\", and {} stands for it",
                 who.said()
             ),
-            None => "nothing vouches for the formula: the config has no \"reference\", and there is no other kernel"
+            None => "formula not verified: the config has no \"reference\", and no other kernel computes it"
                 .to_owned(),
         });
     }
@@ -147,7 +151,7 @@ fn compare(cx: &OpContext, fills: &[Fill], turns: u64, special: Special) -> Outc
     match all {
         Compared { calls: 0, .. } if cx.live().next().is_none() => skipped("no node runs"),
         Compared { calls: 0, .. } => {
-            skipped("nobody vouches for it: there is no other kernel that computes the same")
+            skipped("results not verified: no reference and no other kernel to compare with")
         }
         Compared { claims: 0, calls } => skipped(format!(
             "the reference lets any number stand for every element of all {calls} calls"
