@@ -15,8 +15,8 @@ use std::collections::HashSet;
 
 use udo_api::{Encodings, Shape};
 
-use crate::device::{Error, ErrorCode, Packing, Result, TensorSpec};
-use crate::memory::{Tensor, TensorError};
+use udo_engine::device::{Error, ErrorCode, Packing, Result, TensorSpec};
+use udo_graph::memory::{Tensor, TensorError};
 
 pub use finished::{FinishedGraph, Unfinished};
 pub use image_input::{
@@ -159,6 +159,7 @@ impl GraphBuilder {
         let data = Tensor::from_bytes(dtype, shape, bytes).map_err(|error| match error {
             TensorError::Size(size) => invalid(format!("{place}: {size}")),
             TensorError::Memory(memory) => memory.into(),
+            other => invalid(format!("{place}: {other}")),
         })?;
         self.slot_mut(id)?.data = Some(data);
         Ok(())

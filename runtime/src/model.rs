@@ -4,7 +4,6 @@ mod behind;
 mod code;
 mod last;
 mod launch;
-mod options;
 mod plans;
 mod pool;
 mod ports;
@@ -12,92 +11,35 @@ mod session;
 mod support;
 mod survey;
 
-use std::num::NonZero;
 use std::sync::Arc;
 
 use udo_api::{Core, CoreKind, Encoding, FastMath, Shape};
+use udo_compile::compiler::Resources;
+use udo_compile::hta;
+use udo_compile::pass::Fired;
+use udo_compile::place::{self, Fallback, PlaceOptions};
+use udo_compile::plan::{Plan, Report};
+use udo_compile::resolve::{self, BindOptions, Input, Part, Ranges};
+use udo_engine::cache::{Cache, CacheError, CacheReport};
+use udo_engine::device::{Coherence, Device, Devices};
+use udo_engine::run::{Priority, Queues};
+use udo_engine::thread_pool::Pool;
+use udo_graph::graph::{Graph, TensorType};
+use udo_graph::memory::Limit;
 
-use crate::cache::{Cache, CacheError, CacheReport};
-use crate::device::{self, Coherence, Device, Devices};
-use crate::graph::{Graph, InPlaceError, NoSuchValue, TensorType};
-use crate::hta::{self, HtaError};
-use crate::memory::{Budget, Limit, TensorError};
-use crate::pass::{Fired, PassError};
-use crate::place::{self, AffinityError, Fallback, PlaceError, PlaceOptions};
-use crate::plan::{Plan, PlanError, Report};
-use crate::registry::Registry;
-use crate::resolve::{self, Behind, BindOptions, Input, Ranges, ResolveError};
-use crate::run::{Priority, Queues};
-use crate::session::{SessionError, StepError};
-use crate::thread_pool::{Pool, PoolError};
+use crate::pipeline::{self, Compiled};
+use crate::session::StepError;
 
+pub use crate::pipeline::CompileError;
 pub use launch::{IoTensors, SessionOptions, Workspace};
-pub use options::{InputSet, Options, Performance, RangesOf};
-use plans::{Facts, Planned, Planner, Plans, plan};
+use plans::{Facts, Kit, Planned, Planner, Plans};
 pub use pool::SessionPool;
 use ports::Said;
 pub use session::Session;
 pub use support::{OpSupport, support};
 pub use survey::{Surveyed, survey};
-
-/// Why a graph cannot be made to run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CompileError {
-    /// A node has no operator, or does not fit it.
-    #[error(transparent)]
-    Resolve(#[from] ResolveError),
-    /// A pass broke the graph.
-    #[error(transparent)]
-    Pass(#[from] PassError),
-    /// Nodes cannot be pinned to cores.
-    #[error(transparent)]
-    Affinity(#[from] AffinityError),
-    /// The HTA has no programs for the model, or none that are right.
-    #[error(transparent)]
-    Hta(Box<HtaError>),
-    /// A node has no core.
-    #[error(transparent)]
-    Place(#[from] PlaceError),
-    /// An input and an output cannot be in one place.
-    #[error(transparent)]
-    InPlace(#[from] InPlaceError),
-    /// A value that is asked for is not there.
-    #[error(transparent)]
-    Output(#[from] NoSuchValue),
-    /// The placed graph cannot be laid out.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// There are not as many threads as were asked for.
-    #[error(transparent)]
-    Threads(#[from] PoolError),
-    /// The machine does not compute as inexactly as was asked for.
-    #[error(
-        "products of bf16 want a processor with AVX512-BF16, and an instruction set in use that has it: found {found}"
-    )]
-    FastMath {
-        /// The instruction set in use.
-        found: String,
-    },
-    /// There would be no memory for a session.
-    #[error(transparent)]
-    Memory(#[from] SessionError),
-    /// What its file was prepared with is damaged.
-    #[error(transparent)]
-    Cache(#[from] CacheError),
-    /// There is no such device.
-    #[error(transparent)]
-    Device(#[from] device::Error),
-    /// There is no memory for the elements that what is behind a plan wants to know.
-    #[error(transparent)]
-    Elements(#[from] TensorError),
-}
-
-impl From<HtaError> for CompileError {
-    fn from(error: HtaError) -> Self {
-        Self::Hta(Box::new(error))
-    }
-}
+pub use udo_compile::options::CompileOptions as Options;
+pub use udo_compile::options::{CompileOptions, InputSet, Performance, RangesOf};
 
 /// Why a run failed. The session can run again.
 #[derive(Debug, thiserror::Error)]
@@ -139,46 +81,27 @@ struct Inner {
     /// What the graph says of inputs, and of outputs.
     said: [Vec<Said>; 2],
     plans: Plans,
-    shapes_kept: NonZero<usize>,
-    priority: Priority,
     /// What there is to say but what the plan says, or with that.
     report: Option<Report>,
     cache: Option<Arc<Cache>>,
     fired: Vec<Fired>,
-    pool: Arc<Pool>,
-    budget: Budget,
     /// The kinds of devices that runs use.
     kinds: Vec<CoreKind>,
-    /// The cores that were asked for, and what becomes of what none of them takes.
-    cores: Vec<Core>,
-    fallback: Fallback,
-    /// The kind whose cores come first.
-    preferred: CoreKind,
+    /// What it was compiled with, and later plans are.
+    kit: Kit,
     /// What submitted runs go through.
     queues: Arc<Queues>,
 }
 
 impl Model {
-    /// Binds, places and plans `graph`. What it leaves open of its inputs' extents, sessions plan for.
+    /// Compiles a graph whose nodes are pinned as they shall be. What it leaves open of its inputs' extents, sessions plan for.
     ///
     /// # Errors
     /// The first step that fails says why.
-    pub fn compile(
-        graph: Graph,
-        registry: &mut Registry,
-        options: &Options,
-    ) -> Result<Self, CompileError> {
-        Self::compile_for(graph, registry, options, &Queues::new(Devices::default()))
-    }
-
-    /// As [`Model::compile`], for runs on these devices.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn compile_for(
+    pub(crate) fn compile(
         mut graph: Graph,
-        registry: &mut Registry,
-        options: &Options,
+        resources: Resources,
+        options: &CompileOptions,
         queues: &Arc<Queues>,
     ) -> Result<Self, CompileError> {
         let own_outputs = graph.outputs.len();
@@ -187,14 +110,10 @@ impl Model {
         let in_place = graph.pairs()?;
         check_fast_math(options.place.profile.fast_math)?;
         let mut options = options.clone();
-        options.place.affinity = place::pin(&mut graph, &options.place.affinity)?;
-        let programs = install_programs(&mut graph, registry, &options, own_outputs)?;
-        let notices = programs.notices;
+        let programs = hta::install(&resources.compiler(&options), &mut graph, own_outputs)?;
         options.place.hta_left_out = programs.left_out;
-        let options = &with_coherence(options, queues.devices());
+        let options = with_coherence(options, queues.devices());
         let pool = Arc::new(Pool::spinning(options.threads, options.spin)?);
-        let budget = Budget::new(options.max_memory.map_or_else(Limit::of_machine, Limit::Asked));
-        registry.charge(budget.clone());
         let inputs = resolve::bind(&Input::all(&graph), &options.bind)?;
         let values = graph.outputs.iter().filter_map(|&id| graph.value(id).ok());
         let outputs = values.map(|value| value.name.clone()).collect();
@@ -202,21 +121,10 @@ impl Model {
         let mut ranges = options.bind.ranges.clone();
         ranges.retain(|name, _| !options.bind.dims.contains_key(name));
         let ranges = BindOptions { ranges, ..BindOptions::default() };
-        let is_open = |input: &&Input| input.planned(input, &ranges).is_err();
-        let open: Vec<String> = inputs.iter().filter(is_open).map(described).collect();
-        let (plans, mut report, fired) = if open.is_empty() {
-            let mut made = plan(Behind::nothing(graph), registry, options, (&pool, &budget))?;
-            let fired = std::mem::take(&mut made.fired);
-            (Plans::One(made.shared(registry, (options, &pool, &budget))?), None, fired)
-        } else {
-            registry.find_operators(&graph, &options.bind)?;
-            let notice = format!("each new shape of {} is planned when it is met", open.join(", "));
-            let report = Some(Report { notices: vec![notice], ..Report::default() });
-            let of = (options.clone(), Arc::clone(&pool), budget.clone());
-            let planner = Planner::new(graph, inputs.clone(), registry, of);
-            (Plans::PerShapes(Box::new(planner)), report, Vec::new())
-        };
-        if let Some(cache) = registry.cache() {
+        let kit = Kit { resources, options, pool };
+        let Made { plans, mut report, fired } = Made::of(graph, &inputs, &ranges, &kit)?;
+        let cache = kit.resources.constants.cache().cloned();
+        if let Some(cache) = &cache {
             cache.check()?;
             let notices: Vec<String> = cache.report().notices().collect();
             if !notices.is_empty() {
@@ -225,9 +133,6 @@ impl Model {
                 report.get_or_insert_default().notices.extend(notices);
             }
         }
-        let (shapes_kept, priority) = (options.shapes_kept, options.priority);
-        let (kinds, queues) = (kinds(&options.place), Arc::clone(queues));
-        let preferred = options.place.cores.iter().copied().find_map(Core::kind);
         let mut model = Self(Arc::new(Inner {
             inputs,
             ranges,
@@ -235,20 +140,14 @@ impl Model {
             in_place,
             said,
             plans,
-            shapes_kept,
-            priority,
             report,
-            cache: registry.cache().cloned(),
+            cache,
             fired,
-            pool,
-            budget,
-            kinds,
-            cores: options.place.cores.clone(),
-            fallback: options.place.fallback,
-            preferred: preferred.unwrap_or(CoreKind::Cpu),
-            queues,
+            kinds: kinds(&kit.options.place),
+            kit,
+            queues: Arc::clone(queues),
         }));
-        for notice in notices.into_iter().rev() {
+        for notice in programs.notices.into_iter().rev() {
             model.note(notice);
         }
         Ok(model)
@@ -335,22 +234,22 @@ impl Model {
 
     /// How many threads its kernels may use.
     pub fn threads(&self) -> usize {
-        self.0.pool.width()
+        self.0.kit.pool.width()
     }
 
     /// What matters most among its submitted runs that do not say.
     pub fn priority(&self) -> Priority {
-        self.0.priority
+        self.0.kit.options.priority
     }
 
     /// The cores that were asked for, the preferred one first.
     pub fn cores(&self) -> &[Core] {
-        &self.0.cores
+        &self.0.kit.options.place.cores
     }
 
     /// What becomes of nodes that none of [`Model::cores`] takes.
     pub fn fallback(&self) -> Fallback {
-        self.0.fallback
+        self.0.kit.options.place.fallback
     }
 
     /// What each pass did, in the order in which they ran; nothing where extents are open.
@@ -377,7 +276,7 @@ impl Model {
 
     /// The limit of what it and its sessions may take, once somebody was refused memory for that.
     pub fn refused_by(&self) -> Option<Limit> {
-        let budget = &self.0.budget;
+        let budget = self.0.kit.budget();
         budget.has_refused().then(|| budget.limit())
     }
 
@@ -385,19 +284,6 @@ impl Model {
     pub fn cache(&self) -> Option<CacheReport> {
         self.0.cache.as_ref().map(|cache| cache.report())
     }
-}
-
-/// Puts the HTA's programs into a graph, if they are asked for.
-fn install_programs(
-    graph: &mut Graph,
-    registry: &Registry,
-    options: &Options,
-    own_outputs: usize,
-) -> Result<hta::Installed, HtaError> {
-    let PlaceOptions { soc, aip, cores, affinity, .. } = &options.place;
-    let pinned = place::pinned(affinity);
-    let asked = hta::Asked { soc, may_fall_back: *aip, cores, pinned: &pinned, own_outputs };
-    hta::install(graph, &asked, (registry, &options.bind))
 }
 
 /// The options, for memory as the devices have it that the model's cores are of; where several have it otherwise, the one that
@@ -437,6 +323,38 @@ fn kinds(options: &PlaceOptions) -> Vec<CoreKind> {
     kinds
 }
 
+/// What a graph is compiled to.
+struct Made {
+    plans: Plans,
+    /// Where plans are made later, why.
+    report: Option<Report>,
+    fired: Vec<Fired>,
+}
+
+impl Made {
+    fn of(
+        graph: Graph,
+        inputs: &[Input],
+        ranges: &BindOptions,
+        kit: &Kit,
+    ) -> Result<Self, CompileError> {
+        let is_open = |input: &&Input| input.planned(input, ranges).is_err();
+        let open: Vec<String> = inputs.iter().filter(is_open).map(described).collect();
+        if open.is_empty() {
+            let compiled = pipeline::compile(&kit.compiler(), Part::whole(graph), &kit.pool)?;
+            let Compiled { plan, fired, rest } = compiled;
+            let rest = rest.map(|part| Planner::of_rest(part, kit)).transpose()?;
+            let planned = Planned { plan: Arc::new(plan), rest: rest.map(Arc::new) };
+            return Ok(Self { plans: Plans::One(planned), report: None, fired });
+        }
+        resolve::find_operators(&kit.resources.operators, &graph, &kit.options.bind)?;
+        let notice = format!("each new shape of {} is planned when it is met", open.join(", "));
+        let report = Some(Report { notices: vec![notice], ..Report::default() });
+        let plans = Plans::PerShapes(Box::new(Planner::new(graph, inputs.to_vec(), kit)));
+        Ok(Self { plans, report, fired: Vec::new() })
+    }
+}
+
 fn described(input: &Input) -> String {
     format!("input {:?}, {}", input.name, input.of)
 }
@@ -460,9 +378,14 @@ impl Inner {
     /// Whether the plan of a run depends on what it runs over.
     fn has_several_plans(&self) -> bool {
         match &self.plans {
-            Plans::One(planned) => planned.behind.is_some(),
+            Plans::One(planned) => planned.rest.is_some(),
             Plans::PerShapes(_) => true,
         }
+    }
+
+    /// The kind of the device whose queue runs wait in.
+    fn first_kind(&self) -> CoreKind {
+        self.kit.options.place.first().kind().unwrap_or(CoreKind::Cpu)
     }
 
     fn kinds(&self) -> impl Iterator<Item = CoreKind> {
@@ -470,6 +393,6 @@ impl Inner {
     }
 
     fn shapes_kept(&self) -> usize {
-        self.shapes_kept.get()
+        self.kit.options.shapes_kept.get()
     }
 }

@@ -7,15 +7,15 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::cache::{Cache, ModelSource};
-use crate::container::{self, Container, ContainerError};
-use crate::device::{self, DeviceTensor, Error, ErrorCode, Extent, TensorSpec, quoted};
-use crate::graph::{DimSpec, Graph, TensorType};
-use crate::import::{self, MODEL_FILE, ModelBytes};
 use crate::model::{Model, Session, SessionOptions};
-use crate::resolve::Input;
-use crate::run::{Launch, Run, RunOptions};
 use crate::runtime::{LoadError, LoadOptions, Runtime};
+use udo_compile::resolve::Input;
+use udo_engine::cache::{Cache, ModelSource};
+use udo_engine::device::{self, DeviceTensor, Error, ErrorCode, Extent, TensorSpec, quoted};
+use udo_engine::run::{Launch, Run, RunOptions};
+use udo_graph::container::{self, Container, ContainerError};
+use udo_graph::graph::{DimSpec, Graph, TensorType};
+use udo_graph::import::{self, MODEL_FILE, ModelBytes};
 
 pub use pool::NetworkPool;
 

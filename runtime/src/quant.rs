@@ -30,15 +30,19 @@ use std::collections::{BTreeMap, HashMap};
 
 use udo_api::{Core, Encoding};
 
-use crate::device::ErrorCode;
-use crate::graph::{Graph, GraphError, GraphValue, ValueId};
-use crate::memory::TensorError;
 use crate::model::{CompileError, Model, Options, RunError};
-use crate::pass::{self, PassError, PassOptions};
-use crate::place::{Fallback, PlaceError, PlaceOptions};
-use crate::registry::Registry;
-use crate::resolve::{BindOptions, ResolveError};
 use crate::session::PortError;
+use udo_compile::compiler::Resources;
+use udo_compile::options::CompileOptions;
+use udo_compile::pass::{self, PassError, PassOptions};
+use udo_compile::place::{Fallback, PlaceError, PlaceOptions};
+use udo_compile::resolve::{BindOptions, ResolveError};
+use udo_compile::{place, resolve};
+use udo_engine::device::Devices;
+use udo_engine::device::ErrorCode;
+use udo_engine::run::Queues;
+use udo_graph::graph::{Graph, GraphError, GraphValue, ValueId};
+use udo_graph::memory::TensorError;
 
 pub(crate) use at_load::at_load;
 pub use at_load::is_wanted;
@@ -343,6 +347,20 @@ pub struct Narrow {
     pub decibels: f64,
 }
 
+/// The model of a graph that is run for its numbers alone.
+fn model_of(
+    mut graph: Graph,
+    resources: &Resources,
+    options: &CompileOptions,
+) -> Result<Model, CompileError> {
+    let affinity = place::pin(&mut graph, &options.place.affinity)?;
+    let place = PlaceOptions { affinity, ..options.place.clone() };
+    let options = CompileOptions { place, ..options.clone() };
+    let mut resources = resources.clone();
+    resources.constants.charge(options.budget());
+    Model::compile(graph, resources, &options, &Queues::new(Devices::default()))
+}
+
 impl Quantizer {
     /// Folds what products can do for nodes beside them, and looks at what can be stored. Where extents are open, `bind` says those
     /// of some run.
@@ -351,7 +369,7 @@ impl Quantizer {
     /// The graph cannot be resolved, is quantized already, or has operators without a quantized form.
     pub fn new(
         mut graph: Graph,
-        registry: &impl AsRef<Registry>,
+        resources: &impl AsRef<Resources>,
         bind: &BindOptions,
         settings: Settings,
     ) -> Result<Self, QuantError> {
@@ -360,21 +378,22 @@ impl Quantizer {
         }
         unused::check(&graph, settings.encodings.names().into_iter())?;
         widen::widen(&mut graph)?;
-        let mut registry = registry.as_ref().clone();
-        fold::fold(&mut graph, &mut registry, bind)?;
-        let mut typed = registry.resolve(graph.clone(), bind)?.graph;
+        let options = CompileOptions { bind: bind.clone(), ..CompileOptions::default() };
+        let compiler = resources.as_ref().compiler(&options);
+        fold::fold(&mut graph, &compiler)?;
+        let mut typed = resolve::run(&compiler, graph.clone())?.graph;
         if settings.equalization == Equalization::CrossLayer
             && equalize::equalize(&mut graph, &typed)? > 0
         {
-            typed = registry.resolve(graph.clone(), bind)?.graph;
+            typed = resolve::run(&compiler, graph.clone())?.graph;
         }
         let mut fused = typed.clone();
-        let mut options = PassOptions::none();
-        options.skip.retain(|pass| !FUSED.contains(&pass.as_str()));
-        pass::run(&mut fused, &mut registry, &options, Core::CPU)?;
+        let mut passes = PassOptions::none();
+        passes.skip.retain(|pass| !FUSED.contains(&pass.as_str()));
+        pass::run(&compiler, &mut fused, &passes, Core::CPU)?;
         let wishes = (settings.float_ops, settings.core);
         let bits = settings.activation_bits;
-        let sites = sites::find(&graph, [&typed, &fused], &mut registry, wishes, bits);
+        let sites = sites::find(&graph, [&typed, &fused], compiler.operators, wishes, bits);
         if sites.groups.is_empty() {
             return Err(QuantError::Nothing);
         }
@@ -436,14 +455,14 @@ impl Quantizer {
     /// The node, and why.
     pub fn check(
         quantized: &Quantized,
-        registry: &impl AsRef<Registry>,
+        resources: &impl AsRef<Resources>,
         options: &Options,
     ) -> Result<(), QuantError> {
         let cores = vec![Core::dsp(NEWEST_DSP)];
         let place = PlaceOptions { cores, fallback: Fallback::Off, ..options.place.clone() };
         let options = Options { place, ..options.clone() };
         let graph = quantized.graph.clone();
-        match Model::compile(graph, &mut registry.as_ref().clone(), &options) {
+        match model_of(graph, resources.as_ref(), &options) {
             Err(CompileError::Place(error)) => Err(QuantError::Refused { error: Box::new(error) }),
             // What else is wrong with it the run says, which may have other extents and more memory.
             Ok(_) | Err(_) => Ok(()),

@@ -7,21 +7,27 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crate::cache::{Cache, CacheError, CacheOptions, ModelSource};
-use crate::contain::Containment;
-use crate::container::{Container, Contents, Section};
-use crate::device::{self, Device, DeviceSpec, Devices, ErrorCode};
-use crate::exit_guard::PerProcess;
-use crate::graph::{Graph, Source};
-use crate::hta::{self, HtaError, HtaReport, PrepareHta};
-use crate::import::{self, ImportError, ImportOptions, PackagedOp};
-use crate::memory::{Derived, ModelBytes};
-use crate::model::{CompileError, Model, Options};
-use crate::package::{Build, OpenError, Trust};
-use crate::place;
+use udo_api::Core;
+
+use crate::builtin;
+use crate::model::{CompileError, CompileOptions, Model};
 use crate::quant;
-use crate::registry::Registry;
-use crate::run::Queues;
+use udo_compile::compiler::Resources;
+use udo_compile::hta::{self, HtaError, HtaReport, PrepareHta};
+use udo_compile::place;
+use udo_compile::resolve::{self, BindOptions, Coverage, MissingOp, ResolveError};
+use udo_engine::cache::{Cache, CacheError, CacheOptions, ModelSource};
+use udo_engine::constants::Constants;
+use udo_engine::contain::Containment;
+use udo_engine::device::{self, Device, DeviceSpec, Devices, ErrorCode};
+use udo_engine::exit_guard::PerProcess;
+use udo_engine::operators::Operators;
+use udo_engine::package::{Build, OpenError, Trust};
+use udo_engine::run::Queues;
+use udo_graph::container::{Container, Contents, Section};
+use udo_graph::graph::{Graph, Source};
+use udo_graph::import::{self, ImportError, ImportOptions, PackagedOp};
+use udo_graph::memory::{Derived, ModelBytes};
 
 pub use error::LoadError;
 pub use report::{DeviceReport, RuntimeReport};
@@ -43,10 +49,10 @@ pub use report::{DeviceReport, RuntimeReport};
 #[derive(Clone, Debug)]
 pub struct Runtime {
     /// Models are compiled with clones of it, which share what they pack of constants.
-    registry: Registry,
+    resources: Resources,
     queues: Arc<Queues>,
     /// Constants of models, and what is made of them: one that another model of the process has is the same.
-    constants: Derived,
+    derived: Derived,
 }
 
 /// What a runtime is to be made of.
@@ -106,8 +112,8 @@ impl Builder {
             [] => Devices::default(),
             specs => Devices::new(specs)?,
         };
-        let mut registry = built_in()?;
-        registry.set_trust(self.trust);
+        let mut operators = builtin::operators()?;
+        operators.set_trust(self.trust);
         let contained = self.packages.iter().filter_map(|(path, containment)| {
             // One that cannot be read is refused where it is opened.
             Some((Build::of(path).ok()?, containment.as_ref()?))
@@ -119,30 +125,29 @@ impl Builder {
             let same = |build: Build| contained.iter().find(|(known, _)| known.is_same(&build));
             let known = build.and_then(same).map(|(_, containment)| *containment);
             match (containment.as_ref().or(known), &self.contain_others) {
-                (Some(containment), _) => registry.open_contained(path, containment)?,
-                (None, Some(containment)) => registry.open_as_signed(path, containment)?,
-                (None, None) => registry.open(path)?,
+                (Some(containment), _) => operators.open_contained(path, containment)?,
+                (None, Some(containment)) => operators.open_as_signed(path, containment)?,
+                (None, None) => operators.open(path)?,
             };
         }
-        Ok(Runtime::of(registry, devices))
+        Ok(Runtime::of(operators, devices))
     }
 }
 
-/// The built-in operators. Their tables stay for the life of the process, so that all runtimes have one copy.
-fn built_in() -> Result<Registry, OpenError> {
-    static BUILT_IN: PerProcess<OnceLock<Registry>> = PerProcess::new(OnceLock::new());
-    let known = BUILT_IN.get();
-    if let Some(registry) = known.get() {
-        return Ok(registry.clone());
-    }
-    let made = Registry::builtin()?;
-    Ok(known.get_or_init(|| made).clone())
+/// What the runtimes of a process share.
+#[derive(Clone, Debug, Default)]
+struct Shared {
+    /// What is packed of constants.
+    packed: Constants,
+    /// Constants of models, and what is made of them: equal ones are there once.
+    derived: Derived,
 }
 
-/// Constants of the models of this process, and what is made of them: equal ones are there once, whichever runtimes have them.
-fn constants() -> Derived {
-    static CONSTANTS: PerProcess<OnceLock<Derived>> = PerProcess::new(OnceLock::new());
-    CONSTANTS.get().get_or_init(Derived::default).clone()
+impl Shared {
+    fn of_process() -> Self {
+        static SHARED: PerProcess<OnceLock<Shared>> = PerProcess::new(OnceLock::new());
+        SHARED.get().get_or_init(Self::default).clone()
+    }
 }
 
 /// How a model is loaded.
@@ -151,7 +156,7 @@ pub struct LoadOptions {
     /// How its file is read.
     pub import: ImportOptions,
     /// How it is compiled.
-    pub compile: Options,
+    pub compile: CompileOptions,
     /// Where what is packed of its constants is kept for the next process; nowhere unless said.
     pub cache: Option<CacheOptions>,
     /// Whether the model holds its graph, so that [`Model::export`] can write it, and a cache holds it as well, so that
@@ -161,18 +166,18 @@ pub struct LoadOptions {
 
 /// Has what is packed looked for in a cache, if there is one.
 fn look_in(
-    registry: &mut Registry,
+    resources: &mut Resources,
     cache: Result<Option<Arc<Cache>>, CacheError>,
 ) -> Result<(), CacheError> {
     if let Some(cache) = cache? {
-        registry.use_cache(&cache);
+        resources.constants.use_cache(&cache);
     }
     Ok(())
 }
 
-impl AsRef<Registry> for Runtime {
-    fn as_ref(&self) -> &Registry {
-        &self.registry
+impl AsRef<Resources> for Runtime {
+    fn as_ref(&self) -> &Resources {
+        &self.resources
     }
 }
 
@@ -191,13 +196,38 @@ impl Runtime {
     }
 
     /// These operators and devices.
-    pub fn of(registry: Registry, devices: Devices) -> Self {
-        Self { registry, queues: Queues::new(devices), constants: constants() }
+    pub fn of(operators: Operators, devices: Devices) -> Self {
+        let Shared { packed, derived } = Shared::of_process();
+        let resources = Resources { operators, constants: packed };
+        Self { resources, queues: Queues::new(devices), derived }
     }
 
     /// The operators.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
+    pub fn operators(&self) -> &Operators {
+        &self.resources.operators
+    }
+
+    /// The operators that nobody describes, of the graph and of its subgraphs.
+    pub fn missing(&self, graph: &Graph, options: &BindOptions) -> Vec<MissingOp> {
+        resolve::missing(self.operators(), graph, options)
+    }
+
+    /// What the packages and the built-in operators run on these cores, by name.
+    ///
+    /// # Errors
+    /// An implementation library cannot be opened.
+    pub fn coverage(&self, cores: &[Core]) -> Result<Vec<Coverage>, OpenError> {
+        resolve::coverage(self.operators(), cores)
+    }
+
+    /// Brings all nodes of ONNX's own operators into the form of the newest operator set that one of them is of. Types and shapes
+    /// that a newer form asks for are those of the graph; extents that it leaves open are asked of `bind`.
+    ///
+    /// # Errors
+    /// The graph cannot be resolved, or a node has no newer form, as one of a subgraph that would have to change.
+    pub fn raise(&self, graph: &mut Graph, bind: &BindOptions) -> Result<(), ResolveError> {
+        let options = CompileOptions { bind: bind.clone(), ..CompileOptions::default() };
+        resolve::raise(&self.resources.compiler(&options), graph)
     }
 
     /// The devices.
@@ -298,20 +328,20 @@ impl Runtime {
         (source, cache): (&ModelSource, Option<&Arc<Cache>>),
         options: &LoadOptions,
     ) -> Result<Model, LoadError> {
-        let mut registry = self.registry.clone();
+        let mut resources = self.resources.clone();
         if options.is_exportable {
             graph.add_in_place(&options.compile.in_place);
             let (cache, ranges) = (options.cache.as_ref(), &options.compile.bind.ranges);
             let own = Cache::of_graph(cache, &graph, ranges, Some(source.bytes()));
-            look_in(&mut registry, own.map(Some))?;
+            look_in(&mut resources, own.map(Some))?;
         } else if options.cache.is_none() {
             // A cache knows constants by where they lie in their own file.
             self.share(&mut graph, source);
         }
         if let Some(cache) = cache {
-            registry.use_cache(cache);
+            resources.constants.use_cache(cache);
         }
-        self.compile_by(graph, &mut registry, &options.compile)
+        self.compile_by(graph, resources, &options.compile)
     }
 
     /// The model that an earlier process left in the folder of the options' cache: one that was compiled of a graph, or asked to
@@ -326,12 +356,12 @@ impl Runtime {
         };
         let asked = options.cache.as_ref().ok_or_else(none)?;
         let (cache, stage) = Cache::restore(asked, name)?;
-        let (mut registry, mut compile) = (self.registry.clone(), options.compile.clone());
+        let (mut resources, mut compile) = (self.resources.clone(), options.compile.clone());
         for (name, range) in stage.ranges {
             compile.bind.ranges.entry(name).or_insert(range);
         }
-        registry.use_cache(&cache);
-        self.compile_by(stage.graph, &mut registry, &compile)
+        resources.constants.use_cache(&cache);
+        self.compile_by(stage.graph, resources, &compile)
     }
 
     /// Has constants that another model has, or had, be the same, so that what is packed of them is.
@@ -339,7 +369,7 @@ impl Runtime {
         for value in &mut graph.values {
             let Source::Constant(tensor) = &mut value.source else { continue };
             let key = format!("{} {}", tensor.desc(), source.key(tensor.stored()));
-            let found = self.constants.get(key, || Ok::<_, Infallible>(vec![Some(tensor.clone())]));
+            let found = self.derived.get(key, || Ok::<_, Infallible>(vec![Some(tensor.clone())]));
             if let Ok([Some(found)]) = found.as_deref() {
                 *tensor = found.clone();
             }
@@ -350,8 +380,8 @@ impl Runtime {
     ///
     /// # Errors
     /// The first step that fails says why.
-    pub fn compile(&self, graph: Graph, options: &Options) -> Result<Model, LoadError> {
-        self.compile_by(graph, &mut self.registry.clone(), options)
+    pub fn compile(&self, graph: Graph, options: &CompileOptions) -> Result<Model, LoadError> {
+        self.compile_by(graph, self.resources.clone(), options)
     }
 
     /// As [`Runtime::compile`], with a cache where one is asked for.
@@ -363,14 +393,14 @@ impl Runtime {
         mut graph: Graph,
         options: &LoadOptions,
     ) -> Result<Model, LoadError> {
-        let mut registry = self.registry.clone();
+        let mut resources = self.resources.clone();
         if options.cache.is_some() || options.is_exportable {
             graph.add_in_place(&options.compile.in_place);
             let ranges = &options.compile.bind.ranges;
             let cache = Cache::of_graph(options.cache.as_ref(), &graph, ranges, None);
-            look_in(&mut registry, cache.map(Some))?;
+            look_in(&mut resources, cache.map(Some))?;
         }
-        self.compile_by(graph, &mut registry, &options.compile)
+        self.compile_by(graph, resources, &options.compile)
     }
 
     /// What kernels of this machine pack for all stages of a model file, each of which is compiled for that: the section of the file
@@ -379,7 +409,7 @@ impl Runtime {
     /// # Errors
     /// A stage cannot be made to run, or the file would be too large.
     pub fn prepare(&self, contents: &Contents) -> Result<Section, LoadError> {
-        self.prepare_with(contents, &Options::default())
+        self.prepare_with(contents, &CompileOptions::default())
     }
 
     /// As [`Runtime::prepare`], for models that are compiled with these options.
@@ -389,22 +419,22 @@ impl Runtime {
     pub fn prepare_with(
         &self,
         contents: &Contents,
-        options: &Options,
+        options: &CompileOptions,
     ) -> Result<Section, LoadError> {
         let failed =
             |reason| LoadError::ModelFile { name: "model".to_owned(), reason: Box::new(reason) };
         let bytes = contents.to_bytes().map_err(failed)?;
         let container = Container::read(&ModelBytes::copy_of(&bytes)).map_err(failed)?;
         let cache = Cache::of_contents(contents.clone())?;
-        let mut registry = self.registry.clone();
-        registry.use_cache(&cache);
+        let mut resources = self.resources.clone();
+        resources.constants.use_cache(&cache);
         let mut models = Vec::new();
         for network in container.networks() {
             for stage in &network.stages {
                 let bound = container.bound(stage, &network.name).map_err(failed)?;
                 let mut options = options.clone();
                 options.bind.ranges = bound.ranges;
-                models.push(self.compile_by(bound.graph, &mut registry, &options)?);
+                models.push(self.compile_by(bound.graph, resources.clone(), &options)?);
             }
         }
         Ok(cache.section()?)
@@ -421,51 +451,54 @@ impl Runtime {
         of: &PrepareHta,
     ) -> Result<HtaReport, LoadError> {
         let mut made = contents.clone();
-        let report = hta::compile(&mut made, &self.registry, of).map_err(CompileError::from)?;
+        let report =
+            hta::compile(&mut made, &self.resources.compiler(&CompileOptions::default()), of)
+                .map_err(CompileError::from)?;
         made.drop_prepared();
-        let section = self.prepare_with(&made, &Options::aip(of.soc))?;
+        let section = self.prepare_with(&made, &CompileOptions::aip(of.soc))?;
         made.sections.push(section);
         *contents = made;
         Ok(report)
     }
 
-    /// The model of a graph, of a registry that is for it alone or for others that are packed with it.
+    /// The model of a graph, with resources that are for it alone or for others that are packed with it.
     fn compile_by(
         &self,
-        graph: Graph,
-        registry: &mut Registry,
-        options: &Options,
+        mut graph: Graph,
+        mut resources: Resources,
+        options: &CompileOptions,
     ) -> Result<Model, LoadError> {
+        let constants = &mut resources.constants;
         // A file that is to be written wants all that its own model is made of.
-        if registry.cache().is_none_or(|cache| !cache.writes()) {
-            registry.derive_in(&self.constants);
+        if constants.cache().is_none_or(|cache| !cache.writes()) {
+            constants.derive_in(&self.derived);
         }
-        let mut graph = graph;
-        place::pin(&mut graph, &options.place.affinity).map_err(CompileError::from)?;
+        let mut options = options.clone();
+        let affinity = place::pin(&mut graph, &options.place.affinity);
+        options.place.affinity = affinity.map_err(CompileError::from)?;
         if options.place.aip && !quant::speaks(&graph) {
             return Err(CompileError::from(HtaError::Numbers).into());
         }
-        let quantized = quant::at_load(&graph, &self.registry, options)?;
-        let compiled = match quantized {
-            None => Model::compile_for(graph, registry, options, &self.queues),
-            Some((graph, notice)) => {
-                // The graph gives them by now.
-                let options = Options { more_outputs: Vec::new(), ..options.clone() };
-                let compiled = Model::compile_for(graph, registry, &options, &self.queues);
-                compiled.map(|mut model| {
-                    model.note(notice);
-                    model
-                })
-            }
-        };
-        compiled.map_err(|reason: CompileError| {
-            let budget = registry.packs().budget();
+        let mut notice = None;
+        if let Some((made, said)) = quant::at_load(&graph, &self.resources, &options)? {
+            // The graph gives them by now.
+            options.more_outputs.clear();
+            (graph, notice) = (made, Some(said));
+        }
+        let budget = options.budget();
+        resources.constants.charge(budget.clone());
+        let compiled = Model::compile(graph, resources, &options, &self.queues);
+        let mut model = compiled.map_err(|reason: CompileError| {
             if budget.has_refused() {
                 LoadError::OutOfMemory { limit: budget.limit(), reason: Box::new(reason) }
             } else {
                 reason.into()
             }
-        })
+        })?;
+        if let Some(notice) = notice {
+            model.note(notice);
+        }
+        Ok(model)
     }
 
     /// The graph in a model's file, as [`import::file`] reads it, but that operators of packages go before functions that the model has
@@ -484,7 +517,7 @@ impl Runtime {
             name: name.to_owned(),
             domain: Some(domain.to_owned()),
         };
-        reading.packaged.extend(self.registry.packaged_ops().map(of));
+        reading.packaged.extend(self.resources.operators.packaged_ops().map(of));
         reading
     }
 

@@ -27,14 +27,16 @@ use udo_api::guard::{LibraryGuard, OWN_GUARD};
 use udo_api::{Core, DType, ExecError, Status};
 use udo_host::{ExecuteFn, failure};
 
-use crate::cores::opencl::Arena;
-use crate::cores::{Memory, PerMemory};
-use crate::device;
-use crate::exit_guard;
-use crate::memory::{Budget, Buffer, Limit, OutOfMemory};
-use crate::place::Pitch;
-use crate::plan::{Largest, Operand, Place, Plan, Progress, Purpose, ShapeId, Step, WindowPlace};
-use crate::thread_pool::Pool;
+use udo_compile::place::Pitch;
+use udo_compile::plan::{
+    Largest, Operand, Place, Plan, Progress, Purpose, ShapeId, Step, WindowPlace,
+};
+use udo_engine::cores::opencl::Arena;
+use udo_engine::cores::{Memory, PerMemory};
+use udo_engine::device;
+use udo_engine::exit_guard;
+use udo_engine::thread_pool::Pool;
+use udo_graph::memory::{Budget, Buffer, Limit, OutOfMemory};
 
 use bound::Moved;
 pub(crate) use carried::Carried;

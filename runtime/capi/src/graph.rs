@@ -311,8 +311,8 @@ pub extern "C" fn udo_graph_query_support(
         let kind = device.inner.kind().name();
         let core = Core::from_name(kind)
             .ok_or_else(|| invalid(format!("a device of kind {kind}; wanted {}", Core::NAMES)))?;
-        let mut registry = runtime.0.registry().clone();
-        let all = support(graph.finished()?, &mut registry, &BindOptions::default(), core);
+        let resources = runtime.0.as_ref();
+        let all = support(graph.finished()?, resources, &BindOptions::default(), core);
         let reasons = all.into_iter().map(|of| of.reason.map(|reason| text(&reason)));
         hand_out(out, Support(reasons.collect(), Born::here()));
         Ok(())

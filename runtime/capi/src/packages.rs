@@ -106,7 +106,7 @@ pub(crate) fn of(runtime: &runtime::Runtime) -> Vec<Package> {
         path: of.path.as_ref().map(|path| text(&path.to_string_lossy())).unwrap_or_default(),
         is_contained: of.is_contained,
     };
-    runtime.registry().packages().map(package).collect()
+    runtime.operators().packages().map(package).collect()
 }
 
 /// Counts the packages of a runtime: what is built in, and those that were opened.

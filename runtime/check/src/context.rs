@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use udo_api::{Layout, Side, TensorDesc};
 use udo_generator::config::Op;
 use udo_host::Refusal;
+use udo_runtime::operators::{KernelEntry, Operators};
 use udo_runtime::package::OpenError;
-use udo_runtime::registry::{KernelEntry, Registry};
 
 use crate::Setup;
 use crate::config;
@@ -61,7 +61,7 @@ pub(crate) struct OpContext {
     pub(crate) seed: u64,
     pub(crate) is_builtin: bool,
     /// The operators that there are, and the name of the package.
-    pub(crate) registry: Registry,
+    pub(crate) registry: Operators,
     pub(crate) package: String,
     /// The state of the process before the package was opened.
     pub(crate) before: Surroundings,

@@ -2,7 +2,7 @@
 
 use udo_api::{Core, DType, TensorDesc};
 use udo_reference::Program;
-use udo_runtime::registry::KernelEntry;
+use udo_runtime::operators::KernelEntry;
 
 use crate::node::{Input, Node, inferred};
 use crate::reference;

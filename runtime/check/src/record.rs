@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::{fs, io};
 
 use udo_runtime::npy;
-use udo_runtime::registry::Registry;
+use udo_runtime::operators::Operators;
 
 use crate::capture::{Capture, CapturedInput, CapturedOutput, CapturedWanted};
 use crate::graphs::Part;
@@ -34,7 +34,7 @@ static GRAPH: Mutex<Option<Files>> = Mutex::new(None);
 type Files = Vec<(String, Vec<u8>)>;
 
 /// The digest of the package's files.
-pub(crate) fn digest(registry: &Registry, package: &str) -> String {
+pub(crate) fn digest(registry: &Operators, package: &str) -> String {
     let own = registry.packages().find(|own| own.name == package);
     let digest = own.and_then(|own| own.index_sha256.clone().or_else(|| own.sha256.clone()));
     digest.unwrap_or_default()

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Value, json};
 use udo_api::{CoreKind, DType, Quantization, TensorDesc};
 use udo_host::{Buffer, ParamSetting};
-use udo_runtime::registry::KernelEntry;
+use udo_runtime::operators::KernelEntry;
 
 use crate::capture::{Capture, CapturedInput, RUN_CASES};
 use crate::cases::{CASES, Outcome, Run, compared, device, failed};

@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use udo_api::{Core, CoreKind, DType, Facts, OpDef, PortRule, Side, TensorDesc, TypeSet, Wanted};
+use udo_runtime::builtin;
+use udo_runtime::operators::{KernelEntry, Operators};
 use udo_runtime::package::{OpenError, PackageId};
-use udo_runtime::registry::{KernelEntry, Registry};
 
 use crate::values::range_of;
 
@@ -40,7 +41,7 @@ impl fmt::Display for Place {
 /// A package that is open, among the built-in operators.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    pub(crate) registry: Registry,
+    pub(crate) registry: Operators,
     /// Nothing for a registry without packages, which none is.
     pub(crate) package: Option<PackageId>,
 }
@@ -53,7 +54,7 @@ impl Opened {
 
     /// Opens the other packages, and then the package.
     pub(crate) fn beside(place: &Place, others: &[PathBuf]) -> Result<Self, OpenError> {
-        let mut registry = Registry::builtin()?;
+        let mut registry = builtin::operators()?;
         let builtin = registry.packages().next().map(|package| package.id);
         for other in others {
             registry.open(other)?;

@@ -8,7 +8,7 @@ use udo_host::{
     ConstantId, Failure, FinalizedKernel, Machine, NodeDesc, PackStore, PlacedNode, Refusal,
     Source, finalize,
 };
-use udo_runtime::registry::KernelEntry;
+use udo_runtime::operators::KernelEntry;
 
 use crate::node::Node;
 use crate::raw::call::{Caller, Order, execute};

@@ -113,7 +113,7 @@ pub(crate) fn run_failure(error: RunError, model: &Model, runtime: &Runtime) -> 
 
 /// Where the author of `package` finds the body to write.
 fn edit_help(runtime: &Runtime, package: &str, op: &str, core: Option<Core>) -> String {
-    let mut packages = runtime.registry().packages();
+    let mut packages = runtime.operators().packages();
     let folder = packages.find(|p| p.name == package).and_then(|p| p.path.as_deref());
     let folder = folder.and_then(Path::parent).and_then(Path::parent);
     let part = core.and_then(source_folder).unwrap_or_else(|| "reg".to_owned());

@@ -223,7 +223,6 @@ mod udo {
         channel_shuffle,
         crop,
         detection_post_process,
-        hta_subnet,
         lookup,
         q_gemm16,
         q_linear_conv16,

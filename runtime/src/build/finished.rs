@@ -5,8 +5,8 @@ use std::ops::{Range, RangeInclusive};
 
 use super::lower::{Values, lower};
 use super::{Error, ErrorCode, GraphBuilder, Result, Slot, TensorId, at, invalid, state};
-use crate::device::Extent;
-use crate::graph::{Attr, DimSpec, Graph, GraphError, TensorType, ValueId};
+use udo_engine::device::Extent;
+use udo_graph::graph::{Attr, DimSpec, Graph, GraphError, TensorType, ValueId};
 
 /// A graph that stays as it is. Models are compiled of what [`FinishedGraph::graph`] gives, any number of them.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@ use super::finished::said;
 use super::nnrt::{NnrtOp, Value};
 use super::operation::{Of, Placed};
 use super::{Result, Slot, TensorId, invalid, unsupported};
-use crate::device::{Error, Extent, TensorSpec};
-use crate::graph::{Attr, Graph, NEWEST, Node, ValueId};
-use crate::memory::Tensor;
+use udo_engine::device::{Error, Extent, TensorSpec};
+use udo_graph::graph::{Attr, Graph, NEWEST, Node, ValueId};
+use udo_graph::memory::Tensor;
 
 /// The values of tensors, as far as they have any.
 pub(super) struct Values(Vec<Option<ValueId>>);

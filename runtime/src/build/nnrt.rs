@@ -16,7 +16,7 @@ use std::fmt;
 use super::finished::said;
 use super::lower::Lower;
 use super::{Result, TensorId, invalid};
-use crate::graph::{Attr, ValueId};
+use udo_graph::graph::{Attr, ValueId};
 
 pub use table::OPS;
 

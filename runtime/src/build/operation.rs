@@ -2,7 +2,7 @@
 
 use super::nnrt::{self, NnrtOp};
 use super::{Result, TensorId, invalid};
-use crate::graph::Attr;
+use udo_graph::graph::Attr;
 
 /// An operation's place among those of its graph, in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::plans::{Facts, Planned, Planner};
 use super::{CompileError, RunError};
-use crate::memory::Budget;
-use crate::plan::Plan;
 use crate::session::{Carried, Prepared, Room, SpanKind, StepError, StepProfile, Trace};
-use crate::thread_pool::Pool;
+use udo_compile::plan::Plan;
+use udo_engine::thread_pool::Pool;
+use udo_graph::memory::Budget;
 
 /// The memory of a plan, and what is behind it.
 pub(super) struct Met {
@@ -73,12 +73,12 @@ impl Watch<'_> {
 impl Met {
     pub(super) fn new(
         facts: Facts,
-        Planned { plan, behind }: Planned,
+        Planned { plan, rest }: Planned,
         (pool, budget): (&Arc<Pool>, &Budget),
         room: &Room,
     ) -> Result<Self, CompileError> {
         let prepared = Prepared::new(plan, Arc::clone(pool), budget, room)?;
-        let behind = behind.map(|planner| Behind::new(planner, &prepared, room.clone()));
+        let behind = rest.map(|planner| Behind::new(planner, &prepared, room.clone()));
         Ok(Self { facts, prepared, behind })
     }
 

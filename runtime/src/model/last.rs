@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::session::Session;
-use crate::device::{Error, ErrorCode, Result};
-use crate::plan::Plan;
+use udo_compile::plan::Plan;
+use udo_engine::device::{Error, ErrorCode, Result};
 
 /// The plans of the last run, for a session and the frames of its submitted runs. Who gives up a plan for want of memory gets its
 /// memory back all the same.

@@ -10,17 +10,38 @@ use super::last::LastPlans;
 use super::plans::Plans;
 use super::session::Session;
 use super::{Inner, RunError};
-use crate::cores::{Memory, PerMemory};
-use crate::device::{
+use crate::session::Room;
+use udo_engine::cores::{Memory, PerMemory};
+use udo_engine::device::{
     CoreSet, Device, DeviceId, DeviceTensor, Error, ErrorCode, Result, TensorSpec,
 };
-use crate::run::{
+use udo_engine::run::{
     Bound, Copies, FrameOptions, Frames, Launch, Run, RunLog, RunOptions, SharedWorkspace, Stop,
     Work,
 };
-use crate::session::Room;
 
 /// Whose arenas and scratch the runs of a session use.
+///
+/// ```
+/// use udo_api::CoreKind;
+/// use udo_runtime::graph::Graph;
+/// use udo_runtime::model::{Options, SessionOptions, Workspace};
+/// use udo_runtime::run::SharedWorkspace;
+/// use udo_runtime::runtime::Runtime;
+///
+/// let runtime = Runtime::new()?;
+/// let graph = Graph::parse("graph g\n  input x: f32[64]\n  a = Relu@14(x)\n  y = Neg@13(a)\n  output y\n")?;
+/// let model = runtime.compile(graph, &Options::default())?;
+/// let shared = SharedWorkspace::new();
+/// let options = SessionOptions { workspace: Workspace::Shared(shared.clone()), ..SessionOptions::default() };
+/// let (mut one, two) = (model.session_with(&options)?, model.session_with(&options)?);
+/// one.run()?;
+/// let cpu = runtime.devices().get(CoreKind::Cpu, 0)?;
+/// let both = shared.bytes(&cpu);
+/// drop(two);
+/// assert_eq!(shared.bytes(&cpu), both);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Workspace {
     /// The session's own, and each of its frames': runs of several sessions are at work at once.
@@ -161,9 +182,9 @@ impl Devices {
     /// # Errors
     /// They may not.
     fn check_cores(&self, model: &Inner, cores: CoreSet) -> Result<()> {
-        let preferred = self.of(model.preferred);
+        let preferred = self.of(model.first_kind());
         let device = model.queues.devices().get(preferred.kind, preferred.index)?;
-        cores.check(&device, model.pool.width())
+        cores.check(&device, model.kit.pool.width())
     }
 
     /// Says for a run what it leaves to its session.
@@ -176,7 +197,7 @@ impl Devices {
         session: &SessionOptions,
         run: &mut RunOptions,
     ) -> Result<()> {
-        run.priority.get_or_insert(model.priority);
+        run.priority.get_or_insert(model.kit.options.priority);
         self.check_cores(model, *run.cores.get_or_insert(session.cores))
     }
 
@@ -426,8 +447,8 @@ pub(super) fn frames(
     let used: Vec<_> = model.kinds().map(|kind| devices.of(kind)).collect();
     let SessionOptions { depth, workspace, log, .. } = options;
     let (workspace, log) = (workspace.shared(), log.clone());
-    let threads = model.pool.width();
-    let named = Some(devices.of(model.preferred));
+    let threads = model.kit.pool.width();
+    let named = Some(devices.of(model.first_kind()));
     let options = FrameOptions { depth: *depth, workspace, log, threads, named };
     Frames::new(frames, &model.queues, &used, options)
 }

@@ -1,25 +1,23 @@
-//! The plans of a model: one for good where all shapes are known, else one for each of the shapes that were met last. What is
-//! behind a plan, as a run has to say elements first, has plans of its own.
+//! The plans of a model: one for good where all shapes are known, else one for each of the shapes that were met last. What
+//! follows a plan, as a run has to say elements first, has plans of its own.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use udo_api::guard::LibraryGuard;
-use udo_api::{Core, CoreKind, Shape};
+use udo_api::Shape;
 
-use super::{CompileError, Options};
-use crate::graph::{Graph, Source, Value, ValueId};
-use crate::memory::{Budget, Tensor};
-use crate::pass::{self, Fired, Wanted};
-use crate::place::{self, Layers};
-use crate::plan::Plan;
-use crate::registry::Registry;
-use crate::resolve::{Behind, BindOptions, Input};
-use crate::session::SessionError;
-use crate::thread_pool::Pool;
+use super::CompileError;
+use crate::pipeline::{self, Compiled};
+use udo_compile::compiler::{Compiler, Resources};
+use udo_compile::options::CompileOptions;
+use udo_compile::plan::Plan;
+use udo_compile::resolve::{self, Input, Part};
+use udo_engine::thread_pool::Pool;
+use udo_graph::graph::{Graph, Source, Value, ValueId};
+use udo_graph::memory::{Budget, Tensor};
 
 /// The plans of a model.
 #[derive(Debug)]
-pub(super) enum Plans {
+pub(crate) enum Plans {
     /// The only one there is of all that can be planned before a run.
     One(Planned),
     /// As many as are kept.
@@ -36,24 +34,24 @@ impl Plans {
     }
 }
 
-/// A plan, and what plans are made of for what is behind it.
+/// A plan, and what makes plans of what follows it.
 #[derive(Clone, Debug)]
-pub(super) struct Planned {
-    pub(super) plan: Arc<Plan>,
-    pub(super) behind: Option<Arc<Planner>>,
+pub(crate) struct Planned {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) rest: Option<Arc<Planner>>,
 }
 
 /// What a plan is for.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(crate) struct Facts {
     /// The shapes of the inputs.
-    pub(super) shapes: Vec<Shape>,
+    pub(crate) shapes: Vec<Shape>,
     /// The values whose elements have to be known.
-    pub(super) elements: Vec<Tensor>,
+    pub(crate) elements: Vec<Tensor>,
 }
 
 impl Facts {
-    pub(super) fn of(shapes: Vec<Shape>) -> Self {
+    pub(crate) fn of(shapes: Vec<Shape>) -> Self {
         Self { shapes, elements: Vec::new() }
     }
 }
@@ -66,19 +64,44 @@ impl PartialEq for Facts {
     }
 }
 
+/// What the compilations of a model work with, kept for shapes that are met later and for what follows a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Kit {
+    pub(crate) resources: Resources,
+    pub(crate) options: CompileOptions,
+    pub(crate) pool: Arc<Pool>,
+}
+
+impl Kit {
+    /// A compilation with all this.
+    pub(crate) fn compiler(&self) -> Compiler<'_> {
+        self.resources.compiler(&self.options)
+    }
+
+    /// What all that is made counts in.
+    pub(crate) fn budget(&self) -> &Budget {
+        self.resources.constants.budget()
+    }
+
+    /// The same for several plans of one graph, which share what they make of constants.
+    fn for_plans(&self) -> Self {
+        let mut kit = self.clone();
+        kit.resources.constants = self.resources.constants.for_plans();
+        kit
+    }
+}
+
 /// What plans are made of, and those that were used last.
 #[derive(Debug)]
-pub(super) struct Planner {
-    pub(super) inputs: Vec<Input>,
+pub(crate) struct Planner {
+    pub(crate) inputs: Vec<Input>,
     /// The names of the values whose elements have to be known.
-    pub(super) wanted: Vec<String>,
+    pub(crate) wanted: Vec<String>,
     /// As imported: its constants are those of the model's file, and all plans share what is packed of them.
-    graph: Behind,
-    /// Locked while a plan is made, so that sessions that meet the same shapes make one.
-    registry: Arc<Mutex<Registry>>,
-    options: Options,
-    pool: Arc<Pool>,
-    budget: Budget,
+    part: Part,
+    kit: Kit,
+    /// Held while a plan is made, so that sessions that meet the same shapes make one.
+    making: Arc<Mutex<()>>,
     /// The one used last first.
     kept: Mutex<Vec<Kept>>,
 }
@@ -94,13 +117,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Drop for Planner {
-    /// Drops the planners behind it one after the other: there may be too many for a recursion.
+    /// Drops the planners of what follows one after the other: there may be too many for a recursion.
     fn drop(&mut self) {
         let mut left = std::mem::take(self.kept.get_mut().unwrap_or_else(PoisonError::into_inner));
         while let Some(kept) = left.pop() {
-            let behind = kept.planned.behind.and_then(Arc::into_inner);
-            if let Some(mut behind) = behind {
-                let kept = behind.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+            if let Some(mut rest) = kept.planned.rest.and_then(Arc::into_inner) {
+                let kept = rest.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
                 left.append(kept);
             }
         }
@@ -108,61 +130,55 @@ impl Drop for Planner {
 }
 
 impl Planner {
-    pub(super) fn new(
-        graph: Graph,
-        inputs: Vec<Input>,
-        registry: &Registry,
-        (options, pool, budget): (Options, Arc<Pool>, Budget),
-    ) -> Self {
-        let registry = Arc::new(Mutex::new(registry.for_plans()));
-        let (graph, wanted, kept) = (Behind::nothing(graph), Vec::new(), Mutex::default());
-        Self { inputs, wanted, graph, registry, options, pool, budget, kept }
+    /// For a graph that leaves extents of its inputs open.
+    pub(super) fn new(graph: Graph, inputs: Vec<Input>, kit: &Kit) -> Self {
+        let (part, wanted) = (Part::whole(graph), Vec::new());
+        let (kit, making, kept) = (kit.for_plans(), Arc::default(), Mutex::default());
+        Self { inputs, wanted, part, kit, making, kept }
     }
 
-    /// What is behind a plan that `self` made.
-    fn behind(&self, graph: Behind) -> Self {
-        Self::of(graph, Arc::clone(&self.registry), (&self.options, &self.pool, &self.budget))
+    /// For what follows the only plan of a model.
+    pub(super) fn of_rest(part: Part, kit: &Kit) -> Result<Self, CompileError> {
+        let operators = &kit.resources.operators;
+        resolve::find_operators(operators, &part.graph, &kit.options.bind)?;
+        Ok(Self::follow(part, &kit.for_plans(), Arc::default()))
     }
 
-    fn of(
-        graph: Behind,
-        registry: Arc<Mutex<Registry>>,
-        (options, pool, budget): (&Options, &Arc<Pool>, &Budget),
-    ) -> Self {
-        let name = |id: &ValueId| graph.graph.value(*id).map(|value: &Value| value.name.clone());
-        let wanted = graph.wanted.iter().map(|id| name(id).unwrap_or_default()).collect();
-        let inputs = Input::all(&graph.graph);
-        let bind = BindOptions { bind: options.bind.bind.clone(), ..BindOptions::default() };
-        let options = Options { bind, ..options.clone() };
-        let (pool, budget, kept) = (Arc::clone(pool), budget.clone(), Mutex::default());
-        Self { inputs, wanted, graph, registry, options, pool, budget, kept }
+    fn follow(part: Part, kit: &Kit, making: Arc<Mutex<()>>) -> Self {
+        let name = |id: &ValueId| part.graph.value(*id).map(|value: &Value| value.name.clone());
+        let wanted = part.wanted.iter().map(|id| name(id).unwrap_or_default()).collect();
+        let inputs = Input::all(&part.graph);
+        let kit = Kit { options: kit.options.of_part(), ..kit.clone() };
+        Self { inputs, wanted, part, kit, making, kept: Mutex::default() }
     }
 
     /// The plan for `facts`, made unless it is kept.
-    pub(super) fn plan_for(&self, facts: &Facts) -> Result<Planned, CompileError> {
+    pub(crate) fn plan_for(&self, facts: &Facts) -> Result<Planned, CompileError> {
         if let Some(planned) = self.kept(facts) {
             return Ok(planned);
         }
-        let mut registry = lock(&self.registry);
+        let _making = lock(&self.making);
         if let Some(planned) = self.kept(facts) {
             return Ok(planned);
         }
-        let mut bind = self.options.bind.clone();
+        let Kit { resources, options, pool } = &self.kit;
+        let mut options = options.clone();
         let dims = facts.shapes.iter().map(|shape| shape.dims().to_vec());
-        bind.shapes = self.inputs.iter().map(|input| input.name.clone()).zip(dims).collect();
-        let options = Options { bind, ..self.options.clone() };
-        let made = plan(self.knowing(facts), &mut registry, &options, (&self.pool, &self.budget))?;
-        let behind = made.behind.map(|behind| Arc::new(self.behind(behind)));
-        let planned = Planned { plan: Arc::new(made.plan), behind };
+        options.bind.shapes =
+            self.inputs.iter().map(|input| input.name.clone()).zip(dims).collect();
+        let compiler = resources.compiler(&options);
+        let Compiled { plan, rest, .. } = pipeline::compile(&compiler, self.knowing(facts), pool)?;
+        let follow = |part| Arc::new(Self::follow(part, &self.kit, Arc::clone(&self.making)));
+        let planned = Planned { plan: Arc::new(plan), rest: rest.map(follow) };
         let mut kept = lock(&self.kept);
-        kept.truncate(self.options.shapes_kept.get() - 1);
+        kept.truncate(options.shapes_kept.get() - 1);
         kept.insert(0, Kept { facts: facts.clone(), planned: planned.clone() });
         Ok(planned)
     }
 
-    /// The graph with the elements that it wants.
-    fn knowing(&self, facts: &Facts) -> Behind {
-        let mut part = self.graph.clone();
+    /// The part with the elements that it wants.
+    fn knowing(&self, facts: &Facts) -> Part {
+        let mut part = self.part.clone();
         for value in &mut part.graph.values {
             if let Source::Constant(tensor) = &mut value.source {
                 *tensor = tensor.for_plan();
@@ -185,91 +201,19 @@ impl Planner {
     }
 
     /// Lets the plan go that was not used for longest; whether there was one.
-    pub(super) fn forget(&self) -> bool {
+    pub(crate) fn forget(&self) -> bool {
         lock(&self.kept).pop().is_some()
     }
 
-    pub(super) fn budget(&self) -> &Budget {
-        &self.budget
+    pub(crate) fn budget(&self) -> &Budget {
+        self.kit.budget()
     }
 
-    pub(super) fn pool(&self) -> &Arc<Pool> {
-        &self.pool
+    pub(crate) fn pool(&self) -> &Arc<Pool> {
+        &self.kit.pool
     }
 
-    pub(super) fn shapes_kept(&self) -> usize {
-        self.options.shapes_kept.get()
+    pub(crate) fn shapes_kept(&self) -> usize {
+        self.kit.options.shapes_kept.get()
     }
-}
-
-/// A plan of a graph, as far as there can be one before a run.
-pub(super) struct Made {
-    pub(super) plan: Plan,
-    pub(super) fired: Vec<Fired>,
-    behind: Option<Behind>,
-}
-
-impl Made {
-    /// What it is for sessions; plans of what is behind it are made of `registry`.
-    pub(super) fn shared(
-        self,
-        registry: &Registry,
-        of: (&Options, &Arc<Pool>, &Budget),
-    ) -> Result<Planned, CompileError> {
-        let planner = |behind: Behind| {
-            registry.find_operators(&behind.graph, &of.0.bind)?;
-            let registry = Arc::new(Mutex::new(registry.for_plans()));
-            Ok::<_, CompileError>(Arc::new(Planner::of(behind, registry, of)))
-        };
-        Ok(Planned { plan: Arc::new(self.plan), behind: self.behind.map(planner).transpose()? })
-    }
-}
-
-/// Binds, places and plans a graph, all of whose inputs' shapes are known.
-pub(super) fn plan(
-    part: Behind,
-    registry: &mut Registry,
-    options: &Options,
-    of: (&Pool, &Budget),
-) -> Result<Made, CompileError> {
-    match registry.cache().cloned() {
-        Some(cache) => {
-            cache.looking_ahead(options.threads, || planned(part, registry, options, of))
-        }
-        None => planned(part, registry, options, of),
-    }
-}
-
-fn planned(
-    part: Behind,
-    registry: &mut Registry,
-    options: &Options,
-    (pool, budget): (&Pool, &Budget),
-) -> Result<Made, CompileError> {
-    let mut resolved = registry.resolve_part(part.graph, &part.open, &options.bind)?;
-    let behind = resolved.behind.take();
-    // The HTA runs programs, which passes leave alone.
-    let mut cores = options.place.cores.iter().copied();
-    let preferred = cores.find(|core| core.kind() != Some(CoreKind::Hta)).unwrap_or(Core::CPU);
-    let pinned = place::pinned(&options.place.affinity);
-    let cores = Wanted { preferred, pinned: &pinned };
-    let layers = Layers::of(&resolved.graph, registry, options.place.profile.limits);
-    let fired = pass::run(&mut resolved.graph, registry, &options.passes, cores)?;
-    let mut placement = place::assign(resolved, registry, (&options.place, &layers), pool.width())?;
-    placement.gather();
-    let plan = Plan::build(placement, registry, &options.plan, pool)?;
-    SessionError::look_ahead(&plan, budget)?;
-    if let Some(cache) = registry.cache() {
-        cache.save();
-    }
-    // A package's library has thread-local state that the system makes at a thread's first use of it.
-    let mut guards: Vec<_> = plan.steps.iter().filter_map(|step| step.guard).collect();
-    guards.sort_unstable_by_key(LibraryGuard::id);
-    guards.dedup_by_key(|guard| guard.id());
-    pool.on_every_thread(&|| {
-        for guard in &guards {
-            guard.cell();
-        }
-    });
-    Ok(Made { plan, fired, behind })
 }

@@ -9,8 +9,8 @@ use udo_api::DType;
 use super::launch::{self, Devices, SessionOptions};
 use super::plans::Plans;
 use super::{Inner, Model};
-use crate::device::{DeviceTensor, Result};
-use crate::run::{Frames, Launch, Run, RunOptions};
+use udo_engine::device::{DeviceTensor, Result};
+use udo_engine::run::{Frames, Launch, Run, RunOptions};
 
 /// Sessions of one model, for servers: any thread submits, and each run goes to the first session that is free. Runs that find
 /// none wait together, what matters most first, so that none waits behind a long run while another session is free.

@@ -3,8 +3,8 @@
 
 use udo_api::{Element, Encoding};
 
-use crate::graph::{Graph, Node, Source, TensorType, ValueId};
-use crate::memory::Tensor;
+use udo_graph::graph::{Graph, Node, Source, TensorType, ValueId};
+use udo_graph::memory::Tensor;
 
 /// What a graph says of one of its inputs or outputs.
 #[derive(Clone, Debug, Default)]

@@ -11,13 +11,13 @@ use super::last::LastPlans;
 use super::launch::{Devices, IoTensors, SessionOptions};
 use super::plans::Facts;
 use super::{CompileError, Inner, Model, RunError};
-use crate::device::{self, Used};
-use crate::graph::DimSpec;
-use crate::memory::Tensor;
-use crate::plan::Plan;
-use crate::resolve::{self, BindOptions, Input};
-use crate::run::{Copies, Frames, SharedWorkspace};
 use crate::session::{PortError, Prepared, Room, SpanKind, StepProfile, Trace};
+use udo_compile::plan::Plan;
+use udo_compile::resolve::{self, BindOptions, Input};
+use udo_engine::device::{self, Used};
+use udo_engine::run::{Copies, Frames, SharedWorkspace};
+use udo_graph::graph::DimSpec;
+use udo_graph::memory::Tensor;
 
 /// The memory of one stream of runs. A session belongs to one thread at a time.
 ///
@@ -256,7 +256,8 @@ impl Session {
         let met = loop {
             match self.try_meet(&facts) {
                 Ok(met) => break met,
-                Err(error) if error.is_of_memory(&self.model.budget) && self.forget(shapes) => {}
+                Err(error)
+                    if error.is_of_memory(self.model.kit.budget()) && self.forget(shapes) => {}
                 Err(error) => return Err(error),
             }
         };
@@ -268,8 +269,8 @@ impl Session {
     fn try_meet(&mut self, facts: &Facts) -> Result<Met, CompileError> {
         let planned = self.model.plan_for(facts)?;
         while self.met.len() >= self.model.shapes_kept() && self.forget(&facts.shapes) {}
-        let Inner { pool, budget, .. } = &*self.model;
-        Met::new(facts.clone(), planned, (pool, budget), &self.room)
+        let kit = &self.model.kit;
+        Met::new(facts.clone(), planned, (&kit.pool, kit.budget()), &self.room)
     }
 
     /// Gives the memory of the shapes back that were not met for longest; whether there were any. Inputs that have

@@ -4,9 +4,9 @@ use udo_api::Core;
 
 use super::{CompileError, survey};
 use crate::build::FinishedGraph;
-use crate::graph::Graph;
-use crate::registry::Registry;
-use crate::resolve::BindOptions;
+use udo_compile::compiler::Resources;
+use udo_compile::resolve::BindOptions;
+use udo_graph::graph::Graph;
 
 /// Whether a core takes an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl OpSupport {
 /// that were said of its tensors.
 pub fn support(
     graph: &FinishedGraph,
-    registry: &mut Registry,
+    resources: &Resources,
     bind: &BindOptions,
     core: Core,
 ) -> Vec<OpSupport> {
@@ -39,7 +39,7 @@ pub fn support(
     let mut all: Vec<_> = names.map(|name| OpSupport { name, reason: None }).collect();
     let mut of_whole = bind.clone();
     of_whole.ranges.extend(graph.ranges());
-    if let Ok(refused) = refused(graph.graph().clone(), registry, &of_whole, core) {
+    if let Ok(refused) = refused(graph.graph().clone(), resources, &of_whole, core) {
         for (node, reason) in refused {
             let of = graph.operation_of(&node).and_then(|at| all.get_mut(at));
             if let Some(of) = of {
@@ -52,7 +52,7 @@ pub fn support(
     for (at, support) in all.iter_mut().enumerate() {
         let alone = graph.alone(at).map_err(|error| error.to_string());
         let refused = alone.and_then(|graph| {
-            refused(graph, registry, &of_one, core).map_err(|error| error.to_string())
+            refused(graph, resources, &of_one, core).map_err(|error| error.to_string())
         });
         support.reason = match refused {
             Ok(refused) => refused.into_iter().next().map(|(_, reason)| reason),
@@ -65,11 +65,11 @@ pub fn support(
 /// The nodes that the core does not take, and why.
 fn refused(
     graph: Graph,
-    registry: &mut Registry,
+    resources: &Resources,
     bind: &BindOptions,
     core: Core,
 ) -> Result<Vec<(String, String)>, CompileError> {
-    let nodes = survey(graph, registry, bind, &[core])?;
+    let nodes = survey(graph, resources, bind, &[core])?;
     let refused = nodes.into_iter().filter_map(|node| {
         let reason = node.cores.into_iter().find_map(|(_, reason)| reason)?;
         Some((node.name, format!("{}: {reason}", node.op)))

@@ -1,15 +1,15 @@
 //! What the nodes of a graph are, and which cores take each, before anything is compiled.
 
-use std::num::NonZero;
-
 use udo_api::{Core, TensorDesc};
 
 use super::CompileError;
-use crate::graph::{Graph, GraphValue};
-use crate::pass::{self, PassOptions};
-use crate::place::{self, Choice, Fallback, Layers, PlaceOptions, Placement};
-use crate::registry::Registry;
-use crate::resolve::{BindOptions, Resolved};
+use udo_compile::compiler::Resources;
+use udo_compile::options::CompileOptions;
+use udo_compile::pass::{self, PassOptions};
+use udo_compile::place::{self, Choice, Fallback, Layers, PlaceOptions, Placement};
+use udo_compile::resolve::{self, BindOptions, Resolved};
+use udo_engine::operators::Operators;
+use udo_graph::graph::{Graph, GraphValue};
 
 /// A node with its operator, types and shapes.
 #[derive(Clone, Debug)]
@@ -35,18 +35,20 @@ pub struct Surveyed {
 /// A node without an operator or one that does not fit it, open shapes, or a node that not even the CPU takes.
 pub fn survey(
     graph: Graph,
-    registry: &mut Registry,
+    resources: &Resources,
     bind: &BindOptions,
     cores: &[Core],
 ) -> Result<Vec<Surveyed>, CompileError> {
-    let mut resolved = registry.resolve(graph, bind)?;
-    pass::run(&mut resolved.graph, registry, &PassOptions::encodings(), Core::CPU)?;
-    let mut nodes = nodes(&resolved, registry);
+    let mut options = CompileOptions { bind: bind.clone(), ..CompileOptions::default() };
+    let compiler = resources.compiler(&options);
+    let mut resolved = resolve::run(&compiler, graph)?;
+    pass::run(&compiler, &mut resolved.graph, &PassOptions::encodings(), Core::CPU)?;
+    let mut nodes = nodes(&resolved, &resources.operators);
     for &core in cores {
-        let options =
+        options.place =
             PlaceOptions { cores: vec![core], fallback: Fallback::CPU, ..PlaceOptions::default() };
-        let (threads, layers) = (NonZero::<usize>::MIN.get(), Layers::default());
-        let placement = place::assign(resolved.clone(), registry, (&options, &layers), threads)?;
+        let compiler = resources.compiler(&options);
+        let placement = place::run(&compiler, resolved.clone(), &Layers::default())?;
         for (node, reason) in nodes.iter_mut().zip(reasons(&placement, core)) {
             node.cores.push((core, reason));
         }
@@ -54,7 +56,7 @@ pub fn survey(
     Ok(nodes)
 }
 
-fn nodes(resolved: &Resolved, registry: &Registry) -> Vec<Surveyed> {
+fn nodes(resolved: &Resolved, operators: &Operators) -> Vec<Surveyed> {
     let graph = &resolved.graph;
     let surveyed = graph.nodes.iter().map(|bound| {
         let outputs = bound.node.outputs.iter().flatten().filter_map(|&id| {
@@ -64,7 +66,7 @@ fn nodes(resolved: &Resolved, registry: &Registry) -> Vec<Surveyed> {
         Surveyed {
             name: bound.node.name.clone(),
             op: bound.node.op.clone(),
-            package: registry.package_name(bound.package).to_owned(),
+            package: operators.package_name(bound.package).to_owned(),
             inputs: bound.node.inputs.iter().map(|&id| graph.desc(id)).collect(),
             outputs: outputs.collect(),
             cores: Vec::new(),

@@ -6,9 +6,9 @@ use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Network;
-use crate::device::{DeviceTensor, Result};
 use crate::model::{SessionOptions, SessionPool};
-use crate::run::{Launch, Run, RunOptions};
+use udo_engine::device::{DeviceTensor, Result};
+use udo_engine::run::{Launch, Run, RunOptions};
 
 /// Sessions of a network, for servers: any thread submits, and each run goes to the first session that is free of the stage for the
 /// shapes of its inputs.

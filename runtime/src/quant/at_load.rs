@@ -8,12 +8,12 @@ use udo_api::{Core, CoreKind, Shape, TensorDesc};
 
 use super::in_numbers::{InNumbers, in_numbers, speaks};
 use super::{FloatOps, Granularity, Kind, QuantError, Quantized, Quantizer, Settings, random};
-use crate::cores::is_quantized;
-use crate::graph::{Graph, Source, ValueId};
 use crate::model::{CompileError, InputSet, Options, RangesOf};
-use crate::place::{Fallback, PlaceOptions, takes_numbers};
-use crate::registry::Registry;
-use crate::resolve::{BindOptions, Input};
+use udo_compile::compiler::Resources;
+use udo_compile::place::{Fallback, PlaceOptions, takes_numbers};
+use udo_compile::resolve::{BindOptions, Input};
+use udo_engine::cores::is_quantized;
+use udo_graph::graph::{Graph, Source, ValueId};
 
 /// The seed of the first input of the first random run.
 const SEED: u64 = 1;
@@ -35,18 +35,18 @@ pub fn is_wanted(graph: &Graph, cores: &[Core]) -> bool {
 /// A range cannot be found: a run failed, or a value was never seen.
 pub(crate) fn at_load(
     graph: &Graph,
-    registry: &Registry,
+    resources: &Resources,
     options: &Options,
 ) -> Result<Option<(Graph, String)>, QuantError> {
     let cores = &options.place.cores;
-    let Some(&core) = cores.first() else { return Ok(None) };
+    let core = options.place.first();
     if core.kind() == Some(CoreKind::Gpu) && speaks(graph) {
         return dequantized(graph, core, options).map(Some);
     }
     if !is_wanted(graph, cores) {
         return Ok(None);
     }
-    match quantized(graph, core, registry, options) {
+    match quantized(graph, core, resources, options) {
         Err(error) if has_numbers(options) && is_of_runs(&error) => {
             let notice = format!(
                 "the model is in numbers and {core} stores integers, and quantizing it at load fails: {error}; so it is computed in \
@@ -107,7 +107,7 @@ fn dequantized(
 fn quantized(
     graph: &Graph,
     core: Core,
-    registry: &Registry,
+    resources: &Resources,
     options: &Options,
 ) -> Result<Option<(Graph, String)>, QuantError> {
     let start = Instant::now();
@@ -122,11 +122,11 @@ fn quantized(
         core,
         ..Settings::default()
     };
-    let prepared = match Quantizer::new(source, registry, &bind, settings) {
+    let prepared = match Quantizer::new(source, resources, &bind, settings) {
         Err(QuantError::Nothing) => return Ok(None),
         made => made?,
     };
-    let mut calibration = prepared.calibration(registry, &on_host(options))?;
+    let mut calibration = prepared.calibration(resources, &on_host(options))?;
     for set in sets.iter() {
         calibration.add(set)?;
     }

@@ -10,10 +10,10 @@ use super::range::{Range, to_single};
 use super::tail::End;
 use super::weights::Along;
 use super::{QuantError, Quantizer};
-use crate::graph::{Graph, GraphValue, Source, ValueId};
-use crate::memory::Tensor;
 use crate::model::{Model, Options, Session};
-use crate::registry::Registry;
+use udo_compile::compiler::Resources;
+use udo_graph::graph::{Graph, GraphValue, Source, ValueId};
+use udo_graph::memory::Tensor;
 
 /// A stream of runs, and what is known of the values that are watched.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ pub(super) struct Wishes {
 fn model_of(
     graph: &Graph,
     values: impl Iterator<Item = ValueId>,
-    registry: &Registry,
+    resources: &Resources,
     options: &Options,
 ) -> Result<Option<Model>, QuantError> {
     let outputs: Vec<ValueId> = values.filter(|id| !graph.inputs.contains(id)).collect();
@@ -83,7 +83,7 @@ fn model_of(
     }
     let mut graph = graph.clone();
     graph.cut_to(outputs)?;
-    Ok(Some(Model::compile(graph, &mut registry.clone(), options)?))
+    Ok(Some(super::model_of(graph, resources, options)?))
 }
 
 impl Quantizer {
@@ -93,7 +93,7 @@ impl Quantizer {
     /// The model cannot be made to run.
     pub fn calibration(
         &self,
-        registry: &impl AsRef<Registry>,
+        resources: &impl AsRef<Resources>,
         options: &Options,
     ) -> Result<Calibration, QuantError> {
         let Wishes { histograms, means } = self.wishes();
@@ -102,7 +102,7 @@ impl Quantizer {
         ids.extend(self.sites.masks.chosen());
         ids.sort_unstable();
         ids.dedup();
-        let model = model_of(&self.graph, ids.iter().copied(), registry.as_ref(), options)?;
+        let model = model_of(&self.graph, ids.iter().copied(), resources.as_ref(), options)?;
         let session = model.map(|model| model.session()).transpose()?;
         let watched = ids.into_iter().map(|value| Watched {
             value,

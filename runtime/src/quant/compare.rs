@@ -5,10 +5,10 @@ use super::insert::Kind;
 use super::noise::Noise;
 use super::range::Range;
 use super::{QuantError, Quantized, Quantizer};
-use crate::graph::{Graph, ValueId};
-use crate::memory::Tensor;
-use crate::model::{Model, Options, Session};
-use crate::registry::Registry;
+use crate::model::{Options, Session};
+use udo_compile::compiler::Resources;
+use udo_graph::graph::{Graph, ValueId};
+use udo_graph::memory::Tensor;
 
 /// A stream of runs of both models.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Comparison {
     pub fn new(
         source: &Quantizer,
         quantized: &Quantized,
-        registry: &impl AsRef<Registry>,
+        resources: &impl AsRef<Resources>,
         options: &Options,
     ) -> Result<Self, QuantError> {
         let name = |id: &ValueId| Some(source.graph.value(*id).ok()?.name.clone());
@@ -88,7 +88,7 @@ impl Comparison {
         let (other, known) = with_outputs(&quantized.graph, others);
         pairs.retain(|pair| known.contains(&pair.other));
         let session = |graph| -> Result<Session, QuantError> {
-            Ok(Model::compile(graph, &mut registry.as_ref().clone(), options)?.session()?)
+            Ok(super::model_of(graph, resources.as_ref(), options)?.session()?)
         };
         let (exact, quantized) = (session(exact)?, session(other)?);
         Ok(Self { exact, quantized, pairs })

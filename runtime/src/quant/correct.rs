@@ -8,8 +8,8 @@ use super::insert::Constants;
 use super::operators::{GROUPS, TRANSPOSED};
 use super::sites::{Constant, Sites};
 use super::{QuantError, Quantizer};
-use crate::graph::{Graph, Node, NodeId, ValueId};
-use crate::memory::Tensor;
+use udo_graph::graph::{Graph, Node, NodeId, ValueId};
+use udo_graph::memory::Tensor;
 
 /// A product whose bias can be corrected.
 struct Product<'a> {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::graph::{Graph, GraphNode, GraphValue, Node, PerValue, ValueId};
+use udo_graph::graph::{Graph, GraphNode, GraphValue, Node, PerValue, ValueId};
 
 /// Has all nodes read other values than these, whose nodes are taken out. What gives an output of the graph is made in the place of
 /// that.

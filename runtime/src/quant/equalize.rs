@@ -5,9 +5,9 @@ use udo_api::Shape;
 
 use super::QuantError;
 use super::operators::{GROUPS, is_convolution, is_homogeneous};
-use crate::graph::{Graph, Node, NodeId, PerValue, Read, ValueId};
-use crate::memory::Tensor;
-use crate::resolve::TypedGraph;
+use udo_compile::resolve::TypedGraph;
+use udo_graph::graph::{Graph, Node, NodeId, PerValue, Read, ValueId};
+use udo_graph::memory::Tensor;
 
 /// How often all pairs are gone through at most.
 const ROUNDS: usize = 20;

@@ -7,10 +7,12 @@ use udo_api::Core;
 
 use super::QuantError;
 use super::edit::{substitute, sweep};
-use crate::graph::{Graph, GraphValue, ValueId};
-use crate::pass::{self, PassOptions};
-use crate::registry::Registry;
-use crate::resolve::{BindOptions, TypedGraph};
+use udo_compile::compiler::Compiler;
+use udo_compile::pass::{self, PassOptions};
+use udo_compile::resolve;
+use udo_compile::resolve::TypedGraph;
+use udo_engine::operators::Operators;
+use udo_graph::graph::{Graph, GraphValue, ValueId};
 
 /// Operators that copy what they read, as a model that is not trained computes them.
 const COPIES: &[&str] = &["Dropout", "Identity"];
@@ -22,23 +24,19 @@ const SCALES: &str = "scales";
 ///
 /// # Errors
 /// The graph cannot be resolved.
-pub(super) fn fold(
-    graph: &mut Graph,
-    registry: &mut Registry,
-    bind: &BindOptions,
-) -> Result<(), QuantError> {
-    let mut typed = registry.resolve(graph.clone(), bind)?.graph;
-    let copies = copies(graph, &typed, registry);
+pub(super) fn fold(graph: &mut Graph, compiler: &Compiler<'_>) -> Result<(), QuantError> {
+    let mut typed = resolve::run(compiler, graph.clone())?.graph;
+    let copies = copies(graph, &typed, compiler.operators);
     if !copies.is_empty() {
         substitute(graph, &copies);
         sweep(graph);
         graph.verify()?;
-        typed = registry.resolve(graph.clone(), bind)?.graph;
+        typed = resolve::run(compiler, graph.clone())?.graph;
     }
     let before = inputs(&typed);
     let mut options = PassOptions::none();
     options.skip.remove(SCALES);
-    pass::run(&mut typed, registry, &options, Core::CPU)?;
+    pass::run(compiler, &mut typed, &options, Core::CPU)?;
     let after = inputs(&typed);
     let aliases = typed.nodes.iter().filter(|bound| bound.is_alias);
     let elided: HashMap<_, _> =
@@ -68,8 +66,8 @@ pub(super) fn fold(
 
 /// What operators that only copy make, and of what: nothing is to be stored between. An output of the graph that is an input or
 /// another output stays.
-fn copies(graph: &Graph, typed: &TypedGraph, registry: &Registry) -> HashMap<ValueId, ValueId> {
-    let built_in = typed.nodes.iter().filter(|bound| registry.is_builtin(bound.package));
+fn copies(graph: &Graph, typed: &TypedGraph, operators: &Operators) -> HashMap<ValueId, ValueId> {
+    let built_in = typed.nodes.iter().filter(|bound| operators.is_builtin(bound.package));
     let built_in: HashSet<_> = built_in.filter_map(|bound| bound.node.output(0)).collect();
     let (producers, consumers) = (graph.producers(), graph.consumers());
     let is_read = |id: ValueId| {

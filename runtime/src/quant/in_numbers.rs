@@ -14,8 +14,8 @@ use self::forms::{Form, Moved, Numbers, Ports};
 use super::QuantError;
 use super::edit::{Names, redirect, sweep};
 use super::weights::{numbers, whole};
-use crate::graph::{Attr, Graph, GraphValue, Node, ValueId};
-use crate::memory::Tensor;
+use udo_graph::graph::{Attr, Graph, GraphValue, Node, ValueId};
+use udo_graph::memory::Tensor;
 
 /// The operator that rounds numbers to a step.
 const ROUND_TO: (&str, u32) = ("RoundTo", 1);

@@ -13,8 +13,8 @@ use super::range::{Bits, Levels, Range, to_single};
 use super::sites::{Constant, Sites};
 use super::weights::{self, Along, Scheme, Stored};
 use super::{BiasStorage, Granularity, QuantError, Settings};
-use crate::graph::{Attr, Graph, GraphValue, Node, NodeId, ValueId};
-use crate::memory::{Tensor, TensorError};
+use udo_graph::graph::{Attr, Graph, GraphValue, Node, NodeId, ValueId};
+use udo_graph::memory::{Tensor, TensorError};
 
 /// The operator set of the steps, in which scales may lie along an axis.
 const OPSET: u32 = 13;

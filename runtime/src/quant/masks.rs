@@ -15,8 +15,8 @@ use super::operators::{
 };
 use super::range::Range;
 use super::tail::{End, Tail};
-use crate::graph::{Graph, Node, PerValue, Read, ValueId};
-use crate::resolve::{BoundNode, TypedGraph};
+use udo_compile::resolve::{BoundNode, TypedGraph};
+use udo_graph::graph::{Graph, Node, PerValue, Read, ValueId};
 
 /// Whether numbers far out at either end of a value only mask, as far as nodes tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

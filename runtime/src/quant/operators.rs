@@ -5,9 +5,9 @@ use std::ptr;
 use udo_api::{Core, DType, Facts, Port, Side};
 
 use super::range::{Bits, Range};
-use crate::graph::{Attr, Node, ValueId};
-use crate::registry::Registry;
-use crate::resolve::{BoundNode, TypedGraph};
+use udo_compile::resolve::{BoundNode, TypedGraph};
+use udo_engine::operators::Operators;
+use udo_graph::graph::{Attr, Node, ValueId};
 
 /// How an operator takes part.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -204,13 +204,13 @@ impl Form {
         node: &Node,
         bound: &BoundNode,
         typed: &TypedGraph,
-        (registry, core): (&mut Registry, Core),
+        (operators, core): (&Operators, Core),
     ) -> Self {
         if !node.outputs.iter().any(|id| is_float(typed, *id)) || bound.control.is_some() {
             return Self::Float;
         }
-        if !registry.is_builtin(bound.package) {
-            return Self::of_package(bound, registry, core);
+        if !operators.is_builtin(bound.package) {
+            return Self::of_package(bound, operators, core);
         }
         if node.op != bound.node.op || node.domain != bound.node.domain {
             return Self::Float;
@@ -229,20 +229,20 @@ impl Form {
             None if bound.keeps_encoding() && typed.known(node.input(0)).is_some() => Self::Kernel,
             None if bound.keeps_encoding() => Self::Moves,
             None if is_elementwise && is_function(node, typed) => Self::Function,
-            None if !has_fixed_point(bound, registry, core) => Self::Float,
+            None if !has_fixed_point(bound, operators, core) => Self::Float,
             None if is_elementwise => Self::Own,
             None => Self::Kernel,
         }
     }
 
     /// How a node of a package's operator takes part, as its types on the DSP say.
-    fn of_package(bound: &BoundNode, registry: &mut Registry, core: Core) -> Self {
+    fn of_package(bound: &BoundNode, operators: &Operators, core: Core) -> Self {
         let schema = bound.op.schema();
         let ports = || schema.inputs().iter().chain(schema.outputs()).filter(|port| is_real(port));
         let is_stored = |port: &Port| stored_at(port, core).is_some();
         let is_taken = |port: &Port| is_stored(port) || port.types_on(core).has(DType::F32);
         let is_fixed = ports().any(is_stored) && ports().all(is_taken);
-        if !is_fixed || !has_fixed_point(bound, registry, core) {
+        if !is_fixed || !has_fixed_point(bound, operators, core) {
             return Self::Float;
         }
         if bound.keeps_encoding() { Self::Moves } else { Self::Ports }
@@ -286,8 +286,8 @@ fn is_real(port: &Port) -> bool {
 }
 
 /// Whether there are kernels for fixed-point numbers.
-fn has_fixed_point(bound: &BoundNode, registry: &mut Registry, core: Core) -> bool {
-    let kernels = registry.kernels_for(bound.package, core).unwrap_or_default();
+fn has_fixed_point(bound: &BoundNode, operators: &Operators, core: Core) -> bool {
+    let kernels = operators.kernels_for(bound.package, core).unwrap_or_default();
     kernels.iter().any(|entry| ptr::eq(entry.op, bound.op))
 }
 

@@ -2,7 +2,7 @@
 
 use udo_api::{Bf16, DType, F16, TensorDesc};
 
-use crate::memory::{Tensor, TensorError};
+use udo_graph::memory::{Tensor, TensorError};
 
 /// A tensor of pseudo-random elements: real ones in [-1, 1), whole ones 0 or 1, the same for the same seed; nothing of text.
 ///

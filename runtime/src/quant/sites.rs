@@ -17,10 +17,10 @@ use super::operators::{
     stored_for,
 };
 use super::range::{Bits, Levels, Range, unbounded};
-use crate::graph::{Attr, Graph, Node, NodeId, PerValue, Read, ValueId};
-use crate::memory::Tensor;
-use crate::registry::Registry;
-use crate::resolve::{BoundNode, TypedGraph};
+use udo_compile::resolve::{BoundNode, TypedGraph};
+use udo_engine::operators::Operators;
+use udo_graph::graph::{Attr, Graph, Node, NodeId, PerValue, Read, ValueId};
+use udo_graph::memory::Tensor;
 
 /// A constant that is stored as quantized values, at one of its readers.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,11 +105,11 @@ pub(super) struct Sites {
 pub(super) fn find(
     graph: &Graph,
     [typed, fused]: [&TypedGraph; 2],
-    registry: &mut Registry,
+    operators: &Operators,
     (float_ops, core): (FloatOps, Core),
     bits: Bits,
 ) -> Sites {
-    let of = Survey::of(graph, [typed, fused], registry, core);
+    let of = Survey::of(graph, [typed, fused], operators, core);
     let between = of.between(float_ops, bits);
     let (mut wanted, parents) = of.wanted(&between);
     match float_ops {
@@ -127,7 +127,7 @@ pub(super) fn find(
     let constants = of.constants(&of_value);
     let known = of.known(&constants);
     let masks = masks::find(graph, typed, &makers(graph, typed), |bound| {
-        registry.is_builtin(bound.package)
+        operators.is_builtin(bound.package)
     });
     let (floats, cuts) = (of.floats(), of.cuts(bits));
     Sites { groups, of: of_value, constants, known, floats, masks, cuts }
@@ -180,7 +180,7 @@ impl<'a> Survey<'a> {
     fn of(
         graph: &'a Graph,
         [typed, fused]: [&'a TypedGraph; 2],
-        registry: &mut Registry,
+        operators: &Operators,
         core: Core,
     ) -> Self {
         let (before, after) = (makers(graph, typed), makers(graph, fused));
@@ -193,15 +193,15 @@ impl<'a> Survey<'a> {
             let (node, form) = match (own, bound) {
                 (Some(_), None) => (node, Form::Within),
                 (Some(own), Some(bound)) if own.node.op != bound.node.op => {
-                    (&bound.node, Form::of(&bound.node, bound, fused, (registry, core)))
+                    (&bound.node, Form::of(&bound.node, bound, fused, (operators, core)))
                 }
-                (_, Some(bound)) => (node, Form::of(node, bound, fused, (registry, core))),
+                (_, Some(bound)) => (node, Form::of(node, bound, fused, (operators, core))),
                 (None, None) => (node, Form::Float),
             };
             nodes.push(node);
             forms.push(form);
             elementwise.push(bound.is_some_and(|bound| is_elementwise(bound, fused)));
-            of_packages.push(bound.filter(|bound| !registry.is_builtin(bound.package)));
+            of_packages.push(bound.filter(|bound| !operators.is_builtin(bound.package)));
         }
         let (producers, consumers) = (graph.producers(), graph.consumers());
         Self {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::sites::{Constant, Group};
 use super::{Given, QuantError, Quantizer};
-use crate::graph::{Graph, GraphValue, Node, NodeId, Source, ValueId};
+use udo_graph::graph::{Graph, GraphValue, Node, NodeId, Source, ValueId};
 
 /// An encoding that was given and is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use udo_api::{DType, Element, Encoding, Shape};
 
 use super::range::{Bits, Levels, Range, to_single};
-use crate::memory::{Tensor, TensorError};
+use udo_graph::memory::{Tensor, TensorError};
 
 /// The most that a bias may be in steps of the sums that it is added to, so that these stay sums.
 const MOST_BIAS: f64 = (1u32 << 30) as f64;

@@ -6,8 +6,8 @@ use udo_api::{Bf16, DType, F16};
 
 use super::QuantError;
 use super::edit::{Names, redirect};
-use crate::graph::{Attr, Graph, Node, Source, ValueId};
-use crate::memory::{Tensor, TensorError};
+use udo_graph::graph::{Attr, Graph, Node, Source, ValueId};
+use udo_graph::memory::{Tensor, TensorError};
 
 /// The operator set of the casts.
 const OPSET: u32 = 13;

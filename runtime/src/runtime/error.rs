@@ -1,13 +1,13 @@
 //! Why there is no runtime, or no model.
 
-use crate::cache::CacheError;
-use crate::container::ContainerError;
-use crate::device::{Error, ErrorCode};
-use crate::import::ImportError;
-use crate::memory::Limit;
 use crate::model::CompileError;
-use crate::package::OpenError;
 use crate::quant::QuantError;
+use udo_engine::cache::CacheError;
+use udo_engine::device::{Error, ErrorCode};
+use udo_engine::package::OpenError;
+use udo_graph::container::ContainerError;
+use udo_graph::import::ImportError;
+use udo_graph::memory::Limit;
 
 /// Why there is no runtime, or no model. An [`Error`] made of it has its code, and says all of it in one text.
 #[derive(Debug, thiserror::Error)]

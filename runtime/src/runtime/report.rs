@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::device::{Device, HeapStats, Usage};
-use crate::run::{Queues, Waiting};
+use udo_engine::device::{Device, HeapStats, Usage};
+use udo_engine::run::{Queues, Waiting};
 
 /// What the devices of a runtime are at. It prints as a text of some lines.
 #[derive(Clone, Debug)]

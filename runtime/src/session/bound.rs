@@ -10,9 +10,9 @@ use super::Prepared;
 use super::carried::Carried;
 use super::extents::SharedArg;
 use super::room::aligned;
-use crate::device::{self, TensorSpec};
-use crate::plan::{Movable, Operand, Port, SharedPlace, WindowPlace};
-use crate::run::Bound;
+use udo_compile::plan::{Movable, Operand, Port, SharedPlace, WindowPlace};
+use udo_engine::device::{self, TensorSpec};
+use udo_engine::run::Bound;
 
 /// A buffer that may lie elsewhere, and where it does now.
 pub(super) struct Moved {

@@ -8,7 +8,7 @@ use udo_api::guard::heap_calls;
 
 use super::extents::pass_shapes;
 use super::{Prepared, StepError, StepProfile, Trace};
-use crate::plan::Progress;
+use udo_compile::plan::Progress;
 
 impl Prepared {
     /// Has `run` run the calls of a run, as many at a time as follow each other.

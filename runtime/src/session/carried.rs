@@ -3,8 +3,8 @@
 use udo_api::{DType, TensorDesc};
 
 use super::Prepared;
-use crate::memory::{Tensor, TensorError};
-use crate::plan::{Operand, Port};
+use udo_compile::plan::{Operand, Port};
+use udo_graph::memory::{Tensor, TensorError};
 
 /// A value that another plan reads.
 #[derive(Clone, Copy, Debug)]

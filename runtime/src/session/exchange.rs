@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use super::Prepared;
-use crate::cores::Memory;
-use crate::plan::WindowPlace;
+use udo_compile::plan::WindowPlace;
+use udo_engine::cores::Memory;
 
 /// A place that others are exchanged with.
 pub(super) struct Exchanged {

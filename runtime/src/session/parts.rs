@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU32;
 use udo_api::{CoreKind, Status};
 
 use super::{Prepared, StepError};
-use crate::exit_guard;
-use crate::plan::{Plan, Progress};
+use udo_compile::plan::{Plan, Progress};
+use udo_engine::exit_guard;
 
 /// Calls that follow each other on one kind of core.
 #[derive(Clone, Debug)]

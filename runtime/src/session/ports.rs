@@ -7,8 +7,8 @@ use udo_api::{DType, Element, Shape, TensorDesc};
 
 use super::extents::{Extents, SharedArg};
 use super::{PortError, Prepared};
-use crate::memory::{Tensor, elements, elements_mut};
-use crate::plan::{Operand, Place};
+use udo_compile::plan::{Operand, Place};
+use udo_graph::memory::{Tensor, elements, elements_mut};
 
 impl Prepared {
     pub(super) fn bytes_of<'a>(&'a self, operand: &'a Operand) -> &'a [u8] {

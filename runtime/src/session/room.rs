@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 use super::{RoomError, SessionError};
-use crate::cores::{Memory, PerMemory};
-use crate::device::{Charge, Device, Share, SharedCharges};
-use crate::memory::{ALIGN_BYTES, Budget, Buffer};
-use crate::plan::{Place, Plan, Step};
-use crate::run::SharedWorkspace;
+use udo_compile::plan::{Place, Plan, Step};
+use udo_engine::cores::{Memory, PerMemory};
+use udo_engine::device::{Charge, Device, Share, SharedCharges};
+use udo_engine::run::SharedWorkspace;
+use udo_graph::memory::{ALIGN_BYTES, Budget, Buffer};
 
 /// Where the memory of sessions comes from: the devices whose memories values lie in, and what arenas and scratch are shared
 /// with.
@@ -130,7 +130,7 @@ impl Room {
 }
 
 /// Bytes of a shared workspace from `first` on.
-fn lend(first: *mut u8, len: usize) -> Result<Buffer, crate::memory::OutOfMemory> {
+fn lend(first: *mut u8, len: usize) -> Result<Buffer, udo_graph::memory::OutOfMemory> {
     match NonNull::new(first).filter(|_| len > 0) {
         // SAFETY: the share has as many zeroed or written bytes there and is held beside the buffer; whoever shares
         // them looks at them in its turn alone.

@@ -4,7 +4,7 @@ use udo_api::InPlace;
 
 use super::Prepared;
 use super::extents::SharedArg;
-use crate::plan::SharedPlace;
+use udo_compile::plan::SharedPlace;
 
 /// The two tensors of a step that are one while a run has them in one place, each with the other one's port.
 pub(super) struct Replaced {

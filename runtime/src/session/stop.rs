@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU32;
 use udo_api::abi::ParallelTable;
 
 use super::Prepared;
-use crate::thread_pool::Pool;
+use udo_engine::thread_pool::Pool;
 
 /// A table of its own, at one address: that of the pool says nothing of any run.
 pub(super) struct Stoppable(Box<UnsafeCell<ParallelTable>>);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use udo_api::guard::heap_calls;
 
-use crate::thread_pool::Lanes;
+use udo_engine::thread_pool::Lanes;
 
 /// What a thread did for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::extents::SharedArg;
-use crate::plan::Plan;
+use udo_compile::plan::Plan;
 
 /// What comes after a call, where that may be another one than the next.
 pub(super) struct Turn {
@@ -25,7 +25,7 @@ impl Turn {
     /// its bounded outputs in order.
     pub(super) fn all(plan: &Plan, first_tensor: &[usize], outputs: &[usize]) -> Vec<Self> {
         let tensor = |step: usize| first_tensor.get(step).copied().unwrap_or(usize::MAX);
-        let turn = |jump: &crate::plan::Jump| {
+        let turn = |jump: &udo_compile::plan::Jump| {
             let bounded = |step: usize| outputs.partition_point(|&output| output < tensor(step));
             let exchanged = |step: usize| plan.exchanges.partition_point(|e| e.after < step);
             Self {

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 
 use super::{Prepared, SessionError};
-use crate::cores::{Memory, PerMemory};
-use crate::device::{Coherence, LINE_BYTES, Random};
-use crate::memory::{Budget, Buffer};
-use crate::plan::{Plan, View};
+use udo_compile::plan::{Plan, View};
+use udo_engine::cores::{Memory, PerMemory};
+use udo_engine::device::{Coherence, LINE_BYTES, Random};
+use udo_graph::memory::{Budget, Buffer};
 
 /// The emulated cache: for each memory that is not coherent as many bytes as its arena has.
 pub(super) struct Cached {

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use udo_api::{OpSchema, Param, Port};
+use udo_runtime::builtin;
 use udo_runtime::package::{
     Contents, InspectedLibrary, Listing, Manifest, ManifestOp, ManifestPort, inspect,
 };
-use udo_runtime::registry::Registry;
 
 use super::{Finding, Outcome, chain, failed, not_applicable, skipped};
 use crate::context::PackageContext;
@@ -20,7 +20,7 @@ pub(super) fn open(cx: &PackageContext) -> Result<Opened, Finding> {
 }
 
 pub(super) fn opens(cx: &PackageContext) -> Outcome {
-    let mut opened = open(cx)?;
+    let opened = open(cx)?;
     for core in opened.cores() {
         let Some(package) = opened.package else { continue };
         if let Err(error) = opened.registry.kernels_for(package, core) {
@@ -108,7 +108,7 @@ fn unlike(manifest: &ManifestOp, schema: &OpSchema) -> Option<String> {
 }
 
 /// Every kernel that a manifest promises is in a table, and the reverse.
-fn kernels_alike(mut opened: Opened, manifests: &[Manifest]) -> Outcome {
+fn kernels_alike(opened: Opened, manifests: &[Manifest]) -> Outcome {
     let promised: BTreeSet<_> =
         manifests.iter().flat_map(|m| &m.kernels).map(|k| (k.op.clone(), k.core)).collect();
     let Some(package) = opened.package else { return Ok(()) };
@@ -152,7 +152,7 @@ pub(super) fn anywhere(cx: &PackageContext) -> Outcome {
     let found = inspect(path).map_err(|error| Finding::Failed(chain(&error)))?;
     let copy = std::env::temp_dir().join(format!("udo check {}", std::process::id()));
     let opened = copied(&found.folder, &found.libraries, &copy).and_then(|first| {
-        let mut registry = Registry::builtin().map_err(|error| chain(&error))?;
+        let mut registry = builtin::operators().map_err(|error| chain(&error))?;
         let package = registry.open(&first).map_err(|error| chain(&error))?;
         let cores: Vec<_> = registry
             .package(package)
@@ -194,7 +194,7 @@ pub(super) fn quiet(cx: &PackageContext) -> Outcome {
         return not_applicable("built-in operators are no library");
     }
     // The host's own first opening of anything is not the package's.
-    let _ = Registry::builtin();
+    let _ = builtin::operators();
     let before = Surroundings::now();
     opens(cx)?;
     match before.changed(&Surroundings::now()) {

@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use udo_api::{Core, Layout, Side};
 use udo_runtime::cores::opencl;
+use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, Graph, Node as GraphNode, ValueId};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{CompileError, Model, Options, Session};
+use udo_runtime::model::{CompileError, Options, Session};
 use udo_runtime::place::PlaceError;
 use udo_runtime::plan::PlanError;
+use udo_runtime::runtime::{LoadError, Runtime};
 use udo_runtime::session::PortError;
 
 use super::contract::unwritten;
@@ -165,13 +167,12 @@ impl OnDevice {
         let Some(graph) = graph else { return Ok(None) };
         let mut options = Options::default();
         options.place.cores = vec![Core::GPU, Core::CPU];
-        let mut registry = cx.registry.clone();
-        let model = match Model::compile(graph, &mut registry, &options) {
+        let runtime = Runtime::of(cx.registry.clone(), Devices::default());
+        let model = match runtime.compile(graph, &options) {
             Ok(model) => model,
-            Err(
-                error @ (CompileError::Place(PlaceError::Device { .. })
-                | CompileError::Plan(PlanError::Device { .. })),
-            ) => return Err(failure(&said, &error)),
+            Err(LoadError::Compile(error)) if is_of_device(&error) => {
+                return Err(failure(&said, &*error));
+            }
             Err(_) => return Ok(None),
         };
         let op = cx.subject.op.schema().name();
@@ -219,6 +220,15 @@ pub(crate) fn made(cx: &OpContext, node: &Node, values: &[Vec<u8>]) -> Result<Ve
         | Finding::Skipped(why)
         | Finding::NotApplicable(why) => why,
     })
+}
+
+/// Whether a kernel does not compile for the device.
+fn is_of_device(error: &CompileError) -> bool {
+    matches!(
+        error,
+        CompileError::Place(PlaceError::Device { .. })
+            | CompileError::Plan(PlanError::Device { .. })
+    )
 }
 
 fn failure(said: &str, what: &dyn std::error::Error) -> Finding {

@@ -2,10 +2,12 @@
 
 use udo_api::{Core, DType, Param, ParamKind, Port};
 use udo_host::ParamSetting;
+use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node as GraphNode, ValueId};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::Options;
 use udo_runtime::place::Fallback;
+use udo_runtime::runtime::Runtime;
 
 use super::{Outcome, chain, failed, not_applicable, skipped};
 use crate::context::OpContext;
@@ -166,8 +168,8 @@ impl OneNode<'_> {
         let mut options = Options::default();
         options.place.cores = vec![self.cx.subject.core, Core::CPU];
         options.place.fallback = Fallback::CPU;
-        let mut registry = self.cx.registry.clone();
-        Model::compile(graph, &mut registry, &options).map(drop).map_err(|error| chain(&error))
+        let runtime = Runtime::of(self.cx.registry.clone(), Devices::default());
+        runtime.compile(graph, &options).map(drop).map_err(|error| chain(&error))
     }
 
     /// A finding unless the model is refused by a message that has `name` in it.

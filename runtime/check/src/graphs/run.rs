@@ -6,11 +6,12 @@ use std::num::NonZero;
 
 use udo_api::Core;
 use udo_runtime::cores::OpenCl;
+use udo_runtime::device::Devices;
 use udo_runtime::graph::{DimSpec, Graph, Selector, ValueId};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::Options;
 use udo_runtime::place::{Affinity, Fallback};
-use udo_runtime::registry::Registry;
+use udo_runtime::runtime::Runtime;
 
 use super::make::Made;
 use crate::context::OpContext;
@@ -39,7 +40,7 @@ pub(crate) struct Part {
 
 /// Compiles and runs graphs.
 pub(super) struct Runner {
-    registry: Registry,
+    runtime: Runtime,
     core: Core,
     op: &'static str,
     options: Options,
@@ -48,7 +49,8 @@ pub(super) struct Runner {
 impl Runner {
     pub(super) fn new(cx: &OpContext) -> Self {
         let (op, core) = (cx.subject.op.schema().name(), cx.subject.core);
-        Self { registry: cx.registry.clone(), core, op, options: of(core) }
+        let runtime = Runtime::of(cx.registry.clone(), Devices::default());
+        Self { runtime, core, op, options: of(core) }
     }
 
     /// Chooses what the planner may do, for the graphs from here on.
@@ -114,8 +116,8 @@ impl Runner {
             let of = Selector::Named(self.op.to_owned());
             options.place.affinity = vec![Affinity { of, core: self.core }];
         }
-        let model = Model::compile(part.graph.clone(), &mut self.registry, &options)
-            .map_err(|error| refused(&error))?;
+        let model =
+            self.runtime.compile(part.graph.clone(), &options).map_err(|error| refused(&error))?;
         let mut own = model.report().nodes.iter().filter(|node| node.op == self.op);
         if let Some(node) = own.find(|node| node.core != self.core) {
             return Err(Fault::Refused(format!("the operator is placed on {}", node.core)));

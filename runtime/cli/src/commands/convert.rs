@@ -160,7 +160,7 @@ impl Run for Convert {
         let (mut whole, _) = self.with_images(&graph, &first)?;
         place::pin(&mut whole, &self.affinity)?;
         graph.affinity.extend(self.affinity.iter().map(Affinity::to_string));
-        let mut missing = runtime.registry().missing(&graph, &BindOptions::default());
+        let mut missing = runtime.missing(&graph, &BindOptions::default());
         // A package that is known has it, or a run may bind it to one.
         missing.retain(|op| {
             op.packages.is_empty() && !declared.iter().any(|known| known.name == op.op)
@@ -169,7 +169,7 @@ impl Run for Convert {
             return self.say_missing(missing);
         }
         // A domain of somebody's own says that a package has the operator. A run has to name it, converting need not.
-        let ops = runtime.registry().ops();
+        let ops = runtime.operators().ops();
         let has_domain = |domain: &str| ops.iter().any(|of| of.def.schema().domain() == domain);
         let is_of_another = |op: &MissingOp| {
             op.is_of_a_package() && !op.domain.is_empty() && !has_domain(&op.domain)

@@ -49,8 +49,7 @@ const CORES: [Core; 3] = [Core::CPU, Core::GPU, Core::dsp(68)];
 impl Run for Ops {
     fn run(self) -> Outcome {
         let cores = self.core.map_or_else(|| CORES.to_vec(), |core| vec![core]);
-        let mut registry = self.packages.open()?.registry().clone();
-        let mut ops = registry.coverage(&cores).map_err(Failure::new)?;
+        let mut ops = self.packages.open()?.coverage(&cores).map_err(Failure::new)?;
         ops.retain(|op| {
             let takes = |types: &TypeSet| self.dtype.map_or(!types.is_empty(), |t| types.has(t));
             op.types.iter().any(|(_, types)| takes(types))

@@ -377,7 +377,7 @@ impl Quantize {
         match format {
             Format::Onnx => {
                 let mut graph = quantized.graph.clone();
-                runtime.registry().clone().raise(&mut graph, bind)?;
+                runtime.raise(&mut graph, bind)?;
                 write_file(&self.output, &export::onnx::to_bytes(&graph)?)
             }
             Format::Udm => {

@@ -5,8 +5,8 @@
 use udo_api::{AxisEncoding, Encodings};
 
 use super::{Lower, Result, invalid};
-use crate::device::Extent;
-use crate::graph::{Attr, ValueId};
+use udo_engine::device::Extent;
+use udo_graph::graph::{Attr, ValueId};
 
 /// The number of `valid` in `pad_mode`.
 const VALID: i64 = 1;

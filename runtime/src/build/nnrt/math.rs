@@ -3,7 +3,7 @@
 use udo_api::DType;
 
 use super::{Lower, Result, invalid};
-use crate::graph::{Attr, ValueId};
+use udo_graph::graph::{Attr, ValueId};
 
 /// The numbers that `NNRt` has for types of elements.
 const TYPES: [(i64, DType); 12] = [

@@ -4,8 +4,8 @@ use udo_api::DType;
 
 use super::math::check_type;
 use super::{Lower, Result, invalid};
-use crate::device::Extent;
-use crate::graph::{Attr, ValueId};
+use udo_engine::device::Extent;
+use udo_graph::graph::{Attr, ValueId};
 
 /// The numbers of `padding_mode`.
 const REFLECT: i64 = 1;

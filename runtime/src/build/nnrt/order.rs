@@ -1,7 +1,7 @@
 //! What goes by the order of numbers, and checks.
 
 use super::{Lower, Result, invalid};
-use crate::graph::{Attr, ValueId};
+use udo_graph::graph::{Attr, ValueId};
 
 pub(super) fn top_k(lower: &mut Lower<'_>) -> Result<()> {
     let axis = lower.int("axis")?;

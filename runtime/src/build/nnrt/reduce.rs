@@ -3,7 +3,7 @@
 use udo_api::DType;
 
 use super::{Lower, Result, invalid};
-use crate::graph::{Attr, ValueId};
+use udo_graph::graph::{Attr, ValueId};
 
 pub(super) fn mean(lower: &mut Lower<'_>) -> Result<()> {
     reduced(lower, "ReduceMean")

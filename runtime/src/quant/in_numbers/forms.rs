@@ -1,10 +1,10 @@
 //! What operators on quantized values are in numbers.
 
-use crate::graph::Node;
 use crate::quant::operators::{
     DEQUANTIZE, FINDS_LARGEST, FINDS_LEAST, LARGEST_OF_ALL, LEAST_OF_ALL, QUANTIZE, TRANSPOSED,
     moves_elements,
 };
+use udo_graph::graph::Node;
 
 /// What becomes of a node where values are numbers.
 #[derive(Clone, Copy, Debug)]

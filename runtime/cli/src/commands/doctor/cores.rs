@@ -129,7 +129,7 @@ fn rows(runtime: &Runtime, tried: &[Core], threads: NonZero<usize>) -> Result<Ve
         [] => CoreKind::ALL.iter().filter_map(|kind| Core::from_name(kind.name())).collect(),
         tried => tried.to_vec(),
     };
-    let coverage = runtime.registry().clone().coverage(&all).map_err(Failure::new)?;
+    let coverage = runtime.coverage(&all).map_err(Failure::new)?;
     let row = |(at, &core): (usize, &Core)| {
         let kind = core.kind()?;
         let has = |op: &&Coverage| op.types.get(at).is_some_and(|(_, types)| !types.is_empty());

@@ -13,7 +13,6 @@ use udo_runtime::container::{
 use udo_runtime::graph::{Graph, Source};
 use udo_runtime::import::ImportOptions;
 use udo_runtime::model::{Surveyed, survey};
-use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
 use udo_runtime::runtime::Runtime;
 
@@ -83,7 +82,6 @@ struct Known {
 impl Info {
     pub(super) fn run(self) -> Outcome {
         let runtime = self.packages.open()?;
-        let mut registry = runtime.registry().clone();
         let (contents, container) = self.read(&runtime)?;
         let mut all = Vec::new();
         for network in contents.networks {
@@ -93,7 +91,7 @@ impl Info {
                 let bound = bound.transpose().map_err(|e| container_failure(&self.model, e))?;
                 let (graph, ranges) =
                     bound.unwrap_or_else(|| (stage.graph.graph.clone(), BTreeMap::new()));
-                all.push(self.known(&network.name, index, stage, (graph, ranges), &mut registry));
+                all.push(self.known(&network.name, index, stage, (graph, ranges), &runtime));
             }
         }
         let sections = contents.sections.iter().map(|section| {
@@ -141,7 +139,7 @@ impl Info {
         index: usize,
         stage: Stage,
         (graph, mut ranges): (Graph, BTreeMap<String, RangeInclusive<usize>>),
-        registry: &mut Registry,
+        runtime: &Runtime,
     ) -> Known {
         ranges.extend(self.dim.iter().cloned());
         let (dims, ranges): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -153,7 +151,7 @@ impl Info {
             ..BindOptions::default()
         };
         let inputs = inputs(&graph);
-        let surveyed = survey(graph, registry, &bind, &CORES);
+        let surveyed = survey(graph, runtime.as_ref(), &bind, &CORES);
         let unknown = surveyed.as_ref().err().map(|error| chain(error));
         let surveyed = surveyed.unwrap_or_default();
         let layers = layers(&stage.graph, &surveyed);

@@ -86,11 +86,11 @@ impl Over<'_> {
         node: &Node,
         (case, why, core, package): (&str, String, String, &str),
     ) -> Result<Capture, String> {
-        let registry = self.loaded.runtime.registry();
-        let package = registry.packages().find(|own| own.name == package);
+        let operators = self.loaded.runtime.operators();
+        let package = operators.packages().find(|own| own.name == package);
         let package = package.ok_or("its package is not open")?;
-        let is_own = |entry: &&udo_runtime::registry::OpEntry| entry.package == package.id;
-        let entry = registry.ops_named(&node.op).find(is_own);
+        let is_own = |entry: &&udo_runtime::operators::OpEntry| entry.package == package.id;
+        let entry = operators.ops_named(&node.op).find(is_own);
         let schema = entry.ok_or("its operator is another one now")?.def.schema();
         let params = Params::of(node, schema)?;
         let mut inputs = Vec::new();

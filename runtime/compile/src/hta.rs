@@ -1,0 +1,124 @@
+//! Parts of quantized models that are compiled for the HTA offline, and put into the model again when it is loaded.
+//!
+//! | step | module | what it does |
+//! |---|---|---|
+//! | choose | `choose` | which nodes the SoC takes, in parts that are as large as can be |
+//! | cut | `piece` | makes a graph of its own of nodes, whose inputs and outputs are stored values |
+//! | lower | `lower` | makes layers of operators on stored values, which passes leave |
+//! | compile | `compile` | makes bytecode of them (`udo_hta`), for all stages of a model file |
+//! | store | `record`, `digest` | the section of the file, and what binds each program to its nodes |
+//! | install | `install` | checks all that at load, and puts one node in the place of each part |
+
+mod choose;
+mod compile;
+mod digest;
+mod install;
+mod lower;
+mod piece;
+mod record;
+pub mod subnet;
+#[cfg(test)]
+mod tests;
+
+use crate::pass::PassError;
+use crate::resolve::ResolveError;
+use udo_graph::container::ContainerError;
+
+pub use compile::compile;
+pub use compile::{HtaPart, HtaReport, PrepareHta};
+pub use install::{Installed, install};
+pub use piece::PieceError;
+
+/// Why a model has no programs for the HTA, or does not run with those that it has.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HtaError {
+    /// The model file has no programs for the SoC.
+    #[error("the model has no programs for the HTA of {soc}{}", others(.known))]
+    None {
+        /// The SoC.
+        soc: &'static str,
+        /// Those for which it has some.
+        known: Vec<String>,
+    },
+    /// A section is damaged.
+    #[error("the programs for the HTA of {soc} are damaged: their section {why}")]
+    Damaged {
+        /// The SoC.
+        soc: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// A program is not the one of these nodes, weights and encodings, or is none.
+    #[error("the HTA program of nodes {nodes} {why}")]
+    Stale {
+        /// The ids of the nodes.
+        nodes: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A model that computes with numbers is to run on AIP.
+    #[error("the model computes with numbers, and AIP runs quantized models alone")]
+    Numbers,
+    /// Nodes cannot become one program.
+    #[error("HTA partition {nodes}: {why}")]
+    Part {
+        /// The nodes asked for.
+        nodes: String,
+        /// Why not.
+        why: String,
+    },
+    /// Two partitions share a node.
+    #[error("HTA partitions {one} and {other} share nodes")]
+    Shared {
+        /// One of them.
+        one: String,
+        /// The other one.
+        other: String,
+    },
+    /// Nothing of the model is for the SoC.
+    #[error("{soc} takes no part of the model{}", first(.why))]
+    Nothing {
+        /// The SoC.
+        soc: &'static str,
+        /// Nodes that stay, and why.
+        why: Vec<String>,
+    },
+    /// The graph cannot be resolved.
+    #[error(transparent)]
+    Resolve(#[from] ResolveError),
+    /// A pass broke the graph.
+    #[error(transparent)]
+    Pass(#[from] PassError),
+    /// The file cannot hold it.
+    #[error(transparent)]
+    File(#[from] ContainerError),
+}
+
+fn others(known: &[String]) -> String {
+    if known.is_empty() { String::new() } else { format!(", but for {}", known.join(", ")) }
+}
+
+fn first(why: &[String]) -> String {
+    why.first().map_or_else(String::new, |why| format!(": {why}"))
+}
+
+impl HtaError {
+    /// What the user can do about it.
+    pub fn help(&self) -> Option<String> {
+        let help = match self {
+            Self::None { .. } | Self::Damaged { .. } | Self::Stale { .. } => Some(
+                "`udo prepare MODEL.udm --hta` compiles them anew; with `--cores aip` all that has none runs on the DSP",
+            ),
+            Self::Numbers => Some(
+                "make a quantized model first: `udo quantize MODEL --calibration DIR -o QUANTIZED.udm`, then `udo prepare QUANTIZED.udm --hta`",
+            ),
+            Self::Part { .. } | Self::Nothing { .. } => Some(
+                "`udo explain MODEL --cores dsp` lists nodes by their ids; docs/hta-bytecode.md has what each SoC takes",
+            ),
+            Self::Resolve(error) => return error.help(),
+            Self::Shared { .. } | Self::Pass(_) | Self::File(_) => None,
+        };
+        help.map(str::to_owned)
+    }
+}

@@ -1,0 +1,329 @@
+//! Programs for the parts of a model, and the sections that hold them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use udo_api::{Core, DType, Encoding, Encodings, TensorDesc};
+use udo_hta::{CompileError, Soc};
+
+use super::HtaError;
+use super::choose::choose;
+use super::digest::digest;
+use super::lower::{Derived, Lowering};
+use super::piece::Piece;
+use super::record::{self, Part, Port};
+use crate::compiler::Compiler;
+use crate::pass::{self, PassOptions};
+use crate::resolve::{self, TypedGraph};
+use udo_graph::container::{COMPILED, Container, Contents};
+use udo_graph::graph::{DimSpec, Graph, GraphValue, Origin, Source, TensorType, ValueId};
+use udo_graph::memory::ModelBytes;
+
+/// What is to be compiled for the HTA.
+#[derive(Clone, Debug)]
+pub struct PrepareHta {
+    /// The SoC.
+    pub soc: &'static Soc,
+    /// The ids of the nodes of each part; none where all is to be taken that can be.
+    pub parts: Vec<Origin>,
+}
+
+/// What was compiled, and what was not.
+#[derive(Clone, Debug, Default)]
+pub struct HtaReport {
+    /// The parts.
+    pub parts: Vec<HtaPart>,
+    /// Nodes that the SoC does not take, each with why, where nobody said which nodes to compile.
+    pub stays: Vec<String>,
+}
+
+/// A part that was compiled.
+#[derive(Clone, Debug)]
+pub struct HtaPart {
+    /// The network.
+    pub network: String,
+    /// The stage of the network, by its place.
+    pub stage: usize,
+    /// The nodes of the model that the program does the work of.
+    pub nodes: Origin,
+    /// The layers of the program.
+    pub layers: usize,
+    /// The bytes of the program.
+    pub bytes: usize,
+    /// The names, types and shapes of what it reads.
+    pub inputs: Vec<String>,
+    /// The names, types and shapes of what it makes.
+    pub outputs: Vec<String>,
+}
+
+/// Compiles the parts of all stages for a SoC, and puts the sections in the place of those that there were for it.
+///
+/// # Errors
+/// Nodes that can be no program, or nothing at all that can.
+pub fn compile(
+    contents: &mut Contents,
+    compiler: &Compiler<'_>,
+    of: &PrepareHta,
+) -> Result<HtaReport, HtaError> {
+    check_parts(&of.parts)?;
+    let container = Container::read(&ModelBytes::copy_of(&contents.to_bytes()?))?;
+    let mut report = HtaReport::default();
+    let mut sections = Vec::new();
+    for network in container.networks() {
+        let mut parts = Vec::new();
+        for (stage, of_stage) in network.stages.iter().enumerate() {
+            let mut graph = container.bound(of_stage, &network.name)?.graph;
+            graph.number();
+            let mut compiling = Compiling::of(&graph, compiler, of.soc)?;
+            let compiled = if of.parts.is_empty() {
+                compiling.all(&mut report.stays)?
+            } else {
+                of.parts.iter().map(|ids| compiling.asked(ids)).collect::<Result<_, _>>()?
+            };
+            for one in compiled {
+                report.parts.push(one.report(&network.name, stage));
+                parts.push(one.part(of.soc, stage));
+            }
+        }
+        if !parts.is_empty() {
+            sections.push(record::section(of.soc.name, &network.name, &parts)?);
+        }
+    }
+    if sections.is_empty() {
+        return Err(HtaError::Nothing { soc: of.soc.name, why: report.stays });
+    }
+    let replaced = format!("{COMPILED}{}", of.soc.name);
+    contents.sections.retain(|section| section.name != replaced);
+    contents.sections.extend(sections);
+    Ok(report)
+}
+
+fn check_parts(parts: &[Origin]) -> Result<(), HtaError> {
+    for (at, one) in parts.iter().enumerate() {
+        let ids: BTreeSet<u32> = one.ids().collect();
+        let shares = |other: &&Origin| other.ids().any(|id| ids.contains(&id));
+        if let Some(other) = parts.iter().take(at).find(shares) {
+            return Err(HtaError::Shared { one: other.to_string(), other: one.to_string() });
+        }
+    }
+    Ok(())
+}
+
+/// A model whose parts become programs.
+pub(super) struct Compiling<'a> {
+    graph: &'a Graph,
+    compiler: Compiler<'a>,
+    soc: &'static Soc,
+    /// What the values of the model are, by name.
+    descs: HashMap<String, TensorDesc>,
+    typed: TypedGraph,
+}
+
+/// A part with its program.
+pub(super) struct Compiled {
+    pub(super) piece: Piece,
+    pub(super) program: Vec<u8>,
+    pub(super) ports: [Vec<Port>; 2],
+    layers: usize,
+    names: [Vec<String>; 2],
+}
+
+/// Why nodes are no part: in words, and the ids of the node where that shows.
+struct Refused {
+    why: String,
+    ids: Origin,
+}
+
+impl<'a> Compiling<'a> {
+    pub(super) fn of(
+        graph: &'a Graph,
+        compiler: &Compiler<'a>,
+        soc: &'static Soc,
+    ) -> Result<Self, HtaError> {
+        let typed = resolve::run(compiler, graph.clone())?.graph;
+        let named = |value: &crate::resolve::TypedValue| (value.value().name.clone(), value.desc);
+        let descs = typed.values.iter().map(named).collect();
+        Ok(Self { graph, compiler: *compiler, soc, descs, typed })
+    }
+
+    /// All that the SoC takes; `stays` gets what it does not.
+    pub(super) fn all(&mut self, stays: &mut Vec<String>) -> Result<Vec<Compiled>, HtaError> {
+        let mut typed = self.typed.clone();
+        pass::run(&self.compiler, &mut typed, &passes(), Core::DSP_V68)?;
+        let (mut without, mut more) = (BTreeSet::new(), Vec::new());
+        loop {
+            let choice = choose(&typed, self.soc, &without);
+            let mut compiled = Vec::new();
+            let mut refused = None;
+            for ids in &choice.parts {
+                match self.part(ids) {
+                    Ok(one) => compiled.push(one),
+                    Err(error) => {
+                        let is_new = error.ids.ids().any(|id| !without.contains(&id));
+                        let ids = if is_new { error.ids } else { ids.clone() };
+                        refused = Some((ids, error.why));
+                        break;
+                    }
+                }
+            }
+            let Some((ids, why)) = refused else {
+                stays.extend(choice.stays);
+                stays.append(&mut more);
+                return Ok(compiled);
+            };
+            without.extend(ids.ids());
+            more.push(why);
+        }
+    }
+
+    /// The part that somebody asked for.
+    fn asked(&mut self, ids: &Origin) -> Result<Compiled, HtaError> {
+        let nodes = || ids.to_string();
+        let is_there = |id: &u32| {
+            self.graph.nodes.iter().any(|node| node.origin.ids().any(|known| known == *id))
+        };
+        if let Some(id) = ids.ids().find(|id| !is_there(id)) {
+            let why = format!("the model has no node {id}");
+            return Err(HtaError::Part { nodes: nodes(), why });
+        }
+        self.part(ids).map_err(|refused| HtaError::Part { nodes: nodes(), why: refused.why })
+    }
+
+    /// The program of the nodes with these ids.
+    fn part(&mut self, ids: &Origin) -> Result<Compiled, Refused> {
+        let refused = |why: String, ids: &Origin| Refused { why, ids: ids.clone() };
+        let mut piece =
+            Piece::of(self.graph, ids).map_err(|error| refused(error.to_string(), ids))?;
+        let ends = [self.ends(&piece.inputs, ids)?, self.ends(&piece.outputs, ids)?];
+        piece.set_inputs(|value| tensor_type(self.desc(value)?));
+        let failed = |error: &dyn std::fmt::Display| refused(error.to_string(), ids);
+        // A part is bound as the whole was, and its inputs' shapes are fixed.
+        let options = self.compiler.options.of_part();
+        let resolved = resolve::run(&self.compiler.with(&options), piece.graph.clone());
+        let mut typed = resolved.map_err(|error| failed(&error))?.graph;
+        let fired = pass::run(&self.compiler, &mut typed, &passes(), Core::DSP_V68);
+        fired.map_err(|error| failed(&error))?;
+        let derived = Derived::of(&typed);
+        let place = |value: ValueId| typed.inputs.iter().position(|input| *input == value);
+        let is_inner = |value| {
+            let outer = place(value).and_then(|at| piece.inputs.get(at));
+            outer.is_some_and(|outer| !self.is_given(*outer))
+        };
+        let network = Lowering::of(&typed, &derived).network(is_inner);
+        let network = network.map_err(|stays| {
+            let node = typed.node(stays.node).ok().map(|bound| &bound.node);
+            let named =
+                node.map(|node| format!("node {:?} ({}) {}", node.name, node.op, stays.why));
+            let origin = node.map(|node| node.origin.clone());
+            Refused { why: named.unwrap_or_default(), ids: origin.unwrap_or_default() }
+        })?;
+        let program = udo_hta::compile(&network, self.soc).map_err(|error| {
+            let named = |name: &str| {
+                let mut nodes = typed.nodes.iter().map(|bound| &bound.node);
+                nodes.find(|node| node.name == name).map(|node| node.origin.clone())
+            };
+            let of = match &error {
+                CompileError::Rows { layer, .. } => named(layer),
+                CompileError::Refused(refusal) => {
+                    let mut nodes = typed.nodes.iter().map(|bound| &bound.node);
+                    let found = |name: &str| refusal.what.contains(&format!("{name:?}"));
+                    nodes.find(|node| found(&node.name)).map(|node| node.origin.clone())
+                }
+                _ => None,
+            };
+            Refused { why: error.to_string(), ids: of.unwrap_or_else(|| ids.clone()) }
+        })?;
+        let layers = network.layers().len();
+        let ports = ends.clone().map(|ends| ends.iter().map(|(_, desc)| port(desc)).collect());
+        let names =
+            ends.map(|ends| ends.iter().map(|(name, desc)| format!("{name} {desc}")).collect());
+        Ok(Compiled { piece, program, ports, layers, names })
+    }
+
+    fn desc(&self, value: ValueId) -> Option<TensorDesc> {
+        let value = self.graph.value(value).ok()?;
+        self.descs.get(&value.name).copied()
+    }
+
+    /// Names and types of what a part reads or makes, if the HTA does.
+    fn ends(&self, values: &[ValueId], ids: &Origin) -> Result<Vec<(String, TensorDesc)>, Refused> {
+        let of = |&value: &ValueId| {
+            let name =
+                self.graph.value(value).map_or_else(|_| String::new(), |value| value.name.clone());
+            let desc = self.desc(value).unwrap_or(TensorDesc::ABSENT);
+            if desc.dtype() == Some(DType::U8) && desc.full_shape().is_fixed() {
+                return Ok((name, desc));
+            }
+            let maker = self.graph.producers().get(value).copied().flatten();
+            let maker = maker.and_then(|maker| self.graph.node(maker).ok());
+            let by = maker.map_or_else(String::new, |node| {
+                format!(", which node {:?} ({}, id {}) makes,", node.name, node.op, node.origin)
+            });
+            let why = format!(
+                "value {name:?}{by} is {desc} at its end, and the HTA reads and makes u8 of fixed extents; move the end to where values \
+                 are stored: nodes up to the one that quantizes them belong together"
+            );
+            let ids = maker.map_or_else(|| ids.clone(), |node| node.origin.clone());
+            Err(Refused { why, ids })
+        };
+        values.iter().map(of).collect()
+    }
+
+    /// Whether a value is the caller's, perhaps stored first.
+    fn is_given(&self, value: ValueId) -> bool {
+        let is_input = |value: ValueId| {
+            self.graph.value(value).is_ok_and(|value| matches!(value.source, Source::Input(_)))
+        };
+        let maker = self.graph.producers().get(value).copied().flatten();
+        let maker = maker.and_then(|maker| self.graph.node(maker).ok());
+        let stored =
+            maker.filter(|node| node.op == "QuantizeLinear").and_then(|node| node.input(0));
+        is_input(value) || stored.is_some_and(is_input)
+    }
+
+    /// The program of a part whose ends are others than those that it was compiled for.
+    pub(super) fn anew(&mut self, ids: &Origin) -> Result<Compiled, HtaError> {
+        self.asked(ids)
+    }
+}
+
+impl Compiled {
+    fn report(&self, network: &str, stage: usize) -> HtaPart {
+        let [inputs, outputs] = self.names.clone();
+        HtaPart {
+            network: network.to_owned(),
+            stage,
+            nodes: self.piece.ids.clone(),
+            layers: self.layers,
+            bytes: self.program.len(),
+            inputs,
+            outputs,
+        }
+    }
+
+    pub(super) fn part(self, soc: &Soc, stage: usize) -> Part {
+        let [inputs, outputs] = self.ports;
+        let digest = digest(&self.piece, (soc.name, stage), [&inputs, &outputs], &self.program);
+        Part { stage, ids: self.piece.ids, inputs, outputs, program: self.program, digest }
+    }
+}
+
+/// The passes that leave operators on stored values.
+fn passes() -> PassOptions {
+    let mut options = PassOptions::default();
+    options.skip.extend(["scales", "layouts", "epilogue"].map(str::to_owned));
+    options
+}
+
+fn port(desc: &TensorDesc) -> Port {
+    let encoding = match desc.encodings() {
+        Some(Encodings::PerTensor(encoding)) => encoding,
+        _ => Encoding { scale: 0.0, zero_point: 0 },
+    };
+    let Encoding { scale, zero_point } = encoding;
+    Port { shape: desc.shape().to_vec(), scale, zero_point }
+}
+
+fn tensor_type(desc: TensorDesc) -> Option<TensorType> {
+    let dims = desc.shape().iter().map(|&extent| DimSpec::Fixed(extent)).collect();
+    Some(TensorType { dtype: desc.dtype()?, dims })
+}

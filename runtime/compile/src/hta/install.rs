@@ -1,0 +1,229 @@
+//! Puts one node in the place of each part of a model that its file has a program for.
+
+use std::collections::BTreeSet;
+
+use udo_api::{Core, CoreKind, DType, Shape};
+use udo_hta::{Limits, Program, Soc};
+
+use super::HtaError;
+use super::compile::Compiling;
+use super::digest::digest;
+use super::piece::Piece;
+use super::record::{self, Part};
+use crate::compiler::Compiler;
+use crate::place::{self, PlaceOptions};
+use udo_graph::graph::{Attr, Graph, Node, Origin, ValueId};
+use udo_graph::memory::Tensor;
+
+/// Who asks for the programs.
+#[derive(Clone, Copy, Debug)]
+struct Asked<'a> {
+    /// The SoC whose HTA there is.
+    soc: &'static Soc,
+    /// Whether what has no program that is right may run elsewhere, which is said.
+    may_fall_back: bool,
+    /// The cores asked for, the preferred one first.
+    cores: &'a [Core],
+    /// The cores that nodes are pinned to, by the numbers of pins.
+    pinned: &'a [Core],
+    /// How many of the graph's outputs are the model's own; those behind were asked for.
+    own_outputs: usize,
+}
+
+/// What came of a model's programs.
+#[derive(Debug, Default)]
+pub struct Installed {
+    /// What the user should know.
+    pub notices: Vec<String>,
+    /// The ids of the nodes that the HTA takes, and that no program of the file is for.
+    pub left_out: Origin,
+}
+
+/// Puts the programs of a model's file in the place of the nodes that they do the work of. Of the graph's outputs the first
+/// `own_outputs` are the model's own; those behind were asked for.
+///
+/// # Errors
+/// Programs that are not there, or not those of the nodes, where nothing may run elsewhere.
+pub fn install(
+    compiler: &Compiler<'_>,
+    graph: &mut Graph,
+    own_outputs: usize,
+) -> Result<Installed, HtaError> {
+    let PlaceOptions { soc, aip, cores, affinity, .. } = &compiler.options.place;
+    let pinned = place::pinned(affinity);
+    let asked = &Asked { soc, may_fall_back: *aip, cores, pinned: &pinned, own_outputs };
+    let is_hta = |core: &Core| core.kind() == Some(CoreKind::Hta);
+    if !asked.cores.iter().chain(asked.pinned).any(is_hta) {
+        return Ok(Installed::default());
+    }
+    let mut notices = Vec::new();
+    let fall_back = |error: HtaError, notices: &mut Vec<String>| {
+        if !asked.may_fall_back {
+            return Err(error);
+        }
+        notices.push(format!("{error}: these nodes run on the DSP instead"));
+        Ok(())
+    };
+    let soc = asked.soc;
+    if graph.compiled.is_empty() && !asked.may_fall_back {
+        // Placement says of each node that the HTA has no kernel.
+        return Ok(Installed { notices, ..Installed::default() });
+    }
+    let known: Vec<String> = graph.compiled.iter().map(|of| of.target.clone()).collect();
+    let Some(of) = graph.compiled.iter().find(|of| of.target == soc.name) else {
+        fall_back(HtaError::None { soc: soc.name, known }, &mut notices)?;
+        return Ok(Installed { notices, ..Installed::default() });
+    };
+    let parts = match record::parts(of) {
+        Ok(parts) if parts.is_empty() => {
+            let why = format!("has none for stage {}", of.stage);
+            fall_back(HtaError::Damaged { soc: soc.name, why }, &mut notices)?;
+            return Ok(Installed { notices, ..Installed::default() });
+        }
+        Ok(parts) => parts,
+        Err(why) => {
+            fall_back(HtaError::Damaged { soc: soc.name, why }, &mut notices)?;
+            return Ok(Installed { notices, ..Installed::default() });
+        }
+    };
+    let own = graph.outputs.iter().copied().take(asked.own_outputs).collect();
+    let model = Graph { outputs: own, ..graph.clone() };
+    let mut compiling = Compiling::of(&model, compiler, soc)?;
+    // Of nodes whose program is not right, a notice says so.
+    let left_out = left_out(&parts, &mut compiling);
+    let mut ready = Vec::new();
+    for part in parts {
+        match checked(&model, part, asked, &mut compiling) {
+            Ok(Some(part)) => ready.push(part),
+            Ok(None) => {}
+            Err(error) => fall_back(error, &mut notices)?,
+        }
+    }
+    for (number, part) in ready.into_iter().enumerate() {
+        let part = for_outputs(graph, part, asked, compiler, &mut notices)?;
+        put(graph, &part, number)?;
+    }
+    Ok(Installed { notices, left_out })
+}
+
+/// The nodes that the HTA takes and that are in no part: whoever had the parts compiled left them out.
+fn left_out(parts: &[Part], compiling: &mut Compiling<'_>) -> Origin {
+    let taken: BTreeSet<u32> = parts.iter().flat_map(|part| part.ids.ids()).collect();
+    // Where nothing can be compiled, nothing was left out.
+    let all = compiling.all(&mut Vec::new()).unwrap_or_default();
+    all.iter().flat_map(|one| one.piece.ids.ids()).filter(|id| !taken.contains(id)).collect()
+}
+
+/// A part that is what the compiler makes of its nodes, unless these are to run elsewhere. A digest alone would bind a program to nodes
+/// that it does not do the work of, as whoever writes programs can write digests.
+fn checked(
+    model: &Graph,
+    part: Part,
+    asked: &Asked<'_>,
+    compiling: &mut Compiling<'_>,
+) -> Result<Option<Part>, HtaError> {
+    let nodes = part.ids.to_string();
+    let stale = |why: String| HtaError::Stale { nodes: nodes.clone(), why };
+    let piece = Piece::of(model, &part.ids)
+        .map_err(|error| stale(format!("is of another model: {error}")))?;
+    let found =
+        digest(&piece, (asked.soc.name, part.stage), [&part.inputs, &part.outputs], &part.program);
+    if found != part.digest {
+        return Err(stale(
+            "is stale: it was compiled of other nodes, weights or encodings".to_owned(),
+        ));
+    }
+    let program = Program::load(&part.program, &Limits::DEFAULT)
+        .map_err(|error| stale(format!("does not run: {error}")))?;
+    if program.soc().is_none_or(|soc| soc.name != asked.soc.name) {
+        return Err(stale("is for another SoC".to_owned()));
+    }
+    if !is_wanted(model, &piece, asked) {
+        return Ok(None);
+    }
+    let anew =
+        compiling.anew(&part.ids).map_err(|error| stale(format!("is of no part: {error}")))?;
+    if (&anew.program, &anew.ports) != (&part.program, &[part.inputs.clone(), part.outputs.clone()])
+    {
+        return Err(stale(
+            "is not what this compiler makes of them: it is of another release, or forged"
+                .to_owned(),
+        ));
+    }
+    Ok(Some(part))
+}
+
+/// Whether all nodes of a part are to run on the HTA: pinned to it, or preferred there.
+fn is_wanted(model: &Graph, piece: &Piece, asked: &Asked<'_>) -> bool {
+    let is_hta = |core: Option<&Core>| core.and_then(|core| core.kind()) == Some(CoreKind::Hta);
+    piece.gone.iter().filter_map(|id| model.node(*id).ok()).all(|node| match node.pin {
+        Some(pin) => is_hta(asked.pinned.get(usize::from(pin))),
+        None => is_hta(asked.cores.first()),
+    })
+}
+
+/// The part, compiled anew if values within it were asked for.
+fn for_outputs(
+    graph: &Graph,
+    part: Part,
+    asked: &Asked<'_>,
+    compiler: &Compiler<'_>,
+    notices: &mut Vec<String>,
+) -> Result<Part, HtaError> {
+    let outputs = |graph: &Graph| {
+        let piece = Piece::of(graph, &part.ids);
+        piece.map(|piece| piece.outputs.len()).unwrap_or_default()
+    };
+    if outputs(graph) == part.outputs.len() {
+        return Ok(part);
+    }
+    let mut compiling = Compiling::of(graph, compiler, asked.soc)?;
+    let compiled = compiling.anew(&part.ids)?;
+    notices.push(format!(
+        "the HTA program of nodes {} was compiled anew at load, as values within it are asked for",
+        part.ids
+    ));
+    let made = compiled.part(asked.soc, part.stage);
+    Ok(made)
+}
+
+/// Puts the node of a part into the model.
+fn put(graph: &mut Graph, part: &Part, number: usize) -> Result<(), HtaError> {
+    let stale = |why: String| HtaError::Stale { nodes: part.ids.to_string(), why };
+    let piece = Piece::of(graph, &part.ids).map_err(|error| stale(error.to_string()))?;
+    let shapes = part.inputs.iter().chain(&part.outputs).map(|port| &port.shape);
+    let shapes = shapes.flat_map(|shape| [shape.len()].into_iter().chain(shape.iter().copied()));
+    let shapes = shapes.filter_map(|extent| i64::try_from(extent).ok()).collect();
+    let scales = part.outputs.iter().map(|port| f64::from(port.scale)).collect();
+    let zeros = part.outputs.iter().map(|port| i64::from(port.zero_point)).collect();
+    let program =
+        Shape::new(&[part.program.len()]).map_err(|error| error.to_string()).and_then(|shape| {
+            Tensor::from_bytes(DType::U8, shape, &part.program).map_err(|error| error.to_string())
+        });
+    let name = format!("hta_program_{number}");
+    let program = graph.add_constant(&name, program.map_err(stale)?);
+    let mut first = piece.gone.iter().filter_map(|id| graph.node(*id).ok());
+    let pin = first.find_map(|node| node.pin);
+    let inputs: Vec<ValueId> = [program].into_iter().chain(piece.inputs.iter().copied()).collect();
+    let node = Node {
+        name,
+        domain: "udo".to_owned(),
+        origin: piece.ids.clone(),
+        pin,
+        attrs: vec![
+            ("shapes".to_owned(), Attr::Ints(shapes)),
+            ("scales".to_owned(), Attr::Floats(scales)),
+            ("zero_points".to_owned(), Attr::Ints(zeros)),
+        ],
+        ..Node::new("HtaSubnet", 1, &inputs, &piece.outputs)
+    };
+    let mut nodes = Vec::with_capacity(graph.nodes.len());
+    for (id, other) in graph.node_ids().zip(std::mem::take(&mut graph.nodes)) {
+        if !piece.gone.contains(&id) {
+            nodes.push(other);
+        }
+    }
+    nodes.push(node);
+    graph.nodes = nodes;
+    graph.sort().map_err(|error| stale(format!("has no place in the model: {error}")))
+}

@@ -1,0 +1,276 @@
+//! From operators on stored values to layers of the HTA, one by one.
+//!
+//! ONNX has channels second, and the HTA last: a tensor of four dimensions is an image, whose bytes lie otherwise here and there;
+//! of fewer, the last one is the channels.
+
+mod encodings;
+mod matrix;
+mod merge;
+mod shape;
+mod window;
+
+use std::collections::BTreeMap;
+
+use udo_hta::{Layer, Network, Op, Tensor, TensorId};
+
+use crate::resolve::{BoundNode, ParamSetting, TypedGraph};
+use udo_graph::graph::{NodeId, Source, ValueId};
+use udo_graph::memory;
+
+use encodings::Encodings;
+use shape::Shaped;
+
+/// How a node becomes a layer, or why it does not.
+type Lower = for<'a> fn(&Lowering<'a>, &Use<'a>) -> Result<Made<'a>, String>;
+
+/// Operators by domain and name.
+const TABLE: &[(&str, &str, Lower)] = &[
+    ("", "Flatten", shape::reshape),
+    ("", "GlobalMaxPool", window::global_max_pool),
+    ("", "MaxPool", window::max_pool),
+    ("", "QLinearConv", window::conv),
+    ("", "QLinearMatMul", matrix::matmul),
+    ("", "Reshape", shape::reshape),
+    ("", "Resize", shape::resize),
+    ("", "Squeeze", shape::reshape),
+    ("", "Unsqueeze", shape::reshape),
+    ("com.microsoft", "QGemm", matrix::gemm),
+    ("com.microsoft", "QLinearAdd", merge::add),
+    ("com.microsoft", "QLinearAveragePool", window::average_pool),
+    ("com.microsoft", "QLinearConcat", merge::concat),
+    ("com.microsoft", "QLinearGlobalAveragePool", window::global_average_pool),
+    ("com.microsoft", "QLinearMul", merge::mul),
+    ("com.microsoft", "QLinearSoftmax", merge::softmax),
+    ("udo", "Lookup", merge::lookup),
+    ("udo", "QLinearMatMulAdd", matrix::matmul_add),
+];
+
+/// What a node becomes.
+struct Made<'a> {
+    op: Op<'a>,
+    /// The ports of the values that it reads.
+    reads: Vec<usize>,
+}
+
+/// What is made of constants before layers refer to it.
+#[derive(Debug, Default)]
+pub(super) struct Derived {
+    /// Weights with outputs first, by the place of their node.
+    matrices: BTreeMap<usize, memory::Tensor>,
+    tables: BTreeMap<usize, [u8; 256]>,
+    /// One number for all channels, once for each of them, by the places of node and port.
+    rows: BTreeMap<(usize, usize), memory::Tensor>,
+}
+
+impl Derived {
+    /// What the nodes of a graph need.
+    pub(super) fn of(graph: &TypedGraph) -> Self {
+        let mut derived = Self::default();
+        for (at, bound) in graph.nodes.iter().enumerate() {
+            let of = Use { at, bound };
+            derived.matrices.extend(matrix::outputs_first(graph, &of).map(|tensor| (at, tensor)));
+            derived.tables.extend(merge::table(&of).map(|table| (at, table)));
+            derived.rows.extend(merge::rows(graph, &of).map(|(port, row)| ((at, port), row)));
+        }
+        derived
+    }
+}
+
+/// A node of the graph, by its place.
+struct Use<'a> {
+    at: usize,
+    bound: &'a BoundNode,
+}
+
+impl Use<'_> {
+    fn input(&self, port: usize) -> Option<ValueId> {
+        self.bound.node.input(port)
+    }
+
+    fn setting(&self, name: &str) -> Option<&ParamSetting> {
+        self.bound.params.settings().iter().find(|(known, _)| *known == name).map(|(_, of)| of)
+    }
+
+    fn int(&self, name: &str) -> Option<i64> {
+        match self.setting(name)? {
+            ParamSetting::Int(int) => Some(*int),
+            _ => None,
+        }
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        match self.setting(name)? {
+            ParamSetting::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Two integers of a list, one for both where it is left out.
+    fn pair(&self, name: &str, default: usize) -> Result<[usize; 2], String> {
+        let Some(ParamSetting::Ints(ints)) = self.setting(name) else { return Ok([default; 2]) };
+        let pair = match ints[..] {
+            [] => Some([default; 2]),
+            [down, across] => {
+                let pair = usize::try_from(down).ok().zip(usize::try_from(across).ok());
+                pair.map(|(down, across)| [down, across])
+            }
+            _ => None,
+        };
+        pair.ok_or_else(|| format!("has {name} {ints:?}, wanted two"))
+    }
+}
+
+/// A node that does not become a layer.
+#[derive(Clone, Debug)]
+pub(super) struct Stays {
+    /// The node.
+    pub(super) node: NodeId,
+    /// Why.
+    pub(super) why: String,
+}
+
+/// A graph whose nodes become layers.
+pub(super) struct Lowering<'a> {
+    graph: &'a TypedGraph,
+    derived: &'a Derived,
+    encodings: Encodings,
+    tensors: Vec<Tensor<'a>>,
+    ids: BTreeMap<ValueId, TensorId>,
+}
+
+impl<'a> Lowering<'a> {
+    pub(super) fn of(graph: &'a TypedGraph, derived: &'a Derived) -> Self {
+        let encodings = Encodings::of(graph);
+        Self { graph, derived, encodings, tensors: Vec::new(), ids: BTreeMap::new() }
+    }
+
+    /// The tensors of layers so far.
+    pub(super) fn tensors(&self) -> &[Tensor<'a>] {
+        &self.tensors
+    }
+
+    /// The layer that a node becomes.
+    ///
+    /// # Errors
+    /// Why it becomes none.
+    pub(super) fn layer(&mut self, id: NodeId) -> Result<Layer<'a>, String> {
+        let graph = self.graph;
+        let bound = graph.node(id).map_err(|error| error.to_string())?;
+        let of = Use { at: id.index(), bound };
+        let schema = bound.op.schema();
+        let (domain, op) = (schema.domain(), schema.name());
+        let row = TABLE.iter().find(|(of, name, _)| (*of, *name) == (domain, op));
+        let (.., lower) = row.ok_or_else(|| format!("is {op}, which the HTA has not"))?;
+        if bound.node.outputs.iter().flatten().count() != 1 {
+            return Err("has several outputs".to_owned());
+        }
+        let made = lower(self, &of)?;
+        let output = bound.node.output(0).ok_or("makes nothing")?;
+        let mut inputs = Vec::with_capacity(made.reads.len());
+        for port in made.reads {
+            let value = of.input(port).ok_or("leaves an input out")?;
+            inputs.push(match self.derived.rows.get(&(of.at, port)) {
+                None => self.tensor(value)?,
+                Some(row) => self.row(value, row)?,
+            });
+        }
+        let output = self.tensor(output)?;
+        Ok(Layer { name: bound.node.name.clone(), op: made.op, inputs, output })
+    }
+
+    /// The network of all nodes that are not folded.
+    ///
+    /// # Errors
+    /// The first node that does not become a layer.
+    pub(super) fn network(
+        mut self,
+        is_inner: impl Fn(ValueId) -> bool,
+    ) -> Result<Network<'a>, Stays> {
+        let mut layers = Vec::new();
+        let graph = self.graph;
+        let mut last = NodeId::at(0);
+        for id in graph.node_ids() {
+            if graph.node(id).is_ok_and(|bound| !bound.is_folded) {
+                layers.push(self.layer(id).map_err(|why| Stays { node: id, why })?);
+                last = id;
+            }
+        }
+        let stays = |why: String| Stays { node: last, why };
+        let all = |lowering: &mut Self, ids: &[ValueId]| {
+            ids.iter().map(|&id| lowering.tensor(id)).collect::<Result<Vec<_>, _>>()
+        };
+        let inputs = all(&mut self, &graph.inputs).map_err(stays)?;
+        let outputs = all(&mut self, &graph.outputs).map_err(stays)?;
+        let inner: Vec<TensorId> = graph
+            .inputs
+            .iter()
+            .zip(&inputs)
+            .filter(|(value, _)| is_inner(**value))
+            .map(|(_, id)| *id)
+            .collect();
+        let network = Network::new(self.tensors, layers, inputs, outputs);
+        let network = network.map_err(|error| Stays {
+            node: graph
+                .node_ids()
+                .find(|id| {
+                    graph
+                        .node(*id)
+                        .is_ok_and(|bound| error.what.contains(&format!("{:?}", bound.node.name)))
+                })
+                .unwrap_or(last),
+            why: error.fault,
+        })?;
+        Ok(network.part(|id| inner.contains(&id)))
+    }
+
+    /// The tensor of a value.
+    fn tensor(&mut self, value: ValueId) -> Result<TensorId, String> {
+        if let Some(&id) = self.ids.get(&value) {
+            return Ok(id);
+        }
+        let typed = self.graph.value(value).map_err(|error| error.to_string())?;
+        let shaped = Shaped::of(&typed.desc)?;
+        let values = match &typed.value.source {
+            Source::Constant(tensor) if shaped.has_same_bytes() => tensor.get::<u8>(),
+            Source::Constant(_) => {
+                return Err(format!("reads constant {:?}, an image", typed.value.name));
+            }
+            Source::Input(_) | Source::Computed | Source::Outer => None,
+        };
+        let id = TensorId(self.tensors.len());
+        self.tensors.push(Tensor {
+            name: typed.value.name.clone(),
+            shape: shaped.nhwc,
+            encoding: self.encodings.get(value)?,
+            values,
+        });
+        self.ids.insert(value, id);
+        Ok(id)
+    }
+
+    /// A tensor that stands for one number, once for each channel.
+    fn row(&mut self, value: ValueId, row: &'a memory::Tensor) -> Result<TensorId, String> {
+        let id = TensorId(self.tensors.len());
+        let name = self.graph.value(value).map_err(|error| error.to_string())?.value.name.clone();
+        let encoding = self.encodings.get(value)?;
+        let shape = [1, 1, 1, row.bytes().len()];
+        self.tensors.push(Tensor { name, shape, encoding, values: row.get::<u8>() });
+        Ok(id)
+    }
+
+    fn shaped(&self, of: &Use<'_>, port: usize) -> Result<Shaped, String> {
+        Shaped::of(&self.graph.desc(of.input(port)))
+    }
+
+    fn output(&self, of: &Use<'_>) -> Result<Shaped, String> {
+        Shaped::of(&self.graph.desc(of.bound.node.output(0)))
+    }
+
+    /// The elements of an input that is known.
+    fn known<T: udo_api::Element>(&self, of: &Use<'_>, port: usize) -> Result<&'a [T], String> {
+        let tensor = self.graph.known(of.input(port));
+        tensor
+            .and_then(memory::Tensor::get)
+            .ok_or_else(|| format!("has an input {port} that is not known"))
+    }
+}

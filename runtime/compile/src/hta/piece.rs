@@ -1,0 +1,330 @@
+//! A part of a model as a graph of its own, whose inputs and outputs are stored values.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use udo_api::DType;
+
+use udo_graph::graph::{Graph, Node, NodeId, Origin, PerValue, Source, TensorType, Value, ValueId};
+
+const QUANTIZE: &str = "QuantizeLinear";
+const DEQUANTIZE: &str = "DequantizeLinear";
+
+/// A part of a model.
+///
+/// What makes numbers of stored values at its beginning is in it, and what stores numbers at its end; what does the opposite there
+/// is not: so stored values come in and go out. Nodes that read the model alone come along wherever they are.
+#[derive(Clone, Debug)]
+pub(super) struct Piece {
+    /// The part.
+    pub(super) graph: Graph,
+    /// What it reads of the model, in the order of its inputs.
+    pub(super) inputs: Vec<ValueId>,
+    /// What others read of it, in the order of its outputs.
+    pub(super) outputs: Vec<ValueId>,
+    /// The nodes of the model that it does the work of: they go when it comes.
+    pub(super) gone: BTreeSet<NodeId>,
+    /// Their ids.
+    pub(super) ids: Origin,
+}
+
+/// Why nodes are no part that one program can be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PieceError {
+    /// None of them computes anything.
+    #[error("nodes {0} compute nothing of stored values")]
+    Empty(String),
+    /// What a node reads is made outside, of what the part makes.
+    #[error(
+        "node {reader:?} reads {value:?}, which nodes outside make of what the part makes; wanted them in it as well"
+    )]
+    Around {
+        /// The node.
+        reader: String,
+        /// What it reads.
+        value: String,
+    },
+    /// A node has subgraphs.
+    #[error("node {node:?} ({op}) has subgraphs, and the HTA runs none")]
+    Subgraphs {
+        /// The node.
+        node: String,
+        /// Its operator.
+        op: String,
+    },
+}
+
+impl Piece {
+    /// The part of `graph` that is made of these nodes.
+    ///
+    /// # Errors
+    /// They are none.
+    pub(super) fn of(graph: &Graph, ids: &Origin) -> Result<Self, PieceError> {
+        let around = Around::of(graph);
+        let core = around.core(ids);
+        if core.is_empty() {
+            return Err(PieceError::Empty(ids.to_string()));
+        }
+        around.check(&core)?;
+        let mut cutting = Cutting {
+            around: &around,
+            core: &core,
+            made: BTreeMap::new(),
+            piece: Self {
+                graph: Graph::new(&graph.name),
+                inputs: Vec::new(),
+                outputs: Vec::new(),
+                gone: around.absorbed(&core),
+                ids: Origin::default(),
+            },
+        };
+        for &at in &core {
+            cutting.node(at);
+        }
+        cutting.outputs();
+        let mut piece = cutting.piece;
+        for id in &piece.gone {
+            if let Ok(node) = graph.node(*id) {
+                piece.ids.add(&node.origin);
+            }
+        }
+        Ok(piece)
+    }
+}
+
+/// A model, and who makes and reads what.
+struct Around<'a> {
+    graph: &'a Graph,
+    makers: PerValue<Option<NodeId>>,
+    readers: Vec<Vec<usize>>,
+    is_output: PerValue<bool>,
+    /// Whether a node reads the model alone.
+    is_weight: Vec<bool>,
+}
+
+impl<'a> Around<'a> {
+    fn of(graph: &'a Graph) -> Self {
+        let makers = graph.producers();
+        let consumers = graph.consumers();
+        let readers = |id: ValueId| {
+            let all = consumers.get(id).into_iter().flatten();
+            all.map(|(reader, _)| reader.index()).collect()
+        };
+        let readers = graph.value_ids().map(readers).collect();
+        let mut is_output = PerValue::filled(graph, false);
+        for &output in &graph.outputs {
+            is_output.set(output, true);
+        }
+        let mut is_known = PerValue::filled(graph, false);
+        for id in graph.value_ids().filter(|&id| graph.constant(id).is_some()) {
+            is_known.set(id, true);
+        }
+        let mut is_weight = Vec::with_capacity(graph.nodes.len());
+        for node in &graph.nodes {
+            let is = node.reads().all(|(_, value)| is_known.get(value) == Some(&true));
+            for &value in node.outputs.iter().flatten().filter(|_| is) {
+                is_known.set(value, true);
+            }
+            is_weight.push(is);
+        }
+        Self { graph, makers, readers, is_output, is_weight }
+    }
+
+    fn node(&self, at: usize) -> Option<&'a Node> {
+        self.graph.nodes.get(at)
+    }
+
+    fn is(&self, at: usize, op: &str) -> bool {
+        self.node(at).is_some_and(|node| node.op == op)
+    }
+
+    fn is_weight(&self, at: usize) -> bool {
+        self.is_weight.get(at) == Some(&true)
+    }
+
+    fn maker(&self, value: ValueId) -> Option<usize> {
+        self.makers.get(value).copied().flatten().map(NodeId::index)
+    }
+
+    fn readers(&self, value: ValueId) -> &[usize] {
+        self.readers.get(value.index()).map_or(&[], Vec::as_slice)
+    }
+
+    fn is_output(&self, value: ValueId) -> bool {
+        self.is_output.get(value) == Some(&true)
+    }
+
+    /// Those that compute something, with what stores numbers at the end and without it at the beginning.
+    fn core(&self, ids: &Origin) -> BTreeSet<usize> {
+        let chosen: BTreeSet<u32> = ids.ids().collect();
+        let is_chosen = |at: &usize| {
+            let mut ids = self.node(*at).into_iter().flat_map(|node| node.origin.ids());
+            ids.any(|id| chosen.contains(&id)) && !self.is_weight(*at) && !self.is(*at, DEQUANTIZE)
+        };
+        let mut core: BTreeSet<usize> = (0..self.graph.nodes.len()).filter(is_chosen).collect();
+        let begins = |at: &usize| {
+            let x = self.node(*at).and_then(|node| node.input(0));
+            let maker = x.and_then(|x| self.maker(x));
+            self.is(*at, QUANTIZE)
+                && !maker.is_some_and(|maker| core.contains(&maker) || self.is(maker, DEQUANTIZE))
+        };
+        let first: Vec<usize> = core.iter().copied().filter(begins).collect();
+        for at in first {
+            core.remove(&at);
+        }
+        let mut last = Vec::new();
+        for node in core.iter().filter_map(|&at| self.node(at)) {
+            for &value in node.outputs.iter().flatten() {
+                let mut outside = self.readers(value).iter().filter(|at| !core.contains(at));
+                let stores = outside.all(|&at| self.is(at, QUANTIZE));
+                if stores && !self.is_output(value) {
+                    last.extend_from_slice(self.readers(value));
+                }
+            }
+        }
+        core.extend(last);
+        core
+    }
+
+    /// Whether the core can be one node: nothing outside lies between two of it.
+    fn check(&self, core: &BTreeSet<usize>) -> Result<(), PieceError> {
+        let (mut of_core, mut behind) =
+            (PerValue::filled(self.graph, false), PerValue::filled(self.graph, false));
+        for (at, node) in self.graph.nodes.iter().enumerate() {
+            let is_core = core.contains(&at);
+            if is_core && node.subgraphs().next().is_some() {
+                let (node, op) = (node.name.clone(), node.op.clone());
+                return Err(PieceError::Subgraphs { node, op });
+            }
+            let mut is_behind = false;
+            for (_, value) in node.reads() {
+                let read = if is_core { self.stored(value) } else { value };
+                if is_core && behind.get(read) == Some(&true) {
+                    let value = self.graph.value(value).map(|value| value.name.clone());
+                    let (reader, value) = (node.name.clone(), value.unwrap_or_default());
+                    return Err(PieceError::Around { reader, value });
+                }
+                is_behind |= of_core.get(read) == Some(&true) || behind.get(read) == Some(&true);
+            }
+            for &value in node.outputs.iter().flatten() {
+                if is_core {
+                    of_core.set(value, true);
+                } else {
+                    behind.set(value, is_behind);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The values that a dequantize node makes numbers of; of what none makes, that itself.
+    fn stored(&self, value: ValueId) -> ValueId {
+        let maker = self.maker(value).filter(|&at| self.is(at, DEQUANTIZE) && !self.is_weight(at));
+        maker.and_then(|at| self.node(at)?.input(0)).unwrap_or(value)
+    }
+
+    /// The nodes whose work a part does: its own, and those that nobody but it reads.
+    fn absorbed(&self, core: &BTreeSet<usize>) -> BTreeSet<NodeId> {
+        let mut gone = core.clone();
+        for (at, node) in self.graph.nodes.iter().enumerate().rev() {
+            let is_ours = |&value: &ValueId| {
+                let readers = self.readers(value);
+                !self.is_output(value)
+                    && !readers.is_empty()
+                    && readers.iter().all(|reader| gone.contains(reader))
+            };
+            let comes_along = self.is_weight(at) || self.is(at, DEQUANTIZE);
+            if comes_along && node.outputs.iter().flatten().all(is_ours) {
+                gone.insert(at);
+            }
+        }
+        gone.into_iter().map(NodeId::at).collect()
+    }
+}
+
+/// A part while it is cut out.
+struct Cutting<'a> {
+    around: &'a Around<'a>,
+    core: &'a BTreeSet<usize>,
+    /// What values of the model are in the part.
+    made: BTreeMap<ValueId, ValueId>,
+    piece: Piece,
+}
+
+impl Cutting<'_> {
+    fn named(&self, value: ValueId) -> Option<&Value> {
+        self.around.graph.value(value).ok()
+    }
+
+    /// Puts in a copy of a node, behind what it reads.
+    fn node(&mut self, at: usize) {
+        let Some(node) = self.around.node(at) else { return };
+        let inputs = node.inputs.iter().map(|value| value.map(|value| self.value(value)));
+        let inputs: Vec<Option<ValueId>> = inputs.collect();
+        let mut outputs = Vec::with_capacity(node.outputs.len());
+        for value in &node.outputs {
+            outputs.push(value.map(|value| {
+                let name = self.named(value).map_or_else(String::new, |of| of.name.clone());
+                let inner = self.piece.graph.add_value(&name);
+                self.made.insert(value, inner);
+                inner
+            }));
+        }
+        self.piece.graph.add_node(Node { inputs, outputs, pin: None, ..node.clone() });
+    }
+
+    /// A value of the model in the part.
+    fn value(&mut self, value: ValueId) -> ValueId {
+        if let Some(&made) = self.made.get(&value) {
+            return made;
+        }
+        let name = self.named(value).map_or_else(String::new, |of| of.name.clone());
+        if let Some(tensor) = self.around.graph.constant(value) {
+            let inner = self.piece.graph.add_constant(&name, tensor.clone());
+            self.made.insert(value, inner);
+            return inner;
+        }
+        let comes_along = |at: &usize| {
+            !self.core.contains(at)
+                && (self.around.is_weight(*at) || self.around.is(*at, DEQUANTIZE))
+        };
+        if let Some(at) = self.around.maker(value).filter(comes_along) {
+            self.node(at);
+            if let Some(&made) = self.made.get(&value) {
+                return made;
+            }
+        }
+        let inner = self.piece.graph.add_input(&name, DType::U8, []);
+        self.piece.inputs.push(value);
+        self.made.insert(value, inner);
+        inner
+    }
+
+    /// What nodes outside read, or the caller.
+    fn outputs(&mut self) {
+        for node in self.core.iter().filter_map(|&at| self.around.node(at)) {
+            for &value in node.outputs.iter().flatten() {
+                let mut readers = self.around.readers(value).iter();
+                let is_read = self.around.is_output(value)
+                    || readers.any(|&at| !self.piece.gone.contains(&NodeId::at(at)));
+                if let Some(&inner) = self.made.get(&value).filter(|_| is_read) {
+                    self.piece.outputs.push(value);
+                    self.piece.graph.outputs.push(inner);
+                }
+            }
+        }
+    }
+}
+
+impl Piece {
+    /// Says of its inputs what they are.
+    pub(super) fn set_inputs(&mut self, types: impl Fn(ValueId) -> Option<TensorType>) {
+        for (&inner, &outer) in self.graph.inputs.iter().zip(&self.inputs) {
+            if let (Some(of), Some(value)) =
+                (types(outer), self.graph.values.get_mut(inner.index()))
+            {
+                value.source = Source::Input(of);
+            }
+        }
+    }
+}

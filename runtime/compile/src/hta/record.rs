@@ -1,0 +1,135 @@
+//! The section of a model file that has the programs for one SoC: how it is written, and read without trust.
+
+use serde::{Deserialize, Serialize};
+use udo_api::{DType, Shape};
+
+use udo_graph::container::{COMPILED, ContainerError, Section};
+use udo_graph::graph::{Compiled, Origin, Selector};
+use udo_graph::memory::Tensor;
+
+/// The version of the form.
+const VERSION: u32 = 1;
+
+/// The most bytes of what is said of programs.
+const MOST: usize = 1 << 24;
+
+/// What a section says of its programs, which lie behind it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Form {
+    version: u32,
+    parts: Vec<PartForm>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PartForm {
+    /// The stage of the network, by its place.
+    stage: usize,
+    /// The ids of nodes: `0-11,177`.
+    nodes: String,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+    /// Bytes of the program.
+    bytes: usize,
+    /// What binds it to nodes, weights and encodings.
+    digest: String,
+}
+
+/// A tensor that a part reads or makes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Port {
+    /// Its extents, as the model has them.
+    pub(super) shape: Vec<usize>,
+    /// What a step stands for, 0 where the model does not say.
+    pub(super) scale: f32,
+    /// The value that stands for 0.
+    pub(super) zero_point: i32,
+}
+
+/// A program with what is said of it.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) stage: usize,
+    pub(super) ids: Origin,
+    pub(super) inputs: Vec<Port>,
+    pub(super) outputs: Vec<Port>,
+    pub(super) program: Vec<u8>,
+    pub(super) digest: String,
+}
+
+/// The section with the programs of a network for a SoC.
+pub(super) fn section(soc: &str, network: &str, parts: &[Part]) -> Result<Section, ContainerError> {
+    let refused = |error: &dyn std::fmt::Display| {
+        ContainerError::malformed("HTA programs", error, "a smaller model")
+    };
+    let form = Form {
+        version: VERSION,
+        parts: parts
+            .iter()
+            .map(|part| PartForm {
+                stage: part.stage,
+                nodes: part.ids.to_string(),
+                inputs: part.inputs.clone(),
+                outputs: part.outputs.clone(),
+                bytes: part.program.len(),
+                digest: part.digest.clone(),
+            })
+            .collect(),
+    };
+    let text = serde_json::to_vec(&form).map_err(|error| refused(&error))?;
+    let len = u32::try_from(text.len()).map_err(|error| refused(&error))?;
+    let mut bytes = len.to_le_bytes().to_vec();
+    bytes.extend(text);
+    for part in parts {
+        bytes.extend(&part.program);
+    }
+    let shape = Shape::new(&[bytes.len()]).map_err(|error| refused(&error))?;
+    let bytes = Tensor::from_bytes(DType::U8, shape, &bytes).map_err(|error| refused(&error))?;
+    Ok(Section { name: format!("{COMPILED}{soc}"), network: Some(network.to_owned()), bytes })
+}
+
+/// The programs of a section for its stage; what is wrong with it in words.
+pub(super) fn parts(of: &Compiled) -> Result<Vec<Part>, String> {
+    let bytes = of.bytes.as_ref();
+    let short = || format!("ends after {} bytes", bytes.len());
+    let (len, rest) = bytes.split_first_chunk().ok_or_else(short)?;
+    let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
+    if len > MOST {
+        return Err(format!("says {len} bytes of its programs, wanted {MOST} at most"));
+    }
+    let (text, mut rest) = rest.split_at_checked(len).ok_or_else(short)?;
+    let form: Form = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    if form.version != VERSION {
+        return Err(format!("is of version {}, wanted {VERSION}", form.version));
+    }
+    let mut parts = Vec::new();
+    for part in form.parts {
+        let (program, behind) = rest.split_at_checked(part.bytes).ok_or_else(short)?;
+        rest = behind;
+        if part.stage != of.stage {
+            continue;
+        }
+        let ids: Selector = part.nodes.parse().map_err(|error| format!("{error}"))?;
+        parts.push(Part {
+            stage: part.stage,
+            ids: origin(&ids).ok_or_else(|| format!("has nodes {:?}", part.nodes))?,
+            inputs: part.inputs,
+            outputs: part.outputs,
+            program: program.to_vec(),
+            digest: part.digest,
+        });
+    }
+    if rest.is_empty() { Ok(parts) } else { Err(format!("has {} bytes too many", rest.len())) }
+}
+
+/// The most nodes of a part.
+const MOST_NODES: usize = 1 << 20;
+
+/// The ids of a list of them; none of another selector, or of too many.
+pub(super) fn origin(selector: &Selector) -> Option<Origin> {
+    let Selector::Ids(ranges) = selector else { return None };
+    let ids: Vec<u32> = ranges.iter().cloned().flatten().take(MOST_NODES + 1).collect();
+    (ids.len() <= MOST_NODES).then(|| ids.into_iter().collect())
+}

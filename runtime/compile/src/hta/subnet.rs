@@ -1,0 +1,240 @@
+//! The operator that runs a part of a network that was compiled for the HTA: its program (`udo_hta`) is one kernel.
+//!
+//! It belongs to the built-in package, which the facade puts together of this and of `udo_ops`.
+
+use std::iter;
+
+use udo_api::{
+    Arithmetic, Core, DType, Encoding, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel,
+    KernelDef, Node, Op, OpDef, OpSchema, Param, Port, Shape, Status, TensorDesc, Work, Workspace,
+    input, output, types,
+};
+use udo_hta::{Call, Limits, Prepared, Program, RunError};
+
+/// The operator.
+pub const OP: OpDef = OpDef::of::<HtaSubnet>().and_facts(Facts::PURE).in_domain("udo");
+
+/// Its kernel.
+pub const KERNEL: KernelDef = KernelDef::new::<Compiled>("HtaSubnet", Core::HTA)
+    .ports(&[
+        input(0, types::U8),
+        input(1, types::U8).channels_last(),
+        output(0, types::U8).channels_last(),
+    ])
+    .in_domain("udo");
+
+/// The port with the program.
+const PROGRAM: usize = 0;
+
+/// The first tensor that it reads.
+const FIRST: usize = 1;
+
+/// The most tensors that it reads, and that it makes.
+const MOST: usize = 32;
+
+struct HtaSubnet;
+
+impl Op for HtaSubnet {
+    const SCHEMA: OpSchema = OpSchema::new(
+        "HtaSubnet",
+        &[
+            Port::required("program", types::U8).constant(),
+            Port::required("inputs", types::U8).repeated(),
+        ],
+        &[Port::required("outputs", types::U8).repeated()],
+        // Of each input, then of each output: how many dimensions, and how long they are.
+        // Of each output: what a step stands for, 0 where nobody says, and the value that stands for 0.
+        &[
+            Param::tensor("shapes", DType::I64),
+            Param::tensor("scales", DType::F32),
+            Param::tensor("zero_points", DType::I64),
+        ],
+    );
+
+    fn infer(cx: &mut InferCx<'_>) -> Result<(), Error> {
+        let count = cx.input_count() - FIRST;
+        let shapes = shapes(cx, count + cx.output_count())?;
+        let (inputs, outputs) = shapes.split_at(count);
+        for (at, wanted) in inputs.iter().enumerate() {
+            let found = cx.input(FIRST + at)?;
+            if found.full_shape() != *wanted {
+                let wanted = TensorDesc::new(DType::U8, *wanted);
+                return Err(Error::new(format!(
+                    "input {} is {found}, and its program was compiled for {wanted}",
+                    FIRST + at
+                )));
+            }
+        }
+        let (scales, zeros) = (cx.floats("scales")?, cx.ints("zero_points")?);
+        if scales.len() != outputs.len() || zeros.len() != outputs.len() {
+            let count = outputs.len();
+            return Err(Error::new(format!(
+                "its outputs are {count}, wanted a scale and a zero point for each"
+            )));
+        }
+        for (at, ((shape, scale), zero)) in outputs.iter().zip(scales).zip(zeros).enumerate() {
+            let desc = TensorDesc::new(DType::U8, *shape);
+            let scale = *scale as f32;
+            let zero_point = i32::try_from(*zero).unwrap_or_default();
+            let is_said = scale > 0.0;
+            let encoding = Encoding { scale, zero_point };
+            cx.set_output(at, if is_said { desc.with_encoding(encoding) } else { desc })?;
+        }
+        Ok(())
+    }
+}
+
+/// The shapes of all tensors that it reads and makes.
+fn shapes(node: &Node<'_>, count: usize) -> Result<Vec<Shape>, Error> {
+    let wrong = || Error::new(format!("parameter \"shapes\" says no {count} shapes"));
+    let extents: Option<Vec<usize>> =
+        node.ints("shapes")?.iter().map(|&extent| extent.try_into().ok()).collect();
+    let extents = extents.ok_or_else(wrong)?;
+    let mut rest = extents.as_slice();
+    let mut next = || {
+        let (&rank, behind) = rest.split_first()?;
+        let (dims, behind) = behind.split_at_checked(rank)?;
+        rest = behind;
+        Shape::new(dims).ok()
+    };
+    let shapes: Option<Vec<Shape>> = iter::repeat_with(&mut next).take(count).collect();
+    shapes.filter(|_| rest.is_empty()).ok_or_else(wrong)
+}
+
+struct Compiled {
+    program: Prepared,
+}
+
+impl Kernel for Compiled {
+    fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
+        let refused = |error: &dyn std::fmt::Display| Error::new(format!("its program: {error}"));
+        let bytes = cx.constant::<u8>(PROGRAM)?;
+        let bytes = bytes.ok_or_else(|| Error::new("its program is no constant"))?;
+        let program = Program::load(bytes, &Limits::DEFAULT).map_err(|error| refused(&error))?;
+        let products = usize::try_from(program.operations()).unwrap_or(usize::MAX);
+        cx.work(Work::products(&[products]).with(Arithmetic::Int8).by("HTA program"))?;
+        let program = program.prepare().map_err(|error| refused(&error))?;
+        let inputs = (FIRST..cx.input_count()).map(|at| Ok(cx.input(at)?.len()));
+        let inputs: Vec<usize> = inputs.collect::<Result<_, Error>>()?;
+        let outputs = (0..cx.output_count()).map(|at| Ok(cx.output(at)?.len()));
+        let outputs: Vec<usize> = outputs.collect::<Result<_, Error>>()?;
+        for (side, found, wanted) in
+            [("reads", &inputs, program.input_lens()), ("makes", &outputs, program.output_lens())]
+        {
+            if found.as_slice() != wanted || found.len() > MOST {
+                return Err(Error::new(format!(
+                    "its program {side} tensors of {wanted:?} bytes, {MOST} at most, and the node {found:?}"
+                )));
+            }
+        }
+        Ok(Self { program })
+    }
+
+    fn workspace(&self) -> Workspace {
+        Workspace::of::<u8>(self.program.scratch_len())
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let Io { inputs, mut outputs, mut scratch, parallel, .. } = io;
+        let mut read: [&[u8]; MOST] = [&[]; MOST];
+        let count = self.program.input_lens().len();
+        for (at, slot) in read.iter_mut().take(count).enumerate() {
+            *slot = inputs.get::<u8>(FIRST + at)?;
+        }
+        let mut made: [&mut [u8]; MOST] = std::array::from_fn(|_| Default::default());
+        let made_count = self.program.output_lens().len();
+        for (at, slot) in made.iter_mut().take(made_count).enumerate() {
+            *slot = outputs.take::<u8>(at)?;
+        }
+        let scratch = scratch.take::<u8>(self.program.scratch_len())?;
+        let (read, made) = (&read[..count], &mut made[..made_count]);
+        self.program.run_on(&Lent(parallel), read, made, scratch).map_err(|error| match error {
+            RunError::Stopped => ExecError::of(Status::CANCELLED),
+            _ => ExecError::of(Status::FAILED),
+        })
+    }
+}
+
+/// The host's threads.
+struct Lent<'a>(udo_api::Parallel<'a>);
+
+impl udo_hta::Parallel for Lent<'_> {
+    fn threads(&self) -> usize {
+        self.0.width()
+    }
+
+    fn chunks(&self, bytes: &mut [u8], len: usize, each: &Call<'_>) -> Result<(), RunError> {
+        let call = |at: usize, chunk: &mut [u8]| {
+            each(at, chunk).map_err(|error| match error {
+                RunError::Stopped => ExecError::of(Status::CANCELLED),
+                _ => ExecError::of(Status::FAILED),
+            })
+        };
+        self.0.chunks_mut(bytes, len, call).map_err(|error| match error.status {
+            Status::CANCELLED => RunError::Stopped,
+            _ => RunError::Broken,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_hta::{Encoding, Layer, Network, Op, Soc, Tensor, TensorId, Window, compile};
+
+    use udo_testing::{Bench, tensor};
+
+    use super::{KERNEL, OP};
+
+    /// A max pooling of 2x2 over 4x4 pixels of 3 channels.
+    fn program() -> Vec<u8> {
+        let tensor = |name: &str, extent| Tensor {
+            name: name.to_owned(),
+            shape: [1, extent, extent, 3],
+            encoding: Encoding { scale: 0.1, zero_point: 128 },
+            values: None,
+        };
+        let window = Window { kernel: [2, 2], strides: [2, 2], ..Window::ONE };
+        let (x, y) = (TensorId(0), TensorId(1));
+        let op = Op::MaxPool { window };
+        let pool = Layer { name: "pool".to_owned(), op, inputs: vec![x], output: y };
+        let tensors = vec![tensor("x", 4), tensor("y", 2)];
+        let network = Network::new(tensors, vec![pool], vec![x], vec![y]).unwrap();
+        compile(&network, Soc::DEFAULT).unwrap()
+    }
+
+    fn pooled(program: &[u8], shapes: &[i64]) -> Bench {
+        let image: Vec<u8> = (0..48).collect();
+        Bench::op(OP, &[KERNEL])
+            .on(udo_api::Core::HTA)
+            .threads(2)
+            .constant(tensor(&[program.len()], program))
+            .input(tensor(&[1, 3, 4, 4], &image))
+            .ints("shapes", shapes)
+            .floats("scales", &[0.5])
+            .ints("zero_points", &[7])
+    }
+
+    const SHAPES: [i64; 10] = [4, 1, 3, 4, 4, 4, 1, 3, 2, 2];
+
+    #[test]
+    fn programs_run_as_one_kernel() {
+        let y = pooled(&program(), &SHAPES).one();
+        assert_eq!(y.dims(), [1, 3, 2, 2]);
+        assert_eq!(y.values::<u8>(), [5, 7, 13, 15, 21, 23, 29, 31, 37, 39, 45, 47]);
+    }
+
+    #[test]
+    fn programs_that_are_none_and_other_shapes_are_refused() {
+        let program = program();
+        let error = pooled(&program[..20], &SHAPES).error();
+        assert!(error.starts_with("its program: "), "{error}");
+        let error = pooled(&program, &[4, 1, 3, 4, 5, 4, 1, 3, 2, 2]).error();
+        assert_eq!(error, "input 1 is u8[1,3,4,4], and its program was compiled for u8[1,3,4,5]");
+        let error = pooled(&program, &[4, 1, 3, 4, 4, 4, 1, 3, 2, 3]).error();
+        assert!(error.contains("tensors of [12] bytes, 32 at most, and the node [18]"), "{error}");
+        for shapes in [&[4, 1, 3][..], &[], &[4, 1, 3, 4, 4, 4, 1, 3, 2, 2, 0], &[-1]] {
+            let error = pooled(&program, shapes).error();
+            assert_eq!(error, "parameter \"shapes\" says no 2 shapes");
+        }
+    }
+}

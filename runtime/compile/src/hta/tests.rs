@@ -1,0 +1,105 @@
+//! Programs with digests that are right for them, of somebody who can write digests.
+
+use udo_hta::{Limits, Program, Soc};
+
+use super::compile::Compiling;
+use super::digest::digest;
+use super::install::install;
+use super::piece::Piece;
+use super::record::{self, Part};
+use crate::options::CompileOptions;
+use crate::testing;
+use udo_graph::graph::{Compiled, Graph, Origin};
+use udo_graph::memory::ModelBytes;
+
+/// Two convolutions of stored values.
+const TEXT: &str = "graph net
+  input x: f32[1,2,5,5]
+  constant s: f32[]{0.0625}
+  constant z: u8[]{128}
+  constant ws: f32[]{0.03125}
+  constant wz: i8[]{0}
+  constant u: i8[4,2,3,3]{1}
+  constant v: i8[4,4,1,1]{2}
+  xq = QuantizeLinear@17(x, s, z)
+  xd = DequantizeLinear@17(xq, s, z)
+  ud = DequantizeLinear@17(u, ws, wz)
+  a = Conv@17(xd, ud) pads=[1,1,1,1]
+  aq = QuantizeLinear@17(a, s, z)
+  ad = DequantizeLinear@17(aq, s, z)
+  vd = DequantizeLinear@17(v, ws, wz)
+  b = Conv@17(ad, vd)
+  bq = QuantizeLinear@17(b, s, z)
+  y = DequantizeLinear@17(bq, s, z)
+  output y
+";
+
+fn model() -> Graph {
+    let mut graph = Graph::parse(TEXT).unwrap();
+    graph.number();
+    graph
+}
+
+/// What the compiler makes of all nodes but the last, which makes numbers.
+fn compiled(graph: &Graph) -> Part {
+    let (resources, options) = (testing::resources(), CompileOptions::default());
+    let mut compiling = Compiling::of(graph, &resources.compiler(&options), Soc::DEFAULT).unwrap();
+    let ids: Origin = (0..=8).collect();
+    compiling.anew(&ids).unwrap().part(Soc::DEFAULT, 0)
+}
+
+/// What is said of a part that goes with the model, and whether it has taken the place of its nodes.
+fn installed(part: &Part) -> (Vec<String>, bool) {
+    let mut graph = model();
+    let section = record::section(Soc::DEFAULT.name, "net", std::slice::from_ref(part)).unwrap();
+    let bytes = ModelBytes::copy_of(section.bytes.get::<u8>().unwrap());
+    let target = Soc::DEFAULT.name.to_owned();
+    graph.compiled = vec![Compiled { target, stage: 0, bytes }];
+    let (resources, options) = (testing::resources(), CompileOptions::aip(Soc::DEFAULT));
+    let notices = install(&resources.compiler(&options), &mut graph, 1).unwrap();
+    (notices.notices, graph.nodes.iter().any(|node| node.op == "HtaSubnet"))
+}
+
+/// The same part with another digest, which is right for what it has become.
+fn signed(part: &Part) -> Part {
+    let piece = Piece::of(&model(), &part.ids).unwrap();
+    let ports = [&part.inputs[..], &part.outputs[..]];
+    let digest = digest(&piece, (Soc::DEFAULT.name, part.stage), ports, &part.program);
+    Part { digest, ..part.clone() }
+}
+
+#[test]
+fn forged_programs_never_run() {
+    let good = compiled(&model());
+    assert_eq!(installed(&good), (Vec::new(), true));
+    let (mut sound, bits) = (0, good.program.len() * 8);
+    for turn in 0..1000 {
+        let at = turn * 7_919 % bits;
+        let mut bad = good.clone();
+        bad.program[at / 8] ^= 1 << (at % 8);
+        let bad = signed(&bad);
+        let (notices, is_in) = installed(&bad);
+        assert!(!is_in && notices.len() == 1, "bit {at}: {notices:?}");
+        if Program::load(&bad.program, &Limits::DEFAULT).is_ok() {
+            assert!(notices[0].contains("is not what this compiler makes of them"), "{notices:?}");
+            sound += 1;
+        }
+    }
+    assert!(sound > 100, "{sound} programs that run, of other numbers");
+}
+
+#[test]
+fn forged_ends_never_run() {
+    let good = compiled(&model());
+    let mut scaled = good.clone();
+    scaled.outputs[0].scale *= 2.0;
+    let mut moved = good.clone();
+    moved.inputs[0].zero_point = 1;
+    let mut shaped = good;
+    shaped.outputs[0].shape = vec![1, 2, 10, 5];
+    for bad in [scaled, moved, shaped] {
+        let (notices, is_in) = installed(&signed(&bad));
+        assert!(!is_in && notices.len() == 1, "{notices:?}");
+        assert!(notices[0].contains("is not what this compiler makes of them"), "{notices:?}");
+    }
+}

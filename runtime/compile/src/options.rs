@@ -1,0 +1,402 @@
+//! What the user decides about a model: by field, by mode, and by the names that programs have for extensions.
+
+use std::num::NonZero;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use udo_api::{Core, CoreKind, FastMath};
+use udo_hta::Soc;
+
+use crate::pass::PassOptions;
+use crate::place::{Fallback, PlaceOptions};
+use crate::plan::PlanOptions;
+use crate::resolve::BindOptions;
+use udo_engine::cores::{DeviceLimits, GpuStorage};
+use udo_engine::device::{Error, ErrorCode, Result};
+use udo_engine::run::Priority;
+use udo_engine::thread_pool::Pool;
+use udo_graph::memory::{Budget, Limit, Tensor};
+
+/// What the user decides about a model.
+#[derive(Clone, Debug)]
+pub struct CompileOptions {
+    /// How nodes find their operators.
+    pub bind: BindOptions,
+    /// Which passes rewrite the graph.
+    pub passes: PassOptions,
+    /// How nodes find their cores.
+    pub place: PlaceOptions,
+    /// What the planner may do.
+    pub plan: PlanOptions,
+    /// How many threads kernels may use.
+    pub threads: NonZero<usize>,
+    /// How long those threads look for more to do before they sleep, which costs what they would have left to others, and
+    /// saves waking them.
+    pub spin: Duration,
+    /// What matters most among runs that are submitted and do not say.
+    pub priority: Priority,
+    /// The most bytes that packed and converted constants, arenas and scratch of the model and all its sessions
+    /// take together; as many as the machine has where nothing is said. The model's file does not count.
+    pub max_memory: Option<usize>,
+    /// For how many shapes the model keeps plans, and each session memory, where extents are open: those that were
+    /// met last.
+    pub shapes_kept: NonZero<usize>,
+    /// Values that a run gives besides the model's outputs, by their names or those of the nodes that make them. Passes leave
+    /// them as they are, so that no kernel does their nodes' work on the way to another value.
+    pub more_outputs: Vec<String>,
+    /// Pairs of an input's and an output's name that a run may have in one place, as one tensor: caches that it goes on with. They
+    /// are of one type and shape. A run whose plan can do without a copy makes the output there, another one copies it
+    /// there at its end. A model's file may have such pairs as well.
+    pub in_place: Vec<(String, String)>,
+    /// Where ranges come from if a model in numbers is quantized while it is loaded, for a core that stores quantized values and is
+    /// preferred.
+    pub ranges_of: RangesOf,
+}
+
+/// The inputs of a run, by name.
+pub type InputSet = Vec<(String, Tensor)>;
+
+/// Of which runs the ranges of values are, where a model is quantized while it is loaded.
+#[derive(Clone, Debug, Default)]
+pub enum RangesOf {
+    /// As many over pseudo-random inputs, the same ones each time.
+    Random(NonZero<usize>),
+    /// Those over these inputs; one over pseudo-random ones where there are none.
+    Inputs(Arc<Vec<InputSet>>),
+    /// None: no model is quantized while it is loaded, so that nodes whose values have no encoding are refused there.
+    #[default]
+    Nothing,
+}
+
+/// Plans that are kept where nothing is said.
+const SHAPES_KEPT: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(7);
+
+impl Default for CompileOptions {
+    fn default() -> Self {
+        Self {
+            bind: BindOptions::default(),
+            passes: PassOptions::default(),
+            place: PlaceOptions::default(),
+            plan: PlanOptions::default(),
+            threads: NonZero::<usize>::MIN,
+            spin: Pool::SPIN,
+            priority: Priority::default(),
+            max_memory: None,
+            shapes_kept: SHAPES_KEPT,
+            more_outputs: Vec::new(),
+            in_place: Vec::new(),
+            ranges_of: RangesOf::default(),
+        }
+    }
+}
+
+/// How much of the host runs may take: presets of [`CompileOptions::threads`] and [`CompileOptions::spin`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Performance {
+    /// What the options say.
+    #[default]
+    None,
+    /// One thread, which sleeps when it has nothing to do.
+    Low,
+    /// Half of the processors.
+    Medium,
+    /// All processors.
+    High,
+    /// All processors, which keep looking for work between runs for 2 ms.
+    Extreme,
+}
+
+impl Performance {
+    /// The threads, and how long they look for work before they sleep; nothing where that is what the options say.
+    pub fn preset(self) -> Option<(NonZero<usize>, Duration)> {
+        let all = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+        let half = NonZero::new(all.get() / 2).unwrap_or(NonZero::<usize>::MIN);
+        match self {
+            Self::None => None,
+            Self::Low => Some((NonZero::<usize>::MIN, Duration::ZERO)),
+            Self::Medium => Some((half, Pool::SPIN)),
+            Self::High => Some((all, Pool::SPIN)),
+            Self::Extreme => Some((all, Duration::from_millis(2))),
+        }
+    }
+}
+
+/// How a setting of an extension is read.
+type Read = fn(&mut CompileOptions, &str) -> Option<()>;
+
+/// Extensions by name: what their values are, and how one is taken over.
+const EXTENSIONS: &[(&str, &str, Read)] = &[
+    ("device_limits", "\"kernels\" or \"documented\"", |options, value| {
+        options.place.profile.limits = match value {
+            "kernels" => DeviceLimits::OfKernels,
+            "documented" => DeviceLimits::Documented,
+            _ => return None,
+        };
+        Some(())
+    }),
+    ("fast_math", "\"none\" or \"bf16\"", |options, value| {
+        options.place.profile.fast_math = match value {
+            "none" => FastMath::None,
+            "bf16" => FastMath::Bf16,
+            _ => return None,
+        };
+        Some(())
+    }),
+    ("gpu_storage", "\"f32\" or \"f16\"", |options, value| {
+        options.place.profile.gpu_storage = match value {
+            "f32" => GpuStorage::F32,
+            "f16" => GpuStorage::F16,
+            _ => return None,
+        };
+        Some(())
+    }),
+    ("max_memory", "a number of bytes", |options, value| {
+        options.max_memory = Some(value.parse::<NonZero<usize>>().ok()?.get());
+        Some(())
+    }),
+    ("random_ranges", "a number of runs, 0 for none", |options, value| {
+        let runs: usize = value.parse().ok()?;
+        options.ranges_of = NonZero::new(runs).map_or(RangesOf::Nothing, RangesOf::Random);
+        Some(())
+    }),
+    ("shapes_kept", "a number of shapes, at least 1", |options, value| {
+        options.shapes_kept = value.parse().ok()?;
+        Some(())
+    }),
+    ("spin_us", "a number of microseconds", |options, value| {
+        options.spin = Duration::from_micros(value.parse::<u32>().ok()?.into());
+        Some(())
+    }),
+    ("threads", "a number of threads, at least 1", |options, value| {
+        options.threads = value.parse().ok()?;
+        Some(())
+    }),
+    ("vtcm_bytes", "a number of bytes", |options, value| {
+        options.place.profile.vtcm_bytes = value.parse().ok()?;
+        Some(())
+    }),
+];
+
+/// What stands before the name of a dimension.
+const DIM: &str = "dim.";
+
+/// What stands before the type of nodes that a package takes.
+const BIND: &str = "bind.";
+
+/// What stands before the name of an input that runs give although the model has a default for it.
+const GIVEN: &str = "given.";
+
+/// What stands before the name of an input that an output may be in the place of.
+const IN_PLACE: &str = "in_place.";
+
+impl CompileOptions {
+    /// For AIP: the HTA of a SoC, and the DSP for what it has no program for; on the CPU what neither takes.
+    pub fn aip(soc: &'static Soc) -> Self {
+        let place = PlaceOptions {
+            cores: vec![Core::HTA, Core::DSP_V68],
+            fallback: Fallback::CPU,
+            soc,
+            aip: true,
+            ..PlaceOptions::default()
+        };
+        Self { place, ..Self::default() }
+    }
+
+    /// What the model and its sessions may take.
+    pub fn budget(&self) -> Budget {
+        Budget::new(self.max_memory.map_or_else(Limit::of_machine, Limit::Asked))
+    }
+
+    /// The same for a part of the graph that has been bound: its inputs have types and shapes of their own.
+    #[must_use]
+    pub fn of_part(&self) -> Self {
+        let bind = BindOptions { bind: self.bind.bind.clone(), ..BindOptions::default() };
+        Self { bind, ..self.clone() }
+    }
+
+    /// Sets threads and how long they look for work as a mode says.
+    ///
+    /// # Errors
+    /// The preferred core has no such modes: only the host's threads do.
+    pub fn perform(&mut self, mode: Performance) -> Result<()> {
+        let Some((threads, spin)) = mode.preset() else { return Ok(()) };
+        let core = self.place.first();
+        if core.kind() != Some(CoreKind::Cpu) {
+            let why = format!(
+                "{core} has no performance modes, which are of the host's threads; ask for none, or prefer cpu"
+            );
+            return Err(Error::new(ErrorCode::Unsupported, why));
+        }
+        (self.threads, self.spin) = (threads, spin);
+        Ok(())
+    }
+
+    /// Has floating-point values stored in 16 bits between operations, which halves their memory and rounds them.
+    ///
+    /// # Errors
+    /// The preferred core computes in the model's own types.
+    pub fn halve(&mut self) -> Result<()> {
+        let core = self.place.first();
+        if core.kind() != Some(CoreKind::Gpu) {
+            let why = format!(
+                "{core} has no half precision: it stores values in the model's own types; leave it off, or prefer gpu"
+            );
+            return Err(Error::new(ErrorCode::Unsupported, why));
+        }
+        self.place.profile.gpu_storage = GpuStorage::F16;
+        Ok(())
+    }
+
+    /// Sets an extension by its name; what is set twice is what it was set to last. `dim.NAME` gives a dimension an extent, as
+    /// "4", or a range, as "1..512"; `in_place.INPUT` says the output that may be in the place of an input; `given.INPUT` says that runs
+    /// give an input for which the model has a default; `bind.TYPE` says the package that takes nodes of a type, whatever their domain.
+    ///
+    /// # Errors
+    /// There is no such extension, or it has no such value.
+    pub fn extend(&mut self, name: &str, value: &str) -> Result<()> {
+        let wrong = |wanted: &str| {
+            let why = format!("extension {name:?} is {value:?}; wanted {wanted}");
+            Error::new(ErrorCode::InvalidArgument, why)
+        };
+        if let Some(dim) = name.strip_prefix(DIM).filter(|dim| !dim.is_empty()) {
+            let range =
+                extents(value).ok_or_else(|| wrong("an extent or a range, as \"1..512\""))?;
+            self.set_dim(dim, range);
+            return Ok(());
+        }
+        if let Some(input) = name.strip_prefix(IN_PLACE).filter(|input| !input.is_empty()) {
+            self.in_place.retain(|(other, _)| other != input);
+            self.in_place.push((input.to_owned(), value.to_owned()));
+            return Ok(());
+        }
+        if let Some(of) = name.strip_prefix(BIND).filter(|of| !of.is_empty()) {
+            if value.is_empty() {
+                return Err(wrong("the name of a package"));
+            }
+            self.bind.bind.insert(of.to_owned(), value.to_owned());
+            return Ok(());
+        }
+        if let Some(input) = name.strip_prefix(GIVEN).filter(|input| !input.is_empty()) {
+            match value {
+                "1" => self.bind.given.insert(input.to_owned()),
+                "0" => self.bind.given.remove(input),
+                _ => return Err(wrong("1 where runs give the input, 0 where it has its default")),
+            };
+            return Ok(());
+        }
+        let found = EXTENSIONS.iter().find(|(known, ..)| *known == name);
+        let (_, wanted, read) = found.ok_or_else(|| {
+            let known: Vec<_> = EXTENSIONS.iter().map(|(name, ..)| *name).collect();
+            let why = format!(
+                "there is no extension {name:?}; wanted one of {}, {DIM}NAME, {IN_PLACE}INPUT, {GIVEN}INPUT, {BIND}TYPE",
+                known.join(", ")
+            );
+            Error::new(ErrorCode::Unsupported, why)
+        })?;
+        read(self, value).ok_or_else(|| wrong(wanted))
+    }
+
+    /// Gives a named dimension an extent, or a range of them.
+    pub fn set_dim(&mut self, name: &str, range: RangeInclusive<usize>) {
+        self.bind.dims.remove(name);
+        self.bind.ranges.remove(name);
+        if range.start() == range.end() {
+            self.bind.dims.insert(name.to_owned(), *range.start());
+        } else {
+            self.bind.ranges.insert(name.to_owned(), range);
+        }
+    }
+}
+
+/// One extent, or the first and last of a range.
+fn extents(text: &str) -> Option<RangeInclusive<usize>> {
+    let (least, most) = text.split_once("..").unwrap_or((text, text));
+    let range = least.parse().ok()?..=most.parse().ok()?;
+    (!range.is_empty()).then_some(range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// N11.
+    #[test]
+    fn n11_modes_are_of_devices_that_have_them() {
+        let mut options = CompileOptions::default();
+        options.perform(Performance::Low).unwrap();
+        assert_eq!((options.threads.get(), options.spin), (1, Duration::ZERO));
+        options.perform(Performance::Extreme).unwrap();
+        let all = thread::available_parallelism().unwrap();
+        assert_eq!((options.threads, options.spin), (all, Duration::from_millis(2)));
+        options.perform(Performance::None).unwrap();
+        assert_eq!(options.threads, all);
+        let error = options.halve().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unsupported);
+        assert!(error.message().starts_with("cpu has no half precision"), "{error}");
+        options.place.cores = vec![Core::GPU, Core::CPU];
+        options.halve().unwrap();
+        assert_eq!(options.place.profile.gpu_storage, GpuStorage::F16);
+        for core in [Core::GPU, Core::DSP_V68, Core::HTA] {
+            options.place.cores = vec![core];
+            options.perform(Performance::None).unwrap();
+            let error = options.perform(Performance::High).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::Unsupported);
+            assert!(error.message().starts_with(&format!("{core} has no perf")), "{error}");
+        }
+    }
+
+    #[test]
+    fn extensions_go_by_name() {
+        let mut options = CompileOptions::default();
+        let set = [
+            ("threads", "2"),
+            ("max_memory", "4096"),
+            ("spin_us", "0"),
+            ("shapes_kept", "3"),
+            ("vtcm_bytes", "1024"),
+            ("gpu_storage", "f16"),
+            ("device_limits", "documented"),
+            ("dim.n", "4"),
+            ("dim.n", "1..8"),
+            ("dim.m", "5"),
+            ("in_place.past.0", "none"),
+            ("in_place.past.0", "present.0"),
+            ("given.k", "1"),
+            ("given.b", "1"),
+            ("given.b", "0"),
+            ("bind.com.acme:Blur", "Acme"),
+            ("bind.Blur", "Other"),
+        ];
+        for (name, value) in set {
+            options.extend(name, value).unwrap();
+        }
+        assert_eq!((options.threads.get(), options.shapes_kept.get()), (2, 3));
+        assert_eq!((options.max_memory, options.spin), (Some(4096), Duration::ZERO));
+        assert_eq!(options.place.profile.vtcm_bytes, 1024);
+        assert_eq!(options.place.profile.limits, DeviceLimits::Documented);
+        assert_eq!(options.bind.ranges.get("n"), Some(&(1..=8)));
+        assert_eq!((options.bind.dims.get("n"), options.bind.dims.get("m")), (None, Some(&5)));
+        assert_eq!(options.in_place, [("past.0".to_owned(), "present.0".to_owned())]);
+        assert_eq!(options.bind.given, ["k".to_owned()].into());
+        assert_eq!(options.bind.bind.get("com.acme:Blur").map(String::as_str), Some("Acme"));
+        assert_eq!(options.bind.bind.len(), 2);
+        for (name, value) in [
+            ("threads", "0"),
+            ("dim.n", "8..1"),
+            ("fast_math", "yes"),
+            ("device_limits", "on"),
+            ("given.k", "yes"),
+            ("bind.Blur", ""),
+        ] {
+            let error = options.extend(name, value).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidArgument, "{name}");
+        }
+        let error = options.extend("speed", "9").unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unsupported);
+        let wanted = "there is no extension \"speed\"; wanted one of device_limits, fast_math, gpu_storage, max_memory, random_ranges, \
+                      shapes_kept, spin_us, threads, vtcm_bytes, dim.NAME, in_place.INPUT, given.INPUT, bind.TYPE";
+        assert_eq!(error.message(), wanted);
+    }
+}

@@ -1,0 +1,117 @@
+//! Nodes that compute what an earlier one has computed.
+
+use std::collections::{BTreeSet, HashMap};
+
+use udo_api::Facts;
+
+use super::replace;
+use crate::resolve::{BoundNode, ParamSetting, TypedGraph};
+use udo_graph::graph::{NodeId, Read, ValueId};
+
+/// Has those who read the later ones read the first, takes the later ones out, and counts them.
+pub(super) fn merge(graph: &mut TypedGraph) -> usize {
+    let is_kept = kept(graph);
+    let mut same = HashMap::new();
+    // What has run before the node at hand for sure: of the graph, and of each subgraph that it is in.
+    let mut scopes: Vec<HashMap<Key, Vec<Option<ValueId>>>> = vec![HashMap::new()];
+    let mut gone = BTreeSet::new();
+    for (index, bound) in graph.nodes.iter_mut().enumerate() {
+        for input in bound.node.inputs.iter_mut().flatten() {
+            *input = same.get(input).copied().unwrap_or(*input);
+        }
+        if let Some(control) = &bound.control {
+            if control.parts() || control.ends() {
+                scopes.pop();
+            }
+            if control.parts() || control.opens() {
+                scopes.push(HashMap::new());
+            }
+            continue;
+        }
+        let Some(key) = key(bound) else { continue };
+        let outputs = &bound.node.outputs;
+        match scopes.iter().find_map(|scope| scope.get(&key)) {
+            None => {
+                if let Some(scope) = scopes.last_mut() {
+                    scope.insert(key, outputs.clone());
+                }
+            }
+            Some(_) if outputs.iter().flatten().any(|value| is_kept.contains(value)) => {}
+            Some(before) => {
+                let pairs = outputs.iter().zip(before);
+                same.extend(pairs.filter_map(|(later, first)| Some(((*later)?, (*first)?))));
+                gone.insert(NodeId::at(index));
+            }
+        }
+    }
+    replace::remove(graph, &gone);
+    gone.len()
+}
+
+/// Values that have to keep their ids: the caller's, and those that subgraphs read.
+pub(super) fn kept(graph: &TypedGraph) -> BTreeSet<ValueId> {
+    let reads = graph.nodes.iter().flat_map(|bound| bound.node.reads());
+    let captured = reads.filter_map(|(read, value)| (read == Read::Capture).then_some(value));
+    captured.chain(graph.outputs.iter().copied()).collect()
+}
+
+/// What nodes that compute the same have in common.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    op: usize,
+    pin: Option<u16>,
+    inputs: Vec<Option<ValueId>>,
+    /// Which outputs somebody asked for.
+    outputs: Vec<bool>,
+    /// The operator set and the parameters, in words.
+    params: Vec<u64>,
+}
+
+/// What a node has in common with those that compute the same; nothing where that is not sure.
+fn key(bound: &BoundNode) -> Option<Key> {
+    let is_pure = bound.op.schema().known_facts().has(Facts::PURE);
+    if !is_pure || bound.node.subgraphs().next().is_some() || bound.is_folded {
+        return None;
+    }
+    let outputs = bound.node.outputs.iter().map(Option::is_some).collect();
+    let mut params = vec![u64::from(bound.node.opset)];
+    for (_, setting) in bound.params.settings() {
+        push_words(&mut params, setting)?;
+    }
+    let op = std::ptr::from_ref(bound.op).addr();
+    Some(Key { op, pin: bound.node.pin, inputs: bound.node.inputs.clone(), outputs, params })
+}
+
+/// Says a parameter in words that no other value of it has; nothing of a tensor, whose elements would take long to compare.
+fn push_words(words: &mut Vec<u64>, setting: &ParamSetting) -> Option<()> {
+    match setting {
+        ParamSetting::Absent => words.push(0),
+        ParamSetting::Int(number) => words.extend([1, number.cast_unsigned()]),
+        ParamSetting::Float(number) => words.extend([2, number.to_bits()]),
+        ParamSetting::Text(text) => {
+            words.push(3);
+            push_text(words, text);
+        }
+        ParamSetting::Ints(numbers) => {
+            words.extend([4, numbers.len() as u64]);
+            words.extend(numbers.iter().map(|number| number.cast_unsigned()));
+        }
+        ParamSetting::Floats(numbers) => {
+            words.extend([5, numbers.len() as u64]);
+            words.extend(numbers.iter().map(|number| number.to_bits()));
+        }
+        ParamSetting::Texts(texts) => {
+            words.extend([6, texts.len() as u64]);
+            for text in texts {
+                push_text(words, text);
+            }
+        }
+        ParamSetting::Tensor(_) => return None,
+    }
+    Some(())
+}
+
+fn push_text(words: &mut Vec<u64>, text: &str) {
+    words.push(text.len() as u64);
+    words.extend(text.bytes().map(u64::from));
+}

@@ -1,0 +1,227 @@
+//! Attention step by step: `softmax(q k' scale + mask) v`, wherever the scale is multiplied by, and with the transposes that
+//! make heads of rows and rows of heads, where there are such.
+
+use udo_api::TensorDesc;
+
+use crate::pass::{Candidate, Extent, Operand, Replacement};
+use udo_graph::graph::{Attr, ValueId};
+
+/// The attention that ends at this node: at the product with the values, or at rows that are made of its heads.
+pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
+    match node.full_op()? {
+        ("", "MatMul") => {
+            let steps = Steps::before(node)?;
+            let keys = steps.keys.apart()?;
+            Some(steps.replacement([steps.q.id()?, keys.id()?, steps.v.id()?], None))
+        }
+        RESHAPE | BOUNDED_RESHAPE => {
+            let heads = Place::of(node, 0).transposed(&[0, 2, 1, 3])?;
+            let steps = Steps::before(&heads.made_by("MatMul")?)?;
+            let [batch, count, queries, width] = heads.extents()?;
+            let row = count.times(&width)?;
+            let count = count.number()?;
+            let is_flat = node.output_extents()? == [batch, queries, row];
+            let (q, v) = (steps.q.side_by_side()?, steps.v.side_by_side()?);
+            let inputs = [q.flat()?, steps.keys.side_by_side()?.flat()?, v.flat()?];
+            is_flat.then(|| steps.replacement(inputs, Some(count)))
+        }
+        _ => None,
+    }
+}
+
+const RESHAPE: (&str, &str) = ("", "Reshape");
+/// One of which only a run says the shape.
+const BOUNDED_RESHAPE: (&str, &str) = ("udo", "BoundedReshape");
+
+/// An input of a node.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    node: Candidate<'a>,
+    port: usize,
+}
+
+impl<'a> Place<'a> {
+    fn of(node: &Candidate<'a>, port: usize) -> Self {
+        Self { node: *node, port }
+    }
+
+    fn id(&self) -> Option<ValueId> {
+        self.node.input_id(self.port)
+    }
+
+    fn desc(&self) -> TensorDesc {
+        self.node.input(self.port)
+    }
+
+    /// Its extents, if they are four.
+    fn extents(&self) -> Option<[Extent; 4]> {
+        self.node.extents(self.port)?.try_into().ok()
+    }
+
+    fn made_by(&self, op: &str) -> Option<Candidate<'a>> {
+        self.node.made_by(self.port, op)
+    }
+
+    /// The node that shows this under another shape.
+    fn reshape(&self) -> Option<Candidate<'a>> {
+        let maker = self.node.maker(self.port)?;
+        matches!(maker.full_op()?, RESHAPE | BOUNDED_RESHAPE).then_some(maker)
+    }
+
+    /// What is transposed to this in the order of `perm`.
+    fn transposed(&self, perm: &[i64]) -> Option<Self> {
+        let transpose = self.made_by("Transpose")?;
+        (transpose.ints("perm")? == perm).then(|| Self::of(&transpose, 0))
+    }
+
+    /// What this is a number times of, and the number.
+    fn scaled(mut self) -> (Self, f64) {
+        let mut scale = 1.0;
+        while let Some((place, factor)) = self.factor() {
+            (self, scale) = (place, scale * factor);
+        }
+        (self, scale)
+    }
+
+    fn factor(&self) -> Option<(Self, f64)> {
+        let maker = self.node.maker(self.port)?;
+        let (port, factor) = match maker.op()? {
+            "Mul" => Candidate::either(|x, by| Some((x, f64::from(maker.scalar(by)?))))?,
+            "Div" => (0, 1.0 / f64::from(maker.scalar(1)?)),
+            _ => return None,
+        };
+        maker.is_shaped_alike(port).then(|| (Self::of(&maker, port), factor))
+    }
+
+    /// Heads behind each other as heads side by side: `[batch, length, heads, elements]`.
+    fn side_by_side(&self) -> Option<Self> {
+        self.transposed(&[0, 2, 1, 3])
+    }
+
+    /// The rows that heads side by side are a part of each: `[batch, length, heads * elements]`.
+    fn flat(&self) -> Option<ValueId> {
+        let reshape = self.reshape()?;
+        let [batch, length, heads, elements] = self.extents()?;
+        let is_flat = reshape.extents(0)? == [batch, length, heads.times(&elements)?];
+        reshape.input_id(0).filter(|_| is_flat)
+    }
+}
+
+/// Keys before they are transposed.
+enum Keys<'a> {
+    /// `[batch, heads, length, elements]`
+    Apart(Place<'a>),
+    /// `[batch, length, heads, elements]`
+    SideBySide(Place<'a>),
+}
+
+impl<'a> Keys<'a> {
+    /// Those of which `place` is `[batch, heads, elements, length]`, and the number that they are multiplied by.
+    fn of(place: Place<'a>) -> Option<(Self, f64)> {
+        let (place, outer) = place.scaled();
+        if let Some(keys) = place.transposed(&[0, 2, 3, 1]) {
+            return Some((Self::SideBySide(keys), outer));
+        }
+        let keys = place.transposed(&[0, 1, 3, 2]).or_else(|| Self::merged(&place))?;
+        let (keys, inner) = keys.scaled();
+        Some((Self::Apart(keys), outer * inner))
+    }
+
+    /// The same where heads of all batches are transposed together.
+    fn merged(place: &Place<'a>) -> Option<Place<'a>> {
+        let [batch, heads, elements, length] = place.extents()?;
+        let merged = Place::of(&place.reshape()?, 0).transposed(&[0, 2, 1])?;
+        let keys = Place::of(&merged.reshape()?, 0);
+        let together = [batch.times(&heads)?, length.clone(), elements.clone()];
+        let is_merged = merged.node.extents(merged.port)? == together;
+        let is_apart = keys.extents()? == [batch, heads, length, elements];
+        (is_merged && is_apart).then_some(keys)
+    }
+
+    fn apart(&self) -> Option<Place<'a>> {
+        match self {
+            Self::Apart(keys) => Some(*keys),
+            Self::SideBySide(_) => None,
+        }
+    }
+
+    fn side_by_side(&self) -> Option<Place<'a>> {
+        match self {
+            Self::Apart(keys) => keys.side_by_side(),
+            Self::SideBySide(keys) => Some(*keys),
+        }
+    }
+}
+
+/// What an attention is made of.
+struct Steps<'a> {
+    q: Place<'a>,
+    keys: Keys<'a>,
+    v: Place<'a>,
+    scale: f64,
+    mask: Option<ValueId>,
+    /// Whether queries without a key give zeros.
+    is_zeroed: bool,
+}
+
+impl<'a> Steps<'a> {
+    /// Those that end at a product with the values.
+    fn before(product: &Candidate<'a>) -> Option<Self> {
+        let shares = Place::of(product, 0);
+        let v = Place::of(product, 1);
+        let zeroed = zeroed(&shares);
+        let softmax = zeroed.unwrap_or(shares).made_by("Softmax")?;
+        if softmax.int("axis")? != -1 && softmax.int("axis")? != 3 {
+            return None;
+        }
+        let scores = Place::of(&softmax, 0);
+        let (scores, mask) = match scores.made_by("Add") {
+            Some(sum) => Candidate::either(|scores, mask| {
+                let scores = Place::of(&sum, scores);
+                scores.scaled().0.made_by("MatMul")?;
+                let mask = Place::of(&sum, mask);
+                is_mask(&mask, &scores)?.then_some((scores, mask.id()))
+            })?,
+            None => (scores, None),
+        };
+        let (scores, scale) = scores.scaled();
+        let product = scores.made_by("MatMul")?;
+        let (q, q_scale) = Place::of(&product, 0).scaled();
+        let (keys, k_scale) = Keys::of(Place::of(&product, 1))?;
+        let scale = scale * q_scale * k_scale;
+        Some(Self { q, keys, v, scale, mask, is_zeroed: zeroed.is_some() })
+    }
+
+    /// One node for all of them, of heads apart or of rows of so many heads. It is not ONNX's, which gives zeros for a query
+    /// without a key where these steps give NaN.
+    fn replacement(&self, inputs: [ValueId; 3], heads: Option<i64>) -> Replacement {
+        let mut attrs = vec![("scale", Attr::Float(self.scale))];
+        if let Some(heads) = heads {
+            attrs.extend([("q_num_heads", Attr::Int(heads)), ("kv_num_heads", Attr::Int(heads))]);
+        }
+        if self.is_zeroed {
+            attrs.push(("zero_nan", Attr::Int(1)));
+        }
+        let inputs = inputs.into_iter().chain(self.mask).map(Operand::Value).collect();
+        Replacement { attrs, ..Replacement::new("udo", "Attention", inputs) }
+    }
+}
+
+/// What this is but for zeros in the place of NaNs.
+fn zeroed<'a>(place: &Place<'a>) -> Option<Place<'a>> {
+    let choice = place.made_by("Where")?;
+    let is_zero = choice.scalar(1)?.to_bits() == 0;
+    let is_own = choice.made_by(0, "IsNaN")?.input_id(0) == choice.input_id(2);
+    (is_zero && is_own).then(|| Place::of(&choice, 2))
+}
+
+/// Whether what is added to scores says something of each key.
+fn is_mask(mask: &Place<'_>, scores: &Place<'_>) -> Option<bool> {
+    let (dims, all) = (mask.node.extents(mask.port)?, scores.extents()?);
+    let mut outer = dims.iter().rev().zip(all.iter().rev()).skip(1);
+    let is_mask = dims.len() <= all.len()
+        && dims.last() == all.last()
+        && outer.all(|(own, all)| own.number() == Some(1) || own == all)
+        && mask.desc().dtype() == scores.desc().dtype();
+    Some(is_mask)
+}

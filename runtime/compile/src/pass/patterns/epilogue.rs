@@ -1,0 +1,88 @@
+//! What the kernel of a node might do for the nodes behind it before it stores its output.
+
+use udo_api::{Activation, DType, Dim};
+
+use crate::pass::{Candidate, Fusion, Host};
+use crate::resolve::Step;
+use udo_graph::graph::ValueId;
+
+/// The node before that might do this one's work, where nobody else reads what lies between.
+pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
+    if !node.makes_one() {
+        return None;
+    }
+    let op = node.op()?;
+    if op == "QuantizeLinear" {
+        return quantize(node).filter(|_| node.makes_one_fixed());
+    }
+    match op {
+        "Relu" => activation(node, Activation::Relu),
+        "Clip" => activation(node, clip(node)?),
+        "Gelu" if node.text("approximate") == Some("none") => activation(node, Activation::Gelu),
+        "Swish" if node.float("alpha") == Some(1.0) => activation(node, Activation::Silu),
+        "Add" => bias(node).or_else(|| residual(node)),
+        "Sum" if node.node().node.inputs.len() == 2 => bias(node).or_else(|| residual(node)),
+        _ => None,
+    }
+}
+
+/// Quantized values under one scale that is known before the run.
+fn quantize(node: &Candidate<'_>) -> Option<Fusion> {
+    let scale = node.output().encoding()?.scale;
+    let is_real = node.input(0).dtype() == Some(DType::F32);
+    let fits = is_real && scale.is_finite() && scale > 0.0;
+    node.epilogue(node.host(0).filter(|_| fits)?, Step::Quantize)
+}
+
+fn activation(node: &Candidate<'_>, activation: Activation) -> Option<Fusion> {
+    node.epilogue(node.host(0)?, Step::Activation(activation))
+}
+
+/// What a clip by constants is.
+fn clip(node: &Candidate<'_>) -> Option<Activation> {
+    let bound = |port: usize, open: f64| match node.node().node.input(port) {
+        Some(_) => match node.constant::<f32>(port)? {
+            [bound] => Some(f64::from(*bound)),
+            _ => None,
+        },
+        None => Some(open),
+    };
+    let (low, high) = (bound(1, f64::NEG_INFINITY)?, bound(2, f64::INFINITY)?);
+    let is_relu = low.to_bits() == 0 && high == f64::INFINITY;
+    Some(if is_relu { Activation::Relu } else { Activation::Clip(low, high) })
+}
+
+/// The sum with a constant that has one extent, which becomes a vector.
+fn bias(node: &Candidate<'_>) -> Option<Fusion> {
+    [[0, 1], [1, 0]].into_iter().find_map(|[x, addend]| {
+        let (vector, axis) = vector(node, addend)?;
+        node.epilogue(host(node, x)?, Step::Bias { vector, axis })
+    })
+}
+
+/// A constant input and the axis of the output along which its elements lie.
+pub(super) fn vector(node: &Candidate<'_>, port: usize) -> Option<(ValueId, usize)> {
+    let (desc, output) = (node.input(port), node.output());
+    let dims = desc.shape();
+    let long = dims.iter().position(|&dim| dim > 1)?;
+    let axis = output.rank().checked_sub(dims.len() - long)?;
+    let extent = output.full_shape().dim(axis).and_then(Dim::exact);
+    let fills = desc.len() == dims[long] && extent == Some(dims[long]);
+    node.tensor(port).filter(|_| fills)?;
+    Some((node.node().node.input(port)?, axis))
+}
+
+/// The sum with a tensor that is there before the node that makes the other operand runs.
+fn residual(node: &Candidate<'_>) -> Option<Fusion> {
+    [[0, 1], [1, 0]].into_iter().find_map(|[x, addend]| {
+        let mut host = host(node, x)?;
+        let value = node.node().node.input(addend)?;
+        host.nodes.retain(|&host| node.is_before(value, host));
+        node.epilogue(host, Step::Residual(value)).filter(|_| node.is_shaped_alike(addend))
+    })
+}
+
+/// The nodes that make operand `port` of a sum, if the other operand does not make it larger.
+fn host(node: &Candidate<'_>, port: usize) -> Option<Host> {
+    node.host(port).filter(|_| node.is_shaped_alike(port))
+}

@@ -1,0 +1,110 @@
+//! Padding by what the windows behind it take for no element, which they do themselves.
+
+use udo_api::{DType, resolve_axis};
+
+use crate::pass::{Candidate, Operand, Replacement};
+use udo_graph::graph::Attr;
+
+/// Operators that give nothing below zero, but a NaN for a NaN.
+const NOT_NEGATIVE: &[&str] = &["Abs", "HardSigmoid", "Relu", "Sigmoid", "Softmax", "Softplus"];
+
+/// The convolution or pooling that pads by itself.
+pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
+    let op = node.op()?;
+    let pad = node.made_by(0, "Pad")?;
+    if pad.text("mode") != Some("constant") || node.int("ceil_mode") == Some(1) {
+        return None;
+    }
+    let own = own_pads(node)?;
+    let pads: Vec<i64> = own.iter().zip(added_pads(&pad)?).map(|(own, more)| own + more).collect();
+    let mut padded = Replacement::of(node)?;
+    let is_same = match op {
+        "Conv" | "LpPool" => is_zero(&pad, 2)?,
+        "ConvInteger" | "QLinearConv" => is_zero_point(&pad, node, 2)?,
+        "AveragePool" => {
+            padded.set("count_include_pad", Attr::Int(1));
+            let counts = node.int("count_include_pad") == Some(1);
+            is_zero(&pad, 2)? && (counts || own.iter().all(|&pad| pad == 0))
+        }
+        "MaxPool" => is_least(&pad) || (is_zero(&pad, 2)? && wins_never(node, &pad, &pads)?),
+        _ => false,
+    };
+    padded.attrs.retain(|(name, _)| *name != "auto_pad");
+    padded.set("pads", Attr::Ints(pads));
+    *padded.inputs.first_mut()? = Operand::Value(pad.input_id(0)?);
+    is_same.then_some(padded)
+}
+
+/// What windows are padded by, before all axes and then behind them, where that does not follow from extents.
+pub(super) fn own_pads(node: &Candidate<'_>) -> Option<Vec<i64>> {
+    let count = 2 * node.input(0).rank().checked_sub(2)?;
+    let zeros = || Some(vec![0; count]);
+    match node.text("auto_pad") {
+        None | Some("NOTSET") => match node.ints("pads") {
+            Some(pads) => Some(pads.to_vec()).filter(|pads| pads.len() == count),
+            None => zeros(),
+        },
+        Some("VALID") => zeros(),
+        Some(_) => None,
+    }
+}
+
+/// What a pad adds, as windows say it, if it takes nothing off and pads nothing but images.
+fn added_pads(pad: &Candidate<'_>) -> Option<Vec<i64>> {
+    let (rank, pads) = (pad.input(0).rank(), pad.constant::<i64>(1)?);
+    let axes: Vec<i64> = match pad.input_id(3) {
+        None => (0..).take(rank).collect(),
+        Some(_) => match pad.constant::<i32>(3) {
+            Some(axes) => axes.iter().copied().map(i64::from).collect(),
+            None => pad.constant::<i64>(3)?.to_vec(),
+        },
+    };
+    let (before, behind) = pads.split_at_checked(axes.len())?;
+    if before.len() != behind.len() || pads.iter().any(|&pad| pad < 0) {
+        return None;
+    }
+    let mut all = [vec![0; rank], vec![0; rank]];
+    for ((&axis, &before), &behind) in axes.iter().zip(before).zip(behind) {
+        let at = resolve_axis(axis, rank)?;
+        *all[0].get_mut(at)? += before;
+        *all[1].get_mut(at)? += behind;
+    }
+    let are_images = all.iter().all(|pads| pads.iter().take(2).all(|&pad| pad == 0));
+    are_images.then(|| all.iter().flat_map(|pads| pads.iter().skip(2).copied()).collect())
+}
+
+/// Whether an input is left out or a zero; nothing where only a run says.
+fn is_zero(node: &Candidate<'_>, port: usize) -> Option<bool> {
+    match node.input_id(port) {
+        Some(_) => Some(node.tensor(port)?.stored().iter().all(|&byte| byte == 0)),
+        None => Some(true),
+    }
+}
+
+/// Whether a pad adds what stands for zero.
+fn is_zero_point(pad: &Candidate<'_>, node: &Candidate<'_>, port: usize) -> Option<bool> {
+    if is_zero(pad, 2)? && is_zero(node, port)? {
+        return Some(true);
+    }
+    Some(pad.tensor(2)?.bytes() == node.tensor(port)?.bytes())
+}
+
+/// Whether a pad adds the least number of its type.
+fn is_least(pad: &Candidate<'_>) -> bool {
+    let is_f32 = pad.scalar(2) == Some(f32::NEG_INFINITY);
+    let is_f64 = pad.constant::<f64>(2) == Some(&[f64::NEG_INFINITY]);
+    let is_u8 = pad.input(0).dtype() == Some(DType::U8) && is_zero(pad, 2) == Some(true);
+    is_f32 || is_f64 || is_u8 || pad.constant::<i8>(2) == Some(&[i8::MIN])
+}
+
+/// Whether zeros around what is not negative are never larger than all elements of a window, as each window has one.
+fn wins_never(node: &Candidate<'_>, pad: &Candidate<'_>, pads: &[i64]) -> Option<bool> {
+    let windows = node.ints("kernel_shape")?;
+    let has_elements = pad.input(0).full_shape().is_fixed() && !pad.input(0).shape().contains(&0);
+    let are_dense = node.ints("dilations").is_none_or(|steps| steps.iter().all(|&step| step == 1));
+    let meet_one = pads.iter().zip(windows.iter().cycle()).all(|(pad, window)| pad < window);
+    let maker = pad.maker(0)?;
+    let is_clip = maker.op() == Some("Clip") && maker.scalar(1).is_some_and(|least| least >= 0.0);
+    let is_positive = is_clip || maker.op().is_some_and(|op| NOT_NEGATIVE.contains(&op));
+    Some(has_elements && are_dense && meet_one && is_positive)
+}

@@ -1,0 +1,239 @@
+//! Reads the encodings of values from the model's `QuantizeLinear` and `DequantizeLinear` nodes.
+//!
+//! A real value that comes out of a dequantize node, or that quantize nodes of one encoding alone read, has the
+//! encoding that the node states, per tensor or per axis. A fixed-point core may then hold it as quantized values.
+
+use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Facts, resolve_axis};
+use udo_host::ParamSetting;
+
+use super::derived::derived;
+use crate::resolve::{BoundNode, Quantized, TypedGraph};
+use udo_graph::graph::{Read, Source, ValueId};
+use udo_graph::memory::Tensor;
+
+/// Says of each value how fixed-point cores may store it, where the model does, and how many those are.
+pub(in crate::pass) fn propagate(graph: &mut TypedGraph) -> usize {
+    let known = encodings(graph);
+    let count = known.iter().flatten().count();
+    for (value, quantized) in graph.values.iter_mut().zip(known) {
+        // That of a default is known before any pass.
+        let own = value.quantized.filter(|_| matches!(value.value.source, Source::Constant(_)));
+        value.quantized = quantized.or(own);
+    }
+    count
+}
+
+fn encodings(graph: &TypedGraph) -> Vec<Option<Quantized>> {
+    let mut known = Known { of: vec![None; graph.values.len()], readers: readers(graph), graph };
+    for bound in graph.nodes.iter().filter(|bound| bound.node.op == "DequantizeLinear") {
+        known.set(bound.node.output(0), known.stated(bound, bound.node.input(0)));
+    }
+    // An operator that keeps an encoding copies quantized values, whatever its output's reader would like.
+    for bound in graph.nodes.iter().filter(|bound| bound.keeps_encoding()) {
+        let kept = known.get(bound.node.input(0)).filter(|kept| known.is_kept(bound, *kept));
+        for &output in &bound.node.outputs {
+            known.set(output, kept);
+        }
+    }
+    for bound in graph.nodes.iter().rev() {
+        if bound.keeps_encoding() || bound.node.op == "QuantizeLinear" {
+            known.set_as_read(bound.node.input(0));
+        }
+    }
+    known.of
+}
+
+/// Says of each value of which nothing is known by now how fixed-point cores may store it, where that follows from what its node
+/// is given, and how many those are.
+pub(in crate::pass) fn derive(graph: &mut TypedGraph) -> usize {
+    let of = graph.values.iter().map(|value| value.quantized).collect();
+    let mut known = Known { of, readers: Vec::new(), graph };
+    let before = known.of.iter().flatten().count();
+    let read = graph.consumers();
+    let is_read = |id: &ValueId| {
+        graph.outputs.contains(id) || read.get(*id).is_some_and(|readers| !readers.is_empty())
+    };
+    for bound in &graph.nodes {
+        let kept = bound.keeps_encoding().then(|| known.get(bound.node.input(0))).flatten();
+        let kept = kept.filter(|kept| known.is_kept(bound, *kept));
+        let found = kept.or_else(|| derived(graph, bound, |value| known.get(Some(value))));
+        let unread = bound.node.outputs.iter().flatten().filter(|id| before > 0 && !is_read(id));
+        for output in unread {
+            known.set(Some(*output), Some(ANYHOW));
+        }
+        for &output in bound.node.outputs.iter().take(if kept.is_some() { usize::MAX } else { 1 }) {
+            known.set(output, found);
+        }
+    }
+    let Known { of, .. } = known;
+    let count = of.iter().flatten().count() - before;
+    for (value, quantized) in graph.values.iter_mut().zip(of) {
+        value.quantized = quantized;
+    }
+    count
+}
+
+/// How numbers are stored that nobody reads.
+const ANYHOW: Quantized = Quantized {
+    dtype: DType::U8,
+    encodings: Encodings::PerTensor(Encoding { scale: 1.0, zero_point: 0 }),
+};
+
+/// Operators that keep an encoding and weigh values.
+const MEANS: &[&str] = &["AveragePool", "GlobalAveragePool", "Resize"];
+
+/// How values are stored, as far as that is known.
+struct Known<'a> {
+    of: Vec<Option<Quantized>>,
+    /// The nodes that read each value as their first input, and nothing where someone reads it otherwise.
+    readers: Vec<Option<Vec<&'a BoundNode>>>,
+    graph: &'a TypedGraph,
+}
+
+fn readers(graph: &TypedGraph) -> Vec<Option<Vec<&BoundNode>>> {
+    let mut readers = vec![Some(Vec::new()); graph.values.len()];
+    for bound in &graph.nodes {
+        for (read, value) in bound.node.reads() {
+            let Some(slot) = readers.get_mut(value.index()) else { continue };
+            match (slot.as_mut(), read) {
+                (Some(nodes), Read::Input(0)) => nodes.push(bound),
+                (_, Read::Input(_) | Read::Capture) => *slot = None,
+            }
+        }
+    }
+    // The caller reads outputs.
+    for value in &graph.outputs {
+        if let Some(slot) = readers.get_mut(value.index()) {
+            *slot = None;
+        }
+    }
+    readers
+}
+
+impl Known<'_> {
+    fn get(&self, value: Option<ValueId>) -> Option<Quantized> {
+        self.of.get(value?.index()).copied().flatten()
+    }
+
+    /// Gives a real value of which nothing is known yet this encoding.
+    fn set(&mut self, value: Option<ValueId>, quantized: Option<Quantized>) {
+        let real = self.graph.desc(value).dtype() == Some(DType::F32);
+        if let Some(slot) = value.and_then(|v| self.of.get_mut(v.index())).filter(|_| real) {
+            *slot = slot.or(quantized);
+        }
+    }
+
+    /// Gives a value the encoding that all who read it ask for, if they do: whoever does not would get other
+    /// numbers than the model says.
+    fn set_as_read(&mut self, value: Option<ValueId>) {
+        let readers = value.and_then(|v| self.readers.get(v.index())?.as_ref());
+        let mut asked = readers.into_iter().flatten().map(|bound| self.asked_by(bound));
+        if let Some(first) = asked.next().filter(|first| asked.all(|other| other == *first)) {
+            self.set(value, first);
+        }
+    }
+
+    /// The encoding in which a node would take its first input.
+    fn asked_by(&self, bound: &BoundNode) -> Option<Quantized> {
+        match bound.node.op.as_str() {
+            "QuantizeLinear" => self.stated(bound, bound.node.output(0)),
+            // What is stored of a mean's operands may be cut off where the mean itself is not.
+            op if bound.keeps_encoding() && !MEANS.contains(&op) => {
+                let made = bound.node.outputs.iter().filter(|output| output.is_some());
+                let mut asked = made.map(|output| self.get(*output));
+                let first = asked.next()?.filter(|kept| self.is_kept(bound, *kept));
+                first.filter(|_| asked.all(|other| other == first))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether what an operator that keeps encodings reads and what it makes can both have this one. Where an axis ends
+    /// up is known of views of the same shape only.
+    fn is_kept(&self, bound: &BoundNode, quantized: Quantized) -> bool {
+        let shape = |value| self.graph.desc(value).full_shape();
+        match quantized.encodings {
+            Encodings::PerTensor(_) => true,
+            Encodings::PerAxis(_) => {
+                bound.op.schema().known_facts().has(Facts::VIEW)
+                    && shape(bound.node.input(0)) == shape(bound.node.output(0))
+            }
+        }
+    }
+
+    /// The encoding that a quantize or dequantize node states.
+    fn stated(&self, bound: &BoundNode, stored: Option<ValueId>) -> Option<Quantized> {
+        let scales = self.graph.known(bound.node.input(1))?;
+        let numbers = scales.get::<f32>()?;
+        let zero_points = match bound.node.input(2) {
+            None => vec![0; numbers.len()],
+            Some(value) => integers(self.graph.known(Some(value))?)?,
+        };
+        let desc = self.graph.desc(stored);
+        let encodings = if let (&[scale], &[zero_point]) = (numbers, zero_points.as_slice()) {
+            let is_one = scale.is_finite() && scale > 0.0;
+            is_one.then_some(Encodings::PerTensor(Encoding { scale, zero_point }))?
+        } else {
+            let is_vector = scales.desc().rank() == 1 && param(bound, "block_size") == Some(0);
+            let axis = resolve_axis(param(bound, "axis").filter(|_| is_vector)?, desc.rank())?;
+            Encodings::PerAxis(AxisEncoding::of(axis, numbers, &zero_points).ok()?)
+        };
+        desc.with_encodings(encodings).check_encoding().ok()?;
+        Some(Quantized { dtype: desc.dtype()?, encodings })
+    }
+}
+
+/// An integer parameter of a node.
+fn param(bound: &BoundNode, name: &str) -> Option<i64> {
+    match bound.params.settings().iter().find(|(known, _)| *known == name)? {
+        (_, ParamSetting::Int(value)) => Some(*value),
+        _ => None,
+    }
+}
+
+/// The elements of a tensor of quantized values.
+fn integers(tensor: &Tensor) -> Option<Vec<i32>> {
+    fn of<T: Element>(tensor: &Tensor) -> Option<Vec<i32>>
+    where
+        i32: From<T>,
+    {
+        tensor.get::<T>().map(|values| values.iter().copied().map(i32::from).collect())
+    }
+    of::<u8>(tensor)
+        .or_else(|| of::<i8>(tensor))
+        .or_else(|| of::<u16>(tensor))
+        .or_else(|| of::<i16>(tensor))
+        .or_else(|| of::<i32>(tensor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use udo_graph::graph::{Attr, Graph};
+
+    #[test]
+    fn a_value_that_a_subgraph_captures_is_not_stored_as_its_other_reader_asks() {
+        let text = "graph captured
+          input x: f32[2]
+          constant s: f32[]{0.5}
+          h = Identity@21(x)
+          q = QuantizeLinear@21(h, s)
+          y = Relu@21(x)
+          output q, y
+        ";
+        for captures in [false, true] {
+            let graph = Graph::parse(text).unwrap();
+            let mut graph = testing::resolved(&testing::resources(), graph);
+            let h = graph.value_named("h").unwrap();
+            if captures {
+                let mut inner = Graph::new("inner");
+                inner.add_capture("h", h);
+                let attr = ("body".to_owned(), Attr::Graph(Box::new(inner)));
+                graph.nodes.last_mut().unwrap().node.attrs.push(attr);
+            }
+            propagate(&mut graph);
+            assert_eq!(graph.quantized(Some(h)).is_none(), captures);
+        }
+    }
+}

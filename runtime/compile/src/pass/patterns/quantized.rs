@@ -1,0 +1,493 @@
+//! Operators on quantized values, in the place of those on numbers that lie between steps that make numbers of such values and
+//! the one that quantizes again.
+
+mod encoded;
+
+use udo_api::{DType, Dim, Facts, Shape, resolve_axis};
+use udo_simd::gemm_u8::MAX_K;
+
+use crate::pass::{Candidate, Found, Operand, Replacement};
+use encoded::Encoded;
+use udo_graph::graph::Attr;
+use udo_graph::memory::Tensor;
+
+const DEQUANTIZE: &str = "DequantizeLinear";
+
+/// The domain of most operators on quantized values.
+const MICROSOFT: &str = "com.microsoft";
+
+/// The operator set from which on `Softmax` goes along one axis.
+const ONE_AXIS: i64 = 13;
+
+/// The domain of those that are our own.
+const UDO: &str = "udo";
+
+/// The most that a bias may be, so that sums with it stay sums.
+const MOST_BIAS: f64 = (1u32 << 30) as f64;
+
+/// What stands in the place of a group, or why it stays.
+type Put = Result<Replacement, String>;
+
+/// The operator on quantized values that ends at this node.
+pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
+    if node.op() != Some("QuantizeLinear") {
+        return Found::Nothing;
+    }
+    let stored = node.output().dtype().and_then(|dtype| Encoded::of(node, dtype, None));
+    let Some(result) = stored.and_then(Encoded::for_all) else {
+        let why = "it is quantized to values that no one scale of 8 or 16 bits is known for";
+        return Found::Stays(why.to_owned());
+    };
+    if let Some(table) = looked_up(node, &result) {
+        return Found::Instead(table);
+    }
+    if let Some((of, at)) = node.maker_of_any(0).filter(|(of, _)| of.op() == Some("Split")) {
+        let put = Group { of, result }.piece(at);
+        return put.map_or_else(Found::Stays, Found::Instead);
+    }
+    // What nobody made of quantized values is none of it.
+    let Some(maker) = node.before(0).filter(reads_dequantized) else { return Found::Nothing };
+    if maker.op().is_none() {
+        return Found::Stays(named(&maker, "is of a package, which computes with the numbers"));
+    }
+    let put = match result.unclipped(maker) {
+        Some(of) => Group { of, result }.on_values(),
+        None => Err(named(&maker, "cuts off what could be stored")),
+    };
+    put.map_or_else(Found::Stays, Found::Instead)
+}
+
+/// Whether a node, or the one that it cuts off the results of, reads what a dequantize node makes, or adds to a product of it.
+fn reads_dequantized(node: &Candidate<'_>) -> bool {
+    let is_of = |node: &Candidate<'_>| {
+        let mut ports = 0..node.node().node.inputs.len();
+        ports.any(|port| node.maker(port).is_some_and(|maker| maker.op() == Some(DEQUANTIZE)))
+    };
+    let is_sum = |node: &Candidate<'_>| {
+        let of_product = |port: usize| node.before(port).is_some_and(|before| is_of(&before));
+        node.op() == Some("Add") && (0..2).any(of_product)
+    };
+    let reads = |node: &Candidate<'_>| is_of(node) || is_sum(node);
+    reads(node) || node.before(0).is_some_and(|before| reads(&before))
+}
+
+fn named(node: &Candidate<'_>, does: &str) -> String {
+    let of = &node.node().node;
+    format!("node {:?} ({}) {does}", of.name, of.op)
+}
+
+/// A table of what each value becomes, where what lies between are functions of one number.
+fn looked_up(last: &Candidate<'_>, result: &Encoded<'_>) -> Option<Replacement> {
+    let (mut nodes, mut reader, mut port) = (vec![(last.id(), 0)], *last, 0);
+    let values = loop {
+        let node = reader.maker(port)?;
+        if node.op_or_folded() == Some(DEQUANTIZE) {
+            let encoded = Encoded::of(&node, node.input(0).dtype()?, node.input_id(0))?;
+            nodes.push((node.id(), 0));
+            let is_as = |encoded: &Encoded<'_>| encoded.dtype == result.dtype && encoded.is_byte();
+            break encoded.for_all().filter(is_as)?.values?;
+        }
+        reader = reader.before(port)?;
+        port = function_of(&reader)?;
+        nodes.push((reader.id(), port));
+    };
+    let named_after = nodes.get(1).filter(|_| nodes.len() > 2).map(|(id, _)| *id);
+    nodes.reverse();
+    let shape = Shape::new(&[256]).ok()?;
+    let bits: Vec<u8> = (0..=u8::MAX).collect();
+    let all = Tensor::from_bytes(result.dtype, shape, &bits).ok()?;
+    let table = last.applied(&nodes, all).filter(|table| table.bytes().len() == bits.len())?;
+    let entries = table.bytes().iter().map(|&bits| bits.into()).collect();
+    Some(Replacement {
+        attrs: vec![("table", Attr::Ints(entries))],
+        named_after,
+        shared: vec![reader.input_id(port)?],
+        ..Replacement::new("udo", "Lookup", vec![Operand::Value(values)])
+    })
+}
+
+/// The one input that a node makes each number of its output of, by constants of one number each, if it does.
+fn function_of(node: &Candidate<'_>) -> Option<usize> {
+    node.op()?;
+    let inputs = node.node().node.inputs.iter().enumerate();
+    let mut ports = inputs.filter(|(_, input)| input.is_some()).map(|(port, _)| port);
+    let mut open = ports.clone().filter(|&port| node.tensor(port).is_none());
+    let port = open.next().filter(|_| open.next().is_none())?;
+    let is_one = |port: usize| node.tensor(port).is_none_or(|tensor| tensor.desc().len() == 1);
+    let is_function = node.facts().has(Facts::ELEMENTWISE)
+        && node.makes_one()
+        && ports.all(is_one)
+        && node.input(port).dtype() == Some(DType::F32)
+        && node.is_shaped_alike(port);
+    is_function.then_some(port)
+}
+
+impl Group<'_> {
+    /// The operator on quantized values that does what the group does.
+    fn on_values(&self) -> Put {
+        match self.of.op().unwrap_or_default() {
+            "Add" => self.biased().unwrap_or_else(|| self.of_operands("QLinearAdd", 2)),
+            "AveragePool" => self.of_operands("QLinearAveragePool", 1),
+            "Concat" => self.joined(),
+            "Conv" => self.convolved(("", "QLinearConv"), "QLinearConv16", 0),
+            "ConvTranspose" => {
+                let of_bytes = (UDO, "QLinearConvTranspose");
+                self.convolved(of_bytes, "QLinearConvTranspose16", 1)
+            }
+            "Gemm" => self.gemm(),
+            "GlobalAveragePool" => self.of_operands("QLinearGlobalAveragePool", 1),
+            "MatMul" => self.multiplied(),
+            "Mul" => self.of_operands("QLinearMul", 2),
+            "Pad" => self.padded(),
+            "Softmax" => self.shares(),
+            "Sum" if self.of.node().node.inputs.len() == 2 => self.of_operands("QLinearAdd", 2),
+            _ => self.moved(),
+        }
+    }
+}
+
+/// An operator on numbers whose result is quantized.
+struct Group<'a> {
+    of: Candidate<'a>,
+    result: Encoded<'a>,
+}
+
+impl<'a> Group<'a> {
+    /// Why the group stays.
+    fn stays(&self, why: &str) -> String {
+        named(&self.of, why)
+    }
+
+    /// What an operand is made of.
+    fn operand(&self, port: usize) -> Option<Encoded<'a>> {
+        let node = self.of.maker(port)?;
+        let is_it = node.op_or_folded() == Some(DEQUANTIZE);
+        let dtype = node.input(0).dtype().filter(|_| is_it)?;
+        Encoded::of(&node, dtype, node.input_id(0))
+    }
+
+    /// An operand of one scale.
+    fn activation(&self, port: usize) -> Result<Encoded<'a>, String> {
+        self.operand(port).and_then(Encoded::for_all).ok_or_else(|| {
+            self.stays(&format!(
+                "has an input, {port}, that is not made of values of 8 or 16 bits with one scale"
+            ))
+        })
+    }
+
+    /// An operand of one scale, or of one for each result, which lie along `axis`.
+    fn weights(&self, port: usize, axis: usize) -> Result<Encoded<'a>, String> {
+        let weights = self.operand(port);
+        let fits = |of: &Encoded<'_>| of.is_byte() && of.axis.is_none_or(|own| own == axis);
+        weights.filter(fits).ok_or_else(|| {
+            self.stays("has weights that are not made of values of 8 bits with one scale, or one for each result")
+        })
+    }
+
+    /// Refuses sums of more products than kernels add up.
+    fn check_depth(&self, depth: usize) -> Result<(), String> {
+        if depth > MAX_K {
+            return Err(self.stays(&format!("adds up {depth} products, more than {MAX_K}")));
+        }
+        Ok(())
+    }
+
+    /// Values, scale and zero point of an operand.
+    fn triple(&self, of: &Encoded<'_>) -> Result<[Operand; 3], String> {
+        of.triple().ok_or_else(|| self.stays("reads values that are not known by themselves"))
+    }
+
+    /// Scale and zero point of the result.
+    fn result(&self) -> Result<[Operand; 2], String> {
+        self.result.numbers().ok_or_else(|| self.stays("has a result of no known scale"))
+    }
+
+    /// The operator that does the same, with the attributes that it shares.
+    fn by(&self, domain: &'static str, op: &'static str, inputs: Vec<Operand>) -> Put {
+        let of = Replacement::of(&self.of);
+        let Replacement { attrs, .. } =
+            of.ok_or_else(|| self.stays("has attributes of its own"))?;
+        // Numbers that others read as well go on being made.
+        let shared = self.of.node().node.inputs.iter().flatten().copied().collect();
+        let named_after = Some(self.of.id());
+        Ok(Replacement { attrs, named_after, shared, ..Replacement::new(domain, op, inputs) })
+    }
+
+    /// The operator for values of 8 bits, or that for such of up to 16.
+    fn up_to_16(
+        &self,
+        x: &Encoded<'_>,
+        of_bytes: (&'static str, &'static str),
+        of_more: &'static str,
+    ) -> (&'static str, &'static str) {
+        if x.is_byte() && self.result.is_byte() { of_bytes } else { (UDO, of_more) }
+    }
+
+    /// Refuses what is of 16 bits, where such values are computed with in numbers.
+    fn check_bytes(&self) -> Result<(), String> {
+        if self.result.is_byte() {
+            return Ok(());
+        }
+        Err(self.stays("makes values of 16 bits, which it computes in numbers"))
+    }
+
+    /// An operator of `count` operands of one scale each, and of as many inputs.
+    fn of_operands(&self, op: &'static str, count: usize) -> Put {
+        self.check_bytes()?;
+        let mut inputs = Vec::new();
+        for port in 0..count {
+            let operand = self.activation(port)?;
+            if operand.dtype != self.result.dtype {
+                return Err(self.stays("has inputs of another type than its output"));
+            }
+            inputs.extend(self.triple(&operand)?);
+        }
+        inputs.extend(self.result()?);
+        self.by(MICROSOFT, op, inputs)
+    }
+
+    fn shares(&self) -> Put {
+        let mut shares = self.of_operands("QLinearSoftmax", 1)?;
+        shares.set("opset", Attr::Int(ONE_AXIS));
+        Ok(shares)
+    }
+
+    fn joined(&self) -> Put {
+        self.check_bytes()?;
+        let mut inputs: Vec<_> = self.result()?.into();
+        for port in 0..self.of.node().node.inputs.len() {
+            inputs.extend(self.triple(&self.activation(port)?)?);
+        }
+        self.by(MICROSOFT, "QLinearConcat", inputs)
+    }
+
+    /// A convolution, the outputs of whose weights lie along `axis`: those of all groups, or those of one.
+    fn convolved(
+        &self,
+        of_bytes: (&'static str, &'static str),
+        of_more: &'static str,
+        axis: usize,
+    ) -> Put {
+        let (x, w) = (self.activation(0)?, self.weights(1, axis)?);
+        let (domain, op) = self.up_to_16(&x, of_bytes, of_more);
+        let is_of_more = domain == UDO && op == of_more;
+        let groups = self.of.int("group").and_then(|groups| usize::try_from(groups).ok());
+        let weights = self.of.input(1);
+        let (&[first, second, ref window @ ..], Some(groups @ 1..)) = (weights.shape(), groups)
+        else {
+            return Err(self.stays("has weights without axes"));
+        };
+        let (channels, depth) =
+            if axis == 0 { (first, second) } else { (second * groups, first / groups) };
+        self.check_depth(depth * window.iter().product::<usize>())?;
+        if is_of_more && depth == 1 && groups > 1 {
+            // Primitives for 8-bit values take it one tap at a time, which does not pay.
+            return Err(
+                self.stays("has a filter for each channel of 16 bits, which numbers do faster")
+            );
+        }
+        let bias = self.bias(2, (&x, &w), channels)?;
+        let mut inputs = both(self.triple(&x)?, self.triple(&w)?);
+        inputs.extend(self.result()?);
+        inputs.extend(bias);
+        self.by(domain, op, inputs)
+    }
+
+    /// A product with a constant for each column added.
+    fn biased(&self) -> Option<Put> {
+        let of_product = |port: usize, bias: usize| {
+            let of = self.of.before(port).filter(|of| of.op() == Some("MatMul"))?;
+            let product = Self { of, result: self.result.clone() };
+            let (a, b) = (product.activation(0).ok()?, product.weights(1, 1).ok()?);
+            let columns = *product.of.input(1).shape().get(1)?;
+            let desc = self.of.input(bias);
+            if desc.len() != columns || desc.shape().last() != Some(&columns) {
+                return None;
+            }
+            let addend = self.sums(bias, (&a, &b), columns)?;
+            let mut put = product.multiplied().ok()?;
+            put.inputs.push(addend);
+            let (domain, op) = self.up_to_16(&a, (UDO, "QLinearMatMulAdd"), "QLinearMatMul16");
+            Some(Replacement { domain, op, ..put })
+        };
+        Candidate::either(of_product).map(Ok)
+    }
+
+    fn multiplied(&self) -> Put {
+        let columns = self.of.input(1).rank().saturating_sub(1);
+        let (a, b) = (self.activation(0)?, self.weights(1, columns)?);
+        if b.axis.is_some() && columns != 1 {
+            return Err(self.stays("has a scale for each column of several matrices"));
+        }
+        self.check_depth(self.of.input(0).shape().last().copied().unwrap_or_default())?;
+        let mut inputs = both(self.triple(&a)?, self.triple(&b)?);
+        inputs.extend(self.result()?);
+        let (domain, op) = self.up_to_16(&a, ("", "QLinearMatMul"), "QLinearMatMul16");
+        self.by(domain, op, inputs)
+    }
+
+    fn gemm(&self) -> Put {
+        let is_one = |name: &str| {
+            self.of.float(name).is_some_and(|factor| factor.to_bits() == 1f64.to_bits())
+        };
+        // A bias that counts 0 times is none.
+        let has_bias = self.of.input_id(2).is_some() && self.of.float("beta") != Some(0.0);
+        if !is_one("alpha") || has_bias && !is_one("beta") {
+            return Err(self.stays("multiplies its product or its bias by another number than 1"));
+        }
+        let columns = usize::from(self.of.int("transB") == Some(0));
+        let (a, b) = (self.activation(0)?, self.weights(1, columns)?);
+        let &[rows, cols] = self.of.input(1).shape() else {
+            return Err(self.stays("has weights that are no matrix"));
+        };
+        let (count, depth) = if columns == 1 { (cols, rows) } else { (rows, cols) };
+        self.check_depth(depth)?;
+        let bias = if has_bias { self.bias(2, (&a, &b), count)? } else { None };
+        let mut inputs = both(self.triple(&a)?, self.triple(&b)?);
+        inputs.push(bias.unwrap_or(Operand::Absent));
+        inputs.extend(self.result()?);
+        let (domain, op) = self.up_to_16(&a, (MICROSOFT, "QGemm"), "QGemm16");
+        if op == "QGemm16" && self.of.int("transA") != Some(0) {
+            return Err(self.stays("has a left side of 16 bits that lies transposed"));
+        }
+        let mut product = self.by(domain, op, inputs)?;
+        let is_known = |name: &str| name != "beta" && (name != "alpha" || op == "QGemm");
+        product.attrs.retain(|(name, _)| is_known(name));
+        Ok(product)
+    }
+
+    /// What only moves or chooses values does the same to those that are stored.
+    fn moved(&self) -> Put {
+        // Means of stored values would be stored in the same way, but those of numbers take vectors.
+        let samples = self.of.op() == Some("Resize") && self.of.text("mode") != Some("nearest");
+        if !self.of.facts().has(Facts::SAME_ENCODING) || samples || !self.of.makes_one() {
+            return Err(self.stays("computes what no operator on quantized values does"));
+        }
+        if self.of.text("coordinate_transformation_mode") == Some("tf_crop_and_resize") {
+            return Err(self.stays("has a number for what lies outside"));
+        }
+        self.of_moved(&self.kept()?)
+    }
+
+    /// Values that are stored alike in front and behind.
+    fn kept(&self) -> Result<Encoded<'a>, String> {
+        let x = self.activation(0)?;
+        if x.is_as(&self.result) {
+            return Ok(x);
+        }
+        Err(self.stays("moves values that are stored in another way behind it"))
+    }
+
+    /// The same operator, of stored values.
+    fn of_moved(&self, x: &Encoded<'_>) -> Put {
+        let of_values = Replacement::of(&self.of).zip(x.values);
+        let (mut of_values, values) =
+            of_values.ok_or_else(|| self.stays("has attributes of its own"))?;
+        if let Some(first) = of_values.inputs.first_mut() {
+            *first = Operand::Value(values);
+        }
+        of_values.shared.extend(self.of.input_id(0));
+        of_values.named_after = Some(self.of.id());
+        Ok(of_values)
+    }
+
+    /// What is put around is stored as well.
+    fn padded(&self) -> Put {
+        let x = self.kept()?;
+        let mut pad = self.of_moved(&x)?;
+        if self.of.text("mode") == Some("constant") {
+            let number = match self.of.input_id(2) {
+                None => Some(0.0),
+                Some(_) => self.of.scalar(2),
+            };
+            let stored = number.and_then(|number| x.constant(number));
+            let stored =
+                stored.ok_or_else(|| self.stays("pads with a number that only a run says"))?;
+            pad.inputs.resize_with(pad.inputs.len().max(3), || Operand::Absent);
+            if let Some(number) = pad.inputs.get_mut(2) {
+                *number = stored;
+            }
+        }
+        Ok(pad)
+    }
+
+    /// One of the pieces that values are split into, cut out of those that are stored.
+    fn piece(&self, at: usize) -> Put {
+        let x = self.kept()?;
+        let axis = self.of.int("axis").and_then(|axis| resolve_axis(axis, self.of.input(0).rank()));
+        let lengths = self.of.outputs().take(at + 1).map(|piece| {
+            let Dim::Fixed(len) = piece.full_shape().dim(axis?)? else { return None };
+            i64::try_from(len).ok()
+        });
+        let ends = lengths.scan(0, |end, len| {
+            *end += len?;
+            Some(*end)
+        });
+        let mut ends: Vec<i64> = ends.collect();
+        let cut = (|| {
+            let end = ends.pop().filter(|_| ends.len() == at)?;
+            let start = ends.last().copied().unwrap_or(0);
+            let one = |number: i64| {
+                Some(Operand::Constant(Tensor::of(Shape::new(&[1]).ok()?, &[number]).ok()?))
+            };
+            let axis = i64::try_from(axis?).ok()?;
+            Some(vec![Operand::Value(x.values?), one(start)?, one(end)?, one(axis)?])
+        })();
+        let inputs = cut.ok_or_else(|| self.stays("has pieces whose lengths only a run says"))?;
+        let node = &self.of.node().node;
+        let shared = node.inputs.first().into_iter().chain(&node.outputs).flatten().copied();
+        Ok(Replacement { shared: shared.collect(), ..Replacement::new("", "Slice", inputs) })
+    }
+
+    /// A bias as it is added to sums of products, for one of `count` results each: no number of the model is changed by more than half
+    /// of what a product of values of one stands for.
+    fn bias(
+        &self,
+        port: usize,
+        (x, w): (&Encoded<'_>, &Encoded<'_>),
+        count: usize,
+    ) -> Result<Option<Operand>, String> {
+        if self.of.input_id(port).is_none() {
+            return Ok(None);
+        }
+        self.sums(port, (x, w), count).map(Some).ok_or_else(|| {
+            self.stays(
+                "has a bias that is no multiple of what its products are of, known before the run",
+            )
+        })
+    }
+
+    fn sums(
+        &self,
+        port: usize,
+        (x, w): (&Encoded<'_>, &Encoded<'_>),
+        count: usize,
+    ) -> Option<Operand> {
+        let distinct = if w.axis.is_some() { count } else { 1 };
+        let scales = w.scales.iter().cycle().take(distinct);
+        let products: Vec<f32> = scales.map(|scale| scale * x.scales[0]).collect();
+        if let Some(stored) = self.operand(port).filter(|stored| stored.dtype == DType::I32)
+            && stored.zeros.iter().all(|&zero| zero == 0)
+            && stored.scales.len() == products.len()
+            && stored.scales.iter().zip(&products).all(|(a, b)| a.to_bits() == b.to_bits())
+        {
+            return stored.values.map(Operand::Value);
+        }
+        let numbers = self.of.constant::<f32>(port)?;
+        let fits = numbers.len() == count && self.of.input(port).shape().last() == Some(&count);
+        let scales = products.iter().cycle().filter(|_| fits);
+        let ints = numbers.iter().zip(scales).map(|(&number, &scale)| {
+            let sum = (f64::from(number) / f64::from(scale)).round_ties_even();
+            #[expect(clippy::cast_possible_truncation, reason = "it is below")]
+            (sum.abs() < MOST_BIAS).then_some(sum as i32)
+        });
+        let ints = ints.collect::<Option<Vec<i32>>>()?;
+        let shape = self.of.input(port).full_shape();
+        Tensor::of(shape, &ints).ok().map(Operand::Constant)
+    }
+}
+
+/// The inputs of two operands, behind each other.
+fn both(a: [Operand; 3], b: [Operand; 3]) -> Vec<Operand> {
+    a.into_iter().chain(b).collect()
+}

@@ -1,0 +1,42 @@
+//! Rows that are divided step by step by the root of their mean square: `x / sqrt(mean(x * x) + epsilon) * scale`.
+
+use crate::pass::{Candidate, Operand, Replacement};
+use udo_graph::graph::Attr;
+
+use super::rows::{Squares, vector};
+
+/// The normalization that ends at this node.
+pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
+    if node.op()? != "Mul" {
+        return None;
+    }
+    Candidate::either(|rows, scale| {
+        let Squares { of, dims, epsilon } = divided(&node.maker(rows)?)?;
+        let scale = vector(node, scale, &dims)?;
+        let axis = -i64::try_from(dims.len()).ok()?;
+        Some(Replacement {
+            attrs: vec![("axis", Attr::Int(axis)), ("epsilon", Attr::Float(f64::from(epsilon)))],
+            ..Replacement::new("", "RMSNormalization", vec![Operand::Value(of), scale])
+        })
+    })
+}
+
+/// `x / sqrt(..)`, or `x` times the inverse of that, where `..` is of `x`.
+fn divided(node: &Candidate<'_>) -> Option<Squares> {
+    match node.op()? {
+        "Div" => Squares::mean(&node.made_by(1, "Sqrt")?)
+            .filter(|squares| node.input_id(0) == Some(squares.of)),
+        "Mul" => Candidate::either(|x, inverse| {
+            let inverse = node.maker(inverse)?;
+            let root = match inverse.op()? {
+                "Reciprocal" => inverse.made_by(0, "Sqrt"),
+                "Div" if inverse.scalar(0).is_some_and(|one| one.to_bits() == 1f32.to_bits()) => {
+                    inverse.made_by(1, "Sqrt")
+                }
+                _ => None,
+            };
+            Squares::mean(&root?).filter(|squares| node.input_id(x) == Some(squares.of))
+        }),
+        _ => None,
+    }
+}

@@ -1,0 +1,340 @@
+//! Normalizations, scales and biases by constants, which products beside them do with their weights, as a normalization before
+//! them does with its own.
+//!
+//! Of `y = w * x + b`, `y * f + a` is the product with weights `w * f` and bias `b * f + a`, each for a channel of its
+//! results, and what is made of `x * f + a` is the one with weights `w * f` and bias `b + sum(w * a)`, each for a channel of
+//! what it reads.
+
+use udo_api::{DType, Shape};
+
+use super::epilogue::vector;
+use super::pads::own_pads;
+use crate::pass::{Candidate, Fusion};
+use udo_graph::container::checksum::sum128;
+use udo_graph::memory::{Buffer, Tensor, elements_mut};
+
+/// Weights that others read as well are kept twice up to this size.
+const MOST_SHARED: usize = 1 << 20;
+
+/// The product before or behind that may do this node's work, with its new weights and bias.
+pub(in crate::pass) fn fold(node: &Candidate<'_>) -> Option<Fusion> {
+    let affine = Affine::of(node).filter(|_| node.makes_one_fixed())?;
+    behind(node, &affine).or_else(|| ahead(node, &affine))
+}
+
+/// The product that makes what the node reads.
+fn behind(node: &Candidate<'_>, affine: &Affine) -> Option<Fusion> {
+    let product = Product::of(node.before(affine.port)?)?;
+    let axis = product.node.output().rank().checked_sub(product.last_axes)?;
+    product.folded(node, affine, affine.fits(axis).then_some(Side::Results)?)
+}
+
+/// The product that reads what the node makes. A normalization is none that sums.
+fn ahead(node: &Candidate<'_>, affine: &Affine) -> Option<Fusion> {
+    let behind = node.behind().filter(|behind| behind.op() != Some("BatchNormalization"))?;
+    let product = Product::of(behind)?;
+    let read = 1usize.checked_sub(product.weights.port)?;
+    if product.node.input_id(read) != node.node().node.output(0) {
+        return None;
+    }
+    let axis = node.output().rank().checked_sub(product.last_axes)?;
+    product.folded(node, affine, affine.fits(axis).then_some(Side::Operand)?)
+}
+
+/// `x * factor + addend`, for each position of an axis or for all.
+struct Affine {
+    /// The input that is `x`.
+    port: usize,
+    /// The axis; none where there is one number for all.
+    axis: Option<usize>,
+    factors: Vec<f64>,
+    addends: Vec<f64>,
+}
+
+impl Affine {
+    /// What a node computes, if all else that it reads is constant.
+    fn of(node: &Candidate<'_>) -> Option<Self> {
+        let found = match node.op()? {
+            "BatchNormalization" => Self::normalization(node),
+            "Mul" => Candidate::either(|x, c| Self::of_each(node, x, c, |c| (c, 0.0))),
+            "Div" => Self::of_each(node, 0, 1, |c| (c.recip(), 0.0)),
+            "Add" => Candidate::either(|x, c| Self::of_each(node, x, c, |c| (1.0, c))),
+            "Sub" => Self::of_each(node, 0, 1, |c| (1.0, -c))
+                .or_else(|| Self::of_each(node, 1, 0, |c| (-1.0, c))),
+            _ => None,
+        }?;
+        let fits = node.input(found.port).full_shape() == node.output().full_shape();
+        fits.then_some(found)
+    }
+
+    /// A node of an input and of constants, of each of which a function makes factor and addend.
+    fn of_each(
+        node: &Candidate<'_>,
+        port: usize,
+        constants: usize,
+        each: fn(f64) -> (f64, f64),
+    ) -> Option<Self> {
+        let numbers = node.constant::<f32>(constants)?;
+        let axis = match numbers {
+            [_] => None,
+            _ => Some(vector(node, constants)?.1),
+        };
+        let (factors, addends) = numbers.iter().map(|&number| each(f64::from(number))).unzip();
+        Some(Self { port, axis, factors, addends })
+    }
+
+    fn normalization(node: &Candidate<'_>) -> Option<Self> {
+        let [scale, moved, mean, variance] = [1, 2, 3, 4].map(|port| node.constant::<f32>(port));
+        #[expect(clippy::cast_possible_truncation, reason = "the operator computes in f32")]
+        let epsilon = f64::from(node.float("epsilon")? as f32);
+        let roots = variance?.iter().map(|&variance| (f64::from(variance) + epsilon).sqrt());
+        let scales = scale?.iter().zip(roots);
+        let factors: Vec<f64> = scales.map(|(&scale, root)| f64::from(scale) / root).collect();
+        let ends = moved?.iter().zip(mean?).zip(&factors);
+        let addends = ends.map(|((&moved, &mean), f)| f64::from(moved) - f64::from(mean) * f);
+        Some(Self { port: 0, axis: Some(1), addends: addends.collect(), factors })
+    }
+
+    /// Whether it is the same all along other axes than this one.
+    fn fits(&self, axis: usize) -> bool {
+        self.axis.is_none_or(|own| own == axis)
+    }
+
+    fn adds(&self) -> bool {
+        self.addends.iter().any(|&addend| addend != 0.0)
+    }
+
+    #[expect(clippy::float_cmp, reason = "a factor of exactly one changes nothing")]
+    fn multiplies(&self) -> bool {
+        self.factors.iter().any(|&factor| factor != 1.0)
+    }
+}
+
+/// On which side of a product the channels are that are scaled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Operand,
+    Results,
+}
+
+/// The constant side of a product.
+struct Weights<'a> {
+    port: usize,
+    /// Of f32.
+    own: &'a Tensor,
+    /// The extents of the first two axes that count, and of all behind them together.
+    dims: [usize; 3],
+    /// After how many positions of the first axis its channels start again.
+    period: usize,
+    /// The side whose channels lie along the first axis; the other's of a group lie along the second.
+    first: Side,
+    groups: usize,
+}
+
+/// A product with constant weights.
+struct Product<'a> {
+    node: Candidate<'a>,
+    weights: Weights<'a>,
+    /// The input that is its bias, if it may have one.
+    bias: Option<usize>,
+    /// How many axes are behind that of channels, that one included.
+    last_axes: usize,
+    /// What sums of weights are multiplied by.
+    alpha: f64,
+}
+
+impl<'a> Product<'a> {
+    fn of(node: Candidate<'a>) -> Option<Self> {
+        let groups = || usize::try_from(node.int("group")?).ok().filter(|&groups| groups > 0);
+        match node.op()? {
+            "Conv" => Self::with(node, 1, Side::Results, groups()?, 2),
+            "ConvTranspose" => Self::with(node, 1, Side::Operand, groups()?, 2),
+            "BatchNormalization" => Self::normalization(node),
+            "Gemm" if node.int("transA") == Some(0) => {
+                let first =
+                    if node.int("transB") == Some(0) { Side::Operand } else { Side::Results };
+                let alpha = node.float("alpha")?;
+                Some(Self { alpha, ..Self::with(node, 1, first, 1, 2)? })
+            }
+            "MatMul" => {
+                let port = usize::from(node.tensor(1).is_some());
+                let first = if port == 1 { Side::Operand } else { Side::Results };
+                let rank = node.input(port).rank();
+                Some(Self { bias: None, last_axes: 1, ..Self::with(node, port, first, 1, rank)? })
+            }
+            _ => None,
+        }
+    }
+
+    /// A normalization, whose scales are weights and whose bias is one.
+    fn normalization(node: Candidate<'a>) -> Option<Self> {
+        let own = floats(&node, 1)?;
+        let count: usize = own.dims().iter().product();
+        let (dims, period, first) = ([count, 1, 1], count, Side::Results);
+        let weights = Weights { port: 1, own, dims, period, first, groups: 1 };
+        let last_axes = node.input(0).rank().checked_sub(1)?;
+        Some(Self { node, weights, bias: Some(2), last_axes, alpha: 1.0 })
+    }
+
+    /// A product whose weights have `axes` of channels, and of a batch before them.
+    fn with(
+        node: Candidate<'a>,
+        port: usize,
+        first: Side,
+        groups: usize,
+        axes: usize,
+    ) -> Option<Self> {
+        let desc = node.input(port);
+        let (before, rest) = desc.shape().split_at_checked(axes)?;
+        let (&second, outer) = before.split_last()?;
+        let (&period, dims) =
+            (outer.last()?, [outer, &[second], rest].map(|dims| dims.iter().product()));
+        let own = floats(&node, port)?;
+        let weights = Weights { port, own, dims, period, first, groups };
+        let last_axes = node.input(0).rank().checked_sub(1)?;
+        Some(Self { node, weights, bias: Some(2), last_axes, alpha: 1.0 })
+    }
+
+    /// What becomes of a node that scales the channels of a side.
+    fn folded(self, node: &Candidate<'_>, affine: &Affine, side: Side) -> Option<Fusion> {
+        let Self { node: product, weights, .. } = &self;
+        let port = weights.port;
+        // The channels of a left side's results lie along no axis of it.
+        let is_whole = port == 1 || (affine.axis.is_none() && !affine.adds());
+        let is_small = product.reads_alone(port) || weights.own.desc().size_bytes() <= MOST_SHARED;
+        if !is_whole || !is_small || product.is_encoded(port) || !node.runs_with(product) {
+            return None;
+        }
+        let mut constants = Vec::new();
+        if affine.multiplies() {
+            let (make, desc) = (|| weights.scaled(affine, side), weights.own.desc());
+            let of = |stands_for: &dyn Fn(&Tensor) -> u128| {
+                format!("scaled {:x} {}", stands_for(weights.own), weights.words(affine, side))
+            };
+            constants.push((port, product.kept(desc, of, make)?));
+        }
+        if let Some(bias) = self.new_bias(affine, side)? {
+            constants.push((self.bias?, bias));
+        }
+        Some(Fusion::Constants { into: product.id(), of: node.input_id(affine.port)?, constants })
+    }
+
+    /// The bias with what is added, if that changes it; nothing at all where it cannot be.
+    #[expect(clippy::option_option, reason = "no bias is not the same as no way to have one")]
+    fn new_bias(&self, affine: &Affine, side: Side) -> Option<Option<Tensor>> {
+        let (node, port) = (&self.node, self.bias.unwrap_or(usize::MAX));
+        let own = self.bias.and_then(|port| node.input_id(port));
+        let scales = own.is_some() && side == Side::Results && affine.multiplies();
+        if !affine.adds() && !scales {
+            return Some(None);
+        }
+        let count = node.output().shape().iter().rev().nth(self.last_axes - 1).copied()?;
+        let bias = match own {
+            None => vec![0.0; count],
+            Some(_) if node.is_encoded(port) => return None,
+            Some(_) => spread(node, port, count)?,
+        };
+        let is_added = node.float("beta").is_none_or(|beta| beta.to_bits() == 1f64.to_bits());
+        if self.bias.is_none() || (affine.adds() && !is_added) {
+            return None;
+        }
+        let sums = if side == Side::Operand { self.sums(affine, count)? } else { Vec::new() };
+        let ends = bias.iter().enumerate().map(|(at, bias)| match side {
+            Side::Results => bias * each(&affine.factors, at) + each(&affine.addends, at),
+            Side::Operand => bias + self.alpha * each(&sums, at),
+        });
+        let bias: Vec<f32> = ends.map(rounded).collect();
+        let fits = bias.iter().all(|bias| bias.is_finite());
+        let shape = Shape::new(&[count]).ok().filter(|_| fits)?;
+        Some(Some(Tensor::of(shape, &bias).ok()?))
+    }
+
+    /// What each result gets of what is added to the operand, where all windows see the same of it.
+    fn sums(&self, affine: &Affine, count: usize) -> Option<Vec<f64>> {
+        let is_even = match self.node.op()? {
+            "Conv" => own_pads(&self.node)?.iter().all(|&pad| pad == 0),
+            op => op == "Gemm",
+        };
+        let mut sums = vec![0.0; count];
+        self.weights.each_row(|[operand, result], row| {
+            let sum: f64 = row.iter().map(|&weight| f64::from(weight)).sum();
+            if let Some(slot) = sums.get_mut(result) {
+                *slot += sum * each(&affine.addends, operand);
+            }
+        });
+        is_even.then_some(sums)
+    }
+}
+
+impl<'a> Weights<'a> {
+    /// Calls `body` with the channels of the operand and of the results, and the weights of each pair of them.
+    fn each_row(&self, mut body: impl FnMut([usize; 2], &'a [f32])) {
+        let [outer, second, inner] = self.dims;
+        let own = self.own.get::<f32>().unwrap_or_default();
+        if own.is_empty() {
+            return;
+        }
+        let per_group = (outer / self.groups).max(1);
+        for (first, rows) in own.chunks_exact(second * inner).enumerate() {
+            for (at, row) in rows.chunks_exact(inner).enumerate() {
+                let other = first / per_group * second + at;
+                let own = first % self.period;
+                body(if self.first == Side::Operand { [own, other] } else { [other, own] }, row);
+            }
+        }
+    }
+
+    /// The weights of each channel of a side times its factor, if those are numbers.
+    fn scaled(&self, affine: &Affine, side: Side) -> Option<Tensor> {
+        let mut buffer = Buffer::zeroed(self.own.desc().size_bytes()).ok()?;
+        let new = elements_mut::<f32>(buffer.bytes_mut())?;
+        let mut slots = new.iter_mut();
+        self.each_row(|[operand, result], row| {
+            let at = if side == Side::Operand { operand } else { result };
+            let factor = each(&affine.factors, at);
+            for (&weight, slot) in row.iter().zip(slots.by_ref()) {
+                *slot = rounded(f64::from(weight) * factor);
+            }
+        });
+        let are_numbers = new.iter().all(|weight| weight.is_finite());
+        let shape = self.own.desc().full_shape();
+        are_numbers.then(|| Tensor::from_buffer(DType::F32, shape, buffer).ok()).flatten()
+    }
+
+    /// What is done to the weights of each channel of a side.
+    fn words(&self, affine: &Affine, side: Side) -> String {
+        let Self { dims, period, first, groups, .. } = self;
+        let is_first = *first == side;
+        let factors: Vec<u8> =
+            affine.factors.iter().flat_map(|factor| factor.to_le_bytes()).collect();
+        format!("{dims:?} {period} {groups} {is_first} {:x}", sum128(&factors))
+    }
+}
+
+/// An input that is a constant of f32.
+fn floats<'a>(node: &Candidate<'a>, port: usize) -> Option<&'a Tensor> {
+    node.tensor(port).filter(|tensor| tensor.dtype() == DType::F32)
+}
+
+/// A number of a list, or the one for all.
+fn each(numbers: &[f64], at: usize) -> f64 {
+    match numbers {
+        [all] => *all,
+        _ => numbers.get(at).copied().unwrap_or(f64::NAN),
+    }
+}
+
+/// The elements of a constant bias for each of `count` channels, which lie along its last axis.
+fn spread(node: &Candidate<'_>, port: usize, count: usize) -> Option<Vec<f64>> {
+    let (own, dims) = (node.constant::<f32>(port)?, node.input(port));
+    if let [all] = own {
+        return Some(vec![f64::from(*all); count]);
+    }
+    let fits = own.len() == count && dims.shape().last() == Some(&count);
+    fits.then(|| own.iter().copied().map(f64::from).collect())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "rounded to the weights' type")]
+fn rounded(number: f64) -> f32 {
+    number as f32
+}

@@ -1,0 +1,27 @@
+//! Nodes that make nothing which anybody reads.
+
+use std::collections::BTreeSet;
+
+use super::replace;
+use crate::resolve::TypedGraph;
+use udo_graph::graph::PerValue;
+
+/// Takes them out, and counts them. Those that say what runs when stay.
+pub(super) fn remove(graph: &mut TypedGraph) -> usize {
+    let mut is_read = PerValue::filled(graph, false);
+    for &output in &graph.outputs {
+        is_read.set(output, true);
+    }
+    let mut gone = BTreeSet::new();
+    for (id, bound) in graph.node_ids().zip(&graph.nodes).collect::<Vec<_>>().into_iter().rev() {
+        let mut made = bound.node.outputs.iter().flatten();
+        let is_needed = bound.control.is_some() || made.any(|&v| is_read.get(v) == Some(&true));
+        if is_needed {
+            bound.node.reads().for_each(|(_, value)| is_read.set(value, true));
+        } else {
+            gone.insert(id);
+        }
+    }
+    replace::remove(graph, &gone);
+    gone.len()
+}

@@ -1,0 +1,437 @@
+//! Which core runs each node, with which kernel, and why the others do not.
+
+mod affinity;
+mod cheapest;
+mod costs;
+mod epilogue;
+mod layout;
+mod limits;
+mod on_values;
+mod order;
+mod partition;
+mod ports;
+mod price;
+mod unplaced;
+mod views;
+mod wishes;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use udo_api::{Core, CoreKind, EpilogueStep, PortRule, Status, TensorDesc};
+use udo_host::{ConstantId, FinalizedKernel, Machine, Refusal, Source};
+use udo_hta::Soc;
+
+use crate::compiler::Compiler;
+use crate::resolve::{Params, Resolved, TypedGraph};
+use udo_engine::cores::opencl::OpenClError;
+use udo_engine::cores::{Format, Profile, machine};
+use udo_engine::operators::KernelEntry;
+use udo_engine::package::{OpenError, PackageId};
+use udo_graph::graph::{NodeId, Origin, ValueId};
+use udo_graph::memory::Tensor;
+
+pub use affinity::pinned;
+pub use affinity::{Affinity, AffinityError, core_named, pin};
+pub use costs::{CoreCosts, Costs, CostsError, Crossing};
+pub use limits::DSP_ARCHS;
+pub use limits::{Layers, takes_numbers};
+use unplaced::Unplaced;
+pub(crate) use views::Readers;
+use wishes::Wishes;
+
+/// What happens to a node that none of the cores asked for takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// The model is refused.
+    #[default]
+    Off,
+    /// It runs on this core, and the report says so.
+    To(Core),
+}
+
+impl Fallback {
+    /// To the CPU.
+    pub const CPU: Self = Self::To(Core::CPU);
+}
+
+/// What the user decides about placement.
+#[derive(Clone, Debug)]
+pub struct PlaceOptions {
+    /// The cores to use, the preferred one first.
+    pub cores: Vec<Core>,
+    /// What happens to a node that none of them takes.
+    pub fallback: Fallback,
+    /// The properties of the cores.
+    pub profile: Profile,
+    /// Whether nodes that work in any layout take channels last on the host though none of their inputs comes so.
+    /// No result depends on it; tests that compare plans set it.
+    pub prefers_channels_last: bool,
+    /// Nodes that run on a core, whichever are preferred; of several that speak of a node the last one counts. A model's file may
+    /// have such as well, which come before.
+    pub affinity: Vec<Affinity>,
+    /// The fewest nodes that follow each other on a core which is not the last of those asked for: fewer run on one behind it.
+    pub min_subnet: usize,
+    /// The SoC whose HTA there is: programs for others do not run.
+    pub soc: &'static Soc,
+    /// Whether HTA and DSP are one runtime, AIP: what the HTA has no program for, or none that is right, runs on the DSP, which is
+    /// said, and models that compute with numbers are refused.
+    pub aip: bool,
+    /// The ids of nodes that the HTA takes and that no program of the model's file is for: whoever prepared it left them out.
+    pub hta_left_out: Origin,
+    /// What work costs on the cores: nodes run where the whole costs least. Where nothing is said, cores go by preference.
+    pub costs: Option<Arc<Costs>>,
+}
+
+impl Default for PlaceOptions {
+    fn default() -> Self {
+        Self {
+            cores: vec![Core::CPU],
+            fallback: Fallback::Off,
+            profile: Profile::default(),
+            prefers_channels_last: false,
+            affinity: Vec::new(),
+            min_subnet: 1,
+            soc: Soc::DEFAULT,
+            aip: false,
+            hta_left_out: Origin::default(),
+            costs: None,
+        }
+    }
+}
+
+impl PlaceOptions {
+    /// The core whose queue runs wait in: the one that is asked for first.
+    pub fn first(&self) -> Core {
+        self.cores.first().copied().unwrap_or(Core::CPU)
+    }
+
+    /// The core that nodes are made ready for: the first that has kernels, as the HTA runs programs, which are left alone.
+    pub fn preferred(&self) -> Core {
+        let mut cores = self.cores.iter().copied();
+        cores.find(|core| core.kind() != Some(CoreKind::Hta)).unwrap_or(Core::CPU)
+    }
+}
+
+/// A core that does not take a node, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoreRefusal {
+    /// The core.
+    pub core: Core,
+    /// Why not.
+    pub reason: String,
+}
+
+/// A constant input as a kernel sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Constant {
+    id: ConstantId,
+    tensor: Tensor,
+    desc: TensorDesc,
+}
+
+impl Constant {
+    /// What is packed of it.
+    pub(crate) fn source(&self) -> Source<'_> {
+        let (bytes, stable) = (self.tensor.stored(), self.tensor.stable());
+        Source { id: self.id, desc: self.desc, bytes, stable }
+    }
+}
+
+/// One of a node's tensors on its core.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operand {
+    /// The value; none where the node leaves the port out.
+    pub(crate) value: Option<ValueId>,
+    /// How it comes to the kernel.
+    pub(crate) format: Format,
+    /// Whether its rows may lie apart.
+    pub(crate) pitch: Pitch,
+}
+
+/// Whether the rows of a tensor of a call may lie apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pitch {
+    /// They follow each other.
+    Refused,
+    /// They may.
+    Taken,
+    /// Where no other tensor of the call lies between them.
+    Alone,
+}
+
+impl Pitch {
+    /// What a kernel says of a port.
+    pub(crate) fn of(rule: Option<&PortRule>) -> Self {
+        match rule {
+            Some(rule) if rule.wants_alone() => Self::Alone,
+            Some(rule) if rule.takes_pitched() => Self::Taken,
+            Some(_) | None => Self::Refused,
+        }
+    }
+}
+
+/// A node that a kernel computes.
+#[derive(Debug)]
+pub struct PlacedKernel {
+    /// The core that runs it.
+    pub core: Core,
+    /// The kernel's table entry.
+    pub entry: KernelEntry,
+    /// The kernel, finalized for the node.
+    pub kernel: FinalizedKernel,
+    /// What a GPU kernel runs on: `opencl: <device>` or `work items on host threads`.
+    pub backend: Option<String>,
+    /// Why the kernel's OpenCL C does not run; nothing where it does, or the kernel has none.
+    pub opencl_unused: Option<String>,
+    /// Each input that is known before the run, in its format.
+    pub(crate) constants: Vec<Option<Constant>>,
+    /// The node's inputs, then those of the steps of its epilogue that the kernel does.
+    pub(crate) inputs: Vec<Operand>,
+    /// The node's outputs; the first one is what the last of those steps makes.
+    pub(crate) outputs: Vec<Operand>,
+    /// The parameters, where they are not those of the node.
+    params: Option<Params>,
+    /// The steps of the epilogue that the kernel does.
+    epilogue: Vec<EpilogueStep>,
+    /// Cores asked for before this one.
+    pub refusals: Vec<CoreRefusal>,
+    /// Whether the core was not asked for.
+    pub fell_back: bool,
+}
+
+impl PlacedKernel {
+    /// The package that the kernel comes from.
+    pub fn package(&self) -> PackageId {
+        self.entry.package
+    }
+}
+
+/// Who does the work of one node.
+#[derive(Debug)]
+pub enum Choice {
+    /// A kernel of its own.
+    Kernel(Box<PlacedKernel>),
+    /// The kernel of an earlier node, before it stores its output.
+    Epilogue {
+        /// The node.
+        of: NodeId,
+    },
+    /// Nobody: a pass left its output the same as its first input.
+    Alias,
+    /// Nobody: what it makes is known.
+    Folded,
+    /// The host, which runs the nodes behind as it says.
+    Control,
+}
+
+/// A graph in which every node has a core.
+#[derive(Debug)]
+pub struct Placement {
+    /// The graph.
+    pub resolved: Resolved,
+    /// One per node.
+    pub choices: Vec<Choice>,
+    /// Microseconds that the nodes, and what crosses between cores, take by the costs asked for.
+    pub modelled_us: Option<f64>,
+    /// The properties of the cores.
+    pub profile: Profile,
+    /// Whether HTA and DSP are one runtime.
+    pub aip: bool,
+}
+
+/// Why a graph cannot be placed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaceError {
+    /// No core was asked for.
+    #[error("no cores to place the model on")]
+    NoCores,
+    /// None of the cores takes the node.
+    #[error("node {node:?} ({op}) runs on none of the cores asked for: {}", list(.refusals))]
+    NoCore {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// Each core's reason.
+        refusals: Vec<CoreRefusal>,
+    },
+    /// A kernel failed while it was finalized, in a way that no other core should hide.
+    #[error("node {node:?}: package {package}'s {op} on {core} {}", failure(.refusal))]
+    Finalize {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// The kernel's package.
+        package: String,
+        /// The core.
+        core: Core,
+        /// What the kernel said.
+        refusal: Refusal,
+    },
+    /// A GPU kernel does not compile for the device; no work item takes its place silently.
+    #[error("node {node:?}: package {package}'s {op} does not run on OpenCL device {device:?}")]
+    Device {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// The kernel's package.
+        package: String,
+        /// The device.
+        device: String,
+        /// Why not, with the compiler's log.
+        #[source]
+        source: Box<OpenClError>,
+    },
+    /// An implementation library cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// What work costs is not said of a core.
+    #[error(transparent)]
+    Costs(CostsError),
+}
+
+fn list(refusals: &[CoreRefusal]) -> String {
+    refusals.iter().map(|r| format!("{}: {}", r.core, r.reason)).collect::<Vec<_>>().join("; ")
+}
+
+fn failure(refusal: &Refusal) -> String {
+    let when = "in finalize";
+    match refusal.status {
+        Status::NOT_IMPLEMENTED => format!("{} {when}", refusal.status),
+        Status::BAD_CALL => format!("breaks the contract {when}: {}", refusal.message),
+        _ => format!("{refusal} {when}"),
+    }
+}
+
+/// Gives every node the first core that takes it, and finalizes its kernel for the threads of the options. `layers` are the
+/// model's before passes.
+///
+/// # Errors
+/// A node that no core takes, an implementation library that cannot be opened, or a kernel that
+/// failed rather than refused.
+pub fn run(
+    compiler: &Compiler<'_>,
+    resolved: Resolved,
+    layers: &Layers,
+) -> Result<Placement, PlaceError> {
+    let (options, threads) = (&compiler.options.place, compiler.options.threads.get());
+    if options.cores.is_empty() {
+        return Err(PlaceError::NoCores);
+    }
+    let (graph, price) = (&resolved.graph, compiler.constants.memory_price());
+    let pinned = pinned(&options.affinity);
+    let placing = Placing { graph, options, layers, threads, price, pinned };
+    let (mut choices, modelled_us) = placing.partitioned(compiler)?;
+    let machine = machine(Core::CPU, &options.profile, threads);
+    let machine = Machine { memory_price: price, ..machine };
+    compiler.constants.set_memory_price(price::settle(graph, &mut choices, machine, compiler));
+    Ok(Placement { resolved, choices, modelled_us, profile: options.profile, aip: options.aip })
+}
+
+/// A graph whose nodes look for their cores.
+struct Placing<'a> {
+    graph: &'a TypedGraph,
+    options: &'a PlaceOptions,
+    layers: &'a Layers,
+    threads: usize,
+    price: u32,
+    /// The cores that nodes are pinned to, by the numbers of pins.
+    pinned: Vec<Core>,
+}
+
+impl Placing<'_> {
+    /// What becomes of each node, where so much is asked of them.
+    fn choices(&self, compiler: &Compiler<'_>, wishes: &Wishes) -> Result<Vec<Choice>, PlaceError> {
+        let Self { graph, options, layers, threads, price, ref pinned } = *self;
+        let mut choices = Vec::with_capacity(graph.nodes.len());
+        let mut produced =
+            Produced { values: vec![None; graph.values.len()], stored_by: HashMap::new() };
+        for (id, bound) in graph.node_ids().zip(&graph.nodes) {
+            if bound.is_folded {
+                choices.push(Choice::Folded);
+                continue;
+            }
+            if bound.control.is_some() {
+                for &output in &bound.node.outputs {
+                    produced.note(output, Some((Core::CPU, Format::of(graph.desc(output)))));
+                }
+                choices.push(Choice::Control);
+                continue;
+            }
+            let output = bound.node.output(0);
+            if let Some(&of) = output.and_then(|value| produced.stored_by.get(&value)) {
+                choices.push(Choice::Epilogue { of });
+                continue;
+            }
+            if bound.is_alias {
+                produced.note(output, produced.of(bound.node.input(0)));
+                choices.push(Choice::Alias);
+                continue;
+            }
+            let (node, wish, produced_by) = (&bound.node, wishes.of(id), &produced);
+            let unplaced = Unplaced {
+                graph,
+                produced: produced_by,
+                node,
+                bound,
+                options,
+                threads,
+                pinned,
+                wish,
+                layers,
+                price,
+            };
+            let (placed, steps) = unplaced.choose(compiler)?;
+            for output in &placed.outputs {
+                produced.note(output.value, Some((placed.core, output.format)));
+            }
+            for value in bound.epilogue.iter().take(steps).flat_map(|step| &step.makes) {
+                produced.stored_by.insert(*value, id);
+            }
+            choices.push(Choice::Kernel(Box::new(placed)));
+        }
+        Ok(choices)
+    }
+}
+
+/// What is known of values whose nodes have been placed.
+struct Produced {
+    /// Where and in which format each value is produced, if a node produces it.
+    values: Vec<Option<(Core, Format)>>,
+    /// The nodes whose kernels do the work of those that would make these values.
+    stored_by: HashMap<ValueId, NodeId>,
+}
+
+impl Produced {
+    fn of(&self, value: Option<ValueId>) -> Option<(Core, Format)> {
+        self.values.get(value?.index()).copied().flatten()
+    }
+
+    fn knows(&self, value: ValueId) -> bool {
+        self.of(Some(value)).is_some()
+    }
+
+    fn note(&mut self, value: Option<ValueId>, how: Option<(Core, Format)>) {
+        if let Some(slot) = value.and_then(|v| self.values.get_mut(v.index())) {
+            *slot = how;
+        }
+    }
+}
+
+impl PlaceError {
+    /// The package and core whose author has to act, where that is the next step.
+    pub fn unfinished(&self) -> Option<(&str, &str, Core)> {
+        match self {
+            Self::Finalize { package, op, core, refusal, .. }
+                if refusal.status == Status::NOT_IMPLEMENTED =>
+            {
+                Some((package, op, *core))
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! How many steps of a node's epilogue a kernel does.
+
+use udo_api::{Core, DType, EpilogueOp, EpilogueStep, KernelDef, Side, TensorDesc};
+use udo_host::{Refusal, accept};
+
+use super::ports::Ports;
+use super::unplaced::Unplaced;
+use super::{Constant, Operand, Pitch};
+use crate::resolve::{EpilogueNode, Step, takes_encoding};
+use udo_engine::cores::Format;
+use udo_engine::exit_guard::{self, PackageCall};
+use udo_graph::graph::{Source, ValueId};
+
+/// The steps that a kernel is asked to do.
+pub(super) struct Offer {
+    /// The first output without any of them.
+    own: Option<Operand>,
+    /// The first output after each of them, and how many inputs there are by then.
+    after: Vec<(Operand, usize)>,
+}
+
+impl Unplaced<'_> {
+    /// Adds the steps of the epilogue that the kernel could be asked to do, with their tensors.
+    pub(super) fn offer(&self, kernel: &KernelDef, core: Core, ports: &mut Ports) -> Offer {
+        let mut offer = Offer { own: ports.outputs.first().copied(), after: Vec::new() };
+        if !self.bound.epilogue.is_empty() {
+            // Ports of the operator that the node leaves out stay left out.
+            let own = self.bound.op.schema().inputs().len().max(ports.inputs.len());
+            ports.inputs.resize(
+                own,
+                Operand { value: None, format: Format::ABSENT, pitch: Pitch::Refused },
+            );
+        }
+        for step in &self.bound.epilogue {
+            let before = offer.after.last().map(|(output, _)| *output).or(offer.own);
+            let Some(before) = before else { break };
+            let Some(output) = self.push_step(kernel, core, ports, step, before) else { break };
+            offer.after.push((output, ports.inputs.len()));
+        }
+        offer
+    }
+
+    /// Asks the kernel how many of the steps it does, and takes the others back.
+    pub(super) fn accept(
+        &self,
+        kernel: &KernelDef,
+        call: &PackageCall<'_>,
+        ports: &mut Ports,
+        constants: &mut Vec<Option<Constant>>,
+        offer: &Offer,
+    ) -> Result<(), Refusal> {
+        let placed = self.placed(call.core.unwrap_or(Core::CPU), ports, constants);
+        let taken = exit_guard::during(call, || accept(kernel, &placed))?;
+        let last = taken.checked_sub(1).and_then(|last| offer.after.get(last).copied());
+        let inputs = last.map_or(self.node.inputs.len(), |(_, inputs)| inputs);
+        ports.epilogue.truncate(taken);
+        ports.inputs.truncate(inputs);
+        constants.truncate(inputs);
+        let output = last.map(|(output, _)| output).or(offer.own);
+        if let (Some(output), Some(slot)) = (output, ports.outputs.first_mut()) {
+            *slot = output;
+        }
+        Ok(())
+    }
+
+    /// Adds a step with its tensor; what the first output, which is what `before` says, is after it, or nothing if the
+    /// kernel cannot have that.
+    fn push_step(
+        &self,
+        kernel: &KernelDef,
+        core: Core,
+        ports: &mut Ports,
+        step: &EpilogueNode,
+        before: Operand,
+    ) -> Option<Operand> {
+        let layout = before.format.layout();
+        let value = step.makes.last().copied();
+        let format = match step.step {
+            // Rules of ports speak of numbers. What is stored in fewer bits would be rounded twice.
+            Step::Quantize if before.format.desc.dtype() == Some(DType::F32) => {
+                Format::of(self.graph.desc(value))
+            }
+            Step::Quantize => return None,
+            Step::Bias { .. } | Step::Residual(_) | Step::Activation(_) => {
+                self.format(kernel, core, Side::Output, 0, value, &ports.inputs).ok()?
+            }
+        };
+        let output = Operand { value, format: format.in_layout(layout)?, ..before };
+        let input = ports.inputs.len();
+        let op = match step.step {
+            Step::Bias { vector, axis } => {
+                let descs = self.descs_on(core, Some(vector));
+                let mut descs = descs.iter().filter(|desc| takes_encoding(None, desc));
+                let is_alike = |desc: &&TensorDesc| desc.dtype() == output.format.desc.dtype();
+                let format = Format::of(*descs.clone().find(is_alike).or_else(|| descs.next())?);
+                ports.inputs.push(Operand { value: Some(vector), format, pitch: Pitch::Refused });
+                EpilogueOp::Bias { input, axis: layout.axis(axis)? }
+            }
+            Step::Residual(tensor) => {
+                let format = self.residual(core, tensor, &output.format)?;
+                ports.inputs.push(Operand { value: Some(tensor), format, pitch: Pitch::Refused });
+                EpilogueOp::Residual { input }
+            }
+            Step::Activation(activation) => EpilogueOp::Activation(activation),
+            Step::Quantize => EpilogueOp::Quantize,
+        };
+        ports.epilogue.push(EpilogueStep::new(op, output.format.desc));
+        Some(output)
+    }
+
+    /// The format of a tensor that is added to an output, if it is known by now and has the output's type.
+    fn residual(&self, core: Core, value: ValueId, output: &Format) -> Option<Format> {
+        let source = &self.graph.value(value).ok()?.value.source;
+        let is_known = !matches!(source, Source::Computed) || self.produced.knows(value);
+        let descs = self.descs_on(core, Some(value));
+        let desc = descs
+            .into_iter()
+            .find(|desc| desc.dtype() == output.desc.dtype() && takes_encoding(None, desc))?;
+        Format::of(desc).in_layout(output.layout()).filter(|_| is_known)
+    }
+}

@@ -1,0 +1,142 @@
+//! Limits of single layers, which are those of the model as it came: passes put other nodes in the place of some.
+
+use std::collections::{BTreeSet, HashMap};
+
+use udo_host::ParamSetting;
+
+use crate::compiler::Compiler;
+use crate::resolve::{BoundNode, TypedGraph};
+use udo_engine::cores::DeviceLimits;
+use udo_graph::graph::{Node, ValueId};
+
+/// The chapter of docs/dsp.md that has them.
+pub(super) const CHAPTER: &str = "Layers";
+
+/// A layer that a device does not take, or not in all forms.
+pub(super) struct LayerRule {
+    /// Its operator, of ONNX's own domain.
+    op: &'static str,
+    /// In words, as the chapter has it.
+    pub(super) says: &'static str,
+    /// Whether it refuses a node.
+    refuses: fn(&TypedGraph, &BoundNode) -> bool,
+}
+
+pub(super) const LAYERS: &[LayerRule] = &[
+    LayerRule { op: "Elu", says: "ELU runs on the CPU and the GPU alone", refuses: |_, _| true },
+    LayerRule {
+        op: "LpNormalization",
+        says: "L2Norm runs on the CPU and the GPU alone",
+        refuses: |_, bound| {
+            let settings = bound.params.settings().iter();
+            settings.into_iter().any(|(name, of)| *name == "p" && *of == ParamSetting::Int(2))
+        },
+    },
+    LayerRule {
+        op: "Pow",
+        says: "the DSP's Power has an exponent of 1",
+        refuses: |graph, bound| {
+            let power = graph.known(bound.node.input(1)).and_then(|tensor| tensor.get::<f32>());
+            !power.is_some_and(|power| power.iter().all(|power| power.to_bits() == 1f32.to_bits()))
+        },
+    },
+    LayerRule {
+        op: "Pad",
+        says: "the DSP's Pad is of 4 dimensions",
+        refuses: |graph, bound| graph.desc(bound.node.input(0)).rank() != 4,
+    },
+    LayerRule { op: "Pad", says: "the DSP's Pad leaves the batch as it is", refuses: pads_batch },
+];
+
+/// Whether a node pads the first of four axes, or may do so.
+fn pads_batch(graph: &TypedGraph, node: &BoundNode) -> bool {
+    let known = |port| graph.known(node.node.input(port)).and_then(|tensor| tensor.get::<i64>());
+    let Some(pads) = known(1) else { return true };
+    let axes = match (node.node.input(3), known(3)) {
+        (None, _) => &[0, 1, 2, 3][..],
+        (Some(_), Some(axes)) => axes,
+        (Some(_), None) => return true,
+    };
+    let (begin, end) = pads.split_at(pads.len() / 2);
+    let mut of_axes = axes.iter().zip(begin.iter().zip(end));
+    of_axes.any(|(&axis, (&begin, &end))| (axis == 0 || axis == -4) && (begin, end) != (0, 0))
+}
+
+/// A node of the model as it came.
+#[derive(Debug)]
+struct Layer {
+    name: String,
+    op: String,
+    inputs: Vec<ValueId>,
+    /// What says that it is refused.
+    refused: Option<&'static str>,
+}
+
+/// The nodes of a model as they came, by what they make; none where nobody asks for limits.
+#[derive(Debug, Default)]
+pub struct Layers {
+    layers: Vec<Layer>,
+    /// By value, the layer that makes it.
+    makers: HashMap<ValueId, usize>,
+}
+
+impl Layers {
+    /// Those of a graph that no pass has rewritten, if limits are asked for.
+    pub fn of(compiler: &Compiler<'_>, graph: &TypedGraph) -> Self {
+        let limits = compiler.options.place.profile.limits;
+        let mut all = Self::default();
+        let nodes = graph.nodes.iter().filter(|_| limits == DeviceLimits::Documented);
+        for (at, bound) in nodes.enumerate() {
+            let node = &bound.node;
+            let refuses = |rule: &&LayerRule| {
+                let is_own = node.domain.is_empty() && compiler.operators.is_builtin(bound.package);
+                is_own && rule.op == node.op && (rule.refuses)(graph, bound)
+            };
+            let rule = LAYERS.iter().find(refuses).filter(|_| !bound.is_folded);
+            all.makers.extend(node.outputs.iter().flatten().map(|&value| (value, at)));
+            all.layers.push(Layer {
+                name: node.name.clone(),
+                op: node.op.clone(),
+                inputs: node.inputs.iter().copied().flatten().collect(),
+                refused: rule.map(|rule| rule.says),
+            });
+        }
+        all
+    }
+
+    fn maker(&self, value: ValueId) -> Option<&Layer> {
+        self.layers.get(*self.makers.get(&value)?)
+    }
+
+    /// Whether a value is an input of the network, or that in another type.
+    pub(super) fn is_network_input(&self, graph: &TypedGraph, value: ValueId) -> bool {
+        let is_conversion =
+            |layer: &&Layer| matches!(layer.op.as_str(), "QuantizeLinear" | "DequantizeLinear");
+        let mut value = value;
+        while let Some(layer) = self.maker(value).filter(is_conversion) {
+            let Some(&input) = layer.inputs.first() else { return false };
+            value = input;
+        }
+        graph.inputs.contains(&value)
+    }
+
+    /// A layer that a node does the work of and the device does not take, in words, and what says so. The node's are those
+    /// between its outputs and what it or a node before it reads or makes.
+    pub(super) fn refused(
+        &self,
+        node: &Node,
+        is_there: impl Fn(ValueId) -> bool,
+    ) -> Option<(String, &'static str)> {
+        let mut next: Vec<ValueId> = node.outputs.iter().copied().flatten().collect();
+        let mut seen = BTreeSet::new();
+        while let Some(value) = next.pop() {
+            let Some(layer) = self.maker(value).filter(|_| seen.insert(value)) else { continue };
+            if let Some(says) = layer.refused {
+                return Some((format!("layer {:?} is {}", layer.name, layer.op), says));
+            }
+            let before = layer.inputs.iter().copied();
+            next.extend(before.filter(|id| !node.inputs.contains(&Some(*id)) && !is_there(*id)));
+        }
+        None
+    }
+}

@@ -1,0 +1,144 @@
+//! Built-in operators on a core that stores numbers as quantized values, where it has no kernel of its own that takes a node: that of
+//! the CPU, which a call gives the numbers and whose results it quantizes.
+
+use udo_api::guard::OWN_GUARD;
+use udo_api::{Core, DType, Layout, Status};
+use udo_host::{Converted, finalize};
+
+use super::ports::Ports;
+use super::unplaced::{Taken, Unplaced};
+use super::{Operand, Pitch, PlaceError, PlacedKernel};
+use crate::compiler::Compiler;
+use crate::resolve::TypedValue;
+use udo_engine::cores::{Format, fast_memory, is_quantized, machine, on_values};
+use udo_engine::exit_guard::{self, PackageCall};
+use udo_engine::operators::KernelEntry;
+
+/// The rank up to which a core that stores quantized values takes tensors.
+const MAX_RANK: usize = 5;
+
+impl Unplaced<'_> {
+    /// The node on `core` by a kernel of the CPU, or `reason`, with what is missing for that.
+    pub(super) fn on_values(
+        &self,
+        reason: String,
+        core: Core,
+        compiler: &Compiler<'_>,
+    ) -> Result<Result<Taken, String>, PlaceError> {
+        let room = fast_memory(core, &self.options.profile).filter(|_| is_quantized(core));
+        let room = room.filter(|_| compiler.operators.is_builtin(self.bound.package));
+        let Some(room) = room else { return Ok(Err(reason)) };
+        let entries = compiler.operators.kernels_for(self.bound.package, Core::CPU)?;
+        let is_mine = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
+        let mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
+        let mut missing = None;
+        for entry in mine {
+            match self.try_on_values(entry, (core, room), compiler) {
+                Ok(placed) => return Ok(Ok((placed, 0))),
+                Err(why) => missing = missing.or(why),
+            }
+        }
+        Ok(Err(missing.unwrap_or(reason)))
+    }
+
+    /// The node by this kernel of the CPU, with its numbers in so much fast memory, or what is missing for that.
+    fn try_on_values(
+        &self,
+        entry: KernelEntry,
+        (core, room): (Core, usize),
+        compiler: &Compiler<'_>,
+    ) -> Result<PlacedKernel, Option<String>> {
+        let inner = self.ports(entry.def, Core::CPU).map_err(|_| None)?;
+        let Some(ways) = self.ways(&inner)? else { return Err(None) };
+        let constants = self.constants(&inner, compiler).map_err(|_| None)?;
+        let placed = self.placed(core, &inner, &constants);
+        let package = compiler.operators.package_name(entry.package);
+        let (node, op, function) = (&*self.node.name, entry.def.op(), "finalize");
+        let call = PackageCall { node, package, op, core: Some(core), function };
+        let machine = machine(core, &self.options.profile, self.threads);
+        let failure = |refusal: udo_host::Refusal| {
+            (refusal.status == Status::FAILED).then_some(refusal.message)
+        };
+        let mut kernel =
+            exit_guard::during(&call, || finalize(entry.def, &placed, machine)).map_err(failure)?;
+        let guard = entry.guard.unwrap_or(OWN_GUARD);
+        kernel.prepare(compiler.constants.packs().budget(), guard).map_err(failure)?;
+        let count = inner.inputs.len();
+        let outer = |operands: &[Operand], ways: &[Option<Way>]| -> Vec<Operand> {
+            let format = |(operand, way): (&Operand, &Option<Way>)| {
+                // What converts numbers knows dense rows alone.
+                way.as_ref().map_or(*operand, |way| Operand {
+                    format: way.format,
+                    pitch: Pitch::Refused,
+                    ..*operand
+                })
+            };
+            operands.iter().zip(ways).map(format).collect()
+        };
+        let (of_inputs, of_outputs) = ways.split_at(count);
+        let (inputs, outputs) =
+            (outer(&inner.inputs, of_inputs), outer(&inner.outputs, of_outputs));
+        let ways = ways.into_iter().map(|way| way.map(|way| way.converted)).collect();
+        let kernel = kernel.on_values(count, ways).ok_or(None)?;
+        let wanted = kernel.workspace().bytes();
+        if wanted > room {
+            return Err(Some(format!(
+                "its numbers take {wanted} bytes of fast memory, and {core} has {room}"
+            )));
+        }
+        Ok(PlacedKernel {
+            core,
+            entry,
+            kernel,
+            backend: None,
+            opencl_unused: None,
+            constants,
+            inputs,
+            outputs,
+            params: inner.params,
+            epilogue: Vec::new(),
+            refusals: Vec::new(),
+            fell_back: false,
+        })
+    }
+
+    /// How each tensor that the kernel takes as numbers is stored on the core; nothing where there is none such, or one that
+    /// cannot be.
+    fn ways(&self, inner: &Ports) -> Result<Option<Vec<Option<Way>>>, Option<String>> {
+        let operands = inner.inputs.iter().chain(&inner.outputs);
+        let mut ways = Vec::new();
+        for operand in operands {
+            let Operand { value, format, .. } = operand;
+            let desc = format.desc;
+            let is_plain = format.layout() == Layout::AsGiven
+                && desc.full_shape().is_fixed()
+                && desc.rank() <= MAX_RANK;
+            let is_known = self.graph.known(*value).is_some();
+            if desc.is_absent() || is_known || desc.dtype() != Some(DType::F32) {
+                ways.push(None);
+                continue;
+            }
+            if !is_plain {
+                return Ok(None);
+            }
+            let stored = value
+                .and_then(|id| self.graph.values.get(id.index()))
+                .and_then(TypedValue::quantized_desc);
+            let Some(stored) = stored else {
+                let name = value.and_then(|id| self.graph.value(id).ok());
+                let name = name.map_or("?", |value| value.value.name.as_str());
+                let why = format!("value {name:?} is {desc}, and the model has no encoding for it");
+                return Err(Some(why));
+            };
+            let Some(converted) = on_values::converted(&stored, &desc) else { return Ok(None) };
+            ways.push(Some(Way { format: Format::of(stored), converted }));
+        }
+        Ok(Some(ways).filter(|ways| ways.iter().flatten().next().is_some()))
+    }
+}
+
+/// A tensor that is stored otherwise than the kernel takes it.
+struct Way {
+    format: Format,
+    converted: Converted,
+}

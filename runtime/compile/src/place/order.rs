@@ -1,0 +1,156 @@
+//! An order of nodes in which those of one core follow each other as long as that goes.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use udo_api::Core;
+
+use super::{Choice, Placement};
+use crate::resolve::TypedGraph;
+use udo_graph::graph::{NodeId, PerValue};
+
+/// Nodes that follow each other on one core, by their places.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) core: Core,
+    pub(super) nodes: Vec<usize>,
+}
+
+/// The nodes of a graph, cut where the core changes. Where nodes say what runs when they stay in their order.
+pub(super) fn runs(graph: &TypedGraph, choices: &[Choice]) -> Vec<Run> {
+    let cores = cores(graph, choices);
+    let is_straight = choices.iter().all(|choice| !matches!(choice, Choice::Control));
+    let order = if is_straight { grouped(graph, choices, &cores) } else { None };
+    let order = order.unwrap_or_else(|| (0..choices.len()).collect());
+    let mut runs: Vec<Run> = Vec::new();
+    for at in order {
+        let core = cores.get(at).copied().flatten();
+        match (runs.last_mut(), core) {
+            (Some(run), None) => run.nodes.push(at),
+            (Some(run), Some(core)) if run.core == core => run.nodes.push(at),
+            (_, core) => runs.push(Run { core: core.unwrap_or(Core::CPU), nodes: vec![at] }),
+        }
+    }
+    runs
+}
+
+/// The core of each node; nothing where nobody does anything in a run.
+fn cores(graph: &TypedGraph, choices: &[Choice]) -> Vec<Option<Core>> {
+    let producers = graph.producers();
+    let mut cores: Vec<Option<Core>> = Vec::with_capacity(choices.len());
+    for (bound, choice) in graph.nodes.iter().zip(choices) {
+        let core = match choice {
+            Choice::Kernel(placed) => Some(placed.core),
+            Choice::Epilogue { of } => cores.get(of.index()).copied().flatten(),
+            Choice::Control => Some(Core::CPU),
+            Choice::Folded => None,
+            Choice::Alias => {
+                let before = bound.node.input(0).and_then(|value| *producers.get(value)?);
+                before.and_then(|id: NodeId| cores.get(id.index()).copied().flatten())
+            }
+        };
+        cores.push(core);
+    }
+    cores
+}
+
+/// The nodes so that as many as can follow each other on one core; nothing where they wait for each other.
+fn grouped(graph: &TypedGraph, choices: &[Choice], cores: &[Option<Core>]) -> Option<Vec<usize>> {
+    let sources = sources(graph, choices);
+    let mut waits_for: Vec<usize> = sources.iter().map(Vec::len).collect();
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); sources.len()];
+    for (reader, nodes) in sources.iter().enumerate() {
+        for &node in nodes {
+            readers.get_mut(node)?.push(reader);
+        }
+    }
+    let mut ready: Vec<(Option<Core>, BinaryHeap<Reverse<usize>>)> = Vec::new();
+    let add = |at: usize, ready: &mut Vec<(Option<Core>, BinaryHeap<Reverse<usize>>)>| {
+        let core = cores.get(at).copied().flatten();
+        match ready.iter_mut().find(|(of, _)| *of == core) {
+            Some((_, heap)) => heap.push(Reverse(at)),
+            None => ready.push((core, BinaryHeap::from([Reverse(at)]))),
+        }
+    };
+    for (at, _) in waits_for.iter().enumerate().filter(|(_, waits)| **waits == 0) {
+        add(at, &mut ready);
+    }
+    let (mut order, mut current) = (Vec::with_capacity(sources.len()), None);
+    loop {
+        // What nobody does goes first, then the core at hand, then the one whose node comes first.
+        let is_next = |(core, heap): &&mut (Option<Core>, BinaryHeap<Reverse<usize>>)| {
+            (core.is_none() || *core == current) && !heap.is_empty()
+        };
+        let next = ready.iter_mut().find(is_next).and_then(|(_, heap)| heap.pop());
+        let next = next.or_else(|| {
+            let first = ready.iter_mut().max_by_key(|(_, heap)| heap.peek().copied());
+            first.and_then(|(_, heap)| heap.pop())
+        });
+        let Some(Reverse(at)) = next else { break };
+        current = cores.get(at).copied().flatten().or(current);
+        order.push(at);
+        for &reader in readers.get(at)? {
+            let waits = waits_for.get_mut(reader)?;
+            *waits -= 1;
+            if *waits == 0 {
+                add(reader, &mut ready);
+            }
+        }
+    }
+    (order.len() == sources.len()).then_some(order)
+}
+
+/// For each node the places of those that run before it, once for each reason.
+fn sources(graph: &TypedGraph, choices: &[Choice]) -> Vec<Vec<usize>> {
+    let producers: PerValue<Option<NodeId>> = graph.producers();
+    let place = |value| producers.get(value).copied().flatten().map(NodeId::index);
+    let of = |(at, choice): (usize, &Choice)| {
+        let own = graph.nodes.get(at).into_iter().flat_map(|bound| bound.node.reads());
+        let own = own.filter_map(|(_, value)| place(value));
+        match choice {
+            // Its epilogue reads what other nodes make.
+            Choice::Kernel(placed) => {
+                let operands = placed.inputs.iter().filter_map(|operand| operand.value);
+                own.chain(operands.filter_map(place)).filter(|source| *source != at).collect()
+            }
+            Choice::Epilogue { of } => own.chain([of.index()]).collect(),
+            Choice::Alias | Choice::Folded | Choice::Control => own.collect(),
+        }
+    };
+    choices.iter().enumerate().map(of).collect()
+}
+
+impl Placement {
+    /// Has nodes of one core follow each other as long as that goes, where there are several.
+    pub fn gather(&mut self) {
+        let mut cores = self.choices.iter().filter_map(|choice| match choice {
+            Choice::Kernel(placed) => Some(placed.core),
+            Choice::Epilogue { .. } | Choice::Alias | Choice::Folded | Choice::Control => None,
+        });
+        let first = cores.next();
+        if cores.all(|core| Some(core) == first) {
+            return;
+        }
+        let runs = runs(&self.resolved.graph, &self.choices);
+        let order: Vec<usize> = runs.into_iter().flat_map(|run| run.nodes).collect();
+        let mut places = vec![0; order.len()];
+        for (now, &was) in order.iter().enumerate() {
+            if let Some(place) = places.get_mut(was) {
+                *place = now;
+            }
+        }
+        let nodes = std::mem::take(&mut self.resolved.graph.nodes);
+        self.resolved.graph.nodes = ordered(nodes, &order);
+        self.choices = ordered(std::mem::take(&mut self.choices), &order);
+        for choice in &mut self.choices {
+            if let Choice::Epilogue { of } = choice {
+                *of = NodeId::at(places.get(of.index()).copied().unwrap_or_default());
+            }
+        }
+    }
+}
+
+fn ordered<T>(all: Vec<T>, order: &[usize]) -> Vec<T> {
+    let mut all: Vec<Option<T>> = all.into_iter().map(Some).collect();
+    order.iter().filter_map(|&at| all.get_mut(at).and_then(Option::take)).collect()
+}

@@ -1,0 +1,302 @@
+//! Which core runs each node: the first that takes it, or the one where the whole costs least, and none for too few nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use udo_api::Core;
+
+use super::cheapest::{Member, Problem, Shared};
+use super::costs::Costs;
+use super::order::{self, Run};
+use super::wishes::Wishes;
+use super::{Choice, CoreRefusal, Fallback, PlaceError, PlacedKernel, Placing};
+use crate::compiler::Compiler;
+use udo_graph::graph::{NodeId, Source, ValueId};
+
+impl Placing<'_> {
+    /// What becomes of each node, and the microseconds that this takes by the costs asked for.
+    pub(super) fn partitioned(
+        &self,
+        compiler: &Compiler<'_>,
+    ) -> Result<(Vec<Choice>, Option<f64>), PlaceError> {
+        let (mut wishes, mut cost) = match &self.options.costs {
+            None => (Wishes::nothing(self.graph.nodes.len()), None),
+            Some(costs) => self.cheapest(compiler, costs)?,
+        };
+        loop {
+            let choices = self.choices(compiler, &wishes)?;
+            if self.gather_views(&choices, &mut wishes) {
+                continue;
+            }
+            let mut is_done = true;
+            for run in self.small(&choices) {
+                let (count, least) = (self.count(&run), self.options.min_subnet);
+                let reason =
+                    format!("{count} nodes follow each other there, wanted {least} at least");
+                for at in run.nodes {
+                    is_done &= !wishes.refuse(NodeId::at(at), run.core, &reason);
+                }
+            }
+            if is_done {
+                return Ok((choices, cost));
+            }
+            cost = None;
+        }
+    }
+
+    /// The runs of too few nodes on a core that nodes could leave for one behind it.
+    fn small(&self, choices: &[Choice]) -> Vec<Run> {
+        let Self { graph, options, .. } = *self;
+        let last = match options.fallback {
+            Fallback::To(core) => Some(core),
+            Fallback::Off => options.cores.last().copied(),
+        };
+        if options.min_subnet < 2 || options.cores.first().copied() == last {
+            return Vec::new();
+        }
+        let is_pinned = |at: &usize| graph.nodes.get(*at).is_some_and(|of| of.node.pin.is_some());
+        let is_small = |run: &Run| {
+            Some(run.core) != last
+                && self.count(run) < options.min_subnet
+                && !run.nodes.iter().any(is_pinned)
+                && run.nodes.iter().any(|&at| matches!(choices.get(at), Some(Choice::Kernel(_))))
+        };
+        order::runs(graph, choices).into_iter().filter(is_small).collect()
+    }
+
+    /// How many nodes of the model a run has that a run of the model computes.
+    fn count(&self, run: &Run) -> usize {
+        let nodes = run.nodes.iter().filter_map(|&at| self.graph.nodes.get(at));
+        let ids = nodes.filter(|of| !of.is_folded).flat_map(|of| of.node.origin.ids());
+        ids.collect::<BTreeSet<u32>>().len()
+    }
+
+    /// That each node runs where the whole costs least, and what that is.
+    fn cheapest(
+        &self,
+        compiler: &Compiler<'_>,
+        costs: &Costs,
+    ) -> Result<(Wishes, Option<f64>), PlaceError> {
+        let cores = self.labels();
+        costs.check(&cores).map_err(PlaceError::Costs)?;
+        let count = self.graph.nodes.len();
+        let mut placed = Vec::with_capacity(cores.len());
+        for &core in &cores {
+            let mut wishes = Wishes::nothing(count);
+            if self.options.cores.contains(&core) {
+                let all = self.graph.node_ids();
+                all.for_each(|node| wishes.prefer(node, core, Vec::new()));
+            }
+            placed.push(self.choices(compiler, &wishes)?);
+        }
+        let groups = self.groups(&placed);
+        let problem = self.problem(costs, (&cores, &placed), &groups);
+        let Some((found, cost)) = problem.solve() else {
+            return Ok((Wishes::nothing(count), None));
+        };
+        let mut wishes = Wishes::nothing(count);
+        for ((members, place), own) in groups.members.iter().zip(found).zip(&problem.groups) {
+            let Some(&core) = cores.get(place) else { continue };
+            let there = own.get(place).copied().flatten().unwrap_or_default();
+            let others = cores.iter().zip(own).filter(|(other, _)| **other != core);
+            let not = others.filter_map(|(&other, cost)| {
+                let cost = (*cost)?;
+                let reason = format!(
+                    "the whole costs more: its nodes take {cost:.1} us there and {there:.1} us on {core}, crossings aside"
+                );
+                Some(CoreRefusal { core: other, reason })
+            });
+            let not: Vec<CoreRefusal> = not.collect();
+            for &at in members {
+                wishes.prefer(NodeId::at(at), core, not.clone());
+            }
+        }
+        Ok((wishes, Some(cost)))
+    }
+
+    /// All cores that a node may run on, and the caller's.
+    fn labels(&self) -> Vec<Core> {
+        let fallback = match self.options.fallback {
+            Fallback::Off => None,
+            Fallback::To(core) => Some(core),
+        };
+        let mut cores = self.options.cores.clone();
+        for core in self.pinned.iter().copied().chain(fallback).chain([Core::CPU]) {
+            if !cores.contains(&core) {
+                cores.push(core);
+            }
+        }
+        cores
+    }
+
+    /// The nodes that go together, as on one core or another one kernel does the work of them.
+    fn groups(&self, placed: &[Vec<Choice>]) -> Groups {
+        let count = self.graph.nodes.len();
+        let producers = self.graph.producers();
+        let mut root: Vec<usize> = (0..count).collect();
+        for choices in placed {
+            for (at, choice) in choices.iter().enumerate() {
+                let with = match choice {
+                    Choice::Epilogue { of } => Some(of.index()),
+                    Choice::Alias => {
+                        let node = self.graph.nodes.get(at).map(|bound| &bound.node);
+                        let input = node.and_then(|node| node.input(0));
+                        input.and_then(|x| *producers.get(x)?).map(NodeId::index)
+                    }
+                    Choice::Kernel(_) | Choice::Folded | Choice::Control => None,
+                };
+                if let Some(with) = with {
+                    let (a, b) = (find(&root, at), find(&root, with));
+                    if let Some(slot) = root.get_mut(a.max(b)) {
+                        *slot = a.min(b);
+                    }
+                }
+            }
+        }
+        let mut numbers = BTreeMap::new();
+        let mut groups = Groups { of: vec![None; count], members: Vec::new() };
+        for at in 0..count {
+            let is_work = |choices: &Vec<Choice>| {
+                !matches!(choices.get(at), None | Some(Choice::Folded | Choice::Control))
+            };
+            if !placed.iter().any(is_work) {
+                continue;
+            }
+            let number = *numbers.entry(find(&root, at)).or_insert_with(|| {
+                groups.members.push(Vec::new());
+                groups.members.len() - 1
+            });
+            if let (Some(members), Some(of)) =
+                (groups.members.get_mut(number), groups.of.get_mut(at))
+            {
+                members.push(at);
+                *of = Some(number);
+            }
+        }
+        groups
+    }
+
+    fn is_view(&self, choices: &[Choice], at: usize) -> bool {
+        let bound = self.graph.nodes.get(at);
+        let placed = match choices.get(at) {
+            Some(Choice::Kernel(placed)) => Some(placed),
+            _ => None,
+        };
+        placed.zip(bound).is_some_and(|(placed, bound)| placed.view(bound).is_some())
+    }
+
+    /// What groups cost on each core, and what they make for others.
+    fn problem(
+        &self,
+        costs: &Costs,
+        (cores, placed): (&[Core], &[Vec<Choice>]),
+        groups: &Groups,
+    ) -> Problem {
+        let on = |members: &Vec<usize>| {
+            let on_core = |(core, choices): (&Core, &Vec<Choice>)| {
+                let of = |&at: &usize| {
+                    let own = cost(costs, *core, choices, at)?;
+                    // What only gives its input another shape is no step there.
+                    Some(if self.is_view(choices, at) { 0.0 } else { own })
+                };
+                members.iter().map(of).sum()
+            };
+            let mut own: Vec<Option<f64>> = cores.iter().zip(placed).map(on_core).collect();
+            // What it falls back to is for what nothing else takes.
+            let of_choice = self.options.cores.len() + self.pinned.len();
+            if own.iter().take(of_choice).any(Option::is_some) {
+                own.iter_mut().skip(of_choice).for_each(|cost| *cost = None);
+            }
+            if own.iter().any(Option::is_some) {
+                return own;
+            }
+            // Its nodes run on several cores whichever is preferred: it is where the first of them is.
+            let first = members.iter().find_map(|&at| placed.first().and_then(|c| core_at(c, at)));
+            cores.iter().map(|core| (Some(*core) == first).then_some(0.0)).collect()
+        };
+        let groups_costs = groups.members.iter().map(on).collect();
+        let caller = cores.iter().position(|core| *core == Core::CPU).unwrap_or_default();
+        let (makers, readers) = (self.graph.producers(), self.graph.consumers());
+        let member = |id: &NodeId| {
+            let group = groups.of.get(id.index()).copied().flatten();
+            group.map_or(Member::Place(caller), Member::Group)
+        };
+        let shared = |id: ValueId| {
+            let source = &self.graph.value(id).ok()?.value.source;
+            let maker = match source {
+                Source::Constant(_) | Source::Outer => return None,
+                Source::Input(_) => Member::Place(caller),
+                Source::Computed => member(&makers.get(id).copied().flatten()?),
+            };
+            if self.graph.known(Some(id)).is_some() {
+                return None;
+            }
+            let readers = readers.get(id).into_iter().flatten().map(|(id, _)| member(id));
+            let mut readers: Vec<Member> = readers.collect();
+            if self.graph.outputs.contains(&id) {
+                readers.push(Member::Place(caller));
+            }
+            readers.retain(|reader| *reader != maker);
+            let is_group = |member: &Member| matches!(member, Member::Group(_));
+            let bytes = self.bytes(id);
+            let crossing = |from: &Core| {
+                let to = cores.iter().map(|to| costs.crossing(*from, *to, bytes).unwrap_or(0.0));
+                to.collect()
+            };
+            let crossing = cores.iter().map(crossing).collect();
+            let is_of_groups = is_group(&maker) || readers.iter().any(is_group);
+            (is_of_groups && !readers.is_empty()).then_some(Shared { maker, readers, crossing })
+        };
+        let values = self.graph.value_ids().filter_map(shared).collect();
+        Problem { groups: groups_costs, values }
+    }
+
+    /// Bytes of a value, as fixed-point cores store it where that is said.
+    fn bytes(&self, id: ValueId) -> u64 {
+        let typed = self.graph.value(id).ok();
+        let desc = typed.map(|typed| typed.quantized_desc().unwrap_or(typed.desc));
+        desc.map_or(0, |desc| desc.size_bytes() as u64)
+    }
+}
+
+/// Nodes that go together.
+struct Groups {
+    /// The group of each node that a run does something of.
+    of: Vec<Option<usize>>,
+    /// The nodes of each.
+    members: Vec<Vec<usize>>,
+}
+
+fn find(root: &[usize], mut at: usize) -> usize {
+    while let Some(&up) = root.get(at).filter(|up| **up != at) {
+        at = up;
+    }
+    at
+}
+
+fn core_at(choices: &[Choice], at: usize) -> Option<Core> {
+    match choices.get(at)? {
+        Choice::Kernel(placed) => Some(placed.core),
+        Choice::Epilogue { .. } | Choice::Alias | Choice::Folded | Choice::Control => None,
+    }
+}
+
+/// Microseconds of a node on `core`; nothing where it runs elsewhere.
+fn cost(costs: &Costs, core: Core, choices: &[Choice], at: usize) -> Option<f64> {
+    match choices.get(at)? {
+        Choice::Kernel(placed) if placed.core == core => {
+            let work = placed.kernel.work();
+            let operations =
+                work.map(|work| (work.operations(), work.arithmetic().unwrap_or_default()));
+            let bytes = work.and_then(|work| work.bytes()).unwrap_or_else(|| bytes(placed));
+            costs.step(core, operations.unwrap_or_default(), bytes)
+        }
+        Choice::Kernel(_) => None,
+        Choice::Epilogue { .. } | Choice::Alias | Choice::Folded | Choice::Control => Some(0.0),
+    }
+}
+
+/// Bytes of a kernel's tensors.
+fn bytes(placed: &PlacedKernel) -> u64 {
+    let operands = placed.inputs.iter().chain(&placed.outputs);
+    operands.fold(0, |sum, operand| sum.saturating_add(operand.format.desc.size_bytes() as u64))
+}

@@ -1,0 +1,164 @@
+//! Nodes that only give what they read another shape: they go where their neighbours are, as what lies in one memory
+//! needs no copy to be seen under another shape.
+
+use std::collections::HashMap;
+
+use udo_api::abi::ties;
+use udo_api::{Core, Encodings, Facts, TensorDesc};
+
+use super::wishes::Wishes;
+use super::{Choice, CoreRefusal, PlaceOptions, PlacedKernel, Placing};
+use crate::resolve::{BoundNode, TypedGraph};
+use udo_engine::cores::{Memory, PerMemory};
+use udo_graph::graph::{Node, NodeId, Source, ValueId};
+
+/// The memories in which each value is read, by way of views as well; a model's outputs are read on the host.
+pub(crate) struct Readers(HashMap<ValueId, PerMemory<bool>>);
+
+impl Readers {
+    /// Those of a graph whose nodes have cores.
+    pub(crate) fn of(graph: &TypedGraph, choices: &[Choice]) -> Self {
+        let mut readers = Self(HashMap::new());
+        for &output in &graph.outputs {
+            readers.add(output, Memory::Host);
+        }
+        for (bound, choice) in graph.nodes.iter().zip(choices).rev() {
+            match choice {
+                Choice::Kernel(placed) => {
+                    if let Some([x, y]) = placed.view(bound) {
+                        readers.share(x, y);
+                    } else {
+                        let read = placed.inputs.iter().filter_map(|operand| operand.value);
+                        read.for_each(|value| readers.add(value, Memory::of(placed.core)));
+                    }
+                }
+                Choice::Alias => {
+                    if let (Some(x), Some(y)) = (bound.node.input(0), bound.node.output(0)) {
+                        readers.share(x, y);
+                    }
+                }
+                Choice::Control => {
+                    let read = bound.node.reads();
+                    read.for_each(|(_, value)| readers.add(value, Memory::Host));
+                }
+                Choice::Epilogue { .. } | Choice::Folded => {}
+            }
+        }
+        readers
+    }
+
+    /// Whether a value is read in a memory.
+    fn is_read_in(&self, value: ValueId, memory: Memory) -> bool {
+        self.0.get(&value).is_some_and(|of| of[memory])
+    }
+
+    /// Whether a value is read in this memory and in no other one.
+    pub(crate) fn are_all_in(&self, value: ValueId, memory: Memory) -> bool {
+        let others = Memory::ALL.into_iter().filter(|other| *other != memory);
+        self.is_read_in(value, memory)
+            && others.into_iter().all(|other| !self.is_read_in(value, other))
+    }
+
+    fn add(&mut self, value: ValueId, memory: Memory) {
+        self.0.entry(value).or_default()[memory] = true;
+    }
+
+    /// Whoever reads `y` reads `x`.
+    fn share(&mut self, x: ValueId, y: ValueId) {
+        let of_y = self.0.get(&y).copied().unwrap_or_default();
+        let of_x = self.0.entry(x).or_default();
+        for memory in Memory::ALL {
+            of_x[memory] |= of_y[memory];
+        }
+    }
+}
+
+impl PlacedKernel {
+    /// What a node reads and makes, if it only gives that another shape.
+    pub(crate) fn view(&self, bound: &BoundNode) -> Option<[ValueId; 2]> {
+        let input = self.inputs.first()?;
+        let [output] = self.outputs.as_slice() else { return None };
+        let is_whole = |kind: u32| matches!(kind, ties::SAME | ties::OUTPUT_IN_INPUT);
+        let mut ties = self.kernel.ties().iter();
+        let is_tied = ties.any(|tie| is_whole(tie.kind) && (tie.input, tie.output) == (0, 0));
+        let is_view = is_tied || bound.op.schema().known_facts().has(Facts::VIEW);
+        let [from, to] = [&input.format.desc, &output.format.desc];
+        let does_epilogue = !self.epilogue.is_empty();
+        (is_view && !does_epilogue && are_same_bytes(from, to)).then_some(())?;
+        Some([input.value?, output.value?])
+    }
+}
+
+/// Whether the one tensor's bytes are the other one's, and mean the same.
+fn are_same_bytes(from: &TensorDesc, to: &TensorDesc) -> bool {
+    let is_per_axis = |desc: &TensorDesc| matches!(desc.encodings(), Some(Encodings::PerAxis(_)));
+    let are_fixed = from.full_shape().is_fixed() && to.full_shape().is_fixed();
+    let are_alike = from.dtype() == to.dtype() && from.encodings() == to.encodings();
+    are_fixed && are_alike && !is_per_axis(from) && from.size_bytes() == to.size_bytes()
+}
+
+impl Placing<'_> {
+    /// Has views run where what they read is made, if it is read there: elsewhere it would be brought to the view and back. Says
+    /// whether any does so now that did not.
+    pub(super) fn gather_views(&self, choices: &[Choice], wishes: &mut Wishes) -> bool {
+        let Self { graph, options, .. } = *self;
+        let readers = Readers::of(graph, choices);
+        let mut made_on: HashMap<ValueId, Core> = HashMap::new();
+        let mut is_new = false;
+        for (id, (bound, choice)) in graph.node_ids().zip(graph.nodes.iter().zip(choices)) {
+            let node = &bound.node;
+            let (core, is_moved) = match choice {
+                Choice::Kernel(placed) => {
+                    let from = self.seat(placed, bound, &made_on, &readers);
+                    let not = from.map(|core| (core, refusals(core, options)));
+                    let is_moved = not.is_some_and(|(core, not)| wishes.seat(id, core, not));
+                    (from.filter(|_| is_moved).unwrap_or(placed.core), is_moved)
+                }
+                Choice::Epilogue { of } => (core_of(choices, *of), false),
+                Choice::Alias => (of_input(graph, node, &made_on).unwrap_or(Core::CPU), false),
+                Choice::Folded | Choice::Control => (Core::CPU, false),
+            };
+            is_new |= is_moved;
+            made_on.extend(node.outputs.iter().flatten().map(|&output| (output, core)));
+        }
+        is_new
+    }
+
+    /// The other core that a view goes to, if one is better.
+    fn seat(
+        &self,
+        placed: &PlacedKernel,
+        bound: &BoundNode,
+        made_on: &HashMap<ValueId, Core>,
+        readers: &Readers,
+    ) -> Option<Core> {
+        let Self { graph, options, .. } = *self;
+        let [_, y] = placed.view(bound).filter(|_| bound.node.pin.is_none())?;
+        let core = of_input(graph, &bound.node, made_on)?;
+        let memory = Memory::of(core);
+        let is_better = memory != Memory::of(placed.core) && readers.is_read_in(y, memory);
+        (is_better && options.cores.contains(&core)).then_some(core)
+    }
+}
+
+/// The core that has what a node reads first: the caller's for an input of the model.
+fn of_input(graph: &TypedGraph, node: &Node, made_on: &HashMap<ValueId, Core>) -> Option<Core> {
+    let x = node.input(0)?;
+    let is_input =
+        || matches!(graph.value(x).ok()?.value.source, Source::Input(_)).then_some(Core::CPU);
+    made_on.get(&x).copied().or_else(is_input)
+}
+
+fn core_of(choices: &[Choice], of: NodeId) -> Core {
+    match choices.get(of.index()) {
+        Some(Choice::Kernel(placed)) => placed.core,
+        _ => Core::CPU,
+    }
+}
+
+/// Why a view is on none of the cores that are asked before.
+fn refusals(core: Core, options: &PlaceOptions) -> Vec<CoreRefusal> {
+    let before = options.cores.iter().take_while(|other| **other != core);
+    let reason = format!("it only gives another shape to what {core} has and reads again");
+    before.map(|&core| CoreRefusal { core, reason: reason.clone() }).collect()
+}

@@ -1,0 +1,617 @@
+//! A placed graph as a flat list of steps over planned memory.
+
+mod arena;
+mod blocks;
+mod control;
+mod crossings;
+mod gap;
+mod in_place;
+mod jump;
+mod largest;
+mod lower;
+mod options;
+mod pack;
+mod ports;
+mod region;
+mod report;
+mod states;
+mod subnets;
+mod tie;
+mod upkeep;
+mod windows;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use udo_api::abi::Tie;
+use udo_api::guard::LibraryGuard;
+use udo_api::{Core, DType, TensorDesc};
+use udo_host::FinalizedKernel;
+
+use crate::compiler::Compiler;
+use crate::place::{Pitch, Placement};
+use udo_engine::cores::opencl::{CopyThere, Device, OpenClError, Region};
+use udo_engine::cores::{Memory, PerMemory, Profile, fast_memory, machine};
+use udo_engine::device::Coherence;
+use udo_engine::exit_guard::{self, PackageCall, Who};
+use udo_engine::thread_pool::Pool;
+use udo_graph::graph::InPlaceError;
+use udo_graph::memory::{ALIGN_BYTES, Tensor};
+
+pub use crossings::{Crossing, Passage};
+pub use in_place::SharedPlace;
+pub use jump::Jump;
+pub use largest::Largest;
+pub use options::PlanOptions;
+pub use report::{CoreMemory, NodeReport, Report, StepReport};
+pub use subnets::Subnet;
+pub(crate) use windows::WindowId;
+
+/// Where a tensor's elements lie.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In a window of the plan.
+    Window(WindowId),
+    /// In the model.
+    Constant(Tensor),
+    /// A constant of the model on the device.
+    Device(Arc<Region>),
+}
+
+/// Which side of a memory that is not coherent an operand is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// The memory itself.
+    Device,
+    /// What the host has of it in its cache.
+    Host,
+    /// What the host had when it was last the same as the memory.
+    Clean,
+}
+
+/// The extents of a bounded value, which one step says in each run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ShapeId(pub usize);
+
+/// One tensor of a step.
+#[derive(Clone, Debug)]
+pub struct Operand {
+    /// What it is.
+    pub desc: TensorDesc,
+    /// Where it lies; nowhere if it is left out.
+    pub place: Option<Place>,
+    /// The other port of an in-place pair.
+    pub in_place: Option<u16>,
+    /// This run's extents, where dimensions are bounded.
+    pub shape: Option<ShapeId>,
+    /// Whether its rows may lie apart.
+    pub pitch: Pitch,
+    /// Which side of its memory it is on.
+    pub view: View,
+}
+
+impl Operand {
+    const ABSENT: Self = Self {
+        desc: TensorDesc::ABSENT,
+        place: None,
+        in_place: None,
+        shape: None,
+        pitch: Pitch::Refused,
+        view: View::Device,
+    };
+
+    /// The window that it lies in, if it lies in one.
+    pub fn window(&self) -> Option<WindowId> {
+        match self.place {
+            Some(Place::Window(window)) => Some(window),
+            Some(Place::Constant(_) | Place::Device(_)) | None => None,
+        }
+    }
+}
+
+/// What a step is for.
+#[derive(Clone, Debug)]
+pub enum Purpose {
+    /// It computes a node.
+    Node {
+        /// The node's place in the graph.
+        index: usize,
+    },
+    /// It fails where a run takes the branch of a node that does not fit.
+    Check {
+        /// The node's place in the graph.
+        index: usize,
+        /// Which branch that is, and why it does not fit.
+        reason: Box<str>,
+    },
+    /// It brings a value into another core's memory, or another format, or where it is to be in the next trip.
+    Transfer,
+    /// It flushes or invalidates what the host has of an accelerator's memory.
+    Upkeep,
+    /// It brings what a branch gives to where either branch does.
+    Merge {
+        /// The first step of the branch.
+        since: usize,
+    },
+}
+
+/// One call of a kernel.
+#[derive(Debug)]
+pub struct Step {
+    /// What is called.
+    pub kernel: FinalizedKernel,
+    /// Its inputs and outputs that hold the same elements.
+    ties: Vec<Tie>,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// How many subgraphs it is in.
+    depth: usize,
+    /// The name of its node, or of what it brings where.
+    pub name: String,
+    /// The operator's type.
+    pub op: String,
+    /// The package of the operator.
+    pub package: String,
+    /// The core that it runs on.
+    pub core: Core,
+    /// Whether all its tensors lie on the device.
+    is_on_device: bool,
+    /// The heap guard of the kernel's library, if it has one.
+    pub guard: Option<LibraryGuard>,
+    /// What it reads, by port.
+    pub inputs: Vec<Operand>,
+    /// What it writes, by port.
+    pub outputs: Vec<Operand>,
+}
+
+impl Step {
+    /// A call of its kernel, as an exit from within is reported.
+    pub(crate) fn call(&self, function: &'static str) -> PackageCall<'_> {
+        let core = Some(self.core);
+        PackageCall { node: &self.name, package: &self.package, op: &self.op, core, function }
+    }
+
+    /// The place in the graph of the node that it computes.
+    fn node(&self) -> Option<usize> {
+        match self.purpose {
+            Purpose::Node { index } | Purpose::Check { index, .. } => Some(index),
+            Purpose::Transfer | Purpose::Upkeep | Purpose::Merge { .. } => None,
+        }
+    }
+
+    /// Whether it brings what a branch gives to where either branch does.
+    fn is_merge(&self) -> bool {
+        matches!(self.purpose, Purpose::Merge { .. })
+    }
+
+    fn operands(&self) -> impl Iterator<Item = &Operand> {
+        self.inputs.iter().chain(&self.outputs)
+    }
+}
+
+/// Where a run is, for who asks when it ends too early.
+#[derive(Debug)]
+pub struct Progress<'a> {
+    steps: &'a [Step],
+    step: AtomicUsize,
+}
+
+impl<'a> Progress<'a> {
+    /// A run that has not begun.
+    pub fn of(steps: &'a [Step]) -> Self {
+        Self { steps, step: AtomicUsize::new(0) }
+    }
+
+    /// Notes the step that comes.
+    pub fn at(&self, step: usize) {
+        self.step.store(step, Ordering::Relaxed);
+    }
+}
+
+impl Who for Progress<'_> {
+    fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
+        let Some(step) = self.steps.get(self.turn()) else { return Ok(()) };
+        step.call("execute").say(f, what)
+    }
+
+    fn advice(&self) -> &'static str {
+        self.steps.get(self.turn()).map_or("", |step| step.call("execute").advice())
+    }
+
+    fn turn(&self) -> usize {
+        self.step.load(Ordering::Relaxed)
+    }
+}
+
+/// A graph input or output as the session sees it.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Its name in the model.
+    pub name: String,
+    /// What it is and where it lies.
+    pub operand: Operand,
+    /// Which of the buffers that may lie elsewhere it fills, if it does.
+    pub moves: Option<usize>,
+}
+
+impl Port {
+    fn new(name: String, operand: Operand) -> Self {
+        Self { name, operand, moves: None }
+    }
+}
+
+/// A window's place in its memory's arena.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowPlace {
+    /// The memory.
+    pub memory: Memory,
+    /// Where it begins in the arena there.
+    pub offset: usize,
+    /// Bytes from one row to the next, where rows lie apart.
+    pub pitch: Option<usize>,
+    /// Which of the places it is in that are exchanged, if it is in one.
+    pub exchanged: Option<usize>,
+    /// Which of the buffers that may lie elsewhere it is in, if it is in one.
+    pub moves: Option<usize>,
+}
+
+/// A buffer in the arena of the host that an input or output fills, and that may lie elsewhere in a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Movable {
+    /// Where it begins in the arena.
+    pub start: usize,
+    /// How long it is.
+    pub bytes: usize,
+}
+
+/// Two places that are exchanged behind a step: what was at the one is at the other from then on.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange {
+    /// The step.
+    pub after: usize,
+    /// The numbers of the places.
+    pub places: [usize; 2],
+}
+
+/// A model ready to run: steps, and where everything lies.
+#[derive(Debug)]
+pub struct Plan {
+    /// The calls of kernels, in order.
+    pub steps: Vec<Step>,
+    /// Where a run may go on elsewhere than with the next step, in order.
+    pub jumps: Vec<Jump>,
+    /// What is exchanged behind steps that have a jump, in order.
+    pub exchanges: Vec<Exchange>,
+    /// Where the places that are exchanged begin in the arena of the host, before the first run.
+    pub place_starts: Vec<usize>,
+    /// The graph's inputs.
+    pub inputs: Vec<Port>,
+    /// The graph's outputs.
+    pub outputs: Vec<Port>,
+    /// Buffers of inputs and outputs that may lie elsewhere.
+    pub movable: Vec<Movable>,
+    /// Pairs of which a run may have both in one place.
+    pub shared: Vec<SharedPlace>,
+    /// Where values lie, by their windows' numbers.
+    pub windows: Vec<WindowPlace>,
+    /// How large the arena of each memory is.
+    pub arena_bytes: PerMemory<usize>,
+    /// The device that the memory of the GPU is on, and the bytes of the arena there.
+    pub device: Option<(&'static Device, usize)>,
+    /// How much scratch there is in each memory.
+    pub scratch_bytes: PerMemory<usize>,
+    /// That of the arenas of accelerators.
+    pub coherence: Coherence,
+    largest: Largest,
+    /// What each byte of the arenas and of scratch is before the first run.
+    pub fill: u8,
+    report: Report,
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        for step in self.steps.drain(..) {
+            let Step { kernel, name, package, op, core, guard, .. } = step;
+            let (node, core) = (&*name, Some(core));
+            let call = PackageCall { node, package: &package, op: &op, core, function: "free" };
+            exit_guard::during(&call, || {
+                drop(kernel);
+                let said = guard.map(|guard| guard.take_report().message()).unwrap_or_default();
+                if !said.is_empty() {
+                    exit_guard::note_fault("panicked", &said);
+                }
+            });
+        }
+    }
+}
+
+/// Why a placed graph cannot be planned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// A kernel does not pack its constants, or does not take its shapes.
+    #[error("node {node:?}: package {package}'s {op} {refusal} while it {during}")]
+    Prepare {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// The kernel's package.
+        package: String,
+        /// What it was doing.
+        during: &'static str,
+        /// What it said.
+        refusal: udo_host::Refusal,
+    },
+    /// A value cannot be brought to where it is needed.
+    #[error("value {value:?}: {reason}")]
+    Transfer {
+        /// The value.
+        value: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A node has more ports than a call can count.
+    #[error("node {node:?} has {count} {what}, a call takes at most {PORTS_MAX}")]
+    Ports {
+        /// The node.
+        node: String,
+        /// Inputs, outputs or packed constants.
+        what: &'static str,
+        /// How many.
+        count: usize,
+    },
+    /// A bounded output is too far behind for its call to know whether its extents were said.
+    #[error(
+        "node {node:?}: output {port} is bounded, and only the first {BOUNDED_PORTS_MAX} outputs may be"
+    )]
+    BoundedPort {
+        /// The node.
+        node: String,
+        /// The output.
+        port: usize,
+    },
+    /// The arena of a memory is larger than an address can count.
+    #[error("the arena of the {memory} memory has more bytes than an address counts: {largest}")]
+    TooLarge {
+        /// The memory's name.
+        memory: &'static str,
+        /// What takes the most.
+        largest: Largest,
+    },
+    /// A constant does not fit on the device.
+    #[error(
+        "node {node:?}: input {port} is a constant of {bytes} bytes, for which {device} has no memory"
+    )]
+    Device {
+        /// The node.
+        node: String,
+        /// The input.
+        port: usize,
+        /// Its bytes.
+        bytes: usize,
+        /// The device's name.
+        device: String,
+        /// What OpenCL said.
+        #[source]
+        source: Box<OpenClError>,
+    },
+    /// An input and an output that are to be in one place are not alike.
+    #[error(transparent)]
+    InPlace(#[from] InPlaceError),
+    /// The placement does not fit its graph.
+    #[error("the placement is broken: {0}")]
+    Broken(String),
+}
+
+/// The most inputs, outputs and packed constants of one call: 16 bits, and one number for none.
+const PORTS_MAX: usize = 65_534;
+
+/// Outputs that have a bit in [`udo_api::abi::ExecArgs::unsaid`].
+const BOUNDED_PORTS_MAX: usize = 64;
+
+/// Lays out a placed graph.
+///
+/// # Errors
+/// A kernel wants more scratch than its core has or does not pack, or a value cannot be brought to where it is needed.
+pub fn run(compiler: &Compiler<'_>, placement: Placement, pool: &Pool) -> Result<Plan, PlanError> {
+    Plan::build(compiler, placement, pool)
+}
+
+impl Plan {
+    fn build(
+        compiler: &Compiler<'_>,
+        mut placement: Placement,
+        pool: &Pool,
+    ) -> Result<Self, PlanError> {
+        let options = &compiler.options.plan;
+        pack::all(&mut placement, compiler, pool)?;
+        let profile = placement.profile;
+        let pairs = std::mem::take(&mut placement.resolved.graph.in_place);
+        let report = report::Nodes::of(&placement, compiler);
+        let threads = pool.width();
+        let mut lowered = lower::lower(placement, compiler, (threads, options))?;
+        lowered.steps.iter().try_for_each(check_ports)?;
+        let machine = machine(Core::CPU, &profile, threads);
+        let device = lowered.device;
+        tie::unify(&mut lowered, options, |desc, is_on_device| match device {
+            Some(device) if is_on_device => Ok(FinalizedKernel::hosted(CopyThere(device))),
+            Some(_) | None => lower::copy(desc, machine),
+        })?;
+        gap::insert(&mut lowered, options.row_gap);
+        let scratch_bytes = scratch(&lowered.steps, &profile);
+        let arenas = arena::Arenas::of(&lowered);
+        let largest = Largest::of(&lowered.inputs, &lowered.steps);
+        let placed = arenas.place(&lowered.windows);
+        let (mut windows, mut arena_bytes) = placed.map_err(|memory| PlanError::TooLarge {
+            memory: memory.name(),
+            largest: largest.clone(),
+        })?;
+        let report = report.finish(&lowered, &arenas, arena_bytes, scratch_bytes);
+        let (exchanges, place_starts) = states::placed(&lowered, &mut windows);
+        let movable = ports::movable(&mut lowered, &mut windows);
+        let shared = in_place::shared(&lowered, &pairs)?;
+        let lower::Lowered { mut steps, jumps, inputs, outputs, .. } = lowered;
+        let device = device.map(|device| (device, std::mem::take(&mut arena_bytes[Memory::Gpu])));
+        if let Some((device, _)) = device {
+            constants_to(device, &mut steps)?;
+        }
+        let fill = options.fill;
+        for memory in Memory::ALL {
+            let is_cached = options.coherence != Coherence::Coherent && memory != Memory::Host;
+            if is_cached {
+                arena_bytes[memory] = arena_bytes[memory].next_multiple_of(ALIGN_BYTES);
+            }
+        }
+        Ok(Self {
+            steps,
+            jumps,
+            exchanges,
+            place_starts,
+            inputs,
+            outputs,
+            movable,
+            shared,
+            windows,
+            arena_bytes,
+            device,
+            coherence: options.coherence,
+            scratch_bytes,
+            largest,
+            fill,
+            report,
+        })
+    }
+
+    /// What runs where and why, and how much memory it takes.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Whether its arenas may be shared: inputs and outputs can all lie elsewhere, so that nothing stays there from run to run.
+    pub fn may_share(&self) -> bool {
+        self.inputs.iter().chain(&self.outputs).all(|port| {
+            let place = port.operand.window().and_then(|id| self.windows.get(id.0));
+            place.is_none_or(|place| place.moves.is_some() || port.operand.desc.size_bytes() == 0)
+        })
+    }
+
+    /// Bytes of the arenas, the scratch and the geometry that each session takes of the host's memory.
+    pub fn session_bytes(&self) -> usize {
+        let memories = self.arena_bytes.iter().chain(self.scratch_bytes.iter()).copied();
+        let cached = Memory::ALL.map(|memory| self.cached_bytes(memory).saturating_mul(2));
+        memories
+            .chain(cached)
+            .chain(self.geometry().map(|(_, bytes)| bytes))
+            .fold(0, usize::saturating_add)
+    }
+
+    /// Bytes of a memory of which the host has some in its cache.
+    pub fn cached_bytes(&self, memory: Memory) -> usize {
+        match (self.coherence, memory) {
+            (Coherence::Coherent, _) | (_, Memory::Host) => 0,
+            (Coherence::NonCoherent { .. }, Memory::Gpu | Memory::Dsp) => self.arena_bytes[memory],
+        }
+    }
+
+    /// The steps whose geometry each session fills, as extents change from run to run, and its bytes.
+    pub fn geometry(&self) -> impl Iterator<Item = (usize, usize)> {
+        let wanting = |(_, step): &(usize, &Step)| step.kernel.prepare_fn().is_some();
+        let steps = self.steps.iter().enumerate().filter(wanting);
+        steps.map(|(at, step)| (at, step.kernel.geometry_bytes()))
+    }
+
+    /// The places in the device's arena that steps touch: where they begin, and their bytes.
+    pub fn regions(&self) -> impl Iterator<Item = (usize, usize)> {
+        let operands = self.steps.iter().flat_map(Step::operands);
+        operands.filter_map(|operand| self.region(operand))
+    }
+
+    /// Where an operand begins in the device's arena, and its bytes there, with what lies between its rows.
+    pub fn region(&self, operand: &Operand) -> Option<(usize, usize)> {
+        let place = self.windows.get(operand.window()?.0)?;
+        if self.device.is_none() || place.memory != Memory::Gpu {
+            return None;
+        }
+        let bytes = operand.desc.size_bytes();
+        let row = operand.desc.shape().last().copied().unwrap_or(1)
+            * operand.desc.dtype().map_or(0, DType::size_bytes);
+        let rows = bytes.checked_div(row).unwrap_or(0);
+        Some((
+            place.offset,
+            match place.pitch {
+                Some(pitch) if rows > 0 => (rows - 1) * pitch + row,
+                Some(_) | None => bytes,
+            },
+        ))
+    }
+
+    /// What takes the most of them.
+    pub fn largest(&self) -> &Largest {
+        &self.largest
+    }
+
+    /// Names, types and shapes of the graph's inputs.
+    pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
+        self.inputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
+    }
+
+    /// Names, types and shapes of the graph's outputs.
+    pub fn outputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
+        self.outputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
+    }
+}
+
+/// Brings the constants of steps on the device there.
+fn constants_to(device: &Device, steps: &mut [Step]) -> Result<(), PlanError> {
+    for step in steps.iter_mut().filter(|step| step.is_on_device) {
+        for (port, operand) in step.inputs.iter_mut().enumerate() {
+            let Some(Place::Constant(tensor)) = &operand.place else { continue };
+            let there = device.constant(tensor).map_err(|source| PlanError::Device {
+                node: step.name.clone(),
+                port,
+                bytes: tensor.bytes().len(),
+                device: device.name().to_owned(),
+                source: Box::new(source),
+            })?;
+            operand.place = Some(Place::Device(there));
+        }
+    }
+    Ok(())
+}
+
+fn check_ports(step: &Step) -> Result<(), PlanError> {
+    let counts = [
+        ("inputs", step.inputs.len()),
+        ("outputs", step.outputs.len()),
+        ("packed constants", step.kernel.pack_count()),
+    ];
+    if let Some((what, count)) = counts.into_iter().find(|&(_, count)| count > PORTS_MAX) {
+        return Err(PlanError::Ports { node: step.name.clone(), what, count });
+    }
+    let is_bounded = |operand: &Operand| !operand.desc.full_shape().is_fixed();
+    match step.outputs.iter().skip(BOUNDED_PORTS_MAX).position(is_bounded) {
+        None => Ok(()),
+        Some(at) => {
+            let port = BOUNDED_PORTS_MAX + at;
+            Err(PlanError::BoundedPort { node: step.name.clone(), port })
+        }
+    }
+}
+
+/// Bytes of scratch per memory: steps run one after the other, so each memory needs its largest.
+fn scratch(steps: &[Step], profile: &Profile) -> PerMemory<usize> {
+    let mut bytes = PerMemory::default();
+    for step in steps {
+        let workspace = step.kernel.workspace();
+        let all = fast_memory(step.core, profile).unwrap_or_default();
+        let wanted = if workspace.wants_all_vtcm() { all } else { workspace.bytes() };
+        let slot: &mut usize = &mut bytes[Memory::of(step.core)];
+        *slot = wanted.max(*slot);
+    }
+    bytes
+}
+
+/// A plan that sessions share.
+pub type SharedPlan = Arc<Plan>;

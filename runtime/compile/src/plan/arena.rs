@@ -1,0 +1,114 @@
+//! The buffers of a plan, when each is in use, and where it lies in its arena.
+
+use super::WindowPlace;
+use super::blocks::{Block, Layout, Layouts};
+use super::lower::Lowered;
+use super::region::{Life, Region};
+use super::windows::{Buffer, Window, Windows};
+use udo_engine::cores::{Memory, PerMemory};
+use udo_graph::memory::ALIGN_BYTES;
+
+/// The buffers, and when each is in use.
+pub(super) struct Arenas {
+    buffers: Vec<(Memory, usize)>,
+    lives: Vec<Option<Life>>,
+    steps: usize,
+    /// What the first byte of a buffer is a multiple of.
+    align_bytes: PerMemory<usize>,
+}
+
+impl Arenas {
+    /// Works out every buffer's life.
+    pub(super) fn of(lowered: &Lowered) -> Self {
+        let Windows { all, buffers, .. } = &lowered.windows;
+        let align_bytes =
+            PerMemory::of(|memory| ALIGN_BYTES.max(lowered.windows.align_bytes(memory)));
+        let lives: Vec<_> = buffers.iter().map(|buffer| buffer.life(all)).collect();
+        let steps = lives.iter().flatten().map(|life| life.last).max().unwrap_or(0);
+        let size = |buffer: &Buffer| (buffer.memory, buffer.bytes);
+        Self { buffers: buffers.iter().map(size).collect(), lives, steps, align_bytes }
+    }
+
+    /// Where each window lies, and the bytes of each arena.
+    ///
+    /// # Errors
+    /// The memory whose arena is larger than an address can count.
+    pub(super) fn place(
+        &self,
+        windows: &Windows,
+    ) -> Result<(Vec<WindowPlace>, PerMemory<usize>), Memory> {
+        let (offsets, arenas) = self.offsets()?;
+        let place = |window: &Window| {
+            let Region { offset, pitch, .. } = window.region;
+            WindowPlace {
+                memory: self.buffers.get(window.buffer).map_or(Memory::Host, |b| b.0),
+                offset: offsets.get(window.buffer).map_or(0, |start| start + offset),
+                pitch: (!window.region.is_dense()).then_some(pitch),
+                exchanged: None,
+                moves: None,
+            }
+        };
+        Ok((windows.all.iter().map(place).collect(), arenas))
+    }
+
+    /// The offset of each buffer, and the bytes of each arena.
+    fn offsets(&self) -> Result<(Vec<usize>, PerMemory<usize>), Memory> {
+        let mut places = vec![0; self.buffers.len()];
+        let mut arenas = PerMemory::<usize>::default();
+        for memory in Memory::ALL {
+            let blocks = self.blocks(memory);
+            let best =
+                Layouts::new(&blocks, self.largest_live_set(memory), self.align_bytes[memory])
+                    .best();
+            let Layout { offsets, bytes } = best.ok_or(memory)?;
+            arenas[memory] = bytes;
+            for (block, offset) in blocks.iter().zip(offsets) {
+                places[block.buffer] = offset;
+            }
+        }
+        Ok((places, arenas))
+    }
+
+    /// The buffers of a memory that need a place.
+    fn blocks(&self, memory: Memory) -> Vec<Block> {
+        let all = self.buffers.iter().zip(&self.lives).enumerate();
+        let block =
+            |(buffer, (&(of, bytes), &life)): (usize, (&(Memory, usize), &Option<Life>))| {
+                let life = life.filter(|_| of == memory && bytes > 0)?;
+                Some(Block { buffer, bytes, life })
+            };
+        all.filter_map(block).collect()
+    }
+
+    /// Bytes of the buffers that are alive at once in `memory`, at the worst step: what no layout can beat.
+    pub(super) fn largest_live_set(&self, memory: Memory) -> usize {
+        let mut changes = vec![[0usize; 2]; self.steps + 2];
+        for Block { bytes, life, .. } in self.blocks(memory) {
+            for (side, at) in [life.first, life.last + 1].into_iter().enumerate() {
+                changes[at][side] = changes[at][side].saturating_add(bytes);
+            }
+        }
+        let alive = changes.iter().scan(0usize, |alive, [come, go]| {
+            *alive = alive.saturating_sub(*go).saturating_add(*come);
+            Some(*alive)
+        });
+        alive.max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_takes_two_buffers() {
+        let life = |first| Some(Life { first, last: first + 1 });
+        let buffers = vec![(Memory::Host, 640); 10];
+        let lives = (0..10).map(life).collect();
+        let align_bytes = PerMemory::of(|_| ALIGN_BYTES);
+        let layout = Arenas { buffers, lives, steps: 10, align_bytes };
+        let arenas = layout.offsets().unwrap().1;
+        assert_eq!(Memory::ALL.map(|memory| arenas[memory]), [1280, 0, 0]);
+        assert_eq!(Memory::ALL.map(|memory| layout.largest_live_set(memory)), [1280, 0, 0]);
+    }
+}

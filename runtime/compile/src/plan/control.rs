@@ -1,0 +1,423 @@
+//! Lowers nodes that say what runs when to steps after which a run goes on elsewhere.
+//!
+//! Branches: a step that tests, the first branch, a step that goes past the second one, the second branch. Each branch
+//! leaves its results where those of both are to be. Trips: copies of the states, a step that tests, slices, the subgraph,
+//! stacks, copies of the next states, a step that goes back. Steps in between are steps like any other, with windows in the
+//! same arenas.
+
+use udo_api::{Core, DType, Shape, TensorDesc};
+use udo_host::FinalizedKernel;
+
+use super::jump::{Jump, Test};
+use super::lower::{Lowering, finalized};
+use super::region::Life;
+use super::states::Renewal;
+use super::windows::WindowId;
+use super::{Operand, PlanError, Purpose, Step, tie};
+use crate::place::Pitch;
+use crate::resolve::{Along, BoundNode, Control};
+use udo_engine::cores::trips::{Check, Count, Slice, Slices, Stack, Stand, Trip};
+use udo_engine::cores::{Format, Memory, convert};
+use udo_graph::graph::ValueId;
+
+/// What nodes are in while they are lowered.
+pub(super) enum Frame {
+    Branches {
+        /// The number of the jump to the second branch, or past it.
+        jump: usize,
+        /// The first step of the branch.
+        since: usize,
+        /// Where both branches leave their results.
+        results: Vec<Operand>,
+        mark: usize,
+    },
+    Trips {
+        /// The number of the jump past all trips.
+        jump: usize,
+        /// The first step of a trip.
+        first: usize,
+        /// How many there are at most, and the number of the one that runs.
+        ends: Box<[Operand; 2]>,
+        states: Vec<Operand>,
+        mark: usize,
+    },
+}
+
+/// Where the truth is among the outputs of a step that says the number of a trip.
+const GOES: usize = 1;
+
+impl Lowering<'_> {
+    /// Lowers a node that says what runs when.
+    pub(super) fn control(&mut self, index: usize) -> Result<(), PlanError> {
+        let graph = self.graph;
+        let bound = graph.nodes.get(index);
+        let Some((bound, control)) = bound.and_then(|b| Some((b, b.control.as_ref()?))) else {
+            return Err(PlanError::Broken(format!("choice {index} has no node")));
+        };
+        match control {
+            Control::If => self.open_branches(index, bound),
+            Control::Else => self.open_second(index, bound),
+            Control::EndIf => self.end_branches(bound),
+            Control::Check { taken, reason } => self.check(index, bound, *taken, reason),
+            Control::Loop { slices } => self.open_trips(index, bound, slices),
+            Control::EndLoop { stacks } => self.end_trips(index, bound, stacks),
+        }
+    }
+
+    fn open_branches(&mut self, index: usize, bound: &BoundNode) -> Result<(), PlanError> {
+        let condition = self.read(bound.node.input(0))?;
+        let graph = self.graph;
+        let mut depth = 0usize;
+        let end = graph.nodes.iter().skip(index).find(|bound| {
+            let control = bound.control.as_ref();
+            depth += usize::from(control.is_some_and(Control::opens));
+            depth -= usize::from(control.is_some_and(Control::ends));
+            depth == 0
+        });
+        let results = end.map_or(&[][..], |end| &end.node.outputs);
+        let results = results.iter().map(|&value| self.made(&graph.desc(value))).collect();
+        let after = self.stand(index, bound, Box::new([condition]));
+        let jump = self.jump(after, Some(Test { port: 0, is: false }));
+        let (since, mark) = (self.lowered.steps.len(), self.mark());
+        self.frames.push(Frame::Branches { jump, since, results, mark });
+        Ok(())
+    }
+
+    fn open_second(&mut self, index: usize, bound: &BoundNode) -> Result<(), PlanError> {
+        self.merge(bound)?;
+        let Some(Frame::Branches { jump, results, mark, .. }) = self.frames.pop() else {
+            return Err(unopened(bound));
+        };
+        self.leave(mark);
+        let after = self.stand(index, bound, Box::new([]));
+        self.land(jump);
+        let jump = self.jump(after, None);
+        let since = self.lowered.steps.len();
+        self.frames.push(Frame::Branches { jump, since, results, mark });
+        Ok(())
+    }
+
+    fn end_branches(&mut self, bound: &BoundNode) -> Result<(), PlanError> {
+        self.merge(bound)?;
+        let Some(Frame::Branches { jump, results, mark, .. }) = self.frames.pop() else {
+            return Err(unopened(bound));
+        };
+        self.leave(mark);
+        self.land(jump);
+        for (value, result) in bound.node.outputs.iter().zip(results) {
+            self.keep_plain(*value, result);
+        }
+        Ok(())
+    }
+
+    /// Adds a step that fails where a run takes the branch that does not fit.
+    fn check(
+        &mut self,
+        index: usize,
+        bound: &BoundNode,
+        taken: bool,
+        reason: &str,
+    ) -> Result<(), PlanError> {
+        let condition = self.read(bound.node.input(0))?;
+        let kernel = FinalizedKernel::hosted(Check { taken });
+        let at = self.push(index, bound, kernel, vec![condition], Vec::new());
+        if let Some(step) = self.lowered.steps.get_mut(at) {
+            step.purpose = Purpose::Check { index, reason: reason.into() };
+        }
+        Ok(())
+    }
+
+    /// Brings what a branch gives to where both do.
+    fn merge(&mut self, bound: &BoundNode) -> Result<(), PlanError> {
+        let Some(Frame::Branches { since, results, .. }) = self.frames.last() else {
+            return Err(unopened(bound));
+        };
+        let (since, results) = (*since, results.clone());
+        let read: Vec<_> = bound.node.inputs.iter().map(|&value| self.read(value)).collect();
+        for ((value, from), to) in bound.node.inputs.iter().zip(read).zip(results) {
+            self.copy(*value, from?, to, Purpose::Merge { since })?;
+        }
+        Ok(())
+    }
+
+    fn open_trips(
+        &mut self,
+        index: usize,
+        bound: &BoundNode,
+        slices: &[Along],
+    ) -> Result<(), PlanError> {
+        let node = &bound.node;
+        let [limit, condition] = [0, 1].map(|port| self.read(node.input(port)));
+        let (limit, condition) = (limit?, condition?);
+        let states = node.outputs.len().saturating_sub(1 + slices.len());
+        let (before, wholes) = node.inputs.get(2..).unwrap_or_default().split_at(states);
+        let (inside, cut) = node.outputs.get(1..).unwrap_or_default().split_at(states);
+        let read: Vec<_> = before.iter().map(|&value| self.read(value)).collect();
+        let mut kept = Vec::with_capacity(states);
+        for ((&value, from), &inside) in before.iter().zip(read).zip(inside) {
+            let state = self.made(&self.graph.desc(inside));
+            self.copy(value, from?, state.clone(), Purpose::Transfer)?;
+            kept.push(state);
+        }
+        let wholes: Result<Vec<_>, _> = wholes.iter().map(|&value| self.read(value)).collect();
+        let scalar = |dtype: DType| TensorDesc::new(dtype, Shape::SCALAR);
+        let number = self.made(&self.graph.desc(node.output(0)));
+        let goes = self.made(&scalar(DType::Bool));
+        let trip = Trip {
+            is_first: true,
+            is_limited: limit.place.is_some(),
+            is_conditional: condition.place.is_some(),
+        };
+        let kernel = FinalizedKernel::hosted(trip);
+        let made = vec![number.clone(), goes];
+        let after = self.push(index, bound, kernel, vec![limit.clone(), condition], made);
+        let jump = self.jump(after, Some(Test { port: 2 + GOES, is: false }));
+        let (first, mark) = (self.lowered.steps.len(), self.mark());
+        self.keep_plain(node.output(0), number.clone());
+        for (&value, state) in inside.iter().zip(&kept) {
+            self.keep_plain(value, state.clone());
+        }
+        let states = kept;
+        let ends = Box::new([limit, number.clone()]);
+        self.frames.push(Frame::Trips { jump, first, ends, states, mark });
+        for ((whole, &value), along) in wholes?.into_iter().zip(cut).zip(slices) {
+            let slice = self.made(&self.graph.desc(value));
+            let slices = Slices::of(&whole.desc, along.axis, along.is_reversed);
+            let kernel = FinalizedKernel::hosted(Slice(slices.ok_or_else(|| unopened(bound))?));
+            self.push(index, bound, kernel, vec![whole, number.clone()], vec![slice.clone()]);
+            self.keep_plain(Some(value).flatten(), slice);
+        }
+        Ok(())
+    }
+
+    fn end_trips(
+        &mut self,
+        index: usize,
+        bound: &BoundNode,
+        stacks: &[Along],
+    ) -> Result<(), PlanError> {
+        let Some(Frame::Trips { ends, states, first, .. }) = self.frames.last() else {
+            return Err(unopened(bound));
+        };
+        let ([limit, number], states, first) = (*ends.clone(), states.clone(), *first);
+        let node = &bound.node;
+        let (next, rows) = node.inputs.get(1..).unwrap_or_default().split_at(states.len());
+        let (last, stacked) = node.outputs.split_at(states.len());
+        // What a state is taken from must not be another one that is renewed before.
+        let condition = self.read(node.input(0))?;
+        let (condition, _) = self.apart(node.input(0), condition, &states)?;
+        let mut sources = Vec::with_capacity(states.len());
+        for (at, &value) in next.iter().enumerate() {
+            let source = self.read(value)?;
+            let stays = states.get(at).is_some_and(|state| state.window() == source.window());
+            sources.push(if stays { None } else { Some(self.apart(value, source, &states)?) });
+        }
+        let mut counted = Vec::new();
+        for ((&row, &value), along) in rows.iter().zip(stacked).zip(stacks) {
+            let Some(value) = value else { continue };
+            let row = self.read(row)?;
+            let stack = self.made(&self.graph.desc(Some(value)));
+            let desc = stack.desc;
+            // Each trip writes its own slice, wherever others are.
+            let bounds =
+                Shape::new(desc.shape()).map_err(|why| PlanError::Broken(why.to_string()))?;
+            let whole = Operand { desc: desc.with_extents(bounds), shape: None, ..stack.clone() };
+            let slices = Slices::of(&whole.desc, along.axis, along.is_reversed);
+            let kernel = FinalizedKernel::hosted(Stack(slices.ok_or_else(|| unopened(bound))?));
+            self.push(index, bound, kernel, vec![row, number.clone()], vec![whole]);
+            counted.push((value, stack));
+        }
+        let since = self.lowered.renewals.len();
+        let until = self.lowered.steps.len();
+        for ((&value, source), state) in next.iter().zip(sources).zip(&states) {
+            let Some((source, aside)) = source else { continue };
+            let at = self.lowered.steps.len();
+            let next = source.window().filter(|_| is_alike(&source.desc, &state.desc));
+            self.copy(value, source, state.clone(), Purpose::Transfer)?;
+            let Some(window) = state.window() else { continue };
+            self.lowered.windows.renew(window, at);
+            let trip = Life { first, last: at };
+            self.lowered.renewals.extend(next.map(|next| Renewal {
+                step: at,
+                state: window,
+                next,
+                aside,
+                until,
+                trip,
+            }));
+        }
+        self.go_back(index, bound, [limit, condition], (number.clone(), first));
+        let last_step = self.lowered.steps.len().saturating_sub(1);
+        for renewal in self.lowered.renewals.iter_mut().skip(since) {
+            renewal.trip.last = last_step;
+        }
+        let Some(Frame::Trips { jump, mark, .. }) = self.frames.pop() else {
+            return Err(unopened(bound));
+        };
+        self.leave(mark);
+        self.land(jump);
+        for (value, stack) in counted {
+            if stack.shape.is_some() {
+                let kernel = FinalizedKernel::hosted(Count { dtype: stack.desc.dtype() });
+                self.push(index, bound, kernel, vec![number.clone()], vec![stack.clone()]);
+            }
+            self.keep_plain(Some(value), stack);
+        }
+        for (&value, state) in last.iter().zip(states) {
+            self.keep_plain(value, state);
+        }
+        Ok(())
+    }
+
+    /// Adds the step behind which the next trip begins, if there is one.
+    fn go_back(
+        &mut self,
+        index: usize,
+        bound: &BoundNode,
+        [limit, condition]: [Operand; 2],
+        (number, first): (Operand, usize),
+    ) {
+        let trip = Trip {
+            is_first: false,
+            is_limited: limit.place.is_some(),
+            is_conditional: condition.place.is_some(),
+        };
+        let goes = self.made(&TensorDesc::new(DType::Bool, Shape::SCALAR));
+        let (kernel, renewed) = (FinalizedKernel::hosted(trip), number.window());
+        let at = self.push(index, bound, kernel, vec![limit, condition], vec![number, goes]);
+        if let Some(window) = renewed {
+            self.lowered.windows.renew(window, at);
+        }
+        self.lowered.repeated.push(Life { first, last: at });
+        let test = Some(Test { port: 2 + GOES, is: true });
+        self.lowered.jumps.push(Jump { after: at, test, to: first });
+    }
+
+    /// A value on the host as the model has it; an absent one for none.
+    fn read(&mut self, value: Option<ValueId>) -> Result<Operand, PlanError> {
+        let Some(id) = value else { return Ok(Operand::ABSENT) };
+        let desc = self.graph.desc(value);
+        self.need(id, Memory::Host, &Format::of(desc))
+    }
+
+    /// A tensor that is to be made on the host.
+    fn made(&mut self, desc: &TensorDesc) -> Operand {
+        let place = Some(self.window(Memory::Host, desc));
+        let shape = self.shape(desc);
+        Operand { desc: *desc, place, shape, ..Operand::ABSENT }
+    }
+
+    fn keep_plain(&mut self, value: Option<ValueId>, operand: Operand) {
+        if let Some(value) = value {
+            self.keep(value, Memory::Host, udo_api::Layout::AsGiven, operand);
+        }
+    }
+
+    /// The same tensor, or a copy of it where it lies where one of `renewed` does; which one, and the step that copies.
+    fn apart(
+        &mut self,
+        value: Option<ValueId>,
+        source: Operand,
+        renewed: &[Operand],
+    ) -> Result<(Operand, Option<(WindowId, usize)>), PlanError> {
+        let is_renewed = |window: &WindowId| renewed.iter().any(|o| o.window() == Some(*window));
+        let Some(window) = source.window().filter(is_renewed) else { return Ok((source, None)) };
+        let at = self.lowered.steps.len();
+        let copy = self.made(&source.desc);
+        self.copy(value, source, copy.clone(), Purpose::Transfer)?;
+        Ok((copy, Some((window, at))))
+    }
+
+    /// Adds a step that copies a tensor, with as many elements as it has.
+    fn copy(
+        &mut self,
+        value: Option<ValueId>,
+        from: Operand,
+        to: Operand,
+        purpose: Purpose,
+    ) -> Result<(), PlanError> {
+        let name = value.map_or_else(String::new, |value| self.name(value));
+        let is_fixed = [&from, &to].iter().all(|side| side.desc.full_shape().is_fixed());
+        let (by, pitch) = if is_fixed {
+            (&convert::COPY, Pitch::Taken)
+        } else {
+            (&convert::TRANSFER, Pitch::Refused)
+        };
+        let kernel = finalized(by, &from.desc, &to.desc, self.machine).map_err(|refusal| {
+            PlanError::Transfer { value: name.clone(), reason: refusal.to_string() }
+        })?;
+        let merges = matches!(purpose, Purpose::Merge { .. });
+        self.lowered.steps.push(Step {
+            kernel,
+            ties: if merges { vec![tie::SAME] } else { Vec::new() },
+            purpose,
+            depth: self.frames.len(),
+            name,
+            op: by.op().to_owned(),
+            package: String::new(),
+            core: Core::CPU,
+            is_on_device: false,
+            guard: None,
+            inputs: vec![Operand { pitch, ..from }],
+            outputs: vec![Operand { pitch, ..to }],
+        });
+        Ok(())
+    }
+
+    /// Adds a step that does nothing, behind which a run may go on elsewhere.
+    fn stand(&mut self, index: usize, bound: &BoundNode, read: Box<[Operand]>) -> usize {
+        self.push(index, bound, FinalizedKernel::hosted(Stand), read.into_vec(), Vec::new())
+    }
+
+    /// Adds a step of the node; its number.
+    fn push(
+        &mut self,
+        index: usize,
+        bound: &BoundNode,
+        kernel: FinalizedKernel,
+        inputs: Vec<Operand>,
+        outputs: Vec<Operand>,
+    ) -> usize {
+        let at = self.lowered.steps.len();
+        self.lowered.steps.push(Step {
+            kernel,
+            ties: Vec::new(),
+            purpose: Purpose::Node { index },
+            depth: self.frames.len(),
+            name: bound.node.name.clone(),
+            op: bound.node.op.clone(),
+            package: self.compiler.operators.package_name(bound.package).to_owned(),
+            core: Core::CPU,
+            is_on_device: false,
+            guard: None,
+            inputs,
+            outputs,
+        });
+        at
+    }
+
+    /// Adds a jump whose target is still to be said; its number.
+    fn jump(&mut self, after: usize, test: Option<Test>) -> usize {
+        self.lowered.jumps.push(Jump { after, test, to: after });
+        self.lowered.jumps.len() - 1
+    }
+
+    /// Says that a jump leads to the step that is added next.
+    fn land(&mut self, jump: usize) {
+        let to = self.lowered.steps.len();
+        if let Some(jump) = self.lowered.jumps.get_mut(jump) {
+            jump.to = to;
+        }
+    }
+}
+
+/// Whether two tensors are of one type and of extents that no run changes.
+fn is_alike(a: &TensorDesc, b: &TensorDesc) -> bool {
+    let shapes = [a.full_shape(), b.full_shape()];
+    let is_same = a.dtype() == b.dtype() && a.encodings() == b.encodings();
+    is_same && shapes[0].is_fixed() && shapes[0] == shapes[1]
+}
+
+fn unopened(bound: &BoundNode) -> PlanError {
+    PlanError::Broken(format!("node {:?} ends or cuts what is not there", bound.node.name))
+}

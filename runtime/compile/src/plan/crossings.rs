@@ -1,0 +1,169 @@
+//! What goes from one subnet to another, or between one and the caller, and what becomes of it on the way.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use udo_api::Core;
+
+use super::subnets::Subnets;
+use crate::place::{Choice, Operand, Placement};
+use udo_engine::cores::{Format, Memory};
+use udo_graph::graph::{Source, ValueId};
+
+/// A value that one subnet makes and another one reads. The caller makes the model's inputs and reads its outputs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Crossing {
+    /// The value's name.
+    pub value: String,
+    /// The place in [`Report::subnets`](super::Report::subnets) of who makes it; nothing for the caller.
+    pub from: Option<usize>,
+    /// That of who reads it; nothing for the caller.
+    pub to: Option<usize>,
+    /// The type, shape and layout in which it is made.
+    pub made: String,
+    /// Those in which it is read.
+    pub read: String,
+    /// Bytes, as it is read.
+    pub bytes: u64,
+    /// What becomes of it.
+    pub passage: Passage,
+}
+
+/// How a value comes from who makes it to who reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// Both work on the same bytes.
+    Shared,
+    /// It is copied into another memory as it is.
+    Copied,
+    /// It is written anew, in another type or layout.
+    Converted,
+}
+
+impl Passage {
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Copied => "copied",
+            Self::Converted => "converted",
+        }
+    }
+}
+
+/// A value where it is made or read.
+#[derive(Clone, Copy)]
+struct End {
+    value: ValueId,
+    format: Format,
+    memory: Memory,
+}
+
+/// What nodes make and read, before steps are made of them.
+pub(super) struct Ends {
+    /// By node.
+    reads: Vec<Vec<End>>,
+    made: BTreeMap<ValueId, (usize, End)>,
+    /// What stands for a value whose node does nothing.
+    elided: BTreeMap<ValueId, ValueId>,
+    given: BTreeMap<ValueId, End>,
+    taken: Vec<End>,
+    names: BTreeMap<ValueId, String>,
+}
+
+impl Ends {
+    pub(super) fn of(placement: &Placement) -> Self {
+        let graph = &placement.resolved.graph;
+        let mut ends = Self {
+            reads: Vec::with_capacity(graph.nodes.len()),
+            made: BTreeMap::new(),
+            elided: BTreeMap::new(),
+            given: BTreeMap::new(),
+            taken: Vec::new(),
+            names: BTreeMap::new(),
+        };
+        let hosts = |value: ValueId| {
+            let format = Format::of(graph.desc(Some(value)));
+            End { value, format, memory: Memory::Host }
+        };
+        for (at, value) in graph.values.iter().enumerate() {
+            let id = ValueId::at(at);
+            if matches!(value.value.source, Source::Input(_)) && graph.known(Some(id)).is_none() {
+                ends.given.insert(id, hosts(id));
+            }
+            ends.names.insert(id, value.value.name.clone());
+        }
+        for (at, (bound, choice)) in graph.nodes.iter().zip(&placement.choices).enumerate() {
+            let mut reads = Vec::new();
+            if let Choice::Kernel(placed) = choice {
+                let end = |operand: &Operand| end(operand, placed.core);
+                let read = |end: &End| graph.known(Some(end.value)).is_none();
+                reads.extend(placed.inputs.iter().filter_map(end).filter(read));
+                for made in placed.outputs.iter().filter_map(end) {
+                    ends.made.insert(made.value, (at, made));
+                }
+            }
+            if let (Some(x), Some(y)) = (bound.node.input(0), bound.node.output(0)) {
+                ends.elided.insert(y, x);
+            }
+            ends.reads.push(reads);
+        }
+        ends.taken.extend(graph.outputs.iter().map(|&output| hosts(output)));
+        ends
+    }
+
+    /// What goes between subnets, in the order in which it is read; what is read twice in one way counts once.
+    pub(super) fn crossings(&self, subnets: &Subnets) -> Vec<Crossing> {
+        let mut crossings = Vec::new();
+        let mut seen = BTreeSet::new();
+        let taken = self.taken.iter().map(|end| (None, end));
+        let reads = self.reads.iter().enumerate().filter_map(|(at, reads)| {
+            let subnet = subnets.of_node(at)?;
+            Some(reads.iter().map(move |end| (Some(subnet), end)))
+        });
+        for (to, read) in reads.flatten().chain(taken) {
+            let Some((from, made)) = self.maker(read.value, subnets) else { continue };
+            let key = (made.value, to, read.format.to_string());
+            if from == to || !seen.insert(key) {
+                continue;
+            }
+            let is_same = made.format.desc.dtype() == read.format.desc.dtype()
+                && (made.format.layout() == read.format.layout() || read.format.has_same_bytes());
+            let passage = match (is_same, made.memory == read.memory) {
+                (true, true) => Passage::Shared,
+                (true, false) => Passage::Copied,
+                (false, _) => Passage::Converted,
+            };
+            crossings.push(Crossing {
+                value: self.names.get(&made.value).cloned().unwrap_or_default(),
+                from,
+                to,
+                made: made.format.to_string(),
+                read: read.format.to_string(),
+                bytes: read.format.desc.size_bytes() as u64,
+                passage,
+            });
+        }
+        crossings
+    }
+
+    /// The subnet that makes a value, and as what; none of what is known before a run.
+    fn maker(&self, mut value: ValueId, subnets: &Subnets) -> Option<(Option<usize>, End)> {
+        loop {
+            if let Some(end) = self.given.get(&value) {
+                return Some((None, *end));
+            }
+            if let Some((node, end)) = self.made.get(&value)
+                && let Some(subnet) = subnets.of_node(*node)
+            {
+                return Some((Some(subnet), *end));
+            }
+            // Nodes are in order, so that this ends.
+            value = *self.elided.get(&value)?;
+        }
+    }
+}
+
+fn end(operand: &Operand, core: Core) -> Option<End> {
+    let format = operand.format;
+    operand.value.map(|value| End { value, format, memory: Memory::of(core) })
+}

@@ -1,0 +1,104 @@
+//! Pairs of an input and an output that are right in one place: by the time that the output is written, nothing reads the input
+//! any more, or its step works in place.
+
+use udo_api::InPlace;
+
+use super::jump::Jump;
+use super::lower::Lowered;
+use super::{Operand, Step};
+use udo_graph::graph::InPlaceError;
+
+/// An input and an output of a plan that a run may have in one place, each of which fills a buffer that may lie elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedPlace {
+    /// The input's place among the plan's inputs.
+    pub input: usize,
+    /// The output's place among the plan's outputs.
+    pub output: usize,
+    /// The step that reads the one as it writes the other, if one does, and its ports.
+    pub step: Option<(usize, InPlace)>,
+}
+
+/// Those of the pairs that may be.
+pub(super) fn shared(
+    lowered: &Lowered,
+    pairs: &[(String, String)],
+) -> Result<Vec<SharedPlace>, InPlaceError> {
+    let mut all = Vec::new();
+    for (input, output) in pairs {
+        let Lowered { inputs, outputs, .. } = lowered;
+        let at = (
+            inputs.iter().position(|port| port.name == *input),
+            outputs.iter().position(|port| port.name == *output),
+        );
+        let (Some(from), Some(to)) = at else { continue };
+        let (Some(a), Some(b)) = (inputs.get(from), outputs.get(to)) else { continue };
+        let (found, other) = (&a.operand.desc, &b.operand.desc);
+        if (found.dtype(), found.full_shape()) != (other.dtype(), other.full_shape()) {
+            return Err(InPlaceError::Unlike {
+                input: input.clone(),
+                found: found.to_string(),
+                output: output.clone(),
+                other: other.to_string(),
+            });
+        }
+        if a.moves.is_some() && b.moves.is_some() {
+            all.extend(lowered.shared(from, to));
+        }
+    }
+    Ok(all)
+}
+
+impl Lowered {
+    fn shared(&self, input: usize, output: usize) -> Option<SharedPlace> {
+        let from = self.buffer(&self.inputs.get(input)?.operand)?;
+        let to = self.buffer(&self.outputs.get(output)?.operand)?;
+        let is_in = |operand: &Operand, buffer: usize| self.buffer(operand) == Some(buffer);
+        if from == to || self.outputs.iter().any(|port| is_in(&port.operand, from)) {
+            return None;
+        }
+        let reads = |step: &Step| step.operands().any(|operand| is_in(operand, from));
+        let writes = |step: &Step| step.outputs.iter().any(|operand| is_in(operand, to));
+        let first = self.steps.iter().position(writes)?;
+        let Some(last) = self.steps.iter().rposition(reads) else {
+            return Some(SharedPlace { input, output, step: None });
+        };
+        // What runs again reads the input again, and so may who looks where to go on.
+        let is_again = |jump: &Jump| jump.to <= last && first <= jump.after || jump.after == first;
+        if first < last || self.jumps.iter().any(is_again) {
+            return None;
+        }
+        let pair =
+            if first == last { Some((first, self.replaced(first, from, to)?)) } else { None };
+        Some(SharedPlace { input, output, step: pair })
+    }
+
+    /// The ports by which a step puts what fills buffer `to` into the place of what fills buffer `from`, if it can.
+    fn replaced(&self, step: usize, from: usize, to: usize) -> Option<InPlace> {
+        let step = self.steps.get(step)?;
+        let touching = |buffer| step.operands().filter(move |o| self.buffer(o) == Some(buffer));
+        let once = touching(from).count() == 1 && touching(to).count() == 1;
+        let fits = |pair: &InPlace| {
+            let input = step.inputs.get(usize::from(pair.input));
+            let output = step.outputs.get(usize::from(pair.output));
+            input.zip(output).is_some_and(|(input, output)| {
+                self.fills(input, from)
+                    && self.fills(output, to)
+                    && input.in_place.is_none()
+                    && output.in_place.is_none()
+                    && input.desc.dtype() == output.desc.dtype()
+                    && input.desc.full_shape() == output.desc.full_shape()
+                    && input.desc.full_shape().is_fixed()
+            })
+        };
+        step.kernel.in_place_pairs().iter().copied().find(|pair| once && fits(pair))
+    }
+
+    fn buffer(&self, operand: &Operand) -> Option<usize> {
+        Some(self.windows.get(operand.window()?)?.buffer)
+    }
+
+    fn fills(&self, operand: &Operand, buffer: usize) -> bool {
+        operand.window().and_then(|id| self.windows.filled(id)) == Some(buffer)
+    }
+}

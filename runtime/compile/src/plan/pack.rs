@@ -1,0 +1,136 @@
+//! Makes what kernels read beside their tensors, on the threads of the model: the constants that they asked to have
+//! packed, and what follows from extents that never change.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use udo_api::abi::ParallelTable;
+use udo_api::guard::OWN_GUARD;
+use udo_host::{FinalizedKernel, Refusal};
+
+use super::PlanError;
+use crate::compiler::Compiler;
+use crate::place::{Choice, PlacedKernel, Placement};
+use udo_engine::exit_guard::{self, PackageCall};
+use udo_engine::thread_pool::Pool;
+use udo_graph::graph::PerValue;
+
+/// Packs for every kernel of a placed graph, and prepares it where its shapes are fixed.
+///
+/// # Errors
+/// The first node, in the order of the graph, whose packer or kernel refuses or panics.
+pub(super) fn all(
+    placement: &mut Placement,
+    compiler: &Compiler<'_>,
+    pool: &Pool,
+) -> Result<(), PlanError> {
+    release(placement);
+    let Placement { resolved, choices, .. } = &mut *placement;
+    let nodes = &resolved.graph.nodes;
+    let wanting: Vec<_> = choices
+        .iter_mut()
+        .enumerate()
+        .filter_map(|(node, choice)| match choice {
+            Choice::Kernel(placed) if is_wanting(&placed.kernel) => Some((node, placed)),
+            Choice::Kernel(_)
+            | Choice::Epilogue { .. }
+            | Choice::Alias
+            | Choice::Folded
+            | Choice::Control => None,
+        })
+        .map(|(node, placed)| Mutex::new((node, &mut **placed, None)))
+        .collect();
+    let done = |job: &Mutex<Job<'_>>, parallel: Option<&ParallelTable>| {
+        let (at, placed, failed) = &mut *job.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = nodes.get(*at).map_or("", |bound| &bound.node.name);
+        *failed = pack(node, placed, compiler, parallel).err();
+    };
+    let is_large = |job: &&Mutex<Job<'_>>| {
+        let (_, placed, _) = &*job.lock().unwrap_or_else(PoisonError::into_inner);
+        placed.kernel.packed_bytes().into_iter().any(|bytes| bytes >= LARGE_BYTES)
+    };
+    let (large, others): (Vec<_>, Vec<_>) = wanting.iter().partition(is_large);
+    // A thread would be left alone with the largest: all share each of those.
+    for job in large {
+        done(job, pool.shared_table());
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(job) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
+            done(job, None);
+        }
+    };
+    pool.on_every_thread(&work);
+    let outcomes =
+        wanting.into_iter().map(|job| job.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let failed =
+        outcomes.into_iter().find_map(|(node, placed, failed)| Some((node, placed, failed?)));
+    let Some((at, placed, (during, refusal))) = failed else { return Ok(()) };
+    let package = compiler.operators.package_name(placed.package()).to_owned();
+    let node = placement.resolved.graph.nodes.get(at);
+    let (node, op) =
+        node.map_or_else(Default::default, |n| (n.node.name.clone(), n.node.op.clone()));
+    Err(PlanError::Prepare { node, op, package, during, refusal })
+}
+
+/// Lets go of the constants that no step reads, so that each is there until its last packer is done.
+fn release(placement: &mut Placement) {
+    let Placement { resolved, choices, .. } = placement;
+    let graph = &mut resolved.graph;
+    let mut is_read = PerValue::filled(graph, false);
+    for &output in &graph.outputs {
+        is_read.set(output, true);
+    }
+    for (bound, choice) in graph.nodes.iter().zip(choices) {
+        match choice {
+            Choice::Kernel(placed) => {
+                let inputs = placed.inputs.iter().enumerate();
+                let read = inputs.filter(|&(port, _)| placed.kernel.reads(port));
+                read.filter_map(|(_, input)| input.value).for_each(|v| is_read.set(v, true));
+            }
+            Choice::Alias | Choice::Control => {
+                bound.node.reads().for_each(|(_, value)| is_read.set(value, true));
+            }
+            Choice::Epilogue { .. } | Choice::Folded => {}
+        }
+    }
+    let unread: Vec<_> = is_read.iter().filter(|&(_, read)| !read).map(|(v, _)| v).collect();
+    for value in unread {
+        graph.forget(value);
+    }
+}
+
+/// What a kernel refused, and with what words.
+type Failed = (&'static str, Refusal);
+
+/// The place of a node in the graph, its kernel, and why that failed.
+type Job<'a> = (usize, &'a mut PlacedKernel, Option<Failed>);
+
+/// Bytes of a packed constant that all threads make together.
+const LARGE_BYTES: usize = 16 << 20;
+
+fn is_wanting(kernel: &FinalizedKernel) -> bool {
+    kernel.pack_count() > 0 || kernel.geometry_bytes() > 0
+}
+
+fn pack(
+    node: &str,
+    placed: &mut PlacedKernel,
+    compiler: &Compiler<'_>,
+    parallel: Option<&ParallelTable>,
+) -> Result<(), Failed> {
+    let package = compiler.operators.package_name(placed.package());
+    let PlacedKernel { kernel, constants, entry, core, .. } = placed;
+    let (op, function) = (entry.def.op(), "a packer");
+    let call = PackageCall { node, package, op, core: Some(*core), function };
+    let source = |input: usize| Some(constants.get(input)?.as_ref()?.source());
+    let packed =
+        exit_guard::during(&call, || kernel.pack(source, compiler.constants.packs(), parallel));
+    packed.map_err(|refusal| ("packs its constants", refusal))?;
+    // What nobody reads any more need not stay.
+    constants.clear();
+    let call = PackageCall { function: "prepare", ..call };
+    let (budget, guard) = (compiler.constants.packs().budget(), entry.guard.unwrap_or(OWN_GUARD));
+    let prepared = exit_guard::during(&call, || kernel.prepare(budget, guard));
+    prepared.map_err(|refusal| ("prepares for its shapes", refusal))
+}

@@ -1,0 +1,233 @@
+//! States of trips that are not copied.
+//!
+//! What a trip makes for the next one is copied to where that reads it, unless something better is found here. Where a state
+//! has been read for the last time before the next one is made, that is made in its place. Else the two have a place each,
+//! of the same size, and these are exchanged behind each trip: whoever touches the one touches the other from then on,
+//! inside of the trip, before it and behind it, so that nothing has to be put back for the next run.
+
+use std::collections::BTreeMap;
+
+use udo_api::abi::Tie;
+
+use super::lower::Lowered;
+use super::region::Life;
+use super::windows::{Idle, Share, WindowId, Windows, Within};
+use super::{Operand, Step, WindowPlace, tie};
+
+/// A copy behind a trip, by which a state gets the elements for the next one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Renewal {
+    /// The step that copies.
+    pub(super) step: usize,
+    pub(super) state: WindowId,
+    /// Where the trip leaves the elements.
+    pub(super) next: WindowId,
+    /// Where that is a copy of another state: that one, and the step that makes it.
+    pub(super) aside: Option<(WindowId, usize)>,
+    /// The first of the steps that renew states of these trips.
+    pub(super) until: usize,
+    pub(super) trip: Life,
+}
+
+/// Two buffers that are exchanged behind a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exchange {
+    pub after: usize,
+    pub buffers: [usize; 2],
+}
+
+/// What a state has in the next trip, where nothing is copied.
+struct Source {
+    buffer: usize,
+    /// The copy of another state that nobody needs then.
+    aside: Option<(WindowId, usize)>,
+}
+
+impl Lowered {
+    /// Finds states that get what another one had, or they themselves, by way of a view that nobody else reads: its step is a
+    /// copy as those aside are.
+    fn note_views(&mut self) {
+        let Self { steps, renewals, .. } = self;
+        for at in 0..renewals.len() {
+            let Renewal { next, until, trip, aside, .. } = renewals[at];
+            let inside = (trip.first..=trip.last).filter_map(|at| Some((at, steps.get(at)?)));
+            let touches = |step: &Step| step.operands().any(|o| o.window() == Some(next));
+            let mut touching = inside.filter(|(_, step)| touches(step));
+            let (Some((step, view)), Some(_), None) =
+                (touching.next(), touching.next(), touching.next())
+            else {
+                continue;
+            };
+            let ([input], [tie::SAME]) = (&*view.inputs, &*view.ties) else { continue };
+            let other = renewals
+                .iter()
+                .find(|other| other.trip == trip && input.window() == Some(other.state));
+            if let (Some(other), None, true) = (other, aside, step < until) {
+                renewals[at].aside = Some((other.state, step));
+                steps[step].ties.clear();
+            }
+        }
+    }
+
+    /// Says in which part of its trips the window of each state is free.
+    pub(super) fn note_idle(&mut self) {
+        self.note_views();
+        let Self { steps, windows, repeated, renewals, .. } = self;
+        for &Renewal { state, next, until, trip, .. } in renewals.iter() {
+            let touches = |step: &Step| step.operands().any(|o| o.window() == Some(state));
+            let mut inside = trip.first..until;
+            let last = inside.rfind(|&at| steps.get(at).is_some_and(touches));
+            let mut after = last.unwrap_or(trip.first.saturating_sub(1));
+            let of_trip = renewals.iter().filter(|other| other.trip == trip);
+            if of_trip.filter_map(|other| other.aside).any(|(other, _)| other == state) {
+                after = until.saturating_sub(1);
+            }
+            // Trips in this one read it again and again.
+            for inner in repeated.iter().filter(|inner| inner.last < trip.last) {
+                if inner.first <= after && after <= inner.last {
+                    after = inner.last;
+                }
+            }
+            windows.set_idle(state, Idle { after, until, next });
+        }
+    }
+}
+
+/// Drops the copies of states that need none.
+pub(super) fn keep(lowered: &mut Lowered, done: &mut [Vec<Tie>]) {
+    let renewals = std::mem::take(&mut lowered.renewals);
+    for renewal in renewals.iter().filter(|renewal| renewal.aside.is_none()) {
+        let within = Within { step: renewal.step, offset: 0, pitch: None };
+        if lowered.windows.unify(renewal.next, renewal.state, within, Share::Next) {
+            drop_copy(lowered, renewal.step, done);
+        }
+    }
+    for of_trip in renewals.chunk_by(|a, b| a.trip == b.trip) {
+        exchange(lowered, of_trip, done);
+    }
+    hold(lowered);
+}
+
+fn drop_copy(lowered: &mut Lowered, step: usize, done: &mut [Vec<Tie>]) {
+    let Some(copy) = lowered.steps.get(step) else { return };
+    let touched: Vec<_> = copy.operands().filter_map(Operand::window).collect();
+    lowered.windows.drop_step(step, &touched);
+    if let Some(done) = done.get_mut(step) {
+        done.push(tie::SAME);
+    }
+}
+
+/// Exchanges buffers for as many states of a trip as can be had so.
+fn exchange(lowered: &mut Lowered, renewals: &[Renewal], done: &mut [Vec<Tie>]) {
+    let windows = &lowered.windows;
+    let is_copied = |renewal: &&Renewal| done.get(renewal.step).is_some_and(Vec::is_empty);
+    let fills = |renewal: &&Renewal| windows.filled(renewal.state).is_some();
+    let mut wanted: Vec<Renewal> =
+        renewals.iter().filter(is_copied).filter(fills).copied().collect();
+    let sources = loop {
+        match sources(windows, &wanted) {
+            Ok(sources) => break sources,
+            Err(without) => drop(wanted.remove(without)),
+        }
+    };
+    // Which buffer has what, on the way to where all have what they should.
+    let mut has: BTreeMap<usize, usize> = BTreeMap::new();
+    for (renewal, source) in wanted.iter().zip(sources) {
+        let Some(target) = lowered.windows.filled(renewal.state) else { continue };
+        let moved = has.iter().find(|&(_, &what)| what == source.buffer).map(|(&at, _)| at);
+        let from = moved.unwrap_or(source.buffer);
+        if from != target {
+            let there = has.insert(target, source.buffer).unwrap_or(target);
+            has.insert(from, there);
+            let after = renewal.trip.last;
+            lowered.exchanges.push(Exchange { after, buffers: [target, from] });
+        }
+        drop_copy(lowered, renewal.step, done);
+        if let Some((_, step)) = source.aside {
+            drop_copy(lowered, step, done);
+            lowered.windows.forget(renewal.next);
+        }
+    }
+}
+
+/// The buffer that has what each of the states is to have, each another one; else the place of one for which there is none.
+fn sources(windows: &Windows, wanted: &[Renewal]) -> Result<Vec<Source>, usize> {
+    let mut sources: Vec<Source> = Vec::with_capacity(wanted.len());
+    for (at, renewal) in wanted.iter().enumerate() {
+        let is_free = |buffer: &usize| sources.iter().all(|source| source.buffer != *buffer);
+        let target = windows.filled(renewal.state);
+        let size =
+            target.and_then(|buffer| windows.buffers.get(buffer)).map(|b| (b.memory, b.bytes));
+        let is_alike = |buffer: &usize| {
+            let other = windows.buffers.get(*buffer).map(|b| (b.memory, b.bytes));
+            Some(*buffer) != target && other == size && is_free(buffer)
+        };
+        // Another state that is exchanged itself can be had as it is.
+        let other = renewal.aside.filter(|(other, _)| wanted.iter().any(|w| w.state == *other));
+        let other = other.and_then(|aside| {
+            let buffer = windows.filled(aside.0)?;
+            let is_there = Some(buffer) == target && is_free(&buffer);
+            (is_there || is_alike(&buffer)).then_some(Source { buffer, aside: Some(aside) })
+        });
+        let made = || {
+            let buffer = windows.filled(renewal.next).filter(is_alike)?;
+            windows.is_of(buffer, renewal.trip).then_some(Source { buffer, aside: None })
+        };
+        sources.push(other.or_else(made).ok_or(at)?);
+    }
+    Ok(sources)
+}
+
+/// Keeps buffers that are exchanged in their places as long as any of them has something.
+fn hold(lowered: &mut Lowered) {
+    let Lowered { windows, exchanges, .. } = lowered;
+    loop {
+        let mut is_held = true;
+        for &Exchange { buffers, .. } in exchanges.iter() {
+            let lives = buffers.map(|at| windows.buffers.get(at)?.life(&windows.all));
+            let Some(all) = lives.into_iter().flatten().reduce(Life::and) else { continue };
+            for (buffer, life) in buffers.into_iter().zip(lives) {
+                if life != Some(all) {
+                    windows.hold(buffer, all);
+                    is_held = false;
+                }
+            }
+        }
+        if is_held {
+            break;
+        }
+    }
+    // Rows stay as they are.
+    for &Exchange { after, buffers } in exchanges.iter() {
+        for buffer in buffers {
+            windows.hold(buffer, Life { first: after, last: after });
+        }
+    }
+}
+
+/// Notes at windows which of the exchanged places they are in; what is exchanged when, and where those places begin.
+pub(super) fn placed(
+    lowered: &Lowered,
+    places: &mut [WindowPlace],
+) -> (Vec<super::Exchange>, Vec<usize>) {
+    let Lowered { windows, exchanges, .. } = lowered;
+    let mut buffers: Vec<usize> = exchanges.iter().flat_map(|exchange| exchange.buffers).collect();
+    buffers.sort_unstable();
+    buffers.dedup();
+    let mut starts = Vec::with_capacity(buffers.len());
+    for (number, buffer) in buffers.iter().filter_map(|&at| windows.buffers.get(at)).enumerate() {
+        let mut start = usize::MAX;
+        for &window in &buffer.windows {
+            let Some(place) = places.get_mut(window) else { continue };
+            place.exchanged = Some(number);
+            start = start.min(place.offset);
+        }
+        starts.push(start);
+    }
+    let number = |buffer: usize| buffers.binary_search(&buffer).unwrap_or(usize::MAX);
+    let numbered = |exchange: &Exchange| super::Exchange {
+        after: exchange.after,
+        places: exchange.buffers.map(number),
+    };
+    (exchanges.iter().map(numbered).collect(), starts)
+}

@@ -1,0 +1,129 @@
+//! The parts of a model that run on one core each, one behind the other, and what users call them.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use udo_api::{Core, CoreKind};
+
+use super::lower::Lowered;
+use super::{Purpose, Step};
+use crate::place::{Choice, Placement};
+use udo_graph::graph::Origin;
+
+/// Nodes that run on one core, one behind the other, with nothing on another core between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    /// What users call it: `CPU Subnet 0`, `DSP Subnet 1`; the number is its place among all of the model.
+    pub name: String,
+    /// What users call the AIP subnet that it is of, where HTA and DSP are one runtime.
+    pub within: Option<String>,
+    /// The core.
+    pub core: Core,
+    /// The nodes of the model that it has, by their ids.
+    pub nodes: Origin,
+    /// Its first step, and the one behind its last.
+    pub steps: Range<usize>,
+}
+
+impl Subnet {
+    fn new(index: usize, core: Core, at: usize, aip: bool) -> Self {
+        let kind = match core.kind() {
+            // As the AIP runtime calls what its DSP runs.
+            Some(CoreKind::Dsp) if aip => "HNN".to_owned(),
+            kind => kind.map_or("Core", CoreKind::name).to_ascii_uppercase(),
+        };
+        let name = format!("{kind} Subnet {index}");
+        Self { name, within: None, core, nodes: Origin::default(), steps: at..at + 1 }
+    }
+
+    /// The names of the boxes that it is in, the outermost first, and its own.
+    pub fn path(&self) -> impl Iterator<Item = &str> {
+        self.within.as_deref().into_iter().chain([self.name.as_str()])
+    }
+}
+
+/// The subnets of a plan, and of which one each node is.
+pub(super) struct Subnets {
+    pub(super) all: Vec<Subnet>,
+    of_nodes: BTreeMap<usize, usize>,
+}
+
+impl Subnets {
+    pub(super) fn of(lowered: &Lowered, origins: &Origins, aip: bool) -> Self {
+        let mut subnets = Self { all: Vec::new(), of_nodes: BTreeMap::new() };
+        for (at, step) in lowered.steps.iter().enumerate().filter(|(_, step)| computes(step)) {
+            match subnets.all.last_mut().filter(|last| last.core == step.core) {
+                Some(last) => last.steps.end = at + 1,
+                None => subnets.all.push(Subnet::new(subnets.all.len(), step.core, at, aip)),
+            }
+            let index = subnets.all.len() - 1;
+            let Some(node) = step.node() else { continue };
+            for &node in origins.done_by.get(&node).into_iter().flatten().chain([&node]) {
+                subnets.of_nodes.insert(node, index);
+                if let (Some(last), Some(origin)) = (subnets.all.last_mut(), origins.all.get(node))
+                {
+                    last.nodes.add(origin);
+                }
+            }
+        }
+        if aip {
+            subnets.join();
+        }
+        subnets
+    }
+
+    /// Says of which AIP subnet those of HTA and DSP are that follow each other.
+    fn join(&mut self) {
+        let (mut count, mut is_open) = (0, false);
+        for subnet in &mut self.all {
+            let is_of = matches!(subnet.core.kind(), Some(CoreKind::Hta | CoreKind::Dsp));
+            count += usize::from(is_of && !is_open);
+            is_open = is_of;
+            subnet.within = is_of.then(|| format!("AIP Subnet {}", count - 1));
+        }
+    }
+
+    /// The subnet of a node, if a step computes it.
+    pub(super) fn of_node(&self, node: usize) -> Option<usize> {
+        self.of_nodes.get(&node).copied()
+    }
+
+    /// The subnet of a step; nothing of what is between two.
+    pub(super) fn of_step(&self, step: usize) -> Option<usize> {
+        self.all.iter().position(|subnet| subnet.steps.contains(&step))
+    }
+}
+
+fn computes(step: &Step) -> bool {
+    matches!(step.purpose, Purpose::Node { .. } | Purpose::Check { .. })
+}
+
+/// Which nodes of the model those of a graph are, and whose work kernels do besides their own.
+pub(super) struct Origins {
+    pub(super) all: Vec<Origin>,
+    done_by: BTreeMap<usize, Vec<usize>>,
+}
+
+impl Origins {
+    pub(super) fn of(placement: &Placement) -> Self {
+        let nodes = &placement.resolved.graph.nodes;
+        let producers = placement.resolved.graph.producers();
+        let mut root: Vec<usize> = Vec::with_capacity(nodes.len());
+        let mut done_by: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (at, (bound, choice)) in nodes.iter().zip(&placement.choices).enumerate() {
+            let by = match choice {
+                Choice::Epilogue { of } => root.get(of.index()).copied(),
+                Choice::Alias => {
+                    let before = bound.node.input(0).and_then(|value| *producers.get(value)?);
+                    before.and_then(|id| root.get(id.index()).copied())
+                }
+                Choice::Kernel(_) | Choice::Folded | Choice::Control => None,
+            };
+            root.push(by.unwrap_or(at));
+            if let Some(by) = by {
+                done_by.entry(by).or_default().push(at);
+            }
+        }
+        Self { all: nodes.iter().map(|bound| bound.node.origin.clone()).collect(), done_by }
+    }
+}

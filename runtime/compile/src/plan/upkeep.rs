@@ -1,0 +1,99 @@
+//! Values that cross between the host and accelerators whose memory is not coherent.
+//!
+//! The host writes and reads such memory through its cache. So a step of the host that writes there is followed by a flush, and
+//! one that reads there is preceded by an invalidation, unless the host has seen what is there. Coherent memory has no such steps.
+
+use udo_api::{Core, DType, Shape, TensorDesc};
+use udo_host::FinalizedKernel;
+
+use super::lower::Lowering;
+use super::{Operand, PlanError, Purpose, Step, View};
+use udo_engine::cores::Memory;
+use udo_engine::cores::upkeep::{FLUSH, INVALIDATE, Lines};
+use udo_engine::device::{Coherence, LINE_BYTES};
+
+impl Lowering<'_> {
+    /// Whether the host has a cache between itself and a memory.
+    fn is_cached(&self, memory: Memory) -> bool {
+        match memory {
+            Memory::Host => false,
+            Memory::Gpu if self.lowered.device.is_some() => false,
+            Memory::Gpu | Memory::Dsp => self.options.coherence != Coherence::Coherent,
+        }
+    }
+
+    /// An operand of the host's: the lines of its cache, which are invalidated first where they may be old.
+    pub(super) fn read_by_host(
+        &mut self,
+        value: &str,
+        memory: Memory,
+        operand: &Operand,
+    ) -> Result<Operand, PlanError> {
+        let Some(window) = operand.window().filter(|_| self.is_cached(memory)) else {
+            return Ok(operand.clone());
+        };
+        if !self.seen.contains(&window) {
+            self.seen.push(window);
+            self.copy_lines(value, operand, (View::Device, View::Host), INVALIDATE)?;
+        }
+        Ok(Operand { view: View::Host, ..operand.clone() })
+    }
+
+    /// The same of one that it writes.
+    pub(super) fn written_by_host(&self, memory: Memory, operand: &Operand) -> Operand {
+        let view = if self.is_cached(memory) { View::Host } else { View::Device };
+        Operand { view, ..operand.clone() }
+    }
+
+    /// Has the accelerator see what the host wrote.
+    pub(super) fn flush(
+        &mut self,
+        value: &str,
+        memory: Memory,
+        operand: &Operand,
+    ) -> Result<(), PlanError> {
+        if !self.is_cached(memory) {
+            return Ok(());
+        }
+        self.copy_lines(value, operand, (View::Host, View::Device), FLUSH)
+    }
+
+    /// Adds a step that copies the lines of a window from one side to the other, unless it is to be left out.
+    fn copy_lines(
+        &mut self,
+        value: &str,
+        operand: &Operand,
+        (from, to): (View, View),
+        op: &str,
+    ) -> Result<(), PlanError> {
+        let number = self.upkeeps;
+        self.upkeeps += 1;
+        if self.options.left_out == Some(number) {
+            return Ok(());
+        }
+        let line = usize::try_from(LINE_BYTES).unwrap_or(1);
+        let bytes = operand.desc.size_bytes().checked_next_multiple_of(line);
+        let lines = bytes.and_then(|bytes| Shape::new(&[bytes]).ok());
+        let lines = lines.ok_or_else(|| PlanError::Transfer {
+            value: value.to_owned(),
+            reason: format!("{} has more lines than can be counted", operand.desc),
+        })?;
+        let desc = TensorDesc::new(DType::U8, lines);
+        let of = |view| Operand { desc, view, place: operand.place.clone(), ..Operand::ABSENT };
+        self.lowered.steps.push(Step {
+            kernel: FinalizedKernel::hosted(Lines),
+            name: value.to_owned(),
+            purpose: Purpose::Upkeep,
+            depth: self.frames.len(),
+            ties: Vec::new(),
+            op: op.to_owned(),
+            package: String::new(),
+            core: Core::CPU,
+            is_on_device: false,
+            guard: None,
+            inputs: vec![of(from)],
+            outputs: vec![of(to), of(View::Clean)],
+        });
+        Ok(())
+    }
+}

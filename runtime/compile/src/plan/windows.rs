@@ -1,0 +1,498 @@
+//! Where values lie, and which may share memory.
+//!
+//! A window is a value's place in one memory and format: a buffer, where in it, and how far its rows lie apart. Windows
+//! come into one buffer in two ways. They hold the same elements where they meet, as a view, or a part in its whole: then
+//! they have one *content*. Or one is dead before the other is written.
+
+#[cfg(test)]
+mod tests;
+
+use super::region::{Life, Region};
+use crate::place::Pitch;
+use udo_engine::cores::Memory;
+
+/// A place for one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowId(pub usize);
+
+/// A value's place.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    pub(super) buffer: usize,
+    pub(super) region: Region,
+    /// None where no step touches it.
+    pub(super) life: Option<Life>,
+    /// Windows of one content hold the same bytes where they meet.
+    content: usize,
+    /// The steps that touch it, and whether they can work on rows of it that lie apart.
+    touches: Vec<(usize, Pitch)>,
+    /// The step that puts other elements there, for the next trip of steps that run again and again.
+    renewed_at: Option<usize>,
+    /// When nobody wants what is there in a trip, where that is so.
+    idle: Option<Idle>,
+}
+
+/// The part of a trip in which a state's window is free: its elements have been read, and those for the next trip are still
+/// to come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Idle {
+    /// The last step of the trip that touches the window before it is renewed, or the one before the trip.
+    pub(super) after: usize,
+    /// The first step of the trip's end that renews a state.
+    pub(super) until: usize,
+    /// Where the trip makes the elements for the next one.
+    pub(super) next: WindowId,
+}
+
+impl Window {
+    /// Whether other elements come here while `other` holds what is here.
+    fn is_renewed_in(&self, other: &Self) -> bool {
+        let lives = |at: usize| other.life.is_some_and(|life| life.first <= at && at <= life.last);
+        self.renewed_at.is_some_and(lives)
+    }
+
+    /// Whether all that touch it, other than step `but`, take rows that lie apart.
+    fn takes_pitch(&self, but: Option<usize>) -> bool {
+        self.touches.iter().all(|&(step, pitch)| Some(step) == but || pitch != Pitch::Refused)
+    }
+
+    /// Whether a step touches both, and wants nothing else between the rows of one of them.
+    fn stays_out_of(&self, other: &Self) -> bool {
+        self.touches.iter().any(|&(step, pitch)| {
+            let is_alone = |of: Pitch| pitch == Pitch::Alone || of == Pitch::Alone;
+            other.touches.iter().any(|&(at, of)| at == step && is_alone(of))
+        })
+    }
+}
+
+/// A piece of an arena.
+#[derive(Clone, Debug)]
+pub(super) struct Buffer {
+    pub(super) memory: Memory,
+    pub(super) bytes: usize,
+    /// In the order in which they die.
+    pub(super) windows: Vec<usize>,
+    /// Whether the caller reads or writes one of its windows.
+    pub(super) has_port: bool,
+    /// How long it keeps its place besides, as it changes places with others.
+    pub(super) held: Option<Life>,
+}
+
+impl Buffer {
+    /// From its first window's first step to the last one's last.
+    pub(super) fn life(&self, windows: &[Window]) -> Option<Life> {
+        let lives = self.windows.iter().filter_map(|&w| windows.get(w)?.life);
+        lives.chain(self.held).reduce(Life::and)
+    }
+}
+
+/// All windows, and the buffers that they are in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Windows {
+    pub(super) all: Vec<Window>,
+    pub(super) buffers: Vec<Buffer>,
+    /// What the first byte of a tensor in the memory of the GPU is a multiple of.
+    gpu_align_bytes: usize,
+}
+
+/// Why two windows would share memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Share {
+    /// They hold the same elements.
+    Content,
+    /// This step reads the part for the last time as it writes the whole.
+    Overwrite { at: usize },
+    /// The whole is a state, and the part what it holds from the next trip on.
+    Next,
+}
+
+/// Where a window would lie in another one, instead of what a step does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Within {
+    /// The step.
+    pub(super) step: usize,
+    /// Bytes from the start of the other one.
+    pub(super) offset: usize,
+    /// Bytes of a row of the other one, of each of which it is a part.
+    pub(super) pitch: Option<usize>,
+}
+
+impl Within {
+    /// Where a part lies in a whole whose rows may lie apart themselves; none where those are no longer what the step sees.
+    fn of(&self, part: Region, whole: Region) -> Option<Region> {
+        let offset = whole.offset.checked_add(self.offset)?;
+        let pitch = match self.pitch {
+            None => part.pitch,
+            Some(row) if whole.is_dense() => row,
+            Some(row) => Some(whole.pitch).filter(|_| whole.row == row)?,
+        };
+        Some(Region { offset, pitch, ..part })
+    }
+}
+
+impl Windows {
+    /// None yet; tensors in the memory of the GPU begin at multiples of `bytes`.
+    pub(super) fn on_gpu_aligned_to(bytes: usize) -> Self {
+        Self { gpu_align_bytes: bytes, ..Self::default() }
+    }
+
+    /// What the first byte of a tensor in another one's buffer is a multiple of.
+    pub(super) fn align_bytes(&self, memory: Memory) -> usize {
+        match memory {
+            Memory::Host | Memory::Dsp => 1,
+            Memory::Gpu => self.gpu_align_bytes.max(1),
+        }
+    }
+
+    /// A window in a buffer of its own.
+    pub(super) fn add(&mut self, memory: Memory, region: Region) -> WindowId {
+        let (id, buffer) = (self.all.len(), self.buffers.len());
+        let bytes = region.end().unwrap_or(usize::MAX);
+        self.all.push(Window {
+            buffer,
+            region,
+            life: None,
+            content: id,
+            touches: Vec::new(),
+            renewed_at: None,
+            idle: None,
+        });
+        let windows = vec![id];
+        self.buffers.push(Buffer { memory, bytes, windows, has_port: false, held: None });
+        WindowId(id)
+    }
+
+    /// A window of what lies at `within` of `whole`, held while step `at` runs.
+    pub(super) fn add_part(
+        &mut self,
+        whole: WindowId,
+        part: Region,
+        within: Within,
+        at: usize,
+    ) -> Option<WindowId> {
+        let &Window { buffer, region, content, .. } = self.get(whole)?;
+        let region = within.of(part, region)?;
+        let id = self.all.len();
+        let life = Some(Life { first: at, last: at });
+        let (touches, renewed_at, idle) = (Vec::new(), None, None);
+        let window = Window { buffer, region, life, content, touches, renewed_at, idle };
+        self.all.push(window);
+        self.put(buffer, vec![id]);
+        Some(WindowId(id))
+    }
+
+    pub(super) fn get(&self, id: WindowId) -> Option<&Window> {
+        self.all.get(id.0)
+    }
+
+    pub(super) fn buffer_of(&self, id: WindowId) -> Option<&Buffer> {
+        self.buffers.get(self.get(id)?.buffer)
+    }
+
+    /// The buffer of a window that has all of it.
+    pub(super) fn filled(&self, id: WindowId) -> Option<usize> {
+        let window = self.get(id)?;
+        let bytes = self.buffers.get(window.buffer)?.bytes;
+        let is_all = window.region.is_dense() && window.region.offset == 0;
+        (is_all && bytes > 0 && window.region.end() == Some(bytes)).then_some(window.buffer)
+    }
+
+    /// Whether all that a buffer has is made and dead within these steps.
+    pub(super) fn is_of(&self, buffer: usize, steps: Life) -> bool {
+        let Some(buffer) = self.buffers.get(buffer).filter(|buffer| !buffer.has_port) else {
+            return false;
+        };
+        let life = buffer.life(&self.all);
+        life.is_some_and(|life| steps.first <= life.first && life.last <= steps.last)
+    }
+
+    /// Says that step `step` touches a window, and whether by a call that can work on rows that lie apart.
+    pub(super) fn touch(&mut self, id: WindowId, step: usize, pitch: Pitch) {
+        let Some(window) = self.all.get_mut(id.0) else { return };
+        let now = Life { first: step, last: step };
+        window.life = Some(window.life.map_or(now, |life| life.and(now)));
+        window.touches.push((step, pitch));
+    }
+
+    /// Says that step `step` puts other elements into a window.
+    pub(super) fn renew(&mut self, id: WindowId, step: usize) {
+        if let Some(window) = self.all.get_mut(id.0) {
+            window.renewed_at = Some(step);
+        }
+    }
+
+    /// Says when a state's window is free in a trip.
+    pub(super) fn set_idle(&mut self, id: WindowId, idle: Idle) {
+        if let Some(window) = self.all.get_mut(id.0) {
+            window.idle = Some(idle);
+        }
+    }
+
+    /// Says that no step touches a window any more.
+    pub(super) fn forget(&mut self, id: WindowId) {
+        if let Some(window) = self.all.get_mut(id.0) {
+            window.life = None;
+        }
+    }
+
+    /// Keeps a buffer in its place at least so long, as alone there as it is.
+    pub(super) fn hold(&mut self, buffer: usize, life: Life) {
+        if let Some(buffer) = self.buffers.get_mut(buffer) {
+            buffer.held = Some(buffer.held.map_or(life, |held| held.and(life)));
+        }
+    }
+
+    /// Says that the steps of `trip` run again and again: what some of them touch and others do too outlives them all.
+    pub(super) fn outlive(&mut self, trip: Life) {
+        for life in self.all.iter_mut().filter_map(|window| window.life.as_mut()) {
+            if life.meets(trip) && life.and(trip) != trip {
+                *life = life.and(trip);
+            }
+        }
+    }
+
+    /// Lets the rows of a window lie as `spaced` says, if it is alone in its buffer, and all that touch it take that.
+    pub(super) fn space(&mut self, id: WindowId, spaced: impl Fn(Region) -> Option<Region>) {
+        let Some(window) = self.all.get_mut(id.0) else { return };
+        let Some(buffer) = self.buffers.get_mut(window.buffer) else { return };
+        let is_alone = buffer.windows == [id.0]
+            && !buffer.has_port
+            && buffer.held.is_none()
+            && window.takes_pitch(None);
+        let fresh = is_alone && window.region.pitch == window.region.row;
+        let region = spaced(window.region).filter(|region| fresh && !region.is_empty());
+        if let Some((region, bytes)) = region.and_then(|region| Some((region, region.end()?))) {
+            (window.region, buffer.bytes) = (region, bytes);
+        }
+    }
+
+    /// Says that the caller reads or writes a window.
+    pub(super) fn set_port(&mut self, id: WindowId) {
+        let buffer = self.get(id).map(|window| window.buffer);
+        if let Some(buffer) = buffer.and_then(|at| self.buffers.get_mut(at)) {
+            buffer.has_port = true;
+        }
+    }
+
+    /// Says that step `step`, which touched these windows, does not run.
+    pub(super) fn drop_step(&mut self, step: usize, touched: &[WindowId]) {
+        for id in touched {
+            if let Some(window) = self.all.get_mut(id.0) {
+                window.touches.retain(|&(other, _)| other != step);
+            }
+        }
+    }
+
+    /// Puts `part` into `whole`, or the buffer of the one into that of the other, if both can be there; whether they
+    /// are.
+    pub(super) fn unify(
+        &mut self,
+        part: WindowId,
+        whole: WindowId,
+        within: Within,
+        share: Share,
+    ) -> bool {
+        let (Some(p), Some(w)) = (self.get(part), self.get(whole)) else { return false };
+        let Some(target) = within.of(p.region, w.region) else { return false };
+        if p.buffer == w.buffer {
+            return !matches!(share, Share::Overwrite { .. }) && p.region == target;
+        }
+        let memory = |window: &Window| self.buffers.get(window.buffer).map(|b| b.memory);
+        if memory(p) != memory(w) {
+            return false;
+        }
+        let goes = Pair { part, whole, meet: target, share };
+        if within.pitch.is_some() {
+            return self.pitch_into(&goes, within.step);
+        }
+        if !p.region.is_dense() {
+            return false;
+        }
+        let (from, to, own) = (p.buffer, w.buffer, p.region);
+        let count = |at: usize| self.buffers.get(at).map_or(0, |buffer| buffer.windows.len());
+        let ways = [
+            (goes, from, to, [own.offset, target.offset]),
+            (Pair { meet: own, ..goes }, to, from, [target.offset, own.offset]),
+        ];
+        // The fewer move, so that a long chain does not move all that it has so far again and again.
+        let [first, second] = if count(from) <= count(to) { [0, 1] } else { [1, 0] };
+        [first, second].into_iter().any(|way| {
+            let (goes, from, to, offsets) = &ways[way];
+            self.shift_into(goes, *from, *to, *offsets)
+        })
+    }
+
+    /// Puts windows into a buffer's list.
+    fn put(&mut self, buffer: usize, windows: Vec<usize>) {
+        let Self { all, buffers, .. } = self;
+        let Some(buffer) = buffers.get_mut(buffer) else { return };
+        let last = |id: &usize| all.get(*id).and_then(|window| window.life).map(|life| life.last);
+        if let [id] = windows[..] {
+            let at = buffer.windows.partition_point(|other| last(other) <= last(&id));
+            buffer.windows.insert(at, id);
+        } else {
+            buffer.windows.extend(windows);
+            buffer.windows.sort_by_key(last);
+        }
+    }
+
+    /// The windows of a buffer with which some of `moved` may collide: those that live then, and all where contents are
+    /// compared.
+    fn colliding(&self, target: &Buffer, moved: &[(usize, Region)], share: Share) -> Vec<usize> {
+        if share == Share::Content {
+            return target.windows.clone();
+        }
+        let life = |id: usize| self.all.get(id).and_then(|window| window.life);
+        let lives = moved.iter().filter_map(|(id, _)| life(*id));
+        let Some(span) = lives.reduce(Life::and) else { return Vec::new() };
+        let dead = |id: &usize| life(*id).is_none_or(|life| life.last < span.first);
+        let behind = target.windows.get(target.windows.partition_point(dead)..).unwrap_or_default();
+        let meets = |id: &usize| life(*id).is_some_and(|life| life.meets(span));
+        behind.iter().copied().filter(meets).collect()
+    }
+
+    /// Moves all windows of the part's buffer, which are of its shape, to where both meet.
+    fn pitch_into(&mut self, goes: &Pair, step: usize) -> bool {
+        let (Some(p), Some(w)) = (self.get(goes.part), self.get(goes.whole)) else { return false };
+        let (from, to, shape) = (p.buffer, w.buffer, p.region);
+        let is_alike = |&id: &usize| {
+            let takes = |window: &Window| window.region == shape && window.takes_pitch(Some(step));
+            self.all.get(id).is_some_and(takes)
+        };
+        let Some(buffer) = self.buffers.get(from) else { return false };
+        if !shape.is_dense() || !buffer.windows.iter().all(is_alike) {
+            return false;
+        }
+        let moved = buffer.windows.iter().map(|&id| (id, goes.meet)).collect();
+        self.move_into(goes, from, to, moved)
+    }
+
+    /// Moves all windows of buffer `from` into buffer `to`, so that the first byte comes where the second one is.
+    fn shift_into(&mut self, goes: &Pair, from: usize, to: usize, [byte, at]: [usize; 2]) -> bool {
+        let Some(buffer) = self.buffers.get(from) else { return false };
+        let moved = buffer.windows.iter().map(|&id| {
+            let region = self.all.get(id)?.region;
+            let offset = region.offset.checked_add(at)?.checked_sub(byte)?;
+            Some((id, Region { offset, ..region }))
+        });
+        let Some(moved) = moved.collect() else { return false };
+        self.move_into(goes, from, to, moved)
+    }
+
+    fn move_into(
+        &mut self,
+        goes: &Pair,
+        from: usize,
+        to: usize,
+        moved: Vec<(usize, Region)>,
+    ) -> bool {
+        let (Some(source), Some(target)) = (self.buffers.get(from), self.buffers.get(to)) else {
+            return false;
+        };
+        let fits = |region: &Region| {
+            let aligned = region.offset.is_multiple_of(self.align_bytes(target.memory));
+            aligned && region.end().is_some_and(|end| end <= target.bytes)
+        };
+        let stays = |id: &usize| Some((*id, self.all.get(*id)?.region));
+        let colliding = self.colliding(target, &moved, goes.share);
+        let staying: Vec<(usize, Region)> = colliding.iter().filter_map(stays).collect();
+        let free = |&(id, region): &(usize, Region)| {
+            fits(&region) && staying.iter().all(|other| self.may_meet(goes, (id, region), *other))
+        };
+        if !moved.iter().all(free) {
+            return false;
+        }
+        let has_port = source.has_port;
+        let contents = [self.content(goes.part), self.content(goes.whole)];
+        let is_part = |&(id, _): &(usize, Region)| id == goes.part.0;
+        let [comes, other] = if moved.iter().any(is_part) { [0, 1] } else { [1, 0] };
+        for (id, region) in moved {
+            if let Some(window) = self.all.get_mut(id) {
+                (window.buffer, window.region) = (to, region);
+                // All windows of one content are in one buffer, so that these are all.
+                if let (Share::Content, Some(content)) = (goes.share, contents[other])
+                    && Some(window.content) == contents[comes]
+                {
+                    window.content = content;
+                }
+            }
+        }
+        let windows = self.buffers.get_mut(from).map(|b| std::mem::take(&mut b.windows));
+        self.put(to, windows.unwrap_or_default());
+        if let Some(target) = self.buffers.get_mut(to) {
+            target.has_port |= has_port;
+        }
+        true
+    }
+
+    fn content(&self, id: WindowId) -> Option<usize> {
+        self.get(id).map(|window| window.content)
+    }
+
+    /// Whether two windows can be in one buffer, the first moved there.
+    fn may_meet(&self, goes: &Pair, moved: (usize, Region), stays: (usize, Region)) -> bool {
+        let (Some(a), Some(b)) = (self.all.get(moved.0), self.all.get(stays.0)) else {
+            return false;
+        };
+        if !moved.1.meets(&stays.1) {
+            return moved.1.is_clear_of(&stays.1) || !a.stays_out_of(b);
+        }
+        let contents = [Some(a.content), Some(b.content)];
+        let (part, whole) = (self.content(goes.part), self.content(goes.whole));
+        let are_theirs = contents == [part, whole] || contents == [whole, part];
+        if goes.share == Share::Content && are_theirs {
+            if a.is_renewed_in(b) || b.is_renewed_in(a) {
+                return false;
+            }
+            // From now on they are of one content, whenever they live.
+            return moved.1.is_in(&goes.meet) || stays.1.is_in(&goes.meet);
+        }
+        if self.is_apart(moved, stays) {
+            return true;
+        }
+        match goes.share {
+            Share::Content | Share::Next => false,
+            Share::Overwrite { at } => {
+                let pair = [goes.part.0, goes.whole.0];
+                let is_pair = pair == [moved.0, stays.0] || pair == [stays.0, moved.0];
+                is_pair && self.follows(goes.part, goes.whole, at)
+            }
+        }
+    }
+
+    /// Whether one window holds nothing that is wanted whenever the other one holds something.
+    fn is_apart(&self, a: (usize, Region), b: (usize, Region)) -> bool {
+        let (Some(x), Some(y)) = (self.all.get(a.0), self.all.get(b.0)) else { return true };
+        let (Some(x_life), Some(y_life)) = (x.life, y.life) else { return true };
+        let is_free = |state: &Window, other: &Window, id: usize| {
+            let is_next = || a.1 == b.1 && state.idle.is_some_and(|idle| idle.next.0 == id);
+            match (state.idle, other.life) {
+                (Some(idle), Some(life)) => {
+                    idle.after < life.first && (life.last < idle.until || is_next())
+                }
+                (_, _) => false,
+            }
+        };
+        !x_life.meets(y_life) || is_free(x, y, b.0) || is_free(y, x, a.0)
+    }
+
+    /// Whether step `at` reads the part for the last time, at least in its trip, and is the first to write the whole.
+    fn follows(&self, part: WindowId, whole: WindowId, at: usize) -> bool {
+        let (Some(part), Some(other)) = (self.get(part), self.get(whole)) else { return false };
+        let Some(life) = other.life.filter(|life| life.first == at) else { return false };
+        let ends = part.life.is_some_and(|life| life.last == at);
+        let is_idle =
+            |idle: Idle| idle.after == at && (life.last < idle.until || idle.next == whole);
+        ends || part.idle.is_some_and(is_idle)
+    }
+}
+
+/// Two windows that would share memory.
+#[derive(Clone, Copy)]
+struct Pair {
+    part: WindowId,
+    whole: WindowId,
+    /// Where both would be.
+    meet: Region,
+    share: Share,
+}

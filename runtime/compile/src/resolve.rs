@@ -1,0 +1,660 @@
+//! Binds each node to an operator, checks it against the schema, infers every type and shape, and computes what is
+//! known before any run.
+
+mod advice;
+mod apply;
+mod choose;
+mod control;
+mod coverage;
+mod cut;
+mod defaults;
+mod fits;
+mod fold;
+mod inputs;
+mod missing;
+mod open;
+mod params;
+mod rule;
+mod sequence;
+mod tensor_layout;
+mod typed;
+mod upgrade;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+
+use udo_api::{Core, DType, OpDef, Port, Status, TensorDesc};
+use udo_host::{NodeDesc, Refusal, infer};
+
+use crate::compiler::Compiler;
+use choose::choose;
+use control::bind_control;
+use control::bind_rest;
+use fits::check_bounded;
+use fits::kernels_of;
+use fold::fold;
+use fold::unfold;
+use sequence::bind_sequence;
+use udo_engine::cores::is_quantized;
+use udo_engine::exit_guard::{self, PackageCall};
+use udo_engine::operators::{OpEntry, Operators};
+use udo_engine::package::Package;
+use udo_graph::error::quoted;
+use udo_graph::graph::{Graph, Node, Source, ValueId};
+use udo_graph::memory::Tensor;
+use upgrade::rename;
+use upgrade::upgrade;
+use upgrade::widen;
+
+pub(crate) use apply::apply_to_constant;
+use control::Form;
+pub use control::{Along, Control};
+pub use coverage::{Coverage, coverage};
+use cut::{Cut, Wanted};
+pub use cut::{Part, Want};
+use defaults::{fill_defaults, fill_seed};
+pub use inputs::Input;
+pub use inputs::bind;
+use missing::List;
+pub use missing::{MissingOp, find_operators, missing};
+pub use params::Params;
+use rule::port_takes;
+pub(crate) use rule::{port_rule, port_types, takes_encoding};
+use sequence::Sequences;
+use tensor_layout::NhwcValues;
+pub use typed::{
+    BoundNode, EpilogueNode, LayoutRule, Quantized, Step, TypedGraph, TypedValue, Wide,
+};
+pub use udo_host::ParamSetting;
+use upgrade::Ends;
+pub use upgrade::{UPGRADES, Upgrade, raise};
+
+/// What the user decides about binding.
+#[derive(Clone, Debug, Default)]
+pub struct BindOptions {
+    /// Operator type to package name: which package takes the nodes of a type that several claim, or whose domain is another
+    /// one's. A type may have its domain before it, as in `com.acme:Blur`; then it is that of nodes of this domain.
+    pub bind: BTreeMap<String, String>,
+    /// Shapes of graph inputs whose dimensions the model leaves open.
+    pub shapes: BTreeMap<String, Vec<usize>>,
+    /// Extents of dimensions that the model only names.
+    pub dims: BTreeMap<String, usize>,
+    /// Ranges of such dimensions, least and most: one plan runs every extent in between.
+    pub ranges: Ranges,
+    /// The inputs that runs give although the model has a default for them; others with a default are constants.
+    pub given: BTreeSet<String>,
+}
+
+/// The range of each dimension's name.
+pub type Ranges = BTreeMap<String, RangeInclusive<usize>>;
+
+/// A graph that is resolved.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// The graph.
+    pub graph: TypedGraph,
+    /// What the user should know, such as a package's operator in the place of a built-in one.
+    pub notices: Vec<String>,
+    /// The nodes for which a run has to say elements first.
+    pub rest: Option<Part>,
+}
+
+/// Why a graph cannot be bound.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ResolveError {
+    /// Nobody describes some of the operators.
+    #[error("{}", List(.all))]
+    MissingOps {
+        /// All of them, in the order of the graph.
+        all: Vec<MissingOp>,
+    },
+    /// Several packages describe the operator.
+    #[error("node {node:?}: operator {op:?} is in packages {}", .packages.join(", "))]
+    Ambiguous {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// The packages' names.
+        packages: Vec<String>,
+    },
+    /// `--bind` names a package that does not have the operator.
+    #[error("operator {op:?} is bound to package {package:?}, which does not have it")]
+    WrongBind {
+        /// The operator type.
+        op: String,
+        /// The package asked for.
+        package: String,
+    },
+    /// The node does not fit the schema, or the operator refuses it.
+    #[error("node {node:?} ({op}): {reason}")]
+    Node {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// What is wrong.
+        reason: String,
+        /// What can be done about it, where that is known.
+        help: Option<String>,
+    },
+    /// The process that runs the operator's code failed, whatever the node is.
+    #[error("node {node:?} ({op}): {reason}")]
+    Worker {
+        /// The node.
+        node: String,
+        /// Its operator type.
+        op: String,
+        /// What became of it.
+        reason: String,
+    },
+    /// A node wants elements that are not known, so that it is resolved in the run.
+    #[error("node {:?} ({}): {}", .0.node, .0.op, .0.reason)]
+    Wants(Want),
+    /// A graph input's shape is not known.
+    #[error("graph input {input:?} has the open shape {dims}, wanted a shape for it")]
+    OpenShape {
+        /// The input.
+        input: String,
+        /// Its dimensions as the model has them.
+        dims: String,
+    },
+    /// A shape was given that the model's input does not take.
+    #[error("graph input {input:?} is given the shape {found}, wanted one of {wanted}")]
+    WrongShape {
+        /// The input.
+        input: String,
+        /// The shape given.
+        found: String,
+        /// Its dimensions as the model has them.
+        wanted: String,
+    },
+    /// Two inputs have different extents where the model has one name for both.
+    #[error(
+        "dimension {name:?} is {} in input {:?} and {} in input {:?}, wanted one extent",
+        .extents[0], .inputs[0], .extents[1], .inputs[1]
+    )]
+    UnequalDims {
+        /// The name.
+        name: String,
+        /// The inputs.
+        inputs: [String; 2],
+        /// Its extents there.
+        extents: [usize; 2],
+    },
+    /// A named dimension is given an extent outside of its range.
+    #[error("dimension {name:?} is {found}, wanted {} to {}", .range.start(), .range.end())]
+    OutOfRange {
+        /// The name.
+        name: String,
+        /// The extent given.
+        found: usize,
+        /// What the model was compiled for.
+        range: RangeInclusive<usize>,
+    },
+    /// A range holds no extent.
+    #[error("the range {}..{} of dimension {name:?} is empty", .range.start(), .range.end())]
+    EmptyRange {
+        /// The dimension's name.
+        name: String,
+        /// The range given.
+        range: RangeInclusive<usize>,
+    },
+    /// A shape was given for an input that the model does not have.
+    #[error("the model has no input {name:?}, wanted one of {}", quoted(.known))]
+    NoSuchInput {
+        /// The name given.
+        name: String,
+        /// The model's inputs.
+        known: Vec<String>,
+    },
+    /// An extent was given for a dimension that the model does not have.
+    #[error("no input has a dimension called {name:?}, wanted one of {}", quoted(.known))]
+    NoSuchDim {
+        /// The name given.
+        name: String,
+        /// The names in the model, in its order.
+        known: Vec<String>,
+    },
+    /// A graph output is a sequence of tensors.
+    #[error("graph output {output:?} is a sequence of {len} tensors, expected a tensor")]
+    SequenceOutput {
+        /// The output.
+        output: String,
+        /// How many tensors it has.
+        len: usize,
+    },
+    /// The graph is not one: an id leads nowhere.
+    #[error("the graph is broken: {0}")]
+    Broken(String),
+}
+
+impl ResolveError {
+    /// A node that does not fit.
+    pub(super) fn unfit(node: String, op: String, reason: String) -> Self {
+        Self::Node { node, op, reason, help: None }
+    }
+
+    /// What the user can do about it.
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::MissingOps { all } if all.iter().any(|missing| missing.bound_to().is_some()) => {
+                let bind = |of: &MissingOp| Some(format!("--bind {}={}", of.op, of.bound_to()?));
+                let all: Vec<String> = all.iter().filter_map(bind).collect();
+                Some(format!("{} runs such nodes on the package's operator", all.join(" ")))
+            }
+            Self::MissingOps { all } => {
+                let op = &all.iter().find(|missing| missing.is_of_a_package())?.op;
+                Some(format!(
+                    "pass the package that has it with --package, or make one: `udo new` with a config whose type is {op:?}"
+                ))
+            }
+            Self::Ambiguous { op, packages, .. } => {
+                let first = packages.first().map_or("PACKAGE", String::as_str);
+                Some(format!("choose one with --bind {op}={first}"))
+            }
+            Self::WrongBind { .. } => {
+                Some("`udo inspect PACKAGE` lists what a package has".to_owned())
+            }
+            Self::OpenShape { input, dims } => {
+                let extent = |dim: &str| dim.parse().unwrap_or(1usize).to_string();
+                let example: Vec<String> = dims.split(',').map(extent).collect();
+                Some(format!(
+                    "give one as in --shape {input}={}, or the input itself",
+                    example.join(",")
+                ))
+            }
+            Self::SequenceOutput { .. } => Some(
+                "join its tensors with ConcatFromSequence, or make each an output with SequenceAt"
+                    .to_owned(),
+            ),
+            Self::Node { help, .. } => help.clone(),
+            Self::Worker { .. }
+            | Self::Wants(_)
+            | Self::WrongShape { .. }
+            | Self::UnequalDims { .. }
+            | Self::OutOfRange { .. }
+            | Self::EmptyRange { .. }
+            | Self::NoSuchInput { .. }
+            | Self::NoSuchDim { .. }
+            | Self::Broken(_) => None,
+        }
+    }
+}
+
+/// A graph while its nodes are bound one after the other.
+struct Binding<'a> {
+    options: &'a BindOptions,
+    /// What is bound by now, with all values.
+    graph: TypedGraph,
+    notices: Vec<String>,
+    layouts: NhwcValues,
+    /// How many subgraphs the node at hand is in that may not run, or run more than once.
+    depth: usize,
+    /// How many values there were outside of the trips that the node at hand is in.
+    trips: Option<usize>,
+    /// The nodes that take the place of the node at hand and come next: those of a branch that surely runs, say.
+    taken: Vec<Node>,
+    /// The values that are sequences of tensors.
+    sequences: Sequences,
+}
+
+/// Binds every node of `graph`, and infers every type and shape, as far as that goes before a run.
+///
+/// # Errors
+/// A node that no operator takes as it is; the error names node, operator and port.
+pub fn run(compiler: &Compiler<'_>, graph: Graph) -> Result<Resolved, ResolveError> {
+    run_part(compiler, Part::whole(graph))
+}
+
+/// The same of a part of a graph, some of whose constants may have other elements in the next plan.
+pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, ResolveError> {
+    let Part { graph, open, .. } = part;
+    let options = compiler.bind();
+    // A branch that is never taken may have some.
+    let all_missing = missing(compiler.operators, &graph, options);
+    let ends = Ends::of(compiler, &graph);
+    let shapes = inputs::shapes(&graph, options)?;
+    let Graph { name, nodes, values, inputs, captures, outputs, in_place, affinity, .. } = graph;
+    // A default that nobody gives is a constant like any other from here on.
+    let (defaults, compiled) = (Vec::new(), Vec::new());
+    let values = (0..).map(ValueId::at).zip(values);
+    let values = values.map(|(id, value)| inputs::typed(value, shapes.get(&id))).collect();
+    let source = nodes;
+    let nodes = Vec::with_capacity(source.len());
+    let mut graph = TypedGraph(Graph {
+        name,
+        nodes,
+        values,
+        inputs,
+        captures,
+        outputs,
+        defaults,
+        in_place,
+        affinity,
+        compiled,
+    });
+    graph.set_open(&open);
+    let (notices, layouts) = (Vec::new(), NhwcValues::default());
+    let (depth, trips, taken) = (0, None, Vec::new());
+    let sequences = Sequences::default();
+    let mut binding = Binding { options, graph, notices, layouts, depth, trips, taken, sequences };
+    let mut cut = Cut::new(source);
+    while let Some(node) = cut.next(&binding.sequences) {
+        let (whole, mark) = (node.clone(), binding.mark());
+        let is_builtin = |node: &Node| {
+            let chosen = choose(compiler.operators, node, options);
+            chosen.is_ok_and(|(entry, _)| compiler.operators.is_builtin(entry.package))
+        };
+        let in_run = ends.in_run(&binding.graph, &node).filter(|_| is_builtin(&node));
+        let bound = binding.graph.nodes.len();
+        match bind_next(compiler, &mut binding, in_run.unwrap_or(node)) {
+            Ok(()) => {
+                let mut added: Vec<_> = std::mem::take(&mut binding.taken);
+                let bound = binding.graph.nodes.iter_mut().skip(bound).map(|of| &mut of.node);
+                bound.chain(&mut added).for_each(|node| node.is_of(&whole));
+                cut.come(added);
+            }
+            Err(ResolveError::Wants(want)) => {
+                cut.put_behind(&mut binding, (whole, mark), want)?;
+            }
+            Err(ResolveError::MissingOps { .. }) => {
+                return Err(ResolveError::MissingOps { all: all_missing });
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    let Binding { mut graph, mut notices, layouts, sequences, .. } = binding;
+    let rest = cut.finish(&mut graph, &sequences)?;
+    sequences.check_outputs(&graph)?;
+    notices.extend(rest.as_ref().and_then(|_| ends.notice()));
+    layouts.remove_unread(&mut graph);
+    unfold(compiler, &mut graph);
+    Ok(Resolved { graph, notices, rest })
+}
+
+/// Adds a node with its operator, and with what has to run before and behind it.
+fn bind_next(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    mut node: Node,
+) -> Result<(), ResolveError> {
+    if control::is_rest(&node) {
+        return bind_rest(compiler, binding, node);
+    }
+    if bind_sequence(compiler, binding, &node)? {
+        return Ok(());
+    }
+    let mut behind = rename(compiler, &mut binding.graph, &mut node, binding.options)?;
+    let (entry, notice) = choose(compiler.operators, &node, binding.options)?;
+    let of_package = compiler.operators.package(entry.package).and_then(Package::notice);
+    for notice in notice.into_iter().chain(of_package) {
+        if !binding.notices.contains(&notice) {
+            binding.notices.push(notice);
+        }
+    }
+    if compiler.operators.is_builtin(entry.package) {
+        behind.splice(..0, upgrade(compiler, &mut binding.graph, &mut node)?);
+        fill_seed(&mut node, entry.def.schema());
+        if let Some(form) = Form::of(entry.def) {
+            return bind_control(compiler, binding, node, entry, form);
+        }
+    }
+    let Binding { options, graph, layouts, .. } = binding;
+    for transpose in layouts.convert_inputs(graph, &mut node, entry.def.schema()) {
+        let (entry, _) = choose(compiler.operators, &transpose, options)?;
+        bind_to(compiler, graph, transpose, entry)?;
+    }
+    let outputs = NhwcValues::nhwc_outputs(graph, &mut node, entry.def.schema());
+    bind_to(compiler, graph, node, entry)?;
+    for transpose in layouts.convert_outputs(graph, outputs) {
+        let (entry, _) = choose(compiler.operators, &transpose, options)?;
+        bind_to(compiler, graph, transpose, entry)?;
+    }
+    behind.into_iter().try_for_each(|node| bind_builtin(compiler, graph, node))
+}
+
+/// Adds a node that the runtime itself puts in, of a built-in operator.
+fn bind_builtin(
+    compiler: &Compiler<'_>,
+    graph: &mut TypedGraph,
+    node: Node,
+) -> Result<(), ResolveError> {
+    let missing =
+        || ResolveError::MissingOps { all: vec![MissingOp::of(&node, compiler.operators)] };
+    let entry = builtin_for(compiler.operators, &node).ok_or_else(missing)?;
+    bind_to(compiler, graph, node, entry)
+}
+
+/// The built-in operator that a node means.
+fn builtin_for(operators: &Operators, node: &Node) -> Option<OpEntry> {
+    let is_meant = |entry: &&OpEntry| {
+        operators.is_builtin(entry.package) && entry.def.schema().domain() == node.domain
+    };
+    operators.ops_named(&node.op).find(is_meant).copied()
+}
+
+/// Adds a node whose operator is `entry`, and folds it if it can be.
+fn bind_to(
+    compiler: &Compiler<'_>,
+    graph: &mut TypedGraph,
+    node: Node,
+    entry: OpEntry,
+) -> Result<(), ResolveError> {
+    let (bound, outputs) = bound_node(compiler, graph, node, entry)?;
+    if widen(compiler, graph, &bound, &outputs)? {
+        return Ok(());
+    }
+    add_bound(compiler, graph, bound, outputs)
+}
+
+/// Adds a node that makes outputs like these, and folds it if it can be.
+fn add_bound(
+    compiler: &Compiler<'_>,
+    graph: &mut TypedGraph,
+    bound: BoundNode,
+    outputs: Vec<TensorDesc>,
+) -> Result<(), ResolveError> {
+    graph.add(bound, outputs);
+    check_bounded(compiler, graph)?;
+    fold(compiler, graph);
+    Ok(())
+}
+
+/// A node whose operator is `entry`, checked, and what its outputs are.
+fn bound_node(
+    compiler: &Compiler<'_>,
+    graph: &mut TypedGraph,
+    node: Node,
+    entry: OpEntry,
+) -> Result<(BoundNode, Vec<TensorDesc>), ResolveError> {
+    let name = node.name.clone();
+    let call = PackageCall {
+        node: &name,
+        package: compiler.operators.package_name(entry.package),
+        op: entry.def.schema().name(),
+        core: None,
+        function: "infer",
+    };
+    if compiler.operators.is_builtin(entry.package) {
+        return exit_guard::during(&call, || graph.bound(node, entry));
+    }
+    graph.set_apart(&node)?;
+    let whole = node.clone();
+    exit_guard::during(&call, || graph.bound(node, entry)).map_err(|error| match error {
+        ResolveError::Node { node, op, reason, help: None } => {
+            let help = advice::advice(graph, &whole, entry.def.schema());
+            ResolveError::Node { node, op, reason, help }
+        }
+        other => other,
+    })
+}
+
+/// A node of a built-in operator that makes what `graph` has its outputs be, if `core` has a kernel for it. A core that stores
+/// quantized values also computes numbers by the CPU's.
+pub(crate) fn replacement(
+    compiler: &Compiler<'_>,
+    graph: &mut TypedGraph,
+    node: Node,
+    core: Core,
+) -> Option<BoundNode> {
+    let entry = builtin_for(compiler.operators, &node)?;
+    let (bound, outputs) = bound_node(compiler, graph, node, entry).ok()?;
+    // What a value's encoding is, the node says that is replaced.
+    let type_and_shape = |desc: TensorDesc| (desc.dtype(), desc.full_shape());
+    let wanted = bound.node.outputs.iter().map(|&value| type_and_shape(graph.desc(value)));
+    let is_same = wanted.eq(outputs.into_iter().map(type_and_shape));
+    let is_number = |value: &Option<ValueId>| graph.desc(*value).dtype() == Some(DType::F32);
+    let by_cpu = is_quantized(core) && bound.node.outputs.iter().all(is_number);
+    let mut cores = [core].into_iter().chain(by_cpu.then_some(Core::CPU));
+    let fits = cores.any(|core| {
+        let kernels = kernels_of(compiler.operators, &bound, core);
+        kernels.iter().any(|entry| graph.fits(&bound, entry.def, core))
+    });
+    (is_same && fits).then_some(bound)
+}
+
+impl TypedGraph {
+    /// Adds a node that makes outputs like these.
+    fn add(&mut self, bound: BoundNode, outputs: Vec<TensorDesc>) {
+        for (value, desc) in bound.node.outputs.iter().zip(outputs) {
+            if let Some(value) = value.and_then(|v| self.values.get_mut(v.index())) {
+                value.desc = desc;
+            }
+        }
+        self.note_rounding(&bound);
+        self.nodes.push(bound);
+    }
+
+    /// A node whose operator is `entry`, checked, and what its outputs are.
+    fn bound(
+        &mut self,
+        mut node: Node,
+        entry: OpEntry,
+    ) -> Result<(BoundNode, Vec<TensorDesc>), ResolveError> {
+        let (name, op) = (node.name.clone(), node.op.clone());
+        let fail = |reason: String| ResolveError::unfit(name.clone(), op.clone(), reason);
+        let params = Params::of(&node, entry.def.schema()).map_err(fail)?;
+        fill_defaults(self, &mut node, entry.def).map_err(fail)?;
+        self.check_ports(&node, entry.def).map_err(fail)?;
+        self.check_known(&node, entry.def)?;
+        let inferred = self.infer(&node, entry.def, &params);
+        let mut outputs = inferred.map_err(|refusal| {
+            let reason = refusal.to_string();
+            if refusal.status == Status::WORKER {
+                return ResolveError::Worker { node: name.clone(), op: op.clone(), reason };
+            }
+            self.want_extents(&node, reason.clone()).unwrap_or_else(|| fail(reason))
+        })?;
+        if self.shapes_are_open(&node, entry.def, &params, &outputs) {
+            outputs.iter_mut().for_each(open::all);
+        }
+        let OpEntry { package, def: op } = entry;
+        let bound = BoundNode {
+            node,
+            package,
+            op,
+            params,
+            epilogue: Vec::new(),
+            layout: None,
+            is_alias: false,
+            is_folded: false,
+            control: None,
+        };
+        Ok((bound, outputs))
+    }
+
+    /// Aligns what a node reads of the model's file, as packages are promised.
+    fn set_apart(&mut self, node: &Node) -> Result<(), ResolveError> {
+        for value in node.inputs.iter().flatten() {
+            let value = self.values.get_mut(value.index()).map(|value| &mut value.value.source);
+            let Some(Source::Constant(tensor)) = value else { continue };
+            *tensor = tensor.apart().map_err(|error| {
+                let reason = format!("the copy of a constant {error}");
+                ResolveError::unfit(node.name.clone(), node.op.clone(), reason)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Elements may lie anywhere: those of large constants are in the model's file.
+    fn view<'a>(&'a self, node: &Node, params: &'a Params) -> NodeDesc<'a> {
+        NodeDesc {
+            inputs: node.inputs.iter().map(|&v| self.desc(v)).collect(),
+            constants: node.inputs.iter().map(|&v| self.known(v).map(Tensor::stored)).collect(),
+            params: params.settings(),
+            output_count: node.outputs.len(),
+            opset: node.opset,
+        }
+    }
+
+    fn infer(&self, node: &Node, op: &OpDef, params: &Params) -> Result<Vec<TensorDesc>, Refusal> {
+        let wrong = |message| Err(Refusal { status: Status::FAILED, message });
+        let view = self.view(node, params);
+        let outputs = infer(op, &view)?;
+        let schema = op.schema();
+        for (index, (value, desc)) in node.outputs.iter().zip(&outputs).enumerate() {
+            let Some(port) = schema.output(index) else {
+                return wrong(format!(
+                    "it has {} outputs, the operator at most {}",
+                    node.outputs.len(),
+                    schema.outputs().len()
+                ));
+            };
+            if value.is_some() && !port_takes(port.types(), desc) {
+                return wrong(format!(
+                    "shape inference makes output {:?} {desc}, wanted {}",
+                    port.name(),
+                    port.types()
+                ));
+            }
+        }
+        Ok(outputs)
+    }
+
+    fn check_ports(&self, node: &Node, op: &OpDef) -> Result<(), String> {
+        let schema = op.schema();
+        for (index, &value) in node.inputs.iter().enumerate() {
+            let Some(port) = schema.input(index) else {
+                let ports: Vec<&str> = schema.inputs().iter().map(Port::name).collect();
+                return Err(format!(
+                    "it has {} inputs, the operator takes {}",
+                    node.inputs.len(),
+                    ports.join(", ")
+                ));
+            };
+            let desc = self.desc(value);
+            if value.is_some() && !port_takes(port.types(), &desc) {
+                return Err(format!("input {:?} is {desc}, wanted {}", port.name(), port.types()));
+            }
+        }
+        for (index, port) in schema.inputs().iter().enumerate() {
+            let given = node.inputs.get(index).is_some_and(Option::is_some);
+            if !given && !port.is_optional() {
+                return Err(format!("input {:?} is missing", port.name()));
+            }
+        }
+        let outputs = schema.outputs().iter().skip(node.outputs.len());
+        match outputs.into_iter().find(|port| !port.is_optional() && !port.is_repeated()) {
+            Some(port) => Err(format!("output {:?} is missing", port.name())),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses inputs whose elements the operator wants and that are not known.
+    fn check_known(&self, node: &Node, op: &OpDef) -> Result<(), ResolveError> {
+        let inputs = node.inputs.iter().enumerate();
+        let wanted = inputs.filter_map(|(index, &value)| {
+            let port = op.schema().input(index)?;
+            (port.wants_constant() && self.known(value).is_none()).then_some((port, value?))
+        });
+        let (ports, values): (Vec<&Port>, Vec<ValueId>) = wanted.unzip();
+        let Some(port) = ports.first() else { return Ok(()) };
+        let reason =
+            format!("input {:?} is computed, and the operator wants it in the model", port.name());
+        let (node, op) = (node.name.clone(), node.op.clone());
+        let what = Wanted::Elements;
+        Err(ResolveError::Wants(Want::new(node, op, reason, (what, values))))
+    }
+}

@@ -1,0 +1,125 @@
+//! Which operator takes a node, where several could.
+//!
+//! A node of a domain is taken by an operator of that domain: that of a package is what its schema says, else the package's
+//! name, by which its operators are called in any case. A node of ONNX's own domain, which has no name, is taken by ONNX's operator,
+//! or by that of a package which says no domain; where ONNX has none of its name, by the one package that has one. What a user binds
+//! to a package runs there, whatever its domain.
+
+use super::{BindOptions, MissingOp, ResolveError, upgrade};
+use udo_engine::operators::{OpEntry, Operators};
+use udo_graph::graph::{Node, ONNX_DOMAIN};
+
+impl BindOptions {
+    /// The package that a node is bound to: by its type, or by its domain and type.
+    fn package_of(&self, node: &Node) -> Option<&str> {
+        let whole = || self.bind.get(&format!("{}:{}", node.domain, node.op));
+        let package = self.bind.get(&node.op);
+        let of_domain = if self.bind.is_empty() { None } else { whole() };
+        of_domain.or(package).map(String::as_str)
+    }
+}
+
+/// How well an operator fits a node's domain; the least fits best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// It is of the node's domain.
+    Exact,
+    /// It says no domain, and the node has none.
+    AnyDomain,
+    /// Its package is called as the node's domain.
+    Package,
+    /// It is of another domain.
+    Foreign,
+}
+
+/// The operator that takes `node`, and what to tell the user about the choice.
+pub(super) fn choose(
+    operators: &Operators,
+    node: &Node,
+    options: &BindOptions,
+) -> Result<(OpEntry, Option<String>), ResolveError> {
+    if let Some(package) = options.package_of(node) {
+        let found = best(operators, node, |entry| operators.package_name(entry.package) == package);
+        let wrong = || ResolveError::WrongBind { op: node.op.clone(), package: package.to_owned() };
+        return found.first().map(|&entry| (entry, None)).ok_or_else(wrong);
+    }
+    let is_free = node.domain.is_empty() && !is_of_onnx(operators, node);
+    let takes = |entry: &OpEntry| is_free || fit(operators, entry, node) != Fit::Foreign;
+    let (built_in, packaged): (Vec<_>, Vec<_>) =
+        best(operators, node, takes).into_iter().partition(|e| operators.is_builtin(e.package));
+    let names = || packaged.iter().map(|entry| operators.package_name(entry.package).to_owned());
+    match (packaged.as_slice(), built_in.first()) {
+        ([], None) => Err(ResolveError::MissingOps { all: vec![MissingOp::of(node, operators)] }),
+        ([], Some(entry)) | ([entry], None) => Ok((*entry, None)),
+        ([entry], Some(_)) => {
+            let notice = format!(
+                "{} nodes run package {}'s operator, not the built-in one",
+                node.op,
+                operators.package_name(entry.package)
+            );
+            Ok((*entry, Some(notice)))
+        }
+        (_, _) => Err(ResolveError::Ambiguous {
+            node: node.name.clone(),
+            op: node.op.clone(),
+            packages: names().collect(),
+        }),
+    }
+}
+
+/// The packages with an operator of a node's type in whatever domain, in the order in which they were opened.
+pub(super) fn packages_with(operators: &Operators, node: &Node) -> Vec<String> {
+    let all = best(operators, node, |entry| !operators.is_builtin(entry.package));
+    all.iter().map(|entry| operators.package_name(entry.package).to_owned()).collect()
+}
+
+/// The operators of a node's type that are `wanted`: of each package the one that fits its domain best. Built-in operators are of
+/// their own domain alone.
+fn best(operators: &Operators, node: &Node, wanted: impl Fn(&OpEntry) -> bool) -> Vec<OpEntry> {
+    let mut best: Vec<(Fit, OpEntry)> = Vec::new();
+    for entry in operators.ops_named(&node.op).filter(|entry| wanted(entry)) {
+        let fit = fit(operators, entry, node);
+        if operators.is_builtin(entry.package) && fit != Fit::Exact {
+            continue;
+        }
+        match best.iter_mut().find(|(_, known)| known.package == entry.package) {
+            Some(known) if fit < known.0 => *known = (fit, *entry),
+            Some(_) => {}
+            None => best.push((fit, *entry)),
+        }
+    }
+    // A package that is called as the domain goes before others that have it.
+    let is_called = |(_, entry): &(Fit, OpEntry)| {
+        !node.domain.is_empty() && operators.package_name(entry.package) == node.domain
+    };
+    if best.iter().any(is_called) {
+        best.retain(is_called);
+    }
+    best.into_iter().map(|(_, entry)| entry).collect()
+}
+
+fn fit(operators: &Operators, entry: &OpEntry, node: &Node) -> Fit {
+    let (own, package) = (entry.def.schema().domain(), operators.package_name(entry.package));
+    let is_same = match own {
+        "" => operators.is_builtin(entry.package) && node.domain.is_empty(),
+        ONNX_DOMAIN => node.domain.is_empty(),
+        own => own == node.domain,
+    };
+    match own {
+        _ if is_same => Fit::Exact,
+        "" if node.domain.is_empty() => Fit::AnyDomain,
+        "" if package == node.domain => Fit::Exact,
+        _ if package == node.domain => Fit::Package,
+        _ => Fit::Foreign,
+    }
+}
+
+/// Whether ONNX defines an operator of a node's type.
+fn is_of_onnx(operators: &Operators, node: &Node) -> bool {
+    let is_own = |entry: &OpEntry| {
+        operators.is_builtin(entry.package) && entry.def.schema().domain().is_empty()
+    };
+    operators.ops_named(&node.op).any(is_own)
+        || upgrade::renames(node)
+        || MissingOp::is_named_by_onnx(&node.op)
+}

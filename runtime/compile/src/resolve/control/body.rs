@@ -1,0 +1,139 @@
+//! Subgraphs that become part of the graph around them.
+
+use std::collections::VecDeque;
+
+use super::Parent;
+use crate::compiler::Compiler;
+use crate::resolve::bind_next;
+use crate::resolve::{Binding, ResolveError, TypedGraph};
+use udo_graph::graph::{Attr, Capture, Graph, Node, Source, Value, ValueId};
+
+/// The values of the outer graph at both ends of a subgraph.
+#[derive(Default)]
+pub(in crate::resolve) struct Ends<'a> {
+    /// Its inputs.
+    pub(in crate::resolve) given: &'a [ValueId],
+    /// The values that nodes of the subgraph compute its outputs into, where they can.
+    pub(in crate::resolve) wanted: &'a [Option<ValueId>],
+}
+
+/// Adds the nodes of a subgraph; its outputs as values of the outer graph. What is put in for the nodes in it is for
+/// them alone, as they may not run.
+pub(super) fn bind_body(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    parent: &Parent,
+    body: (String, Graph),
+    ends: &Ends<'_>,
+) -> Result<Vec<ValueId>, ResolveError> {
+    let outside = binding.layouts.clone();
+    let (nodes, outputs) = open_body(&mut binding.graph, parent, body, ends)?;
+    binding.depth += 1;
+    bind_all(compiler, binding, nodes)?;
+    binding.depth -= 1;
+    binding.layouts.leave(outside);
+    Ok(outputs)
+}
+
+/// Adds nodes one after the other, with the nodes that take the place of one.
+pub(super) fn bind_all(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    nodes: Vec<Node>,
+) -> Result<(), ResolveError> {
+    let mut left = VecDeque::from(nodes);
+    while let Some(node) = left.pop_front() {
+        bind_next(compiler, binding, node)?;
+        for node in std::mem::take(&mut binding.taken).into_iter().rev() {
+            left.push_front(node);
+        }
+    }
+    Ok(())
+}
+
+/// The nodes of a subgraph and its outputs, in the words of the graph around it, which gets its values.
+pub(super) fn open_body(
+    graph: &mut TypedGraph,
+    parent: &Parent,
+    (attribute, body): (String, Graph),
+    ends: &Ends<'_>,
+) -> Result<(Vec<Node>, Vec<ValueId>), ResolveError> {
+    let way = format!("{}/{attribute}", parent.node.name);
+    inline(graph, &way, (&attribute, body), ends).map_err(|why| parent.refuse(why))
+}
+
+/// The nodes of a subgraph and its outputs, with the names behind `way`, in the words of the graph around it, which gets its
+/// values. `attribute` is what messages call the subgraph.
+pub(in crate::resolve) fn inline(
+    graph: &mut TypedGraph,
+    way: &str,
+    (attribute, body): (&str, Graph),
+    ends: &Ends<'_>,
+) -> Result<(Vec<Node>, Vec<ValueId>), String> {
+    if body.inputs.len() != ends.given.len() {
+        let (found, wanted) = (body.inputs.len(), ends.given.len());
+        return Err(format!(
+            "its {attribute:?} has {found} inputs, wanted {wanted} as the node gives them"
+        ));
+    }
+    adopt(graph, way, body, ends).ok_or_else(|| format!("its {attribute:?} names no value"))
+}
+
+/// Adds the values of a subgraph to the graph around it; its nodes and outputs in the words of that.
+fn adopt(
+    graph: &mut TypedGraph,
+    way: &str,
+    body: Graph,
+    ends: &Ends<'_>,
+) -> Option<(Vec<Node>, Vec<ValueId>)> {
+    let Graph { nodes, values, inputs, captures, outputs, .. } = body;
+    let mut known = vec![None; values.len()];
+    let captured = captures.iter().map(|&Capture { inner, outer }| (inner, outer));
+    for (inner, outer) in inputs.into_iter().zip(ends.given.iter().copied()).chain(captured) {
+        *known.get_mut(inner.index())? = Some(outer);
+    }
+    for (output, wanted) in outputs.iter().zip(ends.wanted) {
+        let is_computed = matches!(values.get(output.index())?.source, Source::Computed);
+        let slot = known.get_mut(output.index())?;
+        *slot = slot.or(wanted.filter(|_| is_computed));
+    }
+    let mut ids = Vec::with_capacity(values.len());
+    for (Value { name, source, .. }, known) in values.into_iter().zip(known) {
+        let name = format!("{way}/{name}");
+        ids.push(match (known, source) {
+            (Some(known), _) => known,
+            (None, Source::Constant(tensor)) => graph.add_constant(&name, tensor),
+            (None, Source::Computed | Source::Outer | Source::Input(_)) => graph.add_value(&name),
+        });
+    }
+    let id = |inner: ValueId| ids.get(inner.index()).copied();
+    let mut adopted = Vec::with_capacity(nodes.len());
+    for mut node in nodes {
+        node.name = format!("{way}/{}", node.name);
+        for value in node.inputs.iter_mut().chain(&mut node.outputs).flatten() {
+            *value = id(*value)?;
+        }
+        for capture in node.attrs.iter_mut().flat_map(|(_, attr)| captures_of(attr)) {
+            capture.outer = id(capture.outer)?;
+        }
+        adopted.push(node);
+    }
+    let outputs = outputs.into_iter().map(id).collect::<Option<_>>()?;
+    Some((adopted, outputs))
+}
+
+/// What the graphs in an attribute capture.
+fn captures_of(attr: &mut Attr) -> impl Iterator<Item = &mut Capture> {
+    let graphs = match attr {
+        Attr::Graph(graph) => std::slice::from_mut(&mut **graph),
+        Attr::Graphs(graphs) => graphs,
+        Attr::Int(_)
+        | Attr::Float(_)
+        | Attr::Text(_)
+        | Attr::Ints(_)
+        | Attr::Floats(_)
+        | Attr::Texts(_)
+        | Attr::Tensor(_) => &mut [],
+    };
+    graphs.iter_mut().flat_map(|graph| &mut graph.captures)
+}

@@ -1,0 +1,215 @@
+//! One of two subgraphs, as a truth says.
+
+use udo_api::{Dim, Shape, TensorDesc};
+
+use super::body::{Ends, open_body};
+use super::{Control, Parent, truth};
+use crate::compiler::Compiler;
+use crate::resolve::control::body::bind_all;
+use crate::resolve::control::body::bind_body;
+use crate::resolve::{Binding, ResolveError, TypedGraph, Wanted};
+use udo_graph::graph::{Graph, Node, ValueId};
+
+/// What a run has to find where one branch does not fit.
+struct Check<'a> {
+    taken: bool,
+    /// The attribute of the branch that does not fit.
+    branch: &'a str,
+    unfit: ResolveError,
+}
+
+/// Adds the branch that is taken, where that is known, or else those that fit.
+pub(super) fn bind_branches(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    mut parent: Parent,
+) -> Result<(), ResolveError> {
+    binding.graph.check_single(&parent, 0)?;
+    let condition = parent.node.input(0);
+    let (first, second) = (parent.next_graph()?, parent.next_graph()?);
+    let attributes = [first.0.clone(), second.0.clone()];
+    if let Some(taken) = binding.graph.known(condition).and_then(truth) {
+        return take(binding, &parent, if taken { first } else { second });
+    }
+    let opened = binding.graph.nodes.len();
+    binding.graph.nodes.push(parent.part(Control::If, vec![condition], Vec::new()));
+    let first = match bind_fitting(compiler, binding, &parent, first)? {
+        Ok(given) => given,
+        Err(unfit) => {
+            let Ok(given) = bind_fitting(compiler, binding, &parent, second)? else {
+                return Err(unfit);
+            };
+            let check = Check { taken: false, branch: &attributes[0], unfit };
+            let only = (attributes[1].as_str(), given);
+            return keep_only(compiler, binding, &parent, opened, only, check);
+        }
+    };
+    let read = read_outputs(&parent, &attributes[0], &first)?;
+    let parted = binding.graph.nodes.len();
+    binding.graph.nodes.push(parent.part(Control::Else, read, Vec::new()));
+    match bind_fitting(compiler, binding, &parent, second)? {
+        Ok(second) => {
+            let is_sequence = |&value: &ValueId| binding.sequences.items(value).is_some();
+            let joined = match condition.filter(|_| first.iter().chain(&second).any(is_sequence)) {
+                Some(condition) => {
+                    let reason = "which branch runs is computed, and its output is a sequence";
+                    Err(parent.want(reason.to_owned(), vec![condition]))
+                }
+                None => join(&mut binding.graph, &parent, &attributes, [first, second]),
+            };
+            joined.map_err(|error| match error {
+                ResolveError::Wants(want) => binding.refused_in_trips(want),
+                other => other,
+            })
+        }
+        Err(unfit) => {
+            binding.graph.nodes.truncate(parted);
+            let check = Check { taken: true, branch: &attributes[1], unfit };
+            let only = (attributes[0].as_str(), first);
+            keep_only(compiler, binding, &parent, opened, only, check)
+        }
+    }
+}
+
+/// Adds a branch, or nothing and says why where a node in it does not fit. An operator that nobody has is no such
+/// reason: it is missing whatever the shapes are.
+fn bind_fitting(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    parent: &Parent,
+    branch: (String, Graph),
+) -> Result<Result<Vec<ValueId>, ResolveError>, ResolveError> {
+    let mark = binding.mark();
+    match bind_body(compiler, binding, parent, branch, &Ends::default()) {
+        Err(unfit @ ResolveError::Node { .. }) => {
+            binding.return_to(mark);
+            Ok(Err(unfit))
+        }
+        Err(ResolveError::Wants(mut want)) => {
+            if !want.values.iter().all(|&value| mark.has(value)) {
+                // Once it is known which branch runs, that is no subgraph any more.
+                want.values = parent.node.input(0).into_iter().collect();
+                want.what = Wanted::Elements;
+            }
+            Err(binding.refused_in_trips(want))
+        }
+        other => other.map(Ok),
+    }
+}
+
+/// Has a branch that is there, behind the node at `opened`, stand for its node, as the other one does not fit.
+fn keep_only(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    parent: &Parent,
+    opened: usize,
+    (attribute, given): (&str, Vec<ValueId>),
+    Check { taken, branch, unfit }: Check<'_>,
+) -> Result<(), ResolveError> {
+    let reason = format!("takes its {branch:?}, which does not fit: {unfit}");
+    let node = &parent.node.name;
+    binding.notices.push(format!("a run fails where node {node:?} {reason}"));
+    let check = Control::Check { taken, reason: reason.into() };
+    if let Some(node) = binding.graph.nodes.get_mut(opened) {
+        *node = parent.part(check, vec![parent.node.input(0)], Vec::new());
+    }
+    let nodes = given_outputs(parent, attribute, &given)?;
+    bind_all(compiler, binding, nodes)
+}
+
+/// Puts a branch in the place of the node: the other one need not fit.
+fn take(
+    binding: &mut Binding<'_>,
+    parent: &Parent,
+    branch: (String, Graph),
+) -> Result<(), ResolveError> {
+    let attribute = branch.0.clone();
+    let ends = Ends { given: &[], wanted: &parent.node.outputs };
+    let (mut nodes, given) = open_body(&mut binding.graph, parent, branch, &ends)?;
+    nodes.extend(given_outputs(parent, &attribute, &given)?);
+    binding.taken = nodes;
+    Ok(())
+}
+
+/// The nodes that make what the only branch gives the outputs of the node.
+fn given_outputs(
+    parent: &Parent,
+    attribute: &str,
+    given: &[ValueId],
+) -> Result<Vec<Node>, ResolveError> {
+    read_outputs(parent, attribute, given)?;
+    let mut nodes = Vec::new();
+    for (port, (&output, &given)) in parent.node.outputs.iter().zip(given).enumerate() {
+        let Some(output) = output.filter(|&output| output != given) else { continue };
+        let mut node = Node::new("Identity", 0, &[given], &[output]);
+        node.name = format!("{}/{attribute}/output_{port}", parent.node.name);
+        nodes.push(node);
+    }
+    Ok(nodes)
+}
+
+/// Ends branches that are both there: their outputs are those of the node.
+fn join(
+    graph: &mut TypedGraph,
+    parent: &Parent,
+    attributes: &[String; 2],
+    [first, second]: [Vec<ValueId>; 2],
+) -> Result<(), ResolveError> {
+    let read = read_outputs(parent, &attributes[1], &second)?;
+    for ((output, first), second) in parent.node.outputs.iter().zip(first).zip(second) {
+        let Some(output) = *output else { continue };
+        let descs = [first, second].map(|value| graph.desc(Some(value)));
+        let name = graph.name_of(output);
+        let desc = either(&descs).ok_or_else(|| {
+            let ([first, second], [of_first, of_second]) = (&descs, attributes);
+            let reason = format!(
+                "output {name:?} is {first} by {of_first:?} and {second} by {of_second:?}, wanted one type and rank"
+            );
+            match parent.node.input(0).filter(|_| first.dtype() == second.dtype()) {
+                Some(condition) => parent.want(reason, vec![condition]),
+                None => parent.refuse(reason),
+            }
+        })?;
+        if let Some(value) = graph.values.get_mut(output.index()) {
+            value.desc = desc;
+        }
+    }
+    let outputs = parent.node.outputs.iter().flatten().copied().map(Some).collect();
+    graph.nodes.push(parent.part(Control::EndIf, read, outputs));
+    Ok(())
+}
+
+/// What a branch gives for the outputs that somebody wants.
+fn read_outputs(
+    parent: &Parent,
+    attribute: &str,
+    given: &[ValueId],
+) -> Result<Vec<Option<ValueId>>, ResolveError> {
+    let outputs = &parent.node.outputs;
+    if given.len() != outputs.len() {
+        let (found, wanted) = (given.len(), outputs.len());
+        return Err(parent.refuse(format!(
+            "its {attribute:?} has {found} outputs, wanted {wanted} as the node has"
+        )));
+    }
+    Ok(outputs
+        .iter()
+        .zip(given)
+        .filter_map(|(output, &given)| output.map(|_| Some(given)))
+        .collect())
+}
+
+/// What describes either tensor: extents that differ are bounded.
+fn either([a, b]: &[TensorDesc; 2]) -> Option<TensorDesc> {
+    if a == b {
+        return Some(*a);
+    }
+    let [of_a, of_b] = [a, b].map(TensorDesc::full_shape);
+    let dims = of_a.iter().zip(of_b.iter()).map(|(a, b)| match (a.exact(), b.exact()) {
+        (Some(n), Some(m)) if n == m => a,
+        _ => Dim::UpTo(a.bound().max(b.bound())),
+    });
+    let shape = Shape::of_dims(&dims.collect::<Vec<_>>()).ok()?;
+    let is_alike = a.dtype() == b.dtype() && a.rank() == b.rank() && a.encodings() == b.encodings();
+    is_alike.then_some(a.with_extents(shape))
+}

@@ -1,0 +1,421 @@
+//! A subgraph that runs again and again.
+
+use udo_api::{Bool, DType, Dim, Shape, TensorDesc, resolve_axis};
+use udo_host::ParamSetting;
+
+use super::body::Ends;
+use super::unrolled::unroll;
+use super::{Along, Control, Parent, truth};
+use crate::compiler::Compiler;
+use crate::resolve::control::body::bind_body;
+use crate::resolve::{Binding, ResolveError, TypedGraph};
+use udo_graph::graph::{Graph, Source, TensorType, ValueId};
+use udo_graph::memory::Tensor;
+
+/// What is known of how often a subgraph runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Count {
+    Exactly(usize),
+    AtMost(usize),
+    Unknown,
+}
+
+/// The most bytes that a run keeps for a stacked output of which only its condition says the length.
+const MOST_BOUNDED_BYTES: usize = 1 << 30;
+
+/// How a subgraph runs, whichever operator says so.
+struct Trips {
+    count: Count,
+    /// How many there are at most, unless that is not limited.
+    limit: Option<ValueId>,
+    /// Whether there is a first one, unless there surely is.
+    condition: Option<ValueId>,
+    /// Whether the first inputs of the subgraph are the number of the trip and a truth, and its first output whether there
+    /// is another trip.
+    is_counted: bool,
+    states: Vec<ValueId>,
+    slices: Vec<(ValueId, Along)>,
+    stacks: Stacks,
+}
+
+/// How what trips give is laid out.
+enum Stacks {
+    /// Along a new first axis, however many there are.
+    First,
+    /// As an operator's parameters say: axes and directions, counted from either end, of as many as there are.
+    Said { axes: Vec<i64>, directions: Vec<i64>, count: usize },
+}
+
+pub(super) fn bind_loop(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    parent: &Parent,
+) -> Result<(), ResolveError> {
+    let graph = &binding.graph;
+    graph.check_single(parent, 0)?;
+    graph.check_single(parent, 1)?;
+    let (limit, condition) = (parent.node.input(0), parent.node.input(1));
+    let said = graph.known(limit).and_then(|limit| limit.get::<i64>()?.first().copied());
+    let most = said.map(|n| usize::try_from(n.max(0)).unwrap_or(usize::MAX));
+    let begins = condition.map_or(Some(true), |c| graph.known(Some(c)).and_then(truth));
+    let count = match (most, begins) {
+        (_, Some(false)) => Count::Exactly(0),
+        (Some(n), Some(true)) => Count::Exactly(n),
+        (Some(n), None) => Count::AtMost(n),
+        (None, _) => Count::Unknown,
+    };
+    let condition = condition.filter(|_| begins != Some(true));
+    let states = parent.node.inputs.iter().skip(2).copied().collect::<Option<_>>();
+    let states: Vec<ValueId> =
+        states.ok_or_else(|| parent.refuse("a state is left out".to_owned()))?;
+    if states.iter().any(|&state| binding.sequences.items(state).is_some()) {
+        return unroll(binding, parent, "a state of it is a sequence");
+    }
+    let (slices, stacks) = (Vec::new(), Stacks::First);
+    let trips = Trips { count, limit, condition, is_counted: true, states, slices, stacks };
+    let mark = binding.mark();
+    match bind_trips(compiler, binding, parent.clone(), trips) {
+        Err(ResolveError::Wants(want)) if want.is_in_loop => {
+            binding.return_to(mark);
+            unroll(binding, parent, &want.reason)
+        }
+        bound => bound,
+    }
+}
+
+pub(super) fn bind_scan(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    parent: Parent,
+) -> Result<(), ResolveError> {
+    let inputs = parent.node.inputs.iter().copied().collect::<Option<Vec<_>>>();
+    let inputs = inputs.ok_or_else(|| parent.refuse("an input is left out".to_owned()))?;
+    let count = usize::try_from(int(&parent, "num_scan_inputs")).ok();
+    let states = count.filter(|&n| n > 0).and_then(|n| inputs.len().checked_sub(n));
+    let Some(states) = states else {
+        let (found, count) = (int(&parent, "num_scan_inputs"), inputs.len());
+        return Err(parent.refuse(format!(
+            "attribute \"num_scan_inputs\" is {found}, wanted one of 1 to {count} inputs"
+        )));
+    };
+    let (states, wholes) = inputs.split_at(states);
+    let axes = list(&parent, "scan_input_axes", wholes.len())?;
+    let directions = list(&parent, "scan_input_directions", wholes.len())?;
+    let mut slices = Vec::with_capacity(wholes.len());
+    let mut extent = None;
+    for ((&value, axis), direction) in wholes.iter().zip(axes).zip(directions) {
+        let desc = binding.graph.desc(Some(value));
+        let along = along(&parent, axis, direction, desc.rank())?;
+        let found = desc.full_shape().dim(along.axis).and_then(Dim::exact);
+        let name = binding.graph.name_of(value);
+        let fits = found.is_some() && *extent.get_or_insert(found) == found;
+        if !fits || !desc.full_shape().is_fixed() {
+            let wanted = extent.flatten().map_or_else(String::new, |n| format!(" of {n}"));
+            let at = along.axis;
+            return Err(parent.refuse(format!(
+                "input {name:?} is {desc} and sliced along axis {at}, wanted a fixed extent{wanted} there"
+            )));
+        }
+        slices.push((value, along));
+    }
+    let extent = extent.flatten().unwrap_or(0);
+    let limit = int_tensor(extent).map_err(|why| parent.refuse(why))?;
+    let limit = binding.graph.add_constant(&format!("{}.trips", parent.node.name), limit);
+    let count = parent.node.outputs.len().saturating_sub(states.len());
+    let axes = list(&parent, "scan_output_axes", count)?;
+    let directions = list(&parent, "scan_output_directions", count)?;
+    let trips = Trips {
+        count: Count::Exactly(extent),
+        limit: Some(limit),
+        condition: None,
+        is_counted: false,
+        states: states.to_vec(),
+        slices,
+        stacks: Stacks::Said { axes, directions, count },
+    };
+    bind_trips(compiler, binding, parent, trips)
+}
+
+fn bind_trips(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    mut parent: Parent,
+    mut trips: Trips,
+) -> Result<(), ResolveError> {
+    let (attribute, body) = parent.next_graph()?;
+    let outside = binding.trips;
+    binding.trips = outside.or(Some(binding.graph.values.len()));
+    let graph = &mut binding.graph;
+    let (parent, given) = (&parent, Vec::new());
+    let opening = Opening { graph, parent, attribute: &attribute, body: &body, given };
+    let (given, before) = opening.open(&trips)?;
+    let ends = Ends { given: &given, wanted: &[] };
+    let body = (attribute.clone(), body);
+    let made = bind_body(compiler, binding, parent, body, &ends).map_err(|error| match error {
+        ResolveError::Wants(want) => binding.refused_in_trips(want),
+        other => other,
+    })?;
+    if let Some(&made) = made.iter().find(|&&made| binding.sequences.items(made).is_some()) {
+        let name = binding.graph.name_of(made);
+        let reason = format!("it makes the sequence {name:?} in each iteration");
+        return Err(parent.want_per_iteration(reason));
+    }
+    binding.trips = outside;
+    let graph = &mut binding.graph;
+    let fixed = usize::from(trips.is_counted);
+    let (next, rest) = made.split_at(fixed.min(made.len()));
+    let next = next.first().copied();
+    let goes_on = next.and_then(|value| graph.known(Some(value)).and_then(truth));
+    let next = next.filter(|_| goes_on != Some(true));
+    let stays = next.is_none();
+    if !stays && let Count::Exactly(n) = trips.count {
+        trips.count = if n == 0 { Count::Exactly(0) } else { Count::AtMost(n) };
+    }
+    let states = before.len();
+    let wanted = parent.node.outputs.len();
+    if made.len() < fixed + states || wanted > rest.len() {
+        let found = made.len();
+        let wanted = fixed + wanted.max(states);
+        return Err(parent.refuse(format!(
+            "its {attribute:?} has {found} outputs, wanted {wanted} as the node has states and outputs"
+        )));
+    }
+    let (after, rows) = rest.split_at(states);
+    for (&before, &after) in before.iter().zip(after) {
+        check_state(graph, parent, before, after)?;
+    }
+    if stays && trips.limit.is_none() {
+        return Err(parent.refuse(
+            "its iterations have no limit and its condition stays true, expected one that ends it"
+                .to_owned(),
+        ));
+    }
+    let mut outputs = parent.node.outputs.clone();
+    outputs.resize(outputs.len().max(states), None);
+    let stacked = outputs.iter().skip(states).copied().zip(rows.iter().copied());
+    let mut stacks = Vec::new();
+    let mut read = vec![next];
+    read.extend(after.iter().copied().map(Some));
+    for (port, (output, row)) in stacked.enumerate() {
+        let along = stack_along(graph, parent, &trips.stacks, port, row)?;
+        if let Some(output) = output {
+            let desc = stacked_desc(graph, parent, (output, row), along, &trips)?;
+            set_desc(graph, output, desc);
+        }
+        stacks.push(along);
+        read.push(Some(row));
+    }
+    for (&output, &before) in outputs.iter().zip(&before) {
+        let desc = graph.desc(Some(before));
+        if let Some(output) = output {
+            set_desc(graph, output, desc);
+        }
+    }
+    graph.nodes.push(parent.part(Control::EndLoop { stacks }, read, outputs));
+    Ok(())
+}
+
+/// A subgraph that is opened.
+struct Opening<'a> {
+    graph: &'a mut TypedGraph,
+    parent: &'a Parent,
+    attribute: &'a str,
+    body: &'a Graph,
+    /// What it is given by now.
+    given: Vec<ValueId>,
+}
+
+impl Opening<'_> {
+    /// Adds the node that opens the subgraph; what that is given, and the states among it.
+    fn open(mut self, trips: &Trips) -> Result<(Vec<ValueId>, Vec<ValueId>), ResolveError> {
+        let number = if trips.is_counted {
+            let number = self.add(self.single(DType::I64))?;
+            // Where it runs, the condition is true.
+            let truth = self.add(self.single(DType::Bool))?;
+            let tensor = Tensor::of(self.graph.desc(Some(truth)).full_shape(), &[Bool::from(true)]);
+            let tensor = tensor.map_err(|why| self.parent.refuse(why.to_string()))?;
+            if let Some(value) = self.graph.values.get_mut(truth.index()) {
+                value.value.source = Source::Constant(tensor);
+            }
+            number
+        } else {
+            let number = self.graph.add_value(&self.way("trip"));
+            set_desc(self.graph, number, TensorDesc::new(DType::I64, Shape::SCALAR));
+            number
+        };
+        let descs = trips.states.iter().map(|&state| self.graph.desc(Some(state)));
+        let descs: Vec<_> = descs.collect();
+        let states = descs.into_iter().map(|desc| self.add(desc)).collect::<Result<Vec<_>, _>>()?;
+        let mut made = vec![Some(number)];
+        made.extend(states.iter().copied().map(Some));
+        for &(value, along) in &trips.slices {
+            let desc = self.graph.desc(Some(value));
+            let mut dims: Vec<Dim> = desc.full_shape().iter().collect();
+            dims.remove(along.axis);
+            let shape = Shape::of_dims(&dims).map_err(|why| self.parent.refuse(why.to_string()))?;
+            made.push(Some(self.add(desc.with_shape(shape))?));
+        }
+        let wholes = trips.slices.iter().map(|&(value, _)| value);
+        let read = trips.states.iter().copied().chain(wholes).map(Some);
+        let read = [trips.limit, trips.condition].into_iter().chain(read).collect();
+        let slices = trips.slices.iter().map(|&(_, along)| along).collect();
+        self.graph.nodes.push(self.parent.part(Control::Loop { slices }, read, made));
+        Ok((self.given, states))
+    }
+
+    /// Adds the next value that the subgraph is given.
+    fn add(&mut self, desc: TensorDesc) -> Result<ValueId, ResolveError> {
+        let (name, declared) = self.declared();
+        if let Some(declared) = declared.filter(|of| Some(of.dtype) != desc.dtype()) {
+            let attribute = self.attribute;
+            return Err(self.parent.refuse(format!(
+                "its {attribute:?} declares input {name:?} {declared}, and is given {desc}"
+            )));
+        }
+        let value = self.graph.add_value(&self.way(name));
+        set_desc(self.graph, value, desc);
+        self.given.push(value);
+        Ok(value)
+    }
+
+    /// The next input's name, and what the model says of it.
+    fn declared(&self) -> (&str, Option<&TensorType>) {
+        let input = self.body.inputs.get(self.given.len());
+        let value = input.and_then(|&input| self.body.value(input).ok());
+        value.map_or(("input", None), |value| (value.name.as_str(), value.declared.as_ref()))
+    }
+
+    /// One element, with the rank that the model gives the next input.
+    fn single(&self, dtype: DType) -> TensorDesc {
+        let (_, declared) = self.declared();
+        let is_list = declared.is_some_and(|of| of.dims.len() == 1);
+        let list = Shape::new(&[1]).ok().filter(|_| is_list);
+        TensorDesc::new(dtype, list.unwrap_or(Shape::SCALAR))
+    }
+
+    fn way(&self, name: &str) -> String {
+        format!("{}/{}/{name}", self.parent.node.name, self.attribute)
+    }
+}
+
+fn set_desc(graph: &mut TypedGraph, value: ValueId, desc: TensorDesc) {
+    if let Some(value) = graph.values.get_mut(value.index()) {
+        value.desc = desc;
+    }
+}
+
+/// Refuses a state that is not the same tensor from trip to trip.
+fn check_state(
+    graph: &TypedGraph,
+    parent: &Parent,
+    before: ValueId,
+    after: ValueId,
+) -> Result<(), ResolveError> {
+    let [was, is] = [before, after].map(|value| graph.desc(Some(value)));
+    if was == is {
+        return Ok(());
+    }
+    let verb = if was.dtype() == is.dtype() && is.len() > was.len() { "grows" } else { "changes" };
+    let names = [before, after].map(|value| graph.name_of(value));
+    let reason = format!(
+        "a state {verb} from iteration to iteration: {:?} is {was}, and the next one, {:?}, is {is}",
+        names[0], names[1]
+    );
+    if was.dtype() != is.dtype() {
+        return Err(parent.refuse(format!("{reason}, expected one type")));
+    }
+    Err(parent.want_per_iteration(reason))
+}
+
+/// Where what a trip gives lies in what all trips give.
+fn stack_along(
+    graph: &TypedGraph,
+    parent: &Parent,
+    stacks: &Stacks,
+    port: usize,
+    row: ValueId,
+) -> Result<Along, ResolveError> {
+    match stacks {
+        Stacks::First => Ok(Along { axis: 0, is_reversed: false }),
+        Stacks::Said { axes, directions, count } => {
+            let (Some(&axis), Some(&direction)) = (axes.get(port), directions.get(port)) else {
+                return Err(parent.refuse(format!("it stacks {count} outputs, wanted more")));
+            };
+            along(parent, axis, direction, graph.desc(Some(row)).rank() + 1)
+        }
+    }
+}
+
+/// What all trips give.
+fn stacked_desc(
+    graph: &TypedGraph,
+    parent: &Parent,
+    (output, row): (ValueId, ValueId),
+    along: Along,
+    trips: &Trips,
+) -> Result<TensorDesc, ResolveError> {
+    let (name, desc) = (graph.name_of(output), graph.desc(Some(row)));
+    let said = |why: &str| format!("output {name:?} is {desc} of each trip, and {why}");
+    if !desc.full_shape().is_fixed() {
+        return Err(parent.want_per_iteration(said("each iteration computes its extents")));
+    }
+    let extent = match trips.count {
+        Count::Exactly(n) => Dim::Fixed(n),
+        Count::AtMost(n) => Dim::UpTo(n),
+        Count::Unknown => {
+            let reason = "the number of iterations is computed";
+            let Some(limit) = trips.limit else {
+                return Err(parent.want_per_iteration(said(reason)));
+            };
+            return Err(parent.want(said(reason), vec![limit]));
+        }
+    };
+    let mut dims: Vec<Dim> = desc.full_shape().iter().collect();
+    dims.insert(along.axis.min(dims.len()), extent);
+    let is_bound = matches!(trips.count, Count::AtMost(_));
+    match Shape::of_dims(&dims).map(|shape| desc.with_shape(shape)) {
+        Ok(desc) if !is_bound || desc.size_bytes() <= MOST_BOUNDED_BYTES => Ok(desc),
+        Ok(_) => Err(parent.want_per_iteration(said("its bound takes too much memory"))),
+        Err(_) if is_bound => {
+            Err(parent.want_per_iteration(said("it has no bound that fits memory")))
+        }
+        Err(why) => Err(parent.refuse(said(&format!("there are too many: {why}")))),
+    }
+}
+
+fn along(parent: &Parent, axis: i64, direction: i64, rank: usize) -> Result<Along, ResolveError> {
+    let found = resolve_axis(axis, rank);
+    let Some(axis) = found.filter(|_| matches!(direction, 0 | 1)) else {
+        return Err(parent.refuse(format!(
+            "it goes along axis {axis} of {rank} in direction {direction}, wanted an axis that is there, and 0 or 1"
+        )));
+    };
+    Ok(Along { axis, is_reversed: direction == 1 })
+}
+
+/// An integer parameter.
+fn int(parent: &Parent, name: &str) -> i64 {
+    match setting(parent, name) {
+        Some(ParamSetting::Int(value)) => *value,
+        _ => 0,
+    }
+}
+
+/// A list of `count` integers, all zero where a node leaves it out.
+fn list(parent: &Parent, name: &str, count: usize) -> Result<Vec<i64>, ResolveError> {
+    match setting(parent, name) {
+        Some(ParamSetting::Ints(values)) if values.len() == count => Ok(values.clone()),
+        Some(ParamSetting::Ints(values)) if !values.is_empty() => Err(parent
+            .refuse(format!("attribute {name:?} has {} numbers, wanted {count}", values.len()))),
+        _ => Ok(vec![0; count]),
+    }
+}
+
+fn setting<'a>(parent: &'a Parent, name: &str) -> Option<&'a ParamSetting> {
+    parent.params.settings().iter().find(|(known, _)| *known == name).map(|(_, setting)| setting)
+}
+
+fn int_tensor(value: usize) -> Result<Tensor, String> {
+    let value = i64::try_from(value).map_err(|why| why.to_string())?;
+    Tensor::of(Shape::SCALAR, &[value]).map_err(|why| why.to_string())
+}

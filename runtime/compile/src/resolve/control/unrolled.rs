@@ -1,0 +1,352 @@
+//! Loops whose iterations differ too much for one plan: a state grows, a stacked output has no bound, a node needs elements
+//! that each iteration computes, or a state is a sequence.
+//!
+//! Such a loop is resolved one iteration at a time. The nodes of the next iteration stand before a *rest*, a node that holds
+//! the loop with one iteration less. Where the number of iterations and the condition are known, this unrolls the loop. Where
+//! a run computes the condition, the graph is cut at the rest: the iterations so far run first, and the next one is planned
+//! for the shapes that they made. Each of these plans has its own buffers, and the kernels in it run as in any other plan.
+
+use udo_api::{Bool, DType, Shape};
+
+use super::body::{Ends, inline};
+use super::{Parent, truth};
+use crate::compiler::Compiler;
+use crate::resolve::control::body::bind_all;
+use crate::resolve::{Binding, ResolveError, Want, Wanted};
+use udo_graph::graph::{Attr, DimSpec, Graph, NEWEST, Node, TensorType, ValueId};
+use udo_graph::memory::Tensor;
+
+/// The operator of a rest. Its inputs are those of the loop, then the stacked outputs so far; its outputs those of the loop.
+const REST: &str = "LoopRest";
+
+/// The domain of the runtime's own operators.
+const OWN: &str = "udo";
+
+const BODY: &str = "body";
+
+/// How many iterations a rest has behind it, and how many states it has.
+const DONE: &str = "done";
+const STATES: &str = "states";
+
+/// The most iterations that are resolved one by one, as each has memory of its own.
+const MAX_ITERATIONS: usize = 16_384;
+
+/// The most nodes that a loop may become.
+const MAX_NODES: usize = 131_072;
+
+/// Whether a node is the rest of a loop.
+pub(in crate::resolve) fn is_rest(node: &Node) -> bool {
+    node.domain == OWN && node.op == REST
+}
+
+/// The rest of a loop, taken apart.
+struct Rest {
+    node: Node,
+    body: Graph,
+    done: usize,
+    states: usize,
+}
+
+impl Rest {
+    fn new(mut node: Node) -> Result<Self, ResolveError> {
+        let body = node.attrs.iter().position(|(name, _)| name == BODY);
+        let body = body.map(|at| node.attrs.swap_remove(at));
+        let count = |name: &str| match node.attr(name) {
+            Some(Attr::Int(value)) => usize::try_from(*value).ok(),
+            _ => None,
+        };
+        match (body, count(DONE), count(STATES)) {
+            (Some((_, Attr::Graph(body))), Some(done), Some(states)) => {
+                Ok(Self { body: *body, done, states, node })
+            }
+            _ => Err(refuse(
+                &node,
+                "it is no rest of a loop, expected a graph and two counts".into(),
+            )),
+        }
+    }
+
+    fn refuse(&self, reason: String) -> ResolveError {
+        refuse(&self.node, reason)
+    }
+
+    /// Refuses the rest until a run has computed an element.
+    fn want(&self, binding: &Binding<'_>, value: ValueId, what: &str) -> ResolveError {
+        let name = binding.graph.name_of(value);
+        let reason = format!("{what} {name:?} is computed, and iterations are planned one by one");
+        let (node, op) = (self.node.name.clone(), "Loop".to_owned());
+        binding.refused_in_trips(Want::new(node, op, reason, (Wanted::Elements, vec![value])))
+    }
+
+    /// Whether there is another iteration.
+    fn goes_on(&self, binding: &Binding<'_>) -> Result<bool, ResolveError> {
+        if let Some(limit) = self.node.input(0) {
+            let count = binding.graph.known(Some(limit));
+            let Some(count) = count.and_then(|count| count.get::<i64>()?.first().copied()) else {
+                return Err(self.want(binding, limit, "the number of iterations"));
+            };
+            if usize::try_from(count.max(0)).is_ok_and(|count| self.done >= count) {
+                return Ok(false);
+            }
+        }
+        let Some(condition) = self.node.input(1) else { return Ok(true) };
+        let goes_on = binding.graph.known(Some(condition)).and_then(truth);
+        goes_on.ok_or_else(|| self.want(binding, condition, "the condition"))
+    }
+
+    fn states(&self) -> impl Iterator<Item = Option<ValueId>> + '_ {
+        self.node.inputs.iter().skip(2).take(self.states).copied()
+    }
+
+    /// The stacked outputs so far; none before the first iteration.
+    fn stacks(&self) -> &[Option<ValueId>] {
+        self.node.inputs.get(2 + self.states..).unwrap_or_default()
+    }
+}
+
+fn refuse(node: &Node, reason: String) -> ResolveError {
+    ResolveError::Node { node: node.name.clone(), op: "Loop".to_owned(), reason, help: None }
+}
+
+/// Leaves a loop to be resolved one iteration at a time.
+pub(super) fn unroll(
+    binding: &mut Binding<'_>,
+    parent: &Parent,
+    reason: &str,
+) -> Result<(), ResolveError> {
+    let mut node = parent.node.clone();
+    let [(_, body)] = &parent.graphs[..] else {
+        return Err(parent.refuse("it has no body, expected a graph".to_owned()));
+    };
+    let states = node.inputs.len().saturating_sub(2);
+    let name = &node.name;
+    binding.notices.push(format!("node {name:?} (Loop) is unrolled: {reason}"));
+    (node.op, node.domain) = (REST.to_owned(), OWN.to_owned());
+    node.inputs.resize(2 + states, None);
+    let states = i64::try_from(states).unwrap_or(i64::MAX);
+    node.attrs = vec![
+        (BODY.to_owned(), Attr::Graph(Box::new(body.clone()))),
+        (DONE.to_owned(), Attr::Int(0)),
+        (STATES.to_owned(), Attr::Int(states)),
+    ];
+    binding.taken = vec![node];
+    Ok(())
+}
+
+/// Resolves the rest of a loop: its next iteration stands before the rest of the rest, or its results are there.
+pub(in crate::resolve) fn bind_rest(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    node: Node,
+) -> Result<(), ResolveError> {
+    let rest = Rest::new(node)?;
+    if !rest.goes_on(binding)? {
+        binding.taken = results(compiler, binding, &rest)?;
+        return Ok(());
+    }
+    if rest.done >= MAX_ITERATIONS || binding.graph.nodes.len() >= MAX_NODES {
+        let reason = format!(
+            "it has more than {} iterations whose shapes differ, expected at most {MAX_ITERATIONS} of at most {MAX_NODES} nodes in all",
+            rest.done
+        );
+        return Err(rest.refuse(reason));
+    }
+    binding.taken = next_iteration(binding, rest)?;
+    Ok(())
+}
+
+/// The nodes that give a loop's outputs after its last iteration.
+fn results(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    rest: &Rest,
+) -> Result<Vec<Node>, ResolveError> {
+    let mut nodes = Vec::new();
+    let outputs = rest.node.outputs.iter().copied().enumerate();
+    let stacks = rest.node.outputs.len().saturating_sub(rest.states);
+    let mut made: Vec<_> = rest.states().collect();
+    if rest.done == 0 && stacks > 0 {
+        made.extend(empty_stacks(compiler, binding, rest, stacks)?.into_iter().map(Some));
+    } else {
+        made.extend(rest.stacks());
+    }
+    for (port, output) in outputs {
+        let Some(output) = output else { continue };
+        let Some(Some(value)) = made.get(port).copied() else {
+            return Err(rest.refuse(format!("its body makes nothing for output {port}")));
+        };
+        let mut node = Node::new("Identity", NEWEST, &[value], &[output]);
+        node.name = format!("{}/output_{port}", rest.node.name);
+        nodes.push(node);
+    }
+    Ok(nodes)
+}
+
+/// The stacked outputs of a loop without any iteration.
+fn empty_stacks(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    rest: &Rest,
+    count: usize,
+) -> Result<Vec<ValueId>, ResolveError> {
+    let rows = rest.body.outputs.iter().skip(1 + rest.states).take(count);
+    let rows: Vec<_> = rows.map(|&row| rest.body.value(row).ok()?.declared.clone()).collect();
+    let mut stacks = Vec::new();
+    for (port, row) in rows.into_iter().enumerate() {
+        let computed = || computed_row(compiler, binding, rest, port);
+        let Some((dtype, dims)) = row.map(|row| known_extents(&row)).or_else(computed) else {
+            return Err(rest.refuse(format!(
+                "it has no iteration, and the model does not state the type of output {port} of its body, expected one"
+            )));
+        };
+        let dims: Vec<usize> = [0].into_iter().chain(dims).collect();
+        let shape = Shape::new(&dims).map_err(|why| rest.refuse(why.to_string()))?;
+        let empty = Tensor::zeros(dtype, shape);
+        let empty = empty.map_err(|why| rest.refuse(why.to_string()))?;
+        let name = format!("{}/empty_{port}", rest.node.name);
+        stacks.push(binding.graph.add_constant(&name, empty));
+    }
+    Ok(stacks)
+}
+
+/// The type of a stacked output of the body, were there an iteration.
+fn computed_row(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    rest: &Rest,
+    port: usize,
+) -> Option<(DType, Vec<usize>)> {
+    let mark = binding.mark();
+    let given = given(binding, rest).ok()?;
+    let ends = Ends { given: &given, wanted: &[] };
+    let way = format!("{}/none", rest.node.name);
+    let inlined = inline(&mut binding.graph, &way, (BODY, rest.body.clone()), &ends).ok()?;
+    let (nodes, made) = inlined;
+    binding.depth += 1;
+    let is_bound = bind_all(compiler, binding, nodes).is_ok();
+    let desc = binding.graph.desc(made.get(1 + rest.states + port).copied());
+    binding.return_to(mark);
+    desc.dtype().filter(|_| is_bound).map(|dtype| (dtype, desc.shape().to_vec()))
+}
+
+/// A declared type, with 0 for each extent that the model leaves open.
+fn known_extents(of: &TensorType) -> (DType, Vec<usize>) {
+    let extent = |dim: &DimSpec| match dim {
+        DimSpec::Fixed(extent) => *extent,
+        DimSpec::Named(_) | DimSpec::Unknown => 0,
+    };
+    (of.dtype, of.dims.iter().map(extent).collect())
+}
+
+/// What the body is given for the next iteration.
+fn given(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, ResolveError> {
+    let mut given = vec![add_number(binding, rest)?, add_truth(binding, rest)?];
+    for state in rest.states() {
+        let state = state.ok_or_else(|| rest.refuse("a state is left out".to_owned()))?;
+        check_declared(binding, rest, (given.len(), state))?;
+        given.push(state);
+    }
+    Ok(given)
+}
+
+/// The nodes of the next iteration, and the rest behind it.
+fn next_iteration(binding: &mut Binding<'_>, rest: Rest) -> Result<Vec<Node>, ResolveError> {
+    let given = given(binding, &rest)?;
+    let way = format!("{}/{}", rest.node.name, rest.done);
+    let ends = Ends { given: &given, wanted: &[] };
+    let inlined = inline(&mut binding.graph, &way, (BODY, rest.body.clone()), &ends);
+    let (mut nodes, made) = inlined.map_err(|why| rest.refuse(why))?;
+    let stacks = rest.node.outputs.len().saturating_sub(rest.states);
+    if made.len() < 1 + rest.states || stacks > made.len() - 1 - rest.states {
+        let (found, wanted) = (made.len(), 1 + rest.states + stacks);
+        return Err(rest.refuse(format!(
+            "its {BODY:?} has {found} outputs, wanted {wanted} as the node has states and outputs"
+        )));
+    }
+    let (next, rows) = made.split_at(1 + rest.states);
+    let mut inputs = vec![rest.node.input(0)];
+    inputs.extend(next.iter().copied().map(Some));
+    for (port, &row) in rows.iter().take(stacks).enumerate() {
+        let before = rest.stacks().get(port).copied().flatten();
+        let (added, stack) =
+            stacked(binding, &way, (port, row, before)).map_err(|why| rest.refuse(why))?;
+        nodes.extend(added);
+        inputs.push(Some(stack));
+    }
+    let done = i64::try_from(rest.done + 1).map_err(|why| rest.refuse(why.to_string()))?;
+    let Rest { mut node, body, .. } = rest;
+    node.inputs = inputs;
+    node.attrs.retain(|(name, _)| name != DONE);
+    node.attrs.push((DONE.to_owned(), Attr::Int(done)));
+    node.attrs.push((BODY.to_owned(), Attr::Graph(Box::new(body))));
+    nodes.push(node);
+    Ok(nodes)
+}
+
+/// The nodes that put what an iteration makes behind what those before it made.
+fn stacked(
+    binding: &mut Binding<'_>,
+    way: &str,
+    (port, row, before): (usize, ValueId, Option<ValueId>),
+) -> Result<(Vec<Node>, ValueId), String> {
+    let mut add = |name: &str| binding.graph.add_value(&format!("{way}/{name}_{port}"));
+    let (unsqueezed, joined) = (add("row"), before.map(|before| (before, add("stack"))));
+    let shape = Shape::new(&[1]).map_err(|why| why.to_string())?;
+    let axes = Tensor::of(shape, &[0i64]).map_err(|why| why.to_string())?;
+    let axes = binding.graph.add_constant(&format!("{way}/axes_{port}"), axes);
+    let mut node = Node::new("Unsqueeze", NEWEST, &[row, axes], &[unsqueezed]);
+    node.name = format!("{way}/row_{port}");
+    let Some((before, joined)) = joined else { return Ok((vec![node], unsqueezed)) };
+    let mut join = Node::new("Concat", NEWEST, &[before, unsqueezed], &[joined]);
+    join.name = format!("{way}/stack_{port}");
+    join.attrs.push(("axis".to_owned(), Attr::Int(0)));
+    Ok((vec![node, join], joined))
+}
+
+/// The shape of an input of the body that holds one element: a list of one where the model says so.
+fn single(body: &Graph, port: usize) -> Result<Shape, String> {
+    let declared =
+        body.inputs.get(port).and_then(|&input| body.value(input).ok()?.declared.as_ref());
+    if declared.is_some_and(|of| of.dims.len() == 1) {
+        return Shape::new(&[1]).map_err(|why| why.to_string());
+    }
+    Ok(Shape::SCALAR)
+}
+
+fn add_number(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, ResolveError> {
+    let number = || {
+        let number = i64::try_from(rest.done).map_err(|why| why.to_string())?;
+        Tensor::of(single(&rest.body, 0)?, &[number]).map_err(|why| why.to_string())
+    };
+    let number = number().map_err(|why| rest.refuse(why))?;
+    Ok(binding.graph.add_constant(&format!("{}/{}/number", rest.node.name, rest.done), number))
+}
+
+fn add_truth(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, ResolveError> {
+    let truth = single(&rest.body, 1)
+        .and_then(|shape| Tensor::of(shape, &[Bool::from(true)]).map_err(|why| why.to_string()));
+    let truth = truth.map_err(|why| rest.refuse(why))?;
+    Ok(binding.graph.add_constant(&format!("{}/{}/condition", rest.node.name, rest.done), truth))
+}
+
+/// Refuses a state of another element type than the body declares.
+fn check_declared(
+    binding: &Binding<'_>,
+    rest: &Rest,
+    (port, state): (usize, ValueId),
+) -> Result<(), ResolveError> {
+    if binding.sequences.items(state).is_some() {
+        return Ok(());
+    }
+    let input = rest.body.inputs.get(port).and_then(|&input| rest.body.value(input).ok());
+    let declared = input.and_then(|input| Some((&input.name, input.declared.as_ref()?)));
+    let desc = binding.graph.desc(Some(state));
+    let is_other = |dtype: DType| desc.dtype().is_some_and(|found| found != dtype);
+    match declared.filter(|(_, of)| is_other(of.dtype)) {
+        None => Ok(()),
+        Some((name, of)) => {
+            Err(rest
+                .refuse(format!("its {BODY:?} declares input {name:?} {of}, and is given {desc}")))
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Where a graph is cut: nodes that want elements which only a run says, and all that reads what these make, are a graph
+//! of their own. It is resolved once those elements are known, as if they were constants.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use udo_api::Dim;
+
+use super::sequence::{self, Sequences};
+use super::tensor_layout::NhwcValues;
+use super::{Binding, ResolveError, TypedGraph};
+use udo_graph::graph::{DimSpec, Graph, Node, Source, TensorType, Value, ValueId};
+
+/// A part of a model that is compiled at once: all of it, or the nodes that a run has to come to before they can be resolved.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The nodes. Its inputs are the model's, or what it reads of the part before, of which only a run says the elements.
+    pub graph: Graph,
+    /// What else it reads of that: values whose elements have to be known to resolve it.
+    pub wanted: Vec<ValueId>,
+    /// Its constants that may have other elements in the next plan.
+    pub open: Vec<ValueId>,
+}
+
+impl Part {
+    /// A whole graph.
+    pub fn whole(graph: Graph) -> Self {
+        Self { graph, wanted: Vec::new(), open: Vec::new() }
+    }
+}
+
+/// A node that wants elements which are not known, by values of the graph at hand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// The node.
+    pub node: String,
+    /// Its operator type.
+    pub op: String,
+    /// What it wants, and why.
+    pub reason: String,
+    pub(super) what: Wanted,
+    /// Of which values.
+    pub(super) values: Vec<ValueId>,
+    /// Whether each iteration of a loop has other ones, so that no cut before the loop helps.
+    pub(super) is_in_loop: bool,
+}
+
+impl Want {
+    pub(super) fn new(
+        node: String,
+        op: String,
+        reason: String,
+        (what, values): (Wanted, Vec<ValueId>),
+    ) -> Self {
+        Self { node, op, reason, what, values, is_in_loop: false }
+    }
+}
+
+/// What a node wants to know of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Elements,
+    /// Their extents, which are bounded.
+    Extents,
+}
+
+impl From<Want> for ResolveError {
+    /// What is said where elements are wanted that no part of the graph before makes.
+    fn from(Want { node, op, reason, .. }: Want) -> Self {
+        Self::unfit(node, op, reason)
+    }
+}
+
+/// How far a graph was bound.
+pub(super) struct Mark {
+    nodes: usize,
+    values: usize,
+    notices: usize,
+    depth: usize,
+    trips: Option<usize>,
+    layouts: NhwcValues,
+    sequences: usize,
+}
+
+impl Mark {
+    /// Whether a value was there by then.
+    pub(super) fn has(&self, value: ValueId) -> bool {
+        value.index() < self.values
+    }
+}
+
+impl Binding<'_> {
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            nodes: self.graph.nodes.len(),
+            values: self.graph.values.len(),
+            notices: self.notices.len(),
+            depth: self.depth,
+            trips: self.trips,
+            layouts: self.layouts.clone(),
+            sequences: self.sequences.len(),
+        }
+    }
+
+    /// Takes out what was added since.
+    pub(super) fn return_to(&mut self, mark: Mark) {
+        self.graph.nodes.truncate(mark.nodes);
+        self.graph.values.truncate(mark.values);
+        self.notices.truncate(mark.notices);
+        self.sequences.truncate(mark.sequences);
+        self.taken.clear();
+        (self.depth, self.trips, self.layouts) = (mark.depth, mark.trips, mark.layouts);
+    }
+
+    /// Marks a want that no run can fulfil before a loop, as each of its iterations computes the elements anew.
+    pub(super) fn refused_in_trips(&self, want: Want) -> ResolveError {
+        let is_made_there = |value: &ValueId| self.trips.is_some_and(|at| value.index() >= at);
+        if want.is_in_loop || !want.values.iter().any(is_made_there) {
+            return ResolveError::Wants(want);
+        }
+        let reason = format!("{}, and each iteration computes it anew", want.reason);
+        ResolveError::Wants(Want { reason, is_in_loop: true, ..want })
+    }
+
+    /// What was there at `mark` of what `values` are made of: what upgrades put in before a node is made of its inputs.
+    fn made_of(&self, Want { values, what, .. }: &Want, mark: &Mark) -> BTreeSet<ValueId> {
+        let (mut wanted, what): (BTreeSet<ValueId>, _) = (values.iter().copied().collect(), *what);
+        let since = self.graph.nodes.get(mark.nodes..).unwrap_or_default();
+        for bound in since.iter().rev() {
+            if bound.node.outputs.iter().flatten().any(|made| wanted.contains(made)) {
+                wanted.extend(bound.node.reads().map(|(_, value)| value));
+            }
+        }
+        wanted.retain(|&value| mark.has(value) && self.graph.lacks(value, what));
+        wanted
+    }
+}
+
+impl TypedGraph {
+    fn lacks(&self, value: ValueId, what: Wanted) -> bool {
+        match what {
+            Wanted::Elements => self.known(Some(value)).is_none(),
+            Wanted::Extents => !self.desc(Some(value)).full_shape().is_fixed(),
+        }
+    }
+
+    /// Refuses a node until the extents of its inputs are known; nothing if they are.
+    pub(super) fn want_extents(&self, node: &Node, reason: String) -> Option<ResolveError> {
+        let inputs = node.inputs.iter().flatten().copied();
+        let values: Vec<_> = inputs.filter(|&value| self.lacks(value, Wanted::Extents)).collect();
+        if values.is_empty() {
+            return None;
+        }
+        let (name, op, what) = (node.name.clone(), node.op.clone(), Wanted::Extents);
+        Some(ResolveError::Wants(Want::new(name, op, reason, (what, values))))
+    }
+}
+
+/// The nodes that are left to be bound, and those behind the cut.
+pub(super) struct Cut {
+    left: VecDeque<Node>,
+    nodes: Vec<Node>,
+    made: BTreeSet<ValueId>,
+    wanted: BTreeSet<ValueId>,
+}
+
+impl Cut {
+    pub(super) fn new(nodes: Vec<Node>) -> Self {
+        let (made, wanted) = (BTreeSet::new(), BTreeSet::new());
+        Self { left: nodes.into(), nodes: Vec::new(), made, wanted }
+    }
+
+    /// The next node that reads nothing from behind the cut.
+    pub(super) fn next(&mut self, sequences: &Sequences) -> Option<Node> {
+        while let Some(node) = self.left.pop_front() {
+            let is_made = |value: ValueId| self.made.contains(&value);
+            let reads_made = node.reads().any(|(_, value)| is_made(value))
+                || sequences.tensors_read(&node).any(is_made);
+            if !reads_made {
+                return Some(node);
+            }
+            self.add(node);
+        }
+        None
+    }
+
+    /// Has nodes come next.
+    pub(super) fn come(&mut self, nodes: Vec<Node>) {
+        for node in nodes.into_iter().rev() {
+            self.left.push_front(node);
+        }
+    }
+
+    fn add(&mut self, node: Node) {
+        self.made.extend(node.outputs.iter().flatten());
+        self.nodes.push(node);
+    }
+
+    /// Takes out what was added for a node since `mark`, which goes behind the cut for what it wants.
+    pub(super) fn put_behind(
+        &mut self,
+        binding: &mut Binding<'_>,
+        (node, mark): (Node, Mark),
+        want: Want,
+    ) -> Result<(), ResolveError> {
+        let wanted = binding.made_of(&want, &mark);
+        if wanted.is_empty() || want.is_in_loop {
+            return Err(want.into());
+        }
+        binding.return_to(mark);
+        let names: Vec<_> = wanted.iter().map(|&value| binding.graph.name_of(value)).collect();
+        let names = names.join("\", \"");
+        let Want { node: name, op, reason, what, .. } = want;
+        let what = match what {
+            Wanted::Elements => {
+                self.wanted.extend(wanted);
+                "elements"
+            }
+            // Whatever crosses the cut has the extents of the run.
+            Wanted::Extents => "extents",
+        };
+        binding.notices.push(format!(
+            "node {name:?} ({op}) and what is behind it is planned in the run, for the {what} of \"{names}\": {reason}"
+        ));
+        self.add(node);
+        Ok(())
+    }
+
+    /// What is behind the cut, if there is one; `graph` gives it what it reads.
+    pub(super) fn finish(
+        self,
+        graph: &mut TypedGraph,
+        sequences: &Sequences,
+    ) -> Result<Option<Part>, ResolveError> {
+        let Self { mut nodes, made, wanted, .. } = self;
+        if nodes.is_empty() {
+            return Ok(None);
+        }
+        // A sequence crosses as its tensors, and is one again behind the cut.
+        let reads: BTreeSet<_> =
+            nodes.iter().flat_map(Node::reads).map(|(_, value)| value).collect();
+        let crossing = reads.into_iter().filter(|value| !made.contains(value));
+        let crossing = crossing.filter_map(|value| Some((value, sequences.items(value)?)));
+        let rebuilt: Vec<_> =
+            crossing.map(|(value, items)| sequence::rebuilt(graph, value, items)).collect();
+        let made: BTreeSet<_> =
+            made.into_iter().chain(rebuilt.iter().filter_map(|node| node.output(0))).collect();
+        nodes.splice(..0, rebuilt);
+        let values = graph.values.iter().map(|value| value.value.clone());
+        let values = values.map(|value| match value.source {
+            Source::Input(_) => Value { source: Source::Computed, ..value },
+            Source::Constant(_) | Source::Computed | Source::Outer => value,
+        });
+        let values = values.collect();
+        let (before, outputs) = graph.outputs.iter().partition(|output| !made.contains(output));
+        graph.outputs = before;
+        // What is behind may read an input once an output is there.
+        graph.in_place.clear();
+        let reads = nodes.iter().flat_map(Node::reads).map(|(_, value)| value);
+        let read: BTreeSet<_> = reads.filter(|value| !made.contains(value)).collect();
+        let mut behind = Graph::new(&graph.name);
+        (behind.nodes, behind.values, behind.outputs) = (nodes, values, outputs);
+        let mut behind = Part::whole(behind);
+        for value in read {
+            behind.give(graph, value, wanted.contains(&value))?;
+        }
+        behind.graph.sort().map_err(|why| ResolveError::Broken(why.to_string()))?;
+        behind.forget_unused();
+        Ok(Some(behind))
+    }
+}
+
+impl Part {
+    /// Forgets the values that nothing in it uses, so that a loop of many parts does not keep those of each part for all others.
+    fn forget_unused(&mut self) {
+        let kept = self.graph.forget_unused(&self.wanted);
+        for id in self.wanted.iter_mut().chain(&mut self.open) {
+            *id = kept.get(id).copied().unwrap_or(*id);
+        }
+    }
+
+    /// Has the part before give this one a value of its own.
+    fn give(
+        &mut self,
+        graph: &mut TypedGraph,
+        id: ValueId,
+        is_wanted: bool,
+    ) -> Result<(), ResolveError> {
+        let Some(value) = self.graph.values.get_mut(id.index()) else { return Ok(()) };
+        if let Some(tensor) = graph.known(Some(id)) {
+            value.source = Source::Constant(tensor.clone());
+            self.open.extend(graph.is_open(Some(id)).then_some(id));
+            return Ok(());
+        }
+        if !graph.inputs.contains(&id) && !graph.outputs.contains(&id) {
+            graph.outputs.push(id);
+        }
+        value.source = Source::Input(carried(graph, id, value)?);
+        let given = if is_wanted { &mut self.wanted } else { &mut self.graph.inputs };
+        given.push(id);
+        Ok(())
+    }
+}
+
+/// What the part behind is told of a value: extents that a run or the model's inputs say are open.
+fn carried(graph: &TypedGraph, id: ValueId, value: &Value) -> Result<TensorType, ResolveError> {
+    let desc = graph.desc(Some(id));
+    let Some(dtype) = desc.dtype().filter(|_| desc.encodings().is_none()) else {
+        let name = &value.name;
+        return Err(ResolveError::Broken(format!(
+            "{name:?} is {desc} and read behind nodes that are planned in the run, wanted a type without encodings"
+        )));
+    };
+    let dim = |dim: Dim| match dim {
+        Dim::Fixed(extent) => DimSpec::Fixed(extent),
+        Dim::Open(_) | Dim::UpTo(_) => DimSpec::Unknown,
+    };
+    Ok(TensorType { dtype, dims: desc.full_shape().iter().map(dim).collect() })
+}

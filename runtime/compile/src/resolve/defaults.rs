@@ -1,0 +1,107 @@
+//! What a node leaves out, and the schema has a default for or the runtime makes.
+
+use udo_api::abi::ValueKind;
+use udo_api::{DType, Encoding, Encodings, Facts, OpDef, OpSchema, Port, Shape};
+
+use super::{Quantized, TypedGraph};
+use udo_engine::cores::convert;
+use udo_graph::graph::{Attr, Node};
+use udo_graph::memory::Tensor;
+
+/// Gives left-out inputs of `node` the defaults that its schema has for them.
+pub(super) fn fill_defaults(
+    graph: &mut TypedGraph,
+    node: &mut Node,
+    op: &OpDef,
+) -> Result<(), String> {
+    for (index, port) in op.schema().inputs().iter().enumerate() {
+        if node.input(index).is_some() || port.default_value() == ValueKind::None {
+            continue;
+        }
+        let inputs = node.inputs.iter().map(|id| graph.desc(*id).dtype());
+        let tensor = default_tensor(port, inputs.flatten())?;
+        let quantized = quantized(port, &tensor);
+        let value = graph.add_constant(&format!("{}.{}", node.name, port.name()), tensor);
+        if let Some(default) = graph.values.get_mut(value.index()) {
+            default.quantized = quantized;
+        }
+        if node.inputs.len() <= index {
+            node.inputs.resize(index + 1, None);
+        }
+        if let Some(input) = node.inputs.get_mut(index) {
+            *input = Some(value);
+        }
+    }
+    Ok(())
+}
+
+/// The attribute of operators that draw random numbers.
+const SEED: &str = "seed";
+
+/// Gives a node that draws random numbers a seed where the model states none: one that follows from its name, so that each
+/// node draws others, and the same ones in every session.
+pub(super) fn fill_seed(node: &mut Node, schema: &OpSchema) {
+    let takes_seed = schema.params().iter().any(|param| param.attribute_name() == SEED);
+    if takes_seed && !schema.known_facts().has(Facts::PURE) && node.attr(SEED).is_none() {
+        // The hash of Fowler, Noll and Vo.
+        let hash = node
+            .name
+            .bytes()
+            .fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        node.attrs.push((SEED.to_owned(), Attr::Float(f64::from(hash))));
+    }
+}
+
+/// How fixed-point cores store a default that is in numbers: no model says so, as none has it.
+fn quantized(port: &Port, tensor: &Tensor) -> Option<Quantized> {
+    const STORED: [(DType, f64, f64); 4] = [
+        (DType::U8, 0.0, 255.0),
+        (DType::U16, 0.0, 65535.0),
+        (DType::I8, -128.0, 127.0),
+        (DType::I16, -32768.0, 32767.0),
+    ];
+    let numbers = tensor.get::<f32>()?;
+    let is_stored = |(dtype, ..): &&(DType, f64, f64)| {
+        port.core_types().iter().any(|core| core.types().has(*dtype))
+    };
+    let &(dtype, least, most) = STORED.iter().find(is_stored)?;
+    let ends = numbers.iter().fold([0.0_f32; 2], |[min, max], &n| [min.min(n), max.max(n)]);
+    let [min, max] = ends.map(f64::from);
+    let width = if max > min { max - min } else { 1.0 };
+    let zero = least - (min * (most - least) / width).round();
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "between the ends of a type of 16 bits at most; and a step that is single"
+    )]
+    let encoding = Encoding { scale: (width / (most - least)) as f32, zero_point: zero as i32 };
+    Some(Quantized { dtype, encodings: Encodings::PerTensor(encoding) })
+}
+
+/// The default in a type of the port's: that of the node's first input which is of one, as where all are halves.
+fn default_tensor(port: &Port, inputs: impl Iterator<Item = DType>) -> Result<Tensor, String> {
+    let fail = |reason: &dyn std::fmt::Display| {
+        format!("the default of input {:?}: {reason}", port.name())
+    };
+    let types = port.types();
+    let mut alike = inputs.filter(|dtype| dtype.is_float() && types.has(*dtype));
+    let first = || types.iter().next();
+    let dtype = alike.next().filter(|_| types.has(DType::F32)).or_else(first).unwrap_or(DType::F32);
+    let (numbers, shape) = match port.default_value() {
+        ValueKind::Float(value) => (vec![value], Ok(Shape::SCALAR)),
+        ValueKind::Floats(values) => (values.to_vec(), Shape::new(&[values.len()])),
+        ValueKind::Int(value) => (vec![real(value)], Ok(Shape::SCALAR)),
+        ValueKind::Ints(values) => {
+            (values.iter().map(|&v| real(v)).collect(), Shape::new(&[values.len()]))
+        }
+        ValueKind::None | ValueKind::Str(_) | ValueKind::Strs(_) => {
+            return Err(fail(&"it is no number"));
+        }
+    };
+    let shape = shape.map_err(|e| fail(&e))?;
+    convert::from_numbers(dtype, shape, &numbers).map_err(|e| fail(&e))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "defaults are small")]
+fn real(value: i64) -> f64 {
+    value as f64
+}

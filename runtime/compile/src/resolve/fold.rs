@@ -1,0 +1,277 @@
+//! Nodes that are computed with the model, as their inputs are known and their operators pure. Of inputs that an operator
+//! reads the extents of, these are enough.
+//!
+//! A result above [`SMALL_BYTES`] is kept only where it is smaller than what it is made of, or where all who read it
+//! pack it, so that it goes again.
+
+use std::collections::BTreeSet;
+use std::ptr;
+
+use udo_api::guard::OWN_GUARD;
+use udo_api::{Core, Dim, Facts, Port, TensorDesc};
+use udo_host::{ConstantId, Once, PlacedNode, finalize, once};
+
+use super::{BoundNode, ParamSetting, TypedGraph};
+use crate::compiler::Compiler;
+use crate::resolve::fits::kernels_of;
+use udo_engine::cache::Cache;
+use udo_engine::cores::{Profile, machine};
+use udo_engine::exit_guard::{self, PackageCall};
+use udo_engine::operators::{KernelEntry, Operators};
+use udo_graph::graph::{Graph, NodeId, PerValue, Read, ValueId};
+use udo_graph::memory::Tensor;
+
+/// The most bytes that a node makes which is folded whatever becomes of them.
+const SMALL_BYTES: usize = 1 << 20;
+
+/// Computes the node that was added last, if that can be; one whose kernel fails stays for the run to say so.
+pub(super) fn fold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
+    let Some(bound) = graph.nodes.last().filter(|bound| graph.is_foldable(bound)) else {
+        return;
+    };
+    let kernels = kernels_of(compiler.operators, bound, Core::CPU);
+    let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def, Core::CPU));
+    let is_open = graph.follows_open(bound);
+    let key = || graph.made_of(bound).filter(|_| !is_open);
+    let made = graph.view_of(bound).map(|view| vec![Some(view)]);
+    let made = made.or_else(|| {
+        let mut compute = || fits.find_map(|entry| compute(compiler, graph, bound, entry));
+        let mut compute = || kept_of(compiler, graph, bound, &mut compute).ok_or(());
+        compiler.constants.derived(key, &mut compute).ok()
+    });
+    let Some(made) = made else { return };
+    let outputs = bound.node.outputs.clone();
+    for (value, tensor) in outputs.into_iter().zip(made) {
+        let slot = value.and_then(|value| graph.values.get_mut(value.index()));
+        if let (Some(value), Some(tensor)) = (slot, tensor) {
+            value.desc = value.desc.with_extents(tensor.desc().full_shape());
+            (value.folded, value.is_open) = (Some(tensor), is_open);
+        }
+    }
+    if let Some(bound) = graph.nodes.last_mut() {
+        bound.is_folded = true;
+    }
+}
+
+/// What `compute` makes of a node, or what a cache has of it, where that is one tensor of a built-in operator.
+fn kept_of(
+    compiler: &Compiler<'_>,
+    graph: &TypedGraph,
+    bound: &BoundNode,
+    compute: &mut dyn FnMut() -> Option<Vec<Option<Tensor>>>,
+) -> Option<Vec<Option<Tensor>>> {
+    let [Some(output)] = bound.node.outputs[..] else { return compute() };
+    if !compiler.operators.is_builtin(bound.package) {
+        return compute();
+    }
+    let of = |cache: &Cache| graph.stable_of(bound, cache);
+    let make = || compute()?.pop().flatten();
+    Some(vec![Some(compiler.constants.kept(&graph.desc(Some(output)), of, make)?)])
+}
+
+/// Leaves large results to the run, unless those who read them pack them.
+pub(super) fn unfold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
+    let is_large = |bound: &BoundNode| bound.is_folded && !graph.is_small(bound);
+    if !graph.nodes.iter().any(is_large) {
+        return;
+    }
+    let readers = graph.consumers();
+    for id in (0..graph.nodes.len()).rev().map(NodeId::at) {
+        let Ok(bound) = graph.node(id) else { continue };
+        if bound.is_folded && !graph.is_small(bound) && !goes_again(compiler, graph, id, &readers) {
+            let made = graph.node(id).ok().and_then(|bound| graph.known(bound.node.output(0)));
+            if let (Some(cache), Some(made)) = (compiler.constants.cache(), made) {
+                cache.let_go(made);
+            }
+            graph.unfold(id);
+        }
+    }
+}
+
+/// Whether nobody needs what a folded node makes once the model is planned.
+fn goes_again(
+    compiler: &Compiler<'_>,
+    graph: &TypedGraph,
+    id: NodeId,
+    readers: &PerValue<Vec<(NodeId, Read)>>,
+) -> bool {
+    let Ok(bound) = graph.node(id) else { return false };
+    bound.node.outputs.iter().flatten().all(|&value| {
+        let readers = readers.get(value).map_or(&[][..], Vec::as_slice);
+        let mut readers =
+            readers.iter().filter_map(|&(id, read)| Some((graph.node(id).ok()?, read)));
+        !graph.outputs.contains(&value)
+            && readers.all(|(reader, read)| match read {
+                _ if reader.is_folded => true,
+                Read::Input(port) => {
+                    let schema = reader.op.schema();
+                    let is_constant = schema.input(port).is_some_and(Port::wants_constant);
+                    is_constant || is_packed(compiler, graph, reader, port)
+                }
+                Read::Capture => false,
+            })
+    })
+}
+
+/// Whether the kernel that the CPU has for a node packs an input, and does not read it then.
+fn is_packed(compiler: &Compiler<'_>, graph: &TypedGraph, bound: &BoundNode, port: usize) -> bool {
+    let kernels = kernels_of(compiler.operators, bound, Core::CPU);
+    let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def, Core::CPU));
+    let made = fits.find_map(|entry| {
+        let call = call(compiler.operators, bound, "finalize");
+        exit_guard::during(&call, || finalize(entry.def, &graph.placed(bound), host()).ok())
+    });
+    made.is_some_and(|kernel| !kernel.reads(port))
+}
+
+pub(super) fn call<'a>(
+    operators: &'a Operators,
+    bound: &'a BoundNode,
+    function: &'static str,
+) -> PackageCall<'a> {
+    let (package, op) = (operators.package_name(bound.package), bound.op.schema().name());
+    PackageCall { node: &bound.node.name, package, op, core: Some(Core::CPU), function }
+}
+
+/// What a kernel makes of a node whose inputs are known.
+fn compute(
+    compiler: &Compiler<'_>,
+    graph: &TypedGraph,
+    bound: &BoundNode,
+    entry: &KernelEntry,
+) -> Option<Vec<Option<Tensor>>> {
+    let id = |tensor: Option<&Tensor>| tensor.map_or(u64::MAX, Tensor::id);
+    let tensors = bound.node.inputs.iter().map(|&value| graph.known(value));
+    let mut placed = graph.placed(bound);
+    placed.node.constants = tensors.clone().map(|tensor| tensor.map(Tensor::bytes)).collect();
+    let node = Once {
+        placed,
+        is_shape_only: is_shape_only(bound),
+        ids: tensors.map(|tensor| ConstantId { tensor: id(tensor), format: 0 }).collect(),
+        machine: host(),
+        guard: entry.guard.unwrap_or(OWN_GUARD),
+    };
+    let call = call(compiler.operators, bound, "execute");
+    let made = exit_guard::during(&call, || once(entry.def, &node, compiler.constants.packs()));
+    let tensor = |made: Option<_>| {
+        let Some((desc, buffer)): Option<(TensorDesc, _)> = made else { return Some(None) };
+        Tensor::from_buffer(desc.dtype()?, desc.full_shape(), buffer).ok().map(Some)
+    };
+    made.ok()?.into_iter().map(tensor).collect()
+}
+
+/// Whether a node reads the extents of its inputs alone.
+fn is_shape_only(bound: &BoundNode) -> bool {
+    bound.op.schema().known_facts().has(Facts::SHAPE_ONLY)
+}
+
+pub(super) fn host() -> udo_host::Machine {
+    machine(Core::CPU, &Profile::default(), 1)
+}
+
+impl TypedGraph {
+    /// Whether a node would always make the same, which is known then.
+    fn is_foldable(&self, bound: &BoundNode) -> bool {
+        let is_pure = bound.op.schema().known_facts().has(Facts::PURE);
+        let makes = bound.node.outputs.iter().any(Option::is_some);
+        let is_shape_only = is_shape_only(bound);
+        let is_known = bound.node.reads().all(|(_, value)| {
+            let is_sized = is_shape_only && self.desc(Some(value)).full_shape().is_fixed();
+            is_sized || self.known(Some(value)).is_some()
+        });
+        let mut outputs = bound.node.outputs.iter().map(|&value| self.desc(value));
+        // How large a bounded one is, only its call says.
+        let is_fixed = outputs.all(|desc| desc.full_shape().is_fixed());
+        is_pure && makes && is_known && (is_fixed || self.is_small(bound))
+    }
+
+    /// In words, what is known of a node that decides what is made of its constants; nothing where that takes too many.
+    pub(crate) fn made_of(&self, bound: &BoundNode) -> Option<String> {
+        let settings = bound.params.settings();
+        let is_long = |setting: &ParamSetting| matches!(setting, ParamSetting::Tensor(_));
+        if settings.iter().any(|(_, setting)| is_long(setting)) {
+            return None;
+        }
+        let input = |&value: &Option<ValueId>| match self.known(value) {
+            Some(tensor) => format!("{} {:?}", tensor.id(), tensor.dims()),
+            None if is_shape_only(bound) => self.desc(value).to_string(),
+            None => String::new(),
+        };
+        let inputs: Vec<String> = bound.node.inputs.iter().map(input).collect();
+        let op = ptr::from_ref(bound.op);
+        Some(format!(
+            "{op:?} {} {inputs:?} {settings:?} {:?}",
+            bound.node.opset,
+            bound.node.outputs.len()
+        ))
+    }
+
+    /// As [`TypedGraph::made_of`], in words that say the same in all processes.
+    fn stable_of(&self, bound: &BoundNode, cache: &Cache) -> Option<String> {
+        let (settings, schema) = (bound.params.settings(), bound.op.schema());
+        let is_long = |setting: &ParamSetting| matches!(setting, ParamSetting::Tensor(_));
+        if settings.iter().any(|(_, setting)| is_long(setting)) {
+            return None;
+        }
+        let input = |&value: &Option<ValueId>| match self.known(value) {
+            Some(tensor) => format!("{:x} {}", cache.stands_for(tensor), self.desc(value)),
+            None => self.desc(value).to_string(),
+        };
+        let inputs: Vec<String> = bound.node.inputs.iter().map(input).collect();
+        let (domain, op, opset) = (schema.domain(), schema.name(), bound.node.opset);
+        let output = self.desc(bound.node.output(0));
+        Some(format!("folded {domain:?} {op} {opset} {inputs:?} {settings:?} {output}"))
+    }
+
+    /// Whether what a folded node makes may be another in the next plan.
+    fn follows_open(&self, bound: &BoundNode) -> bool {
+        let is_open = |dim: Dim| matches!(dim, Dim::Open(_));
+        bound.node.reads().any(|(_, value)| {
+            let extents = self.desc(Some(value)).full_shape();
+            self.is_open(Some(value)) || is_shape_only(bound) && extents.iter().any(is_open)
+        })
+    }
+
+    /// Whether what a node makes takes little memory, less than what it is made of, or none but a constant's.
+    fn is_small(&self, bound: &BoundNode) -> bool {
+        let bytes = |values: &[Option<ValueId>]| {
+            let distinct: BTreeSet<_> = values.iter().copied().collect();
+            distinct
+                .into_iter()
+                .fold(0usize, |sum, v| sum.saturating_add(self.desc(v).size_bytes()))
+        };
+        let made = bytes(&bound.node.outputs);
+        match bound.op.schema().known_facts().has(Facts::VIEW) {
+            _ if made <= SMALL_BYTES => true,
+            true => bound.node.input(0).is_some_and(|x| self.constant(x).is_some()),
+            false => made < bytes(&bound.node.inputs),
+        }
+    }
+
+    /// What a node makes that only gives its input another shape.
+    fn view_of(&self, bound: &BoundNode) -> Option<Tensor> {
+        let [Some(_)] = bound.node.outputs[..] else { return None };
+        let desc = self.desc(bound.node.output(0));
+        let x = self.known(bound.node.input(0))?;
+        let is_view = bound.op.schema().known_facts().has(Facts::VIEW);
+        let is_alike = Some(x.dtype()) == desc.dtype() && desc.full_shape().is_fixed();
+        if is_view && is_alike { x.reshaped(desc.full_shape()).ok() } else { None }
+    }
+
+    /// The node as a kernel of the CPU sees it.
+    pub(super) fn placed<'a>(&'a self, bound: &'a BoundNode) -> PlacedNode<'a> {
+        let outputs: Vec<_> = bound.node.outputs.iter().map(|&value| self.desc(value)).collect();
+        PlacedNode::new(self.view(&bound.node, &bound.params), Core::CPU, &outputs)
+    }
+
+    fn unfold(&mut self, id: NodeId) {
+        let Graph { nodes, values, .. } = &mut **self;
+        let Some(bound) = nodes.get_mut(id.index()) else { return };
+        bound.is_folded = false;
+        for value in bound.node.outputs.iter().flatten() {
+            if let Some(value) = values.get_mut(value.index()) {
+                value.folded = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What is known of a graph's values before any node is looked at, and the extents that the user gives inputs.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use udo_api::{Dim, Shape, TensorDesc};
+
+use super::{BindOptions, ResolveError, TypedValue};
+use udo_graph::graph::{DimSpec, Graph, Source, TensorType, Value, ValueId};
+
+/// An input of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// Its name.
+    pub name: String,
+    /// Its type, with extents as far as they are known.
+    pub of: TensorType,
+}
+
+impl Input {
+    /// The inputs of a graph.
+    pub fn all(graph: &Graph) -> Vec<Self> {
+        let values = graph.inputs.iter().filter_map(|&id| graph.value(id).ok());
+        let input = |value: &Value| match &value.source {
+            Source::Input(of) => Some(Self { name: value.name.clone(), of: of.clone() }),
+            Source::Computed | Source::Constant(_) | Source::Outer => None,
+        };
+        values.filter_map(input).collect()
+    }
+
+    /// The shape, if every extent is known.
+    pub fn shape(&self) -> Option<Shape> {
+        Shape::new(&self.extents()?).ok()
+    }
+
+    fn extents(&self) -> Option<Vec<usize>> {
+        let fixed = |dim: &DimSpec| match dim {
+            DimSpec::Fixed(extent) => Some(*extent),
+            DimSpec::Named(_) | DimSpec::Unknown => None,
+        };
+        self.of.dims.iter().map(fixed).collect()
+    }
+
+    /// The shape.
+    ///
+    /// # Errors
+    /// Some extent is not known.
+    pub fn required(&self) -> Result<Shape, ResolveError> {
+        self.shape().ok_or_else(|| {
+            let (input, dims) = (self.name.clone(), words(&self.of.dims));
+            ResolveError::OpenShape { input, dims }
+        })
+    }
+
+    /// The shape that a plan is for, where extents are known as `bound` says: one of a range is bounded by it.
+    ///
+    /// # Errors
+    /// Some extent is neither known nor in a range.
+    pub fn planned(&self, bound: &Self, options: &BindOptions) -> Result<Shape, ResolveError> {
+        let dim = |(spec, is): (&DimSpec, &DimSpec)| match (options.range_of(spec), is) {
+            (Some(range), _) => Some(Dim::UpTo(*range.end())),
+            (None, DimSpec::Fixed(extent)) => Some(Dim::Fixed(*extent)),
+            (None, DimSpec::Named(_) | DimSpec::Unknown) => None,
+        };
+        let dims: Option<Vec<Dim>> = self.of.dims.iter().zip(&bound.of.dims).map(dim).collect();
+        let shape = dims.map(|dims| Shape::of_dims(&dims).map_err(|_| bound.wrong(&[])));
+        shape.unwrap_or_else(|| bound.required())
+    }
+
+    /// The shapes of all inputs where every range is at the one of its ends that `pick` takes.
+    ///
+    /// # Errors
+    /// Some extent is neither known nor in a range.
+    pub fn shapes_at(
+        inputs: &[Self],
+        options: &BindOptions,
+        pick: fn((usize, usize)) -> usize,
+    ) -> Result<BTreeMap<String, Vec<usize>>, ResolveError> {
+        let bound = bind(inputs, options)?;
+        let shape = |(input, bound): (&Self, &Self)| {
+            let planned = input.planned(bound, options)?;
+            let extent = |(spec, dim): (&DimSpec, Dim)| match options.range_of(spec) {
+                Some(range) => pick((*range.start(), *range.end())),
+                None => dim.bound(),
+            };
+            let dims = input.of.dims.iter().zip(planned.iter()).map(extent).collect();
+            Ok((input.name.clone(), dims))
+        };
+        inputs.iter().zip(&bound).map(shape).collect()
+    }
+
+    fn wrong(&self, found: &[usize]) -> ResolveError {
+        ResolveError::WrongShape {
+            input: self.name.clone(),
+            found: found.iter().map(usize::to_string).collect::<Vec<_>>().join(","),
+            wanted: words(&self.of.dims),
+        }
+    }
+}
+
+impl BindOptions {
+    /// The range of a dimension that the model names, and that has no other extent.
+    fn range_of(&self, spec: &DimSpec) -> Option<&RangeInclusive<usize>> {
+        let DimSpec::Named(name) = spec else { return None };
+        self.ranges.get(name).filter(|_| !self.dims.contains_key(name))
+    }
+}
+
+/// The inputs with what the user says of their extents: a dimension of a name has one extent wherever the name is.
+///
+/// # Errors
+/// Extents for what the model does not have, that it does not take, or that are not equal where they have to be.
+pub fn bind(inputs: &[Input], options: &BindOptions) -> Result<Vec<Input>, ResolveError> {
+    check_names(inputs, options)?;
+    let extents = extents(inputs, options)?;
+    check_ranges(&extents, options)?;
+    let bound = |input: &Input| {
+        let asked = options.shapes.get(&input.name);
+        let dim = |(axis, spec): (usize, &DimSpec)| {
+            let named = match spec {
+                DimSpec::Named(name) => extents.get(name.as_str()).map(|extent| extent.is),
+                DimSpec::Fixed(_) | DimSpec::Unknown => None,
+            };
+            let asked = asked.and_then(|asked| asked.get(axis)).copied();
+            named.or(asked).map_or_else(|| spec.clone(), DimSpec::Fixed)
+        };
+        let dims: Vec<DimSpec> = input.of.dims.iter().enumerate().map(dim).collect();
+        let bound = Input { of: TensorType { dims, ..input.of }, name: input.name.clone() };
+        match bound.extents() {
+            Some(extents) if Shape::new(&extents).is_err() => Err(input.wrong(&extents)),
+            Some(_) | None => Ok(bound),
+        }
+    };
+    inputs.iter().map(bound).collect()
+}
+
+/// The extent of a name.
+struct Extent<'a> {
+    is: usize,
+    /// The input that says it; nothing if the user does.
+    said_by: Option<&'a str>,
+}
+
+/// What each name of a dimension stands for, as far as that is known.
+fn extents<'a>(
+    inputs: &'a [Input],
+    options: &'a BindOptions,
+) -> Result<BTreeMap<&'a str, Extent<'a>>, ResolveError> {
+    let given = options.dims.iter();
+    let given = given.map(|(name, &is)| (name.as_str(), Extent { is, said_by: None }));
+    let mut extents: BTreeMap<_, _> = given.collect();
+    for input in inputs {
+        let Some(asked) = options.shapes.get(&input.name) else { continue };
+        if asked.len() != input.of.dims.len() {
+            return Err(input.wrong(asked));
+        }
+        for (spec, &extent) in input.of.dims.iter().zip(asked) {
+            let known = match spec {
+                DimSpec::Unknown => continue,
+                DimSpec::Fixed(n) => &Extent { is: *n, said_by: None },
+                DimSpec::Named(name) => &*extents
+                    .entry(name)
+                    .or_insert(Extent { is: extent, said_by: Some(&input.name) }),
+            };
+            match (known.said_by, spec) {
+                _ if known.is == extent => {}
+                (Some(other), DimSpec::Named(name)) => {
+                    return Err(ResolveError::UnequalDims {
+                        name: name.clone(),
+                        inputs: [other.to_owned(), input.name.clone()],
+                        extents: [known.is, extent],
+                    });
+                }
+                _ => return Err(input.wrong(asked)),
+            }
+        }
+    }
+    Ok(extents)
+}
+
+/// Refuses extents for what the model does not have.
+fn check_names(inputs: &[Input], options: &BindOptions) -> Result<(), ResolveError> {
+    let has = |name: &&String| inputs.iter().any(|input| input.name == **name);
+    if let Some(name) = options.shapes.keys().find(|name| !has(name)) {
+        let known = inputs.iter().map(|input| input.name.clone()).collect();
+        return Err(ResolveError::NoSuchInput { name: name.clone(), known });
+    }
+    let mut known: Vec<String> = Vec::new();
+    for dim in inputs.iter().flat_map(|input| &input.of.dims) {
+        if let DimSpec::Named(name) = dim
+            && !known.contains(name)
+        {
+            known.push(name.clone());
+        }
+    }
+    match options.dims.keys().chain(options.ranges.keys()).find(|name| !known.contains(name)) {
+        Some(name) => Err(ResolveError::NoSuchDim { name: name.clone(), known }),
+        None => Ok(()),
+    }
+}
+
+/// Refuses ranges without an extent, and extents outside of theirs.
+fn check_ranges(
+    extents: &BTreeMap<&str, Extent<'_>>,
+    options: &BindOptions,
+) -> Result<(), ResolveError> {
+    for (name, range) in &options.ranges {
+        let (name, range) = (name.clone(), range.clone());
+        if range.is_empty() {
+            return Err(ResolveError::EmptyRange { name, range });
+        }
+        let said = extents.get(name.as_str()).map(|extent| extent.is);
+        if let Some(found) = said.filter(|extent| !range.contains(extent)) {
+            return Err(ResolveError::OutOfRange { name, found, range });
+        }
+    }
+    Ok(())
+}
+
+/// The shapes of a graph's inputs; what the model leaves open is open.
+pub(super) fn shapes(
+    graph: &Graph,
+    options: &BindOptions,
+) -> Result<BTreeMap<ValueId, Shape>, ResolveError> {
+    let inputs = Input::all(graph);
+    let bound = bind(&inputs, options)?;
+    let mut shapes = BTreeMap::new();
+    for ((&id, input), bound) in graph.inputs.iter().zip(&inputs).zip(&bound) {
+        let dim = |(spec, extent): (&DimSpec, Dim)| match (spec, extent) {
+            (DimSpec::Fixed(_), _) | (_, Dim::UpTo(_)) => extent,
+            (DimSpec::Named(_) | DimSpec::Unknown, _) => Dim::Open(extent.bound()),
+        };
+        let planned = input.planned(bound, options)?;
+        let dims: Vec<Dim> = input.of.dims.iter().zip(planned.iter()).map(dim).collect();
+        shapes.insert(id, Shape::of_dims(&dims).map_err(|_| input.wrong(&[]))?);
+    }
+    Ok(shapes)
+}
+
+/// A value with what is known of it before any node is looked at; an input has this shape.
+pub(super) fn typed(value: Value, shape: Option<&Shape>) -> TypedValue {
+    let desc = match (&value.source, shape) {
+        (Source::Constant(tensor), _) => *tensor.desc(),
+        (Source::Input(of), Some(shape)) => TensorDesc::new(of.dtype, *shape),
+        // What a subgraph is given is known with its node.
+        (Source::Input(_) | Source::Computed | Source::Outer, _) => TensorDesc::ABSENT,
+    };
+    TypedValue { value, desc, quantized: None, folded: None, is_open: false, wide: None }
+}
+
+/// Dimensions in the words of a model.
+fn words(dims: &[DimSpec]) -> String {
+    let word = |dim: &DimSpec| match dim {
+        DimSpec::Fixed(n) => n.to_string(),
+        DimSpec::Named(name) => name.clone(),
+        DimSpec::Unknown => "?".to_owned(),
+    };
+    dims.iter().map(word).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,193 @@
+//! The operators of a model that nobody describes, all in one go, and whose they are.
+
+use std::fmt;
+
+use strsim::levenshtein;
+
+use super::{BindOptions, ResolveError, control, sequence, upgrade};
+use crate::resolve::choose::choose;
+use crate::resolve::choose::packages_with;
+use udo_engine::operators::Operators;
+use udo_graph::graph::{Graph, Node};
+
+/// An operator that nobody describes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MissingOp {
+    /// Its type.
+    pub op: String,
+    /// Its domain.
+    pub domain: String,
+    /// How many nodes of it there are, those in subgraphs included.
+    pub count: usize,
+    /// The first of them.
+    pub node: String,
+    /// The operator that there is whose name is nearly the same.
+    pub meant: Option<String>,
+    /// The packages that have an operator of its name in another domain.
+    pub packages: Vec<String>,
+}
+
+/// ONNX's operators, in lines that begin with what they need.
+const ONNX: &str = include_str!("onnx_operators.txt");
+
+/// What all operators need, and the runtime has.
+const TENSORS: &str = "tensors";
+
+/// What is said of ONNX's domains besides the one without a name.
+const DOMAINS: &[(&str, &str)] = &[
+    ("ai.onnx.ml", "ONNX's for classical machine learning, which is not supported"),
+    ("ai.onnx.preview", "ONNX's for trial, which is not supported"),
+    ("ai.onnx.preview.training", "ONNX's for training, which is not supported"),
+];
+
+/// What an operator of ONNX's needs; nothing for others.
+fn needed_by(op: &str) -> Option<&'static str> {
+    let mut lines = ONNX.lines().filter_map(|line| line.split_once(": "));
+    lines.find(|(_, ops)| ops.split(' ').any(|known| known == op)).map(|(needed, _)| needed)
+}
+
+impl MissingOp {
+    /// One node of an operator that nobody describes.
+    pub(super) fn of(node: &Node, operators: &Operators) -> Self {
+        let (op, domain) = (node.op.clone(), node.domain.clone());
+        let (name, packages) = (node.name.clone(), packages_with(operators, node));
+        let mut missing = Self { op, domain, count: 1, node: name, meant: None, packages };
+        if missing.of_onnx().is_none() {
+            missing.meant = nearest(&missing.op, operators);
+        }
+        missing
+    }
+
+    /// What to say of an operator of ONNX's; nothing for others.
+    fn of_onnx(&self) -> Option<String> {
+        if !self.domain.is_empty() {
+            let domain = DOMAINS.iter().find(|(domain, _)| *domain == self.domain);
+            return domain.map(|(_, words)| (*words).to_owned());
+        }
+        Some(match needed_by(&self.op)? {
+            TENSORS => "ONNX's, not supported yet".to_owned(),
+            needed => format!("ONNX's for {needed}, which are not supported"),
+        })
+    }
+
+    /// Whether ONNX defines an operator of this name.
+    pub(super) fn is_named_by_onnx(op: &str) -> bool {
+        needed_by(op).is_some()
+    }
+
+    /// The package that runs it if a user binds it there.
+    pub fn bound_to(&self) -> Option<&str> {
+        self.packages.first().map(String::as_str)
+    }
+
+    /// Whether a package of the user's might have it.
+    pub fn is_of_a_package(&self) -> bool {
+        self.of_onnx().is_none()
+    }
+
+    fn note(&self) -> String {
+        let domain = match self.domain.as_str() {
+            "" => String::new(),
+            domain => format!(" of domain {domain:?}"),
+        };
+        let packages = match self.packages.as_slice() {
+            [] => String::new(),
+            [one] => format!(", and package {one} has one of its name in another domain"),
+            several => {
+                let names = several.join(", ");
+                format!(", and packages {names} have one of its name in other domains")
+            }
+        };
+        match (self.of_onnx(), &self.meant) {
+            (Some(words), _) => format!("{domain}: it is {words}{packages}"),
+            (None, Some(meant)) if packages.is_empty() => {
+                format!("{domain}, did you mean {meant:?}?")
+            }
+            (None, _) => format!("{domain}{packages}"),
+        }
+    }
+}
+
+/// All of them: a node where there is one, else a list with how often each is wanted.
+pub(super) struct List<'a>(pub(super) &'a [MissingOp]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [MissingOp { op, node, count: 1, .. }] = self.0 {
+            let note = self.0.first().map(MissingOp::note).unwrap_or_default();
+            return write!(f, "node {node:?}: no package has an operator {op:?}{note}");
+        }
+        for (at, missing) in self.0.iter().enumerate() {
+            let MissingOp { op, count, node, .. } = missing;
+            let nodes = if *count == 1 {
+                "1 node,".to_owned()
+            } else {
+                format!("{count} nodes, the first")
+            };
+            let (start, note) =
+                (if at == 0 { "no package has an operator" } else { ";" }, missing.note());
+            write!(f, "{start} {op:?} ({nodes} {node:?}){note}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The operator there is whose name is closest, if one is close enough to be meant. Case is ignored.
+fn nearest(op: &str, operators: &Operators) -> Option<String> {
+    let (lower, limit) = (op.to_lowercase(), (op.chars().count() / 4).max(1));
+    let names = operators.ops().iter().map(|entry| entry.def.schema().name());
+    // One of the same name is of another domain.
+    let near = names.filter(|name| *name != op);
+    let near = near.map(|name| (levenshtein(&lower, &name.to_lowercase()), name));
+    let near = near.filter(|(edits, _)| *edits <= limit).min();
+    near.map(|(_, name)| name.to_owned())
+}
+
+/// Refuses a graph with nodes that no operator takes, and names them all.
+///
+/// # Errors
+/// Operators that nobody describes, of the graph and of its subgraphs.
+pub fn find_operators(
+    operators: &Operators,
+    graph: &Graph,
+    options: &BindOptions,
+) -> Result<(), ResolveError> {
+    let all = missing(operators, graph, options);
+    if all.is_empty() { Ok(()) } else { Err(ResolveError::MissingOps { all }) }
+}
+
+/// The operators that nobody describes, of the graph and of its subgraphs.
+pub fn missing(operators: &Operators, graph: &Graph, options: &BindOptions) -> Vec<MissingOp> {
+    let mut all = Vec::new();
+    collect_missing(operators, graph, "", options, &mut all);
+    all
+}
+
+/// `way` is what leads from the outermost graph to this one.
+fn collect_missing(
+    operators: &Operators,
+    graph: &Graph,
+    way: &str,
+    options: &BindOptions,
+    all: &mut Vec<MissingOp>,
+) {
+    for node in &graph.nodes {
+        for subgraph in node.subgraphs() {
+            let way = format!("{way}{}/{}/", node.name, subgraph.attribute);
+            collect_missing(operators, subgraph.graph, &way, options, all);
+        }
+        let chosen = choose(operators, node, options);
+        let is_missing = matches!(chosen, Err(ResolveError::MissingOps { .. }));
+        let is_rewritten = sequence::has_rewrite(node) || control::is_rest(node);
+        if !is_missing || is_rewritten || upgrade::renames(node) {
+            continue;
+        }
+        let is_alike = |known: &&mut MissingOp| known.op == node.op && known.domain == node.domain;
+        if let Some(known) = all.iter_mut().find(is_alike) {
+            known.count += 1;
+        } else {
+            let missing = MissingOp::of(node, operators);
+            all.push(MissingOp { node: format!("{way}{}", node.name), ..missing });
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A node's parameters: checked against the schema, defaulted, owned.
+
+use udo_api::{DType, Layout, OpSchema, Param, ParamKind};
+use udo_host::{ParamSetting, TensorSetting};
+
+use udo_graph::graph::{Attr, Node};
+
+/// All parameters of a schema, in its order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Params {
+    settings: Vec<(&'static str, ParamSetting)>,
+}
+
+impl Params {
+    /// The same with `axis`, which counts those of a tensor of rank 4, as where that lies in `layout`; none if there
+    /// is no such axis.
+    pub(crate) fn in_layout(&self, layout: Layout) -> Option<Self> {
+        let mut params = self.clone();
+        let axis = params.settings.iter_mut().find(|(name, _)| *name == "axis");
+        let (_, ParamSetting::Int(axis)) = axis? else { return None };
+        let place = usize::try_from(if *axis < 0 { axis.checked_add(4)? } else { *axis }).ok()?;
+        *axis = i64::try_from(layout.axis(place)?).ok()?;
+        Some(params)
+    }
+
+    /// The same with other integers for a list of them; none if there is no such parameter.
+    pub(crate) fn with_ints(&self, name: &str, ints: Vec<i64>) -> Option<Self> {
+        let mut params = self.clone();
+        params.settings.iter_mut().find(|(known, _)| *known == name)?.1 = ParamSetting::Ints(ints);
+        Some(params)
+    }
+
+    /// Name and value of each parameter.
+    pub fn settings(&self) -> &[(&'static str, ParamSetting)] {
+        &self.settings
+    }
+
+    /// Reads the attributes of `node` as `schema` wants them.
+    ///
+    /// # Errors
+    /// An attribute that the schema lacks, one of another kind, or a missing one.
+    pub fn of(node: &Node, schema: &OpSchema) -> Result<Self, String> {
+        let known = || schema.params().iter().map(Param::attribute_name);
+        for (name, _) in &node.attrs {
+            if !known().any(|known| known == name) {
+                let known: Vec<&str> = known().collect();
+                return Err(format!(
+                    "attribute {name:?} is not a parameter of operator {}, which has {}",
+                    schema.name(),
+                    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+                ));
+            }
+        }
+        let settings = schema.params().iter().map(|param| {
+            let given = node.attrs.iter().find(|(name, _)| name == param.attribute_name());
+            let setting = match given {
+                Some((_, attr)) => held(param, convert(param, attr)?)?,
+                None if param.is_optional() => ParamSetting::default_of(param),
+                None => {
+                    return Err(format!(
+                        "attribute {:?} is missing, and it has no default",
+                        param.attribute_name()
+                    ));
+                }
+            };
+            Ok((param.name(), setting))
+        });
+        Ok(Self { settings: settings.collect::<Result<_, String>>()? })
+    }
+}
+
+/// The setting, if its integers are of the parameter's type.
+fn held(param: &Param, setting: ParamSetting) -> Result<ParamSetting, String> {
+    let Some((dtype, [least, most])) = param.dtype().and_then(|of| Some((of, ends(of)?))) else {
+        return Ok(setting);
+    };
+    let integers = match &setting {
+        ParamSetting::Int(int) => std::slice::from_ref(int),
+        ParamSetting::Ints(ints) => ints.as_slice(),
+        _ => &[],
+    };
+    match integers.iter().find(|int| !(least..=most).contains(*int)) {
+        None => Ok(setting),
+        Some(int) => Err(format!(
+            "attribute {:?} has {int}, wanted {dtype}: {least} to {most}",
+            param.attribute_name()
+        )),
+    }
+}
+
+/// The least and the largest integer of a type that does not hold all of a model's.
+fn ends(dtype: DType) -> Option<[i64; 2]> {
+    match dtype {
+        DType::U8 => Some([0, u8::MAX.into()]),
+        DType::U16 => Some([0, u16::MAX.into()]),
+        DType::U32 => Some([0, u32::MAX.into()]),
+        DType::I8 => Some([i8::MIN.into(), i8::MAX.into()]),
+        DType::I16 => Some([i16::MIN.into(), i16::MAX.into()]),
+        DType::I32 => Some([i32::MIN.into(), i32::MAX.into()]),
+        _ => None,
+    }
+}
+
+fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
+    let wants_float = param.dtype().is_some_and(DType::is_float);
+    let setting = match (param.kind(), attr) {
+        (Some(ParamKind::Texts), Attr::Texts(texts)) => Some(ParamSetting::Texts(texts.clone())),
+        // A list without items says nothing of its kind where a graph is read from text.
+        (Some(ParamKind::Texts), Attr::Ints(ints)) if ints.is_empty() => {
+            Some(ParamSetting::Texts(Vec::new()))
+        }
+        (Some(ParamKind::Text), Attr::Text(text)) => Some(ParamSetting::Text(text.clone())),
+        (Some(ParamKind::Scalar), Attr::Int(int)) if wants_float => {
+            Some(ParamSetting::Float(to_float(*int)))
+        }
+        (Some(ParamKind::Scalar), Attr::Int(int)) => Some(ParamSetting::Int(*int)),
+        (Some(ParamKind::Scalar), Attr::Float(float)) if wants_float => {
+            Some(ParamSetting::Float(*float))
+        }
+        (Some(ParamKind::Tensor), Attr::Ints(ints)) if wants_float => {
+            Some(ParamSetting::Floats(ints.iter().map(|&i| to_float(i)).collect()))
+        }
+        (Some(ParamKind::Tensor), Attr::Ints(ints)) => Some(ParamSetting::Ints(ints.clone())),
+        (Some(ParamKind::Tensor), Attr::Floats(floats)) if wants_float => {
+            Some(ParamSetting::Floats(floats.clone()))
+        }
+        (Some(ParamKind::Tensor), Attr::Tensor(tensor)) => {
+            match (tensor.get::<i64>(), tensor.get::<f32>()) {
+                (Some(ints), _) if !wants_float => Some(ParamSetting::Ints(ints.to_vec())),
+                (_, Some(floats)) if wants_float => {
+                    Some(ParamSetting::Floats(floats.iter().map(|&f| f64::from(f)).collect()))
+                }
+                _ => None,
+            }
+        }
+        (Some(ParamKind::TypedTensor), Attr::Tensor(tensor))
+            if param.types().has(tensor.dtype()) =>
+        {
+            let buffer = tensor.buffer().map_err(|e| e.to_string())?;
+            TensorSetting::new(*tensor.desc(), buffer).map(ParamSetting::Tensor)
+        }
+        // The node has it; kernels do not see it.
+        (Some(ParamKind::Graph), Attr::Graph(_)) => Some(ParamSetting::Absent),
+        _ => None,
+    };
+    setting.ok_or_else(|| {
+        let wanted = match (param.kind(), wants_float) {
+            (Some(ParamKind::Text), _) => "text".to_owned(),
+            (Some(ParamKind::Texts), _) => "a list of texts".to_owned(),
+            (Some(ParamKind::Scalar), true) => "a number".to_owned(),
+            (Some(ParamKind::Scalar), false) => "an integer".to_owned(),
+            (Some(ParamKind::Tensor), true) => "a list of numbers".to_owned(),
+            (Some(ParamKind::Tensor), false) => "a list of integers".to_owned(),
+            (Some(ParamKind::TypedTensor), _) => format!("a tensor of {}", param.types()),
+            (Some(ParamKind::Graph), _) => "a graph".to_owned(),
+            (None, _) => "a kind that this version does not know".to_owned(),
+        };
+        format!("attribute {:?} is {}, wanted {wanted}", param.attribute_name(), kind_of(attr))
+    })
+}
+
+fn kind_of(attr: &Attr) -> String {
+    let kind = match attr {
+        Attr::Int(_) => "an integer",
+        Attr::Float(_) => "a real number",
+        Attr::Text(_) => "text",
+        Attr::Ints(_) => "a list of integers",
+        Attr::Floats(_) => "a list of real numbers",
+        Attr::Texts(_) => "a list of texts",
+        Attr::Tensor(tensor) => return format!("a tensor of {}", tensor.dtype()),
+        Attr::Graph(_) => "a graph",
+        Attr::Graphs(_) => "a list of graphs",
+    };
+    kind.to_owned()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a real parameter written as an integer is small")]
+fn to_float(int: i64) -> f64 {
+    int as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Port, types};
+
+    use super::*;
+    use udo_graph::graph::Graph;
+
+    const CHOICE: OpSchema = OpSchema::new(
+        "Choice",
+        &[],
+        &[Port::required("y", types::F32)],
+        &[Param::graph("body"), Param::graph("other").optional()],
+    );
+
+    fn params(attrs: Vec<(String, Attr)>) -> Result<Params, String> {
+        Params::of(&Node { attrs, ..Node::new("Choice", 1, &[], &[]) }, &CHOICE)
+    }
+
+    #[test]
+    fn integers_are_of_their_parameters_type() {
+        const NARROW: OpSchema = OpSchema::new(
+            "Narrow",
+            &[],
+            &[Port::required("y", types::F32)],
+            &[
+                Param::scalar("n", DType::U8).optional(),
+                Param::tensor("k", DType::I32).optional(),
+                Param::scalar("all", DType::I64).optional(),
+            ],
+        );
+        let set = |name: &str, attr: Attr| {
+            let attrs = vec![(name.to_owned(), attr)];
+            Params::of(&Node { attrs, ..Node::new("Narrow", 1, &[], &[]) }, &NARROW).map(drop)
+        };
+        assert_eq!(set("n", Attr::Int(255)), Ok(()));
+        assert_eq!(set("all", Attr::Int(i64::MIN)), Ok(()));
+        assert_eq!(set("k", Attr::Ints(vec![i64::from(i32::MIN), 7])), Ok(()));
+        for (name, attr, wanted) in [
+            ("n", Attr::Int(300), "attribute \"n\" has 300, wanted u8: 0 to 255"),
+            ("n", Attr::Int(-1), "attribute \"n\" has -1, wanted u8: 0 to 255"),
+            (
+                "k",
+                Attr::Ints(vec![1, 1 << 31]),
+                "attribute \"k\" has 2147483648, wanted i32: -2147483648 to 2147483647",
+            ),
+        ] {
+            assert_eq!(set(name, attr), Err(wanted.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_graph_is_the_nodes_and_no_kernel_sees_it() {
+        let graph = || Attr::Graph(Box::new(Graph::new("g")));
+        let absent = [("body", ParamSetting::Absent), ("other", ParamSetting::Absent)];
+        let body = || ("body".to_owned(), graph());
+        assert_eq!(params(vec![body()]).unwrap().settings(), absent);
+        assert_eq!(params(vec![("other".to_owned(), graph()), body()]).unwrap().settings(), absent);
+
+        let missing = "attribute \"body\" is missing, and it has no default";
+        assert_eq!(params(vec![("other".to_owned(), graph())]).unwrap_err(), missing);
+        let wrong = "attribute \"body\" is an integer, wanted a graph";
+        assert_eq!(params(vec![("body".to_owned(), Attr::Int(1))]).unwrap_err(), wrong);
+        let several = "attribute \"body\" is a list of graphs, wanted a graph";
+        assert_eq!(params(vec![("body".to_owned(), Attr::Graphs(vec![]))]).unwrap_err(), several);
+    }
+}

@@ -1,0 +1,519 @@
+//! Sequences of tensors whose length is known while the graph is resolved.
+//!
+//! A sequence has no memory of its own: it is a list of the values that are its tensors. The nodes that build, change and
+//! read sequences become nodes over those tensors (a `SplitToSequence` becomes a `Split`, a `ConcatFromSequence` a
+//! `Concat`) or nothing at all, so passes, placement and plans never meet a sequence. A length or a position that only a
+//! run computes cuts the graph as any other element does that a node needs in advance.
+
+use std::collections::BTreeMap;
+
+use udo_api::{Dim, Shape, resolve_axis};
+
+use super::control::{Ends, inline};
+use super::{BindOptions, Binding, ResolveError, TypedGraph, Want, Wanted};
+use crate::compiler::Compiler;
+use crate::resolve::choose::choose;
+use udo_engine::operators::Operators;
+use udo_graph::graph::{Attr, NEWEST, Node, ValueId};
+use udo_graph::memory::Tensor;
+
+/// The longest sequence; a longer one is refused before its nodes take the memory.
+const MAX_LEN: usize = 65_536;
+
+/// What becomes of the nodes of an operator on sequences.
+type Rewrite = fn(&mut Binding<'_>, &Node) -> Result<Vec<Node>, ResolveError>;
+
+/// Every operator of ONNX that takes or makes a sequence and nothing else does.
+const OPERATORS: &[(&str, Rewrite)] = &[
+    ("ConcatFromSequence", concat),
+    ("SequenceAt", item),
+    ("SequenceConstruct", construct),
+    ("SequenceEmpty", construct),
+    ("SequenceErase", erase),
+    ("SequenceInsert", insert),
+    ("SequenceLength", length),
+    ("SequenceMap", map),
+    ("SplitToSequence", split),
+];
+
+/// The sequences of a graph while it is resolved.
+#[derive(Debug, Default)]
+pub(super) struct Sequences {
+    items: BTreeMap<ValueId, Vec<ValueId>>,
+    /// The sequences in the order in which they were added.
+    added: Vec<ValueId>,
+}
+
+impl Sequences {
+    /// The tensors of a sequence, or nothing for a value that is a tensor.
+    pub(super) fn items(&self, value: ValueId) -> Option<&[ValueId]> {
+        self.items.get(&value).map(Vec::as_slice)
+    }
+
+    pub(super) fn add(&mut self, value: ValueId, items: Vec<ValueId>) {
+        self.items.insert(value, items);
+        self.added.push(value);
+    }
+
+    /// How many sequences there are, for [`Self::truncate`].
+    pub(super) fn len(&self) -> usize {
+        self.added.len()
+    }
+
+    /// Forgets all but the first `len` sequences.
+    pub(super) fn truncate(&mut self, len: usize) {
+        for value in self.added.split_off(len.min(self.added.len())) {
+            self.items.remove(&value);
+        }
+    }
+
+    /// Refuses a graph one of whose outputs is a sequence.
+    pub(super) fn check_outputs(&self, graph: &TypedGraph) -> Result<(), ResolveError> {
+        let mut outputs = graph.outputs.iter();
+        match outputs.find_map(|&output| Some((output, self.items(output)?))) {
+            None => Ok(()),
+            Some((output, items)) => Err(ResolveError::SequenceOutput {
+                output: graph.name_of(output).to_owned(),
+                len: items.len(),
+            }),
+        }
+    }
+
+    /// The tensors that a node reads: its inputs and captures, with the tensors of a sequence in its place.
+    pub(super) fn tensors_read<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = ValueId> + 'a {
+        node.reads().flat_map(|(_, value)| {
+            let items = self.items(value).unwrap_or_default();
+            let itself = self.items(value).is_none().then_some(value);
+            itself.into_iter().chain(items.iter().copied())
+        })
+    }
+}
+
+/// Whether a node of the model is one on sequences, unless a package has its operator.
+pub(super) fn has_rewrite(node: &Node) -> bool {
+    rewrite_of(node).is_some()
+}
+
+fn rewrite_of(node: &Node) -> Option<Rewrite> {
+    let row = OPERATORS.iter().find(|(op, _)| *op == node.op);
+    row.filter(|_| node.domain.is_empty()).map(|(_, rewrite)| *rewrite)
+}
+
+/// Resolves a node that reads or makes sequences; returns whether it is one.
+///
+/// The nodes that take its place are left in `binding.taken`.
+pub(super) fn bind_sequence(
+    compiler: &Compiler<'_>,
+    binding: &mut Binding<'_>,
+    node: &Node,
+) -> Result<bool, ResolveError> {
+    if let Some(rewrite) =
+        rewrite_of(node).filter(|_| !has_operator(compiler.operators, node, binding.options))
+    {
+        binding.taken = rewrite(binding, node)?;
+        return Ok(true);
+    }
+    let inputs = node.inputs.iter().enumerate();
+    let mut sequences =
+        inputs.filter_map(|(port, value)| Some((port, binding.sequences.items((*value)?)?)));
+    let Some((port, items)) = sequences.next() else { return Ok(false) };
+    if node.domain.is_empty() && node.op == "Identity" {
+        let items = items.to_vec();
+        binding.sequences.extend_node(node, items);
+        return Ok(true);
+    }
+    if node.domain.is_empty() && matches!(node.op.as_str(), "If" | "Loop") {
+        return Ok(false);
+    }
+    let name = node.inputs.get(port).copied().flatten().map_or("", |v| binding.graph.name_of(v));
+    let count = items.len();
+    Err(refuse(
+        node,
+        format!("input {port} {name:?} is a sequence of {count} tensors, expected a tensor"),
+    ))
+}
+
+fn has_operator(operators: &Operators, node: &Node, options: &BindOptions) -> bool {
+    !matches!(choose(operators, node, options), Err(ResolveError::MissingOps { .. }))
+}
+
+impl Sequences {
+    /// Makes the first output of a node the sequence of `items`.
+    fn extend_node(&mut self, node: &Node, items: Vec<ValueId>) {
+        if let Some(output) = node.output(0) {
+            self.add(output, items);
+        }
+    }
+}
+
+fn refuse(node: &Node, reason: String) -> ResolveError {
+    ResolveError::Node { node: node.name.clone(), op: node.op.clone(), reason, help: None }
+}
+
+/// A node that does a part of the work of `of`.
+fn part(of: &Node, name: &str, op: &str, (inputs, output): (&[ValueId], ValueId)) -> Node {
+    let mut node = Node::new(op, NEWEST, inputs, &[output]);
+    node.name = format!("{}/{name}", of.name);
+    node
+}
+
+/// The tensors of the sequence that a node reads.
+fn sequence_at<'a>(
+    binding: &'a Binding<'_>,
+    node: &Node,
+    port: usize,
+) -> Result<&'a [ValueId], ResolveError> {
+    let Some(value) = node.input(port) else {
+        return Err(refuse(node, format!("input {port} is missing, expected a sequence")));
+    };
+    binding.sequences.items(value).ok_or_else(|| {
+        let (name, desc) = (binding.graph.name_of(value), binding.graph.desc(Some(value)));
+        refuse(node, format!("input {port} {name:?} is {desc}, expected a sequence"))
+    })
+}
+
+/// A tensor that a node reads.
+fn tensor_at(binding: &Binding<'_>, node: &Node, port: usize) -> Result<ValueId, ResolveError> {
+    let Some(value) = node.input(port) else {
+        return Err(refuse(node, format!("input {port} is missing, expected a tensor")));
+    };
+    match binding.sequences.items(value) {
+        None => Ok(value),
+        Some(items) => {
+            let (name, count) = (binding.graph.name_of(value), items.len());
+            Err(refuse(
+                node,
+                format!(
+                    "input {port} {name:?} is a sequence of {count} tensors, expected a tensor"
+                ),
+            ))
+        }
+    }
+}
+
+/// The integers of an input, if they are known.
+fn integers(graph: &TypedGraph, value: ValueId) -> Option<Vec<i64>> {
+    let tensor = graph.known(Some(value))?;
+    let narrow = || tensor.get::<i32>().map(|all| all.iter().copied().map(i64::from).collect());
+    tensor.get::<i64>().map(<[i64]>::to_vec).or_else(narrow)
+}
+
+/// Refuses a node until a run has computed the elements of an input.
+fn want(binding: &Binding<'_>, node: &Node, value: ValueId, what: &str) -> ResolveError {
+    let name = binding.graph.name_of(value);
+    let reason = format!("{what} {name:?} is computed, and the length of a sequence depends on it");
+    let (node, op) = (node.name.clone(), node.op.clone());
+    ResolveError::Wants(Want::new(node, op, reason, (Wanted::Elements, vec![value])))
+}
+
+/// The place that input `port` names in a sequence of `len` tensors; `None` where the node leaves it out.
+fn position(
+    binding: &Binding<'_>,
+    node: &Node,
+    port: usize,
+    len: usize,
+) -> Result<Option<usize>, ResolveError> {
+    let Some(value) = node.input(port) else { return Ok(None) };
+    let Some(found) = integers(&binding.graph, value) else {
+        return Err(want(binding, node, value, "the position"));
+    };
+    let [found] = found[..] else {
+        let count = found.len();
+        return Err(refuse(node, format!("its position has {count} elements, expected one")));
+    };
+    let signed = i64::try_from(len).unwrap_or(i64::MAX);
+    let place = if found < 0 { found.saturating_add(signed) } else { found };
+    match usize::try_from(place).ok().filter(|place| *place < len) {
+        Some(place) => Ok(Some(place)),
+        None => Err(refuse(
+            node,
+            format!("its position is {found}, expected one of {} to {}", -signed, signed - 1),
+        )),
+    }
+}
+
+fn int(node: &Node, name: &str, default: i64) -> Result<i64, ResolveError> {
+    match node.attr(name) {
+        None => Ok(default),
+        Some(Attr::Int(value)) => Ok(*value),
+        Some(_) => Err(refuse(node, format!("attribute {name:?} is no integer, expected one"))),
+    }
+}
+
+/// The constant integers `values`, as a list.
+fn add_list(
+    binding: &mut Binding<'_>,
+    node: &Node,
+    name: &str,
+    values: &[i64],
+) -> Result<ValueId, ResolveError> {
+    let shape = Shape::new(&[values.len()]).map_err(|why| refuse(node, why.to_string()))?;
+    let tensor = Tensor::of(shape, values).map_err(|why| refuse(node, why.to_string()))?;
+    Ok(binding.graph.add_constant(&format!("{}/{name}", node.name), tensor))
+}
+
+/// `SequenceConstruct` and `SequenceEmpty`.
+fn construct(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
+    let items = (0..node.inputs.len()).map(|port| tensor_at(binding, node, port));
+    let items = items.collect::<Result<Vec<_>, _>>()?;
+    binding.sequences.extend_node(node, items);
+    Ok(Vec::new())
+}
+
+fn insert(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
+    let mut items = sequence_at(binding, node, 0)?.to_vec();
+    let new = tensor_at(binding, node, 1)?;
+    // A tensor may be inserted behind the last one.
+    let place = position(binding, node, 2, items.len() + 1);
+    let is_negative = node.input(2).and_then(|v| integers(&binding.graph, v));
+    let is_negative = is_negative.is_some_and(|list| list.first().is_some_and(|n| *n < 0));
+    let place = if is_negative { position(binding, node, 2, items.len()) } else { place };
+    let place = place?.unwrap_or(items.len());
+    if items.len() >= MAX_LEN {
+        return Err(too_long(node));
+    }
+    items.insert(place.min(items.len()), new);
+    binding.sequences.extend_node(node, items);
+    Ok(Vec::new())
+}
+
+fn too_long(node: &Node) -> ResolveError {
+    refuse(
+        node,
+        format!("its sequence has more than {MAX_LEN} tensors, expected at most that many"),
+    )
+}
+
+fn erase(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
+    let mut items = sequence_at(binding, node, 0)?.to_vec();
+    let place = position(binding, node, 1, items.len())?;
+    let place = place.or(items.len().checked_sub(1));
+    let Some(place) = place else {
+        return Err(refuse(node, "its sequence is empty, expected a tensor to erase".to_owned()));
+    };
+    items.remove(place);
+    binding.sequences.extend_node(node, items);
+    Ok(Vec::new())
+}
+
+fn length(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
+    let count = sequence_at(binding, node, 0)?.len();
+    let Some(output) = node.output(0) else { return Ok(Vec::new()) };
+    let count = i64::try_from(count).map_err(|why| refuse(node, why.to_string()))?;
+    let count = Tensor::of(Shape::SCALAR, &[count]);
+    let count = count.map_err(|why| refuse(node, why.to_string()))?;
+    let count = binding.graph.add_constant(&format!("{}/length", node.name), count);
+    Ok(vec![part(node, "output", "Identity", (&[count], output))])
+}
+
+fn item(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
+    let items = sequence_at(binding, node, 0)?.to_vec();
+    let Some(output) = node.output(0) else { return Ok(Vec::new()) };
+    let place = position(binding, node, 1, items.len());
+    let place = match place {
+        Err(ResolveError::Wants(_)) => match item_of_a_run(binding, node, (&items, output))? {
+            Some(nodes) => return Ok(nodes),
+            None => place?,
+        },
+        place => place?,
+    };
+    let Some(&item) = place.and_then(|place| items.get(place)) else {
+        return Err(refuse(node, "its position is missing, expected one".to_owned()));
+    };
+    Ok(vec![part(node, "output", "Identity", (&[item], output))])
+}
+
+/// The nodes that look up a tensor at a position which only a run computes, if all tensors are alike.
+fn item_of_a_run(
+    binding: &mut Binding<'_>,
+    node: &Node,
+    (items, output): (&[ValueId], ValueId),
+) -> Result<Option<Vec<Node>>, ResolveError> {
+    let Some(position) = node.input(1) else { return Ok(None) };
+    let mut descs = items.iter().map(|&item| binding.graph.desc(Some(item)));
+    let Some(first) = descs.next() else { return Ok(None) };
+    let are_alike = first.full_shape().is_fixed() && descs.all(|desc| desc == first);
+    if !are_alike || binding.graph.desc(Some(position)).len() != 1 {
+        return Ok(None);
+    }
+    let mut add = |name: &str| binding.graph.add_value(&format!("{}/{name}", node.name));
+    let (stacked, place) = (add("stacked"), add("position"));
+    let mut nodes = stack(binding, node, items, (0, stacked))?;
+    let scalar = add_list(binding, node, "scalar", &[])?;
+    nodes.push(part(node, "position", "Reshape", (&[position, scalar], place)));
+    nodes.push(part(node, "output", "Gather", (&[stacked, place], output)));
+    Ok(Some(nodes))
+}
+
+/// The nodes that join tensors along a new axis.
+fn stack(
+    binding: &mut Binding<'_>,
+    node: &Node,
+    items: &[ValueId],
+    (axis, output): (i64, ValueId),
+) -> Result<Vec<Node>, ResolveError> {
+    let new_axis = add_list(binding, node, "axes", &[axis])?;
+    let mut nodes = Vec::with_capacity(items.len() + 1);
+    let mut rows = Vec::with_capacity(items.len());
+    for (index, &item) in items.iter().enumerate() {
+        let name = format!("row_{index}");
+        let row = binding.graph.add_value(&format!("{}/{name}", node.name));
+        nodes.push(part(node, &name, "Unsqueeze", (&[item, new_axis], row)));
+        rows.push(row);
+    }
+    nodes.push(joined(node, &rows, (axis, output)));
+    Ok(nodes)
+}
+
+fn joined(node: &Node, items: &[ValueId], (axis, output): (i64, ValueId)) -> Node {
+    let mut join = part(node, "output", "Concat", (items, output));
+    join.attrs.push(("axis".to_owned(), Attr::Int(axis)));
+    join
+}
+
+fn concat(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
+    let items = sequence_at(binding, node, 0)?.to_vec();
+    let Some(output) = node.output(0) else { return Ok(Vec::new()) };
+    if items.is_empty() {
+        return Err(refuse(node, "its sequence is empty, expected tensors to join".to_owned()));
+    }
+    let Some(Attr::Int(axis)) = node.attr("axis") else {
+        return Err(refuse(node, "attribute \"axis\" is missing, expected an integer".to_owned()));
+    };
+    match int(node, "new_axis", 0)? {
+        0 => Ok(vec![joined(node, &items, (*axis, output))]),
+        1 => stack(binding, node, &items, (*axis, output)),
+        other => Err(refuse(node, format!("attribute \"new_axis\" is {other}, expected 0 or 1"))),
+    }
+}
+
+fn split(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
+    let input = tensor_at(binding, node, 0)?;
+    let desc = binding.graph.desc(Some(input));
+    let axis = int(node, "axis", 0)?;
+    let Some(at) = resolve_axis(axis, desc.rank()) else {
+        return Err(refuse(node, format!("attribute \"axis\" is {axis}, its input is {desc}")));
+    };
+    let Some(extent) = desc.full_shape().dim(at).and_then(Dim::exact) else {
+        let reason = "the length of a sequence depends on the extents of its input".to_owned();
+        let wanted = binding.graph.want_extents(node, reason.clone());
+        return Err(wanted.unwrap_or_else(|| refuse(node, reason)));
+    };
+    let (parts, keeps_axis) = match node.input(1) {
+        Some(lengths) => (part_lengths(binding, node, (lengths, extent))?, true),
+        None if extent > MAX_LEN => return Err(too_long(node)),
+        None => (vec![1; extent], int(node, "keepdims", 1)? != 0),
+    };
+    let axis = i64::try_from(at).map_err(|why| refuse(node, why.to_string()))?;
+    let mut items = Vec::with_capacity(parts.len());
+    for index in 0..parts.len() {
+        items.push(binding.graph.add_value(&format!("{}/part_{index}", node.name)));
+    }
+    let mut nodes = Vec::new();
+    if !items.is_empty() {
+        let lengths = add_list(binding, node, "split", &parts)?;
+        let mut cut = Node::new("Split", NEWEST, &[input, lengths], &items);
+        cut.name = format!("{}/parts", node.name);
+        cut.attrs.push(("axis".to_owned(), Attr::Int(axis)));
+        nodes.push(cut);
+    }
+    if !keeps_axis {
+        let squeezed_axis = add_list(binding, node, "axes", &[axis])?;
+        for (index, item) in items.iter_mut().enumerate() {
+            let name = format!("item_{index}");
+            let squeezed = binding.graph.add_value(&format!("{}/{name}", node.name));
+            nodes.push(part(node, &name, "Squeeze", (&[*item, squeezed_axis], squeezed)));
+            *item = squeezed;
+        }
+    }
+    binding.sequences.extend_node(node, items);
+    Ok(nodes)
+}
+
+/// The lengths of the parts that input 1 of a `SplitToSequence` asks for: a list of them, or the length of all but the last.
+fn part_lengths(
+    binding: &Binding<'_>,
+    node: &Node,
+    (lengths, extent): (ValueId, usize),
+) -> Result<Vec<i64>, ResolveError> {
+    let Some(found) = integers(&binding.graph, lengths) else {
+        return Err(want(binding, node, lengths, "the split"));
+    };
+    let whole = i64::try_from(extent).map_err(|why| refuse(node, why.to_string()))?;
+    if binding.graph.desc(Some(lengths)).rank() > 0 {
+        let total = found.iter().try_fold(0i64, |sum, n| sum.checked_add(*n).filter(|_| *n >= 0));
+        if total != Some(whole) || found.len() > MAX_LEN {
+            let reason = format!("its parts are {found:?} long, expected {whole} elements in all");
+            return Err(refuse(node, reason));
+        }
+        return Ok(found);
+    }
+    let [length] = found[..] else {
+        return Err(refuse(node, "its split is empty, expected an integer".to_owned()));
+    };
+    let Some(length) = usize::try_from(length).ok().filter(|length| *length > 0) else {
+        return Err(refuse(node, format!("its parts are {length} long, expected 1 or more")));
+    };
+    if extent.div_ceil(length) > MAX_LEN {
+        return Err(too_long(node));
+    }
+    let starts = (0..extent).step_by(length);
+    let parts = starts.map(|start| i64::try_from(length.min(extent - start)));
+    parts.collect::<Result<_, _>>().map_err(|why| refuse(node, why.to_string()))
+}
+
+/// `SequenceMap`: the nodes of its body once for each tensor of its first sequence.
+fn map(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
+    let count = sequence_at(binding, node, 0)?.len();
+    let Some(Attr::Graph(body)) = node.attr("body") else {
+        return Err(refuse(node, "attribute \"body\" is missing, expected a graph".to_owned()));
+    };
+    let mut outputs = vec![Vec::with_capacity(count); node.outputs.len()];
+    let mut nodes = Vec::new();
+    for index in 0..count {
+        let mut given = Vec::with_capacity(node.inputs.len());
+        for port in 0..node.inputs.len() {
+            let Some(value) = node.input(port) else {
+                return Err(refuse(node, format!("input {port} is missing, expected a value")));
+            };
+            let Some(items) = binding.sequences.items(value) else {
+                given.push(value);
+                continue;
+            };
+            let Some(&item) = items.get(index) else {
+                let (name, found) = (binding.graph.name_of(value), items.len());
+                let reason = format!(
+                    "input {port} {name:?} is a sequence of {found} tensors, expected {count} as input 0 has"
+                );
+                return Err(refuse(node, reason));
+            };
+            given.push(item);
+        }
+        let way = format!("{}/{index}", node.name);
+        let ends = Ends { given: &given, wanted: &[] };
+        let body = ("body", (**body).clone());
+        let inlined = inline(&mut binding.graph, &way, body, &ends);
+        let (added, made) = inlined.map_err(|why| refuse(node, why))?;
+        if made.len() != outputs.len() {
+            let (found, expected) = (made.len(), outputs.len());
+            let reason =
+                format!("its body has {found} outputs, expected {expected} as the node has");
+            return Err(refuse(node, reason));
+        }
+        nodes.extend(added);
+        outputs.iter_mut().zip(made).for_each(|(items, item)| items.push(item));
+    }
+    for (output, items) in node.outputs.iter().zip(outputs) {
+        if let Some(output) = *output {
+            binding.sequences.add(output, items);
+        }
+    }
+    Ok(nodes)
+}
+
+/// The node that makes a sequence again behind a cut, of the tensors that cross it.
+pub(super) fn rebuilt(graph: &TypedGraph, sequence: ValueId, items: &[ValueId]) -> Node {
+    let mut node = Node::new("SequenceConstruct", NEWEST, items, &[sequence]);
+    node.name = format!("{}/crossing", graph.name_of(sequence));
+    node
+}

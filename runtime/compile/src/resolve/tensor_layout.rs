@@ -1,0 +1,173 @@
+//! Gives operators that ask for NHWC tensors (`tensor_layout: NHWC`) what they ask for.
+//!
+//! ONNX keeps channels second. Every rank-4 value of such a port is transposed on the way in and
+//! back on the way out, whatever makes it: a constant means the same as an input of the run. What is known
+//! is transposed with the model. Between neighbours that both want NHWC there is no transpose.
+
+use std::collections::{HashMap, HashSet};
+
+use udo_api::{Layout, OpSchema};
+
+use super::TypedGraph;
+use udo_graph::graph::{Attr, Node, ValueId};
+
+/// The values that exist in NHWC as well.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NhwcValues {
+    /// That of each value which has one.
+    nhwc: HashMap<ValueId, ValueId>,
+    /// Outputs of transposes from NHWC, which may be unread in the end.
+    from_nhwc: Vec<ValueId>,
+}
+
+/// An output that its operator writes in NHWC.
+pub(super) struct NhwcOutput {
+    port: usize,
+    given: ValueId,
+    nhwc: ValueId,
+    opset: u32,
+}
+
+fn transpose(name: String, opset: u32, from: ValueId, to: ValueId, perm: [usize; 4]) -> Node {
+    let mut node = Node::new("Transpose", opset, &[from], &[to]);
+    node.name = name;
+    let perm = perm.into_iter().filter_map(|axis| i64::try_from(axis).ok()).collect();
+    node.attrs.push(("perm".to_owned(), Attr::Ints(perm)));
+    node
+}
+
+fn name(graph: &TypedGraph, id: ValueId) -> String {
+    graph.value(id).map_or_else(|_| String::new(), |v| v.value.name.clone())
+}
+
+impl NhwcValues {
+    /// Makes `node` read NHWC values where its schema asks for them; returns the
+    /// transposes that must run before it.
+    pub(super) fn convert_inputs(
+        &mut self,
+        graph: &mut TypedGraph,
+        node: &mut Node,
+        schema: &OpSchema,
+    ) -> Vec<Node> {
+        let mut transposes = Vec::new();
+        for index in 0..node.inputs.len() {
+            let asks = schema.input(index).is_some_and(|p| p.rank4_layout() == Layout::Nhwc);
+            let Some(value) = node.input(index).filter(|_| asks) else { continue };
+            if graph.desc(Some(value)).rank() != 4 {
+                continue;
+            }
+            let nhwc = self.nhwc.get(&value).copied().unwrap_or_else(|| {
+                let given = name(graph, value);
+                let nhwc = graph.add_value(&format!("{given}.nhwc"));
+                transposes.push(transpose(
+                    format!("{given}.to_nhwc"),
+                    node.opset,
+                    value,
+                    nhwc,
+                    Layout::NHWC_AXES,
+                ));
+                self.nhwc.insert(value, nhwc);
+                nhwc
+            });
+            if let Some(input) = node.inputs.get_mut(index) {
+                *input = Some(nhwc);
+            }
+        }
+        transposes
+    }
+
+    /// Makes `node` write its NHWC outputs to values of their own.
+    pub(super) fn nhwc_outputs(
+        graph: &mut TypedGraph,
+        node: &mut Node,
+        schema: &OpSchema,
+    ) -> Vec<NhwcOutput> {
+        let mut outputs = Vec::new();
+        for port in 0..node.outputs.len() {
+            let asks = schema.output(port).is_some_and(|p| p.rank4_layout() == Layout::Nhwc);
+            let Some(given) = node.output(port).filter(|_| asks) else { continue };
+            let nhwc = graph.add_value(&format!("{}.nhwc", name(graph, given)));
+            if let Some(output) = node.outputs.get_mut(port) {
+                *output = Some(nhwc);
+            }
+            outputs.push(NhwcOutput { port, given, nhwc, opset: node.opset });
+        }
+        outputs
+    }
+
+    /// The transposes that must run after the node that was bound last. Outputs that turned out
+    /// not to have rank 4 become the node's own again.
+    pub(super) fn convert_outputs(
+        &mut self,
+        graph: &mut TypedGraph,
+        outputs: Vec<NhwcOutput>,
+    ) -> Vec<Node> {
+        let mut transposes = Vec::new();
+        for NhwcOutput { port, given, nhwc, opset } in outputs {
+            let desc = graph.desc(Some(nhwc));
+            let (folded, is_open) = (graph.known(Some(nhwc)).cloned(), graph.is_open(Some(nhwc)));
+            if desc.rank() == 4 {
+                let name = format!("{}.from_nhwc", name(graph, given));
+                transposes.push(transpose(name, opset, nhwc, given, Layout::NCHW_AXES));
+                self.nhwc.insert(given, nhwc);
+                self.from_nhwc.push(given);
+                continue;
+            }
+            let output = graph.nodes.last_mut().and_then(|n| n.node.outputs.get_mut(port));
+            if let Some(output) = output {
+                *output = Some(given);
+            }
+            if let Some(value) = graph.values.get_mut(given.index()) {
+                (value.desc, value.folded, value.is_open) = (desc, folded, is_open);
+            }
+        }
+        transposes
+    }
+
+    /// Forgets what has been made since `before`, in a subgraph that may not run.
+    pub(super) fn leave(&mut self, before: Self) {
+        self.nhwc = before.nhwc;
+    }
+
+    /// Takes out the transposes whose output nobody reads.
+    pub(super) fn remove_unread(&self, graph: &mut TypedGraph) {
+        let readers = graph.consumers();
+        let is_unread = |value: &ValueId| {
+            readers.get(*value).is_none_or(Vec::is_empty) && !graph.outputs.contains(value)
+        };
+        let unread: HashSet<_> = self.from_nhwc.iter().copied().filter(is_unread).collect();
+        let is_read = |made: ValueId| !unread.contains(&made);
+        graph.nodes.retain(|bound| bound.node.output(0).is_none_or(is_read));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use udo_graph::graph::Graph;
+
+    #[test]
+    fn a_transpose_stays_while_a_subgraph_captures_its_output() {
+        let text = "graph captured
+          input x: f32[1,2,2,3]
+          given = Transpose@21(x) perm=[0, 3, 1, 2]
+          y = Relu@21(x)
+          output y
+        ";
+        for (captures, nodes) in [(false, 1), (true, 2)] {
+            let graph = Graph::parse(text).unwrap();
+            let mut graph = testing::resolved(&testing::resources(), graph);
+            let given = graph.value_named("given").unwrap();
+            if captures {
+                let mut inner = Graph::new("inner");
+                inner.add_capture("given", given);
+                let attr = ("body".to_owned(), Attr::Graph(Box::new(inner)));
+                graph.nodes.last_mut().unwrap().node.attrs.push(attr);
+            }
+            let values = NhwcValues { nhwc: HashMap::new(), from_nhwc: vec![given] };
+            values.remove_unread(&mut graph);
+            assert_eq!(graph.nodes.len(), nodes);
+        }
+    }
+}

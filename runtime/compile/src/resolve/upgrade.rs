@@ -1,0 +1,338 @@
+//! Nodes of older operator sets, in the form that the newest one gives them: a row for each change of an operator, and
+//! for each operator that is a few others.
+//!
+//! Only nodes of built-in operators are upgraded, which know no other form; a package gets nodes as the model has them.
+//! Besides this folder, operators have names in `pass/patterns` alone.
+
+mod attention;
+mod batch_norm;
+mod bounded;
+mod broadcast;
+mod cast;
+mod clip;
+mod composed;
+mod dft;
+mod dropout;
+mod edit;
+mod embed;
+mod fused;
+mod group_norm;
+mod halves;
+mod pad;
+mod quantized;
+mod raise;
+mod resize;
+mod scan;
+mod slice;
+mod softmax;
+mod split;
+mod top_k;
+mod twins;
+
+use super::{BindOptions, ResolveError, TypedGraph};
+use crate::compiler::Compiler;
+use crate::resolve::choose::choose;
+use udo_graph::graph::{Attr, NEWEST, Node};
+
+pub(super) use bounded::Ends;
+pub(super) use halves::widen;
+pub use raise::raise;
+
+use Change::{By, Compose, Default, Drop, Input, Real, Rename, Text};
+use edit::Edit;
+
+/// Of operators that are a few others, in every operator set.
+const EVER: u32 = u32::MAX;
+
+/// The domain of ONNX Runtime's own operators.
+const MICROSOFT: &str = "com.microsoft";
+
+/// A change of an operator from one operator set to the next, and what it asks of nodes from before.
+#[derive(Clone, Copy, Debug)]
+pub struct Upgrade {
+    /// The operator's domain; empty for ONNX's own.
+    pub domain: &'static str,
+    /// The operator.
+    pub op: &'static str,
+    /// The first version of the operator set with the newer form.
+    pub since: u32,
+    change: Change,
+}
+
+/// What an upgrade does to nodes from before; every earlier row of their operator has been applied to them.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    /// An attribute says nothing any more.
+    Drop(&'static str),
+    /// An attribute that may be left out no longer may.
+    Default(&'static str, i64),
+    /// Nodes that leave a real attribute out mean this number.
+    Real(&'static str, f64),
+    /// Nodes that leave a text out mean this one.
+    Text(&'static str, &'static str),
+    /// A list of integers becomes input 1.
+    Input(&'static str),
+    /// The operator goes by another name.
+    Rename(&'static str),
+    /// The operator is a few others, the last of which the node becomes.
+    Compose(fn(&mut Edit<'_>) -> Result<(), String>),
+    /// What takes more than one of these.
+    By(fn(&mut Edit<'_>) -> Result<(), String>),
+}
+
+const fn onnx(op: &'static str, since: u32, change: Change) -> Upgrade {
+    Upgrade { domain: "", op, since, change }
+}
+
+const fn composed(
+    domain: &'static str,
+    op: &'static str,
+    of: fn(&mut Edit<'_>) -> Result<(), String>,
+) -> Upgrade {
+    Upgrade { domain, op, since: EVER, change: Compose(of) }
+}
+
+/// Every upgrade: by operator, those of one operator in the order in which nodes take them.
+pub const UPGRADES: &[Upgrade] = &[
+    onnx("Abs", 6, Drop("consumed_inputs")),
+    onnx("Add", 6, Drop("consumed_inputs")),
+    onnx("Add", 7, By(broadcast::align)),
+    onnx("And", 7, By(broadcast::align)),
+    onnx("BatchNormalization", 6, Drop("consumed_inputs")),
+    onnx("BatchNormalization", 7, By(batch_norm::refuse_training)),
+    onnx("BatchNormalization", 9, By(batch_norm::of_positions)),
+    onnx("BatchNormalization", 14, By(batch_norm::refuse_statistics)),
+    onnx("Cast", 6, By(cast::name_to_number)),
+    onnx("Ceil", 6, Drop("consumed_inputs")),
+    onnx("Clip", 6, Drop("consumed_inputs")),
+    onnx("Clip", 11, By(clip::bounds_to_inputs)),
+    onnx("Concat", 4, Default("axis", 1)),
+    onnx("DFT", 20, By(dft::axis_to_input)),
+    onnx("Div", 6, Drop("consumed_inputs")),
+    onnx("Div", 7, By(broadcast::align)),
+    onnx("Dropout", 6, Drop("consumed_inputs")),
+    onnx("Dropout", 7, By(dropout::refuse_training)),
+    onnx("Dropout", 10, By(dropout::mask_of_numbers)),
+    onnx("Dropout", 12, By(dropout::ratio_to_input)),
+    onnx("Elu", 6, Drop("consumed_inputs")),
+    onnx("Equal", 7, By(broadcast::align)),
+    onnx("Exp", 6, Drop("consumed_inputs")),
+    onnx("Floor", 6, Drop("consumed_inputs")),
+    onnx("GRU", 7, Drop("output_sequence")),
+    onnx("Gemm", 7, Drop("broadcast")),
+    composed("", "GlobalLpPool", composed::global_lp_pool),
+    onnx("Greater", 7, By(broadcast::align)),
+    onnx("GroupNormalization", 21, By(group_norm::per_channel)),
+    onnx("HardSigmoid", 6, Drop("consumed_inputs")),
+    onnx("Hardmax", 13, By(softmax::flatten)),
+    onnx("InstanceNormalization", 6, Drop("consumed_inputs")),
+    onnx("LSTM", 7, Drop("output_sequence")),
+    onnx("LeakyRelu", 6, Drop("consumed_inputs")),
+    onnx("Less", 7, By(broadcast::align)),
+    onnx("Log", 6, Drop("consumed_inputs")),
+    onnx("LogSoftmax", 13, By(softmax::flatten)),
+    onnx("Max", 6, Drop("consumed_inputs")),
+    onnx("Mean", 6, Drop("consumed_inputs")),
+    composed("", "MeanVarianceNormalization", composed::mean_variance_norm),
+    onnx("Min", 6, Drop("consumed_inputs")),
+    onnx("Mul", 6, Drop("consumed_inputs")),
+    onnx("Mul", 7, By(broadcast::align)),
+    onnx("Neg", 6, Drop("consumed_inputs")),
+    onnx("Or", 7, By(broadcast::align)),
+    onnx("PRelu", 6, Drop("consumed_inputs")),
+    onnx("PRelu", 7, By(broadcast::slopes_of_channels)),
+    onnx("Pad", 2, By(pad::rename)),
+    onnx("Pad", 11, By(pad::attributes_to_inputs)),
+    onnx("Pow", 7, By(broadcast::align)),
+    onnx("RNN", 7, Drop("output_sequence")),
+    onnx("Reciprocal", 6, Drop("consumed_inputs")),
+    onnx("ReduceL1", 18, Input("axes")),
+    onnx("ReduceL2", 18, Input("axes")),
+    onnx("ReduceLogSum", 18, Input("axes")),
+    onnx("ReduceLogSumExp", 18, Input("axes")),
+    onnx("ReduceMax", 18, Input("axes")),
+    onnx("ReduceMean", 18, Input("axes")),
+    onnx("ReduceMin", 18, Input("axes")),
+    onnx("ReduceProd", 18, Input("axes")),
+    onnx("ReduceSum", 13, Input("axes")),
+    onnx("ReduceSumSquare", 18, Input("axes")),
+    onnx("Relu", 6, Drop("consumed_inputs")),
+    onnx("Reshape", 5, Drop("consumed_inputs")),
+    onnx("Reshape", 5, Input("shape")),
+    onnx("Resize", 11, By(resize::state_coordinates)),
+    onnx("RoiAlign", 16, Text("coordinate_transformation_mode", "output_half_pixel")),
+    onnx("Scan", 9, By(scan::over_batch)),
+    onnx("Selu", 6, Drop("consumed_inputs")),
+    onnx("Selu", 6, Real("alpha", 1.6732)),
+    onnx("Selu", 6, Real("gamma", 1.0507)),
+    onnx("Sigmoid", 6, Drop("consumed_inputs")),
+    composed("", "SimplifiedLayerNormalization", composed::rms_norm),
+    onnx("Slice", 10, By(slice::cuts_to_inputs)),
+    onnx("Softmax", 13, By(softmax::flatten)),
+    onnx("Split", 13, Input("split")),
+    onnx("Split", 18, By(split::count_outputs)),
+    onnx("Sqrt", 6, Drop("consumed_inputs")),
+    onnx("Squeeze", 13, Input("axes")),
+    onnx("Sub", 6, Drop("consumed_inputs")),
+    onnx("Sub", 7, By(broadcast::align)),
+    onnx("Sum", 6, Drop("consumed_inputs")),
+    onnx("Tanh", 6, Drop("consumed_inputs")),
+    onnx("TopK", 10, By(top_k::count_to_input)),
+    onnx("Unsqueeze", 13, Input("axes")),
+    onnx("Upsample", 9, By(resize::scales_to_input)),
+    onnx("Upsample", 10, Rename("Resize")),
+    onnx("Xor", 7, By(broadcast::align)),
+    composed(MICROSOFT, "Attention", attention::of_one_matrix),
+    composed(MICROSOFT, "BiasAdd", fused::bias_add),
+    composed(MICROSOFT, "BiasGelu", composed::bias_gelu),
+    composed(MICROSOFT, "BiasSplitGelu", fused::bias_split_gelu),
+    composed(MICROSOFT, "CDist", twins::c_dist),
+    composed(MICROSOFT, "EmbedLayerNormalization", embed::numbers),
+    composed(MICROSOFT, "ExpandDims", twins::expand_dims),
+    composed(MICROSOFT, "FastGelu", composed::fast_gelu),
+    composed(MICROSOFT, "FusedConv", fused::conv),
+    composed(MICROSOFT, "FusedGemm", fused::gemm),
+    composed(MICROSOFT, "FusedMatMul", composed::fused_mat_mul),
+    composed(MICROSOFT, "GatherND", twins::same),
+    composed(MICROSOFT, "GridSample", twins::grid_sample),
+    composed(MICROSOFT, "MultiHeadAttention", attention::of_heads),
+    composed(MICROSOFT, "NhwcConv", fused::nhwc_conv),
+    composed(MICROSOFT, "NhwcMaxPool", fused::nhwc_max_pool),
+    composed(MICROSOFT, "Pad", twins::pad),
+    composed(MICROSOFT, "QAttention", attention::of_quantized),
+    composed(MICROSOFT, "QEmbedLayerNormalization", embed::quantized),
+    composed(MICROSOFT, "QLinearConv", fused::q_linear_conv),
+    composed(MICROSOFT, "QLinearReduceMean", quantized::reduce_mean),
+    composed(MICROSOFT, "QLinearWhere", quantized::choice),
+    composed(MICROSOFT, "Range", twins::range),
+    composed(MICROSOFT, "RotaryEmbedding", twins::rotary),
+    composed(MICROSOFT, "SkipLayerNormalization", composed::skip_layer_norm),
+    composed(MICROSOFT, "SkipSimplifiedLayerNormalization", composed::skip_rms_norm),
+    composed(MICROSOFT, "TransposeMatMul", composed::fused_mat_mul),
+    composed(MICROSOFT, "Trilu", twins::same),
+    composed(MICROSOFT, "Unique", twins::unique),
+];
+
+impl Upgrade {
+    /// Whether `node` is of the older form.
+    pub fn takes(&self, node: &Node) -> bool {
+        // A node without an operator set is a new one.
+        let is_older = self.since == EVER || (1..self.since).contains(&node.opset);
+        is_older && node.op == self.op && node.domain == self.domain
+    }
+}
+
+impl Change {
+    fn apply(self, edit: &mut Edit<'_>) -> Result<(), String> {
+        match self {
+            Drop(name) => {
+                edit.take(name);
+            }
+            Default(name, value) => {
+                if edit.node.attr(name).is_none() {
+                    edit.set(name, Attr::Int(value));
+                }
+            }
+            Real(name, value) => {
+                if edit.node.attr(name).is_none() {
+                    edit.set(name, Attr::Float(value));
+                }
+            }
+            Text(name, value) => {
+                if edit.node.attr(name).is_none() {
+                    edit.set(name, Attr::Text(value.to_owned()));
+                }
+            }
+            Input(name) => {
+                if let Some(values) = edit.take_ints(name)? {
+                    edit.set_ints(1, name, &values)?;
+                }
+            }
+            Rename(op) => op.clone_into(&mut edit.node.op),
+            By(change) | Compose(change) => change(edit)?,
+        }
+        Ok(())
+    }
+}
+
+/// Whether operators of other names take the node now.
+pub(super) fn renames(node: &Node) -> bool {
+    UPGRADES.iter().any(|row| matches!(row.change, Rename(_) | Compose(_)) && row.takes(node))
+}
+
+/// Gives a node whose operator is nobody's the name under which that is known now, in the form that it had when it
+/// was renamed; returns the nodes to be added behind it.
+pub(super) fn rename(
+    compiler: &Compiler<'_>,
+    graph: &mut TypedGraph,
+    node: &mut Node,
+    options: &BindOptions,
+) -> Result<Vec<Node>, ResolveError> {
+    if !renames(node) {
+        return Ok(Vec::new());
+    }
+    match choose(compiler.operators, node, options) {
+        Err(ResolveError::MissingOps { .. }) => apply_upgrades(compiler, graph, node),
+        // One of the name takes it, or says why not where it is chosen.
+        Ok(_) | Err(_) => Ok(Vec::new()),
+    }
+}
+
+/// Brings a node of a built-in operator into its newest form, adding nodes before it and constants to the graph;
+/// returns the nodes to be added behind it.
+pub(super) fn upgrade(
+    compiler: &Compiler<'_>,
+    graph: &mut TypedGraph,
+    node: &mut Node,
+) -> Result<Vec<Node>, ResolveError> {
+    let behind = apply_upgrades(compiler, graph, node)?;
+    if node.domain.is_empty() {
+        node.opset = node.opset.max(NEWEST);
+    }
+    Ok(behind)
+}
+
+fn apply_upgrades(
+    compiler: &Compiler<'_>,
+    graph: &mut TypedGraph,
+    node: &mut Node,
+) -> Result<Vec<Node>, ResolveError> {
+    let mut behind = Vec::new();
+    for row in UPGRADES {
+        if row.takes(node) {
+            let mut edit = Edit { compiler, graph, node, behind: &mut behind };
+            row.change.apply(&mut edit).map_err(|reason| {
+                ResolveError::unfit(node.name.clone(), node.op.clone(), reason)
+            })?;
+        }
+    }
+    Ok(behind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_in_order_and_for_operators_that_are_there() {
+        let order = |row: &Upgrade| (row.domain, row.op, row.since);
+        assert!(UPGRADES.is_sorted_by_key(order));
+        let operators = crate::testing::resources().operators;
+        for row in UPGRADES {
+            if let Compose(_) = row.change {
+                let mut same = operators.ops_named(row.op);
+                assert!(same.all(|op| op.def.schema().domain() != row.domain), "{row:?}");
+                continue;
+            }
+            assert!(row.since <= NEWEST, "{row:?}");
+            let op = UPGRADES.iter().find_map(|of| match of.change {
+                Rename(op) if of.op == row.op => Some(op),
+                _ => None,
+            });
+            let known = operators.ops_named(op.unwrap_or(row.op)).any(|op| {
+                operators.is_builtin(op.package) && op.def.schema().domain() == row.domain
+            });
+            assert!(known, "{row:?}");
+        }
+    }
+}

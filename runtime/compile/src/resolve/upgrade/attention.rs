@@ -1,0 +1,328 @@
+//! Attention as ONNX Runtime has it: with the products that make queries, keys and values, and with masks of integers.
+
+use udo_api::{Dim, TensorDesc};
+
+use super::edit::{Edit, new_node, own_node, with_int, with_ints};
+use udo_graph::graph::{Attr, Node, ValueId};
+
+/// What is added to the score of a key that takes no part, where a node does not say it.
+const FILTER: f64 = -10_000.0;
+
+/// Queries, keys and values.
+const SIDES: [&str; 3] = ["q", "k", "v"];
+
+/// What an attention reads besides queries, keys and values.
+#[derive(Clone, Copy)]
+struct Besides {
+    /// The ports of the mask of keys, and of what is added to scores.
+    ports: [usize; 2],
+    /// Sequences, and all keys of one.
+    extents: [usize; 2],
+    /// Keys and values of earlier calls.
+    past: [Option<ValueId>; 2],
+}
+
+/// Queries, keys and values that are products with parts of one matrix.
+pub(super) fn of_one_matrix(edit: &mut Edit<'_>) -> Result<(), String> {
+    let [q, k, v] = hidden_sizes(edit, 1)?;
+    let (x, weights) = (edit.required(0)?, edit.required(1)?);
+    let parts = [("q", q), ("k", k), ("v", v)];
+    let weights = edit.split("weights", weights, 1, parts)?;
+    let biases = match edit.node.input(2) {
+        Some(bias) => edit.split("bias", bias, 0, parts)?.map(Some),
+        None => [None; 3],
+    };
+    let mut sides = [x; 3];
+    for ((side, name), (weights, bias)) in
+        sides.iter_mut().zip(SIDES).zip(weights.into_iter().zip(biases))
+    {
+        *side = edit.first(&format!("{name}.product"), new_node("MatMul", &[x, weights]), None)?;
+        if let Some(bias) = bias {
+            *side = edit.first(name, new_node("Add", &[*side, bias]), None)?;
+        }
+    }
+    with_state(edit, sides, 4, [3, 5])
+}
+
+/// The same of a product of quantized matrices.
+pub(super) fn of_quantized(edit: &mut Edit<'_>) -> Result<(), String> {
+    let [q, k, v] = hidden_sizes(edit, 1)?;
+    let order = [0, 1, 3, 4, 6, 7, 2].map(|port| edit.node.input(port));
+    let node = Node { inputs: order.to_vec(), ..own_node("MatMulIntegerToFloat", &[]) };
+    let product = edit.first("product", node, None)?;
+    let sides = edit.split("sides", product, 2, [("q", q), ("k", k), ("v", v)])?;
+    with_state(edit, sides, 8, [5, 9])
+}
+
+/// Columns of the weights that make queries, keys and values.
+fn hidden_sizes(edit: &mut Edit<'_>, port: usize) -> Result<[i64; 3], String> {
+    refuse(edit, "do_rotary", "turns queries and keys")?;
+    refuse(edit, "past_present_share_buffer", SHARED)?;
+    edit.take("rotary_embedding_dim");
+    let weights = edit.input(port);
+    if let Some(sizes) = edit.take_ints("qkv_hidden_sizes")?.filter(|sizes| !sizes.is_empty()) {
+        let wanted = || format!("attribute \"qkv_hidden_sizes\" is {sizes:?}, wanted three");
+        return <[i64; 3]>::try_from(sizes.as_slice()).map_err(|_| wanted());
+    }
+    match *weights.shape() {
+        [_, columns] if columns % 3 == 0 => Ok([i64::try_from(columns / 3).unwrap_or(0); 3]),
+        _ => Err(format!("input {port} is {weights}, wanted columns of three sizes that are one")),
+    }
+}
+
+const SHARED: &str = "has keys and values in a buffer that calls share";
+
+/// Refuses a node that sets a flag which asks for something else.
+fn refuse(edit: &mut Edit<'_>, flag: &str, meaning: &str) -> Result<(), String> {
+    match edit.take_int(flag)? {
+        None | Some(0) => Ok(()),
+        Some(value) => Err(format!("attribute {flag:?} is {value}, which {meaning}, wanted 0")),
+    }
+}
+
+/// Attention whose keys and values of earlier calls are one tensor, and those that it leaves another.
+fn with_state(
+    edit: &mut Edit<'_>,
+    sides: [ValueId; 3],
+    past: usize,
+    ports: [usize; 2],
+) -> Result<(), String> {
+    let (x, state) = (edit.input(0), edit.input(past));
+    let (&[batch, len, ..], before) = (x.shape(), state.shape().get(3).copied().unwrap_or(0))
+    else {
+        return Err(format!("input 0 is {x}, wanted rank 3"));
+    };
+    let zero = edit.list("first", &[0])?;
+    let mut both = [None; 2];
+    if let Some(state) = edit.node.input(past) {
+        let halves = halves(edit, state, past)?;
+        for (to, (part, name)) in both.iter_mut().zip(halves.into_iter().zip(["past_k", "past_v"]))
+        {
+            *to = Some(edit.first(name, new_node("Squeeze", &[part, zero]), None)?);
+        }
+    }
+    let extents = [batch, before.saturating_add(len)];
+    let present = edit.node.output(1);
+    edit.node.outputs.truncate(1);
+    if let Some(present) = present {
+        let halves = ["present_k", "present_v"].map(|name| edit.value(name));
+        edit.node.outputs.extend(halves.map(Some));
+        let mut rows = [present; 2];
+        for (row, (part, name)) in rows.iter_mut().zip(halves.into_iter().zip(["k", "v"])) {
+            *row = edit.value(&format!("present.{name}"));
+            edit.after(&format!("present.{name}"), new_node("Unsqueeze", &[part, zero]), *row);
+        }
+        edit.after("present", with_int(new_node("Concat", &rows), "axis", 0), present);
+    }
+    attend(edit, sides, &Besides { ports, extents, past: both })
+}
+
+/// Both parts of a state along its first axis. Where a run says how long they are, it says where the second one begins as well.
+fn halves(edit: &mut Edit<'_>, state: ValueId, port: usize) -> Result<[ValueId; 2], String> {
+    if edit.input(port).full_shape().is_fixed() {
+        return edit.split("past", state, 0, [("k", 1), ("v", 1)]);
+    }
+    let mut halves = [state; 2];
+    for ((half, name), at) in halves.iter_mut().zip(["past.k", "past.v"]).zip(0..) {
+        let index = edit.list(&format!("{name}.at"), &[at])?;
+        *half = edit.first(name, with_int(new_node("Gather", &[state, index]), "axis", 0), None)?;
+    }
+    Ok(halves)
+}
+
+/// Queries, keys and values that come as such, or side by side, with a bias each that another operator left to this one.
+pub(super) fn of_heads(edit: &mut Edit<'_>) -> Result<(), String> {
+    for port in [8, 9] {
+        if edit.node.input(port).is_some() {
+            return Err(format!("input {port} is there, which {SHARED}, wanted none"));
+        }
+    }
+    let (query, key, past) = (edit.input(0), edit.input(1), edit.input(6));
+    let batch = query.shape().first().copied().unwrap_or(0);
+    let axis = if key.rank() == 4 { 2 } else { 1 };
+    let keys = if key.is_absent() { &query } else { &key };
+    let len = keys.shape().get(axis).copied().unwrap_or(0);
+    let before = past.shape().get(2).copied().unwrap_or(0);
+    let past = [6, 7].map(|port| edit.node.input(port));
+    let besides = Besides { ports: [4, 5], extents: [batch, before.saturating_add(len)], past };
+    let sides = match (query.rank(), key.rank()) {
+        (5, _) => side_by_side(edit, 0, SIDES)?,
+        (_, 5) => {
+            let [k, v] = side_by_side(edit, 1, ["k", "v"])?;
+            [edit.required(0)?, k, v]
+        }
+        _ => [edit.required(0)?, edit.required(1)?, edit.required(2)?],
+    };
+    if edit.node.output(3).is_some() {
+        // The shares of keys.
+        edit.set("qk_matmul_output_mode", Attr::Int(3));
+    }
+    if key.rank() == 4 {
+        return of_heads_apart(edit, sides, &besides);
+    }
+    let sides = biased(edit, sides)?;
+    attend(edit, sides, &besides)
+}
+
+/// Parts of each head that lie side by side, `[batch, length, heads, parts, elements]`, as rows of heads each.
+fn side_by_side<const N: usize>(
+    edit: &mut Edit<'_>,
+    port: usize,
+    names: [&str; N],
+) -> Result<[ValueId; N], String> {
+    let (x, rows) = (edit.required(port)?, edit.list("rows", &[0, 0, -1])?);
+    let mut parts = edit.split("parts", x, 3, names.map(|name| (name, 1)))?;
+    for (part, name) in parts.iter_mut().zip(names) {
+        *part = edit.first(&format!("{name}.rows"), new_node("Reshape", &[*part, rows]), None)?;
+    }
+    Ok(parts)
+}
+
+/// Queries, keys and values with their part of a bias added.
+fn biased(edit: &mut Edit<'_>, mut sides: [ValueId; 3]) -> Result<[ValueId; 3], String> {
+    let Some(bias) = edit.node.input(3) else { return Ok(sides) };
+    let width = |side: ValueId| {
+        let row = edit.graph.desc(Some(side)).full_shape().dim(2).map_or(0, Dim::bound);
+        i64::try_from(row).unwrap_or(i64::MAX)
+    };
+    let [q, k, v] = sides.map(width);
+    let parts = edit.split("bias", bias, 0, [("q", q), ("k", k), ("v", v)])?;
+    for (side, (part, name)) in sides.iter_mut().zip(parts.into_iter().zip(SIDES)) {
+        *side = edit.first(name, new_node("Add", &[*side, part]), None)?;
+    }
+    Ok(sides)
+}
+
+/// Attention whose keys and values come head by head: queries become so too, and the result rows again.
+fn of_heads_apart(
+    edit: &mut Edit<'_>,
+    [q, k, v]: [ValueId; 3],
+    besides: &Besides,
+) -> Result<(), String> {
+    if edit.node.input(3).is_some() {
+        return Err(
+            "input 3, a bias, is for keys in rows, and input 1 has them by heads".to_owned()
+        );
+    }
+    let heads = match edit.node.attr("num_heads") {
+        Some(Attr::Int(heads)) => *heads,
+        _ => return Err("attribute \"num_heads\" is missing".to_owned()),
+    };
+    let by_heads = edit.list("by_heads", &[0, 0, heads, -1])?;
+    let q = edit.first("q.heads", new_node("Reshape", &[q, by_heads]), None)?;
+    let swap = |from: ValueId| with_ints(new_node("Transpose", &[from]), "perm", &[0, 2, 1, 3]);
+    let q = edit.first("q.apart", swap(q), None)?;
+    let (y, made, rows) =
+        (edit.required_output(0)?, edit.value("apart"), edit.list("rows", &[0, 0, -1])?);
+    if let Some(output) = edit.node.outputs.first_mut() {
+        *output = Some(made);
+    }
+    let turned = edit.value("heads");
+    edit.after("heads", swap(made), turned);
+    edit.after("rows", new_node("Reshape", &[turned, rows]), y);
+    attend(edit, [q, k, v], besides)
+}
+
+/// Makes the node an attention of ONNX's.
+fn attend(edit: &mut Edit<'_>, sides: [ValueId; 3], besides: &Besides) -> Result<(), String> {
+    let heads = edit.take_int("num_heads")?.ok_or("attribute \"num_heads\" is missing")?;
+    let is_causal = edit.take_int("unidirectional")?.unwrap_or(0);
+    let scale = edit.take_float("scale")?.filter(|scale| *scale != 0.0);
+    let mask = mask(edit, besides)?;
+    edit.end("Attention", &sides);
+    edit.node.inputs.push(mask);
+    edit.node.inputs.extend(besides.past);
+    while edit.node.inputs.last().is_some_and(Option::is_none) {
+        edit.node.inputs.pop();
+    }
+    for (name, value) in [("q_num_heads", heads), ("kv_num_heads", heads), ("is_causal", is_causal)]
+    {
+        edit.set(name, Attr::Int(value));
+    }
+    if let Some(scale) = scale {
+        edit.set("scale", Attr::Float(scale));
+    }
+    Ok(())
+}
+
+/// All that is added to scores.
+fn mask(edit: &mut Edit<'_>, besides: &Besides) -> Result<Option<ValueId>, String> {
+    let filter = edit.take_float("mask_filter_value")?.unwrap_or(FILTER);
+    let [keys, added] = besides.ports;
+    let added = edit.node.input(added);
+    let Some((taken, axes)) = taken(edit, keys, besides.extents)? else { return Ok(added) };
+    // Of the numbers that scores have; all but quantized operands have their type.
+    let like = if edit.input(0).dtype().is_some_and(udo_api::DType::is_float) { 0 } else { 2 };
+    let zero = edit.numbers_like(like, "taken", &[], &[0.0])?;
+    let filter = edit.numbers_like(like, "left", &[], &[filter])?;
+    let mask = edit.first("mask", new_node("Where", &[taken, zero, filter]), None)?;
+    let axes = edit.list("mask.axes", &axes)?;
+    let mask = edit.first("mask.keys", new_node("Unsqueeze", &[mask, axes]), None)?;
+    match added {
+        Some(added) => edit.first("added", new_node("Add", &[added, mask]), None).map(Some),
+        None => Ok(Some(mask)),
+    }
+}
+
+/// Which keys take part, and the axes that this lacks of those of scores.
+fn taken(
+    edit: &mut Edit<'_>,
+    port: usize,
+    [batch, total]: [usize; 2],
+) -> Result<Option<(ValueId, Vec<i64>)>, String> {
+    let Some(mask) = edit.node.input(port) else { return Ok(None) };
+    let desc = edit.input(port);
+    match *desc.shape() {
+        // One key for all says nothing of any.
+        [_, 1] if total != 1 => Ok(None),
+        [sequences, keys] if [sequences, keys] == [batch, total] => {
+            Ok(Some((positive(edit, port)?, vec![1, 2])))
+        }
+        [sequences, _, keys] if [sequences, keys] == [batch, total] => {
+            Ok(Some((positive(edit, port)?, vec![1])))
+        }
+        [ends] if ends == batch => {
+            let taken = compared(edit, port, "Less", mask, total)?;
+            Ok(Some((taken, vec![1, 2])))
+        }
+        [both] if both == 2 * batch => {
+            let len = i64::try_from(batch).unwrap_or(i64::MAX);
+            let [ends, starts] = edit.split("ends", mask, 0, [("ends", len), ("starts", len)])?;
+            let before = compared(edit, port, "Less", ends, total)?;
+            let behind = compared(edit, port, "GreaterOrEqual", starts, total)?;
+            let taken = edit.first("between", new_node("And", &[before, behind]), None)?;
+            Ok(Some((taken, vec![1, 2])))
+        }
+        _ => Err(misfit(port, &desc, [batch, total])),
+    }
+}
+
+fn misfit(port: usize, found: &TensorDesc, [batch, total]: [usize; 2]) -> String {
+    format!(
+        "input {port} is {found}, wanted [{batch}], [{}], [{batch},{total}] or [{batch},queries,{total}]",
+        batch.saturating_mul(2)
+    )
+}
+
+/// Where the numbers of a mask are above 0.
+fn positive(edit: &mut Edit<'_>, port: usize) -> Result<ValueId, String> {
+    let (mask, zero) = (edit.required(port)?, edit.numbers_like(port, "mask.zero", &[], &[0.0])?);
+    edit.first("mask.positive", new_node("Greater", &[mask, zero]), None)
+}
+
+/// Which of all keys compare so with a number for each sequence.
+fn compared(
+    edit: &mut Edit<'_>,
+    port: usize,
+    op: &str,
+    numbers: ValueId,
+    total: usize,
+) -> Result<ValueId, String> {
+    let name = op.to_lowercase();
+    let keys: Vec<f64> = (0u32..).map(f64::from).take(total).collect();
+    let keys = edit.numbers_like(port, &format!("{name}.keys"), &[1, total], &keys)?;
+    let axis = edit.list(&format!("{name}.axis"), &[1])?;
+    let numbers = new_node("Unsqueeze", &[numbers, axis]);
+    let numbers = edit.first(&format!("{name}.numbers"), numbers, None)?;
+    edit.first(&name, new_node(op, &[keys, numbers]), None)
+}

@@ -1,0 +1,86 @@
+//! Nodes that want a shape which only a run says, but lies in a range: they become operators that read it then, and are told
+//! what lies at either end of it.
+
+use std::collections::BTreeMap;
+
+use udo_api::TensorDesc;
+
+use crate::compiler::Compiler;
+use crate::options::CompileOptions;
+use crate::resolve::{self, inputs::Input};
+use crate::resolve::{BindOptions, ResolveError, TypedGraph};
+use udo_graph::graph::{Attr, Graph, Node};
+
+/// Operators that want elements with the model, and those of domain `udo` that read them in the run.
+const IN_RUN: &[(&str, &str)] = &[
+    ("ConstantOfShape", "BoundedConstantOfShape"),
+    ("Expand", "BoundedExpand"),
+    ("Range", "BoundedRange"),
+    ("Reshape", "BoundedReshape"),
+];
+
+/// What values are, by their names, where every range is at one of its ends.
+#[derive(Debug, Default)]
+pub(in crate::resolve) struct Ends {
+    least: BTreeMap<String, TensorDesc>,
+    most: BTreeMap<String, TensorDesc>,
+    /// Why the graph does not resolve at one of the ends.
+    misfit: Option<String>,
+}
+
+impl Ends {
+    /// Of a graph, as far as it can be resolved there; nothing where there are no ranges.
+    pub(in crate::resolve) fn of(compiler: &Compiler<'_>, graph: &Graph) -> Self {
+        let options = compiler.bind();
+        let inputs = Input::all(graph);
+        let at = |pick: fn((usize, usize)) -> usize| -> Result<_, ResolveError> {
+            let shapes = Input::shapes_at(&inputs, options, pick)?;
+            let bind = BindOptions { bind: options.bind.clone(), shapes, ..BindOptions::default() };
+            let options = CompileOptions { bind, ..compiler.options.clone() };
+            let resolved = resolve::run(&compiler.with(&options), graph.clone())?;
+            let values = resolved.graph.0.values.into_iter();
+            // What only a run says is absent there, or bounded.
+            let is_known = |desc: TensorDesc| !desc.is_absent() && desc.full_shape().is_fixed();
+            let known = values.filter(|value| is_known(value.desc));
+            Ok(known.map(|value| (value.value.name, value.desc)).collect())
+        };
+        if options.ranges.is_empty() {
+            return Self::default();
+        }
+        let (least, most) = (at(|(least, _)| least), at(|(_, most)| most));
+        let why = |end: &str, found: &Result<_, ResolveError>| {
+            let error = found.as_ref().err()?;
+            Some(format!(
+                "ranges do not fit each other where all are at their {end}, so that shapes computed of them are not known: {error}"
+            ))
+        };
+        let misfit = why("last", &most).or_else(|| why("first", &least));
+        Self { least: least.unwrap_or_default(), most: most.unwrap_or_default(), misfit }
+    }
+
+    /// What the user should know of ranges where a part of the graph is planned in the run.
+    pub(in crate::resolve) fn notice(self) -> Option<String> {
+        self.misfit
+    }
+
+    /// The node that reads in the run what `node` wants to know before, if that is such a one and it follows from ranges.
+    pub(in crate::resolve) fn in_run(&self, graph: &TypedGraph, node: &Node) -> Option<Node> {
+        let (_, op) = IN_RUN.iter().find(|(op, _)| node.domain.is_empty() && node.op == *op)?;
+        let is_known = |value: &_| graph.known(*value).is_some();
+        if self.most.is_empty() || node.inputs.iter().all(is_known) {
+            return None;
+        }
+        let name = &graph.value(node.output(0)?).ok()?.value.name;
+        let (least, most) = (self.least.get(name)?, self.most.get(name)?);
+        let ints = |desc: &TensorDesc| {
+            let dims: Option<Vec<i64>> =
+                desc.shape().iter().map(|&n| i64::try_from(n).ok()).collect();
+            dims.map(Attr::Ints)
+        };
+        let mut node = node.clone();
+        (node.op, node.domain) = ((*op).to_owned(), "udo".to_owned());
+        node.attrs.push(("least".to_owned(), ints(least)?));
+        node.attrs.push(("most".to_owned(), ints(most)?));
+        Some(node)
+    }
+}

@@ -1,0 +1,40 @@
+//! Types by name, and by the number that ONNX has for them.
+
+use udo_api::DType;
+
+use super::edit::Edit;
+use udo_graph::graph::Attr;
+
+const TYPES: &[(&str, DType, i64)] = &[
+    ("FLOAT", DType::F32, 1),
+    ("UINT8", DType::U8, 2),
+    ("INT8", DType::I8, 3),
+    ("UINT16", DType::U16, 4),
+    ("INT16", DType::I16, 5),
+    ("INT32", DType::I32, 6),
+    ("INT64", DType::I64, 7),
+    ("BOOL", DType::Bool, 9),
+    ("FLOAT16", DType::F16, 10),
+    ("DOUBLE", DType::F64, 11),
+    ("UINT32", DType::U32, 12),
+    ("UINT64", DType::U64, 13),
+];
+
+pub(super) fn name_to_number(edit: &mut Edit<'_>) -> Result<(), String> {
+    let to = match edit.take("to") {
+        Some(Attr::Text(name)) => {
+            let known = TYPES.iter().find(|(known, ..)| *known == name);
+            let unknown = || format!("attribute \"to\" is {name:?}, which is no known type");
+            Attr::Int(known.ok_or_else(unknown)?.2)
+        }
+        Some(other) => other,
+        None => return Ok(()),
+    };
+    edit.set("to", to);
+    Ok(())
+}
+
+/// The number of a type that models of the first operator sets know.
+pub(super) fn number_of(dtype: DType) -> Option<i64> {
+    TYPES.iter().find(|(_, known, _)| *known == dtype).map(|(.., number)| *number)
+}

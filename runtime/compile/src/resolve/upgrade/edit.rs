@@ -1,0 +1,309 @@
+//! What an upgrade may do to a node and around it.
+
+use udo_api::{DType, Shape, TensorDesc};
+
+use super::MICROSOFT;
+use crate::compiler::Compiler;
+use crate::resolve::TypedGraph;
+use crate::resolve::bind_builtin;
+use udo_engine::cores::convert;
+use udo_graph::graph::{Attr, NEWEST, Node, ValueId};
+use udo_graph::memory::Tensor;
+
+/// A node that is being upgraded, in the graph of all that runs before it.
+pub(super) struct Edit<'a> {
+    pub(super) compiler: &'a Compiler<'a>,
+    pub(super) graph: &'a mut TypedGraph,
+    pub(super) node: &'a mut Node,
+    pub(super) behind: &'a mut Vec<Node>,
+}
+
+impl Edit<'_> {
+    /// Type and shape of an input; absent where the node leaves it out.
+    pub(super) fn input(&self, port: usize) -> TensorDesc {
+        self.graph.desc(self.node.input(port))
+    }
+
+    /// Takes an attribute off the node.
+    pub(super) fn take(&mut self, name: &str) -> Option<Attr> {
+        let at = self.node.attrs.iter().position(|(n, _)| n == name)?;
+        Some(self.node.attrs.remove(at).1)
+    }
+
+    pub(super) fn take_int(&mut self, name: &str) -> Result<Option<i64>, String> {
+        self.take_as(name, "an integer", |attr| match attr {
+            Attr::Int(value) => Some(*value),
+            _ => None,
+        })
+    }
+
+    pub(super) fn take_ints(&mut self, name: &str) -> Result<Option<Vec<i64>>, String> {
+        self.take_as(name, "a list of integers", |attr| match attr {
+            Attr::Ints(values) => Some(values.clone()),
+            _ => None,
+        })
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a real attribute written as an integer is small"
+    )]
+    pub(super) fn take_float(&mut self, name: &str) -> Result<Option<f64>, String> {
+        self.take_as(name, "a number", |attr| match attr {
+            Attr::Float(value) => Some(*value),
+            Attr::Int(value) => Some(*value as f64),
+            _ => None,
+        })
+    }
+
+    pub(super) fn take_floats(&mut self, name: &str) -> Result<Option<Vec<f64>>, String> {
+        self.take_as(name, "a list of numbers", |attr| match attr {
+            Attr::Floats(values) => Some(values.clone()),
+            _ => None,
+        })
+    }
+
+    pub(super) fn take_text(&mut self, name: &str) -> Result<Option<String>, String> {
+        self.take_as(name, "a text", |attr| match attr {
+            Attr::Text(text) => Some(text.clone()),
+            _ => None,
+        })
+    }
+
+    /// Takes an attribute off the node, which must be what `read` reads.
+    fn take_as<T>(
+        &mut self,
+        name: &str,
+        wanted: &str,
+        read: impl Fn(&Attr) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        let Some(attr) = self.take(name) else { return Ok(None) };
+        let misfit = || format!("attribute {name:?} is {attr}, wanted {wanted}");
+        read(&attr).map(Some).ok_or_else(misfit)
+    }
+
+    /// Gives the node an attribute.
+    pub(super) fn set(&mut self, name: &str, attr: Attr) {
+        self.node.attrs.push((name.to_owned(), attr));
+    }
+
+    /// Makes an input a constant, with the type of input 0 and no dimensions.
+    pub(super) fn set_number(&mut self, port: usize, name: &str, value: f64) -> Result<(), String> {
+        let number = self.number(name, value)?;
+        set_input(self.node, port, number);
+        Ok(())
+    }
+
+    /// A constant with the type of input 0 and no dimensions.
+    pub(super) fn number(&mut self, name: &str, value: f64) -> Result<ValueId, String> {
+        self.numbers_like(0, name, &[], &[value])
+    }
+
+    /// A constant of these numbers, with the type of an input.
+    pub(super) fn numbers_like(
+        &mut self,
+        port: usize,
+        name: &str,
+        extents: &[usize],
+        values: &[f64],
+    ) -> Result<ValueId, String> {
+        let dtype = self.input(port).dtype().ok_or_else(|| format!("input {port} is missing"))?;
+        let shape = Shape::new(extents).map_err(|e| e.to_string())?;
+        let tensor = convert::from_numbers(dtype, shape, values);
+        Ok(self.constant(name, tensor.map_err(|e| e.to_string())?))
+    }
+
+    /// Makes an input the constant list of these integers.
+    pub(super) fn set_ints(
+        &mut self,
+        port: usize,
+        name: &str,
+        values: &[i64],
+    ) -> Result<(), String> {
+        let list = self.list(name, values)?;
+        set_input(self.node, port, list);
+        Ok(())
+    }
+
+    /// The constant list of these integers.
+    pub(super) fn list(&mut self, name: &str, values: &[i64]) -> Result<ValueId, String> {
+        Ok(self.constant(name, list(values)?))
+    }
+
+    /// Makes an input the constant list of these numbers, in single precision.
+    pub(super) fn set_floats(
+        &mut self,
+        port: usize,
+        name: &str,
+        values: &[f64],
+    ) -> Result<(), String> {
+        let shape = Shape::new(&[values.len()]).map_err(|e| e.to_string())?;
+        let tensor = convert::from_numbers(DType::F32, shape, values);
+        self.set_constant(port, name, tensor.map_err(|e| e.to_string())?);
+        Ok(())
+    }
+
+    pub(super) fn set_constant(&mut self, port: usize, name: &str, tensor: Tensor) {
+        let id = self.constant(name, tensor);
+        set_input(self.node, port, id);
+    }
+
+    fn constant(&mut self, name: &str, tensor: Tensor) -> ValueId {
+        self.graph.add_constant(&format!("{}.{name}", self.node.name), tensor)
+    }
+
+    /// An input that the node may not leave out.
+    pub(super) fn required(&self, port: usize) -> Result<ValueId, String> {
+        self.node.input(port).ok_or_else(|| format!("input {port} is missing"))
+    }
+
+    /// An output that somebody has to want.
+    pub(super) fn required_output(&self, port: usize) -> Result<ValueId, String> {
+        self.node.output(port).ok_or_else(|| format!("output {port} is missing"))
+    }
+
+    /// Has a node of a built-in operator run behind this one and those added so before.
+    pub(super) fn after(&mut self, name: &str, node: Node, output: ValueId) {
+        let name = format!("{}.{name}", self.node.name);
+        self.behind.push(Node { name, outputs: vec![Some(output)], ..node });
+    }
+
+    /// Has a node of a built-in operator run before this one, and returns what it makes: an output of this node's, or
+    /// else a new value.
+    pub(super) fn first(
+        &mut self,
+        name: &str,
+        node: Node,
+        output: Option<ValueId>,
+    ) -> Result<ValueId, String> {
+        let made = output.unwrap_or_else(|| self.value(name));
+        self.first_of(name, node, vec![Some(made)])?;
+        Ok(made)
+    }
+
+    /// The same of a node that makes several.
+    pub(super) fn first_of(
+        &mut self,
+        name: &str,
+        node: Node,
+        outputs: Vec<Option<ValueId>>,
+    ) -> Result<(), String> {
+        let node = Node { name: format!("{}.{name}", self.node.name), outputs, ..node };
+        bind_builtin(self.compiler, self.graph, node).map_err(|e| e.to_string())
+    }
+
+    /// The parts along an axis of so many elements each, which go by these names.
+    pub(super) fn split<const N: usize>(
+        &mut self,
+        name: &str,
+        from: ValueId,
+        axis: i64,
+        parts: [(&str, i64); N],
+    ) -> Result<[ValueId; N], String> {
+        let lengths = self.list(&format!("{name}.lengths"), &parts.map(|(_, len)| len))?;
+        let node = with_int(new_node("Split", &[from, lengths]), "axis", axis);
+        let made = parts.map(|(part, _)| self.value(&format!("{name}.{part}")));
+        self.first_of(name, node, made.map(Some).to_vec())?;
+        Ok(made)
+    }
+
+    /// A value that a node of those that this one becomes makes.
+    pub(super) fn value(&mut self, name: &str) -> ValueId {
+        self.graph.add_value(&format!("{}.{name}", self.node.name))
+    }
+
+    /// Makes the node one of another operator of ONNX's, with these inputs.
+    pub(super) fn end(&mut self, op: &str, inputs: &[ValueId]) {
+        let Node { inputs, op, opset, domain, .. } = new_node(op, inputs);
+        (self.node.inputs, self.node.op, self.node.opset) = (inputs, op, opset);
+        self.node.domain = domain;
+    }
+
+    /// Makes the node one of another operator of ONNX Runtime's own.
+    pub(super) fn end_own(&mut self, op: &str, inputs: Vec<Option<ValueId>>) {
+        let Node { op, opset, domain, .. } = own_node(op, &[]);
+        (self.node.inputs, self.node.op, self.node.opset) = (inputs, op, opset);
+        self.node.domain = domain;
+    }
+
+    /// Has an input go through a node of a built-in operator before.
+    pub(super) fn before(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
+        let from = self.required(port)?;
+        let (node, made) = self.added(added)?;
+        let node = Node { inputs: [&[Some(from)], &*node.inputs].concat(), ..node };
+        let node = Node { outputs: vec![Some(made)], ..node };
+        bind_builtin(self.compiler, self.graph, node).map_err(|e| e.to_string())?;
+        set_input(self.node, port, made);
+        Ok(())
+    }
+
+    /// Has an output, if somebody wants it, go through a node of a built-in operator behind.
+    pub(super) fn behind(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
+        let Some(wanted) = self.node.output(port) else { return Ok(()) };
+        let (node, made) = self.added(added)?;
+        let node = Node { inputs: [&[Some(made)], &*node.inputs].concat(), ..node };
+        // Before those of earlier upgrades, which read what it makes.
+        self.behind.insert(0, Node { outputs: vec![Some(wanted)], ..node });
+        if let Some(output) = self.node.outputs.get_mut(port) {
+            *output = Some(made);
+        }
+        Ok(())
+    }
+
+    /// The node without its first input and its output, and a new value between it and this one.
+    fn added(&mut self, added: &Added<'_>) -> Result<(Node, ValueId), String> {
+        let mut node = new_node(added.op, &[]);
+        node.name = format!("{}.{}", self.node.name, added.op.to_lowercase());
+        if let Some((name, values)) = added.list {
+            let name = format!("{}.{name}", node.name);
+            node.inputs.push(Some(self.graph.add_constant(&name, list(values)?)));
+        }
+        let attr = added.attr.map(|(name, value)| (name.to_owned(), Attr::Int(value)));
+        node.attrs.extend(attr);
+        let made = self.graph.add_value(&node.name);
+        Ok((node, made))
+    }
+}
+
+/// A node that an upgrade adds, of one input and one output.
+pub(super) struct Added<'a> {
+    pub(super) op: &'a str,
+    /// Its second input, if it has one: a constant of integers, and what to call it.
+    pub(super) list: Option<(&'a str, &'a [i64])>,
+    /// Its attribute, if it has one.
+    pub(super) attr: Option<(&'a str, i64)>,
+}
+
+/// A node of an operator of ONNX's, whose name and output are still to come.
+pub(super) fn new_node(op: &str, inputs: &[ValueId]) -> Node {
+    Node::new(op, NEWEST, inputs, &[])
+}
+
+/// The same of an operator of ONNX Runtime's own.
+pub(super) fn own_node(op: &str, inputs: &[ValueId]) -> Node {
+    Node { domain: MICROSOFT.to_owned(), ..Node::new(op, 1, inputs, &[]) }
+}
+
+/// The node with an attribute more.
+pub(super) fn with_int(mut node: Node, name: &str, value: i64) -> Node {
+    node.attrs.push((name.to_owned(), Attr::Int(value)));
+    node
+}
+
+/// The same with a list of integers.
+pub(super) fn with_ints(mut node: Node, name: &str, values: &[i64]) -> Node {
+    node.attrs.push((name.to_owned(), Attr::Ints(values.to_vec())));
+    node
+}
+
+fn list(values: &[i64]) -> Result<Tensor, String> {
+    let shape = Shape::new(&[values.len()]).map_err(|e| e.to_string())?;
+    Tensor::of(shape, values).map_err(|e| e.to_string())
+}
+
+fn set_input(node: &mut Node, port: usize, value: ValueId) {
+    node.inputs.resize(node.inputs.len().max(port + 1), None);
+    if let Some(input) = node.inputs.get_mut(port) {
+        *input = Some(value);
+    }
+}

@@ -1,0 +1,163 @@
+//! Operators that ONNX Runtime's optimizer makes of several nodes: they become those again, which passes fuse their own way.
+
+use super::edit::{Edit, new_node, with_ints};
+use udo_graph::graph::{Attr, Node, ValueId};
+
+/// A convolution to which another input may be added, and then an activation done.
+pub(super) fn conv(edit: &mut Edit<'_>) -> Result<(), String> {
+    let name = edit.take_text("activation")?;
+    let numbers = edit.take_floats("activation_params")?.unwrap_or_default();
+    let number = |at: usize| numbers.get(at).copied();
+    let activation = activation(name.as_deref(), [number(0), number(1)])?;
+    let (x, weights) = (edit.required(0)?, edit.required(1)?);
+    let (bias, added) = (edit.node.input(2), edit.node.input(3));
+    let inputs: Vec<ValueId> = [x, weights].into_iter().chain(bias).collect();
+    let mut node = new_node("Conv", &inputs);
+    node.attrs = std::mem::take(&mut edit.node.attrs);
+    let mut sums = edit.first("sums", node, None)?;
+    if let Some(added) = added {
+        sums = edit.first("added", new_node("Add", &[sums, added]), None)?;
+    }
+    end(edit, activation, sums)
+}
+
+/// A product with an addend, and then an activation.
+pub(super) fn gemm(edit: &mut Edit<'_>) -> Result<(), String> {
+    let name = edit.take_text("activation")?;
+    let [alpha, beta, gamma] = ["activation_alpha", "activation_beta", "activation_gamma"]
+        .map(|name| edit.take_float(name));
+    // No activation has a third number.
+    gamma?;
+    let activation = activation(name.as_deref(), [alpha?, beta?])?;
+    let node = Node { inputs: edit.node.inputs.clone(), ..new_node("Gemm", &[]) };
+    let attrs = std::mem::take(&mut edit.node.attrs);
+    let sums = edit.first("sums", Node { attrs, ..node }, None)?;
+    end(edit, activation, sums)
+}
+
+/// An operator of one number, and its parameters.
+struct Activation {
+    op: &'static str,
+    params: Vec<(&'static str, f64)>,
+}
+
+fn activation(name: Option<&str>, [a, b]: [Option<f64>; 2]) -> Result<Activation, String> {
+    let mut params = Vec::new();
+    let mut set = |name: &'static str, value: Option<f64>| {
+        params.extend(value.map(|value| (name, value)));
+    };
+    let op = match name {
+        None | Some("") => "Identity",
+        Some("Relu") => "Relu",
+        Some("Tanh") => "Tanh",
+        Some("Sigmoid") => "Sigmoid",
+        Some("LeakyRelu") => {
+            set("alpha", a);
+            "LeakyRelu"
+        }
+        Some("Clip") => {
+            set("min", a);
+            set("max", b);
+            "Clip"
+        }
+        Some("HardSigmoid") => {
+            set("alpha", a);
+            set("beta", b);
+            "HardSigmoid"
+        }
+        Some(other) => {
+            let wanted = "wanted Relu, Tanh, Sigmoid, LeakyRelu, Clip or HardSigmoid";
+            return Err(format!("attribute \"activation\" is {other:?}, {wanted}"));
+        }
+    };
+    Ok(Activation { op, params })
+}
+
+/// Makes the node an activation of this value.
+fn end(edit: &mut Edit<'_>, activation: Activation, x: ValueId) -> Result<(), String> {
+    let Activation { op, params } = activation;
+    let mut inputs = vec![x];
+    if op == "Clip" {
+        for (name, value) in params {
+            inputs.push(edit.number(name, value)?);
+        }
+    } else {
+        for (name, value) in params {
+            edit.set(name, Attr::Float(value));
+        }
+    }
+    edit.end(op, &inputs);
+    Ok(())
+}
+
+pub(super) fn bias_add(edit: &mut Edit<'_>) -> Result<(), String> {
+    let (x, bias, skip) = (edit.required(0)?, edit.required(1)?, edit.required(2)?);
+    let biased = edit.first("biased", new_node("Add", &[x, bias]), None)?;
+    edit.end("Add", &[biased, skip]);
+    Ok(())
+}
+
+/// The first half of a row times what Gelu makes of the second.
+pub(super) fn bias_split_gelu(edit: &mut Edit<'_>) -> Result<(), String> {
+    let (x, bias) = (edit.required(0)?, edit.required(1)?);
+    let biased = edit.first("biased", new_node("Add", &[x, bias]), None)?;
+    let row = edit.input(1);
+    let half = i64::try_from(row.len() / 2).unwrap_or(i64::MAX);
+    let [left, right] = edit.split("halves", biased, -1, [("left", half), ("right", half)])?;
+    let right = edit.first("gelu", new_node("Gelu", &[right]), None)?;
+    edit.end("Mul", &[left, right]);
+    Ok(())
+}
+
+/// A convolution of images whose channels are last, by weights whose channels are as well.
+pub(super) fn nhwc_conv(edit: &mut Edit<'_>) -> Result<(), String> {
+    let bias = edit.node.input(2);
+    let (weights, x) = (with_channels_second(edit, 1, "weights")?, channels_second(edit)?);
+    let inputs: Vec<ValueId> = [x, weights].into_iter().chain(bias).collect();
+    edit.end("Conv", &inputs);
+    Ok(())
+}
+
+/// Pooling of images whose channels are last.
+pub(super) fn nhwc_max_pool(edit: &mut Edit<'_>) -> Result<(), String> {
+    let pooled = channels_second(edit)?;
+    edit.end("MaxPool", &[pooled]);
+    Ok(())
+}
+
+/// A convolution of quantized values, whose images may have their channels last.
+pub(super) fn q_linear_conv(edit: &mut Edit<'_>) -> Result<(), String> {
+    let is_last = edit.take_int("channels_last")?.unwrap_or(0) != 0;
+    let mut inputs = edit.node.inputs.clone();
+    if is_last {
+        let x = channels_second(edit)?;
+        inputs.splice(..1, [Some(x)]);
+    }
+    edit.end("QLinearConv", &[]);
+    edit.node.inputs = inputs;
+    Ok(())
+}
+
+/// Input 0 with its channels second; the output has them last again.
+fn channels_second(edit: &mut Edit<'_>) -> Result<ValueId, String> {
+    let x = with_channels_second(edit, 0, "nchw")?;
+    let mut last: Vec<i64> = (0i64..).take(edit.input(0).rank()).collect();
+    last.get_mut(1..).unwrap_or_default().rotate_left(1);
+    let (y, made) = (edit.required_output(0)?, edit.value("made"));
+    if let Some(output) = edit.node.outputs.first_mut() {
+        *output = Some(made);
+    }
+    edit.after("nhwc", with_ints(new_node("Transpose", &[made]), "perm", &last), y);
+    Ok(x)
+}
+
+/// An input whose channels are last with those second.
+fn with_channels_second(edit: &mut Edit<'_>, port: usize, name: &str) -> Result<ValueId, String> {
+    let (x, desc) = (edit.required(port)?, edit.input(port));
+    let axes: Vec<i64> = (0i64..).take(desc.rank()).collect();
+    let [batch, positions @ .., channels] = axes.as_slice() else {
+        return Err(format!("input {port} is {desc}, wanted rank 3 or more"));
+    };
+    let first = [&[*batch, *channels], positions].concat();
+    edit.first(name, with_ints(new_node("Transpose", &[x]), "perm", &first), None)
+}

@@ -1,0 +1,21 @@
+//! What is put around a tensor, which was in attributes.
+
+use super::edit::Edit;
+use udo_graph::graph::Attr;
+
+pub(super) fn rename(edit: &mut Edit<'_>) -> Result<(), String> {
+    if let Some(pads) = edit.take_ints("paddings")? {
+        edit.set("pads", Attr::Ints(pads));
+    }
+    Ok(())
+}
+
+pub(super) fn attributes_to_inputs(edit: &mut Edit<'_>) -> Result<(), String> {
+    if let Some(pads) = edit.take_ints("pads")? {
+        edit.set_ints(1, "pads", &pads)?;
+    }
+    if let Some(value) = edit.take_float("value")? {
+        edit.set_number(2, "constant_value", value)?;
+    }
+    Ok(())
+}

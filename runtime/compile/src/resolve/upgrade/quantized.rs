@@ -1,0 +1,36 @@
+//! Operators on quantized values that are those on numbers, between a step that makes numbers and one that quantizes them.
+
+use super::edit::{Edit, new_node, own_node};
+use udo_graph::graph::{Attr, Node, ValueId};
+
+/// What values at a port stand for, by the scale and the zero point at the next two.
+fn numbers(edit: &mut Edit<'_>, name: &str, port: usize) -> Result<ValueId, String> {
+    let inputs = [port, port + 1, port + 2].map(|port| edit.node.input(port)).to_vec();
+    edit.first(name, Node { inputs, ..own_node("DequantizeLinear", &[]) }, None)
+}
+
+/// Makes the node the quantization of numbers by the scale and the zero point at two ports.
+fn quantized(edit: &mut Edit<'_>, numbers: ValueId, scale: usize) {
+    let numbers = [Some(numbers), edit.node.input(scale), edit.node.input(scale + 1)].to_vec();
+    edit.end_own("QuantizeLinear", numbers);
+}
+
+pub(super) fn choice(edit: &mut Edit<'_>) -> Result<(), String> {
+    let (choice, x, y) = (edit.required(0)?, numbers(edit, "x", 1)?, numbers(edit, "y", 4)?);
+    let chosen = edit.first("chosen", new_node("Where", &[choice, x, y]), None)?;
+    quantized(edit, chosen, 7);
+    Ok(())
+}
+
+pub(super) fn reduce_mean(edit: &mut Edit<'_>) -> Result<(), String> {
+    let axes = edit.take_ints("axes")?;
+    let keepdims = edit.take_int("keepdims")?.unwrap_or(1);
+    let x = numbers(edit, "x", 0)?;
+    let axes = axes.map(|axes| edit.list("axes", &axes)).transpose()?;
+    let inputs: Vec<ValueId> = [x].into_iter().chain(axes).collect();
+    let mut mean = new_node("ReduceMean", &inputs);
+    mean.attrs.push(("keepdims".to_owned(), Attr::Int(keepdims)));
+    let mean = edit.first("mean", mean, None)?;
+    quantized(edit, mean, 3);
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! Nodes of an imported graph in the form of a newer operator set, for files that have one for all nodes.
+
+use udo_api::Dim;
+
+use super::{Change, EVER, Edit, UPGRADES};
+use crate::compiler::Compiler;
+use crate::resolve::choose::choose;
+use crate::resolve::run;
+use crate::resolve::{ResolveError, TypedGraph};
+use udo_graph::graph::{DimSpec, Graph, Node, Source, TensorType, ValueId};
+
+/// Brings all nodes of ONNX's own operators into the form of the newest operator set that one of them is of. Types and shapes
+/// that a newer form asks for are those of the graph; extents that it leaves open are asked of the options.
+///
+/// # Errors
+/// The graph cannot be resolved, or a node has no newer form, as one of a subgraph that would have to change.
+pub fn raise(compiler: &Compiler<'_>, graph: &mut Graph) -> Result<(), ResolveError> {
+    let to = newest(graph);
+    let is_older = |node: &Node| node.domain.is_empty() && (1..to).contains(&node.opset);
+    let has_rows = |node: &Node| is_older(node) && rows(node, to).next().is_some();
+    let mut raised = graph.clone();
+    if graph.nodes.iter().any(has_rows) {
+        let mut typed = run(compiler, graph.clone())?.graph;
+        typed.nodes.clear();
+        typed.values.truncate(graph.values.len());
+        raised.nodes.clear();
+        for node in &graph.nodes {
+            raise_node(compiler, &mut raised, &mut typed, node.clone(), to)?;
+        }
+    }
+    raise_all(&mut raised, to)?;
+    declare_outputs(compiler, &mut raised)?;
+    *graph = raised;
+    Ok(())
+}
+
+/// Says of outputs what type and shape they have where the model does not, as files say it. Extents may be others in another
+/// run of a model that leaves those of an input open.
+fn declare_outputs(compiler: &Compiler<'_>, graph: &mut Graph) -> Result<(), ResolveError> {
+    let outputs = graph.outputs.clone().into_iter();
+    let is_untyped = |id: &ValueId| {
+        let value = graph.value(*id).ok();
+        value.is_some_and(|of| of.declared.is_none() && matches!(of.source, Source::Computed))
+    };
+    let untyped: Vec<ValueId> = outputs.filter(is_untyped).collect();
+    if untyped.is_empty() {
+        return Ok(());
+    }
+    let is_open = graph.values.iter().any(|value| match &value.source {
+        Source::Input(of) => of.dims.iter().any(|dim| !matches!(dim, DimSpec::Fixed(_))),
+        Source::Computed | Source::Constant(_) | Source::Outer => false,
+    });
+    let typed = run(compiler, graph.clone())?.graph;
+    for id in untyped {
+        let desc = typed.desc(Some(id));
+        let Some(dtype) = desc.dtype() else { continue };
+        let dim = |dim: Option<Dim>| match dim {
+            Some(Dim::Fixed(extent)) if !is_open => DimSpec::Fixed(extent),
+            _ => DimSpec::Unknown,
+        };
+        let shape = desc.full_shape();
+        let dims = (0..desc.rank()).map(|axis| dim(shape.dim(axis))).collect();
+        if let Some(value) = graph.values.get_mut(id.index()) {
+            value.declared = Some(TensorType { dtype, dims });
+        }
+    }
+    Ok(())
+}
+
+/// Adds a node in its newer form, with what has to run before and behind it.
+fn raise_node(
+    compiler: &Compiler<'_>,
+    graph: &mut Graph,
+    typed: &mut TypedGraph,
+    mut node: Node,
+    to: u32,
+) -> Result<(), ResolveError> {
+    let mut behind = Vec::new();
+    let is_own = choose(compiler.operators, &node, compiler.bind())
+        .is_ok_and(|(of, _)| compiler.operators.is_builtin(of.package));
+    let is_renamed = rows(&node, to).any(|row| matches!(row.change, Change::Rename(_)));
+    for row in UPGRADES.iter().filter(|_| is_own || is_renamed) {
+        if row.since != EVER && row.since <= to && row.takes(&node) {
+            let mut edit = Edit { compiler, graph: typed, node: &mut node, behind: &mut behind };
+            row.change.apply(&mut edit).map_err(|reason| {
+                ResolveError::unfit(node.name.clone(), node.op.clone(), reason)
+            })?;
+        }
+    }
+    let Graph { nodes, values, .. } = &mut **typed;
+    let before = nodes.drain(..).map(|bound| bound.node);
+    let added = values.iter().skip(graph.values.len()).map(|value| value.value.clone());
+    graph.values.extend(added);
+    let own = before.chain([node]).chain(behind);
+    graph.nodes.extend(own.map(|node| Node { opset: node.opset.min(to), ..node }));
+    Ok(())
+}
+
+/// The newest operator set that a node is of.
+fn newest(graph: &Graph) -> u32 {
+    let of_node = |node: &Node| {
+        let inner = node.subgraphs().map(|subgraph| newest(subgraph.graph)).max();
+        inner.max(node.domain.is_empty().then_some(node.opset)).unwrap_or(1)
+    };
+    graph.nodes.iter().map(of_node).max().unwrap_or(1)
+}
+
+/// The changes of a node from its operator set to another one.
+fn rows(node: &Node, to: u32) -> impl Iterator<Item = &'static super::Upgrade> {
+    let is_due = move |row: &&super::Upgrade| row.since != EVER && row.since <= to;
+    UPGRADES.iter().filter(is_due).filter(|row| row.takes(node))
+}
+
+/// Says of all nodes that they are of this operator set at least; those of subgraphs must not have changed up to it.
+fn raise_all(graph: &mut Graph, to: u32) -> Result<(), ResolveError> {
+    for node in &mut graph.nodes {
+        if node.domain.is_empty() {
+            node.opset = node.opset.max(to);
+        }
+        for (_, attr) in &mut node.attrs {
+            for inner in attr.graphs_mut() {
+                for node in &inner.nodes {
+                    if let Some(row) = rows(node, to).next().filter(|_| node.domain.is_empty()) {
+                        let (name, op) = (node.name.clone(), node.op.clone());
+                        let reason = format!(
+                            "it is of operator set {} in a subgraph, wanted the form of {} on",
+                            node.opset, row.since
+                        );
+                        return Err(ResolveError::unfit(name, op, reason));
+                    }
+                }
+                raise_all(inner, to)?;
+            }
+        }
+    }
+    Ok(())
+}

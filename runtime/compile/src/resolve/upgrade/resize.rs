@@ -1,0 +1,30 @@
+//! Resize and Upsample, which it was called before: where samples lie was not said.
+
+use super::edit::Edit;
+use udo_graph::graph::{Attr, ValueId};
+
+pub(super) fn scales_to_input(edit: &mut Edit<'_>) -> Result<(), String> {
+    match edit.take_floats("scales")? {
+        Some(scales) => edit.set_floats(1, "scales", &scales),
+        None => Ok(()),
+    }
+}
+
+/// Samples lay at whole multiples of the scale, and the nearest element was, as in ONNX Runtime, the one before where an
+/// image becomes larger and the one behind where it becomes smaller.
+pub(super) fn state_coordinates(edit: &mut Edit<'_>) -> Result<(), String> {
+    let is_smaller = shrinks(edit, edit.node.input(1).ok_or("input 1, the scales, is missing")?);
+    edit.node.inputs.insert(1, None);
+    edit.set("coordinate_transformation_mode", Attr::Text("asymmetric".to_owned()));
+    let nearest = if is_smaller { "ceil" } else { "floor" };
+    edit.set("nearest_mode", Attr::Text(nearest.to_owned()));
+    Ok(())
+}
+
+/// Whether some axis is to become smaller, and none larger.
+fn shrinks(edit: &Edit<'_>, scales: ValueId) -> bool {
+    let scales = edit.graph.known(Some(scales)).and_then(|scales| scales.get::<f32>());
+    scales.is_some_and(|scales| {
+        scales.iter().any(|&scale| scale < 1.0) && scales.iter().all(|&scale| scale <= 1.0)
+    })
+}

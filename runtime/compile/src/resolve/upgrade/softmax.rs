@@ -1,0 +1,41 @@
+//! Softmax over all axes from one on, which is now over one axis alone.
+
+use udo_api::{Dim, resolve_axis};
+
+use super::edit::{Added, Edit};
+use udo_graph::graph::Attr;
+
+/// Leaves the node the one axis that has more than one element, or has those from `axis` on merged around it.
+pub(super) fn flatten(edit: &mut Edit<'_>) -> Result<(), String> {
+    let x = edit.input(0);
+    let rank = x.rank();
+    let axis = edit.take_int("axis")?.unwrap_or(1);
+    // The axis behind the last one is allowed here: each element is a row of its own.
+    let end = usize::try_from(axis).ok().filter(|&axis| axis == rank);
+    let first = end.or_else(|| resolve_axis(axis, rank));
+    let first = first.ok_or_else(|| format!("attribute \"axis\" is {axis}, input 0 is {x}"))?;
+    let shape = x.full_shape();
+    let wide: Vec<usize> =
+        (first..rank).filter(|&at| shape.dim(at).and_then(Dim::exact) != Some(1)).collect();
+    let only = match wide[..] {
+        [] => rank.checked_sub(1).filter(|&last| first <= last),
+        [only] => Some(only),
+        _ => None,
+    };
+    let number = |n: usize| i64::try_from(n).map_err(|e| e.to_string());
+    if let Some(only) = only {
+        // The last axis is what a newer node means without the attribute.
+        if only + 1 < rank {
+            edit.set("axis", Attr::Int(number(only)?));
+        }
+        return Ok(());
+    }
+    if !shape.is_fixed() {
+        return Err(format!(
+            "input 0 is {x}, wanted fixed dimensions to merge from axis {first} on"
+        ));
+    }
+    let dims = x.shape().iter().map(|&dim| number(dim)).collect::<Result<Vec<_>, _>>()?;
+    edit.before(0, &Added { op: "Flatten", list: None, attr: Some(("axis", number(first)?)) })?;
+    edit.behind(0, &Added { op: "Reshape", list: Some(("shape", &dims)), attr: None })
+}

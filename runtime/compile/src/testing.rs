@@ -1,0 +1,29 @@
+//! What tests of this crate compile with.
+
+use udo_api::{KernelDef, OpDef, PackageV1};
+use udo_engine::operators::Operators;
+use udo_engine::package::BUILT_IN;
+use udo_graph::graph::Graph;
+
+use crate::compiler::Resources;
+use crate::hta::subnet;
+use crate::options::CompileOptions;
+use crate::resolve::{self, TypedGraph};
+
+static OPS: [OpDef; 1] = [subnet::OP];
+static KERNELS: [KernelDef; 1] = [subnet::KERNEL];
+static BUILT_IN_OPS: PackageV1 = udo_ops::PACKAGE.guarded();
+static HTA: PackageV1 = PackageV1::new("hta", "0").ops(&OPS).kernels(&KERNELS).guarded();
+
+/// The built-in operators.
+pub(crate) fn resources() -> Resources {
+    assert_eq!(BUILT_IN_OPS.name(), BUILT_IN);
+    let mut operators = Operators::with_built_in(&BUILT_IN_OPS).unwrap();
+    operators.add_static(&HTA).unwrap();
+    Resources::of(operators)
+}
+
+/// A graph with operators, types and shapes.
+pub(crate) fn resolved(resources: &Resources, graph: Graph) -> TypedGraph {
+    resolve::run(&resources.compiler(&CompileOptions::default()), graph).unwrap().graph
+}

@@ -1,0 +1,285 @@
+//! The file of a cache: a safetensors file whose tensors are packed constants, called by what stands for them. It is mapped,
+//! and what it has is read where it lies.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Serialize};
+use udo_host::{Buffer, PackedBytes, SharedBytes};
+
+use super::CacheError;
+use super::code::{self, Code};
+use udo_graph::container::checksum::{PART_BYTES, sum128, sum128_of_parts};
+use udo_graph::container::safetensors::{self, MAX_HEADER_BYTES, START};
+use udo_graph::memory::FileBytes;
+
+/// The version of the format.
+pub(super) const FORMAT: u32 = 2;
+
+/// Of fewer bytes the sums take less than a thread takes to start.
+const AHEAD_BYTES: usize = 2 << 20;
+
+/// What the metadata call the text of [`Form`], and its sum.
+pub(super) const FORM: &str = "udo.cache";
+pub(super) const SUM: &str = "udo.checksum";
+
+/// What a file is of. It is of no use where anything but the stamp differs.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Key {
+    /// The caller's count.
+    pub(super) version: u32,
+    pub(super) sdk: String,
+    pub(super) isa: String,
+    /// The file of the runtime's own code.
+    pub(super) code: String,
+    /// The sum of the model's bytes.
+    #[serde(with = "hex")]
+    pub(super) content: u128,
+    /// The times of the model's file, if it was old enough to go by them.
+    pub(super) stamp: Option<String>,
+}
+
+impl Key {
+    /// That of this process, for a model of this content.
+    pub(super) fn now(
+        version: u32,
+        content: u128,
+        stamp: Option<String>,
+    ) -> Result<(Code, Self), CacheError> {
+        let code = Code::loaded();
+        let own = code.file_of(code::anchor()).ok_or(CacheError::Unsupported)?;
+        let (sdk, isa) = (env!("CARGO_PKG_VERSION").to_owned(), format!("{:?}", udo_simd::isa()));
+        Ok((code, Self { version, sdk, isa, code: own, content, stamp }))
+    }
+
+    /// What of the file is not as `wanted`, in words.
+    pub(super) fn differs(&self, wanted: &Self) -> Option<String> {
+        if self.version != wanted.version {
+            return Some(format!("version {}, wanted {}", self.version, wanted.version));
+        }
+        let same = [
+            (self.sdk == wanted.sdk, "another version of the SDK"),
+            (self.isa == wanted.isa, "another instruction set"),
+            (self.code == wanted.code, "another build of the runtime"),
+            (self.content == wanted.content, "another model"),
+        ];
+        same.into_iter().find(|(is_same, _)| !is_same).map(|(_, what)| what.to_owned())
+    }
+}
+
+/// Sums as texts: no number of JSON has 128 bits.
+mod hex {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(sum: &u128, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&format!("{sum:032x}"))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u128, D::Error> {
+        let text = String::deserialize(from)?;
+        u128::from_str_radix(&text, 16).map_err(D::Error::custom)
+    }
+}
+
+/// What the metadata say.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Form {
+    pub(super) format: u32,
+    pub(super) key: Key,
+    /// The sums of the packed constants' parts, by what stands for them.
+    pub(super) sums: BTreeMap<String, String>,
+}
+
+/// A file that is there, and whose header is sound.
+pub(super) struct Stored {
+    pub(super) key: Key,
+    file: SharedBytes,
+    packed: BTreeMap<u128, Blob>,
+    /// Whether somebody looked ahead, or does.
+    is_looked_at: AtomicBool,
+}
+
+/// A packed constant of the file.
+#[derive(Debug)]
+struct Blob {
+    at: Range<usize>,
+    sum: u128,
+    /// The sums of its parts as they are, each of which the first who wants it takes.
+    parts: Vec<OnceLock<u128>>,
+}
+
+/// How far those who look ahead have come.
+#[derive(Debug, Default)]
+pub(super) struct Ahead {
+    next: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+impl Ahead {
+    /// Has all end after the part at which they look.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stored")
+            .field("key", &self.key)
+            .field("packed", &self.packed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stored {
+    /// The file at `path`, if there is one.
+    ///
+    /// # Errors
+    /// Why it is of no use.
+    pub(super) fn open(path: &Path) -> Result<Option<Self>, String> {
+        let mut file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(|error| error.to_string())?,
+        };
+        let bytes = FileBytes::of(&mut file).map_err(|error| error.to_string())?;
+        Self::read(Arc::new(bytes)).map(Some)
+    }
+
+    /// What such bytes hold.
+    ///
+    /// # Errors
+    /// Why they are of no use.
+    pub(super) fn read(file: SharedBytes) -> Result<Self, String> {
+        let (header, data_len) = header((*file).as_ref())?;
+        let header = safetensors::parse(header, data_len).map_err(|error| error.to_string())?;
+        let text = header.metadata.get(FORM).ok_or("it is no file of a cache")?;
+        let sum = name(sum128(text.as_bytes()));
+        if header.metadata.get(SUM) != Some(&sum) {
+            return Err("its metadata are damaged".to_owned());
+        }
+        let form: Form = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if form.format != FORMAT {
+            return Err(format!("it is of format {}, wanted {FORMAT}", form.format));
+        }
+        let number = |text: &str| u128::from_str_radix(text, 16).map_err(|error| error.to_string());
+        let mut packed = BTreeMap::new();
+        for (name, sum) in &form.sums {
+            let entry =
+                header.tensors.get(name).ok_or_else(|| format!("it has no tensor {name}"))?;
+            let (at, sum) = (entry.bytes.clone(), number(sum)?);
+            let parts = (0..at.len().div_ceil(PART_BYTES)).map(|_| OnceLock::new()).collect();
+            packed.insert(number(name)?, Blob { at, sum, parts });
+        }
+        Ok(Self { key: form.key, file, packed, is_looked_at: AtomicBool::default() })
+    }
+
+    /// Whether it has so many bytes of the packed constant.
+    pub(super) fn has(&self, id: u128, len: usize) -> bool {
+        self.packed.get(&id).is_some_and(|blob| blob.at.len() == len)
+    }
+
+    /// All that it has, and how many bytes of each.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u128, usize)> {
+        self.packed.iter().map(|(id, blob)| (*id, blob.at.len()))
+    }
+
+    /// Whether there is enough for threads of their own to look at, and nobody did so far.
+    pub(super) fn wants_ahead(&self) -> bool {
+        let bytes = self.packed.values().map(|blob| blob.at.len()).sum::<usize>();
+        bytes >= AHEAD_BYTES && !self.is_looked_at.swap(true, Ordering::Relaxed)
+    }
+
+    /// Takes the sums of parts that nobody took, of each by one of those who call it with the same `ahead`.
+    pub(super) fn look_ahead(&self, ahead: &Ahead) {
+        let parts = |blob| self.parts(blob);
+        let all: Vec<(&[u8], &OnceLock<u128>)> = self.packed.values().flat_map(parts).collect();
+        while let Some((part, sum)) = all.get(ahead.next.fetch_add(1, Ordering::Relaxed)) {
+            if ahead.is_over.load(Ordering::Relaxed) {
+                return;
+            }
+            sum.get_or_init(|| sum128(part));
+        }
+    }
+
+    /// The parts of a packed constant, and their sums as far as somebody took them.
+    fn parts<'a>(&'a self, blob: &'a Blob) -> impl Iterator<Item = (&'a [u8], &'a OnceLock<u128>)> {
+        self.bytes(blob).chunks(PART_BYTES).zip(&blob.parts)
+    }
+
+    /// Whether a packed constant is as it was written.
+    fn is_sound(&self, blob: &Blob) -> bool {
+        let sum = |(part, sum): (&[u8], &OnceLock<u128>)| *sum.get_or_init(|| sum128(part));
+        let sums: Vec<u128> = self.parts(blob).map(sum).collect();
+        sum128_of_parts(&sums) == blob.sum
+    }
+
+    /// A packed constant where it lies, if it is there and has as many bytes.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub(super) fn get(&self, id: u128, len: usize) -> Result<Option<PackedBytes>, String> {
+        let Some(blob) = self.packed.get(&id).filter(|blob| blob.at.len() == len) else {
+            return Ok(None);
+        };
+        if !self.is_sound(blob) {
+            return Err(format!("its tensor {} is damaged", name(id)));
+        }
+        let there = PackedBytes::shared(&self.file, blob.at.clone());
+        // Bytes in memory are aligned as it happens.
+        Ok(there.or_else(|| Buffer::of(self.bytes(blob)).ok().map(PackedBytes::from)))
+    }
+
+    fn bytes(&self, blob: &Blob) -> &[u8] {
+        (*self.file).as_ref().get(blob.at.clone()).unwrap_or_default()
+    }
+}
+
+/// The header's text, and how many bytes are behind it.
+fn header(file: &[u8]) -> Result<(&[u8], usize), String> {
+    let split = || {
+        let (len, rest) = file.split_first_chunk::<START>()?;
+        let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
+        let (header, data) = rest.split_at_checked(len)?;
+        (len <= MAX_HEADER_BYTES).then_some((header, data.len()))
+    };
+    split().ok_or_else(|| "it is shorter than its header says".to_owned())
+}
+
+/// How ids and sums are written.
+pub(super) fn name(id: u128) -> String {
+    format!("{id:032x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> Key {
+        let (sdk, isa, code) = ("1".to_owned(), "I".to_owned(), "C".to_owned());
+        Key { version: 3, sdk, isa, code, content: u128::MAX, stamp: Some("1-2".to_owned()) }
+    }
+
+    #[test]
+    fn what_differs_is_said() {
+        let other = |change: fn(&mut Key)| {
+            let mut other = key();
+            change(&mut other);
+            other.differs(&key()).unwrap_or_default()
+        };
+        assert_eq!(other(|key| key.version = 2), "version 2, wanted 3");
+        assert_eq!(other(|key| key.sdk.clear()), "another version of the SDK");
+        assert_eq!(other(|key| key.isa.clear()), "another instruction set");
+        assert_eq!(other(|key| key.code.clear()), "another build of the runtime");
+        assert_eq!(other(|key| key.content = 0), "another model");
+        assert_eq!(other(|key| key.stamp = None), "", "the bytes were looked at");
+    }
+}

@@ -1,0 +1,260 @@
+//! Model files that hold what was packed beside the graph: those in the folder of a cache, of which models are made without
+//! anything else, those that were prepared, and exported ones.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::file::{Key, Stored};
+use super::source::plain;
+use super::write::{self, Held};
+use super::{
+    Cache, CacheError, CacheOptions, CacheOutcome, Found, Home, ModelSource, check_folder,
+};
+use udo_graph::container::{
+    BoundStage, Container, Contents, Extent, Network, Provenance, Section, Stage, StoredGraph,
+};
+use udo_graph::graph::{DimSpec, Graph, Source};
+use udo_graph::memory::ModelBytes;
+
+/// The suffix of such files in the folder of a cache.
+const SUFFIX: &str = "udm";
+
+/// The ranges of named dimensions.
+type Ranges = BTreeMap<String, std::ops::RangeInclusive<usize>>;
+
+impl Cache {
+    /// The cache of a graph: a model file in the folder of the options, or in memory where there are none. `prepared` are the bytes
+    /// of the model file that the graph is of, if it is of one.
+    ///
+    /// # Errors
+    /// As for [`Cache::of`].
+    pub fn of_graph(
+        options: Option<&CacheOptions>,
+        graph: &Graph,
+        ranges: &Ranges,
+        prepared: Option<&ModelBytes>,
+    ) -> Result<Arc<Self>, CacheError> {
+        let version = options.map_or(0, |options| options.version);
+        let contents = contents(graph, ranges);
+        let (code, key) = Key::now(version, contents.content()?, None)?;
+        let (path, found) = match options {
+            Some(CacheOptions { dir, .. }) => {
+                check_folder(dir)?;
+                let name = plain(&graph.name);
+                let path = dir.join(format!("{name}-{:032x}.{SUFFIX}", key.content));
+                let found = Found::of(open(&path), &path, &key)?;
+                (Some(path), found)
+            }
+            None => (None, Found { stored: None, outcome: CacheOutcome::Miss }),
+        };
+        let of_file = match prepared.filter(|_| found.stored.is_none()) {
+            Some(bytes) => stored_in(bytes).map_err(damaged)?,
+            None => None,
+        };
+        let any = |version| Key { version, ..key.clone() };
+        let of_file = of_file.filter(|of| of.key.differs(&any(of.key.version)).is_none());
+        let is_of_file = of_file.is_some();
+        let found = match of_file {
+            Some(stored) => Found { stored: Some(stored), outcome: CacheOutcome::Hit },
+            None => found,
+        };
+        let home = Home::Model(Box::new(contents), path);
+        let cache = Self::new(home, (code, key), ModelSource::by_content(), found);
+        // The folder has not got it yet.
+        cache.lock().is_stale |= is_of_file;
+        Ok(cache)
+    }
+
+    /// The cache of a model file that is yet to be written, in memory: [`Cache::section`] is what belongs there.
+    ///
+    /// # Errors
+    /// The contents are too large, or this system has no caches.
+    pub fn of_contents(contents: Contents) -> Result<Arc<Self>, CacheError> {
+        let key = Key::now(0, contents.content()?, None)?;
+        let home = Home::Model(Box::new(contents), None);
+        let found = Found { stored: None, outcome: CacheOutcome::Miss };
+        Ok(Self::new(home, key, ModelSource::by_content(), found))
+    }
+
+    /// What a model file was prepared with, if it was.
+    pub(super) fn prepared(container: &Container) -> Result<Option<Arc<Self>>, CacheError> {
+        let Some(section) = container.prepared() else { return Ok(None) };
+        let stored = Stored::read(Arc::new(section)).map_err(damaged)?;
+        // Where functions cannot be told apart nothing that was packed is of use.
+        let Ok((code, key)) = Key::now(stored.key.version, container.content(), None) else {
+            return Ok(None);
+        };
+        let found = match stored.key.differs(&key) {
+            None => Found { stored: Some(stored), outcome: CacheOutcome::Hit },
+            Some(what) => {
+                Found { stored: None, outcome: CacheOutcome::Unfit(format!("it is of {what}")) }
+            }
+        };
+        let source = ModelSource::by_content();
+        Ok(Some(Self::new(Home::Prepared, (code, key), source, found)))
+    }
+
+    /// The model that an earlier process left in the folder, of this name or the only one there is: its graph, and the cache of it.
+    ///
+    /// # Errors
+    /// There is none, or several; it is of another version, or damaged.
+    pub fn restore(
+        options: &CacheOptions,
+        name: Option<&str>,
+    ) -> Result<(Arc<Self>, BoundStage), CacheError> {
+        let path = find(&options.dir, name)?;
+        let what = || format!("the cache's file {}", path.display());
+        let damaged = |reason: String| CacheError::Damaged { what: what(), reason };
+        let bytes = ModelBytes::of(&path).map_err(|error| damaged(error.to_string()))?;
+        let container = Container::read(&bytes).map_err(|error| damaged(error.to_string()))?;
+        let stored = container.prepared().map(|section| Stored::read(Arc::new(section)));
+        let stored = stored.transpose().map_err(damaged)?;
+        let stored = stored.ok_or_else(|| damaged("nothing was packed for it".to_owned()))?;
+        let (found, wanted) = (stored.key.version, options.version);
+        if found < wanted {
+            return Err(CacheError::Older { path, found, wanted });
+        }
+        let (code, key) = Key::now(wanted, container.content(), None)?;
+        let found = Found::of(Ok(Some(stored)), &path, &key)?;
+        let of = |error: udo_graph::container::ContainerError| damaged(error.to_string());
+        let network = container.network(None).map_err(of)?;
+        let stage = network.stage(0).map_err(of)?;
+        let bound = container.bound(stage, &network.name).map_err(of)?;
+        let (shapes, source) = (stage.shapes.clone(), stage.source.clone());
+        let stages = vec![Stage { shapes, source, graph: container.graph(stage).map_err(of)? }];
+        let networks = vec![Network { name: network.name.clone(), stages }];
+        let contents = Contents { networks, sections: Vec::new() };
+        let home = Home::Model(Box::new(contents), Some(path));
+        Ok((Self::new(home, (code, key), ModelSource::by_content(), found), bound))
+    }
+
+    /// The bytes of a model file with the graph and all that is packed for it, for [`Runtime::load_bytes`](udo_runtime::runtime::Runtime::load_bytes).
+    ///
+    /// # Errors
+    /// The graph is not held, or the file would be too large.
+    pub fn export(&self) -> Result<Vec<u8>, CacheError> {
+        let Home::Model(contents, _) = &self.home else { return Err(CacheError::NotExportable) };
+        let section = self.section()?;
+        Ok(with(contents, section).to_bytes()?)
+    }
+
+    /// The section of a model file that holds all that is packed for a model.
+    ///
+    /// # Errors
+    /// It would be too large.
+    pub fn section(&self) -> Result<Section, CacheError> {
+        let mut state = self.lock();
+        let stored = state.stored.clone();
+        let held = write::with_kept(&state.held(), stored.as_deref());
+        drop(state);
+        Ok(packed(&self.key, &held)?)
+    }
+}
+
+/// Why what a model file was prepared with is of no use.
+pub(super) fn damaged(reason: String) -> CacheError {
+    CacheError::Damaged { what: "what the model file was prepared with".to_owned(), reason }
+}
+
+/// A graph as a model file has it.
+fn contents(graph: &Graph, ranges: &Ranges) -> Contents {
+    let extent = |dim: &DimSpec| match dim {
+        DimSpec::Named(name) => ranges.get(name).map_or(Extent::Any, |range| Extent::Range {
+            min: *range.start(),
+            opt: None,
+            max: *range.end(),
+        }),
+        DimSpec::Fixed(_) | DimSpec::Unknown => Extent::Any,
+    };
+    let mut shapes = BTreeMap::new();
+    for &input in &graph.inputs {
+        let Ok(value) = graph.value(input) else { continue };
+        let Source::Input(of) = &value.source else { continue };
+        let extents: Vec<Extent> = of.dims.iter().map(extent).collect();
+        if extents.iter().any(|extent| *extent != Extent::Any) {
+            shapes.insert(value.name.clone(), extents);
+        }
+    }
+    let (source, graph_of) = (Provenance::default(), StoredGraph::new(graph.clone()));
+    let stages = vec![Stage { shapes, source, graph: graph_of }];
+    let name = if graph.name.is_empty() { "model" } else { &graph.name };
+    let networks = vec![Network { name: name.to_owned(), stages }];
+    Contents { networks, sections: Vec::new() }
+}
+
+fn with(contents: &Contents, section: Section) -> Contents {
+    Contents { networks: contents.networks.clone(), sections: vec![section] }
+}
+
+fn packed(key: &Key, held: &Held) -> Result<Section, udo_graph::container::ContainerError> {
+    let mut bytes = Vec::new();
+    // Nothing refuses what is written into memory but numbers that are too large.
+    let written = write::write_to(&mut bytes, key, held);
+    written.map_err(|source| {
+        let path = PathBuf::from("memory");
+        udo_graph::container::ContainerError::Write { path, source }
+    })?;
+    Section::prepared(bytes)
+}
+
+/// Writes the file of a graph with what is packed for it.
+pub(super) fn write(
+    contents: &Contents,
+    path: &Path,
+    key: &Key,
+    held: &Held,
+    earlier: Option<&Stored>,
+) -> Result<(), String> {
+    let section =
+        packed(key, &write::with_kept(held, earlier)).map_err(|error| error.to_string())?;
+    let bytes = with(contents, section).to_bytes().map_err(|error| error.to_string())?;
+    write::in_place(path, |out| io::Write::write_all(out, &bytes))
+        .map_err(|error| error.to_string())
+}
+
+/// What was packed for the graph of a file, if there is one.
+pub(super) fn open(path: &Path) -> Result<Option<Stored>, String> {
+    match ModelBytes::of(path) {
+        Ok(bytes) => {
+            stored_in(&bytes)?.map(Some).ok_or_else(|| "nothing is packed in it".to_owned())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// What model bytes were prepared with.
+fn stored_in(bytes: &ModelBytes) -> Result<Option<Stored>, String> {
+    if !Container::is_prepared(bytes) {
+        return Ok(None);
+    }
+    let container = Container::read(bytes).map_err(|error| error.to_string())?;
+    container.prepared().map(|section| Stored::read(Arc::new(section))).transpose()
+}
+
+/// The file of the model of this name, or of the only one.
+fn find(dir: &Path, name: Option<&str>) -> Result<PathBuf, CacheError> {
+    check_folder(dir)?;
+    let entries = fs::read_dir(dir)
+        .map_err(|error| CacheError::NoFolder { dir: dir.to_owned(), reason: error.to_string() })?;
+    let is_model = |path: &PathBuf| path.extension() == Some(OsStr::new(SUFFIX));
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_model).collect();
+    paths.sort();
+    let name_of = |path: &PathBuf| {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        stem.rsplit_once('-').map_or(stem.clone(), |(name, _)| name.to_owned())
+    };
+    paths.retain(|path| name.is_none_or(|name| name_of(path) == plain(name)));
+    match paths.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Err(CacheError::NoModel { dir: dir.to_owned(), name: name.map(str::to_owned) }),
+        several => {
+            let known = several.iter().map(name_of).collect();
+            Err(CacheError::SeveralModels { dir: dir.to_owned(), known })
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The file that a model is of, and what stands for it and for what lies in it.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::file::Key;
+use udo_graph::container::checksum::sum128;
+use udo_graph::memory::ModelBytes;
+
+/// A file whose times are younger may change without a change of them.
+const YOUNG: Duration = Duration::from_secs(2);
+
+/// The bytes of a model's file.
+#[derive(Clone, Debug)]
+pub struct ModelSource {
+    bytes: ModelBytes,
+    /// Where there is none, constants are known by their elements.
+    path: Option<PathBuf>,
+    stamp: Option<Stamp>,
+}
+
+impl ModelSource {
+    /// The file at `path`, whose bytes `read` gives.
+    ///
+    /// # Errors
+    /// As `read` says.
+    pub fn of<E>(
+        path: &Path,
+        read: impl FnOnce(&Path) -> Result<ModelBytes, E>,
+    ) -> Result<Self, E> {
+        let before = Stamp::of(path);
+        let bytes = read(path)?;
+        let is_same =
+            |before: &Stamp| Stamp::of(path).is_some_and(|after| after.words == before.words);
+        let stamp = before.filter(is_same);
+        Ok(Self { bytes, path: Some(path.to_owned()), stamp })
+    }
+
+    /// Bytes that are of no file.
+    pub fn of_bytes(bytes: ModelBytes) -> Self {
+        Self { bytes, path: None, stamp: None }
+    }
+
+    /// No file: constants are known by their elements, wherever these lie.
+    pub(super) fn by_content() -> Self {
+        Self::of_bytes(ModelBytes::copy_of(&[]))
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &ModelBytes {
+        &self.bytes
+    }
+
+    /// What the model's file is called in a cache's folder.
+    pub(super) fn file_name(&self) -> String {
+        let Some(path) = &self.path else {
+            return format!("model-{:032x}.udc", sum128(self.bytes.as_ref()));
+        };
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let stem = plain(&stem);
+        let whole = path.canonicalize().unwrap_or_else(|_| path.clone());
+        format!("{stem}-{:032x}.udc", sum128(whole.as_os_str().as_encoded_bytes()))
+    }
+
+    /// What the times of the file say of it, where it is old enough for that.
+    pub(super) fn stamp(&self) -> Option<String> {
+        self.stamp.as_ref().filter(|stamp| stamp.is_settled()).map(Stamp::text)
+    }
+
+    /// The sum of all its bytes; that of `known` where the times say that it is the same file.
+    pub(super) fn content(&self, known: Option<&Key>) -> u128 {
+        let stamp = self.stamp();
+        let known = known.filter(|known| stamp.is_some() && known.stamp == stamp);
+        known.map_or_else(|| sum128(self.bytes.as_ref()), |known| known.content)
+    }
+
+    /// What stands for the elements of a constant: where they lie in the file, else their sum.
+    pub(super) fn place(&self, elements: &[u8]) -> Vec<u8> {
+        let Range { start, end } = self.bytes.as_ref().as_ptr_range();
+        let Range { start: from, end: to } = elements.as_ptr_range();
+        // Copies of bytes are aligned as it happens, so that their elements are read in place or from a copy, as it happens.
+        if self.path.is_some() && start <= from && to <= end {
+            let at = from.addr().saturating_sub(start.addr());
+            return format!("bytes {at} {};", elements.len()).into_bytes();
+        }
+        format!("sum {:032x} {};", sum128(elements), elements.len()).into_bytes()
+    }
+}
+
+impl ModelSource {
+    /// What stands for the elements of a constant in this process: where they lie in a file that its times stand for, else
+    /// their sum.
+    pub fn key(&self, elements: &[u8]) -> String {
+        let place = self.place(elements);
+        let is_sum = place.starts_with(b"sum");
+        match self.stamp().filter(|_| !is_sum) {
+            Some(stamp) => format!("{stamp} {}", String::from_utf8_lossy(&place)),
+            None => format!("sum {:032x} {};", sum128(elements), elements.len()),
+        }
+    }
+}
+
+/// A name without what file systems may not like.
+pub(super) fn plain(name: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    name.chars().filter(is_plain).take(64).collect()
+}
+
+/// What the system says of a file: a change of its bytes changes it, unless they were written just now.
+#[derive(Clone, Debug)]
+pub(super) struct Stamp {
+    words: Vec<u128>,
+    /// The younger of the times of its contents and of its entry.
+    time: SystemTime,
+    taken: SystemTime,
+}
+
+impl Stamp {
+    /// That of the file at `path`, where systems say enough.
+    #[cfg(unix)]
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt;
+
+        let of = path.metadata().ok()?;
+        let time = |seconds: i64, nanos: i64| {
+            let since = Duration::new(seconds.try_into().ok()?, nanos.try_into().ok()?);
+            SystemTime::UNIX_EPOCH.checked_add(since).map(|at| (at, since.as_nanos()))
+        };
+        let (modified, of_modified) = time(of.mtime(), of.mtime_nsec())?;
+        let (changed, of_changed) = time(of.ctime(), of.ctime_nsec())?;
+        let [device, inode, size] = [of.dev(), of.ino(), of.size()].map(u128::from);
+        let words = vec![device, inode, size, of_modified, of_changed];
+        Some(Self { words, time: modified.max(changed), taken: SystemTime::now() })
+    }
+
+    /// As above.
+    #[cfg(not(unix))]
+    pub(super) fn of(_: &Path) -> Option<Self> {
+        None
+    }
+
+    /// Whether the file was left alone for long enough.
+    fn is_settled(&self) -> bool {
+        self.taken.duration_since(self.time).is_ok_and(|age| age >= YOUNG)
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.words.iter().map(|word| format!("{word:x}")).collect::<Vec<_>>().join("-")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(age: Duration) -> Stamp {
+        let taken = SystemTime::now();
+        Stamp { words: vec![1, 2], time: taken.checked_sub(age).unwrap(), taken }
+    }
+
+    #[test]
+    fn times_stand_for_bytes_where_they_are_old_enough() {
+        let source = |stamp: Option<Stamp>| ModelSource {
+            bytes: ModelBytes::copy_of(b"model"),
+            path: Some("m.onnx".into()),
+            stamp,
+        };
+        let texts = ["sdk", "isa", "code"].map(str::to_owned);
+        let [sdk, isa, code] = texts;
+        let stored = Some(stamp(YOUNG).text());
+        let known = Key { version: 0, sdk, isa, code, content: 17, stamp: stored };
+        let content = |stamp: Option<Stamp>| source(stamp).content(Some(&known));
+        assert_eq!(content(Some(stamp(YOUNG))), 17, "nothing is read");
+        let whole = sum128(b"model");
+        assert_eq!(content(Some(stamp(Duration::from_millis(1999)))), whole, "it is too young");
+        assert_eq!(content(None), whole);
+        let other = Stamp { words: vec![1, 3], ..stamp(YOUNG) };
+        assert_eq!(content(Some(other)), whole, "it is another file");
+        assert_eq!(source(Some(stamp(YOUNG))).content(None), whole);
+        let unsaid = Key { stamp: None, ..known.clone() };
+        assert_eq!(source(None).content(Some(&unsaid)), whole);
+    }
+
+    #[test]
+    fn elements_are_known_by_their_place_or_by_their_sum() {
+        let source = ModelSource::of_bytes(ModelBytes::copy_of(b"0123456789"));
+        assert!(source.place(source.bytes().as_ref()).starts_with(b"sum "));
+        let source = ModelSource { path: Some("m.onnx".into()), ..source };
+        let bytes = source.bytes().as_ref();
+        assert_eq!(source.place(&bytes[2..5]), b"bytes 2 3;");
+        assert_eq!(source.place(bytes), b"bytes 0 10;");
+        let elsewhere = source.place(b"234");
+        assert!(elsewhere.starts_with(b"sum ") && elsewhere.ends_with(b" 3;"));
+        assert_ne!(elsewhere, source.place(b"235"));
+    }
+}

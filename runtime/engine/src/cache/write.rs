@@ -1,0 +1,288 @@
+//! Writes the file of a cache, beside it first, so that it is there whole or as it was.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use udo_host::PackedBytes;
+
+use super::file::{FORM, FORMAT, Form, Key, SUM, Stored, name};
+use udo_graph::container::checksum::{sum128, sum128_by_parts};
+use udo_graph::container::safetensors::{METADATA, START};
+use udo_graph::memory::ALIGN_BYTES;
+
+/// Packed constants by what stands for them.
+pub(super) type Held = BTreeMap<u128, Arc<PackedBytes>>;
+
+/// Writes a file over any that was there, whole or not at all. What an earlier one has besides is kept, as long as that
+/// is not more than what is new: else it is of plans that nobody makes any more.
+pub(super) fn write(
+    path: &Path,
+    key: &Key,
+    held: &Held,
+    earlier: Option<&Stored>,
+) -> io::Result<()> {
+    let all = with_kept(held, earlier);
+    in_place(path, |out| write_to(out, key, &all))
+}
+
+/// What is held, with what an earlier file has besides.
+pub(super) fn with_kept(held: &Held, earlier: Option<&Stored>) -> Held {
+    let mut all = held.clone();
+    all.extend(kept(held, earlier));
+    all
+}
+
+/// Has a file written beside `path`, and put in its place once it is whole.
+pub(super) fn in_place(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    remove_abandoned(path);
+    let part = part(path);
+    let written = File::create_new(&part).and_then(|mut out| {
+        write(&mut out)?;
+        out.sync_all()?;
+        fs::rename(&part, path)
+    });
+    written.inspect_err(|_| {
+        // What there is of it is of no use; where there is nothing, that is no second fault.
+        let _ = fs::remove_file(&part);
+    })
+}
+
+/// What `earlier` has and nobody holds, unless that is more than what is held.
+fn kept(held: &Held, earlier: Option<&Stored>) -> Held {
+    let mut room = held.values().map(|packed| packed.len()).sum::<usize>();
+    let mut kept = Held::new();
+    let Some(earlier) = earlier else { return kept };
+    for (id, len) in earlier.all().filter(|(id, _)| !held.contains_key(id)) {
+        let Some(left) = room.checked_sub(len) else { return Held::new() };
+        room = left;
+        if let Ok(Some(packed)) = earlier.get(id, len) {
+            kept.insert(id, Arc::new(packed));
+        }
+    }
+    kept
+}
+
+/// Writes the bytes of a file. Those of each packed constant begin at a multiple of 64, with zeros before them.
+pub(super) fn write_to(out: &mut impl Write, key: &Key, all: &Held) -> io::Result<()> {
+    let sums = all.iter().map(|(id, packed)| (name(*id), name(sum128_by_parts(packed.bytes()))));
+    let form = Form { format: FORMAT, key: key.clone(), sums: sums.collect() };
+    let form = serde_json::to_string(&form)?;
+    let sum = name(sum128(form.as_bytes()));
+    let metadata = json!({ METADATA: { FORM: form, SUM: sum } }).to_string();
+    // The brace that ends it comes behind the tensors.
+    let mut header = metadata.strip_suffix('}').unwrap_or_default().to_owned();
+    let mut end = 0usize;
+    let mut tensor = |name: &str, len: usize| {
+        let start = end;
+        end = start.checked_add(len).ok_or_else(|| io::Error::other("too many bytes"))?;
+        let entry = json!({ "dtype": "U8", "shape": [len], "data_offsets": [start, end] });
+        let _ = write!(header, ",\"{name}\":{entry}");
+        Ok::<_, io::Error>(())
+    };
+    for (at, (id, packed)) in all.iter().enumerate() {
+        tensor(&name(*id), packed.len())?;
+        if filler(packed.len()) > 0 {
+            tensor(&format!("udo.filler.{at}"), filler(packed.len()))?;
+        }
+    }
+    header.push('}');
+    let blanks = filler(START + header.len());
+    header.push_str(&" ".repeat(blanks));
+    let len = u64::try_from(header.len()).map_err(io::Error::other)?;
+    out.write_all(&len.to_le_bytes())?;
+    out.write_all(header.as_bytes())?;
+    for packed in all.values() {
+        out.write_all(packed.bytes())?;
+        out.write_all([0; ALIGN_BYTES].get(..filler(packed.len())).unwrap_or_default())?;
+    }
+    out.flush()
+}
+
+/// How many bytes there are from `len` on to where aligned ones begin.
+fn filler(len: usize) -> usize {
+    len.next_multiple_of(ALIGN_BYTES) - len
+}
+
+/// What the file is called while it is written: no other writer has this name.
+fn part(path: &Path) -> PathBuf {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}-{number}.part", std::process::id()));
+    part.into()
+}
+
+/// No writer takes longer.
+const ABANDONED: Duration = Duration::from_hours(1);
+
+/// Removes what writers of the file left that ended in the midst of it.
+fn remove_abandoned(path: &Path) {
+    let (Some(dir), Some(own)) = (path.parent(), path.file_name()) else { return };
+    let own = own.as_encoded_bytes();
+    let Ok(all) = fs::read_dir(dir) else { return };
+    for entry in all.flatten() {
+        let name = entry.file_name();
+        let name = name.as_encoded_bytes();
+        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        if name.starts_with(own)
+            && name.ends_with(b".part")
+            && age().is_some_and(|age| age > ABANDONED)
+        {
+            // Somebody else may have been faster.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_host::Buffer;
+
+    use super::*;
+    use crate::cache::file::Ahead;
+
+    /// A disk that is full after so many bytes, and counts the writes.
+    struct Full {
+        bytes: Vec<u8>,
+        room: usize,
+        writes: usize,
+    }
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.writes += 1;
+            let taken = bytes.len().min(self.room - self.bytes.len());
+            if taken == 0 && !bytes.is_empty() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.bytes.extend(&bytes[..taken]);
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn key() -> Key {
+        let (sdk, isa, code) = ("1".to_owned(), "I".to_owned(), "C".to_owned());
+        Key { version: 3, sdk, isa, code, content: u128::MAX, stamp: Some("1-2".to_owned()) }
+    }
+
+    fn packed(len: u8) -> Arc<PackedBytes> {
+        Arc::new(Buffer::of(&(0..len).collect::<Vec<_>>()).unwrap().into())
+    }
+
+    fn held() -> Held {
+        Held::from([(7, packed(100)), (u128::MAX, packed(0)), (8, packed(33))])
+    }
+
+    fn reads(stored: &Stored) {
+        assert_eq!(stored.key, key());
+        stored.look_ahead(&Ahead::default());
+        for (id, packed) in held() {
+            let found = stored.get(id, packed.len()).unwrap().unwrap();
+            assert_eq!(found.bytes(), packed.bytes());
+            assert!(found.is_empty() || found.as_ptr().addr().is_multiple_of(ALIGN_BYTES));
+            assert!(stored.get(id, packed.len() + 1).unwrap().is_none());
+            assert!(stored.get(id ^ 1 << 100, packed.len()).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn a_file_is_there_whole_or_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.udc");
+        assert!(Stored::open(&path).unwrap().is_none());
+        write(&path, &key(), &held(), None).unwrap();
+        reads(&Stored::open(&path).unwrap().unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+        let all = fs::read(&path).unwrap();
+        for room in 0..all.len() {
+            let mut disk = Full { bytes: Vec::new(), room, writes: 0 };
+            let error = write_to(&mut disk, &key(), &held()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{room} bytes");
+            assert_eq!(disk.bytes, all[..room], "writers that end leave a beginning");
+            fs::write(part(&path), &disk.bytes).unwrap();
+            reads(&Stored::open(&path).unwrap().unwrap());
+            let cut = folder.path().join("cut.udc");
+            fs::write(&cut, &disk.bytes).unwrap();
+            assert!(Stored::open(&cut).is_err(), "{room} bytes");
+        }
+    }
+
+    #[test]
+    fn what_nobody_holds_is_kept_within_bounds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.udc");
+        write(&path, &key(), &held(), None).unwrap();
+        let earlier = Stored::open(&path).unwrap().unwrap();
+        for (len, is_kept) in [(133, true), (132, false)] {
+            let new = Held::from([(1, packed(len))]);
+            write(&path, &key(), &new, Some(&earlier)).unwrap();
+            let stored = Stored::open(&path).unwrap().unwrap();
+            assert!(stored.has(1, usize::from(len)));
+            assert_eq!(stored.has(7, 100), is_kept);
+            assert_eq!(stored.has(8, 33), is_kept);
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_not_given_out() {
+        let mut bytes = Vec::new();
+        write_to(&mut bytes, &key(), &held()).unwrap();
+        let at = bytes.len() - 64;
+        bytes[at] ^= 1;
+        for is_looked_at in [false, true] {
+            let stored = Stored::read(Arc::new(bytes.clone())).unwrap();
+            if is_looked_at {
+                stored.look_ahead(&Ahead::default());
+            }
+            let good = stored.get(7, 100).unwrap().unwrap();
+            assert_eq!(good.bytes(), packed(100).bytes(), "copied where it is not aligned");
+            assert!(stored.get(8, 33).unwrap_err().ends_with(" is damaged"));
+        }
+    }
+    #[test]
+    fn threads_look_ahead_at_large_files() {
+        let large: Vec<u8> = (0u8..=250).cycle().take(3 << 20).collect();
+        let large = Arc::new(PackedBytes::from(Buffer::of(&large).unwrap()));
+        let held = Held::from([(1, Arc::clone(&large)), (2, packed(33))]);
+        let mut good = Vec::new();
+        write_to(&mut good, &key(), &held).unwrap();
+        let mut bad = good.clone();
+        let middle = bad.len() / 2;
+        bad[middle] ^= 1;
+        for (bytes, is_sound) in [(good, true), (bad, false)] {
+            for is_ended in [false, true] {
+                let stored = Stored::read(Arc::new(bytes.clone())).unwrap();
+                assert!(stored.wants_ahead() && !stored.wants_ahead(), "once");
+                let ahead = Ahead::default();
+                if is_ended {
+                    ahead.end();
+                }
+                std::thread::scope(|scope| {
+                    for _ in 0..3 {
+                        scope.spawn(|| stored.look_ahead(&ahead));
+                    }
+                    assert_eq!(stored.get(1, large.len()).is_ok(), is_sound);
+                });
+                assert_eq!(stored.get(1, large.len()).is_ok(), is_sound);
+                assert!(stored.get(2, 33).unwrap().is_some());
+            }
+        }
+        let mut small = Vec::new();
+        write_to(&mut small, &key(), &Held::from([(2, packed(33))])).unwrap();
+        assert!(!Stored::read(Arc::new(small)).unwrap().wants_ahead());
+    }
+}

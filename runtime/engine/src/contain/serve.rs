@@ -1,0 +1,270 @@
+//! The worker: opens a package's libraries, and does what its host asks, one thing after the other, until the host ends.
+
+mod calls;
+mod states;
+mod window;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::File;
+use std::io;
+use std::num::NonZero;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use rustix::io::dup;
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getppid, set_parent_process_death_signal, setrlimit,
+};
+use rustix::stdio::{dup2_stdin, dup2_stdout};
+use udo_api::guard::LibraryGuard;
+use udo_api::{KernelDef, OpDef};
+use udo_host::Job;
+
+use super::Ask;
+use super::shared::{BULK, FAR, Rights, SPIN, Segment, sleep, spin, wake, words};
+use super::wire::{Garbled, Reader, Writer};
+use crate::exit_guard::reset_signals;
+use crate::package::{OwnOperators, load_library};
+use crate::thread_pool::Pool;
+use states::State;
+
+/// How much longer than the host a worker looks before it sleeps: the next call of a run comes soon.
+const LOOKS: u32 = 4;
+
+/// What a worker has.
+struct Served {
+    given: &'static Segment,
+    made: Segment,
+    ops: Vec<&'static OpDef>,
+    kernels: Vec<Opened>,
+    /// Packers that kernels asked for, by number; equal ones are here once.
+    packers: Vec<Job>,
+    states: BTreeMap<u64, State>,
+    pools: BTreeMap<usize, Pool>,
+    scratch: udo_host::Buffer,
+    geometry: udo_host::Buffer,
+    tensors: Vec<udo_api::abi::TensorArg>,
+    spans: Vec<udo_api::abi::Span>,
+}
+
+/// A kernel of a library that is open.
+#[derive(Clone, Copy)]
+struct Opened {
+    def: &'static KernelDef,
+    op: &'static OpDef,
+    guard: Option<LibraryGuard>,
+}
+
+/// Why a question is refused: a status, and a text.
+struct Refused(u32, String);
+
+impl From<Garbled> for Refused {
+    fn from(garbled: Garbled) -> Self {
+        Self(udo_api::Status::BAD_CALL.code(), garbled.to_string())
+    }
+}
+
+impl From<udo_host::Refusal> for Refused {
+    fn from(refusal: udo_host::Refusal) -> Self {
+        Self(refusal.status.code(), refusal.message)
+    }
+}
+
+/// Serves the host with this number, which started this process with its two files of memory as standard input and output.
+/// Returns if it cannot, and never else.
+///
+/// # Errors
+/// The process was not started by a host.
+pub fn serve(host: u32) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // Else it ended before the system knew to tell.
+    let parent = i32::try_from(host).ok().and_then(Pid::from_raw);
+    if parent.is_none() || getppid() != parent {
+        let why = "udo-worker is started by a program that contains packages, and not by hand";
+        return Err(io::Error::other(why));
+    }
+    let (given, made) = files()?;
+    // What a package raises ends it, and so the call that it is in.
+    reset_signals();
+    // A package that crashes is nothing to keep a picture of.
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    let empty = || udo_host::Buffer::zeroed(0).map_err(io::Error::other);
+    let mut served = Served {
+        given: Box::leak(Box::new(Segment::map(given, Rights::Read)?)),
+        made: Segment::map(made, Rights::Write)?,
+        ops: Vec::new(),
+        kernels: Vec::new(),
+        packers: Vec::new(),
+        states: BTreeMap::new(),
+        pools: BTreeMap::new(),
+        scratch: empty()?,
+        geometry: empty()?,
+        tensors: Vec::new(),
+        spans: Vec::new(),
+    };
+    let mut last = 0;
+    loop {
+        last = served.wait(last);
+        served.answer(last);
+    }
+}
+
+/// The two files. From then on nothing is read from where they were, and what is printed goes where errors go.
+fn files() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (stdin, stdout) = (io::stdin(), io::stdout());
+    let (given, made) = (dup(stdin.as_fd())?, dup(stdout.as_fd())?);
+    dup2_stdin(File::open("/dev/null")?)?;
+    dup2_stdout(io::stderr().as_fd())?;
+    Ok((given, made))
+}
+
+impl Served {
+    /// Waits for the request behind the last one; its number.
+    fn wait(&self, last: u32) -> u32 {
+        let (request, sleeps) =
+            (self.given.word(words::REQUEST), self.made.word(words::WORKER_SLEEPS));
+        let is_new = |found| found != last;
+        if let Some(found) = spin(request, SPIN * LOOKS, is_new) {
+            return found;
+        }
+        sleeps.store(1, Ordering::SeqCst);
+        let found = loop {
+            let found = request.load(Ordering::SeqCst);
+            if is_new(found) {
+                break found;
+            }
+            sleep(request, found, None);
+        };
+        sleeps.store(0, Ordering::SeqCst);
+        found
+    }
+
+    /// Does what the request asks, and says so.
+    fn answer(&mut self, number: u32) {
+        let what = Ask::of_code(self.given.word(words::KIND).load(Ordering::Relaxed));
+        match what {
+            Some(what @ (Ask::Execute | Ask::Prepare)) => self.call(what),
+            Some(what) => self.answer_message(what),
+            None => self.say(Err(Garbled.into())),
+        }
+        let answer = self.made.word(words::ANSWER);
+        answer.store(number, Ordering::SeqCst);
+        if self.given.word(words::HOST_SLEEPS).load(Ordering::SeqCst) != 0 {
+            wake(answer);
+        }
+    }
+
+    fn answer_message(&mut self, what: Ask) {
+        let mut len = [0; 8];
+        self.given.load(words::LEN, &mut len);
+        let len = usize::try_from(u64::from_le_bytes(len)).unwrap_or(usize::MAX);
+        let message = self.given.message(len);
+        let said = message.ok_or(Refused::from(Garbled)).and_then(|message| {
+            let mut reader = Reader::of(message);
+            match what {
+                Ask::Open => self.open(message),
+                Ask::Infer => self.infer(&mut reader),
+                Ask::Accept => self.accept(&mut reader),
+                Ask::Finalize => self.finalize(&mut reader),
+                Ask::Pack => self.pack(&mut reader),
+                Ask::Free => self.free(&mut reader),
+                Ask::Execute | Ask::Prepare => Err(Garbled.into()),
+            }
+        });
+        self.say(said);
+    }
+
+    /// Puts the answer to a message where the host reads it.
+    fn say(&self, said: Result<Writer, Refused>) {
+        let mut writer = Writer::default();
+        match said {
+            Ok(said) => {
+                writer.word(0);
+                writer.raw(&said.done());
+            }
+            Err(Refused(status, text)) => {
+                writer.word(u64::from(if status == 0 { 1 } else { status }));
+                writer.text(&text);
+            }
+        }
+        let bytes = writer.done();
+        let len = if self.made.store(BULK, &bytes) && bytes.len() <= FAR - BULK {
+            bytes.len() as u64
+        } else {
+            u64::MAX
+        };
+        self.made.store(words::LEN, &len.to_le_bytes());
+    }
+
+    /// Opens a library.
+    fn open(&mut self, path: &[u8]) -> Result<Writer, Refused> {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        let refused = |text: String| Refused(1, text);
+        let tables = load_library(Path::new(OsStr::from_bytes(path)));
+        let tables = tables.map_err(|error| refused(error.to_string()))?;
+        let first = [self.ops.len(), self.kernels.len()];
+        // Kernels of an implementation library are of the operators of the registration library, which is open.
+        let known: Vec<OpDef> =
+            self.ops.iter().map(|op| **op).chain(tables.ops.iter().copied()).collect();
+        let by_address: Vec<&'static OpDef> =
+            self.ops.iter().copied().chain(tables.ops.iter()).collect();
+        let operators = OwnOperators::of(&known);
+        let mut kernels = Vec::with_capacity(tables.kernels.len());
+        for def in tables.kernels {
+            let op = operators.computed_by(def).map_err(refused)?;
+            let at = known.iter().position(|known| std::ptr::eq(known, op));
+            let op = at.and_then(|at| by_address.get(at)).copied();
+            let op = op.ok_or_else(|| refused("an operator is not there".to_owned()))?;
+            kernels.push(Opened { def, op, guard: tables.guard });
+        }
+        self.kernels.extend(kernels);
+        self.ops.extend(tables.ops.iter());
+        let mut writer = Writer::default();
+        writer.tables(&tables, first);
+        Ok(writer)
+    }
+
+    /// The operator with the number that comes next.
+    fn op(&self, reader: &mut Reader<'_>) -> Result<&'static OpDef, Garbled> {
+        let number = reader.number()?;
+        self.ops.get(number).copied().ok_or(Garbled)
+    }
+
+    fn kernel(&self, reader: &mut Reader<'_>) -> Result<Opened, Garbled> {
+        let number = reader.number()?;
+        self.kernels.get(number).copied().ok_or(Garbled)
+    }
+
+    fn infer(&self, reader: &mut Reader<'_>) -> Result<Writer, Refused> {
+        let op = self.op(reader)?;
+        let node = reader.node(op.schema())?;
+        let outputs = udo_host::infer(op, &node.desc())?;
+        let mut writer = Writer::default();
+        writer.items(&outputs);
+        Ok(writer)
+    }
+
+    fn accept(&self, reader: &mut Reader<'_>) -> Result<Writer, Refused> {
+        let Opened { def, op, .. } = self.kernel(reader)?;
+        let node = reader.node(op.schema())?;
+        let steps = udo_host::accept(def, &reader.placed(&node)?)?;
+        let mut writer = Writer::default();
+        writer.number(steps);
+        Ok(writer)
+    }
+
+    /// The pool of so many threads.
+    fn pool(&mut self, width: usize) -> Result<Option<&Pool>, Refused> {
+        let Some(threads) = NonZero::new(width) else { return Ok(None) };
+        Ok(Some(match self.pools.entry(width) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(room) => {
+                let pool = Pool::new(threads).map_err(|error| Refused(1, error.to_string()))?;
+                room.insert(pool)
+            }
+        }))
+    }
+}

@@ -1,0 +1,184 @@
+//! Memory on the device: arenas of sessions, the tensors in them, and constants, which all sessions share.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, PoisonError, Weak};
+
+use opencl3::command_queue::{enqueue_copy_buffer, enqueue_read_buffer, enqueue_write_buffer};
+use opencl3::error_codes::ClError;
+use opencl3::event::Event;
+use opencl3::memory::{Buffer, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, ClMem};
+use opencl3::types::{CL_BLOCKING, cl_event, cl_mem};
+use udo_api::{ExecError, Status};
+
+use super::{Device, OpenClError, from};
+use udo_graph::memory::Tensor;
+
+/// The bytes of a tensor on the device. Tensors of steps there point to one instead of to elements.
+#[derive(Debug)]
+pub struct Region {
+    root: Arc<Buffer<u8>>,
+    offset: usize,
+    own: Own,
+}
+
+/// The buffer that has the bytes of a region and no others.
+#[derive(Debug)]
+enum Own {
+    Root,
+    Part(Buffer<u8>),
+    /// None: the region does not begin where the device lets a buffer begin, so that no kernel can have it.
+    Unaligned,
+}
+
+impl Region {
+    /// The buffer that a kernel gets.
+    pub(super) fn handle(&self) -> Result<cl_mem, ExecError> {
+        match &self.own {
+            Own::Root => Ok(self.root.get()),
+            Own::Part(part) => Ok(part.get()),
+            Own::Unaligned => Err(ExecError::of(Status::BAD_CALL)),
+        }
+    }
+
+    /// A buffer, and where the region begins in it.
+    fn place(&self) -> (cl_mem, usize) {
+        match &self.own {
+            Own::Part(part) => (part.get(), 0),
+            Own::Root | Own::Unaligned => (self.root.get(), self.offset),
+        }
+    }
+
+    /// Copies bytes of the host to the device, after all that is enqueued.
+    pub(super) fn write(&self, device: &Device, bytes: &[u8]) -> Result<(), ClError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let (queue, (buffer, at)) = (device.queue.get(), self.place());
+        let (len, from) = (bytes.len(), bytes.as_ptr().cast());
+        // SAFETY: the buffer is alive, OpenCL checks that it has `len` bytes from `at` on, and those at `from` are read when the
+        // call returns.
+        let done = unsafe {
+            enqueue_write_buffer(queue, buffer, CL_BLOCKING, at, len, from, 0, std::ptr::null())
+        };
+        noted(done)
+    }
+
+    /// Copies bytes to the host, once all that is enqueued is done.
+    pub(super) fn read(&self, device: &Device, bytes: &mut [u8]) -> Result<(), ClError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let (queue, (buffer, at)) = (device.queue.get(), self.place());
+        let (len, to) = (bytes.len(), bytes.as_mut_ptr().cast());
+        // SAFETY: the buffer is alive, OpenCL checks that it has `len` bytes from `at` on, and those at `to` are written when
+        // the call returns.
+        let done = unsafe {
+            enqueue_read_buffer(queue, buffer, CL_BLOCKING, at, len, to, 0, std::ptr::null())
+        };
+        noted(done)
+    }
+
+    /// Enqueues a copy of `bytes` bytes from `at` on to where `to` has them from `there` on.
+    pub(super) fn copy(
+        &self,
+        device: &Device,
+        (at, to, there): (usize, &Self, usize),
+        bytes: usize,
+    ) -> Result<(), ClError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let (queue, (source, from), (target, into)) =
+            (device.queue.get(), self.place(), to.place());
+        let (from, into) = (from + at, into + there);
+        // SAFETY: both buffers are alive, and OpenCL checks that they have as many bytes there, apart from each other.
+        let done = unsafe {
+            enqueue_copy_buffer(queue, source, target, from, into, bytes, 0, std::ptr::null())
+        };
+        noted(done)
+    }
+
+    /// What tensors point to that lie here.
+    pub fn address(self: &Arc<Self>) -> *mut u8 {
+        Arc::as_ptr(self).cast_mut().cast()
+    }
+}
+
+/// What became of a command, for whose event nobody waits.
+fn noted(done: Result<cl_event, i32>) -> Result<(), ClError> {
+    done.map(|event| drop(Event::new(event))).map_err(ClError)
+}
+
+/// A session's memory on the device.
+#[derive(Debug)]
+pub struct Arena {
+    /// By where they begin, and their bytes.
+    regions: BTreeMap<(usize, usize), Arc<Region>>,
+}
+
+impl Arena {
+    /// An arena of `bytes` bytes, each of which is `fill`, with these regions in it, by their first bytes and how many they have.
+    ///
+    /// # Errors
+    /// The device does not give the memory.
+    pub fn new(
+        device: &Device,
+        (bytes, fill): (usize, u8),
+        regions: impl Iterator<Item = (usize, usize)>,
+    ) -> Result<Self, OpenClError> {
+        let root = Arc::new(device.filled(bytes, fill, CL_MEM_READ_WRITE)?);
+        let mut arena = Self { regions: BTreeMap::new() };
+        for (offset, bytes) in regions {
+            if let Entry::Vacant(place) = arena.regions.entry((offset, bytes)) {
+                place.insert(Arc::new(region(device, &root, offset, bytes)?));
+            }
+        }
+        device.queue.finish().map_err(from("clFinish"))?;
+        Ok(arena)
+    }
+
+    /// One of its regions, as tensors of steps on the device point to it; null if there is none.
+    pub fn address(&self, offset: usize, bytes: usize) -> *mut u8 {
+        self.regions.get(&(offset, bytes)).map_or(std::ptr::null_mut(), Region::address)
+    }
+}
+
+fn region(
+    device: &Device,
+    root: &Arc<Buffer<u8>>,
+    offset: usize,
+    bytes: usize,
+) -> Result<Region, OpenClError> {
+    let own = if bytes == 0 {
+        // Nobody reads it, and there are no empty buffers.
+        Own::Root
+    } else if offset.is_multiple_of(device.align_bytes) {
+        // SAFETY: the device checks that the range lies in the buffer.
+        let part = unsafe { root.create_sub_buffer(CL_MEM_READ_WRITE, offset, bytes) };
+        Own::Part(part.map_err(from("clCreateSubBuffer"))?)
+    } else {
+        Own::Unaligned
+    };
+    Ok(Region { root: Arc::clone(root), offset, own })
+}
+
+impl Device {
+    /// A constant on the device, copied there unless some plan has it there already.
+    ///
+    /// # Errors
+    /// The device does not give the memory.
+    pub fn constant(&self, tensor: &Tensor) -> Result<Arc<Region>, OpenClError> {
+        let mut all = self.constants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(region) = all.get(&tensor.id()).and_then(Weak::upgrade) {
+            return Ok(region);
+        }
+        all.retain(|_, region| region.strong_count() > 0);
+        let bytes = tensor.bytes();
+        let root = Arc::new(self.filled(bytes.len(), 0, CL_MEM_READ_ONLY)?);
+        let region = Arc::new(Region { root, offset: 0, own: Own::Root });
+        region.write(self, bytes).map_err(from("clEnqueueWriteBuffer"))?;
+        all.insert(tensor.id(), Arc::downgrade(&region));
+        Ok(region)
+    }
+}

@@ -1,0 +1,181 @@
+//! The host's own kernels for graphs that run again and again: the number of a trip, and slices by it.
+
+use udo_api::{
+    Bool, DType, Error, ExecError, FinalizeCx, Io, Kernel, Status, TensorDesc, bytes_of,
+    bytes_of_mut,
+};
+
+/// Does nothing: where it stands, a run may go on elsewhere.
+#[derive(Debug)]
+pub struct Stand;
+
+/// Fails where the truth in input 0 is not the one that may be.
+#[derive(Debug)]
+pub struct Check {
+    /// The one that may be.
+    pub taken: bool,
+}
+
+/// Says the number of the trip that comes, and whether it does.
+#[derive(Debug)]
+pub struct Trip {
+    /// Whether it is the first one, whose number is 0; else the number is one more than it was.
+    pub is_first: bool,
+    /// Whether input 0 says how many there are at most.
+    pub is_limited: bool,
+    /// Whether input 1 says if there is one.
+    pub is_conditional: bool,
+}
+
+/// The slices of a tensor along an axis.
+#[derive(Clone, Copy, Debug)]
+pub struct Slices {
+    dtype: Option<DType>,
+    outer: usize,
+    count: usize,
+    inner_bytes: usize,
+    /// Whether the first one is the last along the axis.
+    is_reversed: bool,
+}
+
+/// Copies the slice of input 0 whose number input 1 says.
+#[derive(Debug)]
+pub struct Slice(pub Slices);
+
+/// Copies input 0 to the slice of output 0 whose number input 1 says; the other ones stay as they are.
+#[derive(Debug)]
+pub struct Stack(pub Slices);
+
+/// Says that output 0 has as many slices along its first axis as input 0 says; they are there.
+#[derive(Debug)]
+pub struct Count {
+    /// The type of the number.
+    pub dtype: Option<DType>,
+}
+
+impl Slices {
+    /// Those of a tensor with fixed extents; none if it has no such axis.
+    pub fn of(whole: &TensorDesc, axis: usize, is_reversed: bool) -> Option<Self> {
+        let dims = whole.shape();
+        let inner_bytes =
+            dims.get(axis + 1..)?.iter().product::<usize>() * whole.dtype()?.size_bytes();
+        let (outer, count) = (dims.get(..axis)?.iter().product(), *dims.get(axis)?);
+        Some(Self { dtype: whole.dtype(), outer, count, inner_bytes, is_reversed })
+    }
+
+    /// Where the runs of a slice begin in the bytes of the whole.
+    fn starts(&self, number: i64) -> Result<impl Iterator<Item = usize>, ExecError> {
+        let &Self { outer, count, inner_bytes, is_reversed, .. } = self;
+        let number = usize::try_from(number).ok().filter(|&number| number < count);
+        let number = number.ok_or(ExecError::of(Status::BAD_CALL))?;
+        let at = if is_reversed { count - 1 - number } else { number };
+        Ok((0..outer).map(move |outer| (outer * count + at) * inner_bytes))
+    }
+}
+
+fn number_of(io: &Io<'_>, port: usize) -> Result<i64, ExecError> {
+    io.inputs.get::<i64>(port)?.first().copied().ok_or(ExecError::of(Status::BAD_CALL))
+}
+
+const HOSTED: &str = "the host makes this kernel itself";
+
+impl Kernel for Stand {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Ok(Self)
+    }
+
+    fn execute(&self, _: Io<'_>) -> Result<(), ExecError> {
+        Ok(())
+    }
+}
+
+impl Kernel for Check {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Err(Error::new(HOSTED))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let truth = io.inputs.get::<Bool>(0)?.first().ok_or(ExecError::of(Status::BAD_CALL))?.get();
+        if truth == self.taken { Ok(()) } else { Err(ExecError::bad_value(truth.into(), 0)) }
+    }
+}
+
+impl Kernel for Trip {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Err(Error::new(HOSTED))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let bad = ExecError::of(Status::BAD_CALL);
+        let limit = if self.is_limited { number_of(&io, 0)? } else { i64::MAX };
+        let truth = if self.is_conditional { io.inputs.get::<Bool>(1)?.first() } else { None };
+        let is_wanted = !self.is_conditional || truth.ok_or(bad)?.get();
+        let Io { mut outputs, .. } = io;
+        let number = outputs.take::<i64>(0)?.first_mut().ok_or(bad)?;
+        *number = if self.is_first { 0 } else { number.saturating_add(1) };
+        let goes = outputs.take::<Bool>(1)?.first_mut().ok_or(bad)?;
+        *goes = Bool::from(is_wanted && *number < limit);
+        Ok(())
+    }
+}
+
+impl Kernel for Slice {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Err(Error::new(HOSTED))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let starts = self.0.starts(number_of(&io, 1)?)?;
+        let Io { inputs, mut outputs, .. } = io;
+        let bad = ExecError::of(Status::BAD_CALL);
+        with_any!(self.0.dtype, T => {
+            let whole = bytes_of(inputs.get::<T>(0)?);
+            let slice = bytes_of_mut(outputs.take::<T>(0)?);
+            for (part, start) in slice.chunks_exact_mut(self.0.inner_bytes.max(1)).zip(starts) {
+                part.copy_from_slice(whole.get(start..start + part.len()).ok_or(bad)?);
+            }
+            Ok(())
+        }, else Err(bad))
+    }
+}
+
+impl Kernel for Stack {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Err(Error::new(HOSTED))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let starts = self.0.starts(number_of(&io, 1)?)?;
+        let Io { inputs, mut outputs, .. } = io;
+        let bad = ExecError::of(Status::BAD_CALL);
+        with_any!(self.0.dtype, T => {
+            let slice = bytes_of(inputs.get::<T>(0)?);
+            let whole = bytes_of_mut(outputs.take::<T>(0)?);
+            for (part, start) in slice.chunks_exact(self.0.inner_bytes.max(1)).zip(starts) {
+                let there = whole.get_mut(start..start + part.len()).ok_or(bad)?;
+                there.copy_from_slice(part);
+            }
+            Ok(())
+        }, else Err(bad))
+    }
+}
+
+impl Kernel for Count {
+    fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+        Err(Error::new(HOSTED))
+    }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let bad = ExecError::of(Status::BAD_CALL);
+        let count = usize::try_from(number_of(&io, 0)?).map_err(|_| bad)?;
+        let Io { mut outputs, .. } = io;
+        with_any!(self.dtype, T => { outputs.take::<T>(0)?; }, else return Err(bad));
+        let mut dims = [0; udo_api::MAX_RANK];
+        let shape = outputs.shape(0)?;
+        let rank = shape.len();
+        let dims = dims.get_mut(..rank).ok_or(bad)?;
+        dims.copy_from_slice(shape);
+        *dims.first_mut().ok_or(bad)? = count;
+        outputs.set_shape(0, dims)
+    }
+}

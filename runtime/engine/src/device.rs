@@ -1,0 +1,260 @@
+//! Devices and their memory: what programs allocate, fill, map, share and bind to runs.
+//!
+//! [`Devices`] makes emulated devices, any number of each kind. A [`Device`] has a heap, of which [`Memory`] is
+//! allocated; a [`MemoryView`] is a part of one, and a [`DeviceTensor`] says what elements lie there. All of them are
+//! counted handles that any thread may use: what they stand for goes with the last of them.
+//!
+//! Nobody touches bytes without a [`Lease`]: some bytes of a memory may have any number of readers, or one writer. A lease
+//! that is not to be had is refused as busy and never waited for. So a run that is in flight keeps its inputs as they are
+//! and its outputs to itself, whatever the program does meanwhile, and `bytes` of a lease are ordinary slices.
+//!
+//! The module knows bytes and descriptions. What computes with them is above it.
+//!
+//! ```
+//! # extern crate udo_engine as udo_runtime;
+//! use udo_api::{CoreKind, DType};
+//! use udo_runtime::device::{DeviceTensor, Devices, ErrorCode, TensorSpec};
+//!
+//! let devices = Devices::default();
+//! let dsp = devices.get(CoreKind::Dsp, 0)?;
+//! let memory = dsp.alloc(256)?;
+//! memory.write(0, &[1, 2, 3])?;
+//! let error = memory.write(254, &[1, 2, 3]).unwrap_err();
+//! assert_eq!(error.code(), ErrorCode::InvalidArgument);
+//!
+//! let spec = TensorSpec::fixed(DType::F32, &[2, 3])?;
+//! let tensor = DeviceTensor::from_memory(spec, memory.view(64..256)?)?;
+//! assert_eq!(tensor.spec().byte_size()?, 24);
+//! # Ok::<(), udo_runtime::device::Error>(())
+//! ```
+
+mod bytes;
+mod cache;
+mod cores;
+#[cfg(target_os = "linux")]
+mod fd;
+mod heap;
+mod lease;
+mod map;
+mod memory;
+mod packing;
+mod range;
+mod set;
+mod shared;
+mod spec;
+mod tensor;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use udo_api::abi::{ABI_VERSION, AbiVersion};
+use udo_api::{Core, CoreKind};
+
+pub use bytes::Peers;
+pub use cache::Coherence;
+pub use cache::Random;
+pub use cores::{CoreList, CoreSet};
+#[cfg(target_os = "linux")]
+pub use fd::ImportOptions;
+use heap::Heap;
+pub use heap::{Charge, SharedCharges};
+pub use heap::{HeapStats, Usage};
+pub use lease::{Access, Cause, Conflict, Lease, LeaseSet};
+pub use map::{ReadMap, WriteMap};
+pub use memory::{AllocOptions, Contents, Memory, MemoryView, Sharing};
+pub use packing::Packing;
+pub use range::{ByteRange, LINE_BYTES};
+pub use set::Used;
+pub use set::{DeviceSpec, Devices};
+pub use shared::{Share, SharedMemory};
+pub use spec::{Extent, TensorSpec};
+pub use tensor::DeviceTensor;
+pub use udo_graph::error::quoted;
+pub use udo_graph::error::{Error, ErrorCode, Result};
+
+/// Which device it is: a kind, and a number among those of the kind. Prints as `dsp:0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceId {
+    /// The kind of its cores.
+    pub kind: CoreKind,
+    /// From 0 on.
+    pub index: u32,
+}
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.kind.name(), self.index)
+    }
+}
+
+/// What a device can do beside computing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Whether the host may map its memory; else that is behind a bus, and only copies get there.
+    pub can_map: bool,
+    /// Whether its memory may be shared with other processes.
+    pub can_share: bool,
+}
+
+/// What a device is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versions {
+    /// Of this library, which emulates it.
+    pub runtime: &'static str,
+    /// Of the tables that its kernels come in.
+    pub abi: AbiVersion,
+}
+
+/// A device: cores of one kind, and memory. Clones are the same device.
+///
+/// ```
+/// # extern crate udo_engine as udo_runtime;
+/// use udo_api::CoreKind;
+/// use udo_runtime::device::Devices;
+///
+/// let gpu = Devices::default().get(CoreKind::Gpu, 0)?;
+/// assert_eq!((gpu.id().to_string(), gpu.name()), ("gpu:0".to_owned(), "emulated gpu"));
+/// assert_eq!(gpu.heap_stats().total.current_bytes, 0);
+/// # Ok::<(), udo_runtime::device::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Device(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    id: DeviceId,
+    core: Core,
+    name: String,
+    cores: u32,
+    capabilities: Capabilities,
+    coherence: Coherence,
+    heap: Heap,
+    /// Memories that there were so far, for seeds of their own.
+    memories: AtomicU64,
+    /// How often it was lost or came back: odd while it is lost.
+    changes: AtomicU64,
+}
+
+impl Device {
+    /// Its kind and number.
+    pub fn id(&self) -> DeviceId {
+        self.0.id
+    }
+
+    /// The kind of its cores.
+    pub fn kind(&self) -> CoreKind {
+        self.0.id.kind
+    }
+
+    /// What kernels for it are written for.
+    pub fn core(&self) -> Core {
+        self.0.core
+    }
+
+    /// What people call it.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// How many cores it has.
+    pub fn core_count(&self) -> u32 {
+        self.0.cores
+    }
+
+    /// What it can do beside computing.
+    pub fn capabilities(&self) -> Capabilities {
+        self.0.capabilities
+    }
+
+    /// Whether the host sees what it writes, and it what the host writes, without anybody's doing.
+    pub fn coherence(&self) -> Coherence {
+        self.0.coherence
+    }
+
+    /// What it is made of.
+    pub fn versions(&self) -> Versions {
+        Versions { runtime: env!("CARGO_PKG_VERSION"), abi: ABI_VERSION }
+    }
+
+    /// Bytes of its memory.
+    pub fn memory_bytes(&self) -> u64 {
+        self.0.heap.limit_bytes()
+    }
+
+    /// What of its memory is in use, by whom, and the most there was.
+    pub fn heap_stats(&self) -> HeapStats {
+        self.0.heap.stats()
+    }
+
+    /// Has the peaks of its statistics count from what is in use now, and forgets owners of whom nothing is left.
+    pub fn reset_heap_peaks(&self) {
+        self.0.heap.reset_peaks();
+    }
+
+    /// Whether it went away, as an accelerator does whose driver or power fails. An emulated one does when a test says so
+    /// ([`crate::run::Queues::lose`]).
+    pub fn is_lost(&self) -> bool {
+        is_loss(self.changes())
+    }
+
+    /// How often it was lost or came back. A run that finds another number at its end than at its beginning met a loss.
+    pub(crate) fn changes(&self) -> u64 {
+        self.0.changes.load(Ordering::SeqCst)
+    }
+
+    /// Nothing, if it is there.
+    ///
+    /// # Errors
+    /// It is lost.
+    pub(crate) fn check_there(&self) -> Result<()> {
+        if self.is_lost() { Err(self.loss()) } else { Ok(()) }
+    }
+
+    /// Why a run on it fails once it was lost, even if it is back by now.
+    pub(crate) fn loss(&self) -> Error {
+        let why = format!("device {self} was lost; reset it, then submit again");
+        Error::new(ErrorCode::DeviceLost, why)
+    }
+
+    pub(crate) fn set_lost(&self, is_lost: bool) {
+        let next = |changes: u64| (is_loss(changes) != is_lost).then(|| changes.wrapping_add(1));
+        // An error says that it is as wanted already.
+        let _as_before = self.0.changes.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
+    }
+
+    fn heap(&self) -> &Heap {
+        &self.0.heap
+    }
+
+    /// The seed of the next memory, if this device has one.
+    fn next_seed(&self) -> Option<u64> {
+        let ordinal = self.0.memories.fetch_add(1, Ordering::Relaxed);
+        match self.0.coherence {
+            Coherence::Coherent | Coherence::NonCoherent { seed: None } => None,
+            Coherence::NonCoherent { seed: Some(seed) } => Some(seed.wrapping_add(ordinal)),
+        }
+    }
+}
+
+/// Whether a device is lost that has changed so often.
+fn is_loss(changes: u64) -> bool {
+    !changes.is_multiple_of(2)
+}
+
+/// Two handles of one device are equal.
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0.id, f)
+    }
+}

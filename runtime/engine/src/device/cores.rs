@@ -1,0 +1,131 @@
+//! Which cores of a device a run is for.
+
+use std::fmt;
+use std::num::NonZero;
+
+use super::{Device, DeviceSpec};
+use udo_graph::error::{Result, invalid};
+
+/// Cores of a device that a run is for. A list is taken as it stands: nothing is added to it, left out or put in order.
+///
+/// ```
+/// # extern crate udo_engine as udo_runtime;
+/// use udo_runtime::device::CoreSet;
+///
+/// let pair = CoreSet::of(&[2, 0])?;
+/// assert_eq!(pair.to_string(), "cores 0, 2");
+/// assert!(CoreSet::of(&[1, 1]).is_err());
+/// assert_eq!(CoreSet::default(), CoreSet::Auto);
+/// # Ok::<(), udo_runtime::device::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CoreSet {
+    /// Whichever are free, one for each thread of the model as far as the device has them.
+    #[default]
+    Auto,
+    /// These, and no others.
+    Listed(CoreList),
+}
+
+/// Cores by their numbers, at least one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreList(NonZero<u64>);
+
+impl CoreSet {
+    /// The cores with these numbers.
+    ///
+    /// # Errors
+    /// There is none, one is there twice, or no device has as many.
+    pub fn of(numbers: &[u32]) -> Result<Self> {
+        let mut bits = 0_u64;
+        for &number in numbers {
+            let Some(bit) = 1_u64.checked_shl(number) else {
+                let most = DeviceSpec::MOST_CORES;
+                return Err(invalid(format!(
+                    "the list of cores has core {number}; devices have {most} at most, from 0 on"
+                )));
+            };
+            if bits & bit != 0 {
+                let why = format!("the list of cores has core {number} twice; name each once");
+                return Err(invalid(why));
+            }
+            bits |= bit;
+        }
+        let list = NonZero::new(bits).ok_or_else(|| {
+            invalid("the list of cores is empty; name some, or give no list for whichever are free")
+        })?;
+        Ok(Self::Listed(CoreList(list)))
+    }
+
+    /// Nothing, if runs of a model with so many threads may be on these cores of `device`.
+    ///
+    /// # Errors
+    /// It lacks one of those listed, or there are more or fewer of them than threads.
+    pub fn check(self, device: &Device, threads: usize) -> Result<()> {
+        let Self::Listed(list) = self else { return Ok(()) };
+        let there = device.core_count();
+        if let Some(missing) = list.numbers().find(|&number| number >= there) {
+            return Err(invalid(format!(
+                "the list of cores has core {missing}, and device {device} has {there}, from 0 on"
+            )));
+        }
+        let count = list.numbers().count();
+        if count != threads {
+            return Err(invalid(format!(
+                "the list has {count} cores, and the model is compiled for {threads} threads; list as many cores, or compile it \
+                 for as many threads"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl CoreList {
+    /// The numbers, in order.
+    pub fn numbers(self) -> impl Iterator<Item = u32> {
+        (0..u64::BITS).filter(move |number| self.0.get() >> number & 1 == 1)
+    }
+
+    /// A bit for each.
+    pub(crate) fn bits(self) -> u64 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for CoreSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("any cores"),
+            Self::Listed(list) => {
+                let numbers: Vec<_> = list.numbers().map(|number| number.to_string()).collect();
+                write!(f, "cores {}", numbers.join(", "))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{Core, CoreKind};
+
+    use super::*;
+    use crate::device::Devices;
+
+    #[test]
+    fn lists_are_strict() {
+        let dsp = DeviceSpec { cores: 4, ..DeviceSpec::of(Core::DSP_V68) };
+        let dsp = Devices::new(&[dsp]).unwrap().get(CoreKind::Dsp, 0).unwrap();
+        let refused = |numbers: &[u32], threads| {
+            let checked = CoreSet::of(numbers).and_then(|cores| cores.check(&dsp, threads));
+            checked.unwrap_err().to_string()
+        };
+        assert!(refused(&[], 1).contains("is empty"));
+        assert!(refused(&[1, 3, 1], 3).contains("core 1 twice"));
+        assert!(refused(&[64], 1).contains("core 64; devices have 64 at most"));
+        assert!(refused(&[0, 4], 2).contains("has core 4, and device dsp:0 has 4"));
+        assert!(refused(&[0, 1], 1).contains("2 cores, and the model is compiled for 1 threads"));
+        assert!(refused(&[0], 2).contains("1 cores, and the model is compiled for 2 threads"));
+        CoreSet::of(&[3, 0]).unwrap().check(&dsp, 2).unwrap();
+        CoreSet::Auto.check(&dsp, 64).unwrap();
+    }
+}

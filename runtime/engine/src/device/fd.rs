@@ -1,0 +1,189 @@
+//! Memory of other processes, by file descriptor, and memory for them.
+
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+
+use super::Device;
+use super::bytes::{Pages, Peers, Storage, page_bytes};
+use super::heap::Charge;
+use super::lease::Access;
+use super::memory::Memory;
+use udo_graph::error::{Error, ErrorCode, Result, invalid};
+
+/// Which part of a file becomes memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// Bytes of the file, or of its part that may be used, from its start on.
+    pub size_bytes: u64,
+    /// Where the memory begins: a multiple of the system's page.
+    pub offset_bytes: u64,
+}
+
+impl Device {
+    /// The bytes of a file from the offset up to the size, as memory of this device. The file stays where it is, the
+    /// descriptor is its caller's as before, and the heap's limit does not count the bytes.
+    ///
+    /// Whoever has the file may write it at any time, so the bytes are copied and never referred to. A file that is cut short
+    /// while it is mapped ends the process at the next look at what is gone; what [`Memory::export_fd`] gave cannot be.
+    ///
+    /// ```
+    /// # extern crate udo_engine as udo_runtime;
+    /// use std::os::fd::AsFd;
+    /// use udo_api::CoreKind;
+    /// use udo_runtime::device::{AllocOptions, Devices, ImportOptions, Sharing};
+    ///
+    /// let dsp = Devices::default().get(CoreKind::Dsp, 0)?;
+    /// let options = AllocOptions { sharing: Sharing::Exportable, ..AllocOptions::default() };
+    /// let ours = dsp.alloc_with(4096, &options)?;
+    /// let fd = ours.export_fd()?;
+    /// let theirs = dsp.import_fd(fd.as_fd(), ImportOptions { size_bytes: 4096, offset_bytes: 0 })?;
+    /// drop(fd);
+    /// theirs.write(100, b"hello")?;
+    /// let mut read = [0; 5];
+    /// ours.read(100, &mut read)?;
+    /// assert_eq!(&read, b"hello");
+    /// # Ok::<(), udo_runtime::device::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No bytes, or more than the file has; an offset beyond them or within a page; a file that cannot be mapped to be read
+    /// and written; a device that does not share memory.
+    pub fn import_fd(&self, fd: BorrowedFd<'_>, options: ImportOptions) -> Result<Memory> {
+        self.import(fd, options, Peers::Any)
+    }
+
+    /// As [`Device::import_fd`], of a file that is this memory's alone: kernels get its bytes where they lie.
+    ///
+    /// # Safety
+    /// As long as a lease of the memory's bytes is held, as by a run or a mapping, nobody writes the file's bytes by other means, or reads
+    /// what is written through it: no other process, no other import or mapping in this one. Nobody cuts the file short.
+    ///
+    /// # Errors
+    /// As there.
+    // SAFETY: the promise is passed on to who reads and writes by leases alone.
+    pub unsafe fn import_fd_exclusive(
+        &self,
+        fd: BorrowedFd<'_>,
+        options: ImportOptions,
+    ) -> Result<Memory> {
+        self.import(fd, options, Peers::Promised)
+    }
+
+    /// As [`Device::import_fd`], by number, as C has it.
+    ///
+    /// # Safety
+    /// A number of 0 and more is that of a descriptor that is open until this returns.
+    ///
+    /// # Errors
+    /// As there, or a negative number.
+    // SAFETY: the promise is what `borrow_raw` asks for.
+    pub unsafe fn import_raw_fd(&self, fd: RawFd, options: ImportOptions) -> Result<Memory> {
+        check_open(self, fd)?;
+        // SAFETY: the caller promises that it is open, and it is not -1.
+        self.import_fd(unsafe { BorrowedFd::borrow_raw(fd) }, options)
+    }
+
+    /// As [`Device::import_fd_exclusive`], by number.
+    ///
+    /// # Safety
+    /// As there and for [`Device::import_raw_fd`].
+    ///
+    /// # Errors
+    /// As there.
+    // SAFETY: the promises are those of the two others.
+    pub unsafe fn import_raw_fd_exclusive(
+        &self,
+        fd: RawFd,
+        options: ImportOptions,
+    ) -> Result<Memory> {
+        check_open(self, fd)?;
+        // SAFETY: the caller promises that it is open, and it is not -1.
+        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+        // SAFETY: as the caller promises.
+        unsafe { self.import_fd_exclusive(fd, options) }
+    }
+
+    fn import(&self, fd: BorrowedFd<'_>, options: ImportOptions, peers: Peers) -> Result<Memory> {
+        let ImportOptions { size_bytes, offset_bytes } = options;
+        self.check_sharing(size_bytes)?;
+        let page = u64::try_from(page_bytes()).unwrap_or(u64::MAX);
+        if !offset_bytes.is_multiple_of(page) {
+            return Err(invalid(format!(
+                "an import to {self} begins at {offset_bytes}, wanted a multiple of {page}, the system's page"
+            )));
+        }
+        let len = size_bytes.checked_sub(offset_bytes).filter(|&len| len > 0).ok_or_else(|| {
+            invalid(format!(
+                "an import to {self} has {size_bytes} bytes and begins at {offset_bytes}; wanted an offset below the size"
+            ))
+        })?;
+        let bytes = usize::try_from(len).map_err(|_| {
+            invalid(format!("an import to {self} of {len} bytes is more than an address can count"))
+        })?;
+        let pages = Pages::of_file(fd, offset_bytes, bytes)?;
+        Memory::new(Storage::shared(pages, 0, bytes, peers), Charge::imported(self, len))
+    }
+}
+
+fn check_open(device: &Device, fd: RawFd) -> Result<()> {
+    if fd >= 0 {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "an import to {device} is of file descriptor {fd}; wanted one that is open"
+    )))
+}
+
+impl Memory {
+    /// A descriptor of the file that the memory lies in, for another process: from its start on, or where it was imported
+    /// from. The memory is there for as long as any process has it or its descriptor. From the first one on others may write its bytes at
+    /// any time, so they are copied and never referred to.
+    ///
+    /// # Errors
+    /// The memory was not allocated or imported to be shared, or by a promise that nobody else is at it; it is the first one, and somebody
+    /// is at bytes of the memory; or the system gives no descriptor.
+    pub fn export_fd(&self) -> Result<OwnedFd> {
+        let pages = self.shared_pages()?;
+        match self.peers() {
+            Peers::Any => pages.file(),
+            // Nobody refers to bytes while this has the lease of all.
+            Peers::None => match self.lease(Access::Write) {
+                Ok(_all) => {
+                    let file = pages.file()?;
+                    self.storage().open_to_others();
+                    Ok(file)
+                }
+                Err(_) if self.peers() == Peers::Any => pages.file(),
+                Err(conflict) => Err(conflict.into()),
+            },
+            Peers::Promised => Err(Error::new(
+                ErrorCode::Unsupported,
+                format!(
+                    "{self:?} is this process's alone by promise; share it without one to export it to anybody"
+                ),
+            )),
+        }
+    }
+
+    /// As [`Memory::export_fd`], of memory that was allocated or imported by the promise that nobody else is at it, which whoever gets the
+    /// descriptor keeps as well: its bytes are referred to as before. Of other memory it is the same.
+    ///
+    /// # Safety
+    /// If the memory is of such a promise: as long as a lease of its bytes is held, by a run or a mapping, nobody writes them by the
+    /// descriptor, or reads what is written by the lease. Nobody cuts the file short.
+    ///
+    /// # Errors
+    /// As there.
+    // SAFETY: the promise is passed on to who reads and writes by leases alone.
+    pub unsafe fn export_fd_exclusive(&self) -> Result<OwnedFd> {
+        match self.peers() {
+            Peers::Promised => self.shared_pages()?.file(),
+            Peers::None | Peers::Any => self.export_fd(),
+        }
+    }
+
+    /// The pages that others may have.
+    fn shared_pages(&self) -> Result<&Pages> {
+        let why = || format!("{self:?} is this process's own; allocate it as exportable");
+        self.storage().pages().ok_or_else(|| Error::new(ErrorCode::Unsupported, why()))
+    }
+}

@@ -1,0 +1,149 @@
+//! Memory of devices that several use one after the other: as much as the largest of them wants, which never moves. Who uses it
+//! when is theirs to see to.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::heap::Charge;
+use super::{Device, DeviceId};
+use udo_graph::error::{Result, invalid};
+use udo_graph::memory::Reserve;
+
+/// The most addresses that are reserved on a device: what lies there is found by less than any system has.
+const ROOM: u64 = 1 << 40;
+
+/// Memory of any number of devices.
+#[derive(Debug, Default)]
+pub struct SharedMemory(Mutex<BTreeMap<DeviceId, Region>>);
+
+#[derive(Debug)]
+struct Region {
+    reserve: Reserve,
+    charge: Charge,
+    /// How many want so many bytes.
+    users: BTreeMap<u64, usize>,
+}
+
+impl Region {
+    fn new(device: &Device) -> Result<Self> {
+        let room = usize::try_from(device.memory_bytes().min(ROOM)).unwrap_or(usize::MAX);
+        let charge = Charge::take(device, 0, "workspace")?;
+        Ok(Self { reserve: Reserve::new(room)?, charge, users: BTreeMap::new() })
+    }
+
+    fn most(&self) -> u64 {
+        self.users.last_key_value().map_or(0, |(&bytes, _)| bytes)
+    }
+
+    /// Has as much memory as wanted.
+    fn resize(&mut self, bytes: u64) -> Result<()> {
+        let before = self.most();
+        self.charge.resize(bytes)?;
+        let resized = self.reserve.resize(usize::try_from(bytes).unwrap_or(usize::MAX));
+        resized.map_err(|error| match self.charge.resize(before) {
+            Ok(()) => error.into(),
+            Err(error) => error,
+        })
+    }
+}
+
+/// The right to use the first bytes of a device's part, in turns with others.
+#[derive(Debug)]
+pub struct Share {
+    of: Arc<SharedMemory>,
+    device: DeviceId,
+    bytes: u64,
+}
+
+impl SharedMemory {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<DeviceId, Region>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many bytes of a device there are.
+    pub(crate) fn bytes(&self, device: &Device) -> u64 {
+        self.lock().get(&device.id()).map_or(0, Region::most)
+    }
+
+    /// Has there be at least as many bytes of a device; the first of them, aligned to 64. They are there for as long as the share
+    /// is, and never move.
+    ///
+    /// # Errors
+    /// The device's heap or the system has no such memory; the device is another runtime's than one before.
+    pub fn share(self: &Arc<Self>, device: &Device, bytes: u64) -> Result<(Share, *mut u8)> {
+        let mut of = self.lock();
+        let id = device.id();
+        let region = match of.entry(id) {
+            Entry::Occupied(region) => region.into_mut(),
+            Entry::Vacant(none) => none.insert(Region::new(device)?),
+        };
+        if region.charge.device() != device {
+            let why = format!(
+                "a workspace is shared by sessions on two devices {id}, of two runtimes; give each runtime its own"
+            );
+            return Err(invalid(why));
+        }
+        if bytes > region.most() {
+            region.resize(bytes)?;
+        }
+        *region.users.entry(bytes).or_default() += 1;
+        let first = region.reserve.as_ptr();
+        drop(of);
+        Ok((Share { of: Arc::clone(self), device: id, bytes }, first))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut of = self.of.lock();
+        let Some(region) = of.get_mut(&self.device) else { return };
+        let left = region.users.get(&self.bytes).map_or(0, |count| count.saturating_sub(1));
+        if left > 0 {
+            region.users.insert(self.bytes, left);
+            return;
+        }
+        region.users.remove(&self.bytes);
+        let most = region.most();
+        // Memory that the system does not take back stays for the next.
+        let _kept = region.resize(most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::CoreKind;
+
+    use super::*;
+    use crate::device::{DeviceSpec, Devices, ErrorCode};
+
+    #[test]
+    fn there_is_as_much_as_the_largest_wants() {
+        let spec = DeviceSpec { memory_bytes: Some(1 << 20), ..DeviceSpec::of(udo_api::Core::CPU) };
+        let devices = Devices::new(&[spec]).unwrap();
+        let cpu = devices.get(CoreKind::Cpu, 0).unwrap();
+        let memory = Arc::new(SharedMemory::default());
+        let used = || {
+            let total = cpu.heap_stats().total;
+            (total.current_bytes, total.peak_bytes, memory.bytes(&cpu))
+        };
+        let (small, first) = memory.share(&cpu, 1000).unwrap();
+        assert_eq!(used(), (1000, 1000, 1000));
+        let (large, again) = memory.share(&cpu, 90_000).unwrap();
+        assert_eq!((used(), again), ((90_000, 90_000, 90_000), first));
+        let twice = memory.share(&cpu, 90_000).unwrap();
+        let error = memory.share(&cpu, (1 << 20) + 1).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::OutOfMemory);
+        assert_eq!(used(), (90_000, 90_000, 90_000));
+        drop(large);
+        assert_eq!(used().0, 90_000);
+        drop(twice);
+        assert_eq!(used(), (1000, 90_000, 1000));
+        drop(small);
+        assert_eq!(used(), (0, 90_000, 0));
+        assert_eq!(memory.share(&cpu, 1).unwrap().1, first, "addresses stay");
+        let others = Devices::default().get(CoreKind::Cpu, 0).unwrap();
+        let error = memory.share(&others, 1).unwrap_err();
+        assert!(error.to_string().ends_with("give each runtime its own"), "{error}");
+    }
+}

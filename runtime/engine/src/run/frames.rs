@@ -1,0 +1,230 @@
+//! The frames of a session: each is the memory of one run at a time. Who finds none free waits for one.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use udo_api::Shape;
+
+use super::at_work::Wanted;
+use super::job::{Job, start};
+use super::sync::Mutex;
+use super::{Priority, Queues, RunLog, SharedWorkspace, Work, lock, remove};
+use crate::device::{CoreSet, Device, DeviceId, Error, ErrorCode, Result, Used};
+
+/// A frame, while nobody runs in it.
+pub(super) type Frame = Box<dyn Work>;
+
+/// What a session has decided about its frames.
+#[derive(Debug, Default)]
+pub struct FrameOptions {
+    /// How many runs may wait for one.
+    pub depth: usize,
+    /// What they share with others, so that one run at a time is at work.
+    pub workspace: Option<SharedWorkspace>,
+    /// Where runs are noted, if they are.
+    pub log: Option<Arc<RunLog>>,
+    /// How many threads a run has.
+    pub threads: usize,
+    /// The device whose cores runs may name.
+    pub named: Option<DeviceId>,
+}
+
+/// The frames of a session, and the runs that wait for one.
+pub struct Frames {
+    pub(super) queues: Arc<Queues>,
+    /// How many runs may be in flight: those with a frame, and those that wait.
+    most: usize,
+    /// How many frames there are.
+    count: usize,
+    /// The devices that runs use.
+    pub(super) used: Used,
+    /// What they share with others, so that one run at a time is at work.
+    pub(super) workspace: Option<SharedWorkspace>,
+    /// Where runs are noted, if they are.
+    pub(super) log: Option<Arc<RunLog>>,
+    threads: u32,
+    /// The device whose cores runs may name.
+    pub(super) named: Option<DeviceId>,
+    state: Mutex<State>,
+}
+
+struct State {
+    free: Vec<Frame>,
+    /// By priority, the highest first; each in the order of submission.
+    waiting: [VecDeque<Arc<Job>>; Priority::COUNT],
+    in_flight: usize,
+}
+
+impl fmt::Debug for Frames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let in_flight = self.in_flight();
+        write!(f, "Frames({in_flight} of {} in flight)", self.most)
+    }
+}
+
+/// Gives room in a device's queue back.
+fn give_room_back(queues: &Queues, device: DeviceId, count: usize, named: usize) {
+    if let Ok(queue) = queues.queue(device) {
+        queue.release(count, named);
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        for device in self.used.iter().map(Device::id) {
+            give_room_back(&self.queues, device, self.count, self.named_room(device));
+        }
+        self.queues.timer.release(self.most);
+        if let Some(workspace) = &self.workspace {
+            workspace.release(self.count);
+        }
+    }
+}
+
+impl Frames {
+    /// These frames. They use `devices`.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn new(
+        frames: Vec<Frame>,
+        queues: &Arc<Queues>,
+        devices: &[DeviceId],
+        options: FrameOptions,
+    ) -> Result<Arc<Self>> {
+        let FrameOptions { depth, workspace, log, threads, named } = options;
+        let (count, most) = (frames.len(), frames.len().saturating_add(depth));
+        let used = Used::find(queues.devices(), devices.iter().copied())?;
+        let named_room = |device: DeviceId| if named == Some(device) { most } else { 0 };
+        for (at, &device) in devices.iter().enumerate() {
+            if let Err(refused) = queues.reserve(device, count, named_room(device)) {
+                for &before in devices.iter().take(at) {
+                    give_room_back(queues, before, count, named_room(before));
+                }
+                return Err(refused);
+            }
+        }
+        queues.timer.reserve(most);
+        if let Some(workspace) = &workspace {
+            workspace.reserve(count);
+        }
+        let waiting = std::array::from_fn(|_| VecDeque::with_capacity(depth));
+        let state = Mutex::new(State { free: frames, waiting, in_flight: 0 });
+        let (queues, threads) = (Arc::clone(queues), u32::try_from(threads).unwrap_or(u32::MAX));
+        let made = Self { queues, most, count, used, workspace, log, threads, named, state };
+        let made = Arc::new(made);
+        made.queues.count(&made);
+        Ok(made)
+    }
+
+    /// How many runs were submitted and have not ended.
+    pub(super) fn in_flight(&self) -> usize {
+        lock(&self.state).in_flight
+    }
+
+    /// How many runs may have named cores of a device.
+    fn named_room(&self, device: DeviceId) -> usize {
+        if self.named == Some(device) { self.most } else { 0 }
+    }
+
+    /// What a run wants of a device's cores.
+    pub(super) fn wanted(&self, cores: CoreSet, device: &Device) -> Wanted {
+        match cores {
+            CoreSet::Listed(list) if self.named == Some(device.id()) => Wanted::These(list.bits()),
+            CoreSet::Listed(_) | CoreSet::Auto => {
+                Wanted::Any(self.threads.clamp(1, device.core_count()))
+            }
+        }
+    }
+
+    /// Notes that a run that is submitted has named its cores, if it has: its number among those that did.
+    pub(super) fn name_cores(&self, cores: CoreSet) -> Option<u64> {
+        let CoreSet::Listed(list) = cores else { return None };
+        let queue = self.queues.queue(self.named?).ok()?;
+        Some(queue.name_cores(list.bits()))
+    }
+
+    /// Notes that it has ended.
+    pub(super) fn forget_cores(&self, serial: u64) {
+        if let Some(Ok(queue)) = self.named.map(|device| self.queues.queue(device)) {
+            queue.forget_cores(serial);
+        }
+    }
+
+    /// Counts a run that is submitted.
+    ///
+    /// # Errors
+    /// A device is lost, or there are as many runs in flight as there may be.
+    pub(super) fn enter(&self) -> Result<()> {
+        self.used.check_there()?;
+        let mut state = lock(&self.state);
+        if state.in_flight >= self.most {
+            let why = format!(
+                "the session has {} runs in flight, the most it takes; wait for one, or ask for more frames or depth",
+                self.most
+            );
+            return Err(Error::new(ErrorCode::Busy, why));
+        }
+        state.in_flight += 1;
+        Ok(())
+    }
+
+    /// A frame for a run, if one is free; else the run waits for one.
+    pub(super) fn take(&self, job: &Arc<Job>) -> Option<Frame> {
+        let mut state = lock(&self.state);
+        if let Some(frame) = state.free.pop() {
+            return Some(frame);
+        }
+        if let Some(waiting) = state.waiting.get_mut(job.priority().place()) {
+            waiting.push_back(Arc::clone(job));
+        }
+        None
+    }
+
+    /// Takes a run out of those that wait; whether it was one.
+    pub(super) fn remove(&self, job: &Arc<Job>) -> bool {
+        lock(&self.state).waiting.iter_mut().any(|waiting| remove(waiting, job))
+    }
+
+    /// Counts a run that ended, and takes its frame back, if it had one. That goes to who waits for one, if anybody does.
+    pub(super) fn leave(&self, frame: Option<Frame>) -> Option<(Arc<Job>, Frame)> {
+        let mut state = lock(&self.state);
+        state.in_flight -= 1;
+        state.give_back(frame?)
+    }
+
+    /// Has all frames that are free take the memory that runs over inputs of these shapes need; how many are not. While a
+    /// frame does, no run finds it.
+    ///
+    /// # Errors
+    /// There is no such memory.
+    pub fn prepare(&self, shapes: &[Vec<Shape>]) -> Result<usize> {
+        let mut ready = Vec::with_capacity(self.count);
+        let mut prepared = Ok(());
+        while prepared.is_ok() {
+            let Some(mut frame) = lock(&self.state).free.pop() else { break };
+            prepared = frame.prepare(shapes);
+            ready.push(frame);
+        }
+        let busy = self.count - ready.len();
+        for frame in ready {
+            let next = lock(&self.state).give_back(frame);
+            if let Some((next, frame)) = next {
+                start(next, frame);
+            }
+        }
+        prepared.map(|()| busy)
+    }
+}
+
+impl State {
+    /// Takes a frame back. It goes to who waits for one, if anybody does.
+    fn give_back(&mut self, frame: Frame) -> Option<(Arc<Job>, Frame)> {
+        if let Some(next) = self.waiting.iter_mut().find_map(VecDeque::pop_front) {
+            return Some((next, frame));
+        }
+        self.free.push(frame);
+        None
+    }
+}

@@ -1,0 +1,168 @@
+//! Workspaces that sessions share: memory as large as the largest of them wants, and whose turn it is there.
+//!
+//! A run that is submitted waits for its turn in a list, once the thread of a queue has taken it on, and that thread goes on
+//! with others: so nobody waits for memory that is held by who waits for a queue. A run on its caller's thread waits there.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use super::job::{self, Job};
+use super::sync::{Condvar, Mutex};
+use super::{Priority, check_may_wait, lock};
+use crate::device::{Device, Result, SharedMemory};
+
+/// Memory for arenas and scratch that sessions share, of whatever models: as much as the largest of them wants, and not the sum of
+/// all. One run at a time has it, from its first step to its end; others wait in the order in which they came to it, what
+/// matters most first. Clones are the same workspace.
+#[derive(Clone, Default)]
+pub struct SharedWorkspace(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    memory: Arc<SharedMemory>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    is_taken: bool,
+    /// By priority, the highest first; each in the order in which they came.
+    waiting: [VecDeque<Waiter>; Priority::COUNT],
+    /// How many may wait at once.
+    room: usize,
+    /// The number of the next thread that waits.
+    next: u64,
+    /// The thread whose turn it is.
+    turn_of: Option<u64>,
+}
+
+enum Waiter {
+    Job(Arc<Job>),
+    Thread(u64),
+}
+
+impl fmt::Debug for SharedWorkspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedWorkspace(taken: {})", lock(&self.0.state).is_taken)
+    }
+}
+
+/// Two handles of one workspace are equal.
+impl PartialEq for SharedWorkspace {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for SharedWorkspace {}
+
+/// The turn of a thread, which ends when dropped.
+#[derive(Debug)]
+pub struct Turn<'a>(&'a SharedWorkspace);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+impl SharedWorkspace {
+    /// A workspace without memory.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many bytes of a device it has.
+    pub fn bytes(&self, device: &Device) -> u64 {
+        self.0.memory.bytes(device)
+    }
+
+    /// The memory that sessions have in turn.
+    pub fn memory(&self) -> &Arc<SharedMemory> {
+        &self.0.memory
+    }
+
+    /// Makes room for as many more as may wait, so that who waits does not.
+    pub fn reserve(&self, more: usize) {
+        let mut state = lock(&self.0.state);
+        let State { waiting, room, .. } = &mut *state;
+        *room += more;
+        for waiting in waiting {
+            waiting.reserve(room.saturating_sub(waiting.len()));
+        }
+    }
+
+    /// Takes back what was reserved.
+    pub fn release(&self, fewer: usize) {
+        lock(&self.0.state).room -= fewer;
+    }
+
+    /// Waits until it is this thread's turn. No heap.
+    ///
+    /// # Errors
+    /// A callback waits, which would keep others from having theirs.
+    pub fn enter(&self) -> Result<Turn<'_>> {
+        check_may_wait()?;
+        let mut state = lock(&self.0.state);
+        if state.is_taken {
+            let number = state.next;
+            state.next += 1;
+            if let Some(waiting) = state.waiting.get_mut(Priority::Medium.place()) {
+                waiting.push_back(Waiter::Thread(number));
+            }
+            while state.turn_of != Some(number) {
+                state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.turn_of = None;
+        }
+        state.is_taken = true;
+        drop(state);
+        Ok(Turn(self))
+    }
+
+    /// Whether it is a run's turn now; else the run waits for it.
+    pub(super) fn take(&self, job: &Arc<Job>) -> bool {
+        let mut state = lock(&self.0.state);
+        if !state.is_taken {
+            state.is_taken = true;
+            return true;
+        }
+        if let Some(waiting) = state.waiting.get_mut(job.priority().place()) {
+            waiting.push_back(Waiter::Job(Arc::clone(job)));
+        }
+        false
+    }
+
+    /// Takes a run out of those that wait; whether it was one.
+    pub(super) fn remove(&self, job: &Arc<Job>) -> bool {
+        let is_its = |waiter: &Waiter| matches!(waiter, Waiter::Job(other) if Arc::ptr_eq(other, job) && other.is_to_end());
+        lock(&self.0.state).waiting.iter_mut().any(|waiting| {
+            let at = waiting.iter().position(is_its);
+            at.is_some_and(|at| waiting.remove(at).is_some())
+        })
+    }
+
+    /// Ends a turn: whoever waits has the next.
+    pub(super) fn leave(&self) {
+        let next = {
+            let mut state = lock(&self.0.state);
+            match state.waiting.iter_mut().find_map(VecDeque::pop_front) {
+                Some(Waiter::Job(job)) => Some(job),
+                Some(Waiter::Thread(number)) => {
+                    state.turn_of = Some(number);
+                    None
+                }
+                None => {
+                    state.is_taken = false;
+                    return;
+                }
+            }
+        };
+        match next {
+            Some(next) => job::go_on_in_workspace(next),
+            None => self.0.changed.notify_all(),
+        }
+    }
+}

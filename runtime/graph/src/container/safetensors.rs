@@ -1,0 +1,216 @@
+//! The outer form: eight bytes with the length of a header, the header, and the elements of all tensors without a gap.
+//!
+//! Every number is checked against the bytes that there are before it is used.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::ops::Range;
+
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use udo_api::DType;
+
+use super::ContainerError;
+
+/// Where the header begins.
+pub const START: usize = 8;
+
+/// The longest header that readers of such files take.
+pub const MAX_HEADER_BYTES: usize = 100_000_000;
+
+/// What the header calls texts that belong to no tensor.
+pub const METADATA: &str = "__metadata__";
+
+/// The name that each of our types has there.
+pub(super) fn dtype_name(dtype: DType) -> Option<&'static str> {
+    Some(match dtype {
+        DType::F32 => "F32",
+        DType::F64 => "F64",
+        DType::F16 => "F16",
+        DType::Bf16 => "BF16",
+        DType::I8 => "I8",
+        DType::I16 => "I16",
+        DType::I32 => "I32",
+        DType::I64 => "I64",
+        DType::U8 => "U8",
+        DType::U16 => "U16",
+        DType::U32 => "U32",
+        DType::U64 => "U64",
+        DType::Bool => "BOOL",
+        DType::Str => return None,
+    })
+}
+
+/// Types of the format that no tensor of a graph has, and the bits of an element.
+const OTHERS: [(&str, usize); 9] = [
+    ("F4", 4),
+    ("F6_E2M3", 6),
+    ("F6_E3M2", 6),
+    ("F8_E4M3", 8),
+    ("F8_E4M3FNUZ", 8),
+    ("F8_E5M2", 8),
+    ("F8_E5M2FNUZ", 8),
+    ("F8_E8M0", 8),
+    ("C64", 64),
+];
+
+/// What a header says.
+#[derive(Debug)]
+pub struct Header {
+    /// Texts by name.
+    pub metadata: BTreeMap<String, String>,
+    /// Tensors by name.
+    pub tensors: HashMap<String, Entry>,
+}
+
+/// A tensor of the file.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its type, as the file calls it.
+    pub type_name: String,
+    /// The bytes of the file that are its elements.
+    pub bytes: Range<usize>,
+}
+
+impl Entry {
+    /// The type of its elements, where graphs have such tensors.
+    pub(super) fn dtype(&self) -> Option<DType> {
+        DType::ALL.into_iter().find(|&dtype| dtype_name(dtype) == Some(&self.type_name))
+    }
+}
+
+/// What the text of a header says.
+#[derive(Debug, Default)]
+struct Raw {
+    metadata: Option<BTreeMap<String, String>>,
+    tensors: Vec<(String, RawEntry)>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RawEntry {
+    dtype: String,
+    shape: Vec<usize>,
+    data_offsets: [usize; 2],
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Raw;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("tensors by name")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Raw, M::Error> {
+                let mut raw = Raw::default();
+                while let Some(name) = map.next_key::<String>()? {
+                    if name != METADATA {
+                        raw.tensors.push((name, map.next_value()?));
+                    } else if raw.metadata.replace(map.next_value()?).is_some() {
+                        return Err(M::Error::custom("metadata stand there twice"));
+                    }
+                }
+                Ok(raw)
+            }
+        }
+        from.deserialize_map(Fields)
+    }
+}
+
+/// Whether bytes start as a safetensors file does that this runtime wrote.
+pub(super) fn sniff(bytes: &[u8]) -> bool {
+    let Some((len, rest)) = bytes.split_first_chunk::<START>() else { return false };
+    let head = rest.get(..rest.len().min(256)).unwrap_or_default();
+    let says = |text: &[u8]| head.windows(text.len()).any(|at| at == text);
+    u64::from_le_bytes(*len) < 1 << 32
+        && head.starts_with(b"{")
+        && says(METADATA.as_bytes())
+        && (says(br#""udo.version""#) || says(br#""format":"udo""#))
+}
+
+/// The header of a file, all of whose tensors lie where they should.
+pub(super) fn read(file: &[u8]) -> Result<Header, ContainerError> {
+    let wrong = |reason: String| ContainerError::WrongBytes { reason };
+    let Some((len, rest)) = file.split_first_chunk::<START>() else {
+        return Err(wrong(format!("it has {} bytes, wanted {START} at least", file.len())));
+    };
+    let len = u64::from_le_bytes(*len);
+    let header = usize::try_from(len).ok().filter(|&len| len <= MAX_HEADER_BYTES);
+    let Some(header) = header else {
+        let wanted = format!("{MAX_HEADER_BYTES} at most");
+        return Err(wrong(format!("its header is said to have {len} bytes, wanted {wanted}")));
+    };
+    let Some((header, data)) = rest.split_at_checked(header) else {
+        return Err(wrong(format!("its header has {} bytes, wanted {header}", rest.len())));
+    };
+    parse(header, data.len())
+}
+
+/// What the text of a header says, of tensors that fill `data_len` bytes behind it.
+pub fn parse(header: &[u8], data_len: usize) -> Result<Header, ContainerError> {
+    let wrong = |reason: String| ContainerError::WrongBytes { reason };
+    let raw: Raw = serde_json::from_slice(header)
+        .map_err(|error| wrong(format!("its header is no JSON of tensors: {error}")))?;
+    let tensors = placed(raw.tensors, START + header.len(), data_len).map_err(wrong)?;
+    Ok(Header { metadata: raw.metadata.unwrap_or_default(), tensors })
+}
+
+/// The tensors by name, if they fill the `data_len` bytes from `start` on.
+fn placed(
+    mut raw: Vec<(String, RawEntry)>,
+    start: usize,
+    data_len: usize,
+) -> Result<HashMap<String, Entry>, String> {
+    raw.sort_by_key(|(_, entry)| entry.data_offsets);
+    let mut tensors = HashMap::with_capacity(raw.len());
+    let mut end = 0;
+    for (name, entry) in raw {
+        let [from, to] = entry.data_offsets;
+        if from != end {
+            return Err(format!("tensor {name:?} begins at byte {from} of the data, wanted {end}"));
+        }
+        let wanted = size_bytes(&name, &entry)?;
+        if from.checked_add(wanted) != Some(to) {
+            let RawEntry { dtype, shape, .. } = &entry;
+            return Err(format!(
+                "tensor {name:?} ends at byte {to} of the data, wanted {wanted} bytes from {from} on for {dtype} {shape:?}"
+            ));
+        }
+        if to > data_len {
+            return Err(format!(
+                "tensor {name:?} ends at byte {to} of the data, which has {data_len}"
+            ));
+        }
+        end = to;
+        // Neither sum is more than the bytes that there are.
+        let entry = Entry { type_name: entry.dtype, bytes: start + from..start + to };
+        if tensors.insert(name.clone(), entry).is_some() {
+            return Err(format!("two tensors are called {name:?}, wanted different names"));
+        }
+    }
+    if end != data_len {
+        return Err(format!("{data_len} bytes of data, wanted the {end} that tensors have"));
+    }
+    Ok(tensors)
+}
+
+/// How many bytes a tensor of this type and shape has.
+fn size_bytes(name: &str, entry: &RawEntry) -> Result<usize, String> {
+    let own = DType::ALL
+        .into_iter()
+        .filter_map(|dtype| Some((dtype_name(dtype)?, dtype.size_bytes().checked_mul(8)?)));
+    let bits = own.chain(OTHERS).find(|(known, _)| *known == entry.dtype);
+    let Some((_, bits)) = bits else {
+        return Err(format!("tensor {name:?} has elements of unknown type {:?}", entry.dtype));
+    };
+    let bits = entry.shape.iter().try_fold(bits, |bits, extent| bits.checked_mul(*extent));
+    let Some(bits) = bits else {
+        return Err(format!("tensor {name:?} has more elements than can be: {:?}", entry.shape));
+    };
+    if !bits.is_multiple_of(8) {
+        return Err(format!("tensor {name:?} ends within a byte: {bits} bits"));
+    }
+    Ok(bits / 8)
+}

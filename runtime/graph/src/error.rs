@@ -1,0 +1,208 @@
+//! Why something of the device API was refused.
+
+use std::fmt;
+
+use udo_host::memory::OutOfMemory;
+
+/// Names as a message lists them: each in quotes, and commas between them.
+pub fn quoted<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> String {
+    let names: Vec<_> = names.into_iter().map(|name| format!("{:?}", name.as_ref())).collect();
+    if names.is_empty() { "none, as there are none".to_owned() } else { names.join(", ") }
+}
+
+/// What kind of refusal it is. Programs go by the code, people by the message. Numbers are never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum ErrorCode {
+    /// An argument is wrong in itself, or does not go with the others.
+    InvalidArgument = 1,
+    /// A heap's limit, the system or a tensor's memory has not as many bytes.
+    OutOfMemory = 2,
+    /// The call does not go with what was called before.
+    InvalidState = 3,
+    /// A file's contents are not what they should be.
+    InvalidFile = 4,
+    /// A file or folder is not there, or may not be used.
+    InvalidPath = 5,
+    /// It did not happen in the time given.
+    Timeout = 6,
+    /// The device, or this system, cannot do it.
+    Unsupported = 7,
+    /// The device went away.
+    DeviceLost = 8,
+    /// A number was asked for that open dimensions leave open.
+    DynamicShape = 9,
+    /// There is no such device, or it cannot be had.
+    DeviceUnavailable = 10,
+    /// The shape is not one of those allowed.
+    ShapeMismatch = 11,
+    /// Something else has the name already.
+    AlreadyExists = 12,
+    /// Somebody else is at it now.
+    Busy = 13,
+    /// The caller asked for it to end.
+    Cancelled = 14,
+    /// A fault of this library.
+    Internal = 15,
+    /// The process of a contained package ended, or did not answer in time; the next call has another.
+    WorkerLost = 16,
+}
+
+impl ErrorCode {
+    /// Every code, in the order of their numbers.
+    pub const ALL: [Self; 16] = [
+        Self::InvalidArgument,
+        Self::OutOfMemory,
+        Self::InvalidState,
+        Self::InvalidFile,
+        Self::InvalidPath,
+        Self::Timeout,
+        Self::Unsupported,
+        Self::DeviceLost,
+        Self::DynamicShape,
+        Self::DeviceUnavailable,
+        Self::ShapeMismatch,
+        Self::AlreadyExists,
+        Self::Busy,
+        Self::Cancelled,
+        Self::Internal,
+        Self::WorkerLost,
+    ];
+
+    /// The number that stands for it in C.
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+
+    /// The number that `OH_NN_ReturnCode` of `NNRt` has for it.
+    pub const fn nnrt(self) -> u32 {
+        match self {
+            Self::Cancelled | Self::Internal | Self::WorkerLost => 1,
+            Self::InvalidArgument | Self::ShapeMismatch | Self::AlreadyExists => 2,
+            Self::OutOfMemory => 3,
+            Self::InvalidState | Self::Busy => 4,
+            Self::InvalidFile => 6,
+            Self::InvalidPath => 8,
+            Self::Timeout => 9,
+            Self::Unsupported => 10,
+            Self::DeviceLost => 11,
+            Self::DynamicShape => 13,
+            Self::DeviceUnavailable => 14,
+        }
+    }
+
+    /// What it means, in a few words.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "invalid argument",
+            Self::OutOfMemory => "out of memory",
+            Self::InvalidState => "invalid state",
+            Self::InvalidFile => "invalid file",
+            Self::InvalidPath => "invalid path",
+            Self::Timeout => "timeout",
+            Self::Unsupported => "unsupported",
+            Self::DeviceLost => "device lost",
+            Self::DynamicShape => "dynamic shape",
+            Self::DeviceUnavailable => "device unavailable",
+            Self::ShapeMismatch => "shape mismatch",
+            Self::AlreadyExists => "already exists",
+            Self::Busy => "busy",
+            Self::Cancelled => "cancelled",
+            Self::Internal => "internal error",
+            Self::WorkerLost => "worker lost",
+        }
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.meaning())
+    }
+}
+
+/// A refusal: a code, and a message that says what, where, found, wanted, and behind a semicolon what to do next.
+///
+/// ```
+/// use udo_graph::error::{Error, ErrorCode};
+///
+/// let error = Error::new(ErrorCode::DeviceUnavailable, "there is no device dsp:7");
+/// assert_eq!(error.code(), ErrorCode::DeviceUnavailable);
+/// assert_eq!(error.at("core 3").to_string(), "core 3: there is no device dsp:7");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Error {
+    code: ErrorCode,
+    message: String,
+}
+
+impl Error {
+    /// A refusal of this kind.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    /// A refusal of this kind for what another error says, and what that comes from.
+    pub fn of(code: ErrorCode, error: &dyn std::error::Error) -> Self {
+        let mut said = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            said = format!("{said}: {error}");
+            cause = error.source();
+        }
+        Self::new(code, said)
+    }
+
+    /// The same refusal, saying first what it is of.
+    #[must_use]
+    pub fn at(self, place: impl fmt::Display) -> Self {
+        Self::new(self.code, format!("{place}: {}", self.message))
+    }
+
+    /// The same refusal, saying in the end what to do next.
+    #[must_use]
+    pub fn then(self, step: &str) -> Self {
+        Self::new(self.code, format!("{}; {step}", self.message))
+    }
+
+    /// The kind.
+    pub const fn code(&self) -> ErrorCode {
+        self.code
+    }
+
+    /// The message alone.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl From<OutOfMemory> for Error {
+    fn from(error: OutOfMemory) -> Self {
+        Self::new(ErrorCode::OutOfMemory, format!("device memory {error}"))
+    }
+}
+
+/// What calls of the device API return.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// An argument that is wrong.
+pub fn invalid(message: impl Into<String>) -> Error {
+    Error::new(ErrorCode::InvalidArgument, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_number_and_its_words() {
+        for (at, code) in ErrorCode::ALL.into_iter().enumerate() {
+            assert_eq!(usize::try_from(code.number()), Ok(at + 1));
+            let again = ErrorCode::ALL.iter().filter(|other| other.meaning() == code.meaning());
+            assert_eq!(again.count(), 1, "{code}");
+        }
+        let of_nnrt: Vec<_> = ErrorCode::ALL.iter().map(|code| code.nnrt()).collect();
+        assert_eq!(of_nnrt, [2, 3, 4, 6, 8, 9, 10, 11, 13, 14, 2, 2, 4, 1, 1, 1]);
+    }
+}

@@ -1,0 +1,140 @@
+//! Edits that leave a graph valid, or leave it as it was. What a subgraph captures is read by its node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Graph, GraphError, GraphNode, GraphValue, Node, NodeId, PerValue, Source, ValueId};
+
+impl<N: GraphNode, V: GraphValue> Graph<N, V> {
+    /// Puts `node` in the place of another one, which comes back.
+    ///
+    /// # Errors
+    /// There is no such node, or the graph would not be valid; it stays as it was.
+    pub fn replace(&mut self, id: NodeId, node: N) -> Result<N, GraphError> {
+        let mut other = node;
+        self.swap(id, &mut other)?;
+        if let Err(error) = self.verify() {
+            self.swap(id, &mut other)?;
+            return Err(error);
+        }
+        Ok(other)
+    }
+
+    fn swap(&mut self, id: NodeId, with: &mut N) -> Result<(), GraphError> {
+        let count = self.nodes.len();
+        let node = self.nodes.get_mut(id.index()).ok_or(GraphError::NoSuchNode { id, count })?;
+        std::mem::swap(node, with);
+        Ok(())
+    }
+
+    /// Puts `node` before another one, or behind all where `before` is how many there are. Ids of nodes from there on
+    /// count one more.
+    ///
+    /// # Errors
+    /// There is no such node, or the graph would not be valid; it stays as it was.
+    pub fn insert(&mut self, before: NodeId, node: N) -> Result<(), GraphError> {
+        let count = self.nodes.len();
+        if before.index() > count {
+            return Err(GraphError::NoSuchNode { id: before, count });
+        }
+        self.nodes.insert(before.index(), node);
+        self.verify().inspect_err(|_| {
+            self.nodes.remove(before.index());
+        })
+    }
+
+    /// Takes a node out that makes nothing that is read. Ids of nodes behind it count one less.
+    ///
+    /// # Errors
+    /// There is no such node, or something reads what it makes; the graph stays as it was.
+    pub fn remove(&mut self, id: NodeId) -> Result<N, GraphError> {
+        self.node(id)?;
+        let node = self.nodes.remove(id.index());
+        if let Err(error) = self.verify() {
+            self.nodes.insert(id.index(), node);
+            return Err(error);
+        }
+        Ok(node)
+    }
+
+    /// The node that makes a value, if it makes it as its first output.
+    pub fn producer(&self, value: ValueId) -> Option<NodeId> {
+        let makes = |node: &N| node.node().output(0) == Some(value);
+        self.nodes.iter().position(makes).map(NodeId::at)
+    }
+}
+
+impl Graph {
+    /// Forgets the values that no node, input or output of the graph uses and that are not in `others`; returns the new id of
+    /// each value that is left.
+    pub fn forget_unused(&mut self, others: &[ValueId]) -> BTreeMap<ValueId, ValueId> {
+        let made = self.nodes.iter().flat_map(|node| node.outputs.iter().flatten().copied());
+        let read = self.nodes.iter().flat_map(|node| node.reads().map(|(_, value)| value));
+        let defaults = self.defaults.iter().map(|default| &default.value);
+        let ends = self.inputs.iter().chain(&self.outputs).chain(defaults).chain(others).copied();
+        let captured = self.captures.iter().map(|capture| capture.inner);
+        let used: BTreeSet<_> = made.chain(read).chain(ends).chain(captured).collect();
+        let mut kept = BTreeMap::new();
+        let mut values = Vec::with_capacity(used.len());
+        for (id, value) in self.value_ids().zip(std::mem::take(&mut self.values)) {
+            if used.contains(&id) {
+                kept.insert(id, ValueId::at(values.len()));
+                values.push(value);
+            }
+        }
+        self.values = values;
+        let renumber = |id: &mut ValueId| *id = kept.get(id).copied().unwrap_or(*id);
+        self.inputs.iter_mut().chain(&mut self.outputs).for_each(renumber);
+        self.captures.iter_mut().for_each(|capture| renumber(&mut capture.inner));
+        self.defaults.iter_mut().for_each(|default| renumber(&mut default.value));
+        for node in &mut self.nodes {
+            node.inputs.iter_mut().chain(&mut node.outputs).flatten().for_each(renumber);
+            for subgraph in node.attrs.iter_mut().flat_map(|(_, attr)| attr.graphs_mut()) {
+                subgraph.captures.iter_mut().for_each(|capture| renumber(&mut capture.outer));
+            }
+        }
+        kept
+    }
+
+    /// Leaves what makes `outputs`, which become the graph's: other nodes go, and so do inputs that nothing reads.
+    ///
+    /// # Errors
+    /// Something makes none of them, or two have one name; the graph stays as it was.
+    pub fn cut_to(&mut self, outputs: Vec<ValueId>) -> Result<(), GraphError> {
+        let mut is_read = PerValue::filled(self, false);
+        for &output in &outputs {
+            is_read.set(output, true);
+        }
+        let mut cut = Self { outputs, ..self.clone() };
+        let mut nodes: Vec<Node> = Vec::new();
+        for node in cut.nodes.into_iter().rev() {
+            if node.outputs.iter().flatten().any(|&output| is_read.get(output) == Some(&true)) {
+                node.reads().for_each(|(_, value)| is_read.set(value, true));
+                nodes.push(node);
+            }
+        }
+        nodes.reverse();
+        cut.nodes = nodes;
+        let is_left = |&input: &ValueId| is_read.get(input) == Some(&true);
+        cut.inputs.retain(is_left);
+        cut.defaults.retain(|default| is_left(&default.value));
+        for default in &mut cut.defaults {
+            default.before =
+                self.inputs.iter().take(default.before).filter(|of| is_left(of)).count();
+        }
+        for &input in self.inputs.iter().filter(|&&input| is_read.get(input) == Some(&false)) {
+            if let Some(value) = cut.values.get_mut(input.index()) {
+                value.source = Source::Computed;
+            }
+        }
+        let is_there = |ids: &[ValueId], name: &String| {
+            ids.iter().any(|&id| self.value(id).is_ok_and(|value| value.name == *name))
+        };
+        let pairs = self.in_place.iter().filter(|(input, output)| {
+            is_there(&cut.inputs, input) && is_there(&cut.outputs, output)
+        });
+        cut.in_place = pairs.cloned().collect();
+        cut.verify()?;
+        *self = cut;
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! Inputs and outputs of a graph that runs may have in one place, as caches are that a run goes on with.
+
+use super::{Graph, GraphNode, GraphValue, ValueId};
+
+/// Why an input and an output cannot be a pair.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InPlaceError {
+    /// The graph has no such input or output.
+    #[error(
+        "{name:?} is to be the {side} of a pair in one place, and is none of the model: {side}s are {}",
+        .known.join(", ")
+    )]
+    NoSuchPort {
+        /// `input` or `output`.
+        side: &'static str,
+        /// The name that was given.
+        name: String,
+        /// The names that there are.
+        known: Vec<String>,
+    },
+    /// An input or output is in two pairs.
+    #[error("{side} {name:?} is in two pairs in one place; wanted one at most")]
+    Twice {
+        /// `input` or `output`.
+        side: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// The two are of different types or shapes.
+    #[error(
+        "input {input:?} is {found} and output {output:?}, which is to be in its place, is {other}; wanted the same"
+    )]
+    Unlike {
+        /// The input.
+        input: String,
+        /// What it is.
+        found: String,
+        /// The output.
+        output: String,
+        /// What that is.
+        other: String,
+    },
+}
+
+impl<N: GraphNode, V: GraphValue> Graph<N, V> {
+    /// Adds pairs of an input's and an output's name to those that runs may have in one place, unless they are there.
+    pub fn add_in_place(&mut self, pairs: &[(String, String)]) {
+        for pair in pairs {
+            if !self.in_place.contains(pair) {
+                self.in_place.push(pair.clone());
+            }
+        }
+    }
+
+    /// Checks the pairs that runs may have in one place, as far as names go.
+    ///
+    /// # Errors
+    /// There is no such input or output, or one is in two pairs.
+    pub fn check_in_place(&self) -> Result<(), InPlaceError> {
+        self.pairs().map(|_| ())
+    }
+
+    /// The pairs that runs may have in one place: an input and an output by their places.
+    pub fn pairs(&self) -> Result<Vec<(usize, usize)>, InPlaceError> {
+        let mut pairs: Vec<(usize, usize)> = Vec::with_capacity(self.in_place.len());
+        for (input, output) in &self.in_place {
+            let from = self.port("input", &self.inputs, input)?;
+            let to = self.port("output", &self.outputs, output)?;
+            let twice = |side, name: &String| InPlaceError::Twice { side, name: name.clone() };
+            if pairs.iter().any(|other| other.0 == from) {
+                return Err(twice("input", input));
+            }
+            if pairs.iter().any(|other| other.1 == to) {
+                return Err(twice("output", output));
+            }
+            pairs.push((from, to));
+        }
+        Ok(pairs)
+    }
+
+    fn port(
+        &self,
+        side: &'static str,
+        ports: &[ValueId],
+        name: &str,
+    ) -> Result<usize, InPlaceError> {
+        let names =
+            ports.iter().map(|&id| self.value(id).map_or("", |value| value.value().name.as_str()));
+        names.clone().position(|port| port == name).ok_or_else(|| InPlaceError::NoSuchPort {
+            side,
+            name: name.to_owned(),
+            known: names.map(|name| format!("{name:?}")).collect(),
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! Nodes and their subgraphs.
+
+use super::{Graph, Origin, ValueId};
+use crate::memory::Tensor;
+
+/// One use of an operator.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What to call the node in messages; not necessarily unique.
+    pub name: String,
+    /// The operator's type name.
+    pub op: String,
+    /// The operator's domain; empty for ONNX's own operators.
+    pub domain: String,
+    /// The version of the operator set that the node was written against.
+    pub opset: u32,
+    /// What it reads; `None` where an optional input is left out.
+    pub inputs: Vec<Option<ValueId>>,
+    /// What it makes; `None` where an optional output is left out.
+    pub outputs: Vec<Option<ValueId>>,
+    /// Its attributes by name, in the model's order.
+    pub attrs: Vec<(String, Attr)>,
+    /// The nodes of the model that it does the work of; not known of one that nobody numbered yet.
+    pub origin: Origin,
+    /// The number of what says where it runs, if something does. Nodes with different ones are never made one.
+    pub pin: Option<u16>,
+}
+
+impl Node {
+    /// A node of ONNX's own domain, without attributes and not yet named.
+    pub fn new(op: &str, opset: u32, inputs: &[ValueId], outputs: &[ValueId]) -> Self {
+        Self {
+            name: String::new(),
+            op: op.to_owned(),
+            domain: String::new(),
+            opset,
+            inputs: inputs.iter().copied().map(Some).collect(),
+            outputs: outputs.iter().copied().map(Some).collect(),
+            attrs: Vec::new(),
+            origin: Origin::default(),
+            pin: None,
+        }
+    }
+
+    /// Says that it was put in for the work of `whole`, if it is of no node of the model yet.
+    pub fn is_of(&mut self, whole: &Self) {
+        if !self.origin.is_known() {
+            (self.origin, self.pin) = (whole.origin.clone(), whole.pin);
+        }
+    }
+
+    /// The attribute called `name`.
+    pub fn attr(&self, name: &str) -> Option<&Attr> {
+        self.attrs.iter().find(|(n, _)| n == name).map(|(_, attr)| attr)
+    }
+
+    /// The attribute called `name`, if it is an integer.
+    pub fn int_attr(&self, name: &str) -> Option<i64> {
+        match self.attr(name)? {
+            Attr::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The attribute called `name`, if it is a float.
+    pub fn float_attr(&self, name: &str) -> Option<f64> {
+        match self.attr(name)? {
+            Attr::Float(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// Input `index`, or nothing where the node leaves it out.
+    pub fn input(&self, index: usize) -> Option<ValueId> {
+        self.inputs.get(index).copied().flatten()
+    }
+
+    /// Output `index`, or nothing where the node leaves it out.
+    pub fn output(&self, index: usize) -> Option<ValueId> {
+        self.outputs.get(index).copied().flatten()
+    }
+
+    /// The graphs in its attributes, in order.
+    pub fn subgraphs(&self) -> impl Iterator<Item = Subgraph<'_>> {
+        self.attrs.iter().flat_map(|(attribute, attr)| {
+            let is_list = matches!(attr, Attr::Graphs(_));
+            let subgraph = move |(index, graph)| {
+                let index = is_list.then_some(index);
+                Subgraph { attribute, index, graph }
+            };
+            attr.graphs().iter().enumerate().map(subgraph)
+        })
+    }
+
+    /// All that it reads: its inputs, then what its subgraphs capture, once for each time.
+    pub fn reads(&self) -> impl Iterator<Item = (Read, ValueId)> {
+        let inputs = self.inputs.iter().enumerate();
+        let inputs = inputs.filter_map(|(port, input)| Some((Read::Input(port), (*input)?)));
+        let captures = self.subgraphs().flat_map(|subgraph| &subgraph.graph.captures);
+        inputs.chain(captures.map(|capture| (Read::Capture, capture.outer)))
+    }
+}
+
+/// What an attribute holds; the file's narrower floats are widened, exactly.
+#[derive(Clone, Debug)]
+pub enum Attr {
+    /// A whole number.
+    Int(i64),
+    /// A real number.
+    Float(f64),
+    /// A text.
+    Text(String),
+    /// Whole numbers.
+    Ints(Vec<i64>),
+    /// Real numbers.
+    Floats(Vec<f64>),
+    /// Texts.
+    Texts(Vec<String>),
+    /// A tensor.
+    Tensor(Tensor),
+    /// A graph.
+    Graph(Box<Graph>),
+    /// Graphs.
+    Graphs(Vec<Graph>),
+}
+
+impl Attr {
+    /// The graphs in it.
+    pub fn graphs(&self) -> &[Graph] {
+        match self {
+            Self::Graph(graph) => std::slice::from_ref(graph),
+            Self::Graphs(graphs) => graphs,
+            Self::Int(_)
+            | Self::Float(_)
+            | Self::Text(_)
+            | Self::Ints(_)
+            | Self::Floats(_)
+            | Self::Texts(_)
+            | Self::Tensor(_) => &[],
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn graphs_mut(&mut self) -> &mut [Graph] {
+        match self {
+            Self::Graph(graph) => std::slice::from_mut(graph),
+            Self::Graphs(graphs) => graphs,
+            Self::Int(_)
+            | Self::Float(_)
+            | Self::Text(_)
+            | Self::Ints(_)
+            | Self::Floats(_)
+            | Self::Texts(_)
+            | Self::Tensor(_) => &mut [],
+        }
+    }
+}
+
+/// A value that a subgraph reads of the outer graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// The value in the subgraph; its source is [`Source::Outer`](super::Source::Outer).
+    pub inner: ValueId,
+    /// The value in the outer graph.
+    pub outer: ValueId,
+}
+
+/// A graph in an attribute of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Subgraph<'a> {
+    /// The attribute's name.
+    pub attribute: &'a str,
+    /// Its place in the attribute, where that is a list.
+    pub index: Option<usize>,
+    /// The graph.
+    pub graph: &'a Graph,
+}
+
+/// As what a node reads a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// As this input.
+    Input(usize),
+    /// As what one of its subgraphs captures.
+    Capture,
+}

@@ -1,0 +1,120 @@
+//! Which nodes of the model as it was imported a node does the work of.
+
+use std::fmt;
+
+use super::{Graph, Node};
+
+/// The ids, in order, of the nodes of the model that a node does the work of. Ids stay whatever becomes of nodes' places: those
+/// that a model file says, else places in the order of the model, those of a node's subgraphs behind its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Nothing where it is not known; most nodes have one, for whom there is no list.
+    first: Option<u32>,
+    others: Vec<u32>,
+}
+
+impl Origin {
+    /// One node of the model.
+    pub fn of(id: u32) -> Self {
+        Self { first: Some(id), others: Vec::new() }
+    }
+
+    /// Whether it is known.
+    pub fn is_known(&self) -> bool {
+        self.first.is_some()
+    }
+
+    /// The ids, in order.
+    pub fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.first.into_iter().chain(self.others.iter().copied())
+    }
+
+    /// Adds the nodes of another one.
+    pub fn add(&mut self, other: &Self) {
+        *self = self.ids().chain(other.ids()).collect();
+    }
+}
+
+impl FromIterator<u32> for Origin {
+    fn from_iter<T: IntoIterator<Item = u32>>(ids: T) -> Self {
+        let mut ids: Vec<u32> = ids.into_iter().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut ids = ids.into_iter();
+        Self { first: ids.next(), others: ids.collect() }
+    }
+}
+
+impl fmt::Display for Origin {
+    /// Ranges: `3`, or `3-5,9`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ids = self.ids().peekable();
+        let mut comma = "";
+        while let Some(first) = ids.next() {
+            let mut last = first;
+            while let Some(next) = ids.next_if(|id| last.checked_add(1) == Some(*id)) {
+                last = next;
+            }
+            if last == first {
+                write!(f, "{comma}{first}")?;
+            } else {
+                write!(f, "{comma}{first}-{last}")?;
+            }
+            comma = ",";
+        }
+        Ok(())
+    }
+}
+
+impl Graph {
+    /// Gives the nodes of a model that says no ids their places in its order, those of subgraphs behind their node.
+    pub fn number(&mut self) {
+        if self.nodes.iter().any(|node| node.origin.is_known()) {
+            return;
+        }
+        number(&mut self.nodes, &mut 0);
+    }
+}
+
+/// Gives nodes and those of their subgraphs the ids from `next` on.
+fn number(nodes: &mut [Node], next: &mut u32) {
+    for node in nodes {
+        node.origin = Origin::of(*next);
+        *next = next.saturating_add(1);
+        for graph in node.attrs.iter_mut().flat_map(|(_, attr)| attr.graphs_mut()) {
+            number(&mut graph.nodes, next);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_kept_in_order_and_said_as_ranges() {
+        let mut origin = Origin::default();
+        assert_eq!((origin.is_known(), origin.to_string().as_str()), (false, ""));
+        for id in [5, 3, 9, 4, 3, u32::MAX] {
+            origin.add(&Origin::of(id));
+        }
+        assert_eq!(origin.ids().collect::<Vec<_>>(), [3, 4, 5, 9, u32::MAX]);
+        assert_eq!(origin.to_string(), "3-5,9,4294967295");
+    }
+
+    #[test]
+    fn nodes_of_a_model_without_ids_get_their_places() {
+        let mut graph: Graph = Graph::new("net");
+        for name in ["a", "b"] {
+            graph.add_node(Node { name: name.to_owned(), ..Node::new("Relu", 17, &[], &[]) });
+        }
+        let numbered = |graph: &mut Graph| {
+            graph.number();
+            graph.nodes.iter().map(|node| node.origin.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(numbered(&mut graph), ["0", "1"]);
+        graph.nodes[0].origin = Origin::of(7);
+        graph.nodes[1].origin = Origin::default();
+        assert_eq!(numbered(&mut graph), ["7", ""], "what is put in has none");
+    }
+}

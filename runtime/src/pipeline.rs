@@ -1,0 +1,73 @@
+//! From a graph to its plan: all steps of a compilation, in the order in which they run.
+//!
+//! | step | what it does |
+//! |---|---|
+//! | [`resolve`] | finds operators, attributes, types and shapes; computes what is constant; unrolls control flow |
+//! | [`pass`] | rewrites nodes, one row of a table for each rewrite |
+//! | [`place`] | gives each node a core and a finalized kernel |
+//! | [`plan`] | lays out steps, arenas and transfers |
+//!
+//! What comes before that is done once for a model, whatever shapes its runs have: see [`Model`](crate::model::Model).
+
+mod error;
+
+use udo_api::guard::LibraryGuard;
+use udo_compile::compiler::Compiler;
+use udo_compile::pass::{self, Fired, Wanted};
+use udo_compile::place::{self, Layers};
+use udo_compile::plan::{self, Plan};
+use udo_compile::resolve::{self, Part};
+use udo_engine::thread_pool::Pool;
+
+use crate::session::SessionError;
+
+pub use error::CompileError;
+
+/// What a compilation makes.
+pub(crate) struct Compiled {
+    pub(crate) plan: Plan,
+    /// What each pass did.
+    pub(crate) fired: Vec<Fired>,
+    /// What follows the plan, once a run has said what it wants to know.
+    pub(crate) rest: Option<Part>,
+}
+
+/// Compiles a part of a model, all of whose inputs' shapes are known.
+pub(crate) fn compile(
+    compiler: &Compiler<'_>,
+    part: Part,
+    pool: &Pool,
+) -> Result<Compiled, CompileError> {
+    let Some(cache) = compiler.constants.cache() else { return steps(compiler, part, pool) };
+    let made = cache.looking_ahead(compiler.options.threads, || steps(compiler, part, pool))?;
+    cache.save();
+    Ok(made)
+}
+
+fn steps(compiler: &Compiler<'_>, part: Part, pool: &Pool) -> Result<Compiled, CompileError> {
+    let options = compiler.options;
+    let mut resolved = resolve::run_part(compiler, part)?;
+    let rest = resolved.rest.take();
+    let layers = Layers::of(compiler, &resolved.graph);
+    let pinned = place::pinned(&options.place.affinity);
+    let cores = Wanted { preferred: options.place.preferred(), pinned: &pinned };
+    let fired = pass::run(compiler, &mut resolved.graph, &options.passes, cores)?;
+    let mut placement = place::run(compiler, resolved, &layers)?;
+    placement.gather();
+    let plan = plan::run(compiler, placement, pool)?;
+    SessionError::look_ahead(&plan, compiler.constants.budget())?;
+    warm(&plan, pool);
+    Ok(Compiled { plan, fired, rest })
+}
+
+/// Has every thread use the packages' libraries once: the system makes their thread-local state at a thread's first use of it.
+fn warm(plan: &Plan, pool: &Pool) {
+    let mut guards: Vec<_> = plan.steps.iter().filter_map(|step| step.guard).collect();
+    guards.sort_unstable_by_key(LibraryGuard::id);
+    guards.dedup_by_key(|guard| guard.id());
+    pool.on_every_thread(&|| {
+        for guard in &guards {
+            guard.cell();
+        }
+    });
+}
