@@ -34,7 +34,10 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-runtime", &["udo-api", "udo-host", "udo-hta", "udo-ops", "udo-simd"]),
     ("udo-generator", &["udo-reference"]),
     ("udo-reference", &[]),
-    ("udo-check", &["udo-api", "udo-generator", "udo-host", "udo-reference", "udo-runtime"]),
+    (
+        "udo-check",
+        &["udo-api", "udo-generator", "udo-host", "udo-reference", "udo-runtime", "udo-testing"],
+    ),
     ("udo-capi", &["udo-api", "udo-runtime"]),
     ("udo-cli", &["udo-api", "udo-check", "udo-generator", "udo-hta", "udo-runtime", "udo-simd"]),
 ];

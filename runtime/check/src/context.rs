@@ -9,6 +9,7 @@ use udo_generator::config::Op;
 use udo_host::Refusal;
 use udo_runtime::operators::{KernelEntry, Operators};
 use udo_runtime::package::OpenError;
+use udo_testing::{CallError, How, Run};
 
 use crate::Setup;
 use crate::config;
@@ -19,7 +20,7 @@ use crate::raw::surroundings::Surroundings;
 use crate::search::{Breadth, Found, search};
 use crate::shapes::Class;
 use crate::subject::{Opened, Place, Subject};
-use crate::trial::{Fault, How, Run, Trial};
+use crate::trial::Trial;
 use crate::values::{Fill, encoding_of};
 
 /// A package as a whole.
@@ -234,7 +235,7 @@ impl OpContext {
         node: &Node,
         trial: &Trial<'_>,
         seed: u64,
-    ) -> Result<(Vec<Vec<u8>>, Run), Fault> {
+    ) -> Result<(Vec<Vec<u8>>, Run), CallError> {
         let mut first = None;
         for fill in FILLS {
             let values = node.values(fill, seed);
@@ -243,13 +244,13 @@ impl OpContext {
                 // Integers may be indices that are out of range, or divisors that are 0.
                 Err(fault) => {
                     let fault = first.get_or_insert(fault);
-                    if !node.has_integers() || matches!(fault, Fault::Broken(_)) {
+                    if !node.has_integers() || matches!(fault, CallError::Broken(_)) {
                         break;
                     }
                 }
             }
         }
-        Err(first.unwrap_or_else(|| Fault::Broken("no elements were tried".to_owned())))
+        Err(first.unwrap_or_else(|| CallError::Broken("no elements were tried".to_owned())))
     }
 
     /// The nodes that run, each with a kernel and elements for it.
@@ -261,15 +262,15 @@ impl OpContext {
     pub(crate) fn tried(&self) -> impl Iterator<Item = Live<'_>> {
         self.each(|run| match run {
             Ok((values, _)) => Some(values),
-            Err(Fault::Broken(_)) => Some(Vec::new()),
-            Err(Fault::Failed(_)) => None,
+            Err(CallError::Broken(_)) => Some(Vec::new()),
+            Err(CallError::Failed(_)) => None,
         })
     }
 
     /// Nodes with the elements that `chosen` makes of their first runs; none stand for random ones.
     fn each(
         &self,
-        chosen: impl Fn(Result<(Vec<Vec<u8>>, Run), Fault>) -> Option<Vec<Vec<u8>>>,
+        chosen: impl Fn(Result<(Vec<Vec<u8>>, Run), CallError>) -> Option<Vec<Vec<u8>>>,
     ) -> impl Iterator<Item = Live<'_>> {
         let nodes = self.found().nodes.iter().enumerate();
         nodes.filter_map(move |(at, node)| self.live_as(at, node, &chosen))
@@ -284,7 +285,7 @@ impl OpContext {
         &'a self,
         at: usize,
         node: &'a Node,
-        chosen: &impl Fn(Result<(Vec<Vec<u8>>, Run), Fault>) -> Option<Vec<Vec<u8>>>,
+        chosen: &impl Fn(Result<(Vec<Vec<u8>>, Run), CallError>) -> Option<Vec<Vec<u8>>>,
     ) -> Option<Live<'a>> {
         let entry = self.kernel(node)?;
         let trial = self.trial(node, 1).ok()?;

@@ -6,13 +6,13 @@ mod run;
 mod shrink;
 
 use udo_api::DType;
+use udo_testing::How;
 
 use crate::cases::{Finding, Outcome, differs, failed, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Input;
 use crate::record;
 use crate::shapes::Class;
-use crate::trial::How;
 use crate::values::{Random, Seen};
 
 use make::Stored;
@@ -120,7 +120,7 @@ fn alone(
         // Another processor's instructions may round otherwise.
         let desc = if stored == Stored::AsElements { found.desc() } else { desc };
         let found = Seen { desc: found.desc(), dims: found.dims(), bytes: found.bytes() };
-        if let Some(why) = differs(found, wanted.seen(desc)) {
+        if let Some(why) = differs(found, Seen::new(wanted, desc)) {
             return failed(format!(
                 "a model of {}: its output {why}, by its kernel",
                 live.said(cx)

@@ -13,6 +13,7 @@ mod context;
 mod elf;
 mod goals;
 mod graphs;
+mod guarded;
 mod hints;
 mod left_out;
 mod node;

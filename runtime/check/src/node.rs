@@ -36,11 +36,6 @@ pub(crate) struct Node {
 pub(crate) const OPSET: u32 = 21;
 
 impl Node {
-    /// The node as packages see it.
-    pub(crate) fn desc(&self) -> NodeDesc<'_> {
-        desc(&self.inputs, &self.params, self.outputs.len())
-    }
-
     pub(crate) fn input_descs(&self) -> Vec<TensorDesc> {
         self.inputs.iter().map(|input| input.desc).collect()
     }

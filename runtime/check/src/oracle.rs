@@ -3,11 +3,12 @@
 use udo_api::{Core, DType, TensorDesc};
 use udo_reference::Program;
 use udo_runtime::operators::KernelEntry;
+use udo_testing::How;
 
 use crate::node::{Input, Node, inferred};
 use crate::reference;
 use crate::subject::{Opened, Subject, fits};
-use crate::trial::{How, Trial};
+use crate::trial::Trial;
 use crate::values::{numbers, push, range_of};
 
 /// Whose results are wanted.

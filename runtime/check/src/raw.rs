@@ -1,7 +1,6 @@
-//! What needs unsafe code: memory between guard pages, calls of kernels, the heap that is watched, time, and the state of the
-//! process that calls must leave alone.
+//! What needs unsafe code: memory between guard pages, the heap that is watched, time, and the state of the process that calls
+//! must leave alone.
 
-pub(crate) mod call;
 pub(crate) mod clock;
 pub(crate) mod fault;
 pub(crate) mod heap;

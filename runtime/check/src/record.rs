@@ -6,19 +6,19 @@ use std::{fs, io};
 
 use udo_runtime::npy;
 use udo_runtime::operators::Operators;
+use udo_testing::Output;
 
 use crate::capture::{Capture, CapturedInput, CapturedOutput, CapturedWanted};
 use crate::graphs::Part;
 use crate::node::Node;
 use crate::oracle::Wanted;
-use crate::trial::Made;
 
 /// A call.
 #[derive(Debug)]
 struct Call {
     node: Node,
     values: Vec<Vec<u8>>,
-    found: Vec<Made>,
+    found: Vec<Output>,
     wanted: Option<(String, Vec<Wanted>)>,
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn begins(node: &Node, values: &[Vec<u8>]) {
 }
 
 /// The last call has made these outputs.
-pub(crate) fn made(outputs: &[Made]) {
+pub(crate) fn made(outputs: &[Output]) {
     if let Ok(mut last) = LAST.lock()
         && let Some(last) = &mut *last
     {

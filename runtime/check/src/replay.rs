@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use udo_api::{CoreKind, DType, Quantization, TensorDesc};
 use udo_host::{Buffer, ParamSetting};
 use udo_runtime::operators::KernelEntry;
+use udo_testing::How;
 
 use crate::capture::{Capture, CapturedInput, RUN_CASES};
 use crate::cases::{CASES, Outcome, Run, compared, device, failed};
@@ -15,7 +16,7 @@ use crate::oracle::{Oracle, Wanted};
 use crate::search::Found;
 use crate::shapes::Class;
 use crate::subject::{fits, input_types};
-use crate::trial::{How, Trial};
+use crate::trial::Trial;
 use crate::values::{encoding_of, numbers, push, quantized};
 
 /// How many elements that differ are shown of an output.
@@ -189,8 +190,7 @@ fn call(cx: &OpContext, case: &str) -> Outcome {
         let trial = cx.trial(node, 1).or_else(|refusal| failed(format!("{said}: {refusal}")))?;
         let values = node.values(crate::values::Fill::Random, 0);
         let how = How { is_sealed: true, ..How::default() };
-        let run =
-            trial.run(&values, how).or_else(|fault| failed(format!("{said}: {}", fault.said())))?;
+        let run = trial.run(&values, how).or_else(|fault| failed(format!("{said}: {fault}")))?;
         if run.heap.calls > 0 {
             let bytes = run.heap.first_bytes;
             return failed(format!("a call uses the heap, for {bytes} bytes at first: {said}"));
@@ -218,7 +218,7 @@ pub(crate) fn diff(cx: &OpContext, capture: &Capture) -> Value {
     } else {
         let trial = cx.trial(node, 1).map_err(|refusal| refusal.to_string());
         let run = |trial: Trial<'_>| trial.run(&values, How::default());
-        trial.and_then(|trial| run(trial).map(|run| run.outputs).map_err(|fault| fault.said()))
+        trial.and_then(|trial| run(trial).map(|run| run.outputs).map_err(|fault| fault.to_string()))
     };
     let made = match made {
         Ok(made) => made,

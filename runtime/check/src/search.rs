@@ -16,7 +16,7 @@ use crate::node::{Input, Node, inferred};
 use crate::params::{self, Params};
 use crate::recipes;
 use crate::shapes::{BROADCASTS, Class, EXTENTS, FOLLOWS};
-use crate::subject::{Subject, fits, input_types, rule, store_quantized};
+use crate::subject::{Subject, candidate, fits, input_types, store_quantized};
 use crate::ties;
 use crate::trial::Trial;
 use crate::values::{Fill, Random, encoding_of, fill};
@@ -362,7 +362,7 @@ impl Search<'_> {
 
     fn takes_bounded(&self) -> bool {
         let kernel = self.subject.kernels.get(self.kernel);
-        kernel.and_then(|k| rule(k, Side::Input, 0)).is_some_and(PortRule::takes_bounded)
+        kernel.and_then(|k| candidate(k).rule(Side::Input, 0)).is_some_and(PortRule::takes_bounded)
     }
 
     /// Ways to make a node, those of most operators first.
@@ -442,7 +442,7 @@ impl Search<'_> {
             let dtype = dtype?;
             let own = if port == 0 { dims.to_vec() } else { follow(dims, port) };
             let bounded = class == Class::Bounded
-                && rule(kernel, Side::Input, port).is_some_and(PortRule::takes_bounded);
+                && candidate(kernel).rule(Side::Input, port).is_some_and(PortRule::takes_bounded);
             let shape: Vec<Dim> =
                 own.iter().map(|&n| if bounded { Dim::UpTo(n) } else { Dim::Fixed(n) }).collect();
             let mut desc = TensorDesc::new(dtype, Shape::of_dims(&shape).ok()?);

@@ -7,6 +7,7 @@ use udo_api::{Core, CoreKind, DType, Facts, OpDef, PortRule, Side, TensorDesc, T
 use udo_runtime::builtin;
 use udo_runtime::operators::{KernelEntry, Operators};
 use udo_runtime::package::{OpenError, PackageId};
+use udo_testing::Candidate;
 
 use crate::values::range_of;
 
@@ -168,14 +169,9 @@ fn declares(op: &OpDef, core: Core) -> bool {
         && ports.clone().all(|port| !port.types_on(core).is_empty())
 }
 
-/// What the kernel says of a port.
-pub(crate) fn rule(kernel: &KernelEntry, side: Side, port: usize) -> Option<&'static PortRule> {
-    let schema = kernel.op.schema();
-    let declared = match side {
-        Side::Input => schema.inputs().len(),
-        Side::Output => schema.outputs().len(),
-    };
-    kernel.def.port_rule(side, port, declared)
+/// The kernel as it is called.
+pub(crate) fn candidate(kernel: &KernelEntry) -> Candidate<'static> {
+    Candidate { def: kernel.def, op: Some(kernel.op), guard: kernel.guard }
 }
 
 /// The types that the kernel takes of input `port` of a node on `core`, where those before it are `before`.
@@ -201,7 +197,7 @@ fn port_types(
         Side::Output => schema.output(port),
     };
     let declared = declared.map_or(TypeSet::EMPTY, |port| port.types_on(core));
-    match rule(kernel, side, port).map(PortRule::wanted) {
+    match candidate(kernel).rule(side, port).map(PortRule::wanted) {
         Some(Wanted::Types(types)) => types.and(declared),
         Some(Wanted::SameAsInput(other)) => {
             let same = inputs.get(other).and_then(TensorDesc::dtype);
@@ -234,26 +230,6 @@ pub(crate) fn store_quantized(
 
 /// Whether the kernel takes these tensors.
 pub(crate) fn fits(kernel: &KernelEntry, inputs: &[TensorDesc], outputs: &[TensorDesc]) -> bool {
-    let fits = |side: Side, port: usize, found: &TensorDesc| {
-        let rule = rule(kernel, side, port);
-        let is_fixed = found.full_shape().is_fixed();
-        let has_type = match rule.map(PortRule::wanted) {
-            Some(Wanted::Types(types)) => found.is_in(types),
-            Some(Wanted::SameAsInput(other)) => {
-                inputs.get(other).is_none_or(|other| other.dtype() == found.dtype())
-            }
-            Some(Wanted::AsDeclared) | None => true,
-        };
-        let is_last = rule.is_some_and(PortRule::is_channels_last);
-        let is_per_axis = found.axis_encoding().is_some();
-        has_type
-            && (is_fixed || rule.is_some_and(PortRule::takes_bounded))
-            && (!is_last || (is_fixed && found.rank() == 4))
-            && (!is_per_axis || rule.is_some_and(PortRule::takes_per_axis))
-    };
-    let all = |side: Side, tensors: &[TensorDesc]| {
-        let mut there = tensors.iter().enumerate().filter(|(_, desc)| !desc.is_absent());
-        there.all(|(port, desc)| fits(side, port, desc))
-    };
-    all(Side::Input, inputs) && all(Side::Output, outputs)
+    let kernel = candidate(kernel);
+    kernel.takes(inputs, outputs) && kernel.refused_axis_encoding(inputs, outputs).is_none()
 }

@@ -1,6 +1,7 @@
 //! Elements to compute with, and what elements stand for.
 
 use udo_api::{Bf16, DType, Encoding, F16, TensorDesc};
+use udo_testing::Output;
 
 /// Numbers without a pattern, the same for the same seed.
 #[derive(Clone, Debug)]
@@ -230,7 +231,12 @@ pub(crate) struct Seen<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-impl Seen<'_> {
+impl<'a> Seen<'a> {
+    /// An output of a call, of a tensor with this description.
+    pub(crate) fn new(output: &'a Output, desc: &'a TensorDesc) -> Self {
+        Self { desc, dims: &output.dims, bytes: &output.bytes }
+    }
+
     /// Whether elements are what is stored, of which no digit may be another.
     pub(crate) fn is_exact(&self) -> bool {
         self.desc.encoding().is_none() && !self.desc.dtype().is_some_and(DType::is_float)

@@ -56,6 +56,13 @@ impl fmt::Debug for Buffer {
     }
 }
 
+impl Default for Buffer {
+    /// An empty buffer.
+    fn default() -> Self {
+        Self { ptr: NonNull::dangling(), len: 0, lease: None, is_lent: false }
+    }
+}
+
 impl Buffer {
     /// A buffer of `len` zeroed bytes.
     ///

@@ -10,6 +10,7 @@ use udo_api::{
 use udo_host::{Failure, NodeDesc, ParamSetting, Refusal, infer};
 
 use crate::assert_near;
+use crate::epilogue::Step;
 use crate::tensor::{Tensor, fixed};
 
 /// One node of an operator or kernel, to be run.
@@ -28,15 +29,6 @@ pub struct Bench {
     pub(crate) threads: u32,
     pub(crate) fast_math: FastMath,
     pub(crate) epilogue: Vec<Step>,
-}
-
-/// A step of an epilogue, with its tensor.
-#[derive(Clone, Debug)]
-pub(crate) enum Step {
-    Bias { axis: usize, tensor: Tensor },
-    Residual(Tensor),
-    Activation(Activation),
-    Quantize(DType, Encoding),
 }
 
 #[derive(Clone, Debug)]
@@ -336,6 +328,35 @@ impl Bench {
         self
     }
 
+    /// With a constant vector that kernels add along `axis` of the first output, as the next step of the epilogue.
+    #[must_use]
+    pub fn then_bias(self, axis: usize, tensor: Tensor) -> Self {
+        self.then(Step::Bias { axis, tensor })
+    }
+
+    /// With a tensor that kernels add to the first output, as the next step of the epilogue.
+    #[must_use]
+    pub fn then_residual(self, tensor: Tensor) -> Self {
+        self.then(Step::Residual(tensor))
+    }
+
+    /// With a function that kernels apply to the first output, as the next step of the epilogue.
+    #[must_use]
+    pub fn then_activation(self, activation: Activation) -> Self {
+        self.then(Step::Activation(activation))
+    }
+
+    /// With quantized values that kernels store in the place of the numbers of the first output, as the last step of the epilogue.
+    #[must_use]
+    pub fn then_quantize(self, dtype: DType, scale: f32, zero_point: i32) -> Self {
+        self.then(Step::Quantize(dtype, Encoding { scale, zero_point }))
+    }
+
+    fn then(mut self, step: Step) -> Self {
+        self.epilogue.push(step);
+        self
+    }
+
     /// The only output.
     ///
     /// # Panics
@@ -463,8 +484,5 @@ pub(crate) fn descs(inputs: &[Option<Input>]) -> Vec<TensorDesc> {
 }
 
 pub(crate) fn constants(inputs: &[Option<Input>]) -> Vec<Option<&[u8]>> {
-    inputs
-        .iter()
-        .map(|i| i.as_ref().filter(|i| i.is_constant).map(|i| i.tensor.memory().bytes()))
-        .collect()
+    inputs.iter().map(|i| i.as_ref().filter(|i| i.is_constant).map(|i| i.tensor.bytes())).collect()
 }

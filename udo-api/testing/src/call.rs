@@ -1,154 +1,236 @@
 //! One call of a finalized kernel.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use udo_api::Status;
 use udo_api::abi::{ExecArgs, ParallelTable, TensorArg};
-use udo_api::guard::{LibraryGuard, heap_calls};
-use udo_host::{Failure, FinalizedKernel, failure};
+use udo_api::guard::{LibraryGuard, OWN_GUARD};
+use udo_host::{Buffer, Failure, FinalizedKernel, failure};
 
-use crate::tensor::{Memory, Tensor};
+use crate::host::{HeapUse, Host, Memory};
 
-/// What scratch holds at first: as a float, a number that no kernel makes.
-const SCRATCH: u8 = 0x7f;
-
-/// The fast memory of a DSP, for kernels that want all of it.
-pub(crate) const VTCM_BYTES: usize = 4 << 20;
+/// In which order, and by whom, the calls of a parallel-for are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// By the caller, from the first to the last.
+    Forwards,
+    /// By the caller, from the last to the first, so that a kernel that relies on an order fails.
+    Backwards,
+    /// By several threads at once.
+    Threads,
+}
 
 /// What a call is made with, besides its tensors.
-#[derive(Clone, Copy)]
-pub(crate) struct Caller {
-    pub(crate) threads: u32,
-    pub(crate) guard: LibraryGuard,
+pub(crate) struct Caller<'a> {
+    pub(crate) host: &'a dyn Host,
+    pub(crate) guard: Option<LibraryGuard>,
+    /// The threads that the parallel-for claims; 1 passes no parallel-for.
+    pub(crate) width: u32,
+    pub(crate) order: Order,
+    /// Whether the run's stop word is set from the start.
+    pub(crate) is_cancelled: bool,
+    pub(crate) scratch: &'a mut (dyn Memory + 'static),
+    pub(crate) geometry: Option<&'a mut (dyn Memory + 'static)>,
 }
 
-/// What a call that went well left behind.
-pub(crate) struct Traces {
-    pub(crate) scratch_used_bytes: usize,
-    pub(crate) heap_calls: u64,
-}
+/// The stop word of a cancelled run.
+static STOPPED: u32 = 1;
 
-/// Why a call did not go well.
-pub(crate) enum Broken {
-    Failed(Failure),
-    /// The kernel wrote where it must not; what that is.
-    Wrote(String),
-}
-
-/// Runs the kernel; each of `in_place`, an input and an output, shares the input's memory.
+/// Calls the kernel on `tensors`, the first `inputs` of them inputs, and returns what its threads did with the heap.
 pub(crate) fn execute(
     kernel: &FinalizedKernel,
-    inputs: &[Option<Tensor>],
-    outputs: &mut [Tensor],
-    in_place: &[(u16, u16)],
-    caller: Caller,
-) -> Result<Traces, Broken> {
-    let watched = mark_bounded(outputs, in_place);
-    let mut args: Vec<TensorArg> =
-        inputs.iter().map(|i| i.as_ref().map_or(TensorArg::ABSENT, Tensor::arg)).collect();
-    args.extend(outputs.iter().map(Tensor::arg));
-    for &(from, to) in in_place {
-        let output = inputs.len() + usize::from(to);
-        args[usize::from(from)].data = args[output].data;
-        for (arg, other) in [(usize::from(from), to), (output, from)] {
-            args[arg] = std::mem::replace(&mut args[arg], TensorArg::ABSENT).paired_with(other);
-        }
+    tensors: &mut [TensorArg],
+    inputs: usize,
+    caller: Caller<'_>,
+) -> Result<HeapUse, Failure> {
+    let crew = Crew::default();
+    let share = Share { order: caller.order, guard: caller.guard, host: caller.host, crew: &crew };
+    if caller.order != Order::Threads || caller.width <= 1 {
+        return call(kernel, tensors, inputs, caller, &share);
     }
-    let workspace = kernel.workspace();
-    let wanted = if workspace.wants_all_vtcm() { VTCM_BYTES } else { workspace.bytes() };
-    let mut scratch = Memory::zeroed(wanted);
-    scratch.bytes_mut().fill(SCRATCH);
+    // Threads exist before the call, as a runtime's do, so that starting them is not part of it.
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| crew.help());
+        }
+        let result = call(kernel, tensors, inputs, caller, &share);
+        crew.is_over.store(true, Ordering::SeqCst);
+        result
+    })
+}
+
+/// The call itself.
+fn call(
+    kernel: &FinalizedKernel,
+    tensors: &mut [TensorArg],
+    inputs: usize,
+    caller: Caller<'_>,
+    share: &Share<'_>,
+) -> Result<HeapUse, Failure> {
+    let owed = ExecArgs::owed(tensors.get(inputs..).unwrap_or_default());
     let parallel = ParallelTable {
         size: ParallelTable::SIZE,
-        width: caller.threads,
-        ctx: std::ptr::null(),
-        run: backwards,
-        stop: std::ptr::null(),
+        width: caller.width,
+        ctx: std::ptr::from_ref(share).cast(),
+        run: run_parallel,
+        stop: if caller.is_cancelled { &raw const STOPPED } else { std::ptr::null() },
         reserved_words: [0; 3],
     };
-    let parallel = if caller.threads == 1 { std::ptr::null() } else { &raw const parallel };
-    let ports = (inputs.len(), outputs.len());
-    let owed = ExecArgs::owed(&args[inputs.len()..]);
-    let mut call = kernel.exec_args(args.as_mut_ptr(), ports, owed, scratch.buffer(), parallel);
-    // The buffer has some bytes more.
-    call.scratch_bytes = wanted;
-    call.guard = caller.guard.cell();
-    let geometry = Memory::zeroed(kernel.geometry_bytes());
-    let before = heap_calls();
-    if let Some(prepare) = kernel.prepare_fn() {
-        call.geometry = geometry.buffer().as_ptr();
-        call.geometry_bytes = kernel.geometry_bytes();
-        // SAFETY: as below; `geometry` is the call's to fill, and outlives it.
-        let status = unsafe { prepare(&raw const call) };
+    let parallel = if caller.width <= 1 { std::ptr::null() } else { &raw const parallel };
+    let ports = (inputs, tensors.len().saturating_sub(inputs));
+    let none = Buffer::default();
+    let mut args = kernel.exec_args(tensors.as_mut_ptr(), ports, owed, &none, parallel);
+    let scratch = caller.scratch.bytes_mut();
+    args.scratch = scratch.as_mut_ptr();
+    args.scratch_bytes = scratch.len();
+    args.guard = caller.guard.map_or(std::ptr::null_mut(), |guard| guard.cell());
+    let told = caller.guard.unwrap_or(OWN_GUARD);
+    let mut used = HeapUse::default();
+    if let (Some(prepare), Some(geometry)) = (kernel.prepare_fn(), caller.geometry) {
+        args.geometry = geometry.bytes_mut().as_mut_ptr();
+        args.geometry_bytes = kernel.geometry_bytes();
+        let mut status = Status::OK.code();
+        // SAFETY: as below; the geometry is the call's to fill, and outlives it.
+        used.add(caller.host.watched(&mut || status = unsafe { prepare(&raw const args) }));
         if status != Status::OK.code() {
-            return Err(Broken::Failed(failure(status, caller.guard)));
+            return Err(failure(status, told));
         }
     }
-    // SAFETY: `call` points to `args`, whose tensors lie in memory of `inputs` and `outputs` that nothing else
-    // refers to, to `scratch`, and to the kernel's constants; all of them outlive the call.
-    let status = unsafe { (kernel.execute_fn())(&raw const call) };
-    let heap_calls = heap_calls() - before;
+    let run = kernel.execute_fn();
+    let mut status = Status::OK.code();
+    // SAFETY: `args` points to tensors in memory of their own, to scratch and geometry that the call alone uses, and to
+    // the kernel's constants; all of them outlive the call.
+    used.add(caller.host.watched(&mut || status = unsafe { run(&raw const args) }));
     if status != Status::OK.code() {
-        return Err(Broken::Failed(failure(status, caller.guard)));
+        return Err(failure(status, told));
     }
-    if !geometry.is_whole() {
-        return Err(Broken::Wrote("the kernel writes beyond its geometry".to_owned()));
-    }
-    if !scratch.is_whole() {
-        return Err(Broken::Wrote("the kernel writes beyond its scratch".to_owned()));
-    }
-    for (port, (tensor, arg)) in outputs.iter_mut().zip(&args[inputs.len()..]).enumerate() {
-        let dims = arg.dims.get(..usize::from(arg.rank)).unwrap_or_default();
-        check_output((port, tensor), dims, watched.contains(&port))?;
-        tensor.set_dims(dims);
-    }
-    let used = scratch.bytes().iter().rposition(|&byte| byte != SCRATCH);
-    Ok(Traces { scratch_used_bytes: used.map_or(0, |last| last + 1), heap_calls })
+    used.add(share.crew.used());
+    Ok(used)
 }
 
-/// Marks the elements of bounded outputs that have memory of their own; which those are.
-fn mark_bounded(outputs: &mut [Tensor], in_place: &[(u16, u16)]) -> Vec<usize> {
-    let is_alone = |port: usize| in_place.iter().all(|&(_, to)| usize::from(to) != port);
-    let mut marked = Vec::new();
-    for (port, output) in outputs.iter_mut().enumerate() {
-        if is_alone(port) && !output.desc().full_shape().is_fixed() {
-            output.mark();
-            marked.push(port);
-        }
-    }
-    marked
+/// What [`run_parallel`] is passed.
+struct Share<'a> {
+    order: Order,
+    guard: Option<LibraryGuard>,
+    host: &'a dyn Host,
+    crew: &'a Crew,
 }
 
-/// Nothing, if a kernel that says these extents wrote no further; within its memory, if that is not `is_marked`.
-fn check_output(
-    (port, tensor): (usize, &Tensor),
-    dims: &[usize],
-    is_marked: bool,
-) -> Result<(), Broken> {
-    if !tensor.memory().is_whole() {
-        return Err(Broken::Wrote(format!("the kernel writes beyond output {port}")));
-    }
-    if is_marked && !tensor.is_marked_behind(dims) {
-        let why =
-            format!("the kernel writes behind the extents {dims:?} that it says of output {port}");
-        return Err(Broken::Wrote(why));
-    }
-    Ok(())
-}
-
-/// Makes the calls from the last to the first, so that a kernel that counts on an order is found.
+/// Makes the calls of a parallel-for in the order that `ctx` holds.
 ///
 /// # Safety
-/// SAFETY is that of [`ParallelTable::run`]: `task` may be called with `ctx` for every index below `count`.
-unsafe extern "C" fn backwards(
-    _: *const c_void,
+/// That of [`ParallelTable::run`]: `task` may be called with `task_ctx` for every index below `count`, on any thread.
+unsafe extern "C" fn run_parallel(
+    ctx: *const c_void,
     count: usize,
     // SAFETY: what it may be called with is the caller's promise.
     task: unsafe extern "C" fn(*const c_void, usize),
-    ctx: *const c_void,
+    task_ctx: *const c_void,
 ) {
-    for index in (0..count).rev() {
-        // SAFETY: the caller vouches for `task` and `ctx`, and `index` is below `count`.
-        unsafe { task(ctx, index) };
+    // SAFETY: `call` passes a `Share`, which outlives the call.
+    let share = unsafe { &*ctx.cast::<Share<'_>>() };
+    match share.order {
+        Order::Forwards => {
+            for index in 0..count {
+                // SAFETY: the caller promises that `task` may be called, and `index` is below `count`.
+                unsafe { task(task_ctx, index) };
+            }
+        }
+        Order::Backwards => {
+            for index in (0..count).rev() {
+                // SAFETY: as above.
+                unsafe { task(task_ctx, index) };
+            }
+        }
+        Order::Threads => {
+            let next = AtomicUsize::new(0);
+            let (guard, host) = (share.guard, share.host);
+            share.crew.share(&Job { task, ctx: task_ctx, count, next, guard, host });
+        }
+    }
+}
+
+/// Threads that help with jobs.
+#[derive(Default)]
+struct Crew {
+    /// The job at hand, as a `Job`.
+    job: AtomicPtr<c_void>,
+    at_work: AtomicUsize,
+    is_over: AtomicBool,
+    /// What helping threads did with the heap.
+    heap_calls: AtomicU64,
+    heap_first_bytes: AtomicUsize,
+}
+
+impl Crew {
+    /// Does the job with all threads, and returns when none of them is at it.
+    fn share(&self, job: &Job<'_>) {
+        self.job.store(std::ptr::from_ref(job).cast_mut().cast(), Ordering::SeqCst);
+        job.work();
+        self.job.store(std::ptr::null_mut(), Ordering::SeqCst);
+        while self.at_work.load(Ordering::SeqCst) > 0 {
+            thread::yield_now();
+        }
+    }
+
+    fn help(&self) {
+        while !self.is_over.load(Ordering::SeqCst) {
+            self.at_work.fetch_add(1, Ordering::SeqCst);
+            let job = self.job.load(Ordering::SeqCst).cast::<Job<'_>>();
+            // SAFETY: `share` keeps the job it published until no thread is at work, and this thread registered as at
+            // work before it looked. The contract of a parallel-for allows its calls on any thread, at once.
+            if let Some(job) = unsafe { job.as_ref() } {
+                let used = job.help();
+                if used.calls > 0 {
+                    self.heap_calls.fetch_add(used.calls, Ordering::SeqCst);
+                    self.heap_first_bytes.store(used.first_bytes, Ordering::SeqCst);
+                }
+            }
+            self.at_work.fetch_sub(1, Ordering::SeqCst);
+            thread::park_timeout(Duration::from_micros(50));
+        }
+    }
+
+    /// What helping threads did with the heap so far.
+    fn used(&self) -> HeapUse {
+        let first_bytes = self.heap_first_bytes.load(Ordering::SeqCst);
+        HeapUse { calls: self.heap_calls.load(Ordering::SeqCst), first_bytes }
+    }
+}
+
+/// Calls that threads share.
+struct Job<'a> {
+    // SAFETY: only a type; `work` keeps to what `run_parallel` was promised.
+    task: unsafe extern "C" fn(*const c_void, usize),
+    ctx: *const c_void,
+    count: usize,
+    next: AtomicUsize,
+    guard: Option<LibraryGuard>,
+    host: &'a dyn Host,
+}
+
+impl Job<'_> {
+    /// Makes calls until none are left.
+    fn work(&self) {
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.count {
+                return;
+            }
+            // SAFETY: each index below `count` is called once, as the caller of `run_parallel` allows.
+            unsafe { (self.task)(self.ctx, index) };
+        }
+    }
+
+    /// The same on a helping thread, and what that did with the heap.
+    fn help(&self) -> HeapUse {
+        // Hosts ask for a thread's cell before its first call, whereupon the library has its per-thread state.
+        if let Some(guard) = self.guard {
+            guard.cell();
+        }
+        self.host.watched(&mut || self.work())
     }
 }

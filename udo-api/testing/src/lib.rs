@@ -4,6 +4,9 @@
 //! way that the kernel declares: apart from its input and in place, with dense rows and with rows that lie apart,
 //! with its channels last. All must agree. What a kernel writes beyond its outputs or its scratch is found.
 //!
+//! Under it lies a [`PreparedKernel`]: a kernel finalized for one node, each call of which is made as [`How`] says, in
+//! memory of a [`Host`]. `udo check` has a host of its own, with guard pages around each tensor.
+//!
 //! ```
 //! use udo_api::{Core, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, input, output_like, types};
 //! use udo_testing::{Bench, assert_near, tensor};
@@ -35,11 +38,21 @@
 
 mod bench;
 mod call;
+mod candidate;
 mod epilogue;
+mod host;
 mod near;
+mod port;
+mod prepared;
 mod run;
 mod tensor;
 
 pub use bench::{Bench, Fault, Outcome};
-pub use near::{assert_near, assert_near_constant, assert_near_varied, noise};
+pub use call::Order;
+pub use candidate::Candidate;
+pub use host::{HeapUse, Host, Memory, MemoryError, Plain, Role};
+pub use near::{assert_near, assert_near_constant, assert_near_varied, is_near, noise};
+pub use prepared::{
+    CallError, How, Mode, NodeInput, NodeSpec, Output, Placement, PreparedKernel, Run, VTCM_BYTES,
+};
 pub use tensor::{Tensor, tensor};

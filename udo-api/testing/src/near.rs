@@ -11,6 +11,13 @@ pub fn noise(len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
+/// Whether a number lies within `allowed` of the one wanted. NaN is near NaN alone, and an infinity itself alone.
+pub fn is_near(found: f64, wanted: f64, allowed: f64) -> bool {
+    let is_same = found.total_cmp(&wanted).is_eq() || found.is_nan() && wanted.is_nan();
+    let apart = (found - wanted).abs();
+    is_same || apart.is_finite() && apart <= allowed
+}
+
 /// Asserts that every number lies within `tolerance` of the one wanted, relative to it where that is above 1.
 ///
 /// # Panics
@@ -76,10 +83,8 @@ fn all_near<T: Copy + Into<f64>>(found: &[T], wanted: &[f64], tolerance: f64) {
     assert_eq!(found.len(), wanted.len(), "elements");
     for (i, (&found, &wanted)) in found.iter().zip(wanted).enumerate() {
         let found: f64 = found.into();
-        let same = found.total_cmp(&wanted).is_eq() || found.is_nan() && wanted.is_nan();
-        let apart = (found - wanted).abs() / wanted.abs().max(1.0);
         assert!(
-            same || apart <= tolerance,
+            is_near(found, wanted, tolerance * wanted.abs().max(1.0)),
             "element {i} is {found}, wanted {wanted} within {tolerance}"
         );
     }
@@ -95,6 +100,15 @@ mod tests {
         let apart = std::panic::catch_unwind(|| assert_near(&[0.5f32], &[0.6], 0.01));
         let message = *apart.unwrap_err().downcast::<String>().unwrap();
         assert_eq!(message, "element 0 is 0.5, wanted 0.6 within 0.01");
+    }
+
+    #[test]
+    fn infinities_are_near_themselves_alone() {
+        let inf = f64::INFINITY;
+        assert!(is_near(inf, inf, 0.0) && is_near(f64::NAN, -f64::NAN, 0.0));
+        for (found, wanted) in [(inf, -inf), (1.0, inf), (inf, 1.0), (f64::NAN, 1.0)] {
+            assert!(!is_near(found, wanted, inf), "{found} {wanted}");
+        }
     }
 
     fn refusal(run: impl FnOnce() + std::panic::UnwindSafe) -> String {

@@ -2,17 +2,17 @@
 
 use std::thread;
 use std::time::Duration;
+use udo_testing::{CallError, How, Mode, Order, Output};
 
 use super::{Finding, Outcome, failed, not_applicable, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Node;
 use crate::params;
-use crate::raw::call::Order;
 use crate::raw::clock;
 use crate::raw::surroundings::Surroundings;
 use crate::raw::transfers::{self, Transfers};
 use crate::record;
-use crate::trial::{Fault, How, Made, Mode, Trial};
+use crate::trial::Trial;
 use crate::values::Fill;
 
 fn made(
@@ -20,7 +20,7 @@ fn made(
     cx: &OpContext,
     trial: &Trial<'_>,
     how: How,
-) -> Result<Vec<Made>, Finding> {
+) -> Result<Vec<Output>, Finding> {
     of(live, cx, trial, &live.values, how)
 }
 
@@ -30,10 +30,10 @@ fn of(
     trial: &Trial<'_>,
     values: &[Vec<u8>],
     how: How,
-) -> Result<Vec<Made>, Finding> {
+) -> Result<Vec<Output>, Finding> {
     let run = trial.run(values, how);
     run.map(|run| run.outputs)
-        .map_err(|fault| Finding::Failed(format!("{}: {}", live.said(cx), fault.said())))
+        .map_err(|fault| Finding::Failed(format!("{}: {}", live.said(cx), fault)))
 }
 
 /// The finding that results are not the same, with the first element that differs.
@@ -41,7 +41,7 @@ fn differs(
     live: &Live<'_>,
     cx: &OpContext,
     when: &str,
-    (wanted, found): (&[Made], &[Made]),
+    (wanted, found): (&[Output], &[Output]),
 ) -> Outcome {
     if wanted == found {
         return Ok(());
@@ -118,7 +118,7 @@ pub(super) fn threads(cx: &OpContext) -> Outcome {
         let own = made(live, cx, &live.trial, How::default())?;
         differs(live, cx, "on another thread", (&own, &other?))?;
         let all: Vec<Outcome> = thread::scope(|scope| {
-            let spawn = |(values, wanted): (&Vec<Vec<u8>>, &Option<crate::trial::Run>)| {
+            let spawn = |(values, wanted): (&Vec<Vec<u8>>, &Option<udo_testing::Run>)| {
                 let (values, wanted) =
                     (values.clone(), wanted.as_ref().map(|run| run.outputs.clone()));
                 scope.spawn(move || {
@@ -198,7 +198,7 @@ pub(super) fn after_error(cx: &OpContext) -> Outcome {
         let cancelled = How { width: 4, is_cancelled: true, ..How::default() };
         let shared =
             cx.trial(live.node, 4).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
-        if let Err(Fault::Broken(what)) = shared.run(&live.values, cancelled) {
+        if let Err(CallError::Broken(what)) = shared.run(&live.values, cancelled) {
             return failed(format!("a run that is cancelled: {what}: {}", live.said(cx)));
         }
         for (_, params) in params::oddities(cx.subject.op, &live.node.params) {
@@ -225,10 +225,10 @@ pub(super) fn special(cx: &OpContext) -> Outcome {
             tried += 1;
             let values = live.node.values(fill, live.seed);
             if let Err(fault) = live.trial.run(&values, How::default()) {
-                if fault.is_of_value() {
+                if fault.is_bad_value() {
                     continue;
                 }
-                return failed(format!("{} of {}: {}", fill.name(), live.said(cx), fault.said()));
+                return failed(format!("{} of {}: {}", fill.name(), live.said(cx), fault));
             }
         }
     }

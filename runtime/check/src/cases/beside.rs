@@ -1,13 +1,14 @@
 //! Another package that is open beside: a copy of the package, which the system loads as libraries of their own.
 
 use udo_runtime::package::inspect;
+use udo_testing::{How, Output};
 
 use super::binary::copied;
 use super::{Outcome, failed, not_applicable, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Node;
 use crate::subject::{Opened, Place, full_name};
-use crate::trial::{How, Made, Trial};
+use crate::trial::Trial;
 
 /// How many nodes are tried.
 const NODES: usize = 6;
@@ -17,7 +18,7 @@ pub(super) fn beside(cx: &OpContext) -> Outcome {
         return not_applicable("built-in operators are no library");
     };
     let of = |live: &Live<'_>| live.trial.run(&live.values, How::default()).ok();
-    let alone: Vec<Option<Vec<Made>>> =
+    let alone: Vec<Option<Vec<Output>>> =
         cx.live().take(NODES).map(|live| of(&live).map(|run| run.outputs)).collect();
     let found = match inspect(path) {
         Ok(found) => found,
@@ -36,7 +37,7 @@ pub(super) fn beside(cx: &OpContext) -> Outcome {
 }
 
 /// Runs each node in both, in turn, and compares with what the package made of it alone.
-fn compared(cx: &OpContext, mut other: Opened, alone: &[Option<Vec<Made>>]) -> Outcome {
+fn compared(cx: &OpContext, mut other: Opened, alone: &[Option<Vec<Output>>]) -> Outcome {
     let name = full_name(cx.subject.op);
     let subject = match other.subject(&name, cx.subject.core) {
         Ok(Some(subject)) => subject,

@@ -1,6 +1,7 @@
 //! What operators and kernels take and refuse before any run.
 
 use udo_api::{Status, TensorDesc};
+use udo_testing::{CallError, How, Output};
 
 use super::{Finding, Outcome, differs, failed, known, not_applicable, skipped, unchecked};
 use crate::context::OpContext;
@@ -9,8 +10,8 @@ use crate::params;
 use crate::raw::heap;
 use crate::reference::is_long;
 use crate::search::Found;
-use crate::trial::{Fault, How, Made, Trial};
-use crate::values::Fill;
+use crate::trial::Trial;
+use crate::values::{Fill, Seen};
 
 pub(super) fn kernels(cx: &OpContext) -> Outcome {
     if !cx.subject.kernels.is_empty() {
@@ -40,7 +41,7 @@ pub(super) fn written(cx: &OpContext) -> Outcome {
         if let Some(why) = unwritten(&trial) {
             return failed(why);
         }
-        if let Err(Fault::Failed(failure)) =
+        if let Err(CallError::Failed(failure)) =
             trial.run(&node.values(Fill::Random, cx.seed), How::default())
             && failure.error.status == Status::NOT_IMPLEMENTED
         {
@@ -181,12 +182,12 @@ pub(super) fn parameters(cx: &OpContext) -> Outcome {
                     continue;
                 }
                 let run = trial.run(&values, How::default());
-                if let Err(Fault::Failed(failure)) = &run
+                if let Err(CallError::Failed(failure)) = &run
                     && failure.error.status == Status::PANICKED
                 {
                     return failed(format!("execute panics where {said}: {}", failure.message));
                 }
-                if let Err(Fault::Broken(what)) = run {
+                if let Err(CallError::Broken(what)) = run {
                     return failed(format!("where {said}: {what}"));
                 }
             }
@@ -246,10 +247,10 @@ pub(super) fn finalize(cx: &OpContext) -> Outcome {
 }
 
 /// Which output is not what another call made, whose kernel may add up in another order.
-fn apart(node: &Node, found: &[Made], wanted: &[Made]) -> Option<String> {
+fn apart(node: &Node, found: &[Output], wanted: &[Output]) -> Option<String> {
     let mut outputs = found.iter().zip(wanted).zip(&node.outputs).enumerate();
     outputs.find_map(|(at, ((found, wanted), desc))| {
-        let why = differs(found.seen(desc), wanted.seen(desc))?;
+        let why = differs(Seen::new(found, desc), Seen::new(wanted, desc))?;
         Some(format!("output {at} {why}"))
     })
 }
@@ -282,7 +283,7 @@ pub(super) fn constants(cx: &OpContext) -> Outcome {
                     return failed(format!(
                         "where input {port} is constant, {}: {}",
                         live.said(cx),
-                        fault.said()
+                        fault
                     ));
                 }
             }

@@ -12,6 +12,7 @@ use udo_runtime::place::PlaceError;
 use udo_runtime::plan::PlanError;
 use udo_runtime::runtime::{LoadError, Runtime};
 use udo_runtime::session::PortError;
+use udo_testing::{How, Output};
 
 use super::contract::unwritten;
 use super::numbers::{Special, held};
@@ -21,7 +22,6 @@ use crate::context::{Live, OpContext};
 use crate::node::{Node, OPSET};
 use crate::record;
 use crate::shapes::Class;
-use crate::trial::{How, Made};
 use crate::values::Fill;
 
 /// How long further nodes are begun with: each has a program of its own, which is compiled.
@@ -187,7 +187,7 @@ impl OnDevice {
     }
 
     /// What the device makes of the node's elements.
-    pub(crate) fn run(&mut self, node: &Node, values: &[Vec<u8>]) -> Result<Vec<Made>, Finding> {
+    pub(crate) fn run(&mut self, node: &Node, values: &[Vec<u8>]) -> Result<Vec<Output>, Finding> {
         let Self { session, said } = self;
         for (port, (input, bytes)) in node.inputs.iter().zip(values).enumerate() {
             let dtype = input.desc.dtype().filter(|_| input.constant.is_none());
@@ -200,14 +200,14 @@ impl OnDevice {
         session.run().map_err(|error| failure(said, &error))?;
         let made = (0..node.outputs.len()).map(|port| {
             let tensor = session.output_tensor(&format!("output_{port}"))?;
-            Ok(Made { dims: tensor.dims().to_vec(), bytes: tensor.bytes().to_vec() })
+            Ok(Output { dims: tensor.dims().to_vec(), bytes: tensor.bytes().to_vec() })
         });
         made.collect::<Result<_, PortError>>().map_err(|error| failure(said, &error))
     }
 }
 
 /// What the machine's device makes of the node, or why nothing.
-pub(crate) fn made(cx: &OpContext, node: &Node, values: &[Vec<u8>]) -> Result<Vec<Made>, String> {
+pub(crate) fn made(cx: &OpContext, node: &Node, values: &[Vec<u8>]) -> Result<Vec<Output>, String> {
     let device = opencl::find().map_err(|why| format!("there is no device: {why}"))?.name();
     let made = OnDevice::of(cx, node, device).and_then(|model| match model {
         Some(mut model) => model.run(node, values),

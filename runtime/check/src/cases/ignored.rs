@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use udo_api::TensorDesc;
 use udo_host::{Buffer, ParamSetting};
+use udo_testing::{How, Output};
 
 use super::{Finding, Outcome, encoded, known, not_applicable};
 use crate::context::{Live, OpContext};
 use crate::goals::what_is_said;
 use crate::node::{Input, Node};
 use crate::params::{self, Params};
-use crate::trial::{How, Made, Trial};
+use crate::trial::Trial;
 use crate::values::Fill;
 
 /// Elements that an input gets in the place of those that it has.
@@ -188,7 +189,7 @@ impl Effect {
     }
 }
 
-fn of_input(cx: &OpContext, live: &Live<'_>, port: usize, base: &[Made]) -> Effect {
+fn of_input(cx: &OpContext, live: &Live<'_>, port: usize, base: &[Output]) -> Effect {
     let Some(input) = live.node.inputs.get(port).filter(|input| !input.desc.is_absent()) else {
         return Effect::Untried;
     };
@@ -232,7 +233,7 @@ fn of_input(cx: &OpContext, live: &Live<'_>, port: usize, base: &[Made]) -> Effe
     effect.and(inferred(cx, live, node, &values, base))
 }
 
-fn of_param(cx: &OpContext, live: &Live<'_>, at: usize, base: &[Made]) -> Effect {
+fn of_param(cx: &OpContext, live: &Live<'_>, at: usize, base: &[Output]) -> Effect {
     let Some((_, own)) = live.node.params.get(at) else { return Effect::Untried };
     let variations = params::variations(cx.subject.op, &live.node.params);
     let oddities = params::oddities(cx.subject.op, &live.node.params);
@@ -277,7 +278,7 @@ fn inferred(
     live: &Live<'_>,
     node: Node,
     values: &[Vec<u8>],
-    base: &[Made],
+    base: &[Output],
 ) -> Effect {
     let Some(node) = inferred_again(cx, node, live.node) else { return Effect::Untried };
     let is_other = |(own, other): (&TensorDesc, &TensorDesc)| {
@@ -290,7 +291,13 @@ fn inferred(
 }
 
 /// Whether the node makes something else than `base`.
-fn with(cx: &OpContext, live: &Live<'_>, node: &Node, values: &[Vec<u8>], base: &[Made]) -> Effect {
+fn with(
+    cx: &OpContext,
+    live: &Live<'_>,
+    node: &Node,
+    values: &[Vec<u8>],
+    base: &[Output],
+) -> Effect {
     match Trial::new(node, live.entry, cx.subject.core, 1) {
         Ok(trial) => compared(&trial, values, base),
         // A kernel may refuse what others take.
@@ -298,12 +305,12 @@ fn with(cx: &OpContext, live: &Live<'_>, node: &Node, values: &[Vec<u8>], base: 
     }
 }
 
-fn compared(trial: &Trial<'_>, values: &[Vec<u8>], base: &[Made]) -> Effect {
+fn compared(trial: &Trial<'_>, values: &[Vec<u8>], base: &[Output]) -> Effect {
     match trial.run(values, How::default()) {
         Ok(run) if run.outputs == base => Effect::Nothing,
         Ok(_) => Effect::Something,
         // A kernel that refuses the elements has read them.
-        Err(fault) if fault.is_of_value() => Effect::Something,
+        Err(fault) if fault.is_bad_value() => Effect::Something,
         Err(_) => Effect::Untried,
     }
 }

@@ -1,19 +1,18 @@
 //! What calls read and write.
 
 use udo_api::Status;
+use udo_testing::{CallError, HeapUse, How, Mode, Order, Output, Run, VTCM_BYTES};
 
 use super::{Finding, Outcome, failed, known, skipped, unchecked};
 use crate::context::{Live, OpContext};
-use crate::raw::call::Order;
-use crate::raw::heap::{self, Use};
+use crate::raw::heap;
 use crate::raw::memory::Flush;
-use crate::trial::{Fault, How, Made, Mode, Run};
 use crate::values::Fill;
 
-fn ran(live: &Live<'_>, cx: &OpContext, how: How) -> Result<Run, Finding> {
+fn ran(live: &Live<'_>, cx: &OpContext, how: How, flush: Flush) -> Result<Run, Finding> {
     live.trial
-        .run(&live.values, how)
-        .map_err(|fault: Fault| Finding::Failed(format!("{}: {}", live.said(cx), fault.said())))
+        .run_flush(&live.values, how, flush)
+        .map_err(|fault| Finding::Failed(format!("{}: {}", live.said(cx), fault)))
 }
 
 pub(super) fn written(cx: &OpContext) -> Outcome {
@@ -23,7 +22,7 @@ pub(super) fn written(cx: &OpContext) -> Outcome {
         nodes += 1;
         let mut runs = Vec::new();
         for poison in POISONS {
-            runs.push((poison, ran(&live, cx, How { poison, ..How::default() })?));
+            runs.push((poison, ran(&live, cx, How { poison, ..How::default() }, Flush::Start)?));
         }
         let [(a, first), (b, second), (_, third)] = &runs[..] else { continue };
         for (port, output) in first.outputs.iter().enumerate() {
@@ -39,7 +38,12 @@ pub(super) fn written(cx: &OpContext) -> Outcome {
 }
 
 /// How two runs differ that found other bytes in their outputs and scratch.
-fn unlike(port: usize, (a, first): (u8, &Made), (b, second): (u8, &Made), said: &str) -> String {
+fn unlike(
+    port: usize,
+    (a, first): (u8, &Output),
+    (b, second): (u8, &Output),
+    said: &str,
+) -> String {
     let pairs = first.bytes.iter().zip(&second.bytes);
     let is_left = |(x, y): (&u8, &u8)| *x == a && *y == b;
     let left = pairs.clone().filter(|&pair| is_left(pair)).count();
@@ -60,7 +64,7 @@ pub(super) fn guards(cx: &OpContext) -> Outcome {
         nodes += 1;
         for flush in [Flush::End, Flush::Start] {
             for mode in [Mode::Apart, Mode::Pitched, Mode::InPlace] {
-                ran(&live, cx, How { flush, mode, is_sealed: true, ..How::default() })?;
+                ran(&live, cx, How { mode, is_sealed: true, ..How::default() }, flush)?;
             }
         }
     }
@@ -90,13 +94,13 @@ pub(super) fn heap(cx: &OpContext) -> Outcome {
                 };
                 match run {
                     Ok(run) if run.heap.calls > 0 => {
-                        let Use { calls, first_bytes, .. } = run.heap;
+                        let HeapUse { calls, first_bytes } = run.heap;
                         return failed(format!(
                             "a call uses the heap {calls} times, for {first_bytes} bytes at first: {}",
                             said()
                         ));
                     }
-                    Err(Fault::Failed(failure)) if failure.error.status == Status::HEAP_USE => {
+                    Err(CallError::Failed(failure)) if failure.error.status == Status::HEAP_USE => {
                         return failed(format!("{failure}: {}", said()));
                     }
                     Ok(_) => calls += 1,
@@ -113,7 +117,7 @@ pub(super) fn workspace(cx: &OpContext) -> Outcome {
     const FREE: usize = 16 << 20;
     for node in known(cx)? {
         let Ok(trial) = cx.trial(node, 1) else { continue };
-        if let Err(Fault::Failed(failure)) =
+        if let Err(CallError::Failed(failure)) =
             trial.run(&node.values(Fill::Random, cx.seed), How::default())
             && failure.error.status == Status::SCRATCH_EXCEEDED
         {
@@ -126,7 +130,7 @@ pub(super) fn workspace(cx: &OpContext) -> Outcome {
     }
     for live in cx.live() {
         let declared = live.trial.workspace();
-        ran(&live, cx, How { flush: Flush::End, poison: 0x7f, ..How::default() })?;
+        ran(&live, cx, How { poison: 0x7f, ..How::default() }, Flush::End)?;
         let tensors = live.node.bytes();
         let bytes = declared.bytes();
         if !declared.wants_all_vtcm() && bytes > FREE && bytes / 64 > tensors {
@@ -135,7 +139,7 @@ pub(super) fn workspace(cx: &OpContext) -> Outcome {
                 live.said(cx)
             ));
         }
-        let fast = 4 << 20;
+        let fast = VTCM_BYTES;
         let has_fast = cx.subject.core.kind().is_some_and(udo_api::CoreKind::has_fast_memory);
         if has_fast && bytes > fast {
             return failed(format!(

@@ -1,13 +1,14 @@
 //! The numbers that calls compute, next to those of who vouches for the operator.
 
 use udo_api::{DType, TensorDesc};
+use udo_testing::{CallError, How, Output, is_near};
 
 use super::{Finding, Outcome, failed, not_applicable, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Node;
 use crate::oracle::{Wanted, Who};
 use crate::record;
-use crate::trial::{Fault, How, Made, Trial};
+use crate::trial::Trial;
 use crate::values::{Fill, Seen, encoding_of, integers, numbers};
 
 pub(super) fn random(cx: &OpContext) -> Outcome {
@@ -98,8 +99,8 @@ fn under(cx: &OpContext, live: &Live<'_>, node: &Node, below: f64) -> Result<usi
     let Ok(trial) = Trial::new(&turned, live.entry, cx.subject.core, 1) else { return Ok(0) };
     let run = match trial.run(&values, How::default()) {
         Ok(run) => run,
-        Err(Fault::Failed(_)) => return Ok(0),
-        Err(fault) => return failed(format!("{}: {}", turned.said(cx.subject.core), fault.said())),
+        Err(CallError::Failed(_)) => return Ok(0),
+        Err(fault) => return failed(format!("{}: {}", turned.said(cx.subject.core), fault)),
     };
     let mut calls = 0;
     for (who, wanted) in cx.wanted(&turned, &values) {
@@ -180,17 +181,19 @@ fn one(
     }
     let run = match live.trial.run(values, How::default()) {
         Ok(run) => run,
-        Err(fault @ Fault::Failed(_)) if vouched.iter().any(|(who, _)| *who == Who::Reference) => {
+        Err(fault @ CallError::Failed(_))
+            if vouched.iter().any(|(who, _)| *who == Who::Reference) =>
+        {
             return failed(format!(
                 "{} of {}: {}, and the reference has results",
                 fill.name(),
                 live.said(cx),
-                fault.said()
+                fault
             ));
         }
         // Elements that no call takes are another case's.
-        Err(Fault::Failed(_)) => return Ok(()),
-        Err(fault) => return failed(format!("{}: {}", live.said(cx), fault.said())),
+        Err(CallError::Failed(_)) => return Ok(()),
+        Err(fault) => return failed(format!("{}: {}", live.said(cx), fault)),
     };
     for (who, wanted) in &vouched {
         all.calls += 1;
@@ -204,7 +207,7 @@ fn one(
 
 /// Holds the outputs of a node to what somebody wants of them.
 pub(super) fn held(
-    (node, outputs): (&Node, &[Made]),
+    (node, outputs): (&Node, &[Output]),
     (who, wanted): (Who, &[Wanted]),
     special: Special,
     said: impl Fn() -> String,
@@ -226,7 +229,7 @@ pub(super) fn held(
 }
 
 /// Which integer is another one, though the nearest real numbers are the same.
-fn other_integer(desc: &TensorDesc, made: &Made, wanted: &Wanted) -> Option<String> {
+fn other_integer(desc: &TensorDesc, made: &Output, wanted: &Wanted) -> Option<String> {
     let (integers_wanted, allowed) = (wanted.integers.as_ref()?, wanted.allowed.as_ref()?);
     if desc.dtype() != Some(DType::I64) {
         return None;
@@ -330,17 +333,15 @@ fn judged(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) -
             continue;
         }
         if wanted.is_nan() || !wanted.is_finite() {
-            let is_same = limits.is_some()
-                || found.is_nan() && wanted.is_nan()
-                || found.total_cmp(&wanted).is_eq();
-            all.push(Judged { at, found, wanted, allowed: 0.0, is_off: !is_same });
+            let is_off = limits.is_none() && !is_near(found, wanted, 0.0);
+            all.push(Judged { at, found, wanted, allowed: 0.0, is_off });
             continue;
         }
         let (wanted, allowed) = match limits {
             Some((low, high, step)) => (wanted.clamp(low, high), 1.01 * step),
             None => (wanted, relative * wanted.abs() + of_largest * largest + least),
         };
-        let is_off = (found - wanted).abs() > allowed || found.is_nan();
+        let is_off = !is_near(found, wanted, allowed);
         all.push(Judged { at, found, wanted, allowed, is_off });
     }
     all
@@ -348,10 +349,8 @@ fn judged(desc: &TensorDesc, found: &[f64], wanted: &Wanted, special: Special) -
 
 /// Whether an element is further from the one that is wanted than it may be.
 fn is_beyond(found: f64, wanted: f64, allowed: f64) -> bool {
-    let is_same = found.is_nan() && wanted.is_nan() || found.total_cmp(&wanted).is_eq();
     // What is computed here rounds as well.
-    let is_near = (found - wanted).abs() <= allowed * (1.0 + 1e-9);
-    !(is_same || is_near || allowed.is_infinite())
+    !(allowed.is_infinite() || is_near(found, wanted, allowed * (1.0 + 1e-9)))
 }
 
 #[cfg(test)]

@@ -2,13 +2,13 @@
 
 use udo_api::{Dim, TensorDesc};
 use udo_reference::{EvalError, Extent};
+use udo_testing::{CallError, How};
 
 use super::{Outcome, failed, known, not_applicable};
 use crate::context::OpContext;
 use crate::node::Node;
 use crate::record;
 use crate::reference;
-use crate::trial::{Fault, How};
 use crate::values::Fill;
 
 pub(super) fn runs(cx: &OpContext) -> Outcome {
@@ -23,14 +23,15 @@ pub(super) fn runs(cx: &OpContext) -> Outcome {
             }
         };
         if let Err(fault) = OpContext::first_run(node, &trial, cx.seed) {
-            if fault.is_of_value() && may_refuse(cx, node) {
+            if fault.is_bad_value() && may_refuse(cx, node) {
                 continue;
             }
-            return failed(format!("{said}: {}", fault.said()));
+            return failed(format!("{said}: {fault}"));
         }
         // Elements that a kernel may refuse must not break it either.
         for fill in [Fill::Zero, Fill::Negative, Fill::Ramp] {
-            if let Err(Fault::Broken(what)) = trial.run(&node.values(fill, cx.seed), How::default())
+            if let Err(CallError::Broken(what)) =
+                trial.run(&node.values(fill, cx.seed), How::default())
             {
                 return failed(format!("{} of {said}: {what}", fill.name()));
             }
@@ -158,14 +159,9 @@ pub(super) fn bounds(cx: &OpContext) -> Outcome {
                         fill.name()
                     ));
                 }
-                (Err(fault), Err(_)) if fault.is_of_value() => {}
+                (Err(fault), Err(_)) if fault.is_bad_value() => {}
                 (Err(fault), _) | (_, Err(fault)) => {
-                    return failed(format!(
-                        "{} of {}: {}",
-                        fill.name(),
-                        live.said(cx),
-                        fault.said()
-                    ));
+                    return failed(format!("{} of {}: {}", fill.name(), live.said(cx), fault));
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::memory::{SLOTS, name_of};
+use super::memory::{SLOTS, role_of};
 
 /// Where the message goes.
 static TELL: AtomicI32 = AtomicI32::new(-1);
@@ -46,7 +46,7 @@ fn explain(line: &mut Line, address: usize) {
             continue;
         }
         let (data, len) = (slot.data.load(Ordering::Relaxed), slot.len.load(Ordering::Relaxed));
-        let (name, port) = name_of(slot.what.load(Ordering::Relaxed));
+        let role = role_of(slot.role.load(Ordering::Relaxed));
         if address < data {
             line.text("touches byte ");
             line.number(data - address);
@@ -60,8 +60,8 @@ fn explain(line: &mut Line, address: usize) {
             line.number(address - data);
             line.text(" of ");
         }
-        line.text(name);
-        if let Some(port) = port {
+        line.text(role.name());
+        if let Some(port) = role.port() {
             line.text(" ");
             line.number(port);
         }
@@ -123,7 +123,9 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raw::memory::{Flush, Region, What};
+    use udo_testing::Role;
+
+    use crate::raw::memory::{Flush, Region};
 
     fn said(address: usize) -> String {
         let mut line = Line::default();
@@ -133,8 +135,8 @@ mod tests {
 
     #[test]
     fn a_fault_names_the_tensor_and_the_byte() {
-        let region = Region::new(What::Input(3), 40, 4, Flush::End).unwrap();
-        let at = region.as_ptr().addr();
+        let region = Region::new(Role::Input(3), 40, 4, Flush::End).unwrap();
+        let at = region.bytes().as_ptr().addr();
         assert_eq!(said(at + 40), "touches byte 0 behind input 3 (40 bytes)");
         assert_eq!(said(at + 1234), "touches byte 1194 behind input 3 (40 bytes)");
         assert_eq!(said(at - 8), "touches byte 8 before input 3 (40 bytes)");

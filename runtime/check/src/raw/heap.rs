@@ -37,12 +37,14 @@ pub(crate) fn watched<R>(body: impl FnOnce() -> R) -> (R, Use) {
 }
 
 /// Whether this thread is watched.
-pub(crate) fn is_watched() -> bool {
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn is_watched() -> bool {
     IS_WATCHED.get()
 }
 
-/// Adds what another thread did for this one.
-pub(crate) fn add(other: Use) {
+/// Adds what this thread did.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn add(other: Use) {
     let mut of = USE.get();
     if of.calls == 0 {
         of.first_bytes = other.first_bytes;

@@ -6,45 +6,33 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-use udo_host::Buffer;
+use udo_testing::{MemoryError, Role};
 
 /// What lies around the bytes in their pages.
-pub(crate) const CANARY: u8 = 0xc5;
+const CANARY: u8 = 0xc5;
 
-/// What memory is for, as messages call it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    Input(usize),
-    Output(usize),
-    Constant(usize),
-    Scratch,
-    Geometry,
+/// A role as one number, for the handler of faults.
+fn code(role: Role) -> usize {
+    let kind = match role {
+        Role::Input(_) => 0,
+        Role::Output(_) => 1,
+        Role::Constant(_) => 2,
+        Role::Scratch => 3,
+        Role::Geometry => 4,
+    };
+    role.port().unwrap_or(0) << 8 | kind
 }
 
-impl What {
-    const NAMES: [&'static str; 5] = ["input", "output", "constant input", "scratch", "geometry"];
-
-    fn code(self) -> usize {
-        match self {
-            Self::Input(port) => port << 8,
-            Self::Output(port) => port << 8 | 1,
-            Self::Constant(port) => port << 8 | 2,
-            Self::Scratch => 3,
-            Self::Geometry => 4,
-        }
+/// The role that has this number.
+pub(crate) fn role_of(code: usize) -> Role {
+    let port = code >> 8;
+    match code & 0xff {
+        0 => Role::Input(port),
+        1 => Role::Output(port),
+        2 => Role::Constant(port),
+        3 => Role::Scratch,
+        _ => Role::Geometry,
     }
-
-    /// The word for it, and its port where it has one.
-    pub(crate) fn said(self) -> String {
-        let (name, port) = name_of(self.code());
-        port.map_or_else(|| name.to_owned(), |port| format!("{name} {port}"))
-    }
-}
-
-/// The word for what has this code, and its port.
-pub(crate) fn name_of(code: usize) -> (&'static str, Option<usize>) {
-    let name = What::NAMES.get(code & 0xff).copied().unwrap_or("memory");
-    (name, (code & 0xff < 3).then_some(code >> 8))
 }
 
 /// Which end of the bytes touches a page that nobody may touch.
@@ -63,7 +51,7 @@ pub(crate) struct Region {
     mapped: usize,
     data: NonNull<u8>,
     len: usize,
-    what: What,
+    role: Role,
     flush: Flush,
     slot: Option<usize>,
 }
@@ -79,7 +67,7 @@ pub(crate) struct Slot {
     pub(crate) mapped: AtomicUsize,
     pub(crate) data: AtomicUsize,
     pub(crate) len: AtomicUsize,
-    pub(crate) what: AtomicUsize,
+    pub(crate) role: AtomicUsize,
 }
 
 /// More regions than the calls at one time have.
@@ -89,7 +77,7 @@ pub(crate) static SLOTS: [Slot; 512] = [const {
         mapped: AtomicUsize::new(0),
         data: AtomicUsize::new(0),
         len: AtomicUsize::new(0),
-        what: AtomicUsize::new(0),
+        role: AtomicUsize::new(0),
     }
 }; 512];
 
@@ -101,20 +89,28 @@ impl Region {
     ///
     /// # Errors
     /// The system has no such memory.
-    pub(crate) fn new(what: What, len: usize, align: usize, flush: Flush) -> Result<Self, String> {
+    pub(crate) fn new(
+        role: Role,
+        len: usize,
+        align: usize,
+        flush: Flush,
+    ) -> Result<Self, MemoryError> {
         let page = rustix::param::page_size();
         let align = align.max(1);
         let wanted =
             len.max(1).checked_add(align).and_then(|len| len.checked_next_multiple_of(page));
         let mapped = wanted.and_then(|inner| inner.checked_add(2 * page));
-        let mapped =
-            mapped.ok_or_else(|| format!("{} of {len} bytes is more than memory", what.said()))?;
+        let mapped = mapped.ok_or_else(|| {
+            MemoryError::new(format!("{role} of {len} bytes is more than memory"))
+        })?;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: the system chooses where; nothing else is there.
         let at = unsafe { mmap_anonymous(ptr::null_mut(), mapped, access, flags) };
-        let at =
-            at.map_err(|error| format!("no memory for {} of {len} bytes: {error}", what.said()))?;
-        let base = NonNull::new(at.cast::<u8>()).ok_or("the system maps memory at 0")?;
+        let at = at.map_err(|error| {
+            MemoryError::new(format!("no memory for {role} of {len} bytes: {error}"))
+        })?;
+        let base = NonNull::new(at.cast::<u8>())
+            .ok_or_else(|| MemoryError::new("the system maps memory at 0"))?;
         let inner = mapped - 2 * page;
         let offset = match flush {
             Flush::Start => 0,
@@ -122,7 +118,7 @@ impl Region {
         };
         // SAFETY: both offsets lie within what was mapped.
         let data = unsafe { base.add(page + offset) };
-        let mut region = Self { base, mapped, data, len, what, flush, slot: None };
+        let mut region = Self { base, mapped, data, len, role, flush, slot: None };
         region.guard(0, page)?;
         region.guard(mapped - page, page)?;
         region.fill_around();
@@ -131,12 +127,12 @@ impl Region {
         Ok(region)
     }
 
-    fn guard(&self, at: usize, len: usize) -> Result<(), String> {
+    fn guard(&self, at: usize, len: usize) -> Result<(), MemoryError> {
         // SAFETY: the range is a page at one end of what is mapped.
         let page = unsafe { self.base.add(at) }.as_ptr().cast::<c_void>();
         // SAFETY: the page is this region's, and nobody refers to it.
         let done = unsafe { mprotect(page, len, MprotectFlags::empty()) };
-        done.map_err(|error| format!("a guard page cannot be set: {error}"))
+        done.map_err(|error| MemoryError::new(format!("a guard page cannot be set: {error}")))
     }
 
     fn register(&self) -> Option<usize> {
@@ -148,7 +144,7 @@ impl Region {
         slot.mapped.store(self.mapped, Ordering::Relaxed);
         slot.data.store(self.data.as_ptr().addr(), Ordering::Relaxed);
         slot.len.store(self.len, Ordering::Relaxed);
-        slot.what.store(self.what.code(), Ordering::Relaxed);
+        slot.role.store(code(self.role), Ordering::Relaxed);
         slot.base.store(self.base.as_ptr().addr(), Ordering::Release);
         Some(at)
     }
@@ -186,11 +182,7 @@ impl Region {
                 } else {
                     format!("{} bytes behind", at - start - self.len + 1)
                 };
-                return Some(format!(
-                    "writes {place} {}, which has {} bytes",
-                    self.what.said(),
-                    self.len
-                ));
+                return Some(format!("writes {place} {}, which has {} bytes", self.role, self.len));
             }
         }
         None
@@ -205,13 +197,14 @@ impl Region {
     ///
     /// # Errors
     /// The system refuses.
-    pub(crate) fn seal(&self) -> Result<(), String> {
+    pub(crate) fn seal(&self) -> Result<(), MemoryError> {
         let page = rustix::param::page_size();
         // SAFETY: the pages between the guards begin there.
         let at = unsafe { self.base.add(page) }.as_ptr().cast::<c_void>();
         // SAFETY: the pages are this region's.
         let done = unsafe { mprotect(at, self.mapped - 2 * page, MprotectFlags::READ) };
-        done.map_err(|error| format!("{} cannot be made read-only: {error}", self.what.said()))
+        let role = self.role;
+        done.map_err(|error| MemoryError::new(format!("{role} cannot be made read-only: {error}")))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -223,16 +216,6 @@ impl Region {
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the region owns `len` bytes there, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
-    }
-
-    pub(crate) fn as_ptr(&self) -> *mut u8 {
-        self.data.as_ptr()
-    }
-
-    /// The bytes as a buffer of the host's, for a call; not to be looked at while the region is.
-    pub(crate) fn lent(&self) -> Buffer {
-        // SAFETY: the bytes are initialised and, as scratch and geometry are, aligned to 64; the call alone uses them.
-        unsafe { Buffer::lent(self.data, self.len) }
     }
 }
 
@@ -247,6 +230,18 @@ impl Drop for Region {
 }
 
 #[cfg(test)]
+impl Region {
+    /// Writes the second byte behind the region's own, which alignment has to leave there.
+    pub(crate) fn write_behind(&self) {
+        assert!(self.around()[1].1 >= self.around()[1].0 + 2);
+        // SAFETY: as many bytes are there, between the region's own and its guard page.
+        let behind = unsafe { self.data.as_ptr().add(self.len + 1) };
+        // SAFETY: as above; nobody refers to the byte.
+        unsafe { behind.write(0) };
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -255,24 +250,21 @@ mod tests {
         for (len, flush) in
             [(5, Flush::End), (5, Flush::Start), (4096, Flush::End), (0, Flush::End)]
         {
-            let mut region = Region::new(What::Output(2), len, 4, flush).unwrap();
+            let mut region = Region::new(Role::Output(2), len, 4, flush).unwrap();
             region.bytes_mut().fill(1);
             assert_eq!((region.bytes().len(), region.stray()), (len, None), "{len} {flush:?}");
         }
-        let region = Region::new(What::Output(2), 5, 64, Flush::End).unwrap();
-        // SAFETY: alignment leaves more than one byte behind.
-        let behind = unsafe { region.as_ptr().add(6) };
-        // SAFETY: as above.
-        unsafe { behind.write(0) };
+        let region = Region::new(Role::Output(2), 5, 64, Flush::End).unwrap();
+        region.write_behind();
         assert_eq!(region.stray().unwrap(), "writes 2 bytes behind output 2, which has 5 bytes");
     }
 
     #[test]
     fn the_end_of_the_bytes_touches_the_guard_page() {
         let page = rustix::param::page_size();
-        let region = Region::new(What::Scratch, 100, 4, Flush::End).unwrap();
-        assert!((region.as_ptr().addr() + 100).is_multiple_of(page));
-        let region = Region::new(What::Scratch, 100, 64, Flush::Start).unwrap();
-        assert!(region.as_ptr().addr().is_multiple_of(page));
+        let region = Region::new(Role::Scratch, 100, 4, Flush::End).unwrap();
+        assert!((region.data.as_ptr().addr() + 100).is_multiple_of(page));
+        let region = Region::new(Role::Scratch, 100, 64, Flush::Start).unwrap();
+        assert!(region.data.as_ptr().addr().is_multiple_of(page));
     }
 }

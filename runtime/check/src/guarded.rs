@@ -1,0 +1,115 @@
+//! The host of all calls here: memory between guard pages, and the heap watched on every thread.
+
+use std::sync::Mutex;
+
+use udo_testing::{HeapUse, Host, Memory, MemoryError, Role};
+
+use crate::raw::heap::{self, Use};
+use crate::raw::memory::{Flush, Region};
+
+/// Gives calls memory between guard pages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guarded {
+    /// Which end of it touches a guard page.
+    pub(crate) flush: Flush,
+}
+
+impl Host for Guarded {
+    fn memory(&self, role: Role, len: usize, align: usize) -> Result<Box<dyn Memory>, MemoryError> {
+        let region = || Region::new(role, len, align, self.flush);
+        if role != Role::Scratch || len < KEPT_BYTES {
+            return Ok(Box::new(region()?));
+        }
+        Ok(Box::new(Lent(Some(kept(len, self.flush).map_or_else(region, Ok)?))))
+    }
+
+    fn watched(&self, body: &mut dyn FnMut()) -> HeapUse {
+        let ((), Use { calls, first_bytes, .. }) = heap::watched(body);
+        HeapUse { calls, first_bytes }
+    }
+}
+
+impl Memory for Region {
+    fn bytes(&self) -> &[u8] {
+        Self::bytes(self)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        Self::bytes_mut(self)
+    }
+
+    fn seal(&self) -> Result<(), MemoryError> {
+        Self::seal(self)
+    }
+
+    fn stray(&self) -> Option<String> {
+        Self::stray(self)
+    }
+}
+
+/// Scratch of as many bytes is kept from call to call: its pages take longer to come by than to fill.
+const KEPT_BYTES: usize = 1 << 20;
+
+/// The most regions that are kept.
+const MOST_KEPT: usize = 12;
+
+/// Scratch that no call has.
+static KEPT: Mutex<Vec<Region>> = Mutex::new(Vec::new());
+
+fn kept(bytes: usize, flush: Flush) -> Option<Region> {
+    let mut kept = KEPT.lock().ok()?;
+    let at = kept.iter().position(|region| region.is_like(bytes, flush))?;
+    Some(kept.swap_remove(at))
+}
+
+/// Scratch that a call has; nothing once it is given back.
+#[derive(Debug)]
+struct Lent(Option<Region>);
+
+impl Memory for Lent {
+    fn bytes(&self) -> &[u8] {
+        self.0.as_ref().map_or(&[], Region::bytes)
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.0.as_mut().map_or(&mut [], Region::bytes_mut)
+    }
+
+    fn stray(&self) -> Option<String> {
+        self.0.as_ref()?.stray()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        // What was written around it is a finding of its call, and would be one of the next.
+        if let Some(region) = self.0.take().filter(|region| region.stray().is_none())
+            && let Ok(mut kept) = KEPT.lock()
+            && kept.len() < MOST_KEPT
+        {
+            kept.push(region);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scratch_that_was_written_beyond_is_not_lent_again() {
+        // A length that no other test asks for.
+        let (host, len) = (Guarded { flush: Flush::End }, KEPT_BYTES + 8);
+        let is_kept = || KEPT.lock().unwrap().iter().any(|region| region.is_like(len, Flush::End));
+        let mut memory = host.memory(Role::Scratch, len, 64).unwrap();
+        memory.bytes_mut().fill(1);
+        drop(memory);
+        assert!(is_kept());
+        let region = kept(len, Flush::End).unwrap();
+        assert_eq!(region.stray(), None);
+        // Alignment leaves bytes of the region's own page behind it.
+        region.write_behind();
+        drop(Lent(Some(region)));
+        assert!(!is_kept());
+    }
+}

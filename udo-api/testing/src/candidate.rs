@@ -1,0 +1,69 @@
+//! Which tensors the ports of a kernel take.
+
+use udo_api::guard::LibraryGuard;
+use udo_api::{KernelDef, OpDef, PortRule, Side, TensorDesc, Wanted};
+
+/// A kernel of a package, not finalized yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// The kernel.
+    pub def: &'a KernelDef,
+    /// Its operator, whose schema says which port is repeated; nothing for a kernel alone.
+    pub op: Option<&'a OpDef>,
+    /// The heap guard of the library that holds the kernel, if it has one.
+    pub guard: Option<LibraryGuard>,
+}
+
+impl Candidate<'_> {
+    /// The rule of the kernel for a tensor.
+    pub fn rule(&self, side: Side, port: usize) -> Option<&'static PortRule> {
+        let declared = self.op.map_or(usize::MAX, |op| match side {
+            Side::Input => op.schema().inputs().len(),
+            Side::Output => op.schema().outputs().len(),
+        });
+        self.def.port_rule(side, port, declared)
+    }
+
+    /// Whether the kernel takes tensors of these types and shapes. Encodings per axis are not looked at, see
+    /// [`Candidate::refused_axis_encoding`].
+    pub fn takes(&self, inputs: &[TensorDesc], outputs: &[TensorDesc]) -> bool {
+        all(inputs, outputs).all(|(side, port, desc)| {
+            let rule = self.rule(side, port);
+            let is_fixed = desc.full_shape().is_fixed();
+            let has_type = match rule.map(PortRule::wanted) {
+                Some(Wanted::Types(types)) => desc.is_in(types),
+                Some(Wanted::SameAsInput(other)) => {
+                    inputs.get(other).is_none_or(|other| other.dtype() == desc.dtype())
+                }
+                Some(Wanted::AsDeclared) | None => true,
+            };
+            let is_last = rule.is_some_and(PortRule::is_channels_last);
+            has_type
+                && (is_fixed || rule.is_some_and(PortRule::takes_bounded))
+                && (!is_last || (is_fixed && desc.rank() == 4))
+        })
+    }
+
+    /// The first tensor with an encoding per axis that the kernel does not take there.
+    pub fn refused_axis_encoding(
+        &self,
+        inputs: &[TensorDesc],
+        outputs: &[TensorDesc],
+    ) -> Option<(Side, usize)> {
+        let mut refused = all(inputs, outputs).filter(|&(side, port, desc)| {
+            let takes = self.rule(side, port).is_some_and(PortRule::takes_per_axis);
+            desc.axis_encoding().is_some() && !takes
+        });
+        refused.next().map(|(side, port, _)| (side, port))
+    }
+}
+
+/// The tensors that are not absent, inputs first.
+fn all<'a>(
+    inputs: &'a [TensorDesc],
+    outputs: &'a [TensorDesc],
+) -> impl Iterator<Item = (Side, usize, &'a TensorDesc)> {
+    let inputs = inputs.iter().enumerate().map(|(port, desc)| (Side::Input, port, desc));
+    let outputs = outputs.iter().enumerate().map(|(port, desc)| (Side::Output, port, desc));
+    inputs.chain(outputs).filter(|(.., desc)| !desc.is_absent())
+}

@@ -1,0 +1,727 @@
+//! A kernel that is ready to be called for one node, and its calls.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use udo_api::abi::TensorArg;
+use udo_api::guard::{LibraryGuard, OWN_GUARD};
+use udo_api::{
+    Core, CoreKind, FastMath, Isa, Layout, PortRule, Side, Status, TensorDesc, Workspace,
+};
+use udo_host::memory::ALIGN_BYTES;
+use udo_host::{
+    ConstantId, Failure, FinalizedKernel, Machine, NodeDesc, PackStore, ParamSetting, PlacedNode,
+    Refusal, Source, accept, finalize,
+};
+
+use crate::call::{Caller, Order, execute};
+use crate::candidate::Candidate;
+use crate::epilogue::{self, Step};
+use crate::host::{HeapUse, Host, Memory, MemoryError, Role, allocated};
+use crate::port::Port;
+
+/// The fast memory of a DSP, in bytes; kernels that want all of it get as much.
+pub const VTCM_BYTES: usize = 4 << 20;
+
+/// Elements between the rows of strided inputs and outputs; not the same, so that mixing them up shows.
+const INPUT_GAP: usize = 3;
+const OUTPUT_GAP: usize = 5;
+
+/// A node, with the tensors as its operator orders their axes.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeSpec<'a> {
+    /// The inputs.
+    pub inputs: &'a [NodeInput<'a>],
+    /// The parameters, in the order of the schema.
+    pub params: &'a [(&'static str, ParamSetting)],
+    /// The outputs.
+    pub outputs: &'a [TensorDesc],
+    /// The operator set that the node is of.
+    pub opset: u32,
+}
+
+/// An input of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeInput<'a> {
+    /// Type, shape and encoding; absent where the node leaves the input out.
+    pub desc: TensorDesc,
+    /// The extents in a run.
+    pub dims: &'a [usize],
+    /// The elements, where they are known before any run.
+    pub constant: Option<&'a [u8]>,
+}
+
+/// Where a kernel is to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    /// The core.
+    pub core: Core,
+    /// The threads that finalize may count on.
+    pub threads: u32,
+    /// What may be computed less exactly.
+    pub fast_math: FastMath,
+}
+
+/// How the tensors of a call lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Each in memory of its own, with contiguous rows.
+    Apart,
+    /// Outputs in the place of inputs, by the pairs that the kernel declares.
+    InPlace,
+    /// With elements between rows, where the kernel's rules allow that.
+    Pitched,
+}
+
+/// How a call is made.
+#[derive(Clone, Copy, Debug)]
+pub struct How {
+    /// How its tensors lie.
+    pub mode: Mode,
+    /// The byte that fills outputs and scratch at first.
+    pub poison: u8,
+    /// The threads that the parallel-for claims; 1 passes no parallel-for.
+    pub width: u32,
+    /// In which order its calls are made.
+    pub order: Order,
+    /// Whether inputs lie in memory that is read-only, where the host can do that.
+    pub is_sealed: bool,
+    /// Whether the run is cancelled already, so that the call may fail.
+    pub is_cancelled: bool,
+}
+
+impl Default for How {
+    fn default() -> Self {
+        let (mode, order) = (Mode::Apart, Order::Forwards);
+        Self { mode, poison: 0xff, width: 1, order, is_sealed: false, is_cancelled: false }
+    }
+}
+
+/// An output of a call: its extents, and its dense elements as the operator orders them. Both are empty for an output
+/// that the node leaves out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// The extents in this call.
+    pub dims: Vec<usize>,
+    /// The elements.
+    pub bytes: Vec<u8>,
+}
+
+/// What a call left.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The outputs.
+    pub outputs: Vec<Output>,
+    /// What its threads did with the heap.
+    pub heap: HeapUse,
+    /// The scratch up to the last byte that it wrote to.
+    pub scratch_used_bytes: usize,
+}
+
+/// Why a call did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallError {
+    /// The kernel returned an error.
+    Failed(Failure),
+    /// The kernel did what it must not do, as the message says; or the host has no memory for the call.
+    Broken(String),
+}
+
+impl CallError {
+    /// Whether the kernel returns that it cannot compute with an element.
+    pub fn is_bad_value(&self) -> bool {
+        matches!(self, Self::Failed(failure) if failure.error.status == Status::BAD_VALUE)
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(failure) => write!(f, "execute answers: {failure}"),
+            Self::Broken(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}
+
+impl From<MemoryError> for CallError {
+    fn from(error: MemoryError) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// A tensor of the node, and how the kernel gets it.
+#[derive(Debug)]
+struct Slot {
+    /// As the operator orders its axes.
+    node: TensorDesc,
+    /// As the kernel does.
+    kernel: TensorDesc,
+    is_last: bool,
+    takes_pitched: bool,
+}
+
+impl Slot {
+    fn new(candidate: Candidate<'_>, side: Side, port: usize, desc: TensorDesc) -> Self {
+        let is_last = candidate.rule(side, port).is_some_and(PortRule::is_channels_last);
+        Self::with_order(candidate, (side, port), desc, is_last)
+    }
+
+    /// The same for a tensor whose rule does not decide whether its channels come last.
+    fn with_order(
+        candidate: Candidate<'_>,
+        (side, port): (Side, usize),
+        desc: TensorDesc,
+        is_last: bool,
+    ) -> Self {
+        let is_last = is_last && desc.rank() == 4;
+        let turned = desc.transposed(&Layout::NHWC_AXES).filter(|_| is_last);
+        let takes_pitched = candidate.rule(side, port).is_some_and(PortRule::takes_pitched);
+        Self { node: desc, kernel: turned.unwrap_or(desc), is_last, takes_pitched }
+    }
+
+    /// Dense elements in the order in which the kernel gets them.
+    fn to_kernel<'v>(&self, bytes: &'v [u8]) -> Cow<'v, [u8]> {
+        if !self.is_last {
+            return Cow::Borrowed(bytes);
+        }
+        let size = self.node.dtype().map_or(1, udo_api::DType::size_bytes);
+        Cow::Owned(permuted(bytes, self.node.shape(), Layout::NHWC_AXES, size))
+    }
+
+    /// Whether rows of the tensor have gaps between them in calls of this mode.
+    fn is_pitched(&self, mode: Mode) -> bool {
+        mode == Mode::Pitched && self.takes_pitched && self.kernel.full_shape().is_fixed()
+    }
+}
+
+#[derive(Debug)]
+struct InputSlot {
+    slot: Slot,
+    /// The extents in a run, as the kernel orders them.
+    dims: Vec<usize>,
+    is_constant: bool,
+}
+
+/// An input of a call, and the elements that it is given.
+struct CallInput<'v> {
+    port: Port,
+    dense: Cow<'v, [u8]>,
+}
+
+/// A kernel that is finalized for one node, with its constants packed: ready to be called, on several threads at once if
+/// need be.
+///
+/// [`Bench`](crate::Bench) makes these for tests of operators. Who wants to decide about single calls, or watches them in
+/// ways of its own, makes one with a [`Host`].
+#[derive(Debug)]
+pub struct PreparedKernel {
+    kernel: FinalizedKernel,
+    guard: Option<LibraryGuard>,
+    inputs: Vec<InputSlot>,
+    outputs: Vec<Slot>,
+    epilogue_steps: usize,
+    // Packed constants live as long as the store.
+    _store: PackStore,
+}
+
+impl PreparedKernel {
+    /// Finalizes the kernel for the node and packs its constants, which lie in memory of the host meanwhile.
+    ///
+    /// # Errors
+    /// The kernel refuses the node, or there is no memory for the constants.
+    pub fn new(
+        candidate: Candidate<'_>,
+        node: &NodeSpec<'_>,
+        placement: Placement,
+        host: &dyn Host,
+    ) -> Result<Self, Refusal> {
+        Self::with_epilogue(candidate, node, &[], placement, host)
+    }
+
+    /// The same with steps behind the kernel, whose tensors are the last inputs of the node; it takes the first few steps.
+    pub(crate) fn with_epilogue(
+        candidate: Candidate<'_>,
+        node: &NodeSpec<'_>,
+        steps: &[Step],
+        placement: Placement,
+        host: &dyn Host,
+    ) -> Result<Self, Refusal> {
+        let output =
+            |(port, desc): (usize, &TensorDesc)| Slot::new(candidate, Side::Output, port, *desc);
+        let mut outputs: Vec<Slot> = node.outputs.iter().enumerate().map(output).collect();
+        let is_last = outputs.first().is_some_and(|output| output.is_last);
+        let layout = if is_last { Layout::Nhwc } else { Layout::AsGiven };
+        let first_operand = node.inputs.len().saturating_sub(epilogue::operands(steps).count());
+        let mut inputs = input_slots(candidate, node, first_operand, (steps, is_last));
+        let constants = constants(&inputs, node, host)?;
+        let mut own = outputs.iter().map(|output| output.kernel).collect::<Vec<_>>();
+        let desc = NodeDesc {
+            inputs: inputs.iter().map(|input| input.slot.kernel).collect(),
+            constants: constants.iter().map(|c| c.as_ref().map(|c| c.bytes())).collect(),
+            params: node.params,
+            output_count: own.len(),
+            opset: node.opset,
+        };
+        let mut placed = PlacedNode::new(desc, placement.core, &own);
+        placed.epilogue = epilogue::placed(steps, first_operand, own.first().copied(), layout);
+        let epilogue_steps = accept(candidate.def, &placed)?;
+        epilogue::take(&mut placed, epilogue_steps, &mut own);
+        let taken = first_operand + epilogue::operands(&steps[..epilogue_steps]).count();
+        inputs.truncate(taken);
+        placed.node.inputs.truncate(taken);
+        placed.node.constants.truncate(taken);
+        for (slot, desc) in outputs.iter_mut().zip(own) {
+            // A step changes the type of an output, and not its shape.
+            let node = if slot.is_last { desc.transposed(&Layout::NCHW_AXES) } else { Some(desc) };
+            (slot.node, slot.kernel) = (node.unwrap_or(desc), desc);
+        }
+        let mut kernel = finalize(candidate.def, &placed, placement.machine())?;
+        let node = placed.node;
+        let source = |port: usize| {
+            let (desc, bytes) = (*node.inputs.get(port)?, (*node.constants.get(port)?)?);
+            // Inputs of one node are told apart by their ports.
+            let id = ConstantId { tensor: u64::try_from(port).ok()?, format: 0 };
+            Some(Source { id, desc, bytes, stable: None })
+        };
+        let store = PackStore::default();
+        kernel.pack(source, &store, None)?;
+        kernel.prepare(store.budget(), candidate.guard.unwrap_or(OWN_GUARD))?;
+        let guard = candidate.guard;
+        Ok(Self { kernel, guard, inputs, outputs, epilogue_steps, _store: store })
+    }
+
+    /// The finalized kernel.
+    pub fn kernel(&self) -> &FinalizedKernel {
+        &self.kernel
+    }
+
+    /// The scratch that the kernel asks for.
+    pub fn workspace(&self) -> Workspace {
+        self.kernel.workspace()
+    }
+
+    /// How many steps of the epilogue it takes.
+    pub(crate) fn epilogue_steps(&self) -> usize {
+        self.epilogue_steps
+    }
+
+    /// The outputs as the operator orders their axes, after the epilogue.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = TensorDesc> {
+        self.outputs.iter().map(|output| output.node)
+    }
+
+    /// Calls the kernel on the dense elements of each input, those of constants included.
+    ///
+    /// # Errors
+    /// The kernel returns an error; it writes outside of its outputs and scratch, changes an input, or sets extents that
+    /// an output does not have; or the host has no memory.
+    pub fn call<V: AsRef<[u8]>>(
+        &self,
+        values: &[V],
+        how: How,
+        host: &dyn Host,
+    ) -> Result<Run, CallError> {
+        let mut inputs = self.call_inputs(values, how, host)?;
+        let mut outputs = self.call_outputs(how, host)?;
+        let pairs =
+            if how.mode == Mode::InPlace { self.pair(&inputs, &mut outputs) } else { Vec::new() };
+        let is_paired = |input: usize| pairs.iter().any(|pair| pair.input == input);
+        let is_filled = |output: usize| pairs.iter().any(|pair| pair.output == output);
+        let mut args: Vec<TensorArg> = Vec::with_capacity(inputs.len() + outputs.len());
+        let arg = |port: Option<&mut Port>| port.map_or(TensorArg::ABSENT, Port::arg);
+        args.extend(inputs.iter_mut().map(|i| arg(i.as_mut().map(|input| &mut input.port))));
+        args.extend(outputs.iter_mut().map(|output| arg(output.as_mut())));
+        // Nobody asks for their bytes to be changed from here on.
+        for (at, input) in inputs.iter().enumerate() {
+            if let (Some(input), true, false) = (input, how.is_sealed, is_paired(at)) {
+                input.port.memory.seal()?;
+            }
+        }
+        for pair in &pairs {
+            pair.share(&mut args, inputs.len());
+        }
+        let workspace = self.kernel.workspace();
+        let bytes = if workspace.wants_all_vtcm() { VTCM_BYTES } else { workspace.bytes() };
+        let mut scratch = filled(host, Role::Scratch, bytes, how.poison)?;
+        let geometry_bytes = self.kernel.prepare_fn().map(|_| self.kernel.geometry_bytes());
+        let mut geometry =
+            geometry_bytes.map(|bytes| filled(host, Role::Geometry, bytes, 0)).transpose()?;
+        let caller = Caller {
+            host,
+            guard: self.guard,
+            width: how.width,
+            order: how.order,
+            is_cancelled: how.is_cancelled,
+            scratch: scratch.as_mut(),
+            geometry: geometry.as_deref_mut(),
+        };
+        let heap =
+            execute(&self.kernel, &mut args, inputs.len(), caller).map_err(CallError::Failed)?;
+        let of_inputs = inputs.iter().flatten().map(|input| &input.port.memory);
+        let of_outputs = outputs.iter().flatten().map(|output| &output.memory);
+        let mut all = of_inputs.chain(of_outputs).chain([&scratch]).chain(&geometry);
+        if let Some(stray) = all.find_map(|memory| memory.stray()) {
+            return Err(CallError::Broken(stray));
+        }
+        let is_changed = |input: &CallInput<'_>| {
+            let now = input.port.gather();
+            now.get(..input.dense.len()).is_some_and(|now| now != &*input.dense)
+        };
+        let changed = inputs.iter().enumerate().find(|(at, input)| {
+            input.as_ref().is_some_and(|input| !is_paired(*at) && is_changed(input))
+        });
+        if let Some((port, _)) = changed {
+            return Err(CallError::Broken(format!("the kernel changes input {port}")));
+        }
+        let args = args.get(inputs.len()..).unwrap_or_default();
+        let mut made = Vec::with_capacity(outputs.len());
+        for (index, (port, arg)) in outputs.iter().zip(args).enumerate() {
+            let poison = (!is_filled(index)).then_some(how.poison);
+            made.push(self.collected(index, port.as_ref(), arg.shape(), poison)?);
+        }
+        let scratch_used_bytes = used_bytes(scratch.bytes(), how.poison);
+        Ok(Run { outputs: made, heap, scratch_used_bytes })
+    }
+
+    /// The inputs that the kernel reads, in memory of their own.
+    fn call_inputs<'v, V: AsRef<[u8]>>(
+        &self,
+        values: &'v [V],
+        how: How,
+        host: &dyn Host,
+    ) -> Result<Vec<Option<CallInput<'v>>>, MemoryError> {
+        let of = |(at, input): (usize, &InputSlot)| {
+            let InputSlot { slot, dims, is_constant } = input;
+            let is_read = !slot.node.is_absent() && self.kernel.reads(at);
+            let Some(values) = values.get(at).filter(|_| is_read) else { return Ok(None) };
+            let dense = slot.to_kernel(values.as_ref());
+            let gap = if !is_constant && slot.is_pitched(how.mode) { INPUT_GAP } else { 0 };
+            let mut port = Port::new(host, Role::Input(at), slot.kernel, dims.clone(), gap)?;
+            port.scatter(&dense);
+            Ok(Some(CallInput { port, dense }))
+        };
+        self.inputs.iter().enumerate().map(of).collect()
+    }
+
+    /// The outputs, in memory of their own.
+    fn call_outputs(&self, how: How, host: &dyn Host) -> Result<Vec<Option<Port>>, MemoryError> {
+        let of = |(at, slot): (usize, &Slot)| {
+            if slot.kernel.is_absent() {
+                return Ok(None);
+            }
+            let gap = if slot.is_pitched(how.mode) { OUTPUT_GAP } else { 0 };
+            let dims = slot.kernel.shape().to_vec();
+            let mut port = Port::new(host, Role::Output(at), slot.kernel, dims, gap)?;
+            port.scatter(&vec![how.poison; slot.kernel.size_bytes()]);
+            Ok(Some(port))
+        };
+        self.outputs.iter().enumerate().map(of).collect()
+    }
+
+    /// The pairs of an input and an output that the call has in one place, the output's, which gets the input's elements.
+    /// As in the runtime, neither is bounded.
+    fn pair(&self, inputs: &[Option<CallInput<'_>>], outputs: &mut [Option<Port>]) -> Vec<Pair> {
+        let mut pairs: Vec<Pair> = Vec::new();
+        for pair in self.kernel.in_place_pairs() {
+            let pair = Pair { input: usize::from(pair.input), output: usize::from(pair.output) };
+            let is_constant = self.inputs.get(pair.input).is_none_or(|input| input.is_constant);
+            let from = inputs.get(pair.input).and_then(Option::as_ref);
+            let to = outputs.get_mut(pair.output).and_then(Option::as_mut);
+            let (Some(CallInput { port: from, .. }), Some(to)) = (from, to) else { continue };
+            let fits = from.desc().dtype() == to.desc().dtype()
+                && from.desc().size_bytes() == to.desc().size_bytes()
+                && from.desc().full_shape().is_fixed()
+                && to.desc().full_shape().is_fixed();
+            let is_taken = pairs.iter().any(|p| p.input == pair.input || p.output == pair.output);
+            if is_constant || !fits || is_taken {
+                continue;
+            }
+            to.scatter(from.memory.bytes());
+            pairs.push(pair);
+        }
+        pairs
+    }
+
+    /// Output `index` of a call that set these extents; `poison` is the byte that it held at first, where it was not an
+    /// input's.
+    fn collected(
+        &self,
+        index: usize,
+        port: Option<&Port>,
+        dims: &[usize],
+        poison: Option<u8>,
+    ) -> Result<Output, CallError> {
+        let broken = |what: String| Err(CallError::Broken(what));
+        let (Some(port), Some(slot)) = (port, self.outputs.get(index)) else {
+            return Ok(Output { dims: Vec::new(), bytes: Vec::new() });
+        };
+        let bound = port.desc().shape();
+        if dims.len() != bound.len() || dims.iter().zip(bound).any(|(dim, bound)| dim > bound) {
+            return broken(format!(
+                "the kernel says {dims:?} of output {index}, whose bounds are {bound:?}"
+            ));
+        }
+        if !port.is_whole_between() {
+            return broken(format!("the kernel writes between the rows of output {index}"));
+        }
+        let size = port.element_bytes();
+        let mut bytes = port.gather();
+        let behind = bytes.split_off((dims.iter().product::<usize>() * size).min(bytes.len()));
+        let is_bounded = !port.desc().full_shape().is_fixed();
+        let is_written = |poison| behind.iter().any(|&byte| byte != poison);
+        if is_bounded && poison.is_some_and(is_written) {
+            return broken(format!(
+                "the kernel writes behind the extents {dims:?} that it says of output {index}"
+            ));
+        }
+        if slot.is_last {
+            let bytes = permuted(&bytes, dims, Layout::NCHW_AXES, size);
+            return Ok(Output { dims: slot.node.shape().to_vec(), bytes });
+        }
+        Ok(Output { dims: dims.to_vec(), bytes })
+    }
+}
+
+impl Placement {
+    fn machine(self) -> Machine {
+        let Self { core, threads, fast_math } = self;
+        let has_fast_memory = core.kind().is_some_and(CoreKind::has_fast_memory);
+        let fast_memory_bytes = if has_fast_memory { VTCM_BYTES } else { 0 };
+        // No instruction set is promised beyond what every machine has.
+        Machine { threads, isa: Isa::Portable, fast_memory_bytes, fast_math, memory_price: 0 }
+    }
+}
+
+/// The inputs, of which those from `first_operand` on are operands of the steps.
+fn input_slots(
+    candidate: Candidate<'_>,
+    node: &NodeSpec<'_>,
+    first_operand: usize,
+    (steps, is_last): (&[Step], bool),
+) -> Vec<InputSlot> {
+    let mut operands = epilogue::operands(steps);
+    let of = |(port, input): (usize, &NodeInput<'_>)| {
+        let slot = match (port >= first_operand).then(|| operands.next()).flatten() {
+            // A residual is ordered as the output that it is added to.
+            Some(step) => {
+                let is_last = is_last && matches!(step, Step::Residual(_));
+                Slot::with_order(candidate, (Side::Input, port), input.desc, is_last)
+            }
+            None => Slot::new(candidate, Side::Input, port, input.desc),
+        };
+        let dims = if slot.is_last { slot.kernel.shape() } else { input.dims }.to_vec();
+        InputSlot { slot, dims, is_constant: input.constant.is_some() }
+    };
+    node.inputs.iter().enumerate().map(of).collect()
+}
+
+/// The constants as the kernel gets them, which it may only read.
+fn constants(
+    inputs: &[InputSlot],
+    node: &NodeSpec<'_>,
+    host: &dyn Host,
+) -> Result<Vec<Option<Box<dyn Memory>>>, Refusal> {
+    let of = |(port, (input, given)): (usize, (&InputSlot, &NodeInput<'_>))| {
+        let Some(bytes) = given.constant else { return Ok(None) };
+        let mut memory = allocated(host, Role::Constant(port), bytes.len(), ALIGN_BYTES)?;
+        memory.bytes_mut().copy_from_slice(&input.slot.to_kernel(bytes));
+        memory.seal()?;
+        Ok(Some(memory))
+    };
+    let constants: Result<_, MemoryError> =
+        inputs.iter().zip(node.inputs).enumerate().map(of).collect();
+    constants.map_err(|error| Refusal { status: Status::FAILED, message: error.to_string() })
+}
+
+/// An input and an output in one place.
+struct Pair {
+    input: usize,
+    output: usize,
+}
+
+impl Pair {
+    /// Has the input lie where the output does, in arguments of which as many are inputs.
+    fn share(&self, args: &mut [TensorArg], inputs: usize) {
+        let at = inputs + self.output;
+        let data = args.get(at).map(|arg| arg.data);
+        let number = |port: usize| u16::try_from(port).unwrap_or(u16::MAX);
+        for (at, other) in [(self.input, self.output), (at, self.input)] {
+            let Some(arg) = args.get_mut(at) else { continue };
+            let mut paired = std::mem::replace(arg, TensorArg::ABSENT).paired_with(number(other));
+            if let (Some(data), true) = (data, at == self.input) {
+                paired.data = data;
+            }
+            *arg = paired;
+        }
+    }
+}
+
+/// Memory of the host that is filled with a byte.
+fn filled(
+    host: &dyn Host,
+    role: Role,
+    bytes: usize,
+    byte: u8,
+) -> Result<Box<dyn Memory>, MemoryError> {
+    let mut memory = allocated(host, role, bytes, ALIGN_BYTES)?;
+    memory.bytes_mut().fill(byte);
+    Ok(memory)
+}
+
+/// The bytes up to the last that is not `poison`.
+fn used_bytes(bytes: &[u8], poison: u8) -> usize {
+    const LINE: usize = 64;
+    // Whole lines are compared at once: scratch may have millions of bytes.
+    let is_used = |line: &[u8]| line != &[poison; LINE][..line.len()];
+    let Some(line) = bytes.chunks(LINE).rposition(is_used) else { return 0 };
+    let last = bytes.chunks(LINE).nth(line).unwrap_or_default();
+    let within = last.iter().rposition(|&byte| byte != poison).unwrap_or(0);
+    line * LINE + within + 1
+}
+
+/// The elements of a tensor of rank 4 with its axes in another order.
+fn permuted(bytes: &[u8], dims: &[usize], order: [usize; 4], size: usize) -> Vec<u8> {
+    let extent = |axis: usize| dims.get(axis).copied().unwrap_or(1);
+    let to = order.map(extent);
+    let mut turned = Vec::with_capacity(bytes.len());
+    for place in 0..to.iter().product::<usize>() {
+        let (mut left, mut at) = (place, [0; 4]);
+        for (axis, extent) in order.into_iter().zip(to).rev() {
+            if let Some(at) = at.get_mut(axis) {
+                *at = left % extent;
+            }
+            left /= extent;
+        }
+        let from = at.iter().enumerate().fold(0, |from, (axis, at)| from * extent(axis) + at);
+        turned.extend_from_slice(bytes.get(from * size..(from + 1) * size).unwrap_or_default());
+    }
+    turned
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use udo_api::{
+        DType, Error, ExecError, FinalizeCx, Io, Kernel, KernelDef, Shape, input, output_like,
+        types,
+    };
+    use udo_host::memory::bytes_of;
+
+    use super::*;
+    use crate::host::Plain;
+
+    /// Doubles its input over threads, and keeps it in scratch meanwhile.
+    struct Doubled;
+
+    impl Kernel for Doubled {
+        fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {
+            Ok(Self)
+        }
+
+        fn workspace(&self) -> Workspace {
+            Workspace::of::<f32>(4)
+        }
+
+        fn execute(&self, mut io: Io<'_>) -> Result<(), ExecError> {
+            let x = io.inputs.get::<f32>(0)?;
+            let (y, scratch) = (io.outputs.take::<f32>(0)?, io.scratch.take::<f32>(2)?);
+            scratch.copy_from_slice(&x[..2]);
+            io.parallel.chunks_mut(y, 1, |at, y| {
+                y[0] = 2.0 * x[at];
+                Ok(())
+            })
+        }
+    }
+
+    const DOUBLED: KernelDef = KernelDef::new::<Doubled>("Doubled", Core::CPU)
+        .ports(&[input(0, types::F32), output_like(0, 0)]);
+
+    /// Notes what it is asked for, and says of every thread that it allocates once.
+    #[derive(Default)]
+    struct Noting(Mutex<Vec<(Role, usize)>>);
+
+    impl Host for Noting {
+        fn memory(
+            &self,
+            role: Role,
+            len: usize,
+            align: usize,
+        ) -> Result<Box<dyn Memory>, MemoryError> {
+            self.0.lock().unwrap().push((role, len));
+            Plain.memory(role, len, align)
+        }
+
+        fn watched(&self, body: &mut dyn FnMut()) -> HeapUse {
+            body();
+            HeapUse { calls: 1, first_bytes: 8 }
+        }
+    }
+
+    #[test]
+    fn a_host_gives_the_memory_of_calls_and_watches_their_heap() {
+        let desc = TensorDesc::new(DType::F32, Shape::new(&[5]).unwrap());
+        let inputs = [NodeInput { desc, dims: &[5], constant: None }];
+        let node = NodeSpec { inputs: &inputs, params: &[], outputs: &[desc], opset: 21 };
+        let placement = Placement { core: Core::CPU, threads: 4, fast_math: FastMath::None };
+        let candidate = Candidate { def: &DOUBLED, op: None, guard: None };
+        let host = Noting::default();
+        let kernel = PreparedKernel::new(candidate, &node, placement, &host).unwrap();
+        assert!(host.0.lock().unwrap().is_empty(), "no input is constant");
+        let x = bytes_of(&[1f32, -2.0, 0.5, 8.0, 0.0]);
+        for (width, order) in
+            [(1, Order::Forwards), (4, Order::Forwards), (4, Order::Backwards), (4, Order::Threads)]
+        {
+            let run = kernel.call(&[x], How { width, order, ..How::default() }, &host).unwrap();
+            let wanted = bytes_of(&[2f32, -4.0, 1.0, 16.0, 0.0]).to_vec();
+            assert_eq!(run.outputs, [Output { dims: vec![5], bytes: wanted }], "{order:?}");
+            assert!(run.heap.calls >= 1 && run.heap.first_bytes == 8, "{:?}", run.heap);
+            assert_eq!(run.scratch_used_bytes, 8);
+            let asked = std::mem::take(&mut *host.0.lock().unwrap());
+            assert_eq!(asked, [(Role::Input(0), 20), (Role::Output(0), 20), (Role::Scratch, 16)]);
+        }
+    }
+
+    #[test]
+    fn memory_of_another_size_is_refused() {
+        #[derive(Debug)]
+        struct Short;
+        impl Host for Short {
+            fn memory(
+                &self,
+                role: Role,
+                len: usize,
+                align: usize,
+            ) -> Result<Box<dyn Memory>, MemoryError> {
+                Plain.memory(role, len - 1, align)
+            }
+
+            fn watched(&self, body: &mut dyn FnMut()) -> HeapUse {
+                Plain.watched(body)
+            }
+        }
+        let error = filled(&Short, Role::Scratch, 16, 0).unwrap_err().to_string();
+        assert!(error.starts_with("the host has 15 bytes at 0x"), "{error}");
+        assert!(error.ends_with(" for scratch, expected 16 bytes aligned to 64"), "{error}");
+    }
+
+    #[test]
+    fn used_scratch_ends_with_the_last_byte_written() {
+        let mut scratch = vec![7; 200];
+        assert_eq!(used_bytes(&scratch, 7), 0);
+        for at in [0, 63, 64, 199] {
+            scratch[at] = 1;
+            assert_eq!(used_bytes(&scratch, 7), at + 1);
+        }
+    }
+
+    #[test]
+    fn axes_come_back_in_their_order() {
+        let bytes: Vec<u8> = (0..48).collect();
+        let last = permuted(&bytes, &[1, 2, 3, 4], Layout::NHWC_AXES, 2);
+        assert_eq!(last[..6], [0, 1, 24, 25, 2, 3]);
+        assert_eq!(permuted(&last, &[1, 3, 4, 2], Layout::NCHW_AXES, 2), bytes);
+    }
+}
