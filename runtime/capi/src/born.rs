@@ -6,11 +6,11 @@ use std::ops::Deref;
 use udo_runtime::device::{self, ErrorCode, Result};
 use udo_runtime::exit_guard::process;
 
-use crate::ffi::need;
+use crate::argument::need;
 
 /// The process in which something was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Born(u64);
+pub struct Born(u64);
 
 impl Born {
     /// This process.
@@ -36,43 +36,24 @@ impl Born {
 }
 
 /// What C has a pointer to.
-pub(crate) trait Handle {
+pub trait Handle {
+    /// The process in which it was made.
     fn born(&self) -> Born;
 }
 
 /// Says where handles have the process in which they were made.
 macro_rules! handles {
-    ($($of:path, $born:tt;)*) => {
+    ($($of:ident, $born:tt;)*) => {
         $(
-            impl Handle for $of {
-                fn born(&self) -> Born {
+            impl $crate::born::Handle for $of {
+                fn born(&self) -> $crate::born::Born {
                     self.$born
                 }
             }
         )*
     };
 }
-
-handles! {
-    crate::device::Device, born;
-    crate::graph::Graph, 1;
-    crate::graph::Support, 1;
-    crate::memory::Map, 1;
-    crate::memory::Memory, 1;
-    crate::model::Model, born;
-    crate::network::Network, born;
-    crate::network::Networks, 1;
-    crate::pool::NetworkPool, 1;
-    crate::pool::SessionPool, 1;
-    crate::run::Launch, 1;
-    crate::run::Run, 1;
-    crate::run::Stream, 1;
-    crate::run::Workspace, 1;
-    crate::runtime::Runtime, 2;
-    crate::session::Session, born;
-    crate::spec::TensorSpec, 1;
-    crate::tensor::Tensor, 1;
-}
+pub(crate) use handles;
 
 /// A handle that has to be there, and of this process.
 pub(crate) fn live<T: Deref>(argument: Option<T>, name: &str) -> Result<T>

@@ -7,15 +7,16 @@ use std::sync::PoisonError;
 use udo_runtime::cache::CacheOutcome;
 use udo_runtime::device;
 
+use crate::argument::{invalid, need};
 use crate::born::live;
 use crate::codes::{
     CacheOutcomeCode, UDO_CACHE_HIT, UDO_CACHE_MISS, UDO_CACHE_NONE, UDO_CACHE_REBUILT,
     UDO_CACHE_SAVE_FAILED, UDO_CACHE_UNFIT,
 };
-use crate::error::{Error, invalid};
-use crate::ffi::{BytesMut, LoadOptionsAt, Text, guard, hand_out, need};
-use crate::model::{self, Model};
-use crate::runtime::Runtime;
+use crate::error::Error;
+use crate::ffi::{BytesMut, Text, guard, hand_out};
+use crate::handles::Runtime;
+use crate::model::{self, LoadOptionsAt, Model};
 
 /// Makes the model that an earlier process left in the folder `options->cache_dir`: one that was compiled of a graph, or loaded
 /// as one that can be exported. `name` is what the graph was called; NULL is for the only one there is.

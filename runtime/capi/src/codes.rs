@@ -6,7 +6,7 @@ use udo_runtime::model::Performance;
 use udo_runtime::place::Fallback;
 use udo_runtime::run::Priority;
 
-use crate::error::invalid;
+use crate::argument::invalid;
 
 /// The kind of an error: one of `UDO_ERROR_*`. Numbers are never reused.
 pub type ErrorCode = u32;

@@ -4,11 +4,11 @@ use std::mem::MaybeUninit;
 
 use udo_runtime::device::{CoreSet, DeviceSpec, Result};
 
+use crate::argument::{invalid, need};
 use crate::born::live;
-use crate::device::Device;
-use crate::error::{Error, invalid};
-use crate::ffi::{Indices, guard, need};
-use crate::runtime::Runtime;
+use crate::error::Error;
+use crate::ffi::{Indices, guard};
+use crate::handles::{Device, Runtime};
 
 /// The cores that options list; none is for whichever are free.
 pub(crate) fn listed(cores: Indices, count: usize) -> Result<Option<CoreSet>> {

@@ -1,23 +1,14 @@
 //! Devices.
 
-use std::ffi::{CString, c_char};
+use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use udo_runtime::device;
-
-use crate::born::{Born, live};
+use crate::argument::need;
+use crate::born::live;
 use crate::codes::{DeviceKind, kind, kind_code};
-use crate::error::{Error, text};
-use crate::ffi::{guard, hand_out, need, release};
-use crate::runtime::Runtime;
-
-/// A device. Threads may share it, and its memories live on without it.
-#[derive(Debug)]
-pub struct Device {
-    pub(crate) inner: device::Device,
-    name: CString,
-    pub(crate) born: Born,
-}
+use crate::error::Error;
+use crate::ffi::{guard, hand_out, release};
+use crate::handles::{Device, Runtime};
 
 /// What of a device's memory is in use, in bytes.
 #[repr(C)]
@@ -33,13 +24,6 @@ pub struct MemoryStats {
     pub memories: u64,
     /// Bytes of imported memories, which the others do not count.
     pub imported_bytes: u64,
-}
-
-impl Device {
-    pub(crate) fn of(device: device::Device) -> Self {
-        let name = text(device.name());
-        Self { inner: device, name, born: Born::here() }
-    }
 }
 
 /// Opens the device of a kind with this number among those of the kind, from 0 on.

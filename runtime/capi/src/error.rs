@@ -2,10 +2,11 @@
 
 use std::ffi::{CString, c_char};
 
-use udo_runtime::device::{self, ErrorCode as Code};
+use udo_runtime::device;
 
 use crate::codes::ErrorCode;
-use crate::ffi::drop_all;
+use crate::text::text;
+use crate::unwind::drop_all;
 
 /// Why a call was refused: a code, and a message that says what, where, found, wanted, and what to do next.
 #[derive(Debug)]
@@ -19,16 +20,6 @@ impl From<device::Error> for Error {
         let message = text(error.message());
         Self { error, message }
     }
-}
-
-/// The text without bytes of zero, which C would take for its end.
-pub(crate) fn text(text: &str) -> CString {
-    CString::new(text.replace('\0', " ")).unwrap_or_default()
-}
-
-/// An argument that is wrong.
-pub(crate) fn invalid(message: impl Into<String>) -> device::Error {
-    device::Error::new(Code::InvalidArgument, message)
 }
 
 /// The kind of an error; `UDO_ERROR_NONE` of NULL.

@@ -5,11 +5,12 @@ use std::os::fd::IntoRawFd;
 
 use udo_runtime::device::{ImportOptions, Sharing};
 
+use crate::argument::{invalid, need};
 use crate::born::{Born, live};
 use crate::codes::{self, SharingCode};
-use crate::device::Device;
-use crate::error::{Error, invalid};
-use crate::ffi::{FileDescriptor, guard, hand_out, need};
+use crate::error::Error;
+use crate::ffi::{FileDescriptor, guard, hand_out};
+use crate::handles::Device;
 use crate::memory::Memory;
 
 /// Makes memory of a device of the bytes of a file from `offset`, a multiple of the system's page, up to `size`. The

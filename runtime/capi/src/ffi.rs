@@ -1,35 +1,29 @@
-//! Where C meets Rust: the one place where a panic stops, and the only code that follows pointers.
+//! Where C meets Rust: errors for what a call refuses and for panics, and the only code that follows pointers.
 //!
 //! A type of [`pointers`] is a pointer as C passes it. Only C makes one, so what `udo.h` asks of the pointer holds: it is
 //! NULL, or what it points to is there and stays as it is until the call returns. That is what every `SAFETY` here rests on.
+//! Pointers to structures and handles are declared next to these, as one of [`List`], [`ListMut`], [`HandleAt`],
+//! [`HandleList`], [`HandlePlaces`] and [`OptionsAt`] by a name that the header knows.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::fmt;
 use std::mem::MaybeUninit;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use udo_runtime::device::{self, ErrorCode, Result};
-use udo_runtime::exit_guard::in_call;
 
+use crate::argument::{invalid, need, null};
 use crate::born::{Handle, live, live_or_none};
-use crate::device::Device;
-use crate::error::{Error, invalid};
-use crate::graph::Attribute;
-use crate::memory::AllocOptions;
-use crate::model::{DimRange, Extension, LoadOptions};
-use crate::run::{RunOptions, Stream, Workspace};
-use crate::runtime::{DeviceSpec, RuntimeOptions};
-use crate::session::{HostInput, HostOutput, SessionOptions};
-use crate::tensor::Tensor;
+use crate::error::Error;
+use crate::unwind::{caught, drop_all, forget};
 
 /// Runs what a function does, and makes an error of what it refuses, and of a panic.
 pub(crate) fn guard(call: impl FnOnce() -> Result<()>) -> Option<Box<Error>> {
-    let outcome = catch_unwind(AssertUnwindSafe(|| in_call(call))).unwrap_or_else(|panic| {
+    let outcome = caught(call).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().copied();
         let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let why = format!("a fault of this library: {}; please report it", said.unwrap_or("panic"));
-        // Dropping what was thrown may throw again.
-        std::mem::forget(panic);
+        forget(panic);
         Err(device::Error::new(ErrorCode::Internal, why))
     });
     outcome.err().map(|error| Box::new(error.into()))
@@ -41,22 +35,6 @@ pub(crate) fn release<T: Handle>(handle: Option<Box<T>>) {
         Some(handle) if !handle.born().is_here() => std::mem::forget(handle),
         handle => drop_all(handle),
     }
-}
-
-/// Drops what has nothing behind it. A panic ends here; what it left behind is lost.
-pub(crate) fn drop_all<T>(handle: Option<Box<T>>) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| in_call(|| drop(handle)))) {
-        std::mem::forget(panic);
-    }
-}
-
-/// What a pointer that has to be there points to, or where a result goes.
-pub(crate) fn need<T>(argument: Option<T>, name: &str) -> Result<T> {
-    argument.ok_or_else(|| null(name))
-}
-
-fn null(name: &str) -> device::Error {
-    invalid(format!("argument {name} is NULL; wanted a pointer"))
 }
 
 /// Gives a new handle to the caller.
@@ -93,46 +71,82 @@ pointers! {
     Scales(*const f32);
     /// Zero points.
     ZeroPoints(*const i32);
-    /// Inputs of a run.
-    Tensors(*const *const Tensor);
-    /// Outputs of a run, and where such go.
-    TensorPlaces(*mut *mut Tensor);
-    /// Inputs of a run on the host.
-    HostInputs(*const HostInput);
-    /// Outputs of a run on the host.
-    HostOutputs(*mut HostOutput);
-    /// Devices to be made.
-    DeviceSpecs(*const DeviceSpec);
-    /// Extents of dimensions.
-    DimRanges(*const DimRange);
-    /// Settings by name.
-    Extensions(*const Extension);
     /// What a callback is called with.
     User(*mut c_void);
-    /// A stream, or NULL.
-    StreamAt(*const Stream);
-    /// A workspace, or NULL.
-    WorkspaceAt(*const Workspace);
     /// Numbers of tensors.
     Indices(*const u32);
-    /// Attributes.
-    Attributes(*const Attribute);
     /// Numbers.
     Doubles(*const f64);
     /// A file descriptor.
     FileDescriptor(i32);
-    /// A device, or NULL.
-    DeviceAt(*const Device);
+}
+
+/// Declares pointers to what generic ones lead to, by names that the header knows.
+macro_rules! named_pointers {
+    ($($(#[$doc:meta])* $name:ident($of:ty);)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug)]
+            #[repr(transparent)]
+            pub struct $name($of);
+
+            impl std::ops::Deref for $name {
+                type Target = $of;
+
+                fn deref(&self) -> &$of {
+                    &self.0
+                }
+            }
+
+            impl std::ops::DerefMut for $name {
+                fn deref_mut(&mut self) -> &mut $of {
+                    &mut self.0
+                }
+            }
+        )*
+    };
+}
+pub(crate) use named_pointers;
+
+/// Declares generic pointers.
+macro_rules! generic_pointers {
+    ($($(#[$doc:meta])* $name:ident($of:ty);)*) => {
+        $(
+            $(#[$doc])*
+            #[repr(transparent)]
+            pub struct $name<T>($of);
+
+            // A pointer may be copied whatever it leads to.
+            impl<T> Clone for $name<T> {
+                fn clone(&self) -> Self {
+                    *self
+                }
+            }
+
+            impl<T> Copy for $name<T> {}
+
+            impl<T> fmt::Debug for $name<T> {
+                fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    f.debug_tuple(stringify!($name)).field(&self.0).finish()
+                }
+            }
+        )*
+    };
+}
+
+generic_pointers! {
+    /// Structures to be read.
+    List(*const T);
+    /// Structures to be written.
+    ListMut(*mut T);
+    /// A handle, or NULL.
+    HandleAt(*const T);
+    /// Handles.
+    HandleList(*const *const T);
+    /// Handles, and where such go.
+    HandlePlaces(*mut *mut T);
     /// Options, or NULL.
-    RuntimeOptionsAt(*const RuntimeOptions);
-    /// Options, or NULL.
-    AllocOptionsAt(*const AllocOptions);
-    /// Options, or NULL.
-    LoadOptionsAt(*const LoadOptions);
-    /// Options, or NULL.
-    SessionOptionsAt(*const SessionOptions);
-    /// Options, or NULL.
-    RunOptionsAt(*const RunOptions);
+    OptionsAt(*const T);
 }
 
 /// The most of a list: more is a number that was never set, or counts something else.
@@ -325,15 +339,6 @@ impl Indices {
     }
 }
 
-impl Attributes {
-    /// The attributes.
-    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[Attribute]> {
-        check_most(count, MOST_LISTED, name)?;
-        // SAFETY: C passed `count` attributes, or NULL.
-        unsafe { slice(self.0, count, name) }
-    }
-}
-
 impl Doubles {
     /// The numbers.
     pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[f64]> {
@@ -343,59 +348,59 @@ impl Doubles {
     }
 }
 
-impl HostInputs {
-    /// The inputs.
-    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[HostInput]> {
+impl<T> List<T> {
+    /// The structures.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[T]> {
         check_most(count, MOST_LISTED, name)?;
-        // SAFETY: C passed `count` inputs, or NULL.
+        // SAFETY: C passed `count` structures, or NULL.
         unsafe { slice(self.0, count, name) }
     }
 }
 
-impl HostOutputs {
-    /// The outputs.
-    pub(crate) fn get(&mut self, count: usize, name: &str) -> Result<&mut [HostOutput]> {
+impl<T> ListMut<T> {
+    /// The structures.
+    pub(crate) fn get(&mut self, count: usize, name: &str) -> Result<&mut [T]> {
         check_most(count, MOST_LISTED, name)?;
-        // SAFETY: C passed `count` outputs that are this call's, or NULL.
+        // SAFETY: C passed `count` structures that are this call's, or NULL.
         unsafe { slice_mut(self.0, count, name) }
     }
 }
 
-impl Tensors {
-    /// The tensors.
-    pub(crate) fn get(&self, count: usize, name: &str) -> Result<Vec<&Tensor>> {
+impl<T: Handle> HandleList<T> {
+    /// The handles.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<Vec<&T>> {
         check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` pointers, or NULL.
-        let tensors = unsafe { slice(self.0, count, name) }?;
-        let tensor = |(at, tensor): (usize, &*const Tensor)| {
-            // SAFETY: C passed a tensor, or NULL.
-            live(unsafe { tensor.as_ref() }, &format!("{name}[{at}]"))
+        let handles = unsafe { slice(self.0, count, name) }?;
+        let handle = |(at, handle): (usize, &*const T)| {
+            // SAFETY: C passed a handle, or NULL.
+            live(unsafe { handle.as_ref() }, &format!("{name}[{at}]"))
         };
-        tensors.iter().enumerate().map(tensor).collect()
+        handles.iter().enumerate().map(handle).collect()
     }
 }
 
-impl TensorPlaces {
-    /// The tensors that are there already; none where the run is to make one.
-    pub(crate) fn get(&self, count: usize, name: &str) -> Result<Vec<Option<&Tensor>>> {
+impl<T: Handle> HandlePlaces<T> {
+    /// The handles that are there already; none where the call is to make one.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<Vec<Option<&T>>> {
         check_most(count, MOST_LISTED, name)?;
         // SAFETY: C passed `count` pointers, or NULL.
         let places = unsafe { slice(self.0.cast_const(), count, name) }?;
-        let place = |(at, tensor): (usize, &*mut Tensor)| {
-            // SAFETY: C passed a tensor, or NULL.
-            live_or_none(unsafe { tensor.as_ref() }, &format!("{name}[{at}]"))
+        let place = |(at, handle): (usize, &*mut T)| {
+            // SAFETY: C passed a handle, or NULL.
+            live_or_none(unsafe { handle.as_ref() }, &format!("{name}[{at}]"))
         };
         places.iter().enumerate().map(place).collect()
     }
 
-    /// Replaces tensors that are there, and hands out those that are not.
-    pub(crate) fn set(&mut self, made: Vec<Tensor>, name: &str) -> Result<()> {
+    /// Replaces handles that are there, and hands out those that are not.
+    pub(crate) fn set(&mut self, made: Vec<T>, name: &str) -> Result<()> {
         // SAFETY: C passed as many pointers as `get` was asked for, which are this call's.
         let places = unsafe { slice_mut(self.0, made.len(), name) }?;
         for (place, made) in places.iter_mut().zip(made) {
-            // SAFETY: C passed a tensor that is this call's, or NULL; no other reference to it is in use.
+            // SAFETY: C passed a handle that is this call's, or NULL; no other reference to it is in use.
             match unsafe { place.as_mut() } {
-                Some(tensor) => *tensor = made,
+                Some(handle) => *handle = made,
                 None => *place = Box::into_raw(Box::new(made)),
             }
         }
@@ -403,54 +408,11 @@ impl TensorPlaces {
     }
 }
 
-impl DeviceAt {
-    /// The device; none of NULL.
-    pub(crate) fn get(&self) -> Result<Option<&Device>> {
-        // SAFETY: C passed a device, or NULL.
-        live_or_none(unsafe { self.0.as_ref() }, "options.device")
-    }
-}
-
-impl StreamAt {
-    /// The stream; none of NULL.
-    pub(crate) fn get(&self) -> Result<Option<&Stream>> {
-        // SAFETY: C passed a stream, or NULL.
-        live_or_none(unsafe { self.0.as_ref() }, "options.stream")
-    }
-}
-
-impl WorkspaceAt {
-    /// The workspace; none of NULL.
-    pub(crate) fn get(&self) -> Result<Option<&Workspace>> {
-        // SAFETY: C passed a workspace, or NULL.
-        live_or_none(unsafe { self.0.as_ref() }, "options.workspace")
-    }
-}
-
-impl DeviceSpecs {
-    /// The specifications.
-    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[DeviceSpec]> {
-        check_most(count, MOST_LISTED, name)?;
-        // SAFETY: C passed `count` structures, or NULL.
-        unsafe { slice(self.0, count, name) }
-    }
-}
-
-impl DimRanges {
-    /// The extents.
-    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[DimRange]> {
-        check_most(count, MOST_LISTED, name)?;
-        // SAFETY: C passed `count` structures, or NULL.
-        unsafe { slice(self.0, count, name) }
-    }
-}
-
-impl Extensions {
-    /// The settings.
-    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[Extension]> {
-        check_most(count, MOST_LISTED, name)?;
-        // SAFETY: C passed `count` structures, or NULL.
-        unsafe { slice(self.0, count, name) }
+impl<T: Handle> HandleAt<T> {
+    /// The handle; none of NULL.
+    pub(crate) fn get(&self, name: &str) -> Result<Option<&T>> {
+        // SAFETY: C passed a handle, or NULL.
+        live_or_none(unsafe { self.0.as_ref() }, name)
     }
 }
 
@@ -493,18 +455,7 @@ impl FileDescriptor {
 /// # Safety
 /// The type is `repr(C)`, starts with a `usize`, and all of its fields are numbers and pointers.
 // SAFETY: what is asked of who implements it stands above.
-unsafe trait Options: Sized {}
-
-// SAFETY: its fields are a size, pointers and numbers.
-unsafe impl Options for RuntimeOptions {}
-// SAFETY: its fields are a size, numbers and a pointer.
-unsafe impl Options for AllocOptions {}
-// SAFETY: its fields are a size, numbers and pointers.
-unsafe impl Options for LoadOptions {}
-// SAFETY: its fields are a size, pointers and numbers.
-unsafe impl Options for SessionOptions {}
-// SAFETY: its fields are a size, numbers and pointers, of which that of a function may be NULL.
-unsafe impl Options for RunOptions {}
+pub unsafe trait Options: Sized {}
 
 /// As much of the options as the caller knows of, and zeros.
 ///
@@ -546,49 +497,13 @@ unsafe fn options<T: Options>(from: *const T) -> Result<T> {
     Ok(unsafe { options.assume_init() })
 }
 
-/// Reads options of each kind.
-macro_rules! read_options {
-    ($($name:ident($of:ty);)*) => {
-        $(
-            impl $name {
-                /// The options.
-                pub(crate) fn get(self) -> Result<$of> {
-                    // SAFETY: C passed options that say how many bytes they have, or NULL.
-                    unsafe { options(self.0) }
-                }
-            }
-        )*
-    };
+impl<T: Options> OptionsAt<T> {
+    /// The options.
+    pub(crate) fn get(self) -> Result<T> {
+        // SAFETY: C passed options that say how many bytes they have, or NULL.
+        unsafe { options(self.0) }
+    }
 }
-
-read_options! {
-    RuntimeOptionsAt(RuntimeOptions);
-    AllocOptionsAt(AllocOptions);
-    LoadOptionsAt(LoadOptions);
-    SessionOptionsAt(SessionOptions);
-    RunOptionsAt(RunOptions);
-}
-
-/// What C may give to other threads.
-const _: fn() = || {
-    fn is_any_threads<T: Send + Sync>() {}
-    is_any_threads::<Error>();
-    is_any_threads::<Device>();
-    is_any_threads::<crate::graph::Graph>();
-    is_any_threads::<crate::graph::Support>();
-    is_any_threads::<crate::memory::Map>();
-    is_any_threads::<crate::memory::Memory>();
-    is_any_threads::<crate::model::Model>();
-    is_any_threads::<crate::network::Network>();
-    is_any_threads::<crate::network::Networks>();
-    is_any_threads::<crate::run::Launch>();
-    is_any_threads::<crate::run::Run>();
-    is_any_threads::<Stream>();
-    is_any_threads::<crate::runtime::Runtime>();
-    is_any_threads::<crate::session::Session>();
-    is_any_threads::<crate::spec::TensorSpec>();
-    is_any_threads::<Tensor>();
-};
 
 #[cfg(test)]
 mod tests {
@@ -603,16 +518,5 @@ mod tests {
         // SAFETY: the message is the error's, which is there, and ends with a zero.
         let message = unsafe { CStr::from_ptr(udo_error_message(error.as_deref())) };
         assert_eq!(message.to_str(), Ok("a fault of this library: a fault; please report it"));
-    }
-
-    #[test]
-    fn a_panic_in_a_release_ends_there() {
-        struct Faulty;
-        impl Drop for Faulty {
-            fn drop(&mut self) {
-                panic!("a fault");
-            }
-        }
-        drop_all(Some(Box::new(Faulty)));
     }
 }

@@ -10,21 +10,21 @@ use udo_runtime::graph::Attr;
 use udo_runtime::model::support;
 use udo_runtime::resolve::BindOptions;
 
-use crate::born::{Born, live};
+use crate::argument::{invalid, need, place};
+use crate::born::{Born, handles, live};
 use crate::codes::{
     AttributeKind, UDO_ATTRIBUTE_FLOAT, UDO_ATTRIBUTE_FLOATS, UDO_ATTRIBUTE_INT,
     UDO_ATTRIBUTE_INTS, UDO_ATTRIBUTE_TEXT, UDO_LEFT_OUT, attribute_kind,
 };
-use crate::device::Device;
-use crate::error::{Error, invalid, text};
+use crate::error::Error;
 use crate::ffi::{
-    Attributes, Bytes, Dims, Doubles, Indices, LoadOptionsAt, Scales, Text, ZeroPoints, guard,
-    hand_out, need, release,
+    Bytes, Dims, Doubles, Indices, List, Scales, Text, ZeroPoints, guard, hand_out, named_pointers,
+    release,
 };
-use crate::model::{self, Model};
-use crate::ports::place;
-use crate::runtime::Runtime;
+use crate::handles::{Device, Runtime};
+use crate::model::{self, LoadOptionsAt, Model};
 use crate::spec::{TensorSpec, encodings};
+use crate::text::text;
 
 /// A graph that is built. Any thread may build one; once it is finished, threads may share it.
 #[derive(Debug)]
@@ -39,6 +39,16 @@ enum State {
 /// Which operations of a graph a device takes.
 #[derive(Debug)]
 pub struct Support(Vec<Option<CString>>, pub(crate) Born);
+
+handles! {
+    Graph, 1;
+    Support, 1;
+}
+
+named_pointers! {
+    /// Attributes.
+    Attributes(List<Attribute>);
+}
 
 /// An attribute of an operation: its name, and a value of the kind that it says. What is of another kind is not looked at.
 #[repr(C)]

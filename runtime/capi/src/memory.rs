@@ -6,12 +6,17 @@ use std::ops::Range;
 
 use udo_runtime::device::{self, MemoryView, ReadMap, Result, WriteMap};
 
-use crate::born::{Born, live};
-use crate::codes::{Access, ContentsCode, MapAccess, MapUpkeep, SharingCode, Upkeep};
-use crate::codes::{access, contents, sharing, upkeep};
-use crate::device::Device;
+use crate::argument::need;
+use crate::born::{Born, handles, live};
+use crate::codes::{
+    Access, ContentsCode, MapAccess, MapUpkeep, SharingCode, Upkeep, access, contents, sharing,
+    upkeep,
+};
 use crate::error::Error;
-use crate::ffi::{AllocOptionsAt, Bytes, BytesMut, Text, guard, hand_out, need, release};
+use crate::ffi::{
+    Bytes, BytesMut, Options, OptionsAt, Text, guard, hand_out, named_pointers, release,
+};
+use crate::handles::Device;
 
 /// Bytes of a device's memory, or a part of them. Threads may share it. The bytes are given back with the last handle, view,
 /// mapping or tensor of them. Who is at bytes that somebody else writes, or writes those that somebody is at, is refused with
@@ -38,6 +43,19 @@ pub struct AllocOptions {
 /// Memory mapped to the host. It is at the bytes, as one who reads or writes them, until it is released.
 #[derive(Debug)]
 pub struct Map(Mapped, pub(crate) Born);
+
+handles! {
+    Map, 1;
+    Memory, 1;
+}
+
+named_pointers! {
+    /// Options, or NULL.
+    AllocOptionsAt(OptionsAt<AllocOptions>);
+}
+
+// SAFETY: its fields are a size, numbers and a pointer.
+unsafe impl Options for AllocOptions {}
 
 #[derive(Debug)]
 enum Mapped {

@@ -14,19 +14,19 @@ use udo_runtime::model;
 use udo_runtime::plan::Plan;
 use udo_runtime::runtime;
 
-use crate::born::{Born, live};
+use crate::argument::{invalid, need};
+use crate::born::{Born, handles, live};
 use crate::codes::{
     FallbackCode, PerformanceCode, Precision, PrecisionCode, PriorityCode, fallback, performance,
     precision, priority,
 };
-use crate::error::{Error, invalid, text};
-use crate::ffi::{
-    Bytes, DimRanges, Extensions, LoadOptionsAt, Text, guard, hand_out, need, release,
-};
+use crate::error::Error;
+use crate::ffi::{Bytes, List, Options, OptionsAt, Text, guard, hand_out, named_pointers, release};
+use crate::handles::Runtime;
+use crate::model_report::Report;
 use crate::ports::{self, HasPorts, Port, Ports, Side};
-use crate::report::Report;
-use crate::runtime::Runtime;
 use crate::spec::TensorSpec;
+use crate::text::text;
 
 /// A model that is ready to run. Threads may share it, and sessions live on without it.
 #[derive(Debug)]
@@ -40,6 +40,22 @@ pub struct Model {
     pub(crate) cache_warning: Option<CString>,
     pub(crate) born: Born,
 }
+
+handles! {
+    Model, born;
+}
+
+named_pointers! {
+    /// Extents of dimensions.
+    DimRanges(List<DimRange>);
+    /// Settings by name.
+    Extensions(List<Extension>);
+    /// Options, or NULL.
+    LoadOptionsAt(OptionsAt<LoadOptions>);
+}
+
+// SAFETY: its fields are a size, numbers and pointers.
+unsafe impl Options for LoadOptions {}
 
 impl HasPorts for Model {
     const ARGUMENT: &'static str = "model";

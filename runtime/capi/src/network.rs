@@ -7,16 +7,17 @@ use std::sync::Arc;
 use udo_runtime::device::Result;
 use udo_runtime::network;
 
-use crate::born::{Born, live};
-use crate::error::{Error, invalid, text};
-use crate::ffi::{
-    Bytes, LoadOptionsAt, SessionOptionsAt, Tensors, Text, guard, hand_out, need, release,
-};
-use crate::model::{self, Model};
-use crate::ports::{self, HasPorts, Port, Ports, Side, place};
-use crate::runtime::Runtime;
-use crate::session::{self, Session};
+use crate::argument::{invalid, need, place};
+use crate::born::{Born, handles, live};
+use crate::error::Error;
+use crate::ffi::{Bytes, Text, guard, hand_out, release};
+use crate::handles::Runtime;
+use crate::model::{self, LoadOptionsAt, Model};
+use crate::ports::{self, HasPorts, Port, Ports, Side};
+use crate::session::{self, Session, SessionOptionsAt};
 use crate::spec::TensorSpec;
+use crate::tensor::{Tensor, Tensors};
+use crate::text::text;
 
 /// The networks of a model's file; one of another format than a model file is one network with one stage. Threads may share it.
 #[derive(Debug)]
@@ -32,6 +33,11 @@ pub struct Network {
     /// Their inputs are what all stages agree on.
     ports: Arc<Ports>,
     pub(crate) born: Born,
+}
+
+handles! {
+    Network, born;
+    Networks, 1;
 }
 
 impl HasPorts for Network {
@@ -265,7 +271,7 @@ pub extern "C" fn udo_network_stage_for(
             return Err(invalid(format!("{input_count} inputs, wanted {wanted}")));
         }
         let given = inputs.get(input_count, "inputs")?;
-        let shape = |((name, _), tensor): ((String, _), &&crate::tensor::Tensor)| {
+        let shape = |((name, _), tensor): ((String, _), &&Tensor)| {
             Ok((name, tensor.0.spec().dims()?.to_vec()))
         };
         let shapes = names.into_iter().zip(&given).map(shape).collect::<Result<Vec<_>>>()?;

@@ -6,19 +6,24 @@ use std::num::NonZero;
 use udo_runtime::device::Result;
 use udo_runtime::{model, network};
 
-use crate::born::{Born, live};
-use crate::error::{Error, invalid};
-use crate::ffi::{
-    RunOptionsAt, SessionOptionsAt, TensorPlaces, Tensors, guard, hand_out, need, release,
-};
+use crate::argument::{invalid, need};
+use crate::born::{Born, handles, live};
+use crate::error::Error;
+use crate::ffi::{guard, hand_out, release};
 use crate::model::Model;
 use crate::network::Network;
-use crate::run::{Run, run_options};
-use crate::session::{self, Session};
+use crate::run::{Run, RunOptionsAt, run_options};
+use crate::session::{self, Session, SessionOptionsAt};
+use crate::tensor::{TensorPlaces, Tensors};
 
 /// Sessions of one model, for servers: any thread submits, and each run goes to the first session that is free. Threads share it.
 #[derive(Debug)]
 pub struct SessionPool(model::SessionPool, pub(crate) Born);
+
+handles! {
+    NetworkPool, 1;
+    SessionPool, 1;
+}
 
 fn sessions(count: u32) -> Result<NonZero<usize>> {
     let count = usize::try_from(count).ok().and_then(NonZero::new);

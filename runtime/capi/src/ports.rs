@@ -5,10 +5,12 @@ use std::mem::MaybeUninit;
 
 use udo_runtime::device::{self, ErrorCode, Result};
 
+use crate::argument::{invalid, need};
 use crate::born::{Born, Handle, live};
-use crate::error::{Error, invalid, text};
-use crate::ffi::{guard, hand_out, need};
+use crate::error::Error;
+use crate::ffi::{guard, hand_out};
 use crate::spec::TensorSpec;
+use crate::text::text;
 
 /// An input or output.
 #[derive(Debug)]

@@ -5,61 +5,15 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 
-use serde_json::{Value, json};
-use udo_runtime::device::Result;
-use udo_runtime::model;
-use udo_runtime::place;
-use udo_runtime::plan::{CoreMemory, NodeReport, Plan, Report as PlanReport};
-use udo_runtime::run::Priority;
-
+use crate::argument::{need, place};
 use crate::born::live;
-use crate::error::{Error, text};
-use crate::ffi::{guard, need};
+use crate::error::Error;
+use crate::ffi::guard;
+use crate::handles::Runtime;
 use crate::model::Model;
-use crate::ports::place;
-use crate::runtime::Runtime;
+use crate::model_report::{Fallback, Op, OpWork, of_session};
 use crate::session::Session;
-
-/// A report in the form that C takes.
-#[derive(Debug)]
-pub(crate) struct Report {
-    ops: Vec<Op>,
-    fallbacks: Vec<Fallback>,
-    memories: Vec<(CString, CoreMemory)>,
-    json: CString,
-}
-
-#[derive(Debug)]
-struct Op {
-    name: CString,
-    operator: CString,
-    package: CString,
-    core: CString,
-    work: OpWork,
-}
-
-#[derive(Debug)]
-struct Fallback {
-    name: CString,
-    op: CString,
-    selected: CString,
-    failed: CString,
-    reason: CString,
-    target: CString,
-}
-
-/// Who does the work of an operation: one of `UDO_WORK_*`.
-pub type OpWork = u32;
-/// A step of its own.
-pub const UDO_WORK_STEP: u32 = 0;
-/// The step of another operation, which it is fused into.
-pub const UDO_WORK_FUSED: u32 = 1;
-/// Nobody: its output is its input's bytes.
-pub const UDO_WORK_VIEW: u32 = 2;
-/// Nobody: it was computed when the model was compiled.
-pub const UDO_WORK_FOLDED: u32 = 3;
-/// The host, which runs other operations as it says.
-pub const UDO_WORK_CONTROL: u32 = 4;
+use crate::text::{kept, text};
 
 /// Where an operation runs. Texts are the model's and go with it.
 #[repr(C)]
@@ -111,141 +65,6 @@ pub struct PlanMemory {
     pub packed_bytes: u64,
     /// What operations derived of shapes.
     pub geometry_bytes: u64,
-}
-
-fn work(node: &NodeReport) -> OpWork {
-    match node {
-        NodeReport { is_folded: true, .. } => UDO_WORK_FOLDED,
-        NodeReport { control: Some(_), .. } => UDO_WORK_CONTROL,
-        NodeReport { fused_into: Some(_), .. } => UDO_WORK_FUSED,
-        NodeReport { is_view: true, .. } => UDO_WORK_VIEW,
-        NodeReport { .. } => UDO_WORK_STEP,
-    }
-}
-
-fn op(node: &NodeReport) -> Op {
-    Op {
-        name: text(&node.name),
-        operator: text(&node.op),
-        package: text(&node.package),
-        core: text(&node.core.to_string()),
-        work: work(node),
-    }
-}
-
-/// A line for each core that refused a node which runs all the same.
-fn fallbacks(node: &NodeReport) -> impl Iterator<Item = Fallback> {
-    let selected = node.refusals.first().map(|first| first.core.to_string()).unwrap_or_default();
-    node.refusals.iter().map(move |refusal| Fallback {
-        name: text(&node.name),
-        op: text(&node.op),
-        selected: text(&selected),
-        failed: text(&refusal.core.to_string()),
-        reason: text(&refusal.reason),
-        target: text(&node.core.to_string()),
-    })
-}
-
-impl Report {
-    pub(crate) fn of(model: &model::Model) -> Self {
-        let report = model.report();
-        let memories = report.memories.iter();
-        Self {
-            ops: report.nodes.iter().map(op).collect(),
-            fallbacks: report.nodes.iter().flat_map(fallbacks).collect(),
-            memories: memories.map(|memory| (text(memory.memory), memory.clone())).collect(),
-            json: text(&of_model(model)),
-        }
-    }
-}
-
-/// All that a model says of itself, for people and their tools.
-fn of_model(model: &model::Model) -> String {
-    let inputs = model.inputs().iter();
-    let inputs = inputs.map(|input| json!({"name": input.name, "type": input.of.to_string()}));
-    format!("{:#}", dump(model, &inputs.collect(), &[model.report()]))
-}
-
-/// The same, as it was in the last run of a session.
-fn of_session(session: &model::Session) -> Result<String> {
-    let plans = session.last_plans()?;
-    let inputs = plans.first().into_iter().flat_map(|plan| plan.inputs());
-    let inputs = inputs.map(|(name, desc)| json!({"name": name, "type": desc.to_string()}));
-    let reports: Vec<&PlanReport> = plans.iter().map(|plan| Plan::report(plan)).collect();
-    Ok(format!("{:#}", dump(&session.model(), &inputs.collect(), &reports)))
-}
-
-/// A model over these inputs, planned in these parts.
-fn dump(model: &model::Model, inputs: &Value, parts: &[&PlanReport]) -> Value {
-    let nodes = parts.iter().flat_map(|report| &report.nodes).map(|node| {
-        let refusals = node.refusals.iter();
-        let refusals = refusals
-            .map(|refusal| json!({"core": refusal.core.to_string(), "reason": refusal.reason}));
-        json!({
-            "name": node.name,
-            "op": node.op,
-            "package": node.package,
-            "core": node.core.to_string(),
-            "inputs": node.inputs,
-            "outputs": node.outputs,
-            "refusals": refusals.collect::<Value>(),
-            "fell_back": node.fell_back,
-            "fused_into": node.fused_into,
-            "is_view": node.is_view,
-            "is_folded": node.is_folded,
-        })
-    });
-    let notices: Vec<_> = parts.iter().flat_map(|report| &report.notices).collect();
-    let memories = parts.iter().flat_map(|report| &report.memories).map(|memory| {
-        json!({
-            "memory": memory.memory,
-            "arena_bytes": memory.arena_bytes,
-            "scratch_bytes": memory.scratch_bytes,
-            "constant_bytes": memory.constant_bytes,
-            "packed_bytes": memory.packed_bytes,
-            "geometry_bytes": memory.geometry_bytes,
-        })
-    });
-    let fallbacks = parts.iter().flat_map(|report| &report.nodes).flat_map(fallbacks);
-    let fallbacks = fallbacks.map(|of| {
-        let [name, op, selected, failed, reason, target] =
-            [of.name, of.op, of.selected, of.failed, of.reason, of.target].map(said);
-        json!({
-            "name": name, "op": op, "selected": selected, "failed": failed, "reason": reason,
-            "target": target,
-        })
-    });
-    let exchanges = parts.iter().flat_map(|report| report.exchanges()).map(|(step, [from, to])| {
-        json!({
-            "value": step.name, "from": from, "to": to, "input": step.inputs, "output": step.outputs,
-            "bytes": step.bytes,
-        })
-    });
-    json!({
-        "inputs": inputs,
-        "outputs": model.outputs(),
-        "cores": model.cores().iter().map(ToString::to_string).collect::<Value>(),
-        "fallback": match model.fallback() {
-            place::Fallback::Off => Value::Null,
-            place::Fallback::To(core) => core.to_string().into(),
-        },
-        "fallbacks": fallbacks.collect::<Value>(),
-        "exchanges": exchanges.collect::<Value>(),
-        "threads": model.threads(),
-        "priority": match model.priority() {
-            Priority::Low => "low",
-            Priority::Medium => "medium",
-            Priority::High => "high",
-        },
-        "nodes": nodes.collect::<Value>(),
-        "memories": memories.collect::<Value>(),
-        "notices": notices,
-    })
-}
-
-/// A text of C as it is for Rust.
-fn said(text: CString) -> String {
-    text.into_string().unwrap_or_default()
 }
 
 /// Counts the operations of a model that its plan knows: none where the shapes that each run brings are planned for then.
@@ -405,10 +224,4 @@ pub extern "C" fn udo_runtime_report(
         out.write(LAST.with_borrow_mut(|last| kept(last, report)));
         Ok(())
     })
-}
-
-/// Keeps a text in the place of the last one: where it lies.
-pub(crate) fn kept(last: &mut CString, text: CString) -> *const c_char {
-    *last = text;
-    last.as_ptr()
 }

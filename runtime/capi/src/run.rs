@@ -6,12 +6,15 @@ use std::time::Duration;
 use udo_runtime::device::Result;
 use udo_runtime::run::{self, Callback};
 
-use crate::born::{Born, live};
+use crate::argument::need;
+use crate::born::{Born, handles, live};
 use crate::codes::{PriorityCode, priority};
 use crate::cores::listed;
-use crate::device::Device;
 use crate::error::Error;
-use crate::ffi::{Indices, RunOptionsAt, StreamAt, User, guard, hand_out, need, release};
+use crate::ffi::{
+    HandleAt, Indices, Options, OptionsAt, User, guard, hand_out, named_pointers, release,
+};
+use crate::handles::Device;
 use crate::tensor::Tensor;
 
 /// A run that was submitted. Threads may share it, and any of them may wait for it. Releasing it changes nothing: the run goes
@@ -71,6 +74,25 @@ pub struct RunOptions {
     pub core_count: usize,
 }
 
+handles! {
+    Launch, 1;
+    Run, 1;
+    Stream, 1;
+    Workspace, 1;
+}
+
+named_pointers! {
+    /// A stream, or NULL.
+    StreamAt(HandleAt<Stream>);
+    /// A workspace, or NULL.
+    WorkspaceAt(HandleAt<Workspace>);
+    /// Options, or NULL.
+    RunOptionsAt(OptionsAt<RunOptions>);
+}
+
+// SAFETY: its fields are a size, numbers and pointers, of which that of a function may be NULL.
+unsafe impl Options for RunOptions {}
+
 /// The options as the runtime has them.
 pub(crate) fn run_options(asked: RunOptionsAt) -> Result<run::RunOptions> {
     let asked = asked.get()?;
@@ -79,7 +101,7 @@ pub(crate) fn run_options(asked: RunOptionsAt) -> Result<run::RunOptions> {
         timeout: Some(asked.timeout_ns).filter(|&ns| ns > 0).map(Duration::from_nanos),
         priority: priority(asked.priority)?,
         cores: listed(asked.cores, asked.core_count)?,
-        stream: asked.stream.get()?.map(|stream| stream.0.clone()),
+        stream: asked.stream.get("options.stream")?.map(|stream| stream.0.clone()),
         on_done: on_done.map(|call| callback(call, user)),
     })
 }

@@ -2,21 +2,21 @@
 
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
+use std::path::Path;
+use std::time::Duration;
 
 use udo_api::Core;
+use udo_runtime::contain::Containment;
 use udo_runtime::device::{self, Result};
-use udo_runtime::runtime;
+use udo_runtime::package::Trust;
+use udo_runtime::runtime::{self, Builder};
 
-use crate::born::{Born, live};
-use crate::codes::{CoherenceCode, ContainCode, coherence};
-use crate::device::Device;
-use crate::error::{Error, invalid};
-use crate::ffi::{DeviceSpecs, RuntimeOptionsAt, Text, Texts, guard, hand_out, need, release};
-use crate::packages::{self, Package};
-
-/// Operators, built in and of packages, and devices. Threads may share it. What is made of it lives on by itself.
-#[derive(Debug)]
-pub struct Runtime(pub(crate) runtime::Runtime, pub(crate) Vec<Package>, pub(crate) Born);
+use crate::argument::{invalid, need};
+use crate::born::live;
+use crate::codes::{CoherenceCode, Contain, ContainCode, coherence, contain};
+use crate::error::Error;
+use crate::ffi::{List, Options, OptionsAt, Text, Texts, guard, hand_out, named_pointers, release};
+use crate::handles::{Device, Runtime};
 
 /// What a runtime is made of. NULL in its place, or zeros, are the defaults.
 #[repr(C)]
@@ -73,15 +73,78 @@ pub struct DeviceSpec {
     pub coherence: CoherenceCode,
 }
 
+named_pointers! {
+    /// Devices to be made.
+    DeviceSpecs(List<DeviceSpec>);
+    /// Options, or NULL.
+    RuntimeOptionsAt(OptionsAt<RuntimeOptions>);
+}
+
+// SAFETY: its fields are a size, pointers and numbers.
+unsafe impl Options for RuntimeOptions {}
+
 fn create(options: RuntimeOptionsAt) -> Result<Runtime> {
     let options = options.get()?;
-    let builder = packages::opened(runtime::Runtime::builder(), &options)?;
+    let builder = opened(runtime::Runtime::builder(), &options)?;
     let devices = options.devices.get(options.device_count, "options.devices")?;
     let devices = devices.iter().enumerate().map(|(at, spec)| device_spec(spec, at));
     let devices: Vec<_> = devices.collect::<Result<_>>()?;
-    let made = builder.devices(devices).build()?;
-    let packages = packages::of(&made);
-    Ok(Runtime(made, packages, Born::here()))
+    Ok(Runtime::of(builder.devices(devices).build()?))
+}
+
+/// With the packages that a structure asks for.
+fn opened(mut builder: Builder, options: &RuntimeOptions) -> Result<Builder> {
+    let packages = options.packages.get(options.package_count, "options.packages")?;
+    let containment = containment(options)?;
+    let contain = contain(options.contain)?;
+    for (at, path) in packages.iter().enumerate() {
+        let path = path.path(&format!("options.packages[{at}]"))?;
+        builder = match contain {
+            Contain::All => builder.contained(path, containment.clone()),
+            Contain::Listed | Contain::Unsigned => builder.package(path),
+        };
+    }
+    let contained = options.contained.get(options.contained_count, "options.contained")?;
+    for (at, path) in contained.iter().enumerate() {
+        let path = path.path(&format!("options.contained[{at}]"))?;
+        builder = builder.contained(path, containment.clone());
+    }
+    if let Contain::Unsigned = contain {
+        builder = builder.contain_unsigned(containment);
+    }
+    Ok(builder.trust(trust(options)?))
+}
+
+/// How packages are contained.
+fn containment(options: &RuntimeOptions) -> Result<Containment> {
+    if options.reserved != 0 {
+        return Err(invalid(format!("options.reserved is {}; wanted 0", options.reserved)));
+    }
+    let mut containment = Containment::default();
+    if options.contain_timeout_ns > 0 {
+        containment = containment.timeout(Duration::from_nanos(options.contain_timeout_ns));
+    }
+    Ok(match options.worker.option("options.worker")? {
+        Some(program) => containment.worker(program),
+        None => containment,
+    })
+}
+
+/// Which packages may be opened.
+fn trust(options: &RuntimeOptions) -> Result<Trust> {
+    let mut trust = Trust::default();
+    let what = "options.trusted_key_files";
+    let files = options.trusted_key_files.get(options.trusted_key_file_count, what)?;
+    for (at, path) in files.iter().enumerate() {
+        trust.keys_of(path.path(&format!("{what}[{at}]"))?)?;
+    }
+    if let Some(keys) = options.trusted_keys.option("options.trusted_keys")? {
+        trust.keys_in(keys)?;
+    }
+    if let Some(path) = options.lock_file.option("options.lock_file")? {
+        trust.lock_of(Path::new(path))?;
+    }
+    Ok(trust)
 }
 
 /// The devices that a structure asks for.

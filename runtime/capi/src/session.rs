@@ -11,18 +11,20 @@ use udo_runtime::model::{self, IoTensors};
 use udo_runtime::network::NetworkSession;
 use udo_runtime::run::{self, RunOptions};
 
-use crate::born::{Born, live};
+use crate::argument::{invalid, need, place};
+use crate::born::{Born, handles, live};
 use crate::cores::listed;
-use crate::error::{Error, invalid};
+use crate::error::Error;
 use crate::ffi::{
-    Bytes, BytesMut, DeviceAt, Dims, HostInputs, HostOutputs, Indices, RunOptionsAt,
-    SessionOptionsAt, TensorPlaces, Tensors, WorkspaceAt, guard, hand_out, need, release,
+    Bytes, BytesMut, Dims, Indices, List, ListMut, Options, OptionsAt, guard, hand_out,
+    named_pointers, release,
 };
+use crate::handles::DeviceAt;
 use crate::model::Model;
-use crate::ports::{Port, Ports, Side, place};
-use crate::run::{Launch, Run, run_options};
+use crate::ports::{Port, Ports, Side};
+use crate::run::{Launch, Run, RunOptionsAt, WorkspaceAt, run_options};
 use crate::spec::{TensorSpec, extents};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, TensorPlaces, Tensors};
 
 /// The memory of one run at a time. Threads may share it, and any of them may submit, callbacks included. While one runs the session
 /// itself (`udo_session_run`, `udo_session_run_host`) or reserves memory for it, others that come to it are refused with
@@ -34,6 +36,22 @@ pub struct Session {
     runs: Mutex<Option<Runs>>,
     pub(crate) born: Born,
 }
+
+handles! {
+    Session, born;
+}
+
+named_pointers! {
+    /// Inputs of a run on the host.
+    HostInputs(List<HostInput>);
+    /// Outputs of a run on the host.
+    HostOutputs(ListMut<HostOutput>);
+    /// Options, or NULL.
+    SessionOptionsAt(OptionsAt<SessionOptions>);
+}
+
+// SAFETY: its fields are a size, pointers and numbers.
+unsafe impl Options for SessionOptions {}
 
 /// What runs, while a thread has it for itself. It is there for others again when dropped.
 struct Own<'a> {
@@ -158,9 +176,9 @@ pub(crate) fn options(asked: SessionOptionsAt) -> Result<model::SessionOptions> 
     let asked = asked.get()?;
     let count = |n: u32| usize::try_from(n).ok().and_then(NonZero::new);
     let mut options = model::SessionOptions::default();
-    options.home = asked.device.get()?.map(|device| device.inner.clone());
+    options.home = asked.device.get("options.device")?.map(|device| device.inner.clone());
     options.frames = count(asked.frames).unwrap_or(options.frames);
-    if let Some(workspace) = asked.workspace.get()? {
+    if let Some(workspace) = asked.workspace.get("options.workspace")? {
         options.workspace = model::Workspace::Shared(workspace.0.clone());
     }
     options.depth = count(asked.depth).map_or(options.depth, NonZero::get);

@@ -5,15 +5,19 @@ use std::mem::MaybeUninit;
 use udo_api::{AxisEncoding, Encoding, Encodings};
 use udo_runtime::device::{self, Extent, Result};
 
-use crate::born::{Born, live};
+use crate::argument::{invalid, need, place};
+use crate::born::{Born, handles, live};
 use crate::codes::{DTypeCode, LayoutCode, PackingCode, dtype, dtype_code, layout, packing};
-use crate::error::{Error, invalid};
-use crate::ffi::{Dims, DimsMut, Scales, ZeroPoints, guard, hand_out, need, release};
-use crate::ports::place;
+use crate::error::Error;
+use crate::ffi::{Dims, DimsMut, Scales, ZeroPoints, guard, hand_out, release};
 
 /// What elements a tensor has, and how they lie in memory; dimensions may be open.
 #[derive(Debug)]
 pub struct TensorSpec(pub(crate) device::TensorSpec, pub(crate) Born);
+
+handles! {
+    TensorSpec, 1;
+}
 
 /// Describes tensors of a type and dimensions, of which -1 is an open one. A scalar has rank 0.
 #[unsafe(no_mangle)]

@@ -4,16 +4,30 @@ use std::mem::MaybeUninit;
 
 use udo_runtime::device::DeviceTensor;
 
-use crate::born::{Born, live};
-use crate::device::Device;
+use crate::argument::need;
+use crate::born::{Born, handles, live};
 use crate::error::Error;
-use crate::ffi::{Bytes, BytesMut, Dims, guard, hand_out, need, release};
+use crate::ffi::{
+    Bytes, BytesMut, Dims, HandleList, HandlePlaces, guard, hand_out, named_pointers, release,
+};
+use crate::handles::Device;
 use crate::memory::Memory;
 use crate::spec::{TensorSpec, extents};
 
 /// A tensor: what it is, and the memory where it lies, which it keeps.
 #[derive(Debug)]
 pub struct Tensor(pub(crate) DeviceTensor, pub(crate) Born);
+
+handles! {
+    Tensor, 1;
+}
+
+named_pointers! {
+    /// Inputs of a run.
+    Tensors(HandleList<Tensor>);
+    /// Outputs of a run, and where such go.
+    TensorPlaces(HandlePlaces<Tensor>);
+}
 
 /// Makes a tensor in memory of its own, as large as it takes.
 #[unsafe(no_mangle)]

@@ -180,12 +180,13 @@ fn made() -> String {
     config.export.include = REACHED.iter().map(|name| (*name).to_owned()).collect();
     let builder = Builder::new().with_config(config);
     let sources = [
-        "codes", "error", "runtime", "packages", "device", "cores", "memory", "fd", "spec",
-        "tensor",
+        "codes", "error", "handles", "runtime", "packages", "device", "cores", "memory", "fd",
+        "spec", "tensor",
     ];
     let sources = sources
         .into_iter()
-        .chain(["model", "cached", "report", "network", "graph", "session", "run", "pool"]);
+        .chain(["model", "cached", "model_report", "report", "network", "graph"])
+        .chain(["session", "run", "pool"]);
     let builder =
         sources.fold(builder, |builder, name| builder.with_src(format!("{FOLDER}/src/{name}.rs")));
     let mut text = Vec::new();

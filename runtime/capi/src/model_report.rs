@@ -1,0 +1,188 @@
+//! What a model says of itself, put together from the runtime's own reports.
+
+use std::ffi::CString;
+
+use serde_json::{Value, json};
+use udo_runtime::device::Result;
+use udo_runtime::model;
+use udo_runtime::place;
+use udo_runtime::plan::{CoreMemory, NodeReport, Plan, Report as PlanReport};
+use udo_runtime::run::Priority;
+
+use crate::text::text;
+
+/// A report in the form that C takes.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) fallbacks: Vec<Fallback>,
+    pub(crate) memories: Vec<(CString, CoreMemory)>,
+    pub(crate) json: CString,
+}
+
+#[derive(Debug)]
+pub(crate) struct Op {
+    pub(crate) name: CString,
+    pub(crate) operator: CString,
+    pub(crate) package: CString,
+    pub(crate) core: CString,
+    pub(crate) work: OpWork,
+}
+
+#[derive(Debug)]
+pub(crate) struct Fallback {
+    pub(crate) name: CString,
+    pub(crate) op: CString,
+    pub(crate) selected: CString,
+    pub(crate) failed: CString,
+    pub(crate) reason: CString,
+    pub(crate) target: CString,
+}
+
+/// Who does the work of an operation: one of `UDO_WORK_*`.
+pub type OpWork = u32;
+/// A step of its own.
+pub const UDO_WORK_STEP: u32 = 0;
+/// The step of another operation, which it is fused into.
+pub const UDO_WORK_FUSED: u32 = 1;
+/// Nobody: its output is its input's bytes.
+pub const UDO_WORK_VIEW: u32 = 2;
+/// Nobody: it was computed when the model was compiled.
+pub const UDO_WORK_FOLDED: u32 = 3;
+/// The host, which runs other operations as it says.
+pub const UDO_WORK_CONTROL: u32 = 4;
+
+fn work(node: &NodeReport) -> OpWork {
+    match node {
+        NodeReport { is_folded: true, .. } => UDO_WORK_FOLDED,
+        NodeReport { control: Some(_), .. } => UDO_WORK_CONTROL,
+        NodeReport { fused_into: Some(_), .. } => UDO_WORK_FUSED,
+        NodeReport { is_view: true, .. } => UDO_WORK_VIEW,
+        NodeReport { .. } => UDO_WORK_STEP,
+    }
+}
+
+fn op(node: &NodeReport) -> Op {
+    Op {
+        name: text(&node.name),
+        operator: text(&node.op),
+        package: text(&node.package),
+        core: text(&node.core.to_string()),
+        work: work(node),
+    }
+}
+
+/// A line for each core that refused a node which runs all the same.
+fn fallbacks(node: &NodeReport) -> impl Iterator<Item = Fallback> {
+    let selected = node.refusals.first().map(|first| first.core.to_string()).unwrap_or_default();
+    node.refusals.iter().map(move |refusal| Fallback {
+        name: text(&node.name),
+        op: text(&node.op),
+        selected: text(&selected),
+        failed: text(&refusal.core.to_string()),
+        reason: text(&refusal.reason),
+        target: text(&node.core.to_string()),
+    })
+}
+
+impl Report {
+    pub(crate) fn of(model: &model::Model) -> Self {
+        let report = model.report();
+        let memories = report.memories.iter();
+        Self {
+            ops: report.nodes.iter().map(op).collect(),
+            fallbacks: report.nodes.iter().flat_map(fallbacks).collect(),
+            memories: memories.map(|memory| (text(memory.memory), memory.clone())).collect(),
+            json: text(&of_model(model)),
+        }
+    }
+}
+
+/// All that a model says of itself, for people and their tools.
+fn of_model(model: &model::Model) -> String {
+    let inputs = model.inputs().iter();
+    let inputs = inputs.map(|input| json!({"name": input.name, "type": input.of.to_string()}));
+    format!("{:#}", dump(model, &inputs.collect(), &[model.report()]))
+}
+
+/// The same, as it was in the last run of a session.
+pub(crate) fn of_session(session: &model::Session) -> Result<String> {
+    let plans = session.last_plans()?;
+    let inputs = plans.first().into_iter().flat_map(|plan| plan.inputs());
+    let inputs = inputs.map(|(name, desc)| json!({"name": name, "type": desc.to_string()}));
+    let reports: Vec<&PlanReport> = plans.iter().map(|plan| Plan::report(plan)).collect();
+    Ok(format!("{:#}", dump(&session.model(), &inputs.collect(), &reports)))
+}
+
+/// A model over these inputs, planned in these parts.
+fn dump(model: &model::Model, inputs: &Value, parts: &[&PlanReport]) -> Value {
+    let nodes = parts.iter().flat_map(|report| &report.nodes).map(|node| {
+        let refusals = node.refusals.iter();
+        let refusals = refusals
+            .map(|refusal| json!({"core": refusal.core.to_string(), "reason": refusal.reason}));
+        json!({
+            "name": node.name,
+            "op": node.op,
+            "package": node.package,
+            "core": node.core.to_string(),
+            "inputs": node.inputs,
+            "outputs": node.outputs,
+            "refusals": refusals.collect::<Value>(),
+            "fell_back": node.fell_back,
+            "fused_into": node.fused_into,
+            "is_view": node.is_view,
+            "is_folded": node.is_folded,
+        })
+    });
+    let notices: Vec<_> = parts.iter().flat_map(|report| &report.notices).collect();
+    let memories = parts.iter().flat_map(|report| &report.memories).map(|memory| {
+        json!({
+            "memory": memory.memory,
+            "arena_bytes": memory.arena_bytes,
+            "scratch_bytes": memory.scratch_bytes,
+            "constant_bytes": memory.constant_bytes,
+            "packed_bytes": memory.packed_bytes,
+            "geometry_bytes": memory.geometry_bytes,
+        })
+    });
+    let fallbacks = parts.iter().flat_map(|report| &report.nodes).flat_map(fallbacks);
+    let fallbacks = fallbacks.map(|of| {
+        let [name, op, selected, failed, reason, target] =
+            [of.name, of.op, of.selected, of.failed, of.reason, of.target].map(said);
+        json!({
+            "name": name, "op": op, "selected": selected, "failed": failed, "reason": reason,
+            "target": target,
+        })
+    });
+    let exchanges = parts.iter().flat_map(|report| report.exchanges()).map(|(step, [from, to])| {
+        json!({
+            "value": step.name, "from": from, "to": to, "input": step.inputs, "output": step.outputs,
+            "bytes": step.bytes,
+        })
+    });
+    json!({
+        "inputs": inputs,
+        "outputs": model.outputs(),
+        "cores": model.cores().iter().map(ToString::to_string).collect::<Value>(),
+        "fallback": match model.fallback() {
+            place::Fallback::Off => Value::Null,
+            place::Fallback::To(core) => core.to_string().into(),
+        },
+        "fallbacks": fallbacks.collect::<Value>(),
+        "exchanges": exchanges.collect::<Value>(),
+        "threads": model.threads(),
+        "priority": match model.priority() {
+            Priority::Low => "low",
+            Priority::Medium => "medium",
+            Priority::High => "high",
+        },
+        "nodes": nodes.collect::<Value>(),
+        "memories": memories.collect::<Value>(),
+        "notices": notices,
+    })
+}
+
+/// A text of C as it is for Rust.
+fn said(text: CString) -> String {
+    text.into_string().unwrap_or_default()
+}
