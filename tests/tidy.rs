@@ -141,16 +141,6 @@ const CYCLES: &[&[&str]] = &[
         "generator/src/view/test.rs",
     ],
     &["generator/src/view/reference/slices.rs", "generator/src/view/reference/table.rs"],
-    &[
-        "runtime/check/src/cases.rs",
-        "runtime/check/src/context.rs",
-        "runtime/check/src/graphs.rs",
-        "runtime/check/src/oracle.rs",
-        "runtime/check/src/record.rs",
-        "runtime/check/src/reference.rs",
-        "runtime/check/src/search.rs",
-        "runtime/check/src/trial.rs",
-    ],
     &["runtime/cli/src/model_flags.rs", "runtime/cli/src/stages.rs"],
     &["runtime/cli/src/raw.rs", "runtime/cli/src/tensors.rs"],
     &[

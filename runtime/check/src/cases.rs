@@ -7,6 +7,7 @@ mod config;
 mod contract;
 mod defaults;
 pub(crate) mod device;
+mod graphs;
 mod ignored;
 mod memory;
 mod numbers;
@@ -15,7 +16,6 @@ mod schema;
 mod shapes;
 
 use crate::context::{OpContext, PackageContext};
-use crate::graphs;
 use crate::node::Node;
 
 use contract::encoded;

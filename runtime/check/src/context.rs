@@ -1,7 +1,7 @@
 //! What cases look at.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use udo_api::{Layout, Side, TensorDesc};
@@ -15,13 +15,15 @@ use crate::Setup;
 use crate::config;
 use crate::hints::Hints;
 use crate::node::Node;
-use crate::oracle::{self, Oracle, Wanted, Who};
+use crate::oracle::{self, Oracle};
 use crate::raw::surroundings::Surroundings;
-use crate::search::{Breadth, Found, search};
+use crate::record::Recorder;
+use crate::search::{Breadth, Effort, Found, search};
 use crate::shapes::Class;
 use crate::subject::{Opened, Place, Subject};
-use crate::trial::Trial;
+use crate::trial::{Site, Trial};
 use crate::values::{Fill, encoding_of};
+use crate::wanted::{Wanted, Who};
 
 /// A package as a whole.
 #[derive(Debug)]
@@ -67,6 +69,8 @@ pub(crate) struct OpContext {
     /// The state of the process before the package was opened.
     pub(crate) before: Surroundings,
     pub(crate) found: OnceLock<Found>,
+    /// What calls are recorded with.
+    pub(crate) recorder: Arc<Recorder>,
 }
 
 /// A node, its kernel, and elements that the kernel takes.
@@ -92,6 +96,7 @@ impl OpContext {
         place: &Place,
         (op, core): (&str, udo_api::Core),
         setup: &Setup,
+        recorder: Arc<Recorder>,
     ) -> Result<Option<Self>, OpenError> {
         let before = Surroundings::now();
         let mut opened = Opened::beside(place, &setup.beside)?;
@@ -125,6 +130,7 @@ impl OpContext {
             package,
             before,
             found,
+            recorder,
         }))
     }
 
@@ -147,8 +153,8 @@ impl OpContext {
     /// What asking the operator for nodes gave.
     pub(crate) fn found(&self) -> &Found {
         self.found.get_or_init(|| {
-            let mut found =
-                search(&self.subject, &self.hints(), (self.level, self.seed, self.breadth()));
+            let effort = Effort { level: self.level, seed: self.seed, breadth: self.breadth() };
+            let mut found = search(&self.subject, &self.hints(), effort, &self.recorder);
             for node in &mut found.nodes {
                 self.set_encodings(node);
             }
@@ -203,9 +209,8 @@ impl OpContext {
             }
         }
         let other = Node { outputs, ..node.clone() };
-        let takes = self
-            .kernel(&other)
-            .is_some_and(|entry| Trial::new(&other, entry, self.subject.core, 1).is_ok());
+        let takes =
+            self.kernel(&other).is_some_and(|entry| self.trial_by(&other, entry, 1).is_ok());
         if takes {
             *node = other;
         }
@@ -227,7 +232,17 @@ impl OpContext {
             let message = "the node has no kernel".to_owned();
             return Err(Refusal { status: udo_api::Status::FAILED, message });
         };
-        Trial::new(node, entry, self.subject.core, threads)
+        self.trial_by(node, entry, threads)
+    }
+
+    /// This kernel, finalized for the node.
+    pub(crate) fn trial_by<'a>(
+        &'a self,
+        node: &'a Node,
+        entry: &'a KernelEntry,
+        threads: u32,
+    ) -> Result<Trial<'a>, Refusal> {
+        Trial::new(node, entry, Site { core: self.subject.core, threads }, Some(&self.recorder))
     }
 
     /// Elements that the kernel takes, and what it makes of them; else why it takes none.

@@ -12,7 +12,6 @@ mod config;
 mod context;
 mod elf;
 mod goals;
-mod graphs;
 mod guarded;
 mod hints;
 mod left_out;
@@ -33,6 +32,7 @@ mod supervise;
 mod ties;
 mod trial;
 mod values;
+mod wanted;
 mod worker;
 
 use std::path::PathBuf;

@@ -8,8 +8,9 @@ use udo_testing::How;
 use crate::node::{Input, Node, inferred};
 use crate::reference;
 use crate::subject::{Opened, Subject, fits};
-use crate::trial::Trial;
+use crate::trial::{Site, Trial};
 use crate::values::{numbers, push, range_of};
+use crate::wanted::{Wanted, Who};
 
 /// Whose results are wanted.
 #[derive(Clone, Debug)]
@@ -28,50 +29,6 @@ enum Source {
     },
     /// What a capture says of its one node.
     Recorded(Vec<Option<Wanted>>),
-}
-
-/// Who vouches for results.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
-    /// The reference of the package's config.
-    Reference,
-    /// The package's own kernel on the CPU.
-    Cpu,
-    /// The built-in operator of the same name.
-    Builtin,
-    /// The capture, of whoever vouched when it was written.
-    Recorded,
-}
-
-impl Who {
-    pub(crate) const fn said(self) -> &'static str {
-        match self {
-            Self::Reference => "the reference in the config",
-            Self::Cpu => "the package's kernel on the CPU",
-            Self::Builtin => "the built-in operator of this name",
-            Self::Recorded => "what the capture says",
-        }
-    }
-}
-
-/// Wanted numbers of an output, and its extents.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    /// Nothing where they may differ.
-    pub(crate) dims: Option<Vec<usize>>,
-    pub(crate) numbers: Vec<f64>,
-    /// How far each may be off, where that is known: infinite where any number will do.
-    pub(crate) allowed: Option<Vec<f64>>,
-    /// The same to the last digit, where they are integers and known so.
-    pub(crate) integers: Option<Vec<i64>>,
-}
-
-impl Wanted {
-    /// Whether some number will not do.
-    pub(crate) fn claims(&self) -> bool {
-        let is_any = |allowed: &Vec<f64>| allowed.iter().all(|own| own.is_infinite());
-        !self.allowed.as_ref().is_some_and(is_any)
-    }
 }
 
 /// Those who vouch for an operator, of which there may be none.
@@ -161,7 +118,10 @@ fn by_kernels(
     let fitting = kernels.iter().filter(|k| fits(k, &twin.input_descs(), &twin.outputs));
     for kernel in fitting.copied().collect::<Vec<_>>() {
         twin.kernel = 0;
-        let Ok(trial) = Trial::unrecorded(&twin, &kernel, Core::CPU) else { continue };
+        let Ok(trial) = Trial::new(&twin, &kernel, Site { core: Core::CPU, threads: 1 }, None)
+        else {
+            continue;
+        };
         let run = trial.run(&values, How::default()).ok()?;
         let made = run.outputs.into_iter().zip(&twin.outputs);
         let made = made.map(|(made, desc)| Wanted {

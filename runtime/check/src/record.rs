@@ -1,17 +1,27 @@
 //! The last call that a worker's case made, for the capture of what is wrong with it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io};
 
-use udo_runtime::npy;
-use udo_runtime::operators::Operators;
 use udo_testing::Output;
 
 use crate::capture::{Capture, CapturedInput, CapturedOutput, CapturedWanted};
-use crate::graphs::Part;
 use crate::node::Node;
-use crate::oracle::Wanted;
+use crate::wanted::Wanted;
+
+/// Records what the cases of one worker do. Calls on several threads may share it.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    last: Option<Call>,
+    /// Where each call goes before it is made, of a worker that is there for a case in which the process ends.
+    ahead: Option<Ahead>,
+    /// The graph that a case found to be wrong, and its inputs.
+    graph: Option<Files>,
+}
 
 /// A call.
 #[derive(Debug)]
@@ -22,110 +32,87 @@ struct Call {
     wanted: Option<(String, Vec<Wanted>)>,
 }
 
-static LAST: Mutex<Option<Call>> = Mutex::new(None);
-
-/// Where each call goes before it is made, of a worker that is there for a case in which the process ends.
-static AHEAD: Mutex<Option<(Capture, PathBuf)>> = Mutex::new(None);
-
-/// The graph that a case found to be wrong, and its inputs.
-static GRAPH: Mutex<Option<Files>> = Mutex::new(None);
+/// A file for captures of calls that are not made yet.
+#[derive(Debug)]
+struct Ahead {
+    head: Capture,
+    path: PathBuf,
+}
 
 /// Files by what their names end with.
-type Files = Vec<(String, Vec<u8>)>;
+pub(crate) type Files = Vec<(String, Vec<u8>)>;
 
-/// The digest of the package's files.
-pub(crate) fn digest(registry: &Operators, package: &str) -> String {
-    let own = registry.packages().find(|own| own.name == package);
-    let digest = own.and_then(|own| own.index_sha256.clone().or_else(|| own.sha256.clone()));
-    digest.unwrap_or_default()
-}
-
-/// A case begins, which has made no call.
-pub(crate) fn clear() {
-    if let Ok(mut last) = LAST.lock() {
-        *last = None;
+impl Recorder {
+    /// What was recorded stays what it is if a thread panics meanwhile.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    if let Ok(mut graph) = GRAPH.lock() {
-        *graph = None;
+
+    /// A case begins, which has made no call.
+    pub(crate) fn clear(&self) {
+        let mut state = self.state();
+        (state.last, state.graph) = (None, None);
     }
-}
 
-/// The case is about a graph, and not about a call.
-pub(crate) fn graph(part: &Part) {
-    clear();
-    let mut files = vec![("graph".to_owned(), part.graph.to_string().into_bytes())];
-    // Elements of a type that numpy has not are missing.
-    let inputs = part
-        .given
-        .iter()
-        .filter_map(|(name, tensor)| Some((format!("{name}.npy"), npy::write(tensor).ok()?)));
-    files.extend(inputs);
-    if let Ok(mut graph) = GRAPH.lock() {
-        *graph = Some(files);
+    /// The case is about a graph, which `files` hold, and not about a call.
+    pub(crate) fn graph(&self, files: Files) {
+        let mut state = self.state();
+        (state.last, state.graph) = (None, Some(files));
     }
-}
 
-/// Writes the graph into `folder` as files whose names begin as `stem`; nothing where there is none.
-pub(crate) fn write_graph(folder: &Path, stem: &str) -> Option<io::Result<PathBuf>> {
-    let files = GRAPH.lock().ok()?.take()?;
-    let path = |end: &str| folder.join(format!("{stem}.{end}"));
-    let write = || {
-        fs::create_dir_all(folder)?;
-        files.iter().try_for_each(|(end, bytes)| fs::write(path(end), bytes))
-    };
-    Some(write().map(|()| path("graph")))
-}
-
-/// From now on each call is written to `path` before it is made.
-pub(crate) fn write_ahead(head: Capture, path: PathBuf) {
-    if let Ok(mut ahead) = AHEAD.lock() {
-        *ahead = Some((head, path));
+    /// Writes the graph into `folder` as files whose names begin as `stem`; nothing where there is none.
+    pub(crate) fn write_graph(&self, folder: &Path, stem: &str) -> Option<io::Result<PathBuf>> {
+        let files = self.state().graph.take()?;
+        let path = |end: &str| folder.join(format!("{stem}.{end}"));
+        let write = || {
+            fs::create_dir_all(folder)?;
+            files.iter().try_for_each(|(end, bytes)| fs::write(path(end), bytes))
+        };
+        Some(write().map(|()| path("graph")))
     }
-}
 
-/// Whether calls are written before they are made.
-pub(crate) fn is_ahead() -> bool {
-    AHEAD.lock().is_ok_and(|ahead| ahead.is_some())
-}
-
-/// The node is called on these elements, or held to something.
-pub(crate) fn begins(node: &Node, values: &[Vec<u8>]) {
-    let call =
-        Call { node: node.clone(), values: values.to_vec(), found: Vec::new(), wanted: None };
-    if let Ok(ahead) = AHEAD.lock()
-        && let Some((head, path)) = &*ahead
-        && let Some(capture) = captured(&call, head.clone())
-    {
-        // A capture that cannot be written is missing, which the parent says.
-        let _ = fs::write(path, capture.to_bytes());
+    /// From now on each call is written to `path` before it is made.
+    pub(crate) fn write_ahead(&self, head: Capture, path: PathBuf) {
+        self.state().ahead = Some(Ahead { head, path });
     }
-    if let Ok(mut last) = LAST.lock() {
-        *last = Some(call);
-    }
-}
 
-/// The last call has made these outputs.
-pub(crate) fn made(outputs: &[Output]) {
-    if let Ok(mut last) = LAST.lock()
-        && let Some(last) = &mut *last
-    {
-        last.found = outputs.to_vec();
+    /// Whether calls are written before they are made.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.state().ahead.is_some()
     }
-}
 
-/// Results of the last call are held to these.
-pub(crate) fn wants(by: &str, wanted: &[Wanted]) {
-    if let Ok(mut last) = LAST.lock()
-        && let Some(last) = &mut *last
-    {
-        last.wanted = Some((by.to_owned(), wanted.to_vec()));
+    /// The node is called on these elements, or held to something.
+    pub(crate) fn begins(&self, node: &Node, values: &[Vec<u8>]) {
+        let call =
+            Call { node: node.clone(), values: values.to_vec(), found: Vec::new(), wanted: None };
+        let mut state = self.state();
+        if let Some(Ahead { head, path }) = &state.ahead
+            && let Some(capture) = captured(&call, head.clone())
+        {
+            // A capture that cannot be written is missing, which the parent says.
+            let _ = fs::write(path, capture.to_bytes());
+        }
+        state.last = Some(call);
     }
-}
 
-/// The last call as a capture that begins as `head`; nothing where none was made.
-pub(crate) fn last(head: Capture) -> Option<Capture> {
-    let last = LAST.lock().ok()?;
-    captured(last.as_ref()?, head)
+    /// The last call has made these outputs.
+    pub(crate) fn made(&self, outputs: &[Output]) {
+        if let Some(last) = &mut self.state().last {
+            last.found = outputs.to_vec();
+        }
+    }
+
+    /// Results of the last call are held to these.
+    pub(crate) fn wants(&self, by: &str, wanted: &[Wanted]) {
+        if let Some(last) = &mut self.state().last {
+            last.wanted = Some((by.to_owned(), wanted.to_vec()));
+        }
+    }
+
+    /// The last call as a capture that begins as `head`; nothing where none was made.
+    pub(crate) fn last(&self, head: Capture) -> Option<Capture> {
+        captured(self.state().last.as_ref()?, head)
+    }
 }
 
 fn captured(call: &Call, head: Capture) -> Option<Capture> {
@@ -155,4 +142,55 @@ fn captured(call: &Call, head: Capture) -> Option<Capture> {
     let params = call.node.params.iter();
     let params = params.map(|(name, setting)| ((*name).to_owned(), setting.clone())).collect();
     Some(Capture { inputs, params, outputs: outputs.collect(), ..head })
+}
+
+#[cfg(test)]
+mod tests {
+    use udo_api::{DType, Shape, TensorDesc};
+
+    use super::*;
+    use crate::node::Input;
+    use crate::shapes::Class;
+
+    fn node() -> Node {
+        let desc = TensorDesc::new(DType::U8, Shape::new(&[2]).unwrap());
+        let inputs = vec![Input { desc, dims: vec![2], constant: None }];
+        let (params, outputs) = (Vec::new(), vec![desc]);
+        Node { class: Class::Captured, kernel: 0, inputs, params, outputs, fixed: None }
+    }
+
+    #[test]
+    fn the_last_call_is_there_until_the_next_case() {
+        let recorder = Recorder::default();
+        let last = || recorder.last(Capture::default());
+        assert!(last().is_none());
+        recorder.begins(&node(), &[vec![1, 2]]);
+        recorder.begins(&node(), &[vec![3, 4]]);
+        recorder.made(&[Output { dims: vec![2], bytes: vec![6, 8] }]);
+        let call = last().unwrap();
+        assert_eq!(call.inputs[0].bytes, [3, 4]);
+        assert_eq!(call.outputs[0].found, Some((vec![2], vec![6, 8])));
+        assert!(call.outputs[0].wanted.is_none());
+        recorder.graph(vec![("graph".to_owned(), b"nodes".to_vec())]);
+        assert!(last().is_none(), "the case is about a graph");
+        let folder = tempfile::tempdir().unwrap();
+        let path = recorder.write_graph(folder.path(), "wrong").unwrap().unwrap();
+        assert_eq!(fs::read(path).unwrap(), b"nodes");
+        assert!(recorder.write_graph(folder.path(), "wrong").is_none(), "it is written once");
+        recorder.begins(&node(), &[vec![1, 2]]);
+        recorder.clear();
+        assert!(last().is_none());
+    }
+
+    #[test]
+    fn calls_are_written_before_they_are_made() {
+        let (recorder, folder) = (Recorder::default(), tempfile::tempdir().unwrap());
+        let path = folder.path().join("call.udo");
+        assert!(!recorder.is_ahead());
+        recorder.write_ahead(Capture { op: "Add".to_owned(), ..Capture::default() }, path.clone());
+        assert!(recorder.is_ahead() && !path.exists());
+        recorder.begins(&node(), &[vec![5, 7]]);
+        let capture = Capture::read(&path).unwrap();
+        assert_eq!((&*capture.op, &*capture.inputs[0].bytes), ("Add", &[5, 7][..]));
+    }
 }

@@ -8,8 +8,8 @@ use udo_reference::{
 };
 
 use crate::node::{Input, Node};
-use crate::oracle::Wanted;
 use crate::values::{integers, numbers};
+use crate::wanted::Wanted;
 
 /// The steps of an evaluation: enough for thousands of elements of most operators. Of nodes with more nothing is said.
 const STEPS: u64 = 1 << 22;

@@ -12,12 +12,13 @@ use crate::capture::{Capture, CapturedInput, RUN_CASES};
 use crate::cases::{CASES, Outcome, Run, compared, device, failed};
 use crate::context::OpContext;
 use crate::node::{Input, Node};
-use crate::oracle::{Oracle, Wanted};
+use crate::oracle::Oracle;
 use crate::search::Found;
 use crate::shapes::Class;
 use crate::subject::{fits, input_types};
 use crate::trial::Trial;
 use crate::values::{encoding_of, numbers, push, quantized};
+use crate::wanted::Wanted;
 
 /// How many elements that differ are shown of an output.
 const SHOWN: usize = 8;
@@ -110,7 +111,7 @@ fn node(
     if !fits(entry, &node.input_descs(), &node.outputs) {
         return Err(format!("no kernel on {core} takes {said}"));
     }
-    Trial::new(&node, entry, core, 1)
+    cx.trial_by(&node, entry, 1)
         .map_err(|refusal| format!("finalize refuses {said}: {refusal}"))?;
     Ok((node, is_exact))
 }

@@ -15,10 +15,11 @@ use crate::left_out::default_of;
 use crate::node::{Input, Node, inferred};
 use crate::params::{self, Params};
 use crate::recipes;
+use crate::record::Recorder;
 use crate::shapes::{BROADCASTS, Class, EXTENTS, FOLLOWS};
 use crate::subject::{Subject, candidate, fits, input_types, store_quantized};
 use crate::ties;
-use crate::trial::Trial;
+use crate::trial::{Site, Trial};
 use crate::values::{Fill, Random, encoding_of, fill};
 
 /// What asking an operator gave.
@@ -63,6 +64,7 @@ struct Search<'a> {
     hints: &'a Hints,
     kernel: usize,
     seed: u64,
+    recorder: &'a Recorder,
     found: Found,
     /// How the last node that was taken was made; asked first for the next.
     habit: Habit,
@@ -90,11 +92,20 @@ enum Outputs {
     All,
 }
 
+/// How much is tried, from which seed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    pub(crate) level: u8,
+    pub(crate) seed: u64,
+    pub(crate) breadth: Breadth,
+}
+
 /// Looks for nodes for each kernel, with extents up to `level`.
 pub(crate) fn search(
     subject: &Subject,
     hints: &Hints,
-    (level, seed, breadth): (u8, u64, Breadth),
+    Effort { level, seed, breadth }: Effort,
+    recorder: &Recorder,
 ) -> Found {
     let mut found = Found::default();
     for kernel in 0..subject.kernels.len() {
@@ -104,6 +115,7 @@ pub(crate) fn search(
             hints,
             kernel,
             seed,
+            recorder,
             found: std::mem::take(&mut found),
             habit: Habit::default(),
             last_refusal: None,
@@ -537,7 +549,8 @@ impl Search<'_> {
             self.last_refusal.get_or_insert_with(why);
             return false;
         }
-        let refusal = Trial::new(&node, entry, core, 1).err();
+        let site = Site { core, threads: 1 };
+        let refusal = Trial::new(&node, entry, site, Some(self.recorder)).err();
         if let Some(refusal) = refusal {
             self.refused("finalize", &node, &refusal);
             return false;

@@ -8,9 +8,16 @@ use udo_testing::{CallError, How, NodeInput, NodeSpec, Placement, PreparedKernel
 use crate::guarded::Guarded;
 use crate::node::{Node, OPSET};
 use crate::raw::memory::Flush;
-use crate::record;
+use crate::record::Recorder;
 use crate::subject::candidate;
 use crate::values::Fill;
+
+/// Where a kernel runs, and with how many threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Site {
+    pub(crate) core: Core,
+    pub(crate) threads: u32,
+}
 
 /// A kernel that is finalized for a node.
 #[derive(Debug)]
@@ -18,38 +25,21 @@ pub(crate) struct Trial<'a> {
     node: &'a Node,
     entry: &'a KernelEntry,
     kernel: PreparedKernel,
-    is_recorded: bool,
+    recorder: Option<&'a Recorder>,
 }
 
 impl<'a> Trial<'a> {
-    /// Finalizes the kernel for the node. Its calls are those that a capture is about.
+    /// Finalizes the kernel for the node. Its calls are recorded where they are those that a capture is about; calls of who vouches
+    /// for results are not.
     pub(crate) fn new(
         node: &'a Node,
         entry: &'a KernelEntry,
-        core: Core,
-        threads: u32,
+        Site { core, threads }: Site,
+        recorder: Option<&'a Recorder>,
     ) -> Result<Self, Refusal> {
-        if record::is_ahead() {
-            record::begins(node, &node.values(Fill::Random, 0));
+        if let Some(recorder) = recorder.filter(|recorder| recorder.is_ahead()) {
+            recorder.begins(node, &node.values(Fill::Random, 0));
         }
-        Self::of(node, entry, core, threads)
-    }
-
-    /// The same for calls of who vouches for results.
-    pub(crate) fn unrecorded(
-        node: &'a Node,
-        entry: &'a KernelEntry,
-        core: Core,
-    ) -> Result<Self, Refusal> {
-        Ok(Self { is_recorded: false, ..Self::of(node, entry, core, 1)? })
-    }
-
-    fn of(
-        node: &'a Node,
-        entry: &'a KernelEntry,
-        core: Core,
-        threads: u32,
-    ) -> Result<Self, Refusal> {
         let inputs = node.inputs.iter().map(|input| NodeInput {
             desc: input.desc,
             dims: &input.dims,
@@ -61,7 +51,7 @@ impl<'a> Trial<'a> {
         let placement = Placement { core, threads, fast_math: FastMath::None };
         let host = Guarded { flush: Flush::Start };
         let kernel = PreparedKernel::new(candidate(entry), &spec, placement, &host)?;
-        Ok(Self { node, entry, kernel, is_recorded: true })
+        Ok(Self { node, entry, kernel, recorder })
     }
 
     /// The scratch that it asks for.
@@ -90,12 +80,12 @@ impl<'a> Trial<'a> {
         how: How,
         flush: Flush,
     ) -> Result<Run, CallError> {
-        if self.is_recorded {
-            record::begins(self.node, values);
+        if let Some(recorder) = self.recorder {
+            recorder.begins(self.node, values);
         }
         let run = self.kernel.call(values, how, &Guarded { flush })?;
-        if self.is_recorded {
-            record::made(&run.outputs);
+        if let Some(recorder) = self.recorder {
+            recorder.made(&run.outputs);
         }
         Ok(run)
     }

@@ -6,9 +6,11 @@
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use udo_api::Core;
+use udo_runtime::operators::Operators;
 use udo_runtime::package::OpenError;
 
 use crate::Setup;
@@ -16,7 +18,7 @@ use crate::capture::Capture;
 use crate::cases::{CASES, Case, Finding, Outcome, Run};
 use crate::context::{OpContext, PackageContext};
 use crate::raw::fault;
-use crate::record;
+use crate::record::Recorder;
 use crate::replay;
 use crate::report::Verdict;
 use crate::subject::{Opened, Place, full_name};
@@ -53,7 +55,12 @@ pub fn work(work: &Work) -> std::io::Result<()> {
     let told = rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), FIRST_DESCRIPTOR)?;
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
     fault::install(told.as_raw_fd());
-    let mut teller = Teller { to: std::fs::File::from(told), captures: work.captures.clone() };
+    let recorder = Arc::new(Recorder::default());
+    let mut teller = Teller {
+        to: std::fs::File::from(told),
+        captures: work.captures.clone(),
+        recorder: Arc::clone(&recorder),
+    };
     // A package may change the folder, to which paths are relative.
     let package = match &work.place {
         Place::Builtin => work.place.to_string(),
@@ -72,11 +79,11 @@ pub fn work(work: &Work) -> std::io::Result<()> {
             }
         }
         (Some(cases), Some((op, core))) => {
-            let cx = OpContext::new(&work.place, (op, *core), &work.setup);
+            let cx = OpContext::new(&work.place, (op, *core), &work.setup, recorder);
             let cx = cx.map_err(|error| said(&error));
             let cx =
                 cx.and_then(|cx| cx.ok_or_else(|| format!("the package has no operator {op}")));
-            let digest = |cx: &OpContext| record::digest(&cx.registry, &cx.package);
+            let digest = |cx: &OpContext| digest(&cx.registry, &cx.package);
             let digest = cx.as_ref().map_or_else(|_| String::new(), digest);
             let head = Capture { digest, op: op.clone(), core: core.to_string(), ..head };
             match &work.replay {
@@ -99,7 +106,8 @@ fn try_cases(
         if let Run::Op(run) = case.run {
             let name = case.full_name();
             if let Some(path) = &work.record {
-                record::write_ahead(Capture { case: name.clone(), ..head.clone() }, path.clone());
+                let head = Capture { case: name.clone(), ..head.clone() };
+                teller.recorder.write_ahead(head, path.clone());
             }
             teller.case(&name, head, || match cx {
                 Ok(cx) => run(cx),
@@ -133,6 +141,13 @@ fn replay_call(
         teller.tell(&json!({ "diff": replay::diff(cx, &capture) }))?;
     }
     Ok(())
+}
+
+/// The digest of the package's files.
+fn digest(registry: &Operators, package: &str) -> String {
+    let own = registry.packages().find(|own| own.name == package);
+    let digest = own.and_then(|own| own.index_sha256.clone().or_else(|| own.sha256.clone()));
+    digest.unwrap_or_default()
 }
 
 fn chosen(names: &[String]) -> impl Iterator<Item = &'static Case> {
@@ -176,6 +191,7 @@ fn said(error: &OpenError) -> String {
 struct Teller {
     to: std::fs::File,
     captures: Option<PathBuf>,
+    recorder: Arc<Recorder>,
 }
 
 impl Teller {
@@ -191,7 +207,7 @@ impl Teller {
         run: impl FnOnce() -> Outcome,
     ) -> std::io::Result<()> {
         self.tell(&json!({ "start": name }))?;
-        record::clear();
+        self.recorder.clear();
         let (verdict, mut why) = match run() {
             Ok(()) => ("passed", String::new()),
             Err(Finding::Failed(why)) => ("failed", why),
@@ -203,12 +219,12 @@ impl Teller {
         let mut path = None;
         if let (Some(folder), "failed") = (&self.captures, verdict) {
             let head = Capture { case: name.to_owned(), why: why.clone(), ..head.clone() };
-            match record::write_graph(folder, head.file_stem().as_str()) {
+            match self.recorder.write_graph(folder, head.file_stem().as_str()) {
                 Some(Ok(written)) => why = format!("{why}; the model is {}", written.display()),
                 Some(Err(error)) => why = format!("{why} (its model cannot be written: {error})"),
                 None => {}
             }
-            match record::last(head).map(|capture| capture.write_into(folder)) {
+            match self.recorder.last(head).map(|capture| capture.write_into(folder)) {
                 Some(Ok(written)) => path = Some(written.display().to_string()),
                 Some(Err(error)) => why = format!("{why} ({error})"),
                 None => {}

@@ -11,7 +11,6 @@ use crate::params;
 use crate::raw::clock;
 use crate::raw::surroundings::Surroundings;
 use crate::raw::transfers::{self, Transfers};
-use crate::record;
 use crate::trial::Trial;
 use crate::values::Fill;
 
@@ -204,7 +203,7 @@ pub(super) fn after_error(cx: &OpContext) -> Outcome {
         for (_, params) in params::oddities(cx.subject.op, &live.node.params) {
             let odd = Node { params, ..live.node.clone() };
             // Whether it is refused or not, the next kernel is as before.
-            drop(Trial::new(&odd, live.entry, cx.subject.core, 1));
+            drop(cx.trial_by(&odd, live.entry, 1));
         }
         let found = made(live, cx, &live.trial, How::default())?;
         differs(live, cx, "after a call that failed", (&wanted, &found))?;
@@ -239,7 +238,7 @@ pub(super) fn surroundings(cx: &OpContext) -> Outcome {
     let calls = || each(cx, |live| made(live, cx, &live.trial, How::default()).map(drop));
     calls()?;
     // What is set up once was; captures of calls that end the process are written as they are made.
-    if !record::is_ahead() {
+    if !cx.recorder.is_ahead() {
         let told = |error| Finding::Failed(format!("standard output cannot be had aside: {error}"));
         let (outcome, moved) = transfers::of(calls).map_err(told)?;
         outcome?;
@@ -331,7 +330,7 @@ fn time_of(
     if !crate::subject::fits(entry, &node.input_descs(), &node.outputs) {
         return None;
     }
-    let trial = Trial::new(&node, entry, cx.subject.core, 1).ok()?;
+    let trial = cx.trial_by(&node, entry, 1).ok()?;
     let values = node.values(Fill::Random, cx.seed);
     let mut best = Duration::MAX;
     for _ in 0..5 {

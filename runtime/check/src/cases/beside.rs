@@ -8,7 +8,6 @@ use super::{Outcome, failed, not_applicable, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Node;
 use crate::subject::{Opened, Place, full_name};
-use crate::trial::Trial;
 
 /// How many nodes are tried.
 const NODES: usize = 6;
@@ -49,7 +48,7 @@ fn compared(cx: &OpContext, mut other: Opened, alone: &[Option<Vec<Output>>]) ->
         let Some(wanted) = wanted else { continue };
         let node = Node::clone(live.node);
         let Some(entry) = subject.kernels.get(node.kernel) else { continue };
-        let twin = match Trial::new(&node, entry, cx.subject.core, 1) {
+        let twin = match cx.trial_by(&node, entry, 1) {
             Ok(twin) => twin,
             Err(refusal) => {
                 let said = live.said(cx);

@@ -175,7 +175,7 @@ pub(super) fn parameters(cx: &OpContext) -> Outcome {
             continue;
         }
         odd.outputs = encoded(&outputs, node);
-        match Trial::new(&odd, entry, cx.subject.core, 1) {
+        match cx.trial_by(&odd, entry, 1) {
             Ok(trial) => {
                 let values = odd.values(Fill::Small, cx.seed);
                 if cx.reference().is_some_and(|program| is_long(program, &odd, &values)) {
@@ -268,7 +268,7 @@ pub(super) fn constants(cx: &OpContext) -> Outcome {
                 continue;
             };
             input.constant = udo_host::Buffer::of(values).ok().map(std::sync::Arc::new);
-            let Ok(trial) = Trial::new(&node, live.entry, cx.subject.core, 1) else { continue };
+            let Ok(trial) = cx.trial_by(&node, live.entry, 1) else { continue };
             compared += 1;
             match trial.run(&live.values, How::default()) {
                 Ok(run) => {

@@ -20,7 +20,6 @@ use super::schema::one_node;
 use super::{Finding, Outcome, chain, not_applicable, skipped, unchecked};
 use crate::context::{Live, OpContext};
 use crate::node::{Node, OPSET};
-use crate::record;
 use crate::shapes::Class;
 use crate::values::Fill;
 
@@ -108,11 +107,11 @@ fn compare(cx: &OpContext, live: &Live<'_>, device: &str) -> Result<usize, Findi
             continue;
         }
         let vouched = cx.wanted(live.node, &values);
-        record::begins(live.node, &values);
+        cx.recorder.begins(live.node, &values);
         let made = model.run(live.node, &values)?;
-        record::made(&made);
+        cx.recorder.made(&made);
         for (who, wanted) in &vouched {
-            record::wants(who.said(), wanted);
+            cx.recorder.wants(who.said(), wanted);
             let said = || format!("{} of {} on {device}", fill.name(), live.said(cx));
             held((live.node, &made), (*who, wanted), Special::Skip, said)?;
         }

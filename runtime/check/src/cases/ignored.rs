@@ -298,7 +298,7 @@ fn with(
     values: &[Vec<u8>],
     base: &[Output],
 ) -> Effect {
-    match Trial::new(node, live.entry, cx.subject.core, 1) {
+    match cx.trial_by(node, live.entry, 1) {
         Ok(trial) => compared(&trial, values, base),
         // A kernel may refuse what others take.
         Err(_) => Effect::Untried,

@@ -6,10 +6,8 @@ use udo_testing::{CallError, How, Output, is_near};
 use super::{Finding, Outcome, failed, not_applicable, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Node;
-use crate::oracle::{Wanted, Who};
-use crate::record;
-use crate::trial::Trial;
 use crate::values::{Fill, Seen, encoding_of, integers, numbers};
+use crate::wanted::{Wanted, Who};
 
 pub(super) fn random(cx: &OpContext) -> Outcome {
     let turns = match cx.level {
@@ -96,7 +94,7 @@ fn under(cx: &OpContext, live: &Live<'_>, node: &Node, below: f64) -> Result<usi
             *output = output.with_encoding(encoding);
         }
     }
-    let Ok(trial) = Trial::new(&turned, live.entry, cx.subject.core, 1) else { return Ok(0) };
+    let Ok(trial) = cx.trial_by(&turned, live.entry, 1) else { return Ok(0) };
     let run = match trial.run(&values, How::default()) {
         Ok(run) => run,
         Err(CallError::Failed(_)) => return Ok(0),
@@ -105,7 +103,7 @@ fn under(cx: &OpContext, live: &Live<'_>, node: &Node, below: f64) -> Result<usi
     let mut calls = 0;
     for (who, wanted) in cx.wanted(&turned, &values) {
         calls += 1;
-        record::wants(who.said(), &wanted);
+        cx.recorder.wants(who.said(), &wanted);
         for (port, (made, wanted)) in run.outputs.iter().zip(&wanted).enumerate() {
             let Some(desc) = turned.outputs.get(port) else { continue };
             if let Some(why) = apart(desc, &numbers(desc, &made.bytes), wanted, Special::Skip) {
@@ -198,7 +196,7 @@ fn one(
     for (who, wanted) in &vouched {
         all.calls += 1;
         all.claims += usize::from(wanted.iter().any(Wanted::claims));
-        record::wants(who.said(), wanted);
+        cx.recorder.wants(who.said(), wanted);
         let said = || format!("{} of {}", fill.name(), live.said(cx));
         held((live.node, &run.outputs), (*who, wanted), special, said)?;
     }

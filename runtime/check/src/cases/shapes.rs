@@ -7,7 +7,6 @@ use udo_testing::{CallError, How};
 use super::{Outcome, failed, known, not_applicable};
 use crate::context::OpContext;
 use crate::node::Node;
-use crate::record;
 use crate::reference;
 use crate::values::Fill;
 
@@ -103,7 +102,7 @@ fn by_the_reference(cx: &OpContext, node: &Node) -> Outcome {
     let Some(program) = cx.reference().filter(|_| is_fixed) else { return Ok(()) };
     let said = || format!("{} {}", node.class.name(), node.said(cx.subject.core));
     let values = node.values(Fill::Random, cx.seed);
-    record::begins(node, &values);
+    cx.recorder.begins(node, &values);
     let extents = match reference::infer(program, node, &values) {
         Ok(extents) => extents,
         Err(EvalError::Work { .. }) => return Ok(()),

@@ -10,11 +10,13 @@ use udo_runtime::device::Devices;
 use udo_runtime::graph::{DimSpec, Graph, Selector, ValueId};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::Options;
+use udo_runtime::npy;
 use udo_runtime::place::{Affinity, Fallback};
 use udo_runtime::runtime::Runtime;
 
 use super::make::Made;
 use crate::context::OpContext;
+use crate::record::Files;
 use crate::values::{Random, numbers};
 
 /// Every value that is known, by its id in the graph.
@@ -31,9 +33,9 @@ pub(super) enum Fault {
 
 /// Some parts of a graph as one of their own: what they read from outside is given to it.
 #[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) graph: Graph,
-    pub(crate) given: Vec<(String, Tensor)>,
+pub(super) struct Part {
+    pub(super) graph: Graph,
+    given: Vec<(String, Tensor)>,
     /// The outputs by their ids in the whole graph.
     pub(super) outputs: Vec<ValueId>,
 }
@@ -147,6 +149,19 @@ fn of(core: Core) -> Options {
 }
 
 impl Part {
+    /// The graph as text, and the elements of its inputs, by what names of files end with.
+    pub(super) fn files(&self) -> Files {
+        let mut files = vec![("graph".to_owned(), self.graph.to_string().into_bytes())];
+        // Elements of a type that numpy has not are missing.
+        let inputs = self.given.iter();
+        files.extend(
+            inputs.filter_map(|(name, tensor)| {
+                Some((format!("{name}.npy"), npy::write(tensor).ok()?))
+            }),
+        );
+        files
+    }
+
     /// The parts at these places; nothing where something that they read is not known.
     pub(super) fn of(made: &Made, places: &[usize], known: &Known) -> Option<Self> {
         let whole = &made.graph;

@@ -8,15 +8,13 @@ mod shrink;
 use udo_api::DType;
 use udo_testing::How;
 
-use crate::cases::{Finding, Outcome, differs, failed, skipped};
+use super::{Finding, Outcome, differs, failed, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Input;
-use crate::record;
 use crate::shapes::Class;
 use crate::values::{Random, Seen};
 
 use make::Stored;
-pub(crate) use run::Part;
 use run::{Fault, Runner};
 
 /// How many graphs are tried.
@@ -29,7 +27,7 @@ const NODES: usize = 12;
 const ELEMENTS: usize = 1 << 14;
 
 /// Tries random graphs; one that is wrong is left with as few nodes as it takes.
-pub(crate) fn neighbours(cx: &OpContext) -> Outcome {
+pub(super) fn neighbours(cx: &OpContext) -> Outcome {
     let live: Vec<Live<'_>> = cx.live().filter(is_for_graphs).take(NODES).collect();
     let mut runner = Runner::new(cx);
     let (mut usable, mut refusal, mut stored) = (Vec::new(), None, Stored::AsNumbers);
@@ -68,8 +66,7 @@ pub(crate) fn neighbours(cx: &OpContext) -> Outcome {
         };
         held += 1;
         if let Some(wrong) = shrink::wrong(&mut runner, &made, &known) {
-            record::clear();
-            record::graph(&wrong.part);
+            cx.recorder.graph(wrong.part.files());
             return failed(format!(
                 "graph {turn}, left with {} of {} nodes: {}",
                 wrong.part.graph.nodes.len(),
