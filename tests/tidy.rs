@@ -40,6 +40,7 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ),
     ("udo-capi", &["udo-api", "udo-runtime"]),
     ("udo-cli", &["udo-api", "udo-check", "udo-generator", "udo-hta", "udo-runtime", "udo-simd"]),
+    ("udo-test-support", &["udo-api", "udo-reference", "udo-runtime"]),
 ];
 
 /// The modules of `udo-runtime` from the ground up. One may import those below it, and nothing else.

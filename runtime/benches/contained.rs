@@ -4,13 +4,6 @@
 //! other without sleeping, and where the worker sleeps between runs.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints, or stops")]
 
-#[path = "../tests/support/fixture.rs"]
-#[expect(dead_code, reason = "the benchmark takes some of it")]
-mod fixture;
-#[path = "../tests/registry/support.rs"]
-#[expect(dead_code, reason = "the benchmark takes one fixture of many")]
-mod support;
-
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -22,6 +15,7 @@ use udo_runtime::contain::Containment;
 use udo_runtime::graph::{DimSpec, Graph, Node};
 use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::registry::Registry;
+use udo_test_support::packages;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
@@ -61,8 +55,8 @@ fn measure(session: &mut Session, runs: usize, pause: Duration) -> [f64; 2] {
 }
 
 fn package(folder: &Path) {
-    let built = support::build_fixture("scale", "release");
-    for (part, file) in [("reg", support::SCALE_REG), ("cpu", support::SCALE_CPU)] {
+    let built = packages::build_fixture("scale", "release");
+    for (part, file) in [("reg", packages::SCALE_REG), ("cpu", packages::SCALE_CPU)] {
         std::fs::copy(built.join(format!("libscale_udo_package_{part}.so")), folder.join(file))
             .unwrap();
     }
@@ -80,7 +74,7 @@ fn main() {
         "--bin",
         "udo-worker",
     ]);
-    support::run(cargo.current_dir(support::root()));
+    packages::run(cargo.current_dir(packages::root()));
     let folder = tempfile::tempdir().unwrap();
     package(folder.path());
     let (mut plain, mut contained) = (Registry::new(), Registry::new());

@@ -11,13 +11,6 @@
     reason = "a benchmark prints, or stops"
 )]
 
-#[path = "../tests/support/fixture.rs"]
-#[expect(dead_code, reason = "the benchmark takes some of it")]
-mod fixture;
-#[path = "../tests/registry/support.rs"]
-#[expect(dead_code, reason = "the benchmark takes two fixtures of many")]
-mod support;
-
 use std::num::NonZero;
 use std::path::Path;
 use std::time::Instant;
@@ -30,6 +23,7 @@ use udo_api::{
 use udo_runtime::graph::{DimSpec, Graph, Node};
 use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::registry::Registry;
+use udo_test_support::packages;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
@@ -155,9 +149,9 @@ fn measure(chains: &mut [(&str, Session)]) -> Vec<f64> {
 
 /// The Rust fixture with optimization.
 fn rust_package(folder: &Path) {
-    let built = support::build_fixture("scale", "release");
+    let built = packages::build_fixture("scale", "release");
     std::fs::create_dir_all(folder).unwrap();
-    for (part, file) in [("reg", support::SCALE_REG), ("cpu", support::SCALE_CPU)] {
+    for (part, file) in [("reg", packages::SCALE_REG), ("cpu", packages::SCALE_CPU)] {
         std::fs::copy(built.join(format!("libscale_udo_package_{part}.so")), folder.join(file))
             .unwrap();
     }
@@ -172,7 +166,7 @@ fn main() {
     };
     rust_package(&folder.path().join("rust"));
     let c_file = folder.path().join("c/libUdoCScaleReg.so");
-    support::c_package(&c_file, &[("KERNELS", "{UDO_CPU, 0}")]);
+    packages::c_package(&c_file, &[("KERNELS", "{UDO_CPU, 0}")]);
     let mut linked = Registry::new();
     linked.add_static(&LINKED).unwrap();
     let mut chains = vec![

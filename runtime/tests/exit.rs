@@ -3,8 +3,6 @@
 //! Each case runs in a process of its own: this program again, asked for one test.
 #![expect(clippy::unwrap_used, reason = "a case that cannot be made fails the test")]
 
-mod support;
-
 use std::num::NonZero;
 use std::process::{Command, exit};
 
@@ -17,6 +15,7 @@ use udo_runtime::exit_guard;
 use udo_runtime::graph::Attr;
 use udo_runtime::model::Options;
 use udo_runtime::session::StepProfile;
+use udo_test_support::graphs;
 
 static PACKAGE: PackageV1 = PackageV1::new("Leaving", "1.0.0")
     .ops(&[OpDef::of::<Leave>()])
@@ -89,9 +88,9 @@ fn the_case_asked_for() {
     exit_guard::install().unwrap();
     exit_guard::install().unwrap();
     let attrs = [("when", Attr::Text(when.clone()))];
-    let graph = support::one_node("Leave", 1, DType::F32, &[4], &attrs);
+    let graph = graphs::one_node("Leave", 1, DType::F32, &[4], &attrs);
     let options = Options { threads: NonZero::new(2).unwrap(), ..Options::default() };
-    let model = support::compile(graph, &PACKAGE, &options).unwrap();
+    let model = graphs::compile(graph, &PACKAGE, &options).unwrap();
     let mut session = model.session().unwrap();
     match when.as_str() {
         "profiled" => session.run_profiled(&mut [StepProfile::default()]).unwrap(),

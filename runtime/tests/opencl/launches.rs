@@ -13,8 +13,9 @@ use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::place::{PlaceError, PlaceOptions};
+use udo_test_support::graphs;
 
-use crate::{backend, device, expected_backend, support};
+use crate::{backend, device, expected_backend};
 
 static PACKAGE: PackageV1 = PackageV1::new("Launching", "1.0.0")
     .ops(&[OpDef::of::<Weighted>(), OpDef::of::<Lone>()])
@@ -224,7 +225,7 @@ fn compile(op: &str, variant: &str, rows: usize, profile: Profile) -> Result<Mod
     graph.add_node(node);
     graph.outputs.push(y);
     let place = PlaceOptions { cores: vec![Core::GPU], profile, ..PlaceOptions::default() };
-    support::compile(graph, &PACKAGE, &Options { place, ..Options::default() })
+    graphs::compile(graph, &PACKAGE, &Options { place, ..Options::default() })
 }
 
 /// A row whose elements sum up to 64, so that all results are exact in 16-bit storage.

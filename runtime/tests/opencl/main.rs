@@ -1,13 +1,14 @@
 //! GPU kernels of packages: on the OpenCL device where there is one, as work items otherwise.
 //!
 //! Without a device these tests check what is promised then; `UDO_REQUIRE_OPENCL=1` makes its absence a failure.
+//!
+//! It has a process of its own: devices are looked for once in each, some tests run this program again with another environment, and
+//! heap calls of all threads are counted.
 
 #![expect(clippy::unwrap_used, reason = "helpers that fail, fail the test")]
 
 mod launches;
 mod operators;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::error::Error as _;
 use std::process::Command;
@@ -25,6 +26,7 @@ use udo_runtime::cores::{GpuStorage, OpenCl, Profile};
 use udo_runtime::graph::Attr;
 use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::place::{PlaceError, PlaceOptions};
+use udo_test_support::graphs;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;
@@ -209,13 +211,13 @@ fn compile_on(
         ("scale", Attr::Float(1.5)),
         ("offset", Attr::Int(-3)),
     ];
-    let mut graph = support::one_node(op, 1, DType::F32, dims, &attrs);
+    let mut graph = graphs::one_node(op, 1, DType::F32, dims, &attrs);
     if variant == "biased" {
         graph.nodes[0].inputs.push(None);
     }
     let place =
         PlaceOptions { cores: vec![Core::GPU, Core::CPU], profile, ..PlaceOptions::default() };
-    support::compile(graph, &PACKAGE, &Options { place, ..Options::default() })
+    graphs::compile(graph, &PACKAGE, &Options { place, ..Options::default() })
 }
 
 fn storage(gpu_storage: GpuStorage) -> Profile {

@@ -8,8 +8,7 @@ use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
-
-use super::fixture::{build_fixture, worker};
+use udo_test_support::fixture::{build_fixture, worker};
 
 /// Numbers without a pattern, the same each time.
 fn noise(seed: u32, len: usize) -> Vec<f32> {

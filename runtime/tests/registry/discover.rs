@@ -6,8 +6,7 @@ use std::os::unix::fs::symlink;
 use tempfile::tempdir;
 use udo_runtime::package::discover;
 use udo_runtime::registry::Registry;
-
-use crate::support::*;
+use udo_test_support::packages::*;
 
 #[test]
 fn a_thousand_packages_are_found_in_order() {

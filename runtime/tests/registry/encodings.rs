@@ -7,8 +7,7 @@ use udo_runtime::contain::Containment;
 use udo_runtime::graph::{DimSpec, Graph, Node};
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
-
-use crate::support::*;
+use udo_test_support::packages::*;
 
 const FILE: &str = "libUdoCScaleReg.so";
 

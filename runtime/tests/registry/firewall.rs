@@ -7,8 +7,7 @@ use udo_api::{DType, Status};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::registry::Registry;
-
-use super::support::build_fixture;
+use udo_test_support::fixture::build_fixture;
 
 fn compile(library: &Path, how: &str) -> Result<Model, CompileError> {
     let mut graph = Graph::new("hungry");

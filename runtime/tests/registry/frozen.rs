@@ -9,8 +9,7 @@ use udo_api::abi::ABI_VERSION;
 use udo_runtime::graph::Graph;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::registry::Registry;
-
-use crate::support::*;
+use udo_test_support::packages::*;
 
 #[test]
 fn packages_of_every_minor_version_run() {

@@ -7,8 +7,7 @@ use std::process::Command;
 use tempfile::tempdir;
 use udo_api::abi::{ABI_VERSION, C_QUERY_SYMBOL, FINGERPRINT, LAYOUTS};
 use udo_api::{DType, SDK_VERSION, Status};
-
-use crate::support::*;
+use udo_test_support::packages::*;
 
 /// The C name of a structure.
 fn c_name(name: &str) -> String {

@@ -8,8 +8,7 @@ use udo_api::Core;
 use udo_runtime::package::index::sha256;
 use udo_runtime::package::{OpenError, PackageId};
 use udo_runtime::registry::Registry;
-
-use crate::support::*;
+use udo_test_support::packages::*;
 
 #[test]
 fn kernels_come_from_the_library_of_their_core_with_its_guard() {

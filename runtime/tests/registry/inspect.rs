@@ -6,8 +6,7 @@ use tempfile::tempdir;
 use udo_api::{Core, ParamKind, Side, Wanted, types};
 use udo_runtime::package::index::IndexEntry;
 use udo_runtime::package::{Contents, Listing, Manifest, ManifestRule, Tier, host_target, inspect};
-
-use crate::support::*;
+use udo_test_support::packages::*;
 
 #[test]
 fn manifests_say_what_the_tables_hold() {

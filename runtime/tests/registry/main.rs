@@ -1,18 +1,16 @@
 //! The loader against real libraries: good ones, and every kind of wrong one.
 #![expect(clippy::unwrap_used, reason = "fixtures that cannot be made fail the test")]
 
+mod binding;
 mod builtin;
 mod discover;
 mod encodings;
 mod firewall;
-#[path = "../support/fixture.rs"]
-mod fixture;
 mod frozen;
 mod header;
 mod implementations;
 mod inspect;
 mod open;
-mod support;
 mod tables;
 
 #[global_allocator]

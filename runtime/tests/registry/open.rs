@@ -7,8 +7,7 @@ use udo_api::abi::{ABI_VERSION, FINGERPRINT, PanicStrategy};
 use udo_api::{Core, PackageV1};
 use udo_runtime::package::{Manifest, Tier, host_target};
 use udo_runtime::registry::Registry;
-
-use crate::support::*;
+use udo_test_support::packages::*;
 
 const REBUILD: &str = "rebuild the package with this SDK: `udo build`";
 

@@ -1,8 +1,7 @@
 //! Tables that break the contract, one entry at a time.
 
 use tempfile::tempdir;
-
-use crate::support::*;
+use udo_test_support::packages::*;
 
 /// What breaks the C fixture's tables, and what the loader says to it.
 const CASES: &[(&str, &str)] = &[

@@ -1,6 +1,7 @@
 //! Models that are submitted: what comes out, what waits, what ends early, and what it costs.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod device_memory;
 mod first;
 mod gate;
 mod heap;
@@ -9,7 +10,9 @@ mod models;
 mod places;
 mod pool;
 mod random;
+mod report;
 mod subnets;
+mod trace;
 mod workspaces;
 
 use std::num::NonZero;

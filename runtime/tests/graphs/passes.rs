@@ -1,0 +1,94 @@
+//! What passes make of small graphs, as text: every file in `passes/` has a graph before and after.
+
+use udo_api::{Core, DType};
+use udo_runtime::graph::Graph;
+use udo_runtime::memory::Tensor;
+use udo_runtime::model::{Model, Options};
+use udo_runtime::pass::{self, PASSES, PassOptions};
+use udo_runtime::registry::Registry;
+use udo_runtime::resolve::BindOptions;
+use udo_test_support::random::Random;
+use udo_test_support::texts;
+
+#[test]
+fn graphs_become_what_their_files_say() {
+    texts::check("graphs/passes", |graph| {
+        let mut registry = Registry::builtin().unwrap();
+        let mut resolved = registry.resolve(graph, &BindOptions::default()).unwrap();
+        pass::run(&mut resolved.graph, &mut registry, &PassOptions::default(), Core::CPU).unwrap();
+        resolved.graph.to_string()
+    });
+}
+
+#[test]
+fn skipped_passes_change_nothing() {
+    for text in texts::texts("graphs/passes") {
+        let mut registry = Registry::builtin().unwrap();
+        let mut resolved = registry.resolve(text.before(), &BindOptions::default()).unwrap();
+        let before = resolved.graph.to_string();
+        let fired =
+            pass::run(&mut resolved.graph, &mut registry, &PassOptions::none(), Core::CPU).unwrap();
+        assert!(fired.is_empty(), "{}", text.name);
+        assert_eq!(resolved.graph.to_string(), before, "{}", text.name);
+    }
+}
+
+#[test]
+fn every_pass_has_files() {
+    let texts = texts::texts("graphs/passes");
+    for pass in PASSES {
+        let has_file = texts.iter().any(|text| text.name.starts_with(pass.name));
+        assert!(has_file, "no file in tests/passes is called after pass {}", pass.name);
+    }
+}
+
+/// What comes of random numbers.
+fn results(graph: Graph, passes: PassOptions, seed: u64) -> Vec<Tensor> {
+    let mut registry = Registry::builtin().unwrap();
+    let options = Options { passes, ..Options::default() };
+    let model = Model::compile(graph, &mut registry, &options).unwrap();
+    let mut session = model.session().unwrap();
+    let mut random = Random::new(seed);
+    for input in model.inputs() {
+        let (shape, dtype) = (input.shape().unwrap(), input.of.dtype);
+        let tensor = if dtype == DType::F32 {
+            Tensor::of(shape, &random.reals(shape.len())).unwrap()
+        } else {
+            let mut bytes = vec![0; shape.len() * dtype.size_bytes()];
+            // The least byte comes first.
+            bytes
+                .iter_mut()
+                .step_by(dtype.size_bytes())
+                .for_each(|byte| *byte = random.pick(&[0, 1]));
+            Tensor::from_bytes(dtype, shape, &bytes).unwrap()
+        };
+        session.set_input(&input.name, &tensor).unwrap();
+    }
+    session.run().unwrap();
+    model.outputs().iter().map(|name| session.output_tensor(name).unwrap()).collect()
+}
+
+#[test]
+fn results_are_those_without_passes() {
+    for (text, seed) in texts::texts("graphs/passes").iter().flat_map(|text| [(text, 1), (text, 2)])
+    {
+        let found = results(text.before(), PassOptions::default(), seed);
+        let wanted = results(text.before(), PassOptions::none(), seed);
+        for (found, wanted) in found.iter().zip(&wanted) {
+            assert_eq!(found.desc(), wanted.desc(), "{} of seed {seed}", text.name);
+            let (Some(numbers), Some(exact)) = (found.get::<f32>(), wanted.get::<f32>()) else {
+                assert_eq!(found.bytes(), wanted.bytes(), "{} of seed {seed}", text.name);
+                continue;
+            };
+            let largest =
+                exact.iter().filter(|x| x.is_finite()).fold(1.0f32, |most, x| most.max(x.abs()));
+            let is_near = |(x, y): (&f32, &f32)| {
+                x.to_bits() == y.to_bits()
+                    || (x.is_nan() && y.is_nan())
+                    || (x - y).abs() < 1e-5 * largest
+            };
+            let is_same = numbers.iter().zip(exact).all(is_near);
+            assert!(is_same, "{} of seed {seed}: {numbers:?}, wanted {exact:?}", text.name);
+        }
+    }
+}

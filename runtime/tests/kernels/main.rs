@@ -1,0 +1,17 @@
+//! What the contract promises to operators and kernels of packages, and what it keeps them from.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod contract;
+mod firewall;
+mod geometry;
+mod memory;
+mod packing;
+mod params;
+mod per_axis;
+mod plan_fuzz;
+mod promises;
+
+use udo_api::GuardAlloc;
+
+#[global_allocator]
+static GUARD: GuardAlloc = GuardAlloc;

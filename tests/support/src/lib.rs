@@ -1,0 +1,32 @@
+//! What integration tests and benchmarks of several crates share. Each module is one thing to take.
+//!
+//! Only integration tests and benchmarks depend on this crate. For unit tests it would bring the crate under test a second time.
+#![expect(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed"
+)]
+
+pub mod random;
+
+#[cfg(feature = "runtime")]
+pub mod checkout;
+#[cfg(feature = "runtime")]
+pub mod doubles;
+#[cfg(feature = "runtime")]
+pub mod fixture;
+#[cfg(feature = "runtime")]
+pub mod graphs;
+#[cfg(feature = "runtime")]
+pub mod number;
+#[cfg(feature = "runtime")]
+pub mod packages;
+#[cfg(feature = "runtime")]
+pub mod planned;
+#[cfg(feature = "runtime")]
+pub mod positive;
+#[cfg(feature = "runtime")]
+pub mod small;
+#[cfg(feature = "runtime")]
+pub mod texts;
