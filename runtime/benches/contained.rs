@@ -13,8 +13,9 @@ use udo_api::guard::heap_calls;
 use udo_api::{DType, GuardAlloc};
 use udo_runtime::contain::Containment;
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::{Model, Options, Session};
-use udo_runtime::registry::Registry;
+use udo_runtime::model::{Options, Session};
+use udo_runtime::operators::Operators;
+use udo_test_support::compile::compile_graph;
 use udo_test_support::packages;
 
 #[global_allocator]
@@ -25,13 +26,13 @@ const RUNS: usize = 3000;
 /// Longer than a worker looks for its next call.
 const PAUSE: Duration = Duration::from_millis(1);
 
-fn session(registry: &mut Registry, len: usize) -> Session {
+fn session(operators: &Operators, len: usize) -> Session {
     let mut graph = Graph::new("one");
     let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(len)]);
     let y = graph.add_value("y");
     graph.add_node(Node::new("Scale", 21, &[x], &[y]));
     graph.outputs.push(y);
-    let model = Model::compile(graph, registry, &Options::default()).unwrap();
+    let model = compile_graph(graph, operators, &Options::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().fill(1.0);
     session
@@ -77,7 +78,7 @@ fn main() {
     packages::run(cargo.current_dir(packages::root()));
     let folder = tempfile::tempdir().unwrap();
     package(folder.path());
-    let (mut plain, mut contained) = (Registry::new(), Registry::new());
+    let (mut plain, mut contained) = (Operators::new(), Operators::new());
     plain.open(folder.path()).unwrap();
     contained.open_contained(folder.path(), &Containment::default()).unwrap();
     println!("microseconds per run of one node, median and 90 %, of {RUNS} runs");

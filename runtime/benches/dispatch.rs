@@ -21,8 +21,9 @@ use udo_api::{
     OpDef, OpSchema, PackageV1, Param, Port, Value, types,
 };
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::{Model, Options, Session};
-use udo_runtime::registry::Registry;
+use udo_runtime::model::{Options, Session};
+use udo_runtime::operators::Operators;
+use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::packages;
 
 #[global_allocator]
@@ -105,11 +106,11 @@ impl Kernel for ForkF32 {
     }
 }
 
-fn chain(op: &str, registry: &mut Registry) -> Session {
-    chain_on(op, registry, NonZero::<usize>::MIN)
+fn chain(op: &str, operators: &Operators) -> Session {
+    chain_on(op, operators, NonZero::<usize>::MIN)
 }
 
-fn chain_on(op: &str, registry: &mut Registry, threads: NonZero<usize>) -> Session {
+fn chain_on(op: &str, operators: &Operators, threads: NonZero<usize>) -> Session {
     let options = Options { threads, ..Options::default() };
     let mut graph = Graph::new("chain");
     let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(16)]);
@@ -121,7 +122,7 @@ fn chain_on(op: &str, registry: &mut Registry, threads: NonZero<usize>) -> Sessi
         value = next;
     }
     graph.outputs.push(value);
-    let mut session = Model::compile(graph, registry, &options).unwrap().session().unwrap();
+    let mut session = compile_graph(graph, operators, &options).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().fill(1.0);
     session
 }
@@ -160,21 +161,21 @@ fn rust_package(folder: &Path) {
 fn main() {
     let folder = tempfile::tempdir().unwrap();
     let open = |name: &str| {
-        let mut registry = Registry::new();
-        registry.open(&folder.path().join(name)).unwrap();
-        registry
+        let mut operators = Operators::new();
+        operators.open(&folder.path().join(name)).unwrap();
+        operators
     };
     rust_package(&folder.path().join("rust"));
     let c_file = folder.path().join("c/libUdoCScaleReg.so");
     packages::c_package(&c_file, &[("KERNELS", "{UDO_CPU, 0}")]);
-    let mut linked = Registry::new();
+    let mut linked = Operators::new();
     linked.add_static(&LINKED).unwrap();
     let mut chains = vec![
         ("Scale, linked in", chain("Scale", &mut linked)),
         ("Scale, Rust package", chain("Scale", &mut open("rust"))),
         ("Scale, C package", chain("Scale", &mut open("c"))),
-        ("Relu, built in", chain("Relu", &mut Registry::builtin().unwrap())),
-        ("Add, built in", chain("Add", &mut Registry::builtin().unwrap())),
+        ("Relu, built in", chain("Relu", &mut built_in())),
+        ("Add, built in", chain("Add", &mut built_in())),
     ];
     let medians = measure(&mut chains);
     println!("{NODES} nodes over 16 floats, median of {RUNS} runs");
@@ -205,9 +206,9 @@ fn opening(folder: &Path) -> f64 {
             let fresh = folder.join(format!("copy{copy}"));
             rust_package(&fresh);
             let start = Instant::now();
-            let mut registry = Registry::new();
-            let id = registry.open(&fresh).unwrap();
-            assert_eq!(registry.kernels_for(id, Core::CPU).unwrap().len(), 1);
+            let mut operators = Operators::new();
+            let id = operators.open(&fresh).unwrap();
+            assert_eq!(operators.kernels_for(id, Core::CPU).unwrap().len(), 1);
             start.elapsed().as_secs_f64() * 1e3
         })
         .collect();

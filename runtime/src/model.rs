@@ -274,6 +274,11 @@ impl Model {
         self.0.cache.as_ref().ok_or(CacheError::NotExportable)?.export()
     }
 
+    /// The bytes that it and its sessions take now, its file not counted.
+    pub fn taken_bytes(&self) -> usize {
+        self.0.kit.budget().taken()
+    }
+
     /// The limit of what it and its sessions may take, once somebody was refused memory for that.
     pub fn refused_by(&self) -> Option<Limit> {
         let budget = self.0.kit.budget();

@@ -6,18 +6,16 @@ use udo_api::{Bool, Shape};
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options, Session};
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 
 fn model(text: &str) -> Model {
     let graph = Graph::parse(text).unwrap();
-    Model::compile(graph, &mut Registry::builtin().unwrap(), &Options::default()).unwrap()
+    compile_graph(graph, &built_in(), &Options::default()).unwrap()
 }
 
 fn refusal(text: &str) -> String {
     let graph = Graph::parse(text).unwrap();
-    Model::compile(graph, &mut Registry::builtin().unwrap(), &Options::default())
-        .unwrap_err()
-        .to_string()
+    compile_graph(graph, &built_in(), &Options::default()).unwrap_err().to_string()
 }
 
 fn tensor<T: udo_api::Element>(dims: &[usize], elements: &[T]) -> Tensor {
@@ -92,7 +90,7 @@ fn elements_that_were_met_before_run_without_the_heap() {
 fn no_more_plans_are_kept_than_were_asked_for() {
     let options = Options { shapes_kept: 1.try_into().unwrap(), ..Options::default() };
     let graph = Graph::parse(COUNT).unwrap();
-    let model = Model::compile(graph, &mut Registry::builtin().unwrap(), &options).unwrap();
+    let model = compile_graph(graph, &built_in(), &options).unwrap();
     let mut session = model.session().unwrap();
     for (most, replans) in [(2i64, 1), (2, 1), (3, 2), (2, 3)] {
         run(&mut session, &[("x", tensor(&[3], &[most, 0, 0]))]);

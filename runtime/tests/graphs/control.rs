@@ -12,7 +12,7 @@ use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
 use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::plan::PlanOptions;
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 
 /// What goes in under a name.
 enum Given<'a> {
@@ -24,7 +24,7 @@ enum Given<'a> {
 fn compiled(text: &str, plan: PlanOptions) -> Model {
     let options = Options { plan, ..Options::default() };
     let graph = Graph::parse(text).unwrap();
-    Model::compile(graph, &mut Registry::builtin().unwrap(), &options).unwrap()
+    compile_graph(graph, &built_in(), &options).unwrap()
 }
 
 /// Whether planners may do what they can, with memory that begins as zeros and as NaNs.

@@ -8,7 +8,7 @@ use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options, Session};
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 
 /// A product with packed weights, on rows that the model leaves open, whose shape comes and goes by shape arithmetic.
 const PRODUCT: &str = "graph product
@@ -27,7 +27,7 @@ const PRODUCT: &str = "graph product
 ";
 
 fn model(text: &str, options: &Options) -> Model {
-    Model::compile(Graph::parse(text).unwrap(), &mut Registry::builtin().unwrap(), options).unwrap()
+    compile_graph(Graph::parse(text).unwrap(), &built_in(), options).unwrap()
 }
 
 fn tensor(dims: &[usize], first: f32) -> Tensor {
@@ -199,12 +199,12 @@ fn what_the_user_fixes_is_no_longer_open() {
 
 #[test]
 fn sessions_share_plans_and_plans_share_what_is_packed() {
-    let mut registry = Registry::builtin().unwrap();
+    let operators = built_in();
     let open =
-        Model::compile(Graph::parse(PRODUCT).unwrap(), &mut registry, &Options::default()).unwrap();
+        compile_graph(Graph::parse(PRODUCT).unwrap(), &operators, &Options::default()).unwrap();
     let (mut first, mut second) = (open.session().unwrap(), open.session().unwrap());
     run(&mut first, 1, 2);
-    let taken = || registry.packs().budget().taken();
+    let taken = || open.taken_bytes();
     let one_plan = taken();
     let session_bytes = first.plan().unwrap().session_bytes();
     run(&mut second, 1, 2);
@@ -234,11 +234,11 @@ fn constants_that_are_computed_with_each_plan_are_packed_once() {
   y = Conv@22(normal, w) # y
   output y
 ";
-    let mut registry = Registry::builtin().unwrap();
+    let operators = built_in();
     let model =
-        Model::compile(Graph::parse(text).unwrap(), &mut registry, &Options::default()).unwrap();
+        compile_graph(Graph::parse(text).unwrap(), &operators, &Options::default()).unwrap();
     let mut session = model.session().unwrap();
-    let taken = || registry.packs().budget().taken();
+    let taken = || model.taken_bytes();
     session.prepare(&[("x", &[1, 16, 12, 12])]).unwrap();
     let report = session.plan().unwrap().report();
     assert_eq!(report.nodes[0].name, "weights");

@@ -9,15 +9,15 @@ use udo_runtime::graph::Graph;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::place::Fallback;
 use udo_runtime::plan::Report;
-use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
+use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
 use udo_test_support::texts;
 
 #[test]
 fn nodes_become_what_their_files_say() {
     texts::check("graphs/folds", |graph| {
-        let mut registry = Registry::builtin().unwrap();
-        let resolved = registry.resolve(graph, &BindOptions::default()).unwrap();
+        let operators = built_in();
+        let resolved = resolve_graph(graph, &operators, &BindOptions::default()).unwrap();
         resolved.graph.verify().unwrap();
         resolved.graph.to_string()
     });
@@ -27,19 +27,20 @@ fn nodes_become_what_their_files_say() {
 fn every_file_has_folded_nodes() {
     assert!(!texts::texts("graphs/folds").is_empty());
     for text in texts::texts("graphs/folds") {
-        let mut registry = Registry::builtin().unwrap();
-        let graph = registry.resolve(text.before(), &BindOptions::default()).unwrap().graph;
+        let operators = built_in();
+        let graph =
+            resolve_graph(text.before(), &operators, &BindOptions::default()).unwrap().graph;
         assert!(graph.nodes.iter().any(|node| node.is_folded), "{}", text.name);
     }
 }
 
 fn compiled(text: &str, cores: &[Core]) -> Model {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
     let mut options = Options::default();
     options.place.cores = cores.to_vec();
     options.place.fallback = Fallback::CPU;
-    Model::compile(Graph::parse(text).unwrap(), &mut registry, &options).unwrap()
+    compile_graph(Graph::parse(text).unwrap(), &operators, &options).unwrap()
 }
 
 /// The names of folded nodes, and of steps.

@@ -7,8 +7,8 @@ use udo_api::{
 };
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::model::Options;
+use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Activations", "1.0.0")
     .ops(&[
@@ -238,12 +238,12 @@ impl Net {
         self.graph.outputs.extend(outputs);
         let names: Vec<String> =
             outputs.iter().map(|&y| self.graph.value(y).unwrap().name.clone()).collect();
-        let mut registry = Registry::builtin().unwrap();
-        registry.add_static(&PACKAGE).unwrap();
+        let mut operators = built_in();
+        operators.add_static(&PACKAGE).unwrap();
         let mut options = Options::default();
         options.place.cores = cores.to_vec();
         options.bind.bind.insert("Relu".to_owned(), relu.to_owned());
-        let model = Model::compile(self.graph, &mut registry, &options).unwrap();
+        let model = compile_graph(self.graph, &operators, &options).unwrap();
         let mut session = model.session().unwrap();
         session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-1., 2., -3., 4.]);
         session.run().unwrap();
@@ -413,15 +413,15 @@ fn a_normalization_of_what_someone_else_reads_stays() {
 
 #[test]
 fn kernels_that_take_what_they_do_not_do_are_refused() {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
     let mut options = Options::default();
     options.bind.bind.insert("Relu".to_owned(), "builtin".to_owned());
-    let mut compile = |ops: &[&str]| {
+    let compile = |ops: &[&str]| {
         let mut net = Net::new();
         let y = ops.iter().fold(net.x, |x, op| net.node(op, &[x]));
         net.graph.outputs = vec![y];
-        Model::compile(net.graph, &mut registry, &options).map(|_| ())
+        compile_graph(net.graph, &operators, &options).map(|_| ())
     };
     compile(&["Deaf"]).unwrap();
     for (ops, wanted) in [
@@ -565,8 +565,8 @@ fn explain_says_into_what_a_node_is_fused() {
         node.name = format!("node{index}");
     }
     net.graph.outputs = vec![y];
-    let mut registry = Registry::builtin().unwrap();
-    let model = Model::compile(net.graph, &mut registry, &Options::default()).unwrap();
+    let operators = built_in();
+    let model = compile_graph(net.graph, &operators, &Options::default()).unwrap();
     let into: Vec<_> = model.report().nodes.iter().map(|n| n.fused_into.as_deref()).collect();
     assert_eq!(into, [None, Some("node0"), Some("node0")]);
 }

@@ -3,33 +3,37 @@
 use udo_api::{Core, DType};
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::pass::{self, PASSES, PassOptions};
-use udo_runtime::registry::Registry;
-use udo_runtime::resolve::BindOptions;
+use udo_runtime::model::Options;
+use udo_runtime::pass::{self, Fired, PASSES, PassOptions};
+use udo_runtime::resolve::{self, BindOptions, TypedGraph};
+use udo_test_support::compile::{built_in, compile_graph, resolve_graph, with_compiler};
 use udo_test_support::random::Random;
 use udo_test_support::texts;
+
+/// A graph as passes leave it, and what each did.
+fn passed(graph: Graph, options: &PassOptions) -> (TypedGraph, Vec<Fired>) {
+    with_compiler(&built_in(), &BindOptions::default(), |compiler| {
+        let mut resolved = resolve::run(compiler, graph).unwrap();
+        let fired = pass::run(compiler, &mut resolved.graph, options, Core::CPU).unwrap();
+        (resolved.graph, fired)
+    })
+}
 
 #[test]
 fn graphs_become_what_their_files_say() {
     texts::check("graphs/passes", |graph| {
-        let mut registry = Registry::builtin().unwrap();
-        let mut resolved = registry.resolve(graph, &BindOptions::default()).unwrap();
-        pass::run(&mut resolved.graph, &mut registry, &PassOptions::default(), Core::CPU).unwrap();
-        resolved.graph.to_string()
+        let (graph, _) = passed(graph, &PassOptions::default());
+        graph.to_string()
     });
 }
 
 #[test]
 fn skipped_passes_change_nothing() {
     for text in texts::texts("graphs/passes") {
-        let mut registry = Registry::builtin().unwrap();
-        let mut resolved = registry.resolve(text.before(), &BindOptions::default()).unwrap();
-        let before = resolved.graph.to_string();
-        let fired =
-            pass::run(&mut resolved.graph, &mut registry, &PassOptions::none(), Core::CPU).unwrap();
+        let before = resolve_graph(text.before(), &built_in(), &BindOptions::default());
+        let (after, fired) = passed(text.before(), &PassOptions::none());
         assert!(fired.is_empty(), "{}", text.name);
-        assert_eq!(resolved.graph.to_string(), before, "{}", text.name);
+        assert_eq!(after.to_string(), before.unwrap().graph.to_string(), "{}", text.name);
     }
 }
 
@@ -44,9 +48,9 @@ fn every_pass_has_files() {
 
 /// What comes of random numbers.
 fn results(graph: Graph, passes: PassOptions, seed: u64) -> Vec<Tensor> {
-    let mut registry = Registry::builtin().unwrap();
+    let operators = built_in();
     let options = Options { passes, ..Options::default() };
-    let model = Model::compile(graph, &mut registry, &options).unwrap();
+    let model = compile_graph(graph, &operators, &options).unwrap();
     let mut session = model.session().unwrap();
     let mut random = Random::new(seed);
     for input in model.inputs() {

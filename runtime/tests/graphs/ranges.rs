@@ -7,8 +7,8 @@ use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options, RunError, Session};
-use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
+use udo_test_support::compile::{built_in, compile_graph};
 
 /// What a transformer does with a sequence: products with packed weights, heads apart and together by computed shapes, scores of
 /// all pairs, softmax, a residual, a normalization; places that are counted, and a mask of a computed shape.
@@ -171,8 +171,7 @@ fn compiled(text: &str, ranges: &[(&str, RangeInclusive<usize>)]) -> Model {
     let ranges = ranges.iter().map(|(name, range)| ((*name).to_owned(), range.clone())).collect();
     let options =
         Options { bind: BindOptions { ranges, ..BindOptions::default() }, ..Options::default() };
-    Model::compile(Graph::parse(text).unwrap(), &mut Registry::builtin().unwrap(), &options)
-        .unwrap()
+    compile_graph(Graph::parse(text).unwrap(), &built_in(), &options).unwrap()
 }
 
 fn noise(dims: &[usize], seed: usize) -> Tensor {
@@ -555,8 +554,8 @@ fn ranges_that_hold_nothing_or_have_no_dimension_are_refused() {
         let ranges = [(name.to_owned(), range)].into();
         let bind = BindOptions { ranges, ..BindOptions::default() };
         let options = Options { bind, ..Options::default() };
-        let registry = &mut Registry::builtin().unwrap();
-        Model::compile(Graph::parse(ENCODER).unwrap(), registry, &options).unwrap_err().to_string()
+        let operators = &mut built_in();
+        compile_graph(Graph::parse(ENCODER).unwrap(), operators, &options).unwrap_err().to_string()
     };
     #[expect(clippy::reversed_empty_ranges, reason = "that is the case")]
     let empty = refused("seq", 5..=4);

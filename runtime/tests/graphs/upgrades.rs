@@ -6,16 +6,16 @@ use udo_api::{
     PackageV1, Param, Port,
 };
 use udo_runtime::graph::{Graph, Origin};
-use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::model::Options;
 use udo_runtime::resolve::{BindOptions, UPGRADES};
+use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
 use udo_test_support::texts;
 
 #[test]
 fn nodes_become_what_their_files_say() {
     texts::check("graphs/upgrades", |graph| {
-        let mut registry = Registry::builtin().unwrap();
-        let resolved = registry.resolve(graph, &BindOptions::default()).unwrap();
+        let operators = built_in();
+        let resolved = resolve_graph(graph, &operators, &BindOptions::default()).unwrap();
         resolved.graph.verify().unwrap();
         resolved.graph.to_string()
     });
@@ -33,7 +33,7 @@ fn every_upgrade_is_in_a_file() {
 
 fn resolved(text: &str) -> Result<String, String> {
     let graph = Graph::parse(text).unwrap();
-    let resolved = Registry::builtin().unwrap().resolve(graph, &BindOptions::default());
+    let resolved = resolve_graph(graph, &built_in(), &BindOptions::default());
     resolved.map(|resolved| resolved.graph.to_string()).map_err(|e| e.to_string())
 }
 
@@ -182,9 +182,9 @@ const NEW: &str = "graph net
 fn models_of_two_operator_sets_have_one_plan() {
     assert_eq!(resolved(OLD), resolved(NEW));
     let run = |text: &str| {
-        let mut registry = Registry::builtin().unwrap();
+        let operators = built_in();
         let graph = Graph::parse(text).unwrap();
-        let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+        let model = compile_graph(graph, &operators, &Options::default()).unwrap();
         let mut session = model.session().unwrap();
         let x = session.input_mut::<f32>("x").unwrap();
         x.iter_mut().zip(-4i8..).for_each(|(x, i)| *x = f32::from(i));
@@ -250,8 +250,8 @@ fn a_convolution_may_have_its_channels_last() {
     };
     let run = |text: &str| {
         let graph = Graph::parse(text).unwrap();
-        let mut registry = Registry::builtin().unwrap();
-        let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+        let operators = built_in();
+        let model = compile_graph(graph, &operators, &Options::default()).unwrap();
         let mut session = model.session().unwrap();
         let x = session.input_mut::<f32>("x").unwrap();
         x.iter_mut().zip(-9i8..).for_each(|(x, i)| *x = f32::from(i));
@@ -278,8 +278,8 @@ fn a_convolution_may_have_its_channels_last() {
 /// What a graph of one input makes of these numbers.
 fn computed(text: &str, x: &[f32]) -> Vec<f32> {
     let graph = Graph::parse(text).unwrap();
-    let mut registry = Registry::builtin().unwrap();
-    let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+    let operators = built_in();
+    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(x);
     session.run().unwrap();
@@ -339,10 +339,10 @@ fn a_mean_that_is_large_beside_the_deviation_costs_no_digits() {
 #[test]
 fn a_package_gets_the_node_that_the_model_has() {
     let text = "graph g\n input x: f32[3]\n y = Clip@6(x) min=-1.0 max=2.0 # n\n output y\n";
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
     let graph = Graph::parse(text).unwrap();
-    let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
     assert_eq!(model.report().nodes[0].package, "Clips");
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-3.0, 0.5, 3.0]);

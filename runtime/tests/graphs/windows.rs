@@ -6,8 +6,8 @@ use udo_api::{
     PackageV1, Param, Port, Shape,
 };
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::model::Options;
+use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Windows", "1.0.0")
     .ops(&[OpDef::of::<Tied>()])
@@ -58,9 +58,9 @@ impl Kernel for TiedF32 {
 /// The outputs of a graph whose input is 0, 1, 2 .., and the steps.
 fn run(text: &str) -> (Vec<Vec<f32>>, Vec<String>) {
     let graph = Graph::parse(text).unwrap();
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
-    let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
+    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
     let mut session = model.session().unwrap();
     for (x, i) in session.input_mut::<f32>("x").unwrap().iter_mut().zip(0u8..) {
         *x = f32::from(i);
@@ -177,9 +177,9 @@ fn kernels_of_packages_tie_as_well() {
     assert_eq!(steps, ["Relu", "Relu"]);
     for (output, axis, offset) in [(1, 0, 2), (0, 1, 0), (0, 0, 3), (0, 2, 0), (0, 0, -1)] {
         let graph = Graph::parse(&tied(output, axis, offset)).unwrap();
-        let mut registry = Registry::builtin().unwrap();
-        registry.add_static(&PACKAGE).unwrap();
-        let refused = Model::compile(graph, &mut registry, &Options::default()).unwrap_err();
+        let mut operators = built_in();
+        operators.add_static(&PACKAGE).unwrap();
+        let refused = compile_graph(graph, &operators, &Options::default()).unwrap_err();
         let refused = refused.to_string();
         assert!(refused.contains("finalize ties output"), "{refused}");
     }

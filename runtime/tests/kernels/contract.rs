@@ -9,8 +9,9 @@ use udo_api::{
 };
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::model::Options;
+use udo_runtime::operators::Operators;
+use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::positive::{Positive, PositiveF32};
 
 static PACKAGE: PackageV1 = PackageV1::new("Contract", "1.0.0")
@@ -271,10 +272,10 @@ fn add(graph: &mut Graph, op: &str, inputs: &[ValueId], output: &str) -> ValueId
     y
 }
 
-fn own() -> Registry {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
-    registry
+fn own() -> Operators {
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
+    operators
 }
 
 fn close(found: &[f32], wanted: &[f32]) {
@@ -298,7 +299,7 @@ fn a_concat_of_rows_happens_where_its_parts_are_made() {
         ",
     )
     .unwrap();
-    let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
+    let model = compile_graph(graph, &own(), &Options::default()).unwrap();
     let ops: Vec<&str> = model.report().steps.iter().map(|s| s.op.as_str()).collect();
     assert_eq!(ops, ["Twice", "Twice", "Twice"], "the join itself is left out");
     let mut session = model.session().unwrap();
@@ -320,7 +321,7 @@ fn a_concat_of_parts_that_others_need_dense_is_a_copy() {
         ",
     )
     .unwrap();
-    let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
+    let model = compile_graph(graph, &own(), &Options::default()).unwrap();
     assert!(model.report().steps.iter().any(|s| s.op == "Beside"));
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0]);
@@ -344,8 +345,7 @@ fn a_concat_of_a_concatenated_tensor_or_of_a_view_gives_the_same_numbers() {
         ",
     )
     .unwrap();
-    let mut session =
-        Model::compile(graph, &mut own(), &Options::default()).unwrap().session().unwrap();
+    let mut session = compile_graph(graph, &own(), &Options::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
     session.run().unwrap();
@@ -361,8 +361,7 @@ fn a_concat_of_a_concatenated_tensor_or_of_a_view_gives_the_same_numbers() {
     let b = add(&mut graph, "Twice", &[other], "b");
     let y = add(&mut graph, "Beside", &[square, b], "y");
     graph.outputs = vec![y];
-    let mut session =
-        Model::compile(graph, &mut own(), &Options::default()).unwrap().session().unwrap();
+    let mut session = compile_graph(graph, &own(), &Options::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
     session.run().unwrap();
@@ -384,7 +383,7 @@ fn a_concat_that_says_its_extent_runs_and_all_its_readers_get_that_extent() {
         ",
     )
     .unwrap();
-    let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
+    let model = compile_graph(graph, &own(), &Options::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, -1.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[-3.0, -4.0, 5.0]);
@@ -399,7 +398,7 @@ fn a_node_with_more_ports_than_a_call_can_count_is_refused() {
     let x = graph.add_input("x", DType::F32, fixed(&[1, 1]));
     let y = add(&mut graph, "Beside", &vec![x; 65_600], "y");
     graph.outputs = vec![y];
-    let error = Model::compile(graph, &mut own(), &Options::default()).unwrap_err();
+    let error = compile_graph(graph, &own(), &Options::default()).unwrap_err();
     assert_eq!(error.to_string(), "node \"Beside_0\" has 65600 inputs, a call takes at most 65534");
 }
 
@@ -413,7 +412,7 @@ fn a_bounded_output_wants_a_kernel_that_says_its_extent() {
         ",
     )
     .unwrap();
-    let error = Model::compile(graph, &mut own(), &Options::default()).unwrap_err().to_string();
+    let error = compile_graph(graph, &own(), &Options::default()).unwrap_err().to_string();
     assert!(
         error
             .ends_with("output \"y\" is f32[<=5], and the kernel does not take bounded ones there"),
@@ -433,7 +432,7 @@ fn an_output_takes_the_place_of_an_input_that_dies_and_of_no_other() {
         ",
     )
     .unwrap();
-    let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
+    let model = compile_graph(graph, &own(), &Options::default()).unwrap();
     let in_place: Vec<bool> = model.report().steps.iter().map(|s| !s.in_place.is_empty()).collect();
     assert_eq!(in_place, [false, true, false], "a dies in the first sum, the input stays");
     let before = ADDED_IN_PLACE.load(Ordering::Relaxed);
@@ -458,10 +457,10 @@ fn packed_weights_are_shared_by_models_and_sessions() {
         graph.outputs = vec![y];
         graph
     };
-    let mut registry = own();
+    let operators = own();
     let before = PACKINGS.load(Ordering::Relaxed);
-    let small = Model::compile(graph(4), &mut registry, &Options::default()).unwrap();
-    let large = Model::compile(graph(400), &mut registry, &Options::default()).unwrap();
+    let small = compile_graph(graph(4), &operators, &Options::default()).unwrap();
+    let large = compile_graph(graph(400), &operators, &Options::default()).unwrap();
     assert_eq!(PACKINGS.load(Ordering::Relaxed), before + 1, "packed once for both shapes");
     for model in [&small, &large] {
         assert_eq!(model.report().memories[0].packed_bytes, 64);
@@ -486,8 +485,7 @@ fn bounded_outputs_say_their_extent_in_each_run() {
         ",
     )
     .unwrap();
-    let mut session =
-        Model::compile(graph, &mut own(), &Options::default()).unwrap().session().unwrap();
+    let mut session = compile_graph(graph, &own(), &Options::default()).unwrap().session().unwrap();
     let cases: [(&[f32], &[f32]); 3] = [
         (&[1.0, -2.0, 3.0, -4.0, 5.0], &[1.0, 3.0, 5.0]),
         (&[-1.0; 5], &[]),
@@ -512,7 +510,7 @@ fn a_kernel_that_wants_fixed_dimensions_is_planned_for_those_of_the_run() {
         ",
     )
     .unwrap();
-    let model = Model::compile(graph, &mut own(), &Options::default()).unwrap();
+    let model = compile_graph(graph, &own(), &Options::default()).unwrap();
     let notices = &model.report().notices;
     let why = "planned in the run, for the extents of \"p\": no kernel takes bounded extents";
     assert!(notices.iter().any(|notice| notice.ends_with(why)), "{notices:?}");
@@ -539,7 +537,7 @@ fn a_core_that_wants_fixed_dimensions_says_so() {
     .unwrap();
     let mut options = Options::default();
     options.place.cores = vec![Core::GPU, Core::CPU];
-    let model = Model::compile(graph, &mut own(), &options).unwrap();
+    let model = compile_graph(graph, &own(), &options).unwrap();
     let relu = model.report().nodes.iter().find(|node| node.op == "Relu").unwrap();
     assert_eq!(relu.core, Core::CPU);
     let why = "input \"X\" is f32[<=5], and the kernel wants fixed dimensions";
@@ -560,10 +558,8 @@ fn bounds_pass_through_built_in_operators() {
     graph.add_node(gather);
     let y = add(&mut graph, "Add", &[found, one], "y");
     graph.outputs = vec![places, y];
-    let mut session = Model::compile(graph, &mut Registry::builtin().unwrap(), &Options::default())
-        .unwrap()
-        .session()
-        .unwrap();
+    let mut session =
+        compile_graph(graph, &built_in(), &Options::default()).unwrap().session().unwrap();
     for (x, places, y) in [
         ([0.0, 2.0, 0.0, 4.0, 0.0, -1.0], vec![1i64, 3, 5], vec![3.0f32, 5.0, 0.0]),
         ([0.0; 6], vec![], vec![]),

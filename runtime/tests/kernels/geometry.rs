@@ -10,7 +10,7 @@ use udo_api::{
 };
 use udo_runtime::graph::Graph;
 use udo_runtime::model::{Model, Options, Session};
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::positive::{Positive, PositiveF32};
 
 static PACKAGE: PackageV1 = PackageV1::new("Geometry", "1.0.0")
@@ -239,10 +239,10 @@ impl Kernel for BoundlessF32 {
 }
 
 fn compile(text: &str) -> Result<Model, String> {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
     let graph = Graph::parse(text).unwrap();
-    Model::compile(graph, &mut registry, &Options::default()).map_err(|e| e.to_string())
+    compile_graph(graph, &operators, &Options::default()).map_err(|e| e.to_string())
 }
 
 fn run(session: &mut Session, x: &[f32]) -> Vec<f32> {
@@ -392,11 +392,11 @@ fn extents_that_the_model_leaves_open_are_told_through_operators() {
         ",
     )
     .unwrap();
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
     let mut options = Options::default();
     options.bind.shapes.insert("x".to_owned(), vec![2, 3, 4, 8]);
     options.bind.dims.insert("n".to_owned(), 2);
-    let error = Model::compile(graph, &mut registry, &options).unwrap_err().to_string();
+    let error = compile_graph(graph, &operators, &options).unwrap_err().to_string();
     assert!(error.contains("[Open(2), Open(48)]"), "{error}");
 }

@@ -8,7 +8,7 @@ use udo_api::{
 use udo_runtime::graph::{DimSpec, Graph, Node};
 use udo_runtime::memory::{Limit, Tensor};
 use udo_runtime::model::{CompileError, Model, Options};
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::graphs;
 
 static PACKAGE: PackageV1 = PackageV1::new("Greedy", "1.0.0")
@@ -144,9 +144,9 @@ fn convolutions(count: usize) -> Graph {
 #[test]
 fn larger_forms_of_weights_stay_within_what_a_model_may_hold() {
     for count in [1, 2, 10] {
-        let mut registry = Registry::builtin().unwrap();
+        let operators = built_in();
         let graph = convolutions(count);
-        let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+        let model = compile_graph(graph, &operators, &Options::default()).unwrap();
         let memory = &model.report().memories[0];
         let own = count * 32 * 32 * 9 * 4;
         let held = memory.constant_bytes + memory.packed_bytes;
@@ -158,9 +158,9 @@ fn larger_forms_of_weights_stay_within_what_a_model_may_hold() {
 
 #[test]
 fn packed_constants_count() {
-    let mut registry = Registry::builtin().unwrap();
-    let mut compile = |max_memory| {
-        Model::compile(product(), &mut registry, &Options { max_memory, ..Options::default() })
+    let operators = built_in();
+    let compile = |max_memory| {
+        compile_graph(product(), &operators, &Options { max_memory, ..Options::default() })
     };
     let free = compile(None).unwrap();
     let packed: usize = free.report().memories.iter().map(|m| m.packed_bytes).sum();

@@ -11,7 +11,7 @@ use udo_api::{
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{CompileError, Model, Options};
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Packing", "1.0.0")
     .ops(&[OpDef::of::<Scaled>()])
@@ -118,10 +118,10 @@ fn compile(mode: &str, factors: &[f32], threads: usize) -> Result<Model, Compile
         graph.add_node(node);
         graph.outputs.push(y);
     }
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
     let threads = NonZero::new(threads).unwrap();
-    Model::compile(graph, &mut registry, &Options { threads, ..Options::default() })
+    compile_graph(graph, &operators, &Options { threads, ..Options::default() })
 }
 
 #[test]

@@ -9,7 +9,7 @@ use udo_api::{
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 
 const PER_AXIS: &[PortRule] = &[input(0, U8), input(1, I8).per_axis(), output(0, U8)];
 const CHANNELS_LAST: &[PortRule] = &[
@@ -239,11 +239,11 @@ fn through_quantized(graph: &mut Graph, value: ValueId, name: &str, scale: f32) 
 }
 
 fn compile(graph: Graph, cores: &[Core]) -> Result<Model, String> {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
     let mut options = Options::default();
     options.place.cores = cores.to_vec();
-    Model::compile(graph, &mut registry, &options).map_err(|error| error.to_string())
+    compile_graph(graph, &operators, &options).map_err(|error| error.to_string())
 }
 
 fn run(model: &Model) -> Vec<f32> {

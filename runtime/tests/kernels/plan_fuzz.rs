@@ -21,22 +21,23 @@ use udo_runtime::device::Coherence;
 use udo_runtime::graph::{DimSpec, Selector, Source};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::operators::Operators;
 use udo_runtime::pass::PassOptions;
 use udo_runtime::place::{Affinity, Fallback, PlaceOptions};
 use udo_runtime::plan::{PlanOptions, Report};
-use udo_runtime::registry::Registry;
 use udo_test_support::random::Random;
 use udo_test_support::{fixture, planned};
 
 use graphs::Case;
+use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = planned::PACKAGE.guarded();
 
 /// The operators that graphs have, in this process.
-fn linked() -> Registry {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
-    registry
+fn linked() -> Operators {
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
+    operators
 }
 
 /// What of the planner the graphs have met: how often, by name.
@@ -65,9 +66,9 @@ fn plans_of_random_graphs_give_the_same_where_their_package_is_contained() {
     std::fs::copy(built, &path).unwrap();
     let containment = Containment::default().worker(fixture::worker());
     let met = try_share(1..61, &|| {
-        let mut registry = Registry::builtin().unwrap();
-        registry.open_contained(&path, &containment).unwrap();
-        registry
+        let mut operators = built_in();
+        operators.open_contained(&path, &containment).unwrap();
+        operators
     });
     for what in ["bounded values", "concats elided", "outputs in place", "steps on the DSP"] {
         assert!(met.get(what).is_some_and(|times| *times > 0), "no graph has {what}: {met:?}");
@@ -75,7 +76,7 @@ fn plans_of_random_graphs_give_the_same_where_their_package_is_contained() {
 }
 
 /// Makes the operators that a graph has.
-type Open<'a> = &'a (dyn Fn() -> Registry + Sync);
+type Open<'a> = &'a (dyn Fn() -> Operators + Sync);
 
 /// Tries graphs on all threads; what they have met.
 fn try_share(seeds: Range<u64>, open: Open<'_>) -> Met {
@@ -182,9 +183,9 @@ fn options(random: &mut Random) -> Options {
     Options { passes, place, plan, threads, ..Options::default() }
 }
 
-fn try_one(seed: u64, mut registry: Registry, met: &mut Met) -> Result<(), String> {
-    let is_contained = registry.packages().any(|package| package.is_contained);
-    let mut nodes = if is_contained { linked() } else { registry.clone() };
+fn try_one(seed: u64, operators: Operators, met: &mut Met) -> Result<(), String> {
+    let is_contained = operators.packages().any(|package| package.is_contained);
+    let mut nodes = if is_contained { linked() } else { operators.clone() };
     let mut random = Random::new(seed);
     let mut options = options(&mut random);
     let case = graphs::random(random);
@@ -199,7 +200,7 @@ fn try_one(seed: u64, mut registry: Registry, met: &mut Met) -> Result<(), Strin
     if case.graph.nodes.iter().any(|node| node.op == "TwiceOnGpu") {
         options.place.affinity.push("TwiceOnGpu=gpu".parse().unwrap());
     }
-    let model = Model::compile(case.graph.clone(), &mut registry, &options)
+    let model = compile_graph(case.graph.clone(), &operators, &options)
         .map_err(|e| format!("{e}\n{}", case.graph))?;
     note(model.report(), &case, &options, met);
     let mut session = model.session().unwrap();
@@ -207,7 +208,7 @@ fn try_one(seed: u64, mut registry: Registry, met: &mut Met) -> Result<(), Strin
     reports.sort_by_key(|node| node.ids.ids().next());
     let cores: Vec<Core> = reports.into_iter().map(|node| node.core).collect();
     if seed.is_multiple_of(4) && !case.has_wide_filters() {
-        check_open(&case, &model, &mut registry, &options)?;
+        check_open(&case, &model, &operators, &options)?;
     }
     let mut random = Random::new(!seed);
     for run in 0..2 {
@@ -221,7 +222,7 @@ fn try_one(seed: u64, mut registry: Registry, met: &mut Met) -> Result<(), Strin
         let given = inputs.clone();
         let wanted = reference::run(&case.graph, given, &mut nodes, &cores, options.threads)?;
         if run == 0 && seed.is_multiple_of(3) {
-            in_place::check(&case, &model, &mut registry, &options, (&inputs, &wanted), met)?;
+            in_place::check(&case, &model, &operators, &options, (&inputs, &wanted), met)?;
         }
         // The second time, memory holds what the first left.
         for again in 0..2 {
@@ -249,7 +250,7 @@ fn try_one(seed: u64, mut registry: Registry, met: &mut Met) -> Result<(), Strin
 fn check_open(
     case: &Case,
     fixed: &Model,
-    registry: &mut Registry,
+    operators: &Operators,
     options: &Options,
 ) -> Result<(), String> {
     let (mut graph, mut options) = (case.graph.clone(), options.clone());
@@ -261,7 +262,7 @@ fn check_open(
         options.bind.shapes.insert(name.clone(), dims.clone());
     }
     let fail = |found: String| format!("with open extents: {found}\n{}", case.graph);
-    let open = Model::compile(graph, registry, &options).map_err(|e| fail(e.to_string()))?;
+    let open = compile_graph(graph, operators, &options).map_err(|e| fail(e.to_string()))?;
     let plans = [fixed, &open].map(|model| format!("{:#?}", model.report()));
     if plans[0] != plans[1] {
         let mut lines = plans[0].lines().zip(plans[1].lines());

@@ -8,9 +8,9 @@ use udo_api::{
 };
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::model::{Options, Session};
 use udo_runtime::place::{Fallback, PlaceOptions};
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 
 /// Enough outputs that some have no bit in the masks of a call.
 const MANY: usize = 70;
@@ -226,8 +226,8 @@ fn session(op: &str, outputs: usize, core: Core) -> Result<Session, String> {
     let ys: Vec<_> = (0..outputs).map(|port| graph.add_value(&format!("y{port}"))).collect();
     graph.add_node(Node::new(op, 0, &[x], &ys));
     graph.outputs = ys;
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
     let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
     let place = PlaceOptions {
         cores: vec![core],
@@ -236,7 +236,7 @@ fn session(op: &str, outputs: usize, core: Core) -> Result<Session, String> {
         ..PlaceOptions::default()
     };
     let options = Options { place, ..Options::default() };
-    let model = Model::compile(graph, &mut registry, &options).map_err(|e| e.to_string())?;
+    let model = compile_graph(graph, &operators, &options).map_err(|e| e.to_string())?;
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, -2.0, 3.0, -4.0]);
     Ok(session)
@@ -288,10 +288,10 @@ fn what_lies_between_rows_is_for_kernels_whose_rules_ask_for_it() {
               output y
             "
         );
-        let mut registry = Registry::builtin().unwrap();
-        registry.add_static(&PACKAGE).unwrap();
+        let mut operators = built_in();
+        operators.add_static(&PACKAGE).unwrap();
         let graph = Graph::parse(&text).unwrap();
-        let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+        let model = compile_graph(graph, &operators, &Options::default()).unwrap();
         let mut session = model.session().unwrap();
         session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
         session

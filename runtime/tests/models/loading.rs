@@ -9,13 +9,13 @@ use udo_runtime::device::{Devices, Error, ErrorCode};
 use udo_runtime::import::ImportError;
 use udo_runtime::memory::Limit;
 use udo_runtime::model::CompileError;
-use udo_runtime::registry::Registry;
 use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
+use udo_test_support::compile::built_in;
 use udo_test_support::small::{TEXT, graph, numbers};
 
 /// A runtime that shares nothing that is packed with another.
 fn runtime() -> Runtime {
-    Runtime::of(Registry::builtin().unwrap(), Devices::default())
+    Runtime::of(built_in(), Devices::default())
 }
 
 fn load(text: &str, options: &LoadOptions) -> LoadError {

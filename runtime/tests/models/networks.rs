@@ -8,19 +8,17 @@ use std::slice;
 use std::thread;
 
 use udo_api::{CoreKind, Shape};
-use udo_runtime::cache::{Cache, CacheOptions, CacheOutcome};
-use udo_runtime::container::{
-    Container, Contents, Extent, Network, Provenance, Stage, StoredGraph,
-};
+use udo_runtime::cache::{CacheOptions, CacheOutcome};
+use udo_runtime::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
 use udo_runtime::device::{DeviceTensor, ErrorCode};
 use udo_runtime::graph::Graph;
 use udo_runtime::import::ModelBytes;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, SessionOptions};
+use udo_runtime::model::SessionOptions;
 use udo_runtime::network::{Network as Opened, Networks};
-use udo_runtime::registry::Registry;
 use udo_runtime::run::RunOptions;
 use udo_runtime::runtime::{LoadOptions, Runtime};
+use udo_test_support::compile::built_in;
 use udo_test_support::small::{TEXT, graph, numbers};
 
 /// One network for two shapes and a range, another one for one shape.
@@ -181,7 +179,7 @@ fn packing(folder: &Path) -> Contents {
 
 /// A runtime that shares nothing that is packed with another.
 fn fresh() -> Runtime {
-    Runtime::of(Registry::builtin().unwrap(), udo_runtime::device::Devices::default())
+    Runtime::of(built_in(), udo_runtime::device::Devices::default())
 }
 
 fn of_cache(folder: &Path) -> LoadOptions {
@@ -270,17 +268,8 @@ fn files_of_other_formats_are_packed_once() {
 fn what_a_model_file_was_prepared_with_is_used_for_its_stages() {
     let folder = tempfile::tempdir().unwrap();
     let mut contents = packing(folder.path());
-    let cache = Cache::of_contents(contents.clone()).unwrap();
-    let mut registry = Registry::builtin().unwrap();
-    registry.use_cache(&cache);
-    let plain = Container::open(&folder.path().join("plain.udm")).unwrap();
-    let compiled = plain.networks()[0].stages.iter().map(|stage| {
-        let graph = plain.bound(stage, "net").unwrap().graph;
-        Model::compile(graph, &mut registry, &Options::default()).unwrap()
-    });
-    let compiled: Vec<Model> = compiled.collect();
-    contents.sections.push(cache.section().unwrap());
-    drop(compiled);
+    let section = fresh().prepare(&contents).unwrap();
+    contents.sections.push(section);
     let path = folder.path().join("prepared.udm");
     contents.write(&path).unwrap();
     let runtime = fresh();

@@ -12,8 +12,8 @@ use udo_runtime::container::{
 use udo_runtime::device::ErrorCode;
 use udo_runtime::memory::ModelBytes;
 use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
 use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
+use udo_test_support::compile::built_in;
 use udo_test_support::small::{TEXT, chance, graph, numbers};
 
 fn options(dir: &Path, version: u32) -> LoadOptions {
@@ -51,7 +51,7 @@ fn wanted(seed: usize) -> Vec<u32> {
 
 /// A runtime that shares nothing that is packed with another.
 fn runtime() -> Runtime {
-    Runtime::of(Registry::builtin().unwrap(), udo_runtime::device::Devices::default())
+    Runtime::of(built_in(), udo_runtime::device::Devices::default())
 }
 
 #[test]

@@ -4,9 +4,9 @@ use udo_api::Core;
 use udo_runtime::cores::{GpuStorage, OpenCl, Profile};
 use udo_runtime::graph::Graph;
 use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
 
 use crate::device;
+use udo_test_support::compile::{built_in, compile_graph};
 
 /// The extents of inputs `a`, `b` and so on, constants, and nodes behind which `y` is the output.
 struct Case {
@@ -155,7 +155,7 @@ fn compute_of(
     options.place.cores = vec![core];
     options.place.profile = profile;
     let graph = Graph::parse(&case.text()).unwrap();
-    let model = Model::compile(graph, &mut Registry::builtin().unwrap(), &options).unwrap();
+    let model = compile_graph(graph, &built_in(), &options).unwrap();
     let mut session = model.session().unwrap();
     for (seed, (dims, name)) in (1..).zip(case.inputs.iter().zip(["a", "b", "c"])) {
         let numbers = numbers(dims.iter().product(), seed);

@@ -9,9 +9,9 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::plan::PlanOptions;
-use udo_runtime::registry::Registry;
 use udo_runtime::run::RunOptions;
 use udo_runtime::runtime::Runtime;
+use udo_test_support::compile::{built_in, compile_graph};
 
 /// A small quantized network of images: functions and sums of branches on the DSP, and on the CPU what reads or makes running
 /// sums, of which nobody knows the range, with values that cross in both directions and are read on both sides.
@@ -58,8 +58,8 @@ fn options(coherence: Coherence, left_out: Option<usize>) -> Options {
 }
 
 fn compiled(text: &str, options: &Options) -> Model {
-    let mut registry = Registry::builtin().unwrap();
-    Model::compile(Graph::parse(text).unwrap(), &mut registry, options).unwrap()
+    let operators = built_in();
+    compile_graph(Graph::parse(text).unwrap(), &operators, options).unwrap()
 }
 
 fn input(scale: f32) -> Tensor {

@@ -12,7 +12,7 @@ use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::place::Fallback;
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Cores", "1.0.0")
     .ops(&[OpDef::of::<Double>(), OpDef::of::<TakeAll>()])
@@ -174,9 +174,9 @@ fn options(cores: &[Core]) -> Options {
 }
 
 fn compile(graph: Graph, options: &Options) -> Result<Model, String> {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
-    Model::compile(graph, &mut registry, options).map_err(|e| e.to_string())
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
+    compile_graph(graph, &operators, options).map_err(|e| e.to_string())
 }
 
 const X: [f32; 4] = [-1.0, 0.0625, 0.5, 3.0];

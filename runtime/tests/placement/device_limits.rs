@@ -9,7 +9,7 @@ use udo_runtime::cores::DeviceLimits;
 use udo_runtime::graph::Graph;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::place::Fallback;
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 =
     PackageV1::new("Limits", "1.0.0").ops(&[OpDef::of::<Same>(), OpDef::of::<Many>()]).kernels(&[
@@ -125,10 +125,10 @@ fn options(core: Core, limits: DeviceLimits) -> Options {
 }
 
 fn compile(text: &str, options: &Options) -> Result<Model, String> {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
     let graph = Graph::parse(text).unwrap();
-    Model::compile(graph, &mut registry, options).map_err(|error| error.to_string())
+    compile_graph(graph, &operators, options).map_err(|error| error.to_string())
 }
 
 /// Compiles a network for a core, and holds it against a refusal, or against none.
@@ -297,11 +297,11 @@ fn layers_that_the_dsp_does_not_take_are_refused_whatever_passes_make_of_them() 
 
 #[test]
 fn an_operator_of_a_package_stands_for_a_layer_that_the_dsp_does_not_take() {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&ELU).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&ELU).unwrap();
     let graph = Graph::parse(&net(IMAGE, "b = Elu@6(a) # l", "u8")).unwrap();
-    let model = Model::compile(graph, &mut registry, &options(Core::DSP_V68, ASKED))
-        .map_err(|e| e.to_string());
+    let model =
+        compile_graph(graph, &operators, &options(Core::DSP_V68, ASKED)).map_err(|e| e.to_string());
     let model = model.unwrap();
     let node = model.report().nodes.iter().find(|node| node.name == "l").unwrap();
     assert_eq!((node.package.as_str(), node.core), ("OwnElu", Core::DSP_V68));

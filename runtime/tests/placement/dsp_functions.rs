@@ -7,9 +7,9 @@ use udo_api::{
     Quant, QuantMut, Quants, Scratch, Texts, Value, dsp_kernel,
 };
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
-use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::model::{Options, Session};
 use udo_runtime::place::{Fallback, PlaceOptions};
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Functions", "1.0.0")
     .ops(&[OpDef::of::<Mix>()])
@@ -91,15 +91,15 @@ fn session(shape: fn(&mut Graph, &mut Node)) -> Session {
     graph.outputs = vec![y, doubled];
     shape(&mut graph, &mut node);
     graph.add_node(node);
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
     let place = PlaceOptions {
         cores: vec![Core::DSP_V68],
         fallback: Fallback::Off,
         ..PlaceOptions::default()
     };
     let options = Options { place, ..Options::default() };
-    let model = Model::compile(graph, &mut registry, &options).unwrap();
+    let model = compile_graph(graph, &operators, &options).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0]);
     session

@@ -9,7 +9,7 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::pass::PassOptions;
 use udo_runtime::place::PlaceOptions;
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 
 /// A graph as text, with values that are quantized on the way.
 struct Net {
@@ -98,10 +98,10 @@ fn network() -> Net {
 }
 
 fn on(core: Core, passes: PassOptions) -> Model {
-    let mut registry = Registry::builtin().unwrap();
+    let operators = built_in();
     let place = PlaceOptions { cores: vec![core], ..PlaceOptions::default() };
     let options = Options { place, passes, ..Options::default() };
-    Model::compile(network().graph(), &mut registry, &options).unwrap()
+    compile_graph(network().graph(), &operators, &options).unwrap()
 }
 
 fn run(session: &mut Session, seed: u16) -> Vec<f32> {
@@ -159,11 +159,11 @@ fn every_version_of_the_dsp_computes_the_same() {
 fn versions_of_8_bits_leave_values_of_16_to_others() {
     let wanted = run(&mut on(Core::CPU, PassOptions::none()).session().unwrap(), 3);
     for arch in [65, 66] {
-        let mut registry = Registry::builtin().unwrap();
+        let operators = built_in();
         let cores = vec![Core::dsp(arch), Core::CPU];
         let place = PlaceOptions { cores, ..PlaceOptions::default() };
         let options = Options { place, ..Options::default() };
-        let model = Model::compile(network().graph(), &mut registry, &options).unwrap();
+        let model = compile_graph(network().graph(), &operators, &options).unwrap();
         let nodes = model.report().nodes.iter().filter(|node| !node.is_folded);
         let (own, others): (Vec<_>, Vec<_>) = nodes.partition(|node| node.core == Core::dsp(arch));
         let rule = "DSPs before v68 store values in 8 bits, not in 16 (docs/dsp.md, Types)";
@@ -189,11 +189,11 @@ fn runs_on_the_dsp_leave_the_heap_alone() {
 
 #[test]
 fn numbers_that_do_not_fit_into_fast_memory_are_refused_with_their_size() {
-    let mut registry = Registry::builtin().unwrap();
+    let operators = built_in();
     let mut place = PlaceOptions { cores: vec![Core::DSP_V68], ..PlaceOptions::default() };
     place.profile.vtcm_bytes = 1024;
     let options = Options { place, ..Options::default() };
-    let error = Model::compile(network().graph(), &mut registry, &options).unwrap_err().to_string();
+    let error = compile_graph(network().graph(), &operators, &options).unwrap_err().to_string();
     assert!(error.contains("bytes of fast memory, and dsp:v68 has 1024"), "{error}");
 }
 
@@ -205,10 +205,10 @@ fn numbers_of_no_known_range_are_refused_by_their_name() {
     net.node("c = LogSoftmax@13(b)");
     net.stored("y", "c", 0.05, 200);
     net.node("output y");
-    let mut registry = Registry::builtin().unwrap();
+    let operators = built_in();
     let place = PlaceOptions { cores: vec![Core::DSP_V68], ..PlaceOptions::default() };
     let options = Options { place, ..Options::default() };
-    let error = Model::compile(net.graph(), &mut registry, &options).unwrap_err().to_string();
+    let error = compile_graph(net.graph(), &operators, &options).unwrap_err().to_string();
     assert!(error.contains("and the model has no encoding for it"), "{error}");
 }
 
@@ -229,10 +229,10 @@ fn numbers_beyond_the_range_of_their_input_are_stored_as_the_model_says() {
         net.node("output y");
         let found = [(Core::DSP_V68, PassOptions::default()), (Core::CPU, PassOptions::none())];
         let [dsp, cpu] = found.map(|(core, passes)| {
-            let mut registry = Registry::builtin().unwrap();
+            let operators = built_in();
             let place = PlaceOptions { cores: vec![core], ..PlaceOptions::default() };
             let options = Options { place, passes, ..Options::default() };
-            let model = Model::compile(net.graph(), &mut registry, &options).unwrap();
+            let model = compile_graph(net.graph(), &operators, &options).unwrap();
             run(&mut model.session().unwrap(), 3)
         });
         // The input ends at 127 steps of 0.016.

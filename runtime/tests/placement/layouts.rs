@@ -8,9 +8,9 @@ use udo_api::{
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::Options;
 use udo_runtime::place::PlaceOptions;
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::number::NumberF32;
 
 const BOTH: &[PortRule] = &[any_input(0).channels_last(), any_output(0).channels_last()];
@@ -71,12 +71,12 @@ impl Net {
         self.graph.outputs.extend(outputs);
         let names: Vec<String> =
             outputs.iter().map(|&y| self.graph.value(y).unwrap().name.clone()).collect();
-        let mut registry = Registry::builtin().unwrap();
-        registry.add_static(&PACKAGE).unwrap();
+        let mut operators = built_in();
+        operators.add_static(&PACKAGE).unwrap();
         let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
         let place = PlaceOptions { cores: cores.to_vec(), profile, ..PlaceOptions::default() };
         let options = Options { place, ..Options::default() };
-        let model = Model::compile(self.graph, &mut registry, &options).unwrap();
+        let model = compile_graph(self.graph, &operators, &options).unwrap();
         let mut session = model.session().unwrap();
         let x = session.input_mut::<f32>("x").unwrap();
         let places = std::iter::successors(Some(0.0f32), |n| Some(n + 1.0));
@@ -304,9 +304,9 @@ fn other_ranks_are_refused() {
     let mut net = Net::new(&[2, 3]);
     let y = net.node("Channel", &[net.x], &[]);
     net.graph.outputs.push(y);
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
-    let refused = Model::compile(net.graph, &mut registry, &Options::default()).unwrap_err();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
+    let refused = compile_graph(net.graph, &operators, &Options::default()).unwrap_err();
     let wanted = "runs on none of the cores asked for: cpu: input 0 is f32[2,3], wanted four fixed dimensions";
     assert!(refused.to_string().ends_with(wanted), "{refused}");
 }

@@ -10,7 +10,7 @@ use udo_runtime::graph::Graph;
 use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::place::{Costs, Fallback};
 use udo_runtime::plan::{Passage, Report};
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 
 /// Two chains that take turns in the model's order, and meet.
 const CHAINS: &str = "graph net
@@ -44,7 +44,7 @@ fn options(cores: &[Core], affinity: &[&str]) -> Options {
 
 fn compile(text: &str, options: &Options) -> Result<Model, CompileError> {
     let graph = Graph::parse(text).unwrap();
-    Model::compile(graph, &mut Registry::builtin().unwrap(), options)
+    compile_graph(graph, &built_in(), options)
 }
 
 /// What the model makes of numbers from -1 to 1.
@@ -401,9 +401,9 @@ fn counted(report: &Report, costs: &Costs) -> f64 {
 
 #[test]
 fn random_graphs_are_placed_where_they_cost_least() {
-    let (mut registry, mut mixed) = (Registry::builtin().unwrap(), 0);
-    let mut compile = |text: &str, options: &Options| {
-        Model::compile(Graph::parse(text).unwrap(), &mut registry, options)
+    let (operators, mut mixed) = (built_in(), 0);
+    let compile = |text: &str, options: &Options| {
+        compile_graph(Graph::parse(text).unwrap(), &operators, options)
     };
     for seed in 0..30u64 {
         let mut state = seed * 7_919 + 1;

@@ -3,8 +3,8 @@
 use udo_api::types::F32;
 use udo_api::{Core, Error, InferCx, KernelDef, Layout, Op, OpDef, OpSchema, PackageV1, Port};
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::model::Options;
+use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::number::NumberF32;
 
 static PACKAGE: PackageV1 = PackageV1::new("Channels", "1.0.0")
@@ -51,9 +51,9 @@ impl Op for NumberOfStatic {
 /// What a graph makes of zeros, of all its outputs in turn.
 fn outputs(lines: &str) -> Vec<f32> {
     let graph = Graph::parse(&format!("graph constants\n{lines}")).unwrap();
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
-    let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
+    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
     let mut session = model.session().unwrap();
     for input in model.inputs() {
         session.input_mut::<f32>(&input.name).unwrap().fill(0.0);
@@ -68,9 +68,9 @@ fn run(dims: &[usize], ops: usize) -> (Vec<f32>, Vec<String>) {
     let nodes: String = nodes.collect();
     let text = format!("graph channels\n  input v0: f32{dims:?}\n{nodes}  output v{ops}\n");
     let graph = Graph::parse(&text).unwrap();
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
-    let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
+    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("v0").unwrap().fill(0.0);
     session.run().unwrap();

@@ -15,8 +15,8 @@ use udo_runtime::graph::{Graph, Source};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options, RangesOf, Session};
 use udo_runtime::place::PlaceOptions;
-use udo_runtime::registry::Registry;
 use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
+use udo_test_support::compile::built_in;
 use udo_test_support::doubles;
 
 /// Operators of a package that double numbers: one also 8-bit values on the DSP, one the same numbers there.
@@ -94,9 +94,9 @@ fn network() -> Graph {
 }
 
 fn runtime() -> Runtime {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
-    Runtime::of(registry, Devices::default())
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
+    Runtime::of(operators, Devices::default())
 }
 
 fn options(cores: &[Core], ranges_of: RangesOf) -> Options {

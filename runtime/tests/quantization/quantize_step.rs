@@ -7,7 +7,7 @@ use udo_api::{
 };
 use udo_runtime::graph::Graph;
 use udo_runtime::model::{CompileError, Model, Options};
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("QuantizedAs", "1.0.0")
     .ops(&[OpDef::of::<Negated>(), OpDef::of::<Deaf>(), OpDef::of::<Liar>()])
@@ -148,11 +148,11 @@ fn compile(lines: &str, outputs: &str, cores: &[Core]) -> Result<Model, CompileE
           output y{outputs}
         "
     );
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
     let mut options = Options::default();
     options.place.cores = cores.to_vec();
-    Model::compile(Graph::parse(&text).unwrap(), &mut registry, &options)
+    compile_graph(Graph::parse(&text).unwrap(), &operators, &options)
 }
 
 /// What comes of it, and the steps that compute something.

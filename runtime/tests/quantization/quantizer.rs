@@ -18,9 +18,9 @@ use udo_runtime::quant::{
     Bits, Comparison, Correction, Encodings, Equalization, FloatOps, Granularity, Kind, Method,
     Quantized, Quantizer, Settings,
 };
-use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
 use udo_runtime::runtime::Runtime;
+use udo_test_support::compile::built_in;
 use udo_test_support::doubles;
 
 /// The operator set of the graphs.
@@ -259,7 +259,7 @@ fn the_onnx_file_is_the_same_model() {
         let settings = Settings { granularity, ..Settings::default() };
         let (quantized, _) = quantize(&pictures(), settings, &sets);
         let mut graph = quantized.graph.clone();
-        runtime.registry().clone().raise(&mut graph, &BindOptions::default()).unwrap();
+        runtime.raise(&mut graph, &BindOptions::default()).unwrap();
         assert!(graph.nodes.iter().all(|node| node.opset == OPSET));
         let output = graph.value(graph.outputs[0]).unwrap().declared.as_ref();
         assert_eq!(output.map(ToString::to_string).as_deref(), Some("f32[1,10]"), "files say it");
@@ -292,7 +292,7 @@ fn older_nodes_are_raised_for_a_file_that_has_one_operator_set() {
     let said = export::onnx::to_bytes(&quantized.graph).unwrap_err().to_string();
     assert!(said.contains("is of operator set"), "{said}");
     let mut graph = quantized.graph.clone();
-    runtime.registry().clone().raise(&mut graph, &BindOptions::default()).unwrap();
+    runtime.raise(&mut graph, &BindOptions::default()).unwrap();
     assert!(graph.nodes.iter().all(|node| node.opset == 13));
     let row = graph.nodes.iter().find(|node| node.op == "Squeeze").unwrap();
     assert_eq!((row.inputs.len(), row.attrs.len()), (2, 0), "its axes are an input");
@@ -476,9 +476,9 @@ static PACKAGE: PackageV1 = PackageV1::new("Doubles", "1.0.0").ops(doubles::OPS)
 
 #[test]
 fn user_operators_take_part_as_their_types_say() {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
-    let runtime = Runtime::of(registry, Devices::default());
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
+    let runtime = Runtime::of(operators, Devices::default());
     for (op, is_stored) in [("Twice", true), ("Plain", false)] {
         let mut net = Net::new();
         let x = net.input("x", &[2, 8]);

@@ -9,15 +9,17 @@ use udo_api::{
     Layout, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch, Shape, Value,
     dsp_kernel, input, output,
 };
+use udo_runtime::compiler::Resources;
 use udo_runtime::device::Devices;
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options, RangesOf};
+use udo_runtime::operators::Operators;
 use udo_runtime::place::PlaceOptions;
 use udo_runtime::quant::{FloatOps, Quantizer, Settings};
-use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
 use udo_runtime::runtime::Runtime;
+use udo_test_support::compile::{built_in, resolve_graph};
 
 const BYTES: &[CoreTypes] = &[CoreTypes::new(Core::CPU, F32), CoreTypes::new(Core::DSP_V68, U8)];
 const WIDE: &[CoreTypes] = &[CoreTypes::new(Core::CPU, F32), CoreTypes::new(Core::DSP_V68, U16)];
@@ -252,17 +254,17 @@ const LARGER: &str = "graph larger
   output y
 ";
 
-fn registry() -> Registry {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
-    registry
+fn operators() -> Operators {
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
+    operators
 }
 
 fn compile(graph: Graph, cores: &[Core]) -> Model {
     let place = PlaceOptions { cores: cores.to_vec(), ..PlaceOptions::default() };
     let ranges_of = RangesOf::Random(NonZero::new(4).unwrap());
     let options = Options { place, ranges_of, ..Options::default() };
-    Runtime::of(registry(), Devices::default()).compile(graph, &options).unwrap()
+    Runtime::of(operators(), Devices::default()).compile(graph, &options).unwrap()
 }
 
 /// Numbers from -1 to 1.
@@ -335,7 +337,7 @@ fn a_constant_beside_what_keeps_its_encoding_is_stored() {
 #[test]
 fn an_output_that_a_node_has_to_have_is_named() {
     let graph = Graph::parse(&SHADED.replace("y, z = ", "y = ").replace("  output z\n", ""));
-    let error = registry().resolve(graph.unwrap(), &BindOptions::default()).unwrap_err();
+    let error = resolve_graph(graph.unwrap(), &operators(), &BindOptions::default()).unwrap_err();
     assert_eq!(error.to_string(), "node \"shade\" (Shade): output \"z\" is missing");
 }
 
@@ -353,7 +355,8 @@ fn kernels_for_later_cores_alone_count_there() {
     let quantizer = |core| {
         let graph = Graph::parse(LARGER).unwrap();
         let settings = Settings { core, ..Settings::default() };
-        let made = Quantizer::new(graph, &registry(), &BindOptions::default(), settings);
+        let made =
+            Quantizer::new(graph, &Resources::of(operators()), &BindOptions::default(), settings);
         made.map(drop).map_err(|error| error.to_string())
     };
     assert_eq!(
@@ -370,9 +373,9 @@ fn a_quantized_model_says_the_same_on_the_cpu_and_on_the_dsp() {
     let graph = Graph::parse(SHADED).unwrap();
     let wanted = results(&compile(graph.clone(), &[Core::CPU]));
     let settings = Settings { float_ops: FloatOps::Refused, ..Settings::default() };
-    let registry = registry();
-    let quantizer = Quantizer::new(graph, &registry, &BindOptions::default(), settings).unwrap();
-    let mut calibration = quantizer.calibration(&registry, &Options::default()).unwrap();
+    let resources = Resources::of(operators());
+    let quantizer = Quantizer::new(graph, &resources, &BindOptions::default(), settings).unwrap();
+    let mut calibration = quantizer.calibration(&resources, &Options::default()).unwrap();
     calibration.add(&[("x".to_owned(), x())]).unwrap();
     let graph = quantizer.finish(&calibration).unwrap().graph;
     let [cpu, dsp] =

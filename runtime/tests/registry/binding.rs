@@ -7,9 +7,10 @@ use udo_api::{
 };
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{CompileError, Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::model::{CompileError, Options};
+use udo_runtime::operators::Operators;
 use udo_runtime::resolve::BindOptions;
+use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
 
 /// Relu with another slope, which stands in for the built-in operator.
 struct Relu;
@@ -77,12 +78,12 @@ fn graph(edit: impl FnOnce(&mut Graph, &mut Node)) -> Graph {
     graph
 }
 
-fn registry(packages: &[&'static PackageV1]) -> Registry {
-    let mut registry = Registry::builtin().unwrap();
+fn operators(packages: &[&'static PackageV1]) -> Operators {
+    let mut operators = built_in();
     for package in packages {
-        registry.add_static(package).unwrap();
+        operators.add_static(package).unwrap();
     }
-    registry
+    operators
 }
 
 fn run(
@@ -90,7 +91,7 @@ fn run(
     packages: &[&'static PackageV1],
     options: &Options,
 ) -> Result<(Vec<f32>, Vec<String>), CompileError> {
-    let model = Model::compile(graph, &mut registry(packages), options)?;
+    let model = compile_graph(graph, &operators(packages), options)?;
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-1.0, 3.0]);
     session.run().unwrap();
@@ -163,7 +164,7 @@ fn a_constant_input_that_is_computed_is_a_constant_of_what_is_planned_in_the_run
         node.inputs.push(Some(z));
         node.attrs.push(("slope".to_owned(), Attr::Int(1)));
     });
-    let model = Model::compile(computed, &mut registry(&[&MINE]), &Options::default()).unwrap();
+    let model = compile_graph(computed, &operators(&[&MINE]), &Options::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-1.0, 3.0]);
     for (shift, wanted, replans) in [(10.0, [10.0, 13.0], 1), (20.0, [20.0, 23.0], 2)] {
@@ -323,7 +324,7 @@ fn every_missing_operator_is_named_at_once() {
   output g
 ";
     let graph = Graph::parse(text).unwrap();
-    let error = Model::compile(graph, &mut registry(&[]), &Options::default()).unwrap_err();
+    let error = compile_graph(graph, &operators(&[]), &Options::default()).unwrap_err();
     let wanted = [
         "no package has an operator \"Blend\" (2 nodes, the first \"a\")",
         "\"Stir\" (1 node, \"c\")",
@@ -345,7 +346,7 @@ fn opened(shapes: Shapes<'_>, dims: Dims<'_>) -> String {
     let mut options = Options::default();
     options.bind.shapes = shapes.iter().map(|(n, s)| ((*n).to_owned(), s.to_vec())).collect();
     options.bind.dims = dims.iter().map(|(n, d)| ((*n).to_owned(), *d)).collect();
-    let prepared = Model::compile(graph.unwrap(), &mut registry(&[]), &options).and_then(|model| {
+    let prepared = compile_graph(graph.unwrap(), &operators(&[]), &options).and_then(|model| {
         let mut session = model.session()?;
         session.prepare(&[]).map(|()| session)
     });
@@ -461,7 +462,7 @@ fn shifted(
     let mut options = Options::default();
     let bind = bind.iter().map(|&(of, package)| (of.to_owned(), package.to_owned()));
     options.bind.bind = bind.collect();
-    let model = Model::compile(graph, &mut registry(packages), &options);
+    let model = compile_graph(graph, &operators(packages), &options);
     let model = model.map_err(|error| match &error {
         CompileError::Resolve(why) => {
             format!("{error}; help: {}", why.help().unwrap_or_default())
@@ -527,7 +528,7 @@ fn built_in_operators_take_nodes_of_their_own_domain() {
             "graph \"g\"\n  input x: u8[2]\n  constant s: f32[]{{0.5}}\n  y = {node}@1(x, s, _, s)\n  output y\n"
         );
         let graph = Graph::parse(&text).unwrap();
-        let resolved = Registry::builtin().unwrap().resolve(graph, &BindOptions::default());
+        let resolved = resolve_graph(graph, &built_in(), &BindOptions::default());
         let resolved = resolved.map_err(|e| e.to_string())?.graph;
         Ok::<_, String>(resolved.nodes[0].op.schema().domain().to_owned())
     };
@@ -562,7 +563,7 @@ fn kernels_say_which_domain_where_their_name_is_not_enough() {
         ),
     ];
     for (package, wanted) in cases {
-        let error = Registry::new().add_static(package).unwrap_err();
+        let error = Operators::new().add_static(package).unwrap_err();
         assert_eq!(error.to_string(), format!("linked-in package \"P\": {wanted}"));
     }
 }
@@ -628,7 +629,7 @@ fn a_parameter_may_have_another_name_than_its_attribute() {
     for (graph, wanted) in cases {
         assert_eq!(refusal(graph, &[&TYPED]), format!("node \"act\" (Typed): {wanted}"));
     }
-    let error = Registry::new().add_static(&CLASH).unwrap_err();
+    let error = Operators::new().add_static(&CLASH).unwrap_err();
     assert_eq!(
         error.to_string(),
         "linked-in package \"P\": operator \"Clash\": parameter \"b\": attribute \"a\" is another one's"

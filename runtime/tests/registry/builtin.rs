@@ -6,8 +6,9 @@ use udo_api::{DType, Shape};
 use udo_runtime::contain::Containment;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::model::Options;
+use udo_runtime::operators::Operators;
+use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::fixture::{build_fixture, worker};
 
 /// Numbers without a pattern, the same each time.
@@ -55,9 +56,9 @@ fn network() -> Graph {
     graph
 }
 
-fn results(registry: &mut Registry) -> Vec<Vec<u32>> {
+fn results(operators: &Operators) -> Vec<Vec<u32>> {
     let mut session =
-        Model::compile(network(), registry, &Options::default()).unwrap().session().unwrap();
+        compile_graph(network(), operators, &Options::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("image").unwrap().copy_from_slice(&noise(3, 432));
     session.run().unwrap();
     let names: Vec<String> =
@@ -78,19 +79,19 @@ fn library(folder: &Path) -> PathBuf {
 #[test]
 fn contained_built_in_operators_give_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
-    let mut contained = Registry::new();
+    let mut contained = Operators::new();
     let containment = Containment::default().worker(worker());
     contained.open_contained(&library(folder.path()), &containment).unwrap();
-    let linked = results(&mut Registry::builtin().unwrap());
+    let linked = results(&mut built_in());
     assert_eq!(results(&mut contained), linked);
 }
 
 #[test]
 fn built_in_operators_loaded_as_a_package_give_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
-    let mut loaded = Registry::new();
+    let mut loaded = Operators::new();
     loaded.open(&library(folder.path())).unwrap();
-    let linked = results(&mut Registry::builtin().unwrap());
+    let linked = results(&mut built_in());
     assert_eq!(results(&mut loaded), linked);
     assert!(linked.iter().flatten().all(|&bits| f32::from_bits(bits).is_finite()));
 }

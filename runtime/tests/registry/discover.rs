@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use tempfile::tempdir;
+use udo_runtime::operators::Operators;
 use udo_runtime::package::discover;
-use udo_runtime::registry::Registry;
 use udo_test_support::packages::*;
 
 #[test]
@@ -29,7 +29,7 @@ fn a_thousand_packages_are_found_in_order() {
         assert_eq!(package.manifest.ops[0].name, "Scale");
     }
     let start = std::time::Instant::now();
-    Registry::new().open(&first).unwrap();
+    Operators::new().open(&first).unwrap();
     println!("opened one package in {:?}", start.elapsed());
 }
 

@@ -5,19 +5,20 @@ use udo_api::{DType, Shape, TensorDesc};
 use udo_host::{NodeDesc, infer};
 use udo_runtime::contain::Containment;
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::model::Options;
+use udo_runtime::operators::Operators;
+use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::packages::*;
 
 const FILE: &str = "libUdoCScaleReg.so";
 
 /// The C fixture with an output of these scales.
-fn registry(folder: &std::path::Path, scales: &str) -> Registry {
+fn operators(folder: &std::path::Path, scales: &str) -> Operators {
     let path = folder.join(FILE);
     c_package(&path, &[("KERNELS", "{UDO_CPU, 0}"), ("SCALES", scales)]);
-    let mut registry = Registry::builtin().unwrap();
-    registry.open(&path).unwrap();
-    registry
+    let mut operators = built_in();
+    operators.open(&path).unwrap();
+    operators
 }
 
 fn of_two() -> TensorDesc {
@@ -25,8 +26,8 @@ fn of_two() -> TensorDesc {
 }
 
 /// What the package says of its output where the input is `x`.
-fn inferred(registry: &Registry, x: TensorDesc) -> Result<TensorDesc, String> {
-    let op = registry.ops_named("Scale").next().unwrap().def;
+fn inferred(operators: &Operators, x: TensorDesc) -> Result<TensorDesc, String> {
+    let op = operators.ops_named("Scale").next().unwrap().def;
     let (inputs, constants) = (vec![x], vec![None]);
     let node = NodeDesc { inputs, constants, params: &[], output_count: 1, opset: 0 };
     infer(op, &node).map(|outputs| outputs[0]).map_err(|refusal| refusal.to_string())
@@ -35,9 +36,9 @@ fn inferred(registry: &Registry, x: TensorDesc) -> Result<TensorDesc, String> {
 #[test]
 fn what_a_package_says_of_an_axis_is_copied() {
     let folder = tempdir().unwrap();
-    let registry = registry(folder.path(), "0.5f,0.25f");
-    let first = inferred(&registry, of_two()).unwrap();
-    let second = inferred(&registry, of_two()).unwrap();
+    let operators = operators(folder.path(), "0.5f,0.25f");
+    let first = inferred(&operators, of_two()).unwrap();
+    let second = inferred(&operators, of_two()).unwrap();
     assert_eq!(first.axis_encoding().unwrap().scales(), [1.0, 0.5]);
     assert_eq!(second.axis_encoding().unwrap().scales(), [2.0, 1.0], "the package writes it anew");
 }
@@ -50,8 +51,8 @@ fn what_a_package_says_of_an_axis_is_checked() {
         ("1.0f,-1.0f", "has scale -2 at 1, wanted a finite one above 0"),
     ];
     for (at, (scales, wanted)) in cases.into_iter().enumerate() {
-        let registry = registry(&folder.path().join(at.to_string()), scales);
-        let error = inferred(&registry, of_two()).unwrap_err();
+        let operators = operators(&folder.path().join(at.to_string()), scales);
+        let error = inferred(&operators, of_two()).unwrap_err();
         assert!(
             error.ends_with(&format!("output 0 broken: an encoding per axis {wanted}")),
             "{error}"
@@ -61,13 +62,13 @@ fn what_a_package_says_of_an_axis_is_checked() {
 
 /// Holds a kernel of the C fixture to the scales of its output, which it gets in the call.
 #[track_caller]
-fn reads_the_scales(mut registry: Registry) {
+fn reads_the_scales(operators: Operators) {
     let mut graph = Graph::new("scaled");
     let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(2)]);
     let y = graph.add_value("y");
     graph.add_node(Node::new("Scale", 21, &[x], &[y]));
     graph.outputs.push(y);
-    let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[3.0, -4.0]);
     session.run().unwrap();
@@ -81,15 +82,15 @@ fn reads_the_scales(mut registry: Registry) {
 #[test]
 fn a_kernel_in_c_reads_the_scales_of_an_axis() {
     let folder = tempdir().unwrap();
-    reads_the_scales(registry(folder.path(), "0.5f,0.25f"));
+    reads_the_scales(operators(folder.path(), "0.5f,0.25f"));
 }
 
 #[test]
 fn a_contained_kernel_reads_the_scales_of_an_axis() {
     let folder = tempdir().unwrap();
-    // The library is there once the other registry is.
-    let _plain = registry(folder.path(), "0.5f,0.25f");
-    let mut contained = Registry::builtin().unwrap();
+    // The library is there once the other operators is.
+    let _plain = operators(folder.path(), "0.5f,0.25f");
+    let mut contained = built_in();
     let containment = Containment::default().worker(worker());
     contained.open_contained(&folder.path().join(FILE), &containment).unwrap();
     reads_the_scales(contained);

@@ -6,7 +6,8 @@ use std::path::Path;
 use udo_api::{DType, Status};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::model::{CompileError, Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::operators::Operators;
+use udo_test_support::compile::compile_graph;
 use udo_test_support::fixture::build_fixture;
 
 fn compile(library: &Path, how: &str) -> Result<Model, CompileError> {
@@ -17,10 +18,10 @@ fn compile(library: &Path, how: &str) -> Result<Model, CompileError> {
     node.attrs.push(("how".to_owned(), Attr::Text(how.to_owned())));
     graph.add_node(node);
     graph.outputs.push(y);
-    let mut registry = Registry::new();
-    registry.open(library).unwrap();
+    let mut operators = Operators::new();
+    operators.open(library).unwrap();
     let options = Options { threads: NonZero::new(2).unwrap(), ..Options::default() };
-    Model::compile(graph, &mut registry, &options)
+    compile_graph(graph, &operators, &options)
 }
 
 #[test]

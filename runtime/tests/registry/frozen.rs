@@ -7,8 +7,8 @@ use std::process::Command;
 use tempfile::tempdir;
 use udo_api::abi::ABI_VERSION;
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::model::Options;
+use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::packages::*;
 
 #[test]
@@ -20,8 +20,8 @@ fn packages_of_every_minor_version_run() {
         let mut cc = Command::new("cc");
         cc.args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
         run(cc.arg(&library).arg("-I").arg(&folder).arg(folder.join("package.c")));
-        let mut registry = Registry::builtin().unwrap();
-        registry.open(&library).unwrap();
+        let mut operators = built_in();
+        operators.open(&library).unwrap();
         for threads in [1, 3] {
             let graph = Graph::parse(
                 "graph frozen
@@ -35,7 +35,7 @@ fn packages_of_every_minor_version_run() {
             .unwrap();
             let threads = NonZero::new(threads).unwrap();
             let options = Options { threads, ..Options::default() };
-            let model = Model::compile(graph, &mut registry, &options).unwrap();
+            let model = compile_graph(graph, &operators, &options).unwrap();
             assert_eq!(model.report().steps.len(), 1, "it takes the Relu: {folder:?}");
             let host = &model.report().memories[0];
             assert_eq!((host.packed_bytes, host.geometry_bytes, host.scratch_bytes), (4, 16, 16));

@@ -5,26 +5,26 @@ use std::path::{Path, PathBuf};
 
 use tempfile::tempdir;
 use udo_api::Core;
+use udo_runtime::operators::Operators;
 use udo_runtime::package::index::sha256;
 use udo_runtime::package::{OpenError, PackageId};
-use udo_runtime::registry::Registry;
 use udo_test_support::packages::*;
 
 #[test]
 fn kernels_come_from_the_library_of_their_core_with_its_guard() {
     let folder = tempdir().unwrap();
     let dist = scale_package(folder.path());
-    let mut registry = Registry::new();
-    let id = registry.open(&dist).unwrap();
+    let mut operators = Operators::new();
+    let id = operators.open(&dist).unwrap();
     for _ in 0..2 {
-        let kernels = registry.kernels_for(id, Core::CPU).unwrap();
+        let kernels = operators.kernels_for(id, Core::CPU).unwrap();
         assert_eq!(kernels.len(), 1);
         assert_eq!((kernels[0].def.op(), kernels[0].def.core()), ("Scale", Core::CPU));
         let guard = kernels[0].guard.unwrap();
         assert!(!guard.cell().is_null());
         assert_eq!(guard.cell(), guard.cell(), "a thread has one guard");
     }
-    assert!(registry.kernels_for(id, Core::GPU).unwrap().is_empty(), "nothing for it, no error");
+    assert!(operators.kernels_for(id, Core::GPU).unwrap().is_empty(), "nothing for it, no error");
 }
 
 #[test]
@@ -32,16 +32,16 @@ fn a_missing_library_is_named_and_can_be_added_later() {
     let folder = tempdir().unwrap();
     let dist = scale_package(folder.path());
     fs::remove_file(dist.join(SCALE_CPU)).unwrap();
-    let mut registry = Registry::new();
-    let id = registry.open(&dist).unwrap();
-    let error = registry.kernels_for(id, Core::CPU).unwrap_err();
+    let mut operators = Operators::new();
+    let id = operators.open(&dist).unwrap();
+    let error = operators.kernels_for(id, Core::CPU).unwrap_err();
     assert_eq!(
         message(&error, folder.path()),
         format!("package \"ScaleUdoPackage\" has no library for cpu at \"*/dist/{SCALE_CPU}\"")
     );
     assert_eq!(help(&error, folder.path()), "build it for cpu: `udo build *`");
     fs::copy(&scale().cpu, dist.join(SCALE_CPU)).unwrap();
-    assert_eq!(registry.kernels_for(id, Core::CPU).unwrap().len(), 1);
+    assert_eq!(operators.kernels_for(id, Core::CPU).unwrap().len(), 1);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn an_implementation_library_is_not_a_package() {
 }
 
 /// A C package that names a library per DSP architecture given; none of them is there yet.
-fn dsp_package(folder: &Path, archs: &[u16]) -> (Registry, PackageId) {
+fn dsp_package(folder: &Path, archs: &[u16]) -> (Operators, PackageId) {
     let entry = |arch| {
         format!(
             "{{.core = {{UDO_DSP, {arch}}}, .file = UDO_TEXT(\"dsp_v{arch}/libUdoCScaleImplDsp.so\")}}"
@@ -74,9 +74,9 @@ fn dsp_package(folder: &Path, archs: &[u16]) -> (Registry, PackageId) {
     let entries: Vec<String> = archs.iter().map(entry).collect();
     let path = folder.join("libUdoCScaleReg.so");
     c_package(&path, &[("LIBRARIES", &entries.join(", "))]);
-    let mut registry = Registry::new();
-    let id = registry.open(&path).unwrap();
-    (registry, id)
+    let mut operators = Operators::new();
+    let id = operators.open(&path).unwrap();
+    (operators, id)
 }
 
 fn dsp_library(folder: &Path, arch: u16) -> PathBuf {
@@ -86,14 +86,14 @@ fn dsp_library(folder: &Path, arch: u16) -> PathBuf {
 #[test]
 fn a_dsp_takes_the_highest_architecture_that_it_can_run() {
     let folder = tempdir().unwrap();
-    let (mut registry, id) = dsp_package(folder.path(), &[68, 66, 73]);
+    let (operators, id) = dsp_package(folder.path(), &[68, 66, 73]);
     for arch in [66, 68] {
         let core = format!("{{UDO_DSP, {arch}}}");
         let path = dsp_library(folder.path(), arch);
         c_package(&path, &[("NO_OPS", "1"), ("KERNELS", &core)]);
     }
-    let mut best = |arch| -> Result<Vec<Core>, OpenError> {
-        let kernels = registry.kernels_for(id, Core::dsp(arch))?;
+    let best = |arch| -> Result<Vec<Core>, OpenError> {
+        let kernels = operators.kernels_for(id, Core::dsp(arch))?;
         Ok(kernels.iter().map(|k| k.def.core()).collect())
     };
     assert_eq!(best(65).unwrap(), []);
@@ -111,10 +111,10 @@ fn a_registration_library_may_hold_kernels_itself() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("libUdoCScaleReg.so");
     c_package(&path, &[("KERNELS", "{UDO_DSP, 66}, {UDO_DSP, 68}, {UDO_CPU, 0}")]);
-    let mut registry = Registry::new();
-    let id = registry.open(&path).unwrap();
+    let mut operators = Operators::new();
+    let id = operators.open(&path).unwrap();
     for (core, wanted) in [(Core::DSP_V68, Core::DSP_V68), (Core::dsp(67), Core::dsp(66))] {
-        let kernels = registry.kernels_for(id, core).unwrap();
+        let kernels = operators.kernels_for(id, core).unwrap();
         let cores: Vec<Core> = kernels.iter().map(|k| k.def.core()).collect();
         assert_eq!(cores, [wanted]);
     }
@@ -146,17 +146,17 @@ fn libraries_of_other_packages_builds_and_cores_are_refused() {
     ];
     for (definitions, wanted) in cases {
         let folder = tempdir().unwrap();
-        let (mut registry, id) = dsp_package(folder.path(), &[68]);
+        let (operators, id) = dsp_package(folder.path(), &[68]);
         let mut all = vec![("NO_OPS", "1")];
         all.extend_from_slice(definitions);
         c_package(&dsp_library(folder.path(), 68), &all);
-        let error = registry.kernels_for(id, Core::DSP_V68).unwrap_err();
+        let error = operators.kernels_for(id, Core::DSP_V68).unwrap_err();
         assert_eq!(message(&error, folder.path()), format!("{file} {wanted}"));
     }
     let folder = tempdir().unwrap();
-    let (mut registry, id) = dsp_package(folder.path(), &[68]);
+    let (operators, id) = dsp_package(folder.path(), &[68]);
     c_package(&dsp_library(folder.path(), 68), &[("NO_OPS", "1")]);
-    let error = registry.kernels_for(id, Core::DSP_V68).unwrap_err();
+    let error = operators.kernels_for(id, Core::DSP_V68).unwrap_err();
     assert_eq!(
         message(&error, folder.path()),
         format!("{file}: it has no kernels, wanted kernels for dsp:v68")
@@ -176,9 +176,9 @@ fn a_library_that_is_not_as_built_never_runs() {
     let index = scale_index(&dist);
     index.write(&dist).unwrap();
     let as_built = |core| -> Result<usize, OpenError> {
-        let mut registry = Registry::new();
-        let id = registry.open(folder.path())?;
-        registry.kernels_for(id, core).map(<[_]>::len)
+        let mut operators = Operators::new();
+        let id = operators.open(folder.path())?;
+        operators.kernels_for(id, core).map(|kernels| kernels.len())
     };
     assert_eq!(as_built(Core::CPU).unwrap(), 1);
 
@@ -205,10 +205,10 @@ fn a_library_that_is_not_as_built_never_runs() {
         let mut fewer = index.clone();
         fewer.libraries.remove(at);
         fewer.write(&dist).unwrap();
-        let mut registry = Registry::new();
-        let error = registry
+        let mut operators = Operators::new();
+        let error = operators
             .open(&dist.join(SCALE_REG))
-            .and_then(|id| registry.kernels_for(id, Core::CPU).map(<[_]>::len))
+            .and_then(|id| operators.kernels_for(id, Core::CPU).map(|kernels| kernels.len()))
             .unwrap_err();
         assert_eq!(
             message(&error, folder.path()),
@@ -232,21 +232,24 @@ fn a_library_is_read_once_for_all_clones() {
     let folder = tempdir().unwrap();
     let dist = scale_package(folder.path());
     scale_index(&dist).write(&dist).unwrap();
-    let mut first = Registry::new();
+    let mut first = Operators::new();
     let id = first.open(folder.path()).unwrap();
     let mut second = first.clone();
-    let of = |registry: &mut Registry| {
-        let kernels = registry.kernels_for(id, Core::CPU).unwrap();
+    let of = |operators: &Operators| {
+        let kernels = operators.kernels_for(id, Core::CPU).unwrap();
         kernels.iter().map(|kernel| std::ptr::from_ref(kernel.def)).collect::<Vec<_>>()
     };
     let kernels = of(&mut first);
     let built = fs::read(dist.join(SCALE_CPU)).unwrap();
     replace(&dist.join(SCALE_CPU), &[&built[..], b"garbage"].concat());
     assert_eq!((of(&mut second), kernels.len()), (kernels, 1));
-    let mut registry = Registry::new();
-    let id = registry.open(folder.path()).map_err(|error| error.to_string());
+    let mut operators = Operators::new();
+    let id = operators.open(folder.path()).map_err(|error| error.to_string());
     let error = id.and_then(|id| {
-        registry.kernels_for(id, Core::CPU).map(<[_]>::len).map_err(|error| error.to_string())
+        operators
+            .kernels_for(id, Core::CPU)
+            .map(|kernels| kernels.len())
+            .map_err(|error| error.to_string())
     });
     assert!(error.unwrap_err().contains("has the SHA-256"));
 }
@@ -255,14 +258,14 @@ fn a_library_is_read_once_for_all_clones() {
 fn a_wrong_implementation_library_never_runs() {
     let folder = tempdir().unwrap();
     let dist = scale_package(folder.path());
-    let mut registry = Registry::new();
-    let id = registry.open(&dist).unwrap();
+    let mut operators = Operators::new();
+    let id = operators.open(&dist).unwrap();
     let canary = folder.path().join("canary");
     let manifest = c_manifest("{\"op\":\"Scale\",\"core\":\"cpu\",\"ports\":[]}", "");
     let definitions = [("KERNELS", "{UDO_CPU, 0}"), ("CANARY", &quoted(&canary))];
     let stray = c_package_with_manifest(folder.path(), &manifest, &definitions);
     fs::copy(stray, dist.join(SCALE_CPU)).unwrap();
-    let error = registry.kernels_for(id, Core::CPU).unwrap_err();
+    let error = operators.kernels_for(id, Core::CPU).unwrap_err();
     assert_eq!(
         message(&error, folder.path()),
         format!(
@@ -275,8 +278,9 @@ fn a_wrong_implementation_library_never_runs() {
 #[test]
 fn ids_of_other_registries_are_refused() {
     let folder = tempdir().unwrap();
-    let mut registry = Registry::new();
-    let id = registry.open(&scale_package(folder.path())).unwrap();
-    let error = Registry::new().kernels_for(id, Core::CPU).map(<[_]>::len).unwrap_err();
-    assert_eq!(error.to_string(), "registry has no package 0");
+    let mut operators = Operators::new();
+    let id = operators.open(&scale_package(folder.path())).unwrap();
+    let error =
+        Operators::new().kernels_for(id, Core::CPU).map(|kernels| kernels.len()).unwrap_err();
+    assert_eq!(error.to_string(), "there is no package 0");
 }

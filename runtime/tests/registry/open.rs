@@ -5,8 +5,8 @@ use std::fs;
 use tempfile::tempdir;
 use udo_api::abi::{ABI_VERSION, FINGERPRINT, PanicStrategy};
 use udo_api::{Core, PackageV1};
+use udo_runtime::operators::Operators;
 use udo_runtime::package::{Manifest, Tier, host_target};
-use udo_runtime::registry::Registry;
 use udo_test_support::packages::*;
 
 const REBUILD: &str = "rebuild the package with this SDK: `udo build`";
@@ -16,19 +16,19 @@ fn a_rust_package_opens_by_folder_dist_and_file() {
     let folder = tempdir().unwrap();
     let dist = scale_package(folder.path());
     for path in [folder.path().to_owned(), dist.clone(), dist.join(SCALE_REG)] {
-        let mut registry = Registry::new();
-        let id = registry.open(&path).unwrap();
-        let package = registry.package(id).unwrap();
+        let mut operators = Operators::new();
+        let id = operators.open(&path).unwrap();
+        let package = operators.package(id).unwrap();
         assert_eq!((package.name.as_str(), package.version.as_str()), ("ScaleUdoPackage", "1.2.0"));
         assert_eq!(package.sdk_version, udo_api::SDK_VERSION);
         assert_eq!(package.tier, Tier::Trapped);
         assert_eq!(package.path.as_deref(), Some(dist.join(SCALE_REG).as_path()));
         assert_eq!(package.libraries[0].path, dist.join(SCALE_CPU));
-        let ops: Vec<_> = registry.ops_named("Scale").collect();
+        let ops: Vec<_> = operators.ops_named("Scale").collect();
         assert_eq!(ops.len(), 1);
         assert_eq!(ops[0].package, id);
         assert_eq!(ops[0].def.schema().inputs()[0].name(), "x");
-        assert_eq!(registry.ops_named("Shift").count(), 0);
+        assert_eq!(operators.ops_named("Shift").count(), 0);
     }
 }
 
@@ -60,12 +60,12 @@ fn a_registration_library_opens_by_a_link() {
             (copies.join(SCALE_REG), if is_indexed { &dist } else { &copies }),
             (copies.clone(), &copies),
         ] {
-            let mut registry = Registry::new();
-            let id = registry.open(&path).unwrap();
-            let package = registry.package(id).unwrap();
+            let mut operators = Operators::new();
+            let id = operators.open(&path).unwrap();
+            let package = operators.package(id).unwrap();
             assert_eq!(package.libraries[0].path, libraries.join(SCALE_CPU), "{}", path.display());
-            assert_eq!(registry.kernels_for(id, Core::CPU).unwrap().len(), 1);
-            assert_eq!(registry.open(&dist).unwrap(), id, "it is the same package");
+            assert_eq!(operators.kernels_for(id, Core::CPU).unwrap().len(), 1);
+            assert_eq!(operators.open(&dist).unwrap(), id, "it is the same package");
         }
     }
 }
@@ -79,11 +79,11 @@ fn a_c_package_opens_with_and_without_a_manifest() {
     let manifest = c_manifest(kernels, "");
     let told = c_package_with_manifest(folder.path(), &manifest, &[("KERNELS", "{UDO_CPU, 0}")]);
     for path in [plain, told] {
-        let mut registry = Registry::new();
-        let id = registry.open(&path).unwrap();
-        let package = registry.package(id).unwrap();
+        let mut operators = Operators::new();
+        let id = operators.open(&path).unwrap();
+        let package = operators.package(id).unwrap();
         assert_eq!((package.name.as_str(), package.tier), ("CScale", Tier::Unchecked));
-        let kernels = registry.kernels_for(id, Core::CPU).unwrap();
+        let kernels = operators.kernels_for(id, Core::CPU).unwrap();
         assert_eq!(kernels.len(), 1);
         assert!(kernels[0].guard.is_none());
     }
@@ -94,11 +94,11 @@ fn opening_twice_changes_nothing() {
     let folder = tempdir().unwrap();
     let dist = scale_package(&folder.path().join("a"));
     let copy = scale_package(&folder.path().join("b"));
-    let mut registry = Registry::new();
-    let id = registry.open(&dist).unwrap();
-    assert_eq!(registry.open(&dist.join(SCALE_REG)).unwrap(), id);
-    assert_eq!(registry.open(&copy).unwrap(), id, "the same file elsewhere");
-    assert_eq!((registry.packages().count(), registry.ops().len()), (1, 1));
+    let mut operators = Operators::new();
+    let id = operators.open(&dist).unwrap();
+    assert_eq!(operators.open(&dist.join(SCALE_REG)).unwrap(), id);
+    assert_eq!(operators.open(&copy).unwrap(), id, "the same file elsewhere");
+    assert_eq!((operators.packages().count(), operators.ops().len()), (1, 1));
 }
 
 #[test]
@@ -107,20 +107,20 @@ fn another_package_of_the_same_name_is_refused() {
     let (one, two) = (folder.path().join("1/libUdoAReg.so"), folder.path().join("2/libUdoAReg.so"));
     c_package(&one, &[]);
     c_package(&two, &[("PACKAGE_VERSION", "\"0.4.0\"")]);
-    let mut registry = Registry::new();
-    registry.open(&one).unwrap();
-    let error = registry.open(&two).unwrap_err();
+    let mut operators = Operators::new();
+    operators.open(&one).unwrap();
+    let error = operators.open(&two).unwrap_err();
     assert_eq!(
         message(&error, folder.path()),
         "package \"CScale\" is open already from library \"*/1/libUdoAReg.so\", found another in \
          library \"*/2/libUdoAReg.so\""
     );
     assert_eq!(error.help(), "rename one of the two packages");
-    assert_eq!(registry.packages().count(), 1);
+    assert_eq!(operators.packages().count(), 1);
 
     fs::remove_file(&one).unwrap();
     fs::copy(&two, &one).unwrap();
-    let error = registry.open(&one).unwrap_err();
+    let error = operators.open(&one).unwrap_err();
     assert_eq!(
         message(&error, folder.path()),
         "library \"*/1/libUdoAReg.so\" has changed since package \"CScale\" was opened from it"
@@ -133,20 +133,20 @@ fn linked_in_packages_are_checked_and_added_once() {
     static GOOD: PackageV1 = PackageV1::new("Linked", "1.0");
     static SAME_NAME: PackageV1 = PackageV1::new("Linked", "2.0");
     static BAD: PackageV1 = PackageV1::new("not a name", "1.0");
-    let mut registry = Registry::new();
-    let id = registry.add_static(&GOOD).unwrap();
-    assert_eq!(registry.add_static(&GOOD).unwrap(), id);
-    assert_eq!(registry.package(id).unwrap().path, None);
+    let mut operators = Operators::new();
+    let id = operators.add_static(&GOOD).unwrap();
+    assert_eq!(operators.add_static(&GOOD).unwrap(), id);
+    assert_eq!(operators.package(id).unwrap().path, None);
     assert_eq!(
-        registry.add_static(&SAME_NAME).unwrap_err().to_string(),
+        operators.add_static(&SAME_NAME).unwrap_err().to_string(),
         "package \"Linked\" is open already from the runtime itself, found another in linked-in \
          package \"Linked\""
     );
     assert_eq!(
-        registry.add_static(&BAD).unwrap_err().to_string(),
+        operators.add_static(&BAD).unwrap_err().to_string(),
         "linked-in package \"not a name\": its package name is \"not a name\", wanted an identifier"
     );
-    assert_eq!(registry.packages().count(), 1);
+    assert_eq!(operators.packages().count(), 1);
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn a_refused_library_never_runs() {
         assert!(!canary.exists(), "it ran, though {error}");
     }
     let path = c_package_with_manifest(folder.path(), &good, &[("CANARY", &sings)]);
-    Registry::new().open(&path).unwrap();
+    Operators::new().open(&path).unwrap();
     assert!(canary.exists(), "the constructor works");
 }
 
@@ -370,9 +370,9 @@ fn items_of_an_earlier_version_may_be_shorter() {
     let shorter =
         "package.kernels.item_bytes -= sizeof(kernels[0].reserved); kernels[0].reserved[0] = 9";
     c_package(&path, &[("KERNELS", "{UDO_CPU, 0}"), ("QUERY", shorter)]);
-    let mut registry = Registry::new();
-    let id = registry.open(&path).unwrap();
-    let kernels = registry.kernels_for(id, Core::CPU).unwrap();
+    let mut operators = Operators::new();
+    let id = operators.open(&path).unwrap();
+    let kernels = operators.kernels_for(id, Core::CPU).unwrap();
     assert_eq!((kernels.len(), kernels[0].def.op()), (1, "Scale"));
 }
 

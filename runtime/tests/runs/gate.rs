@@ -13,11 +13,11 @@ use udo_api::{
 };
 use udo_runtime::device::{DeviceSpec, Devices, ErrorCode};
 use udo_runtime::model::Options;
-use udo_runtime::registry::Registry;
 use udo_runtime::run::{Callback, Priority, RunOptions, SharedWorkspace};
 use udo_runtime::runtime::Runtime;
 
 use super::{LONG, compile, cpu, elements, on, sharing, with_frames};
+use udo_test_support::compile::built_in;
 
 static PACKAGE: PackageV1 = PackageV1::new("Gates", "1.0.0")
     .ops(&[OpDef::of::<Gate>(), OpDef::of::<ManyGates>()])
@@ -140,9 +140,9 @@ pub(super) fn runtime() -> Runtime {
 }
 
 pub(super) fn runtime_on(devices: Devices) -> Runtime {
-    let mut registry = Registry::builtin().unwrap();
-    registry.add_static(&PACKAGE).unwrap();
-    Runtime::of(registry, devices)
+    let mut operators = built_in();
+    operators.add_static(&PACKAGE).unwrap();
+    Runtime::of(operators, devices)
 }
 
 pub(super) fn text(gate: usize) -> String {

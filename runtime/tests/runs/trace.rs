@@ -12,8 +12,8 @@ use udo_api::{
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
 use udo_runtime::session::{Span, SpanKind, Trace};
+use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::graphs;
 
 static PACKAGE: PackageV1 = PackageV1::new("Meeting", "1.0.0")
@@ -123,8 +123,8 @@ const COUNT: &str = "graph count
 #[test]
 fn plans_that_are_made_meanwhile_are_spans() {
     let graph = Graph::parse(COUNT).unwrap();
-    let mut registry = Registry::builtin().unwrap();
-    let model = Model::compile(graph, &mut registry, &Options::default()).unwrap();
+    let operators = built_in();
+    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
     let mut session = model.session().unwrap();
     let x = Tensor::of(Shape::new(&[2]).unwrap(), &[2i64, 1]).unwrap();
     let mut trace = Trace::new(NonZero::<usize>::MIN, 100);

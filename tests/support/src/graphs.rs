@@ -3,7 +3,7 @@
 use udo_api::{DType, PackageV1};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::model::{CompileError, Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::operators::Operators;
 
 /// A graph of one node with `inputs` inputs of this type and shape, and one output.
 pub fn one_node(
@@ -38,7 +38,7 @@ pub fn compile(
     package: &'static PackageV1,
     options: &Options,
 ) -> Result<Model, CompileError> {
-    let mut registry = Registry::new();
-    registry.add_static(package).expect("the package is well formed");
-    Model::compile(graph, &mut registry, options)
+    let mut operators = Operators::new();
+    operators.add_static(package).expect("the package is well formed");
+    crate::compile::compile_graph(graph, &operators, options)
 }

@@ -13,6 +13,8 @@ pub mod random;
 #[cfg(feature = "runtime")]
 pub mod checkout;
 #[cfg(feature = "runtime")]
+pub mod compile;
+#[cfg(feature = "runtime")]
 pub mod doubles;
 #[cfg(feature = "runtime")]
 pub mod fixture;

@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 
 use udo_api::Core;
 use udo_api::abi::{ABI_VERSION, FINGERPRINT};
+use udo_runtime::operators::Operators;
 use udo_runtime::package::index::{Index, IndexEntry, LibraryKind, sha256};
 use udo_runtime::package::{OpenError, host_target};
-use udo_runtime::registry::Registry;
 
 pub use crate::fixture::*;
 
@@ -127,12 +127,12 @@ pub fn c_package_with_manifest(
     path
 }
 
-/// What a new registry says to `path`, which it must refuse and leave no trace of.
+/// What a new operators says to `path`, which it must refuse and leave no trace of.
 pub fn refusal(path: &Path) -> OpenError {
-    let mut registry = Registry::new();
-    let error = registry.open(path).unwrap_err();
-    assert_eq!(registry.packages().count(), 0, "{error}");
-    assert!(registry.ops().is_empty(), "{error}");
+    let mut operators = Operators::new();
+    let error = operators.open(path).unwrap_err();
+    assert_eq!(operators.packages().count(), 0, "{error}");
+    assert!(operators.ops().is_empty(), "{error}");
     error
 }
 

@@ -2,12 +2,12 @@
 
 use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::Options;
 use udo_runtime::plan::PlanOptions;
-use udo_runtime::registry::Registry;
 
 use super::Given::{Floats, Ints, Truth};
 use super::{Given, compiled, give};
+use udo_test_support::compile::{built_in, compile_graph};
 
 /// A graph over `x`, four rows of two, and constants.
 fn graph(lines: &str) -> String {
@@ -35,7 +35,7 @@ fn run(lines: &str, given: &[(&str, Given<'_>)]) -> (Vec<usize>, Vec<f32>) {
 #[track_caller]
 fn refusal(lines: &str) -> String {
     let graph = Graph::parse(&graph(lines)).unwrap();
-    let model = Model::compile(graph, &mut Registry::builtin().unwrap(), &Options::default());
+    let model = compile_graph(graph, &built_in(), &Options::default());
     model.map(drop).unwrap_err().to_string()
 }
 

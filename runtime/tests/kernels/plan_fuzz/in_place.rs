@@ -7,11 +7,12 @@ use udo_runtime::device::{DeviceTensor, Devices};
 use udo_runtime::graph::ValueId;
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::operators::Operators;
 use udo_runtime::run::RunOptions;
 
 use super::Met;
 use super::graphs::Case;
+use udo_test_support::compile::compile_graph;
 
 /// Places of inputs and outputs of one shape, each in one pair at most.
 fn pairs(case: &Case, model: &Model) -> Vec<(usize, usize)> {
@@ -34,7 +35,7 @@ fn pairs(case: &Case, model: &Model) -> Vec<(usize, usize)> {
 pub(super) fn check(
     case: &Case,
     apart: &Model,
-    registry: &mut Registry,
+    operators: &Operators,
     options: &Options,
     (inputs, wanted): (&HashMap<ValueId, Tensor>, &HashMap<ValueId, Tensor>),
     met: &mut Met,
@@ -49,7 +50,7 @@ pub(super) fn check(
         .map(|&(input, output)| (case.inputs[input].0.clone(), case.outputs[output].clone()));
     options.in_place = names.collect();
     let fail = |found: String| format!("in place {:?}: {found}\n{}", options.in_place, case.graph);
-    let model = Model::compile(case.graph.clone(), registry, &options);
+    let model = compile_graph(case.graph.clone(), operators, &options);
     let model = model.map_err(|e| fail(e.to_string()))?;
     let mut session = model.session().unwrap();
     let cpu = Devices::default().get(CoreKind::Cpu, 0).unwrap();

@@ -7,15 +7,16 @@ use udo_api::Core;
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::{DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::Options;
+use udo_runtime::operators::Operators;
 use udo_runtime::place::PlaceOptions;
-use udo_runtime::registry::Registry;
+use udo_test_support::compile::compile_graph;
 
 /// Every value of one run that starts from `inputs`, each node on its core where that takes it alone.
 pub(crate) fn run(
     graph: &Graph,
     inputs: HashMap<ValueId, Tensor>,
-    registry: &mut Registry,
+    operators: &Operators,
     cores: &[Core],
     threads: NonZero<usize>,
 ) -> Result<HashMap<ValueId, Tensor>, String> {
@@ -27,7 +28,7 @@ pub(crate) fn run(
         let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
         let place = PlaceOptions { cores, profile, ..PlaceOptions::default() };
         let options = Options { place, threads, ..Options::default() };
-        let made = run_node(graph, node, &known, registry, &options).map_err(fail)?;
+        let made = run_node(graph, node, &known, operators, &options).map_err(fail)?;
         known.extend(made);
     }
     Ok(known)
@@ -37,7 +38,7 @@ fn run_node(
     graph: &Graph,
     node: &Node,
     known: &HashMap<ValueId, Tensor>,
-    registry: &mut Registry,
+    operators: &Operators,
     options: &Options,
 ) -> Result<Vec<(ValueId, Tensor)>, String> {
     let mut alone = Graph::new("alone");
@@ -71,7 +72,7 @@ fn run_node(
         *port = port.and_then(|value| ids.get(&value).copied());
     }
     alone.add_node(node);
-    let model = Model::compile(alone, registry, options).map_err(|e| e.to_string())?;
+    let model = compile_graph(alone, operators, options).map_err(|e| e.to_string())?;
     let mut session = model.session().unwrap();
     for (name, tensor) in given {
         session.set_input(&name, tensor).map_err(|e| e.to_string())?;

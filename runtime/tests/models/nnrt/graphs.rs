@@ -4,15 +4,16 @@ use udo_api::DType::{F32, I32, U8};
 use udo_api::{Core, Encoding, Encodings};
 use udo_runtime::build::nnrt::{Kind, OPS};
 use udo_runtime::build::{FinishedGraph, GraphBuilder, Operation, TensorId};
+use udo_runtime::compiler::Resources;
 use udo_runtime::cores::OpenCl;
 use udo_runtime::device::{Error, ErrorCode, Extent, Packing, TensorSpec};
 use udo_runtime::graph::Attr;
 use udo_runtime::model::{Model, OpSupport, Options, support};
 use udo_runtime::place::{Fallback, PlaceOptions};
-use udo_runtime::registry::Registry;
 use udo_runtime::resolve::BindOptions;
 
 use super::support::{Nd, near};
+use udo_test_support::compile::{built_in, compile_graph};
 
 fn of(dims: &[usize]) -> TensorSpec {
     TensorSpec::fixed(F32, dims).unwrap()
@@ -56,8 +57,7 @@ fn add_relu() -> FinishedGraph {
 fn compile(graph: &FinishedGraph, options: &Options) -> Result<Model, String> {
     let mut options = options.clone();
     options.bind.ranges = graph.ranges();
-    let compiled =
-        Model::compile(graph.graph().clone(), &mut Registry::builtin().unwrap(), &options);
+    let compiled = compile_graph(graph.graph().clone(), &built_in(), &options);
     compiled.map_err(|error| error.to_string())
 }
 
@@ -238,11 +238,11 @@ fn support_says_which_operation_a_core_lacks_and_why() {
     graph.op(relu(e, y)).unwrap();
     graph.set_io(&[a], &[y]).unwrap();
     let graph = graph.finish().unwrap();
-    let mut registry = Registry::builtin().unwrap();
+    let resources = Resources::of(built_in());
     let bind = BindOptions::default();
-    let on_cpu = support(&graph, &mut registry, &bind, Core::CPU);
+    let on_cpu = support(&graph, &resources, &bind, Core::CPU);
     assert!(on_cpu.iter().all(OpSupport::is_supported), "{on_cpu:?}");
-    let by_core = support(&graph, &mut registry, &bind, Core::GPU);
+    let by_core = support(&graph, &resources, &bind, Core::GPU);
     let lacking: Vec<_> = by_core.iter().filter(|of| !of.is_supported()).collect();
     let [lacking] = lacking[..] else { panic!("{by_core:?}") };
     assert_eq!(lacking.name, "ASSERT_3");
@@ -269,8 +269,8 @@ fn support_looks_at_each_operation_where_one_does_not_resolve() {
     graph.op(add(b, flat, y)).unwrap();
     graph.set_io(&[a, flat], &[y]).unwrap();
     let graph = graph.finish().unwrap();
-    let mut registry = Registry::builtin().unwrap();
-    let all = support(&graph, &mut registry, &BindOptions::default(), Core::CPU);
+    let resources = Resources::of(built_in());
+    let all = support(&graph, &resources, &BindOptions::default(), Core::CPU);
     assert!(all[0].is_supported() && !all[1].is_supported(), "{all:?}");
     assert!(all[1].reason.as_deref().unwrap().contains("ADD_1"), "{all:?}");
 }
@@ -379,7 +379,7 @@ fn quantized_graphs_run_on_a_fixed_point_core() {
 #[test]
 fn strange_attributes_are_no_fault() {
     let options = Options { max_memory: Some(1 << 24), ..Options::default() };
-    let registry = Registry::builtin().unwrap();
+    let operators = built_in();
     let dims = [2, 4, 2, 4];
     let data: Vec<u8> = (0..64).flat_map(|n: i32| (n % 3).to_le_bytes()).collect();
     let mut finished = 0;
@@ -421,7 +421,7 @@ fn strange_attributes_are_no_fault() {
             graph.set_io(&[x], &made[..op.outputs[0]]).unwrap();
             let Ok(graph) = graph.finish() else { continue };
             finished += 1;
-            let compiled = Model::compile(graph.graph().clone(), &mut registry.clone(), &options);
+            let compiled = compile_graph(graph.graph().clone(), &operators.clone(), &options);
             drop(compiled);
         }
     }

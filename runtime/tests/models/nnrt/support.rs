@@ -5,8 +5,8 @@ use udo_runtime::build::{GraphBuilder, Operation, TensorId};
 use udo_runtime::device::TensorSpec;
 use udo_runtime::graph::Attr;
 use udo_runtime::memory::{Tensor, bytes_of};
-use udo_runtime::model::{Model, Options};
-use udo_runtime::registry::Registry;
+use udo_runtime::model::Options;
+use udo_test_support::compile::{built_in, compile_graph};
 
 /// Numbers under a shape, outermost dimension first.
 #[derive(Clone, Debug, PartialEq)]
@@ -285,8 +285,8 @@ impl Case {
         let inputs: Vec<_> = given.iter().map(|(id, ..)| *id).collect();
         builder.set_io(&inputs, &makes).map_err(|error| said(&error))?;
         let graph = builder.finish().map_err(|error| said(&error))?;
-        let mut registry = Registry::builtin().unwrap();
-        let compiled = Model::compile(graph.graph().clone(), &mut registry, &Options::default());
+        let operators = built_in();
+        let compiled = compile_graph(graph.graph().clone(), &operators, &Options::default());
         let model = compiled.map_err(|error| said(&error))?;
         let mut session = model.session().unwrap();
         for (_, name, tensor) in &given {
