@@ -1,5 +1,7 @@
 //! Packages that do all that no package may: contained, each is an error that says who and where, the host lives on, and the next
 //! run has the bits of one that is not contained. In the process of the host, one that hangs is told apart.
+//!
+//! It has a process of its own: packages hang in it, it looks at what is mapped into it, and it counts how long workers take.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::fs;
@@ -18,18 +20,12 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::run::RunOptions;
 use udo_runtime::runtime::Runtime;
-
-#[path = "support/command.rs"]
-mod command;
-#[path = "support/fixture.rs"]
-mod support;
-
-use command::udo;
-use support::fixture;
+use udo_test_support::command::udo;
+use udo_test_support::fixture::placed;
 
 /// The package, as `udo build` would name it.
 static PACKAGE: LazyLock<TempDir> =
-    LazyLock::new(|| fixture("tests/faults", "faults_package", "FaultsPackage"));
+    LazyLock::new(|| placed("faults", "faults_package", "FaultsPackage"));
 
 fn package() -> PathBuf {
     PACKAGE.path().to_owned()

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use tempfile::TempDir;
+
 pub use crate::checkout::root;
 use crate::checkout::target;
 
@@ -36,6 +38,15 @@ pub fn cargo_fixture(name: &str, profile: &str, command: &str, flags: &[&str]) -
     cargo.current_dir(&folder);
     run(cargo.env("CARGO_TARGET_DIR", &target));
     target.join(of).join(if profile == "dev" { "debug" } else { profile })
+}
+
+/// The fixture in the folder `name`, whose crate is `library` and that calls itself `package`, in a folder of its own as `udo build`
+/// would name its library.
+pub fn placed(name: &str, library: &str, package: &str) -> TempDir {
+    let built = build_fixture(name, "dev").join(format!("lib{library}.so"));
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(built, folder.path().join(format!("libUdo{package}Reg.so"))).unwrap();
+    folder
 }
 
 /// The target that the compiler builds for where none is said.

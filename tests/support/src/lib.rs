@@ -8,12 +8,14 @@
     reason = "a test that cannot go on has failed"
 )]
 
-pub mod random;
-
 #[cfg(feature = "runtime")]
 pub mod checkout;
 #[cfg(feature = "runtime")]
+pub mod command;
+#[cfg(feature = "runtime")]
 pub mod compile;
+#[cfg(feature = "runtime")]
+pub mod desk;
 #[cfg(feature = "runtime")]
 pub mod doubles;
 #[cfg(feature = "runtime")]
@@ -21,14 +23,26 @@ pub mod fixture;
 #[cfg(feature = "runtime")]
 pub mod graphs;
 #[cfg(feature = "runtime")]
+pub mod guide;
+pub mod language;
+#[cfg(feature = "runtime")]
+pub mod lists;
+#[cfg(feature = "runtime")]
 pub mod number;
 #[cfg(feature = "runtime")]
 pub mod packages;
+#[cfg(feature = "runtime")]
+pub mod page;
 #[cfg(feature = "runtime")]
 pub mod planned;
 #[cfg(feature = "runtime")]
 pub mod positive;
 #[cfg(feature = "runtime")]
+pub mod proto;
+pub mod random;
+#[cfg(feature = "runtime")]
 pub mod small;
 #[cfg(feature = "runtime")]
 pub mod texts;
+#[cfg(feature = "runtime")]
+pub mod varied;

@@ -9,21 +9,30 @@ impl Random {
     pub fn new(seed: u64) -> Self {
         let mut random = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         // Neighbouring seeds start alike.
-        (0..5).for_each(|_| random.step());
+        for _ in 0..5 {
+            random.bits();
+        }
         random
     }
 
-    fn step(&mut self) {
+    /// One that goes on from this state, which is not 0.
+    pub fn with_state(state: u64) -> Self {
+        Self(state)
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
+        self.0
     }
 
     /// One of 0 to `end - 1`; 0 if there is none.
     pub fn below(&mut self, end: usize) -> usize {
-        self.step();
+        let bits = self.bits();
         let end = u64::try_from(end.max(1)).unwrap_or(u64::MAX);
-        usize::try_from((self.0 >> 11) % end).unwrap_or(0)
+        usize::try_from((bits >> 11) % end).unwrap_or(0)
     }
 
     /// True once in `times`.

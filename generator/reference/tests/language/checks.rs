@@ -1,6 +1,7 @@
 //! What the checker refuses, with the words that it uses.
 
 use udo_reference::{Class, Fault, Input, Output, Param, ParamKind, Program, Signature, Value};
+use udo_test_support::random::Random;
 
 /// Inputs `x` and `k` (integers) and an optional `b`, parameters `axis`, `mode` and `perm`, an output `y`.
 fn signature() -> Signature {
@@ -171,17 +172,17 @@ fn a_signature_has_each_name_once() {
 /// Bytes that are no program are refused, or make one; nothing else.
 #[test]
 fn damaged_sources_are_refused_in_order() {
-    let mut random = crate::support::Random(7);
+    let mut random = Random::with_state(7);
     let mut programs = 0;
     for (_, operator) in crate::operators::operators() {
         let words: Vec<&str> =
             operator.source.split_inclusive([' ', '(', '[', ',', ')', ']']).collect();
         for _ in 0..20 {
             let mut words = words.clone();
-            let pick = |random: &mut crate::support::Random| random.next() as usize % words.len();
+            let pick = |random: &mut Random| random.bits() as usize % words.len();
             let (a, b) = (pick(&mut random), pick(&mut random));
             words.swap(a, b);
-            if random.next().is_multiple_of(2) {
+            if random.bits().is_multiple_of(2) {
                 words.remove(a);
             }
             if let Ok(program) = Program::read(&words.concat(), &operator.signature) {

@@ -1,0 +1,9 @@
+//! The commands by themselves: what all have in common, and those for packages that are there.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod check;
+mod commands;
+mod demo;
+mod ops;
+mod trust;
+mod view;

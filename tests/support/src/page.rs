@@ -1,0 +1,27 @@
+//! A page of docs whose commands run in a folder of their own.
+
+use std::env;
+
+use tempfile::TempDir;
+
+use crate::checkout::built;
+use crate::guide;
+
+/// Runs the commands of a page that says what they print, and gives the folder in which they ran.
+pub fn follow(page: &'static str) -> TempDir {
+    follow_beside(page, &[])
+}
+
+/// As [`follow`], beside files with these names and texts.
+pub fn follow_beside(page: &'static str, files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let path = env::var("PATH").unwrap_or_default();
+    guide::run(page, dir.path(), |sh| {
+        sh.env("PATH", format!("{}:{path}", built().display()));
+    });
+    assert!(guide::blocks(page).iter().any(|block| block.follows && block.language == "text"));
+    dir
+}

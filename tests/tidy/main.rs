@@ -1,0 +1,693 @@
+//! Rules about the tree itself, each held by a test: who imports whom, where unsafe code may be, what files look
+//! like, and what the dependencies may be.
+//!
+//! The tests read files and ask cargo; nothing is built. An exception is a line in a table, with its reason, and
+//! goes when it is no longer needed.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::LazyLock,
+};
+
+use serde_json::Value;
+use udo_runtime::registry::Registry;
+
+mod cycles;
+mod source;
+
+use source::{by_hand, code, functions, has_unsafe, imports};
+
+/// Each crate, and which of ours it may import. Tests and benchmarks may import any.
+const FLOOR_PLAN: &[(&str, &[&str])] = &[
+    ("udo-api", &[]),
+    ("udo-simd", &[]),
+    ("udo-hta", &["udo-simd"]),
+    ("udo-host", &["udo-api"]),
+    ("udo-testing", &["udo-api", "udo-host"]),
+    ("udo-ops", &["udo-api", "udo-hta", "udo-simd"]),
+    ("udo-runtime", &["udo-api", "udo-host", "udo-hta", "udo-ops", "udo-simd"]),
+    ("udo-generator", &["udo-reference"]),
+    ("udo-reference", &[]),
+    (
+        "udo-check",
+        &["udo-api", "udo-generator", "udo-host", "udo-reference", "udo-runtime", "udo-testing"],
+    ),
+    ("udo-capi", &["udo-api", "udo-runtime"]),
+    ("udo-cli", &["udo-api", "udo-check", "udo-generator", "udo-hta", "udo-runtime", "udo-simd"]),
+    ("udo-test-support", &["udo-api", "udo-reference", "udo-runtime"]),
+];
+
+/// The modules of `udo-runtime` from the ground up. One may import those below it, and nothing else.
+const LEVELS: &[&[&str]] = &[
+    &["exit_guard", "memory"],
+    &["device", "thread_pool"],
+    &["graph", "run"],
+    &["container", "cores", "npy"],
+    &["cache", "package"],
+    &["build", "contain", "import"],
+    &["registry"],
+    &["export", "resolve"],
+    &["pass", "place"],
+    &["hta", "plan"],
+    &["session"],
+    &["model"],
+    &["quant"],
+    &["runtime"],
+    &["network"],
+];
+
+/// Those of `udo-simd`.
+const SIMD_LEVELS: &[&[&str]] = &[
+    &["bits", "indirect", "isa", "testing"],
+    &["fft", "formula"],
+    &["math"],
+    &["gemm_f32", "gemm_u8", "rows"],
+    &["gemm_bf16", "peak"],
+    &["conv_f32", "conv_u8", "depthwise", "gemm_blocks", "winograd"],
+    &["pooling"],
+];
+
+/// Those of `udo-hta`.
+const HTA_LEVELS: &[&[&str]] =
+    &[&["bytecode", "network"], &["soc"], &["verify"], &["compile", "run"]];
+
+/// Those of `udo-reference`.
+const REFERENCE_LEVELS: &[&[&str]] = &[
+    &["case", "erf", "number", "signature", "words"],
+    &["fault", "function"],
+    &["bound", "ir", "token"],
+    &["storage", "syntax"],
+    &["eval", "parse", "print"],
+    &["lower"],
+];
+
+/// Those of `udo-api`: words, what crosses, what authors get, what they write, and what ties that to what crosses.
+const API_LEVELS: &[&[&str]] = &[
+    &["dtype", "layout"],
+    &["core", "element", "error", "span"],
+    &["guard", "shape"],
+    &["encoding"],
+    &["tensor"],
+    &["abi"],
+    &["author"],
+    &["gpu", "kernel", "schema"],
+    &["dsp"],
+    &["export"],
+];
+
+/// The same inside of folders of `udo-api`.
+const API_FOLDERS: &[(&str, &[&[&str]])] = &[
+    (
+        "abi",
+        &[
+            &["node", "gpu", "value", "version"],
+            &["execute", "report", "schema"],
+            &["finalize"],
+            &["kernel"],
+            &["block", "package"],
+            &["fingerprint"],
+        ],
+    ),
+    (
+        "author",
+        &[
+            &["epilogue", "param", "rows", "workspace"],
+            &["node", "parallel"],
+            &["pack"],
+            &["finalize", "infer", "io"],
+            &["work_items"],
+        ],
+    ),
+    ("export", &[&["bare", "door", "manifest", "watch"], &["package", "shim"], &["gpu"]]),
+];
+
+/// Files that import each other in a circle still. No line may be added.
+const CYCLES: &[&[&str]] = &[
+    &[
+        "generator/reference/src/print/items.rs",
+        "generator/reference/src/print/opencl.rs",
+        "generator/reference/src/print/rust.rs",
+    ],
+    &[
+        "generator/src/view/kernel.rs",
+        "generator/src/view/reference.rs",
+        "generator/src/view/sample.rs",
+        "generator/src/view/schema.rs",
+        "generator/src/view/test.rs",
+    ],
+    &["generator/src/view/reference/slices.rs", "generator/src/view/reference/table.rs"],
+    &["runtime/cli/src/model_flags.rs", "runtime/cli/src/stages.rs"],
+    &["runtime/cli/src/raw.rs", "runtime/cli/src/tensors.rs"],
+    &[
+        "runtime/src/build/finished.rs",
+        "runtime/src/build/lower.rs",
+        "runtime/src/build/nnrt.rs",
+        "runtime/src/build/operation.rs",
+    ],
+    &["runtime/src/cache/code.rs", "runtime/src/cache/file.rs", "runtime/src/cache/source.rs"],
+    &[
+        "runtime/src/contain/call.rs",
+        "runtime/src/contain/kernel.rs",
+        "runtime/src/contain/packs.rs",
+        "runtime/src/contain/proxy.rs",
+        "runtime/src/contain/tables.rs",
+        "runtime/src/contain/worker.rs",
+    ],
+    &["runtime/src/container/prepared.rs", "runtime/src/container/write.rs"],
+    &["runtime/src/device/cache.rs", "runtime/src/device/lease.rs", "runtime/src/device/memory.rs"],
+    &["runtime/src/import/onnx/external.rs", "runtime/src/import/onnx/tensor.rs"],
+    &[
+        "runtime/src/import/onnx/function.rs",
+        "runtime/src/import/onnx/graph.rs",
+        "runtime/src/import/onnx/model.rs",
+    ],
+    &["runtime/src/model/last.rs", "runtime/src/model/launch.rs", "runtime/src/model/session.rs"],
+    &["runtime/src/place/limits.rs", "runtime/src/place/ports.rs", "runtime/src/place/unplaced.rs"],
+    &[
+        "runtime/src/plan/control.rs",
+        "runtime/src/plan/lower.rs",
+        "runtime/src/plan/states.rs",
+        "runtime/src/plan/tie.rs",
+    ],
+    &["runtime/src/quant/encodings.rs", "runtime/src/quant/insert.rs"],
+    &[
+        "runtime/src/run/frames.rs",
+        "runtime/src/run/job.rs",
+        "runtime/src/run/queue.rs",
+        "runtime/src/run/timer.rs",
+    ],
+];
+
+/// The files and folders with unsafe code. Tests may have some as well.
+const UNSAFE: &[&str] = &[
+    "runtime/capi/src/",
+    "runtime/check/src/raw/",
+    "runtime/simd/src/",
+    "runtime/src/contain/call.rs",
+    "runtime/src/contain/call/tests.rs",
+    "runtime/src/contain/image.rs",
+    "runtime/src/contain/kernel.rs",
+    "runtime/src/contain/node.rs",
+    "runtime/src/contain/packs.rs",
+    "runtime/src/contain/proxy.rs",
+    "runtime/src/contain/serve/calls.rs",
+    "runtime/src/contain/serve/window.rs",
+    "runtime/src/contain/shared.rs",
+    "runtime/src/cores/opencl.rs",
+    "runtime/src/cores/opencl/",
+    "runtime/src/device/bytes.rs",
+    "runtime/src/device/bytes/",
+    "runtime/src/device/fd.rs",
+    "runtime/src/device/lease.rs",
+    "runtime/src/device/lease/",
+    "runtime/src/exit_guard.rs",
+    "runtime/src/exit_guard/",
+    "runtime/src/package/copy.rs",
+    "runtime/src/package/open.rs",
+    "runtime/src/session.rs",
+    "runtime/src/session/",
+    "runtime/src/thread_pool.rs",
+    "runtime/src/thread_pool/",
+    "udo-api/host/src/",
+    "udo-api/src/abi/",
+    "udo-api/src/author/",
+    "udo-api/src/element.rs",
+    "udo-api/src/export/",
+    "udo-api/src/guard.rs",
+    "udo-api/src/span.rs",
+    "udo-api/testing/src/call.rs",
+];
+
+/// Where every `lib.rs`, and every template of one, forbids unsafe code.
+const SAFE: &[&str] = &["examples/", "generator/", "runtime/hta/", "runtime/ops/", "templates/"];
+
+/// What no Rust code has in it, and why.
+const UNWANTED: &[(&str, &str)] = &[
+    ("todo!", "what is unfinished returns an error that says so"),
+    ("unimplemented!", "what is unfinished returns an error that says so"),
+    ("dbg!", "it prints"),
+    ("#[ignore", "a test runs or goes"),
+    ("should_panic", "tests look at values"),
+    ("thread::sleep", "tests and code wait for something, not for some time"),
+    ("[allow(", "`expect` with a reason goes when it is no longer needed"),
+];
+
+/// Pieces of paths that only one machine has; `#` is for `/`, so that this file does not hold them.
+const MACHINES: &[&str] = &["#home#", "#root#"];
+
+const MAX_LINES: usize = 1000;
+
+/// The most lines that a function has, from its first to its closing brace.
+const MAX_FUNCTION_LINES: usize = 80;
+
+/// Longer functions, and why they stay whole.
+const LONG_FUNCTIONS: &[(&str, &str)] = &[
+    // One per number of pixels and taps: the macro that makes them is in the function that picks one.
+    ("runtime/simd/src/depthwise/avx512.rs", "pass"),
+    // Registers are named across the whole of a tile's loop.
+    ("runtime/simd/src/gemm_u8/avx512.rs", "run"),
+    // A transpose is one list of shuffles.
+    ("runtime/simd/src/rows/transpose.rs", "transpose"),
+];
+
+/// Public items that the documentation does not show, and why.
+const HIDDEN: &[(&str, &str)] = &[
+    // What the export macro writes into packages names it.
+    ("udo-api/src/export.rs", "pub use abi_stable;"),
+];
+
+/// The places of the runtime where operators have names.
+const PATTERNS: &[&str] = &[
+    "runtime/src/build/",
+    "runtime/src/hta/",
+    "runtime/src/pass/patterns/",
+    "runtime/src/place/limits/",
+    "runtime/src/quant/",
+    "runtime/src/resolve/sequence.rs",
+    "runtime/src/resolve/upgrade.rs",
+    "runtime/src/resolve/upgrade/",
+];
+
+/// Operators that the runtime names elsewhere, and why.
+const NAMED_OPS: &[(&str, &str)] = &[
+    // The host's own kernels, called as what they do is.
+    ("runtime/src/cores/relayout.rs", "Transpose"),
+    // What reads constants of 4 bits as values alone.
+    ("runtime/src/import/onnx/four_bits.rs", "DequantizeLinear"),
+    // What a function gives that is an input of it goes through one.
+    ("runtime/src/import/onnx/function.rs", "Identity"),
+    // What integers stand for that go in and come out, the nodes say that they go through.
+    ("runtime/src/model/ports.rs", "DequantizeLinear"),
+    ("runtime/src/model/ports.rs", "QuantizeLinear"),
+    // What a branch that is taken gives and does not make goes through one.
+    ("runtime/src/resolve/control/branches.rs", "Identity"),
+    // An iteration's part of a stacked output is put behind those before it.
+    ("runtime/src/resolve/control/unrolled.rs", "Concat"),
+    ("runtime/src/resolve/control/unrolled.rs", "Identity"),
+    ("runtime/src/resolve/control/unrolled.rs", "Loop"),
+    ("runtime/src/resolve/control/unrolled.rs", "Unsqueeze"),
+    // Where a schema wants channels last, such nodes are put in, but not before constants, which may be stored as quantized values.
+    ("runtime/src/resolve/tensor_layout.rs", "Transpose"),
+];
+
+const LICENCES: &[&str] =
+    &["Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "Unicode-3.0", "Zlib"];
+
+/// Dependencies with another licence, and why that is fine.
+const OTHER_LICENCES: &[(&str, &str)] = &[
+    // Through abi_stable. The licence covers the crate's own files, which are used as they come.
+    ("generational-arena", "MPL-2.0"),
+    // Writes a header in a test, which is ours; nothing of it is linked to what is given away.
+    ("cbindgen", "MPL-2.0"),
+];
+
+/// Dependencies that come in several versions, and why.
+const SEVERAL_VERSIONS: &[&str] = &[
+    // abi_stable opens libraries with 0.7, the loader with 0.9.
+    "libloading",
+    // The derives of abi_stable are at 1, of prost at 2, of the others at 3; none of it is linked.
+    "syn",
+    // trybuild reads TOML with 1, cbindgen with 0.9; tests alone have either.
+    "toml",
+    "toml_datetime",
+    "winnow",
+];
+
+#[test]
+fn crates_import_what_the_floor_plan_allows() {
+    let members: Vec<_> = packages().filter(|package| package["source"].is_null()).collect();
+    let ours: BTreeSet<_> = members.iter().map(|package| text(&package["name"])).collect();
+    assert_eq!(ours, FLOOR_PLAN.iter().map(|(name, _)| *name).collect(), "crates and floor plan");
+    let mut faults = Vec::new();
+    for package in members {
+        let name = text(&package["name"]);
+        let allowed = FLOOR_PLAN.iter().find(|(of, _)| *of == name).map_or(&[][..], |row| row.1);
+        let built = list(&package["dependencies"]).filter(|import| import["kind"] != "dev");
+        for import in built.map(|import| text(&import["name"])) {
+            if ours.contains(import) && !allowed.contains(&import) {
+                faults.push(format!("{name} imports {import}"));
+            }
+        }
+    }
+    none(&faults);
+}
+
+#[test]
+fn built_in_operators_have_what_a_package_has() {
+    let ops = packages().find(|package| package["name"] == "udo-ops").unwrap();
+    let imports = list(&ops["dependencies"]).filter(|import| import["kind"].is_null());
+    assert_eq!(
+        imports.map(|import| text(&import["name"])).collect::<Vec<_>>(),
+        ["udo-api", "udo-hta", "udo-simd"]
+    );
+}
+
+#[test]
+fn modules_of_the_runtime_import_those_below_them() {
+    modules_import_those_below_them("runtime/src/", "crate::", LEVELS);
+}
+
+#[test]
+fn modules_of_the_primitives_import_those_below_them() {
+    modules_import_those_below_them("runtime/simd/src/", "crate::", SIMD_LEVELS);
+    none(&paths(rust_files(), |file| {
+        file.path.starts_with("runtime/simd/") && code(&file.text).contains("super::super")
+    }));
+}
+
+#[test]
+fn modules_of_the_hta_import_those_below_them() {
+    modules_import_those_below_them("runtime/hta/src/", "crate::", HTA_LEVELS);
+}
+
+#[test]
+fn modules_of_the_reference_import_those_below_them() {
+    modules_import_those_below_them("generator/reference/src/", "crate::", REFERENCE_LEVELS);
+}
+
+#[test]
+fn modules_of_the_contract_import_those_below_them() {
+    modules_import_those_below_them("udo-api/src/", "crate::", API_LEVELS);
+    for (folder, levels) in API_FOLDERS {
+        let path = format!("udo-api/src/{folder}/");
+        modules_import_those_below_them(&path, &format!("crate::{folder}::"), levels);
+    }
+}
+
+/// Holds the modules in `folder`, whose paths begin with `root`, against the table of their levels.
+#[track_caller]
+fn modules_import_those_below_them(folder: &str, root: &str, levels: &[&[&str]]) {
+    let level = |module: &str| levels.iter().position(|level| level.contains(&module));
+    let mut faults = Vec::new();
+    let mut seen = BTreeSet::new();
+    for file in rust_files() {
+        let Some(path) = file.path.strip_prefix(folder) else { continue };
+        let module = path.split('/').next().unwrap_or(path).trim_end_matches(".rs");
+        if matches!(module, "lib" | "mod") {
+            continue;
+        }
+        seen.insert(module);
+        let code = code(&file.text);
+        let mut imported = imports(&code, root);
+        // Further down, and in modules within a file, `super` is another module.
+        if root != "crate::" && !path.contains('/') {
+            imported.extend(imports(&code, "super::"));
+        }
+        for import in imported.iter().filter(|import| *import != module) {
+            if level(import).is_none() || level(import) >= level(module) {
+                faults.push(format!("{}: {module} imports {import}", file.path));
+            }
+        }
+    }
+    assert_eq!(seen, levels.concat().into_iter().collect(), "modules and table");
+    none(&faults);
+}
+
+/// A file imports what lies below it, so no file may be reached from what it imports.
+#[test]
+fn files_import_each_other_in_no_circle() {
+    let mut folders: BTreeSet<&str> = BTreeSet::new();
+    for file in rust_files().filter(|file| !file.path.contains("/tests/")) {
+        folders.extend(file.path.find("/src/").map(|at| &file.path[..at + "/src/".len()]));
+    }
+    let mut found = BTreeSet::new();
+    for folder in folders {
+        let own = rust_files()
+            .filter_map(|file| Some((file.path.strip_prefix(folder)?, code(&file.text))));
+        let is_tested = |path: &str| path.ends_with("tests.rs") || path.contains("tests/");
+        let own: Vec<_> = own.filter(|(path, _)| !is_tested(path)).collect();
+        let path = |file: String| format!("{folder}{file}");
+        found.extend(
+            cycles::cycles(&own)
+                .into_iter()
+                .map(|cycle| cycle.into_iter().map(path).collect::<Vec<_>>()),
+        );
+    }
+    let known: BTreeSet<Vec<String>> =
+        CYCLES.iter().map(|cycle| cycle.iter().map(|&file| file.to_owned()).collect()).collect();
+    assert_eq!(found, known, "cycles and table");
+}
+
+#[test]
+fn unsafe_code_lies_in_few_named_files() {
+    let files: Vec<_> = rust_files().filter(|file| has_unsafe(&file.text)).collect();
+    let is_test = |path: &str| path.starts_with("tests/") || path.contains("/tests/");
+    let mut faults = paths(files.iter().copied(), |file| {
+        !is_test(&file.path) && !UNSAFE.iter().any(|row| file.path.starts_with(row))
+    });
+    for row in UNSAFE.iter().filter(|row| !files.iter().any(|file| file.path.starts_with(**row))) {
+        faults.push(format!("{row} has no unsafe code, so no line in the table"));
+    }
+    none(&faults);
+}
+
+#[test]
+fn generated_libraries_and_the_generator_forbid_unsafe_code() {
+    let is_library = |path: &str| {
+        SAFE.iter().any(|folder| path.starts_with(folder))
+            && (path.ends_with("/lib.rs") || path.ends_with("/lib.rs.jinja"))
+    };
+    none(&paths(&*FILES, |file| {
+        is_library(&file.path) && !file.text.contains("\n#![forbid(unsafe_code)]\n")
+    }));
+}
+
+#[test]
+fn rust_files_say_first_what_they_are_for() {
+    none(&paths(rust_files(), |file| !file.text.starts_with("//!")));
+}
+
+#[test]
+fn rust_files_are_short_enough_to_read() {
+    none(&paths(rust_files(), |file| file.text.lines().count() > MAX_LINES));
+}
+
+#[test]
+fn functions_are_short_enough_to_read() {
+    let mut faults = Vec::new();
+    let mut exceptions: BTreeSet<_> = LONG_FUNCTIONS.iter().copied().collect();
+    for file in rust_files() {
+        for (name, lines) in functions(&code(&by_hand(&file.text))) {
+            let is_known = LONG_FUNCTIONS.contains(&(&file.path, &name));
+            if lines > MAX_FUNCTION_LINES && !is_known {
+                faults.push(format!("{}: {name} has {lines} lines", file.path));
+            }
+            if lines > MAX_FUNCTION_LINES {
+                exceptions.retain(|row| *row != (&*file.path, &*name));
+            }
+        }
+    }
+    none(&faults);
+    assert!(exceptions.is_empty(), "no longer needed: {exceptions:?}");
+}
+
+#[test]
+fn nothing_public_is_hidden() {
+    let mut hidden = BTreeSet::new();
+    for file in rust_files() {
+        let code = code(&file.text);
+        let mut lines = code.lines().map(str::trim).filter(|line| !line.is_empty());
+        while let Some(line) = lines.next() {
+            if line.starts_with("#[doc(hidden)]") || line.starts_with("#![doc(hidden)]") {
+                let item = lines.by_ref().find(|line| !line.starts_with('#')).unwrap_or_default();
+                hidden.insert((file.path.clone(), item.to_owned()));
+            }
+        }
+    }
+    let known = HIDDEN.iter().map(|&(path, item)| (path.to_owned(), item.to_owned()));
+    assert_eq!(hidden, known.collect(), "hidden items and table");
+}
+
+#[test]
+fn paths_climb_one_module_at_most() {
+    none(&paths(rust_files(), |file| code(&file.text).contains(&["super", "super"].join("::"))));
+}
+
+#[test]
+fn operators_have_names_in_patterns_alone() {
+    let registry = Registry::builtin().unwrap();
+    let ops: BTreeSet<_> = registry.ops().iter().map(|entry| entry.def.schema().name()).collect();
+    assert!(ops.contains("Conv"), "{ops:?}");
+    let mut named = BTreeSet::new();
+    for file in rust_files().filter(|file| file.path.starts_with("runtime/src/")) {
+        // What follows is tests, which name what they like.
+        let text = file.text.split("#[cfg(test)]").next().unwrap_or_default();
+        let is_pattern = PATTERNS.iter().any(|folder| file.path.starts_with(folder));
+        let is_test = file.path.ends_with("/tests.rs") || file.path.contains("/tests/");
+        if is_pattern || is_test {
+            continue;
+        }
+        let words = text.lines().filter(|line| !line.trim().starts_with("//"));
+        let words = words.flat_map(|line| line.split('"').skip(1).step_by(2));
+        named.extend(words.filter(|word| ops.contains(word)).map(|op| (&*file.path, op)));
+    }
+    assert_eq!(named, NAMED_OPS.iter().copied().collect(), "operators named and table");
+}
+
+#[test]
+fn rust_code_has_no_stubs_no_silenced_lints_and_no_sleeps() {
+    let mut faults = Vec::new();
+    for file in rust_files() {
+        for (line, code) in code(&by_hand(&file.text)).lines().enumerate() {
+            for (word, why) in UNWANTED.iter().filter(|(word, _)| code.contains(word)) {
+                faults.push(format!("{}:{}: `{word}`: {why}", file.path, line + 1));
+            }
+        }
+    }
+    none(&faults);
+}
+
+#[test]
+fn no_file_names_a_place_on_one_machine() {
+    let places: Vec<_> = MACHINES.iter().map(|place| place.replace('#', "/")).collect();
+    none(&paths(&*FILES, |file| places.iter().any(|place| file.text.contains(place))));
+}
+
+#[test]
+fn dependencies_have_licences_that_we_can_keep() {
+    let mut faults = Vec::new();
+    let mut exceptions: BTreeSet<_> = OTHER_LICENCES.iter().copied().collect();
+    for package in packages() {
+        let (name, licence) = (text(&package["name"]), text(&package["license"]));
+        if !is_allowed(licence) && !exceptions.remove(&(name, licence)) {
+            faults.push(format!("{name}: {licence:?}"));
+        }
+    }
+    none(&faults);
+    assert!(exceptions.is_empty(), "no longer needed: {exceptions:?}");
+}
+
+#[test]
+fn a_licence_is_one_of_those_offered_for_each_part() {
+    assert!(is_allowed("(Foo OR MIT) AND Unicode-3.0") && !is_allowed("MIT AND Foo"));
+}
+
+#[test]
+fn dependencies_come_in_one_version() {
+    let mut seen = BTreeSet::new();
+    let several: BTreeSet<_> = packages()
+        .map(|package| text(&package["name"]))
+        .filter(|name| !seen.insert(*name))
+        .collect();
+    assert_eq!(several, SEVERAL_VERSIONS.iter().copied().collect(), "crates and table");
+}
+
+/// Tests build programs and packages beside the workspace without the network.
+#[test]
+fn workspaces_beside_this_one_want_no_crate_that_nobody_fetches() {
+    let crates = |file: &'static File| {
+        let all = file.text.split("[[package]]").skip(1).map(move |entry| {
+            let line = |key: &str| entry.lines().find(|line| line.starts_with(key)).unwrap_or("");
+            (file, [line("name = "), line("version = "), line("source = ")])
+        });
+        all.filter(|(_, [.., source])| !source.is_empty())
+    };
+    // Peers are built by whoever measures them.
+    let is_lock =
+        |file: &&File| file.path.ends_with("/Cargo.lock") && !file.path.starts_with("tests/peers/");
+    let is_fetched = |file: &&File| ["Cargo.lock", "fuzz/Cargo.lock"].contains(&&*file.path);
+    let fetched: BTreeSet<_> =
+        FILES.iter().filter(is_fetched).flat_map(crates).map(|(_, of)| of).collect();
+    assert!(fetched.len() > 50, "the workspace's lock file is read: {}", fetched.len());
+    let others = FILES.iter().filter(is_lock).flat_map(crates);
+    let strange = others.filter(|(_, of)| !fetched.contains(of));
+    let said =
+        strange.map(|(file, [name, version, _])| format!("{}: {name}, {version}", file.path));
+    none(&said.collect::<Vec<_>>());
+}
+
+#[test]
+fn the_reader_finds_its_way() {
+    for path in ["LICENSE-APACHE", "LICENSE-MIT", "docs/ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        assert!(ROOT.join(path).is_file(), "no {path}");
+    }
+    let read = |path| fs::read_to_string(ROOT.join(path)).unwrap();
+    let (readme, changes) = (read("README.md"), read("CHANGELOG.md"));
+    for command in ["cargo run --release -- demo", "cargo test --workspace"] {
+        assert!(readme.contains(command), "README.md does not say `{command}`");
+    }
+    let abi = format!("ABI version {}", udo_api::abi::ABI_VERSION);
+    for heading in ["[Unreleased]", abi.as_str()] {
+        let is_heading = |line: &str| line.trim_start_matches('#').trim() == heading;
+        assert!(changes.lines().any(is_heading), "CHANGELOG.md has no heading {heading:?}");
+    }
+}
+
+/// A text file of the tree.
+struct File {
+    /// From the root, with `/`.
+    path: String,
+    text: String,
+}
+
+static ROOT: LazyLock<PathBuf> =
+    LazyLock::new(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+
+static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
+    let mut files = Vec::new();
+    gather(&ROOT, "", &mut files);
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+});
+
+static METADATA: LazyLock<Value> = LazyLock::new(|| {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--offline", "--locked", "--format-version=1"]);
+    cargo.arg("--filter-platform=host-tuple").current_dir(&*ROOT);
+    let output = cargo.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}help: `cargo fetch` gets what is missing");
+    serde_json::from_slice(&output.stdout).unwrap()
+});
+
+/// All text files under `folder`, except for what is built.
+fn gather(folder: &Path, path: &str, files: &mut Vec<File>) {
+    // Other tests may take a file of theirs away meanwhile.
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if matches!(name.as_str(), ".git" | "dist" | "target") {
+            continue;
+        }
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            gather(&entry.path(), &format!("{path}{name}/"), files);
+        } else if let Ok(text) = fs::read_to_string(entry.path()) {
+            files.push(File { path: format!("{path}{name}"), text });
+        }
+    }
+}
+
+fn rust_files() -> impl Iterator<Item = &'static File> {
+    FILES.iter().filter(|file| Path::new(&file.path).extension().is_some_and(|end| end == "rs"))
+}
+
+fn paths<'a>(files: impl IntoIterator<Item = &'a File>, is: impl Fn(&File) -> bool) -> Vec<String> {
+    files.into_iter().filter(|file| is(file)).map(|file| file.path.clone()).collect()
+}
+
+#[track_caller]
+fn none(faults: &[String]) {
+    assert!(faults.is_empty(), "\n  {}\n", faults.join("\n  "));
+}
+
+/// The crates of the workspace, and all that they depend on.
+fn packages() -> impl Iterator<Item = &'static Value> {
+    list(&METADATA["packages"])
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Whether one of the licences offered can be kept, for each part of the crate.
+fn is_allowed(licence: &str) -> bool {
+    let licence = licence.replace('/', " OR ").replace(['(', ')'], "");
+    licence.split(" AND ").all(|part| part.split(" OR ").any(|one| LICENCES.contains(&one)))
+}
