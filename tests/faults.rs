@@ -346,7 +346,7 @@ fn packages_are_contained_by_default_where_that_is_asked_for() {
     fs::copy(package().join(file), folder.path().join(file)).unwrap();
     let runtime = Runtime::builder().package(folder.path()).contain_unsigned(containment());
     let runtime = runtime.build().unwrap();
-    let found = runtime.registry().packages().find(|package| package.name == "FaultsPackage");
+    let found = runtime.operators().packages().find(|package| package.name == "FaultsPackage");
     assert!(found.unwrap().is_contained);
     let error = run(&mut model(&runtime, "data").session().unwrap(), 1.0).unwrap_err();
     assert!(error.contains("its worker was ended by abort"), "{error}");
@@ -421,7 +421,7 @@ fn a_package_that_is_named_twice_is_contained_in_any_order_and_spelling() {
             Runtime::builder().package(path).contained(&package, contained()),
         ] {
             let runtime = runtime.build().unwrap();
-            let all: Vec<bool> = runtime.registry().packages().map(|of| of.is_contained).collect();
+            let all: Vec<bool> = runtime.operators().packages().map(|of| of.is_contained).collect();
             assert_eq!(all, [false, true], "{}", path.display());
         }
     }

@@ -120,8 +120,8 @@ fn kernels_of_every_core_are_as_their_references_say() {
     let package = desk.path().join("SweepPackage");
     has_no_complaints(&package);
     let runtime = Runtime::builder().package(&package).build().unwrap();
-    // One registry for all: a library is looked at and opened once.
-    let mut registry = runtime.registry().clone();
+    // One set of operators for all: a library is looked at and opened once.
+    let opened = runtime.operators();
     let mut ways = vec![Way::Cpu, Way::Dsp, Way::GPU, Way::HALVES];
     if std::env::var_os("UDO_REQUIRE_OPENCL").is_some() {
         assert!(opencl::device().is_some(), "{:?}", opencl::find());
@@ -134,7 +134,7 @@ fn kernels_of_every_core_are_as_their_references_say() {
     for (name, operator) in &operators {
         for (number, case) in operator.cases.iter().enumerate() {
             for way in ways.iter().filter(|way| is_tried(way, name, number)) {
-                let Some(outcome) = outcome(&mut registry, name, operator, case, *way) else {
+                let Some(outcome) = outcome(opened, name, operator, case, *way) else {
                     continue;
                 };
                 *counts.entry(format!("{way:?}")).or_insert(0) += 1;

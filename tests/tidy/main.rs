@@ -14,7 +14,7 @@ use std::{
 };
 
 use serde_json::Value;
-use udo_runtime::registry::Registry;
+use udo_runtime::builtin;
 
 mod cycles;
 mod source;
@@ -28,8 +28,23 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-hta", &["udo-simd"]),
     ("udo-host", &["udo-api"]),
     ("udo-testing", &["udo-api", "udo-host"]),
-    ("udo-ops", &["udo-api", "udo-hta", "udo-simd"]),
-    ("udo-runtime", &["udo-api", "udo-host", "udo-hta", "udo-ops", "udo-simd"]),
+    ("udo-ops", &["udo-api", "udo-simd"]),
+    ("udo-graph", &["udo-api", "udo-host"]),
+    ("udo-engine", &["udo-api", "udo-graph", "udo-host", "udo-simd"]),
+    ("udo-compile", &["udo-api", "udo-engine", "udo-graph", "udo-host", "udo-hta", "udo-simd"]),
+    (
+        "udo-runtime",
+        &[
+            "udo-api",
+            "udo-compile",
+            "udo-engine",
+            "udo-graph",
+            "udo-host",
+            "udo-hta",
+            "udo-ops",
+            "udo-simd",
+        ],
+    ),
     ("udo-generator", &["udo-reference"]),
     ("udo-reference", &[]),
     (
@@ -41,19 +56,28 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-test-support", &["udo-api", "udo-reference", "udo-runtime"]),
 ];
 
-/// The modules of `udo-runtime` from the ground up. One may import those below it, and nothing else.
-const LEVELS: &[&[&str]] = &[
-    &["exit_guard", "memory"],
+/// The modules of `udo-graph` from the ground up. One may import those below it, and nothing else.
+const GRAPH_LEVELS: &[&[&str]] =
+    &[&["error", "memory"], &["graph", "npy"], &["container"], &["import"], &["export"]];
+
+/// Those of `udo-engine`.
+const ENGINE_LEVELS: &[&[&str]] = &[
+    &["exit_guard"],
     &["device", "thread_pool"],
-    &["graph", "run"],
-    &["container", "cores", "npy"],
+    &["cores", "run"],
     &["cache", "package"],
-    &["build", "contain", "import"],
-    &["registry"],
-    &["export", "resolve"],
-    &["pass", "place"],
-    &["hta", "plan"],
-    &["session"],
+    &["constants", "contain"],
+    &["operators"],
+];
+
+/// Those of `udo-compile`.
+const COMPILE_LEVELS: &[&[&str]] =
+    &[&["options"], &["compiler"], &["resolve"], &["pass", "place"], &["hta", "plan"]];
+
+/// Those of `udo-runtime`.
+const LEVELS: &[&[&str]] = &[
+    &["build", "builtin", "session"],
+    &["pipeline"],
     &["model"],
     &["quant"],
     &["runtime"],
@@ -62,7 +86,7 @@ const LEVELS: &[&[&str]] = &[
 
 /// Those of `udo-simd`.
 const SIMD_LEVELS: &[&[&str]] = &[
-    &["bits", "indirect", "isa", "testing"],
+    &["bits", "indirect", "isa"],
     &["fft", "formula"],
     &["math"],
     &["gemm_f32", "gemm_u8", "rows"],
@@ -148,37 +172,49 @@ const CYCLES: &[&[&str]] = &[
         "runtime/src/build/nnrt.rs",
         "runtime/src/build/operation.rs",
     ],
-    &["runtime/src/cache/code.rs", "runtime/src/cache/file.rs", "runtime/src/cache/source.rs"],
     &[
-        "runtime/src/contain/call.rs",
-        "runtime/src/contain/kernel.rs",
-        "runtime/src/contain/packs.rs",
-        "runtime/src/contain/proxy.rs",
-        "runtime/src/contain/tables.rs",
-        "runtime/src/contain/worker.rs",
+        "runtime/engine/src/cache/code.rs",
+        "runtime/engine/src/cache/file.rs",
+        "runtime/engine/src/cache/source.rs",
     ],
-    &["runtime/src/container/prepared.rs", "runtime/src/container/write.rs"],
-    &["runtime/src/device/cache.rs", "runtime/src/device/lease.rs", "runtime/src/device/memory.rs"],
-    &["runtime/src/import/onnx/external.rs", "runtime/src/import/onnx/tensor.rs"],
     &[
-        "runtime/src/import/onnx/function.rs",
-        "runtime/src/import/onnx/graph.rs",
-        "runtime/src/import/onnx/model.rs",
+        "runtime/engine/src/contain/call.rs",
+        "runtime/engine/src/contain/kernel.rs",
+        "runtime/engine/src/contain/packs.rs",
+        "runtime/engine/src/contain/proxy.rs",
+        "runtime/engine/src/contain/tables.rs",
+        "runtime/engine/src/contain/worker.rs",
+    ],
+    &["runtime/graph/src/container/prepared.rs", "runtime/graph/src/container/write.rs"],
+    &[
+        "runtime/engine/src/device/cache.rs",
+        "runtime/engine/src/device/lease.rs",
+        "runtime/engine/src/device/memory.rs",
+    ],
+    &["runtime/graph/src/import/onnx/external.rs", "runtime/graph/src/import/onnx/tensor.rs"],
+    &[
+        "runtime/graph/src/import/onnx/function.rs",
+        "runtime/graph/src/import/onnx/graph.rs",
+        "runtime/graph/src/import/onnx/model.rs",
     ],
     &["runtime/src/model/last.rs", "runtime/src/model/launch.rs", "runtime/src/model/session.rs"],
-    &["runtime/src/place/limits.rs", "runtime/src/place/ports.rs", "runtime/src/place/unplaced.rs"],
     &[
-        "runtime/src/plan/control.rs",
-        "runtime/src/plan/lower.rs",
-        "runtime/src/plan/states.rs",
-        "runtime/src/plan/tie.rs",
+        "runtime/compile/src/place/limits.rs",
+        "runtime/compile/src/place/ports.rs",
+        "runtime/compile/src/place/unplaced.rs",
+    ],
+    &[
+        "runtime/compile/src/plan/control.rs",
+        "runtime/compile/src/plan/lower.rs",
+        "runtime/compile/src/plan/states.rs",
+        "runtime/compile/src/plan/tie.rs",
     ],
     &["runtime/src/quant/encodings.rs", "runtime/src/quant/insert.rs"],
     &[
-        "runtime/src/run/frames.rs",
-        "runtime/src/run/job.rs",
-        "runtime/src/run/queue.rs",
-        "runtime/src/run/timer.rs",
+        "runtime/engine/src/run/frames.rs",
+        "runtime/engine/src/run/job.rs",
+        "runtime/engine/src/run/queue.rs",
+        "runtime/engine/src/run/timer.rs",
     ],
 ];
 
@@ -187,31 +223,31 @@ const UNSAFE: &[&str] = &[
     "runtime/capi/src/",
     "runtime/check/src/raw/",
     "runtime/simd/src/",
-    "runtime/src/contain/call.rs",
-    "runtime/src/contain/call/tests.rs",
-    "runtime/src/contain/image.rs",
-    "runtime/src/contain/kernel.rs",
-    "runtime/src/contain/node.rs",
-    "runtime/src/contain/packs.rs",
-    "runtime/src/contain/proxy.rs",
-    "runtime/src/contain/serve/calls.rs",
-    "runtime/src/contain/serve/window.rs",
-    "runtime/src/contain/shared.rs",
-    "runtime/src/cores/opencl.rs",
-    "runtime/src/cores/opencl/",
-    "runtime/src/device/bytes.rs",
-    "runtime/src/device/bytes/",
-    "runtime/src/device/fd.rs",
-    "runtime/src/device/lease.rs",
-    "runtime/src/device/lease/",
-    "runtime/src/exit_guard.rs",
-    "runtime/src/exit_guard/",
-    "runtime/src/package/copy.rs",
-    "runtime/src/package/open.rs",
+    "runtime/engine/src/contain/call.rs",
+    "runtime/engine/src/contain/call/tests.rs",
+    "runtime/engine/src/contain/image.rs",
+    "runtime/engine/src/contain/kernel.rs",
+    "runtime/engine/src/contain/node.rs",
+    "runtime/engine/src/contain/packs.rs",
+    "runtime/engine/src/contain/proxy.rs",
+    "runtime/engine/src/contain/serve/calls.rs",
+    "runtime/engine/src/contain/serve/window.rs",
+    "runtime/engine/src/contain/shared.rs",
+    "runtime/engine/src/cores/opencl.rs",
+    "runtime/engine/src/cores/opencl/",
+    "runtime/engine/src/device/bytes.rs",
+    "runtime/engine/src/device/bytes/",
+    "runtime/engine/src/device/fd.rs",
+    "runtime/engine/src/device/lease.rs",
+    "runtime/engine/src/device/lease/",
+    "runtime/engine/src/exit_guard.rs",
+    "runtime/engine/src/exit_guard/",
+    "runtime/engine/src/package/copy.rs",
+    "runtime/engine/src/package/open.rs",
     "runtime/src/session.rs",
     "runtime/src/session/",
-    "runtime/src/thread_pool.rs",
-    "runtime/src/thread_pool/",
+    "runtime/engine/src/thread_pool.rs",
+    "runtime/engine/src/thread_pool/",
     "udo-api/host/src/",
     "udo-api/src/abi/",
     "udo-api/src/author/",
@@ -260,38 +296,42 @@ const HIDDEN: &[(&str, &str)] = &[
     ("udo-api/src/export.rs", "pub use abi_stable;"),
 ];
 
+/// The crates of the runtime in which operators have names in patterns alone.
+const RUNTIME: &[&str] =
+    &["runtime/compile/src/", "runtime/engine/src/", "runtime/graph/src/", "runtime/src/"];
+
 /// The places of the runtime where operators have names.
 const PATTERNS: &[&str] = &[
     "runtime/src/build/",
-    "runtime/src/hta/",
-    "runtime/src/pass/patterns/",
-    "runtime/src/place/limits/",
+    "runtime/compile/src/hta/",
+    "runtime/compile/src/pass/patterns/",
+    "runtime/compile/src/place/limits/",
     "runtime/src/quant/",
-    "runtime/src/resolve/sequence.rs",
-    "runtime/src/resolve/upgrade.rs",
-    "runtime/src/resolve/upgrade/",
+    "runtime/compile/src/resolve/sequence.rs",
+    "runtime/compile/src/resolve/upgrade.rs",
+    "runtime/compile/src/resolve/upgrade/",
 ];
 
 /// Operators that the runtime names elsewhere, and why.
 const NAMED_OPS: &[(&str, &str)] = &[
     // The host's own kernels, called as what they do is.
-    ("runtime/src/cores/relayout.rs", "Transpose"),
+    ("runtime/engine/src/cores/relayout.rs", "Transpose"),
     // What reads constants of 4 bits as values alone.
-    ("runtime/src/import/onnx/four_bits.rs", "DequantizeLinear"),
+    ("runtime/graph/src/import/onnx/four_bits.rs", "DequantizeLinear"),
     // What a function gives that is an input of it goes through one.
-    ("runtime/src/import/onnx/function.rs", "Identity"),
+    ("runtime/graph/src/import/onnx/function.rs", "Identity"),
     // What integers stand for that go in and come out, the nodes say that they go through.
     ("runtime/src/model/ports.rs", "DequantizeLinear"),
     ("runtime/src/model/ports.rs", "QuantizeLinear"),
     // What a branch that is taken gives and does not make goes through one.
-    ("runtime/src/resolve/control/branches.rs", "Identity"),
+    ("runtime/compile/src/resolve/control/branches.rs", "Identity"),
     // An iteration's part of a stacked output is put behind those before it.
-    ("runtime/src/resolve/control/unrolled.rs", "Concat"),
-    ("runtime/src/resolve/control/unrolled.rs", "Identity"),
-    ("runtime/src/resolve/control/unrolled.rs", "Loop"),
-    ("runtime/src/resolve/control/unrolled.rs", "Unsqueeze"),
+    ("runtime/compile/src/resolve/control/unrolled.rs", "Concat"),
+    ("runtime/compile/src/resolve/control/unrolled.rs", "Identity"),
+    ("runtime/compile/src/resolve/control/unrolled.rs", "Loop"),
+    ("runtime/compile/src/resolve/control/unrolled.rs", "Unsqueeze"),
     // Where a schema wants channels last, such nodes are put in, but not before constants, which may be stored as quantized values.
-    ("runtime/src/resolve/tensor_layout.rs", "Transpose"),
+    ("runtime/compile/src/resolve/tensor_layout.rs", "Transpose"),
 ];
 
 const LICENCES: &[&str] =
@@ -342,12 +382,15 @@ fn built_in_operators_have_what_a_package_has() {
     let imports = list(&ops["dependencies"]).filter(|import| import["kind"].is_null());
     assert_eq!(
         imports.map(|import| text(&import["name"])).collect::<Vec<_>>(),
-        ["udo-api", "udo-hta", "udo-simd"]
+        ["udo-api", "udo-simd"]
     );
 }
 
 #[test]
 fn modules_of_the_runtime_import_those_below_them() {
+    modules_import_those_below_them("runtime/graph/src/", "crate::", GRAPH_LEVELS);
+    modules_import_those_below_them("runtime/engine/src/", "crate::", ENGINE_LEVELS);
+    modules_import_those_below_them("runtime/compile/src/", "crate::", COMPILE_LEVELS);
     modules_import_those_below_them("runtime/src/", "crate::", LEVELS);
 }
 
@@ -387,7 +430,8 @@ fn modules_import_those_below_them(folder: &str, root: &str, levels: &[&[&str]])
     for file in rust_files() {
         let Some(path) = file.path.strip_prefix(folder) else { continue };
         let module = path.split('/').next().unwrap_or(path).trim_end_matches(".rs");
-        if matches!(module, "lib" | "mod") {
+        // What is there for tests alone stands apart.
+        if matches!(module, "lib" | "mod" | "testing") {
             continue;
         }
         seen.insert(module);
@@ -397,7 +441,8 @@ fn modules_import_those_below_them(folder: &str, root: &str, levels: &[&[&str]])
         if root != "crate::" && !path.contains('/') {
             imported.extend(imports(&code, "super::"));
         }
-        for import in imported.iter().filter(|import| *import != module) {
+        let others = imported.iter().filter(|import| *import != module && *import != "testing");
+        for import in others {
             if level(import).is_none() || level(import) >= level(module) {
                 faults.push(format!("{}: {module} imports {import}", file.path));
             }
@@ -509,11 +554,12 @@ fn paths_climb_one_module_at_most() {
 
 #[test]
 fn operators_have_names_in_patterns_alone() {
-    let registry = Registry::builtin().unwrap();
-    let ops: BTreeSet<_> = registry.ops().iter().map(|entry| entry.def.schema().name()).collect();
+    let operators = builtin::operators().unwrap();
+    let ops: BTreeSet<_> = operators.ops().iter().map(|entry| entry.def.schema().name()).collect();
     assert!(ops.contains("Conv"), "{ops:?}");
     let mut named = BTreeSet::new();
-    for file in rust_files().filter(|file| file.path.starts_with("runtime/src/")) {
+    let is_ours = |file: &&File| RUNTIME.iter().any(|folder| file.path.starts_with(folder));
+    for file in rust_files().filter(is_ours) {
         // What follows is tests, which name what they like.
         let text = file.text.split("#[cfg(test)]").next().unwrap_or_default();
         let is_pattern = PATTERNS.iter().any(|folder| file.path.starts_with(folder));

@@ -3,8 +3,7 @@
 use udo_engine::constants::Constants;
 use udo_engine::operators::Operators;
 
-use crate::options::CompileOptions;
-use crate::resolve::BindOptions;
+use crate::options::{BindOptions, CompileOptions};
 
 /// What models are compiled of besides their graphs. A clone has the same packages, which stay loaded, and shares packed
 /// constants.

@@ -1,5 +1,12 @@
 //! What the user decides about a model: by field, by mode, and by the names that programs have for extensions.
 
+mod affinity;
+mod bind;
+mod costs;
+mod passes;
+mod place;
+mod plan;
+
 use std::num::NonZero;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -9,15 +16,18 @@ use std::time::Duration;
 use udo_api::{Core, CoreKind, FastMath};
 use udo_hta::Soc;
 
-use crate::pass::PassOptions;
-use crate::place::{Fallback, PlaceOptions};
-use crate::plan::PlanOptions;
-use crate::resolve::BindOptions;
 use udo_engine::cores::{DeviceLimits, GpuStorage};
 use udo_engine::device::{Error, ErrorCode, Result};
 use udo_engine::run::Priority;
 use udo_engine::thread_pool::Pool;
 use udo_graph::memory::{Budget, Limit, Tensor};
+
+pub use affinity::{Affinity, AffinityError, DSP_ARCHS, core_named};
+pub use bind::{BindOptions, Ranges};
+pub use costs::{CoreCosts, Costs, CostsError, Crossing};
+pub use passes::PassOptions;
+pub use place::{Fallback, PlaceOptions};
+pub use plan::PlanOptions;
 
 /// What the user decides about a model.
 #[derive(Clone, Debug)]

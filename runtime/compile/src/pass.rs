@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use udo_api::Core;
 
 use crate::compiler::Compiler;
+pub use crate::options::PassOptions;
 use crate::resolve::{BoundNode, LayoutRule, TypedGraph};
 use udo_graph::graph::{GraphError, NodeId, ValueId};
 
@@ -142,13 +143,6 @@ pub struct PassError {
     /// What is wrong.
     #[source]
     pub source: GraphError,
-}
-
-/// Which passes run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PassOptions {
-    /// The names of those that do not; a name of no pass is ignored.
-    pub skip: BTreeSet<String>,
 }
 
 impl PassOptions {

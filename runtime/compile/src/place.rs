@@ -2,7 +2,6 @@
 
 mod affinity;
 mod cheapest;
-mod costs;
 mod epilogue;
 mod layout;
 mod limits;
@@ -16,11 +15,9 @@ mod views;
 mod wishes;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use udo_api::{Core, CoreKind, EpilogueStep, PortRule, Status, TensorDesc};
+use udo_api::{Core, EpilogueStep, PortRule, Status, TensorDesc};
 use udo_host::{ConstantId, FinalizedKernel, Machine, Refusal, Source};
-use udo_hta::Soc;
 
 use crate::compiler::Compiler;
 use crate::resolve::{Params, Resolved, TypedGraph};
@@ -28,90 +25,18 @@ use udo_engine::cores::opencl::OpenClError;
 use udo_engine::cores::{Format, Profile, machine};
 use udo_engine::operators::KernelEntry;
 use udo_engine::package::{OpenError, PackageId};
-use udo_graph::graph::{NodeId, Origin, ValueId};
+use udo_graph::graph::{NodeId, ValueId};
 use udo_graph::memory::Tensor;
 
-pub use affinity::pinned;
-pub use affinity::{Affinity, AffinityError, core_named, pin};
-pub use costs::{CoreCosts, Costs, CostsError, Crossing};
-pub use limits::DSP_ARCHS;
+pub use crate::options::{
+    Affinity, AffinityError, CoreCosts, Costs, CostsError, Crossing, DSP_ARCHS, Fallback,
+    PlaceOptions, core_named,
+};
+pub use affinity::{pin, pinned};
 pub use limits::{Layers, takes_numbers};
 use unplaced::Unplaced;
 pub(crate) use views::Readers;
 use wishes::Wishes;
-
-/// What happens to a node that none of the cores asked for takes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fallback {
-    /// The model is refused.
-    #[default]
-    Off,
-    /// It runs on this core, and the report says so.
-    To(Core),
-}
-
-impl Fallback {
-    /// To the CPU.
-    pub const CPU: Self = Self::To(Core::CPU);
-}
-
-/// What the user decides about placement.
-#[derive(Clone, Debug)]
-pub struct PlaceOptions {
-    /// The cores to use, the preferred one first.
-    pub cores: Vec<Core>,
-    /// What happens to a node that none of them takes.
-    pub fallback: Fallback,
-    /// The properties of the cores.
-    pub profile: Profile,
-    /// Whether nodes that work in any layout take channels last on the host though none of their inputs comes so.
-    /// No result depends on it; tests that compare plans set it.
-    pub prefers_channels_last: bool,
-    /// Nodes that run on a core, whichever are preferred; of several that speak of a node the last one counts. A model's file may
-    /// have such as well, which come before.
-    pub affinity: Vec<Affinity>,
-    /// The fewest nodes that follow each other on a core which is not the last of those asked for: fewer run on one behind it.
-    pub min_subnet: usize,
-    /// The SoC whose HTA there is: programs for others do not run.
-    pub soc: &'static Soc,
-    /// Whether HTA and DSP are one runtime, AIP: what the HTA has no program for, or none that is right, runs on the DSP, which is
-    /// said, and models that compute with numbers are refused.
-    pub aip: bool,
-    /// The ids of nodes that the HTA takes and that no program of the model's file is for: whoever prepared it left them out.
-    pub hta_left_out: Origin,
-    /// What work costs on the cores: nodes run where the whole costs least. Where nothing is said, cores go by preference.
-    pub costs: Option<Arc<Costs>>,
-}
-
-impl Default for PlaceOptions {
-    fn default() -> Self {
-        Self {
-            cores: vec![Core::CPU],
-            fallback: Fallback::Off,
-            profile: Profile::default(),
-            prefers_channels_last: false,
-            affinity: Vec::new(),
-            min_subnet: 1,
-            soc: Soc::DEFAULT,
-            aip: false,
-            hta_left_out: Origin::default(),
-            costs: None,
-        }
-    }
-}
-
-impl PlaceOptions {
-    /// The core whose queue runs wait in: the one that is asked for first.
-    pub fn first(&self) -> Core {
-        self.cores.first().copied().unwrap_or(Core::CPU)
-    }
-
-    /// The core that nodes are made ready for: the first that has kernels, as the HTA runs programs, which are left alone.
-    pub fn preferred(&self) -> Core {
-        let mut cores = self.cores.iter().copied();
-        cores.find(|core| core.kind() != Some(CoreKind::Hta)).unwrap_or(Core::CPU)
-    }
-}
 
 /// A core that does not take a node, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,29 +11,31 @@ mod defaults;
 mod fits;
 mod fold;
 mod inputs;
+mod kernels;
 mod missing;
 mod open;
 mod params;
+mod raise;
 mod rule;
 mod sequence;
 mod tensor_layout;
 mod typed;
 mod upgrade;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use udo_api::{Core, DType, OpDef, Port, Status, TensorDesc};
 use udo_host::{NodeDesc, Refusal, infer};
 
 use crate::compiler::Compiler;
+pub use crate::options::{BindOptions, Ranges};
 use choose::choose;
 use control::bind_control;
 use control::bind_rest;
 use fits::check_bounded;
-use fits::kernels_of;
 use fold::fold;
 use fold::unfold;
+use kernels::kernels_of;
 use sequence::bind_sequence;
 use udo_engine::cores::is_quantized;
 use udo_engine::exit_guard::{self, PackageCall};
@@ -42,7 +44,6 @@ use udo_engine::package::Package;
 use udo_graph::error::quoted;
 use udo_graph::graph::{Graph, Node, Source, ValueId};
 use udo_graph::memory::Tensor;
-use upgrade::rename;
 use upgrade::upgrade;
 use upgrade::widen;
 
@@ -58,6 +59,7 @@ pub use inputs::bind;
 use missing::List;
 pub use missing::{MissingOp, find_operators, missing};
 pub use params::Params;
+pub use raise::raise;
 use rule::port_takes;
 pub(crate) use rule::{port_rule, port_types, takes_encoding};
 use sequence::Sequences;
@@ -67,26 +69,7 @@ pub use typed::{
 };
 pub use udo_host::ParamSetting;
 use upgrade::Ends;
-pub use upgrade::{UPGRADES, Upgrade, raise};
-
-/// What the user decides about binding.
-#[derive(Clone, Debug, Default)]
-pub struct BindOptions {
-    /// Operator type to package name: which package takes the nodes of a type that several claim, or whose domain is another
-    /// one's. A type may have its domain before it, as in `com.acme:Blur`; then it is that of nodes of this domain.
-    pub bind: BTreeMap<String, String>,
-    /// Shapes of graph inputs whose dimensions the model leaves open.
-    pub shapes: BTreeMap<String, Vec<usize>>,
-    /// Extents of dimensions that the model only names.
-    pub dims: BTreeMap<String, usize>,
-    /// Ranges of such dimensions, least and most: one plan runs every extent in between.
-    pub ranges: Ranges,
-    /// The inputs that runs give although the model has a default for them; others with a default are constants.
-    pub given: BTreeSet<String>,
-}
-
-/// The range of each dimension's name.
-pub type Ranges = BTreeMap<String, RangeInclusive<usize>>;
+pub use upgrade::{UPGRADES, Upgrade};
 
 /// A graph that is resolved.
 #[derive(Clone, Debug)]
@@ -413,6 +396,24 @@ fn bind_next(
         bind_to(compiler, graph, transpose, entry)?;
     }
     behind.into_iter().try_for_each(|node| bind_builtin(compiler, graph, node))
+}
+
+/// Gives a node whose operator is nobody's the name under which that is known now, in the form that it had when it
+/// was renamed; returns the nodes to be added behind it.
+fn rename(
+    compiler: &Compiler<'_>,
+    graph: &mut TypedGraph,
+    node: &mut Node,
+    options: &BindOptions,
+) -> Result<Vec<Node>, ResolveError> {
+    if !upgrade::renames(node) {
+        return Ok(Vec::new());
+    }
+    match choose(compiler.operators, node, options) {
+        Err(ResolveError::MissingOps { .. }) => upgrade::apply_upgrades(compiler, graph, node),
+        // One of the name takes it, or says why not where it is chosen.
+        Ok(_) | Err(_) => Ok(Vec::new()),
+    }
 }
 
 /// Adds a node that the runtime itself puts in, of a built-in operator.

@@ -10,10 +10,11 @@ use udo_runtime::{
     cores::{GpuStorage, OpenCl, Profile},
     graph::Graph,
     memory,
-    model::{Model, Options},
+    model::Options,
+    operators::Operators,
     place::PlaceOptions,
-    registry::Registry,
 };
+use udo_test_support::compile::compile_graph;
 use udo_test_support::language::{Case, Operator, reals};
 
 use super::config::{integers, type_name};
@@ -116,7 +117,7 @@ pub(crate) enum Outcome {
 
 /// How it comes out; nothing where the way cannot hold the numbers of the case.
 pub(crate) fn outcome(
-    registry: &mut Registry,
+    operators: &Operators,
     name: &str,
     operator: &Operator,
     case: &Case,
@@ -146,7 +147,7 @@ pub(crate) fn outcome(
     let wanted = operator.program().evaluate(&arguments, &settings).unwrap();
     let text = model(name, operator, &arguments, &codes);
     let graph = Graph::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let model = Model::compile(graph, registry, &way.options());
+    let model = compile_graph(graph, operators, &way.options());
     let model = model.unwrap_or_else(|error| panic!("{name}, {way:?}: {error:?}\n{text}"));
     if let Way::Gpu(place, _) = way {
         let nodes = &model.report().nodes;

@@ -13,9 +13,6 @@ use udo_graph::graph::ValueId;
 
 pub use layers::Layers;
 
-/// The architectures of DSPs that are known, oldest first. One between two of them is as the older.
-pub const DSP_ARCHS: &[u16] = &[65, 66, 68, 69, 73, 75, 79, 81];
-
 /// When a rule counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use udo_api::Core;
 
 use super::cheapest::{Member, Problem, Shared};
-use super::costs::Costs;
 use super::order::{self, Run};
 use super::wishes::Wishes;
 use super::{Choice, CoreRefusal, Fallback, PlaceError, PlacedKernel, Placing};
 use crate::compiler::Compiler;
+use crate::options::Costs;
 use udo_graph::graph::{NodeId, Source, ValueId};
 
 impl Placing<'_> {

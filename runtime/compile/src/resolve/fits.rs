@@ -1,23 +1,14 @@
 //! Whether kernels take a node before anything is placed.
 
-use std::ptr;
-
 use udo_api::{Core, KernelDef, PortRule, Side, TensorDesc};
 use udo_host::finalize;
 
-use super::fold::host;
+use super::kernels::{call, host, kernels_of};
 use super::{BoundNode, ResolveError, TypedGraph, port_rule, port_types, takes_encoding};
 use crate::compiler::Compiler;
-use crate::resolve::fold::call;
 use udo_engine::exit_guard;
-use udo_engine::operators::{KernelEntry, Operators};
+use udo_engine::operators::KernelEntry;
 use udo_graph::graph::ValueId;
-
-/// The kernels of `core` for a node's operator; none where their library is not there.
-pub(super) fn kernels_of(operators: &Operators, bound: &BoundNode, core: Core) -> Vec<KernelEntry> {
-    let kernels = operators.kernels_for(bound.package, core).unwrap_or_default();
-    kernels.iter().filter(|entry| ptr::eq(entry.op, bound.op)).copied().collect()
-}
 
 /// Refuses the node that was added last until the extents of its inputs are known, where these are bounded and no kernel
 /// of the CPU takes them so.

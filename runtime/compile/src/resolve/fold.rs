@@ -13,11 +13,10 @@ use udo_host::{ConstantId, Once, PlacedNode, finalize, once};
 
 use super::{BoundNode, ParamSetting, TypedGraph};
 use crate::compiler::Compiler;
-use crate::resolve::fits::kernels_of;
+use crate::resolve::kernels::{call, host, kernels_of};
 use udo_engine::cache::Cache;
-use udo_engine::cores::{Profile, machine};
-use udo_engine::exit_guard::{self, PackageCall};
-use udo_engine::operators::{KernelEntry, Operators};
+use udo_engine::exit_guard;
+use udo_engine::operators::KernelEntry;
 use udo_graph::graph::{Graph, NodeId, PerValue, Read, ValueId};
 use udo_graph::memory::Tensor;
 
@@ -124,15 +123,6 @@ fn is_packed(compiler: &Compiler<'_>, graph: &TypedGraph, bound: &BoundNode, por
     made.is_some_and(|kernel| !kernel.reads(port))
 }
 
-pub(super) fn call<'a>(
-    operators: &'a Operators,
-    bound: &'a BoundNode,
-    function: &'static str,
-) -> PackageCall<'a> {
-    let (package, op) = (operators.package_name(bound.package), bound.op.schema().name());
-    PackageCall { node: &bound.node.name, package, op, core: Some(Core::CPU), function }
-}
-
 /// What a kernel makes of a node whose inputs are known.
 fn compute(
     compiler: &Compiler<'_>,
@@ -163,10 +153,6 @@ fn compute(
 /// Whether a node reads the extents of its inputs alone.
 fn is_shape_only(bound: &BoundNode) -> bool {
     bound.op.schema().known_facts().has(Facts::SHAPE_ONLY)
-}
-
-pub(super) fn host() -> udo_host::Machine {
-    machine(Core::CPU, &Profile::default(), 1)
 }
 
 impl TypedGraph {

@@ -20,7 +20,6 @@ mod group_norm;
 mod halves;
 mod pad;
 mod quantized;
-mod raise;
 mod resize;
 mod scan;
 mod slice;
@@ -29,20 +28,18 @@ mod split;
 mod top_k;
 mod twins;
 
-use super::{BindOptions, ResolveError, TypedGraph};
+use super::{ResolveError, TypedGraph};
 use crate::compiler::Compiler;
-use crate::resolve::choose::choose;
 use udo_graph::graph::{Attr, NEWEST, Node};
 
 pub(super) use bounded::Ends;
 pub(super) use halves::widen;
-pub use raise::raise;
 
 use Change::{By, Compose, Default, Drop, Input, Real, Rename, Text};
 use edit::Edit;
 
 /// Of operators that are a few others, in every operator set.
-const EVER: u32 = u32::MAX;
+pub(super) const EVER: u32 = u32::MAX;
 
 /// The domain of ONNX Runtime's own operators.
 const MICROSOFT: &str = "com.microsoft";
@@ -214,6 +211,11 @@ pub const UPGRADES: &[Upgrade] = &[
 ];
 
 impl Upgrade {
+    /// Whether it is another name alone.
+    pub(super) fn is_rename(&self) -> bool {
+        matches!(self.change, Rename(_))
+    }
+
     /// Whether `node` is of the older form.
     pub fn takes(&self, node: &Node) -> bool {
         // A node without an operator set is a new one.
@@ -260,24 +262,6 @@ pub(super) fn renames(node: &Node) -> bool {
     UPGRADES.iter().any(|row| matches!(row.change, Rename(_) | Compose(_)) && row.takes(node))
 }
 
-/// Gives a node whose operator is nobody's the name under which that is known now, in the form that it had when it
-/// was renamed; returns the nodes to be added behind it.
-pub(super) fn rename(
-    compiler: &Compiler<'_>,
-    graph: &mut TypedGraph,
-    node: &mut Node,
-    options: &BindOptions,
-) -> Result<Vec<Node>, ResolveError> {
-    if !renames(node) {
-        return Ok(Vec::new());
-    }
-    match choose(compiler.operators, node, options) {
-        Err(ResolveError::MissingOps { .. }) => apply_upgrades(compiler, graph, node),
-        // One of the name takes it, or says why not where it is chosen.
-        Ok(_) | Err(_) => Ok(Vec::new()),
-    }
-}
-
 /// Brings a node of a built-in operator into its newest form, adding nodes before it and constants to the graph;
 /// returns the nodes to be added behind it.
 pub(super) fn upgrade(
@@ -292,13 +276,24 @@ pub(super) fn upgrade(
     Ok(behind)
 }
 
-fn apply_upgrades(
+/// Brings a node into its newest form, and returns the nodes to be added behind it.
+pub(super) fn apply_upgrades(
+    compiler: &Compiler<'_>,
+    graph: &mut TypedGraph,
+    node: &mut Node,
+) -> Result<Vec<Node>, ResolveError> {
+    apply_rows(UPGRADES.iter(), compiler, graph, node)
+}
+
+/// Changes a node as those of the rows say that take it, and returns the nodes to be added behind it.
+pub(super) fn apply_rows<'r>(
+    rows: impl Iterator<Item = &'r Upgrade>,
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
     node: &mut Node,
 ) -> Result<Vec<Node>, ResolveError> {
     let mut behind = Vec::new();
-    for row in UPGRADES {
+    for row in rows {
         if row.takes(node) {
             let mut edit = Edit { compiler, graph, node, behind: &mut behind };
             row.change.apply(&mut edit).map_err(|reason| {

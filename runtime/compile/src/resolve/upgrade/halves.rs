@@ -13,7 +13,7 @@ use crate::compiler::Compiler;
 use crate::resolve::add_bound;
 use crate::resolve::bound_node;
 use crate::resolve::builtin_for;
-use crate::resolve::fits::kernels_of;
+use crate::resolve::kernels::kernels_of;
 use crate::resolve::{BoundNode, MissingOp, ResolveError, TypedGraph, Wide, port_types};
 use udo_engine::operators::OpEntry;
 use udo_graph::graph::{Attr, Node, ValueId};

@@ -129,7 +129,7 @@ impl Costs {
     }
 
     /// Microseconds of a step on `core` with so many operations and bytes.
-    pub(super) fn step(
+    pub(crate) fn step(
         &self,
         core: Core,
         (operations, arithmetic): (u64, Arithmetic),
@@ -145,7 +145,7 @@ impl Costs {
     }
 
     /// Microseconds for bringing so many bytes from one core to another.
-    pub(super) fn crossing(&self, from: Core, to: Core, bytes: u64) -> Option<f64> {
+    pub(crate) fn crossing(&self, from: Core, to: Core, bytes: u64) -> Option<f64> {
         let (from, to) = (name(from)?, name(to)?);
         if from == to {
             return Some(0.0);

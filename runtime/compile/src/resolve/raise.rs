@@ -2,7 +2,7 @@
 
 use udo_api::Dim;
 
-use super::{Change, EVER, Edit, UPGRADES};
+use super::upgrade::{EVER, UPGRADES, Upgrade, apply_rows};
 use crate::compiler::Compiler;
 use crate::resolve::choose::choose;
 use crate::resolve::run;
@@ -75,18 +75,12 @@ fn raise_node(
     mut node: Node,
     to: u32,
 ) -> Result<(), ResolveError> {
-    let mut behind = Vec::new();
-    let is_own = choose(compiler.operators, &node, compiler.bind())
-        .is_ok_and(|(of, _)| compiler.operators.is_builtin(of.package));
-    let is_renamed = rows(&node, to).any(|row| matches!(row.change, Change::Rename(_)));
-    for row in UPGRADES.iter().filter(|_| is_own || is_renamed) {
-        if row.since != EVER && row.since <= to && row.takes(&node) {
-            let mut edit = Edit { compiler, graph: typed, node: &mut node, behind: &mut behind };
-            row.change.apply(&mut edit).map_err(|reason| {
-                ResolveError::unfit(node.name.clone(), node.op.clone(), reason)
-            })?;
-        }
-    }
+    let chosen = choose(compiler.operators, &node, compiler.bind());
+    let is_own = chosen.is_ok_and(|(of, _)| compiler.operators.is_builtin(of.package));
+    let is_renamed = rows(&node, to).any(Upgrade::is_rename);
+    let due = UPGRADES.iter().filter(|row| row.since != EVER && row.since <= to);
+    let due = due.filter(|_| is_own || is_renamed);
+    let behind = apply_rows(due, compiler, typed, &mut node)?;
     let Graph { nodes, values, .. } = &mut **typed;
     let before = nodes.drain(..).map(|bound| bound.node);
     let added = values.iter().skip(graph.values.len()).map(|value| value.value.clone());
@@ -106,8 +100,8 @@ fn newest(graph: &Graph) -> u32 {
 }
 
 /// The changes of a node from its operator set to another one.
-fn rows(node: &Node, to: u32) -> impl Iterator<Item = &'static super::Upgrade> {
-    let is_due = move |row: &&super::Upgrade| row.since != EVER && row.since <= to;
+fn rows(node: &Node, to: u32) -> impl Iterator<Item = &'static Upgrade> {
+    let is_due = move |row: &&Upgrade| row.since != EVER && row.since <= to;
     UPGRADES.iter().filter(is_due).filter(|row| row.takes(node))
 }
 
