@@ -7,7 +7,7 @@ from onnx import AttributeProto, TensorProto
 
 LIST = Path(__file__).with_name("onnx_known.txt")
 # What ONNX's operators need that is not supported; the program's own messages are made of it.
-OPERATORS = Path(__file__).parents[2] / "runtime/src/resolve/onnx_operators.txt"
+OPERATORS = Path(__file__).parents[2] / "runtime/compile/src/resolve/onnx_operators.txt"
 
 STRINGS, SEQUENCES, OPTIONALS = "strings", "sequences", "optionals"
 TRAINING, LOSSES = "training", "losses of training"

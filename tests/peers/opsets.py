@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs nodes of older operator sets, and compares with what the specification of their set says.
 
-There is a case for each row of runtime/src/resolve/upgrade.rs. Results are compared with numpy's and, where
+There is a case for each row of runtime/compile/src/resolve/upgrade.rs. Results are compared with numpy's and, where
 ONNX Runtime takes the model, with its own. The exit code is 1 if one differs, or if a row has no case.
 
     python tests/peers/opsets.py --udo target/release/udo
@@ -23,7 +23,7 @@ from onnx import helper, numpy_helper
 import exact
 from varied import varied
 
-ROWS = Path(__file__).parents[2] / "runtime/src/resolve/upgrade.rs"
+ROWS = Path(__file__).parents[2] / "runtime/compile/src/resolve/upgrade.rs"
 ROW = re.compile(r'onnx\("(\w+)", (\d+),')
 
 # Cases whose results are constant, and why.
