@@ -114,8 +114,6 @@ pub struct Run {
     pub outputs: Vec<Output>,
     /// What its threads did with the heap.
     pub heap: HeapUse,
-    /// The scratch up to the last byte that it wrote to.
-    pub scratch_used_bytes: usize,
 }
 
 /// Why a call did not succeed.
@@ -323,6 +321,17 @@ impl PreparedKernel {
         how: How,
         host: &dyn Host,
     ) -> Result<Run, CallError> {
+        self.call_with(values, how, host, |_| ())
+    }
+
+    /// The same, after which `look` sees the scratch.
+    pub(crate) fn call_with<V: AsRef<[u8]>>(
+        &self,
+        values: &[V],
+        how: How,
+        host: &dyn Host,
+        look: impl FnOnce(&[u8]),
+    ) -> Result<Run, CallError> {
         let mut inputs = self.call_inputs(values, how, host)?;
         let mut outputs = self.call_outputs(how, host)?;
         let pairs =
@@ -381,8 +390,8 @@ impl PreparedKernel {
             let poison = (!is_filled(index)).then_some(how.poison);
             made.push(self.collected(index, port.as_ref(), arg.shape(), poison)?);
         }
-        let scratch_used_bytes = used_bytes(scratch.bytes(), how.poison);
-        Ok(Run { outputs: made, heap, scratch_used_bytes })
+        look(scratch.bytes());
+        Ok(Run { outputs: made, heap })
     }
 
     /// The inputs that the kernel reads, in memory of their own.
@@ -571,14 +580,18 @@ fn filled(
 }
 
 /// The bytes up to the last that is not `poison`.
-fn used_bytes(bytes: &[u8], poison: u8) -> usize {
-    const LINE: usize = 64;
-    // Whole lines are compared at once: scratch may have millions of bytes.
-    let is_used = |line: &[u8]| line != &[poison; LINE][..line.len()];
-    let Some(line) = bytes.chunks(LINE).rposition(is_used) else { return 0 };
-    let last = bytes.chunks(LINE).nth(line).unwrap_or_default();
-    let within = last.iter().rposition(|&byte| byte != poison).unwrap_or(0);
-    line * LINE + within + 1
+pub(crate) fn used_bytes(bytes: &[u8], poison: u8) -> usize {
+    // Blocks are compared at once: scratch may have millions of bytes.
+    const STEPS: [usize; 3] = [1 << 16, 1 << 8, 1];
+    let untouched = vec![poison; STEPS[0].min(bytes.len())];
+    let (mut start, mut end) = (0, bytes.len());
+    for step in STEPS {
+        let is_used = |block: &[u8]| block != &untouched[..block.len()];
+        let Some(last) = bytes[start..end].chunks(step).rposition(is_used) else { return 0 };
+        start += last * step;
+        end = end.min(start + step);
+    }
+    end
 }
 
 /// The elements of a tensor of rank 4 with its axes in another order.
@@ -674,11 +687,13 @@ mod tests {
         for (width, order) in
             [(1, Order::Forwards), (4, Order::Forwards), (4, Order::Backwards), (4, Order::Threads)]
         {
-            let run = kernel.call(&[x], How { width, order, ..How::default() }, &host).unwrap();
+            let (how, mut used) = (How { width, order, ..How::default() }, 0);
+            let look = |scratch: &[u8]| used = used_bytes(scratch, how.poison);
+            let run = kernel.call_with(&[x], how, &host, look).unwrap();
             let wanted = bytes_of(&[2f32, -4.0, 1.0, 16.0, 0.0]).to_vec();
             assert_eq!(run.outputs, [Output { dims: vec![5], bytes: wanted }], "{order:?}");
             assert!(run.heap.calls >= 1 && run.heap.first_bytes == 8, "{:?}", run.heap);
-            assert_eq!(run.scratch_used_bytes, 8);
+            assert_eq!(used, 8);
             let asked = std::mem::take(&mut *host.0.lock().unwrap());
             assert_eq!(asked, [(Role::Input(0), 20), (Role::Output(0), 20), (Role::Scratch, 16)]);
         }
@@ -709,9 +724,9 @@ mod tests {
 
     #[test]
     fn used_scratch_ends_with_the_last_byte_written() {
-        let mut scratch = vec![7; 200];
-        assert_eq!(used_bytes(&scratch, 7), 0);
-        for at in [0, 63, 64, 199] {
+        let mut scratch = vec![7; 200_000];
+        assert_eq!((used_bytes(&scratch, 7), used_bytes(&[], 7)), (0, 0));
+        for at in [0, 255, 256, 65_535, 65_536, 199_999] {
             scratch[at] = 1;
             assert_eq!(used_bytes(&scratch, 7), at + 1);
         }

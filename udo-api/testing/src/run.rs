@@ -8,7 +8,9 @@ use crate::call::Order;
 use crate::candidate::Candidate;
 use crate::epilogue::Step;
 use crate::host::Plain;
-use crate::prepared::{CallError, How, Mode, NodeInput, NodeSpec, Placement, PreparedKernel};
+use crate::prepared::{
+    CallError, How, Mode, NodeInput, NodeSpec, Placement, PreparedKernel, used_bytes,
+};
 use crate::tensor::Tensor;
 
 /// What scratch holds at first: as a float, a number that no kernel makes.
@@ -114,7 +116,9 @@ impl Bench {
     ) -> Result<Outcome, Fault> {
         let (width, order) = (self.threads, Order::Backwards);
         let how = How { mode, poison: POISON, width, order, ..How::default() };
-        let run = kernel.call(values, how, &Plain).map_err(|error| match error {
+        let mut scratch_used_bytes = 0;
+        let look = |scratch: &[u8]| scratch_used_bytes = used_bytes(scratch, POISON);
+        let run = kernel.call_with(values, how, &Plain, look).map_err(|error| match error {
             CallError::Failed(failure) => Fault::Execute(failure),
             CallError::Broken(what) => Fault::Broken(what),
         })?;
@@ -125,7 +129,7 @@ impl Bench {
                 .map(|(desc, made)| Tensor::new(desc, made.dims, &made.bytes))
                 .collect(),
             workspace: kernel.workspace(),
-            scratch_used_bytes: run.scratch_used_bytes,
+            scratch_used_bytes,
             packed_bytes: kernel.kernel().packed().iter().map(|packed| packed.len()).sum(),
             heap_calls: run.heap.calls,
             epilogue_steps: kernel.epilogue_steps(),
