@@ -23,7 +23,7 @@ use crate::shapes::Class;
 use crate::subject::{Opened, Place, Subject};
 use crate::trial::{Site, Trial};
 use crate::values::{Fill, encoding_of};
-use crate::wanted::{Wanted, Who};
+use crate::wanted::{Vouched, Who};
 
 /// A package as a whole.
 #[derive(Debug)]
@@ -94,7 +94,8 @@ const LONG_TIMES: [(Duration, Duration); 2] = [
 impl OpContext {
     pub(crate) fn new(
         place: &Place,
-        (op, core): (&str, udo_api::Core),
+        op: &str,
+        core: udo_api::Core,
         setup: &Setup,
         recorder: Arc<Recorder>,
     ) -> Result<Option<Self>, OpenError> {
@@ -319,14 +320,14 @@ impl OpContext {
 
     /// What those who vouch for results want of the node: the reference alone where it says, and else all others that do. A capture
     /// stands for those who are not there any more.
-    pub(crate) fn wanted(&self, node: &Node, values: &[Vec<u8>]) -> Vec<(Who, Vec<Wanted>)> {
+    pub(crate) fn wanted(&self, node: &Node, values: &[Vec<u8>]) -> Vec<Vouched> {
         let mut all = Vec::new();
         for oracle in &self.oracles {
             if oracle.who == Who::Recorded && !all.is_empty() {
                 break;
             }
             let Some(wanted) = oracle.wanted(node, values) else { continue };
-            all.push((oracle.who, wanted));
+            all.push(Vouched { who: oracle.who, wanted });
             if oracle.who == Who::Reference {
                 break;
             }

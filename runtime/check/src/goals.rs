@@ -133,7 +133,8 @@ pub(crate) struct Draw {
 /// Draws a node that meets the goal if the operator takes it, with parameters of which some are the `first`.
 pub(crate) fn draw(
     op: &OpDef,
-    (first, words): (&Params, &[String]),
+    first: &Params,
+    words: &[String],
     goal: Option<&Goal>,
     random: &mut Random,
 ) -> Draw {

@@ -82,7 +82,7 @@ fn node(
     let (mut inputs, mut values, mut descs) = (Vec::new(), Vec::new(), Vec::new());
     let mut is_exact = true;
     for (port, input) in capture.inputs.iter().enumerate() {
-        let (desc, bytes) = for_kernel(cx, entry, (port, input), &descs)
+        let (desc, bytes) = for_kernel(cx, entry, port, input, &descs)
             .ok_or_else(|| format!("input {port} is of no type that the kernel takes"))?;
         is_exact &= desc == input.desc || desc.dtype() == Some(DType::F32);
         let constant = if input.is_constant {
@@ -120,7 +120,8 @@ fn node(
 fn for_kernel(
     cx: &OpContext,
     entry: &KernelEntry,
-    (port, input): (usize, &CapturedInput),
+    port: usize,
+    input: &CapturedInput,
     before: &[TensorDesc],
 ) -> Option<(TensorDesc, Vec<u8>)> {
     let Some(dtype) = input.desc.dtype() else { return Some((input.desc, Vec::new())) };
@@ -225,10 +226,10 @@ pub(crate) fn diff(cx: &OpContext, capture: &Capture) -> Value {
         Ok(made) => made,
         Err(why) => return json!({ "refused": why }),
     };
-    let wanted = cx.wanted(node, &values).into_iter().next();
-    let by = wanted.as_ref().map(|(who, _)| who.said());
+    let vouched = cx.wanted(node, &values).into_iter().next();
+    let by = vouched.as_ref().map(|vouched| vouched.who.said());
     let outputs = node.outputs.iter().zip(&made).enumerate().map(|(port, (desc, made))| {
-        let wanted = wanted.as_ref().and_then(|(_, wanted)| wanted.get(port));
+        let wanted = vouched.as_ref().and_then(|vouched| vouched.wanted.get(port));
         let captured = capture.outputs.get(port).filter(|own| own.desc == *desc);
         let is_as_captured = captured.and_then(|own| own.found.as_ref()).map(|(dims, bytes)| {
             (dims, bytes) == (&made.dims, &made.bytes)

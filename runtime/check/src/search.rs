@@ -83,6 +83,15 @@ struct Habit {
     left_out: u32,
 }
 
+/// What the inputs of a node are to be: the type and extents of the first one, and which of its types each other has.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    dtype: Option<DType>,
+    turn: usize,
+    class: Class,
+    dims: &'a [usize],
+}
+
 /// Which outputs a node has.
 #[derive(Clone, Copy, PartialEq)]
 enum Outputs {
@@ -245,7 +254,7 @@ impl Search<'_> {
         for goal in Goal::open(op, self.since(before), &self.hints.words) {
             let is_met = |node: &Node| goal.is_met(node);
             for _ in 0..if goal.can_be_met(op, &self.hints.words) { tries } else { 0 } {
-                let draw = goals::draw(op, (&first, &self.hints.words), Some(&goal), &mut random);
+                let draw = goals::draw(op, &first, &self.hints.words, Some(&goal), &mut random);
                 if self.drawn(&draw, ties::FIRST) && self.keep_if(is_met) {
                     let all = ties::EXTENTS.iter().filter(|(class, from, _)| {
                         goal.is_owed() && *from <= level && *class != Class::Large
@@ -264,7 +273,7 @@ impl Search<'_> {
         let mut known: Vec<_> = self.since(before).iter().map(goals::what_is_said).collect();
         let end = known.len() + together;
         for _ in 0..2 * tries {
-            let draw = goals::draw(op, (&first, &self.hints.words), None, &mut random);
+            let draw = goals::draw(op, &first, &self.hints.words, None, &mut random);
             if known.len() == end {
                 break;
             }
@@ -323,7 +332,8 @@ impl Search<'_> {
         self.hints.apply(&mut shapes);
         let of = |port: usize| shapes.get(port).or(shapes.last()).cloned().unwrap_or_default();
         let follow = |_: &[usize], port: usize| of(port);
-        self.inputs(dtype, turn, (Class::Plain, &of(0)), (&follow, habit))
+        let dims = of(0);
+        self.inputs(Asked { dtype, turn, class: Class::Plain, dims: &dims }, &follow, habit)
     }
 
     /// The types of the first input; one that is none where there are no inputs.
@@ -356,7 +366,8 @@ impl Search<'_> {
             if taken.contains(&habit.follow) {
                 continue;
             }
-            let Some(inputs) = self.inputs(dtype, turn, (class, dims), (follow, habit)) else {
+            let Some(inputs) = self.inputs(Asked { dtype, turn, class, dims }, follow, habit)
+            else {
                 continue;
             };
             let params = params::guesses(self.subject.op, dims.len());
@@ -411,7 +422,8 @@ impl Search<'_> {
         };
         let mut is_any = false;
         for params in params::variations(self.subject.op, &base) {
-            let made = self.inputs(dtype, turn, (Class::Params, dims), (follow, habit));
+            let made =
+                self.inputs(Asked { dtype, turn, class: Class::Params, dims }, follow, habit);
             let Some(inputs) = made else { continue };
             is_any |= self.offer(Class::Params, inputs, params);
         }
@@ -421,10 +433,9 @@ impl Search<'_> {
     /// Inputs of the types that the kernel takes, or nothing where it takes none.
     fn inputs(
         &self,
-        dtype: Option<DType>,
-        turn: usize,
-        (class, dims): (Class, &[usize]),
-        (follow, habit): (Following<'_>, Habit),
+        Asked { dtype, turn, class, dims }: Asked<'_>,
+        follow: Following<'_>,
+        habit: Habit,
     ) -> Option<Vec<Input>> {
         let kernel = self.subject.kernels.get(self.kernel)?;
         let schema = self.subject.op.schema();

@@ -181,14 +181,15 @@ pub(crate) fn input_types(
     port: usize,
     before: &[TensorDesc],
 ) -> TypeSet {
-    port_types(kernel, core, (Side::Input, port), before)
+    port_types(kernel, core, Side::Input, port, before)
 }
 
 /// The types that the kernel takes of a port of a node on `core`, whose inputs, or those before it, are `inputs`.
 fn port_types(
     kernel: &KernelEntry,
     core: Core,
-    (side, port): (Side, usize),
+    side: Side,
+    port: usize,
     inputs: &[TensorDesc],
 ) -> TypeSet {
     let schema = kernel.op.schema();
@@ -219,7 +220,7 @@ pub(crate) fn store_quantized(
         return;
     }
     for (port, output) in outputs.iter_mut().enumerate() {
-        let types = port_types(kernel, core, (Side::Output, port), inputs);
+        let types = port_types(kernel, core, Side::Output, port, inputs);
         let is_real = output.dtype().is_some_and(DType::is_float);
         let stored = types.iter().find(|dtype| range_of(*dtype).is_some());
         if let (true, false, Some(dtype)) = (is_real, output.is_in(types), stored) {

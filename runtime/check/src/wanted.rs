@@ -43,3 +43,10 @@ impl Wanted {
         !self.allowed.as_ref().is_some_and(is_any)
     }
 }
+
+/// Results that somebody vouches for, by output.
+#[derive(Clone, Debug)]
+pub(crate) struct Vouched {
+    pub(crate) who: Who,
+    pub(crate) wanted: Vec<Wanted>,
+}

@@ -79,7 +79,7 @@ pub fn work(work: &Work) -> std::io::Result<()> {
             }
         }
         (Some(cases), Some((op, core))) => {
-            let cx = OpContext::new(&work.place, (op, *core), &work.setup, recorder);
+            let cx = OpContext::new(&work.place, op, *core, &work.setup, recorder);
             let cx = cx.map_err(|error| said(&error));
             let cx =
                 cx.and_then(|cx| cx.ok_or_else(|| format!("the package has no operator {op}")));

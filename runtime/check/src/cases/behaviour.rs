@@ -40,7 +40,8 @@ fn differs(
     live: &Live<'_>,
     cx: &OpContext,
     when: &str,
-    (wanted, found): (&[Output], &[Output]),
+    wanted: &[Output],
+    found: &[Output],
 ) -> Outcome {
     if wanted == found {
         return Ok(());
@@ -77,12 +78,12 @@ pub(super) fn twice(cx: &OpContext) -> Outcome {
     each(cx, |live| {
         let wanted = made(live, cx, &live.trial, How::default())?;
         let found = made(live, cx, &live.trial, How::default())?;
-        differs(live, cx, "the second time", (&wanted, &found))?;
+        differs(live, cx, "the second time", &wanted, &found)?;
         for fill in [Fill::Random, Fill::Equal, Fill::Small] {
             // Elements that the kernel refuses are as good as others.
             let _ = live.trial.run(&live.node.values(fill, live.seed ^ 7), How::default());
             let found = made(live, cx, &live.trial, How::default())?;
-            differs(live, cx, "after a run on other elements", (&wanted, &found))?;
+            differs(live, cx, "after a run on other elements", &wanted, &found)?;
         }
         Ok(())
     })
@@ -94,10 +95,10 @@ pub(super) fn sessions(cx: &OpContext) -> Outcome {
         let second =
             cx.trial(live.node, 1).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
         let found = made(live, cx, &second, How::default())?;
-        differs(live, cx, "in a second session", (&wanted, &found))?;
+        differs(live, cx, "in a second session", &wanted, &found)?;
         drop(second);
         let found = made(live, cx, &live.trial, How::default())?;
-        differs(live, cx, "after a second session has ended", (&wanted, &found))
+        differs(live, cx, "after a second session has ended", &wanted, &found)
     })
 }
 
@@ -115,7 +116,7 @@ pub(super) fn threads(cx: &OpContext) -> Outcome {
         });
         let Ok(other) = other else { return failed("a thread that ran the kernel panicked") };
         let own = made(live, cx, &live.trial, How::default())?;
-        differs(live, cx, "on another thread", (&own, &other?))?;
+        differs(live, cx, "on another thread", &own, &other?)?;
         let all: Vec<Outcome> = thread::scope(|scope| {
             let spawn = |(values, wanted): (&Vec<Vec<u8>>, &Option<udo_testing::Run>)| {
                 let (values, wanted) =
@@ -124,7 +125,7 @@ pub(super) fn threads(cx: &OpContext) -> Outcome {
                     let Some(wanted) = wanted else { return Ok(()) };
                     for _ in 0..rounds {
                         let found = of(live, cx, &live.trial, &values, How::default())?;
-                        differs(live, cx, "with eight calls at once", (&wanted, &found))?;
+                        differs(live, cx, "with eight calls at once", &wanted, &found)?;
                     }
                     Ok(())
                 })
@@ -153,12 +154,12 @@ pub(super) fn widths(cx: &OpContext) -> Outcome {
                 ))
             })?;
             let alone = made(live, cx, &trial, How { width, ..How::default() })?;
-            differs(live, cx, &format!("with {width} threads to share with"), (&wanted, &alone))?;
+            differs(live, cx, &format!("with {width} threads to share with"), &wanted, &alone)?;
             for order in [Order::Backwards, Order::Threads] {
                 let how = How { width, order, ..How::default() };
                 let found = made(live, cx, &trial, how)?;
                 let when = format!("with {width} threads, {order:?}");
-                differs(live, cx, &when, (&alone, &found))?;
+                differs(live, cx, &when, &alone, &found)?;
             }
         }
         Ok(())
@@ -172,7 +173,7 @@ pub(super) fn in_place(cx: &OpContext) -> Outcome {
     each(cx, |live| {
         let wanted = made(live, cx, &live.trial, How::default())?;
         let found = made(live, cx, &live.trial, How { mode: Mode::InPlace, ..How::default() })?;
-        differs(live, cx, "in place", (&wanted, &found))
+        differs(live, cx, "in place", &wanted, &found)
     })
 }
 
@@ -185,7 +186,7 @@ pub(super) fn pitched(cx: &OpContext) -> Outcome {
         tried += 1;
         let wanted = made(live, cx, &live.trial, How::default())?;
         let found = made(live, cx, &live.trial, How { mode: Mode::Pitched, ..How::default() })?;
-        differs(live, cx, "over rows that lie apart", (&wanted, &found))
+        differs(live, cx, "over rows that lie apart", &wanted, &found)
     })?;
     if tried == 0 { not_applicable("no kernel takes strided rows") } else { Ok(()) }
 }
@@ -206,11 +207,11 @@ pub(super) fn after_error(cx: &OpContext) -> Outcome {
             drop(cx.trial_by(&odd, live.entry, 1));
         }
         let found = made(live, cx, &live.trial, How::default())?;
-        differs(live, cx, "after a call that failed", (&wanted, &found))?;
+        differs(live, cx, "after a call that failed", &wanted, &found)?;
         let trial =
             cx.trial(live.node, 1).map_err(|refusal| Finding::Failed(refusal.to_string()))?;
         let found = made(live, cx, &trial, How::default())?;
-        differs(live, cx, "in a session after one that was refused", (&wanted, &found))
+        differs(live, cx, "in a session after one that was refused", &wanted, &found)
     })
 }
 

@@ -110,10 +110,10 @@ fn compare(cx: &OpContext, live: &Live<'_>, device: &str) -> Result<usize, Findi
         cx.recorder.begins(live.node, &values);
         let made = model.run(live.node, &values)?;
         cx.recorder.made(&made);
-        for (who, wanted) in &vouched {
-            cx.recorder.wants(who.said(), wanted);
+        for vouched in &vouched {
+            cx.recorder.wants(vouched);
             let said = || format!("{} of {} on {device}", fill.name(), live.said(cx));
-            held((live.node, &made), (*who, wanted), Special::Skip, said)?;
+            held(live.node, &made, vouched, Special::Skip, said)?;
         }
         compared += vouched.len();
     }

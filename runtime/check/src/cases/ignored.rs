@@ -62,7 +62,7 @@ pub(super) fn changes_nothing(cx: &OpContext) -> Outcome {
     for (at, node) in order.iter().filter_map(|&at| Some((at, nodes.get(at)?))) {
         let wanted = parts.wanted(node);
         if !wanted.is_empty() {
-            parts.try_in(cx, (at, node), &wanted);
+            parts.try_in(cx, at, node, &wanted);
         }
     }
     // An input may count in one mode alone, and a parameter together with another: in nodes that are made of two others.
@@ -75,7 +75,7 @@ pub(super) fn changes_nothing(cx: &OpContext) -> Outcome {
             if parts.open.contains(&part)
                 && let Some(together) = inferred_again(cx, together, node)
             {
-                parts.try_in(cx, (at, &together), &[part]);
+                parts.try_in(cx, at, &together, &[part]);
             }
         }
     }
@@ -115,7 +115,7 @@ impl Parts {
     }
 
     /// Tries what of a node is wanted.
-    fn try_in(&mut self, cx: &OpContext, (at, node): (usize, &Node), wanted: &[Part]) {
+    fn try_in(&mut self, cx: &OpContext, at: usize, node: &Node, wanted: &[Part]) {
         let Some(live) = cx.live_of(at, node) else { return };
         let Ok(run) = live.trial.run(&live.values, How::default()) else { return };
         // Where nothing is computed, nothing changes it.

@@ -22,35 +22,40 @@ pub(super) fn written(cx: &OpContext) -> Outcome {
         nodes += 1;
         let mut runs = Vec::new();
         for poison in POISONS {
-            runs.push((poison, ran(&live, cx, How { poison, ..How::default() }, Flush::Start)?));
+            runs.push(ran(&live, cx, How { poison, ..How::default() }, Flush::Start)?);
         }
-        let [(a, first), (b, second), (_, third)] = &runs[..] else { continue };
+        let [first, second, third] = &runs[..] else { continue };
         for (port, output) in first.outputs.iter().enumerate() {
             let others = [second, third].map(|run| run.outputs.get(port));
             let [Some(second), Some(third)] = others else { continue };
             if output == second && output == third {
                 continue;
             }
-            return failed(unlike(port, (*a, output), (*b, second), &live.said(cx)));
+            let [poison, other, _] = POISONS;
+            let first = Poisoned { poison, output };
+            let second = Poisoned { poison: other, output: second };
+            return failed(unlike(port, first, second, &live.said(cx)));
         }
     }
     if nodes == 0 { skipped("no node runs") } else { Ok(()) }
 }
 
+/// An output of a run, and the byte that its memory held before.
+#[derive(Clone, Copy)]
+struct Poisoned<'a> {
+    poison: u8,
+    output: &'a Output,
+}
+
 /// How two runs differ that found other bytes in their outputs and scratch.
-fn unlike(
-    port: usize,
-    (a, first): (u8, &Output),
-    (b, second): (u8, &Output),
-    said: &str,
-) -> String {
-    let pairs = first.bytes.iter().zip(&second.bytes);
-    let is_left = |(x, y): (&u8, &u8)| *x == a && *y == b;
+fn unlike(port: usize, first: Poisoned<'_>, second: Poisoned<'_>, said: &str) -> String {
+    let pairs = first.output.bytes.iter().zip(&second.output.bytes);
+    let is_left = |(x, y): (&u8, &u8)| *x == first.poison && *y == second.poison;
     let left = pairs.clone().filter(|&pair| is_left(pair)).count();
     match pairs.clone().position(is_left) {
         Some(at) => format!(
             "{left} bytes of output {port} are not written, the first of them {at}, of {}: {said}",
-            first.bytes.len()
+            first.output.bytes.len()
         ),
         None => {
             format!("output {port} depends on what its memory or the scratch held before: {said}")

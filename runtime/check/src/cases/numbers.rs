@@ -7,7 +7,7 @@ use super::{Finding, Outcome, failed, not_applicable, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Node;
 use crate::values::{Fill, Seen, encoding_of, integers, numbers};
-use crate::wanted::{Wanted, Who};
+use crate::wanted::{Vouched, Wanted, Who};
 
 pub(super) fn random(cx: &OpContext) -> Outcome {
     let turns = match cx.level {
@@ -101,15 +101,15 @@ fn under(cx: &OpContext, live: &Live<'_>, node: &Node, below: f64) -> Result<usi
         Err(fault) => return failed(format!("{}: {}", turned.said(cx.subject.core), fault)),
     };
     let mut calls = 0;
-    for (who, wanted) in cx.wanted(&turned, &values) {
+    for vouched in cx.wanted(&turned, &values) {
         calls += 1;
-        cx.recorder.wants(who.said(), &wanted);
-        for (port, (made, wanted)) in run.outputs.iter().zip(&wanted).enumerate() {
+        cx.recorder.wants(&vouched);
+        for (port, (made, wanted)) in run.outputs.iter().zip(&vouched.wanted).enumerate() {
             let Some(desc) = turned.outputs.get(port) else { continue };
             if let Some(why) = apart(desc, &numbers(desc, &made.bytes), wanted, Special::Skip) {
                 return failed(format!(
                     "output {port} {why}, by {}: {}",
-                    who.said(),
+                    vouched.who.said(),
                     turned.said(cx.subject.core)
                 ));
             }
@@ -143,7 +143,7 @@ fn compare(cx: &OpContext, fills: &[Fill], turns: u64, special: Special) -> Outc
         for &fill in fills {
             for turn in 0..turns {
                 let values = live.node.values(fill, live.seed ^ turn << 16);
-                one(cx, &live, (fill, &values), (special, &mut all))?;
+                one(cx, &live, &Sample { fill, values }, special, &mut all)?;
             }
         }
     }
@@ -166,12 +166,19 @@ struct Compared {
     claims: usize,
 }
 
+/// Elements of inputs, and how they were filled.
+struct Sample {
+    fill: Fill,
+    values: Vec<Vec<u8>>,
+}
+
 /// Compares one run with all who vouch for it.
 fn one(
     cx: &OpContext,
     live: &Live<'_>,
-    (fill, values): (Fill, &[Vec<u8>]),
-    (special, all): (Special, &mut Compared),
+    Sample { fill, values }: &Sample,
+    special: Special,
+    all: &mut Compared,
 ) -> Outcome {
     let vouched = cx.wanted(live.node, values);
     if vouched.is_empty() {
@@ -180,7 +187,7 @@ fn one(
     let run = match live.trial.run(values, How::default()) {
         Ok(run) => run,
         Err(fault @ CallError::Failed(_))
-            if vouched.iter().any(|(who, _)| *who == Who::Reference) =>
+            if vouched.iter().any(|own| own.who == Who::Reference) =>
         {
             return failed(format!(
                 "{} of {}: {}, and the reference has results",
@@ -193,24 +200,25 @@ fn one(
         Err(CallError::Failed(_)) => return Ok(()),
         Err(fault) => return failed(format!("{}: {}", live.said(cx), fault)),
     };
-    for (who, wanted) in &vouched {
+    for vouched in &vouched {
         all.calls += 1;
-        all.claims += usize::from(wanted.iter().any(Wanted::claims));
-        cx.recorder.wants(who.said(), wanted);
+        all.claims += usize::from(vouched.wanted.iter().any(Wanted::claims));
+        cx.recorder.wants(vouched);
         let said = || format!("{} of {}", fill.name(), live.said(cx));
-        held((live.node, &run.outputs), (*who, wanted), special, said)?;
+        held(live.node, &run.outputs, vouched, special, said)?;
     }
     Ok(())
 }
 
 /// Holds the outputs of a node to what somebody wants of them.
 pub(super) fn held(
-    (node, outputs): (&Node, &[Output]),
-    (who, wanted): (Who, &[Wanted]),
+    node: &Node,
+    outputs: &[Output],
+    vouched: &Vouched,
     special: Special,
     said: impl Fn() -> String,
 ) -> Outcome {
-    for (port, (made, wanted)) in outputs.iter().zip(wanted).enumerate() {
+    for (port, (made, wanted)) in outputs.iter().zip(&vouched.wanted).enumerate() {
         let Some(desc) = node.outputs.get(port) else { continue };
         let why = match &wanted.dims {
             Some(dims) if *dims != made.dims => {
@@ -220,7 +228,7 @@ pub(super) fn held(
                 .or_else(|| other_integer(desc, made, wanted)),
         };
         if let Some(why) = why {
-            return failed(format!("{}: output {port} {why}, by {}", said(), who.said()));
+            return failed(format!("{}: output {port} {why}, by {}", said(), vouched.who.said()));
         }
     }
     Ok(())
