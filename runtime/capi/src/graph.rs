@@ -182,31 +182,34 @@ pub extern "C" fn udo_graph_set_quantization(
 }
 
 /// What an operation reads, makes and says.
-struct Ports<'a> {
-    inputs: (&'a Indices, usize),
-    outputs: (&'a Indices, usize),
-    attributes: (&'a Attributes, usize),
+struct Ports {
+    inputs: Indices,
+    input_count: usize,
+    outputs: Indices,
+    output_count: usize,
+    attributes: Attributes,
+    attribute_count: usize,
 }
 
 /// Adds an operation; its number goes to `out`.
 fn add(
     graph: Option<&mut Graph>,
     mut operation: Operation,
-    ports: &Ports<'_>,
+    ports: &Ports,
     out: Option<&mut MaybeUninit<u32>>,
 ) -> Result<()> {
     let (graph, out) = (live(graph, "graph")?, need(out, "out")?);
-    let Ports { inputs, outputs, attributes } = ports;
-    for &input in inputs.0.get(inputs.1, "inputs")? {
+    for &input in ports.inputs.get(ports.input_count, "inputs")? {
         operation = match input {
             UDO_LEFT_OUT => operation.leaves_out(),
             tensor => operation.reads(&[TensorId(tensor)]),
         };
     }
-    for &output in outputs.0.get(outputs.1, "outputs")? {
+    for &output in ports.outputs.get(ports.output_count, "outputs")? {
         operation = operation.makes(&[TensorId(output)]);
     }
-    for (at, attribute) in attributes.0.get(attributes.1, "attributes")?.iter().enumerate() {
+    let attributes = ports.attributes.get(ports.attribute_count, "attributes")?;
+    for (at, attribute) in attributes.iter().enumerate() {
         let (name, attr) = attribute.get(&format!("attributes[{at}]"))?;
         operation = operation.attr(&name, attr);
     }
@@ -237,11 +240,8 @@ pub extern "C" fn udo_graph_add_op(
             None => Operation::nnrt(op),
             Some(domain) => Operation::ours(domain, op),
         };
-        let ports = Ports {
-            inputs: (&inputs, input_count),
-            outputs: (&outputs, output_count),
-            attributes: (&attributes, attribute_count),
-        };
+        let ports =
+            Ports { inputs, input_count, outputs, output_count, attributes, attribute_count };
         add(graph, operation, &ports, out)
     })
 }
@@ -260,11 +260,8 @@ pub extern "C" fn udo_graph_add_nnrt_op(
     out: Option<&mut MaybeUninit<u32>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        let ports = Ports {
-            inputs: (&inputs, input_count),
-            outputs: (&outputs, output_count),
-            attributes: (&attributes, attribute_count),
-        };
+        let ports =
+            Ports { inputs, input_count, outputs, output_count, attributes, attribute_count };
         add(graph, Operation::nnrt_number(number), &ports, out)
     })
 }

@@ -13,8 +13,8 @@ use crate::ffi::{guard, hand_out, release};
 use crate::model::Model;
 use crate::network::Network;
 use crate::run::{Run, RunOptionsAt, run_options};
-use crate::session::{self, Session, SessionOptionsAt};
-use crate::tensor::{TensorPlaces, Tensors};
+use crate::session::{self, SessionOptionsAt};
+use crate::tensor::{RunTensors, TensorPlaces, Tensors};
 
 /// Sessions of one model, for servers: any thread submits, and each run goes to the first session that is free. Threads share it.
 #[derive(Debug)]
@@ -60,9 +60,12 @@ pub extern "C" fn udo_session_pool_submit(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (pool, out) = (live(pool, "pool")?, need(out, "out")?);
-        let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
+        let tensors = RunTensors { inputs, input_count, outputs, output_count }.get()?;
         let options = run_options(options)?;
-        hand_out(out, Run(pool.0.submit(&given, &places, options)?, Born::here()));
+        hand_out(
+            out,
+            Run(pool.0.submit(&tensors.inputs, &tensors.outputs, options)?, Born::here()),
+        );
         Ok(())
     })
 }
@@ -116,9 +119,12 @@ pub extern "C" fn udo_network_pool_submit(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (pool, out) = (live(pool, "pool")?, need(out, "out")?);
-        let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
+        let tensors = RunTensors { inputs, input_count, outputs, output_count }.get()?;
         let options = run_options(options)?;
-        hand_out(out, Run(pool.0.submit(&given, &places, options)?, Born::here()));
+        hand_out(
+            out,
+            Run(pool.0.submit(&tensors.inputs, &tensors.outputs, options)?, Born::here()),
+        );
         Ok(())
     })
 }

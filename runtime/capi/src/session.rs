@@ -24,7 +24,7 @@ use crate::model::Model;
 use crate::ports::{Port, Ports, Side};
 use crate::run::{Launch, Run, RunOptionsAt, WorkspaceAt, run_options};
 use crate::spec::{TensorSpec, extents};
-use crate::tensor::{Tensor, TensorPlaces, Tensors};
+use crate::tensor::{RunTensors, Tensor, TensorPlaces, Tensors};
 
 /// The memory of one run at a time. Threads may share it, and any of them may submit, callbacks included. While one runs the session
 /// itself (`udo_session_run`, `udo_session_run_host`) or reserves memory for it, others that come to it are refused with
@@ -277,28 +277,11 @@ impl Session {
     }
 
     /// Records a launch over tensors.
-    fn record(
-        &self,
-        inputs: (Tensors, usize),
-        outputs: (TensorPlaces, usize),
-        options: RunOptionsAt,
-    ) -> Result<run::Launch> {
-        self.ports.check_counts(inputs.1, outputs.1)?;
-        let (given, places) = Self::tensors(inputs, outputs)?;
+    fn record(&self, tensors: RunTensors, options: RunOptionsAt) -> Result<run::Launch> {
+        self.ports.check_counts(tensors.input_count, tensors.output_count)?;
+        let tensors = tensors.get()?;
         let options = run_options(options)?;
-        self.with(|runs| runs.record(&given, &places, options))
-    }
-
-    /// The tensors of a run, which says if there are too few or too many.
-    pub(crate) fn tensors(
-        (inputs, input_count): (Tensors, usize),
-        (outputs, output_count): (TensorPlaces, usize),
-    ) -> Result<(Vec<DeviceTensor>, Vec<Option<DeviceTensor>>)> {
-        let given = inputs.get(input_count, "inputs")?;
-        let places = outputs.get(output_count, "outputs")?;
-        let given = given.into_iter().map(|tensor| tensor.0.clone()).collect();
-        let places = places.into_iter().map(|tensor| tensor.map(|tensor| tensor.0.clone()));
-        Ok((given, places.collect()))
+        self.with(|runs| runs.record(&tensors.inputs, &tensors.outputs, options))
     }
 }
 
@@ -448,8 +431,8 @@ pub extern "C" fn udo_session_run(
     guard(|| {
         let session = live(session, "session")?;
         session.ports.check_counts(input_count, output_count)?;
-        let (given, places) = Session::tensors((inputs, input_count), (outputs, output_count))?;
-        let made = session.own(|runs| runs.run_on(&given, &places))?;
+        let tensors = RunTensors { inputs, input_count, outputs, output_count }.get()?;
+        let made = session.own(|runs| runs.run_on(&tensors.inputs, &tensors.outputs))?;
         outputs
             .set(made.into_iter().map(|tensor| Tensor(tensor, Born::here())).collect(), "outputs")
     })
@@ -471,7 +454,8 @@ pub extern "C" fn udo_session_submit(
     guard(|| {
         let (session, out) = (live(session, "session")?, need(out, "out")?);
         // The run may end, and its callback come to the session, before the submission returns.
-        let launch = session.record((inputs, input_count), (outputs, output_count), options)?;
+        let tensors = RunTensors { inputs, input_count, outputs, output_count };
+        let launch = session.record(tensors, options)?;
         hand_out(out, Run(launch.submit()?, Born::here()));
         Ok(())
     })
@@ -491,7 +475,8 @@ pub extern "C" fn udo_session_record(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (session, out) = (live(session, "session")?, need(out, "out")?);
-        let launch = session.record((inputs, input_count), (outputs, output_count), options)?;
+        let tensors = RunTensors { inputs, input_count, outputs, output_count };
+        let launch = session.record(tensors, options)?;
         hand_out(out, Launch(launch, Born::here()));
         Ok(())
     })

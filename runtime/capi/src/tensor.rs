@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use udo_runtime::device::DeviceTensor;
+use udo_runtime::device::{DeviceTensor, Result};
 
 use crate::argument::need;
 use crate::born::{Born, handles, live};
@@ -27,6 +27,32 @@ named_pointers! {
     Tensors(HandleList<Tensor>);
     /// Outputs of a run, and where such go.
     TensorPlaces(HandlePlaces<Tensor>);
+}
+
+/// The tensors of a run, as C passes them.
+#[derive(Clone, Copy)]
+pub(crate) struct RunTensors {
+    pub(crate) inputs: Tensors,
+    pub(crate) input_count: usize,
+    pub(crate) outputs: TensorPlaces,
+    pub(crate) output_count: usize,
+}
+
+/// The same as the runtime has them; none for an output that the run is to make.
+pub(crate) struct DeviceTensors {
+    pub(crate) inputs: Vec<DeviceTensor>,
+    pub(crate) outputs: Vec<Option<DeviceTensor>>,
+}
+
+impl RunTensors {
+    /// The tensors, whose number the run checks.
+    pub(crate) fn get(&self) -> Result<DeviceTensors> {
+        let inputs = self.inputs.get(self.input_count, "inputs")?;
+        let outputs = self.outputs.get(self.output_count, "outputs")?;
+        let inputs = inputs.into_iter().map(|tensor| tensor.0.clone()).collect();
+        let outputs = outputs.into_iter().map(|tensor| tensor.map(|tensor| tensor.0.clone()));
+        Ok(DeviceTensors { inputs, outputs: outputs.collect() })
+    }
 }
 
 /// Makes a tensor in memory of its own, as large as it takes.
