@@ -1,19 +1,17 @@
 //! `udo check` as its guide says, and what it does with packages that end, hang or are refused.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
+use udo_test_support::checkout::root;
 use udo_test_support::fixture::placed;
 use udo_test_support::guide;
+use udo_test_support::page::follow_in;
 
 const GUIDE: &str = include_str!("../../docs/check.md");
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
-}
 
 /// The package in C of the examples, with one text replaced.
 fn clip(find: &str, put: &str) -> TempDir {
@@ -57,10 +55,8 @@ fn verdict(report: &Value, case: &str) -> (String, String) {
 #[test]
 fn commands_do_what_the_guide_says() {
     let dir = tempfile::tempdir().unwrap();
-    let programs = Path::new(env!("CARGO_BIN_EXE_udo")).parent().unwrap();
-    let path = std::env::var("PATH").unwrap_or_default();
-    guide::run(GUIDE, dir.path(), |sh| {
-        sh.env("PATH", format!("{}:{path}", programs.display())).env("SDK", root());
+    follow_in(GUIDE, dir.path(), |sh| {
+        sh.env("SDK", root());
     });
     assert!(guide::blocks(GUIDE).iter().any(|block| block.follows && block.language == "text"));
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use udo_test_support::checkout::root;
 use udo_test_support::command::udo;
 
 fn json(text: &str) -> Value {
@@ -168,10 +169,9 @@ fn every_shell_has_completions_of_every_command() {
 
 #[test]
 fn a_packages_own_tests_say_whether_its_kernels_are_right() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let test = |args: &[&str]| {
         let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));
-        udo.arg("test").args(args).current_dir(root.join("examples/selu")).output().unwrap()
+        udo.arg("test").args(args).current_dir(root().join("examples/selu")).output().unwrap()
     };
     let done = test(&["SeluUdoPackage", "--cores", "cpu"]);
     let out = String::from_utf8_lossy(&done.stdout);

@@ -7,15 +7,15 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use tempfile::TempDir;
+use udo_test_support::checkout::root;
 use udo_test_support::command::udo;
-use udo_test_support::guide;
+use udo_test_support::page::follow_in;
 
 const PAGE: &str = include_str!("../../docs/trust.md");
 
 /// The package and its model, built once.
 static BUILT: LazyLock<PathBuf> = LazyLock::new(|| {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    let example = root.join("examples/selu");
+    let example = root().join("examples/selu");
     let mut build = Command::new(env!("CARGO_BIN_EXE_udo"));
     let built = build.args(["build", "SeluUdoPackage"]).current_dir(&example).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
@@ -79,11 +79,7 @@ fn refused(dir: &TempDir, args: &[&str], says: &[&str]) {
 #[test]
 fn commands_do_what_the_page_says() {
     let dir = copied();
-    let programs = Path::new(env!("CARGO_BIN_EXE_udo")).parent().unwrap();
-    let path = std::env::var("PATH").unwrap_or_default();
-    guide::run(PAGE, dir.path(), |sh| {
-        sh.env("PATH", format!("{}:{path}", programs.display()));
-    });
+    follow_in(PAGE, dir.path(), |_| ());
 }
 
 #[test]
@@ -120,13 +116,12 @@ fn a_package_runs_if_one_trusted_key_signed_it_as_it_is() {
 
 /// Has `make` build the example in C, of this source.
 fn make_in_c(dir: &TempDir, source: &str) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
     let package = dir.path().join("in/c");
     for (from, to) in
         [("examples/c-package", &package), ("udo-api/include", &dir.path().join("udo-api/include"))]
     {
         fs::create_dir_all(to).unwrap();
-        copy(&root.join(from), to);
+        copy(&root().join(from), to);
     }
     fs::write(package.join("clip_scale.c"), source).unwrap();
     let mut make = Command::new("make");

@@ -1,15 +1,13 @@
 //! `udo view`: the guide keeps its promises, names stay names, and what cannot be done is said with the next step.
 //! `tests/pages/check.py` uses the page in a browser.
 
-use std::env;
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 use udo_test_support::command::udo;
-use udo_test_support::guide;
+use udo_test_support::page;
 
 const GUIDE: &str = include_str!("../../docs/view.md");
 
@@ -42,12 +40,7 @@ fn data(dir: &TempDir, page: &str) -> Value {
 
 #[test]
 fn commands_do_what_the_guide_says() {
-    let dir = tempfile::tempdir().unwrap();
-    let programs = Path::new(env!("CARGO_BIN_EXE_udo")).parent().unwrap();
-    let path = env::var("PATH").unwrap_or_default();
-    guide::run(GUIDE, dir.path(), |sh| {
-        sh.env("PATH", format!("{}:{path}", programs.display()));
-    });
+    let dir = page::follow(GUIDE);
     let nodes = &data(&dir, "net.html")["explain"]["nodes"];
     assert_eq!((&nodes[0]["core"], &nodes[1]["core"]), (&"gpu".into(), &"cpu".into()));
     assert!(data(&dir, "times.html")["explain"]["measured"]["run_us"].as_f64().unwrap() > 0.0);

@@ -10,8 +10,8 @@ use std::{
 
 use serde_json::Value;
 use udo_test_support::checkout::{cargo, root};
-use udo_test_support::guide;
 use udo_test_support::lists;
+use udo_test_support::page::follow_in;
 
 /// An example package, and the model that it comes with.
 struct Example {
@@ -326,11 +326,8 @@ fn operators_get_into_models_as_their_page_says() {
 
 /// Runs the commands of a page in a folder.
 fn follow(page: &'static str, dir: &Path) {
-    let programs = Path::new(env!("CARGO_BIN_EXE_udo")).parent().unwrap();
-    let path = std::env::var("PATH").unwrap_or_default();
-    guide::run(page, dir, |sh| {
-        sh.env("PATH", format!("{}:{path}", programs.display())).env("SDK", root());
-        sh.env_remove("UDO_ROOT").env("UDO_OPENCL", "off");
+    follow_in(page, dir, |sh| {
+        sh.env("SDK", root()).env_remove("UDO_ROOT").env("UDO_OPENCL", "off");
     });
 }
 
