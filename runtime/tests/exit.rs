@@ -1,6 +1,7 @@
 //! Packages that end the process: the program that installs the guard says who, and does not succeed.
 //!
-//! Each case runs in a process of its own: this program again, asked for one test.
+//! Each case runs in a process of its own: this program again, asked for one test. It is a program of
+//! its own, as the guard's handlers stay once they are installed.
 #![expect(clippy::unwrap_used, reason = "a case that cannot be made fails the test")]
 
 use std::num::NonZero;

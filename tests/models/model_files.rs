@@ -8,6 +8,7 @@ use udo_api::Shape;
 use udo_runtime::memory::Tensor;
 use udo_runtime::npy;
 use udo_test_support::command::udo;
+use udo_test_support::random::Random;
 
 const OPEN: &str = "graph open
   input x: f32[batch,?]
@@ -498,12 +499,8 @@ const WIDTH: usize = 6;
 
 /// A pseudo-random byte for each place.
 fn bytes(count: usize) -> Vec<f32> {
-    let mut state = 1u32;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        f32::from(state.to_be_bytes()[0])
-    };
-    (0..count).map(|_| next()).collect()
+    let mut random = Random::new(1);
+    (0..count).map(|_| f32::from(random.bits().to_be_bytes()[0])).collect()
 }
 
 /// The image in a format as a run gives it, and red, green and blue planes as ITU-T T.871 has them.

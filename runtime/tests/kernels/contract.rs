@@ -12,6 +12,7 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::Options;
 use udo_runtime::operators::Operators;
 use udo_test_support::compile::{built_in, compile_graph};
+use udo_test_support::close::assert_close;
 use udo_test_support::positive::{Positive, PositiveF32};
 
 static PACKAGE: PackageV1 = PackageV1::new("Contract", "1.0.0")
@@ -278,13 +279,6 @@ fn own() -> Operators {
     operators
 }
 
-fn close(found: &[f32], wanted: &[f32]) {
-    assert_eq!(found.len(), wanted.len());
-    for (f, w) in found.iter().zip(wanted) {
-        assert!((f - w).abs() <= 1e-6 * w.abs().max(1.0), "{found:?}, wanted {wanted:?}");
-    }
-}
-
 #[test]
 fn a_concat_of_rows_happens_where_its_parts_are_made() {
     let graph = Graph::parse(
@@ -306,7 +300,11 @@ fn a_concat_of_rows_happens_where_its_parts_are_made() {
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[7.0, 8.0]);
     session.run().unwrap();
-    close(session.output("y").unwrap(), &[4.0, 8.0, 12.0, 28.0, 16.0, 20.0, 24.0, 32.0]);
+    assert_close(
+        session.output("y").unwrap(),
+        &[4.0, 8.0, 12.0, 28.0, 16.0, 20.0, 24.0, 32.0],
+        1e-6,
+    );
 }
 
 #[test]
@@ -326,8 +324,8 @@ fn a_concat_of_parts_that_others_need_dense_is_a_copy() {
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0]);
     session.run().unwrap();
-    close(session.output("y").unwrap(), &[2.0, 4.0, 1.0, 2.0]);
-    close(session.output("dense").unwrap(), &[4.0, 8.0]);
+    assert_close(session.output("y").unwrap(), &[2.0, 4.0, 1.0, 2.0], 1e-6);
+    assert_close(session.output("dense").unwrap(), &[4.0, 8.0], 1e-6);
 }
 
 #[test]
@@ -349,7 +347,7 @@ fn a_concat_of_a_concatenated_tensor_or_of_a_view_gives_the_same_numbers() {
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
     session.run().unwrap();
-    close(session.output("y").unwrap(), &[10.0, 2.0, 4.0, 10.0, 12.0, 6.0, 8.0, 12.0]);
+    assert_close(session.output("y").unwrap(), &[10.0, 2.0, 4.0, 10.0, 12.0, 6.0, 8.0, 12.0], 1e-6);
 
     let mut graph = Graph::new("view");
     let flat = graph.add_input("x", DType::F32, fixed(&[4]));
@@ -365,7 +363,7 @@ fn a_concat_of_a_concatenated_tensor_or_of_a_view_gives_the_same_numbers() {
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
     session.run().unwrap();
-    close(session.output("y").unwrap(), &[2.0, 4.0, 10.0, 6.0, 8.0, 12.0]);
+    assert_close(session.output("y").unwrap(), &[2.0, 4.0, 10.0, 6.0, 8.0, 12.0], 1e-6);
 }
 
 #[test]
@@ -388,8 +386,8 @@ fn a_concat_that_says_its_extent_runs_and_all_its_readers_get_that_extent() {
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, -1.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[-3.0, -4.0, 5.0]);
     session.run().unwrap();
-    close(session.output("p").unwrap(), &[2.0, 10.0]);
-    close(session.output("q").unwrap(), &[2.0, 0.0, 0.0, 0.0, 10.0]);
+    assert_close(session.output("p").unwrap(), &[2.0, 10.0], 1e-6);
+    assert_close(session.output("q").unwrap(), &[2.0, 0.0, 0.0, 0.0, 10.0], 1e-6);
 }
 
 #[test]
@@ -440,8 +438,8 @@ fn an_output_takes_the_place_of_an_input_that_dies_and_of_no_other() {
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     for _ in 0..2 {
         session.run().unwrap();
-        close(session.output("b").unwrap(), &[3.0, 6.0, 9.0, 12.0]);
-        close(session.output("c").unwrap(), &[4.0, 8.0, 12.0, 16.0]);
+        assert_close(session.output("b").unwrap(), &[3.0, 6.0, 9.0, 12.0], 1e-6);
+        assert_close(session.output("c").unwrap(), &[4.0, 8.0, 12.0, 16.0], 1e-6);
     }
     assert_eq!(ADDED_IN_PLACE.load(Ordering::Relaxed), before + 2);
 }
@@ -494,7 +492,7 @@ fn bounded_outputs_say_their_extent_in_each_run() {
     for (x, wanted) in cases {
         session.input_mut::<f32>("x").unwrap().copy_from_slice(x);
         session.run().unwrap();
-        close(session.output("y").unwrap(), wanted);
+        assert_close(session.output("y").unwrap(), wanted, 1e-6);
         assert_eq!(session.output_desc("y").unwrap().shape(), [wanted.len()]);
     }
 }
@@ -518,7 +516,7 @@ fn a_kernel_that_wants_fixed_dimensions_is_planned_for_those_of_the_run() {
     for (x, wanted) in [([1.0, -2.0, 3.0, -4.0, 5.0], &[2.0, 6.0, 10.0][..]), ([-1.0; 5], &[])] {
         session.input_mut::<f32>("x").unwrap().copy_from_slice(&x);
         session.run().unwrap();
-        close(session.output("y").unwrap(), wanted);
+        assert_close(session.output("y").unwrap(), wanted, 1e-6);
     }
     assert_eq!(session.replans(), 2);
 }
@@ -567,7 +565,7 @@ fn bounds_pass_through_built_in_operators() {
         session.input_mut::<f32>("x").unwrap().copy_from_slice(&x);
         session.run().unwrap();
         assert_eq!(session.output::<i64>("places").unwrap(), places);
-        close(session.output("y").unwrap(), &y);
+        assert_close(session.output("y").unwrap(), &y, 1e-6);
         assert_eq!(session.output_desc("y").unwrap().shape(), [1, y.len()]);
     }
 }

@@ -11,7 +11,8 @@ use udo_runtime::cache::{CacheOptions, CacheOutcome, CacheReport};
 use udo_runtime::container::{Contents, Network, Provenance, Stage, StoredGraph};
 use udo_runtime::device::{Error, ErrorCode};
 use udo_runtime::runtime::{LoadOptions, Runtime};
-use udo_test_support::small::{TEXT, chance, graph, numbers};
+use udo_test_support::random::Random;
+use udo_test_support::small::{TEXT, graph, numbers};
 
 /// A folder with a model and the folder of a cache.
 struct Place {
@@ -183,16 +184,16 @@ fn a_thousand_damaged_files_give_the_same_outputs() {
     let (wanted, _, _) = place.run(0).unwrap();
     let (file, good) = (place.file(), fs::read(place.file()).unwrap());
     let header = 8 + usize::try_from(u64::from_le_bytes(*good.first_chunk().unwrap())).unwrap();
-    let mut state = 1;
+    let mut random = Random::new(1);
     let mut rebuilt = 0;
     for turn in 0..1000 {
         let mut bad = good.clone();
         let within = if turn % 2 == 0 { header } else { good.len() };
         for _ in 0..=turn % 3 {
-            bad[chance(&mut state) % within] ^= 1 << (chance(&mut state) % 8);
+            bad[random.below(within)] ^= 1 << random.below(8);
         }
         if turn % 10 == 9 {
-            bad.truncate(chance(&mut state) % good.len());
+            bad.truncate(random.below(good.len()));
         }
         fs::write(&file, &bad).unwrap();
         match place.run(0) {

@@ -14,7 +14,8 @@ use udo_runtime::memory::ModelBytes;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
 use udo_test_support::compile::built_in;
-use udo_test_support::small::{TEXT, chance, graph, numbers};
+use udo_test_support::random::Random;
+use udo_test_support::small::{TEXT, graph, numbers};
 
 fn options(dir: &Path, version: u32) -> LoadOptions {
     let cache = Some(CacheOptions { dir: dir.to_owned(), version });
@@ -199,13 +200,13 @@ fn damaged_model_files_are_refused_or_run_right() {
     let mut refused = 0;
     let header = 8 + usize::try_from(u64::from_le_bytes(*good.first_chunk().unwrap())).unwrap();
     for turn in 0..1000 {
-        let (mut bad, mut state) = (good.clone(), turn + 1);
+        let (mut bad, mut random) = (good.clone(), Random::new(turn + 1));
         let within = if turn % 3 == 0 { header } else { good.len() };
         for _ in 0..=turn % 3 {
-            bad[chance(&mut state) % within] ^= 1 << (chance(&mut state) % 8);
+            bad[random.below(within)] ^= 1 << random.below(8);
         }
         if turn % 10 == 9 {
-            bad.truncate(chance(&mut state) % good.len());
+            bad.truncate(random.below(good.len()));
         }
         match runtime.load_bytes(&bad, &LoadOptions::default()) {
             Ok(model) => assert_eq!(run(&model), wanted, "turn {turn}"),
@@ -226,10 +227,10 @@ fn files_of_caches_that_hold_graphs_may_be_damaged() {
     let path = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
     let (good, wanted) = (fs::read(&path).unwrap(), wanted(1));
     for turn in 0..200 {
-        let (mut bad, mut state) = (good.clone(), turn + 7);
-        bad[chance(&mut state) % good.len()] ^= 1 << (chance(&mut state) % 8);
+        let (mut bad, mut random) = (good.clone(), Random::new(turn + 7));
+        bad[random.below(good.len())] ^= 1 << random.below(8);
         if turn % 4 == 3 {
-            bad.truncate(chance(&mut state) % good.len());
+            bad.truncate(random.below(good.len()));
         }
         fs::write(&path, &bad).unwrap();
         match runtime().restore(None, &options(dir.path(), 0)) {

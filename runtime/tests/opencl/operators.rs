@@ -4,6 +4,7 @@ use udo_api::Core;
 use udo_runtime::cores::{GpuStorage, OpenCl, Profile};
 use udo_runtime::graph::Graph;
 use udo_runtime::model::{Model, Options};
+use udo_test_support::random::noise;
 
 use crate::device;
 use udo_test_support::compile::{built_in, compile_graph};
@@ -131,23 +132,13 @@ const CASES: &[Case] = &[
     case(&[&[2, 6]], " y = Reshape@21(a, shape) # view\n").with(" constant shape: i64[2]{4, 3}\n"),
 ];
 
-/// Numbers between -1 and 1 without a pattern.
-fn noise(len: usize, seed: u32) -> Vec<f32> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        f32::from(u16::try_from(state >> 16).unwrap()) / 32_768.0 - 1.0
-    };
-    (0..len).map(|_| next()).collect()
-}
-
 fn compute(case: &Case, core: Core, profile: Profile) -> (Model, Vec<f32>) {
     compute_of(case, noise, core, profile)
 }
 
 fn compute_of(
     case: &Case,
-    numbers: fn(usize, u32) -> Vec<f32>,
+    numbers: fn(usize, u64) -> Vec<f32>,
     core: Core,
     profile: Profile,
 ) -> (Model, Vec<f32>) {
@@ -194,10 +185,10 @@ fn operators_of_every_family_compute_what_the_cpu_does() {
 }
 
 /// Numbers, among them those that are none or beyond all others.
-fn special(len: usize, seed: u32) -> Vec<f32> {
+fn special(len: usize, seed: u64) -> Vec<f32> {
     let mut numbers = noise(len, seed);
     let all = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, 100.0, -100.0];
-    for (at, number) in (seed as usize % 2..len).step_by(2).zip(all) {
+    for (at, number) in (usize::from(!seed.is_multiple_of(2))..len).step_by(2).zip(all) {
         numbers[at] = number;
     }
     numbers

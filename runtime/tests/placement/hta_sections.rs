@@ -12,7 +12,8 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options};
 use udo_runtime::place::Fallback;
 use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
-use udo_test_support::small::{chance, numbers};
+use udo_test_support::random::Random;
+use udo_test_support::small::numbers;
 
 /// Three convolutions of stored values, of which the first and the last become programs.
 const TEXT: &str = "graph net
@@ -125,15 +126,15 @@ fn a_thousand_changed_sections_run_right_or_not_at_all() {
     let (section, wanted) = (bytes_of(&good), wanted(1));
     let head = 4 + usize::try_from(u32::from_le_bytes(*section.first_chunk().unwrap())).unwrap();
     let (mut reported, mut refused) = (0, 0);
-    for turn in 0..1000 {
-        let (mut bad, mut state) = (section.clone(), turn + 1);
+    for (turn, seed) in (0..1000).zip(1..) {
+        let (mut bad, mut random) = (section.clone(), Random::new(seed));
         // A third each of what is said of programs, of the first one's head, and of all of it.
         let (first, end) = [(0, head), (head, head + 200), (0, bad.len())][turn % 3];
         for _ in 0..=turn % 4 {
-            bad[first + chance(&mut state) % (end - first)] ^= 1 << (chance(&mut state) % 8);
+            bad[first + random.below(end - first)] ^= 1 << random.below(8);
         }
         if turn % 10 == 9 {
-            bad.truncate(chance(&mut state) % section.len());
+            bad.truncate(random.below(section.len()));
         }
         let contents = with_section(&good, &bad);
         let model = load(&runtime, &contents, Options::aip(Soc::DEFAULT)).unwrap();

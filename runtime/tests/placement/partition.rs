@@ -11,6 +11,8 @@ use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::place::{Costs, Fallback};
 use udo_runtime::plan::{Passage, Report};
 use udo_test_support::compile::{built_in, compile_graph};
+use udo_test_support::close::assert_close;
+use udo_test_support::random::Random;
 
 /// Two chains that take turns in the model's order, and meet.
 const CHAINS: &str = "graph net
@@ -60,19 +62,13 @@ fn subnets(report: &Report) -> Vec<String> {
     report.subnets.iter().map(|subnet| format!("{}: {}", subnet.name, subnet.nodes)).collect()
 }
 
-#[track_caller]
-fn assert_close(found: &[f32], wanted: &[f32]) {
-    let is_close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * b.abs().max(1.0);
-    assert!(found.iter().zip(wanted).all(is_close), "{found:?} {wanted:?}");
-}
-
 #[test]
 fn pinned_nodes_follow_each_other_on_their_core() {
     let plain = compile(CHAINS, &options(&[Core::CPU], &[])).unwrap();
     assert_eq!(subnets(plain.report()), ["CPU Subnet 0: 0-6"]);
     let pinned = compile(CHAINS, &options(&[Core::CPU], &["0,2=gpu", "a2=gpu"])).unwrap();
     assert_eq!(subnets(pinned.report()), ["GPU Subnet 0: 0,2,4", "CPU Subnet 1: 1,3,5-6"]);
-    assert_close(&run(&pinned), &run(&plain));
+    assert_close(&run(&pinned), &run(&plain), 1e-5);
     let all = compile(CHAINS, &options(&[Core::CPU], &["*=gpu", "Add=cpu"])).unwrap();
     assert_eq!(subnets(all.report()), ["GPU Subnet 0: 0-5", "CPU Subnet 1: 6"]);
     let sum = all.report().nodes.iter().find(|node| node.name == "sum").unwrap();
@@ -91,7 +87,7 @@ fn nothing_is_fused_across_what_is_pinned() {
     for affinity in ["cut=cpu", "product=cpu"] {
         let (two, found) = steps(&[affinity]);
         assert_eq!(two, 2, "{affinity}");
-        assert_close(&found, &wanted);
+        assert_close(&found, &wanted, 1e-5);
     }
 }
 
@@ -147,7 +143,7 @@ fn too_few_nodes_run_on_a_core_behind() {
     assert_eq!(subnets(model.report()), ["CPU Subnet 0: 0-1", "GPU Subnet 1: 2-4"]);
     let first = model.report().nodes.iter().find(|node| node.name == "first").unwrap();
     assert_eq!(first.refusals[0].reason, "1 nodes follow each other there, wanted 3 at least");
-    assert_close(&run(&model), &run(&plain));
+    assert_close(&run(&model), &run(&plain), 1e-5);
 }
 
 /// Nodes that only give what they read another shape, or nothing else at all, of a value and for one of 4 extents.
@@ -213,7 +209,7 @@ fn a_view_goes_where_what_it_shows_is_made_and_read() {
                 }
                 assert_eq!(brought(report), [count; 2], "{nodes} {affinity:?}");
                 assert_eq!(report.transfers(), count, "{nodes} {affinity:?}");
-                assert_close(&run(&model), &wanted);
+                assert_close(&run(&model), &wanted, 1e-5);
             }
         }
     }
@@ -228,7 +224,7 @@ fn a_view_that_two_cores_read_is_brought_to_the_other_one_alone() {
         let model = compile(&text, &options(&[Core::GPU, Core::CPU], &pins)).unwrap();
         // To the GPU, and what it makes of it back.
         assert_eq!(brought(model.report()), [2, 2], "{nodes}");
-        assert_close(&run(&model), &wanted);
+        assert_close(&run(&model), &wanted, 1e-5);
     }
 }
 
@@ -244,7 +240,11 @@ fn a_view_of_an_input_that_the_host_reads_stays_on_the_host() {
     for affinity in [&["reader=cpu"][..], &["reader=cpu", "view=gpu"]] {
         let model = compile(text, &options(&[Core::GPU, Core::CPU], affinity)).unwrap();
         assert_eq!(brought(model.report()), [0, 0], "{affinity:?}");
-        assert_close(&run(&model), &run(&compile(text, &options(&[Core::CPU], &[])).unwrap()));
+        assert_close(
+            &run(&model),
+            &run(&compile(text, &options(&[Core::CPU], &[])).unwrap()),
+            1e-5,
+        );
     }
     // It is read where it is preferred: it goes there once.
     let model = compile(text, &options(&[Core::GPU, Core::CPU], &[])).unwrap();
@@ -307,13 +307,13 @@ fn figures_that_are_no_costs_are_refused() {
 }
 
 /// A graph of products and of steps between them, in random order, on matrices of 8 rows.
-struct Random {
+struct RandomGraph {
     text: String,
     nodes: usize,
 }
 
-impl Random {
-    fn of(most: usize, state: &mut u64) -> Self {
+impl RandomGraph {
+    fn of(most: usize, dice: &mut Random) -> Self {
         let mut text = String::from("graph net\n  input x: f32[8,64]\n");
         for width in WIDTHS {
             for to in WIDTHS {
@@ -324,11 +324,11 @@ impl Random {
         let (mut read, mut nodes) = (BTreeSet::new(), BTreeSet::new());
         while nodes.len() < most {
             let at = nodes.len();
-            let from = made[made.len().saturating_sub(1 + chance(state, 3))].clone();
+            let from = made[made.len().saturating_sub(1 + dice.below(3))].clone();
             let same = made.iter().filter(|(_, width)| *width == from.1).collect::<Vec<_>>();
-            let other = same[chance(state, same.len())].0.clone();
-            let (width, to) = (from.1, WIDTHS[chance(state, WIDTHS.len())]);
-            let (node, to) = match chance(state, 3) {
+            let other = same[dice.below(same.len())].0.clone();
+            let (width, to) = (from.1, WIDTHS[dice.below(WIDTHS.len())]);
+            let (node, to) = match dice.below(3) {
                 0 => (format!("Softmax@13({}) axis=-1", from.0), width),
                 1 if other != from.0 => (format!("Pow@15({}, {other})", from.0), width),
                 _ => (format!("MatMul@13({}, w{width}_{to})", from.0), to),
@@ -351,14 +351,9 @@ impl Random {
 /// The columns that matrices may have.
 const WIDTHS: [usize; 3] = [16, 64, 256];
 
-fn chance(state: &mut u64, below: usize) -> usize {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    usize::try_from(*state >> 40).unwrap() % below
-}
-
 /// Of a machine that there is none of.
-fn random_costs(state: &mut u64) -> Arc<Costs> {
-    let mut of = |least: usize, most: usize| least + chance(state, most - least);
+fn random_costs(dice: &mut Random) -> Arc<Costs> {
+    let mut of = |least: usize, most: usize| least + dice.below(most - least);
     // One that is quick to begin, and one that is quick at work.
     let mut core = |step: usize, rate: usize| {
         let (step, rate) = (of(0, step), of(rate, 3 * rate));
@@ -406,9 +401,9 @@ fn random_graphs_are_placed_where_they_cost_least() {
         compile_graph(Graph::parse(text).unwrap(), &operators, options)
     };
     for seed in 0..30u64 {
-        let mut state = seed * 7_919 + 1;
-        let most = if seed == 0 { 10 } else { 3 + chance(&mut state, 6) };
-        let (random, costs) = (Random::of(most, &mut state), random_costs(&mut state));
+        let mut dice = Random::new(seed);
+        let most = if seed == 0 { 10 } else { 3 + dice.below(6) };
+        let (random, costs) = (RandomGraph::of(most, &mut dice), random_costs(&mut dice));
         let mut of = options(&[Core::CPU, Core::GPU], &[]);
         of.place.costs = Some(costs.clone());
         let found = compile(&random.text, &of).unwrap();

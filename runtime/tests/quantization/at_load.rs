@@ -18,6 +18,7 @@ use udo_runtime::place::PlaceOptions;
 use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
 use udo_test_support::compile::built_in;
 use udo_test_support::doubles;
+use udo_test_support::random::noise;
 
 /// Operators of a package that double numbers: one also 8-bit values on the DSP, one the same numbers there.
 static PACKAGE: PackageV1 = PackageV1::new("Doubles", "1.0.0").ops(doubles::OPS).kernels(&[
@@ -39,20 +40,9 @@ fn plain(out: QuantMut<'_, f32>, x: Quant<'_, f32>, _: Scratch<'_>) -> Result<()
     Ok(())
 }
 
-/// `len` numbers from -1 to 1, the same for the same seed.
-fn numbers(len: usize, seed: u64) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let next = || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        f32::from(u16::try_from(state >> 48).unwrap()) / 32768.0 - 1.0
-    };
-    std::iter::repeat_with(next).take(len).collect()
-}
-
 fn constant(text: &mut String, name: &str, dims: &[usize], scale: f32) {
     let seed = name.bytes().map(u64::from).sum();
-    let all = numbers(dims.iter().product(), seed);
+    let all = noise(dims.iter().product(), seed);
     let all: Vec<String> = all.iter().map(|x| (x * scale).to_string()).collect();
     let dims: Vec<String> = dims.iter().map(ToString::to_string).collect();
     writeln!(text, "  constant {name}: f32[{}]{{{}}}", dims.join(","), all.join(", ")).unwrap();
@@ -113,7 +103,7 @@ fn random(count: usize) -> RangesOf {
 }
 
 fn picture(seed: u64, scale: f32) -> Tensor {
-    let x: Vec<f32> = numbers(192, seed).iter().map(|x| x * scale).collect();
+    let x: Vec<f32> = noise(192, seed).iter().map(|x| x * scale).collect();
     Tensor::of(Shape::new(&[1, 3, 8, 8]).unwrap(), &x).unwrap()
 }
 
@@ -339,7 +329,7 @@ fn what_cannot_be_quantized_says_why() {
 fn a_model_in_halves_is_widened_and_keeps_its_ends() {
     let text = "graph g\n  input x: f16[2,4]\n  constant w: f32[4,2]{0.5,1,-1.5,2,0.25,-0.5,1,1}\n  \
                 h = MatMul@13(x, w)\n  d = Cast@13(h) to=10\n  r = Relu@14(d)\n  y: f16[2,2] = Add@14(r, r)\n  output y\n";
-    let x: Vec<F16> = numbers(8, 9).into_iter().map(F16::from_f32).collect();
+    let x: Vec<F16> = noise(8, 9).into_iter().map(F16::from_f32).collect();
     let x = Tensor::of(Shape::new(&[2, 4]).unwrap(), &x).unwrap();
     let given = RangesOf::Inputs(Arc::new(vec![vec![("x".to_owned(), x.clone())]]));
     let mut graph = Graph::parse(text).unwrap();
@@ -368,7 +358,7 @@ fn a_model_in_halves_is_widened_and_keeps_its_ends() {
 #[test]
 fn open_extents_take_ranges_of_the_inputs_at_hand() {
     let text = "graph g\n  input x: f32[n,4]\n  constant w: f32[4,2]{1,2,3,4,5,6,7,8}\n  y = MatMul@13(x, w)\n  output y\n";
-    let x = Tensor::of(Shape::new(&[3, 4]).unwrap(), &numbers(12, 1)).unwrap();
+    let x = Tensor::of(Shape::new(&[3, 4]).unwrap(), &noise(12, 1)).unwrap();
     let given = RangesOf::Inputs(Arc::new(vec![vec![("x".to_owned(), x.clone())]]));
     let model = compile(Graph::parse(text).unwrap(), &[Core::DSP_V68], given).unwrap();
     let mut session = model.session().unwrap();

@@ -10,6 +10,7 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::{Model, Options, Session};
 use udo_runtime::place::PlaceOptions;
 use udo_runtime::runtime::{LoadError, Runtime};
+use udo_test_support::random::noise;
 
 fn compile(text: &str, core: Core, opencl: OpenCl) -> Result<Model, LoadError> {
     let profile = Profile { opencl, ..Profile::default() };
@@ -22,22 +23,11 @@ fn on(text: &str, core: Core) -> Model {
     compile(text, core, OpenCl::Off).unwrap()
 }
 
-/// `len` numbers from -1 to 1.
-fn numbers(len: usize, seed: u64) -> impl Iterator<Item = f32> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let next = move || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        f32::from(u16::try_from(state >> 48).unwrap()) / 32768.0 - 1.0
-    };
-    std::iter::repeat_with(next).take(len)
-}
-
 /// A constant of elements that `of` makes of numbers from -1 to 1.
 fn constant(name: &str, of: (&str, &[usize]), element: impl Fn(f32) -> f32) -> String {
     let (dtype, dims) = of;
     let seed = name.bytes().map(u64::from).sum();
-    let all = numbers(dims.iter().product(), seed).map(|x| element(x).to_string());
+    let all = noise(dims.iter().product(), seed).into_iter().map(|x| element(x).to_string());
     let all = all.collect::<Vec<_>>().join(", ");
     let dims: Vec<String> = dims.iter().map(ToString::to_string).collect();
     format!("  constant {name}: {dtype}[{}]{{{all}}}\n", dims.join(","))
@@ -49,7 +39,7 @@ fn whole(most: f32) -> impl Fn(f32) -> f32 {
 
 /// The input `x` of f32 that all graphs here have, of these dimensions.
 fn session(model: &Model, dims: &[usize], seed: u64) -> Session {
-    let x: Vec<f32> = numbers(dims.iter().product(), seed).map(|x| x * 3.0).collect();
+    let x: Vec<f32> = noise(dims.iter().product(), seed).into_iter().map(|x| x * 3.0).collect();
     let mut session = model.session().unwrap();
     session.set_input("x", &Tensor::of(Shape::new(dims).unwrap(), &x).unwrap()).unwrap();
     session.run().unwrap();
@@ -250,7 +240,7 @@ fn integers_go_in_and_come_out() {
         let q: Vec<u8> = (90..102).collect();
         let shape = Shape::new(&[2, 6]).unwrap();
         session.set_input("q", &Tensor::of(shape, &q).unwrap()).unwrap();
-        let x: Vec<f32> = numbers(12, 5).map(|x| x * 6.0).collect();
+        let x: Vec<f32> = noise(12, 5).into_iter().map(|x| x * 6.0).collect();
         session.set_input("x", &Tensor::of(shape, &x).unwrap()).unwrap();
         session.run().unwrap();
         let cores: Vec<Option<CoreKind>> = {

@@ -22,23 +22,21 @@ use udo_runtime::resolve::BindOptions;
 use udo_runtime::runtime::Runtime;
 use udo_test_support::compile::built_in;
 use udo_test_support::doubles;
+use udo_test_support::random::Random;
 
 /// The operator set of the graphs.
 const OPSET: u32 = 17;
 
-/// Numbers that look random, from -1 to 1.
-struct Numbers(u64);
+/// Tensors of numbers that look random.
+struct Numbers(Random);
 
 impl Numbers {
-    fn next(&mut self) -> f32 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let bits = u16::try_from(self.0 >> 48).unwrap();
-        f32::from(bits) / 32768.0 - 1.0
+    fn new(seed: u64) -> Self {
+        Self(Random::new(seed))
     }
 
     fn tensor(&mut self, dims: &[usize], scale: f32) -> Tensor {
-        let numbers: Vec<f32> = (0..dims.iter().product()).map(|_| self.next() * scale).collect();
+        let numbers: Vec<f32> = (0..dims.iter().product()).map(|_| self.0.unit() * scale).collect();
         Tensor::of(Shape::new(dims).unwrap(), &numbers).unwrap()
     }
 }
@@ -51,7 +49,7 @@ struct Net {
 
 impl Net {
     fn new() -> Self {
-        Self { graph: Graph::new("net"), numbers: Numbers(7) }
+        Self { graph: Graph::new("net"), numbers: Numbers::new(7) }
     }
 
     fn input(&mut self, name: &str, dims: &[usize]) -> ValueId {
@@ -119,7 +117,7 @@ fn pictures() -> Graph {
 }
 
 fn runs(name: &str, dims: &[usize], count: u64) -> Vec<Vec<(String, Tensor)>> {
-    let set = |seed| vec![(name.to_owned(), Numbers(seed * 99 + 5).tensor(dims, 1.0))];
+    let set = |seed| vec![(name.to_owned(), Numbers::new(seed * 99 + 5).tensor(dims, 1.0))];
     (1..=count).map(set).collect()
 }
 

@@ -10,16 +10,7 @@ use udo_runtime::model::Options;
 use udo_runtime::operators::Operators;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::fixture::{build_fixture, worker};
-
-/// Numbers without a pattern, the same each time.
-fn noise(seed: u32, len: usize) -> Vec<f32> {
-    let mut state = seed;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        f32::from(u16::try_from(state >> 16).unwrap()) / 32768.0 - 1.0
-    };
-    (0..len).map(|_| next()).collect()
-}
+use udo_test_support::random::noise;
 
 fn add(graph: &mut Graph, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) -> ValueId {
     let output = graph.add_value(&format!("{op}_{}", graph.nodes.len()));
@@ -29,9 +20,9 @@ fn add(graph: &mut Graph, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) 
     output
 }
 
-fn constant(graph: &mut Graph, name: &str, dims: &[usize], seed: u32) -> ValueId {
+fn constant(graph: &mut Graph, name: &str, dims: &[usize], seed: u64) -> ValueId {
     let shape = Shape::new(dims).unwrap();
-    graph.add_constant(name, Tensor::of(shape, &noise(seed, shape.len())).unwrap())
+    graph.add_constant(name, Tensor::of(shape, &noise(shape.len(), seed)).unwrap())
 }
 
 /// A small network with a good part of the built-in operators.
@@ -59,7 +50,7 @@ fn network() -> Graph {
 fn results(operators: &Operators) -> Vec<Vec<u32>> {
     let mut session =
         compile_graph(network(), operators, &Options::default()).unwrap().session().unwrap();
-    session.input_mut::<f32>("image").unwrap().copy_from_slice(&noise(3, 432));
+    session.input_mut::<f32>("image").unwrap().copy_from_slice(&noise(432, 3));
     session.run().unwrap();
     let names: Vec<String> =
         session.plan().unwrap().outputs().map(|(name, _)| name.to_owned()).collect();

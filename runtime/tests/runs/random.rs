@@ -10,6 +10,7 @@ use udo_runtime::model::{Options, Session};
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::run::{Priority, RunOptions, SharedWorkspace, Stream};
 use udo_runtime::runtime::Runtime;
+use udo_test_support::random::Random;
 
 use super::{LONG, compile, cpu, elements, on, sharing, with_frames};
 
@@ -23,17 +24,6 @@ const TEXT: &str = "graph g
   y = Add@14(d, x)
   output y
 ";
-
-/// A linear congruential generator, so that a run can be repeated.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % n
-    }
-}
 
 /// How many runs: `UDO_RANDOM_RUNS`, else as many as a test has time for.
 fn wanted() -> u64 {
@@ -60,7 +50,7 @@ fn every_run_gives_the_right_result_or_says_how_it_ended() {
                 0 => with_frames(model, 2),
                 _ => sharing(model, &workspace, 2),
             });
-            scope.spawn(move || several(Dice(seed), runtime, sessions, streams));
+            scope.spawn(move || several(Random::new(seed), runtime, sessions, streams));
         }
     });
     assert_eq!(workspace.bytes(&cpu(&runtime)), 0, "it goes with the last session");
@@ -68,7 +58,7 @@ fn every_run_gives_the_right_result_or_says_how_it_ended() {
 }
 
 /// The runs of one thread.
-fn several(mut dice: Dice, runtime: &Runtime, mut sessions: [Session; 2], streams: &[Stream]) {
+fn several(mut random: Random, runtime: &Runtime, mut sessions: [Session; 2], streams: &[Stream]) {
     let cpu = cpu(runtime);
     let inputs: Vec<DeviceTensor> =
         (0..4u8).map(|n| on(&cpu, &[4, 16], &[f32::from(n); 64])).collect();
@@ -81,25 +71,25 @@ fn several(mut dice: Dice, runtime: &Runtime, mut sessions: [Session; 2], stream
         .collect();
     let mut in_flight = Vec::new();
     for _ in 0..wanted() / 4 {
-        let (of, given) = (dice.below(2), dice.below(4));
-        let timeout = (dice.below(3) == 0)
-            .then(|| Duration::from_micros(u64::try_from(dice.below(200)).unwrap()));
-        let priority = [Priority::Low, Priority::Medium, Priority::High][dice.below(3)];
-        let stream = streams.get(dice.below(4)).cloned();
+        let (of, given) = (random.below(2), random.below(4));
+        let timeout = (random.below(3) == 0)
+            .then(|| Duration::from_micros(u64::try_from(random.below(200)).unwrap()));
+        let priority = [Priority::Low, Priority::Medium, Priority::High][random.below(3)];
+        let stream = streams.get(random.below(4)).cloned();
         let options =
             RunOptions { timeout, priority: Some(priority), cores: None, stream, on_done: None };
-        if dice.below(8) == 0 {
+        if random.below(8) == 0 {
             let made = sessions[of].run_on(slice::from_ref(&inputs[given]), &[None]).unwrap();
             assert_eq!(elements::<f32>(&made[0]), right[of][given]);
         }
         let run = sessions[of].submit(slice::from_ref(&inputs[given]), &[None], options).unwrap();
-        let is_cancelled = dice.below(4) == 0;
+        let is_cancelled = random.below(4) == 0;
         if is_cancelled {
             run.cancel();
         }
         in_flight.push((run, &right[of][given], timeout, is_cancelled));
-        if dice.below(2) == 0 || in_flight.len() > 8 {
-            let at = dice.below(in_flight.len());
+        if random.below(2) == 0 || in_flight.len() > 8 {
+            let at = random.below(in_flight.len());
             check(in_flight.swap_remove(at));
         }
     }

@@ -10,6 +10,7 @@
 
 #[cfg(feature = "runtime")]
 pub mod checkout;
+pub mod close;
 #[cfg(feature = "runtime")]
 pub mod command;
 #[cfg(feature = "runtime")]

@@ -45,6 +45,12 @@ impl Random {
         of[self.below(of.len())].clone()
     }
 
+    /// A number from -1 to 1.
+    pub fn unit(&mut self) -> f32 {
+        let top = u16::try_from(self.bits() >> 48).unwrap_or(0);
+        f32::from(top) / 32_768.0 - 1.0
+    }
+
     /// A number from -2 to 2.
     pub fn real(&mut self) -> f32 {
         let hundredths = u16::try_from(self.below(401)).unwrap_or(0);
@@ -55,4 +61,10 @@ impl Random {
     pub fn reals(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.real()).collect()
     }
+}
+
+/// As many numbers from -1 to 1, other ones for each seed.
+pub fn noise(count: usize, seed: u64) -> Vec<f32> {
+    let mut random = Random::new(seed);
+    (0..count).map(|_| random.unit()).collect()
 }

@@ -36,9 +36,3 @@ pub fn numbers(dims: &[usize], seed: usize) -> Tensor {
     let all: Vec<f32> = (0..shape.len()).map(|n| number(n).unwrap() / 16.0).collect();
     Tensor::of(shape, &all).unwrap()
 }
-
-/// Numbers that look like chance and are the same each time.
-pub fn chance(state: &mut usize) -> usize {
-    *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-    *state >> 33
-}

@@ -7,6 +7,7 @@ use udo_runtime::graph::Attr;
 use udo_runtime::memory::{Tensor, bytes_of};
 use udo_runtime::model::Options;
 use udo_test_support::compile::{built_in, compile_graph};
+use udo_test_support::random::Random;
 
 /// Numbers under a shape, outermost dimension first.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,11 +46,8 @@ impl Nd {
 
     /// Eighths between -2 and 2, other ones for each seed.
     pub(crate) fn noise(dims: &[usize], seed: u64) -> Self {
-        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Self::from(dims, |_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 59) as f64 / 8.0 - 2.0
-        })
+        let mut random = Random::new(seed);
+        Self::from(dims, |_| (random.bits() >> 59) as f64 / 8.0 - 2.0)
     }
 
     pub(crate) fn from(dims: &[usize], mut at: impl FnMut(&[usize]) -> f64) -> Self {

@@ -29,7 +29,7 @@ const NET: &str = "graph net
 ";
 
 fn sets(scale: f32) -> Vec<Vec<(String, Tensor)>> {
-    let set = |seed| vec![("x".to_owned(), Numbers(seed).tensor(&[1, 2, 4, 4], scale))];
+    let set = |seed| vec![("x".to_owned(), Numbers::new(seed).tensor(&[1, 2, 4, 4], scale))];
     (1..=3).map(set).collect()
 }
 

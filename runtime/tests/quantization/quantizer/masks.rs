@@ -54,7 +54,7 @@ fn truths(name: &str, net: &mut Net) -> ValueId {
 fn sets(more: &[(&str, Tensor)]) -> Vec<Vec<(String, Tensor)>> {
     let more = || more.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone()));
     let set = |seed| {
-        let x = Numbers(seed).tensor(&[2, ROWS, WIDTH], 1.0);
+        let x = Numbers::new(seed).tensor(&[2, ROWS, WIDTH], 1.0);
         [("x".to_owned(), x)].into_iter().chain(more()).collect()
     };
     (1..=4).map(set).collect()
@@ -211,7 +211,7 @@ fn picture(constants: &str, nodes: &str) -> (Graph, Vec<Vec<(String, Tensor)>>) 
     let text = format!(
         "graph g\n  input x: f32[1,4,8,8]\n  constant c: bool[1,1,8,8]{{{keeps}}}\n  constant pads: i64[8]{{0,0,1,1,0,0,1,1}}\n{constants}{nodes}  output y\n"
     );
-    let set = |seed| vec![("x".to_owned(), Numbers(seed).tensor(&[1, 4, 8, 8], 2.0))];
+    let set = |seed| vec![("x".to_owned(), Numbers::new(seed).tensor(&[1, 4, 8, 8], 2.0))];
     (Graph::parse(&text).unwrap(), (1..=3).map(set).collect())
 }
 

@@ -88,7 +88,7 @@ const LAST: &[&str] = &[
 
 fn graph(nodes: &str) -> (Graph, Vec<Vec<(String, Tensor)>>) {
     let text = format!("graph g\n  input x: f32[1,4,6,6]\n{CONSTANTS}{nodes}  output y\n");
-    let set = |seed| vec![("x".to_owned(), Numbers(seed).tensor(&[1, 4, 6, 6], 2.0))];
+    let set = |seed| vec![("x".to_owned(), Numbers::new(seed).tensor(&[1, 4, 6, 6], 2.0))];
     (Graph::parse(&text).unwrap(), (1..=2).map(set).collect())
 }
 
