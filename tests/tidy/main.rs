@@ -552,6 +552,20 @@ fn paths_climb_one_module_at_most() {
     none(&paths(rust_files(), |file| code(&file.text).contains(&["super", "super"].join("::"))));
 }
 
+/// What several programs of tests take is in a crate, which unit tests leave alone: it brings the crate under test a second time.
+#[test]
+fn tests_share_a_crate_and_no_files() {
+    let is_test = |path: &str| {
+        let is_test = ["/tests/", "/benches/"].iter().any(|folder| path.contains(folder));
+        // Fixtures are packages, which have the contract and no other crate of ours.
+        (is_test || path.starts_with("tests/")) && !path.starts_with("tests/fixtures/")
+    };
+    none(&paths(rust_files(), |file| is_test(&file.path) && code(&file.text).contains("#[path")));
+    none(&paths(rust_files(), |file| {
+        file.path.contains("/src/") && code(&file.text).contains("udo_test_support")
+    }));
+}
+
 #[test]
 fn operators_have_names_in_patterns_alone() {
     let operators = builtin::operators().unwrap();
