@@ -35,12 +35,16 @@ pub use crate::{
     grammar::schema,
     paths::{ExpandError, expand},
     pattern::{Pattern, VARIABLES},
-    plan::{File, Inherited, Note, Options, Owner, Sdk, There, Tree, TreeError, plan, toml_string},
+    plan::{
+        File, Inherited, Moved, Note, Options, Owner, Sdk, There, Tree, TreeError, plan,
+        toml_string,
+    },
     read::read,
     reference::program as reference,
     source::{DecodeError, Mode, Source, decode},
     stamp::Stamp,
     templates::{RenderError, Templates, TemplatesError, TemplatesOwner},
+    view::OPENCL_SUPPORT,
     write::{
         Begun, Change, Drift, Foreign, Kept, Report, Update, Waiting, WriteError, apply_all, kept,
         survey, there, write,

@@ -11,7 +11,7 @@ use crate::{
     source::Source,
     stamp::Stamp,
     templates::{Printer, RenderError, Templates, TemplatesOwner},
-    view::{self, LibraryView, MakeTarget, OpView, PackageView},
+    view::{self, GpuSource, LibraryView, MakeTarget, OPENCL_SUPPORT, OpView, PackageView},
 };
 
 /// What a plan depends on beside the package.
@@ -32,8 +32,8 @@ pub struct Options<'a> {
 pub struct There {
     /// Whether files were printed from references, so that what they use stays.
     pub has_reference: bool,
-    /// The texts of the author's files of kernels for the DSP, by path.
-    pub dsp_files: BTreeMap<String, String>,
+    /// The texts of the author's files of operators, by path.
+    pub files: BTreeMap<String, String>,
 }
 
 /// What says that a file of kernels takes the architecture of the crate that it is in.
@@ -43,9 +43,50 @@ impl There {
     /// The path and the text of the author's file of an operator for an architecture of the DSP.
     fn dsp_file(&self, op: &Op, core: Core) -> Option<(&str, &str)> {
         let path = format!("{core}/src/ops/{}.rs", names::module_name(&op.name));
-        let (path, text) = self.dsp_files.get_key_value(&path)?;
+        let (path, text) = self.files.get_key_value(&path)?;
         Some((path, text))
     }
+
+    /// Whether the package has a file of the operator's formula. Files that were printed before there were any have theirs inside, so
+    /// it is printed for those alone that are new, or that use it.
+    fn has_formula(&self, op: &Op) -> bool {
+        let uses = format!("formulas::{}", names::module_name(&op.name));
+        let is_user = |path: String| self.files.get(&path).is_none_or(|text| text.contains(&uses));
+        let is_printed = op.reference.is_some() && self.files_of(op).any(is_user);
+        is_printed || self.files.contains_key(&formula_path(op))
+    }
+
+    /// The files in Rust that an operator has, those of kernels on their cores.
+    fn files_of(&self, op: &Op) -> impl Iterator<Item = String> {
+        let module = names::module_name(&op.name);
+        let own = op.cores.iter().filter(|core| shared_with(op, **core, self).is_none());
+        let folders = own.map(|core| {
+            if core.is_one_op_per_library() { format!("{core}/{module}") } else { core.to_string() }
+        });
+        let folders: Vec<String> = ["reg".to_owned()].into_iter().chain(folders).collect();
+        folders.into_iter().map(move |folder| format!("{folder}/src/ops/{module}.rs"))
+    }
+
+    /// How the operator's OpenCL C gets at what all of it uses: where one of its two files is there, as that one does.
+    fn gpu_source(&self, op: &Op) -> GpuSource {
+        let module = names::module_name(&op.name);
+        let rust = self.files.get(&format!("{}/src/ops/{module}.rs", Core::Gpu));
+        let opencl = self.files.get(&format!("{}/kernels/{module}.cl", Core::Gpu));
+        let is_joined = match (rust, opencl) {
+            (Some(rust), _) => rust.contains(OPENCL_SUPPORT),
+            (None, Some(opencl)) => !opencl.contains(PASTED),
+            (None, None) => true,
+        };
+        if is_joined { GpuSource::Joined } else { GpuSource::Pasted }
+    }
+}
+
+/// What OpenCL C has that came with what it uses.
+const PASTED: &str = "} List;";
+
+/// The file of an operator's formula.
+fn formula_path(op: &Op) -> String {
+    format!("common/formulas/{}.rs", names::module_name(&op.name))
 }
 
 /// How a package names the SDK that it depends on.
@@ -84,6 +125,17 @@ pub struct Tree {
     pub notes: Vec<Note>,
     /// Files that are new, and begin as those of architectures that the config has no more.
     pub inherited: Vec<Inherited>,
+    /// Generated files that earlier versions had elsewhere.
+    pub moved: Vec<Moved>,
+}
+
+/// A generated file that an earlier version had elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    /// Where it was.
+    pub from: String,
+    /// Where it is.
+    pub to: String,
 }
 
 /// A new file with the text of another.
@@ -152,8 +204,12 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
     let config_paths: Vec<String> = configs.iter().map(|file| file.path.clone()).collect();
     let libraries = libraries(package, options.there);
     let mut views: Vec<LibraryView> = libraries.iter().map(|l| l.view.clone()).collect();
-    let registration = view::registration(package, &views);
+    let has_formula = |op: &&Op| options.there.has_formula(op);
+    let mut registration = view::registration(package, &views);
+    registration.use_formulas(package.ops.iter().filter(has_formula));
     views.insert(0, registration.clone());
+    let has_reference =
+        options.there.has_reference || package.ops.iter().any(|op| op.reference.is_some());
     let package_view = PackageView {
         name: package.name.clone(),
         version: package.version.clone(),
@@ -162,10 +218,12 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         udo_api: options.sdk.dependency(""),
         common: format!("{}_common", names::to_snake_case(&package.name)),
         udo_testing: options.sdk.dependency("/testing"),
-        has_reference: options.there.has_reference
-            || package.ops.iter().any(|op| op.reference.is_some()),
+        has_reference,
+        has_params: views.iter().any(|library| !library.params.is_empty()),
+        has_opencl: has_reference && package.cores.contains(&Core::Gpu),
         support: udo_reference::support(),
         constants_support: udo_reference::constants_support(),
+        opencl_support: udo_reference::opencl_support(),
         formulas: view::FormulaView::all(package),
         targets: targets(&views),
         libraries: views,
@@ -176,6 +234,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         files: configs,
         notes: Vec::new(),
         inherited: Vec::new(),
+        moved: Vec::new(),
     };
     for (template, path) in [
         ("package/Cargo.toml.jinja", "Cargo.toml"),
@@ -200,6 +259,7 @@ pub fn plan(package: &Package, options: &Options<'_>) -> Result<Tree, TreeError>
         let path = format!("reg/src/schema/{}.rs", schema.module);
         sheet.add("reg/schema.rs.jinja", &path, None, Some(&schema), Owner::Generator)?;
         sheet.add_op("reg", &registration, &file, Stamp::of(op, None))?;
+        sheet.add_formula(op, options.there)?;
     }
     for library in &libraries {
         sheet.add_library(library, options.there)?;
@@ -223,11 +283,13 @@ fn libraries<'a>(package: &'a Package, there: &There) -> Vec<Library<'a>> {
         let ops: Vec<&Op> = package.ops.iter().filter(|op| op.cores.contains(&core)).collect();
         if core.is_one_op_per_library() {
             libraries.extend(ops.into_iter().map(|op| {
-                let view = LibraryView::of_kernels(package, core, &[op], Some(op));
+                let mut view = LibraryView::of_kernels(package, core, &[op], Some(op));
+                view.use_formulas([op].into_iter().filter(|op| there.has_formula(op)));
                 Library { view, core, ops: vec![op] }
             }));
         } else {
             let mut view = LibraryView::of_kernels(package, core, &ops, None);
+            view.use_formulas(ops.iter().copied().filter(|op| there.has_formula(op)));
             for op in &ops {
                 if let Some(from) = shared_with(op, core, there) {
                     view.take(op, from);
@@ -332,6 +394,7 @@ struct Sheet<'a> {
     files: Vec<File>,
     notes: Vec<Note>,
     inherited: Vec<Inherited>,
+    moved: Vec<Moved>,
 }
 
 /// What a template may name.
@@ -362,17 +425,49 @@ impl Sheet<'_> {
         if !self.package.has_reference {
             return Ok(());
         }
-        let gpus = libraries.iter().filter(|library| library.core == Core::Gpu);
-        let constants = gpus.map(|library| format!("{}/src/constants.rs", library.view.folder));
-        let files = [
+        let mut files = vec![
             ("common/reference.rs.jinja", SUPPORT.to_owned()),
             ("reg/inference.rs.jinja", "reg/src/inference.rs".to_owned()),
         ];
-        let files = files.into_iter().chain(constants.map(|path| ("gpu/constants.rs.jinja", path)));
+        let gpu = libraries.iter().find(|library| library.core == Core::Gpu);
+        if let Some(gpu) = gpu {
+            let constants = format!("{}/src/constants.rs", gpu.view.folder);
+            files.push(("gpu/constants.rs.jinja", constants));
+            files.push(("common/reference.cl.jinja", OPENCL_SUPPORT.to_owned()));
+        }
         for (template, path) in files {
             self.add(template, &path, None, None, Owner::Generator)?;
         }
         Ok(())
+    }
+
+    /// What the operator computes on all cores, from its reference; without one what was printed from it before.
+    fn add_formula(&mut self, op: &Op, there: &There) -> Result<(), TreeError> {
+        if !there.has_formula(op) {
+            return Ok(());
+        }
+        let (path, owner) = (formula_path(op), Owner::Author(Stamp::of_formula(op)));
+        match (view::formula(op), there.files.get(&path)) {
+            (Some(formula), _) => {
+                self.add("common/formula.rs.jinja", &path, None, Some(&formula), owner)
+            }
+            (None, Some(text)) => {
+                self.files.push(File { path, contents: text.clone(), owner });
+                Ok(())
+            }
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// The struct of an operator's parameters, once for all cores whose kernels have one.
+    fn add_params(&mut self, library: &LibraryView, op: &OpView) -> Result<(), TreeError> {
+        let path = format!("common/params/{}.rs", op.module);
+        let from = format!("{}/src/params/{}.rs", library.folder, op.module);
+        self.moved.push(Moved { from, to: path.clone() });
+        if self.files.iter().any(|file| file.path == path) {
+            return Ok(());
+        }
+        self.add("package/params.rs.jinja", &path, None, Some(op), Owner::Generator)
     }
 
     fn add_crate(&mut self, kind: &str, library: &LibraryView) -> Result<(), TreeError> {
@@ -394,7 +489,7 @@ impl Sheet<'_> {
         for op in ops.iter().filter(|op| !view.takes(op)) {
             let file = match core {
                 Core::Cpu => view::cpu(op),
-                Core::Gpu => view::gpu(op),
+                Core::Gpu => view::gpu(op, there.gpu_source(op)),
                 Core::Dsp(arch) => view::dsp(op, *arch),
             };
             let stamp = Stamp::of(op, Some(*core));
@@ -404,9 +499,7 @@ impl Sheet<'_> {
                 self.add("gpu/kernel.cl.jinja", &path, Some(view), Some(&file), owner)?;
             }
             if file.params.is_some() {
-                let path = format!("{}/src/params/{}.rs", view.folder, file.module);
-                let template = "package/params.rs.jinja";
-                self.add(template, &path, Some(view), Some(&file), Owner::Generator)?;
+                self.add_params(view, &file)?;
             }
             match gone_with_its_architecture(op, *core, there) {
                 Some((from, text)) => {
@@ -461,6 +554,7 @@ impl Sheet<'_> {
                 files: self.files,
                 notes: self.notes,
                 inherited: self.inherited,
+                moved: self.moved,
             }),
         }
     }

@@ -2,7 +2,12 @@
 
 use std::fmt::Write as _;
 
-use crate::config::{Core, DefaultValue, Op, Scalar, Tensor};
+use udo_reference::Class;
+
+use crate::{
+    config::{Core, DefaultValue, Op, Scalar, Tensor},
+    reference,
+};
 
 /// The part of an operator's config that one file depends on, a line per port and parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +38,21 @@ impl Stamp {
         let source = op.reference.iter().flat_map(|source| source.lines());
         lines.extend(source.map(|line| format!("reference {line}")));
         Self { lines }
+    }
+
+    /// What the formula of an operator depends on: what elements are, whatever stores them.
+    pub(crate) fn of_formula(op: &Op) -> Self {
+        let mut stamp = Self::of(op, None);
+        let tensors = op.inputs.iter().chain(&op.outputs).chain(&op.tensor_params);
+        stamp.lines.extend(tensors.map(|tensor| {
+            let class = match reference::class(tensor) {
+                Class::Float => "real numbers",
+                Class::Int => "integers",
+                Class::Bool => "bools",
+            };
+            format!("elements of {}: {class}", tensor.name)
+        }));
+        stamp
     }
 
     /// Sixteen hexadecimal digits that stand for the lines.

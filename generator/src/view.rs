@@ -6,18 +6,20 @@ mod reference;
 mod sample;
 mod schema;
 mod test;
+mod types;
 
 use serde::Serialize;
 
 use crate::{
-    config::{Core, DataType, Op, Package},
+    config::{Core, Op, Package},
     names,
     stamp::Stamp,
 };
 
-pub(crate) use kernel::{cpu, dsp, gpu};
+pub use kernel::OPENCL_SUPPORT;
+pub(crate) use kernel::{GpuSource, cpu, dsp, gpu};
 pub(crate) use params::ParamsView;
-pub(crate) use reference::ReferenceView;
+pub(crate) use reference::{ReferenceView, formula};
 pub(crate) use schema::{registration, schema};
 
 /// A package, as every template sees it.
@@ -40,10 +42,15 @@ pub(crate) struct PackageView {
     pub(crate) libraries: Vec<LibraryView>,
     /// Whether files of it are printed from references, or were.
     pub(crate) has_reference: bool,
+    /// Whether kernels have structs of parameters.
+    pub(crate) has_params: bool,
+    /// Whether there is OpenCL C that is printed from references.
+    pub(crate) has_opencl: bool,
     /// What all of those share.
     pub(crate) support: String,
-    /// And on the GPU alone.
+    /// And on the GPU alone: what says constants to OpenCL C, and what that uses.
     pub(crate) constants_support: &'static str,
+    pub(crate) opencl_support: &'static str,
     /// What its operators compute, where the config says it.
     pub(crate) formulas: Vec<FormulaView>,
     /// The same libraries, for `make`: `cpu`, `gpu` and `dsp`, each with the crates it builds.
@@ -94,6 +101,8 @@ pub(crate) struct LibraryView {
     pub(crate) title: String,
     /// The modules of its operators' parameters.
     pub(crate) params: Vec<String>,
+    /// The modules of its operators' formulas.
+    pub(crate) formulas: Vec<String>,
     /// The modules of its operators.
     pub(crate) modules: Vec<String>,
     /// The architecture of a DSP whose libraries hold any number of operators.
@@ -270,6 +279,7 @@ pub(crate) fn library(package: &Package, core: Core, op: Option<&Op>) -> Library
         file,
         title,
         params: Vec::new(),
+        formulas: Vec::new(),
         modules: Vec::new(),
         arch: match core {
             Core::Dsp(arch) if op.is_none() => Some(arch),
@@ -290,71 +300,4 @@ pub(crate) fn library(package: &Package, core: Core, op: Option<&Op>) -> Library
         view.file = format!("{lower}/libUdo{name}ImplDsp_{}.so", op.name);
     }
     view
-}
-
-/// The SDK's name of an element type, as in `F32`.
-fn dtype(data_type: DataType) -> &'static str {
-    match data_type {
-        DataType::Float16 => "F16",
-        DataType::Float32 => "F32",
-        DataType::Fixed4 | DataType::Fixed8 | DataType::Uint8 => "U8",
-        DataType::Fixed16 | DataType::Uint16 => "U16",
-        DataType::Fixed32 | DataType::Int32 => "I32",
-        DataType::Uint32 => "U32",
-        DataType::Int8 => "I8",
-        DataType::Int16 => "I16",
-        DataType::Int64 => "I64",
-        DataType::Bool8 => "Bool",
-        DataType::String => "Str",
-    }
-}
-
-/// The Rust type of an element, as in `f32`.
-fn element(data_type: DataType) -> &'static str {
-    match dtype(data_type) {
-        "F32" => "f32",
-        "F16" => "F16",
-        "U8" => "u8",
-        "U16" => "u16",
-        "U32" => "u32",
-        "I8" => "i8",
-        "I16" => "i16",
-        "I64" => "i64",
-        "Bool" => "Bool",
-        _ => "i32",
-    }
-}
-
-/// The type of elements, where it is one of `udo-api`'s own.
-fn own_type(element: &'static str) -> Option<&'static str> {
-    matches!(element, "F16" | "Bool").then_some(element)
-}
-
-/// The set of types that a tensor of this type has on a core: a GPU stores floats in either width.
-fn type_set(core: Core, data_type: DataType) -> Vec<&'static str> {
-    match (core, data_type) {
-        (Core::Gpu, DataType::Float16 | DataType::Float32) => vec!["F32", "F16"],
-        (Core::Cpu | Core::Gpu | Core::Dsp(_), _) => vec![dtype(data_type)],
-    }
-}
-
-/// `types::F32.or(types::F16)`
-fn type_set_code(names: &[&str]) -> String {
-    let mut code = String::new();
-    for name in names.iter().map(|name| name.to_ascii_uppercase()) {
-        if code.is_empty() {
-            code = format!("types::{name}");
-        } else {
-            code = format!("{code}.or(types::{name})");
-        }
-    }
-    code
-}
-
-fn core_code(core: Core) -> String {
-    match core {
-        Core::Cpu => "Core::CPU".to_owned(),
-        Core::Gpu => "Core::GPU".to_owned(),
-        Core::Dsp(arch) => format!("Core::dsp({arch})"),
-    }
 }

@@ -86,6 +86,8 @@ impl WriteError {
 #[derive(Debug)]
 pub struct Update {
     writes: Vec<Write>,
+    /// Generated files that are elsewhere now.
+    removes: Vec<PathBuf>,
     /// Drifted files with the fingerprints of today.
     stamped: Vec<(String, Write)>,
     /// What will have been done.
@@ -165,6 +167,17 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
     report.waiting = tree.notes.iter().filter(is_new).cloned().map(Into::into).collect();
     report.inherited = tree.inherited.iter().cloned().map(Into::into).collect();
     report.orphaned = orphans(tree, dir, &old)?;
+    let mut removes = Vec::new();
+    for moved in &tree.moved {
+        let path = inside(dir, &moved.from)?;
+        let text = text_at(dir, &path)?;
+        // What somebody edited stays, as what the config has no more does.
+        if text.is_some_and(|text| old.digest(&moved.from) == Some(&stamp::digest(&text))) {
+            report.orphaned.retain(|orphan| *orphan != moved.from);
+            report.moved.push((moved.from.clone(), moved.to.clone()));
+            removes.push(path);
+        }
+    }
     for path in &report.orphaned {
         marker.adopt_from(&old, path);
     }
@@ -173,7 +186,7 @@ pub fn survey(tree: &Tree, dir: &Path, foreign: Foreign) -> Result<Update, Write
     if text_at(dir, &path)?.as_deref() != Some(&contents) {
         writes.push(Write { path, contents, keep_as: None });
     }
-    Ok(Update { writes, stamped, report })
+    Ok(Update { writes, removes, stamped, report })
 }
 
 impl Update {
@@ -194,7 +207,7 @@ impl Update {
     /// # Errors
     /// The system refuses; then nothing has changed.
     pub fn apply(self) -> Result<Report, WriteError> {
-        stage::put(self.writes)?;
+        stage::put(self.writes, &self.removes)?;
         Ok(self.report)
     }
 }
@@ -204,13 +217,14 @@ impl Update {
 /// # Errors
 /// The system refuses; then nothing has changed.
 pub fn apply_all(updates: Vec<Update>) -> Result<Vec<Report>, WriteError> {
-    let mut writes = Vec::new();
+    let (mut writes, mut removes) = (Vec::new(), Vec::new());
     let mut reports = Vec::with_capacity(updates.len());
     for update in updates {
         writes.extend(update.writes);
+        removes.extend(update.removes);
         reports.push(update.report);
     }
-    stage::put(writes)?;
+    stage::put(writes, &removes)?;
     Ok(reports)
 }
 
@@ -296,15 +310,10 @@ fn orphans(tree: &Tree, dir: &Path, old: &Marker) -> Result<Vec<String>, WriteEr
         }
     }
     if dir.is_dir() {
-        let walk = WalkDir::new(dir).sort_by_file_name().into_iter();
-        let is_ours = |entry: &walkdir::DirEntry| entry.depth() != 1 || is_library(entry);
-        for entry in walk.filter_entry(is_ours) {
-            let entry = entry.map_err(|error| WriteError::io(dir)(error.into()))?;
-            let path = shown(dir, entry.path());
-            if entry.file_type().is_file()
-                && is_author_place(entry.path())
-                && tree.file(&path).is_none()
-                && fs::read_to_string(entry.path()).is_ok_and(|t| stamp::recorded(&t).is_some())
+        for path in author_files(dir)? {
+            let is_stamped = |text: String| stamp::recorded(&text).is_some();
+            if tree.file(&path).is_none()
+                && fs::read_to_string(dir.join(&path)).is_ok_and(is_stamped)
             {
                 found.insert(path);
             }
@@ -313,17 +322,32 @@ fn orphans(tree: &Tree, dir: &Path, old: &Marker) -> Result<Vec<String>, WriteEr
     Ok(found.into_iter().collect())
 }
 
+/// The files of operators that are the author's, in order.
+fn author_files(dir: &Path) -> Result<Vec<String>, WriteError> {
+    let walk = WalkDir::new(dir).sort_by_file_name().into_iter();
+    let is_ours = |entry: &walkdir::DirEntry| entry.depth() != 1 || is_library(entry);
+    let mut files = Vec::new();
+    for entry in walk.filter_entry(is_ours) {
+        let entry = entry.map_err(|error| WriteError::io(dir)(error.into()))?;
+        if entry.file_type().is_file() && is_author_place(entry.path()) {
+            files.push(shown(dir, entry.path()));
+        }
+    }
+    Ok(files)
+}
+
 /// Whether the author's files go there. Deeper down, authors may split them as they like.
 fn is_author_place(path: &Path) -> bool {
     let parent = path.parent().unwrap_or(path);
     let is = |extension: &str| path.extension().is_some_and(|found| found == extension);
-    parent.ends_with("src/ops") && is("rs") || parent.ends_with("kernels") && is("cl")
+    let is_rust = parent.ends_with("src/ops") || parent.ends_with("common/formulas");
+    is_rust && is("rs") || parent.ends_with("kernels") && is("cl")
 }
 
-/// Whether a folder of a package holds a library of it.
+/// Whether a folder of a package holds a library of it, or what these share.
 fn is_library(entry: &walkdir::DirEntry) -> bool {
     let name = entry.file_name().to_string_lossy();
-    name == "reg" || name == "CPU" || name == "GPU" || name.starts_with("DSP_V")
+    ["reg", "common", "CPU", "GPU"].contains(&&*name) || name.starts_with("DSP_V")
 }
 
 fn shown(dir: &Path, path: &Path) -> String {

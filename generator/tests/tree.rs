@@ -88,7 +88,7 @@ fn functions_take_what_a_config_says_and_tests_give_it() {
 fn what_a_node_may_leave_out_is_optional_everywhere() {
     let tree = only_tree("optional_parts.json");
     insta::assert_snapshot!(printed(&tree, |path| {
-        ["DSP_V68/src/ops/", "CPU/src/", "GPU/src/", "GPU/kernels/", "reg/src/"]
+        ["DSP_V68/src/ops/", "CPU/src/", "GPU/src/", "GPU/kernels/", "common/params/", "reg/src/"]
             .iter()
             .any(|at| path.starts_with(at))
     }));
@@ -120,7 +120,10 @@ fn references_become_shapes_and_first_kernels() {
             "GPU/kernels/bands.cl",
             "GPU/src/ops/bands.rs",
             "README.md",
+            "common/formulas/bands.rs",
+            "common/formulas/top_above.rs",
             "common/reference.rs",
+            "common/reference.cl",
             "GPU/src/constants.rs",
             "reg/src/inference.rs",
             "reg/src/lib.rs",
@@ -168,7 +171,8 @@ fn a_message_that_names_functions_imports_none_of_them() {
             "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
             "reference": ["require rank(x) == 2, \"MESSAGE\"", "y = x + x"]}]}}"#;
         let trees = trees("c.json", &text.replace("MESSAGE", message));
-        let files = trees[0].files.iter().filter(|file| file.path.ends_with("ops/twice.rs"));
+        let is_printed = |path: &str| path.ends_with("/twice.rs");
+        let files = trees[0].files.iter().filter(|file| is_printed(&file.path));
         let uses = files.flat_map(|file| {
             let uses = file.contents.split("use crate::").skip(1);
             uses.map(|rest| format!("{}: {}", file.path, rest.split(';').next().unwrap()))
@@ -176,9 +180,53 @@ fn a_message_that_names_functions_imports_none_of_them() {
         uses.collect()
     };
     let wanted = imports("a matrix");
-    assert_eq!(wanted.len(), 7, "{wanted:?}");
+    assert_eq!(wanted.len(), 10, "{wanted:?}");
     let odd = "shape(x), integers(x), reals(x), text_of_real(x) or erf_f32(x) is wanted";
     assert_eq!(imports(odd), wanted);
+}
+
+#[test]
+fn formulas_and_opencl_are_shared_by_files_that_use_them() {
+    let text = r#"{"p": {"UDO_PACKAGE_NAME": "P", "Operators": [{"type": "Twice", "core_types": ["CPU", "GPU"],
+        "inputs": [{"name": "x", "data_type": "FLOAT_32"}], "outputs": [{"name": "y", "data_type": "FLOAT_32"}],
+        "reference": "y = 2 * x"}]}}"#;
+    let [reg, cpu, gpu] = ["reg", "CPU", "GPU"].map(|core| format!("{core}/src/ops/twice.rs"));
+    let opencl = "GPU/kernels/twice.cl".to_owned();
+    let (old, uses) = ("an earlier kernel", "use crate::formulas::twice::Plan;");
+    let (joins, holds) =
+        ("include_str!(\"../../../common/reference.cl\")", "typedef struct {} List;");
+    let there = |files: &[(&String, &str)]| {
+        let files = files.iter().map(|(path, text)| ((*path).clone(), (*text).to_owned()));
+        There { files: files.collect(), ..There::default() }
+    };
+    // Whether there is a formula, whether Rust joins the OpenCL C, and whether that holds what it uses.
+    let cases = [
+        (there(&[]), true, true, false),
+        (there(&[(&reg, old), (&cpu, old), (&gpu, old), (&opencl, holds)]), false, false, true),
+        (there(&[(&reg, old), (&cpu, uses), (&gpu, joins), (&opencl, "")]), true, true, false),
+        (there(&[(&reg, old), (&cpu, old), (&opencl, holds)]), true, false, true),
+        (there(&[(&reg, old), (&cpu, old), (&opencl, "")]), true, true, false),
+        (there(&[(&reg, old), (&cpu, old), (&gpu, old)]), false, false, true),
+    ];
+    for (there, has_formula, is_joined, is_held) in cases {
+        let tree = &trees_beside("c.json", text, &there)[0];
+        let text = |path: &str| tree.file(path).map(|file| file.contents.as_str()).unwrap();
+        let formula = tree.file("common/formulas/twice.rs");
+        assert_eq!(formula.is_some(), has_formula, "{there:?}");
+        for library in ["reg", "CPU", "GPU"] {
+            let path = "#[path = \"../../common/formulas\"]";
+            assert_eq!(text(&format!("{library}/src/lib.rs")).contains(path), has_formula);
+        }
+        assert_eq!(text(&gpu).contains("common/reference.cl"), is_joined, "{there:?}");
+        assert_eq!(text(&opencl).contains("} List;"), is_held, "{there:?}");
+    }
+    // Without the reference its formula stays, as kernels use it.
+    let bare = text.replace(",\n        \"reference\": \"y = 2 * x\"", "");
+    assert_ne!(bare, text);
+    let formula = "common/formulas/twice.rs".to_owned();
+    let tree = &trees_beside("c.json", &bare, &there(&[(&cpu, uses), (&formula, "mine")]))[0];
+    assert_eq!(tree.file(&formula).unwrap().contents, "mine");
+    assert!(tree.file("CPU/src/lib.rs").unwrap().contents.contains("pub mod formulas {"));
 }
 
 /// Files that are there, and whether each takes its crate's architecture; the architectures with a file of their own.
@@ -204,7 +252,7 @@ fn architectures_share_what_nobody_has_written_apart() {
         (&[("V68", false), ("V73", false)], &["V68", "V73", "V75"]),
     ];
     for (files, wanted) in cases {
-        let there = There { dsp_files: own(files), ..There::default() };
+        let there = There { files: own(files), ..There::default() };
         let tree = &trees_beside("c.json", &text, &there)[0];
         for arch in ["V68", "V73", "V75"] {
             let has_own = wanted.contains(&arch);

@@ -166,7 +166,8 @@ fn what_is_out_of_step_is_named_and_can_be_accepted() {
         CPU/Cargo.toml: edited by hand\n  \
         CPU/src/lib.rs: out of date\n  \
         CPU/src/ops/twice.rs: written for another config\n  \
-        CPU/src/params/twice.rs: missing\n  \
+        README.md: out of date\n  \
+        common/params/twice.rs: missing\n  \
         reg/src/ops/twice.rs: written for another config\n  \
         reg/src/schema/twice.rs: out of date\n\
         help: `udo new StepPack` makes generated files anew";
@@ -178,7 +179,7 @@ fn what_is_out_of_step_is_named_and_can_be_accepted() {
     assert_eq!(code, Some(0), "{err}");
     assert!(err.starts_with(&format!("warning: {wanted}")), "{err}");
     let report: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(report["stale"].as_array().unwrap().len(), 6, "{report}");
+    assert_eq!(report["stale"].as_array().unwrap().len(), 7, "{report}");
 
     // The package again, from the configs that it keeps: what is the author's stays.
     fs::write(dir.path().join("StepPack/CPU/Cargo.toml"), &edited).unwrap();
@@ -251,6 +252,14 @@ fn places_that_wait_for_code_are_looked_for_where_there_are_some() {
     assert!(out.contains("'Add code here' FullPack"), "{out}");
 }
 
+/// Whether this machine has an OpenCL device.
+fn has_device(dir: &TempDir) -> bool {
+    let (_, found, _) = udo(dir, &["doctor", "--json"]);
+    let found: Value = serde_json::from_str(&found).unwrap();
+    let findings = found["findings"].as_array().unwrap();
+    findings.iter().any(|of| of["name"] == "OpenCL" && of["found"].is_string())
+}
+
 /// A compiler that complains of what is spelt `wrong`, if it is told whose lines they are.
 const CLANG: &str = "#!/bin/sh
 test \"$1\" = --version && exit 0
@@ -296,11 +305,7 @@ fn open_cl_that_does_not_compile_is_warned_of_by_its_line() {
     let wanted = format!("{warned}GPU/kernels/twice.cl:9:5: error: wrong is not declared\nhelp: ");
     assert!(err.contains(&wanted), "{err}");
     // A device says it in its own words, where there is one.
-    let (_, found, _) = udo(&dir, &["doctor", "--json"]);
-    let found: Value = serde_json::from_str(&found).unwrap();
-    let findings = found["findings"].as_array().unwrap();
-    let device = findings.iter().find(|of| of["name"] == "OpenCL").unwrap();
-    if device["found"].is_string() {
+    if has_device(&dir) {
         let err = build(true);
         assert!(err.contains(warned) && err.contains("twice.cl:"), "{err}");
     }
@@ -309,6 +314,130 @@ fn open_cl_that_does_not_compile_is_warned_of_by_its_line() {
         let err = build(on_a_device);
         assert!(!err.contains("does not compile"), "{err}");
     }
+}
+
+/// A package as `udo new` printed it before kernels of several cores had formulas, parameters and OpenCL C in common: its files, each
+/// behind a line with its path.
+const EARLIER: &str = include_str!("fixtures/earlier/package.txt");
+
+/// Its files that are its author's.
+const EARLIER_OWN: [&str; 6] = [
+    "CPU/src/ops/two_taps.rs",
+    "GPU/kernels/two_taps.cl",
+    "GPU/src/ops/two_taps.rs",
+    "common/Cargo.toml",
+    "common/src/lib.rs",
+    "reg/src/ops/two_taps.rs",
+];
+
+/// That package, with lines of an author in the files that are theirs, and a model.
+fn earlier_package() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let package = dir.path().join("EarlierPack");
+    for file in EARLIER.split("=== ").skip(1) {
+        let (path, text) = file.split_once('\n').unwrap();
+        let path = package.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let value = "const float value = (t2 * t4) + (t6 * t8);";
+    let edited = "// Mine.\n    const float value = t6 * t8 + t2 * t4;";
+    replace(&dir, "EarlierPack/GPU/kernels/two_taps.cl", value, edited);
+    for file in ["CPU/src/ops/two_taps.rs", "reg/src/ops/two_taps.rs", "common/src/lib.rs"] {
+        let text = fs::read_to_string(package.join(file)).unwrap();
+        fs::write(package.join(file), text + "\n// Mine.\n").unwrap();
+    }
+    let net = "graph net\n  input x: f32[2,3]\n  y = EarlierPack:TwoTaps@1(x) # own\n  output y\n";
+    fs::write(dir.path().join("net.graph"), net).unwrap();
+    let x = [1f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+    fs::write(dir.path().join("x.raw"), x.map(f32::to_le_bytes).concat()).unwrap();
+    dir
+}
+
+/// Half of an element, and twice the one before it, which is 0.25 at the edge.
+const TWO_TAPS: &str =
+    "max 13.000000 mean 5.916667 [1.000000, 3.000000, 5.500000, 2.500000, 10.500000, ..]";
+
+/// Builds it and runs the model on both cores; what the build said.
+fn builds_and_runs(dir: &TempDir, flags: &[&str]) -> String {
+    let build = [&["build", "EarlierPack", "--debug"], flags].concat();
+    let (code, _, progress) = udo(dir, &build);
+    assert_eq!(code, Some(0), "{progress}");
+    assert!(!progress.contains("does not compile"), "{progress}");
+    for cores in ["cpu", "gpu,cpu"] {
+        let run = ["run", "net.graph", "--package", "EarlierPack", "--input", "x=x.raw"];
+        let (_, out, err) = udo(dir, &[&run[..], &["--cores", cores]].concat());
+        assert!(out.contains(TWO_TAPS), "{cores}: {out}{err}");
+    }
+    progress
+}
+
+#[test]
+fn packages_of_earlier_versions_build_run_and_keep_their_authors_files() {
+    let dir = earlier_package();
+    let package = dir.path().join("EarlierPack");
+    let own = || EARLIER_OWN.map(|file| fs::read_to_string(package.join(file)).unwrap());
+    let before = own();
+    let progress = builds_and_runs(&dir, &[]);
+    for stale in ["CPU/src/params/two_taps.rs: elsewhere now", "common/reference.cl: missing"] {
+        assert!(progress.contains(stale), "{progress}");
+    }
+    let check = ["check", "EarlierPack", "--level", "1", "--allow-unchecked"];
+    let (code, out, _) = udo(&dir, &check);
+    assert_eq!(code, Some(0), "{out}");
+
+    let (code, said, _) = udo(&dir, &["new", "EarlierPack"]);
+    assert_eq!((code, own()), (Some(0), before));
+    let moved = "moved     GPU/src/params/two_taps.rs: it is common/params/two_taps.rs now";
+    assert!(said.contains(moved), "{said}");
+    for odd in ["drifted", "orphaned", "edited", "formulas"] {
+        assert!(!said.contains(odd), "{odd}: {said}");
+    }
+    assert!(!package.join("CPU/src/params").exists());
+    let progress = builds_and_runs(&dir, &["--locked"]);
+    assert!(!progress.contains("warning"), "{progress}");
+    files_that_are_printed_anew_fit_the_others(&dir);
+}
+
+/// Some of the author's files are moved away, and printed again as they are today.
+fn files_that_are_printed_anew_fit_the_others(dir: &TempDir) {
+    let package = dir.path().join("EarlierPack");
+    let [rust, opencl] = ["GPU/src/ops/two_taps.rs", "GPU/kernels/two_taps.cl"];
+    let holds =
+        |file: &str, word: &str| fs::read_to_string(package.join(file)).unwrap().contains(word);
+    // Whether OpenCL C then holds what it uses, and whether Rust joins the two.
+    for (gone, opencl_holds, rust_joins) in [
+        (&[opencl][..], true, false),
+        (&[rust], true, false),
+        (&[rust, opencl], false, true),
+        (&[opencl], false, true),
+    ] {
+        for file in gone {
+            fs::remove_file(package.join(file)).unwrap();
+        }
+        assert_eq!(udo(dir, &["new", "EarlierPack"]).0, Some(0));
+        assert_eq!(holds(opencl, "} List;"), opencl_holds, "{gone:?}");
+        assert_eq!(holds(rust, "common/reference.cl"), rust_joins, "{gone:?}");
+        builds_and_runs(dir, &["--locked"]);
+    }
+    assert!(package.join("common/formulas/two_taps.rs").exists());
+    if has_device(dir) {
+        errors_of_a_device_name_the_line_of_the_kernels_file(dir);
+    }
+}
+
+fn errors_of_a_device_name_the_line_of_the_kernels_file(dir: &TempDir) {
+    let file = "EarlierPack/GPU/kernels/two_taps.cl";
+    replace(dir, file, "= UDO_LOAD(x, t3)", "= missing + UDO_LOAD(x, t3)");
+    let source = read(dir, file);
+    let line = source.lines().position(|line| line.contains("missing")).unwrap() + 1;
+    let place = format!("GPU/kernels/two_taps.cl:{line}:");
+    let (_, _, progress) = udo(dir, &["build", "EarlierPack", "--debug"]);
+    assert!(progress.contains(&place), "{progress}");
+    // And as a model's runs compile it, out of the library.
+    let run = ["run", "net.graph", "--package", "EarlierPack", "--input", "x=x.raw"];
+    let (_, out, err) = udo(dir, &[&run[..], &["--cores", "gpu"]].concat());
+    assert!((out + &err).contains(&place), "{err}");
 }
 
 /// The files below a folder, with what they hold.

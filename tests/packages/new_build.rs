@@ -174,8 +174,8 @@ fn kernels_that_are_printed_from_references_pass_their_own_tests() {
     // The test holds the kernel to the reference.
     replace(
         &package.join("CPU/src/ops/leaky.rs"),
-        "(plan.alpha as f32)",
-        "(plan.alpha as f32 * 2.0)",
+        "Ok::<_, Fault>(x[at])",
+        "Ok::<_, Fault>(x[at] * 2.0)",
     );
     let (said, _) = words(&cargo("test", &package).output().unwrap());
     let broken = "test ops::leaky::tests::a_small_node_is_as_the_reference_says ... FAILED";
@@ -421,8 +421,14 @@ fn a_reference_may_come_later_and_go_again() {
     assert_ne!(told, untold);
     let desk = Desk::new(&untold);
     desk.works(&["new", "c.json"]);
-    let shared = ["common/reference.rs", "reg/src/inference.rs", "GPU/src/constants.rs"]
-        .map(|file| desk.path("LatePack").join(file));
+    let shared = [
+        "common/formulas/leaky.rs",
+        "common/reference.cl",
+        "common/reference.rs",
+        "reg/src/inference.rs",
+        "GPU/src/constants.rs",
+    ]
+    .map(|file| desk.path("LatePack").join(file));
     assert!(shared.iter().all(|file| !file.exists()));
     let own = desk.path("LatePack/common/src/lib.rs");
     let text =
@@ -482,7 +488,7 @@ fn later_architectures_have_the_files_of_the_first() {
 
     let text = fs::read_to_string(&first).unwrap();
     fs::create_dir_all(own.parent().unwrap()).unwrap();
-    fs::write(&own, text.replace("alpha: f64", "alpha: f64 /* of v73 */")).unwrap();
+    fs::write(&own, text.replace("plan: &Plan", "plan: &Plan /* of v73 */")).unwrap();
     let split = fs::read_to_string(&own).unwrap();
     assert_ne!(split, text);
     let (said, _) = desk.works(&["new", "c.json"]);
@@ -506,7 +512,7 @@ const LEAKY: &str = r#"{"UdoPackage_0": {"UDO_PACKAGE_NAME": "LeakyUdoPackage", 
 /// The check finds a bug in the only kernel that there is, and writes the call, which fails again until the source is mended.
 fn a_bug_is_captured_replayed_and_mended(desk: &Desk) {
     let source = desk.path("LeakyUdoPackage/CPU/src/ops/leaky.rs");
-    let (right, wrong) = ("(plan.alpha as f32)", "(plan.alpha as f32 * 2.0)");
+    let (right, wrong) = ("Ok::<_, Fault>(x[at])", "Ok::<_, Fault>(x[at] * 2.0)");
     let build = ["build", "LeakyUdoPackage"];
     replace(&source, right, wrong);
     desk.works(&build);
@@ -885,7 +891,8 @@ fn what_counts_in_one_mode_alone_is_warned_of_only_where_a_kernel_does_not_read_
     }
     // The bias reads as zeros on one core.
     let kernel = desk.path("ShiftingUdoPackage/CPU/src/ops/shifting.rs");
-    replace(&kernel, "plan.alpha as f32", "0.0");
+    let plan = "Plan { alpha: 0.0, ..of_node(cx)? }";
+    replace(&kernel, "plan: of_node(cx)?", &format!("plan: {plan}"));
     desk.works(&["build", "ShiftingUdoPackage", "--debug"]);
     for level in ["1", "3", "6"] {
         let out = ignored_at(&desk, "ShiftingUdoPackage", level);

@@ -192,7 +192,7 @@ fn sources(base: Base) -> Vec<(&'static str, String, String)> {
 
 /// What reads an operator's parameters, if it has any.
 fn params(folder: &str, op: &str) -> Option<String> {
-    fs::read_to_string(root().join(folder).join(format!("CPU/src/params/{op}.rs"))).ok()
+    fs::read_to_string(root().join(folder).join(format!("common/params/{op}.rs"))).ok()
 }
 
 /// An example's libraries as one that has its operator and all of its kernels.

@@ -53,7 +53,7 @@ pub use crate::{
     ir::Loosened,
     lower::function_names,
     print::{
-        Accesses, Buffer, Codes, Item, ItemKernel, OpenClAccess, Port, PortAccess, Ports,
+        Accesses, Buffer, Codes, Formula, Item, ItemKernel, OpenClAccess, Port, PortAccess, Ports,
         RustKernel, Scratch, has_call, has_word,
     },
     signature::{Class, Elements, Input, Output, Param, ParamKind, Signature, Tensor, Value},
@@ -68,6 +68,11 @@ pub fn support() -> String {
 /// The functions beside those that kernels of work items use: they say numbers to OpenCL C, and make texts.
 pub fn constants_support() -> &'static str {
     print::constants_support()
+}
+
+/// The types and functions that all printed OpenCL C uses.
+pub fn opencl_support() -> &'static str {
+    print::opencl_support()
 }
 
 /// A source that fits its signature.
@@ -124,7 +129,12 @@ impl Program {
         eval::evaluate(&self.code, &self.signature, arguments, settings)
     }
 
-    /// A first kernel in Rust, for ports of these element types: whoever prints a package puts its parts in place.
+    /// What is the same in the kernels of all cores, in Rust: whoever prints a package puts it where they all find it.
+    pub fn formula(&self) -> Formula {
+        print::formula(&self.code, &self.signature)
+    }
+
+    /// A first kernel in Rust, for ports of these element types.
     pub fn rust(&self, ports: &Ports) -> RustKernel {
         print::rust(&self.code, &self.signature, ports)
     }

@@ -1,6 +1,7 @@
-//! Prints a program as a first kernel: what finalize works out, and a naive loop nest over slices that touches no heap; or
-//! work items in Rust and OpenCL C.
+//! Prints a program as a first kernel: its formula once, which is what finalize works out and how an element is computed; then for
+//! each core a naive loop nest over slices that touches no heap, or work items in Rust and OpenCL C.
 
+mod access;
 mod emit;
 mod finalize;
 mod folds;
@@ -17,8 +18,9 @@ mod select;
 mod support;
 mod wide;
 
+pub use access::{Accesses, OpenClAccess, PortAccess};
 pub(crate) use items::items;
-pub use items::{Accesses, Buffer, Item, ItemKernel, OpenClAccess, PortAccess};
+pub use items::{Buffer, Item, ItemKernel};
 
 use crate::{
     ir::{Binder, Code, Def, DefKind, Seen, Source, StepKind, Text},
@@ -30,7 +32,9 @@ use language::{Language, Real};
 use names::Names;
 use rust::{Rust, function, stored, type_of};
 use support::has_bare;
-pub(crate) use support::{constants as constants_support, rust as rust_support};
+pub(crate) use support::{
+    constants as constants_support, opencl as opencl_support, rust as rust_support,
+};
 pub use support::{has_call, has_word};
 
 /// How kernels reach the elements of an operator's ports.
@@ -68,11 +72,9 @@ impl From<&str> for Port {
     }
 }
 
-/// A kernel, of which a package puts the texts where they belong, beside [`support`](crate::support).
+/// What a program computes, whichever core runs it, in Rust beside [`support`](crate::support).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RustKernel {
-    /// Scratch, in the order of the arguments of `execute`.
-    pub scratch: Vec<Scratch>,
+pub struct Formula {
     /// Whether the elements decide an extent: `plan` then takes a `least: bool` first, and says what extents are where
     /// nothing is selected if it is true; those that differ from the others are upper bounds.
     pub is_bounded: bool,
@@ -80,26 +82,19 @@ pub struct RustKernel {
     pub reads_static: Vec<bool>,
     /// For each output the field of the plan that holds its extents.
     pub extents: Vec<String>,
-    finalize: Finalize,
-    elements: String,
-    execute: Execute,
+    /// `struct Plan`, what finalize keeps: it is `Copy`, and the extents in it say shapes and lengths of scratch. `fn plan(..) ->
+    /// Result<Plan, Fault>` works it out of extents, parameters and static inputs. `fn element_of_y(plan, number, ..)` works out
+    /// an element of a tensor, and gets each tensor that it reads as a function of an element's number.
+    pub text: String,
 }
 
-impl RustKernel {
-    /// `struct Plan`, what finalize keeps: it is `Copy`, and the extents in it say shapes and lengths of scratch. Of its fields
-    /// there are those that are read, here or in the text `beside`. `fn plan(..) -> Result<Plan, Fault>` works it out of
-    /// extents, parameters and static inputs; `fn execute(..) -> Result<Plan, Fault>` fills scratch and outputs, and gives the
-    /// plan with the extents that they have, by a function for each tensor that gives the element of a number.
-    pub fn text(&self, beside: &str) -> String {
-        let reads = self.finalize.reads(&[beside, &self.elements], Some(&self.execute));
-        let parts = [&self.finalize.text(&reads), &self.execute.text(&reads), &self.elements];
-        parts.map(String::as_str).join("\n")
-    }
-
-    /// The first two of these alone, which say shapes.
-    pub fn shapes(&self, beside: &str) -> String {
-        self.finalize.text(&self.finalize.reads(&[beside], None))
-    }
+/// A kernel over slices, of which a package puts the texts where they belong, beside its [`Formula`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RustKernel {
+    /// Scratch, in the order of the arguments of `execute`.
+    pub scratch: Vec<Scratch>,
+    /// `fn execute(..) -> Result<Plan, Fault>` fills scratch and outputs, and gives the plan with the extents that they have.
+    pub text: String,
 }
 
 /// A tensor that a kernel keeps between two loops.
@@ -113,30 +108,90 @@ pub struct Scratch {
     pub extents: String,
 }
 
-/// The program's kernel in Rust.
-pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKernel {
+/// What is printed of a program once.
+pub(crate) fn formula(code: &Code, signature: &Signature) -> Formula {
     let code = &rests::with_rests(code);
-    let names = Names::new(code, signature);
-    let printer = Printer { code, signature, ports, names, language: &Rust::Slices };
-    let scratch = printer.kept().map(|def| Scratch {
-        name: printer.names.def(def).to_owned(),
-        element: printer.element(Source::Def(def)),
-        extents: printer.names.dims(Source::Def(def)),
-    });
-    let (elements, execute) = (printer.elements(), printer.execute());
-    RustKernel {
+    let common = Common::new(code, signature);
+    let printer = common.printer(&Rust::Plan);
+    let elements = common.elements.iter().flatten().map(|element| element.text.as_str());
+    let plan = printer.finalize().text();
+    Formula {
         is_bounded: printer.is_bounded(),
-        // Comparisons of texts are fields of the plan, and known once all else is printed.
-        finalize: printer.finalize(),
-        elements,
-        execute,
-        scratch: scratch.collect(),
         reads_static: printer.reads_static(),
         extents: code
             .outputs
             .iter()
             .map(|output| printer.names.dims(Source::Def(output.def)))
             .collect(),
+        text: [plan.as_str()].into_iter().chain(elements).collect::<Vec<_>>().join("\n"),
+    }
+}
+
+/// The program's kernel in Rust.
+pub(crate) fn rust(code: &Code, signature: &Signature, ports: &Ports) -> RustKernel {
+    let code = &rests::with_rests(code);
+    let common = Common::new(code, signature);
+    let printer = Printer { ports, ..common.printer(&Rust::Slices) };
+    let scratch = printer.kept().map(|def| Scratch {
+        name: printer.names.def(def).to_owned(),
+        element: printer.element(Source::Def(def)),
+        extents: printer.names.dims(Source::Def(def)),
+    });
+    RustKernel { scratch: scratch.collect(), text: printer.execute(&common).text() }
+}
+
+/// What all that is printed of a program has in common.
+struct Common<'a> {
+    code: &'a Code,
+    signature: &'a Signature,
+    /// Ports of the types that kernels compute in.
+    ports: Ports,
+    names: Names,
+    /// Of each tensor that is no selection.
+    elements: Vec<Option<Element>>,
+}
+
+/// The function that works out one element of a tensor.
+struct Element {
+    text: String,
+    /// The tensors that it reads, in the order of its arguments.
+    sources: Vec<Source>,
+}
+
+impl<'a> Common<'a> {
+    fn new(code: &'a Code, signature: &'a Signature) -> Self {
+        let word = |class| match class {
+            Class::Float => "f32",
+            Class::Int => "i64",
+            Class::Bool => "u8",
+        };
+        let ports = Ports {
+            inputs: signature.inputs.iter().map(|port| word(port.class).into()).collect(),
+            outputs: signature.outputs.iter().map(|port| word(port.class).into()).collect(),
+        };
+        let names = Names::new(code, signature);
+        let mut common = Self { code, signature, ports, names, elements: Vec::new() };
+        let printer = common.printer(&Rust::Elements);
+        let elements = code.defs.iter().enumerate().map(|(number, def)| match &def.kind {
+            DefKind::Elements { binders, body } => {
+                Some(printer.element_function(number, def, binders, body))
+            }
+            DefKind::Select(select) => {
+                // Comparisons of texts are fields of the plan, whoever makes them.
+                Emitter::new(&common.printer(&Rust::Slices), Real::F32).select(select, number);
+                None
+            }
+        });
+        let elements = elements.collect();
+        // What the plan compares comes behind what elements do, so that numbers of texts are the same in all that is printed.
+        common.printer(&Rust::Plan).steps("least");
+        common.elements = elements;
+        common
+    }
+
+    fn printer<'p>(&'p self, language: &'p dyn Language) -> Printer<'p> {
+        let Self { code, signature, ports, names, .. } = self;
+        Printer { code, signature, ports, names, language }
     }
 }
 
@@ -144,7 +199,7 @@ struct Printer<'a> {
     code: &'a Code,
     signature: &'a Signature,
     ports: &'a Ports,
-    names: Names,
+    names: &'a Names,
     language: &'a dyn Language,
 }
 
@@ -275,28 +330,20 @@ impl Printer<'_> {
         fields
     }
 
-    /// What sources' elements are called where they are read, and their types.
-    fn slices(&self, sources: &[Source]) -> Vec<String> {
-        let each = sources.iter();
-        each.map(|of| format!("{}: {}", self.names.source(*of), self.read_type(*of))).collect()
-    }
-
     fn finalize(&self) -> Finalize {
         let steps = self.steps("least");
         let (mut parameters, mut given) = (Vec::new(), Vec::new());
         if self.is_bounded() {
             parameters.push(("least".to_owned(), "bool".to_owned()));
         }
-        // Codes are none of the numbers that a shape is made of, so that nothing here reads them.
-        let slice =
-            |source| (self.names.source(source).to_owned(), format!("&[{}]", self.element(source)));
         for (input, port) in self.signature.inputs.iter().enumerate() {
             let dims = self.names.dims(Source::Input(input));
             given.push((self.names.present(input), format!("{dims}.is_some()")));
             given.push((dims.clone(), format!("List::of({dims}.unwrap_or_default())")));
             parameters.push((dims, "Option<&[i64]>".to_owned()));
             if port.is_static {
-                parameters.push(slice(Source::Input(input)));
+                let name = self.names.source(Source::Input(input)).to_owned();
+                parameters.push((name, format!("impl Fn(usize) -> {}", early(port.class))));
             }
         }
         for (number, param) in self.signature.params.iter().enumerate() {
@@ -307,11 +354,11 @@ impl Printer<'_> {
                     parameters.push((name, early(class).to_owned()));
                 }
                 ParamKind::Text => parameters.push((name, "&str".to_owned())),
-                ParamKind::Tensor(_) => {
+                ParamKind::Tensor(class) => {
                     let dims = self.names.dims(Source::Param(number));
                     given.push((dims.clone(), format!("List::of({dims})")));
                     parameters.push((dims, "&[i64]".to_owned()));
-                    parameters.push(slice(Source::Param(number)));
+                    parameters.push((name, format!("&[{}]", rust::listed(class))));
                 }
             }
         }
@@ -374,34 +421,35 @@ impl Printer<'_> {
         (!tests.is_empty()).then(|| tests.join(" && "))
     }
 
-    fn elements(&self) -> String {
-        let each = self.code.defs.iter().enumerate();
-        let printed = each.filter_map(|(number, def)| match &def.kind {
-            DefKind::Elements { binders, body } => {
-                Some(self.element_function(number, def, binders, body))
-            }
-            DefKind::Select(_) => None,
-        });
-        printed.collect::<Vec<_>>().join("\n")
-    }
-
     fn element_function(
         &self,
         number: usize,
         def: &Def,
         binders: &[Binder],
         body: &crate::ir::Scalar,
-    ) -> String {
-        let text = self.element_body(number, def, binders, body);
+    ) -> Element {
+        let mut text = self.element_body(number, def, binders, body);
+        let mut sources = sources_of(self.code, def);
+        sources.retain(|source| has_bare(&text, self.names.source(*source)));
         let unused = |name: &str| if has_bare(&text, name) { "" } else { "_" };
         let mut parameters = vec![
             format!("{}plan: &Plan", unused("plan")),
             format!("{}number: usize", unused("number")),
         ];
-        parameters.extend(self.slices(&self.sources_in(&text, def)));
+        parameters.extend(sources.iter().map(|source| {
+            let of = type_of(self.class(*source), Real::F32);
+            format!("{}: impl Fn(usize) -> Result<{of}, E>", self.names.source(*source))
+        }));
+        let (mut kind, mut error) = ("<E: From<Fault>>", "E");
+        if sources.is_empty() {
+            (kind, error) = ("", "Fault");
+            text = text.replace(").into());\n", "));\n");
+        }
         let class = type_of(def.class, Real::F32);
-        let head = format!("fn element_of_{}", self.names.def(number));
-        function(&head, &parameters, &format!("Result<{class}, Fault>"), &text)
+        let head = format!("pub fn element_of_{}{kind}", self.names.def(number));
+        let text = function(&head, &parameters, &format!("Result<{class}, {error}>"), &text);
+        let name = self.names.def(number);
+        Element { text: format!("/// Computes an element of `{name}`.\n{text}"), sources }
     }
 
     fn element_body(
@@ -426,13 +474,6 @@ impl Printer<'_> {
         emitter.function()
     }
 
-    /// The tensors of a definition whose elements a text reads.
-    fn sources_in(&self, text: &str, def: &Def) -> Vec<Source> {
-        let mut sources = sources_of(self.code, def);
-        sources.retain(|source| has_bare(text, self.names.source(*source)));
-        sources
-    }
-
     /// The inputs and tensor parameters of `execute`, in order.
     fn read(&self) -> Vec<Source> {
         let inputs = (0..self.signature.inputs.len()).map(Source::Input);
@@ -441,7 +482,7 @@ impl Printer<'_> {
         inputs.chain(tensors.map(|(number, _)| Source::Param(number))).collect()
     }
 
-    fn execute(&self) -> Execute {
+    fn execute(&self, common: &Common<'_>) -> Execute {
         let scratch = self.kept().map(|def| {
             let element = self.element(Source::Def(def));
             (self.names.def(def).to_owned(), format!("&mut [{element}]"))
@@ -465,14 +506,10 @@ impl Printer<'_> {
             let Some(def) = self.code.defs.get(number) else { continue };
             let name = self.names.def(number);
             let block = match &def.kind {
-                DefKind::Elements { binders, body } => {
-                    let text = self.element_body(number, def, binders, body);
-                    let arguments: Vec<String> = self
-                        .sources_in(&text, def)
-                        .iter()
-                        .map(|source| format!(", {}", self.names.source(*source)))
-                        .collect();
-                    let value = format!("element_of_{name}(&plan, number{})?", arguments.concat());
+                DefKind::Elements { .. } => {
+                    let element = common.elements.get(number).and_then(Option::as_ref);
+                    let sources = element.map_or(&[][..], |element| &element.sources);
+                    let value = format!("element_of_{name}(&plan, number{})?", self.reads(sources));
                     self.filled(number, &value)
                 }
                 DefKind::Select(select) => {
@@ -489,6 +526,16 @@ impl Printer<'_> {
 }
 
 impl Printer<'_> {
+    /// How a loop over slices gives these tensors to the function of an element.
+    fn reads(&self, sources: &[Source]) -> String {
+        let mut kind = "Ok::<_, Fault>";
+        let each = sources.iter().map(|source| {
+            let element = rust::of_slice(self, *source, "at", Real::F32);
+            format!(", |at| {}({element})", std::mem::replace(&mut kind, "Ok"))
+        });
+        each.collect()
+    }
+
     /// The loop that fills a tensor with values, and an output with it that is kept apart.
     fn filled(&self, def: usize, value: &str) -> String {
         let source = Source::Def(def);

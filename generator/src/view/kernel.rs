@@ -1,11 +1,11 @@
 //! The op files of implementation libraries, and the tables that list them.
 
 use super::{
-    GpuArgView, LibraryView, OpView, ParamsView, SharedView, core_code, dtype, element, library,
-    reference, sample, type_set_code,
+    GpuArgView, LibraryView, OpView, ParamsView, SharedView, library, reference, sample,
+    types::{core_code, dtype, element, gpu_type, list_element, own_type, type_set, type_set_code},
 };
 use crate::{
-    code::{Expr, constant, fields, import, signature, untouched_macro},
+    code::{Expr, WIDTH, constant, fields, import, signature, untouched_macro},
     config::{Core, DataType, Family, Op, Package, Tensor},
     names,
 };
@@ -85,6 +85,12 @@ impl LibraryView {
             None => self.shared.push(SharedView { folder, name, modules: vec![module] }),
         }
         self.print_tables();
+    }
+
+    /// Gives it the formulas of these operators, which its kernels use.
+    pub(crate) fn use_formulas<'o>(&mut self, ops: impl Iterator<Item = &'o Op>) {
+        self.formulas = ops.map(|op| names::module_name(&op.name)).collect();
+        self.formulas.sort_unstable();
     }
 
     /// Whether the file of an operator is that of another library.
@@ -186,7 +192,7 @@ fn ports(
     let port = |tensor: &Tensor| {
         let of = element(tensor.type_on(core).unwrap_or(DataType::Uint8));
         used.push(view);
-        used.extend(super::own_type(of));
+        used.extend(own_type(of));
         let (mut entry, mut given) = (of.to_owned(), format!("{view}<'_, {of}>"));
         if tensor.may_be_absent() {
             entry = format!("Option<{entry}>");
@@ -221,23 +227,6 @@ fn or_none(of: String, may_be_absent: bool) -> String {
     if may_be_absent { format!("Option<{of}>") } else { of }
 }
 
-/// The type in which a list arrives: the one that the schema says, which is that of the first core.
-pub(super) fn list_element(tensor: &Tensor) -> &'static str {
-    let dtype = tensor.types.first().map_or(DataType::Float32, |entry| entry.dtype);
-    match dtype.family() {
-        Family::Integer(..) if !tensor.has_real_default() => element(dtype),
-        Family::Truth if !tensor.has_real_default() => "bool",
-        Family::Integer(..) | Family::Truth | Family::Float(_) | Family::Fixed | Family::Text => {
-            "f32"
-        }
-    }
-}
-
-/// The type of an operator on the GPU.
-pub(super) fn gpu_type(op: &Op) -> String {
-    names::to_upper_camel_case(&op.name) + "Gpu"
-}
-
 impl OpView {
     /// Prints a first kernel, if the operator's reference gives one on the core, and the test of it; whether it does.
     fn print_kernel(&mut self, op: &Op, core: Core) -> bool {
@@ -262,8 +251,47 @@ impl OpView {
     }
 }
 
+/// How the OpenCL C of an operator gets at what all printed OpenCL C uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GpuSource {
+    /// The library joins the files as it is compiled.
+    Joined,
+    /// It stands in the operator's own file, as before there was one for all.
+    Pasted,
+}
+
+impl GpuSource {
+    /// What `SOURCE` is. Each file's lines are counted from its first one, under its name.
+    fn constant(self, module: &str) -> String {
+        let own = format!("kernels/{module}.cl");
+        // As rustfmt breaks a macro whose text is too wide.
+        let file = |path: String| {
+            let line = format!("include_str!({path:?})");
+            let is_short = "    ".len() + line.len() < WIDTH;
+            let below = || format!("include_str!(\n        {path:?}\n    )");
+            Expr::atom(if is_short { line } else { below() })
+        };
+        let value = match self {
+            Self::Pasted => Expr::call("include_str!", [Expr::text(&format!("../../{own}"))]),
+            Self::Joined => Expr::call(
+                "concat!",
+                [
+                    Expr::text(&format!("#line 1 {OPENCL_SUPPORT:?}\n")),
+                    file(format!("../../../{OPENCL_SUPPORT}")),
+                    Expr::text(&format!("#line 1 \"GPU/{own}\"\n")),
+                    file(format!("../../{own}")),
+                ],
+            ),
+        };
+        constant("const SOURCE: &str", &value)
+    }
+}
+
+/// Where a package has what all of its printed OpenCL C uses.
+pub const OPENCL_SUPPORT: &str = "common/reference.cl";
+
 /// An operator on the GPU: OpenCL C, and one work item of it in Rust.
-pub(crate) fn gpu(op: &Op) -> OpView {
+pub(crate) fn gpu(op: &Op, source: GpuSource) -> OpView {
     let mut view = OpView::new(op, Some(Core::Gpu));
     view.type_name = gpu_type(op);
     view.params = ParamsView::new(op);
@@ -285,12 +313,17 @@ pub(crate) fn gpu(op: &Op) -> OpView {
     let rules = storage_rules(op, &mut used);
     let entry =
         Expr::call(format!("KernelDef::gpu::<{}>", view.type_name), [Expr::text(&view.name)]);
-    let source = Expr::text(&format!("../../kernels/{}.cl", view.module));
+    let is_printed = view.print_kernel(op, Core::Gpu);
+    // What is not printed uses nothing.
+    let source = if is_printed { source } else { GpuSource::Pasted };
     let mut constants = vec![
         tables(&entry.then("ports", [Expr::atom("PORTS")]), rules),
-        constant("const SOURCE: &str", &Expr::call("include_str!", [source])),
+        source.constant(&view.module),
     ];
-    if view.print_kernel(op, Core::Gpu) {
+    if let Some(printed) = view.reference.as_mut() {
+        if source == GpuSource::Pasted {
+            printed.opencl = [udo_reference::opencl_support(), "\n\n", &printed.opencl].concat();
+        }
         let is_kept =
             |name: &&str| !["Buffers", "ExecError", "GpuArg", "Launch", "WorkItem"].contains(name);
         used.retain(is_kept);
@@ -419,7 +452,7 @@ fn storage_rules(op: &Op, used: &mut Vec<&'static str>) -> Vec<Expr> {
                 }
                 Some(_) | None => {
                     used.extend([side, "types"]);
-                    let set = super::type_set(Core::Gpu, data_type);
+                    let set = type_set(Core::Gpu, data_type);
                     if is_float && side == "input" {
                         first_float = Some(port);
                     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{element, kernel::list_element};
+use super::types::{element, list_element};
 use crate::{
     code::WIDTH,
     config::{Family, Op, ScalarParam, Tensor},

@@ -1,21 +1,24 @@
 //! What is printed from an operator's reference: shape inference, and a first kernel on each core.
 
+mod formula;
 mod items;
+mod kept;
 mod node;
 mod shapes;
 mod slices;
 mod table;
 
 use serde::Serialize;
-use udo_reference::{Class, Program, has_call, has_word};
+use udo_reference::{Class, Formula, Program, has_call, has_word};
 
-use super::{element, schema::is_quantized};
+use super::types::{element, is_quantized};
 use crate::{
     code::import,
     config::{Core, DataType, Op, Tensor},
-    reference,
+    names, reference,
 };
 
+pub(crate) use formula::formula;
 pub(super) use shapes::{inference, output_type};
 
 /// What a file shows of its operator's reference.
@@ -36,28 +39,56 @@ pub(crate) struct ReferenceView {
 /// A first kernel, or why there is none.
 pub(super) type Printed = Result<ReferenceView, String>;
 
+/// An operator with what its reference says, whichever core runs it.
+struct Source<'a> {
+    op: &'a Op,
+    /// The reference as the config has it.
+    text: &'a str,
+    program: Program,
+    formula: Formula,
+}
+
+impl<'a> Source<'a> {
+    /// That of an operator with a reference. It was read with the config, so that it reads again.
+    fn of(op: &'a Op) -> Option<Self> {
+        let program = reference::program(op).ok().flatten()?;
+        let formula = program.formula();
+        Some(Self { op, text: op.reference.as_deref()?, program, formula })
+    }
+}
+
+/// What is printed of a kernel.
+struct Kernel {
+    /// Its module.
+    code: String,
+    opencl: String,
+}
+
 /// The first kernel of an operator with a reference on a core.
 pub(super) fn kernel(op: &Op, core: Core) -> Option<Printed> {
-    let (program, source) = program(op)?;
+    let source = Source::of(op)?;
     if let Some(output) = op.outputs.iter().find(|output| output.is_optional) {
         return Some(Err(format!("a node may leave out the output {}", output.name)));
     }
+    if let Err(why) = odd_static(&source, core) {
+        return Some(Err(why));
+    }
     let printed = match core {
-        Core::Gpu => items::printed(op, &program),
-        Core::Cpu | Core::Dsp(_) => slices::printed(op, core, &program),
+        Core::Gpu => items::printed(&source),
+        Core::Cpu | Core::Dsp(_) => Ok(slices::printed(&source, core)),
     };
-    Some(printed.map(|(code, opencl, is_bounded)| ReferenceView {
-        comment: comment(source),
+    Some(printed.map(|Kernel { code, opencl }| ReferenceView {
+        comment: comment(source.text),
         code,
         inference: String::new(),
         opencl,
-        is_bounded,
+        is_bounded: source.formula.is_bounded,
     }))
 }
 
 /// Why there is no first kernel where shapes follow from elements that are not stored as what they are.
-fn odd_static(op: &Op, core: Core, reads_static: &[bool]) -> Result<(), String> {
-    let odd = op.inputs.iter().zip(reads_static);
+fn odd_static(Source { op, formula, .. }: &Source<'_>, core: Core) -> Result<(), String> {
+    let odd = op.inputs.iter().zip(&formula.reads_static);
     let mut odd =
         odd.filter(|(port, is_read)| **is_read && port.is_static && is_converted(port, core));
     match odd.next() {
@@ -75,36 +106,69 @@ fn comment(source: &str) -> String {
     source.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The module of that name that holds these texts, and uses those of `udo-api`'s names that are in them, and what it needs of
-/// the modules that its crate has.
-fn module(name: &str, names: &[&str], modules: &[&str], parts: &[&str]) -> String {
+/// What a printed text may use: names of `udo-api`, and modules of its crate with types and functions.
+struct Uses<'a> {
+    names: &'a [&'a str],
+    modules: Vec<Module<'a>>,
+}
+
+/// A module of a crate that printed texts use.
+struct Module<'a> {
+    path: String,
+    types: &'a [&'a str],
+    functions: Vec<&'a str>,
+}
+
+impl<'a> Uses<'a> {
+    /// Of a kernel or of shape inference: those of the operator's formula as well.
+    fn beside(Source { op, formula, .. }: &'a Source<'_>, names: &'a [&'a str]) -> Self {
+        let functions = functions(&formula.text).chain(["of_node"]).collect();
+        let path = format!("formulas::{}", names::module_name(&op.name));
+        let formula = Module { path, types: &["Plan"], functions };
+        Self { names, modules: vec![formula] }
+    }
+
+    /// With what all printed Rust uses, of this text.
+    fn and_support(mut self, support: &'a str) -> Self {
+        let functions = functions(support).chain(["extents", "wanted"]).collect();
+        let path = "reference".to_owned();
+        self.modules.push(Module { path, types: &["Fault", "List"], functions });
+        self
+    }
+
+    fn and(mut self, path: &str, functions: impl IntoIterator<Item = &'a str>) -> Self {
+        let functions = functions.into_iter().collect();
+        self.modules.push(Module { path: path.to_owned(), types: &[], functions });
+        self
+    }
+
+    /// The `use` lines of a text.
+    fn imports(&self, body: &str) -> String {
+        let used = |names: &[&'a str]| -> Vec<&'a str> {
+            names.iter().copied().filter(|name| has_word(body, name)).collect()
+        };
+        let mut imports = vec![import("udo_api", &used(self.names))];
+        for Module { path, types, functions } in &self.modules {
+            let mut names = used(types);
+            // A function is called, or handed on.
+            let calls = functions.iter().copied();
+            let handed = |of: &str| body.contains(&format!("map_err({of})"));
+            names.extend(calls.filter(|of| has_call(body, of) || handed(of)));
+            if !names.is_empty() {
+                imports.push(import(&format!("crate::{path}"), &names));
+            }
+        }
+        imports.join("\n")
+    }
+}
+
+/// The module of that name that holds these texts.
+fn module(name: &str, uses: &Uses<'_>, parts: &[&str]) -> String {
     let line = |line: &str| {
         if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") }
     };
     let body = parts.join("\n");
-    let used: Vec<&str> = names.iter().copied().filter(|name| has_word(&body, name)).collect();
-    let mut imports = vec![import("udo_api", &used)];
-    let support = udo_reference::support();
-    let constants = functions(udo_reference::constants_support());
-    let shared: Vec<&str> = functions(&support).chain(["extents"]).collect();
-    for (module, types, functions) in [
-        ("constants", &[][..], constants.collect()),
-        ("inference", &[], vec!["integers", "reals", "shape"]),
-        ("reference", &["Fault", "List"], shared),
-    ] {
-        if !modules.contains(&module) {
-            continue;
-        }
-        let mut used: Vec<&str> = types.iter().copied().filter(|of| has_word(&body, of)).collect();
-        used.extend(functions.into_iter().filter(|function| has_call(&body, function)));
-        if module == "reference" {
-            used.push("wanted");
-        }
-        if !used.is_empty() {
-            imports.push(import(&format!("crate::{module}"), &used));
-        }
-    }
-    let body = format!("{}\n\n{body}", imports.join("\n"));
+    let body = format!("{}\n\n{body}", uses.imports(&body));
     let body: String = body.trim_end().lines().map(line).collect();
     // It is no code to be read line by line before somebody works on it.
     format!("#[rustfmt::skip]\nmod {name} {{\n{body}}}")
@@ -112,13 +176,7 @@ fn module(name: &str, names: &[&str], modules: &[&str], parts: &[&str]) -> Strin
 
 /// The functions that a text makes public.
 fn functions(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter_map(|line| line.strip_prefix("pub fn ")?.split('(').next())
-}
-
-/// The program of an operator with a reference. It was read with the config, so that it reads again.
-fn program(op: &Op) -> Option<(Program, &str)> {
-    let program = reference::program(op).ok().flatten()?;
-    Some((program, op.reference.as_deref()?))
+    text.lines().filter_map(|line| line.strip_prefix("pub fn ")?.split(['(', '<']).next())
 }
 
 /// The lines so many blocks deep.

@@ -6,8 +6,8 @@ use node::{SCALE, ends, found, reals, whole, zero_point};
 use udo_reference::{Argument, Arguments, Elements, Evaluated, Extent, Tensor, Value};
 
 use super::{
-    SampleView, own_type,
-    test::{self, is_encoded, type_on},
+    SampleView, test,
+    types::{is_encoded, own_type, type_on},
 };
 use crate::{
     code::{Expr, binding, import},

@@ -1,12 +1,12 @@
 //! The registration library: schemas and tables.
 
-use super::{LibraryView, OpView, core_code, dtype, reference, sample, type_set, type_set_code};
+use super::{
+    LibraryView, OpView, reference, sample,
+    types::{core_code, dtype, is_quantized, type_set, type_set_code},
+};
 use crate::{
     code::{Expr, constant, import},
-    config::{
-        DataType, DefaultValue, Family, Layout, Op, Package, QuantizationMode, Scalar, ScalarParam,
-        Tensor,
-    },
+    config::{DataType, DefaultValue, Family, Layout, Op, Package, Scalar, ScalarParam, Tensor},
     names,
 };
 
@@ -46,6 +46,7 @@ pub(crate) fn registration(package: &Package, libraries: &[LibraryView]) -> Libr
         file: format!("libUdo{}Reg.so", package.name),
         title: "registration".to_owned(),
         params: Vec::new(),
+        formulas: Vec::new(),
         modules,
         arch: None,
         shared: Vec::new(),
@@ -278,11 +279,6 @@ fn dtype_code(data_type: DataType) -> Expr {
 
 fn family(tensor: &Tensor) -> Family {
     tensor.types.first().map_or(Family::Float(0.0), |entry| entry.dtype.family())
-}
-
-pub(super) fn is_quantized(tensor: &Tensor) -> bool {
-    tensor.quantization == Some(QuantizationMode::Tf)
-        || tensor.types.iter().any(|entry| entry.dtype.family() == Family::Fixed)
 }
 
 impl Family {

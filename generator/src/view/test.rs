@@ -1,9 +1,12 @@
 //! The test that an operator's file ends with: the kernel on small tensors, called as a runtime calls it.
 
-use super::{TestView, element, kernel::list_element, own_type, schema::is_quantized};
+use super::{
+    TestView,
+    types::{is_encoded, list_element, own_type, type_on},
+};
 use crate::{
     code::{Expr, binding, import},
-    config::{Core, DataType, Family, Op, Scalar, ScalarParam, Tensor},
+    config::{Core, Family, Op, Scalar, ScalarParam, Tensor},
 };
 
 /// The test of `op` on `core`.
@@ -42,19 +45,6 @@ pub(super) fn test(op: &Op, core: Core) -> TestView {
         wanted: wanted(op, core),
         sample: None,
     }
-}
-
-/// The type of a port's elements; a GPU gets its real numbers in the wider storage.
-pub(super) fn type_on(tensor: &Tensor, core: Core) -> &'static str {
-    let dtype = tensor.type_on(core).unwrap_or(DataType::Float32);
-    match (core, dtype.family()) {
-        (Core::Gpu, Family::Float(_)) => "f32",
-        (Core::Cpu | Core::Gpu | Core::Dsp(_), _) => element(dtype),
-    }
-}
-
-pub(super) fn is_encoded(tensor: &Tensor, core: Core) -> bool {
-    is_quantized(tensor) && !matches!(type_on(tensor, core), "f32" | "F16")
 }
 
 fn tensor(tensor: &Tensor, core: Core) -> String {

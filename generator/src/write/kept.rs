@@ -1,13 +1,9 @@
 //! What a package's folder keeps of where it came from: its configs, so that it can be made again from itself.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use super::{WriteError, inside, marker, marker::Marker, shown, text_at};
+use super::{WriteError, author_files, inside, marker, marker::Marker, text_at};
 use crate::{
-    config::{Core, DSP_ARCHS},
     plan::{SUPPORT, There},
     templates::TemplatesOwner,
 };
@@ -56,19 +52,9 @@ pub fn there(dir: &Path) -> Result<There, WriteError> {
     let found = text_at(dir, &dir.join(marker::FILE))?;
     let marker = found.as_deref().and_then(Marker::read);
     there.has_reference = marker.is_some_and(|marker| marker.files.contains_key(SUPPORT));
-    for arch in DSP_ARCHS {
-        let folder = format!("{}/src/ops", Core::Dsp(*arch));
-        let path = inside(dir, &folder)?;
-        if !path.is_dir() {
-            continue;
-        }
-        for entry in fs::read_dir(&path).map_err(WriteError::io(&path))? {
-            let file = entry.map_err(WriteError::io(&path))?.path();
-            if file.extension().is_some_and(|extension| extension == "rs") {
-                let text = text_at(dir, &file)?.unwrap_or_default();
-                there.dsp_files.insert(shown(dir, &file), text);
-            }
-        }
+    for path in author_files(dir)? {
+        let text = text_at(dir, &inside(dir, &path)?)?.unwrap_or_default();
+        there.files.insert(path, text);
     }
     Ok(there)
 }

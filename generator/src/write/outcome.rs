@@ -28,6 +28,8 @@ pub struct Report {
     pub unchanged: Vec<String>,
     /// The author's files, left alone.
     pub kept: Vec<String>,
+    /// Generated files that an earlier version had elsewhere, each with where it is now.
+    pub moved: Vec<(String, String)>,
     /// Generated files that somebody had edited, each with the copy that was kept.
     pub saved: Vec<(String, String)>,
     /// The author's files that were written for another config.
@@ -119,7 +121,9 @@ impl Report {
         let drifted = drifted.iter().map(|d| (d.file.as_str(), "written for another config"));
         let orphaned =
             self.orphaned.iter().map(|file| (file.as_str(), "not in the config any more"));
-        let mut stale: Vec<_> = created.chain(refreshed).chain(drifted).chain(orphaned).collect();
+        let moved = self.moved.iter().map(|(file, _)| (file.as_str(), "elsewhere now"));
+        let stale = created.chain(refreshed).chain(drifted).chain(orphaned).chain(moved);
+        let mut stale: Vec<_> = stale.collect();
         stale.sort_unstable();
         stale
     }
@@ -134,6 +138,7 @@ impl Report {
             refreshed: Vec::new(),
             unchanged: Vec::new(),
             kept: Vec::new(),
+            moved: Vec::new(),
             saved: Vec::new(),
             drifted: Vec::new(),
             accepted: Vec::new(),
@@ -161,6 +166,9 @@ impl fmt::Display for Report {
         }
         if !self.unchanged.is_empty() {
             writeln!(f, "  unchanged {} generated files", self.unchanged.len())?;
+        }
+        for (file, to) in &self.moved {
+            writeln!(f, "  moved     {file}: it is {to} now")?;
         }
         for (file, copy) in &self.saved {
             writeln!(f, "  edited    {file}: it is regenerated; your version is {copy}")?;

@@ -8,8 +8,8 @@ use std::{
 
 use super::{Write, WriteError};
 
-/// Writes the files, all or none.
-pub(super) fn put(writes: Vec<Write>) -> Result<(), WriteError> {
+/// Writes the files and removes the others, all or none.
+pub(super) fn put(writes: Vec<Write>, removes: &[PathBuf]) -> Result<(), WriteError> {
     let mut undo = Undo::default();
     let mut staged = Vec::with_capacity(writes.len());
     for Write { path, contents, keep_as } in writes {
@@ -24,7 +24,14 @@ pub(super) fn put(writes: Vec<Write>) -> Result<(), WriteError> {
         }
         undo.replace(&temporary, &path)?;
     }
+    for path in removes {
+        undo.remove(path)?;
+    }
     undo.keep();
+    // A folder in which something is left stays.
+    for folder in removes.iter().filter_map(|path| path.parent()) {
+        let _ = fs::remove_dir(folder);
+    }
     Ok(())
 }
 
@@ -35,7 +42,7 @@ struct Undo {
     files: Vec<PathBuf>,
     /// Folders that were not there before, outermost first.
     dirs: Vec<PathBuf>,
-    /// Files that were replaced, with what they held.
+    /// Files that were replaced or removed, with what they held.
     replaced: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -75,6 +82,13 @@ impl Undo {
             Err(error) => return Err(WriteError::io(path)(error)),
         }
         fs::rename(temporary, path).map_err(WriteError::io(path))
+    }
+
+    fn remove(&mut self, path: &Path) -> Result<(), WriteError> {
+        let old = fs::read(path).map_err(WriteError::io(path))?;
+        fs::remove_file(path).map_err(WriteError::io(path))?;
+        self.replaced.push((path.to_owned(), old));
+        Ok(())
     }
 
     fn keep(mut self) {

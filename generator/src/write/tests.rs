@@ -187,6 +187,46 @@ fn dependencies_that_authors_add_are_never_reverted() {
 }
 
 #[test]
+fn generated_files_that_lie_elsewhere_now_are_moved_unless_they_were_edited() {
+    let place = Place::new();
+    place.write(&[]);
+    // As an earlier version wrote it: the same file for each core.
+    let (new, old) =
+        ("common/params/first.rs", ["CPU/src/params/first.rs", "GPU/src/params/first.rs"]);
+    let text = place.text(new);
+    let marker = place.text(marker::FILE);
+    let digest = stamp::digest(&text);
+    let entries = old.map(|path| format!("\"{path}\": \"{digest}\""));
+    let entry = format!("\"{new}\": \"{digest}\"");
+    let earlier = marker.replace(&entry, &entries.join(", "));
+    assert_ne!(earlier, marker);
+    fs::write(place.dir.join(marker::FILE), earlier).unwrap();
+    fs::remove_dir_all(place.dir.join("common/params")).unwrap();
+    for path in old {
+        fs::create_dir_all(place.dir.join(path).parent().unwrap()).unwrap();
+        fs::write(place.dir.join(path), &text).unwrap();
+    }
+
+    // A failure puts back what is removed already.
+    let update = survey(&tree(&[]), &place.dir, Foreign::Refuse).unwrap();
+    assert!(update.report.stale().contains(&(old[0], "elsewhere now")));
+    fs::remove_file(place.dir.join(old[1])).unwrap();
+    let before = place.listing();
+    assert!(matches!(update.apply().unwrap_err(), WriteError::Io { .. }));
+    assert_eq!(place.listing(), before);
+
+    let mine = text.clone() + "// mine\n";
+    fs::write(place.dir.join(old[1]), &mine).unwrap();
+    let report = place.write(&[]);
+    assert_eq!(report.moved, [(old[0].to_owned(), new.to_owned())]);
+    assert_eq!(report.orphaned, [old[1]]);
+    assert_eq!((place.text(new), place.text(old[1])), (text, mine));
+    assert!(!place.dir.join("CPU/src/params").exists(), "nothing is left in it");
+    let report = place.write(&[]);
+    assert_eq!((report.moved, report.orphaned), (vec![], vec![old[1].to_owned()]));
+}
+
+#[test]
 fn the_shared_crate_is_written_once() {
     let place = Place::new();
     place.write(&[]);

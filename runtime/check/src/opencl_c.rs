@@ -7,10 +7,14 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use udo_generator::OPENCL_SUPPORT;
 use udo_runtime::cores::opencl::{self, Device, OpenClError, Storage, for_compiler};
 
 /// Where a package has the OpenCL C that its author writes.
 const FOLDER: &str = "GPU/kernels";
+
+/// And the Rust that includes it.
+const RUST: &str = "GPU/src/ops";
 
 /// Compiles OpenCL C.
 #[derive(Debug)]
@@ -75,7 +79,7 @@ pub fn compile_package(dir: &Path) -> io::Result<Vec<SourceFile>> {
     for (name, source) in files {
         let state = match &compiler {
             _ if is_unwritten(&source) => Compiled::Unwritten,
-            Ok(compiler) => compiler.check_file(&name, &source),
+            Ok(compiler) => compiler.check_file(&name, &as_included(dir, &name, source)?),
             Err(why) => Compiled::Unchecked(why.clone()),
         };
         sources.push(SourceFile { name, compiled: state });
@@ -85,18 +89,37 @@ pub fn compile_package(dir: &Path) -> io::Result<Vec<SourceFile>> {
 
 /// The sources of the package in `dir`, by their paths in it.
 fn files(dir: &Path) -> io::Result<Vec<(String, String)>> {
-    let folder = dir.join(FOLDER);
+    let files = texts(&dir.join(FOLDER), "cl")?.into_iter();
+    Ok(files.map(|(name, text)| (format!("{FOLDER}/{name}"), text)).collect())
+}
+
+/// The files of a folder with that ending, by name.
+fn texts(folder: &Path, ending: &str) -> io::Result<Vec<(String, String)>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
-    let mut files: Vec<_> = fs::read_dir(&folder)?.collect::<Result<_, _>>()?;
-    files.retain(|file| file.path().extension().is_some_and(|extension| extension == "cl"));
+    let mut files: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
+    files.retain(|file| file.path().extension().is_some_and(|extension| extension == ending));
     files.sort_by_key(fs::DirEntry::path);
     let read = |file: fs::DirEntry| {
-        let name = format!("{FOLDER}/{}", file.file_name().to_string_lossy());
+        let name = file.file_name().to_string_lossy().into_owned();
         Ok((name, String::from_utf8_lossy(&fs::read(file.path())?).into_owned()))
     };
     files.into_iter().map(read).collect()
+}
+
+/// A source as the library has it: behind the OpenCL C that the package's kernels share, where the Rust file joins the two.
+fn as_included(dir: &Path, name: &str, source: String) -> io::Result<String> {
+    let support = dir.join(OPENCL_SUPPORT);
+    let file = Path::new(name).file_name().unwrap_or_default().to_string_lossy();
+    let own = format!("kernels/{file}\"");
+    let is_joined = |rust: &str| rust.contains(OPENCL_SUPPORT) && rust.contains(&own);
+    if !support.is_file() || !texts(&dir.join(RUST), "rs")?.iter().any(|(_, rust)| is_joined(rust))
+    {
+        return Ok(source);
+    }
+    let support = String::from_utf8_lossy(&fs::read(support)?).into_owned();
+    Ok(format!("#line 1 {OPENCL_SUPPORT:?}\n{support}\n#line 1 {name:?}\n{source}"))
 }
 
 /// The file of the package in `dir` that a kernel's source comes from.

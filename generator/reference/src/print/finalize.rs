@@ -1,11 +1,6 @@
-//! What finalize works out, and what a run fills: of the plan no more than is read.
+//! What finalize works out, and what a run fills.
 
-use std::collections::BTreeSet;
-
-use super::{
-    rust::function,
-    support::{has_bare, has_path},
-};
+use super::{rust::function, support::has_bare};
 
 /// How the plan is worked out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,36 +44,17 @@ pub(super) enum Part {
     Loops(String),
 }
 
-/// The fields of the plan that something reads.
-pub(super) type Fields = BTreeSet<String>;
-
 impl Step {
     /// All that it says.
     pub(super) fn text(&self) -> String {
         [self.guards.as_deref().unwrap_or_default(), " ", &self.lines, &self.value].concat()
     }
 
-    /// Whether it may refuse.
-    fn refuses(&self) -> bool {
-        [&self.lines, &self.value].iter().any(|text| text.contains('?') || text.contains("return"))
-    }
-
-    /// Whether something is left of it.
-    fn is_kept(&self, reads: &Fields) -> bool {
-        self.field.as_ref().is_none_or(|field| reads.contains(field)) || self.refuses()
-    }
-
-    fn printed(&self, reads: &Fields) -> String {
-        if !self.is_kept(reads) {
-            return String::new();
-        }
-        let value = &self.value;
-        let end = match &self.field {
-            Some(field) if reads.contains(field) => format!("        plan.{field} = {value};\n"),
-            Some(_) => format!("        let _ = {value};\n"),
-            None => String::new(),
-        };
-        guarded(self.guards.clone(), &[self.lines.as_str(), &end].concat())
+    fn printed(&self) -> String {
+        let field = self.field.as_ref();
+        let end = field.map(|field| format!("        plan.{field} = {};\n", self.value));
+        let block = [self.lines.as_str(), &end.unwrap_or_default()].concat();
+        guarded(self.guards.clone(), &block)
     }
 }
 
@@ -89,85 +65,39 @@ pub(super) fn guarded(condition: Option<String>, block: &str) -> String {
 }
 
 impl Finalize {
-    /// The fields that these texts read, a run does, or what is worked out of them.
-    pub(super) fn reads(&self, texts: &[&str], run: Option<&Execute>) -> Fields {
-        let parts = || run.iter().flat_map(|run| &run.parts);
-        let loops = parts().filter_map(|part| match part {
-            Part::Loops(text) => Some(text.as_str()),
-            Part::Shape(_) => None,
+    /// `struct Plan`, and `fn plan`.
+    pub(super) fn text(&self) -> String {
+        let fields = self.fields.iter().map(|(name, of)| format!("    pub {name}: {of},\n"));
+        let given = self.given.iter().map(|(name, value)| {
+            if name == value { format!("{name},") } else { format!("{name}: {value},") }
         });
-        let shapes = parts().filter_map(|part| match part {
-            Part::Shape(step) => Some(step),
-            Part::Loops(_) => None,
-        });
-        let texts: Vec<&str> = texts.iter().copied().chain(loops).collect();
-        let steps: Vec<(&Step, String)> =
-            self.steps.iter().chain(shapes).map(|step| (step, step.text())).collect();
-        let mut reads: Fields = self.fields.iter().map(|(name, _)| name.clone()).collect();
-        loop {
-            let kept: Vec<&str> = steps
-                .iter()
-                .filter(|(step, _)| step.is_kept(&reads))
-                .map(|(_, text)| text.as_str())
-                .collect();
-            let is_read =
-                |field: &String| texts.iter().chain(&kept).any(|text| reads_field(text, field));
-            let left: Fields = reads.iter().filter(|field| is_read(field)).cloned().collect();
-            if left == reads {
-                return reads;
-            }
-            reads = left;
-        }
-    }
-
-    /// `struct Plan` with these fields, and `fn plan`.
-    pub(super) fn text(&self, reads: &Fields) -> String {
-        let is_read = |name: &str| reads.contains(name);
-        let fields = self.fields.iter().filter(|(name, _)| is_read(name));
-        let fields: Vec<String> =
-            fields.map(|(name, of)| format!("    pub {name}: {of},\n")).collect();
-        let given: Vec<String> = self
-            .given
-            .iter()
-            .filter(|(name, _)| is_read(name))
-            .map(
-                |(name, value)| {
-                    if name == value { format!("{name},") } else { format!("{name}: {value},") }
-                },
-            )
-            .collect();
-        let steps: String = self.steps.iter().map(|step| step.printed(reads)).collect();
-        let mutable = if self.adds(reads) { "mut " } else { "" };
-        let start = if given.is_empty() {
+        let mutable = if self.steps.iter().any(|step| step.field.is_some()) { "mut " } else { "" };
+        let start = if self.given.is_empty() {
             "Plan::default()".to_owned()
         } else {
-            let rest = (given.len() < reads.len()).then(|| "..Plan::default()".to_owned());
-            let lines = given.into_iter().chain(rest);
-            let lines: Vec<String> = lines.map(|line| format!("        {line}\n")).collect();
-            let lines = lines.concat();
-            format!("Plan {{\n{lines}    }}")
+            let is_whole = self.given.len() == self.fields.len();
+            let rest = (!is_whole).then(|| "..Plan::default()".to_owned());
+            let lines = given.chain(rest).map(|line| format!("        {line}\n"));
+            format!("Plan {{\n{}    }}", lines.collect::<String>())
         };
+        let steps: String = self.steps.iter().map(Step::printed).collect();
         let body = format!("    let {mutable}plan = {start};\n{steps}    Ok(plan)\n");
         let parameters = parameters(&self.parameters, &body);
         let plan = function("pub fn plan", &parameters, "Result<Plan, Fault>", &body);
-        let fields = fields.concat();
-        format!("#[derive(Debug, Clone, Copy, Default)]\npub struct Plan {{\n{fields}}}\n\n{plan}")
-    }
-
-    /// Whether a step adds to the plan.
-    fn adds(&self, reads: &Fields) -> bool {
-        let mut fields = self.steps.iter().filter_map(|step| step.field.as_ref());
-        fields.any(|field| reads.contains(field))
+        let fields = fields.collect::<String>();
+        format!(
+            "/// What is known of a node with its shapes.\n#[derive(Debug, Clone, Copy, Default)]\npub struct Plan {{\n{fields}}}\n\n/// Works out the plan, or says what is wanted.\n{plan}"
+        )
     }
 }
 
 impl Execute {
-    pub(super) fn text(&self, reads: &Fields) -> String {
+    pub(super) fn text(&self) -> String {
         let lines: String = self
             .parts
             .iter()
             .map(|part| match part {
-                Part::Shape(step) => step.printed(reads),
+                Part::Shape(step) => step.printed(),
                 Part::Loops(text) => text.clone(),
             })
             .collect();
@@ -187,9 +117,4 @@ fn parameters(parameters: &[(String, String)], body: &str) -> Vec<String> {
         format!("{unused}{name}: {of}")
     })
     .collect()
-}
-
-/// Whether a text reads a field of a plan.
-fn reads_field(text: &str, field: &str) -> bool {
-    ["plan", "done", "least"].iter().any(|plan| has_path(text, &format!("{plan}.{field}")))
 }

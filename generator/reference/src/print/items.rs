@@ -1,70 +1,24 @@
-//! A program as work items: a function for each tensor that works out one element, in Rust and in OpenCL C.
+//! A program as work items: for each tensor the kernel in OpenCL C that works out one element, and how the same is called in Rust.
 
 use std::fmt::Write as _;
 
-use super::{Ports, Printer, Scratch, language::Real, names::Names, opencl, rust::Rust, support};
+use super::{
+    Common, Printer, Scratch,
+    access::{Accesses, Reads},
+    names::Names,
+    opencl,
+    rust::Rust,
+    support,
+};
 use crate::{
     ir::{Code, DefKind, Source, StepKind},
     signature::{Class, ParamKind, Signature},
 };
 
-/// How work items reach the elements of tensors. In texts `{at}` stands for the number of an element.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accesses {
-    /// What `plan` gets the elements of static inputs as.
-    pub ports: Ports,
-    /// The inputs.
-    pub inputs: Vec<PortAccess>,
-    /// The outputs, of which `load` is not used.
-    pub outputs: Vec<PortAccess>,
-    /// Of each parameter that is a tensor an element in Rust; nothing for the others.
-    pub params: Vec<String>,
-    /// An element of scratch in Rust, where `{scratch}` stands for the number of the scratch, and `{element}` for its type.
-    pub scratch_load: String,
-    /// The parameters of functions in Rust, behind the plan and the number, which the texts above use: names and types.
-    pub arguments: Vec<(String, String)>,
-    /// The error of these functions, which is made of a `Fault`.
-    pub error: String,
-    /// What names of kernels in OpenCL C begin with.
-    pub prefix: String,
-}
-
-/// How work items reach the elements of a port.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PortAccess {
-    /// An element as a number, in Rust.
-    pub load: String,
-    /// The same in OpenCL C.
-    pub opencl: OpenClAccess,
-}
-
-/// How OpenCL C reaches the elements of a port, where `{name}` stands for the port's buffer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenClAccess {
-    /// The type of the buffer's elements.
-    pub element: String,
-    /// An element as a number.
-    pub load: String,
-    /// The statement that stores the number `{value}`.
-    pub store: String,
-}
-
-impl OpenClAccess {
-    pub(super) fn load(&self, name: &str, at: &str) -> String {
-        self.load.replace("{name}", name).replace("{at}", at)
-    }
-
-    fn store(&self, name: &str, value: &str) -> String {
-        let store = self.store.replace("{name}", name).replace("{at}", "number");
-        store.replace("{value}", value)
-    }
-}
-
-/// A kernel of work items as text, in the parts that a package puts where they belong.
+/// A kernel of work items as text, in the parts that a package puts where they belong, beside its
+/// [`Formula`](super::Formula).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemKernel {
-    /// `struct Plan` and `fn plan(..) -> Result<Plan, Fault>`, as of [`RustKernel`](super::RustKernel).
-    pub plan: String,
     /// `fn constants(plan, ..) -> String`: what has to stand before the OpenCL C, out of the plan and the elements of
     /// parameters that are tensors, in order.
     pub constants: String,
@@ -72,19 +26,17 @@ pub struct ItemKernel {
     pub items: Vec<Item>,
     /// What is kept between two of them.
     pub scratch: Vec<Scratch>,
-    /// OpenCL C, behind what `constants` says.
+    /// OpenCL C, behind what `constants` says and [`opencl_support`](crate::opencl_support).
     pub opencl: String,
-    /// Whether `plan` reads the elements of a static input.
-    pub reads_static: Vec<bool>,
 }
 
 /// How one tensor is worked out: as many work items as it has elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The function in Rust, which gives one element: its name and its text.
+    /// The function of the formula that gives one element.
     pub name: String,
-    /// Its text.
-    pub code: String,
+    /// What it is given behind the plan and the number: functions of an element's number.
+    pub arguments: Vec<String>,
     /// The kernel in OpenCL C.
     pub kernel: String,
     /// Its arguments.
@@ -112,19 +64,6 @@ pub enum Buffer {
     Scratch(usize),
 }
 
-/// What is read, and where it is.
-pub(super) struct Reads<'a> {
-    pub(super) accesses: &'a Accesses,
-    /// The tensors that are kept between two launches.
-    scratch: Vec<usize>,
-}
-
-impl Reads<'_> {
-    pub(super) fn scratch_of(&self, def: usize) -> Option<usize> {
-        self.scratch.iter().position(|kept| *kept == def)
-    }
-}
-
 /// The program as work items, if no elements decide an extent.
 pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> Option<ItemKernel> {
     let code = &super::rests::with_rests(code);
@@ -133,47 +72,25 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
     let is_kept = |def: &usize| !is_output(*def) || super::is_read(code, *def);
     let scratch = (0..code.defs.len()).filter(is_kept).collect();
     let reads = Reads { accesses, scratch };
-    let stored = |class| match class {
-        Class::Float => "f32",
-        Class::Int => "i64",
-        Class::Bool => "u8",
-    };
-    let outputs = signature.outputs.iter().map(|port| stored(port.class).into()).collect();
-    let ports = Ports { inputs: accesses.ports.inputs.clone(), outputs };
-    let language = Rust::Items(&reads);
-    let arguments = accesses.arguments.iter().map(|(name, _)| name.as_str());
-    let own: Vec<&str> = arguments.chain(CONSTANTS_OWN).collect();
-    let rust = Printer {
-        code,
-        signature,
-        ports: &ports,
-        names: Names::beside(&own, code, signature),
-        language: &language,
-    };
+    let common = Common::new(code, signature);
+    let rust = common.printer(&Rust::Plan);
     if rust.is_bounded() {
         return None;
     }
-    let functions: Vec<String> =
-        (0..code.defs.len()).map(|def| rust.item_function(def, accesses)).collect();
-    // What is known with the shapes comes from slices, as in any kernel.
-    let shapes = Printer { names: rust.names.clone(), language: &Rust::Slices, ..rust };
-    let finalize = shapes.finalize();
-    let device = opencl::OpenClC { reads: &reads };
-    let names = Names::of_opencl(code, signature, shapes.names.texts());
-    let device = Printer { code, signature, ports: &ports, names, language: &device };
+    let opencl = opencl::OpenClC { reads: &reads };
+    let names = Names::of_opencl(code, signature, rust.names.texts());
+    let device = Printer { names: &names, ..common.printer(&opencl) };
     let kernels: Vec<Kernel> =
         (0..code.defs.len()).map(|def| device.kernel(def, guards_of(code, def), &reads)).collect();
-    let constants = constants(&shapes, &device);
-    let texts: Vec<&str> =
-        functions.iter().map(String::as_str).chain([constants.as_str()]).collect();
-    let plan = finalize.text(&finalize.reads(&texts, None));
     let items = code.steps.iter().filter_map(|step| {
         let StepKind::Def(def) = step.kind else { return None };
         let kernel = kernels.get(def)?;
+        let element = common.elements.get(def)?.as_ref()?;
+        let argument = |of: &Source| reads.function(*of, &rust.element(*of));
         let guard = |(slot, wanted): &(usize, bool)| (rust.names.scalar(*slot).to_owned(), *wanted);
         Some(Item {
             name: format!("element_of_{}", rust.names.def(def)),
-            code: functions.get(def)?.clone(),
+            arguments: element.sources.iter().map(argument).collect(),
             kernel: kernel.name.clone(),
             buffers: kernel.buffers.clone(),
             extents: rust.names.dims(Source::Def(def)),
@@ -191,10 +108,8 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
     Some(ItemKernel {
         items: items.collect(),
         scratch: kept.collect(),
+        constants: constants(&rust, &device),
         opencl: device.opencl(&kernels),
-        reads_static: shapes.reads_static(),
-        plan,
-        constants,
     })
 }
 
@@ -216,21 +131,6 @@ impl Printer<'_> {
     pub(super) fn kept_name(&self, def: usize) -> String {
         let name = self.names.def(def);
         if self.output_of(def).is_some() { format!("kept_{name}") } else { name.to_owned() }
-    }
-
-    /// The function that works out one element of a tensor.
-    fn item_function(&self, number: usize, accesses: &Accesses) -> String {
-        let Some((def, text)) = self.body_of(number) else { return String::new() };
-        let error = &accesses.error;
-        let unused = |name: &str| if support::has_bare(&text, name) { "" } else { "_" };
-        let named = |(name, of): &(String, String)| format!("{}{name}: {of}", unused(name));
-        let plan = ("plan".to_owned(), "&Plan".to_owned());
-        let number_of = ("number".to_owned(), "usize".to_owned());
-        let parameters: Vec<String> =
-            [plan, number_of].iter().chain(&accesses.arguments).map(named).collect();
-        let class = super::rust::type_of(def.class, Real::F32);
-        let head = format!("fn element_of_{}", self.names.def(number));
-        super::rust::function(&head, &parameters, &format!("Result<{class}, {error}>"), &text)
     }
 
     /// A tensor of elements, and the body of a function that works out one of them.
@@ -334,10 +234,8 @@ impl Printer<'_> {
                 let _ = writeln!(lists, "__constant {of} {name}[] = LIST_{name};");
             }
         }
-        let support = support::opencl(&texts);
-        let pragma = "#pragma OPENCL FP_CONTRACT OFF";
         format!(
-            "{pragma}\n\n{support}\n// What is known with the shapes. Work items copy it: a compiler was seen to read other lists than are in constants.\ntypedef struct {{\n{fields}}} Plan;\n\n__constant Plan KNOWN = PLAN;\n{lists}\n{texts}"
+            "// What is known with the shapes. Work items copy it: a compiler was seen to read other lists than are in constants.\ntypedef struct {{\n{fields}}} Plan;\n\n__constant Plan KNOWN = PLAN;\n{lists}\n{texts}"
         )
     }
 
@@ -358,9 +256,6 @@ impl Printer<'_> {
         })
     }
 }
-
-/// The names that `constants` has beside those of its parameters.
-const CONSTANTS_OWN: [&str; 2] = ["fields", "text"];
 
 /// `fn constants`: the plan of the one as the initializers that the source of the other names.
 fn constants(rust: &Printer<'_>, device: &Printer<'_>) -> String {

@@ -86,8 +86,10 @@ const TAKEN: &[&str] = &[
     "is_dropped",
     "last",
     "last_score",
+    "fields",
     "least",
     "score",
+    "text",
     "to",
     "Plan",
     "List",
@@ -160,28 +162,17 @@ pub(super) struct Names {
 impl Names {
     /// Names in Rust.
     pub(super) fn new(code: &Code, signature: &Signature) -> Self {
-        Self::apart_from(&|_| false, &[], code, signature)
-    }
-
-    /// Names in Rust that differ from those as well.
-    pub(super) fn beside(others: &[&str], code: &Code, signature: &Signature) -> Self {
-        Self::apart_from(&|_| false, others, code, signature)
+        Self::apart_from(&|_| false, code, signature)
     }
 
     /// Names in OpenCL C, with comparisons of texts that were met elsewhere.
     pub(super) fn of_opencl(code: &Code, signature: &Signature, texts: Vec<(Text, Text)>) -> Self {
-        let names = Self::apart_from(&opencl_has, &[], code, signature);
+        let names = Self::apart_from(&opencl_has, code, signature);
         Self { texts: RefCell::new(texts), ..names }
     }
 
-    fn apart_from(
-        is_taken: &dyn Fn(&str) -> bool,
-        others: &[&str],
-        code: &Code,
-        signature: &Signature,
-    ) -> Self {
-        let own = TAKEN.iter().chain(others);
-        let mut taken: HashSet<String> = own.map(|word| (*word).to_owned()).collect();
+    fn apart_from(is_taken: &dyn Fn(&str) -> bool, code: &Code, signature: &Signature) -> Self {
+        let mut taken: HashSet<String> = TAKEN.iter().map(|word| (*word).to_owned()).collect();
         let mut fresh = |wanted: &str, other: String| {
             let wanted = to_snake_case(wanted);
             let is_free = is_name(&wanted) && !is_taken(&wanted);

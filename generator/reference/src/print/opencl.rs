@@ -2,7 +2,7 @@
 
 use super::{
     Printer,
-    items::Reads,
+    access::Reads,
     language::{End, Kind, Language, Real},
 };
 use crate::{function::Binary, ir::Source, signature::Class};

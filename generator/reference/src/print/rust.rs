@@ -2,18 +2,19 @@
 
 use super::{
     Port, Printer,
-    items::{PortAccess, Reads},
     language::{End, Kind, Language, Real},
     literal::literal,
 };
 use crate::{function::Binary, ir::Source, signature::Class};
 
 /// Rust, and how it reaches the elements of tensors.
-pub(super) enum Rust<'a> {
+pub(super) enum Rust {
+    /// Where the plan is worked out: static inputs are functions of an element's number, parameters are as a node has them.
+    Plan,
+    /// Where an element is worked out: each tensor is a function of an element's number, which may fail.
+    Elements,
     /// In slices of their names.
     Slices,
-    /// As the accesses say.
-    Items(&'a Reads<'a>),
 }
 
 pub(super) fn type_of(class: Class, real: Real) -> &'static str {
@@ -43,6 +44,8 @@ pub(super) fn loaded(element: &str, class: Class, of: &str, real: Real) -> Strin
         (Class::Bool, _) => format!("{element} != 0"),
         (Class::Int, "Bool") => format!("i64::from({element}.0)"),
         (Class::Float, "F16") => format!("{element}.to_f32()"),
+        // Parameters are numbers of single precision, as kernels keep them.
+        (Class::Float, "f64") if real == Real::F64 => format!("f64::from({element} as f32)"),
         _ if of == type_of(class, real) => element.to_owned(),
         _ => format!("{element} as {}", type_of(class, real)),
     }
@@ -75,7 +78,7 @@ fn kind_words(kind: Kind) -> Option<&'static str> {
     }
 }
 
-impl Language for Rust<'_> {
+impl Language for Rust {
     fn shadows(&self) -> bool {
         true
     }
@@ -269,8 +272,8 @@ impl Language for Rust<'_> {
 
     fn refuse(&self, _kind: Kind, _result: &str, wanted: &str) -> String {
         let end = match self {
-            Self::Slices => "",
-            Self::Items(_) => ".into()",
+            Self::Plan | Self::Slices => "",
+            Self::Elements => ".into()",
         };
         format!("return Err(Fault({wanted:?}){end});")
     }
@@ -286,39 +289,33 @@ impl Language for Rust<'_> {
 
     fn load(&self, printer: &Printer<'_>, source: Source, place: &str, real: Real) -> String {
         let at = format!("{place} as usize");
-        match self {
-            Self::Slices => {
-                let name = printer.names.source(source);
-                if let Some(Port { codes: Some(codes), .. }) = printer.port(source) {
-                    return codes.load.replace("{port}", name).replace("{at}", &at);
-                }
-                let (class, of) = (printer.class(source), printer.element(source));
-                loaded(&format!("{name}[{at}]"), class, &of, real)
-            }
-            Self::Items(reads) => {
+        let name = printer.names.source(source);
+        match (self, source) {
+            (Self::Plan, Source::Param(_)) => {
                 let class = printer.class(source);
-                let param = |number: usize| {
-                    reads
-                        .accesses
-                        .params
-                        .get(number)
-                        .map_or(String::new(), |of| of.replace("{at}", &at))
-                };
-                match source {
-                    Source::Input(input) => {
-                        let load = |port: &PortAccess| port.load.replace("{at}", &at);
-                        reads.accesses.inputs.get(input).map_or(String::new(), load)
-                    }
-                    Source::Param(number) => param(number),
-                    Source::Def(def) => {
-                        let of = printer.element(source);
-                        let scratch = reads.scratch_of(def).unwrap_or_default();
-                        let load = reads.accesses.scratch_load.replace("{element}", &of);
-                        let load = load.replace("{scratch}", &scratch.to_string());
-                        loaded(&load.replace("{at}", &at), class, &of, real)
-                    }
-                }
+                loaded(&format!("{name}[{at}]"), class, listed(class), real)
             }
+            (Self::Plan, _) => format!("{name}({at})"),
+            (Self::Elements, _) => format!("{name}({at})?"),
+            (Self::Slices, _) => of_slice(printer, source, &at, real),
         }
+    }
+}
+
+/// The element of a slice as a number.
+pub(super) fn of_slice(printer: &Printer<'_>, source: Source, at: &str, real: Real) -> String {
+    let name = printer.names.source(source);
+    if let Some(Port { codes: Some(codes), .. }) = printer.port(source) {
+        return codes.load.replace("{port}", name).replace("{at}", at);
+    }
+    let (class, of) = (printer.class(source), printer.element(source));
+    loaded(&format!("{name}[{at}]"), class, &of, real)
+}
+
+/// What a node has the elements of a parameter as that is a tensor.
+pub(super) fn listed(class: Class) -> &'static str {
+    match class {
+        Class::Float => "f64",
+        Class::Int | Class::Bool => "i64",
     }
 }

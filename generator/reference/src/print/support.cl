@@ -1,3 +1,5 @@
+#pragma OPENCL FP_CONTRACT OFF
+
 // A few integers: extents, coordinates or axes.
 typedef struct {
     long len;

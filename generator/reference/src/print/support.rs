@@ -18,39 +18,9 @@ pub(crate) fn constants() -> &'static str {
     CONSTANTS.trim_end()
 }
 
-/// The items in OpenCL C that this text uses, and those that they use: only what a kernel uses is printed.
-pub(super) fn opencl(text: &str) -> String {
-    let items: Vec<(&str, &str)> =
-        OPENCL.trim_end().split("\n\n").map(|item| (name_of(item), item)).collect();
-    let mut used: Vec<bool> = items.iter().map(|(name, _)| name.is_empty()).collect();
-    loop {
-        let mut texts = vec![text];
-        texts
-            .extend(items.iter().zip(&used).filter(|(_, used)| **used).map(|((_, item), _)| *item));
-        let needed: Vec<bool> = items
-            .iter()
-            .zip(&used)
-            .map(|((name, item), used)| {
-                *used || texts.iter().any(|text| text != item && has_word(text, name))
-            })
-            .collect();
-        if needed == used {
-            break;
-        }
-        used = needed;
-    }
-    let kept = items.iter().zip(&used).filter(|(_, used)| **used);
-    kept.map(|((_, item), _)| format!("{item}\n")).collect::<Vec<_>>().join("\n")
-}
-
-/// The name of a function; types have none, as every kernel has them.
-fn name_of(item: &str) -> &str {
-    let head = item.lines().find(|line| !line.starts_with("//")).unwrap_or_default();
-    if head.starts_with("typedef ") {
-        return "";
-    }
-    let head = head.split('(').next().unwrap_or_default();
-    head.rsplit([' ', '*']).next().unwrap_or_default()
+/// The types and functions that kernels in OpenCL C use, whatever they compute.
+pub(crate) fn opencl() -> &'static str {
+    OPENCL.trim_end()
 }
 
 /// Whether the word is in the code, and not just as a part of another or in a text between quotes.
@@ -67,11 +37,6 @@ pub fn has_call(code: &str, function: &str) -> bool {
 /// Whether the word is in the code as the name of a variable or function: no field, and no method.
 pub(super) fn has_bare(code: &str, word: &str) -> bool {
     places(code, word).any(|(before, _)| !before.ends_with('.') || before.ends_with(".."))
-}
-
-/// Whether `a.b` is in the code, and is no call.
-pub(super) fn has_path(code: &str, path: &str) -> bool {
-    places(code, path).any(|(_, after)| !after.starts_with('('))
 }
 
 /// What is before and behind each place at which the code has the word.
@@ -125,7 +90,5 @@ mod tests {
         let calls = "Err(\"shape(x)\")?; x.max(at(0..size(1)), shape)";
         let is_called = ["Err", "at", "size", "shape", "max", "ize"].map(|of| has_call(calls, of));
         assert_eq!(is_called, [true, true, true, false, false, false]);
-        assert!(has_path(code, "plan.half") && !has_path(code, "plan.hal"));
-        assert!(!has_path("x.max(y)", "x.max"));
     }
 }

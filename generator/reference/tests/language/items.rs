@@ -5,11 +5,11 @@ use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 use udo_reference::{
     Accesses, Arithmetic, Buffer, Class, Evaluated, Item, ItemKernel, OpenClAccess, ParamKind,
-    PortAccess, Ports, Settings, Signature, Storage, Value,
+    PortAccess, Settings, Signature, Storage, Value,
 };
 
 use crate::{
-    kernels::{compile_and_run, dims, elements, given, hold, stored, support},
+    kernels::{compile_and_run, dims, elements, given, hold, known, support},
     operators::operators,
     support::{Case, Operator},
 };
@@ -72,11 +72,14 @@ static long global_id;
 static long get_global_id(int) { return global_id; }
 ";
 
+/// What reads an element in these tests fails as the formula does.
+const RIGHT: &str = "Ok::<_, Fault>";
+
 fn access(port: &Signature, prefix: &str) -> Accesses {
     let of = |class: Class, at: usize| match class {
-        Class::Float => (format!("io.floats[{at}][{{at}}]"), "float"),
-        Class::Int => (format!("io.ints[{at}][{{at}}]"), "int"),
-        Class::Bool => (format!("io.ints[{at}][{{at}}] != 0"), "uchar"),
+        Class::Float => (format!("{RIGHT}(io.floats[{at}][{{at}}])"), "float"),
+        Class::Int => (format!("{RIGHT}(io.ints[{at}][{{at}}])"), "int"),
+        Class::Bool => (format!("{RIGHT}(io.ints[{at}][{{at}}] != 0)"), "uchar"),
     };
     let port_access = |class: Class, at: usize| {
         let (load, element) = of(class, at);
@@ -92,21 +95,15 @@ fn access(port: &Signature, prefix: &str) -> Accesses {
     let inputs = port.inputs.iter().enumerate();
     let outputs = port.outputs.iter().enumerate();
     let params = port.params.iter().enumerate().map(|(at, param)| match param.kind {
-        ParamKind::Tensor(Class::Float) => format!("io.real_lists[{at}][{{at}}]"),
-        ParamKind::Tensor(_) => format!("io.int_lists[{at}][{{at}}]"),
+        ParamKind::Tensor(Class::Float) => format!("{RIGHT}(io.real_lists[{at}][{{at}}])"),
+        ParamKind::Tensor(_) => format!("{RIGHT}(io.int_lists[{at}][{{at}}])"),
         _ => String::new(),
     });
     Accesses {
-        ports: Ports {
-            inputs: port.inputs.iter().map(|port| stored(port.class).into()).collect(),
-            outputs: Vec::new(),
-        },
         inputs: inputs.map(|(at, port)| port_access(port.class, at)).collect(),
         outputs: outputs.map(|(at, port)| port_access(port.class, at)).collect(),
         params: params.collect(),
-        scratch_load: "io.scratch::<{element}>({scratch}, {at})".to_owned(),
-        arguments: vec![("io".to_owned(), "&Io<'_>".to_owned())],
-        error: "Fault".to_owned(),
+        scratch_load: format!("{RIGHT}(io.scratch::<{{element}}>({{scratch}}, {{at}}))"),
         prefix: prefix.to_owned(),
     }
 }
@@ -129,7 +126,7 @@ fn runner(number: usize, signature: &Signature, kernel: &ItemKernel, case: &Case
         let said = |of: &str| tensor.map_or("&[]".to_owned(), |tensor| elements(tensor, of));
         shaping.push(tensor.map_or("None".to_owned(), |tensor| format!("Some({})", dims(tensor))));
         if port.is_static {
-            shaping.push(said(stored(port.class)));
+            shaping.push(known(tensor, port.class));
         }
         floats.push(if port.class == Class::Float { said("f32") } else { "&[]".to_owned() });
         ints.push(if port.class == Class::Float { "&[]".to_owned() } else { said("i64") });
@@ -144,7 +141,7 @@ fn runner(number: usize, signature: &Signature, kernel: &ItemKernel, case: &Case
             (Value::Text(value), _) => shaping.push(format!("{value:?}")),
             (Value::Tensor(tensor), ParamKind::Tensor(Class::Float)) => {
                 real = elements(tensor, "f32");
-                shaping.extend([dims(tensor), real.clone()]);
+                shaping.extend([dims(tensor), elements(tensor, "f64")]);
                 lists.push(real.clone());
             }
             (Value::Tensor(tensor), _) => {
@@ -180,8 +177,11 @@ fn item_loop(item: &Item) -> String {
     let guards = item.guards.iter().map(|(field, wanted)| format!(" && plan.{field} == {wanted}"));
     let guards = guards.collect::<String>();
     let (name, extents) = (&item.name, &item.extents);
+    let elements = item.arguments.iter().map(String::as_str);
+    let arguments: Vec<&str> = ["&plan", "number"].into_iter().chain(elements).collect();
+    let arguments = arguments.join(", ");
     let mut text = format!(
-        "    let count = if true{guards} {{ plan.{extents}.size() }} else {{ 0 }};\n    println!(\"@item {{count}} {{}} {{:?}}\", true{guards}, plan.{extents}.items());\n    let mut values = Vec::new();\n    for number in 0..count {{\n        let value = {name}(&plan, number, &io)?;\n"
+        "    let count = if true{guards} {{ plan.{extents}.size() }} else {{ 0 }};\n    println!(\"@item {{count}} {{}} {{:?}}\", true{guards}, plan.{extents}.items());\n    let mut values = Vec::new();\n    for number in 0..count {{\n        let value = {name}({arguments})?;\n"
     );
     if let Some(scratch) = item.scratch {
         let value = if item.class == Class::Bool { "u8::from(value)" } else { "value" };
@@ -211,12 +211,7 @@ fn device_case(
 ) -> String {
     let constants: Vec<&str> = said.iter().copied().filter(|line| line.starts_with('#')).collect();
     let mut text = format!("namespace {name} {{\n{}\n", constants.join("\n"));
-    writeln!(
-        text,
-        "{}\nvoid run() {{",
-        kernel.opencl.replace("#pragma OPENCL FP_CONTRACT OFF", "")
-    )
-    .unwrap();
+    writeln!(text, "{}\nvoid run() {{", kernel.opencl).unwrap();
     for (at, (port, argument)) in
         operator.signature.inputs.iter().zip(&case.arguments.inputs).enumerate()
     {
@@ -307,9 +302,7 @@ fn harness() -> String {
 
 /// The module of an operator's work items and of what runs its cases.
 fn module(name: &str, operator: &Operator, kernel: &ItemKernel) -> String {
-    let functions = kernel.items.iter().map(|item| item.code.as_str());
-    let parts = [kernel.plan.as_str(), &kernel.constants];
-    let parts: Vec<&str> = parts.into_iter().chain(functions).collect();
+    let parts = [operator.program().formula().text, kernel.constants.clone()];
     let runs = operator.cases.iter().enumerate();
     let runs = runs.map(|(number, case)| runner(number, &operator.signature, kernel, case));
     format!(
@@ -376,7 +369,8 @@ pub(crate) fn hold_items(
     write!(program, "fn main() {{\n{calls}}}\n").unwrap();
     let printed = compile_and_run(&program, file);
     let mut said = printed.split("@case\n").skip(1);
-    let (mut device, mut runs) = (DEVICE.to_owned(), String::new());
+    let support = udo_reference::opencl_support().replace("#pragma OPENCL FP_CONTRACT OFF", "");
+    let (mut device, mut runs) = ([DEVICE, &support, "\n"].concat(), String::new());
     for (name, operator, kernel) in &kernels {
         for (number, case) in operator.cases.iter().enumerate() {
             let said: Vec<&str> = said.next().unwrap().lines().collect();

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 use udo_reference::{
-    Argument, Arithmetic, Class, Elements, Evaluated, Input, ParamKind, Ports, RustKernel,
+    Argument, Arithmetic, Class, Elements, Evaluated, Formula, Input, ParamKind, Ports, RustKernel,
     Settings, Signature, Storage, Tensor, Value,
 };
 
@@ -30,11 +30,12 @@ fn ports(signature: &Signature) -> Ports {
 
 pub(crate) fn elements(tensor: &Tensor, of: &str) -> String {
     let values = reals(tensor).into_iter().map(|value| match of {
-        "f32" if value.is_nan() => "f32::NAN".to_owned(),
-        "f32" if value.is_infinite() => {
-            format!("{}f32::INFINITY", if value < 0.0 { "-" } else { "" })
+        "f32" | "f64" if value.is_nan() => format!("{of}::NAN"),
+        "f32" | "f64" if value.is_infinite() => {
+            format!("{}{of}::INFINITY", if value < 0.0 { "-" } else { "" })
         }
         "f32" => format!("{:?}_f32", value as f32),
+        "f64" => format!("{:?}_f64", f64::from(value as f32)),
         of => format!("{}_{of}", value as i64),
     });
     format!("&[{}]", values.collect::<Vec<_>>().join(", "))
@@ -52,16 +53,40 @@ pub(crate) fn given<'a>(port: &'a Input, argument: &'a Argument) -> Option<&'a T
     }
 }
 
+/// What `plan` gets of an input that is known with the shapes: a function of an element's number.
+pub(crate) fn known(tensor: Option<&Tensor>, class: Class) -> String {
+    let (of, element) = match class {
+        Class::Float => ("f64", "all[at]"),
+        Class::Int => ("i64", "all[at]"),
+        Class::Bool => ("u8", "all[at] != 0"),
+    };
+    let values = tensor.map_or("&[]".to_owned(), |tensor| elements(tensor, of));
+    format!("|at: usize| {{ let all: &[{of}] = {values}; {element} }}")
+}
+
+/// What is printed of an operator, as the kernels of the tests are.
+pub(crate) struct Printed {
+    pub(crate) formula: Formula,
+    kernel: RustKernel,
+}
+
+impl Printed {
+    fn new(operator: &Operator) -> Self {
+        let program = operator.program();
+        Self { formula: program.formula(), kernel: program.rust(&ports(&operator.signature)) }
+    }
+}
+
 /// A function that runs one case, and prints a line for each output.
 fn runner(
     name: &str,
     number: usize,
     signature: &Signature,
-    kernel: &RustKernel,
+    Printed { formula, kernel }: &Printed,
     case: &Case,
 ) -> String {
     let (mut shaping, mut running) = (Vec::new(), vec!["&plan".to_owned()]);
-    if kernel.is_bounded {
+    if formula.is_bounded {
         shaping.push("false".to_owned());
     }
     for (port, argument) in signature.inputs.iter().zip(&case.arguments.inputs) {
@@ -70,7 +95,7 @@ fn runner(
         let values = tensor.map_or("&[]".to_owned(), |tensor| elements(tensor, of));
         shaping.push(tensor.map_or("None".to_owned(), |tensor| format!("Some({})", dims(tensor))));
         if port.is_static {
-            shaping.push(values.clone());
+            shaping.push(known(tensor, port.class));
         }
         running.push(values);
     }
@@ -81,9 +106,10 @@ fn runner(
             (Value::Bool(value), _) => shaping.push(value.to_string()),
             (Value::Text(value), _) => shaping.push(format!("{value:?}")),
             (Value::Tensor(tensor), ParamKind::Tensor(class)) => {
-                let values = elements(tensor, if class == Class::Int { "i64" } else { "f32" });
-                shaping.extend([dims(tensor), values.clone()]);
-                running.push(values);
+                let (known, kept) =
+                    if class == Class::Int { ("i64", "i64") } else { ("f64", "f32") };
+                shaping.extend([dims(tensor), elements(tensor, known)]);
+                running.push(elements(tensor, kept));
             }
             (Value::Tensor(_), _) => panic!("{name}"),
         }
@@ -92,7 +118,7 @@ fn runner(
         "pub fn case_{number}() -> Result<(), Fault> {{\n    let plan = plan({})?;\n",
         shaping.join(", ")
     );
-    let outputs = signature.outputs.iter().zip(&kernel.extents);
+    let outputs = signature.outputs.iter().zip(&formula.extents);
     let outputs = outputs.enumerate().map(|(at, (port, extents))| {
         (format!("out_{at}"), stored(port.class).to_owned(), extents.clone())
     });
@@ -107,7 +133,7 @@ fn runner(
         running.push(format!("&mut {part}"));
     }
     writeln!(text, "    let done = execute({})?;", running.join(", ")).unwrap();
-    for (at, extents) in kernel.extents.iter().enumerate() {
+    for (at, extents) in formula.extents.iter().enumerate() {
         writeln!(text, "    let dims = done.{extents};").unwrap();
         writeln!(text, "    println!(\"{name} {number} {at} {{:?}} {{:?}}\", dims.items(), &out_{at}[..dims.size()]);").unwrap();
     }
@@ -123,9 +149,9 @@ pub(crate) fn support() -> String {
 }
 
 /// The module of a kernel and of what runs it.
-fn module(name: &str, kernel: &RustKernel, runs: &str) -> String {
-    let text = kernel.text(runs);
-    format!("mod op_{name} {{\nuse crate::reference::*;\n{text}{runs}}}\n")
+fn module(name: &str, printed: &Printed, runs: &str) -> String {
+    let (formula, kernel) = (&printed.formula.text, &printed.kernel.text);
+    format!("mod op_{name} {{\nuse crate::reference::*;\n{formula}{kernel}{runs}}}\n")
 }
 
 /// What the program prints.
@@ -135,7 +161,14 @@ pub(crate) fn compile_and_run(program: &str, name: &str) -> String {
     fs::write(&source, program).unwrap();
     let rustc = std::env::var("RUSTC").unwrap_or("rustc".to_owned());
     let mut compiler = Command::new(rustc);
-    compiler.args(["--edition=2024", "-Cdebuginfo=0", "-Dwarnings", "-Dunsafe_code"]);
+    // In packages, what a kernel leaves unread is public.
+    compiler.args([
+        "--edition=2024",
+        "-Cdebuginfo=0",
+        "-Dwarnings",
+        "-Adead_code",
+        "-Dunsafe_code",
+    ]);
     let built = compiler.arg("-o").arg(&binary).arg(&source).output().unwrap();
     let said = String::from_utf8_lossy(&built.stderr);
     assert!(built.status.success(), "{said}");
@@ -179,7 +212,7 @@ pub(crate) fn hold_kernels(
     let mut program = support();
     let mut calls = String::new();
     for (name, operator) in operators {
-        let kernel = operator.program().rust(&ports(&operator.signature));
+        let kernel = Printed::new(operator);
         let mut runs = String::new();
         for (number, case) in operator.cases.iter().enumerate() {
             runs.push_str(&runner(name, number, &operator.signature, &kernel, case));
@@ -211,9 +244,13 @@ pub(crate) fn hold_kernels(
 #[test]
 fn a_printed_kernel_reads_as_its_source() {
     let (_, operator) = operators().into_iter().find(|(name, _)| name == "geglu").unwrap();
-    let kernel = operator.program().rust(&ports(&operator.signature));
+    let kernel = Printed::new(&operator);
     let wanted = "\
-fn element_of_y(plan: &Plan, number: usize, x: &[f32]) -> Result<f32, Fault> {
+pub fn element_of_y<E: From<Fault>>(
+    plan: &Plan,
+    number: usize,
+    x: impl Fn(usize) -> Result<f32, E>,
+) -> Result<f32, E> {
     let at = list_unravel(number as i64, plan.dims_y);
     let t7 = list_len(list_slice(plan.dims_x, 0, -1_i64));
     let b = list_slice(at, 0, t7);
@@ -223,9 +260,9 @@ fn element_of_y(plan: &Plan, number: usize, x: &[f32]) -> Result<f32, Fault> {
     list_push(&mut t1, j.wrapping_add(plan.half))?;
     let t2 = place(plan.dims_x, t1);
     let t3: f32 = if t2 < 0 {
-        return Err(Fault(\"indices inside of the tensor\"));
+        return Err(Fault(\"indices inside of the tensor\").into());
     } else {
-        x[t2 as usize]
+        x(t2 as usize)?
     };
     let gate = t3;
     let mut t4 = List::default();
@@ -233,16 +270,18 @@ fn element_of_y(plan: &Plan, number: usize, x: &[f32]) -> Result<f32, Fault> {
     list_push(&mut t4, j)?;
     let t5 = place(plan.dims_x, t4);
     let t6: f32 = if t5 < 0 {
-        return Err(Fault(\"indices inside of the tensor\"));
+        return Err(Fault(\"indices inside of the tensor\").into());
     } else {
-        x[t5 as usize]
+        x(t5 as usize)?
     };
     Ok(((t6 * 0.5_f32) * gate) * (1.0_f32 + erf_f32(gate / 2.0_f32.sqrt())))
 }
 ";
-    let text = kernel.text("");
+    let text = &kernel.formula.text;
     assert!(text.ends_with(wanted), "{text}");
-    assert_eq!(kernel.extents, ["dims_y"]);
+    let wanted = "            *to = element_of_y(&plan, number, |at| Ok::<_, Fault>(x[at]))?;\n";
+    assert!(kernel.kernel.text.contains(wanted), "{}", kernel.kernel.text);
+    assert_eq!(kernel.formula.extents, ["dims_y"]);
 }
 
 #[test]
@@ -274,7 +313,7 @@ fn printed_kernels_refuse_what_the_source_refuses() {
     ];
     for (name, input, argument, _) in &faults {
         let operator = find(name);
-        let kernel = operator.program().rust(&ports(&operator.signature));
+        let kernel = Printed::new(&operator);
         let mut case = operator.cases[0].clone();
         case.arguments.inputs[*input] = argument.clone();
         let run = runner(name, 0, &operator.signature, &kernel, &case);
@@ -328,7 +367,7 @@ first == [1] 0";
     let (mut modules, mut calls) = (String::new(), String::new());
     for (name, text) in [("names", text), ("bounded", bounded)] {
         let operator = Operator::parse(text);
-        let kernel = operator.program().rust(&ports(&operator.signature));
+        let kernel = Printed::new(&operator);
         let run = runner(name, 0, &operator.signature, &kernel, &operator.cases[0]);
         modules.push_str(&module(name, &kernel, &run));
         writeln!(calls, "    op_{name}::case_0().unwrap();").unwrap();

@@ -2,19 +2,13 @@
 
 use std::fmt::Write as _;
 
-use udo_reference::{
-    Accesses, Buffer, Class, Item, ItemKernel, OpenClAccess, Port, PortAccess, Ports, Program,
-};
+use udo_reference::{Accesses, Buffer, Class, Item, ItemKernel, OpenClAccess, PortAccess};
 
-use super::{
-    PLAIN, indented, is_encoded, module,
-    node::{self, Known},
-    odd_static, stored,
-};
+use super::{Kernel, PLAIN, Source, Uses, functions, indented, is_encoded, module, node, stored};
 use crate::{
     config::{Core, DataType, Family, Op, Tensor},
     names, reference,
-    view::kernel::gpu_type,
+    view::types::gpu_type,
 };
 
 const CORE: Core = Core::Gpu;
@@ -34,19 +28,18 @@ const NAMES: &[&str] = &[
     "WorkItemFn",
 ];
 
-/// The module of a kernel, the OpenCL C, and that its outputs are not bounded.
-pub(super) fn printed(op: &Op, program: &Program) -> Result<(String, String, bool), String> {
+/// The module of a kernel, and the OpenCL C.
+pub(super) fn printed(source: &Source<'_>) -> Result<Kernel, String> {
     let bounded = "elements decide how large an output is, which a kernel of a GPU cannot say";
-    let kernel = program.items(&accesses(op)).ok_or(bounded)?;
-    odd_static(op, CORE, &kernel.reads_static)?;
-    let known = Known { is_bounded: false, reads_static: &kernel.reads_static };
-    let glue = [kept(op, &kernel), node::of_node(op, &known, Some(CORE))].join("\n");
-    let functions: Vec<&str> = kernel.items.iter().map(|item| item.code.as_str()).collect();
-    let functions = functions.join("\n");
-    let ItemKernel { plan, constants, opencl, .. } = &kernel;
-    let texts = [glue.as_str(), plan, constants, &functions];
-    let code = module("items", NAMES, &["constants", "reference"], &texts);
-    Ok((code, opencl.trim_end().to_owned(), false))
+    let kernel = source.program.items(&accesses(source.op)).ok_or(bounded)?;
+    let (plan, plan_of) = node::plan(source, "false", Some(CORE));
+    let glue = [kept(source.op, &kernel, &plan), node::list_types(source.op, CORE), plan_of];
+    let texts = glue.iter().chain([&kernel.constants]).map(String::as_str);
+    let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
+    let constants = functions(udo_reference::constants_support());
+    let uses = Uses::beside(source, NAMES).and("constants", constants);
+    let code = module("items", &uses, &texts);
+    Ok(Kernel { code, opencl: kernel.opencl.trim_end().to_owned() })
 }
 
 /// How a device stores the elements of a port: the type in OpenCL C, and the ends of its numbers where they are integers.
@@ -67,23 +60,17 @@ fn is_real(port: &Tensor) -> bool {
 
 /// How work items reach the elements.
 fn accesses(op: &Op) -> Accesses {
-    let ports = op.inputs.iter().map(|port| if is_real(port) { "f32" } else { stored(port, CORE) });
     let mut lists = 0;
     let list = |_: &Tensor| {
         lists += 1;
-        format!("kept.list_{}[{{at}}]", lists - 1)
+        format!("Ok::<_, ExecError>(self.list_{}[{{at}}])", lists - 1)
     };
     let scalars = op.scalar_params.iter().map(|_| String::new());
     Accesses {
-        ports: Ports { inputs: ports.map(Port::from).collect(), outputs: Vec::new() },
         inputs: op.inputs.iter().enumerate().map(|(index, port)| input(index, port)).collect(),
         outputs: op.outputs.iter().enumerate().map(|(index, port)| output(index, port)).collect(),
         params: scalars.chain(op.tensor_params.iter().map(list)).collect(),
-        scratch_load: "buffers.get_scratch::<{element}>({scratch}, {at})?".to_owned(),
-        arguments: [("kept", "&Kept"), ("buffers", "&Buffers<'_>")]
-            .map(|(name, of)| (name.to_owned(), of.to_owned()))
-            .into(),
-        error: "ExecError".to_owned(),
+        scratch_load: "buffers.get_scratch::<{element}>({scratch}, {at})".to_owned(),
         prefix: names::module_name(&op.name),
     }
 }
@@ -91,23 +78,27 @@ fn accesses(op: &Op) -> Accesses {
 fn input(index: usize, port: &Tensor) -> PortAccess {
     let (element, _) = device_type(port);
     let of = stored(port, CORE);
+    let get = format!("buffers.get::<{of}>({index}, {{at}})");
     let (load, device) = if is_real(port) {
-        (format!("buffers.load({index}, {{at}})?"), "UDO_LOAD({name}, {at})".to_owned())
+        (format!("buffers.load({index}, {{at}})"), "UDO_LOAD({name}, {at})".to_owned())
     } else if reference::class(port) == Class::Bool {
-        (format!("buffers.get::<Bool>({index}, {{at}})?.get()"), "({name}[{at}] != 0)".to_owned())
+        (format!("{get}.map(Bool::get)"), "({name}[{at}] != 0)".to_owned())
     } else if reference::class(port) == Class::Int {
-        let got = format!("buffers.get::<{of}>({index}, {{at}})?");
-        let load = if of == "i64" { got } else { format!("i64::from({got})") };
+        let load = match of {
+            "i64" => get,
+            "Bool" => format!("{get}.map(|element| i64::from(element.get()))"),
+            _ => format!("{get}.map(i64::from)"),
+        };
         (load, "(long){name}[{at}]".to_owned())
     } else if is_encoded(port, CORE) {
         (
             format!(
-                "(i64::from(buffers.get::<{of}>({index}, {{at}})?) - i64::from(kept.in_{index}.zero_point)) as f32 * kept.in_{index}.scale"
+                "{get}.map(|code| (i64::from(code) - i64::from(self.in_{index}.zero_point)) as f32 * self.in_{index}.scale)"
             ),
             format!("(float)((long){{name}}[{{at}}] - ZERO_IN_{index}) * SCALE_IN_{index}"),
         )
     } else {
-        (format!("buffers.get::<{of}>({index}, {{at}})? as f32"), "(float){name}[{at}]".to_owned())
+        (format!("{get}.map(|element| element as f32)"), "(float){name}[{at}]".to_owned())
     };
     let opencl = OpenClAccess { element: element.to_owned(), load: device, store: String::new() };
     PortAccess { load, opencl }
@@ -156,9 +147,8 @@ fn stores(index: usize, port: &Tensor) -> String {
 }
 
 /// `struct Kept`: what finalize keeps, the launches, and what each of their work items does.
-fn kept(op: &Op, kernel: &ItemKernel) -> String {
-    let (mut fields, mut made) =
-        (vec!["plan: Plan,".to_owned()], vec!["plan: of_node(cx)?,".to_owned()]);
+fn kept(op: &Op, kernel: &ItemKernel, plan: &str) -> String {
+    let (mut fields, mut made) = (vec!["plan: Plan,".to_owned()], vec![format!("plan: {plan}?,")]);
     let mut launches = Vec::new();
     let mut lists = String::new();
     for (index, param) in op.tensor_params.iter().enumerate() {
@@ -263,6 +253,9 @@ fn function(op: &Op, item: &Item) -> String {
         .guards
         .iter()
         .map(|(field, wanted)| format!(" || {}self.plan.{field}", if *wanted { "!" } else { "" }));
+    let elements = item.arguments.iter().map(String::as_str);
+    let arguments: Vec<&str> = ["&self.plan", "number"].into_iter().chain(elements).collect();
+    let arguments = arguments.join(", ");
     let mut lines = vec![
         format!(
             "if number >= self.plan.{}.size(){} {{",
@@ -271,7 +264,7 @@ fn function(op: &Op, item: &Item) -> String {
         ),
         "    return Ok(());".to_owned(),
         "}".to_owned(),
-        format!("let value = {}(&self.plan, number, self, buffers)?;", item.name),
+        format!("let value = {}({arguments})?;", item.name),
     ];
     if let Some(scratch) = item.scratch {
         let value = if item.class == Class::Bool { "u8::from(value)" } else { "value" };

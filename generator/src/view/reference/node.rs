@@ -1,69 +1,64 @@
-//! What is known of a node with its shapes: the call of the printed `plan`.
+//! What is known of a node with its shapes: the call of its formula's `of_node`, and its parameters.
 
 use udo_reference::Class;
 
-use super::{indented, list_element, stored};
+use super::{Source, indented, list_element, stored};
 use crate::{
     config::{Core, Family, Op, Tensor},
     reference,
 };
 
-/// What a printed `plan` asks for.
-pub(super) struct Known<'a> {
-    pub(super) is_bounded: bool,
-    /// Whether it reads the elements of a static input.
-    pub(super) reads_static: &'a [bool],
-}
-
-/// The argument that asks for the least extents, where there is one.
-pub(super) fn least(is_bounded: bool, value: &str) -> String {
-    if is_bounded { format!(", {value}") } else { String::new() }
-}
-
-/// The function that makes the plan of a node: in `infer` without a core, else in finalize on one.
-pub(super) fn of_node(op: &Op, known: &Known<'_>, core: Option<Core>) -> String {
-    let (mut lines, mut arguments) = (Vec::new(), Vec::new());
-    if known.is_bounded {
+/// How the plan of a node is asked for, of the least extents where there is a choice; and the function that is called so, where the
+/// formula's own wants elements: in `infer` without a core, else in finalize on one.
+pub(super) fn plan(source: &Source<'_>, least: &str, core: Option<Core>) -> (String, String) {
+    let op = source.op;
+    let is_bounded = source.formula.is_bounded;
+    let least = if is_bounded { format!(", {least}") } else { String::new() };
+    let read: Vec<(usize, &Tensor)> =
+        op.inputs.iter().enumerate().filter(|(index, _)| source.reads(*index)).collect();
+    if read.is_empty() {
+        return (format!("of_node(cx{least})"), String::new());
+    }
+    let mut arguments = vec!["cx".to_owned()];
+    if is_bounded {
         arguments.push("least".to_owned());
     }
-    let reads = known.reads_static.iter().copied().chain(std::iter::repeat(false));
-    for ((index, port), is_read) in op.inputs.iter().enumerate().zip(reads) {
-        let name = &port.name;
-        lines.push(format!("let extents_{index} = extents(cx, {index}, {name:?})?;"));
-        arguments.push(format!("extents_{index}.as_ref().map(List::items)"));
-        if !port.is_static {
-            continue;
-        }
-        if !is_read {
-            arguments.push("&[]".to_owned());
-            continue;
-        }
-        let elements = match (core, reference::class(port)) {
-            (None, Class::Int | Class::Bool) => format!("integers(cx, {index})?"),
-            (None, Class::Float) => format!("reals(cx, {index})?"),
-            (Some(core), _) => format!("cx.constant::<{}>({index})?", stored(port, core)),
-        };
-        lines.push(format!("let elements_{index} = {elements};"));
-        lines.push(format!("if extents_{index}.is_some() && elements_{index}.is_none() {{"));
-        lines.push(format!(
-            "    return Err(Error::new(\"input {name} is no constant of the model\"));"
-        ));
-        lines.push("}".to_owned());
-        lines.push(format!("let elements_{index} = elements_{index}.unwrap_or_default();"));
-        // A list of its own, or a part of the model.
-        let borrow = if core.is_none() { "&" } else { "" };
-        arguments.push(format!("{borrow}elements_{index}"));
+    let mut lines = Vec::new();
+    for (index, port) in read {
+        let (elements, element) = elements(index, port, core);
+        lines.push(format!("let elements_{index} = {elements}?;"));
+        arguments.push(format!("elements_{index}.map(|all| move |at: usize| {element})"));
     }
-    let (params, settings) = params(op);
-    lines.extend(params);
-    arguments.extend(settings);
-    let (lines, arguments) = (indented(&lines, 1), arguments.join(", "));
-    let least = if known.is_bounded { ", least: bool" } else { "" };
-    let lists = list_types(op, core);
-    format!(
-        "{lists}/// What is known of a node with its shapes.\nfn of_node(cx: &Node<'_>{least}) -> Result<Plan, Error> {{\n\
-         {lines}    plan({arguments})\n        .map_err(wanted)\n}}\n"
-    )
+    lines.push(format!("of_node({})", arguments.join(", ")));
+    let flag = if is_bounded { ", least: bool" } else { "" };
+    let function = format!(
+        "/// What is known of a node with its shapes, and with the elements that say shapes.\nfn plan_of(cx: &Node<'_>{flag}) -> Result<Plan, Error> {{\n{}}}\n",
+        indented(&lines, 1)
+    );
+    (format!("plan_of(cx{least})"), function)
+}
+
+/// The elements of a static input, and the one at `at` of `all` of them as `plan` takes it.
+fn elements(index: usize, port: &Tensor, core: Option<Core>) -> (String, &'static str) {
+    let class = reference::class(port);
+    let Some(core) = core else {
+        return match class {
+            Class::Int => (format!("integers(cx, {index})"), "all[at]"),
+            Class::Bool => (format!("integers(cx, {index})"), "all[at] != 0"),
+            Class::Float => (format!("reals(cx, {index})"), "f64::from(all[at])"),
+        };
+    };
+    let of = stored(port, core);
+    let element = match (class, of) {
+        (Class::Int, "i64") => "all[at]",
+        (Class::Int, "Bool") => "i64::from(all[at].get())",
+        (Class::Int, _) => "i64::from(all[at])",
+        (Class::Bool, _) => "all[at].get()",
+        (Class::Float, "i64") => "all[at] as f64",
+        (Class::Float, "Bool") => "f64::from(u8::from(all[at].get()))",
+        (Class::Float, _) => "f64::from(all[at])",
+    };
+    (format!("cx.constant::<{of}>({index})"), element)
 }
 
 /// The statements that read the parameters of a node, and what `plan` gets of them.
@@ -79,14 +74,15 @@ pub(super) fn params(op: &Op) -> (Vec<String>, Vec<String>) {
         arguments.push(format!("cx.{method}({:?})?", param.name));
     }
     for (index, param) in op.tensor_params.iter().enumerate() {
-        lines.push(format!("let list_{index} = {};", list(param)));
+        let method = if list_element(param) == "f32" { "floats" } else { "ints" };
+        lines.push(format!("let list_{index} = cx.{method}({:?})?;", param.name));
         arguments.push(format!("&[list_{index}.len() as i64]"));
-        arguments.push(format!("&list_{index}"));
+        arguments.push(format!("list_{index}"));
     }
     (lines, arguments)
 }
 
-/// A tensor parameter as the printed parts read it.
+/// A tensor parameter as kernels keep it.
 pub(super) fn list(param: &Tensor) -> String {
     let name = &param.name;
     match list_element(param) {
@@ -106,16 +102,13 @@ pub(super) fn list_type(param: &Tensor) -> &'static str {
 }
 
 /// What lists are kept as. Crates for the DSP have no name for a box, but may keep what functions of theirs are given.
-fn list_types(op: &Op, core: Option<Core>) -> String {
+pub(super) fn list_types(op: &Op, core: Core) -> String {
     let named = [("Reals", "f32"), ("Integers", "i64")].into_iter();
     let used =
         named.filter(|(name, _)| op.tensor_params.iter().any(|param| list_type(param) == *name));
-    let types: Vec<String> = used
-        .map(|(name, element)| match core {
-            Some(Core::Dsp(_)) => format!("type {name} = <fn(&[{element}]) as DspParam>::Kept;\n"),
-            Some(Core::Cpu | Core::Gpu) | None => format!("type {name} = Box<[{element}]>;\n"),
-        })
-        .collect();
-    let types = types.concat();
-    if types.is_empty() { types } else { types + "\n" }
+    let types = used.map(|(name, element)| match core {
+        Core::Dsp(_) => format!("type {name} = <fn(&[{element}]) as DspParam>::Kept;\n"),
+        Core::Cpu | Core::Gpu => format!("type {name} = Box<[{element}]>;\n"),
+    });
+    types.collect()
 }

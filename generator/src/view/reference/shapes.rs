@@ -1,16 +1,9 @@
 //! The shapes of an operator's outputs, as its reference says them.
 
-use udo_reference::{Class, Ports, RustKernel};
-
-use super::{
-    ReferenceView, comment, indented, module,
-    node::{self, Known},
-    program,
-};
+use super::{ReferenceView, Source, Uses, comment, indented, module, node};
 use crate::{
     config::{DataType, Op, Tensor},
-    reference,
-    view::dtype,
+    view::types::dtype,
 };
 
 /// The names of `udo-api` that a module of shapes may use.
@@ -18,17 +11,7 @@ const NAMES: &[&str] = &["Error", "InferCx", "Node", "Shape"];
 
 /// What infers the shapes of an operator.
 pub(in crate::view) fn inference(op: &Op) -> Option<ReferenceView> {
-    let (program, source) = program(op)?;
-    // The elements of inputs that are known are integers of any width here.
-    let word = |port: &Tensor| match reference::class(port) {
-        Class::Float => "f32".into(),
-        Class::Int | Class::Bool => "i64".into(),
-    };
-    let ports = Ports {
-        inputs: op.inputs.iter().map(word).collect(),
-        outputs: op.outputs.iter().map(word).collect(),
-    };
-    let kernel = program.rust(&ports);
+    let source = Source::of(op)?;
     let mut lines = vec!["let shapes = shapes::outputs(cx)?;".to_owned()];
     for (index, output) in op.outputs.iter().enumerate() {
         let set = [
@@ -44,41 +27,39 @@ pub(in crate::view) fn inference(op: &Op) -> Option<ReferenceView> {
         }
     }
     lines.push("Ok(())".to_owned());
-    let known = Known { is_bounded: kernel.is_bounded, reads_static: &kernel.reads_static };
-    let glue = [outputs(&kernel), node::of_node(op, &known, None)].join("\n");
-    let shapes = kernel.shapes(&glue);
+    let uses = Uses::beside(&source, NAMES).and("inference", ["integers", "reals", "shape"]);
     Some(ReferenceView {
-        comment: comment(source),
-        code: module("shapes", NAMES, &["inference", "reference"], &[&glue, &shapes]),
+        comment: comment(source.text),
+        code: module("shapes", &uses, &[&outputs(&source)]),
         inference: lines.join("\n        "),
         opencl: String::new(),
-        is_bounded: kernel.is_bounded,
+        is_bounded: source.formula.is_bounded,
     })
 }
 
-/// The function that gives the shapes of all outputs.
-fn outputs(kernel: &RustKernel) -> String {
-    let mut lines =
-        vec![format!("let plan = of_node(cx{})?;", node::least(kernel.is_bounded, "false"))];
-    let other = if kernel.is_bounded {
+/// The function that gives the shapes of all outputs, and what it calls.
+fn outputs(source: &Source<'_>) -> String {
+    let (most, plan_of) = node::plan(source, "false", None);
+    let mut lines = vec![format!("let plan = {most}?;")];
+    let other = if source.formula.is_bounded {
+        let (least, _) = node::plan(source, "true", None);
         let why = "// What the elements decide differs between as many as there may be and none.";
-        lines.extend([
-            why.to_owned(),
-            format!("let least = of_node(cx{})?;", node::least(kernel.is_bounded, "true")),
-        ]);
+        lines.extend([why.to_owned(), format!("let least = {least}?;")]);
         "least"
     } else {
         "plan"
     };
     lines.push("Ok([".to_owned());
-    let each = kernel.extents.iter();
+    let extents = &source.formula.extents;
+    let each = extents.iter();
     lines.extend(each.map(|dims| format!("    shape(cx, plan.{dims}, {other}.{dims})?,")));
     lines.push("])".to_owned());
-    format!(
+    let function = format!(
         "/// The shapes of the outputs.\npub fn outputs(cx: &InferCx<'_>) -> Result<[Shape; {}], Error> {{\n{}}}\n",
-        kernel.extents.len(),
+        extents.len(),
         indented(&lines, 1)
-    )
+    );
+    if plan_of.is_empty() { function } else { [function, plan_of].join("\n") }
 }
 
 /// The type of an output: that of the first input of the same types on every core, else the one that the config says.

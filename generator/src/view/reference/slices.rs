@@ -1,13 +1,11 @@
 //! A first kernel over slices: on the CPU, and on the DSP, where an element is a number as it is read, and stored as it is written.
 
-use udo_reference::{Codes, Port, Ports, Program, RustKernel};
+use udo_reference::{Codes, Port, Ports, RustKernel};
 
 use super::{
-    PLAIN, indented, is_encoded, module,
-    node::{self, Known},
-    odd_static, stored, table,
+    Kernel, PLAIN, Source, Uses, indented, is_encoded, kept::Kept, module, node, stored, table,
 };
-use crate::config::{Core, Op, Tensor};
+use crate::config::{Core, Tensor};
 
 /// The names of `udo-api` that such a kernel may use.
 const NAMES: &[&str] = &[
@@ -24,33 +22,26 @@ const NAMES: &[&str] = &[
     "Workspace",
 ];
 
-/// The module of a kernel, no OpenCL C, and whether its outputs are bounded.
-pub(super) fn printed(
-    op: &Op,
-    core: Core,
-    program: &Program,
-) -> Result<(String, String, bool), String> {
-    let (glue, text, is_bounded) = match table::printed(op, core, program) {
-        Some((glue, text)) => (glue, text, false),
-        None => loops(op, core, program)?,
+/// The module of a kernel.
+pub(super) fn printed(source: &Source<'_>, core: Core) -> Kernel {
+    let (glue, loops) = match table::printed(source, core) {
+        Some(parts) => parts,
+        None => loops(source, core),
     };
-    let text = module("loops", NAMES, &["reference"], &[&glue, &text]);
-    Ok((text, String::new(), is_bounded))
+    let support = udo_reference::support();
+    let uses = Uses::beside(source, NAMES).and_support(&support);
+    Kernel { code: module("loops", &uses, &[&glue, &loops]), opencl: String::new() }
 }
 
-/// What finalize keeps, the loops, and whether outputs are bounded.
-fn loops(op: &Op, core: Core, program: &Program) -> Result<(String, String, bool), String> {
+/// What finalize keeps, and the loops.
+fn loops(source: &Source<'_>, core: Core) -> (String, String) {
     let port = |port: &Tensor| port_of(port, core);
     let ports = Ports {
-        inputs: op.inputs.iter().map(port).collect(),
-        outputs: op.outputs.iter().map(port).collect(),
+        inputs: source.op.inputs.iter().map(port).collect(),
+        outputs: source.op.outputs.iter().map(port).collect(),
     };
-    let kernel = program.rust(&ports);
-    odd_static(op, core, &kernel.reads_static)?;
-    let known = Known { is_bounded: kernel.is_bounded, reads_static: &kernel.reads_static };
-    let glue = [kept(op, core, &kernel), node::of_node(op, &known, Some(core))].join("\n");
-    let text = kernel.text(&glue);
-    Ok((glue, text, kernel.is_bounded))
+    let kernel = source.program.rust(&ports);
+    (kept(source, core, &kernel), kernel.text)
 }
 
 /// How the loops reach the elements of a port.
@@ -75,10 +66,12 @@ fn port_of(port: &Tensor, core: Core) -> Port {
 }
 
 /// `struct Kept`: what finalize keeps, and the call of the loops.
-fn kept(op: &Op, core: Core, kernel: &RustKernel) -> String {
-    let mut lines = Lines { is_bounded: kernel.is_bounded, ..Lines::default() };
+fn kept(source: &Source<'_>, core: Core, kernel: &RustKernel) -> String {
+    let (op, is_bounded) = (source.op, source.formula.is_bounded);
+    let mut lines = Lines { is_bounded, ..Lines::default() };
+    let (plan, plan_of) = node::plan(source, "false", Some(core));
     lines.fields.push("plan: Plan,".to_owned());
-    lines.made.push(format!("plan: of_node(cx{})?,", node::least(kernel.is_bounded, "false")));
+    lines.made.push(format!("plan: {plan}?,"));
     lines.arguments.push("&self.plan".to_owned());
     for (index, port) in op.inputs.iter().enumerate() {
         lines.input(index, port, core);
@@ -94,13 +87,14 @@ fn kept(op: &Op, core: Core, kernel: &RustKernel) -> String {
         ));
         lines.arguments.push(format!("scratch_{index}"));
     }
-    for (index, (port, extents)) in op.outputs.iter().zip(&kernel.extents).enumerate() {
+    for (index, (port, extents)) in op.outputs.iter().zip(&source.formula.extents).enumerate() {
         lines.output(index, port, core);
-        if kernel.is_bounded {
+        if is_bounded {
             lines.extents(index, extents);
         }
     }
-    lines.print()
+    let parts = [lines.print(), node::list_types(op, core), plan_of];
+    parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("\n")
 }
 
 /// What is printed of a kernel, line by line.
@@ -173,22 +167,13 @@ impl Lines {
         self.run.push("Ok(())".to_owned());
         let takes_scratch = if self.space.is_empty() { "" } else { "mut scratch, " };
         let space = format!("Workspace::NONE{}", self.space.concat());
-        let lines = [
-            indented(&self.fields, 1),
-            format!("        Ok(Self {{\n{}        }})\n", indented(&self.made, 3)),
+        Kept {
+            fields: indented(&self.fields, 1),
+            made: format!("        Ok(Self {{\n{}        }})\n", indented(&self.made, 3)),
             space,
-            format!("let Io {{ inputs, mut outputs, {takes_scratch}.. }} = io;"),
-            indented(&self.run, 2),
-        ];
-        whole(&lines)
+            io: format!("let Io {{ inputs, mut outputs, {takes_scratch}.. }} = io;"),
+            run: indented(&self.run, 2),
+        }
+        .print()
     }
-}
-
-/// `struct Kept` of its fields, how it is made, its scratch, what a run takes, and what it does.
-pub(super) fn whole([fields, made, space, io, run]: &[String; 5]) -> String {
-    format!(
-        "/// What finalize keeps.\npub struct Kept {{\n{fields}}}\n\nimpl Kept {{\n    pub fn of(cx: &FinalizeCx<'_>) -> Result<Self, Error> {{\n{made}    }}\n\n    \
-         pub fn workspace(&self) -> Workspace {{\n        {space}\n    }}\n\n    \
-         pub fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {{\n        {io}\n{run}    }}\n}}\n"
-    )
 }

@@ -1,9 +1,9 @@
 //! A first kernel on the DSP for functions of one stored byte: all 256 results are worked out before any run.
 
-use udo_reference::{Ports, Program};
+use udo_reference::Ports;
 
-use super::{PLAIN, indented, is_encoded, node::params, slices::whole, stored};
-use crate::config::{Core, Op, Tensor};
+use super::{PLAIN, Source, indented, is_encoded, kept::Kept, node::params, stored};
+use crate::config::{Core, Tensor};
 
 /// A byte that is stored as the type `of`, read with the other sign where that has one.
 fn of_code(of: &str, code: &str, cast: &str) -> String {
@@ -11,7 +11,10 @@ fn of_code(of: &str, code: &str, cast: &str) -> String {
 }
 
 /// What finalize keeps and the loops that fill it, if the operator is such a function.
-pub(super) fn printed(op: &Op, core: Core, program: &Program) -> Option<(String, String)> {
+pub(super) fn printed(
+    Source { op, program, .. }: &Source<'_>,
+    core: Core,
+) -> Option<(String, String)> {
     let is_byte =
         |port: &Tensor| is_encoded(port, core) && matches!(stored(port, core), "u8" | "i8");
     let [input] = op.inputs.as_slice() else { return None };
@@ -73,14 +76,12 @@ pub(super) fn printed(op: &Op, core: Core, program: &Program) -> Option<(String,
     run.push("Ok(())".to_owned());
     lines.push(format!("Ok(Self {{ {} }})", made.join(", ")));
     // The real node's shapes were seen by shape inference; here each stored value is an element.
-    let parts = [
-        indented(&fields, 1),
-        indented(&lines, 2),
-        "Workspace::NONE".to_owned(),
-        "let Io { inputs, mut outputs, .. } = io;".to_owned(),
-        indented(&run, 2),
-    ];
-    let glue = whole(&parts);
-    let loops = kernel.text(&glue);
-    Some((glue, loops))
+    let kept = Kept {
+        fields: indented(&fields, 1),
+        made: indented(&lines, 2),
+        space: "Workspace::NONE".to_owned(),
+        io: "let Io { inputs, mut outputs, .. } = io;".to_owned(),
+        run: indented(&run, 2),
+    };
+    Some((kept.print(), kernel.text))
 }

@@ -11,7 +11,7 @@ use crate::{
     Pattern,
     config::{self, Core, Op},
     reference,
-    view::test::{is_encoded, type_on},
+    view::types::{is_encoded, type_on},
 };
 
 /// What inputs may look like; the first combination that the operator takes is the sample.

@@ -9,6 +9,7 @@ mod ops {
     pub(crate) mod selu;
 }
 
+#[path = "../../common/params"]
 pub mod params {
     pub mod selu;
 }

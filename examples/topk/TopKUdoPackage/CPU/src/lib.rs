@@ -9,6 +9,7 @@ mod ops {
     pub(crate) mod top_k_above;
 }
 
+#[path = "../../common/params"]
 pub mod params {
     pub mod top_k_above;
 }

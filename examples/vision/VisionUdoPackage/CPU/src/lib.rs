@@ -8,12 +8,21 @@ use udo_api::{KernelDef, PackageV1};
 #[path = "../../common/reference.rs"]
 pub mod reference;
 
+#[path = "../../common/formulas"]
+#[rustfmt::skip]
+pub mod formulas {
+    pub mod box_nms;
+    pub mod ge_glu;
+    pub mod grid_warp;
+}
+
 mod ops {
     pub(crate) mod box_nms;
     pub(crate) mod ge_glu;
     pub(crate) mod grid_warp;
 }
 
+#[path = "../../common/params"]
 pub mod params {
     pub mod box_nms;
     pub mod grid_warp;

@@ -9,6 +9,12 @@ use udo_api::{KernelDef, PackageV1};
 #[path = "../../common/reference.rs"]
 pub mod reference;
 
+#[path = "../../common/formulas"]
+#[rustfmt::skip]
+pub mod formulas {
+    pub mod ge_glu;
+}
+
 mod ops {
     pub(crate) mod ge_glu;
 }

@@ -9,11 +9,19 @@ pub mod constants;
 #[path = "../../common/reference.rs"]
 pub mod reference;
 
+#[path = "../../common/formulas"]
+#[rustfmt::skip]
+pub mod formulas {
+    pub mod ge_glu;
+    pub mod grid_warp;
+}
+
 mod ops {
     pub(crate) mod ge_glu;
     pub(crate) mod grid_warp;
 }
 
+#[path = "../../common/params"]
 pub mod params {
     pub mod grid_warp;
 }

@@ -9,6 +9,14 @@ pub mod inference;
 #[path = "../../common/reference.rs"]
 pub mod reference;
 
+#[path = "../../common/formulas"]
+#[rustfmt::skip]
+pub mod formulas {
+    pub mod box_nms;
+    pub mod ge_glu;
+    pub mod grid_warp;
+}
+
 mod ops {
     pub(crate) mod box_nms;
     pub(crate) mod ge_glu;

@@ -50,11 +50,9 @@ impl Kernel for BoxNmsF32 {
 /// What the reference says, element by element.
 #[rustfmt::skip]
 mod loops {
-    use udo_api::{Error, ExecError, FinalizeCx, Io, Node, Workspace};
-    use crate::reference::{
-        Fault, List, comes_before, extents, larger_f32, list_align, list_dims, list_item, list_len,
-        list_unravel, place, smaller_f32, wanted,
-    };
+    use udo_api::{Error, ExecError, FinalizeCx, Io, Workspace};
+    use crate::formulas::box_nms::{Plan, element_of_area, element_of_common, element_of_kept, of_node};
+    use crate::reference::{Fault, List, comes_before, list_dims, place};
 
     /// What finalize keeps.
     pub struct Kept {
@@ -91,79 +89,6 @@ mod loops {
         }
     }
 
-    /// What is known of a node with its shapes.
-    fn of_node(cx: &Node<'_>, least: bool) -> Result<Plan, Error> {
-        let extents_0 = extents(cx, 0, "boxes")?;
-        let extents_1 = extents(cx, 1, "scores")?;
-        plan(least, extents_0.as_ref().map(List::items), extents_1.as_ref().map(List::items), cx.float("threshold")?, cx.int("limit")?)
-            .map_err(wanted)
-    }
-
-    #[derive(Debug, Clone, Copy, Default)]
-    pub struct Plan {
-        pub dims_boxes: List,
-        pub dims_scores: List,
-        pub threshold: f64,
-        pub limit: i64,
-        pub n: i64,
-        pub dims_area: List,
-        pub dims_common: List,
-        pub dims_part_2: List,
-        pub dims_kept: List,
-    }
-
-    pub fn plan(
-        least: bool,
-        dims_boxes: Option<&[i64]>,
-        dims_scores: Option<&[i64]>,
-        threshold: f64,
-        limit: i64,
-    ) -> Result<Plan, Fault> {
-        let mut plan = Plan {
-            dims_boxes: List::of(dims_boxes.unwrap_or_default()),
-            dims_scores: List::of(dims_scores.unwrap_or_default()),
-            threshold,
-            limit,
-            ..Plan::default()
-        };
-        {
-            plan.n = list_item(plan.dims_boxes, 0_i64)?;
-        }
-        {
-            let t1: bool = if list_len(plan.dims_boxes) == 2_i64 {
-                list_len(plan.dims_scores) == 1_i64
-            } else {
-                false
-            };
-            let t2: bool = if t1 {
-                list_item(plan.dims_boxes, 1_i64)? == 4_i64
-            } else {
-                false
-            };
-            let t3: bool = if t2 {
-                list_item(plan.dims_scores, 0_i64)? == plan.n
-            } else {
-                false
-            };
-            if !t3 {
-                return Err(Fault("four corners and a score for each box"));
-            }
-        }
-        {
-            plan.dims_area = list_dims(List::of(&[plan.n]))?;
-        }
-        {
-            plan.dims_common = list_dims(List::of(&[plan.n, plan.n]))?;
-        }
-        {
-            plan.dims_part_2 = list_dims(if least { List::of(&[0]) } else { List::of(&[plan.n.min(plan.limit)]) })?;
-        }
-        {
-            plan.dims_kept = list_dims(plan.dims_part_2)?;
-        }
-        Ok(plan)
-    }
-
     pub fn execute(
         plan: &Plan,
         boxes: &[f32],
@@ -176,12 +101,12 @@ mod loops {
         let mut plan = *plan;
         {
             for (number, to) in area.iter_mut().enumerate().take(plan.dims_area.size()) {
-                *to = element_of_area(&plan, number, boxes)?;
+                *to = element_of_area(&plan, number, |at| Ok::<_, Fault>(boxes[at]))?;
             }
         }
         {
             for (number, to) in common.iter_mut().enumerate().take(plan.dims_common.size()) {
-                *to = element_of_common(&plan, number, boxes)?;
+                *to = element_of_common(&plan, number, |at| Ok::<_, Fault>(boxes[at]))?;
             }
         }
         {
@@ -253,106 +178,10 @@ mod loops {
         }
         {
             for (number, to) in kept.iter_mut().enumerate().take(plan.dims_kept.size()) {
-                *to = element_of_kept(&plan, number, part_2)? as i32;
+                *to = element_of_kept(&plan, number, |at| Ok::<_, Fault>(part_2[at]))? as i32;
             }
         }
         Ok(plan)
-    }
-
-    fn element_of_area(plan: &Plan, number: usize, boxes: &[f32]) -> Result<f32, Fault> {
-        let at = list_unravel(number as i64, plan.dims_area);
-        let i = list_item(at, 0)?;
-        let t1 = place(plan.dims_boxes, List::of(&[i, 2_i64]));
-        let t2: f32 = if t1 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            boxes[t1 as usize]
-        };
-        let t3 = place(plan.dims_boxes, List::of(&[i, 0_i64]));
-        let t4: f32 = if t3 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            boxes[t3 as usize]
-        };
-        let t5 = place(plan.dims_boxes, List::of(&[i, 3_i64]));
-        let t6: f32 = if t5 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            boxes[t5 as usize]
-        };
-        let t7 = place(plan.dims_boxes, List::of(&[i, 1_i64]));
-        let t8: f32 = if t7 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            boxes[t7 as usize]
-        };
-        Ok((t2 - t4) * (t6 - t8))
-    }
-
-    fn element_of_common(plan: &Plan, number: usize, boxes: &[f32]) -> Result<f32, Fault> {
-        let at = list_unravel(number as i64, plan.dims_common);
-        let i_2 = list_item(at, 0)?;
-        let j = list_item(at, 1)?;
-        let t1 = place(plan.dims_boxes, List::of(&[i_2, 2_i64]));
-        let t2: f32 = if t1 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            boxes[t1 as usize]
-        };
-        let t3 = place(plan.dims_boxes, List::of(&[j, 2_i64]));
-        let t4: f32 = if t3 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            boxes[t3 as usize]
-        };
-        let t5 = place(plan.dims_boxes, List::of(&[i_2, 0_i64]));
-        let t6: f32 = if t5 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            boxes[t5 as usize]
-        };
-        let t7 = place(plan.dims_boxes, List::of(&[j, 0_i64]));
-        let t8: f32 = if t7 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            boxes[t7 as usize]
-        };
-        let t9 = place(plan.dims_boxes, List::of(&[i_2, 3_i64]));
-        let t10: f32 = if t9 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            boxes[t9 as usize]
-        };
-        let t11 = place(plan.dims_boxes, List::of(&[j, 3_i64]));
-        let t12: f32 = if t11 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            boxes[t11 as usize]
-        };
-        let t13 = place(plan.dims_boxes, List::of(&[i_2, 1_i64]));
-        let t14: f32 = if t13 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            boxes[t13 as usize]
-        };
-        let t15 = place(plan.dims_boxes, List::of(&[j, 1_i64]));
-        let t16: f32 = if t15 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            boxes[t15 as usize]
-        };
-        Ok(larger_f32(0.0_f32, smaller_f32(t2, t4) - larger_f32(t6, t8)) * larger_f32(0.0_f32, smaller_f32(t10, t12) - larger_f32(t14, t16)))
-    }
-
-    fn element_of_kept(plan: &Plan, number: usize, part_2: &[i64]) -> Result<i64, Fault> {
-        let here = list_unravel(number as i64, plan.dims_kept);
-        let t1 = place(plan.dims_part_2, list_align(here, plan.dims_part_2));
-        let t2: i64 = if t1 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            part_2[t1 as usize]
-        };
-        Ok(t2)
     }
 }
 

@@ -56,11 +56,9 @@ impl Kernel for GridWarpF32 {
 /// What the reference says, element by element.
 #[rustfmt::skip]
 mod loops {
-    use udo_api::{Error, ExecError, FinalizeCx, Io, Node, Workspace};
-    use crate::reference::{
-        Fault, List, extents, larger_f32, list_dims, list_item, list_len, list_size, list_unravel,
-        place, smaller_f32, wanted,
-    };
+    use udo_api::{Error, ExecError, FinalizeCx, Io, Workspace};
+    use crate::formulas::grid_warp::{Plan, element_of_warped, of_node};
+    use crate::reference::Fault;
 
     /// What finalize keeps.
     pub struct Kept {
@@ -92,90 +90,6 @@ mod loops {
 
     type Reals = Box<[f32]>;
 
-    /// What is known of a node with its shapes.
-    fn of_node(cx: &Node<'_>) -> Result<Plan, Error> {
-        let extents_0 = extents(cx, 0, "image")?;
-        let extents_1 = extents(cx, 1, "grid")?;
-        let list_0 = cx.floats("fill")?.iter().map(|value| *value as f32).collect::<Reals>();
-        plan(extents_0.as_ref().map(List::items), extents_1.as_ref().map(List::items), cx.text("outside")?, &[list_0.len() as i64], &list_0)
-            .map_err(wanted)
-    }
-
-    #[derive(Debug, Clone, Copy, Default)]
-    pub struct Plan {
-        pub dims_image: List,
-        pub dims_grid: List,
-        pub dims_fill: List,
-        pub text_0: bool,
-        pub text_1: bool,
-        pub value_6: bool,
-        pub value_8: bool,
-        pub dims_warped: List,
-    }
-
-    pub fn plan(
-        dims_image: Option<&[i64]>,
-        dims_grid: Option<&[i64]>,
-        outside: &str,
-        dims_fill: &[i64],
-        _fill: &[f32],
-    ) -> Result<Plan, Fault> {
-        let mut plan = Plan {
-            dims_image: List::of(dims_image.unwrap_or_default()),
-            dims_grid: List::of(dims_grid.unwrap_or_default()),
-            dims_fill: List::of(dims_fill),
-            text_0: outside == "fill",
-            text_1: outside == "border",
-            ..Plan::default()
-        };
-        {
-            let t1: bool = if list_len(plan.dims_image) == 4_i64 {
-                list_len(plan.dims_grid) == 4_i64
-            } else {
-                false
-            };
-            let t2: bool = if t1 {
-                list_item(plan.dims_grid, 0_i64)? == list_item(plan.dims_image, 0_i64)?
-            } else {
-                false
-            };
-            let t3: bool = if t2 {
-                list_item(plan.dims_grid, 3_i64)? == 2_i64
-            } else {
-                false
-            };
-            if !t3 {
-                return Err(Fault("x and y for each pixel of each image"));
-            }
-        }
-        {
-            let t1: bool = if plan.text_0 {
-                true
-            } else {
-                plan.text_1
-            };
-            if !t1 {
-                return Err(Fault("outside to be fill or border"));
-            }
-        }
-        {
-            let t1 = list_size(plan.dims_fill) == 1_i64;
-            if !t1 {
-                return Err(Fault("one number to fill with"));
-            }
-        }
-        {
-            plan.value_6 = plan.text_1;
-        }
-        {
-            plan.value_8 = plan.text_1;
-        }
-        {
-            plan.dims_warped = list_dims(List::of(&[list_item(plan.dims_image, 0_i64)?, list_item(plan.dims_grid, 1_i64)?, list_item(plan.dims_grid, 2_i64)?, list_item(plan.dims_image, 3_i64)?]))?;
-        }
-        Ok(plan)
-    }
-
     pub fn execute(
         plan: &Plan,
         image: &[f32],
@@ -186,105 +100,10 @@ mod loops {
         let plan = *plan;
         {
             for (number, to) in warped.iter_mut().enumerate().take(plan.dims_warped.size()) {
-                *to = element_of_warped(&plan, number, grid, image, fill)?;
+                *to = element_of_warped(&plan, number, |at| Ok::<_, Fault>(grid[at]), |at| Ok(image[at]), |at| Ok(fill[at]))?;
             }
         }
         Ok(plan)
-    }
-
-    fn element_of_warped(
-        plan: &Plan,
-        number: usize,
-        grid: &[f32],
-        image: &[f32],
-        fill: &[f32],
-    ) -> Result<f32, Fault> {
-        let at = list_unravel(number as i64, plan.dims_warped);
-        let n = list_item(at, 0)?;
-        let i = list_item(at, 1)?;
-        let j = list_item(at, 2)?;
-        let c = list_item(at, 3)?;
-        let t1 = place(plan.dims_grid, List::of(&[n, i, j, 0_i64]));
-        let t2: f32 = if t1 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            grid[t1 as usize]
-        };
-        let x = (((t2 + 1.0_f32) * (list_item(plan.dims_image, 2_i64)? as f32)) - 1.0_f32) / 2.0_f32;
-        let t3 = place(plan.dims_grid, List::of(&[n, i, j, 1_i64]));
-        let t4: f32 = if t3 < 0 {
-            return Err(Fault("indices inside of the tensor"));
-        } else {
-            grid[t3 as usize]
-        };
-        let y = (((t4 + 1.0_f32) * (list_item(plan.dims_image, 1_i64)? as f32)) - 1.0_f32) / 2.0_f32;
-        let t5: f32 = if plan.value_6 {
-            smaller_f32(larger_f32(x, 0.0_f32), list_item(plan.dims_image, 2_i64)?.wrapping_sub(1_i64) as f32)
-        } else {
-            x
-        };
-        let u = t5;
-        let t6: f32 = if plan.value_8 {
-            smaller_f32(larger_f32(y, 0.0_f32), list_item(plan.dims_image, 1_i64)?.wrapping_sub(1_i64) as f32)
-        } else {
-            y
-        };
-        let v = t6;
-        let left = u.floor() as i64;
-        let right = u - (left as f32);
-        let top = v.floor() as i64;
-        let down = v - (top as f32);
-        let t7 = place(plan.dims_image, List::of(&[n, top, left, c]));
-        let t8: f32 = if t7 < 0 {
-            let t9 = place(plan.dims_fill, List::of(&[0_i64]));
-            let t10: f32 = if t9 < 0 {
-                return Err(Fault("indices inside of the tensor"));
-            } else {
-                fill[t9 as usize]
-            };
-            t10
-        } else {
-            image[t7 as usize]
-        };
-        let t11 = place(plan.dims_image, List::of(&[n, top, left.wrapping_add(1_i64), c]));
-        let t12: f32 = if t11 < 0 {
-            let t13 = place(plan.dims_fill, List::of(&[0_i64]));
-            let t14: f32 = if t13 < 0 {
-                return Err(Fault("indices inside of the tensor"));
-            } else {
-                fill[t13 as usize]
-            };
-            t14
-        } else {
-            image[t11 as usize]
-        };
-        let above = ((1.0_f32 - right) * t8) + (right * t12);
-        let t15 = place(plan.dims_image, List::of(&[n, top.wrapping_add(1_i64), left, c]));
-        let t16: f32 = if t15 < 0 {
-            let t17 = place(plan.dims_fill, List::of(&[0_i64]));
-            let t18: f32 = if t17 < 0 {
-                return Err(Fault("indices inside of the tensor"));
-            } else {
-                fill[t17 as usize]
-            };
-            t18
-        } else {
-            image[t15 as usize]
-        };
-        let t19 = place(plan.dims_image, List::of(&[n, top.wrapping_add(1_i64), left.wrapping_add(1_i64), c]));
-        let t20: f32 = if t19 < 0 {
-            let t21 = place(plan.dims_fill, List::of(&[0_i64]));
-            let t22: f32 = if t21 < 0 {
-                return Err(Fault("indices inside of the tensor"));
-            } else {
-                fill[t21 as usize]
-            };
-            t22
-        } else {
-            image[t19 as usize]
-        };
-        let below = ((1.0_f32 - right) * t16) + (right * t20);
-        Ok(((1.0_f32 - down) * above) + (down * below))
     }
 }
 

@@ -35,9 +35,9 @@ impl Op for BoxNms {
 /// Shapes as the reference says them.
 #[rustfmt::skip]
 mod shapes {
-    use udo_api::{Error, InferCx, Node, Shape};
+    use udo_api::{Error, InferCx, Shape};
+    use crate::formulas::box_nms::of_node;
     use crate::inference::shape;
-    use crate::reference::{Fault, List, extents, list_dims, list_item, list_len, wanted};
 
     /// The shapes of the outputs.
     pub fn outputs(cx: &InferCx<'_>) -> Result<[Shape; 1], Error> {
@@ -47,75 +47,6 @@ mod shapes {
         Ok([
             shape(cx, plan.dims_kept, least.dims_kept)?,
         ])
-    }
-
-    /// What is known of a node with its shapes.
-    fn of_node(cx: &Node<'_>, least: bool) -> Result<Plan, Error> {
-        let extents_0 = extents(cx, 0, "boxes")?;
-        let extents_1 = extents(cx, 1, "scores")?;
-        plan(least, extents_0.as_ref().map(List::items), extents_1.as_ref().map(List::items), cx.float("threshold")?, cx.int("limit")?)
-            .map_err(wanted)
-    }
-
-    #[derive(Debug, Clone, Copy, Default)]
-    pub struct Plan {
-        pub dims_boxes: List,
-        pub dims_scores: List,
-        pub limit: i64,
-        pub n: i64,
-        pub dims_part_2: List,
-        pub dims_kept: List,
-    }
-
-    pub fn plan(
-        least: bool,
-        dims_boxes: Option<&[i64]>,
-        dims_scores: Option<&[i64]>,
-        _threshold: f64,
-        limit: i64,
-    ) -> Result<Plan, Fault> {
-        let mut plan = Plan {
-            dims_boxes: List::of(dims_boxes.unwrap_or_default()),
-            dims_scores: List::of(dims_scores.unwrap_or_default()),
-            limit,
-            ..Plan::default()
-        };
-        {
-            plan.n = list_item(plan.dims_boxes, 0_i64)?;
-        }
-        {
-            let t1: bool = if list_len(plan.dims_boxes) == 2_i64 {
-                list_len(plan.dims_scores) == 1_i64
-            } else {
-                false
-            };
-            let t2: bool = if t1 {
-                list_item(plan.dims_boxes, 1_i64)? == 4_i64
-            } else {
-                false
-            };
-            let t3: bool = if t2 {
-                list_item(plan.dims_scores, 0_i64)? == plan.n
-            } else {
-                false
-            };
-            if !t3 {
-                return Err(Fault("four corners and a score for each box"));
-            }
-        }
-        {
-            let _ = list_dims(List::of(&[plan.n]))?;
-        }
-        {
-            let _ = list_dims(List::of(&[plan.n, plan.n]))?;
-        }
-        {
-            plan.dims_part_2 = list_dims(if least { List::of(&[0]) } else { List::of(&[plan.n.min(plan.limit)]) })?;
-        }
-        {
-            plan.dims_kept = list_dims(plan.dims_part_2)?;
-        }
-        Ok(plan)
     }
 }
 

@@ -40,9 +40,9 @@ impl Op for GridWarp {
 /// Shapes as the reference says them.
 #[rustfmt::skip]
 mod shapes {
-    use udo_api::{Error, InferCx, Node, Shape};
+    use udo_api::{Error, InferCx, Shape};
+    use crate::formulas::grid_warp::of_node;
     use crate::inference::shape;
-    use crate::reference::{Fault, List, extents, list_dims, list_item, list_len, list_size, wanted};
 
     /// The shapes of the outputs.
     pub fn outputs(cx: &InferCx<'_>) -> Result<[Shape; 1], Error> {
@@ -50,84 +50,6 @@ mod shapes {
         Ok([
             shape(cx, plan.dims_warped, plan.dims_warped)?,
         ])
-    }
-
-    type Reals = Box<[f32]>;
-
-    /// What is known of a node with its shapes.
-    fn of_node(cx: &Node<'_>) -> Result<Plan, Error> {
-        let extents_0 = extents(cx, 0, "image")?;
-        let extents_1 = extents(cx, 1, "grid")?;
-        let list_0 = cx.floats("fill")?.iter().map(|value| *value as f32).collect::<Reals>();
-        plan(extents_0.as_ref().map(List::items), extents_1.as_ref().map(List::items), cx.text("outside")?, &[list_0.len() as i64], &list_0)
-            .map_err(wanted)
-    }
-
-    #[derive(Debug, Clone, Copy, Default)]
-    pub struct Plan {
-        pub dims_image: List,
-        pub dims_grid: List,
-        pub dims_fill: List,
-        pub text_0: bool,
-        pub text_1: bool,
-        pub dims_warped: List,
-    }
-
-    pub fn plan(
-        dims_image: Option<&[i64]>,
-        dims_grid: Option<&[i64]>,
-        outside: &str,
-        dims_fill: &[i64],
-        _fill: &[f32],
-    ) -> Result<Plan, Fault> {
-        let mut plan = Plan {
-            dims_image: List::of(dims_image.unwrap_or_default()),
-            dims_grid: List::of(dims_grid.unwrap_or_default()),
-            dims_fill: List::of(dims_fill),
-            text_0: outside == "fill",
-            text_1: outside == "border",
-            ..Plan::default()
-        };
-        {
-            let t1: bool = if list_len(plan.dims_image) == 4_i64 {
-                list_len(plan.dims_grid) == 4_i64
-            } else {
-                false
-            };
-            let t2: bool = if t1 {
-                list_item(plan.dims_grid, 0_i64)? == list_item(plan.dims_image, 0_i64)?
-            } else {
-                false
-            };
-            let t3: bool = if t2 {
-                list_item(plan.dims_grid, 3_i64)? == 2_i64
-            } else {
-                false
-            };
-            if !t3 {
-                return Err(Fault("x and y for each pixel of each image"));
-            }
-        }
-        {
-            let t1: bool = if plan.text_0 {
-                true
-            } else {
-                plan.text_1
-            };
-            if !t1 {
-                return Err(Fault("outside to be fill or border"));
-            }
-        }
-        {
-            let t1 = list_size(plan.dims_fill) == 1_i64;
-            if !t1 {
-                return Err(Fault("one number to fill with"));
-            }
-        }
-        {
-            plan.dims_warped = list_dims(List::of(&[list_item(plan.dims_image, 0_i64)?, list_item(plan.dims_grid, 1_i64)?, list_item(plan.dims_grid, 2_i64)?, list_item(plan.dims_image, 3_i64)?]))?;
-        }
-        Ok(plan)
     }
 }
 

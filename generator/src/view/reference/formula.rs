@@ -1,0 +1,93 @@
+//! What an operator's reference says for all cores, as a file of its own: what is known of a node with its shapes, and how an
+//! element is computed.
+
+use udo_reference::Class;
+
+use super::{ReferenceView, Source, Uses, comment, indented, node};
+use crate::{
+    config::{Op, Tensor},
+    reference,
+    stamp::Stamp,
+    view::OpView,
+};
+
+/// The names of `udo-api` that such a file may use.
+const NAMES: &[&str] = &["Error", "Node"];
+
+/// The file of an operator with a reference.
+pub(crate) fn formula(op: &Op) -> Option<OpView> {
+    let source = Source::of(op)?;
+    let text = [of_node(&source), source.formula.text.clone()].join("\n");
+    let support = udo_reference::support();
+    let uses = Uses { names: NAMES, modules: Vec::new() }.and_support(&support);
+    let mut view = OpView::new(op, None);
+    view.config = Stamp::of_formula(op).fingerprint();
+    view.imports = uses.imports(&text);
+    view.reference = Some(ReferenceView {
+        comment: comment(source.text),
+        code: text.trim_end().to_owned(),
+        inference: String::new(),
+        opencl: String::new(),
+        is_bounded: source.formula.is_bounded,
+    });
+    Some(view)
+}
+
+/// The function that makes the plan of a node. Of a static input whose elements say extents it is given a function of an element's
+/// number.
+fn of_node(source: &Source<'_>) -> String {
+    let mut parameters = vec!["cx: &Node<'_>".to_owned()];
+    let (mut lines, mut arguments) = (Vec::new(), Vec::new());
+    if source.formula.is_bounded {
+        parameters.push("least: bool".to_owned());
+        arguments.push("least".to_owned());
+    }
+    for (index, port) in source.op.inputs.iter().enumerate() {
+        let name = &port.name;
+        lines.push(format!("let extents_{index} = extents(cx, {index}, {name:?})?;"));
+        arguments.push(format!("extents_{index}.as_ref().map(List::items)"));
+        let (of, nothing) = number(port);
+        if source.reads(index) {
+            parameters.push(format!("elements_{index}: Option<impl Fn(usize) -> {of}>"));
+            lines.push(format!("if extents_{index}.is_some() && elements_{index}.is_none() {{"));
+            lines.push(format!(
+                "    return Err(Error::new(\"input {name} is no constant of the model\"));"
+            ));
+            lines.push("}".to_owned());
+            arguments.push(format!(
+                "|at| elements_{index}.as_ref().map_or({nothing}, |element| element(at))"
+            ));
+        } else if port.is_static {
+            arguments.push(format!("|_| {nothing}"));
+        }
+    }
+    let (params, settings) = node::params(source.op);
+    lines.extend(params);
+    arguments.extend(settings);
+    let (lines, arguments) = (indented(&lines, 1), arguments.join(", "));
+    let mut head = format!("pub fn of_node({}) -> Result<Plan, Error> {{", parameters.join(", "));
+    if head.len() > crate::code::WIDTH {
+        let parameters = parameters.join(",\n    ");
+        head = format!("pub fn of_node(\n    {parameters},\n) -> Result<Plan, Error> {{");
+    }
+    format!(
+        "/// Returns the plan of a node.\n{head}\n{lines}    plan({arguments})\n        .map_err(wanted)\n}}\n"
+    )
+}
+
+/// What `plan` takes an element of a port as, and one where a node has none.
+fn number(port: &Tensor) -> (&'static str, &'static str) {
+    match reference::class(port) {
+        Class::Float => ("f64", "0.0"),
+        Class::Int => ("i64", "0"),
+        Class::Bool => ("bool", "false"),
+    }
+}
+
+impl Source<'_> {
+    /// Whether the plan follows from the elements of an input.
+    pub(super) fn reads(&self, input: usize) -> bool {
+        let is_static = self.op.inputs.get(input).is_some_and(|port| port.is_static);
+        is_static && self.formula.reads_static.get(input) == Some(&true)
+    }
+}
