@@ -25,6 +25,7 @@ mod stages;
 mod tensors;
 mod trace;
 mod unchecked;
+mod values;
 
 use std::process::ExitCode;
 

@@ -18,17 +18,15 @@ use udo_runtime::import::{self, ImportOptions, MODEL_FILE, Reading};
 use udo_runtime::model::{Options, RangesOf};
 use udo_runtime::pass::{PASSES, PassOptions};
 use udo_runtime::place::PlaceOptions;
-use udo_runtime::resolve::{BindOptions, Input};
+use udo_runtime::resolve::BindOptions;
 use udo_runtime::runtime::{LoadOptions, Runtime};
 
 use crate::cores::PlaceFlags;
 use crate::failures::container_failure;
-use crate::loaded::Loaded;
 use crate::output::{Failure, Outcome};
 use crate::package_flags::PackageFlags;
 use crate::perf_profile::PerfProfile;
 use crate::required::Required;
-use crate::stages::{Shapes, Stages};
 
 /// What `--skip-pass` calls all passes.
 const ALL: &str = "all";
@@ -325,17 +323,6 @@ impl ModelFlags {
             graph.give(&self.given);
         }
         Ok(graph)
-    }
-
-    /// The model, for commands that have no inputs to take shapes from.
-    pub(crate) fn load_with_shapes(&self) -> Result<Loaded, Failure> {
-        let loaded = Stages::load(self, |_| Ok(Shapes::new()))?;
-        let is_open = |input: &&Input| loaded.model.planned_shape(input).is_none();
-        let open = loaded.model.inputs().iter().find(is_open);
-        match open.and_then(|input| input.required().err()) {
-            Some(error) => Err(loaded.compile_failure(error.into())),
-            None => Ok(loaded),
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use udo_api::{Bf16, DType, Encoding, F16};
 use udo_runtime::memory::Tensor;
 
-use crate::tensors;
+use crate::values;
 
 /// What the elements of such files are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ pub(crate) fn pack(
     };
     #[expect(clippy::cast_possible_truncation, reason = "the nearest number of the file's type")]
     let of = |number: f64| (real(number) as f32).to_le_bytes();
-    let numbers = tensors::numbers(tensor);
+    let numbers = values::numbers(tensor);
     (dtype != DType::Str).then(|| numbers.into_iter().flat_map(of).collect())
 }
 

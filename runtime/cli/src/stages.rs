@@ -8,6 +8,7 @@ use udo_runtime::cache::{CacheOutcome, CacheReport};
 use udo_runtime::model::{Model, Session, SessionOptions};
 use udo_runtime::network::Network;
 use udo_runtime::plan::Report;
+use udo_runtime::resolve::Input;
 use udo_runtime::runtime::{LoadError, Runtime};
 
 use crate::failures::load_failure;
@@ -170,6 +171,17 @@ impl<'a> Stages<'a> {
         let inputs = self.network.inputs(0).map_err(|error| self.failure(error))?;
         let outputs = self.network.outputs().map_err(|error| self.failure(error))?;
         Ok((inputs.into_iter().map(|(name, _)| name).collect(), outputs))
+    }
+}
+
+/// The model, for commands that have no inputs to take shapes from.
+pub(crate) fn load_with_shapes(flags: &ModelFlags) -> Result<Loaded, Failure> {
+    let loaded = Stages::load(flags, |_| Ok(Shapes::new()))?;
+    let is_open = |input: &&Input| loaded.model.planned_shape(input).is_none();
+    let open = loaded.model.inputs().iter().find(is_open);
+    match open.and_then(|input| input.required().err()) {
+        Some(error) => Err(loaded.compile_failure(error.into())),
+        None => Ok(loaded),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::queues::QueueTrace;
 use crate::ranges::{Given, RangeFlags};
 use crate::raw::Packing;
 use crate::roofline::{self, Limits};
-use crate::stages::{Stages, caches, shapes_of_data};
+use crate::stages::{Stages, caches, load_with_shapes, shapes_of_data};
 use crate::tensors::{self, Set};
 use crate::trace::{self, TraceFile};
 use flight::{FlightFlags, Flown};
@@ -216,7 +216,7 @@ impl Run for Bench {
             Some(_) => {
                 Stages::load(&self.model, |names| shapes_of_data(self.data.as_deref(), names))?
             }
-            None => self.model.load_with_shapes()?,
+            None => load_with_shapes(&self.model)?,
         };
         loaded.look_at(loaded.model.report())?;
         let sets = tensors::input_sets(&loaded.model, self.data.as_deref(), self.seed)?;

@@ -24,7 +24,8 @@ use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, print_json, table};
 use crate::package_flags::PackageFlags;
 use crate::root::{self, By, Found};
-use crate::tensors::{self, Form, Tolerance};
+use crate::tensors::Form;
+use crate::values::{self, Tolerance};
 
 /// Build a package from a config and run its operator on three cores
 ///
@@ -249,7 +250,7 @@ impl Runner<'_> {
 
 fn outputs(model: &Model, session: &Session) -> Result<Outputs, Failure> {
     let numbers =
-        |name: &String| Ok((name.clone(), tensors::numbers(&session.output_tensor(name)?)));
+        |name: &String| Ok((name.clone(), values::numbers(&session.output_tensor(name)?)));
     model.outputs().iter().map(numbers).collect()
 }
 
@@ -304,7 +305,7 @@ fn distance(found: &[f64], wanted: &[f64]) -> f64 {
     if found.len() != wanted.len() || found.is_empty() {
         return f64::INFINITY;
     }
-    let difference = tensors::compare(found, wanted, Tolerance { rtol: 0.0, atol: 0.0 });
+    let difference = values::compare(found, wanted, Tolerance { rtol: 0.0, atol: 0.0 });
     difference.max_abs / difference.largest.max(f64::MIN_POSITIVE)
 }
 

@@ -17,7 +17,7 @@ use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, print_json, table};
 use crate::ranges::{Given, RangeFlags};
 use crate::raw::Packing;
-use crate::stages::{Stages, shapes_of_data};
+use crate::stages::{Stages, load_with_shapes, shapes_of_data};
 use measured::{Measured, MeasuredFlags, measure};
 
 /// Show where each node runs and why, and how much memory it takes
@@ -82,7 +82,7 @@ impl ExplainFlags {
                 let data = self.measured.data.as_deref();
                 Stages::load(&self.model, |names| shapes_of_data(data, names))?
             }
-            None => self.model.load_with_shapes()?,
+            None => load_with_shapes(&self.model)?,
         };
         let is_measured = self.measured.measured;
         let measured = is_measured.then(|| measure(&self.measured, &self.model, &loaded));

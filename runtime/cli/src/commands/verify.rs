@@ -21,8 +21,9 @@ use crate::ranges::{self, Given};
 use crate::raw::Packing;
 use crate::required::{placement, placement_to_json};
 use crate::stages::{Ready, Stages, shapes_of_set};
-use crate::tensors::{self, Difference, Recorded, Tolerance};
+use crate::tensors::{self, Recorded};
 use crate::unchecked::{self, AllowUnchecked, Unrun};
+use crate::values::{self, Difference, Tolerance};
 
 /// Compare a model's outputs with recorded ones or with another core's
 ///
@@ -178,5 +179,5 @@ fn difference(found: &Tensor, wanted: &Tensor, tolerance: Tolerance) -> Result<D
     if found.dtype() != wanted.dtype() || found.dims() != wanted.dims() {
         return Err(format!("it is {}, wanted {}", found.desc(), wanted.desc()));
     }
-    Ok(tensors::compare(&tensors::numbers(found), &tensors::numbers(wanted), tolerance))
+    Ok(values::compare(&values::numbers(found), &values::numbers(wanted), tolerance))
 }

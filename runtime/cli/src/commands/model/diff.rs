@@ -13,7 +13,7 @@ use udo_runtime::memory::Tensor;
 use crate::failures::container_failure;
 use crate::model_flags::open_container;
 use crate::output::{Failure, Outcome, print_json};
-use crate::tensors::numbers;
+use crate::values::numbers;
 
 /// Compare two models: networks, inputs, outputs, nodes and weights
 ///

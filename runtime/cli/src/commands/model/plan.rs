@@ -7,6 +7,7 @@ use udo_runtime::plan::CoreMemory;
 use crate::model_flags::ModelFlags;
 use crate::output::Column::{Left, Right};
 use crate::output::{Outcome, print_json, table};
+use crate::stages::load_with_shapes;
 
 /// Show how much memory a model takes, without running it
 ///
@@ -27,7 +28,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn run(self) -> Outcome {
-        let loaded = self.model.load_with_shapes()?;
+        let loaded = load_with_shapes(&self.model)?;
         let memories = &loaded.model.report().memories;
         if self.json {
             let all: Vec<Value> = memories.iter().map(to_json).collect();

@@ -2,7 +2,7 @@
 
 use udo_runtime::memory::Tensor;
 
-use crate::tensors;
+use crate::values;
 
 /// A tensor in a few numbers.
 pub(super) struct Summary {
@@ -16,7 +16,7 @@ pub(super) struct Summary {
 
 impl Summary {
     pub(super) fn of(tensor: &Tensor) -> Self {
-        let numbers = tensors::numbers(tensor);
+        let numbers = values::numbers(tensor);
         #[expect(clippy::cast_precision_loss, reason = "a mean for the eye")]
         let mean =
             (!numbers.is_empty()).then(|| numbers.iter().sum::<f64>() / numbers.len() as f64);

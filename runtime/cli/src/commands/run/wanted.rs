@@ -7,6 +7,7 @@ use super::RunModel;
 use crate::input_list::{self as list, List};
 use crate::layers;
 use crate::output::Failure;
+use crate::stages::load_with_shapes;
 
 impl RunModel {
     /// The values that are wanted, where it is not the model's outputs, and has the model give them.
@@ -50,7 +51,7 @@ impl RunModel {
             wanted = self.model.graph()?.as_ref().map(outputs).unwrap_or_default();
         }
         if self.debug || self.capture.is_some() {
-            let loaded = self.model.clone().without_programs().load_with_shapes()?;
+            let loaded = load_with_shapes(&self.model.clone().without_programs())?;
             let layers = layers::named(loaded.model.report(), &loaded.runtime, &self.model.model);
             more.extend(layers.into_iter().map(|layer| layer.value));
         }

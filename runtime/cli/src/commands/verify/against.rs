@@ -15,8 +15,9 @@ use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, note, print_json, progress};
 use crate::required::{placement, placement_to_json};
 use crate::stages::{Ready, Shapes, Stages, shapes_of_set};
-use crate::tensors::{self, Set, Tolerance};
+use crate::tensors::{self, Set};
 use crate::unchecked::{self, Unrun};
+use crate::values::Tolerance;
 
 /// A set of inputs: its shapes by name, and itself once a model is there to read it for.
 enum Inputs {
