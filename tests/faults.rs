@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use udo_api::{CoreKind, DType, Shape};
+use udo_runtime::LoadOptions;
 use udo_runtime::contain::Containment;
 use udo_runtime::device::{DeviceTensor, ErrorCode};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
@@ -56,7 +57,7 @@ fn graph(how: &str) -> Graph {
 
 fn model(runtime: &Runtime, how: &str) -> Model {
     let options = Options { threads: 2.try_into().unwrap(), ..Options::default() };
-    runtime.compile(graph(how), &options).unwrap()
+    runtime.load(graph(how), &LoadOptions::from(options.clone())).unwrap()
 }
 
 fn input(first: f32) -> Vec<f32> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use udo_api::guard::heap_calls;
 use udo_api::{CoreKind, DType, GuardAlloc};
+use udo_runtime::LoadOptions;
 use udo_runtime::device::{DeviceTensor, TensorSpec};
 use udo_runtime::graph::Graph;
 use udo_runtime::model::Options;
@@ -48,7 +49,7 @@ fn timed(runs: usize, pause: Option<Duration>, mut run: impl FnMut()) -> (f64, u
 fn main() {
     let runtime = Runtime::new().unwrap();
     let text = "graph \"empty\"\n  input x: f32[1]\n  y = Identity@16(x)\n  output y\n";
-    let model = runtime.compile(Graph::parse(text).unwrap(), &Options::default()).unwrap();
+    let model = runtime.load(Graph::parse(text).unwrap(), &LoadOptions::default()).unwrap();
     let cpu = runtime.devices().get(CoreKind::Cpu, 0).unwrap();
     let spec = TensorSpec::fixed(DType::F32, &[1]).unwrap();
     let [x, y] = [(); 2].map(|()| DeviceTensor::new(&cpu, spec).unwrap());

@@ -14,3 +14,16 @@ pub use udo_engine::{
     cache, contain, cores, device, exit_guard, operators, package, run, thread_pool,
 };
 pub use udo_graph::{container, export, graph, import, memory, npy};
+
+pub use device::{Device, Error};
+pub use memory::Tensor;
+pub use model::{Model, Session, SessionPool};
+pub use options::CompileOptions;
+pub use plan::Report;
+pub use run::Run;
+pub use runtime::{LoadError, LoadOptions, LoadSource, Runtime};
+pub use udo_api::{Core, DType, Shape};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub mod readme {}

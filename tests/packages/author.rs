@@ -318,7 +318,7 @@ fn open_cl_that_does_not_compile_is_warned_of_by_its_line() {
 
 /// A package as `udo new` printed it before kernels of several cores had formulas, parameters and OpenCL C in common: its files, each
 /// behind a line with its path.
-const EARLIER: &str = include_str!("fixtures/earlier/package.txt");
+const EARLIER: &str = include_str!("../fixtures/earlier/package.txt");
 
 /// Its files that are its author's.
 const EARLIER_OWN: [&str; 6] = [

@@ -4,6 +4,7 @@ use std::{ffi::OsStr, fs, path::Path, process::Command};
 
 use serde_json::Value;
 use udo_api::Shape;
+use udo_runtime::LoadOptions;
 use udo_runtime::cores::opencl;
 use udo_runtime::memory::Tensor;
 use udo_runtime::npy;
@@ -796,7 +797,12 @@ fn libraries_that_are_older_than_their_sources_are_said_to_be() {
         let (out, _) = desk.works(&["inspect", "OldPack"]);
         assert!(out.contains(&format!("\nsources: {state}")), "{out}");
         let runtime = Runtime::builder().package(desk.path("OldPack")).build().unwrap();
-        let notices = runtime.load(desk.path("m.graph")).unwrap().report().notices.clone();
+        let notices = runtime
+            .load(desk.path("m.graph"), &LoadOptions::default())
+            .unwrap()
+            .report()
+            .notices
+            .clone();
         assert_eq!(
             notices.iter().any(|of| of.contains(note.unwrap_or("`udo build"))),
             note.is_some()

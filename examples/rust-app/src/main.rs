@@ -53,7 +53,7 @@ fn run(path: &Path, package: Option<&Path>, cores: &str) -> Result<(), Box<dyn E
 
     let place = PlaceOptions { cores: parse_cores(cores)?, ..PlaceOptions::default() };
     let compile = Options { place, ..Options::default() };
-    let model = runtime.load_with(path, &LoadOptions { compile, ..LoadOptions::default() })?;
+    let model = runtime.load(path, &LoadOptions { compile, ..LoadOptions::default() })?;
     for notice in &model.report().notices {
         println!("note: {notice}");
     }

@@ -4,6 +4,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::PoisonError;
 
+use udo_runtime::LoadSource;
 use udo_runtime::cache::CacheOutcome;
 use udo_runtime::device;
 
@@ -30,7 +31,7 @@ pub extern "C" fn udo_model_restore(
     guard(|| {
         let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let (name, options) = (name.option("name")?, model::options(options)?);
-        hand_out(out, model::of(runtime.0.restore(name, &options)?)?);
+        hand_out(out, model::of(runtime.0.load(LoadSource::Cached(name), &options)?)?);
         Ok(())
     })
 }

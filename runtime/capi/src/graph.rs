@@ -376,7 +376,7 @@ pub extern "C" fn udo_model_compile(
         for (name, range) in graph.ranges() {
             options.compile.bind.ranges.entry(name).or_insert(range);
         }
-        let compiled = runtime.0.compile_with(graph.graph().clone(), &options)?;
+        let compiled = runtime.0.load(graph.graph().clone(), &options)?;
         hand_out(out, model::of(compiled)?);
         Ok(())
     })

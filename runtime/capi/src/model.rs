@@ -268,7 +268,7 @@ pub extern "C" fn udo_model_load_file(
     guard(|| {
         let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let (path, options) = (path.path("path")?, self::options(options)?);
-        hand_out(out, of(runtime.0.load_with(path, &options)?)?);
+        hand_out(out, of(runtime.0.load(path, &options)?)?);
         Ok(())
     })
 }
@@ -285,7 +285,7 @@ pub extern "C" fn udo_model_load_bytes(
     guard(|| {
         let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let (bytes, options) = (bytes.get(len, "bytes")?, self::options(options)?);
-        hand_out(out, of(runtime.0.load_bytes(bytes, &options)?)?);
+        hand_out(out, of(runtime.0.load(bytes, &options)?)?);
         Ok(())
     })
 }

@@ -541,7 +541,7 @@ mod tests {
     #[test]
     fn a_session_that_is_at_work_is_busy_for_others() {
         let text = "graph \"g\"\n  input x: f32[2]\n  y = Relu@14(x)\n  output y\n";
-        let model = Runtime::new().unwrap().load_bytes(text.as_bytes(), &LoadOptions::default());
+        let model = Runtime::new().unwrap().load(text.as_bytes(), &LoadOptions::default());
         let model = of(model.unwrap()).unwrap();
         let session = Session::of_model(&model, &model::SessionOptions::default()).unwrap();
         let mut out = MaybeUninit::new(None);

@@ -11,8 +11,8 @@ use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::Options;
 use udo_runtime::operators::Operators;
-use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::close::assert_close;
+use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::positive::{Positive, PositiveF32};
 
 static PACKAGE: PackageV1 = PackageV1::new("Contract", "1.0.0")

@@ -73,7 +73,7 @@ type Ran = (Vec<u32>, Option<CacheReport>, Vec<String>);
 
 fn run(model: &Path, cache: Option<CacheOptions>) -> Result<Ran, Error> {
     let options = LoadOptions { cache, ..LoadOptions::default() };
-    let model = Runtime::new()?.load_with(model, &options)?;
+    let model = Runtime::new()?.load(model, &options)?;
     let mut session = model.session().unwrap();
     session.set_input("x", &numbers(&[3, 40], 5)).unwrap();
     session.run().unwrap();
@@ -102,7 +102,7 @@ fn the_second_time_nothing_is_packed() {
     for wanted in [(0, 2), (2, 0)] {
         let cache = Some(CacheOptions { dir: place.cache(), version: 0 });
         let options = LoadOptions { cache, ..LoadOptions::default() };
-        let model = Runtime::new().unwrap().load_bytes(&bytes, &options).unwrap();
+        let model = Runtime::new().unwrap().load(&bytes, &options).unwrap();
         assert_eq!(counts(&model.cache().unwrap()), wanted, "bytes have a file of their own");
     }
 }
@@ -114,7 +114,7 @@ fn plans_that_are_made_in_runs_are_answered_as_well() {
     let counts_of = |rows: &[usize]| {
         let cache = Some(CacheOptions { dir: place.cache(), version: 0 });
         let options = LoadOptions { cache, ..LoadOptions::default() };
-        let model = Runtime::new().unwrap().load_with(place.model(), &options).unwrap();
+        let model = Runtime::new().unwrap().load(place.model(), &options).unwrap();
         let mut session = model.session().unwrap();
         for &rows in rows {
             session.set_input("x", &numbers(&[rows, 40], 5)).unwrap();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use udo_runtime::LoadSource;
 use udo_runtime::cache::{CacheError, CacheOptions};
 use udo_runtime::container::{ContainerError, Contents, Network, Provenance, Stage, StoredGraph};
 use udo_runtime::device::{Devices, Error, ErrorCode};
@@ -19,7 +20,7 @@ fn runtime() -> Runtime {
 }
 
 fn load(text: &str, options: &LoadOptions) -> LoadError {
-    runtime().load_bytes(text.as_bytes(), options).unwrap_err()
+    runtime().load(text.as_bytes(), options).unwrap_err()
 }
 
 /// What an error is as C has it: its code, which is that of the error itself, and its text.
@@ -41,7 +42,7 @@ fn refusals_are_told_apart() {
     let said = coded(error, ErrorCode::InvalidPath);
     assert!(said.ends_with(&format!("; {help}")), "{said}");
 
-    let error = runtime().load("no such model.onnx").unwrap_err();
+    let error = runtime().load("no such model.onnx", &LoadOptions::default()).unwrap_err();
     let LoadError::Import(reason) = &error else { panic!("{error}") };
     assert!(matches!(**reason, ImportError::Read { .. }), "{error}");
     assert_eq!(error.to_string(), "cannot read \"no such model.onnx\"");
@@ -58,7 +59,7 @@ fn refusals_are_told_apart() {
     assert!(matches!(**reason, CompileError::Resolve(_)), "{reason}");
     assert!(coded(error, ErrorCode::Unsupported).contains("\"Unknown\""));
 
-    let error = runtime().restore(None, &LoadOptions::default()).unwrap_err();
+    let error = runtime().load(LoadSource::Cached(None), &LoadOptions::default()).unwrap_err();
     assert!(matches!(error, LoadError::Device(_)), "{error}");
     coded(error, ErrorCode::InvalidArgument);
 }
@@ -74,7 +75,7 @@ fn who_meets_the_limit_of_memory_is_told_which() {
     assert!(coded(error, ErrorCode::OutOfMemory).contains("2047 that max_memory allows"));
     // A session takes what the model left.
     options.compile.max_memory = Some(3000);
-    let model = runtime().load_bytes(RELU.as_bytes(), &options).unwrap();
+    let model = runtime().load(RELU.as_bytes(), &options).unwrap();
     let _first = model.session().unwrap();
     assert_eq!(model.refused_by(), None);
     model.session().unwrap_err();

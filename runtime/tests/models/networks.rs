@@ -243,7 +243,7 @@ fn stages_are_packed_once() {
     assert_eq!(fs::read_dir(&cache).unwrap().count(), 4);
     let runtime = fresh();
     let model = runtime.networks(&path, &exportable).unwrap().get(None).unwrap().model(1).unwrap();
-    let again = fresh().load_bytes(&model.export().unwrap(), &LoadOptions::default()).unwrap();
+    let again = fresh().load(&model.export().unwrap(), &LoadOptions::default()).unwrap();
     assert_eq!(again.cache().unwrap().restored, 2);
     let none = of_cache(&folder.path().join("none"));
     assert_eq!(runtime.networks(&path, &none).unwrap_err().code(), ErrorCode::InvalidPath);

@@ -5,13 +5,14 @@ use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
+use udo_runtime::LoadSource;
 use udo_runtime::cache::{CacheOptions, CacheOutcome};
 use udo_runtime::container::{
     Container, Contents, Extent, Network, Provenance, Stage, StoredGraph,
 };
 use udo_runtime::device::ErrorCode;
 use udo_runtime::memory::ModelBytes;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::model::Model;
 use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
 use udo_test_support::compile::built_in;
 use udo_test_support::random::Random;
@@ -46,7 +47,7 @@ fn counts(model: &Model) -> (usize, usize) {
 
 /// What a model of the graph gives.
 fn wanted(seed: usize) -> Vec<u32> {
-    let model = Runtime::new().unwrap().compile(graph(TEXT, seed), &Options::default());
+    let model = Runtime::new().unwrap().load(graph(TEXT, seed), &LoadOptions::default());
     run(&model.unwrap())
 }
 
@@ -59,18 +60,18 @@ fn runtime() -> Runtime {
 fn graphs_are_packed_once() {
     let dir = tempfile::tempdir().unwrap();
     for of in [(0, 2), (2, 0), (2, 0)] {
-        let model = runtime().compile_with(graph(TEXT, 1), &options(dir.path(), 0)).unwrap();
+        let model = runtime().load(graph(TEXT, 1), &options(dir.path(), 0)).unwrap();
         assert_eq!((counts(&model), run(&model)), (of, wanted(1)));
     }
-    let other = runtime().compile_with(graph(TEXT, 2), &options(dir.path(), 0)).unwrap();
+    let other = runtime().load(graph(TEXT, 2), &options(dir.path(), 0)).unwrap();
     assert_eq!((counts(&other), run(&other)), ((0, 2), wanted(2)), "it has a file of its own");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
-    let older = runtime().compile_with(graph(TEXT, 1), &options(dir.path(), 1)).unwrap();
+    let older = runtime().load(graph(TEXT, 1), &options(dir.path(), 1)).unwrap();
     assert!(matches!(older.cache().unwrap().outcome, CacheOutcome::Rebuilt(_)));
-    let error = runtime().compile_with(graph(TEXT, 1), &options(dir.path(), 0)).unwrap_err();
+    let error = runtime().load(graph(TEXT, 1), &options(dir.path(), 0)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidState);
     let none = options(&dir.path().join("none"), 0);
-    let error = runtime().compile_with(graph(TEXT, 1), &none).unwrap_err();
+    let error = runtime().load(graph(TEXT, 1), &none).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidPath);
 }
 
@@ -80,12 +81,12 @@ fn a_compilation_that_failed_may_be_corrected() {
     let mut bad = options(dir.path(), 0);
     bad.compile.bind.dims.insert("none".to_owned(), 4);
     let text = TEXT.replace("x: f32[3,40]", "x: f32[n,40]");
-    let error = runtime().compile_with(graph(&text, 1), &bad).unwrap_err();
+    let error = runtime().load(graph(&text, 1), &bad).unwrap_err();
     assert!(error.to_string().contains("none"), "{error}");
     let mut good = options(dir.path(), 0);
     good.compile.bind.dims.insert("n".to_owned(), 3);
     let models = [(0, 2), (2, 0)].map(|of| {
-        let model = runtime().compile_with(graph(&text, 1), &good).unwrap();
+        let model = runtime().load(graph(&text, 1), &good).unwrap();
         assert_eq!(counts(&model), of);
         model
     });
@@ -97,30 +98,31 @@ fn a_compilation_that_failed_may_be_corrected() {
 #[test]
 fn models_come_back_without_their_graph() {
     let dir = tempfile::tempdir().unwrap();
-    let restore =
-        |name: Option<&str>, version: u32| runtime().restore(name, &options(dir.path(), version));
+    let restore = |name: Option<&str>, version: u32| {
+        runtime().load(LoadSource::Cached(name), &options(dir.path(), version))
+    };
     let code = |restored: Result<Model, LoadError>| restored.unwrap_err().code();
     assert_eq!(code(restore(None, 0)), ErrorCode::InvalidArgument);
     assert_eq!(
-        code(runtime().restore(None, &LoadOptions::default())),
+        code(runtime().load(LoadSource::Cached(None), &LoadOptions::default())),
         ErrorCode::InvalidArgument,
         "no folder is said"
     );
-    runtime().compile_with(graph(TEXT, 1), &options(dir.path(), 3)).unwrap();
+    runtime().load(graph(TEXT, 1), &options(dir.path(), 3)).unwrap();
     let model = restore(None, 3).unwrap();
     assert_eq!((counts(&model), run(&model)), ((2, 0), wanted(1)));
     assert_eq!(code(restore(None, 2)), ErrorCode::InvalidState, "it is newer");
     assert_eq!(code(restore(None, 4)), ErrorCode::InvalidState, "it is older");
     assert_eq!(code(restore(Some("other"), 3)), ErrorCode::InvalidArgument);
     let other = TEXT.replace("graph small", "graph other");
-    runtime().compile_with(graph(&other, 2), &options(dir.path(), 3)).unwrap();
+    runtime().load(graph(&other, 2), &options(dir.path(), 3)).unwrap();
     assert_eq!(code(restore(None, 3)), ErrorCode::InvalidArgument, "there are two");
     assert_eq!(run(&restore(Some("other"), 3).unwrap()), wanted(2));
     // A file that is loaded as one that can be exported leaves its graph as well.
     let file = dir.path().join("third.graph");
     fs::write(&file, "graph third\n  input x: f32[3,40]\n  y = Relu@14(x)\n  output y\n").unwrap();
     let asked = LoadOptions { is_exportable: true, ..options(dir.path(), 3) };
-    let model = runtime().load_with(&file, &asked).unwrap();
+    let model = runtime().load(&file, &asked).unwrap();
     fs::remove_file(&file).unwrap();
     assert_eq!(run(&restore(Some("third"), 3).unwrap()), run(&model));
 }
@@ -131,8 +133,8 @@ fn ranges_of_dimensions_come_back_as_well() {
     let text = TEXT.replace("x: f32[3,40]", "x: f32[n,40]");
     let mut asked = options(dir.path(), 0);
     asked.compile.bind.ranges.insert("n".to_owned(), 1..=8);
-    let model = runtime().compile_with(graph(&text, 1), &asked).unwrap();
-    let again = runtime().restore(None, &options(dir.path(), 0)).unwrap();
+    let model = runtime().load(graph(&text, 1), &asked).unwrap();
+    let again = runtime().load(LoadSource::Cached(None), &options(dir.path(), 0)).unwrap();
     assert_eq!(again.ranges(), model.ranges());
     assert_eq!((counts(&again), run(&again)), ((2, 0), wanted(1)));
     assert_eq!(run_of(&again, 7), run_of(&model, 7));
@@ -140,18 +142,18 @@ fn ranges_of_dimensions_come_back_as_well() {
 
 #[test]
 fn exported_models_need_no_packing() {
-    let model = runtime().compile_with(graph(TEXT, 1), &exportable()).unwrap();
+    let model = runtime().load(graph(TEXT, 1), &exportable()).unwrap();
     let bytes = model.export().unwrap();
     assert_eq!(model.export().unwrap(), bytes);
-    let again = runtime().load_bytes(&bytes, &LoadOptions::default()).unwrap();
+    let again = runtime().load(&bytes, &LoadOptions::default()).unwrap();
     assert_eq!((counts(&again), run(&again)), ((2, 0), wanted(1)));
     assert_eq!(again.cache().unwrap().outcome, CacheOutcome::Hit);
     assert_eq!(again.export().unwrap_err().code(), ErrorCode::InvalidState, "it was not asked to");
-    let third = runtime().load_bytes(&bytes, &exportable()).unwrap();
+    let third = runtime().load(&bytes, &exportable()).unwrap();
     assert_eq!(counts(&third), (2, 0));
-    let fourth = runtime().load_bytes(&third.export().unwrap(), &LoadOptions::default()).unwrap();
+    let fourth = runtime().load(&third.export().unwrap(), &LoadOptions::default()).unwrap();
     assert_eq!((counts(&fourth), run(&fourth)), ((2, 0), wanted(1)));
-    let plain = Runtime::new().unwrap().compile(graph(TEXT, 1), &Options::default()).unwrap();
+    let plain = Runtime::new().unwrap().load(graph(TEXT, 1), &LoadOptions::default()).unwrap();
     assert_eq!(plain.export().unwrap_err().code(), ErrorCode::InvalidState);
 }
 
@@ -174,9 +176,9 @@ fn prepared_model_files_are_used_where_they_fit() {
     let dir = tempfile::tempdir().unwrap();
     let [plain, prepared] =
         [("plain.udm", false), ("prepared.udm", true)].map(|(name, is)| file(&dir, name, 1, is));
-    let model = runtime().load(&plain).unwrap();
+    let model = runtime().load(&plain, &LoadOptions::default()).unwrap();
     assert_eq!((model.cache(), run(&model)), (None, wanted(1)));
-    let model = runtime().load(&prepared).unwrap();
+    let model = runtime().load(&prepared, &LoadOptions::default()).unwrap();
     assert_eq!((counts(&model), run(&model)), ((2, 0), wanted(1)));
     // What was prepared for other weights is for another model.
     let of_file = |path: &Path| {
@@ -186,7 +188,7 @@ fn prepared_model_files_are_used_where_they_fit() {
     let mut other = of_file(&file(&dir, "other.udm", 2, false));
     other.sections = of_file(&prepared).sections;
     other.write(&dir.path().join("mixed.udm")).unwrap();
-    let model = runtime().load(dir.path().join("mixed.udm")).unwrap();
+    let model = runtime().load(dir.path().join("mixed.udm"), &LoadOptions::default()).unwrap();
     assert_eq!((counts(&model), run(&model)), ((0, 2), wanted(2)));
     let notice = "what the model file was prepared with is not used: it is of another model";
     assert_eq!(model.report().notices, [notice]);
@@ -208,7 +210,7 @@ fn damaged_model_files_are_refused_or_run_right() {
         if turn % 10 == 9 {
             bad.truncate(random.below(good.len()));
         }
-        match runtime.load_bytes(&bad, &LoadOptions::default()) {
+        match runtime.load(&bad, &LoadOptions::default()) {
             Ok(model) => assert_eq!(run(&model), wanted, "turn {turn}"),
             Err(error) => {
                 assert!(!error.to_string().is_empty(), "turn {turn}");
@@ -222,7 +224,7 @@ fn damaged_model_files_are_refused_or_run_right() {
 #[test]
 fn files_of_caches_that_hold_graphs_may_be_damaged() {
     let dir = tempfile::tempdir().unwrap();
-    let compile = || runtime().compile_with(graph(TEXT, 1), &options(dir.path(), 0)).unwrap();
+    let compile = || runtime().load(graph(TEXT, 1), &options(dir.path(), 0)).unwrap();
     compile();
     let path = fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
     let (good, wanted) = (fs::read(&path).unwrap(), wanted(1));
@@ -233,7 +235,7 @@ fn files_of_caches_that_hold_graphs_may_be_damaged() {
             bad.truncate(random.below(good.len()));
         }
         fs::write(&path, &bad).unwrap();
-        match runtime().restore(None, &options(dir.path(), 0)) {
+        match runtime().load(LoadSource::Cached(None), &options(dir.path(), 0)) {
             Ok(model) => assert_eq!(run(&model), wanted, "turn {turn}"),
             Err(error) => assert_ne!(error.code(), ErrorCode::Internal, "turn {turn}: {error}"),
         }

@@ -2,6 +2,7 @@
 //! where it is left out.
 
 use udo_api::{Core, CoreKind, Shape};
+use udo_runtime::LoadOptions;
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::device::{Coherence, DeviceSpec};
 use udo_runtime::graph::Graph;
@@ -126,7 +127,8 @@ fn b17_models_are_planned_for_devices_as_they_are() {
         let devices = [DeviceSpec::of(Core::CPU), dsp];
         let runtime = Runtime::builder().devices(devices).build().unwrap();
         let graph = Graph::parse(NETWORK).unwrap();
-        let model = runtime.compile(graph, &options(Coherence::Coherent, None)).unwrap();
+        let model =
+            runtime.load(graph, &LoadOptions::from(options(Coherence::Coherent, None))).unwrap();
         (runtime, model)
     };
     let (_, coherent) = of(Coherence::Coherent);

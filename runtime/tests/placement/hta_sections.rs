@@ -78,7 +78,7 @@ fn prepared(seed: usize, soc: &'static Soc) -> Contents {
 
 fn load(runtime: &Runtime, contents: &Contents, compile: Options) -> Result<Model, LoadError> {
     let options = LoadOptions { compile, ..LoadOptions::default() };
-    runtime.load_bytes(&contents.to_bytes().unwrap(), &options)
+    runtime.load(&contents.to_bytes().unwrap(), &options)
 }
 
 /// On the HTA, where nothing else may run what it has no program for but the DSP.

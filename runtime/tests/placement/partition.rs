@@ -10,8 +10,8 @@ use udo_runtime::graph::Graph;
 use udo_runtime::model::{CompileError, Model, Options};
 use udo_runtime::place::{Costs, Fallback};
 use udo_runtime::plan::{Passage, Report};
-use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::close::assert_close;
+use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::random::Random;
 
 /// Two chains that take turns in the model's order, and meet.

@@ -95,7 +95,7 @@ fn options(cores: &[Core], ranges_of: RangesOf) -> Options {
 }
 
 fn compile(graph: Graph, cores: &[Core], ranges_of: RangesOf) -> Result<Model, LoadError> {
-    runtime().compile(graph, &options(cores, ranges_of))
+    runtime().load(graph, &LoadOptions::from(options(cores, ranges_of)))
 }
 
 fn random(count: usize) -> RangesOf {
@@ -245,13 +245,13 @@ fn only_models_in_numbers_for_the_dsp_are_quantized() {
 fn values_that_are_asked_for_besides_are_given() {
     let mut options = options(&[Core::DSP_V68], random(2));
     options.more_outputs = vec!["first".to_owned(), "n".to_owned()];
-    let model = runtime().compile(network(), &options).unwrap();
+    let model = runtime().load(network(), &LoadOptions::from(options.clone())).unwrap();
     assert_eq!(model.outputs(), ["y", "h", "n"]);
     let mut session = model.session().unwrap();
     run(&mut session, &picture(1, 1.0));
     let mut exact = {
         let options = Options { place: PlaceOptions::default(), ..options };
-        runtime().compile(network(), &options).unwrap().session().unwrap()
+        runtime().load(network(), &LoadOptions::from(options.clone())).unwrap().session().unwrap()
     };
     run(&mut exact, &picture(1, 1.0));
     let pairs = |name: &str| {
@@ -308,7 +308,8 @@ fn what_cannot_be_quantized_says_why() {
     let fallback = udo_runtime::place::Fallback::CPU;
     let place = PlaceOptions { cores: vec![Core::DSP_V68], fallback, ..PlaceOptions::default() };
     let options = Options { place, ranges_of: random(2), ..Options::default() };
-    let model = runtime().compile(Graph::parse(dark).unwrap(), &options).unwrap();
+    let model =
+        runtime().load(Graph::parse(dark).unwrap(), &LoadOptions::from(options.clone())).unwrap();
     assert!(notices(&model).contains("is computed in numbers"), "{}", notices(&model));
     assert!(model.report().steps.iter().all(|step| step.core == Core::CPU));
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, CoreKind, Shape};
+use udo_runtime::LoadOptions;
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
@@ -16,7 +17,7 @@ fn compile(text: &str, core: Core, opencl: OpenCl) -> Result<Model, LoadError> {
     let profile = Profile { opencl, ..Profile::default() };
     let place = PlaceOptions { cores: vec![core], profile, ..PlaceOptions::default() };
     let options = Options { place, ..Options::default() };
-    Runtime::new().unwrap().compile(Graph::parse(text).unwrap(), &options)
+    Runtime::new().unwrap().load(Graph::parse(text).unwrap(), &LoadOptions::from(options.clone()))
 }
 
 fn on(text: &str, core: Core) -> Model {
@@ -270,7 +271,10 @@ fn values_that_are_asked_for_besides_are_given() {
     let place = PlaceOptions { cores: vec![Core::GPU], ..PlaceOptions::default() };
     let more_outputs = vec!["c_d".to_owned(), "convolution".to_owned()];
     let options = Options { place, more_outputs, ..Options::default() };
-    let model = Runtime::new().unwrap().compile(Graph::parse(&qdq()).unwrap(), &options).unwrap();
+    let model = Runtime::new()
+        .unwrap()
+        .load(Graph::parse(&qdq()).unwrap(), &LoadOptions::from(options.clone()))
+        .unwrap();
     assert_eq!(model.outputs(), ["y", "c_d", "c"]);
     let session = session(&model, &[1, 3, 8, 8], 2);
     let [cut, all] = ["c_d", "c"].map(|name| session.output::<f32>(name).unwrap().to_vec());

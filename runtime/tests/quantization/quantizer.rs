@@ -7,6 +7,7 @@ mod on_dsp;
 use std::collections::BTreeSet;
 
 use udo_api::{Core, DType, PackageV1, Shape};
+use udo_runtime::LoadOptions;
 use udo_runtime::device::Devices;
 use udo_runtime::export;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
@@ -173,7 +174,7 @@ fn assert_on_dsp(quantized: &Quantized, set: &[(String, Tensor)], what: &str) {
     let [cpu, dsp] = [Core::CPU, Core::DSP_V68].map(|core| {
         let place = PlaceOptions { cores: vec![core], ..PlaceOptions::default() };
         let options = Options { place, ..Options::default() };
-        let model = runtime.compile(quantized.graph.clone(), &options);
+        let model = runtime.load(quantized.graph.clone(), &LoadOptions::from(options.clone()));
         let refusal = model.as_ref().err().map(ToString::to_string);
         assert_eq!(refusal, None, "{what} on {core}");
         let mut session = model.unwrap().session().unwrap();
@@ -191,7 +192,7 @@ fn assert_on_dsp(quantized: &Quantized, set: &[(String, Tensor)], what: &str) {
 
 /// The operators that run in the end.
 fn operators(graph: &Graph) -> BTreeSet<String> {
-    let model = Runtime::new().unwrap().compile(graph.clone(), &Options::default()).unwrap();
+    let model = Runtime::new().unwrap().load(graph.clone(), &LoadOptions::default()).unwrap();
     model.report().steps.iter().map(|step| step.op.clone()).collect()
 }
 
@@ -264,7 +265,7 @@ fn the_onnx_file_is_the_same_model() {
         let bytes = export::onnx::to_bytes(&graph).unwrap();
         let read = import::bytes(&bytes, "model.onnx", &ImportOptions::default()).unwrap();
         let run = |graph: &Graph| {
-            let model = runtime.compile(graph.clone(), &Options::default()).unwrap();
+            let model = runtime.load(graph.clone(), &LoadOptions::default()).unwrap();
             let mut session = model.session().unwrap();
             session.set_input("x", &sets[0][0].1).unwrap();
             session.run().unwrap();
@@ -297,7 +298,7 @@ fn older_nodes_are_raised_for_a_file_that_has_one_operator_set() {
     let bytes = export::onnx::to_bytes(&graph).unwrap();
     let read = import::bytes(&bytes, "model.onnx", &ImportOptions::default()).unwrap();
     let run = |graph: &Graph| {
-        let model = runtime.compile(graph.clone(), &Options::default()).unwrap();
+        let model = runtime.load(graph.clone(), &LoadOptions::default()).unwrap();
         let mut session = model.session().unwrap();
         session.set_input("x", &sets[0][0].1).unwrap();
         session.run().unwrap();
@@ -500,7 +501,8 @@ fn user_operators_take_part_as_their_types_say() {
             let fallback = Fallback::CPU;
             let place = PlaceOptions { cores, fallback, ..PlaceOptions::default() };
             let options = Options { place, ..Options::default() };
-            let model = runtime.compile(quantized.graph.clone(), &options).unwrap();
+            let model =
+                runtime.load(quantized.graph.clone(), &LoadOptions::from(options.clone())).unwrap();
             let mut session = model.session().unwrap();
             session.set_input("x", &sets[0][0].1).unwrap();
             session.run().unwrap();

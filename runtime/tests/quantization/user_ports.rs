@@ -9,6 +9,7 @@ use udo_api::{
     Layout, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch, Shape, Value,
     dsp_kernel, input, output,
 };
+use udo_runtime::LoadOptions;
 use udo_runtime::compiler::Resources;
 use udo_runtime::device::Devices;
 use udo_runtime::graph::Graph;
@@ -264,7 +265,9 @@ fn compile(graph: Graph, cores: &[Core]) -> Model {
     let place = PlaceOptions { cores: cores.to_vec(), ..PlaceOptions::default() };
     let ranges_of = RangesOf::Random(NonZero::new(4).unwrap());
     let options = Options { place, ranges_of, ..Options::default() };
-    Runtime::of(operators(), Devices::default()).compile(graph, &options).unwrap()
+    Runtime::of(operators(), Devices::default())
+        .load(graph, &LoadOptions::from(options.clone()))
+        .unwrap()
 }
 
 /// Numbers from -1 to 1.

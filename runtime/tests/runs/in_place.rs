@@ -425,10 +425,10 @@ fn pairs_stay_with_their_model() {
         is_exportable: true,
         ..LoadOptions::default()
     };
-    let exported = runtime.load_bytes(CACHE.as_bytes(), &options).unwrap().export().unwrap();
-    let again = runtime.load_bytes(&exported, &LoadOptions::default()).unwrap();
+    let exported = runtime.load(CACHE.as_bytes(), &options).unwrap().export().unwrap();
+    let again = runtime.load(&exported, &LoadOptions::default()).unwrap();
     // Said twice it is one pair.
-    let twice = runtime.load_bytes(&exported, &options).unwrap();
+    let twice = runtime.load(&exported, &options).unwrap();
     for model in [of_network, again, twice] {
         assert_eq!(model.in_place().collect::<Vec<_>>(), [("past", "present")]);
     }
@@ -470,7 +470,9 @@ fn what_cannot_be_a_pair_is_refused() {
         ),
     ];
     for (declared, message) in cases {
-        let error = runtime.compile(Graph::parse(text).unwrap(), &pairs(declared)).unwrap_err();
+        let error = runtime
+            .load(Graph::parse(text).unwrap(), &LoadOptions::from(pairs(declared)))
+            .unwrap_err();
         assert_eq!(
             (error.code(), error.to_string().as_str()),
             (ErrorCode::InvalidArgument, *message)

@@ -19,6 +19,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use udo_api::{CoreKind, Element, Shape};
+use udo_runtime::LoadOptions;
 use udo_runtime::device::{Device, DeviceTensor};
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
@@ -30,7 +31,7 @@ use udo_runtime::runtime::Runtime;
 const LONG: Duration = Duration::from_mins(1);
 
 fn compile(runtime: &Runtime, text: &str, options: &Options) -> Model {
-    runtime.compile(Graph::parse(text).unwrap(), options).unwrap()
+    runtime.load(Graph::parse(text).unwrap(), &LoadOptions::from(options.clone())).unwrap()
 }
 
 fn cpu(runtime: &Runtime) -> Device {

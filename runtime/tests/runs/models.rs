@@ -261,8 +261,8 @@ fn a_model_of_a_file_and_one_of_its_bytes_are_the_same() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
     let models = [
-        runtime.load(&path).unwrap(),
-        runtime.load_bytes(ADD_RELU.as_bytes(), &LoadOptions::default()).unwrap(),
+        runtime.load(&path, &LoadOptions::default()).unwrap(),
+        runtime.load(ADD_RELU.as_bytes(), &LoadOptions::default()).unwrap(),
     ];
     for model in models {
         let mut session = model.session().unwrap();
@@ -270,8 +270,8 @@ fn a_model_of_a_file_and_one_of_its_bytes_are_the_same() {
         let made = session.run_on(&[x.clone(), x], &[None]).unwrap();
         assert_eq!(elements::<f32>(&made[0]), [2.0, 0.0, 6.0, 0.0]);
     }
-    let error = runtime.load(folder.path().join("none.onnx")).unwrap_err();
+    let error = runtime.load(folder.path().join("none.onnx"), &LoadOptions::default()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidPath);
-    let error = runtime.load_bytes(b"nothing", &LoadOptions::default()).unwrap_err();
+    let error = runtime.load(b"nothing", &LoadOptions::default()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidFile);
 }

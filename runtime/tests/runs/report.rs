@@ -3,6 +3,7 @@
 use std::num::NonZero;
 
 use udo_api::{Core, CoreKind, Shape};
+use udo_runtime::LoadOptions;
 use udo_runtime::device::{DeviceSpec, DeviceTensor, ErrorCode};
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
@@ -42,7 +43,7 @@ dsp:0 (emulated dsp:v68): 0 of 1 cores at work, 0 runs waiting
 fn open(runtime: &Runtime, shapes_kept: usize) -> Model {
     let shapes_kept = NonZero::new(shapes_kept).unwrap();
     let options = Options { shapes_kept, ..Options::default() };
-    runtime.compile(Graph::parse(OPEN).unwrap(), &options).unwrap()
+    runtime.load(Graph::parse(OPEN).unwrap(), &LoadOptions::from(options.clone())).unwrap()
 }
 
 fn run(session: &mut Session, rows: usize) {

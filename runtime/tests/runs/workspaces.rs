@@ -186,12 +186,16 @@ fn b20_the_same_weights_loaded_twice_take_their_memory_once() {
     std::fs::write(&path, text("file")).unwrap();
     let load = |name: &str| {
         let options = LoadOptions::default();
-        runtime.load_bytes(text(name).as_bytes(), &options).unwrap().session().unwrap()
+        runtime.load(text(name).as_bytes(), &options).unwrap().session().unwrap()
     };
     let first = load("first");
     let (once, own) = (constants(), workspace(&cpu).0);
     assert!(once >= 2 * 64 * 64 * 4, "{once}");
-    let others = [load("first"), load("second"), runtime.load(&path).unwrap().session().unwrap()];
+    let others = [
+        load("first"),
+        load("second"),
+        runtime.load(&path, &LoadOptions::default()).unwrap().session().unwrap(),
+    ];
     assert_eq!((constants(), workspace(&cpu).0), (once, 4 * own));
     drop((first, others));
     assert_eq!(constants(), 0);
@@ -230,8 +234,7 @@ fn b20_what_is_made_of_the_same_weights_takes_its_memory_once() {
         let of = stats.owners.into_iter().find(|(name, _)| name == "constants");
         of.map_or(0, |(_, usage)| usage.current_bytes)
     };
-    let load =
-        |name: &str| runtime.load_bytes(text(name).as_bytes(), &LoadOptions::default()).unwrap();
+    let load = |name: &str| runtime.load(text(name).as_bytes(), &LoadOptions::default()).unwrap();
     let first = load("first");
     let folded = first.report().nodes.iter().filter(|node| node.is_folded).count();
     let scaled = first.passes().iter().any(|fired| fired.pass == "scales" && fired.count > 0);
@@ -248,7 +251,7 @@ fn b20_what_is_made_of_the_same_weights_takes_its_memory_once() {
     assert_eq!((constants(), workspace(&cpu).0), (once, 2 * own));
     sessions.clear();
     let graph = udo_runtime::graph::Graph::parse(&text("graph")).unwrap();
-    let models = [0, 1].map(|_| runtime.compile(graph.clone(), &Options::default()).unwrap());
+    let models = [0, 1].map(|_| runtime.load(graph.clone(), &LoadOptions::default()).unwrap());
     sessions.extend(models.iter().map(|model| model.session().unwrap()));
     assert_eq!((constants(), workspace(&cpu).0), (once, 2 * own));
     for session in &mut sessions {

@@ -1,5 +1,6 @@
 //! Models of graphs and operators, without files.
 
+use udo_runtime::LoadOptions;
 use udo_runtime::builtin;
 use udo_runtime::compiler::{Compiler, Resources};
 use udo_runtime::device::Devices;
@@ -24,7 +25,7 @@ pub fn compile_graph(
     options: &Options,
 ) -> Result<Model, CompileError> {
     let runtime = Runtime::of(operators.clone(), Devices::default());
-    runtime.compile(graph, options).map_err(|error| match error {
+    runtime.load(graph, &LoadOptions::from(options.clone())).map_err(|error| match error {
         LoadError::Compile(error) | LoadError::OutOfMemory { reason: error, .. } => *error,
         other => panic!("{other}"),
     })

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use udo_api::{Core, Layout, Side};
+use udo_runtime::LoadOptions;
 use udo_runtime::cores::opencl;
 use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, Graph, Node as GraphNode, ValueId};
@@ -167,7 +168,7 @@ impl OnDevice {
         let mut options = Options::default();
         options.place.cores = vec![Core::GPU, Core::CPU];
         let runtime = Runtime::of(cx.registry.clone(), Devices::default());
-        let model = match runtime.compile(graph, &options) {
+        let model = match runtime.load(graph, &LoadOptions::from(options.clone())) {
             Ok(model) => model,
             Err(LoadError::Compile(error)) if is_of_device(&error) => {
                 return Err(failure(&said, &*error));

@@ -2,6 +2,7 @@
 
 use udo_api::{Core, DType, Param, ParamKind, Port};
 use udo_host::ParamSetting;
+use udo_runtime::LoadOptions;
 use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node as GraphNode, ValueId};
 use udo_runtime::memory::Tensor;
@@ -169,7 +170,10 @@ impl OneNode<'_> {
         options.place.cores = vec![self.cx.subject.core, Core::CPU];
         options.place.fallback = Fallback::CPU;
         let runtime = Runtime::of(self.cx.registry.clone(), Devices::default());
-        runtime.compile(graph, &options).map(drop).map_err(|error| chain(&error))
+        runtime
+            .load(graph, &LoadOptions::from(options.clone()))
+            .map(drop)
+            .map_err(|error| chain(&error))
     }
 
     /// A finding unless the model is refused by a message that has `name` in it.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use udo_api::Core;
+use udo_runtime::LoadOptions;
 use udo_runtime::export;
 use udo_runtime::graph::{Graph, Source, ValueId};
 use udo_runtime::memory::Tensor;
@@ -230,7 +231,7 @@ impl Runner<'_> {
         let set = vec![(network::INPUT.to_owned(), self.image.clone())];
         let ranges_of = RangesOf::Inputs(Arc::new(vec![set]));
         let options = Options { place, ranges_of, ..Options::default() };
-        let compiled = self.runtime.compile(graph, &options);
+        let compiled = self.runtime.load(graph, &LoadOptions::from(options.clone()));
         let model = compiled.map_err(|error| load_failure(error, self.file, self.runtime))?;
         let session = model.session();
         let mut session =

@@ -173,6 +173,7 @@ impl Unplaced<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::DSP_ARCHS;
 
     const PAGE: &str = include_str!("../../../../docs/dsp.md");
 

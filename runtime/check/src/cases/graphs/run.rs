@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::num::NonZero;
 
 use udo_api::Core;
+use udo_runtime::LoadOptions;
 use udo_runtime::cores::OpenCl;
 use udo_runtime::device::Devices;
 use udo_runtime::graph::{DimSpec, Graph, Selector, ValueId};
@@ -118,8 +119,10 @@ impl Runner {
             let of = Selector::Named(self.op.to_owned());
             options.place.affinity = vec![Affinity { of, core: self.core }];
         }
-        let model =
-            self.runtime.compile(part.graph.clone(), &options).map_err(|error| refused(&error))?;
+        let model = self
+            .runtime
+            .load(part.graph.clone(), &LoadOptions::from(options.clone()))
+            .map_err(|error| refused(&error))?;
         let mut own = model.report().nodes.iter().filter(|node| node.op == self.op);
         if let Some(node) = own.find(|node| node.core != self.core) {
             return Err(Fault::Refused(format!("the operator is placed on {}", node.core)));

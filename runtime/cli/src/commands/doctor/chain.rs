@@ -123,5 +123,5 @@ pub(super) fn load(
     let place = PlaceOptions { cores, fallback, affinity, ..PlaceOptions::default() };
     let options = Options { place, threads, passes: PassOptions::none(), ..Options::default() };
     let options = LoadOptions { compile: options, ..LoadOptions::default() };
-    Ok(runtime.load_bytes(text.as_bytes(), &options)?.session()?)
+    Ok(runtime.load(text.as_bytes(), &options)?.session()?)
 }
