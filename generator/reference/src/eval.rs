@@ -219,8 +219,9 @@ impl<'a> Machine<'a> {
         for step in &code.steps {
             self.at = step.at;
             let mut holds = true;
-            for (slot, wanted) in &step.guards {
-                holds &= self.scalars.get(*slot).is_some_and(|value| value.holds()) == *wanted;
+            for guard in &step.guards {
+                let value = self.scalars.get(guard.slot);
+                holds &= value.is_some_and(|value| value.holds()) == guard.holds;
             }
             if !holds {
                 continue;

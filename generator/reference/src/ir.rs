@@ -63,9 +63,15 @@ pub struct Loosened {
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) at: Position,
-    /// Early truth values, and what each has to be.
-    pub(crate) guards: Vec<(Slot, bool)>,
+    pub(crate) guards: Vec<Guard>,
     pub(crate) kind: StepKind,
+}
+
+/// What an early truth value has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Guard {
+    pub(crate) slot: Slot,
+    pub(crate) holds: bool,
 }
 
 #[derive(Debug, Clone)]

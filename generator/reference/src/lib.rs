@@ -53,8 +53,8 @@ pub use crate::{
     ir::Loosened,
     lower::function_names,
     print::{
-        Accesses, Buffer, Codes, Formula, Item, ItemKernel, OpenClAccess, Port, PortAccess, Ports,
-        RustKernel, Scratch, has_call, has_word,
+        Accesses, Buffer, Codes, FieldGuard, Formula, Item, ItemKernel, OpenClAccess, Port,
+        PortAccess, Ports, RustKernel, Scratch, has_call, has_word,
     },
     signature::{Class, Elements, Input, Output, Param, ParamKind, Signature, Tensor, Value},
     storage::{Storage, quantize},

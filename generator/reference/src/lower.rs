@@ -16,7 +16,7 @@ use typed::{Typed, Whole, coerced};
 use crate::{
     fault::{Fault, Position},
     ir::{
-        Binder, Code, Def, DefKind, HERE, Local, Loosened, Output, Seen, Slot, Source, Step,
+        Binder, Code, Def, DefKind, Guard, HERE, Local, Loosened, Output, Seen, Slot, Source, Step,
         StepKind,
     },
     signature::{Class, ParamKind, Signature},
@@ -72,7 +72,7 @@ struct Lowering<'a> {
     ranks: Vec<Option<usize>>,
     scalars: Vec<Local>,
     lists: Vec<Local>,
-    guards: Vec<(Slot, bool)>,
+    guards: Vec<Guard>,
     /// The optional inputs that are there, where this is worked out.
     present: Vec<usize>,
     outputs: Vec<Option<usize>>,

@@ -31,6 +31,13 @@ pub(crate) fn parse(source: &str) -> Result<Vec<Statement>, Fault> {
     Ok(statements)
 }
 
+/// A name with its indices, and what it stands for.
+struct Definition {
+    name: String,
+    binders: Vec<Binder>,
+    value: Expr,
+}
+
 struct Parser<'a> {
     tokens: &'a [(Token, Position)],
     at: usize,
@@ -93,7 +100,7 @@ impl<'a> Parser<'a> {
         let kind = match self.peek() {
             Token::Keyword("let") => {
                 self.at += 1;
-                let (name, binders, value) = self.definition("a name")?;
+                let Definition { name, binders, value } = self.definition("a name")?;
                 if self.is_next("in") {
                     let message = "found `in`: a `let` of its own has none, wanted a statement";
                     return Err(Fault::new(self.position(), message));
@@ -111,7 +118,7 @@ impl<'a> Parser<'a> {
                 StatementKind::Tolerance(self.tolerance()?)
             }
             Token::Name(_) => {
-                let (name, binders, value) = self.definition("a name")?;
+                let Definition { name, binders, value } = self.definition("a name")?;
                 StatementKind::Output(name, binders, value)
             }
             _ => return Err(self.wanted("`let`, `require`, `tolerance` or the name of an output")),
@@ -119,11 +126,11 @@ impl<'a> Parser<'a> {
         Ok(Statement { at, kind })
     }
 
-    fn definition(&mut self, what: &str) -> Result<(String, Vec<Binder>, Expr), Fault> {
+    fn definition(&mut self, what: &str) -> Result<Definition, Fault> {
         let name = self.name(what)?;
         let binders = if self.takes("[") { self.binders()? } else { Vec::new() };
         self.want("=")?;
-        Ok((name, binders, self.expr()?))
+        Ok(Definition { name, binders, value: self.expr()? })
     }
 
     /// `i < n, c.. < dims]`, with the bracket.

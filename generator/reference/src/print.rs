@@ -20,10 +20,10 @@ mod wide;
 
 pub use access::{Accesses, OpenClAccess, PortAccess};
 pub(crate) use items::items;
-pub use items::{Buffer, Item, ItemKernel};
+pub use items::{Buffer, FieldGuard, Item, ItemKernel};
 
 use crate::{
-    ir::{Binder, Code, Def, DefKind, Seen, Source, StepKind, Text},
+    ir::{Binder, Code, Def, DefKind, Guard, Seen, Source, StepKind, Text},
     signature::{Class, ParamKind, Signature},
 };
 use emit::Emitter;
@@ -195,6 +195,12 @@ impl<'a> Common<'a> {
     }
 }
 
+/// What `execute` calls an output, and its encoding.
+struct OutputNames {
+    elements: String,
+    encoding: String,
+}
+
 struct Printer<'a> {
     code: &'a Code,
     signature: &'a Signature,
@@ -229,11 +235,11 @@ impl Printer<'_> {
     }
 
     /// What `execute` calls the output that a tensor goes to, and its encoding.
-    fn output_names(&self, def: usize) -> (String, String) {
+    fn output_names(&self, def: usize) -> OutputNames {
         let name = self.names.def(def);
         let is_direct = self.direct_output_of(def).is_some();
-        let output = if is_direct { name.to_owned() } else { format!("stored_{name}") };
-        (output, format!("encoding_{name}"))
+        let elements = if is_direct { name.to_owned() } else { format!("stored_{name}") };
+        OutputNames { elements, encoding: format!("encoding_{name}") }
     }
 
     /// The tensors that are kept between two loops.
@@ -413,9 +419,9 @@ impl Printer<'_> {
     }
 
     /// The condition of a step, if it has one.
-    fn guards(&self, guards: &[(usize, bool)]) -> Option<String> {
-        let test = |(slot, wanted): &(usize, bool)| {
-            format!("{}plan.{}", if *wanted { "" } else { "!" }, self.names.scalar(*slot))
+    fn guards(&self, guards: &[Guard]) -> Option<String> {
+        let test = |Guard { slot, holds }: &Guard| {
+            format!("{}plan.{}", if *holds { "" } else { "!" }, self.names.scalar(*slot))
         };
         let tests: Vec<String> = guards.iter().map(test).collect();
         (!tests.is_empty()).then(|| tests.join(" && "))
@@ -489,9 +495,9 @@ impl Printer<'_> {
         });
         let outputs = self.code.outputs.iter().zip(&self.ports.outputs);
         let outputs = outputs.flat_map(|(output, port)| {
-            let (name, encoding) = self.output_names(output.def);
+            let OutputNames { elements, encoding } = self.output_names(output.def);
             let encoding = port.codes.as_ref().map(|_| (encoding, "Encoding".to_owned()));
-            [(name, format!("&mut [{}]", port.element))].into_iter().chain(encoding)
+            [(elements, format!("&mut [{}]", port.element))].into_iter().chain(encoding)
         });
         let read = |source: Source| (self.names.source(source).to_owned(), self.read_type(source));
         let parameters = self.read().into_iter().map(read).chain(scratch).chain(outputs).collect();
@@ -546,7 +552,7 @@ impl Printer<'_> {
                 "        for (number, to) in {to}.iter_mut().enumerate().take(plan.{dims}.size()) {{\n            *to = {stored};\n        }}\n"
             )
         };
-        let (output, encoding) = self.output_names(def);
+        let OutputNames { elements: output, encoding } = self.output_names(def);
         let coded = |value: &str, port: &Port| match &port.codes {
             Some(codes) => codes.store.replace("{encoding}", &encoding).replace("{value}", value),
             None => stored(value, class, &port.element),

@@ -232,7 +232,7 @@ impl OpView {
     fn print_kernel(&mut self, op: &Op, core: Core) -> bool {
         match reference::kernel(op, core) {
             Some(Ok(printed)) => self.reference = Some(printed),
-            Some(Err(why)) => self.note = Some(why),
+            Some(Err(why)) => self.note = Some(why.to_string()),
             None => {}
         }
         if let (Some(_), Some(test)) = (&self.reference, &mut self.test) {

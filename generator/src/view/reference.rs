@@ -36,11 +36,22 @@ pub(crate) struct ReferenceView {
     pub(crate) is_bounded: bool,
 }
 
-/// A first kernel, or why there is none.
-pub(super) type Printed = Result<ReferenceView, String>;
+/// Why an operator with a reference has no first kernel on a core.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoKernel {
+    #[error("a node may leave out the output {0}")]
+    OptionalOutput(String),
+    /// Shapes follow from elements that are not stored as what they are.
+    #[error(
+        "extents follow from elements of the input {0}, which is stored as codes or halves there"
+    )]
+    ConvertedExtents(String),
+    #[error("elements decide how large an output is, which a kernel of a GPU cannot say")]
+    BoundedOnGpu,
+}
 
 /// An operator with what its reference says, whichever core runs it.
-struct Source<'a> {
+struct OpFormula<'a> {
     op: &'a Op,
     /// The reference as the config has it.
     text: &'a str,
@@ -48,7 +59,7 @@ struct Source<'a> {
     formula: Formula,
 }
 
-impl<'a> Source<'a> {
+impl<'a> OpFormula<'a> {
     /// That of an operator with a reference. It was read with the config, so that it reads again.
     fn of(op: &'a Op) -> Option<Self> {
         let program = reference::program(op).ok().flatten()?;
@@ -65,38 +76,31 @@ struct Kernel {
 }
 
 /// The first kernel of an operator with a reference on a core.
-pub(super) fn kernel(op: &Op, core: Core) -> Option<Printed> {
-    let source = Source::of(op)?;
-    if let Some(output) = op.outputs.iter().find(|output| output.is_optional) {
-        return Some(Err(format!("a node may leave out the output {}", output.name)));
-    }
-    if let Err(why) = odd_static(&source, core) {
-        return Some(Err(why));
-    }
-    let printed = match core {
-        Core::Gpu => items::printed(&source),
-        Core::Cpu | Core::Dsp(_) => Ok(slices::printed(&source, core)),
-    };
-    Some(printed.map(|Kernel { code, opencl }| ReferenceView {
-        comment: comment(source.text),
-        code,
-        inference: String::new(),
-        opencl,
-        is_bounded: source.formula.is_bounded,
-    }))
+pub(super) fn kernel(op: &Op, core: Core) -> Option<Result<ReferenceView, NoKernel>> {
+    OpFormula::of(op).map(|source| source.kernel(core))
 }
 
-/// Why there is no first kernel where shapes follow from elements that are not stored as what they are.
-fn odd_static(Source { op, formula, .. }: &Source<'_>, core: Core) -> Result<(), String> {
-    let odd = op.inputs.iter().zip(&formula.reads_static);
-    let mut odd =
-        odd.filter(|(port, is_read)| **is_read && port.is_static && is_converted(port, core));
-    match odd.next() {
-        None => Ok(()),
-        Some((port, _)) => Err(format!(
-            "extents follow from elements of the input {}, which is stored as codes or halves there",
-            port.name
-        )),
+impl OpFormula<'_> {
+    fn kernel(&self, core: Core) -> Result<ReferenceView, NoKernel> {
+        if let Some(output) = self.op.outputs.iter().find(|output| output.is_optional) {
+            return Err(NoKernel::OptionalOutput(output.name.clone()));
+        }
+        let reads = self.op.inputs.iter().zip(&self.formula.reads_static);
+        let mut read = reads.filter(|(port, is_read)| **is_read && port.is_static);
+        if let Some((port, _)) = read.find(|(port, _)| is_converted(port, core)) {
+            return Err(NoKernel::ConvertedExtents(port.name.clone()));
+        }
+        let Kernel { code, opencl } = match core {
+            Core::Gpu => items::printed(self)?,
+            Core::Cpu | Core::Dsp(_) => slices::printed(self, core),
+        };
+        Ok(ReferenceView {
+            comment: comment(self.text),
+            code,
+            inference: String::new(),
+            opencl,
+            is_bounded: self.formula.is_bounded,
+        })
     }
 }
 
@@ -121,7 +125,7 @@ struct Module<'a> {
 
 impl<'a> Uses<'a> {
     /// Of a kernel or of shape inference: those of the operator's formula as well.
-    fn beside(Source { op, formula, .. }: &'a Source<'_>, names: &'a [&'a str]) -> Self {
+    fn beside(OpFormula { op, formula, .. }: &'a OpFormula<'_>, names: &'a [&'a str]) -> Self {
         let functions = functions(&formula.text).chain(["of_node"]).collect();
         let path = format!("formulas::{}", names::module_name(&op.name));
         let formula = Module { path, types: &["Plan"], functions };

@@ -148,12 +148,19 @@ fn compared(port: usize, of: &str, is_encoded: bool, evaluated: &Evaluated) -> O
         dims => format!("        assert_eq!(outputs[{port}].dims(), {dims:?});"),
     };
     let each = wanted.iter().copied().zip(evaluated.allowed.iter().copied());
-    let (wanted, values) = match of {
+    let Comparison { wanted, values } = match of {
         _ if is_encoded => within(port, of, each),
         "i64" | "Bool" => exact(port, of, &evaluated.tensor),
         _ => near(port, of, &wanted, each),
     };
     Some([wanted, dims, values].join("\n"))
+}
+
+/// The statements that compare the elements of an output.
+struct Comparison {
+    /// What is wanted, under a name.
+    wanted: String,
+    values: String,
 }
 
 /// That numbers are near to others.
@@ -162,7 +169,7 @@ fn near(
     of: &str,
     wanted: &[f64],
     each: impl Iterator<Item = (f64, f64)>,
-) -> (String, String) {
+) -> Comparison {
     let worst =
         each.fold(1e-7, |worst: f64, (wanted, allowed)| worst.max(allowed / wanted.abs().max(1.0)));
     // The next power of ten: the numbers are for people.
@@ -184,11 +191,11 @@ fn near(
             "        assert_near(&outputs[{port}].values::<{of}>(), wanted_{port}, {tolerance});"
         )
     };
-    (binding, values)
+    Comparison { wanted: binding, values }
 }
 
 /// That integers and truth values are those.
-fn exact(port: usize, of: &str, tensor: &Tensor) -> (String, String) {
+fn exact(port: usize, of: &str, tensor: &Tensor) -> Comparison {
     let items: Vec<String> = match &tensor.elements {
         Elements::Float(values) => values.iter().map(|value| whole(*value).to_string()).collect(),
         Elements::Int(values) => values.iter().map(i64::to_string).collect(),
@@ -199,11 +206,11 @@ fn exact(port: usize, of: &str, tensor: &Tensor) -> (String, String) {
     let wanted = if of == "Bool" { ".map(Bool::from)" } else { "" };
     let values =
         format!("        assert_eq!(outputs[{port}].values::<{of}>(), wanted_{port}{wanted});");
-    (binding, values)
+    Comparison { wanted: binding, values }
 }
 
 /// That stored values are those nearest to the numbers, or the next to them.
-fn within(port: usize, of: &str, each: impl Iterator<Item = (f64, f64)>) -> (String, String) {
+fn within(port: usize, of: &str, each: impl Iterator<Item = (f64, f64)>) -> Comparison {
     let (min, max) = ends(of);
     let range = |(place, (wanted, allowed)): (usize, (f64, f64))| {
         // A hair more, as the reference counts steps in real numbers.
@@ -220,7 +227,7 @@ fn within(port: usize, of: &str, each: impl Iterator<Item = (f64, f64)>) -> (Str
          assert!(wanted.contains(found), \"{{found}}, wanted one of {{wanted:?}}\");\n        \
          }}"
     );
-    (binding, values)
+    Comparison { wanted: binding, values }
 }
 
 fn extents(dims: &[usize]) -> Expr {

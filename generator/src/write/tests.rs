@@ -273,6 +273,36 @@ fn drift_says_what_changed_until_the_file_is_brought_up_to_date() {
 }
 
 #[test]
+fn a_changed_reference_drifts_in_all_files_that_are_printed_from_it() {
+    let place = Place::new();
+    let with = |reference: &str| {
+        format!("\"type\": \"First\", \"reference\": \"y = {reference} * float(axis)\",")
+    };
+    let edits = [with("x"), with("2 * x")];
+    let [before, after] = edits.each_ref().map(|edit| [("\"type\": \"First\",", edit.as_str())]);
+    place.write(&before);
+    let formula = place.text("common/formulas/first.rs");
+    let drifted = |edits: &[(&str, &str)]| -> Vec<String> {
+        let there = there(&place.dir).unwrap();
+        let report = write(&tree_beside(edits, &there), &place.dir, Foreign::Refuse).unwrap();
+        report.drifted.into_iter().map(|drift| drift.file).collect()
+    };
+    assert_eq!(drifted(&before), Vec::<String>::new());
+    let all = [
+        CPU,
+        "GPU/kernels/first.cl",
+        "GPU/src/ops/first.rs",
+        "common/formulas/first.rs",
+        "reg/src/ops/first.rs",
+    ];
+    assert_eq!(drifted(&after), all);
+    // Kernels go on with the formula that they were printed for, also where the config has none.
+    assert_eq!(drifted(&[]), all);
+    assert_eq!(place.text("common/formulas/first.rs"), formula);
+    assert!(place.text("CPU/src/lib.rs").contains("pub mod formulas {"));
+}
+
+#[test]
 fn a_type_drifts_on_its_core_only() {
     let place = Place::new();
     let types = r#""name": "x", "per_core_data_types": {"CPU": "FLOAT_32", "GPU": "FLOAT_32"}"#;

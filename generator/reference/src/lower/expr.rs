@@ -7,7 +7,7 @@ use super::{
 use crate::{
     fault::{Fault, Position},
     function::{Binary, Takes, Unary},
-    ir::{HERE, Item, List, Scalar, Seen, Source, StepKind},
+    ir::{Guard, HERE, Item, List, Scalar, Seen, Source, StepKind},
     signature::Class,
     syntax::{self, Expr, Infix, Kind, Prefix},
     words::did_you_mean,
@@ -203,7 +203,7 @@ impl Lowering<'_> {
         let (known, guards) = (self.present.len(), self.guards.len());
         self.note_present(condition, true);
         match guard {
-            Some(slot) => self.guards.push((slot, true)),
+            Some(slot) => self.guards.push(Guard { slot, holds: true }),
             None => self.guard_present(known, condition.at),
         }
         let first = self.expr(then);
@@ -211,7 +211,7 @@ impl Lowering<'_> {
         self.guards.truncate(guards);
         self.note_present(condition, false);
         match guard {
-            Some(slot) => self.guards.push((slot, false)),
+            Some(slot) => self.guards.push(Guard { slot, holds: false }),
             None => self.guard_present(known, condition.at),
         }
         let second = self.expr(otherwise);
@@ -313,7 +313,7 @@ impl Lowering<'_> {
         for input in noted {
             let slot = self.new_number(false, Class::Bool);
             self.step(StepKind::Scalar(slot, Scalar::Present(input)), at);
-            self.guards.push((slot, true));
+            self.guards.push(Guard { slot, holds: true });
         }
     }
 

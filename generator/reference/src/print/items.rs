@@ -11,7 +11,7 @@ use super::{
     support,
 };
 use crate::{
-    ir::{Code, DefKind, Source, StepKind},
+    ir::{Code, DefKind, Guard, Source, StepKind},
     signature::{Class, ParamKind, Signature},
 };
 
@@ -43,14 +43,23 @@ pub struct Item {
     pub buffers: Vec<Buffer>,
     /// The field of the plan that holds the tensor's extents.
     pub extents: String,
-    /// Fields of the plan that are truth values, and what each has to be, else the tensor is left out.
-    pub guards: Vec<(String, bool)>,
+    /// What has to hold, else the tensor is left out.
+    pub guards: Vec<FieldGuard>,
     /// Where the element goes.
     pub scratch: Option<usize>,
     /// Where it goes as well.
     pub output: Option<usize>,
     /// What it is.
     pub class: Class,
+}
+
+/// What a field of the plan has to be that is a truth value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldGuard {
+    /// The field.
+    pub field: String,
+    /// What it has to be.
+    pub holds: bool,
 }
 
 /// A buffer of a kernel.
@@ -87,7 +96,10 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
         let kernel = kernels.get(def)?;
         let element = common.elements.get(def)?.as_ref()?;
         let argument = |of: &Source| reads.function(*of, &rust.element(*of));
-        let guard = |(slot, wanted): &(usize, bool)| (rust.names.scalar(*slot).to_owned(), *wanted);
+        let guard = |Guard { slot, holds }: &Guard| FieldGuard {
+            field: rust.names.scalar(*slot).to_owned(),
+            holds: *holds,
+        };
         Some(Item {
             name: format!("element_of_{}", rust.names.def(def)),
             arguments: element.sources.iter().map(argument).collect(),
@@ -114,7 +126,7 @@ pub(crate) fn items(code: &Code, signature: &Signature, accesses: &Accesses) -> 
 }
 
 /// What has to hold, else the tensor is left out.
-fn guards_of(code: &Code, def: usize) -> &[(usize, bool)] {
+fn guards_of(code: &Code, def: usize) -> &[Guard] {
     let step = code.steps.iter().find(|step| matches!(step.kind, StepKind::Def(of) if of == def));
     step.map_or(&[], |step| step.guards.as_slice())
 }
@@ -145,7 +157,7 @@ impl Printer<'_> {
     }
 
     /// The kernel that works out a tensor.
-    fn kernel(&self, number: usize, guards: &[(usize, bool)], reads: &Reads<'_>) -> Kernel {
+    fn kernel(&self, number: usize, guards: &[Guard], reads: &Reads<'_>) -> Kernel {
         let own = self.names.def(number);
         let name = format!("{}_{own}", reads.accesses.prefix);
         let Some((def, text)) = self.body_of(number) else {
@@ -198,8 +210,8 @@ impl Printer<'_> {
         }
         let parameters = own_parameters.join(",\n");
         let dims = self.names.dims(Source::Def(number));
-        let guard = |(slot, wanted): &(usize, bool)| {
-            let sign = if *wanted { "!" } else { "" };
+        let guard = |Guard { slot, holds }: &Guard| {
+            let sign = if *holds { "!" } else { "" };
             format!(" || {sign}plan.{}", self.names.scalar(*slot))
         };
         let guards = guards.iter().map(guard).collect::<Vec<_>>().concat();

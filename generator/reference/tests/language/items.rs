@@ -4,8 +4,8 @@
 use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 use udo_reference::{
-    Accesses, Arithmetic, Buffer, Class, Evaluated, Item, ItemKernel, OpenClAccess, ParamKind,
-    PortAccess, Settings, Signature, Storage, Value,
+    Accesses, Arithmetic, Buffer, Class, Evaluated, FieldGuard, Item, ItemKernel, OpenClAccess,
+    ParamKind, PortAccess, Settings, Signature, Storage, Value,
 };
 
 use crate::{
@@ -174,7 +174,8 @@ fn runner(number: usize, signature: &Signature, kernel: &ItemKernel, case: &Case
 }
 
 fn item_loop(item: &Item) -> String {
-    let guards = item.guards.iter().map(|(field, wanted)| format!(" && plan.{field} == {wanted}"));
+    let guard = |of: &FieldGuard| format!(" && plan.{} == {}", of.field, of.holds);
+    let guards = item.guards.iter().map(guard);
     let guards = guards.collect::<String>();
     let (name, extents) = (&item.name, &item.extents);
     let elements = item.arguments.iter().map(String::as_str);

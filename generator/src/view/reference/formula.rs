@@ -3,7 +3,7 @@
 
 use udo_reference::Class;
 
-use super::{ReferenceView, Source, Uses, comment, indented, node};
+use super::{OpFormula, ReferenceView, Uses, comment, indented, node};
 use crate::{
     config::{Op, Tensor},
     reference,
@@ -16,7 +16,7 @@ const NAMES: &[&str] = &["Error", "Node"];
 
 /// The file of an operator with a reference.
 pub(crate) fn formula(op: &Op) -> Option<OpView> {
-    let source = Source::of(op)?;
+    let source = OpFormula::of(op)?;
     let text = [of_node(&source), source.formula.text.clone()].join("\n");
     let support = udo_reference::support();
     let uses = Uses { names: NAMES, modules: Vec::new() }.and_support(&support);
@@ -35,7 +35,7 @@ pub(crate) fn formula(op: &Op) -> Option<OpView> {
 
 /// The function that makes the plan of a node. Of a static input whose elements say extents it is given a function of an element's
 /// number.
-fn of_node(source: &Source<'_>) -> String {
+fn of_node(source: &OpFormula<'_>) -> String {
     let mut parameters = vec!["cx: &Node<'_>".to_owned()];
     let (mut lines, mut arguments) = (Vec::new(), Vec::new());
     if source.formula.is_bounded {
@@ -61,9 +61,9 @@ fn of_node(source: &Source<'_>) -> String {
             arguments.push(format!("|_| {nothing}"));
         }
     }
-    let (params, settings) = node::params(source.op);
-    lines.extend(params);
-    arguments.extend(settings);
+    let settings = node::params(source.op);
+    lines.extend(settings.lines);
+    arguments.extend(settings.arguments);
     let (lines, arguments) = (indented(&lines, 1), arguments.join(", "));
     let mut head = format!("pub fn of_node({}) -> Result<Plan, Error> {{", parameters.join(", "));
     if head.len() > crate::code::WIDTH {
@@ -84,7 +84,7 @@ fn number(port: &Tensor) -> (&'static str, &'static str) {
     }
 }
 
-impl Source<'_> {
+impl OpFormula<'_> {
     /// Whether the plan follows from the elements of an input.
     pub(super) fn reads(&self, input: usize) -> bool {
         let is_static = self.op.inputs.get(input).is_some_and(|port| port.is_static);

@@ -2,9 +2,13 @@
 
 use std::fmt::Write as _;
 
-use udo_reference::{Accesses, Buffer, Class, Item, ItemKernel, OpenClAccess, PortAccess};
+use udo_reference::{
+    Accesses, Buffer, Class, FieldGuard, Item, ItemKernel, OpenClAccess, PortAccess,
+};
 
-use super::{Kernel, PLAIN, Source, Uses, functions, indented, is_encoded, module, node, stored};
+use super::{
+    Kernel, NoKernel, OpFormula, PLAIN, Uses, functions, indented, is_encoded, module, node, stored,
+};
 use crate::{
     config::{Core, DataType, Family, Op, Tensor},
     names, reference,
@@ -29,11 +33,11 @@ const NAMES: &[&str] = &[
 ];
 
 /// The module of a kernel, and the OpenCL C.
-pub(super) fn printed(source: &Source<'_>) -> Result<Kernel, String> {
-    let bounded = "elements decide how large an output is, which a kernel of a GPU cannot say";
-    let kernel = source.program.items(&accesses(source.op)).ok_or(bounded)?;
-    let (plan, plan_of) = node::plan(source, "false", Some(CORE));
-    let glue = [kept(source.op, &kernel, &plan), node::list_types(source.op, CORE), plan_of];
+pub(super) fn printed(source: &OpFormula<'_>) -> Result<Kernel, NoKernel> {
+    let kernel = source.program.items(&accesses(source.op)).ok_or(NoKernel::BoundedOnGpu)?;
+    let plan = node::plan(source, "false", Some(CORE));
+    let lists = node::list_types(source.op, CORE);
+    let glue = [kept(source.op, &kernel, &plan.call), lists, plan.function];
     let texts = glue.iter().chain([&kernel.constants]).map(String::as_str);
     let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
     let constants = functions(udo_reference::constants_support());
@@ -42,14 +46,25 @@ pub(super) fn printed(source: &Source<'_>) -> Result<Kernel, String> {
     Ok(Kernel { code, opencl: kernel.opencl.trim_end().to_owned() })
 }
 
-/// How a device stores the elements of a port: the type in OpenCL C, and the ends of its numbers where they are integers.
-fn device_type(port: &Tensor) -> (&'static str, [i64; 2]) {
-    match port.type_on(CORE) {
-        Some(DataType::Uint8 | DataType::Bool8) => ("uchar", [0, 0xff]),
-        Some(DataType::Uint32) => ("uint", [0, 0xffff_ffff]),
-        Some(DataType::Int32) => ("int", [i32::MIN.into(), i32::MAX.into()]),
-        Some(DataType::Int64) => ("long", [i64::MIN, i64::MAX]),
-        Some(_) | None => ("UDO_STORAGE", [0, 0]),
+/// How a device stores the elements of a port.
+struct Stored {
+    /// The type in OpenCL C.
+    element: &'static str,
+    /// The ends of its numbers, where they are integers.
+    low: i64,
+    high: i64,
+}
+
+impl Stored {
+    fn of(port: &Tensor) -> Self {
+        let (element, low, high) = match port.type_on(CORE) {
+            Some(DataType::Uint8 | DataType::Bool8) => ("uchar", 0, 0xff),
+            Some(DataType::Uint32) => ("uint", 0, 0xffff_ffff),
+            Some(DataType::Int32) => ("int", i32::MIN.into(), i32::MAX.into()),
+            Some(DataType::Int64) => ("long", i64::MIN, i64::MAX),
+            Some(_) | None => ("UDO_STORAGE", 0, 0),
+        };
+        Self { element, low, high }
     }
 }
 
@@ -76,7 +91,7 @@ fn accesses(op: &Op) -> Accesses {
 }
 
 fn input(index: usize, port: &Tensor) -> PortAccess {
-    let (element, _) = device_type(port);
+    let Stored { element, .. } = Stored::of(port);
     let of = stored(port, CORE);
     let get = format!("buffers.get::<{of}>({index}, {{at}})");
     let (load, device) = if is_real(port) {
@@ -105,7 +120,7 @@ fn input(index: usize, port: &Tensor) -> PortAccess {
 }
 
 fn output(index: usize, port: &Tensor) -> PortAccess {
-    let (element, [low, high]) = device_type(port);
+    let Stored { element, low, high } = Stored::of(port);
     let store = if is_real(port) {
         "UDO_STORE({name}, {at}, {value});".to_owned()
     } else if reference::class(port) != Class::Float {
@@ -249,10 +264,9 @@ fn launch(op: &Op, item: &Item) -> Vec<String> {
 
 /// What a work item does in Rust.
 fn function(op: &Op, item: &Item) -> String {
-    let guards = item
-        .guards
-        .iter()
-        .map(|(field, wanted)| format!(" || {}self.plan.{field}", if *wanted { "!" } else { "" }));
+    let guards = item.guards.iter().map(|FieldGuard { field, holds }| {
+        format!(" || {}self.plan.{field}", if *holds { "!" } else { "" })
+    });
     let elements = item.arguments.iter().map(String::as_str);
     let arguments: Vec<&str> = ["&self.plan", "number"].into_iter().chain(elements).collect();
     let arguments = arguments.join(", ");

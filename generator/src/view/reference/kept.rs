@@ -1,5 +1,11 @@
 //! `struct Kept` of a kernel over slices: what finalize keeps, and what a run does with it.
 
+/// A kernel over slices: `struct Kept`, and the loops.
+pub(super) struct Loops {
+    pub(super) kept: String,
+    pub(super) execute: String,
+}
+
 /// Its parts, as lines.
 pub(super) struct Kept {
     pub(super) fields: String,

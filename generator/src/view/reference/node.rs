@@ -2,22 +2,29 @@
 
 use udo_reference::Class;
 
-use super::{Source, indented, list_element, stored};
+use super::{OpFormula, indented, list_element, stored};
 use crate::{
     config::{Core, Family, Op, Tensor},
     reference,
 };
 
-/// How the plan of a node is asked for, of the least extents where there is a choice; and the function that is called so, where the
-/// formula's own wants elements: in `infer` without a core, else in finalize on one.
-pub(super) fn plan(source: &Source<'_>, least: &str, core: Option<Core>) -> (String, String) {
+/// How the plan of a node is asked for.
+pub(super) struct PlanCall {
+    pub(super) call: String,
+    /// The function that is called, where the formula's own wants elements; else nothing.
+    pub(super) function: String,
+}
+
+/// How the plan of a node is asked for, of the least extents where there is a choice: in `infer` without a core, else in finalize on
+/// one.
+pub(super) fn plan(source: &OpFormula<'_>, least: &str, core: Option<Core>) -> PlanCall {
     let op = source.op;
     let is_bounded = source.formula.is_bounded;
     let least = if is_bounded { format!(", {least}") } else { String::new() };
     let read: Vec<(usize, &Tensor)> =
         op.inputs.iter().enumerate().filter(|(index, _)| source.reads(*index)).collect();
     if read.is_empty() {
-        return (format!("of_node(cx{least})"), String::new());
+        return PlanCall { call: format!("of_node(cx{least})"), function: String::new() };
     }
     let mut arguments = vec!["cx".to_owned()];
     if is_bounded {
@@ -25,8 +32,8 @@ pub(super) fn plan(source: &Source<'_>, least: &str, core: Option<Core>) -> (Str
     }
     let mut lines = Vec::new();
     for (index, port) in read {
-        let (elements, element) = elements(index, port, core);
-        lines.push(format!("let elements_{index} = {elements}?;"));
+        let StaticElements { all, element } = elements(index, port, core);
+        lines.push(format!("let elements_{index} = {all}?;"));
         arguments.push(format!("elements_{index}.map(|all| move |at: usize| {element})"));
     }
     lines.push(format!("of_node({})", arguments.join(", ")));
@@ -35,18 +42,24 @@ pub(super) fn plan(source: &Source<'_>, least: &str, core: Option<Core>) -> (Str
         "/// What is known of a node with its shapes, and with the elements that say shapes.\nfn plan_of(cx: &Node<'_>{flag}) -> Result<Plan, Error> {{\n{}}}\n",
         indented(&lines, 1)
     );
-    (format!("plan_of(cx{least})"), function)
+    PlanCall { call: format!("plan_of(cx{least})"), function }
 }
 
 /// The elements of a static input, and the one at `at` of `all` of them as `plan` takes it.
-fn elements(index: usize, port: &Tensor, core: Option<Core>) -> (String, &'static str) {
+struct StaticElements {
+    all: String,
+    element: &'static str,
+}
+
+fn elements(index: usize, port: &Tensor, core: Option<Core>) -> StaticElements {
     let class = reference::class(port);
     let Some(core) = core else {
-        return match class {
-            Class::Int => (format!("integers(cx, {index})"), "all[at]"),
-            Class::Bool => (format!("integers(cx, {index})"), "all[at] != 0"),
-            Class::Float => (format!("reals(cx, {index})"), "f64::from(all[at])"),
+        let (reader, element) = match class {
+            Class::Int => ("integers", "all[at]"),
+            Class::Bool => ("integers", "all[at] != 0"),
+            Class::Float => ("reals", "f64::from(all[at])"),
         };
+        return StaticElements { all: format!("{reader}(cx, {index})"), element };
     };
     let of = stored(port, core);
     let element = match (class, of) {
@@ -58,11 +71,17 @@ fn elements(index: usize, port: &Tensor, core: Option<Core>) -> (String, &'stati
         (Class::Float, "Bool") => "f64::from(u8::from(all[at].get()))",
         (Class::Float, _) => "f64::from(all[at])",
     };
-    (format!("cx.constant::<{of}>({index})"), element)
+    StaticElements { all: format!("cx.constant::<{of}>({index})"), element }
 }
 
-/// The statements that read the parameters of a node, and what `plan` gets of them.
-pub(super) fn params(op: &Op) -> (Vec<String>, Vec<String>) {
+/// How the parameters of a node are read.
+pub(super) struct ParamReads {
+    pub(super) lines: Vec<String>,
+    /// What `plan` gets of them.
+    pub(super) arguments: Vec<String>,
+}
+
+pub(super) fn params(op: &Op) -> ParamReads {
     let (mut lines, mut arguments) = (Vec::new(), Vec::new());
     for param in &op.scalar_params {
         let method = match param.dtype.family() {
@@ -79,7 +98,7 @@ pub(super) fn params(op: &Op) -> (Vec<String>, Vec<String>) {
         arguments.push(format!("&[list_{index}.len() as i64]"));
         arguments.push(format!("list_{index}"));
     }
-    (lines, arguments)
+    ParamReads { lines, arguments }
 }
 
 /// A tensor parameter as kernels keep it.

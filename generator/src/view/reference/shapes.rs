@@ -1,6 +1,6 @@
 //! The shapes of an operator's outputs, as its reference says them.
 
-use super::{ReferenceView, Source, Uses, comment, indented, module, node};
+use super::{OpFormula, ReferenceView, Uses, comment, indented, module, node};
 use crate::{
     config::{DataType, Op, Tensor},
     view::types::dtype,
@@ -11,7 +11,7 @@ const NAMES: &[&str] = &["Error", "InferCx", "Node", "Shape"];
 
 /// What infers the shapes of an operator.
 pub(in crate::view) fn inference(op: &Op) -> Option<ReferenceView> {
-    let source = Source::of(op)?;
+    let source = OpFormula::of(op)?;
     let mut lines = vec!["let shapes = shapes::outputs(cx)?;".to_owned()];
     for (index, output) in op.outputs.iter().enumerate() {
         let set = [
@@ -38,11 +38,11 @@ pub(in crate::view) fn inference(op: &Op) -> Option<ReferenceView> {
 }
 
 /// The function that gives the shapes of all outputs, and what it calls.
-fn outputs(source: &Source<'_>) -> String {
-    let (most, plan_of) = node::plan(source, "false", None);
-    let mut lines = vec![format!("let plan = {most}?;")];
+fn outputs(source: &OpFormula<'_>) -> String {
+    let plan = node::plan(source, "false", None);
+    let mut lines = vec![format!("let plan = {}?;", plan.call)];
     let other = if source.formula.is_bounded {
-        let (least, _) = node::plan(source, "true", None);
+        let least = node::plan(source, "true", None).call;
         let why = "// What the elements decide differs between as many as there may be and none.";
         lines.extend([why.to_owned(), format!("let least = {least}?;")]);
         "least"
@@ -59,7 +59,7 @@ fn outputs(source: &Source<'_>) -> String {
         extents.len(),
         indented(&lines, 1)
     );
-    if plan_of.is_empty() { function } else { [function, plan_of].join("\n") }
+    if plan.function.is_empty() { function } else { [function, plan.function].join("\n") }
 }
 
 /// The type of an output: that of the first input of the same types on every core, else the one that the config says.

@@ -3,7 +3,9 @@
 use udo_reference::{Codes, Port, Ports, RustKernel};
 
 use super::{
-    Kernel, PLAIN, Source, Uses, indented, is_encoded, kept::Kept, module, node, stored, table,
+    Kernel, OpFormula, PLAIN, Uses, indented, is_encoded,
+    kept::{Kept, Loops},
+    module, node, stored, table,
 };
 use crate::config::{Core, Tensor};
 
@@ -23,25 +25,23 @@ const NAMES: &[&str] = &[
 ];
 
 /// The module of a kernel.
-pub(super) fn printed(source: &Source<'_>, core: Core) -> Kernel {
-    let (glue, loops) = match table::printed(source, core) {
-        Some(parts) => parts,
-        None => loops(source, core),
-    };
+pub(super) fn printed(source: &OpFormula<'_>, core: Core) -> Kernel {
+    let Loops { kept, execute } =
+        table::printed(source, core).unwrap_or_else(|| loops(source, core));
     let support = udo_reference::support();
     let uses = Uses::beside(source, NAMES).and_support(&support);
-    Kernel { code: module("loops", &uses, &[&glue, &loops]), opencl: String::new() }
+    Kernel { code: module("loops", &uses, &[&kept, &execute]), opencl: String::new() }
 }
 
-/// What finalize keeps, and the loops.
-fn loops(source: &Source<'_>, core: Core) -> (String, String) {
+/// The loops of a kernel, over the elements as they are stored.
+fn loops(source: &OpFormula<'_>, core: Core) -> Loops {
     let port = |port: &Tensor| port_of(port, core);
     let ports = Ports {
         inputs: source.op.inputs.iter().map(port).collect(),
         outputs: source.op.outputs.iter().map(port).collect(),
     };
     let kernel = source.program.rust(&ports);
-    (kept(source, core, &kernel), kernel.text)
+    Loops { kept: kept(source, core, &kernel), execute: kernel.text }
 }
 
 /// How the loops reach the elements of a port.
@@ -66,12 +66,12 @@ fn port_of(port: &Tensor, core: Core) -> Port {
 }
 
 /// `struct Kept`: what finalize keeps, and the call of the loops.
-fn kept(source: &Source<'_>, core: Core, kernel: &RustKernel) -> String {
+fn kept(source: &OpFormula<'_>, core: Core, kernel: &RustKernel) -> String {
     let (op, is_bounded) = (source.op, source.formula.is_bounded);
     let mut lines = Lines { is_bounded, ..Lines::default() };
-    let (plan, plan_of) = node::plan(source, "false", Some(core));
+    let plan = node::plan(source, "false", Some(core));
     lines.fields.push("plan: Plan,".to_owned());
-    lines.made.push(format!("plan: {plan}?,"));
+    lines.made.push(format!("plan: {}?,", plan.call));
     lines.arguments.push("&self.plan".to_owned());
     for (index, port) in op.inputs.iter().enumerate() {
         lines.input(index, port, core);
@@ -93,7 +93,7 @@ fn kept(source: &Source<'_>, core: Core, kernel: &RustKernel) -> String {
             lines.extents(index, extents);
         }
     }
-    let parts = [lines.print(), node::list_types(op, core), plan_of];
+    let parts = [lines.print(), node::list_types(op, core), plan.function];
     parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join("\n")
 }
 

@@ -2,7 +2,12 @@
 
 use udo_reference::Ports;
 
-use super::{PLAIN, Source, indented, is_encoded, kept::Kept, node::params, stored};
+use super::{
+    OpFormula, PLAIN, indented, is_encoded,
+    kept::{Kept, Loops},
+    node::params,
+    stored,
+};
 use crate::config::{Core, Tensor};
 
 /// A byte that is stored as the type `of`, read with the other sign where that has one.
@@ -11,10 +16,7 @@ fn of_code(of: &str, code: &str, cast: &str) -> String {
 }
 
 /// What finalize keeps and the loops that fill it, if the operator is such a function.
-pub(super) fn printed(
-    Source { op, program, .. }: &Source<'_>,
-    core: Core,
-) -> Option<(String, String)> {
+pub(super) fn printed(OpFormula { op, program, .. }: &OpFormula<'_>, core: Core) -> Option<Loops> {
     let is_byte =
         |port: &Tensor| is_encoded(port, core) && matches!(stored(port, core), "u8" | "i8");
     let [input] = op.inputs.as_slice() else { return None };
@@ -39,10 +41,10 @@ pub(super) fn printed(
         format!("    *to = encoding.dequantize({});", of_code(of, "code", "cast_signed")),
         "}".to_owned(),
     ];
-    let (read, settings) = params(op);
-    lines.extend(read);
+    let settings = params(op);
+    lines.extend(settings.lines);
     let mut shapes = vec!["Some(&[256])".to_owned()];
-    shapes.extend(settings);
+    shapes.extend(settings.arguments);
     lines.push(format!("let plan = plan({}).map_err(wanted)?;", shapes.join(", ")));
     let mut arguments = vec!["&plan".to_owned(), "&input_0".to_owned()];
     for (index, part) in kernel.scratch.iter().enumerate() {
@@ -83,5 +85,5 @@ pub(super) fn printed(
         io: "let Io { inputs, mut outputs, .. } = io;".to_owned(),
         run: indented(&run, 2),
     };
-    Some((kept.print(), kernel.text))
+    Some(Loops { kept: kept.print(), execute: kernel.text })
 }
