@@ -11,7 +11,6 @@ use udo_api::{CoreKind, DType, GuardAlloc};
 use udo_runtime::LoadOptions;
 use udo_runtime::device::{DeviceTensor, TensorSpec};
 use udo_runtime::graph::Graph;
-use udo_runtime::model::Options;
 use udo_runtime::run::RunOptions;
 use udo_runtime::runtime::Runtime;
 

@@ -25,13 +25,13 @@ use udo_engine::run::{
 /// ```
 /// use udo_api::CoreKind;
 /// use udo_runtime::graph::Graph;
-/// use udo_runtime::model::{Options, SessionOptions, Workspace};
+/// use udo_runtime::model::{SessionOptions, Workspace};
 /// use udo_runtime::run::SharedWorkspace;
-/// use udo_runtime::runtime::Runtime;
+/// use udo_runtime::{LoadOptions, Runtime};
 ///
 /// let runtime = Runtime::new()?;
 /// let graph = Graph::parse("graph g\n  input x: f32[64]\n  a = Relu@14(x)\n  y = Neg@13(a)\n  output y\n")?;
-/// let model = runtime.compile(graph, &Options::default())?;
+/// let model = runtime.load(graph, &LoadOptions::default())?;
 /// let shared = SharedWorkspace::new();
 /// let options = SessionOptions { workspace: Workspace::Shared(shared.clone()), ..SessionOptions::default() };
 /// let (mut one, two) = (model.session_with(&options)?, model.session_with(&options)?);

@@ -23,14 +23,14 @@ use udo_engine::run::{Frames, Launch, Run, RunOptions};
 /// use udo_runtime::device::{DeviceTensor, Error};
 /// use udo_runtime::graph::Graph;
 /// use udo_runtime::memory::Tensor;
-/// use udo_runtime::model::{Options, SessionOptions};
+/// use udo_runtime::model::SessionOptions;
 /// use udo_runtime::run::RunOptions;
-/// use udo_runtime::runtime::Runtime;
+/// use udo_runtime::{LoadOptions, Runtime};
 ///
 /// let runtime = Runtime::new()?;
 /// let cpu = runtime.devices().get(CoreKind::Cpu, 0)?;
 /// let graph = Graph::parse("graph g\n  input x: f32[2]\n  y = Neg@13(x)\n  output y\n")?;
-/// let model = runtime.compile(graph, &Options::default())?;
+/// let model = runtime.load(graph, &LoadOptions::default())?;
 /// let pool = model.pool(NonZero::new(2).expect("two"), &SessionOptions::default())?;
 /// let serve = |n: f32| -> Result<Vec<f32>, Error> {
 ///     let x = Tensor::of(Shape::new(&[2]).expect("a shape"), &[n, 1.0]).expect("two elements");
