@@ -8,6 +8,7 @@ mod plans;
 mod pool;
 mod ports;
 mod session;
+mod session_options;
 mod support;
 mod survey;
 
@@ -31,7 +32,7 @@ use crate::pipeline::{self, Compiled};
 use crate::session::StepError;
 
 pub use crate::pipeline::CompileError;
-pub use launch::{IoTensors, SessionOptions, Workspace};
+pub use session_options::{IoTensors, SessionOptions, Workspace};
 use plans::{Facts, Kit, Planned, Planner, Plans};
 pub use pool::SessionPool;
 use ports::Said;

@@ -158,11 +158,6 @@ const CYCLES: &[&[&str]] = &[
         "runtime/src/build/operation.rs",
     ],
     &[
-        "runtime/engine/src/cache/code.rs",
-        "runtime/engine/src/cache/file.rs",
-        "runtime/engine/src/cache/source.rs",
-    ],
-    &[
         "runtime/engine/src/contain/call.rs",
         "runtime/engine/src/contain/kernel.rs",
         "runtime/engine/src/contain/packs.rs",
@@ -170,23 +165,10 @@ const CYCLES: &[&[&str]] = &[
         "runtime/engine/src/contain/tables.rs",
         "runtime/engine/src/contain/worker.rs",
     ],
-    &["runtime/graph/src/container/prepared.rs", "runtime/graph/src/container/write.rs"],
     &[
         "runtime/engine/src/device/cache.rs",
         "runtime/engine/src/device/lease.rs",
         "runtime/engine/src/device/memory.rs",
-    ],
-    &["runtime/graph/src/import/onnx/external.rs", "runtime/graph/src/import/onnx/tensor.rs"],
-    &[
-        "runtime/graph/src/import/onnx/function.rs",
-        "runtime/graph/src/import/onnx/graph.rs",
-        "runtime/graph/src/import/onnx/model.rs",
-    ],
-    &["runtime/src/model/last.rs", "runtime/src/model/launch.rs", "runtime/src/model/session.rs"],
-    &[
-        "runtime/compile/src/place/limits.rs",
-        "runtime/compile/src/place/ports.rs",
-        "runtime/compile/src/place/unplaced.rs",
     ],
     &[
         "runtime/compile/src/plan/control.rs",
@@ -194,7 +176,6 @@ const CYCLES: &[&[&str]] = &[
         "runtime/compile/src/plan/states.rs",
         "runtime/compile/src/plan/tie.rs",
     ],
-    &["runtime/src/quant/encodings.rs", "runtime/src/quant/insert.rs"],
     &[
         "runtime/engine/src/run/frames.rs",
         "runtime/engine/src/run/job.rs",

@@ -1,6 +1,7 @@
 //! Which core runs each node, with which kernel, and why the others do not.
 
 mod affinity;
+mod attempt;
 mod cheapest;
 mod epilogue;
 mod layout;

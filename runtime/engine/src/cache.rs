@@ -9,9 +9,11 @@
 
 mod code;
 mod file;
+mod key;
 mod model_file;
 mod report;
 mod source;
+mod stamp;
 mod write;
 
 use std::collections::BTreeMap;
@@ -25,7 +27,8 @@ use udo_api::TensorDesc;
 use udo_host::{PackCache, PackOf, PackedBytes, PackedFrom};
 
 use code::Code;
-use file::{Ahead, Key, Stored};
+use file::{Ahead, Stored};
+use key::Key;
 pub use report::{CacheError, CacheOptions, CacheOutcome, CacheReport};
 pub use source::ModelSource;
 use udo_graph::container::checksum::sum128;

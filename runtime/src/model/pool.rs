@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use udo_api::DType;
 
-use super::launch::{self, Devices, SessionOptions};
+use super::launch;
+use super::session_options::{Devices, SessionOptions};
 use super::plans::Plans;
 use super::{Inner, Model};
 use udo_engine::device::{DeviceTensor, Result};

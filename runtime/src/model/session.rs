@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use udo_api::{Dim, Element, Shape, TensorDesc};
 
 use super::behind::{Met, Watch};
 use super::last::LastPlans;
-use super::launch::{Devices, IoTensors, SessionOptions};
+
 use super::plans::Facts;
+use super::session_options::{Devices, IoTensors, SessionOptions};
 use super::{CompileError, Inner, Model, RunError};
 use crate::session::{PortError, Prepared, Room, SpanKind, StepProfile, Trace};
 use udo_compile::plan::Plan;
@@ -506,4 +507,37 @@ fn admits(shape: &Shape, dims: &[usize]) -> bool {
         Dim::UpTo(most) => extent <= most,
     };
     shape.dims().len() == dims.len() && pairs.all(fits)
+}
+
+impl Session {
+    /// Notes which plans a run took, where that is not always the same.
+    pub(super) fn note_plans(&self) {
+        if let (Some(last), Some(met)) = (&self.last, self.met.first()) {
+            last.note(met.shared_plans());
+        }
+    }
+
+    /// The plans that the last run took, a submitted one or another, in the order in which they ran. Before there was one they are
+    /// those at hand.
+    ///
+    /// # Errors
+    /// There are none yet, as the model leaves shapes open; or they are gone, as other plans wanted their memory.
+    pub fn last_plans(&self) -> device::Result<Vec<Arc<Plan>>> {
+        let noted = self.last.as_ref().map(|last| last.lock().clone()).unwrap_or_default();
+        if noted.is_empty() {
+            let at_hand: Vec<_> =
+                self.met.iter().take(1).flat_map(|met| met.shared_plans().cloned()).collect();
+            let none = || {
+                let why = "the session has no plan yet, as its model leaves shapes open; run it, or prepare shapes";
+                device::Error::new(device::ErrorCode::InvalidState, why)
+            };
+            return if at_hand.is_empty() { Err(none()) } else { Ok(at_hand) };
+        }
+        let there = noted.iter().map(Weak::upgrade).collect::<Option<_>>();
+        there.ok_or_else(|| {
+            let why =
+                "the plan of the last run is gone, as another one wanted its memory; run again";
+            device::Error::new(device::ErrorCode::InvalidState, why)
+        })
+    }
 }

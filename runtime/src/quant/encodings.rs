@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 use udo_api::{DType, Encoding};
 
-use super::insert::{Encoded, Kind};
+use super::encoded::{Encoded, Kind};
 use super::range::{Bits, LEAST_WIDTH, Levels, Range, to_single};
 
 /// The version of the format that is written; files with lists in the place of objects, from 1 on, are read too.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use udo_api::{DType, Encoding, Shape, resolve_axis};
 
 use super::edit::{Names, sweep};
+use super::encoded::{Encoded, Kind};
 use super::encodings::Given;
 use super::masks::Levels as MaskLevels;
 use super::noise::Noise;
@@ -21,38 +22,6 @@ const OPSET: u32 = 13;
 
 /// The same for values of 16 bits.
 const WIDE_OPSET: u32 = 21;
-
-/// How a value of the graph is stored.
-#[derive(Clone, Debug)]
-pub struct Encoded {
-    /// Its name.
-    pub name: String,
-    /// What it is.
-    pub kind: Kind,
-    /// The integers that may stand for numbers.
-    pub levels: Levels,
-    /// An encoding for all, or one for each position of an axis.
-    pub encodings: Vec<Encoding>,
-    /// The value that has the numbers which are made of what is stored.
-    pub back: String,
-    /// How far the numbers of a constant are from what they were.
-    pub noise: Option<Noise>,
-    /// How wide the range of a constant's numbers is, with 0 in it: the narrowest, where several have an encoding each.
-    pub width: Option<f64>,
-    /// The range of the numbers of a value whose others are of no matter: they only mask, or the node that reads them cuts them off.
-    pub unmasked: Option<Range>,
-}
-
-/// What is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// What nodes compute, and inputs.
-    Activation,
-    /// Weights, and other constants that nodes compute with.
-    Weights,
-    /// What is added to sums of products.
-    Bias,
-}
 
 /// What becomes of a graph.
 pub(super) struct Inserted {

@@ -1,7 +1,7 @@
 //! What the devices that cores stand for take less of than our kernels do, as their documents say: a table of rules, which are
 //! looked at before any kernel is. What a rule refuses is refused as by a kernel, with the rule and its chapter in docs/dsp.md.
 
-mod layers;
+pub(super) mod layers;
 
 use std::ops::RangeInclusive;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use udo_api::Core;
 use udo_host::{Machine, finalize};
 
-use super::unplaced::described;
+use super::attempt::described;
 use super::{Choice, PlacedKernel};
 use crate::compiler::Compiler;
 use crate::resolve::{BoundNode, TypedGraph};

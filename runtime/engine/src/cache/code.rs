@@ -11,7 +11,7 @@ use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader};
 
-use super::source::Stamp;
+use super::stamp::Stamp;
 use udo_graph::container::checksum::sum128;
 
 /// Below it lies nothing: such addresses are numbers that packages pass as such.

@@ -8,7 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::file::{Key, Stored};
+use super::file::Stored;
+use super::key::Key;
 use super::source::plain;
 use super::write::{self, Held};
 use super::{

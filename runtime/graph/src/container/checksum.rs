@@ -121,6 +121,16 @@ pub(super) fn hex(sum: u64) -> String {
     format!("{sum:016x}")
 }
 
+/// What stands for graphs, by their text, and for their tensors, by names and sums.
+pub(super) fn content<'a>(graphs: &str, sums: impl Iterator<Item = (&'a str, &'a str)>) -> u128 {
+    let mut words = sum128(graphs.as_bytes()).to_le_bytes().to_vec();
+    for (name, sum) in sums {
+        words.extend(name.as_bytes());
+        words.extend(sum.as_bytes());
+    }
+    sum128(&words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

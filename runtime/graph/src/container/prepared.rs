@@ -2,7 +2,6 @@
 
 use udo_api::DType;
 
-use super::checksum::sum128;
 use super::form::SectionForm;
 use super::write::Layout;
 use super::{Container, ContainerError, Contents, Section, Stage};
@@ -14,16 +13,6 @@ const PREPARED: &str = "udo.prepared";
 
 /// What the names of sections begin with that hold programs for an accelerator, whose name is behind.
 pub const COMPILED: &str = "udo.hta.";
-
-/// What stands for graphs, by their text, and for their tensors, by names and sums.
-pub(super) fn content<'a>(graphs: &str, sums: impl Iterator<Item = (&'a str, &'a str)>) -> u128 {
-    let mut words = sum128(graphs.as_bytes()).to_le_bytes().to_vec();
-    for (name, sum) in sums {
-        words.extend(name.as_bytes());
-        words.extend(sum.as_bytes());
-    }
-    sum128(&words)
-}
 
 impl Section {
     /// The section of what was packed for a model.

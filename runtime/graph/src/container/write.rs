@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use udo_api::{DType, Shape};
 
-use super::checksum::hex;
+use super::checksum::{content, hex};
 use super::form::{
     AttrForm, DefaultForm, DimForm, ExtentForm, GraphForm, NetworkForm, NodeForm, SectionForm,
     StageForm, TensorForm, TypeForm, ValueForm,
 };
 use super::safetensors::{MAX_HEADER_BYTES, METADATA, START, dtype_name};
-use super::{ContainerError, Contents, FORMAT, Section, StoredGraph, VERSION, key, prepared};
+use super::{ContainerError, Contents, FORMAT, Section, StoredGraph, VERSION, key};
 use crate::graph::{Attr, DefaultInput, DimSpec, Graph, Node, PerValue, Source, TensorType, Value};
 use crate::memory::{ALIGN_BYTES, Tensor};
 
@@ -80,7 +80,7 @@ impl Layout {
         let (networks, graphs) = networks(contents, &mut blobs)?;
         let graphs = json(&graphs)?;
         let sums = blobs.sums();
-        let content = prepared::content(&graphs, sums.iter().map(|(name, sum)| (*name, &**sum)));
+        let content = content(&graphs, sums.iter().map(|(name, sum)| (*name, &**sum)));
         let sections: Vec<SectionForm> =
             contents.sections.iter().map(|section| blobs.section(section)).collect();
         metadata.push((key::GRAPHS, graphs));

@@ -6,8 +6,12 @@ mod four_bits;
 mod function;
 mod graph;
 mod model;
+mod opsets;
 pub mod proto;
+mod raw;
+mod scope;
 mod sparse;
+mod state;
 mod tensor;
 mod types;
 

@@ -11,7 +11,7 @@ use udo_api::{DType, Shape};
 
 use super::ImportError;
 use super::proto::StringStringEntryProto;
-use super::tensor::{from_raw, size_error};
+use super::raw::{from_raw, size_error};
 use crate::import::{ImportOptions, Reading};
 use crate::memory::Tensor;
 

@@ -3,15 +3,16 @@
 //! A call is a scope of names within the graph of the node. What a body calls its inputs and outputs are values that the node
 //! reads and makes; its other values, and its nodes, are called after the node: `call/name`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Arguments;
 use std::mem;
 
 use super::ImportError;
 use super::attribute::type_of;
-use super::graph::Import;
-use super::model::{Opsets, domain};
-use super::proto::{AttributeProto, FunctionProto, NodeProto};
+use super::opsets::Opsets;
+use super::proto::{AttributeProto, FunctionProto};
+use super::scope::{Call, Scope};
+use super::state::Import;
 use crate::graph::{Node, ValueId};
 
 /// The most calls that are within each other.
@@ -19,58 +20,6 @@ const MAX_CALLS: usize = 64;
 
 /// The most nodes that come from functions: a few functions that call each other twice are a great many.
 const MAX_NODES: usize = 1 << 17;
-
-/// The functions of a model by domain, name and overload.
-#[derive(Default)]
-pub(super) struct Functions<'a>(HashMap<[&'a str; 3], &'a FunctionProto>);
-
-/// Which nodes are being read: those of a graph, or those of the function that one of its nodes calls.
-#[derive(Default)]
-pub(super) struct Scope<'a> {
-    /// The function, unless it is a graph's own nodes.
-    pub(super) function: Option<&'a FunctionProto>,
-    /// How the node is called that calls it, with a stroke behind.
-    pub(super) prefix: String,
-    /// What the node gives for the function's attributes, and the defaults of others.
-    attributes: HashMap<String, AttributeProto>,
-    /// The operator sets of the function.
-    pub(super) opsets: Opsets<'a>,
-    /// What the function calls inputs that the node leaves out.
-    absent: HashSet<&'a str>,
-    /// How many graphs further out its nodes know nothing of.
-    pub(super) hidden: usize,
-}
-
-impl<'a> Functions<'a> {
-    /// # Errors
-    /// Two of the same name.
-    pub(super) fn of(functions: &'a [FunctionProto]) -> Result<Self, ImportError> {
-        let mut of = HashMap::new();
-        for function in functions {
-            let key = [domain(&function.domain), &function.name, &function.overload];
-            if of.insert(key, function).is_some() {
-                let place = format_args!("function {:?}", function.name);
-                return Err(ImportError::malformed(place, "a second of its name", "one"));
-            }
-        }
-        Ok(Self(of))
-    }
-
-    /// The one that a node calls.
-    pub(super) fn called_by(&self, node: &NodeProto) -> Option<&'a FunctionProto> {
-        self.0.get(&[domain(&node.domain), node.op_type.as_str(), node.overload.as_str()]).copied()
-    }
-}
-
-/// A node whose place the nodes of a function take.
-pub(super) struct Call<'a, 'n> {
-    pub(super) function: &'a FunctionProto,
-    /// How the node is called.
-    pub(super) name: &'n str,
-    pub(super) inputs: Vec<Option<ValueId>>,
-    pub(super) outputs: Vec<Option<ValueId>>,
-    pub(super) attributes: Vec<AttributeProto>,
-}
 
 impl<'a> Import<'a> {
     /// Adds the nodes of a function that a node calls.

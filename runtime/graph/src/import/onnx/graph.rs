@@ -14,68 +14,17 @@ use prost::bytes::Bytes;
 use super::ImportError;
 use super::attribute;
 use super::four_bits;
-use super::function::{Call, Scope};
-use super::model::{Model, domain};
+use super::opsets::domain;
 use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto};
+use super::scope::{Call, Scope};
 use super::sparse;
+use super::state::{Import, Level, Model};
 use super::tensor::tensor;
 use super::types::{is_sequence, tensor_type};
 use crate::graph::{
     Attr, DefaultInput, Graph, GraphError, MAX_DEPTH, Node, Source, TensorType, ValueId,
 };
 use crate::memory::Tensor;
-
-/// A graph that is being read, and its outer ones.
-pub(super) struct Import<'a> {
-    model: &'a Model<'a>,
-    pub(super) level: Level,
-    /// The outer graphs, the outermost first.
-    pub(super) outer: Vec<Level>,
-    /// Whose nodes are being read.
-    pub(super) scope: Scope<'a>,
-    /// The functions that are being called, the first one first.
-    pub(super) calls: Vec<&'a FunctionProto>,
-    /// What the nodes that are read next make for the node that calls their function.
-    pub(super) made: HashMap<String, ValueId>,
-    /// How many nodes came from functions.
-    pub(super) inlined: usize,
-}
-
-/// A graph, as far as it has been read, and which value each name stands for.
-pub(super) struct Level {
-    pub(super) graph: Graph,
-    pub(super) ids: HashMap<String, ValueId>,
-}
-
-impl Level {
-    fn new(name: &str) -> Self {
-        Self { graph: Graph::new(name), ids: HashMap::new() }
-    }
-
-    /// Makes `name` stand for `id`.
-    pub(super) fn define(
-        &mut self,
-        name: &str,
-        id: ValueId,
-        place: Arguments<'_>,
-    ) -> Result<(), ImportError> {
-        if name.is_empty() {
-            return Err(ImportError::malformed(place, "no name", "one"));
-        }
-        if self.ids.insert(name.to_owned(), id).is_some() {
-            let found = format!("a second value called {name:?}");
-            return Err(ImportError::malformed(place, found, "different names"));
-        }
-        Ok(())
-    }
-
-    /// Makes `name` stand for a value of the outer graph.
-    fn capture(&mut self, name: &str, outer: ValueId) -> ValueId {
-        let inner = self.graph.add_capture(name, outer);
-        self.ids.insert(name.to_owned(), inner);
-        inner
-    }
-}
 
 /// What to call a node in messages: its name, or its operator and place; behind that of the node that calls its function.
 fn node_name(prefix: &str, index: usize, node: &NodeProto) -> String {

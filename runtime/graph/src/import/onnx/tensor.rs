@@ -8,6 +8,7 @@ use udo_api::{Bf16, Bool, DType, F16, Shape};
 
 use super::ImportError;
 use super::external::Files;
+use super::raw::{from_raw, size_error};
 use super::proto::TensorProto;
 use crate::memory::{SizeError, Tensor, TensorError};
 
@@ -186,28 +187,6 @@ fn in_model(
         return from_raw(place, dtype, shape, raw);
     }
     Tensor::in_model(dtype, shape, raw.clone()).map_err(|e| size_error(place, &e.into()))
-}
-
-pub(super) fn from_raw(
-    place: Arguments<'_>,
-    dtype: DType,
-    shape: Shape,
-    raw: &[u8],
-) -> Result<Tensor, ImportError> {
-    // A byte of any value but 0 is true; here every true is 1.
-    let made = if dtype == DType::Bool {
-        Tensor::of(shape, &raw.iter().map(|&b| Bool::from(b != 0)).collect::<Vec<_>>())
-    } else {
-        Tensor::from_bytes(dtype, shape, raw)
-    };
-    made.map_err(|e| size_error(place, &e))
-}
-
-pub(super) fn size_error(place: Arguments<'_>, error: &TensorError) -> ImportError {
-    let TensorError::Size(SizeError { found, wanted, dtype, shape }) = error else {
-        return ImportError::malformed(place, error, "less");
-    };
-    ImportError::malformed(place, format!("{found} bytes"), format!("{wanted} for {dtype}{shape}"))
 }
 
 /// The tensor in the bytes of a `TensorProto` file, as ONNX's own test data has them.

@@ -1,0 +1,306 @@
+//! Which core takes a node: each that is asked for is tried with its kernels, which are finalized.
+
+use udo_api::{Core, CoreKind, EpilogueStep, KernelDef, Status};
+use udo_host::{ConstantId, FinalizedKernel, Machine, NodeDesc, PlacedNode, Refusal, finalize};
+
+use super::ports::Ports;
+use super::unplaced::{Taken, Unplaced};
+use super::{
+    Constant, CoreRefusal, Fallback, Operand, PlaceError, PlaceOptions, PlacedKernel, Produced,
+};
+use crate::compiler::Compiler;
+use crate::resolve::{BoundNode, Params, TypedGraph};
+use udo_engine::cores::convert::ConstantError;
+use udo_engine::cores::opencl::{self, OpenClError};
+use udo_engine::cores::{fast_memory, machine};
+use udo_engine::exit_guard::{self, PackageCall};
+use udo_engine::operators::KernelEntry;
+use udo_graph::graph::Node;
+use udo_graph::memory::{MAX_BYTES, Tensor};
+
+/// A kernel, and what it runs on.
+struct BackendKernel {
+    entry: KernelEntry,
+    kernel: FinalizedKernel,
+    backend: Option<String>,
+    opencl_unused: Option<String>,
+}
+
+impl Unplaced<'_> {
+    pub(super) fn choose(&self, compiler: &Compiler<'_>) -> Result<Taken, PlaceError> {
+        let options = self.options;
+        let mut refusals = Vec::new();
+        let pinned = self.node.pin.and_then(|pin| self.pinned.get(usize::from(pin)).copied());
+        let wish = self.wish.filter(|_| pinned.is_none());
+        let first = pinned.or(wish.and_then(|wish| wish.first));
+        let others = options.cores.iter().copied().filter(|core| Some(*core) != first);
+        let others = others.filter(|_| pinned.is_none());
+        let asked: Vec<Core> = first.into_iter().chain(others).collect();
+        let not = |core: Core| wish.and_then(|wish| wish.not.iter().find(|not| not.core == core));
+        for &core in &asked {
+            if let Some(refusal) = not(core) {
+                refusals.push(refusal.clone());
+                continue;
+            }
+            match self.try_core(core, compiler)? {
+                Ok((placed, steps)) => {
+                    // Why the others are not first.
+                    let is_first = wish.is_some_and(|wish| wish.first == Some(core));
+                    let others = wish.filter(|_| is_first).map(|wish| wish.not.clone());
+                    let refusals = others.unwrap_or(refusals);
+                    let fell_back = pinned.is_none() && !options.cores.contains(&core);
+                    return Ok((PlacedKernel { refusals, fell_back, ..placed }, steps));
+                }
+                Err(reason) => refusals.push(CoreRefusal { core, reason }),
+            }
+        }
+        let fallback = match options.fallback {
+            Fallback::Off => None,
+            Fallback::To(core) => Some(core).filter(|core| !asked.contains(core)),
+        };
+        if let Some(core) = fallback {
+            match self.try_core(core, compiler)? {
+                Ok((placed, steps)) => {
+                    return Ok((PlacedKernel { refusals, fell_back: true, ..placed }, steps));
+                }
+                Err(reason) => refusals.push(CoreRefusal { core, reason }),
+            }
+        }
+        // One that nobody else takes runs where it is not wanted.
+        for &core in asked.iter().filter(|core| not(**core).is_some()) {
+            if let Ok((placed, steps)) = self.try_core(core, compiler)? {
+                let others = refusals.into_iter().filter(|refusal| refusal.core != core);
+                return Ok((PlacedKernel { refusals: others.collect(), ..placed }, steps));
+            }
+        }
+        Err(PlaceError::NoCore { node: self.node.name.clone(), op: self.node.op.clone(), refusals })
+    }
+
+    /// The node on `core`, or why not.
+    fn try_core(
+        &self,
+        core: Core,
+        compiler: &Compiler<'_>,
+    ) -> Result<Result<Taken, String>, PlaceError> {
+        let is_builtin = compiler.operators.is_builtin(self.bound.package);
+        if let Some(reason) = self.beyond_limits(core, is_builtin) {
+            return Ok(Err(reason));
+        }
+        let entries = compiler.operators.kernels_for(self.bound.package, core)?;
+        let is_mine = |entry: &&KernelEntry| std::ptr::eq(entry.op, self.bound.op);
+        let mut mine: Vec<KernelEntry> = entries.iter().filter(is_mine).copied().collect();
+        if mine.is_empty() {
+            return self.on_values(self.no_kernel(core), core, compiler);
+        }
+        // The package's order decides among kernels of one class.
+        mine.sort_by_key(|entry| entry.def.cost_class());
+        let mut reasons = Vec::new();
+        for entry in mine {
+            match self.try_kernel(entry, core, compiler)? {
+                Ok(taken) => return Ok(Ok(taken)),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        reasons.dedup();
+        self.on_values(reasons.join(", and "), core, compiler)
+    }
+
+    /// Why the core has no kernel for the node.
+    fn no_kernel(&self, core: Core) -> String {
+        let left_out = &self.options.hta_left_out;
+        let is_left_out = |id| left_out.ids().any(|known| known == id);
+        if core.kind() == Some(CoreKind::Hta) && self.node.origin.ids().any(is_left_out) {
+            return "left out by the user's partition, as `udo prepare --hta-partitions` has it"
+                .to_owned();
+        }
+        "no kernel".to_owned()
+    }
+
+    /// Whether the user lets another core than this one have the node.
+    fn may_run_elsewhere(&self, core: Core) -> bool {
+        let others = self.options.cores.iter().any(|other| *other != core);
+        others || matches!(self.options.fallback, Fallback::To(other) if other != core)
+    }
+
+    /// The node by this kernel, or why not.
+    fn try_kernel(
+        &self,
+        entry: KernelEntry,
+        core: Core,
+        compiler: &Compiler<'_>,
+    ) -> Result<Result<Taken, String>, PlaceError> {
+        let mut ports = match self.ports(entry.def, core) {
+            Ok(ports) => ports,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let (kernel, constants) = match self.finalize(&entry, core, &mut ports, compiler) {
+            Ok(finalized) => finalized,
+            Err(refusal) if refusal.status == Status::FAILED => return Ok(Err(refusal.message)),
+            // A worker that ended takes nobody with it: where another core may do it, that one does, and the report says why.
+            Err(refusal) if refusal.status == Status::WORKER && self.may_run_elsewhere(core) => {
+                return Ok(Err(refusal.to_string()));
+            }
+            Err(refusal) => {
+                let (node, op) = (self.node.name.clone(), self.node.op.clone());
+                let package = compiler.operators.package_name(entry.package).to_owned();
+                return Err(PlaceError::Finalize { node, op, package, core, refusal });
+            }
+        };
+        if let Some(reason) = self.beyond_memory(&kernel, core) {
+            return Ok(Err(reason));
+        }
+        let found = BackendKernel { entry, kernel, backend: None, opencl_unused: None };
+        let found = self.on_backend(found, &ports, compiler)?;
+        Ok(found.map(|BackendKernel { entry, kernel, backend, opencl_unused }| {
+            let Ports { inputs, outputs, params, epilogue } = ports;
+            let (refusals, fell_back, steps) = (Vec::new(), false, epilogue.len());
+            let placed = PlacedKernel {
+                core,
+                entry,
+                kernel,
+                backend,
+                opencl_unused,
+                constants,
+                inputs,
+                outputs,
+                params,
+                epilogue,
+                refusals,
+                fell_back,
+            };
+            (placed, steps)
+        }))
+    }
+
+    /// That a kernel wants more scratch than `core` has, if it does.
+    fn beyond_memory(&self, kernel: &FinalizedKernel, core: Core) -> Option<String> {
+        let workspace = kernel.workspace();
+        let fast = fast_memory(core, &self.options.profile);
+        match (workspace.wants_all_vtcm(), fast.unwrap_or(MAX_BYTES)) {
+            (true, _) if fast.is_none() => {
+                Some("wants all fast memory, and the core has none".to_owned())
+            }
+            (false, room) if workspace.bytes() > room => {
+                Some(format!("wants {} bytes of scratch, the core has {room}", workspace.bytes()))
+            }
+            (true | false, _) => None,
+        }
+    }
+
+    /// Gives a GPU kernel the device if there is one, else the host's threads; others stay as they are.
+    fn on_backend(
+        &self,
+        found: BackendKernel,
+        ports: &Ports,
+        compiler: &Compiler<'_>,
+    ) -> Result<Result<BackendKernel, String>, PlaceError> {
+        let Some(has_work_item) = found.kernel.has_work_item() else { return Ok(Ok(found)) };
+        let device = match opencl::of(self.options.profile.opencl) {
+            Ok(device) => device,
+            Err(why) if has_work_item => {
+                let backend = Some("work items on host threads".to_owned());
+                let has_source = found.kernel.gpu_info().is_some_and(|of| !of.launches.is_empty());
+                let opencl_unused = has_source.then_some(why);
+                return Ok(Ok(BackendKernel { backend, opencl_unused, ..found }));
+            }
+            Err(why) => {
+                return Ok(Err(format!("neither an OpenCL device nor a work_item ({why})")));
+            }
+        };
+        let info = found.kernel.gpu_info().ok_or(OpenClError::NoDescription);
+        let [inputs, outputs] = ports.descs();
+        let packed = found.kernel.packed_bytes();
+        let kernel = info.and_then(|info| device.compile(info, &inputs, &outputs, &packed));
+        let kernel = kernel.map_err(|source| PlaceError::Device {
+            node: self.node.name.clone(),
+            op: self.node.op.clone(),
+            package: compiler.operators.package_name(found.entry.package).to_owned(),
+            device: device.name().to_owned(),
+            source: Box::new(source),
+        })?;
+        Ok(Ok(BackendKernel {
+            // The host's own code runs, so the host's heap is what is guarded.
+            entry: KernelEntry { guard: None, ..found.entry },
+            kernel: found.kernel.hosted_by(kernel),
+            backend: Some(format!("opencl: {}", device.name())),
+            opencl_unused: None,
+        }))
+    }
+
+    /// Each input that is known before the run, in the format of its port.
+    pub(super) fn constants(
+        &self,
+        ports: &Ports,
+        compiler: &Compiler<'_>,
+    ) -> Result<Vec<Option<Constant>>, Refusal> {
+        let constant_of = |&Operand { value, format, .. }: &Operand| {
+            let Some(tensor) = self.graph.known(value) else { return Ok(None) };
+            let id = ConstantId { tensor: tensor.id(), format: format.layout() as u64 };
+            let constant = compiler.constants.constant(tensor, &self.graph.desc(value), &format);
+            // Packages are promised that elements are aligned; what the host's own kernels only pack stays where it is.
+            let is_own = compiler.operators.is_builtin(self.bound.package);
+            let apart = |tensor: Tensor| if is_own { Ok(tensor) } else { tensor.apart() };
+            match constant.and_then(|tensor| Ok(apart(tensor)?)) {
+                Ok(tensor) => Ok(Some(Constant { id, tensor, desc: format.desc })),
+                Err(ConstantError::NoWay(_)) => Ok(None),
+                Err(error @ ConstantError::Memory(_)) => {
+                    Err(Refusal { status: Status::FAILED, message: error.to_string() })
+                }
+            }
+        };
+        ports.inputs.iter().map(constant_of).collect()
+    }
+
+    /// The node as a kernel sees it.
+    pub(super) fn placed<'a>(
+        &'a self,
+        core: Core,
+        ports: &'a Ports,
+        constants: &'a [Option<Constant>],
+    ) -> PlacedNode<'a> {
+        let Ports { inputs, outputs, params, epilogue } = ports;
+        described(self.bound, core, [inputs, outputs], (params.as_ref(), epilogue), constants)
+    }
+
+    /// Asks the kernel what it does of the epilogue, and finalizes it for that.
+    fn finalize(
+        &self,
+        entry: &KernelEntry,
+        core: Core,
+        ports: &mut Ports,
+        compiler: &Compiler<'_>,
+    ) -> Result<(FinalizedKernel, Vec<Option<Constant>>), Refusal> {
+        let def: &KernelDef = entry.def;
+        let package = compiler.operators.package_name(entry.package);
+        let (node, op, function) = (&*self.node.name, def.op(), "accept");
+        let call = PackageCall { node, package, op, core: Some(core), function };
+        let offer = self.offer(def, core, ports);
+        let mut constants = self.constants(ports, compiler)?;
+        self.accept(def, &call, ports, &mut constants, &offer)?;
+        let placed = self.placed(core, ports, &constants);
+        let call = PackageCall { function: "finalize", ..call };
+        let machine = machine(core, &self.options.profile, self.threads);
+        let machine = Machine { memory_price: self.price, ..machine };
+        let kernel = exit_guard::during(&call, || finalize(def, &placed, machine))?;
+        Ok((kernel, constants))
+    }
+}
+
+/// A node as the kernel sees it that gets its tensors, parameters and steps of its epilogue so.
+pub(super) fn described<'a>(
+    bound: &'a BoundNode,
+    core: Core,
+    [inputs, outputs]: [&[Operand]; 2],
+    (params, epilogue): (Option<&'a Params>, &[EpilogueStep]),
+    constants: &'a [Option<Constant>],
+) -> PlacedNode<'a> {
+    let descs = |operands: &[Operand]| operands.iter().map(|o| o.format.desc).collect::<Vec<_>>();
+    let node = NodeDesc {
+        inputs: descs(inputs),
+        constants: constants.iter().map(|c| c.as_ref().map(|c| c.tensor.stored())).collect(),
+        params: params.unwrap_or(&bound.params).settings(),
+        output_count: outputs.len(),
+        opset: bound.node.opset,
+    };
+    PlacedNode { epilogue: epilogue.to_vec(), ..PlacedNode::new(node, core, &descs(outputs)) }
+}
