@@ -125,7 +125,9 @@ impl Builder {
                 (None, None) => operators.open(path)?,
             };
         }
-        Ok(Runtime::of(operators, devices))
+        let mut runtime = Runtime::of(operators, devices);
+        runtime.resources.constants = Shared::of_process().packed;
+        Ok(runtime)
     }
 }
 
@@ -165,11 +167,10 @@ impl Runtime {
         Builder::default()
     }
 
-    /// These operators and devices.
+    /// These operators and devices. What it packs of constants, it and its clones alone have.
     pub fn of(operators: Operators, devices: Devices) -> Self {
-        let Shared { packed, derived } = Shared::of_process();
-        let resources = Resources { operators, constants: packed };
-        Self { resources, queues: Queues::new(devices), derived }
+        let Shared { derived, .. } = Shared::of_process();
+        Self { resources: Resources::of(operators), queues: Queues::new(devices), derived }
     }
 
     /// The operators.

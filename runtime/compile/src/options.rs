@@ -63,6 +63,9 @@ pub struct CompileOptions {
     /// Where ranges come from if a model in numbers is quantized while it is loaded, for a core that stores quantized values and is
     /// preferred.
     pub ranges_of: RangesOf,
+    /// Whether nodes compute with the types that the model has, whatever cores are preferred: none in numbers is quantized while it is
+    /// loaded, and no quantized one is dequantized for the GPU.
+    pub as_stored: bool,
 }
 
 /// The inputs of a run, by name.
@@ -98,6 +101,7 @@ impl Default for CompileOptions {
             more_outputs: Vec::new(),
             in_place: Vec::new(),
             ranges_of: RangesOf::default(),
+            as_stored: false,
         }
     }
 }

@@ -40,6 +40,9 @@ pub(crate) fn at_load(
 ) -> Result<Option<(Graph, String)>, QuantError> {
     let cores = &options.place.cores;
     let core = options.place.first();
+    if options.as_stored {
+        return Ok(None);
+    }
     if core.kind() == Some(CoreKind::Gpu) && speaks(graph) {
         return dequantized(graph, core, options).map(Some);
     }

@@ -15,7 +15,7 @@ pub fn built_in() -> Operators {
     builtin::operators().unwrap()
 }
 
-/// The model of a graph, on devices of its own.
+/// The model of a graph as it is stored, on devices of its own.
 ///
 /// # Errors
 /// As for `Runtime::compile`: why it cannot be made to run.
@@ -25,7 +25,8 @@ pub fn compile_graph(
     options: &Options,
 ) -> Result<Model, CompileError> {
     let runtime = Runtime::of(operators.clone(), Devices::default());
-    runtime.load(graph, &LoadOptions::from(options.clone())).map_err(|error| match error {
+    let options = Options { as_stored: true, ..options.clone() };
+    runtime.load(graph, &LoadOptions::from(options)).map_err(|error| match error {
         LoadError::Compile(error) | LoadError::OutOfMemory { reason: error, .. } => *error,
         other => panic!("{other}"),
     })

@@ -165,7 +165,7 @@ impl OnDevice {
         let said = format!("{}: on {device}", node.said(cx.subject.core));
         let graph = one_node(cx, node).ok().and_then(|graph| as_models(cx, node, graph));
         let Some(graph) = graph else { return Ok(None) };
-        let mut options = Options::default();
+        let mut options = Options { as_stored: true, ..Options::default() };
         options.place.cores = vec![Core::GPU, Core::CPU];
         let runtime = Runtime::of(cx.registry.clone(), Devices::default());
         let model = match runtime.load(graph, &LoadOptions::from(options.clone())) {

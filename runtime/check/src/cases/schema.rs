@@ -166,7 +166,7 @@ impl OneNode<'_> {
 
     fn compiled(&self) -> Result<(), String> {
         let graph = self.graph()?;
-        let mut options = Options::default();
+        let mut options = Options { as_stored: true, ..Options::default() };
         options.place.cores = vec![self.cx.subject.core, Core::CPU];
         options.place.fallback = Fallback::CPU;
         let runtime = Runtime::of(self.cx.registry.clone(), Devices::default());

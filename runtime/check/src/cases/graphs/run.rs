@@ -144,7 +144,7 @@ const TWO: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(1);
 
 /// Options by which all run on the CPU that no other core has to run.
 fn of(core: Core) -> Options {
-    let mut options = Options::default();
+    let mut options = Options { as_stored: true, ..Options::default() };
     options.place.cores = vec![Core::CPU, core];
     options.place.fallback = Fallback::CPU;
     options.place.profile.opencl = OpenCl::Off;
