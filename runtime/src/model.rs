@@ -32,11 +32,11 @@ use crate::pipeline::{self, Compiled};
 use crate::session::StepError;
 
 pub use crate::pipeline::CompileError;
-pub use session_options::{IoTensors, SessionOptions, Workspace};
 use plans::{Facts, Kit, Planned, Planner, Plans};
 pub use pool::SessionPool;
 use ports::Said;
 pub use session::Session;
+pub use session_options::{IoTensors, SessionOptions, Workspace};
 pub use support::{OpSupport, support};
 pub use survey::{Surveyed, survey};
 pub use udo_compile::options::CompileOptions as Options;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use udo_api::DType;
 
 use super::launch;
-use super::session_options::{Devices, SessionOptions};
 use super::plans::Plans;
+use super::session_options::{Devices, SessionOptions};
 use super::{Inner, Model};
 use udo_engine::device::{DeviceTensor, Result};
 use udo_engine::run::{Frames, Launch, Run, RunOptions};

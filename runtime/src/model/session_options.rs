@@ -111,7 +111,7 @@ const MOST_IN_FLIGHT: usize = 1 << 16;
 const DEPTH: usize = 64;
 
 impl Default for SessionOptions {
-    pub(super) fn default() -> Self {
+    fn default() -> Self {
         let (frames, depth) = (NonZero::<usize>::MIN, DEPTH);
         let workspace = Workspace::Private;
         let (devices, cores) = (Vec::new(), CoreSet::Auto);
@@ -146,7 +146,7 @@ impl SessionOptions {
 /// What a session has decided about its devices.
 #[derive(Clone, Debug)]
 pub(super) struct Devices {
-    home: Device,
+    pub(super) home: Device,
     /// The device of each kind.
     chosen: Vec<DeviceId>,
 }

@@ -1,7 +1,7 @@
 //! Runs a model and its quantized form side by side, and says how far the values of the one are from those of the other.
 
 use super::calibrate::run;
-use super::insert::Kind;
+use super::encoded::Kind;
 use super::noise::Noise;
 use super::range::Range;
 use super::{QuantError, Quantized, Quantizer};

@@ -59,7 +59,7 @@ pub struct Outcome {
     pub packed_bytes: usize,
     /// How many steps of the epilogue it took; the outputs are as they are after those.
     pub epilogue_steps: usize,
-    /// Calls of the program's allocator meanwhile, by any thread; needs [`udo_api::GuardAlloc`], which also has
+    /// Calls of the allocator meanwhile, by the threads that the kernel ran on; needs [`udo_api::GuardAlloc`], which also has
     /// the call itself fail with [`Status::HEAP_USE`].
     pub heap_calls: u64,
 }

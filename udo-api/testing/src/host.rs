@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use udo_api::guard::heap_calls;
+use udo_api::guard::thread_heap_calls;
 use udo_host::{Buffer, OutOfMemory};
 
 /// The pattern behind the bytes of [`Plain`] memory.
@@ -144,7 +144,7 @@ pub(crate) fn allocated(
 }
 
 /// The host of a [`Bench`](crate::Bench): memory of the heap with a pattern behind it, and the allocator's count of the
-/// whole program, which needs [`udo_api::GuardAlloc`].
+/// thread, which needs [`udo_api::GuardAlloc`].
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 
@@ -155,9 +155,10 @@ impl Host for Plain {
     }
 
     fn watched(&self, body: &mut dyn FnMut()) -> HeapUse {
-        let before = heap_calls();
+        // Other threads of the program, such as other tests, use the heap meanwhile.
+        let before = thread_heap_calls();
         body();
-        HeapUse { calls: heap_calls() - before, first_bytes: 0 }
+        HeapUse { calls: thread_heap_calls() - before, first_bytes: 0 }
     }
 }
 

@@ -5,17 +5,14 @@ use udo_host::{ConstantId, FinalizedKernel, Machine, NodeDesc, PlacedNode, Refus
 
 use super::ports::Ports;
 use super::unplaced::{Taken, Unplaced};
-use super::{
-    Constant, CoreRefusal, Fallback, Operand, PlaceError, PlaceOptions, PlacedKernel, Produced,
-};
+use super::{Constant, CoreRefusal, Fallback, Operand, PlaceError, PlacedKernel};
 use crate::compiler::Compiler;
-use crate::resolve::{BoundNode, Params, TypedGraph};
+use crate::resolve::{BoundNode, Params};
 use udo_engine::cores::convert::ConstantError;
 use udo_engine::cores::opencl::{self, OpenClError};
 use udo_engine::cores::{fast_memory, machine};
 use udo_engine::exit_guard::{self, PackageCall};
 use udo_engine::operators::KernelEntry;
-use udo_graph::graph::Node;
 use udo_graph::memory::{MAX_BYTES, Tensor};
 
 /// A kernel, and what it runs on.

@@ -13,7 +13,6 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 use udo_host::{Buffer, PackedBytes, SharedBytes};
 
-use super::CacheError;
 use super::key::Key;
 use udo_graph::container::checksum::{PART_BYTES, sum128, sum128_of_parts};
 use udo_graph::container::safetensors::{self, MAX_HEADER_BYTES, START};
@@ -28,7 +27,6 @@ const AHEAD_BYTES: usize = 2 << 20;
 /// What the metadata call the text of [`Form`], and its sum.
 pub(super) const FORM: &str = "udo.cache";
 pub(super) const SUM: &str = "udo.checksum";
-
 
 /// What the metadata say.
 #[derive(Debug, Deserialize, Serialize)]

@@ -2,15 +2,11 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use super::key::Key;
 use super::stamp::Stamp;
 use udo_graph::container::checksum::sum128;
 use udo_graph::memory::ModelBytes;
-
-/// A file whose times are younger may change without a change of them.
-const YOUNG: Duration = Duration::from_secs(2);
 
 /// The bytes of a model's file.
 #[derive(Clone, Debug)]
@@ -110,7 +106,10 @@ pub(super) fn plain(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
     use super::*;
+    use crate::cache::stamp::YOUNG;
 
     fn stamp(age: Duration) -> Stamp {
         let taken = SystemTime::now();

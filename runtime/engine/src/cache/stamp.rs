@@ -3,6 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+/// A file whose times are younger may change without a change of them.
+pub(super) const YOUNG: Duration = Duration::from_secs(2);
+
 /// What the system says of a file: a change of its bytes changes it, unless they were written just now.
 #[derive(Clone, Debug)]
 pub(super) struct Stamp {
@@ -37,7 +40,7 @@ impl Stamp {
     }
 
     /// Whether the file was left alone for long enough.
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         self.taken.duration_since(self.time).is_ok_and(|age| age >= YOUNG)
     }
 

@@ -12,7 +12,8 @@ use std::time::Duration;
 use serde_json::json;
 use udo_host::PackedBytes;
 
-use super::file::{FORM, FORMAT, Form, Key, SUM, Stored, name};
+use super::file::{FORM, FORMAT, Form, SUM, Stored, name};
+use super::key::Key;
 use udo_graph::container::checksum::{sum128, sum128_by_parts};
 use udo_graph::container::safetensors::{METADATA, START};
 use udo_graph::memory::ALIGN_BYTES;

@@ -9,12 +9,12 @@ use prost::bytes::Bytes;
 use serde::de::DeserializeOwned;
 use udo_api::{Bool, DType, Shape};
 
-use super::checksum::hex;
+use super::checksum::{content, hex};
 use super::form::{
     AttrForm, DimForm, ExtentForm, GraphForm, NetworkForm, NodeForm, SectionForm, TensorForm,
     TypeForm, ValueForm,
 };
-use super::prepared::{self, is_of_section};
+use super::prepared::is_of_section;
 use super::safetensors::{self, Entry, Header};
 use super::stage::{self, BoundStage};
 use super::{
@@ -64,7 +64,7 @@ impl Container {
         let sums: BTreeMap<String, String> = parsed(&metadata, key::TENSORS)?;
         let of_graphs = sums.iter().filter(|(name, _)| !is_of_section(&sections, name));
         let text = metadata.get(key::GRAPHS).map_or("", String::as_str);
-        let content = prepared::content(text, of_graphs.map(|(name, sum)| (&**name, &**sum)));
+        let content = content(text, of_graphs.map(|(name, sum)| (&**name, &**sum)));
         let file = bytes.0.clone();
         let tensors = Tensors { file, entries: tensors, sums, made: Mutex::default() };
         let networks = networks.into_iter().map(network).collect();

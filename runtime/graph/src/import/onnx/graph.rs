@@ -15,7 +15,7 @@ use super::ImportError;
 use super::attribute;
 use super::four_bits;
 use super::opsets::domain;
-use super::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto};
+use super::proto::{AttributeProto, GraphProto, NodeProto};
 use super::scope::{Call, Scope};
 use super::sparse;
 use super::state::{Import, Level, Model};

@@ -8,7 +8,8 @@ use udo_host::Buffer;
 use super::ImportError;
 use super::external::Files;
 use super::proto::SparseTensorProto;
-use super::tensor::{shape, size_error, tensor};
+use super::raw::size_error;
+use super::tensor::{shape, tensor};
 use crate::memory::{Tensor, TensorError};
 
 /// The dense tensor of a message; elements in another file are among `files`.

@@ -8,9 +8,9 @@ use udo_api::{Bf16, Bool, DType, F16, Shape};
 
 use super::ImportError;
 use super::external::Files;
-use super::raw::{from_raw, size_error};
 use super::proto::TensorProto;
-use crate::memory::{SizeError, Tensor, TensorError};
+use super::raw::{from_raw, size_error};
+use crate::memory::Tensor;
 
 /// The element type with this code, or a refusal that calls the type by ONNX's name.
 pub(super) fn dtype_at(place: Arguments<'_>, code: i32) -> Result<DType, ImportError> {
