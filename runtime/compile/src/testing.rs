@@ -13,14 +13,12 @@ use crate::resolve::{self, TypedGraph};
 static OPS: [OpDef; 1] = [subnet::OP];
 static KERNELS: [KernelDef; 1] = [subnet::KERNEL];
 static BUILT_IN_OPS: PackageV1 = udo_ops::PACKAGE.guarded();
-static HTA: PackageV1 = PackageV1::new("hta", "0").ops(&OPS).kernels(&KERNELS).guarded();
+static HTA: PackageV1 = PackageV1::new(BUILT_IN, "0").ops(&OPS).kernels(&KERNELS).guarded();
 
 /// The built-in operators.
 pub(crate) fn resources() -> Resources {
     assert_eq!(BUILT_IN_OPS.name(), BUILT_IN);
-    let mut operators = Operators::with_built_in(&BUILT_IN_OPS).unwrap();
-    operators.add_static(&HTA).unwrap();
-    Resources::of(operators)
+    Resources::of(Operators::with_built_in(&[&BUILT_IN_OPS, &HTA]).unwrap())
 }
 
 /// A graph with operators, types and shapes.

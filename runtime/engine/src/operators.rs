@@ -79,13 +79,19 @@ impl Operators {
         Self::default()
     }
 
-    /// The built-in operators, which `table` has: the package called [`package::BUILT_IN`].
+    /// The built-in operators, which these tables have together: the package called [`package::BUILT_IN`].
     ///
     /// # Errors
-    /// The table breaks the contract, which is a fault of whoever links it in.
-    pub fn with_built_in(table: &'static PackageV1) -> Result<Self, OpenError> {
+    /// A table breaks the contract, which is a fault of whoever links it in.
+    pub fn with_built_in(tables: &[&'static PackageV1]) -> Result<Self, OpenError> {
         let mut operators = Self::new();
-        operators.register(package::built_in(table)?, Some(table), None);
+        if let [first, others @ ..] = tables {
+            let mut all = package::built_in(first)?;
+            for table in others {
+                all.join(&package::built_in(table)?);
+            }
+            operators.register(all, Some(first), None);
+        }
         Ok(operators)
     }
 

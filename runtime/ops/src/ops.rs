@@ -241,7 +241,13 @@ const DOMAINS: [(&str, &[Def]); 3] =
     [("", DEFS), ("com.microsoft", microsoft::DEFS), ("udo", udo::DEFS)];
 
 /// Every operator.
-pub(crate) const OPS: &[OpDef] = &{
+pub(crate) const OPS: &[OpDef] = &OP_TABLE;
+
+/// Every operator's kernels, one after the other.
+pub(crate) const KERNELS: &[KernelDef] = &KERNEL_TABLE;
+
+// Statics, so that what their functions are made of is compiled here and not in each crate that names the tables.
+static OP_TABLE: [OpDef; op_count()] = {
     let mut all = [DEFS[0].op; op_count()];
     let (mut to, mut domain) = (0, 0);
     while domain < DOMAINS.len() {
@@ -256,8 +262,7 @@ pub(crate) const OPS: &[OpDef] = &{
     all
 };
 
-/// Every operator's kernels, one after the other.
-pub(crate) const KERNELS: &[KernelDef] = &{
+static KERNEL_TABLE: [KernelDef; kernel_count()] = {
     let mut all = [DEFS[0].kernels[0]; kernel_count()];
     let (mut to, mut domain) = (0, 0);
     while domain < DOMAINS.len() {

@@ -60,6 +60,12 @@ impl Tables {
         })
     }
 
+    /// Adds the operators and kernels of another table of the same package. Tables stay for as long as the process lives.
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.ops = Box::leak([self.ops, other.ops].concat().into_boxed_slice());
+        self.kernels = Box::leak([self.kernels, other.kernels].concat().into_boxed_slice());
+    }
+
     /// Copies the tables of a package, or says why this host cannot read them.
     ///
     /// # Safety
