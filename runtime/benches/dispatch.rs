@@ -171,11 +171,11 @@ fn main() {
     let mut linked = Operators::new();
     linked.add_static(&LINKED).unwrap();
     let mut chains = vec![
-        ("Scale, linked in", chain("Scale", &mut linked)),
-        ("Scale, Rust package", chain("Scale", &mut open("rust"))),
-        ("Scale, C package", chain("Scale", &mut open("c"))),
-        ("Relu, built in", chain("Relu", &mut built_in())),
-        ("Add, built in", chain("Add", &mut built_in())),
+        ("Scale, linked in", chain("Scale", &linked)),
+        ("Scale, Rust package", chain("Scale", &open("rust"))),
+        ("Scale, C package", chain("Scale", &open("c"))),
+        ("Relu, built in", chain("Relu", &built_in())),
+        ("Add, built in", chain("Add", &built_in())),
     ];
     let medians = measure(&mut chains);
     println!("{NODES} nodes over 16 floats, median of {RUNS} runs");
@@ -185,7 +185,7 @@ fn main() {
         println!("  {name:<32} {ns:>7.2} ns/node  {} heap calls/run", heap_calls() - before);
     }
     let two = NonZero::new(2).unwrap_or(NonZero::<usize>::MIN);
-    let mut forks = [("fork", chain_on("Fork", &mut linked, two))];
+    let mut forks = [("fork", chain_on("Fork", &linked, two))];
     println!("  a parallel-for on two threads: {:.0} ns", measure(&mut forks)[0]);
     println!("  opening a package: {:.2} ms, median of {COPIES} copies", opening(folder.path()));
     let figures: Vec<String> = ["linked", "package", "c", "relu", "add"]

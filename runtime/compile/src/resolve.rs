@@ -292,6 +292,9 @@ pub fn run(compiler: &Compiler<'_>, graph: Graph) -> Result<Resolved, ResolveErr
 }
 
 /// The same of a part of a graph, some of whose constants may have other elements in the next plan.
+///
+/// # Errors
+/// As for [`run`].
 pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, ResolveError> {
     let Part { graph, open, .. } = part;
     let options = compiler.bind();
@@ -301,7 +304,7 @@ pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, Resolve
     let shapes = inputs::shapes(&graph, options)?;
     let Graph { name, nodes, values, inputs, captures, outputs, in_place, affinity, .. } = graph;
     // A default that nobody gives is a constant like any other from here on.
-    let (defaults, compiled) = (Vec::new(), Vec::new());
+    let defaults = Vec::new();
     let values = (0..).map(ValueId::at).zip(values);
     let values = values.map(|(id, value)| inputs::typed(value, shapes.get(&id))).collect();
     let source = nodes;
@@ -316,7 +319,7 @@ pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, Resolve
         defaults,
         in_place,
         affinity,
-        compiled,
+        compiled: Vec::new(),
     });
     graph.set_open(&open);
     let (notices, layouts) = (Vec::new(), NhwcValues::default());

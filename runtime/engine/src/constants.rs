@@ -93,6 +93,9 @@ impl Constants {
     }
 
     /// What `compute` makes of constants; `key` says everything of it, or nothing where that takes too many words.
+    ///
+    /// # Errors
+    /// What `compute` says.
     pub fn derived<E>(
         &self,
         key: impl FnOnce() -> Option<String>,

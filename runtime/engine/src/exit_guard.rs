@@ -49,6 +49,9 @@ struct Note<'a> {
 /// Whose function a thread is in.
 pub trait Who: Sync {
     /// Says who it is, and what came of the function.
+    ///
+    /// # Errors
+    /// The text cannot be written.
     fn say(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result;
 
     /// What its user can do where it ends the process.

@@ -44,6 +44,7 @@ impl ImportOptions {
     ///
     /// A cache of models has files as links into one folder, the model as well as what it keeps in others. So where the model is
     /// a link, files beside it may lead into the folder of what it links to, and nowhere else.
+    #[must_use]
     pub fn of_file(mut self, path: &Path) -> Self {
         if self.folder.is_none() {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());

@@ -133,6 +133,7 @@ impl Tensor {
     }
 
     /// The same elements for a plan of its own: what is copied of a file for it goes with it, unless another plan has it.
+    #[must_use]
     pub fn for_plan(&self) -> Self {
         match &self.data {
             Data::Own(_) | Data::File(_) => self.clone(),
@@ -141,6 +142,9 @@ impl Tensor {
     }
 
     /// The same elements, aligned and not in the model's own file.
+    ///
+    /// # Errors
+    /// There is no memory for the copy.
     pub fn apart(&self) -> Result<Self, OutOfMemory> {
         match &self.data {
             Data::Own(_) | Data::File(_) => Ok(self.clone()),
@@ -186,6 +190,7 @@ impl Tensor {
     }
 
     /// The same, with elements for which `stable` stands in all processes.
+    #[must_use]
     pub fn known_as(self, stable: u128) -> Self {
         Self { stable: Some(stable), ..self }
     }
@@ -214,6 +219,9 @@ impl Tensor {
     }
 
     /// The buffer that clones share, or a copy of what lies in a file.
+    ///
+    /// # Errors
+    /// There is no memory for the copy.
     pub fn buffer(&self) -> Result<Arc<Buffer>, OutOfMemory> {
         match &self.data {
             Data::Own(buffer) => Ok(Arc::clone(buffer)),

@@ -99,7 +99,7 @@ fn try_share(seeds: Range<u64>, open: Open<'_>) -> Met {
 fn try_all(seeds: impl Iterator<Item = u64>, open: Open<'_>) -> Result<Met, Failure> {
     let mut met = Met::new();
     for seed in seeds {
-        catch_unwind(AssertUnwindSafe(|| try_one(seed, open(), &mut met)))
+        catch_unwind(AssertUnwindSafe(|| try_one(seed, &open(), &mut met)))
             .unwrap_or_else(|_| Err("it panics".to_owned()))
             .map_err(|found| Failure { seed, found })?;
     }
@@ -183,9 +183,9 @@ fn options(random: &mut Random) -> Options {
     Options { passes, place, plan, threads, ..Options::default() }
 }
 
-fn try_one(seed: u64, operators: Operators, met: &mut Met) -> Result<(), String> {
+fn try_one(seed: u64, operators: &Operators, met: &mut Met) -> Result<(), String> {
     let is_contained = operators.packages().any(|package| package.is_contained);
-    let mut nodes = if is_contained { linked() } else { operators.clone() };
+    let nodes = if is_contained { linked() } else { operators.clone() };
     let mut random = Random::new(seed);
     let mut options = options(&mut random);
     let case = graphs::random(random);
@@ -200,7 +200,7 @@ fn try_one(seed: u64, operators: Operators, met: &mut Met) -> Result<(), String>
     if case.graph.nodes.iter().any(|node| node.op == "TwiceOnGpu") {
         options.place.affinity.push("TwiceOnGpu=gpu".parse().unwrap());
     }
-    let model = compile_graph(case.graph.clone(), &operators, &options)
+    let model = compile_graph(case.graph.clone(), operators, &options)
         .map_err(|e| format!("{e}\n{}", case.graph))?;
     note(model.report(), &case, &options, met);
     let mut session = model.session().unwrap();
@@ -208,7 +208,7 @@ fn try_one(seed: u64, operators: Operators, met: &mut Met) -> Result<(), String>
     reports.sort_by_key(|node| node.ids.ids().next());
     let cores: Vec<Core> = reports.into_iter().map(|node| node.core).collect();
     if seed.is_multiple_of(4) && !case.has_wide_filters() {
-        check_open(&case, &model, &operators, &options)?;
+        check_open(&case, &model, operators, &options)?;
     }
     let mut random = Random::new(!seed);
     for run in 0..2 {
@@ -220,9 +220,9 @@ fn try_one(seed: u64, operators: Operators, met: &mut Met) -> Result<(), String>
             inputs.insert(id, tensor);
         }
         let given = inputs.clone();
-        let wanted = reference::run(&case.graph, given, &mut nodes, &cores, options.threads)?;
+        let wanted = reference::run(&case.graph, given, &nodes, &cores, options.threads)?;
         if run == 0 && seed.is_multiple_of(3) {
-            in_place::check(&case, &model, &operators, &options, (&inputs, &wanted), met)?;
+            in_place::check(&case, &model, operators, &options, (&inputs, &wanted), met)?;
         }
         // The second time, memory holds what the first left.
         for again in 0..2 {

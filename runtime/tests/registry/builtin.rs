@@ -73,8 +73,8 @@ fn contained_built_in_operators_give_the_same_bits() {
     let mut contained = Operators::new();
     let containment = Containment::default().worker(worker());
     contained.open_contained(&library(folder.path()), &containment).unwrap();
-    let linked = results(&mut built_in());
-    assert_eq!(results(&mut contained), linked);
+    let linked = results(&built_in());
+    assert_eq!(results(&contained), linked);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn built_in_operators_loaded_as_a_package_give_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     let mut loaded = Operators::new();
     loaded.open(&library(folder.path())).unwrap();
-    let linked = results(&mut built_in());
-    assert_eq!(results(&mut loaded), linked);
+    let linked = results(&built_in());
+    assert_eq!(results(&loaded), linked);
     assert!(linked.iter().flatten().all(|&bits| f32::from_bits(bits).is_finite()));
 }

@@ -62,13 +62,13 @@ fn what_a_package_says_of_an_axis_is_checked() {
 
 /// Holds a kernel of the C fixture to the scales of its output, which it gets in the call.
 #[track_caller]
-fn reads_the_scales(operators: Operators) {
+fn reads_the_scales(operators: &Operators) {
     let mut graph = Graph::new("scaled");
     let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(2)]);
     let y = graph.add_value("y");
     graph.add_node(Node::new("Scale", 21, &[x], &[y]));
     graph.outputs.push(y);
-    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
+    let model = compile_graph(graph, operators, &Options::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[3.0, -4.0]);
     session.run().unwrap();
@@ -82,7 +82,7 @@ fn reads_the_scales(operators: Operators) {
 #[test]
 fn a_kernel_in_c_reads_the_scales_of_an_axis() {
     let folder = tempdir().unwrap();
-    reads_the_scales(operators(folder.path(), "0.5f,0.25f"));
+    reads_the_scales(&operators(folder.path(), "0.5f,0.25f"));
 }
 
 #[test]
@@ -93,5 +93,5 @@ fn a_contained_kernel_reads_the_scales_of_an_axis() {
     let mut contained = built_in();
     let containment = Containment::default().worker(worker());
     contained.open_contained(&folder.path().join(FILE), &containment).unwrap();
-    reads_the_scales(contained);
+    reads_the_scales(&contained);
 }

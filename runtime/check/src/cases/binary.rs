@@ -74,7 +74,7 @@ pub(super) fn manifest(cx: &PackageContext) -> Outcome {
             return failed(format!("the manifest and the table differ in operator {name}: {why}"));
         }
     }
-    kernels_alike(opened, &manifests)
+    kernels_alike(&opened, &manifests)
 }
 
 /// What a manifest and a schema do not say alike.
@@ -108,7 +108,7 @@ fn unlike(manifest: &ManifestOp, schema: &OpSchema) -> Option<String> {
 }
 
 /// Every kernel that a manifest promises is in a table, and the reverse.
-fn kernels_alike(opened: Opened, manifests: &[Manifest]) -> Outcome {
+fn kernels_alike(opened: &Opened, manifests: &[Manifest]) -> Outcome {
     let promised: BTreeSet<_> =
         manifests.iter().flat_map(|m| &m.kernels).map(|k| (k.op.clone(), k.core)).collect();
     let Some(package) = opened.package else { return Ok(()) };

@@ -74,12 +74,12 @@ pub fn compile(
             let mut graph = container.bound(of_stage, &network.name)?.graph;
             graph.number();
             let mut compiling = Compiling::of(&graph, compiler, of.soc)?;
-            let compiled = if of.parts.is_empty() {
+            let done = if of.parts.is_empty() {
                 compiling.all(&mut report.stays)?
             } else {
                 of.parts.iter().map(|ids| compiling.asked(ids)).collect::<Result<_, _>>()?
             };
-            for one in compiled {
+            for one in done {
                 report.parts.push(one.report(&network.name, stage));
                 parts.push(one.part(of.soc, stage));
             }

@@ -178,12 +178,12 @@ fn for_outputs(
         return Ok(part);
     }
     let mut compiling = Compiling::of(graph, compiler, asked.soc)?;
-    let compiled = compiling.anew(&part.ids)?;
+    let anew = compiling.anew(&part.ids)?;
     notices.push(format!(
         "the HTA program of nodes {} was compiled anew at load, as values within it are asked for",
         part.ids
     ));
-    let made = compiled.part(asked.soc, part.stage);
+    let made = anew.part(asked.soc, part.stage);
     Ok(made)
 }
 

@@ -74,6 +74,7 @@ impl Op for HtaSubnet {
         }
         for (at, ((shape, scale), zero)) in outputs.iter().zip(scales).zip(zeros).enumerate() {
             let desc = TensorDesc::new(DType::U8, *shape);
+            #[expect(clippy::cast_possible_truncation, reason = "scales are single numbers")]
             let scale = *scale as f32;
             let zero_point = i32::try_from(*zero).unwrap_or_default();
             let is_said = scale > 0.0;

@@ -48,7 +48,7 @@ impl<T> PerMemory<T> {
 
     /// The same of each, in order.
     pub fn iter(&self) -> std::slice::Iter<'_, T> {
-        self.0.iter()
+        self.into_iter()
     }
 
     /// What `f` makes of each, or its first error.
@@ -93,5 +93,14 @@ mod tests {
         assert_eq!(Memory::ALL.map(|memory| twice[memory]), [2, 4, 6]);
         let first = bytes.try_map(|n| if n > 1 { Err(n) } else { Ok(n) });
         assert_eq!(first, Err(2));
+    }
+}
+
+impl<'a, T> IntoIterator for &'a PerMemory<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
     }
 }

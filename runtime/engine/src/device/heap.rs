@@ -204,6 +204,9 @@ impl Drop for SharedCharges {
 
 impl Charge {
     /// Takes `bytes` of the device's heap.
+    ///
+    /// # Errors
+    /// The device has no such memory left.
     pub fn take(device: &Device, bytes: u64, owner: &str) -> Result<Self> {
         let mut state = device.heap().lock();
         state.check(device, bytes, owner)?;

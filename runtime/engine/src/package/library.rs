@@ -35,6 +35,9 @@ pub struct Build {
 
 impl Build {
     /// That of the package at `path`, none of whose code runs.
+    ///
+    /// # Errors
+    /// The library cannot be read, or is none of a package.
     pub fn of(path: &Path) -> Result<Self, OpenError> {
         let dist::Located { path, .. } = dist::registration(path)?;
         let sha256 = index::sha256(&path)?;

@@ -222,7 +222,7 @@ fn check_kernel(kernel: &KernelDef, ops: &OwnOperators<'_>) -> Result<(), String
     Ok(())
 }
 
-/// OwnOperators by their names, which are texts to be checked each time that they are read.
+/// Operators by their names, which are texts to be checked each time that they are read.
 pub(crate) struct OwnOperators<'a>(HashMap<&'static str, Vec<&'a OpDef>>);
 
 impl<'a> OwnOperators<'a> {

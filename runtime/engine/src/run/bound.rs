@@ -82,6 +82,9 @@ impl Bound {
     }
 
     /// Takes all leases, or none.
+    ///
+    /// # Errors
+    /// Others use the bytes now.
     pub fn take(&mut self) -> Result<()> {
         self.copies = Copies::default();
         self.leases.take().map_err(|conflict| self.refusal(conflict))

@@ -10,20 +10,32 @@ use crate::device::{Device, DeviceId, Error, ErrorCode, Result, Used};
 /// The memory of one run at a time, and what to do in it.
 pub trait Work: Send {
     /// Takes the inputs of a run that begins, and finds out its parts.
+    ///
+    /// # Errors
+    /// The run cannot begin: what it is bound to does not go with the work.
     fn begin(&mut self, bound: &mut Bound) -> Result<()>;
 
     /// The device that a part runs on; nothing behind the last one. Before a run has begun, that where it does.
     fn device(&self, part: usize) -> Option<DeviceId>;
 
     /// Runs a part, and looks at `stop` now and then: what is behind it is not run once that is set.
+    ///
+    /// # Errors
+    /// A step failed, or the run is to end.
     fn run(&mut self, part: usize, stop: &Stop<'_>) -> Result<()>;
 
     /// Takes the memory that runs over inputs of these shapes need, while no run has it.
+    ///
+    /// # Errors
+    /// There is no plan or no memory for the shapes.
     fn prepare(&mut self, _shapes: &[Vec<Shape>]) -> Result<()> {
         Ok(())
     }
 
     /// Gives the outputs.
+    ///
+    /// # Errors
+    /// What the run made cannot be given to where it is bound to.
     fn end(&mut self, bound: &mut Bound) -> Result<()>;
 }
 

@@ -16,6 +16,9 @@ pub const COMPILED: &str = "udo.hta.";
 
 impl Section {
     /// The section of what was packed for a model.
+    ///
+    /// # Errors
+    /// They are more than a tensor can have.
     pub fn prepared(bytes: Vec<u8>) -> Result<Self, ContainerError> {
         let refused = |error: &dyn std::fmt::Display| {
             ContainerError::malformed("what is packed", error, "a smaller model")
@@ -34,6 +37,9 @@ impl Contents {
     }
 
     /// What stands for the graphs and their tensors, whatever sections there are.
+    ///
+    /// # Errors
+    /// The contents are no model file: as for writing them.
     pub fn content(&self) -> Result<u128, ContainerError> {
         let contents = Self { networks: self.networks.clone(), sections: Vec::new() };
         Layout::of(&contents).map(|layout| layout.content)

@@ -149,6 +149,9 @@ pub(super) fn read(file: &[u8]) -> Result<Header, ContainerError> {
 }
 
 /// What the text of a header says, of tensors that fill `data_len` bytes behind it.
+///
+/// # Errors
+/// It is no such header, or its tensors do not lie in the data one behind the other.
 pub fn parse(header: &[u8], data_len: usize) -> Result<Header, ContainerError> {
     let wrong = |reason: String| ContainerError::WrongBytes { reason };
     let raw: Raw = serde_json::from_slice(header)

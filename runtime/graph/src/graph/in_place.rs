@@ -62,6 +62,9 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     }
 
     /// The pairs that runs may have in one place: an input and an output by their places.
+    ///
+    /// # Errors
+    /// There is no such input or output, or the two are not alike.
     pub fn pairs(&self) -> Result<Vec<(usize, usize)>, InPlaceError> {
         let mut pairs: Vec<(usize, usize)> = Vec::with_capacity(self.in_place.len());
         for (input, output) in &self.in_place {

@@ -100,6 +100,9 @@ impl Made {
 
 impl Derived {
     /// The tensors that `compute` makes, of which `key` says everything, unless they are there already.
+    ///
+    /// # Errors
+    /// What `compute` says.
     pub fn get<E>(
         &self,
         key: String,
