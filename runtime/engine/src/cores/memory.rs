@@ -77,6 +77,15 @@ impl<T> IndexMut<Memory> for PerMemory<T> {
     }
 }
 
+impl<'a, T> IntoIterator for &'a PerMemory<T> {
+    type Item = &'a T;
+    type IntoIter = std::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,14 +102,5 @@ mod tests {
         assert_eq!(Memory::ALL.map(|memory| twice[memory]), [2, 4, 6]);
         let first = bytes.try_map(|n| if n > 1 { Err(n) } else { Ok(n) });
         assert_eq!(first, Err(2));
-    }
-}
-
-impl<'a, T> IntoIterator for &'a PerMemory<T> {
-    type Item = &'a T;
-    type IntoIter = std::slice::Iter<'a, T>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
     }
 }
