@@ -84,7 +84,7 @@ fn main() {
     println!("microseconds per run of one node, median and 90 %, of {RUNS} runs");
     for (name, len) in [("64 B", 16), ("4 KiB", 1 << 10), ("1 MiB", 1 << 18), ("8 MiB", 1 << 21)] {
         let runs = if len > 1 << 16 { RUNS / 10 } else { RUNS };
-        let [p50, p90] = measure(&session(&plain, len), runs, Duration::ZERO);
+        let [p50, p90] = measure(&mut session(&plain, len), runs, Duration::ZERO);
         let mut session = session(&contained, len);
         let [c50, c90] = measure(&mut session, runs, Duration::ZERO);
         let [s50, s90] = measure(&mut session, runs / 3, PAUSE);
