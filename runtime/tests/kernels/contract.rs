@@ -7,10 +7,12 @@ use udo_api::{
     Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
     Op, OpDef, OpSchema, PackageV1, Packed, Pair, Port, Shape, any_input, any_output,
 };
+use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::memory::Tensor;
 use udo_runtime::model::Options;
 use udo_runtime::operators::Operators;
+use udo_runtime::{LoadOptions, Runtime};
 use udo_test_support::close::assert_close;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::positive::{Positive, PositiveF32};
@@ -455,10 +457,10 @@ fn packed_weights_are_shared_by_models_and_sessions() {
         graph.outputs = vec![y];
         graph
     };
-    let operators = own();
+    let runtime = Runtime::of(own(), Devices::default());
     let before = PACKINGS.load(Ordering::Relaxed);
-    let small = compile_graph(graph(4), &operators, &Options::default()).unwrap();
-    let large = compile_graph(graph(400), &operators, &Options::default()).unwrap();
+    let small = runtime.load(graph(4), &LoadOptions::default()).unwrap();
+    let large = runtime.load(graph(400), &LoadOptions::default()).unwrap();
     assert_eq!(PACKINGS.load(Ordering::Relaxed), before + 1, "packed once for both shapes");
     for model in [&small, &large] {
         assert_eq!(model.report().memories[0].packed_bytes, 64);
