@@ -267,7 +267,7 @@ impl Model {
     }
 
     /// The bytes of a model file with the graph and all that is packed for it by now, for
-    /// [`Runtime::load_bytes`](crate::runtime::Runtime::load_bytes) of another process.
+    /// `Runtime::load` of another process.
     ///
     /// # Errors
     /// The model was not loaded or compiled as one that can be exported, or is too large for such a file.

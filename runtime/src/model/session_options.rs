@@ -86,8 +86,8 @@ impl IoTensors {
 /// How a session runs.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// How many runs may be at work at once, each in memory of its own beside that of [`Session::run`]. That memory is taken
-    /// with the first submission, or by [`Session::reserve`].
+    /// How many runs may be at work at once, each in memory of its own beside that of `Session::run`. That memory is taken
+    /// with the first submission, or by `Session::reserve`.
     pub frames: NonZero<usize>,
     /// How many runs more may wait for a frame; a submission beyond them is refused as busy.
     pub depth: usize,
