@@ -133,7 +133,7 @@ impl Cache {
         Ok((Self::new(home, (code, key), ModelSource::by_content(), found), bound))
     }
 
-    /// The bytes of a model file with the graph and all that is packed for it, for [`Runtime::load_bytes`](udo_runtime::runtime::Runtime::load_bytes).
+    /// The bytes of a model file with the graph and all that is packed for it, for `Runtime::load`.
     ///
     /// # Errors
     /// The graph is not held, or the file would be too large.
