@@ -47,8 +47,8 @@ impl There {
         Some((path, text))
     }
 
-    /// Whether the package has a file of the operator's formula. Files that were printed before there were any have theirs inside, so
-    /// it is printed for those alone that are new, or that use it.
+    /// Whether the package has a file of the operator's formula. Kernels of earlier versions contain their formula, so the file is
+    /// printed only where a kernel is new or uses it.
     fn has_formula(&self, op: &Op) -> bool {
         let uses = format!("formulas::{}", names::module_name(&op.name));
         let is_user = |path: String| self.files.get(&path).is_none_or(|text| text.contains(&uses));

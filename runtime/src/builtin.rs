@@ -59,6 +59,8 @@ mod tests {
                 assert!(checked.iter().all(|kernel| own.contains(kernel)), "{checked:?}");
             }
         }
+        let count = udo_ops::OPS.len() + 1;
+        assert_eq!(own.ops().len(), count, "all operators of both tables, once");
         let own = own.ops().iter().map(|entry| entry.def.schema().name());
         assert!(
             own.clone().any(|name| name == "Conv") && own.clone().any(|name| name == "HtaSubnet")

@@ -21,7 +21,7 @@ use udo_compile::pass::Fired;
 use udo_compile::place::{self, Fallback, PlaceOptions};
 use udo_compile::plan::{Plan, Report};
 use udo_compile::resolve::{self, BindOptions, Input, Part, Ranges};
-use udo_engine::cache::{Cache, CacheError, CacheReport};
+use udo_engine::cache::{CacheError, CacheReport};
 use udo_engine::device::{Coherence, Device, Devices};
 use udo_engine::run::{Priority, Queues};
 use udo_engine::thread_pool::Pool;
@@ -84,7 +84,6 @@ struct Inner {
     plans: Plans,
     /// What there is to say but what the plan says, or with that.
     report: Option<Report>,
-    cache: Option<Arc<Cache>>,
     fired: Vec<Fired>,
     /// The kinds of devices that runs use.
     kinds: Vec<CoreKind>,
@@ -124,8 +123,7 @@ impl Model {
         let ranges = BindOptions { ranges, ..BindOptions::default() };
         let kit = Kit { resources, options, pool };
         let Made { plans, mut report, fired } = Made::of(graph, &inputs, &ranges, &kit)?;
-        let cache = kit.resources.constants.cache().cloned();
-        if let Some(cache) = &cache {
+        if let Some(cache) = kit.resources.constants.cache() {
             cache.check()?;
             let notices: Vec<String> = cache.report().notices().collect();
             if !notices.is_empty() {
@@ -142,7 +140,6 @@ impl Model {
             said,
             plans,
             report,
-            cache,
             fired,
             kinds: kinds(&kit.options.place),
             kit,
@@ -266,13 +263,12 @@ impl Model {
         self.0.report.as_ref().or_else(of_plan).unwrap_or(&NOTHING)
     }
 
-    /// The bytes of a model file with the graph and all that is packed for it by now, for
-    /// `Runtime::load` of another process.
+    /// The bytes of a model file with the graph and its prepacked weights, for `Runtime::load` of another process.
     ///
     /// # Errors
     /// The model was not loaded or compiled as one that can be exported, or is too large for such a file.
     pub fn export(&self) -> Result<Vec<u8>, CacheError> {
-        self.0.cache.as_ref().ok_or(CacheError::NotExportable)?.export()
+        self.0.kit.resources.constants.cache().ok_or(CacheError::NotExportable)?.export()
     }
 
     /// The bytes that it and its sessions take now, its file not counted.
@@ -288,7 +284,7 @@ impl Model {
 
     /// What the cache of its runtime's file did so far, if it has one.
     pub fn cache(&self) -> Option<CacheReport> {
-        self.0.cache.as_ref().map(|cache| cache.report())
+        self.0.kit.resources.constants.cache().map(|cache| cache.report())
     }
 }
 

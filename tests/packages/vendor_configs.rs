@@ -139,8 +139,8 @@ impl Desk {
         serde_json::from_value(report["cases"].take()).unwrap()
     }
 
-    /// The cores on which the reference vouches for results.
-    fn vouched(&self) -> Vec<String> {
+    /// The cores whose results the reference verifies.
+    fn verified(&self) -> Vec<String> {
         let cases = self.check("numbers/reference", 0);
         let passed = cases.iter().filter(|case| case["verdict"] == "passed");
         let mut cores: Vec<String> =
@@ -174,7 +174,7 @@ fn a_config_in_json_needs_a_line() {
     let config =
         JSON.replace("\"inputs\":[", &format!("{reference}\n                \"inputs\":["));
     let desk = Desk::of("config.json", &config, "ScaledEluPackage");
-    assert_eq!(desk.vouched(), ["cpu"]);
+    assert_eq!(desk.verified(), ["cpu"]);
     let why = desk.with("FLOAT_32\"}", "INT_32\"}", "binary/config");
     assert_eq!(why, "Placeholder of ScaledElu is i32 on CPU in the config and f32 in the package");
 }
@@ -197,7 +197,7 @@ fn op_definitions_in_xml_need_an_element() {
     assert_ne!(config, XML);
     let desk = Desk::of("ops.xml", &config, "StepPackage");
     let cores = ["cpu", "cpu", "dsp:v68", "dsp:v68", "gpu", "gpu"];
-    assert_eq!(desk.vouched(), cores, "each of both operators");
+    assert_eq!(desk.verified(), cores, "each of both operators");
     let [built, defaults] = ["binary/config", "contract/defaults"];
     for (from, to, case, why) in [
         (
@@ -295,7 +295,7 @@ fn operators_of_ones_own_need_no_line_by_hand() {
     let config = include_str!("../../generator/tests/configs/own_operators.json");
     let desk = Desk::of("own.json", config, "OwnPackage");
     let all = ["cpu"; 6].into_iter().chain(["dsp:v68"; 6]).chain(["gpu"; 3]);
-    assert_eq!(desk.vouched(), all.collect::<Vec<_>>());
+    assert_eq!(desk.verified(), all.collect::<Vec<_>>());
 
     // A device is held to the reference as well, where there is one.
     let on_a_device = |wanted: i32| {

@@ -323,7 +323,7 @@ pub(crate) enum Upkeep {
     ByProgram,
 }
 
-pub(crate) fn upkeep(code: MapUpkeep) -> Result<Upkeep> {
+pub(crate) fn cache_maintenance(code: MapUpkeep) -> Result<Upkeep> {
     let all = [(UDO_UPKEEP_BY_MAP, Upkeep::ByMap), (UDO_UPKEEP_BY_PROGRAM, Upkeep::ByProgram)];
     find("upkeep", code, &all)
 }

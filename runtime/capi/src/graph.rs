@@ -318,8 +318,7 @@ pub extern "C" fn udo_graph_query_support(
         let kind = device.inner.kind().name();
         let core = Core::from_name(kind)
             .ok_or_else(|| invalid(format!("a device of kind {kind}; wanted {}", Core::NAMES)))?;
-        let resources = runtime.0.as_ref();
-        let all = support(graph.finished()?, resources, &BindOptions::default(), core);
+        let all = support(graph.finished()?, &runtime.0, &BindOptions::default(), core);
         let reasons = all.into_iter().map(|of| of.reason.map(|reason| text(&reason)));
         hand_out(out, Support(reasons.collect(), Born::here()));
         Ok(())

@@ -9,8 +9,8 @@ use udo_runtime::device::{self, MemoryView, ReadMap, Result, WriteMap};
 use crate::argument::need;
 use crate::born::{Born, handles, live};
 use crate::codes::{
-    Access, ContentsCode, MapAccess, MapUpkeep, SharingCode, Upkeep, access, contents, sharing,
-    upkeep,
+    Access, ContentsCode, MapAccess, MapUpkeep, SharingCode, Upkeep, access, cache_maintenance,
+    contents, sharing,
 };
 use crate::error::Error;
 use crate::ffi::{
@@ -217,7 +217,7 @@ pub extern "C" fn udo_memory_map(
     guard(|| {
         let (memory, out) = (live(memory, "memory")?, need(out, "out")?);
         let (memory, range) = (&memory.0, span(offset, len));
-        let mapped = match (self::access(access)?, self::upkeep(upkeep)?) {
+        let mapped = match (self::access(access)?, cache_maintenance(upkeep)?) {
             (Access::Read, Upkeep::ByMap) => memory.map(range).map(Mapped::Read),
             (Access::Read, Upkeep::ByProgram) => memory.map_unsynced(range).map(Mapped::Read),
             (Access::Write, Upkeep::ByMap) => memory.map_mut(range).map(Mapped::Write),

@@ -63,7 +63,7 @@ pub struct CapturedOutput {
     pub desc: TensorDesc,
     /// The extents and elements that the kernel made, if it came so far.
     pub found: Option<(Vec<usize>, Vec<u8>)>,
-    /// What they should have been, where somebody vouches for that.
+    /// What they should have been, where there is an oracle.
     pub wanted: Option<CapturedWanted>,
 }
 

@@ -417,7 +417,7 @@ pub const CASES: &[Case] = &[
         "The config says by a reference what results are, and they are that.",
         numbers::reference,
     ),
-    op(Numbers, "random", 1, "Results are those of who vouches for the operator.", numbers::random),
+    op(Numbers, "random", 1, "Results are those of the operator's oracles.", numbers::random),
     op(Numbers, "large", 1, "So are those of large, small and equal elements.", numbers::large),
     op(Numbers, "special", 1, "NaN and infinities come out where they should.", numbers::special),
     op(

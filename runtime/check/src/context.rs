@@ -23,7 +23,7 @@ use crate::shapes::Class;
 use crate::subject::{Opened, Place, Subject};
 use crate::trial::{Site, Trial};
 use crate::values::{Fill, encoding_of};
-use crate::wanted::{Vouched, Who};
+use crate::wanted::{OracleResults, Who};
 
 /// A package as a whole.
 #[derive(Debug)]
@@ -318,16 +318,16 @@ impl OpContext {
         self.oracles.iter().find_map(Oracle::program)
     }
 
-    /// What those who vouch for results want of the node: the reference alone where it says, and else all others that do. A capture
+    /// What the oracles expect of the node: the reference alone where it says, and else all others that do. A capture
     /// stands for those who are not there any more.
-    pub(crate) fn wanted(&self, node: &Node, values: &[Vec<u8>]) -> Vec<Vouched> {
+    pub(crate) fn wanted(&self, node: &Node, values: &[Vec<u8>]) -> Vec<OracleResults> {
         let mut all = Vec::new();
         for oracle in &self.oracles {
             if oracle.who == Who::Recorded && !all.is_empty() {
                 break;
             }
             let Some(wanted) = oracle.wanted(node, values) else { continue };
-            all.push(Vouched { who: oracle.who, wanted });
+            all.push(OracleResults { who: oracle.who, wanted });
             if oracle.who == Who::Reference {
                 break;
             }

@@ -31,7 +31,7 @@ enum Source {
     Recorded(Vec<Option<Wanted>>),
 }
 
-/// Those who vouch for an operator, of which there may be none.
+/// The oracles of an operator, of which there may be none.
 pub(crate) fn of(
     opened: &mut Opened,
     subject: &Subject,

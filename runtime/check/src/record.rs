@@ -8,7 +8,7 @@ use udo_testing::Output;
 
 use crate::capture::{Capture, CapturedInput, CapturedOutput, CapturedWanted};
 use crate::node::Node;
-use crate::wanted::{Vouched, Wanted};
+use crate::wanted::{OracleResults, Wanted};
 
 /// Records what the cases of one worker do. Calls on several threads may share it.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ struct Call {
     node: Node,
     values: Vec<Vec<u8>>,
     found: Vec<Output>,
-    vouched: Option<Vouched>,
+    expected: Option<OracleResults>,
 }
 
 /// A file for captures of calls that are not made yet.
@@ -84,7 +84,7 @@ impl Recorder {
     /// The node is called on these elements, or held to something.
     pub(crate) fn begins(&self, node: &Node, values: &[Vec<u8>]) {
         let call =
-            Call { node: node.clone(), values: values.to_vec(), found: Vec::new(), vouched: None };
+            Call { node: node.clone(), values: values.to_vec(), found: Vec::new(), expected: None };
         let mut state = self.state();
         if let Some(Ahead { head, path }) = &state.ahead
             && let Some(capture) = captured(&call, head.clone())
@@ -103,9 +103,9 @@ impl Recorder {
     }
 
     /// Results of the last call are held to these.
-    pub(crate) fn wants(&self, vouched: &Vouched) {
+    pub(crate) fn wants(&self, expected: &OracleResults) {
         if let Some(last) = &mut self.state().last {
-            last.vouched = Some(vouched.clone());
+            last.expected = Some(expected.clone());
         }
     }
 
@@ -134,7 +134,7 @@ fn captured(call: &Call, head: Capture) -> Option<Capture> {
             .get(port)
             .filter(|_| !desc.is_absent())
             .map(|made| (made.dims.clone(), made.bytes.clone())),
-        wanted: call.vouched.as_ref().and_then(|Vouched { who, wanted }| {
+        wanted: call.expected.as_ref().and_then(|OracleResults { who, wanted }| {
             let Wanted { dims, numbers, allowed, .. } = wanted.get(port)?.clone();
             Some(CapturedWanted { by: who.said().to_owned(), dims, numbers, allowed })
         }),

@@ -143,7 +143,7 @@ fn for_kernel(
     Some((desc.with_encoding(encoding), quantized(to, encoding, &numbers)?))
 }
 
-/// Has outputs whose encoding nobody says hold what is wanted: by that of the call, else by who vouches.
+/// Has outputs whose encoding nobody says hold what is wanted: by that of the call, else by the oracle.
 fn set_encodings(cx: &OpContext, capture: &Capture, node: &mut Node) {
     let is_dsp = cx.subject.core.kind() == Some(CoreKind::Dsp);
     let values = node.fixed.clone().unwrap_or_default();
@@ -226,10 +226,10 @@ pub(crate) fn diff(cx: &OpContext, capture: &Capture) -> Value {
         Ok(made) => made,
         Err(why) => return json!({ "refused": why }),
     };
-    let vouched = cx.wanted(node, &values).into_iter().next();
-    let by = vouched.as_ref().map(|vouched| vouched.who.said());
+    let expected = cx.wanted(node, &values).into_iter().next();
+    let by = expected.as_ref().map(|expected| expected.who.said());
     let outputs = node.outputs.iter().zip(&made).enumerate().map(|(port, (desc, made))| {
-        let wanted = vouched.as_ref().and_then(|vouched| vouched.wanted.get(port));
+        let wanted = expected.as_ref().and_then(|expected| expected.wanted.get(port));
         let captured = capture.outputs.get(port).filter(|own| own.desc == *desc);
         let is_as_captured = captured.and_then(|own| own.found.as_ref()).map(|(dims, bytes)| {
             (dims, bytes) == (&made.dims, &made.bytes)

@@ -29,8 +29,8 @@ pub(crate) struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    /// Finalizes the kernel for the node. Its calls are recorded where they are those that a capture is about; calls of who vouches
-    /// for results are not.
+    /// Finalizes the kernel for the node. Its calls are recorded where they are those that a capture is about; calls of oracles
+    /// are not.
     pub(crate) fn new(
         node: &'a Node,
         entry: &'a KernelEntry,

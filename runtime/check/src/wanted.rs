@@ -1,6 +1,6 @@
 //! What results are held to, and who says so.
 
-/// Who vouches for results.
+/// The oracle that results are compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     /// The reference of the package's config.
@@ -9,7 +9,7 @@ pub(crate) enum Who {
     Cpu,
     /// The built-in operator of the same name.
     Builtin,
-    /// The capture, of whoever vouched when it was written.
+    /// The capture, with the oracle that there was when it was written.
     Recorded,
 }
 
@@ -44,9 +44,9 @@ impl Wanted {
     }
 }
 
-/// Results that somebody vouches for, by output.
+/// The results of an oracle, by output.
 #[derive(Clone, Debug)]
-pub(crate) struct Vouched {
+pub(crate) struct OracleResults {
     pub(crate) who: Who,
     pub(crate) wanted: Vec<Wanted>,
 }

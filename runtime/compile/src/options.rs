@@ -63,8 +63,8 @@ pub struct CompileOptions {
     /// Where ranges come from if a model in numbers is quantized while it is loaded, for a core that stores quantized values and is
     /// preferred.
     pub ranges_of: RangesOf,
-    /// Whether nodes compute with the types that the model has, whatever cores are preferred: none in numbers is quantized while it is
-    /// loaded, and no quantized one is dequantized for the GPU.
+    /// Whether nodes compute with the types that the model has, whatever cores are preferred: a float model is not quantized while it
+    /// is loaded, and a quantized one is not dequantized for the GPU.
     pub as_stored: bool,
 }
 

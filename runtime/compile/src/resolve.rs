@@ -30,11 +30,8 @@ use udo_host::{NodeDesc, Refusal, infer};
 use crate::compiler::Compiler;
 pub use crate::options::{BindOptions, Ranges};
 use choose::choose;
-use control::bind_control;
-use control::bind_rest;
 use fits::check_bounded;
-use fold::fold;
-use fold::unfold;
+use fold::{fold, unfold};
 use kernels::kernels_of;
 use sequence::bind_sequence;
 use udo_engine::cores::is_quantized;
@@ -44,18 +41,15 @@ use udo_engine::package::Package;
 use udo_graph::error::quoted;
 use udo_graph::graph::{Graph, Node, Source, ValueId};
 use udo_graph::memory::Tensor;
-use upgrade::upgrade;
-use upgrade::widen;
 
 pub(crate) use apply::apply_to_constant;
-use control::Form;
 pub use control::{Along, Control};
+use control::{Form, bind_control, bind_rest};
 pub use coverage::{Coverage, coverage};
 use cut::{Cut, Wanted};
 pub use cut::{Part, Want};
 use defaults::{fill_defaults, fill_seed};
-pub use inputs::Input;
-pub use inputs::bind;
+pub use inputs::{Input, bind};
 use missing::List;
 pub use missing::{MissingOp, find_operators, missing};
 pub use params::Params;
@@ -68,7 +62,7 @@ pub use typed::{
     BoundNode, EpilogueNode, LayoutRule, Quantized, Step, TypedGraph, TypedValue, Wide,
 };
 pub use udo_host::ParamSetting;
-use upgrade::Ends;
+use upgrade::{Ends, upgrade, widen};
 pub use upgrade::{UPGRADES, Upgrade};
 
 /// A graph that is resolved.

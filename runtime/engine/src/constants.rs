@@ -24,7 +24,7 @@ pub struct Constants {
     packs: PackStore,
     /// What is made of constants, where models or plans share that.
     derived: Option<Derived>,
-    /// Where what is packed is looked for and kept between processes.
+    /// The cache of prepacked weights between processes.
     cache: Option<Arc<Cache>>,
     /// What a byte of packed constants costs in each of several plans of one graph, as far as they have been placed; nothing
     /// where there is one plan.
@@ -52,13 +52,13 @@ impl Constants {
         self.packs.charge(budget);
     }
 
-    /// Has what is packed from now on looked for in `cache`, and kept there.
+    /// Looks for prepacked weights in `cache` from now on, and stores them there.
     pub fn use_cache(&mut self, cache: &Arc<Cache>) {
         self.packs.look_in(Arc::<Cache>::clone(cache));
         self.cache = Some(Arc::clone(cache));
     }
 
-    /// Where what is packed is kept between processes.
+    /// The cache of prepacked weights between processes.
     pub fn cache(&self) -> Option<&Arc<Cache>> {
         self.cache.as_ref()
     }

@@ -67,12 +67,6 @@ struct Slot {
     kernels: Arc<Mutex<BTreeMap<Core, Arc<[KernelEntry]>>>>,
 }
 
-impl AsRef<Self> for Operators {
-    fn as_ref(&self) -> &Self {
-        self
-    }
-}
-
 impl Operators {
     /// None.
     pub fn new() -> Self {

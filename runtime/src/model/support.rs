@@ -31,10 +31,11 @@ impl OpSupport {
 /// that were said of its tensors.
 pub fn support(
     graph: &FinishedGraph,
-    resources: &Resources,
+    resources: &impl AsRef<Resources>,
     bind: &BindOptions,
     core: Core,
 ) -> Vec<OpSupport> {
+    let resources = resources.as_ref();
     let names = graph.operations().map(str::to_owned);
     let mut all: Vec<_> = names.map(|name| OpSupport { name, reason: None }).collect();
     let mut of_whole = bind.clone();

@@ -35,10 +35,11 @@ pub struct Surveyed {
 /// A node without an operator or one that does not fit it, open shapes, or a node that not even the CPU takes.
 pub fn survey(
     graph: Graph,
-    resources: &Resources,
+    resources: &impl AsRef<Resources>,
     bind: &BindOptions,
     cores: &[Core],
 ) -> Result<Vec<Surveyed>, CompileError> {
+    let resources = resources.as_ref();
     let mut options = CompileOptions { bind: bind.clone(), ..CompileOptions::default() };
     let compiler = resources.compiler(&options);
     let mut resolved = resolve::run(&compiler, graph)?;

@@ -28,7 +28,7 @@ pub fn compile_graph(
     let options = Options { as_stored: true, ..options.clone() };
     runtime.load(graph, &LoadOptions::from(options)).map_err(|error| match error {
         LoadError::Compile(error) | LoadError::OutOfMemory { reason: error, .. } => *error,
-        other => unreachable!("{other}"),
+        other => panic!("{other}"),
     })
 }
 

@@ -4,6 +4,7 @@
 #![expect(
     clippy::expect_used,
     clippy::missing_panics_doc,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a test that cannot go on has failed"
 )]

@@ -123,6 +123,7 @@ struct Share<'a> {
 ///
 /// # Safety
 /// That of [`ParallelTable::run`]: `task` may be called with `task_ctx` for every index below `count`, on any thread.
+// SAFETY: kernels alone get this function, in a `ParallelTable`, and the contract has them keep that promise.
 unsafe extern "C" fn run_parallel(
     ctx: *const c_void,
     count: usize,

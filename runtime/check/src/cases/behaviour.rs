@@ -186,7 +186,7 @@ pub(super) fn pitched(cx: &OpContext) -> Outcome {
         tried += 1;
         let wanted = made(live, cx, &live.trial, How::default())?;
         let found = made(live, cx, &live.trial, How { mode: Mode::Pitched, ..How::default() })?;
-        differs(live, cx, "over rows that lie apart", &wanted, &found)
+        differs(live, cx, "over strided rows", &wanted, &found)
     })?;
     if tried == 0 { not_applicable("no kernel takes strided rows") } else { Ok(()) }
 }

@@ -97,7 +97,7 @@ fn is_tried(live: &Live<'_>) -> bool {
     there.all(|desc| desc.full_shape().is_fixed() && desc.encoding().is_none())
 }
 
-/// How many of those who vouch for the node were compared with what the device makes of it.
+/// How many oracles of the node were compared with the results of the device.
 fn compare(cx: &OpContext, live: &Live<'_>, device: &str) -> Result<usize, Finding> {
     let Some(mut model) = OnDevice::of(cx, live.node, device)? else { return Ok(0) };
     let mut compared = 0;
@@ -107,16 +107,16 @@ fn compare(cx: &OpContext, live: &Live<'_>, device: &str) -> Result<usize, Findi
         if live.trial.run(&values, How::default()).is_err() {
             continue;
         }
-        let vouched = cx.wanted(live.node, &values);
+        let expected = cx.wanted(live.node, &values);
         cx.recorder.begins(live.node, &values);
         let made = model.run(live.node, &values)?;
         cx.recorder.made(&made);
-        for vouched in &vouched {
-            cx.recorder.wants(vouched);
+        for expected in &expected {
+            cx.recorder.wants(expected);
             let said = || format!("{} of {} on {device}", fill.name(), live.said(cx));
-            held(live.node, &made, vouched, Special::Skip, said)?;
+            held(live.node, &made, expected, Special::Skip, said)?;
         }
-        compared += vouched.len();
+        compared += expected.len();
     }
     Ok(compared)
 }

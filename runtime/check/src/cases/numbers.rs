@@ -1,4 +1,4 @@
-//! The numbers that calls compute, next to those of who vouches for the operator.
+//! The numbers that calls compute, next to those of the operator's oracles.
 
 use udo_api::{DType, TensorDesc};
 use udo_testing::{CallError, How, Output, is_near};
@@ -7,7 +7,7 @@ use super::{Finding, Outcome, failed, not_applicable, skipped};
 use crate::context::{Live, OpContext};
 use crate::node::Node;
 use crate::values::{Fill, Seen, encoding_of, integers, numbers};
-use crate::wanted::{Vouched, Wanted, Who};
+use crate::wanted::{OracleResults, Wanted, Who};
 
 pub(super) fn random(cx: &OpContext) -> Outcome {
     let turns = match cx.level {
@@ -101,15 +101,15 @@ fn under(cx: &OpContext, live: &Live<'_>, node: &Node, below: f64) -> Result<usi
         Err(fault) => return failed(format!("{}: {}", turned.said(cx.subject.core), fault)),
     };
     let mut calls = 0;
-    for vouched in cx.wanted(&turned, &values) {
+    for expected in cx.wanted(&turned, &values) {
         calls += 1;
-        cx.recorder.wants(&vouched);
-        for (port, (made, wanted)) in run.outputs.iter().zip(&vouched.wanted).enumerate() {
+        cx.recorder.wants(&expected);
+        for (port, (made, wanted)) in run.outputs.iter().zip(&expected.wanted).enumerate() {
             let Some(desc) = turned.outputs.get(port) else { continue };
             if let Some(why) = apart(desc, &numbers(desc, &made.bytes), wanted, Special::Skip) {
                 return failed(format!(
                     "output {port} {why}, by {}: {}",
-                    vouched.who.said(),
+                    expected.who.said(),
                     turned.said(cx.subject.core)
                 ));
             }
@@ -172,7 +172,7 @@ struct Sample {
     values: Vec<Vec<u8>>,
 }
 
-/// Compares one run with all who vouch for it.
+/// Compares one run with all oracles.
 fn one(
     cx: &OpContext,
     live: &Live<'_>,
@@ -180,14 +180,14 @@ fn one(
     special: Special,
     all: &mut Compared,
 ) -> Outcome {
-    let vouched = cx.wanted(live.node, values);
-    if vouched.is_empty() {
+    let expected = cx.wanted(live.node, values);
+    if expected.is_empty() {
         return Ok(());
     }
     let run = match live.trial.run(values, How::default()) {
         Ok(run) => run,
         Err(fault @ CallError::Failed(_))
-            if vouched.iter().any(|own| own.who == Who::Reference) =>
+            if expected.iter().any(|own| own.who == Who::Reference) =>
         {
             return failed(format!(
                 "{} of {}: {}, and the reference has results",
@@ -200,12 +200,12 @@ fn one(
         Err(CallError::Failed(_)) => return Ok(()),
         Err(fault) => return failed(format!("{}: {}", live.said(cx), fault)),
     };
-    for vouched in &vouched {
+    for expected in &expected {
         all.calls += 1;
-        all.claims += usize::from(vouched.wanted.iter().any(Wanted::claims));
-        cx.recorder.wants(vouched);
+        all.claims += usize::from(expected.wanted.iter().any(Wanted::claims));
+        cx.recorder.wants(expected);
         let said = || format!("{} of {}", fill.name(), live.said(cx));
-        held(live.node, &run.outputs, vouched, special, said)?;
+        held(live.node, &run.outputs, expected, special, said)?;
     }
     Ok(())
 }
@@ -214,11 +214,11 @@ fn one(
 pub(super) fn held(
     node: &Node,
     outputs: &[Output],
-    vouched: &Vouched,
+    expected: &OracleResults,
     special: Special,
     said: impl Fn() -> String,
 ) -> Outcome {
-    for (port, (made, wanted)) in outputs.iter().zip(&vouched.wanted).enumerate() {
+    for (port, (made, wanted)) in outputs.iter().zip(&expected.wanted).enumerate() {
         let Some(desc) = node.outputs.get(port) else { continue };
         let why = match &wanted.dims {
             Some(dims) if *dims != made.dims => {
@@ -228,7 +228,7 @@ pub(super) fn held(
                 .or_else(|| other_integer(desc, made, wanted)),
         };
         if let Some(why) = why {
-            return failed(format!("{}: output {port} {why}, by {}", said(), vouched.who.said()));
+            return failed(format!("{}: output {port} {why}, by {}", said(), expected.who.said()));
         }
     }
     Ok(())

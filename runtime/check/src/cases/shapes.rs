@@ -78,16 +78,16 @@ pub(super) fn inferred(cx: &OpContext) -> Outcome {
         by_the_reference(cx, node)?;
     }
     for live in cx.live() {
-        for vouched in cx.wanted(live.node, &live.values) {
+        for expected in cx.wanted(live.node, &live.values) {
             let Ok(run) = live.trial.run(&live.values, How::default()) else { continue };
-            for (port, (wanted, made)) in vouched.wanted.iter().zip(&run.outputs).enumerate() {
+            for (port, (wanted, made)) in expected.wanted.iter().zip(&run.outputs).enumerate() {
                 if wanted.dims.as_ref().is_some_and(|dims| *dims != made.dims) {
                     return failed(format!(
                         "output {port} of {} is {:?}, and {:?} by {}",
                         live.said(cx),
                         made.dims,
                         wanted.dims.as_deref().unwrap_or_default(),
-                        vouched.who.said()
+                        expected.who.said()
                     ));
                 }
             }

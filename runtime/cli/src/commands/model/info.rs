@@ -151,7 +151,7 @@ impl Info {
             ..BindOptions::default()
         };
         let inputs = inputs(&graph);
-        let surveyed = survey(graph, runtime.as_ref(), &bind, &CORES);
+        let surveyed = survey(graph, runtime, &bind, &CORES);
         let unknown = surveyed.as_ref().err().map(|error| chain(error));
         let surveyed = surveyed.unwrap_or_default();
         let layers = layers(&stage.graph, &surveyed);
