@@ -23,9 +23,9 @@ from onnx import helper, numpy_helper
 import exact
 from varied import Constant, varied
 
-RUNTIME = Path(__file__).parents[2] / "runtime"
-OPS = RUNTIME / "ops/src/ops/microsoft"
-UPGRADES = RUNTIME / "src/resolve/upgrade.rs"
+ROOT = Path(__file__).parents[2]
+OPS = ROOT / "runtime/ops/src/ops/microsoft"
+UPGRADES = ROOT / "runtime/compile/src/resolve/upgrade.rs"
 COMPOSED = re.compile(r'composed\((?:MICROSOFT|""), "(\w+)"')
 
 RNG = np.random.default_rng(1)

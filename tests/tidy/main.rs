@@ -241,6 +241,10 @@ const UNWANTED: &[(&str, &str)] = &[
 /// Pieces of paths that only one machine has; `#` is for `/`, so that this file does not hold them.
 const MACHINES: &[&str] = &["#home#", "#root#"];
 
+/// What scripts and pages name files in.
+const FOLDERS: &[&str] =
+    &["runtime/", "udo-api/", "generator/", "templates/", "examples/", "tests/", "docs/", "fuzz/"];
+
 const MAX_LINES: usize = 1000;
 
 /// The most lines that a function has, from its first to its closing brace.
@@ -571,6 +575,55 @@ fn rust_code_has_no_stubs_no_silenced_lints_and_no_sleeps() {
 fn no_file_names_a_place_on_one_machine() {
     let places: Vec<_> = MACHINES.iter().map(|place| place.replace('#', "/")).collect();
     none(&paths(&*FILES, |file| places.iter().any(|place| file.text.contains(place))));
+}
+
+/// Scripts read sources, and pages send readers to them: neither fails to compile when a file moves.
+#[test]
+fn scripts_and_pages_name_files_that_exist() {
+    let is_read = |file: &&File| {
+        let path = file.path.as_str();
+        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let is_ours = folder.is_empty() || FOLDERS.iter().any(|top| path.starts_with(top));
+        is_ours && (name.ends_with(".py") || name.ends_with(".md") && name != "CHANGELOG.md")
+            || matches!(path, "check" | ".ci/run")
+    };
+    let mut faults = Vec::new();
+    for file in FILES.iter().filter(is_read) {
+        let missing = named_paths(&file.text)
+            .into_iter()
+            .filter(|path| !path.starts_with("fuzz/corpus") && !ROOT.join(path).exists());
+        faults.extend(missing.map(|path| format!("{}: {path}", file.path)));
+    }
+    none(&faults);
+}
+
+/// What `text` names in the folders of the project; of a pattern, the folder that it looks through.
+fn named_paths(text: &str) -> Vec<&str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
+    let mut paths = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(is_part) {
+        rest = &rest[start..];
+        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        rest = after;
+        let path = match after.chars().next() {
+            Some('*' | '{' | '$' | '<' | '[') => {
+                word.rsplit_once('/').map_or("", |(folder, _)| folder)
+            }
+            _ => word.trim_end_matches('.'),
+        };
+        if FOLDERS.iter().any(|top| path.starts_with(top)) {
+            paths.push(path);
+        }
+    }
+    paths
+}
+
+#[test]
+fn paths_are_found_in_code_and_in_patterns() {
+    let text = "cp \"tests/a.rs\" runtime/ops/x{1,2}.rs, see `docs/b.md`. ../docs/c.md";
+    assert_eq!(named_paths(text), ["tests/a.rs", "runtime/ops", "docs/b.md"]);
 }
 
 #[test]
