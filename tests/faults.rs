@@ -65,7 +65,7 @@ fn input(first: f32) -> Vec<f32> {
 }
 
 /// The bits of a run, or why it failed.
-fn run(session: &mut udo_runtime::model::Session, first: f32) -> Result<Vec<u32>, String> {
+fn run(session: &mut udo_runtime::session::Session, first: f32) -> Result<Vec<u32>, String> {
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&input(first));
     session.run().map_err(|error| error.to_string())?;
     Ok(session.output::<f32>("y").unwrap().iter().map(|y| y.to_bits()).collect())

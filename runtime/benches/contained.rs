@@ -13,8 +13,9 @@ use udo_api::guard::heap_calls;
 use udo_api::{DType, GuardAlloc};
 use udo_runtime::contain::Containment;
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::{Options, Session};
+use udo_runtime::model::Options;
 use udo_runtime::operators::Operators;
+use udo_runtime::session::Session;
 use udo_test_support::compile::compile_graph;
 use udo_test_support::packages;
 

@@ -21,8 +21,9 @@ use udo_api::{
     OpDef, OpSchema, PackageV1, Param, Port, Value, types,
 };
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::{Options, Session};
+use udo_runtime::model::Options;
 use udo_runtime::operators::Operators;
+use udo_runtime::session::Session;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::packages;
 

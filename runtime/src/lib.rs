@@ -2,8 +2,8 @@
 
 pub mod build;
 pub mod builtin;
+mod executor;
 pub mod model;
-pub mod network;
 mod pipeline;
 pub mod quant;
 pub mod runtime;
@@ -17,11 +17,12 @@ pub use udo_graph::{container, export, graph, import, memory, npy};
 
 pub use device::{Device, Error};
 pub use memory::Tensor;
-pub use model::{Model, Session, SessionPool};
+pub use model::Model;
 pub use options::CompileOptions;
 pub use plan::Report;
 pub use run::Run;
 pub use runtime::{LoadError, LoadOptions, LoadSource, Runtime};
+pub use session::{Session, SessionPool};
 pub use udo_api::{Core, DType, Shape};
 
 #[cfg(doctest)]

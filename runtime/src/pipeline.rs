@@ -19,7 +19,7 @@ use udo_compile::plan::{self, Plan};
 use udo_compile::resolve::{self, Part};
 use udo_engine::thread_pool::Pool;
 
-use crate::session::SessionError;
+use crate::executor::SessionError;
 
 pub use error::CompileError;
 

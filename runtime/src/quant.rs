@@ -28,11 +28,12 @@ mod weights;
 mod widen;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use udo_api::{Core, Encoding};
 
-use crate::model::{CompileError, Model, Options, RunError};
-use crate::session::PortError;
+use crate::model::{CompileError, Model, Options, Shared, Stage};
+use crate::session::{PortError, RunError};
 use udo_compile::compiler::Resources;
 use udo_compile::options::CompileOptions;
 use udo_compile::pass::{self, PassError, PassOptions};
@@ -357,9 +358,11 @@ fn model_of(
     let affinity = place::pin(&mut graph, &options.place.affinity)?;
     let place = PlaceOptions { affinity, ..options.place.clone() };
     let options = CompileOptions { place, ..options.clone() };
+    let shared = Shared::new(&options, &Queues::new(Devices::default()))?;
     let mut resources = resources.clone();
-    resources.constants.charge(options.budget());
-    Model::compile(graph, resources, &options, &Queues::new(Devices::default()))
+    resources.constants.charge(shared.budget.clone());
+    let stage = Stage::compile(graph, resources, &options, &shared)?;
+    Ok(Model::of_stage(Arc::new(stage), shared))
 }
 
 impl Quantizer {

@@ -2,6 +2,7 @@
 
 mod error;
 mod load;
+mod networks;
 mod report;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ use udo_graph::memory::Derived;
 
 pub use error::LoadError;
 pub use load::{LoadOptions, LoadSource};
+pub use networks::{Network, Networks};
 pub use report::{DeviceReport, RuntimeReport};
 
 /// Operators, built in and of packages, and devices. Clones share them, and any thread may use them; what is made of a

@@ -1,599 +1,631 @@
-//! The memory of one stream of runs, and the calls of its steps.
+//! A stream of runs over shapes that may change: a plan with memory of its own for each of those that were met last.
 
-mod bound;
-mod calls;
-mod carried;
-mod exchange;
-mod extents;
-mod geometry;
-mod parts;
-mod ports;
-mod room;
-mod shared;
-mod stop;
-mod trace;
-mod turn;
-mod upkeep;
+mod error;
+mod last;
+mod launch;
+mod options;
+mod pool;
+mod segment;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Weak};
 
-use udo_api::abi::{ExecArgs, TensorArg};
-use udo_api::guard::{LibraryGuard, OWN_GUARD};
-use udo_api::{Core, DType, ExecError, Status};
-use udo_host::{ExecuteFn, failure};
+use udo_api::{Dim, Element, Shape, TensorDesc};
 
-use udo_compile::place::Pitch;
-use udo_compile::plan::{
-    Largest, Operand, Place, Plan, Progress, Purpose, ShapeId, Step, WindowPlace,
-};
-use udo_engine::cores::opencl::Arena;
-use udo_engine::cores::{Memory, PerMemory};
-use udo_engine::device;
-use udo_engine::exit_guard;
-use udo_engine::thread_pool::Pool;
-use udo_graph::memory::{Budget, Buffer, Limit, OutOfMemory};
+use crate::executor::{Executor, Room};
+use crate::model::{Facts, Inner, Model, Stage};
+use crate::pipeline::CompileError;
+use udo_compile::plan::Plan;
+use udo_compile::resolve::{self, BindOptions, Input};
+use udo_engine::device::{self, DeviceTensor, Used};
+use udo_engine::run::{Copies, Frames, SharedWorkspace};
+use udo_graph::graph::DimSpec;
+use udo_graph::memory::Tensor;
 
-use bound::Moved;
-pub(crate) use carried::Carried;
-use exchange::Exchanged;
-use extents::{Extents, SharedArg, pass_shapes};
-use geometry::StepGeometry;
-use parts::Part;
-pub(crate) use room::Room;
-use room::{Held, Taken};
-use shared::Replaced;
-use stop::Stoppable;
-pub use trace::{Span, SpanKind, Trace};
-use turn::Turn;
-use upkeep::Cached;
+pub use crate::executor::{PortError, Span, SpanKind, StepError, StepProfile, Trace};
+pub use error::RunError;
+use last::LastPlans;
+use options::Devices;
+pub use options::{IoTensors, SessionOptions, Workspace};
+pub use pool::SessionPool;
+use segment::{Segment, Watch};
 
-/// Why a step of a run failed. The session can run again.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("node {node:?}: package {package}'s {op} on {core}{} {reason}", in_subnet(.subnet.as_deref()))]
-pub struct StepError {
-    /// The node.
-    pub node: Box<str>,
-    /// Its operator type.
-    pub op: Box<str>,
-    /// The kernel's package.
-    pub package: Box<str>,
-    /// The core that it ran on.
-    pub core: Core,
-    /// The name of its subnet, where the model has several.
-    pub subnet: Option<Box<str>>,
-    /// What the kernel answered.
-    pub error: ExecError,
-    /// The same in words.
-    pub reason: Box<str>,
+/// The memory of one stream of runs. A session belongs to one thread at a time.
+///
+/// Where the model leaves extents open, it has memory for each of the shapes that it met last, as many as
+/// [`CompileOptions::shapes_kept`](crate::CompileOptions::shapes_kept). Of a model that has several stages, a run takes the one for the shapes of its inputs. Inputs and outputs are those of the shapes at hand; an input whose shape stays
+/// keeps its elements when another one's changes.
+pub struct Session {
+    model: Arc<Inner>,
+    /// For each of the shapes met last; that for those at hand comes first.
+    prepared: Vec<Prepared>,
+    /// A tensor per input that has been set, and waits for a run where it has another shape than those at hand.
+    given: Vec<Given>,
+    replans: usize,
+    options: SessionOptions,
+    devices: Devices,
+    /// Those that runs use.
+    used: Used,
+    room: Room,
+    /// What submitted runs run in, once one was.
+    frames: Option<Arc<Frames>>,
+    /// The shapes that all frames had memory for when they were reserved last.
+    reserved: Vec<Vec<Shape>>,
+    /// What the last run over tensors copied.
+    copies: Copies,
+    /// Tensors of its own for runs over such, by the address of the stage that they are for.
+    io: BTreeMap<usize, IoTensors>,
+    /// The plans of the last run, where they vary.
+    last: Option<LastPlans>,
 }
 
-fn in_subnet(subnet: Option<&str>) -> String {
-    subnet.map_or_else(String::new, |name| format!(" ({name})"))
-}
-
-/// Why there is no session.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a session {memory}; {largest}")]
-pub struct SessionError {
-    /// What all of it wanted.
-    pub memory: OutOfMemory,
-    /// What takes the most of it.
-    pub largest: Largest,
-}
-
-/// Why there is no memory for a plan.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RoomError {
-    /// The model or the system has none.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// A device has none.
-    #[error(transparent)]
-    Device(#[from] device::Error),
-}
-
-impl SessionError {
-    /// Why there would be no session of this plan now, if that is so.
-    pub(crate) fn look_ahead(plan: &Plan, budget: &Budget) -> Result<(), Self> {
-        budget.allows(plan.session_bytes()).map_err(|memory| Self::of(plan, memory))
-    }
-
-    fn of(plan: &Plan, memory: OutOfMemory) -> Self {
-        let memory = OutOfMemory { wanted: plan.session_bytes(), ..memory };
-        Self { memory, largest: plan.largest().clone() }
-    }
-}
-
-/// Why a tensor cannot go in or come out.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PortError {
-    /// The model has no such input or output.
-    #[error("the model has no {side} {name:?}, it has {}", .known.join(", "))]
-    NoSuchPort {
-        /// `input` or `output`.
-        side: &'static str,
-        /// The name asked for.
-        name: String,
-        /// The names that there are.
-        known: Vec<String>,
-    },
-    /// The tensor is of another type or shape.
-    #[error("{side} {name:?} is {found}, wanted {wanted}")]
-    WrongTensor {
-        /// `input` or `output`.
-        side: &'static str,
-        /// The port's name.
-        name: String,
-        /// What was given or asked for.
-        found: String,
-        /// What the model has.
-        wanted: String,
-    },
-    /// The model leaves shapes open, and the session has met none.
-    #[error("{side} {name:?} has no shape yet, wanted shapes to prepare, or inputs and a run")]
-    NoShapes {
-        /// `input` or `output`.
-        side: &'static str,
-        /// The port's name.
-        name: String,
-    },
-}
-
-impl PortError {
-    pub(crate) fn no_such<'a>(
-        side: &'static str,
-        name: &str,
-        known: impl Iterator<Item = &'a str>,
-    ) -> Self {
-        let known = known.map(|name| format!("{name:?}")).collect();
-        Self::NoSuchPort { side, name: name.to_owned(), known }
-    }
-}
-
-/// What one step of a run took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StepProfile {
-    /// How long it took.
-    pub time: Duration,
-    /// Calls of the program's allocator meanwhile, by any thread; needs [`udo_api::GuardAlloc`].
-    /// A package's own allocator answers with `HEAP_USE` instead.
-    pub heap_calls: u64,
-}
-
-/// What a run needs of a step: the call, and where bounded shapes go afterwards.
-#[derive(Clone, Copy)]
-struct Call {
-    execute: ExecuteFn,
-    args: *const ExecArgs,
-    shapes_end: u32,
-    /// 1 + the number of the step's geometry, where extents change from run to run; else 0.
-    geometry: u32,
-}
-
-/// A plan with memory of its own: one call after another. It belongs to one thread at a time.
-pub struct Prepared {
-    plan: Arc<Plan>,
-    // Kernels hold pointers into these; nothing moves or frees them before the session goes.
-    arenas: PerMemory<Buffer>,
-    /// The memory of the GPU, where that is on a device.
-    device: Option<Arena>,
-    scratch: PerMemory<Buffer>,
-    /// What the host has of arenas that are not coherent.
-    cached: Cached,
-    /// Where inputs and outputs are at home, where arenas are shared.
-    ports: Option<Buffer>,
-    geometry: Vec<StepGeometry>,
-    tensors: Vec<SharedArg>,
-    /// Where the tensors of the graph's inputs begin, behind those of the steps.
-    first_input: usize,
-    args: Vec<ExecArgs>,
-    calls: Vec<Call>,
-    turns: Vec<Turn>,
-    /// For runs that are cut, and may be stopped.
-    parts: Vec<Part>,
-    stoppable: Option<Stoppable>,
-    exchanged: Vec<Exchanged>,
-    /// Where inputs and outputs lie that may lie elsewhere.
-    moved: Vec<Moved>,
-    /// The extents that inputs have by themselves, where a run lends them others.
-    own_dims: Vec<Option<Extents>>,
-    /// Steps that work in place where a run has an input and an output in one.
-    replaced: Vec<Replaced>,
-    /// The tensors of the steps that say each shape. The first one has what the last of them said.
-    said_by: BTreeMap<ShapeId, Vec<usize>>,
-    /// Producer and consumer of each bounded value, in the order of the steps.
-    shapes: Vec<(usize, usize)>,
-    /// The same of the graph's inputs.
-    input_shapes: Vec<(usize, usize)>,
-    /// Each bounded tensor, and its extents at their bounds.
-    bounds: Vec<(usize, Extents)>,
-    /// The same of the bounded outputs of all steps.
-    output_bounds: Vec<(usize, Extents)>,
-    first_tensor: Vec<usize>,
-    guards: Vec<Guard>,
-    thread: u64,
-    pool: Arc<Pool>,
-    /// Goes last: what is shared may not have memory behind that.
-    _held: Held,
-}
-
-/// A library's thread guard, and the steps that want it.
-struct Guard {
-    of_library: LibraryGuard,
-    steps: Vec<usize>,
-}
-
-// SAFETY: every pointer leads into memory that the session owns or shares immutably, or that a run it is bound to
-// has leases of, and the guards of a thread are looked up again when another thread runs the session.
-unsafe impl Send for Prepared {}
-
-impl fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Prepared({} steps)", self.calls.len())
-    }
-}
-
-/// A number that no other thread of the process has, ever; 0 stands for none.
-fn this_thread() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
-        static NUMBER: Cell<u64> = const { Cell::new(0) };
-    }
-    NUMBER.with(|number| {
-        if number.get() == 0 {
-            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        number.get()
-    })
+/// Memory for runs of a stage over inputs of some shapes.
+struct Prepared {
+    stage: Arc<Stage>,
+    segment: Segment,
 }
 
 impl Prepared {
-    /// Takes the memory that `plan` asks for out of `budget`, and of the devices of `room`. Nothing is allocated after this.
-    ///
-    /// # Errors
-    /// The budget, a device or the system has no such memory.
-    pub(crate) fn new(
-        plan: Arc<Plan>,
-        pool: Arc<Pool>,
-        budget: &Budget,
-        room: &Room,
-    ) -> Result<Self, RoomError> {
-        SessionError::look_ahead(&plan, budget)?;
-        let Taken { arenas, scratch, ports, held } = room.take(&plan, budget)?;
-        let cached = Cached::take(&plan, budget)?;
-        let device = plan.device.map(|(device, bytes)| {
-            let arena = Arena::new(device, (bytes, plan.fill), plan.regions());
-            arena.map_err(|_| {
-                let refused = OutOfMemory { wanted: bytes, taken: 0, limit: Limit::None };
-                SessionError::of(&plan, refused)
-            })
-        });
+    fn is_of(&self, stage: &Arc<Stage>, shapes: &[Shape]) -> bool {
+        Arc::ptr_eq(&self.stage, stage) && self.segment.facts.shapes == shapes
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.segment.executor
+    }
+
+    fn executor_mut(&mut self) -> &mut Executor {
+        &mut self.segment.executor
+    }
+}
+
+#[derive(Clone, Default)]
+struct Given {
+    tensor: Option<Tensor>,
+    waits: Waits,
+}
+
+/// What of an input waits for the next run.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Waits {
+    #[default]
+    Nothing,
+    /// Its tensor.
+    Tensor,
+    /// A shape; the run has the elements.
+    Shape(Shape),
+}
+
+impl Given {
+    /// The tensor that the next run takes.
+    fn waiting(&self) -> Option<&Tensor> {
+        self.tensor.as_ref().filter(|_| self.waits == Waits::Tensor)
+    }
+
+    /// The extents that wait for the next run.
+    fn dims(&self) -> Option<&[usize]> {
+        match &self.waits {
+            Waits::Nothing => None,
+            Waits::Tensor => self.waiting().map(Tensor::dims),
+            Waits::Shape(shape) => Some(shape.dims()),
+        }
+    }
+
+    /// Whether something waits for the next run.
+    fn waits(&self) -> bool {
+        self.waits != Waits::Nothing
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shapes: Vec<_> = self.prepared.iter().map(|of| &of.segment.facts.shapes).collect();
+        f.debug_struct("Session").field("shapes", &shapes).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(workspace) = &self.room.workspace {
+            workspace.release(1);
+        }
+    }
+}
+
+impl Session {
+    fn new(model: Arc<Inner>, options: &SessionOptions) -> Result<Self, CompileError> {
+        let given = vec![Given::default(); model.inputs.len()];
+        let prepared = Vec::with_capacity(model.shapes_kept());
+        let devices = Devices::choose(&model, options)?;
+        let all = model.shared.queues.devices();
+        let used = model.kinds().map(|kind| devices.of(kind));
+        let used = Used::find(all, used)?;
+        let room = devices.room(&model, options)?;
+        if let Some(workspace) = &room.workspace {
+            workspace.reserve(1);
+        }
+        let options = options.clone();
+        let (frames, copies) = (None, Copies::default());
+        let last = model.has_several_plans().then(LastPlans::default);
+        let sole = model.stages.sole().cloned();
         let mut session = Self {
-            arenas,
-            device: device.transpose()?,
-            scratch,
-            cached,
-            ports,
-            geometry: Vec::new(),
-            tensors: Vec::new(),
-            first_input: 0,
-            args: Vec::with_capacity(plan.steps.len()),
-            calls: Vec::with_capacity(plan.steps.len()),
-            turns: Vec::new(),
-            parts: Part::all(&plan),
-            stoppable: None,
-            exchanged: Vec::new(),
-            moved: Vec::new(),
-            own_dims: vec![None; plan.inputs.len()],
-            replaced: Vec::new(),
-            said_by: BTreeMap::new(),
-            shapes: Vec::new(),
-            input_shapes: Vec::new(),
-            bounds: Vec::new(),
-            output_bounds: Vec::new(),
-            first_tensor: Vec::with_capacity(plan.steps.len()),
-            guards: Vec::new(),
-            thread: 0,
-            pool,
-            plan,
-            _held: held,
+            model,
+            prepared,
+            given,
+            replans: 0,
+            options,
+            devices,
+            used,
+            room,
+            frames,
+            reserved: Vec::new(),
+            copies,
+            io: BTreeMap::new(),
+            last,
         };
-        session.lay_tensors();
-        session.lay_replaced();
-        session.lay_geometry(budget)?;
-        session.lay_calls();
+        // Shapes that are known are prepared at once.
+        if let Some(stage) = sole {
+            session.prepare_known(&stage)?;
+        }
         Ok(session)
     }
 
-    /// Takes memory for what steps derive from extents that change.
-    fn lay_geometry(&mut self, budget: &Budget) -> Result<(), SessionError> {
-        let plan = Arc::clone(&self.plan);
-        for (index, bytes) in plan.geometry() {
-            let buffer = budget.zeroed(bytes).map_err(|memory| SessionError::of(&plan, memory))?;
-            let (Some(step), Some(&first)) = (plan.steps.get(index), self.first_tensor.get(index))
-            else {
-                continue;
-            };
-            let inputs = first..first + step.inputs.len();
-            if let Some(prepare) = step.kernel.prepare_fn() {
-                self.geometry.push(StepGeometry::new(prepare, inputs, buffer));
+    /// Takes memory for the shapes of a stage, where all are known.
+    fn prepare_known(&mut self, stage: &Arc<Stage>) -> Result<(), CompileError> {
+        stage.known_shapes().map_or(Ok(()), |shapes| self.turn_to(stage, &shapes))
+    }
+
+    /// Compiles a stage of the model and takes the memory for its shapes, where they are known: the first run of the stage does that
+    /// otherwise.
+    ///
+    /// # Errors
+    /// There is no such stage, it cannot be compiled, or there is no memory.
+    pub fn prepare_stage(&mut self, index: usize) -> Result<(), CompileError> {
+        let stage = Arc::clone(self.model.stages.get(index).map_err(CompileError::Stage)?);
+        self.prepare_known(&stage)
+    }
+
+    /// Has the stage for these inputs be at hand, with memory if its shapes are known, as a run over them has it. No heap, if it is at
+    /// hand.
+    ///
+    /// # Errors
+    /// No stage takes the inputs, or it cannot be made to run.
+    pub fn take_stage(&mut self, inputs: &[DeviceTensor]) -> device::Result<()> {
+        let stage = launch::stage_for(&self.model, inputs)?;
+        if self.prepared.first().is_some_and(|at_hand| Arc::ptr_eq(&at_hand.stage, stage)) {
+            return Ok(());
+        }
+        let stage = Arc::clone(stage);
+        Ok(self.prepare_known(&stage)?)
+    }
+
+    /// Plans for inputs of these shapes, and takes the memory, unless that is there from before. The shapes of other inputs are
+    /// known, or follow from these by the names of dimensions.
+    ///
+    /// # Errors
+    /// An input has no such shape or the model no such input, some shape is not known, the model cannot be
+    /// planned for them, or there is no memory.
+    pub fn prepare(&mut self, shapes: &[(&str, &[usize])]) -> Result<(), CompileError> {
+        let dims = |name: &str| shapes.iter().find(|(input, _)| *input == name).map(|of| of.1);
+        let stage = self.model.stages.choose(dims).map_err(CompileError::Stage)?;
+        let stage = Arc::clone(stage);
+        let shapes = shapes.iter().map(|&(name, dims)| (name.to_owned(), dims.to_vec()));
+        let inputs = bound(&stage, shapes.collect())?;
+        let waits: Vec<bool> = self.given.iter().map(Given::waits).collect();
+        self.turn_to(&stage, &planned(&stage, &inputs)?)?;
+        let Some(at_hand) = self.prepared.first_mut() else { return Ok(()) };
+        for (index, (input, waits)) in inputs.iter().zip(waits).enumerate() {
+            if let Some(shape) = input.shape().filter(|_| !waits) {
+                at_hand.executor_mut().set_input_dims(index, shape.dims());
             }
         }
         Ok(())
     }
 
-    fn lay_tensors(&mut self) {
-        let plan = Arc::clone(&self.plan);
-        for step in &plan.steps {
-            self.first_tensor.push(self.tensors.len());
-            for (port, operand) in step.inputs.iter().chain(&step.outputs).enumerate() {
-                let data = self.address(operand);
-                let mut arg = TensorArg::new(&operand.desc, data);
-                let element = operand.desc.dtype().map_or(1, DType::size_bytes);
-                if let Some(pitch) = self.place(operand).and_then(|place| place.pitch) {
-                    arg = arg.with_row_stride(pitch / element);
-                    if operand.pitch == Pitch::Alone {
-                        arg = arg.alone();
-                    }
-                }
-                if let Some(other) = operand.in_place {
-                    arg = arg.paired_with(other);
-                }
-                if arg.bounded != 0 {
-                    let bounds = (self.tensors.len(), Extents::of(&arg));
-                    self.bounds.push(bounds);
-                    self.output_bounds.extend((port >= step.inputs.len()).then_some(bounds));
-                }
-                self.tensors.push(SharedArg::new(arg));
+    /// Plans for the inputs as they were set, which the next run does otherwise.
+    ///
+    /// # Errors
+    /// As [`Session::prepare`].
+    pub fn prepare_inputs(&mut self) -> Result<(), CompileError> {
+        if self.is_prepared() {
+            return Ok(());
+        }
+        let place = |name: &str| self.model.inputs.iter().position(|input| input.name == name);
+        let stage = self.model.stages.choose(|name| self.next_dims(place(name)?));
+        let stage = stage.map_err(CompileError::Stage)?;
+        if let Some(at) = self.prepared.iter().position(|of| self.is_wanted(stage, of)) {
+            self.change_to(at);
+            return Ok(());
+        }
+        let inputs = self.model.inputs.iter().enumerate();
+        let asked = inputs.filter_map(|(index, input)| {
+            Some((input.name.clone(), self.next_dims(index)?.to_vec()))
+        });
+        let shapes = planned(stage, &bound(stage, asked.collect())?)?;
+        let stage = Arc::clone(stage);
+        self.replans += 1;
+        self.turn_to(&stage, &shapes)
+    }
+
+    /// Whether the next run takes the plan at hand, as it is for the inputs as they were set.
+    pub fn is_prepared(&self) -> bool {
+        let has_news = self.given.iter().any(Given::waits);
+        !has_news && self.prepared.first().is_some_and(|of| self.agrees_on_ranges(&of.stage))
+    }
+
+    /// How many plans were made in runs: for shapes of inputs that were not prepared, and for computed elements that a part of
+    /// the model wants to know before it is planned.
+    pub fn replans(&self) -> usize {
+        self.replans
+    }
+
+    /// The extents that an input has in the next run, as far as they are known. Uses no heap.
+    fn next_dims(&self, index: usize) -> Option<&[usize]> {
+        let waiting = self.given.get(index).and_then(Given::dims);
+        waiting.or_else(|| Some(self.prepared.first()?.executor().input_dims(index)))
+    }
+
+    /// Whether memory runs the next inputs, which are those of a stage. Uses no heap.
+    fn is_wanted(&self, stage: &Arc<Stage>, of: &Prepared) -> bool {
+        let mut shapes = of.segment.facts.shapes.iter().enumerate();
+        Arc::ptr_eq(&of.stage, stage)
+            && shapes.all(|(at, shape)| self.next_dims(at).is_some_and(|dims| admits(shape, dims)))
+            && self.agrees_on_ranges(stage)
+    }
+
+    /// Whether each named extent is in its range in the next run, and the same in all inputs. Uses no heap.
+    fn agrees_on_ranges(&self, stage: &Stage) -> bool {
+        let Stage { inputs, ranges, .. } = stage;
+        ranges.ranges.iter().all(|(name, range)| {
+            let is_its = |spec: &DimSpec| matches!(spec, DimSpec::Named(named) if named == name);
+            let inputs = inputs.iter().enumerate();
+            let mut extents = inputs.flat_map(|(at, input)| {
+                let dims = input.of.dims.iter().zip(self.next_dims(at).unwrap_or_default());
+                dims.filter(|(spec, _)| is_its(spec)).map(|(_, &extent)| extent)
+            });
+            let first = extents.next();
+            first.is_none_or(|first| range.contains(&first) && extents.all(|n| n == first))
+        })
+    }
+
+    fn turn_to(&mut self, stage: &Arc<Stage>, shapes: &[Shape]) -> Result<(), CompileError> {
+        match self.prepared.iter().position(|of| of.is_of(stage, shapes)) {
+            Some(at) => self.change_to(at),
+            None => self.meet(stage, shapes)?,
+        }
+        Ok(())
+    }
+
+    /// Has memory that is there from before be that at hand. Uses no heap.
+    fn change_to(&mut self, at: usize) {
+        if let Some(of) = self.prepared.get_mut(..=at) {
+            of.rotate_right(1);
+        }
+        self.take_inputs(at.min(1));
+    }
+
+    /// Plans for `shapes` and takes the memory; where there is too little, that of other shapes goes.
+    fn meet(&mut self, stage: &Arc<Stage>, shapes: &[Shape]) -> Result<(), CompileError> {
+        let facts = Facts::of(shapes.to_vec());
+        let segment = loop {
+            match self.try_meet(stage, &facts) {
+                Ok(segment) => break segment,
+                Err(error)
+                    if error.is_of_memory(&self.model.shared.budget) && self.forget(shapes) => {}
+                Err(error) => return Err(error),
             }
-        }
-        self.first_input = self.tensors.len();
-        for port in &plan.inputs {
-            let arg = TensorArg::new(&port.operand.desc, self.address(&port.operand));
-            self.tensors.push(SharedArg::new(arg));
-        }
-        let of_steps = plan.steps.iter().flat_map(|step| step.inputs.iter().chain(&step.outputs));
-        let operands = of_steps.chain(plan.inputs.iter().map(|port| &port.operand));
-        let places: Vec<_> =
-            operands.map(|operand| plan.windows.get(operand.window()?.0)).collect();
-        self.exchanged = Exchanged::all(&plan.place_starts, places.iter().copied());
-        let (arena, home) = (self.arenas[Memory::Host].as_ptr(), self.ports.as_ref());
-        self.moved = Moved::all(&plan.movable, places, (arena, home.map(Buffer::as_ptr)));
-        self.unbind();
+        };
+        self.prepared.insert(0, Prepared { stage: Arc::clone(stage), segment });
+        self.take_inputs(1);
+        Ok(())
     }
 
-    /// Where an operand lies, if it is in an arena.
-    fn place(&self, operand: &Operand) -> Option<&WindowPlace> {
-        self.plan.windows.get(operand.window()?.0)
+    fn try_meet(&mut self, stage: &Stage, facts: &Facts) -> Result<Segment, CompileError> {
+        let planned = stage.plan_for(facts)?;
+        while self.prepared.len() >= self.model.shapes_kept() && self.forget(&facts.shapes) {}
+        let shared = &self.model.shared;
+        Segment::new(facts.clone(), planned, (&shared.pool, &shared.budget), &self.room)
     }
 
-    /// The first byte of an operand, or where it lies on the device; null for one that is left out.
-    fn address(&self, operand: &Operand) -> *mut u8 {
-        match &operand.place {
-            None => std::ptr::null_mut(),
-            Some(Place::Constant(tensor)) => tensor.bytes().as_ptr().cast_mut(),
-            Some(Place::Device(region)) => region.address(),
-            Some(Place::Window(window)) => {
-                let Some(place) = self.plan.windows.get(window.0) else {
-                    return std::ptr::null_mut();
-                };
-                if let (Some(arena), Some((offset, bytes))) =
-                    (&self.device, self.plan.region(operand))
+    /// Gives the memory of the shapes back that were not met for longest; whether there were any. Inputs that have
+    /// the same shape among `next` wait for that.
+    fn forget(&mut self, next: &[Shape]) -> bool {
+        let has_forgotten = self.model.forget();
+        let Some(gone) = self.prepared.pop() else { return has_forgotten };
+        if self.prepared.is_empty() {
+            for (index, given) in self.given.iter_mut().enumerate() {
+                let before = gone.segment.facts.shapes.get(index);
+                let shape = next.get(index).filter(|shape| before == Some(shape));
+                if let Some(tensor) = shape.and_then(|_| gone.executor().input_tensor(index))
+                    && !given.waits()
                 {
-                    return arena.address(offset, bytes);
+                    *given = Given { tensor: Some(tensor), waits: Waits::Tensor };
                 }
-                let arena = self.arenas[place.memory].as_ptr();
-                let side = self.cached.side(place.memory, operand.view, arena);
-                side.wrapping_add(self.offset(place))
+            }
+        }
+        true
+    }
+
+    /// Fills the inputs at hand from what waits for them, and from those of the shapes at place `before`, unless that is these.
+    fn take_inputs(&mut self, before: usize) {
+        let Some((now, others)) = self.prepared.split_first_mut() else { return };
+        let before = before.checked_sub(1).and_then(|before| others.get(before));
+        for (index, given) in self.given.iter_mut().enumerate() {
+            let Some(shape) = now.segment.facts.shapes.get(index) else { continue };
+            if let Some(dims) = given.dims() {
+                if admits(shape, dims) {
+                    if let Some(tensor) = given.waiting() {
+                        now.executor_mut().set_input_dims(index, dims);
+                        now.executor_mut().fill_input(index, tensor.bytes());
+                    } else {
+                        now.executor_mut().lend_input_dims(index, dims);
+                    }
+                    given.waits = Waits::Nothing;
+                }
+                continue;
+            }
+            let before = before.filter(|of| of.segment.facts.shapes.get(index) == Some(shape));
+            if let Some(before) = before.map(Prepared::executor) {
+                now.executor_mut().set_input_dims(index, before.input_dims(index));
+                now.executor_mut().fill_input(index, before.input_bytes(index).unwrap_or_default());
             }
         }
     }
 
-    fn lay_calls(&mut self) {
-        let plan = Arc::clone(&self.plan);
-        // The cell has the layout of what is in it.
-        let tensors = self.tensors.as_ptr().cast_mut().cast::<TensorArg>();
-        let mut guards: BTreeMap<usize, Guard> = BTreeMap::new();
-        for (index, step) in plan.steps.iter().enumerate() {
-            let first = self.first_tensor[index] + step.inputs.len();
-            let outputs = self.tensors.get(first..).unwrap_or_default().iter();
-            let owed = ExecArgs::owed(outputs.take(step.outputs.len()).map(SharedArg::at_rest));
-            self.args.push(step.kernel.exec_args(
-                tensors.wrapping_add(self.first_tensor[index]),
-                (step.inputs.len(), step.outputs.len()),
-                owed,
-                &self.scratch[Memory::of(step.core)],
-                self.pool.table(),
-            ));
-            let of_library = step.guard.unwrap_or(OWN_GUARD);
-            let guard = guards.entry(of_library.id());
-            guard.or_insert_with(|| Guard { of_library, steps: Vec::new() }).steps.push(index);
+    /// Runs the model once over the inputs as they are. Where they have shapes that are not prepared, or a part of the model
+    /// wants elements of the part before that it did not meet lately, it plans for them first; else it uses no heap
+    /// unless it fails.
+    ///
+    /// # Errors
+    /// There is no plan for the shapes, as [`Session::prepare`] says, or for what the run computed, or a kernel failed; the
+    /// outputs are unspecified then, and the session can run again.
+    pub fn run(&mut self) -> Result<(), RunError> {
+        self.watched(Watch::Nothing)
+    }
+
+    /// Runs the model once and notes what each step took, as far as there is room.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_profiled(&mut self, profile: &mut [StepProfile]) -> Result<(), RunError> {
+        self.watched(Watch::Profile(profile))
+    }
+
+    /// Runs the model once and notes in `trace` which thread was at which step when, and plans that were made first or
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_traced(&mut self, trace: &mut Trace) -> Result<(), RunError> {
+        self.watched(Watch::Trace(trace))
+    }
+
+    fn watched(&mut self, mut watch: Watch<'_>) -> Result<(), RunError> {
+        if !self.is_prepared() {
+            watch.plans(SpanKind::Prepare, || self.prepare_inputs())?;
         }
-        self.guards = guards.into_values().collect();
-        self.link_shapes(&plan);
-        let outputs: Vec<usize> = self.output_bounds.iter().map(|(output, _)| *output).collect();
-        self.turns = Turn::all(&plan, &self.first_tensor, &outputs);
-        let mut shapes_end = 0;
-        let mut geometry = (1u32..).zip(&self.geometry);
-        for (index, step) in plan.steps.iter().enumerate() {
-            let own = step.kernel.prepare_fn().and_then(|_| geometry.next());
-            if let (Some((_, own)), Some(args)) = (own, self.args.get_mut(index)) {
-                (args.geometry, args.geometry_bytes) = own.bytes();
-            }
-            let produced = self.shapes[shapes_end..]
-                .iter()
-                .take_while(|(from, _)| self.step_of(*from) == index);
-            shapes_end += produced.count();
-            self.calls.push(Call {
-                execute: step.kernel.execute_fn(),
-                args: &raw const self.args[index],
-                shapes_end: u32::try_from(shapes_end).unwrap_or(u32::MAX),
-                geometry: own.map_or(0, |(number, _)| number),
+        let began = self.used.changes();
+        self.used.check_there().map_err(CompileError::from)?;
+        let Some(at_hand) = self.prepared.first_mut() else { return Ok(()) };
+        let turn = self.room.workspace.as_ref().map(SharedWorkspace::enter).transpose();
+        let _turn = turn.map_err(CompileError::from)?;
+        self.replans += at_hand.segment.run(watch)?;
+        self.note_plans();
+        Ok(self.used.check_since(began).map_err(CompileError::from)?)
+    }
+
+    /// The model that it runs.
+    pub fn model(&self) -> Model {
+        Model(Arc::clone(&self.model))
+    }
+
+    /// The plan for the shapes at hand, of all that can be planned before a run; none before there are any.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.prepared.first().map(|at_hand| at_hand.executor().plan())
+    }
+
+    /// The plans of the last run, in the order in which they ran: the first is [`Session::plan`], each other one is for
+    /// elements that those before it computed.
+    pub fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.prepared.first().into_iter().flat_map(|at_hand| at_hand.segment.plans())
+    }
+
+    /// The part of the model that makes an output, for the shapes at hand.
+    fn at_hand(&self, name: &str) -> Result<&Executor, PortError> {
+        let outputs = &self.model.outputs;
+        if !outputs.iter().any(|output| output == name) {
+            return Err(PortError::no_such("output", name, outputs.iter().map(String::as_str)));
+        }
+        let none = || PortError::NoShapes { side: "output", name: name.to_owned() };
+        self.prepared.first().and_then(|at_hand| at_hand.segment.maker(name)).ok_or_else(none)
+    }
+
+    /// The place of an input, and what it is.
+    fn input(&self, name: &str) -> Result<(usize, &Input), PortError> {
+        let inputs = &self.model.inputs;
+        let known = || inputs.iter().map(|input| input.name.as_str());
+        let input = inputs.iter().enumerate().find(|(_, input)| input.name == name);
+        input.ok_or_else(|| PortError::no_such("input", name, known()))
+    }
+
+    /// The elements of an input of the shapes at hand, to be filled in before a run; they stay until written again.
+    ///
+    /// # Errors
+    /// The model has no such input or one of another type, or no shapes are at hand.
+    pub fn input_mut<T: Element>(&mut self, name: &str) -> Result<&mut [T], PortError> {
+        let (at, _) = self.input(name)?;
+        if let Some(given) = self.given.get_mut(at) {
+            given.waits = Waits::Nothing;
+        }
+        let none = || PortError::NoShapes { side: "input", name: name.to_owned() };
+        self.prepared.first_mut().ok_or_else(none)?.executor_mut().input_mut(at)
+    }
+
+    /// Copies a tensor into an input. One of another shape than those at hand waits for the next run, which plans for
+    /// its shape; its elements are shared until then.
+    ///
+    /// # Errors
+    /// The model has no such input, or one of another type, or of no such shape.
+    pub fn set_input(&mut self, name: &str, tensor: &Tensor) -> Result<(), PortError> {
+        let (at, input) = self.input(name)?;
+        if !input.of.admits(tensor.desc()) {
+            return Err(PortError::WrongTensor {
+                side: "input",
+                name: name.to_owned(),
+                found: tensor.desc().to_string(),
+                wanted: input.of.to_string(),
             });
         }
-    }
-
-    fn step_of(&self, tensor: usize) -> usize {
-        self.first_tensor.partition_point(|&first| first <= tensor).saturating_sub(1)
-    }
-
-    /// Notes where each bounded shape goes once its step has said it.
-    fn link_shapes(&mut self, plan: &Plan) {
-        for (port, at) in plan.inputs.iter().zip(self.first_input..) {
-            if let Some(shape) = port.operand.shape {
-                self.said_by.entry(shape).or_default().push(at);
+        let Some(given) = self.given.get_mut(at) else { return Ok(()) };
+        match self.prepared.first_mut() {
+            Some(at_hand) if at_hand.executor().input_dims(at) == tensor.dims() => {
+                at_hand.executor_mut().fill_input(at, tensor.bytes());
+                given.waits = Waits::Nothing;
+            }
+            Some(_) | None => {
+                *given = Given { tensor: Some(tensor.clone()), waits: Waits::Tensor };
             }
         }
-        let all = || plan.steps.iter().zip(&self.first_tensor);
-        for (step, first) in all() {
-            let outputs = step.outputs.iter().zip(first + step.inputs.len()..);
-            for (shape, at) in outputs.filter_map(|(output, at)| Some((output.shape?, at))) {
-                self.said_by.entry(shape).or_default().push(at);
-            }
-        }
-        for (step, &first) in all() {
-            for (input, at) in step.inputs.iter().zip(first..) {
-                let said_by = input.shape.and_then(|shape| self.said_by.get(&shape));
-                self.shapes.extend(said_by.into_iter().flatten().map(|&says| (says, at)));
-            }
-        }
-        for said_by in self.said_by.values() {
-            let Some((&first, others)) = said_by.split_first() else { continue };
-            self.shapes.extend(others.iter().map(|&says| (says, first)));
-        }
-        self.shapes.sort_unstable();
-        let of_inputs = self.shapes.partition_point(|&(says, _)| says < self.first_input);
-        self.input_shapes = self.shapes.split_off(of_inputs);
+        Ok(())
     }
 
-    /// Runs the model once over the inputs as they are. Uses no heap unless it fails.
+    /// Has the plan for inputs of these shapes be at hand, whose elements the next run brings. What the session has of its own stays, but
+    /// for what waits. No heap, if there is such a plan.
     ///
     /// # Errors
-    /// A kernel failed; the outputs are unspecified, and the session can run again.
-    pub fn run(&mut self) -> Result<(), StepError> {
-        self.enter_thread();
-        self.reset_bounds();
-        let progress = Progress::of(&self.plan.steps);
-        exit_guard::during(&progress, || {
-            if self.cached.evicts() {
-                return self.walk(|calls| self.run_and_evict(calls, &progress));
-            }
-            self.walk(|calls| self.run_calls(calls, &progress))
-        })
-    }
-
-    /// Has a step derive what it needs from the extents of this run.
-    fn prepare(&self, index: usize, call: &Call) -> Result<(), StepError> {
-        let Some(geometry) = self.geometry.get(call.geometry as usize - 1) else { return Ok(()) };
-        // SAFETY: the arguments are this step's, and point into `tensors`.
-        match unsafe { geometry.update(&self.tensors, call.args) } {
-            status if status == Status::OK.code() => Ok(()),
-            status => Err(self.failure(index, status)),
+    /// As [`Session::prepare`]; then the plan at hand is that of before, and nothing waits.
+    fn lend_shapes(&mut self, shape: impl Fn(usize) -> Option<Shape>) -> Result<(), CompileError> {
+        let is_at_hand = |session: &Self, index: usize| {
+            let at_hand = session.prepared.first();
+            let dims = at_hand.map(|at_hand| at_hand.executor().input_dims(index));
+            dims.is_some() && dims == shape(index).as_ref().map(Shape::dims)
+        };
+        let inputs = 0..self.given.len();
+        // Where one is not, plans change, and what the session has of the others need not come along.
+        let are_at_hand = inputs.clone().all(|index| is_at_hand(self, index));
+        for (given, index) in self.given.iter_mut().zip(inputs) {
+            let waits = (!are_at_hand).then(|| shape(index)).flatten();
+            given.waits = waits.map_or(Waits::Nothing, Waits::Shape);
         }
+        let prepared = self.prepare_inputs();
+        for given in &mut self.given {
+            given.waits = Waits::Nothing;
+        }
+        prepared
     }
 
-    /// Runs the model once and notes what each step took, in all its calls.
+    /// Copies elements into the input at place `index` of the shapes at hand, whose own they are from then on. No heap.
+    fn read_input(
+        &mut self,
+        index: usize,
+        read: &mut dyn FnMut(&mut [u8]) -> device::Result<()>,
+    ) -> device::Result<()> {
+        let Some(at_hand) = self.prepared.first_mut() else { return Ok(()) };
+        let executor = at_hand.executor_mut();
+        executor.keep_input_dims(index);
+        executor.input_bytes_mut(index).map_or(Ok(()), read)
+    }
+
+    /// The type and shape of an output after the last run.
     ///
     /// # Errors
-    /// As [`Prepared::run`].
-    pub fn run_profiled(&mut self, profile: &mut [StepProfile]) -> Result<(), StepError> {
-        self.enter_thread();
-        self.reset_bounds();
-        let progress = Progress::of(&self.plan.steps);
-        profile.fill(StepProfile::default());
-        exit_guard::during(&progress, || {
-            self.walk(|calls| self.profile_calls(calls, &progress, profile))
-        })
+    /// The model has no such output, or no shapes are at hand.
+    pub fn output_desc(&self, name: &str) -> Result<TensorDesc, PortError> {
+        self.at_hand(name)?.output_desc(name)
     }
 
-    /// Runs the model once and notes in `trace` which thread was at which step when. Uses no heap unless it fails.
+    /// The elements of an output after the last run.
     ///
     /// # Errors
-    /// As [`Prepared::run`].
-    pub fn run_traced(&mut self, trace: &mut Trace) -> Result<(), StepError> {
-        self.enter_thread();
-        self.reset_bounds();
-        let progress = Progress::of(&self.plan.steps);
-        exit_guard::during(&progress, || {
-            self.walk(|calls| self.trace_calls(calls, &progress, trace))
+    /// The model has no such output or one of another type, or no shapes are at hand.
+    pub fn output<T: Element>(&self, name: &str) -> Result<&[T], PortError> {
+        self.at_hand(name)?.output(name)
+    }
+
+    /// A copy of an output after the last run.
+    ///
+    /// # Errors
+    /// The model has no such output, or no shapes are at hand.
+    pub fn output_tensor(&self, name: &str) -> Result<Tensor, PortError> {
+        self.at_hand(name)?.output_tensor(name)
+    }
+}
+
+/// The inputs of a stage with these shapes, and with what follows from them.
+fn bound(stage: &Stage, shapes: BTreeMap<String, Vec<usize>>) -> Result<Vec<Input>, CompileError> {
+    let options = BindOptions { shapes, ..stage.ranges.clone() };
+    Ok(resolve::bind(&stage.inputs, &options)?)
+}
+
+/// What is planned for such inputs.
+fn planned(stage: &Stage, bound: &[Input]) -> Result<Vec<Shape>, CompileError> {
+    let inputs = stage.inputs.iter().zip(bound);
+    let planned = inputs.map(|(input, bound)| input.planned(bound, &stage.ranges));
+    Ok(planned.collect::<Result<_, _>>()?)
+}
+
+impl Model {
+    /// Memory for one stream of runs.
+    ///
+    /// # Errors
+    /// [`CompileOptions::max_memory`](crate::CompileOptions::max_memory), the machine or the system has no such memory.
+    pub fn session(&self) -> Result<Session, CompileError> {
+        self.session_with(&SessionOptions::default())
+    }
+
+    /// As [`Model::session`], with options.
+    ///
+    /// # Errors
+    /// As there, or there is no such device.
+    pub fn session_with(&self, options: &SessionOptions) -> Result<Session, CompileError> {
+        Session::new(Arc::clone(&self.0), options)
+    }
+}
+
+/// Whether a plan for `shape` runs a tensor of these extents.
+fn admits(shape: &Shape, dims: &[usize]) -> bool {
+    let mut pairs = shape.iter().zip(dims);
+    let fits = |(dim, &extent): (Dim, &usize)| match dim {
+        Dim::Fixed(is) | Dim::Open(is) => extent == is,
+        Dim::UpTo(most) => extent <= most,
+    };
+    shape.dims().len() == dims.len() && pairs.all(fits)
+}
+
+impl Session {
+    /// Notes which plans a run took, where that is not always the same.
+    fn note_plans(&self) {
+        if let (Some(last), Some(at_hand)) = (&self.last, self.prepared.first()) {
+            last.note(at_hand.segment.shared_plans());
+        }
+    }
+
+    /// The plans that the last run took, a submitted one or another, in the order in which they ran. Before there was one they are
+    /// those at hand.
+    ///
+    /// # Errors
+    /// There are none yet, as the model leaves shapes open; or they are gone, as other plans wanted their memory.
+    pub fn last_plans(&self) -> device::Result<Vec<Arc<Plan>>> {
+        let noted = self.last.as_ref().map(|last| last.lock().clone()).unwrap_or_default();
+        if noted.is_empty() {
+            let at_hand: Vec<_> = self
+                .prepared
+                .iter()
+                .take(1)
+                .flat_map(|of| of.segment.shared_plans().cloned())
+                .collect();
+            let none = || {
+                let why = "the session has no plan yet, as its model leaves shapes open; run it, or prepare shapes";
+                device::Error::new(device::ErrorCode::InvalidState, why)
+            };
+            return if at_hand.is_empty() { Err(none()) } else { Ok(at_hand) };
+        }
+        let there = noted.iter().map(Weak::upgrade).collect::<Option<_>>();
+        there.ok_or_else(|| {
+            let why =
+                "the plan of the last run is gone, as another one wanted its memory; run again";
+            device::Error::new(device::ErrorCode::InvalidState, why)
         })
-    }
-
-    /// Puts every bounded tensor at its bounds, where a run starts, and those that are inputs at their extents.
-    fn reset_bounds(&mut self) {
-        self.cached.settle();
-        self.to_bounds(&self.bounds);
-        let to = u32::try_from(self.input_shapes.len()).unwrap_or(u32::MAX);
-        let is_passed = pass_shapes(&self.tensors, &self.input_shapes, 0, to);
-        debug_assert!(is_passed, "inputs were set within their bounds");
-    }
-
-    fn to_bounds(&self, bounds: &[(usize, Extents)]) {
-        for &(tensor, extents) in bounds {
-            if let Some(arg) = self.tensors.get(tensor) {
-                arg.write(extents);
-            }
-        }
-    }
-
-    /// Looks up the thread's guards when the session meets a new thread.
-    fn enter_thread(&mut self) {
-        let thread = this_thread();
-        if self.thread == thread {
-            return;
-        }
-        self.thread = thread;
-        for guard in &self.guards {
-            let cell = guard.of_library.cell();
-            for &step in &guard.steps {
-                if let Some(args) = self.args.get_mut(step) {
-                    args.guard = cell;
-                }
-            }
-        }
-        self.point_calls();
-    }
-
-    /// The pointers into `args` were taken before it was written to.
-    fn point_calls(&mut self) {
-        let args = self.args.as_ptr();
-        for (index, call) in self.calls.iter_mut().enumerate() {
-            call.args = args.wrapping_add(index);
-        }
-    }
-
-    #[cold]
-    fn failure(&self, index: usize, status: u32) -> StepError {
-        let step = self.plan.steps.get(index);
-        let failure = failure(status, step.and_then(|step| step.guard).unwrap_or(OWN_GUARD));
-        let name = |pick: fn(&Step) -> &str| step.map_or("", pick).into();
-        StepError {
-            node: name(|s| &s.name),
-            op: name(|s| &s.op),
-            package: name(|s| &s.package),
-            core: step.map_or(Core::CPU, |s| s.core),
-            subnet: self.plan.report().subnet_of_step(index).map(Into::into),
-            reason: match step.map(|step| &step.purpose) {
-                Some(Purpose::Check { reason, .. }) => reason.clone(),
-                _ => failure.to_string().into(),
-            },
-            error: failure.error,
-        }
-    }
-
-    /// The plan that the session runs.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// The same, as who outlives this may have it.
-    pub(crate) fn shared_plan(&self) -> &Arc<Plan> {
-        &self.plan
     }
 }

@@ -397,10 +397,9 @@ fn a_package_that_ends_the_process_is_told_on() {
 
 #[test]
 fn a_program_runs_models_through_the_library() {
-    let folder = root().join("examples/rust-app");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--locked", "--offline"]).current_dir(folder);
-    let (_, words) = works(cargo.arg("--target-dir").arg(target()));
+    cargo.args(["build", "--quiet", "--locked", "--offline", "-p", "rust-app"]).current_dir(root());
+    let (_, words) = works(&mut cargo);
     assert_eq!(words, "");
 
     let app = |args: &[&str]| {

@@ -54,6 +54,8 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-capi", &["udo-api", "udo-runtime"]),
     ("udo-cli", &["udo-api", "udo-check", "udo-generator", "udo-hta", "udo-runtime", "udo-simd"]),
     ("udo-test-support", &["udo-api", "udo-reference", "udo-runtime"]),
+    ("rust-app", &["udo-api", "udo-runtime"]),
+    ("builtin_package", &["udo-api", "udo-ops"]),
 ];
 
 /// The modules of `udo-graph` from the ground up. One may import those below it, and nothing else.
@@ -76,12 +78,12 @@ const COMPILE_LEVELS: &[&[&str]] =
 
 /// Those of `udo-runtime`.
 const LEVELS: &[&[&str]] = &[
-    &["build", "builtin", "session"],
+    &["build", "builtin", "executor"],
     &["pipeline"],
     &["model"],
+    &["session"],
     &["quant"],
     &["runtime"],
-    &["network"],
 ];
 
 /// Those of `udo-simd`.
@@ -210,8 +212,8 @@ const UNSAFE: &[&str] = &[
     "runtime/engine/src/exit_guard/",
     "runtime/engine/src/package/copy.rs",
     "runtime/engine/src/package/open.rs",
-    "runtime/src/session.rs",
-    "runtime/src/session/",
+    "runtime/src/executor.rs",
+    "runtime/src/executor/",
     "runtime/engine/src/thread_pool.rs",
     "runtime/engine/src/thread_pool/",
     "udo-api/host/src/",

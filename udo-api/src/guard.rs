@@ -327,6 +327,11 @@ pub fn this_thread() -> *mut GuardCell {
     CELL.with(|cell| std::ptr::from_ref(cell).cast_mut())
 }
 
+/// Runs a destructor: one that panics must not unwind into the host, which finds the message in the guard, if it looks.
+pub(crate) fn quietly(body: &mut dyn FnMut()) {
+    with_this_thread(|cell| cell.capture(body));
+}
+
 /// Runs `body` on the calling thread's cell.
 pub(crate) fn with_this_thread<R>(body: impl FnOnce(&GuardCell) -> R) -> R {
     CELL.with(body)

@@ -321,8 +321,8 @@ typedef struct udo_model_t udo_model_t;
 // asked for. Threads may share it, and it lives on without what it came from.
 typedef struct udo_network_t udo_network_t;
 
-// Sessions of a network, for servers: any thread submits, and each run goes to the first session that is free of the stage for the
-// shapes of its inputs. Threads share it.
+// Sessions of a network, for servers: any thread submits, and each run goes to the first session that is free and takes the stage for
+// the shapes of its inputs. Threads share it. An older form of `udo_session_pool_t`, which takes a model of all stages.
 typedef struct udo_network_pool_t udo_network_pool_t;
 
 // The networks of a model's file; one of another format than a model file is one network with one stage. Threads may share it.
@@ -1174,6 +1174,11 @@ udo_error_t *udo_network_stage_for(const udo_network_t *network,
 // The model of a stage, which is compiled when it is first asked for, and is the same each time.
 udo_error_t *udo_network_model(const udo_network_t *network, size_t stage, udo_model_t **out);
 
+// The model of all stages of a network: each run of its sessions and pools takes the stage for the shapes of its inputs, which is compiled
+// when the first of them does. `udo_model_load_file` gives the same of a file that has one network.
+udo_error_t *udo_network_model_of_stages(const udo_network_t *network,
+                                         udo_model_t **out);
+
 // Makes a session of a network: of one of its stages, from 0 on, or of all of them where `stage` is -1. Then each run takes the stage
 // for the shapes of its inputs, as `udo_network_stage_for` finds it, and a stage has no memory before a run wants it.
 udo_error_t *udo_network_session(const udo_network_t *network,
@@ -1403,6 +1408,10 @@ udo_error_t *udo_session_pool_create(const udo_model_t *model,
                                      uint32_t count,
                                      udo_session_pool_t **out);
 
+// Takes the memory that runs of all known shapes need, those of all stages of the model, which the first such run takes otherwise. It
+// is refused with `UDO_ERROR_BUSY` while submitted runs have some of it.
+udo_error_t *udo_session_pool_reserve(const udo_session_pool_t *pool);
+
 // Submits a run as `udo_session_submit` does, of whichever session is free, and returns at once.
 udo_error_t *udo_session_pool_submit(const udo_session_pool_t *pool,
                                      const udo_tensor_t *const *inputs,
@@ -1415,19 +1424,18 @@ udo_error_t *udo_session_pool_submit(const udo_session_pool_t *pool,
 // Releases a pool; NULL is fine. Runs that are in flight go on.
 void udo_session_pool_release(udo_session_pool_t *pool);
 
-// Makes `count` sessions of each stage of a network, each with as many frames and as much depth as the options say. Those of a stage
-// take their memory when a run first wants it, or in `udo_network_pool_reserve`. A submission beyond all sessions of its stage is
-// refused with `UDO_ERROR_BUSY`.
+// Makes `count` sessions of a network, each with as many frames and as much depth as the options say. What a stage needs is taken when
+// a run first wants it, or in `udo_network_pool_reserve`. A submission beyond all sessions is refused with `UDO_ERROR_BUSY`. An older
+// form of `udo_network_model_of_stages` and `udo_session_pool_create`.
 udo_error_t *udo_network_pool_create(const udo_network_t *network,
                                      const udo_session_options_t *options,
                                      uint32_t count,
                                      udo_network_pool_t **out);
 
-// Makes the sessions of all stages, whose memory the first runs take otherwise.
+// As `udo_session_pool_reserve`, of which it is an older form.
 udo_error_t *udo_network_pool_reserve(const udo_network_pool_t *pool);
 
-// Submits a run as `udo_session_submit` does, of whichever session is free of the stage that `udo_network_stage_for` finds, and
-// returns at once: but for the first run of a stage, which makes its sessions.
+// As `udo_session_pool_submit`, of which it is an older form.
 udo_error_t *udo_network_pool_submit(const udo_network_pool_t *pool,
                                      const udo_tensor_t *const *inputs,
                                      size_t input_count,

@@ -292,25 +292,11 @@ class SessionPool : public Handle<udo_session_pool_t, udo_session_pool_release> 
 public:
     SessionPool() noexcept = default;
     SessionPool(const Model &model, std::uint32_t count, const Device *device = nullptr);
+    /* Takes the memory that runs of all known shapes and stages need, which the first such runs do otherwise. */
+    void reserve() const { check(udo_session_pool_reserve(get())); }
     /* Submits a run from any thread, which makes its outputs. */
     Run submit(given::Inputs inputs, given::Done done = {}) const {
         return given::submit(udo_session_pool_submit, *this, inputs, outputs_, std::move(done));
-    }
-
-private:
-    std::size_t outputs_ = 0;
-};
-
-/* The same of the stages of a network, of which each run takes the one for its shapes. */
-class NetworkPool : public Handle<udo_network_pool_t, udo_network_pool_release> {
-public:
-    NetworkPool() noexcept = default;
-    NetworkPool(const Network &network, std::uint32_t count, const Device *device = nullptr);
-    /* Makes the sessions of all stages, which the first runs do otherwise. */
-    void reserve() const { check(udo_network_pool_reserve(get())); }
-    /* Submits a run from any thread, which makes its outputs. */
-    Run submit(given::Inputs inputs, given::Done done = {}) const {
-        return given::submit(udo_network_pool_submit, *this, inputs, outputs_, std::move(done));
     }
 
 private:
@@ -345,6 +331,8 @@ public:
     std::size_t output_count() const { return told_by<std::size_t>([&](auto out) { return udo_network_output_count(get(), out); }); }
     TensorSpec input_spec(std::size_t stage, std::size_t index) const { return made_by<TensorSpec>([&](auto out) { return udo_network_input_spec(get(), stage, index, out); }); }
     TensorSpec output_spec(std::size_t stage, std::size_t index) const { return made_by<TensorSpec>([&](auto out) { return udo_network_output_spec(get(), stage, index, out); }); }
+    /* The model of all stages, of which each run takes the one for its shapes. */
+    Model model() const { return made_by<Model>([&](auto out) { return udo_network_model_of_stages(get(), out); }); }
     Model model(std::size_t stage) const { return made_by<Model>([&](auto out) { return udo_network_model(get(), stage, out); }); }
 };
 
@@ -396,10 +384,6 @@ inline Session::Session(const Model &model, const Device *device)
 inline SessionPool::SessionPool(const Model &model, std::uint32_t count, const Device *device)
     : Handle(made_by<Handle>([&, options = given::on(device)](auto out) { return udo_session_pool_create(model.get(), &options, count, out); })),
       outputs_(model.output_count()) {}
-
-inline NetworkPool::NetworkPool(const Network &network, std::uint32_t count, const Device *device)
-    : Handle(made_by<Handle>([&, options = given::on(device)](auto out) { return udo_network_pool_create(network.get(), &options, count, out); })),
-      outputs_(network.output_count()) {}
 
 class Runtime : public Handle<udo_runtime_t, udo_runtime_release> {
 public:

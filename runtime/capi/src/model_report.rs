@@ -106,7 +106,7 @@ fn of_model(model: &model::Model) -> String {
 }
 
 /// The same, as it was in the last run of a session.
-pub(crate) fn of_session(session: &model::Session) -> Result<String> {
+pub(crate) fn of_session(session: &udo_runtime::Session) -> Result<String> {
     let plans = session.last_plans()?;
     let inputs = plans.first().into_iter().flat_map(|plan| plan.inputs());
     let inputs = inputs.map(|(name, desc)| json!({"name": name, "type": desc.to_string()}));

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use udo_runtime::device::Result;
-use udo_runtime::network;
+use udo_runtime::runtime;
 
 use crate::argument::{invalid, need, place};
 use crate::born::{Born, handles, live};
@@ -21,13 +21,13 @@ use crate::text::text;
 
 /// The networks of a model's file; one of another format than a model file is one network with one stage. Threads may share it.
 #[derive(Debug)]
-pub struct Networks(network::Networks, pub(crate) Born);
+pub struct Networks(runtime::Networks, pub(crate) Born);
 
 /// A network: what a program names. It has a stage for each of the shapes that it was made for, which is compiled when it is first
 /// asked for. Threads may share it, and it lives on without what it came from.
 #[derive(Debug)]
 pub struct Network {
-    pub(crate) inner: network::Network,
+    pub(crate) inner: runtime::Network,
     name: CString,
     text: CString,
     /// Their inputs are what all stages agree on.
@@ -49,7 +49,12 @@ impl HasPorts for Network {
 }
 
 impl Network {
-    fn of(network: network::Network) -> Result<Self> {
+    /// Its inputs and outputs, as all stages have them.
+    pub(crate) fn ports(&self) -> &Arc<Ports> {
+        &self.ports
+    }
+
+    fn of(network: runtime::Network) -> Result<Self> {
         let inputs = network.agreed_inputs()?;
         let inputs = inputs.iter().map(|(name, spec)| Port::new(name, Some(*spec))).collect();
         let outputs = network.outputs()?.iter().map(|name| Port::new(name, None)).collect();
@@ -87,7 +92,7 @@ pub extern "C" fn udo_networks_open_bytes(
     guard(|| {
         let (runtime, out) = (live(runtime, "runtime")?, need(out, "out")?);
         let (bytes, options) = (bytes.get(len, "bytes")?, model::options(options)?);
-        hand_out(out, Networks(runtime.0.networks_of_bytes(bytes, &options)?, Born::here()));
+        hand_out(out, Networks(runtime.0.networks(bytes, &options)?, Born::here()));
         Ok(())
     })
 }
@@ -247,7 +252,7 @@ pub extern "C" fn udo_network_output_spec(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (network, out) = (live(network, "network")?, need(out, "out")?);
-        let model = model::of(network.inner.model(stage)?)?;
+        let model = model::of(network.inner.stage(stage)?)?;
         hand_out(out, model.ports.spec(Side::Output, index)?);
         Ok(())
     })
@@ -289,7 +294,21 @@ pub extern "C" fn udo_network_model(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (network, out) = (live(network, "network")?, need(out, "out")?);
-        hand_out(out, model::of(network.inner.model(stage)?)?);
+        hand_out(out, model::of(network.inner.stage(stage)?)?);
+        Ok(())
+    })
+}
+
+/// The model of all stages of a network: each run of its sessions and pools takes the stage for the shapes of its inputs, which is compiled
+/// when the first of them does. `udo_model_load_file` gives the same of a file that has one network.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_network_model_of_stages(
+    network: Option<&Network>,
+    out: Option<&mut MaybeUninit<Option<Box<Model>>>>,
+) -> Option<Box<Error>> {
+    guard(|| {
+        let (network, out) = (live(network, "network")?, need(out, "out")?);
+        hand_out(out, model::of(network.inner.model()?)?);
         Ok(())
     })
 }
@@ -307,12 +326,12 @@ pub extern "C" fn udo_network_session(
         let (network, out) = (live(network, "network")?, need(out, "out")?);
         let options = session::options(options)?;
         let made = if stage == -1 {
-            Session::of_network(Arc::clone(&network.ports), network.inner.session(&options))
+            Session::of_network(&network.ports, &network.inner, &options)?
         } else {
             let found = usize::try_from(stage).map_err(|_| {
                 invalid(format!("stage is {stage}; wanted a stage's number, or -1 for all of them"))
             })?;
-            Session::of_model(&model::of(network.inner.model(found)?)?, &options)?
+            Session::of_model(&model::of(network.inner.stage(found)?)?, &options)?
         };
         hand_out(out, made);
         Ok(())

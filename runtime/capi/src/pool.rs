@@ -2,9 +2,10 @@
 
 use std::mem::MaybeUninit;
 use std::num::NonZero;
+use std::sync::Arc;
 
 use udo_runtime::device::Result;
-use udo_runtime::{model, network};
+use udo_runtime::session as runs;
 
 use crate::argument::{invalid, need};
 use crate::born::{Born, handles, live};
@@ -12,16 +13,17 @@ use crate::error::Error;
 use crate::ffi::{guard, hand_out, release};
 use crate::model::Model;
 use crate::network::Network;
+use crate::ports::Ports;
 use crate::run::{Run, RunOptionsAt, run_options};
 use crate::session::{self, SessionOptionsAt};
 use crate::tensor::{RunTensors, TensorPlaces, Tensors};
 
 /// Sessions of one model, for servers: any thread submits, and each run goes to the first session that is free. Threads share it.
 #[derive(Debug)]
-pub struct SessionPool(model::SessionPool, pub(crate) Born);
+pub struct SessionPool(runs::SessionPool, pub(crate) Born);
 
 handles! {
-    NetworkPool, 1;
+    NetworkPool, born;
     SessionPool, 1;
 }
 
@@ -45,6 +47,13 @@ pub extern "C" fn udo_session_pool_create(
         hand_out(out, SessionPool(model.inner.pool(count, &options)?, Born::here()));
         Ok(())
     })
+}
+
+/// Takes the memory that runs of all known shapes need, those of all stages of the model, which the first such run takes otherwise. It
+/// is refused with `UDO_ERROR_BUSY` while submitted runs have some of it.
+#[unsafe(no_mangle)]
+pub extern "C" fn udo_session_pool_reserve(pool: Option<&SessionPool>) -> Option<Box<Error>> {
+    guard(|| live(pool, "pool")?.0.reserve())
 }
 
 /// Submits a run as `udo_session_submit` does, of whichever session is free, and returns at once.
@@ -76,14 +85,19 @@ pub extern "C" fn udo_session_pool_release(pool: Option<Box<SessionPool>>) {
     release(pool);
 }
 
-/// Sessions of a network, for servers: any thread submits, and each run goes to the first session that is free of the stage for the
-/// shapes of its inputs. Threads share it.
+/// Sessions of a network, for servers: any thread submits, and each run goes to the first session that is free and takes the stage for
+/// the shapes of its inputs. Threads share it. An older form of `udo_session_pool_t`, which takes a model of all stages.
 #[derive(Debug)]
-pub struct NetworkPool(network::NetworkPool, pub(crate) Born);
+pub struct NetworkPool {
+    inner: runs::SessionPool,
+    /// Those of a network of one stage, which takes as many elements in another shape.
+    fits: Option<Arc<Ports>>,
+    pub(crate) born: Born,
+}
 
-/// Makes `count` sessions of each stage of a network, each with as many frames and as much depth as the options say. Those of a stage
-/// take their memory when a run first wants it, or in `udo_network_pool_reserve`. A submission beyond all sessions of its stage is
-/// refused with `UDO_ERROR_BUSY`.
+/// Makes `count` sessions of a network, each with as many frames and as much depth as the options say. What a stage needs is taken when
+/// a run first wants it, or in `udo_network_pool_reserve`. A submission beyond all sessions is refused with `UDO_ERROR_BUSY`. An older
+/// form of `udo_network_model_of_stages` and `udo_session_pool_create`.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_pool_create(
     network: Option<&Network>,
@@ -94,19 +108,20 @@ pub extern "C" fn udo_network_pool_create(
     guard(|| {
         let (network, out) = (live(network, "network")?, need(out, "out")?);
         let (options, count) = (session::options(options)?, sessions(count)?);
-        hand_out(out, NetworkPool(network.inner.pool(count, &options)?, Born::here()));
+        let fits = (network.inner.stage_count() == 1).then(|| Arc::clone(network.ports()));
+        let inner = network.inner.model()?.pool(count, &options)?;
+        hand_out(out, NetworkPool { inner, fits, born: Born::here() });
         Ok(())
     })
 }
 
-/// Makes the sessions of all stages, whose memory the first runs take otherwise.
+/// As `udo_session_pool_reserve`, of which it is an older form.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_pool_reserve(pool: Option<&NetworkPool>) -> Option<Box<Error>> {
-    guard(|| live(pool, "pool")?.0.reserve())
+    guard(|| live(pool, "pool")?.inner.reserve())
 }
 
-/// Submits a run as `udo_session_submit` does, of whichever session is free of the stage that `udo_network_stage_for` finds, and
-/// returns at once: but for the first run of a stage, which makes its sessions.
+/// As `udo_session_pool_submit`, of which it is an older form.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_pool_submit(
     pool: Option<&NetworkPool>,
@@ -121,10 +136,14 @@ pub extern "C" fn udo_network_pool_submit(
         let (pool, out) = (live(pool, "pool")?, need(out, "out")?);
         let tensors = RunTensors { inputs, input_count, outputs, output_count }.get()?;
         let options = run_options(options)?;
-        hand_out(
-            out,
-            Run(pool.0.submit(&tensors.inputs, &tensors.outputs, options)?, Born::here()),
-        );
+        let run = match &pool.fits {
+            Some(ports) => {
+                let inputs = session::fit(&ports.inputs, &tensors.inputs)?;
+                pool.inner.submit(&inputs, &tensors.outputs, options)?
+            }
+            None => pool.inner.submit(&tensors.inputs, &tensors.outputs, options)?,
+        };
+        hand_out(out, Run(run, Born::here()));
         Ok(())
     })
 }

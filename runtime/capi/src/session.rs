@@ -1,5 +1,6 @@
 //! Sessions: runs of models.
 
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use udo_api::Shape;
 use udo_runtime::device::{self, DeviceTensor, ErrorCode, Result};
 use udo_runtime::memory;
-use udo_runtime::model::{self, IoTensors};
-use udo_runtime::network::NetworkSession;
-use udo_runtime::run::{self, RunOptions};
+use udo_runtime::run;
+use udo_runtime::runtime;
+use udo_runtime::session::{self, IoTensors};
 
 use crate::argument::{invalid, need, place};
 use crate::born::{Born, handles, live};
@@ -67,85 +68,105 @@ impl Drop for Own<'_> {
 
 /// What runs.
 #[derive(Debug)]
-enum Runs {
-    /// A model.
-    Model(model::Session),
-    /// The stages of a network.
-    Stages(NetworkSession),
+struct Runs {
+    session: session::Session,
+    /// The network that it is of; nothing for a model, or for one stage.
+    network: Option<OfNetwork>,
+}
+
+/// What a session knows of its network.
+#[derive(Debug)]
+struct OfNetwork {
+    name: String,
+    /// Whether it has one stage, which takes as many elements in another shape.
+    is_one_stage: bool,
+    /// Whether there was a run.
+    has_run: bool,
 }
 
 impl Runs {
-    fn run_on(
+    /// The session for a run over these inputs, and they as it takes them.
+    fn for_run<'a>(
         &mut self,
-        inputs: &[DeviceTensor],
-        outputs: &[Option<DeviceTensor>],
-    ) -> Result<Vec<DeviceTensor>> {
-        match self {
-            Self::Model(session) => session.run_on(inputs, outputs),
-            Self::Stages(session) => session.run_on(inputs, outputs),
-        }
-    }
-
-    fn record(
-        &mut self,
-        inputs: &[DeviceTensor],
-        outputs: &[Option<DeviceTensor>],
-        options: RunOptions,
-    ) -> Result<run::Launch> {
-        match self {
-            Self::Model(session) => session.record(inputs, outputs, options),
-            Self::Stages(session) => session.record(inputs, outputs, options),
-        }
+        ports: &Ports,
+        inputs: &'a [DeviceTensor],
+    ) -> Result<(&mut session::Session, Cow<'a, [DeviceTensor]>)> {
+        let Self { session, network } = self;
+        let Some(network) = network else { return Ok((session, Cow::Borrowed(inputs))) };
+        let inputs = match network.is_one_stage {
+            true => Cow::Owned(fit(&ports.inputs, inputs)?),
+            false => Cow::Borrowed(inputs),
+        };
+        session.take_stage(&inputs)?;
+        network.has_run = true;
+        Ok((session, inputs))
     }
 
     /// The tensors of a stage's own for its inputs and outputs.
     fn io(&mut self, stage: usize) -> Result<&IoTensors> {
-        match self {
-            Self::Model(session) if stage == 0 => session.io(),
-            Self::Model(_) => Err(no_stage(stage)),
-            Self::Stages(session) => session.stage(stage)?.io(),
+        self.check_stage(stage)?;
+        match self.network {
+            None => self.session.io(),
+            Some(_) => self.session.stage_io(stage),
         }
     }
 
     fn reserve(&mut self) -> Result<()> {
-        match self {
-            Self::Model(session) => session.reserve(),
-            Self::Stages(session) => {
-                (0..session.stage_count()).try_for_each(|index| session.stage(index)?.reserve())
-            }
+        if self.network.is_some() {
+            let mut stages = 0..self.session.model().stage_count();
+            stages.try_for_each(|stage| self.session.prepare_stage(stage))?;
         }
+        self.session.reserve()
     }
 
     fn reserve_stage(&mut self, stage: usize) -> Result<()> {
-        match self {
-            Self::Model(session) if stage == 0 => session.reserve(),
-            Self::Model(_) => Err(no_stage(stage)),
-            Self::Stages(session) => session.stage(stage)?.reserve(),
+        self.check_stage(stage)?;
+        if self.network.is_some() {
+            self.session.prepare_stage(stage)?;
         }
+        self.session.reserve()
     }
 
-    /// The session that runs inputs of these dimensions, and the dimensions that it has for them.
-    fn for_dims(
-        &mut self,
-        dims: Vec<Vec<usize>>,
-    ) -> Result<(&mut model::Session, Vec<Vec<usize>>)> {
-        match self {
-            Self::Model(session) => Ok((session, dims)),
-            Self::Stages(session) => session.for_dims(dims),
+    fn check_stage(&self, stage: usize) -> Result<()> {
+        if self.network.is_some() || stage == 0 {
+            return Ok(());
         }
+        let why =
+            format!("there is no stage {stage}: the session is of one stage alone, its stage 0");
+        Err(invalid(why))
     }
 
-    /// The session of the last run.
-    fn last(&self) -> Result<&model::Session> {
-        match self {
-            Self::Model(session) => Ok(session),
-            Self::Stages(session) => session.last(),
+    /// The session, once it is known what the last run took.
+    fn last(&self) -> Result<&session::Session> {
+        match &self.network {
+            Some(OfNetwork { name, has_run: false, .. }) => {
+                let why = format!("no stage of network {name:?} ran yet; run one first");
+                Err(device::Error::new(ErrorCode::InvalidState, why))
+            }
+            Some(_) | None => Ok(&self.session),
         }
     }
 }
 
-fn no_stage(stage: usize) -> device::Error {
-    invalid(format!("there is no stage {stage}: the session is of one stage alone, its stage 0"))
+/// The dimensions of an input in which the only stage of a network takes as many elements.
+fn fitted<'a>(port: &'a Port, dims: &'a [usize]) -> &'a [usize] {
+    let count = |dims: &[usize]| dims.iter().try_fold(1usize, |n, &dim| n.checked_mul(dim));
+    let wanted =
+        port.spec.as_ref().filter(|spec| !spec.is_open()).and_then(|spec| spec.dims().ok());
+    wanted.filter(|wanted| count(wanted) == count(dims)).unwrap_or(dims)
+}
+
+/// Tensors as the only stage of a network takes them: as many elements in its own shapes.
+pub(crate) fn fit(ports: &[Port], given: &[DeviceTensor]) -> Result<Vec<DeviceTensor>> {
+    let mut tensors = given.to_vec();
+    for (port, tensor) in ports.iter().zip(&mut tensors) {
+        let dims = tensor.spec().dims()?.to_vec();
+        let wanted = fitted(port, &dims);
+        if wanted != dims {
+            tensor.reshape(wanted)?;
+        }
+    }
+    Ok(tensors)
 }
 
 /// How a session is made. NULL in its place, or zeros, are the defaults.
@@ -172,14 +193,14 @@ pub struct SessionOptions {
 }
 
 /// The options as the runtime has them.
-pub(crate) fn options(asked: SessionOptionsAt) -> Result<model::SessionOptions> {
+pub(crate) fn options(asked: SessionOptionsAt) -> Result<session::SessionOptions> {
     let asked = asked.get()?;
     let count = |n: u32| usize::try_from(n).ok().and_then(NonZero::new);
-    let mut options = model::SessionOptions::default();
+    let mut options = session::SessionOptions::default();
     options.home = asked.device.get("options.device")?.map(|device| device.inner.clone());
     options.frames = count(asked.frames).unwrap_or(options.frames);
     if let Some(workspace) = asked.workspace.get("options.workspace")? {
-        options.workspace = model::Workspace::Shared(workspace.0.clone());
+        options.workspace = session::Workspace::Shared(workspace.0.clone());
     }
     options.depth = count(asked.depth).map_or(options.depth, NonZero::get);
     options.cores = listed(asked.cores, asked.core_count)?.unwrap_or_default();
@@ -213,13 +234,22 @@ pub struct HostOutput {
 }
 
 impl Session {
-    pub(crate) fn of_model(model: &Model, options: &model::SessionOptions) -> Result<Self> {
-        let runs = Mutex::new(Some(Runs::Model(model.inner.session_with(options)?)));
+    pub(crate) fn of_model(model: &Model, options: &session::SessionOptions) -> Result<Self> {
+        let session = model.inner.session_with(options)?;
+        let runs = Mutex::new(Some(Runs { session, network: None }));
         Ok(Self { ports: Arc::clone(&model.ports), runs, born: Born::here() })
     }
 
-    pub(crate) fn of_network(ports: Arc<Ports>, session: NetworkSession) -> Self {
-        Self { ports, runs: Mutex::new(Some(Runs::Stages(session))), born: Born::here() }
+    pub(crate) fn of_network(
+        ports: &Arc<Ports>,
+        network: &runtime::Network,
+        options: &session::SessionOptions,
+    ) -> Result<Self> {
+        let (name, is_one_stage) = (network.name().to_owned(), network.stage_count() == 1);
+        let session = network.model()?.session_with(options)?;
+        let network = Some(OfNetwork { name, is_one_stage, has_run: false });
+        let runs = Mutex::new(Some(Runs { session, network }));
+        Ok(Self { ports: Arc::clone(ports), runs, born: Born::here() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Runs>> {
@@ -239,7 +269,7 @@ impl Session {
     }
 
     /// What the session of the last run says.
-    pub(crate) fn last<R>(&self, say: impl FnOnce(&model::Session) -> Result<R>) -> Result<R> {
+    pub(crate) fn last<R>(&self, say: impl FnOnce(&session::Session) -> Result<R>) -> Result<R> {
         self.with(|runs| say(runs.last()?))
     }
 
@@ -263,7 +293,16 @@ impl Session {
         let dims = with_ports().map(|(at, (port, input))| host_dims(port, input, at));
         let dims = dims.collect::<Result<Vec<_>>>()?;
         self.own(|runs| {
-            let (session, dims) = runs.for_dims(dims)?;
+            let Runs { session, network } = runs;
+            let mut dims = dims;
+            if let Some(network) = network {
+                network.has_run = true;
+                if network.is_one_stage {
+                    for ((_, (port, _)), dims) in with_ports().zip(&mut dims) {
+                        *dims = fitted(port, dims).to_vec();
+                    }
+                }
+            }
             let given = with_ports().zip(&dims);
             let given = given.map(|((at, (port, input)), dims)| host_input(port, input, dims, at));
             for (at, (port, tensor)) in inputs.iter().zip(given).enumerate() {
@@ -281,7 +320,10 @@ impl Session {
         self.ports.check_counts(tensors.input_count, tensors.output_count)?;
         let tensors = tensors.get()?;
         let options = run_options(options)?;
-        self.with(|runs| runs.record(&tensors.inputs, &tensors.outputs, options))
+        self.with(|runs| {
+            let (session, inputs) = runs.for_run(&self.ports, &tensors.inputs)?;
+            session.record(&inputs, &tensors.outputs, options)
+        })
     }
 }
 
@@ -432,7 +474,10 @@ pub extern "C" fn udo_session_run(
         let session = live(session, "session")?;
         session.ports.check_counts(input_count, output_count)?;
         let tensors = RunTensors { inputs, input_count, outputs, output_count }.get()?;
-        let made = session.own(|runs| runs.run_on(&tensors.inputs, &tensors.outputs))?;
+        let made = session.own(|runs| {
+            let (runs, inputs) = runs.for_run(&session.ports, &tensors.inputs)?;
+            runs.run_on(&inputs, &tensors.outputs)
+        })?;
         outputs
             .set(made.into_iter().map(|tensor| Tensor(tensor, Born::here())).collect(), "outputs")
     })
@@ -543,7 +588,7 @@ mod tests {
         let text = "graph \"g\"\n  input x: f32[2]\n  y = Relu@14(x)\n  output y\n";
         let model = Runtime::new().unwrap().load(text.as_bytes(), &LoadOptions::default());
         let model = of(model.unwrap()).unwrap();
-        let session = Session::of_model(&model, &model::SessionOptions::default()).unwrap();
+        let session = Session::of_model(&model, &session::SessionOptions::default()).unwrap();
         let mut out = MaybeUninit::new(None);
         let at_work = session.own(|_| {
             let error = udo_session_output_spec(Some(&session), 0, Some(&mut out));

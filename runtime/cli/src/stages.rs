@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use udo_runtime::cache::{CacheOutcome, CacheReport};
-use udo_runtime::model::{Model, Session, SessionOptions};
-use udo_runtime::network::Network;
+use udo_runtime::model::Model;
 use udo_runtime::plan::Report;
 use udo_runtime::resolve::Input;
+use udo_runtime::runtime::Network;
 use udo_runtime::runtime::{LoadError, Runtime};
+use udo_runtime::session::{Session, SessionOptions};
 
 use crate::failures::load_failure;
 use crate::loaded::Loaded;
@@ -89,7 +90,7 @@ impl<'a> Stages<'a> {
 
     fn load_stage(&self, stage: usize) -> Result<Loaded, Failure> {
         let start = Instant::now();
-        let model = self.network.model(stage).map_err(|error| self.failure(error))?;
+        let model = self.network.stage(stage).map_err(|error| self.failure(error))?;
         required::check(&self.flags.require, model.report())?;
         Ok(Loaded {
             model,

@@ -27,7 +27,7 @@ use crate::memory::{ModelBytes, Tensor};
 pub use error::ContainerError;
 pub use prepared::COMPILED;
 pub use read::Container;
-pub use stage::{BoundStage, Extent, ready};
+pub use stage::{BoundStage, Extent, StageChoice, ready};
 
 use form::SourceForm;
 

@@ -5,8 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use udo_api::Shape;
 
-use super::CompileError;
-use crate::pipeline::{self, Compiled};
+use crate::pipeline::{self, CompileError, Compiled};
 use udo_compile::compiler::{Compiler, Resources};
 use udo_compile::options::CompileOptions;
 use udo_compile::plan::Plan;

@@ -12,7 +12,7 @@ use udo_graph::error::{Error, ErrorCode};
 use udo_graph::graph::{InPlaceError, NoSuchValue};
 use udo_graph::memory::{Budget, TensorError};
 
-use crate::session::{RoomError, SessionError};
+use crate::executor::{RoomError, SessionError};
 
 /// Why a graph cannot be made to run.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +62,9 @@ pub enum CompileError {
     /// There is no such device.
     #[error(transparent)]
     Device(#[from] Error),
+    /// No stage of the model is for the shapes of the inputs, or it cannot be compiled.
+    #[error(transparent)]
+    Stage(Error),
     /// There is no memory for the elements that what is behind a plan wants to know.
     #[error(transparent)]
     Elements(#[from] TensorError),
@@ -93,7 +96,7 @@ impl CompileError {
                 ErrorCode::Unsupported
             }
             Self::Cache(error) => error.code(),
-            Self::Device(error) => error.code(),
+            Self::Device(error) | Self::Stage(error) => error.code(),
             Self::Pass(_) | Self::Plan(_) => ErrorCode::Internal,
         }
     }

@@ -15,8 +15,9 @@ use udo_graph::graph::{Graph, Source};
 use udo_graph::import::{self, ImportError, ImportOptions, PackagedOp};
 use udo_graph::memory::ModelBytes;
 
+use super::networks::Networks;
 use super::{LoadError, Runtime};
-use crate::model::{CompileError, Model};
+use crate::model::{CompileError, Model, Shared, Stage};
 use crate::quant;
 
 /// How a model is loaded.
@@ -141,32 +142,24 @@ impl Runtime {
     ) -> Result<Model, LoadError> {
         match source.into() {
             LoadSource::File(path) => {
-                let reading = self.reading_for(options);
-                let source = ModelSource::of(&path, |path| reading.reading.bytes(path))?;
-                self.load_of(&source, options, || import::read(source.bytes(), &path, &reading))
+                Self::one_of(&self.networks_of_file(&path, options)?, options)
             }
             LoadSource::Bytes(bytes) => {
-                let source = ModelSource::of_bytes(ModelBytes::copy_of(bytes));
-                let reading = self.reading_for(options);
-                let read = || import::model_bytes(source.bytes(), "model", &reading);
-                self.load_of(&source, options, read)
+                Self::one_of(&self.networks_of_bytes(bytes, options)?, options)
             }
             LoadSource::Graph(graph) => self.load_graph(*graph, options),
             LoadSource::Cached(name) => self.restore(name, options),
         }
     }
 
-    fn load_of(
-        &self,
-        source: &ModelSource,
-        options: &LoadOptions,
-        read: impl FnOnce() -> Result<Graph, ImportError>,
-    ) -> Result<Model, LoadError> {
-        let cache = Self::cache_of(source, None, options)?;
-        let load = || self.compile_of(read()?, (source, cache.as_ref()), options);
-        match &cache {
-            Some(cache) => cache.looking_ahead(options.compile.threads, load),
-            None => load(),
+    /// The network that the options name, or its stage; the only stage there is, is compiled at once.
+    fn one_of(networks: &Networks, options: &LoadOptions) -> Result<Model, LoadError> {
+        let ImportOptions { network, stage, .. } = &options.import;
+        let network = networks.get(network.as_deref())?;
+        match stage {
+            Some(stage) => network.stage(*stage),
+            None if network.stage_count() == 1 => network.stage(0),
+            None => network.model(),
         }
     }
 
@@ -183,13 +176,14 @@ impl Runtime {
         Ok(Cache::of(options.cache.as_ref(), source, read)?)
     }
 
-    /// The model of a graph that was read of a file, with the file's cache.
+    /// A graph that was read of a file, compiled with the file's cache.
     pub(crate) fn compile_of(
         &self,
         mut graph: Graph,
         (source, cache): (&ModelSource, Option<&Arc<Cache>>),
         options: &LoadOptions,
-    ) -> Result<Model, LoadError> {
+        shared: &Shared,
+    ) -> Result<Stage, LoadError> {
         let mut resources = self.resources.clone();
         if options.is_exportable {
             graph.add_in_place(&options.compile.in_place);
@@ -203,7 +197,7 @@ impl Runtime {
         if let Some(cache) = cache {
             resources.constants.use_cache(cache);
         }
-        self.compile_by(graph, resources, &options.compile)
+        self.compile_by(graph, resources, &options.compile, shared)
     }
 
     /// The model that an earlier process left in the folder of the options' cache.
@@ -219,7 +213,7 @@ impl Runtime {
             compile.bind.ranges.entry(name).or_insert(range);
         }
         resources.constants.use_cache(&cache);
-        self.compile_by(stage.graph, resources, &compile)
+        self.model_of(stage.graph, resources, &compile)
     }
 
     /// Has constants that another model has, or had, be the same, so that what is packed of them is.
@@ -243,7 +237,7 @@ impl Runtime {
             let cache = Cache::of_graph(options.cache.as_ref(), &graph, ranges, None);
             look_in(&mut resources, cache.map(Some))?;
         }
-        self.compile_by(graph, resources, &options.compile)
+        self.model_of(graph, resources, &options.compile)
     }
 
     /// What kernels of this machine pack for all stages of a model file, each of which is compiled for that: the section of the file
@@ -277,7 +271,7 @@ impl Runtime {
                 let bound = container.bound(stage, &network.name).map_err(failed)?;
                 let mut options = options.clone();
                 options.bind.ranges = bound.ranges;
-                models.push(self.compile_by(bound.graph, resources.clone(), &options)?);
+                models.push(self.model_of(bound.graph, resources.clone(), &options)?);
             }
         }
         Ok(cache.section()?)
@@ -305,12 +299,25 @@ impl Runtime {
     }
 
     /// The model of a graph, with resources that are for it alone or for others that are packed with it.
+    fn model_of(
+        &self,
+        graph: Graph,
+        resources: Resources,
+        options: &CompileOptions,
+    ) -> Result<Model, LoadError> {
+        let shared = Shared::new(options, &self.queues)?;
+        let stage = self.compile_by(graph, resources, options, &shared)?;
+        Ok(Model::of_stage(Arc::new(stage), shared))
+    }
+
+    /// A graph, compiled with such resources: what comes before the steps of the pipeline is done here, once.
     fn compile_by(
         &self,
         mut graph: Graph,
         mut resources: Resources,
         options: &CompileOptions,
-    ) -> Result<Model, LoadError> {
+        shared: &Shared,
+    ) -> Result<Stage, LoadError> {
         let constants = &mut resources.constants;
         // A file that is to be written wants all that its own model is made of.
         if constants.cache().is_none_or(|cache| !cache.writes()) {
@@ -328,10 +335,10 @@ impl Runtime {
             options.more_outputs.clear();
             (graph, notice) = (made, Some(said));
         }
-        let budget = options.budget();
+        let budget = &shared.budget;
         resources.constants.charge(budget.clone());
-        let compiled = Model::compile(graph, resources, &options, &self.queues);
-        let mut model = compiled.map_err(|reason: CompileError| {
+        let compiled = Stage::compile(graph, resources, &options, shared);
+        let mut stage = compiled.map_err(|reason: CompileError| {
             if budget.has_refused() {
                 LoadError::OutOfMemory { limit: budget.limit(), reason: Box::new(reason) }
             } else {
@@ -339,9 +346,9 @@ impl Runtime {
             }
         })?;
         if let Some(notice) = notice {
-            model.note(notice);
+            stage.note(notice);
         }
-        Ok(model)
+        Ok(stage)
     }
 
     /// The graph in a model's file, as [`import::file`] reads it, but that operators of packages go before functions that the model has

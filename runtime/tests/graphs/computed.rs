@@ -5,7 +5,8 @@ use udo_api::guard::thread_heap_calls;
 use udo_api::{Bool, Shape};
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::model::{Model, Options};
+use udo_runtime::session::Session;
 use udo_test_support::compile::{built_in, compile_graph};
 
 fn model(text: &str) -> Model {

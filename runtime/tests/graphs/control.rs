@@ -10,8 +10,9 @@ mod unrolled;
 
 use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::model::{Model, Options};
 use udo_runtime::plan::PlanOptions;
+use udo_runtime::session::Session;
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// What goes in under a name.

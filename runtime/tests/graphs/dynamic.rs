@@ -7,7 +7,8 @@ use udo_api::Shape;
 use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::model::{Model, Options};
+use udo_runtime::session::Session;
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// A product with packed weights, on rows that the model leaves open, whose shape comes and goes by shape arithmetic.

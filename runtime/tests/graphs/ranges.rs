@@ -6,8 +6,9 @@ use udo_api::Shape;
 use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, RunError, Session};
+use udo_runtime::model::{Model, Options};
 use udo_runtime::resolve::BindOptions;
+use udo_runtime::session::{RunError, Session};
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// What a transformer does with a sequence: products with packed weights, heads apart and together by computed shapes, scores of

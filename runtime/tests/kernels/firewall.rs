@@ -17,8 +17,9 @@ use udo_api::{
     PackageV1, Param, Port, Status, Workspace,
 };
 use udo_runtime::graph::Attr;
-use udo_runtime::model::{Options, RunError, Session};
+use udo_runtime::model::Options;
 use udo_runtime::session::StepError;
+use udo_runtime::session::{RunError, Session};
 use udo_runtime::thread_pool::Pool;
 use udo_test_support::graphs;
 

@@ -9,7 +9,8 @@ use udo_api::{
     Op, OpDef, OpSchema, PackageV1, Port, Scratch, Status, Workspace, any_input, any_output,
 };
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::model::{Model, Options};
+use udo_runtime::session::Session;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::positive::{Positive, PositiveF32};
 

@@ -8,8 +8,9 @@ use udo_api::{
 };
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::{Options, Session};
+use udo_runtime::model::Options;
 use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_runtime::session::Session;
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// Enough outputs that some have no bit in the masks of a call.

@@ -92,7 +92,7 @@ fn contents() -> Contents {
 #[test]
 fn model_files_say_what_they_have_not() {
     let bytes = contents().to_bytes().unwrap();
-    let networks = runtime().networks_of_bytes(&bytes, &LoadOptions::default()).unwrap();
+    let networks = runtime().networks(&bytes, &LoadOptions::default()).unwrap();
     assert!(networks.is_model_file());
     let error = networks.get(Some("nut")).unwrap_err();
     let LoadError::ModelFile { name, reason } = &error else { panic!("{error}") };
@@ -100,10 +100,10 @@ fn model_files_say_what_they_have_not() {
     assert_eq!(name, "model");
     let wanted = "model: there is no network \"nut\", wanted one of \"net\"";
     assert_eq!(coded(error, ErrorCode::InvalidArgument), wanted);
-    let error = networks.get(None).unwrap().model(1).unwrap_err();
+    let error = networks.get(None).unwrap().stage(1).unwrap_err();
     coded(error, ErrorCode::InvalidArgument);
     let half = &bytes[..bytes.len() / 2];
-    let error = runtime().networks_of_bytes(half, &LoadOptions::default()).unwrap_err();
+    let error = runtime().networks(half, &LoadOptions::default()).unwrap_err();
     assert!(matches!(error, LoadError::ModelFile { .. }), "{error}");
     coded(error, ErrorCode::InvalidFile);
 }
@@ -114,8 +114,8 @@ fn networks_have_what_was_packed_for_them() {
     let cache = Some(CacheOptions { dir: dir.path().to_owned(), version: 0 });
     let options = LoadOptions { cache, ..LoadOptions::default() };
     let counts = |bytes: &[u8], options: &LoadOptions| {
-        let networks = runtime().networks_of_bytes(bytes, options).unwrap();
-        let report = networks.get(None).unwrap().model(0).unwrap().cache().unwrap();
+        let networks = runtime().networks(bytes, options).unwrap();
+        let report = networks.get(None).unwrap().stage(0).unwrap().cache().unwrap();
         (report.restored, report.packed)
     };
     let mut contents = contents();
@@ -139,13 +139,13 @@ fn a_network_may_be_opened_and_compiled_after_it_was_refused() {
     assert!(!networks.is_model_file());
     let network = networks.get(Some("g")).unwrap();
     assert_eq!(networks.get(Some("h")).unwrap_err().code(), ErrorCode::InvalidArgument);
-    let mut session = network.model(0).unwrap().session().unwrap();
+    let mut session = network.stage(0).unwrap().session().unwrap();
     session.set_input("x", &numbers(&[256], 5)).unwrap();
     session.run().unwrap();
     assert!(session.output::<f32>("y").unwrap().iter().all(|y| *y >= 0.0));
     // The graph that was read is refused as often as it is asked for.
     options.compile.max_memory = Some(16);
     let networks = runtime().networks(&file, &options).unwrap();
-    let refused = [(); 2].map(|()| networks.get(None).unwrap().model(0).unwrap_err().to_string());
+    let refused = [(); 2].map(|()| networks.get(None).unwrap().stage(0).unwrap_err().to_string());
     assert_eq!(refused[0], refused[1]);
 }

@@ -12,12 +12,12 @@ use udo_runtime::cache::{CacheOptions, CacheOutcome};
 use udo_runtime::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
 use udo_runtime::device::{DeviceTensor, ErrorCode};
 use udo_runtime::graph::Graph;
-use udo_runtime::import::ModelBytes;
+use udo_runtime::import::{ImportOptions, ModelBytes};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::SessionOptions;
-use udo_runtime::network::{Network as Opened, Networks};
 use udo_runtime::run::RunOptions;
 use udo_runtime::runtime::{LoadOptions, Runtime};
+use udo_runtime::runtime::{Network as Opened, Networks};
+use udo_runtime::session::SessionOptions;
 use udo_test_support::compile::built_in;
 use udo_test_support::small::{TEXT, graph, numbers};
 
@@ -72,7 +72,7 @@ fn a_run_takes_the_stage_for_its_shapes() {
     assert_eq!([0, 1, 2].map(said), ["f32[2,2]", "f32[4,2]", "f32[5..=9,2]"]);
     assert_eq!(twice.outputs().unwrap(), ["y"]);
     assert_eq!(twice.inputs(3).unwrap_err().code(), ErrorCode::InvalidArgument);
-    let mut session = twice.session(&SessionOptions::default());
+    let mut session = twice.model().unwrap().session().unwrap();
     for n in [4, 2, 7, 5, 4] {
         let x = tensor(&runtime, &[n, 2]);
         let made = session.run_on(slice::from_ref(&x), &[None]).unwrap();
@@ -87,9 +87,56 @@ fn a_run_takes_the_stage_for_its_shapes() {
     let error = session.run_on(&[tensor(&runtime, &[3, 2])], &[None]).unwrap_err();
     assert_eq!(error.code(), ErrorCode::ShapeMismatch);
     assert!(error.to_string().contains("no stage of network \"twice\" takes x [3,2]"), "{error}");
-    assert!(session.stage(7).is_err());
-    let fixed = session.stage(1).unwrap().run_on(&[tensor(&runtime, &[2, 2])], &[None]);
+    assert!(session.prepare_stage(7).is_err() && twice.stage(7).is_err());
+    let mut fixed = twice.stage(1).unwrap().session().unwrap();
+    let fixed = fixed.run_on(&[tensor(&runtime, &[2, 2])], &[None]);
     assert_eq!(fixed.unwrap_err().code(), ErrorCode::ShapeMismatch);
+}
+
+/// `Runtime::load` gives all stages of a network where no option names one, and sets of inputs choose among them.
+#[test]
+fn a_session_of_a_loaded_file_chooses_its_stages() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.udm");
+    file(&path);
+    let runtime = Runtime::new().unwrap();
+    let load = |network: &str, stage| {
+        let network = Some(network.to_owned());
+        let import = ImportOptions { network, stage, ..ImportOptions::default() };
+        runtime.load(&path, &LoadOptions { import, ..LoadOptions::default() }).unwrap()
+    };
+    let model = load("twice", None);
+    assert_eq!((model.stage_count(), model.inputs()[0].of.to_string()), (3, "f32[n,2]".to_owned()));
+    assert!(model.report().notices[0].starts_with("3 stages"), "{:?}", model.report().notices);
+    let mut session = model.session().unwrap();
+    assert!(session.plan().is_none() && session.input_mut::<f32>("x").is_err());
+    for n in [4, 2, 9, 5, 2, 4] {
+        let x: Vec<f32> = (0u8..).map(f32::from).take(2 * n).collect();
+        let shape = Shape::new(&[n, 2]).unwrap();
+        session.set_input("x", &Tensor::of(shape, &x).unwrap()).unwrap();
+        session.run().unwrap();
+        let wanted: Vec<f32> = x.iter().map(|x| 2.0 * x).collect();
+        assert_eq!(session.output::<f32>("y").unwrap(), wanted);
+    }
+    // Two of 2 and 4 rows, and one of 9 rows or fewer.
+    assert_eq!(session.replans(), 3);
+    session
+        .set_input("x", &Tensor::of(Shape::new(&[3, 2]).unwrap(), &[0.0f32; 6]).unwrap())
+        .unwrap();
+    let error = session.run().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::ShapeMismatch);
+    assert!(error.to_string().contains("no stage of network \"twice\" takes x [3,2]"), "{error}");
+    session.prepare(&[("x", &[2, 2])]).unwrap();
+    let io = session.stage_io(1).unwrap().clone();
+    session.stage_io(0).unwrap();
+    let again = session.stage_io(1).unwrap();
+    assert_eq!(again.inputs[0].spec().dims().unwrap(), [4, 2]);
+    io.inputs[0].copy_from(&tensor(&runtime, &[4, 2])).unwrap();
+    assert_eq!(again.inputs[0].to_host().unwrap().get::<f32>().unwrap()[7], 7.0, "the same tensor");
+    assert!(session.stage_io(3).is_err());
+    let fixed = load("twice", Some(1));
+    assert_eq!((fixed.stage_count(), fixed.inputs()[0].of.to_string()), (1, "f32[4,2]".to_owned()));
+    assert_eq!(load("neg", None).plan().map(|plan| plan.outputs().count()), Some(1));
 }
 
 #[test]
@@ -99,12 +146,11 @@ fn the_only_stage_takes_as_many_elements_in_another_shape() {
     file(&path);
     let runtime = Runtime::new().unwrap();
     let bytes = std::fs::read(&path).unwrap();
-    let networks = runtime.networks_of_bytes(&bytes, &LoadOptions::default()).unwrap();
-    let mut session = networks.get(Some("neg")).unwrap().session(&SessionOptions::default());
-    let made = session.run_on(&[tensor(&runtime, &[3, 2])], &[None]).unwrap();
-    assert_eq!(made[0].spec().dims().unwrap(), [2, 3]);
-    let error = session.run_on(&[tensor(&runtime, &[5])], &[None]).unwrap_err();
-    assert_eq!(error.code(), ErrorCode::ShapeMismatch);
+    let networks = runtime.networks(&bytes, &LoadOptions::default()).unwrap();
+    let neg = networks.get(Some("neg")).unwrap();
+    let stage_for = |dims: &[usize]| neg.stage_for(&[("x".to_owned(), dims.to_vec())]);
+    assert_eq!(stage_for(&[3, 2]).unwrap(), 0);
+    assert_eq!(stage_for(&[5]).unwrap_err().code(), ErrorCode::ShapeMismatch);
 }
 
 /// A model of another format is one network with one stage, and damaged files give nothing.
@@ -112,13 +158,13 @@ fn the_only_stage_takes_as_many_elements_in_another_shape() {
 fn other_formats_are_one_network() {
     let runtime = Runtime::new().unwrap();
     let text = "graph \"g\"\n  input x: f32[n,2]\n  y = Neg@13(x)\n  output y\n";
-    let of = |bytes: &[u8]| runtime.networks_of_bytes(bytes, &LoadOptions::default());
+    let of = |bytes: &[u8]| runtime.networks(bytes, &LoadOptions::default());
     let networks = of(text.as_bytes()).unwrap();
     let network = networks.get(None).unwrap();
     assert_eq!((network.name(), network.stage_count()), ("g", 1));
     assert_eq!(network.inputs(0).unwrap()[0].1.to_string(), "f32[?,2]");
-    assert_eq!(network.model(1).unwrap_err().code(), ErrorCode::InvalidArgument);
-    let mut session = network.session(&SessionOptions::default());
+    assert_eq!(network.stage(1).unwrap_err().code(), ErrorCode::InvalidArgument);
+    let mut session = network.model().unwrap().session().unwrap();
     let made = session.run_on(&[tensor(&runtime, &[3, 2])], &[None]).unwrap();
     assert_eq!(made[0].spec().dims().unwrap(), [3, 2]);
     assert_eq!(of(b"nothing").unwrap_err().code(), ErrorCode::InvalidFile);
@@ -132,7 +178,8 @@ fn threads_submit_to_one_pool_of_a_network_whose_stages_are_made_as_runs_want_th
     let runtime = Runtime::new().unwrap();
     let networks = runtime.networks(&path, &LoadOptions::default()).unwrap();
     let twice = networks.get(Some("twice")).unwrap();
-    let pool = twice.pool(NonZero::new(2).unwrap(), &SessionOptions::default()).unwrap();
+    let pool =
+        twice.model().unwrap().pool(NonZero::new(2).unwrap(), &SessionOptions::default()).unwrap();
     thread::scope(|scope| {
         for first in 0..3 {
             let (pool, runtime) = (&pool, &runtime);
@@ -153,7 +200,8 @@ fn threads_submit_to_one_pool_of_a_network_whose_stages_are_made_as_runs_want_th
     assert_eq!(none.unwrap_err().code(), ErrorCode::ShapeMismatch);
     // A stage whose memory was reserved takes none with its first run.
     let neg = networks.get(Some("neg")).unwrap();
-    let pool = neg.pool(NonZero::new(2).unwrap(), &SessionOptions::default()).unwrap();
+    let pool =
+        neg.model().unwrap().pool(NonZero::new(2).unwrap(), &SessionOptions::default()).unwrap();
     pool.reserve().unwrap();
     let (x, y) = (tensor(&runtime, &[2, 3]), tensor(&runtime, &[2, 3]));
     let cpu = runtime.devices().get(CoreKind::Cpu, 0).unwrap();
@@ -193,10 +241,10 @@ type Counts = Option<(usize, usize)>;
 /// What the stages of the only network give, and the counts by then.
 fn runs(runtime: &Runtime, networks: &Networks) -> Vec<(Vec<f32>, Counts)> {
     let network: Opened = networks.get(None).unwrap();
-    let mut session = network.session(&SessionOptions::default());
+    let mut session = network.model().unwrap().session().unwrap();
     let cpu = runtime.devices().get(CoreKind::Cpu, 0).unwrap();
     let run = |stage: usize| {
-        let model = network.model(stage).unwrap();
+        let model = network.stage(stage).unwrap();
         let dims = network.inputs(stage).unwrap()[0].1.dims().unwrap().to_vec();
         let x = DeviceTensor::of(&cpu, &numbers(&dims, 5)).unwrap();
         let made = session.run_on(&[x], &[None]).unwrap();
@@ -231,7 +279,7 @@ fn stages_are_packed_once() {
     let bytes = fs::read(&path).unwrap();
     for counts in [packed, restored] {
         let runtime = fresh();
-        let networks = runtime.networks_of_bytes(&bytes, &of_cache(&cache)).unwrap();
+        let networks = runtime.networks(&bytes, &of_cache(&cache)).unwrap();
         let ran: Vec<_> = wanted.iter().cloned().zip(counts).collect();
         assert_eq!(runs(&runtime, &networks), ran);
     }
@@ -242,7 +290,7 @@ fn stages_are_packed_once() {
     }
     assert_eq!(fs::read_dir(&cache).unwrap().count(), 4);
     let runtime = fresh();
-    let model = runtime.networks(&path, &exportable).unwrap().get(None).unwrap().model(1).unwrap();
+    let model = runtime.networks(&path, &exportable).unwrap().get(None).unwrap().stage(1).unwrap();
     let again = fresh().load(&model.export().unwrap(), &LoadOptions::default()).unwrap();
     assert_eq!(again.cache().unwrap().restored, 2);
     let none = of_cache(&folder.path().join("none"));
@@ -281,16 +329,16 @@ fn what_a_model_file_was_prepared_with_is_used_for_its_stages() {
     for (at, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
         assert_eq!((&found.0, found.1), (&wanted.0, Some((2 * at + 2, 0))));
     }
-    let model = networks.get(None).unwrap().model(0).unwrap();
+    let model = networks.get(None).unwrap().stage(0).unwrap();
     assert_eq!(model.cache().unwrap().outcome, CacheOutcome::Hit);
     // What is damaged is refused, as where one model is loaded.
     let mut bad = fs::read(&path).unwrap();
     let last = bad.len() - 64;
     bad[last..].fill(0xa5);
-    let networks = fresh().networks_of_bytes(&bad, &LoadOptions::default()).unwrap();
+    let networks = fresh().networks(&bad, &LoadOptions::default()).unwrap();
     let network = networks.get(None).unwrap();
     let errors: Vec<_> =
-        [0, 1].into_iter().filter_map(|stage| network.model(stage).err()).collect();
+        [0, 1].into_iter().filter_map(|stage| network.stage(stage).err()).collect();
     assert!(!errors.is_empty(), "the stage that it was packed for");
     assert!(errors.iter().all(|error| error.to_string().contains("damaged")), "{errors:?}");
 }

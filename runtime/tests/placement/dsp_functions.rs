@@ -7,8 +7,9 @@ use udo_api::{
     Quant, QuantMut, Quants, Scratch, Texts, Value, dsp_kernel,
 };
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
-use udo_runtime::model::{Options, Session};
+use udo_runtime::model::Options;
 use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_runtime::session::Session;
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Functions", "1.0.0")

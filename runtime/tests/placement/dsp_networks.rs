@@ -6,9 +6,10 @@ use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, CoreKind, Shape};
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::model::{Model, Options};
 use udo_runtime::pass::PassOptions;
 use udo_runtime::place::PlaceOptions;
+use udo_runtime::session::Session;
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// A graph as text, with values that are quantized on the way.

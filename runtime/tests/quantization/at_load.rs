@@ -13,9 +13,10 @@ use udo_api::{
 use udo_runtime::device::{Devices, ErrorCode};
 use udo_runtime::graph::{Graph, Source};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, RangesOf, Session};
+use udo_runtime::model::{Model, Options, RangesOf};
 use udo_runtime::place::PlaceOptions;
 use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
+use udo_runtime::session::Session;
 use udo_test_support::compile::built_in;
 use udo_test_support::doubles;
 use udo_test_support::random::noise;
@@ -277,7 +278,7 @@ fn files_and_their_caches_are_quantized_alike() {
     };
     let of = |options: &LoadOptions| {
         let network = runtime().networks(&path, options).unwrap().get(None).unwrap();
-        run(&mut network.model(0).unwrap().session().unwrap(), &picture(3, 1.0))
+        run(&mut network.stage(0).unwrap().session().unwrap(), &picture(3, 1.0))
     };
     let wanted = of(&plain);
     assert_eq!(of(&cached), wanted, "and its cache is written");

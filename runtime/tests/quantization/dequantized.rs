@@ -8,9 +8,10 @@ use udo_runtime::LoadOptions;
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::model::{Model, Options};
 use udo_runtime::place::PlaceOptions;
 use udo_runtime::runtime::{LoadError, Runtime};
+use udo_runtime::session::Session;
 use udo_test_support::random::noise;
 
 fn compile(text: &str, core: Core, opencl: OpenCl) -> Result<Model, LoadError> {

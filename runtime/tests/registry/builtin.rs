@@ -9,7 +9,7 @@ use udo_runtime::memory::Tensor;
 use udo_runtime::model::Options;
 use udo_runtime::operators::Operators;
 use udo_test_support::compile::{built_in, compile_graph};
-use udo_test_support::fixture::{build_fixture, worker};
+use udo_test_support::fixture::{builtin_library, worker};
 use udo_test_support::random::noise;
 
 fn add(graph: &mut Graph, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) -> ValueId {
@@ -62,8 +62,7 @@ fn results(operators: &Operators) -> Vec<Vec<u32>> {
 /// The library of the built-in operators, by itself in a folder.
 fn library(folder: &Path) -> PathBuf {
     let library = folder.join("libUdobuiltinReg.so");
-    let built = build_fixture("builtin", "dev").join("libbuiltin_package.so");
-    std::fs::copy(built, &library).unwrap();
+    std::fs::copy(builtin_library(), &library).unwrap();
     library
 }
 

@@ -5,11 +5,11 @@ use std::sync::Barrier;
 use std::thread;
 
 use udo_runtime::device::{Device, DeviceTensor, Error, ErrorCode, HeapStats};
-use udo_runtime::model::{Model, Options, Session, SessionOptions};
-use udo_runtime::network::Network;
+use udo_runtime::model::{Model, Options};
 use udo_runtime::plan::Plan;
 use udo_runtime::run::{RunOptions, SharedWorkspace};
 use udo_runtime::runtime::{LoadOptions, Runtime};
+use udo_runtime::session::{Session, SessionOptions};
 
 use super::{compile, cpu, elements, on, sharing, with_frames};
 
@@ -122,16 +122,16 @@ fn first_runs_of_two_sessions_share_one_workspace() {
 fn first_runs_of_two_sessions_of_a_network_compile_a_stage_once() {
     for _ in 0..ROUNDS {
         let runtime = Runtime::new().unwrap();
-        let networks = runtime.networks_of_bytes(OPEN.as_bytes(), &LoadOptions::default()).unwrap();
-        let network = networks.get(None).unwrap();
+        let networks = runtime.networks(OPEN.as_bytes(), &LoadOptions::default()).unwrap();
+        let model = networks.get(None).unwrap().model().unwrap();
         let x = rows(&runtime, 2);
-        let sessions = [(); 2].map(|()| Network::session(&network, &SessionOptions::default()));
+        let sessions = [(); 2].map(|()| model.session().unwrap());
         let ran = at_once(sessions, |mut session| {
             let made = session.run_on(slice::from_ref(&x), &[None]).unwrap();
             assert_eq!(elements::<f32>(&made[0]), [16.0; 64]);
             session
         });
-        let [one, other] = ran.each_ref().map(|session| plan_of(session.last().unwrap()));
+        let [one, other] = ran.each_ref().map(|session| plan_of(session));
         assert_eq!(one, other);
     }
 }

@@ -5,9 +5,10 @@ use std::slice;
 use udo_api::Element;
 use udo_runtime::device::{DeviceTensor, ErrorCode, TensorSpec};
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::model::{Model, Options};
 use udo_runtime::run::{Copies, RunOptions};
 use udo_runtime::runtime::{LoadOptions, Runtime};
+use udo_runtime::session::Session;
 
 use super::{compile, cpu, elements, on};
 
@@ -418,8 +419,8 @@ fn fill<T: Element>(tensor: &DeviceTensor, elements: &[T]) {
 fn pairs_stay_with_their_model() {
     let runtime = Runtime::new().unwrap();
     let text = format!("{CACHE}  in_place past=present\n");
-    let networks = runtime.networks_of_bytes(text.as_bytes(), &LoadOptions::default()).unwrap();
-    let of_network = networks.get(None).unwrap().model(0).unwrap();
+    let networks = runtime.networks(text.as_bytes(), &LoadOptions::default()).unwrap();
+    let of_network = networks.get(None).unwrap().stage(0).unwrap();
     let options = LoadOptions {
         compile: pairs(&[("past", "present")]),
         is_exportable: true,

@@ -23,9 +23,10 @@ use udo_runtime::LoadOptions;
 use udo_runtime::device::{Device, DeviceTensor};
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, Session, SessionOptions, Workspace};
+use udo_runtime::model::{Model, Options};
 use udo_runtime::run::SharedWorkspace;
 use udo_runtime::runtime::Runtime;
+use udo_runtime::session::{Session, SessionOptions, Workspace};
 
 /// Long enough for anything that is not stuck.
 const LONG: Duration = Duration::from_mins(1);

@@ -7,10 +7,11 @@ use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::device::{
     Coherence, DeviceId, DeviceSpec, DeviceTensor, ErrorCode, Extent, Packing, TensorSpec,
 };
-use udo_runtime::model::{Options, SessionOptions};
+use udo_runtime::model::Options;
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::run::RunOptions;
 use udo_runtime::runtime::{LoadOptions, Runtime};
+use udo_runtime::session::SessionOptions;
 
 use super::{LONG, compile, cpu, elements, on, with_frames};
 

@@ -7,9 +7,10 @@ use udo_runtime::device::{
     AllocOptions, Coherence, DeviceSpec, DeviceTensor, ErrorCode, ImportOptions, Packing, Sharing,
     TensorSpec,
 };
-use udo_runtime::model::{Options, Session};
+use udo_runtime::model::Options;
 use udo_runtime::run::{Copies, RunOptions};
 use udo_runtime::runtime::Runtime;
+use udo_runtime::session::Session;
 
 use super::{compile, cpu, elements, on};
 

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use udo_runtime::device::{DeviceTensor, ErrorCode};
-use udo_runtime::model::{Model, Options, SessionOptions, SessionPool};
+use udo_runtime::model::{Model, Options};
 use udo_runtime::run::{Priority, RunOptions};
 use udo_runtime::runtime::Runtime;
+use udo_runtime::session::{SessionOptions, SessionPool};
 
 use super::{LONG, compile, cpu, elements, gate, on};
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 use udo_api::Core;
 use udo_runtime::cores::{OpenCl, Profile};
 use udo_runtime::device::{DeviceTensor, ErrorCode};
-use udo_runtime::model::{Options, Session};
+use udo_runtime::model::Options;
 use udo_runtime::place::{Fallback, PlaceOptions};
 use udo_runtime::run::{Priority, RunOptions, SharedWorkspace, Stream};
 use udo_runtime::runtime::Runtime;
+use udo_runtime::session::Session;
 use udo_test_support::random::Random;
 
 use super::{LONG, compile, cpu, elements, on, sharing, with_frames};

@@ -7,9 +7,10 @@ use udo_runtime::LoadOptions;
 use udo_runtime::device::{DeviceSpec, DeviceTensor, ErrorCode};
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, Session};
+use udo_runtime::model::{Model, Options};
 use udo_runtime::run::RunOptions;
 use udo_runtime::runtime::{DeviceReport, Runtime};
+use udo_runtime::session::Session;
 
 const OPEN: &str = "graph open\n  input x: f32[n,2]\n  y = Relu@14(x) # relu\n  output y\n";
 

@@ -8,9 +8,10 @@ use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, CoreKind};
 use udo_runtime::cores::OpenCl;
 use udo_runtime::device::{DeviceSpec, Devices};
-use udo_runtime::model::{Model, Options, SessionOptions};
+use udo_runtime::model::{Model, Options};
 use udo_runtime::run::{RunLog, RunOptions, RunSpanKind};
 use udo_runtime::runtime::Runtime;
+use udo_runtime::session::SessionOptions;
 
 use super::gate::{began, open, passed, runtime_on};
 use super::{LONG, compile, cpu, elements, on};

@@ -59,10 +59,20 @@ fn host_triple() -> String {
 
 /// The program that runs contained packages, built.
 pub fn worker() -> PathBuf {
+    member(&["-p", "udo-cli", "--bin", "udo-worker"]).join("udo-worker")
+}
+
+/// The built-in operators as a library, built. They are a member of the workspace, as all that is in them is compiled for it.
+pub fn builtin_library() -> PathBuf {
+    member(&["-p", "builtin_package"]).join("libbuiltin_package.so")
+}
+
+/// Builds what these arguments name of the workspace, and returns the folder that it is in.
+fn member(named: &[&str]) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--offline", "--quiet", "-p", "udo-cli", "--bin", "udo-worker"]);
+    cargo.args(["build", "--offline", "--quiet"]).args(named);
     run(cargo.current_dir(root()).env("CARGO_TARGET_DIR", target()));
-    target().join("debug/udo-worker")
+    target().join("debug")
 }
 
 /// Runs a command that has to succeed.

@@ -4,13 +4,13 @@ use super::node::ErrorSink;
 use crate::error::{Error, Status};
 use crate::guard;
 
-/// Runs `body`, sends its error to the sink, and answers with its status.
+/// Runs `body`, sends its error to the sink, and answers with its status. It is compiled once, not for each kernel.
 ///
 /// # Safety
 /// `errors` must be null or valid for the call.
 pub(crate) unsafe fn report(
     errors: *const ErrorSink,
-    body: impl FnOnce() -> Result<(), Error>,
+    body: &mut dyn FnMut() -> Result<(), Error>,
 ) -> u32 {
     let (status, message) = guard::with_this_thread(|cell| match cell.capture(body) {
         Some(Ok(())) => (Status::OK, String::new()),

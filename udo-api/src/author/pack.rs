@@ -144,7 +144,7 @@ unsafe extern "C" fn fill_packed<D: Element>(args: *const PackArgs) -> u32 {
         unsafe { std::slice::from_raw_parts_mut(args.target.cast(), len) }
     };
     // SAFETY: `errors` is null or valid for the call.
-    unsafe { report(args.errors, || fill(recipe, &sources, target)) }
+    unsafe { report(args.errors, &mut || fill(recipe, &sources, target)) }
 }
 
 /// A constant that finalize packed: a number that only the same kernel's calls can look up.

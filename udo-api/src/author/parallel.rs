@@ -24,9 +24,12 @@ impl fmt::Debug for Parallel<'_> {
     }
 }
 
+/// What is called for each number. It is behind `dyn`, so that what calls it is compiled once and not for each body.
+type Body<'f> = dyn Fn(usize) -> Result<(), ExecError> + Sync + 'f;
+
 /// What the calls of one parallel-for share.
-struct Task<'f, F> {
-    body: &'f F,
+struct Task<'f> {
+    body: &'f Body<'f>,
     stop: Stop<'f>,
     failed: AtomicBool,
     // Locked only after a failure.
@@ -82,6 +85,10 @@ impl<'a> Parallel<'a> {
     where
         F: Fn(usize) -> Result<(), ExecError> + Sync,
     {
+        self.run_each(count, &body)
+    }
+
+    fn run_each(&self, count: usize, body: &Body<'_>) -> Result<(), ExecError> {
         let stop = self.stop();
         let Some(table) = self.table.filter(|t| t.width > 1 && count > 1) else {
             return (0..count).try_for_each(|index| {
@@ -91,9 +98,9 @@ impl<'a> Parallel<'a> {
         };
         let failure = Failure { error: ExecError::of(Status::OK), traces: Traces::NONE };
         let (failed, failure) = (AtomicBool::new(false), Mutex::new(failure));
-        let task = Task { body: &body, stop, failed, failure };
-        // SAFETY: `work::<F>` matches the context's type, and the host returns when all calls are done.
-        unsafe { (table.run)(table.ctx, count, work::<F>, std::ptr::from_ref(&task).cast()) };
+        let task = Task { body, stop, failed, failure };
+        // SAFETY: `work` takes a task, and the host returns when all calls are done.
+        unsafe { (table.run)(table.ctx, count, work, std::ptr::from_ref(&task).cast()) };
         if !task.failed.load(Ordering::Acquire) {
             return stop.check();
         }
@@ -207,12 +214,9 @@ impl<T> Chunks<'_, T> {
 }
 
 // SAFETY: called by way of a `ParallelTable` alone, with the `ctx` that went in with it: a task of type `F`.
-unsafe extern "C" fn work<F>(ctx: *const c_void, index: usize)
-where
-    F: Fn(usize) -> Result<(), ExecError> + Sync,
-{
-    // SAFETY: `Parallel::run` passes a `Task<F>` that outlives every call.
-    let task = unsafe { &*ctx.cast::<Task<'_, F>>() };
+unsafe extern "C" fn work(ctx: *const c_void, index: usize) {
+    // SAFETY: `Parallel::run_each` passes a task that outlives every call.
+    let task = unsafe { &*ctx.cast::<Task<'_>>() };
     // It says only that a call is in vain; who reads `failure` waits for all of them.
     if task.failed.load(Ordering::Relaxed) || task.stop.is_set() {
         return;
@@ -235,7 +239,7 @@ where
 }
 
 #[cold]
-fn record<F>(task: &Task<'_, F>, cell: &GuardCell, error: ExecError) {
+fn record(task: &Task<'_>, cell: &GuardCell, error: ExecError) {
     // On the calling thread the region is still open, and what it left is the caller's already.
     let traces = if cell.is_armed() { Traces::NONE } else { cell.take_traces() };
     let mut failure = task.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

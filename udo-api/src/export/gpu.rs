@@ -48,7 +48,7 @@ impl<K: GpuKernel> GpuFns<K> {
     // SAFETY: called by the host alone, with a node and room for a number as the ABI says.
     unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32) -> u32 {
         // SAFETY: the host keeps to the ABI.
-        unsafe { accept_with(args, steps, K::accept) }
+        unsafe { accept_with(args, steps, &K::accept) }
     }
 
     // SAFETY: called by the host alone, with arguments as the ABI says and room for one result.

@@ -1,4 +1,5 @@
-//! The functions behind operators and kernels, generic over the author's types and compiled into the package.
+//! The functions behind operators and kernels, generic over the author's types and compiled into the package. What is not called
+//! at each run goes through `dyn`, so that it is compiled once and not for each kernel.
 
 use std::ffi::c_void;
 
@@ -51,7 +52,7 @@ unsafe extern "C" fn infer_shim<O: Op>(args: *const InferArgs) -> u32 {
     // SAFETY: what `args` points to has as many elements as its counts say, until this returns.
     let mut cx = unsafe { InferCx::from_raw(args) };
     // SAFETY: `errors` is null or the host's sink, which takes messages until this returns.
-    unsafe { report(args.node.errors, || O::infer(&mut cx)) }
+    unsafe { report(args.node.errors, &mut || O::infer(&mut cx)) }
 }
 
 /// Finalizes with `make` and hands the result's ownership to the host.
@@ -61,7 +62,24 @@ unsafe extern "C" fn infer_shim<O: Op>(args: *const InferArgs) -> u32 {
 pub(super) unsafe fn finalize_with<S>(
     args: *const FinalizeArgs,
     out: *mut Finalized,
-    make: impl FnOnce(&FinalizeCx<'_>) -> Result<(S, Workspace), Error>,
+    make: impl Fn(&FinalizeCx<'_>) -> Result<(S, Workspace), Error>,
+) -> u32 {
+    let mut make = |cx: &FinalizeCx<'_>| {
+        let (state, workspace) = make(cx)?;
+        cx.check_epilogue()?;
+        let state = Box::into_raw(Box::new(state)).cast();
+        Ok(Finalized { state, workspace, reserved: [0; 4] })
+    };
+    // SAFETY: `args` and `out` are valid, as the caller of this says.
+    unsafe { finalize_by(args, out, &mut make) }
+}
+
+/// # Safety
+/// `args` and `out` must be valid as the ABI says.
+unsafe fn finalize_by(
+    args: *const FinalizeArgs,
+    out: *mut Finalized,
+    make: &mut dyn FnMut(&FinalizeCx<'_>) -> Result<Finalized, Error>,
 ) -> u32 {
     // SAFETY: `args` points to the arguments of this call, which stay until it returns.
     let args = unsafe { &*args };
@@ -69,15 +87,12 @@ pub(super) unsafe fn finalize_with<S>(
     let cx = unsafe { FinalizeCx::from_raw(args) };
     // SAFETY: the caller passes room for one result.
     let out = unsafe { &mut *out };
-    let make = || {
-        let (state, workspace) = make(&cx)?;
-        cx.check_epilogue()?;
-        let state = Box::into_raw(Box::new(state)).cast();
-        *out = Finalized { state, workspace, reserved: [0; 4] };
+    let mut make = || {
+        *out = make(&cx)?;
         Ok(())
     };
     // SAFETY: `errors` is null or the host's sink, which takes messages until this returns.
-    unsafe { report(args.node.errors, make) }
+    unsafe { report(args.node.errors, &mut make) }
 }
 
 /// Asks `accept` how many steps of the epilogue it takes, and tells the host.
@@ -87,7 +102,7 @@ pub(super) unsafe fn finalize_with<S>(
 pub(super) unsafe fn accept_with(
     args: *const AcceptArgs,
     steps: *mut u32,
-    accept: impl FnOnce(&AcceptCx<'_>) -> Result<usize, Error>,
+    accept: &dyn Fn(&AcceptCx<'_>) -> Result<usize, Error>,
 ) -> u32 {
     // SAFETY: `args` points to the arguments of this call, which stay until it returns.
     let args = unsafe { &*args };
@@ -95,13 +110,13 @@ pub(super) unsafe fn accept_with(
     let cx = unsafe { AcceptCx::from_raw(args) };
     // SAFETY: the caller passes room for one number.
     let steps = unsafe { &mut *steps };
-    let ask = || {
+    let mut ask = || {
         let taken = accept(&cx)?;
         *steps = u32::try_from(taken).unwrap_or(u32::MAX);
         Ok(())
     };
     // SAFETY: `errors` is null or the host's sink, which takes messages until this returns.
-    unsafe { report(args.node.errors, ask) }
+    unsafe { report(args.node.errors, &mut ask) }
 }
 
 /// `[execute-time, thread-safe, heap-free]` Runs a kernel once, and sees that it does all that a call owes.
@@ -125,13 +140,26 @@ pub(super) unsafe fn execute_with<S>(
     unsafe { watched::<S>(args, body) }
 }
 
+/// The same of calls that come with new shapes alone.
+///
+/// # Safety
+/// `args` must be valid as the ABI says.
+unsafe fn watched_by(
+    args: *const ExecArgs,
+    body: &dyn Fn(&ExecArgs) -> Result<(), ExecError>,
+) -> u32 {
+    // SAFETY: `args` is valid, as the caller says, and its state, whatever it is, is an empty value as well.
+    unsafe { watched::<()>(args, |(), args| body(args)) }
+}
+
 /// `[finalize-time]` Frees what finalize made.
 // SAFETY: called by the host alone, once, with what finalize of the same `S` made.
 pub(super) unsafe extern "C" fn free<S>(state: *mut c_void) {
-    // SAFETY: the host hands back, once, what `finalize_with` made with the same `S`.
-    let state = unsafe { Box::from_raw(state.cast::<S>()) };
-    // A destructor that panics must not unwind into the host, which finds the message in the guard, if it looks.
-    guard::with_this_thread(|cell| cell.capture(|| drop(state)));
+    let mut state = {
+        // SAFETY: the host hands back, once, what `finalize_with` made with the same `S`.
+        Some(unsafe { Box::from_raw(state.cast::<S>()) })
+    };
+    guard::quietly(&mut || drop(state.take()));
 }
 
 struct KernelFns<K>(K);
@@ -153,7 +181,7 @@ impl<K: Kernel> KernelFns<K> {
     // SAFETY: called by the host alone, with a node and room for a number as the ABI says.
     unsafe extern "C" fn accept(args: *const AcceptArgs, steps: *mut u32) -> u32 {
         // SAFETY: the host keeps to the ABI.
-        unsafe { accept_with(args, steps, K::accept) }
+        unsafe { accept_with(args, steps, &K::accept) }
     }
 
     // SAFETY: called by the host alone, with arguments as the ABI says and room for one result.
@@ -174,25 +202,27 @@ impl<K: Kernel> KernelFns<K> {
         let inputs = unsafe { slice_or_empty(args.inputs, args.input_count as usize) };
         // SAFETY: the host passes room for one answer.
         let out = unsafe { &mut *needs };
-        let ask = || {
+        let mut ask = || {
             let Needs { scratch, geometry } = kernel.needs(InputShapes { args: inputs })?;
             let geometry_bytes = geometry.bytes();
             *out = NeededBytes { scratch, geometry_bytes, reserved_words: [0; 3] };
             Ok(())
         };
         // SAFETY: the sink is null or valid for the call.
-        unsafe { report(args.errors, ask) }
+        unsafe { report(args.errors, &mut ask) }
     }
 
     // SAFETY: called by the host alone, with arguments as the ABI says.
     unsafe extern "C" fn prepare(args: *const ExecArgs) -> u32 {
-        let fill = |kernel: &K, args: &ExecArgs| {
+        let fill = |args: &ExecArgs| {
+            // SAFETY: finalize made a `K`, which the host frees after the last call.
+            let kernel = unsafe { &*args.state.cast::<K>() };
             // SAFETY: `tensors` points to the arguments, and `geometry` to bytes that are the call's to fill.
             let (inputs, geometry) = unsafe { to_prepare(args) };
             kernel.prepare(inputs, geometry)
         };
-        // SAFETY: the host keeps to the ABI, and finalize made a `K`.
-        unsafe { watched::<K>(args, fill) }
+        // SAFETY: the host keeps to the ABI.
+        unsafe { watched_by(args, &fill) }
     }
 
     // SAFETY: called by the host alone, with arguments as the ABI says and the state from finalize.

@@ -122,12 +122,11 @@ int main(int argc, char **argv) {
     throws([&] { udo::Session(stages, 1).run({&given}); }, UDO_ERROR_SHAPE_MISMATCH, "wanted");
 
     /* Pools, which live on without what they are of. */
-    throws([&] { udo::NetworkPool(stages, 0); }, UDO_ERROR_INVALID_ARGUMENT, "count is 0");
+    throws([&] { udo::SessionPool(stages.model(), 0); }, UDO_ERROR_INVALID_ARGUMENT, "count is 0");
     throws([&] { udo::SessionPool(open, 65536); }, UDO_ERROR_INVALID_ARGUMENT, "wanted at most 65536");
-    udo::NetworkPool by_shapes;
-    udo::SessionPool by_model;
+    udo::SessionPool by_shapes, by_model;
     CHECK(!by_shapes && !by_model);
-    by_shapes = udo::NetworkPool(runtime.networks(argv[3]).find("stages"), 2, &cpu);
+    by_shapes = udo::SessionPool(runtime.networks(argv[3]).find("stages").model(), 2, &cpu);
     by_model = udo::SessionPool(runtime.load(argv[1]), 1);
     by_shapes.reserve();
     calls = 0;

@@ -8,11 +8,12 @@ use udo_runtime::cores::opencl;
 use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, Graph, Node as GraphNode, ValueId};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{CompileError, Options, Session};
+use udo_runtime::model::{CompileError, Options};
 use udo_runtime::place::PlaceError;
 use udo_runtime::plan::PlanError;
 use udo_runtime::runtime::{LoadError, Runtime};
 use udo_runtime::session::PortError;
+use udo_runtime::session::Session;
 use udo_testing::{How, Output};
 
 use super::contract::unwritten;

@@ -14,9 +14,10 @@ use udo_runtime::LoadOptions;
 use udo_runtime::export;
 use udo_runtime::graph::{Graph, Source, ValueId};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, RangesOf, Session};
+use udo_runtime::model::{Model, Options, RangesOf};
 use udo_runtime::place::PlaceOptions;
 use udo_runtime::runtime::Runtime;
+use udo_runtime::session::Session;
 use udo_runtime::session::StepProfile;
 
 use super::Run;

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use udo_api::Encoding;
 use udo_runtime::graph::Graph;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{RunError, Session, SessionOptions};
 use udo_runtime::session::SpanKind;
+use udo_runtime::session::{RunError, Session, SessionOptions};
 
 use super::Run;
 use super::quantize::DataFlags;

@@ -9,8 +9,8 @@ use clap::Args;
 use serde_json::json;
 use udo_api::Core;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::Session;
 use udo_runtime::place::core_named;
+use udo_runtime::session::Session;
 
 use super::Run;
 use super::quantize::DataFlags;

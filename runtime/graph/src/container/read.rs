@@ -159,6 +159,14 @@ impl Container {
         Ok(inputs)
     }
 
+    /// Which nodes of a stage are pinned to which cores, as `udo convert --affinity` was told.
+    ///
+    /// # Errors
+    /// The graph breaks the format's rules.
+    pub fn affinity(&self, stage: &Stage<usize>) -> Result<&[String], ContainerError> {
+        Ok(&self.form(stage)?.affinity)
+    }
+
     /// The names of the outputs of a stage.
     ///
     /// # Errors

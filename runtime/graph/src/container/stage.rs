@@ -192,71 +192,107 @@ impl Fit {
     }
 }
 
+/// The stages of a network by the shapes that they take.
+#[derive(Clone, Debug)]
+pub struct StageChoice {
+    network: String,
+    stages: Vec<Takes>,
+    /// What each takes, in words.
+    known: Vec<String>,
+}
+
 impl Container {
-    /// The stage of `network` that takes inputs of these shapes: the first whose shapes equal them, else the one whose ranges
-    /// end least above them, by the product of the differences that are not 0, the first of equals. A network of one stage
-    /// takes as well what has as many elements in each input. Inputs of which nothing is given fit all stages. What a stage takes is what
-    /// its graph fixes, what the stage says beside that, and what follows by the names of dimensions.
+    /// What chooses among the stages of `network`; of inputs that have a default, it knows those that runs give.
     ///
     /// # Errors
-    /// No stage takes them, or there are several, and nothing is given of an input that tells them apart.
+    /// A graph breaks the format's rules.
+    pub fn stage_choice(
+        &self,
+        network: &Network<usize>,
+        is_given: impl Fn(&str) -> bool,
+    ) -> Result<StageChoice, ContainerError> {
+        let (mut stages, mut known) = (Vec::new(), Vec::new());
+        for stage in &network.stages {
+            let inputs = self.inputs(stage, &is_given)?;
+            known.push(said(&inputs, &stage.shapes));
+            stages.push(takes(&inputs, &stage.shapes));
+        }
+        Ok(StageChoice { network: network.name.clone(), stages, known })
+    }
+
+    /// The stage of `network` that takes inputs of these shapes: see [`StageChoice::choose`].
+    ///
+    /// # Errors
+    /// As there, or a graph breaks the format's rules.
     pub fn stage_for(
         &self,
         network: &Network<usize>,
         given: &[(String, Vec<usize>)],
     ) -> Result<usize, ContainerError> {
+        let dims = |name: &str| {
+            let given = given.iter().find(|(input, _)| input == name);
+            given.map(|(_, dims)| dims.as_slice())
+        };
+        self.stage_choice(network, |name| dims(name).is_some())?.choose(dims)
+    }
+}
+
+impl StageChoice {
+    /// The stage that takes inputs of the shapes which `given` knows: the first whose shapes equal them, else the one whose ranges
+    /// end least above them, by the product of the differences that are not 0, the first of equals. A network of one stage
+    /// takes as well what has as many elements in each input. Inputs of which nothing is given fit all stages. What a stage takes is
+    /// what its graph fixes, what the stage says beside that, and what follows by the names of dimensions. No heap but for errors.
+    ///
+    /// # Errors
+    /// No stage takes them, or there are several, and nothing is given of an input that tells them apart.
+    pub fn choose<'a>(
+        &self,
+        given: impl Fn(&str) -> Option<&'a [usize]>,
+    ) -> Result<usize, ContainerError> {
         let mut best: Option<(Fit, usize)> = None;
-        let (mut known, mut stages) = (Vec::new(), Vec::new());
-        for (index, stage) in network.stages.iter().enumerate() {
-            let inputs = self.inputs(stage, |name| is_among(name, given))?;
-            known.push(said(&inputs, &stage.shapes));
-            let of_stage = takes(&inputs, &stage.shapes);
-            let fit = fit_all(&of_stage, given);
-            stages.push(of_stage);
+        for (index, stage) in self.stages.iter().enumerate() {
+            let fit = fit_all(stage, &given);
             if let Some(fit) = fit.filter(|fit| best.is_none_or(|(before, _)| *fit < before)) {
                 best = Some((fit, index));
             }
         }
-        if let Some((_, index)) = best {
-            if network.stages.len() == 1 || are_told_apart(&stages, given) {
-                return Ok(index);
+        match (best, self.stages.as_slice()) {
+            (Some((_, index)), [_]) => Ok(index),
+            (Some((_, index)), stages) if are_told_apart(stages, &given) => Ok(index),
+            (Some(_), _) => {
+                let (network, known) = (self.network.clone(), self.known.clone());
+                Err(ContainerError::SeveralStages { network, known })
             }
-            let network = network.name.clone();
-            return Err(ContainerError::SeveralStages { network, known });
+            (None, [only]) if reshapes(only, &given) => Ok(0),
+            (None, _) => {
+                let (network, known) = (self.network.clone(), self.known.clone());
+                Err(ContainerError::NoStage { network, found: self.found(&given), known })
+            }
         }
-        if let [only] = network.stages.as_slice()
-            && self.reshapes(only, given)?
-        {
-            return Ok(0);
-        }
-        let found = given
-            .iter()
-            .map(|(name, dims)| format!("{name} {}", format!("{dims:?}").replace(' ', "")));
-        let found = found.collect::<Vec<_>>().join(", ");
-        Err(ContainerError::NoStage { network: network.name.clone(), found, known })
     }
 
-    /// Whether a stage takes inputs of these shapes after each is reshaped to as many elements.
-    fn reshapes(
-        &self,
-        stage: &Stage<usize>,
-        given: &[(String, Vec<usize>)],
-    ) -> Result<bool, ContainerError> {
-        let inputs = self.inputs(stage, |name| is_among(name, given))?;
-        let count = |dims: &[usize]| dims.iter().try_fold(1usize, |n, dim| n.checked_mul(*dim));
-        Ok(given.iter().all(|(name, found)| {
-            let Some((_, of)) = inputs.iter().find(|(input, _)| input == name) else {
-                return false;
-            };
-            let wanted = fixed(of, stage.shapes.get(name));
-            wanted.is_some_and(|wanted| count(&wanted).is_some_and(|n| count(found) == Some(n)))
-        }))
+    /// What is given of the inputs, in words.
+    fn found<'a>(&self, given: &impl Fn(&str) -> Option<&'a [usize]>) -> String {
+        let inputs = self.stages.first().into_iter().flatten();
+        let found = inputs.filter_map(|(name, _)| {
+            let dims = format!("{:?}", given(name)?).replace(' ', "");
+            Some(format!("{name} {dims}"))
+        });
+        found.collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Whether something is given of an input.
-fn is_among(name: &str, given: &[(String, Vec<usize>)]) -> bool {
-    given.iter().any(|(input, _)| input == name)
+/// Whether a stage takes inputs of these shapes after each is reshaped to as many elements.
+fn reshapes<'a>(takes: &Takes, given: &impl Fn(&str) -> Option<&'a [usize]>) -> bool {
+    let product = |n: usize, extent: usize| n.checked_mul(extent);
+    takes.iter().all(|(name, extents)| {
+        let Some(found) = given(name) else { return true };
+        let wanted = extents.iter().try_fold(1, |n, extent| match *extent {
+            Extent::Fixed(extent) => product(n, extent),
+            Extent::Range { .. } | Extent::Any => None,
+        });
+        wanted.is_some() && wanted == found.iter().try_fold(1, |n, &extent| product(n, extent))
+    })
 }
 
 /// What each extent of an input is in a stage.
@@ -267,15 +303,6 @@ pub(super) fn extents(of: &TensorType, shape: Option<&Vec<Extent>>) -> Vec<Exten
         (None, DimSpec::Named(_) | DimSpec::Unknown) => Extent::Any,
     };
     of.dims.iter().enumerate().map(extent).collect()
-}
-
-/// The shape of an input, if a stage fixes it.
-fn fixed(of: &TensorType, shape: Option<&Vec<Extent>>) -> Option<Vec<usize>> {
-    let fixed = |extent: Extent| match extent {
-        Extent::Fixed(extent) => Some(extent),
-        Extent::Range { .. } | Extent::Any => None,
-    };
-    extents(of, shape).into_iter().map(fixed).collect()
 }
 
 /// What a stage takes of each input.
@@ -302,25 +329,20 @@ fn takes(inputs: &[(String, TensorType)], shapes: &BTreeMap<String, Vec<Extent>>
     inputs.iter().map(input).collect()
 }
 
-/// What a stage takes of an input.
-fn taken<'a>(takes: &'a Takes, name: &str) -> Option<&'a [Extent]> {
-    takes.iter().find(|(input, _)| input == name).map(|(_, extents)| extents.as_slice())
-}
-
 /// Whether stages take different shapes of an input of which something is given.
-fn are_told_apart(stages: &[Takes], given: &[(String, Vec<usize>)]) -> bool {
-    given.iter().any(|(name, _)| {
-        let mut stages = stages.iter().map(|takes| taken(takes, name));
-        let first = stages.next();
-        first.is_some_and(|first| stages.any(|other| other != first))
+fn are_told_apart<'a>(stages: &[Takes], given: &impl Fn(&str) -> Option<&'a [usize]>) -> bool {
+    let Some((first, others)) = stages.split_first() else { return false };
+    first.iter().filter(|(name, _)| given(name).is_some()).any(|(name, extents)| {
+        let same = |stage: &Takes| stage.iter().any(|(input, of)| input == name && of == extents);
+        !others.iter().all(same)
     })
 }
 
-fn fit_all(takes: &Takes, given: &[(String, Vec<usize>)]) -> Option<Fit> {
-    given.iter().try_fold(Fit::Exact, |all, (name, found)| {
-        // What the network does not have is refused where it is used.
-        let Some(extents) = taken(takes, name) else { return Some(all) };
-        Some(all.both(fit(extents, found)?))
+/// How well a stage takes all that is given; what the network does not have is refused where it is used.
+fn fit_all<'a>(takes: &Takes, given: &impl Fn(&str) -> Option<&'a [usize]>) -> Option<Fit> {
+    takes.iter().try_fold(Fit::Exact, |all, (name, extents)| match given(name) {
+        Some(found) => Some(all.both(fit(extents, found)?)),
+        None => Some(all),
     })
 }
 

@@ -2,8 +2,9 @@
 
 use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Options, Session};
+use udo_runtime::model::Options;
 use udo_runtime::plan::PlanOptions;
+use udo_runtime::session::Session;
 
 use super::Given::{Floats, Ints};
 use super::{Given, compiled, give, plans};

@@ -8,8 +8,8 @@ use std::time::Instant;
 use clap::Args;
 use serde_json::Value;
 use udo_api::guard::heap_calls;
-use udo_runtime::model::{Session, SessionOptions};
 use udo_runtime::run::{Launch, RunOptions, Stream};
+use udo_runtime::session::{Session, SessionOptions};
 
 use super::Latency;
 use crate::heaps;

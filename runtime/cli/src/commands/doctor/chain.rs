@@ -4,10 +4,11 @@ use std::fmt::Write;
 use std::num::NonZero;
 
 use udo_api::Core;
-use udo_runtime::model::{Options, Session};
+use udo_runtime::model::Options;
 use udo_runtime::pass::PassOptions;
 use udo_runtime::place::{Affinity, Fallback, PlaceOptions};
 use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
+use udo_runtime::session::Session;
 
 /// What the values of a chain are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

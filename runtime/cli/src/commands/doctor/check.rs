@@ -4,8 +4,8 @@ use std::num::NonZero;
 use std::time::Instant;
 
 use udo_api::{Core, CoreKind, Element};
-use udo_runtime::model::Session;
 use udo_runtime::runtime::Runtime;
+use udo_runtime::session::Session;
 
 use super::chain::load;
 use crate::output::chain;

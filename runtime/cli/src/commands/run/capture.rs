@@ -7,9 +7,9 @@ use udo_api::{DType, Status, TensorDesc};
 use udo_check::{BUILTIN, Capture, CapturedInput, CapturedOutput};
 use udo_runtime::graph::{Graph, Node, Source, ValueId};
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::Session;
 use udo_runtime::plan::NodeReport;
 use udo_runtime::resolve::Params;
+use udo_runtime::session::Session;
 use udo_runtime::session::StepError;
 
 use crate::loaded::Loaded;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Session};
+use udo_runtime::model::Model;
 use udo_runtime::plan::Report;
+use udo_runtime::session::Session;
 
 use super::{Compared, Verify, difference, say, to_json};
 use crate::cores::PlaceFlags;

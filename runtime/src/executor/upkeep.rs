@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::{Prepared, SessionError};
+use super::{Executor, SessionError};
 use udo_compile::plan::{Plan, View};
 use udo_engine::cores::{Memory, PerMemory};
 use udo_engine::device::{Coherence, LINE_BYTES, Random};
@@ -55,7 +55,7 @@ impl Cached {
     }
 }
 
-impl Prepared {
+impl Executor {
     /// Between two calls: has the cache write some of its dirty lines back, if it does so by itself.
     pub(super) fn evict(&self) {
         let Some(random) = &self.cached.random else { return };

@@ -1,12 +1,32 @@
-//! What kind of refusal each error of a model is, for programs that go by codes.
+//! Why runs fail, and what kind of refusal each error is, for programs that go by codes.
 
 use udo_api::Status;
 
-use super::{CompileError, RunError};
-use crate::session::PortError;
+use crate::executor::{PortError, StepError};
+use crate::pipeline::CompileError;
 use udo_engine::device::{Error, ErrorCode};
 
+/// Why a run failed. The session can run again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// There is no plan for the shapes of the inputs.
+    #[error(transparent)]
+    Prepare(#[from] CompileError),
+    /// A kernel failed.
+    #[error(transparent)]
+    Step(#[from] StepError),
+}
+
 impl RunError {
+    /// The step that failed, if it came so far.
+    pub fn step(&self) -> Option<&StepError> {
+        match self {
+            Self::Step(error) => Some(error),
+            Self::Prepare(_) => None,
+        }
+    }
+
     /// What kind of refusal it is.
     pub fn code(&self) -> ErrorCode {
         match self {

@@ -6,11 +6,11 @@ use udo_api::abi::TensorArg;
 use udo_api::{DType, Element, Shape, TensorDesc};
 
 use super::extents::{Extents, SharedArg};
-use super::{PortError, Prepared};
+use super::{Executor, PortError};
 use udo_compile::plan::{Operand, Place};
 use udo_graph::memory::{Tensor, elements, elements_mut};
 
-impl Prepared {
+impl Executor {
     pub(super) fn bytes_of<'a>(&'a self, operand: &'a Operand) -> &'a [u8] {
         match &operand.place {
             Some(Place::Constant(tensor)) => tensor.bytes(),
@@ -125,7 +125,7 @@ impl Prepared {
     ///
     /// # Errors
     /// The model has no such output.
-    pub fn output_desc(&self, name: &str) -> Result<TensorDesc, PortError> {
+    pub(crate) fn output_desc(&self, name: &str) -> Result<TensorDesc, PortError> {
         Ok(self.shaped(self.output_operand(name)?))
     }
 
@@ -150,7 +150,7 @@ impl Prepared {
     ///
     /// # Errors
     /// The model has no such output, or one of another type.
-    pub fn output<T: Element>(&self, name: &str) -> Result<&[T], PortError> {
+    pub(crate) fn output<T: Element>(&self, name: &str) -> Result<&[T], PortError> {
         let operand = self.output_operand(name)?;
         let wrong = || wrong_type("output", name, T::DTYPE, &operand.desc);
         if operand.desc.dtype() != Some(T::DTYPE) {
@@ -164,7 +164,7 @@ impl Prepared {
     ///
     /// # Errors
     /// The model has no such output.
-    pub fn output_tensor(&self, name: &str) -> Result<Tensor, PortError> {
+    pub(crate) fn output_tensor(&self, name: &str) -> Result<Tensor, PortError> {
         let operand = self.output_operand(name)?;
         let desc = self.shaped(operand);
         let dtype = desc.dtype().unwrap_or(DType::U8);

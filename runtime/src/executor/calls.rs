@@ -7,10 +7,10 @@ use udo_api::Status;
 use udo_api::guard::heap_calls;
 
 use super::extents::pass_shapes;
-use super::{Prepared, StepError, StepProfile, Trace};
+use super::{Executor, StepError, StepProfile, Trace};
 use udo_compile::plan::Progress;
 
-impl Prepared {
+impl Executor {
     /// Has `run` run the calls of a run, as many at a time as follow each other.
     #[inline]
     pub(super) fn walk<E>(
@@ -58,7 +58,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// As [`Prepared::run_calls`], over memory that the cache writes back to by itself.
+    /// As [`Executor::run_calls`], over memory that the cache writes back to by itself.
     pub(super) fn run_and_evict(
         &self,
         calls: Range<usize>,

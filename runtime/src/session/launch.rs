@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use udo_api::{CoreKind, DType, Shape};
 
-use super::behind::Watch;
 use super::last::LastPlans;
-use super::plans::Plans;
-use super::session::Session;
-use super::session_options::{Devices, IoTensors, SessionOptions};
-use super::{Inner, RunError};
+use super::options::{Devices, IoTensors, SessionOptions};
+use super::segment::Watch;
+use super::{Prepared, RunError, Session};
+use crate::model::{Inner, Plans, Stage};
+use udo_compile::resolve::Input;
 use udo_engine::device::{DeviceId, DeviceTensor, Error, ErrorCode, Result, TensorSpec};
 use udo_engine::run::{Bound, Copies, FrameOptions, Frames, Launch, Run, RunOptions, Stop, Work};
 
@@ -41,21 +41,18 @@ impl Session {
     }
 
     /// Tensors of the session's own for its inputs and outputs, of the shapes at hand, in memory of its home: the same at each call, for
-    /// as long as the shapes are. Runs over them copy nothing where that memory is coherent, and extents are those of the
+    /// as long as the shapes of their stage are. Runs over them copy nothing where that memory is coherent, and extents are those of the
     /// plan; what is written there is there for the next run. An input and an output that may be in one place
-    /// ([`Options::in_place`](super::Options::in_place)) are one tensor.
+    /// ([`CompileOptions::in_place`](crate::CompileOptions::in_place)) are one tensor.
     ///
     /// # Errors
     /// No shapes are at hand, or there is no memory.
     pub fn io(&mut self) -> Result<&IoTensors> {
-        let mut inputs = Vec::with_capacity(self.model.inputs.len());
-        for (index, input) in self.model.inputs.iter().enumerate() {
-            let shapes = self.met.first().map(|met| met.prepared.input_dims(index));
-            let dims = shapes.ok_or_else(|| {
-                let why = format!("input {index}, {:?}, has no shape yet; prepare one", input.name);
-                Error::new(ErrorCode::InvalidState, why)
-            })?;
-            inputs.push(TensorSpec::fixed(input.of.dtype, dims)?);
+        let at_hand = self.prepared.first().ok_or_else(|| no_shape(&self.model.inputs))?;
+        let stage = Arc::clone(&at_hand.stage);
+        let mut inputs = Vec::with_capacity(stage.inputs.len());
+        for (index, input) in stage.inputs.iter().enumerate() {
+            inputs.push(TensorSpec::fixed(input.of.dtype, at_hand.executor().input_dims(index))?);
         }
         let mut outputs = Vec::with_capacity(self.model.outputs.len());
         for name in &self.model.outputs {
@@ -66,15 +63,28 @@ impl Session {
         let made = |specs: &[TensorSpec]| -> Result<Vec<DeviceTensor>> {
             specs.iter().map(|spec| DeviceTensor::new(home, *spec)).collect()
         };
-        let before = self.io.take().filter(|io| io.is_of(&inputs, &outputs));
-        let io = if let Some(io) = before {
+        let key = Arc::as_ptr(&stage).addr();
+        let io = if let Some(io) = self.io.remove(&key).filter(|io| io.is_of(&inputs, &outputs)) {
             io
         } else {
             let mut io = IoTensors { inputs: made(&inputs)?, outputs: made(&outputs)? };
-            io.join(&self.model.in_place);
+            io.join(&stage.in_place);
             io
         };
-        Ok(self.io.insert(io))
+        Ok(self.io.entry(key).or_insert(io))
+    }
+
+    /// The same for a stage of the model, which is at hand then.
+    ///
+    /// # Errors
+    /// There is no such stage, or it cannot be made to run; its shapes are open, and those at hand are not of it.
+    pub fn stage_io(&mut self, index: usize) -> Result<&IoTensors> {
+        self.prepare_stage(index)?;
+        let stage = self.model.stages.get(index)?;
+        if self.prepared.first().is_none_or(|at_hand| !Arc::ptr_eq(&at_hand.stage, stage)) {
+            return Err(no_shape(&stage.inputs));
+        }
+        self.io()
     }
 
     /// What the last [`Session::run_on`] copied of its inputs and outputs.
@@ -121,7 +131,7 @@ impl Session {
     /// There is no such memory, or no thread for a device; runs are in flight, so that not all of the memory is there that
     /// later ones need.
     pub fn reserve(&mut self) -> Result<()> {
-        let met: Vec<_> = self.met.iter().map(|met| met.facts.shapes.clone()).collect();
+        let met: Vec<_> = self.prepared_shapes().collect();
         let Some(frames) = &self.frames else { return self.frames(&met).map(|_| ()) };
         let busy = frames.prepare(&met)?;
         if busy > 0 && met.iter().any(|shapes| !self.reserved.contains(shapes)) {
@@ -135,10 +145,16 @@ impl Session {
         Ok(())
     }
 
+    fn prepared_shapes(&self) -> impl Iterator<Item = Vec<Shape>> {
+        self.prepared.iter().map(|of| of.segment.facts.shapes.clone())
+    }
+
     /// Takes memory for all of these shapes, the first of which are at hand then.
     fn meet_all(&mut self, shapes: &[Vec<Shape>]) -> Result<()> {
+        let model = Arc::clone(&self.model);
+        let names: Vec<_> = model.inputs.iter().map(|input| input.name.as_str()).collect();
         for shapes in shapes.iter().rev() {
-            self.turn_to(shapes)?;
+            self.turn_to(model.stages.planned_for(&names, shapes)?, shapes)?;
         }
         self.make_stoppable();
         Ok(())
@@ -152,9 +168,9 @@ impl Session {
         let of = (&self.devices, &self.options);
         let made = frames(&self.model, of, shapes, self.last.as_ref())?;
         // Where all runs have one plan, frames begin with its memory.
-        let is_one = matches!(self.model.plans, Plans::One(_));
-        let met = self.met.iter().map(|met| met.facts.shapes.clone());
-        self.reserved = if is_one { met.collect() } else { shapes.to_vec() };
+        let stage = self.model.stages.sole();
+        let is_one = stage.is_some_and(|stage| matches!(stage.plans, Plans::One(_)));
+        self.reserved = if is_one { self.prepared_shapes().collect() } else { shapes.to_vec() };
         Ok(self.frames.insert(made))
     }
 
@@ -164,7 +180,11 @@ impl Session {
         inputs: &[DeviceTensor],
         outputs: &[Option<DeviceTensor>],
     ) -> Result<Bound> {
-        let planned = |name: &str| self.output_desc(name).ok().and_then(|desc| desc.dtype());
+        let planned = |stage: &Arc<Stage>, name: &str| {
+            let of_stage = |of: &&Prepared| Arc::ptr_eq(&of.stage, stage);
+            let maker = self.prepared.first().filter(of_stage)?.segment.maker(name)?;
+            maker.output_desc(name).ok()?.dtype()
+        };
         bind_tensors(&self.model, &self.devices, planned, (inputs, outputs))
     }
 
@@ -176,30 +196,31 @@ impl Session {
         for index in 0..self.model.inputs.len() {
             let over = bound.output_there(index).and_then(|output| self.model.outputs.get(output));
             let over = over.map(String::as_str);
-            let met = self.met.first_mut();
-            if !met.is_some_and(|met| met.prepared.bind_input(index, over, bound)) {
+            let at_hand = self.prepared.first_mut();
+            if !at_hand.is_some_and(|of| of.executor_mut().bind_input(index, over, bound)) {
                 self.read_input(index, &mut |into| bound.read(index, into))?;
             }
         }
-        let Some(met) = self.met.first_mut() else { return Ok(()) };
+        let Some(at_hand) = self.prepared.first_mut() else { return Ok(()) };
+        let executor = at_hand.executor_mut();
         for (index, name) in self.model.outputs.iter().enumerate() {
-            let output = met.prepared.carried(name);
-            met.prepared.bind_output(output, index, bound)?;
+            let output = executor.carried(name);
+            executor.bind_output(output, index, bound)?;
         }
         Ok(())
     }
 
     /// Has the kernels of all shapes that were met see when a run is to end.
     fn make_stoppable(&mut self) {
-        for met in &mut self.met {
-            met.prepared.make_stoppable();
+        for of in &mut self.prepared {
+            of.executor_mut().make_stoppable();
         }
     }
 
     /// Has what a run was bound to be the caller's alone.
     fn unbind(&mut self) {
-        for met in &mut self.met {
-            met.prepared.unbind();
+        for of in &mut self.prepared {
+            of.executor_mut().unbind();
         }
     }
 
@@ -234,22 +255,22 @@ pub(super) fn frames(
     let used: Vec<_> = model.kinds().map(|kind| devices.of(kind)).collect();
     let SessionOptions { depth, workspace, log, .. } = options;
     let (workspace, log) = (workspace.shared(), log.clone());
-    let threads = model.kit.pool.width();
+    let threads = model.shared.pool.width();
     let named = Some(devices.of(model.first_kind()));
     let options = FrameOptions { depth: *depth, workspace, log, threads, named };
-    Frames::new(frames, &model.queues, &used, options)
+    Frames::new(frames, &model.shared.queues, &used, options)
 }
 
 /// What a run of a model over these inputs and outputs is bound to; `planned` says the types of outputs, as far as they are known.
 pub(super) fn bind_tensors(
     model: &Inner,
     devices: &Devices,
-    planned: impl Fn(&str) -> Option<DType>,
+    planned: impl Fn(&Arc<Stage>, &str) -> Option<DType>,
     (inputs, outputs): (&[DeviceTensor], &[Option<DeviceTensor>]),
 ) -> Result<Bound> {
-    check_count("inputs", inputs.len(), model.inputs.iter().map(|input| input.name.as_str()))?;
+    let stage = stage_for(model, inputs)?;
     check_count("outputs", outputs.len(), model.outputs.iter().map(String::as_str))?;
-    for (index, (input, given)) in model.inputs.iter().zip(inputs).enumerate() {
+    for (index, (input, given)) in stage.inputs.iter().zip(inputs).enumerate() {
         let desc = given.spec().desc().map_err(|error| error.at(format_args!("input {index}")))?;
         if !input.of.admits(&desc) {
             let (name, wanted) = (&input.name, &input.of);
@@ -258,7 +279,7 @@ pub(super) fn bind_tensors(
         }
     }
     for (index, (name, given)) in model.outputs.iter().zip(outputs).enumerate() {
-        if let (Some(given), Some(wanted)) = (given, planned(name))
+        if let (Some(given), Some(wanted)) = (given, planned(stage, name))
             && given.spec().dtype() != wanted
         {
             let found = given.spec();
@@ -266,7 +287,22 @@ pub(super) fn bind_tensors(
             return Err(Error::new(ErrorCode::InvalidArgument, why));
         }
     }
-    Bound::new((inputs, outputs), &model.in_place, &devices.home)
+    Bound::new((inputs, outputs), &stage.in_place, &devices.home)
+}
+
+/// The stage of a model that takes these inputs.
+pub(super) fn stage_for<'a>(model: &'a Inner, inputs: &[DeviceTensor]) -> Result<&'a Arc<Stage>> {
+    check_count("inputs", inputs.len(), model.inputs.iter().map(|input| input.name.as_str()))?;
+    model.stages.choose(|name| {
+        let at = model.inputs.iter().position(|input| input.name == name)?;
+        inputs.get(at)?.spec().dims().ok()
+    })
+}
+
+fn no_shape(inputs: &[Input]) -> Error {
+    let name = inputs.first().map_or("", |input| &input.name);
+    let why = format!("input 0, {name:?}, has no shape yet; prepare one");
+    Error::new(ErrorCode::InvalidState, why)
 }
 
 fn check_count<'a>(
@@ -296,8 +332,8 @@ impl Work for Frame {
     }
 
     fn device(&self, part: usize) -> Option<DeviceId> {
-        let kind = match self.session.met.first() {
-            Some(met) => met.prepared.part(part),
+        let kind = match self.session.prepared.first() {
+            Some(at_hand) => at_hand.executor().part(part),
             None => Some(CoreKind::Cpu).filter(|_| part == 0),
         };
         // A plan without steps begins and ends somewhere.
@@ -306,11 +342,11 @@ impl Work for Frame {
     }
 
     fn run(&mut self, part: usize, stop: &Stop<'_>) -> Result<()> {
-        let Some(met) = self.session.met.first_mut() else { return Ok(()) };
-        let ran = met.prepared.run_part(part, stop.word(), &|| stop.is_set());
+        let Some(at_hand) = self.session.prepared.first_mut() else { return Ok(()) };
+        let ran = at_hand.executor_mut().run_part(part, stop.word(), &|| stop.is_set());
         ran.map_err(RunError::from)?;
-        if met.prepared.part(part + 1).is_none() && !stop.is_set() {
-            self.session.replans += met.run_behind(Watch::Nothing)?;
+        if at_hand.executor().part(part + 1).is_none() && !stop.is_set() {
+            self.session.replans += at_hand.segment.run_rest(Watch::Nothing)?;
             self.session.note_plans();
         }
         Ok(())

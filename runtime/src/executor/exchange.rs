@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::Prepared;
+use super::Executor;
 use udo_compile::plan::WindowPlace;
 use udo_engine::cores::Memory;
 
@@ -38,7 +38,7 @@ impl Exchanged {
     }
 }
 
-impl Prepared {
+impl Executor {
     /// Where a window begins in its arena by now.
     pub(super) fn offset(&self, place: &WindowPlace) -> usize {
         let exchanged = place.exchanged.and_then(|number| self.exchanged.get(number));

@@ -2,7 +2,7 @@
 
 use udo_api::InPlace;
 
-use super::Prepared;
+use super::Executor;
 use super::extents::SharedArg;
 use udo_compile::plan::SharedPlace;
 
@@ -27,7 +27,7 @@ impl Replaced {
     }
 }
 
-impl Prepared {
+impl Executor {
     /// The steps that work in place for pairs that a run has in one place.
     pub(super) fn lay_replaced(&mut self) {
         for &of in &self.plan.shared {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 
 use udo_api::{CoreKind, Status};
 
-use super::{Prepared, StepError};
+use super::{Executor, StepError};
 use udo_compile::plan::{Plan, Progress};
 use udo_engine::exit_guard;
 
@@ -34,7 +34,7 @@ impl Part {
     }
 }
 
-impl Prepared {
+impl Executor {
     /// The kind of core that part `index` of a run is on; nothing behind the last one.
     pub(crate) fn part(&self, index: usize) -> Option<CoreKind> {
         self.parts.get(index).map(|part| part.kind)

@@ -1,23 +1,20 @@
 //! The networks of a model's file and their stages, each of which is compiled once somebody asks for it.
 
-mod pool;
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::model::{Model, Session, SessionOptions};
-use crate::runtime::{LoadError, LoadOptions, Runtime};
+use super::{LoadError, LoadOptions, LoadSource, Runtime};
+use crate::model::{Model, Shared, Stage, Stages, kinds};
+use crate::pipeline::CompileError;
 use udo_compile::resolve::Input;
 use udo_engine::cache::{Cache, ModelSource};
-use udo_engine::device::{self, DeviceTensor, Error, ErrorCode, Extent, TensorSpec, quoted};
-use udo_engine::run::{Launch, Run, RunOptions};
+use udo_engine::device::{self, Error, ErrorCode, Extent, TensorSpec, quoted};
 use udo_graph::container::{self, Container, ContainerError};
 use udo_graph::graph::{DimSpec, Graph, TensorType};
-use udo_graph::import::{self, MODEL_FILE, ModelBytes};
-
-pub use pool::NetworkPool;
+use udo_graph::import::{self, MODEL_FILE};
+use udo_graph::memory::ModelBytes;
 
 /// The networks of a model's file; one of another format than a model file is one network with one stage. Clones share
 /// what is compiled.
@@ -33,8 +30,16 @@ struct Inner {
     /// What all stages have, if there is one.
     cache: Option<Arc<Cache>>,
     source: Source,
-    /// By network and stage.
-    models: Mutex<BTreeMap<(usize, usize), Model>>,
+    /// By network.
+    made: Mutex<BTreeMap<usize, Made>>,
+}
+
+/// What of a network is there.
+struct Made {
+    /// What its stages share.
+    shared: Shared,
+    /// By number.
+    stages: BTreeMap<usize, Arc<Stage>>,
 }
 
 impl fmt::Debug for Inner {
@@ -67,27 +72,38 @@ impl Single {
 }
 
 impl Runtime {
-    /// The networks of a model's file, which is read alone and has to stay as it is for as long as they are there.
+    /// The networks of a model's file or of its bytes, which are copied. A file is read alone and has to stay as it is for as long as they
+    /// are there. A graph, or a model of a cache, is in no file.
     ///
     /// # Errors
     /// The file cannot be read, or is of no known format.
-    pub fn networks(
+    pub fn networks<'a>(
         &self,
-        path: impl AsRef<Path>,
+        source: impl Into<LoadSource<'a>>,
         options: &LoadOptions,
     ) -> Result<Networks, LoadError> {
-        let path = path.as_ref();
+        match source.into() {
+            LoadSource::File(path) => self.networks_of_file(&path, options),
+            LoadSource::Bytes(bytes) => self.networks_of_bytes(bytes, options),
+            LoadSource::Graph(_) | LoadSource::Cached(_) => {
+                let why = "networks are asked of a graph or a cache; wanted a file or its bytes";
+                Err(Error::new(ErrorCode::InvalidArgument, why).into())
+            }
+        }
+    }
+
+    pub(super) fn networks_of_file(
+        &self,
+        path: &Path,
+        options: &LoadOptions,
+    ) -> Result<Networks, LoadError> {
         let import = self.reading_for(options).of_file(path);
         let bytes = ModelSource::of(path, |path| import.reading.bytes(path))?;
         let options = LoadOptions { import, ..options.clone() };
         self.networks_of(bytes, &import::name_of(path), options)
     }
 
-    /// The networks in the bytes of such a file, which are copied.
-    ///
-    /// # Errors
-    /// They are of no known format.
-    pub fn networks_of_bytes(
+    pub(super) fn networks_of_bytes(
         &self,
         bytes: &[u8],
         options: &LoadOptions,
@@ -103,7 +119,7 @@ impl Runtime {
         name: &str,
         options: LoadOptions,
     ) -> Result<Networks, LoadError> {
-        let (runtime, name, models) = (self.clone(), name.to_owned(), Mutex::default());
+        let (runtime, name, made) = (self.clone(), name.to_owned(), Mutex::default());
         let is_file = import::importer(bytes.bytes(), &name)?.name == MODEL_FILE;
         let file = is_file.then(|| Container::read(bytes.bytes())).transpose();
         let file = file.map_err(|error| at(&name, error))?;
@@ -116,7 +132,7 @@ impl Runtime {
             }
             (None, None) => Source::Single(Single::of(read()?)),
         };
-        Ok(Networks(Arc::new(Inner { name, runtime, options, bytes, cache, source, models })))
+        Ok(Networks(Arc::new(Inner { name, runtime, options, bytes, cache, source, made })))
     }
 }
 
@@ -205,7 +221,7 @@ impl Network {
         }
     }
 
-    fn stage(&self, index: usize) -> Result<Found<'_>, LoadError> {
+    fn found(&self, index: usize) -> Result<Found<'_>, LoadError> {
         match (&self.of.source, self.stored()) {
             (Source::File(file), Some(network)) => {
                 let stage = network.stage(index).map_err(|error| at(&self.of.name, error))?;
@@ -230,7 +246,7 @@ impl Network {
     /// # Errors
     /// There is no such stage.
     pub fn inputs(&self, stage: usize) -> Result<Vec<(String, TensorSpec)>, LoadError> {
-        let said: Vec<(String, TensorType, Vec<container::Extent>)> = match self.stage(stage)? {
+        let said: Vec<(String, TensorType, Vec<container::Extent>)> = match self.found(stage)? {
             Found::Stage(file, stage) => {
                 let given = &self.of.options.compile.bind.given;
                 let inputs = file.inputs(stage, |name| given.contains(name));
@@ -270,7 +286,7 @@ impl Network {
     /// # Errors
     /// The file is damaged.
     pub fn outputs(&self) -> Result<Vec<String>, LoadError> {
-        match self.stage(0)? {
+        match self.found(0)? {
             Found::Stage(file, stage) => {
                 file.outputs(stage).map_err(|error| at(&self.of.name, error))
             }
@@ -296,12 +312,59 @@ impl Network {
     ///
     /// # Errors
     /// There is no such stage, or it cannot be made to run.
-    pub fn model(&self, stage: usize) -> Result<Model, LoadError> {
-        let found = self.stage(stage)?;
-        let Inner { name, runtime, options, bytes, cache, models, .. } = &*self.of;
-        let mut models = lock(models);
-        if let Some(model) = models.get(&(self.at, stage)) {
-            return Ok(model.clone());
+    pub fn stage(&self, index: usize) -> Result<Model, LoadError> {
+        let (shared, stage) = self.compiled(index)?;
+        Ok(Model::of_stage(stage, shared))
+    }
+
+    /// The model of all stages: each is compiled when a run first has inputs of its shapes, or somebody asks for it.
+    ///
+    /// # Errors
+    /// The file is damaged, or the model cannot be made as its options say.
+    pub fn model(&self) -> Result<Model, LoadError> {
+        let agreed = (self.agreed()?, self.outputs()?);
+        let shared = self.shared(&mut lock(&self.of.made))?;
+        let options = &self.of.options.compile;
+        let mut place = options.place.clone();
+        let choice = match (&self.of.source, self.stored()) {
+            (Source::File(file), Some(network)) => {
+                let failed = |error| at(&self.of.name, error);
+                for stage in &network.stages {
+                    let own = file.affinity(stage).map_err(failed)?;
+                    let own = own.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
+                    place.affinity.extend(own.map_err(CompileError::from)?);
+                }
+                let given = &options.bind.given;
+                let choice = file.stage_choice(network, |name| given.contains(name));
+                Some(choice.map_err(failed)?)
+            }
+            _ => None,
+        };
+        let network = self.clone();
+        let compile = move |index| Ok(network.compiled(index).map_err(Error::from)?.1);
+        let stages = Stages::of(&self.of.name, self.stage_count(), choice, compile);
+        Ok(Model::of_stages(stages, agreed, kinds(&place), shared))
+    }
+
+    fn shared(&self, made: &mut BTreeMap<usize, Made>) -> Result<Shared, LoadError> {
+        let Inner { runtime, options, .. } = &*self.of;
+        if let Some(made) = made.get(&self.at) {
+            return Ok(made.shared.clone());
+        }
+        let shared = Shared::new(&options.compile, &runtime.queues)?;
+        made.insert(self.at, Made { shared: shared.clone(), stages: BTreeMap::new() });
+        Ok(shared)
+    }
+
+    /// A stage, compiled when it is first asked for, and what it shares with others.
+    fn compiled(&self, index: usize) -> Result<(Shared, Arc<Stage>), LoadError> {
+        let found = self.found(index)?;
+        let Inner { name, runtime, options, bytes, cache, made, .. } = &*self.of;
+        let mut made = lock(made);
+        let shared = self.shared(&mut made)?;
+        let known = made.get(&self.at).and_then(|made| made.stages.get(&index));
+        if let Some(stage) = known {
+            return Ok((shared, Arc::clone(stage)));
         }
         let mut options = options.clone();
         let graph = match found {
@@ -323,57 +386,64 @@ impl Network {
                 None => import::model_bytes(bytes.bytes(), name, &options.import)?,
             },
         };
-        let compile = || runtime.compile_of(graph, (bytes, cache.as_ref()), &options);
-        let model = match cache {
+        let compile = || runtime.compile_of(graph, (bytes, cache.as_ref()), &options, &shared);
+        let stage = match cache {
             Some(cache) => cache.looking_ahead(options.compile.threads, compile),
             None => compile(),
         }?;
-        models.insert((self.at, stage), model.clone());
-        Ok(model)
+        self.check_ports(index, &stage)?;
+        let stage = Arc::new(stage);
+        if let Some(made) = made.get_mut(&self.at) {
+            made.stages.insert(index, Arc::clone(&stage));
+        }
+        Ok((shared, stage))
     }
 
-    /// The stage for inputs of these dimensions, and the dimensions as it takes them.
-    fn fit(&self, mut dims: Vec<Vec<usize>>) -> device::Result<(usize, Vec<Vec<usize>>)> {
-        let specs = self.inputs(0)?;
-        if specs.len() != dims.len() {
-            let names: Vec<_> = specs.iter().map(|(name, _)| format!("{name:?}")).collect();
-            let (found, wanted, names) = (dims.len(), specs.len(), names.join(", "));
-            let why = format!("{found} inputs, wanted {wanted}: {names}");
-            return Err(Error::new(ErrorCode::InvalidArgument, why));
-        }
-        let shapes = specs.iter().zip(&dims).map(|((name, _), dims)| (name.clone(), dims.clone()));
-        let index = self.stage_for(&shapes.collect::<Vec<_>>())?;
+    /// Refuses a stage whose inputs or outputs are others than those of the first.
+    fn check_ports(&self, index: usize, stage: &Stage) -> Result<(), LoadError> {
         if self.stage_count() == 1 {
-            let count = |dims: &[usize]| dims.iter().product::<usize>();
-            for ((_, spec), given) in
-                specs.iter().zip(&mut dims).filter(|((_, of), _)| !of.is_open())
-            {
-                let wanted = spec.dims()?;
-                if count(given) == count(wanted) {
-                    wanted.clone_into(given);
+            return Ok(());
+        }
+        let inputs: Vec<_> = self.inputs(0)?.into_iter().map(|(name, _)| name).collect();
+        let outputs = self.outputs()?;
+        let own: Vec<_> = stage.inputs.iter().map(|input| input.name.clone()).collect();
+        // A model may be asked for values beside its outputs.
+        if own == inputs && stage.outputs.starts_with(&outputs) {
+            return Ok(());
+        }
+        let (file, network) = (&self.of.name, self.name());
+        let why = format!(
+            "{file}: stage {index} of network {network:?} has the inputs {} and the outputs {}, wanted those of stage 0: {} and {}",
+            quoted(&own),
+            quoted(&stage.outputs),
+            quoted(&inputs),
+            quoted(&outputs)
+        );
+        Err(Error::new(ErrorCode::InvalidFile, why).into())
+    }
+
+    /// The inputs as all stages have them: extents that differ are open.
+    fn agreed(&self) -> Result<Vec<Input>, LoadError> {
+        let of = |stage| -> Result<Vec<Input>, LoadError> {
+            match self.found(stage)? {
+                Found::Stage(file, stage) => {
+                    let given = &self.of.options.compile.bind.given;
+                    let inputs = file.inputs(stage, |name| given.contains(name));
+                    let inputs = inputs.map_err(|error| at(&self.of.name, error))?;
+                    Ok(inputs.into_iter().map(|(name, of)| Input { name, of }).collect())
                 }
+                Found::Single(only) => Ok(only.inputs.clone()),
+            }
+        };
+        let mut agreed = of(0)?;
+        for stage in 1..self.stage_count() {
+            for (input, other) in agreed.iter_mut().zip(of(stage)?) {
+                let dims = input.of.dims.iter_mut().zip(other.of.dims);
+                dims.filter(|(dim, other)| *dim != other)
+                    .for_each(|(dim, _)| *dim = DimSpec::Unknown);
             }
         }
-        Ok((index, dims))
-    }
-
-    /// The stage for these inputs, and they as it takes them.
-    fn fit_tensors(&self, inputs: &[DeviceTensor]) -> device::Result<(usize, Vec<DeviceTensor>)> {
-        let dims = inputs.iter().map(|input| Ok(input.spec().dims()?.to_vec()));
-        let (index, dims) = self.fit(dims.collect::<device::Result<_>>()?)?;
-        let mut inputs = inputs.to_vec();
-        for (input, dims) in inputs.iter_mut().zip(&dims) {
-            if input.spec().dims()? != dims {
-                input.reshape(dims)?;
-            }
-        }
-        Ok((index, inputs))
-    }
-
-    /// Sessions of all stages, each of which is made when a run first wants it.
-    pub fn session(&self, options: &SessionOptions) -> NetworkSession {
-        let (network, options) = (self.clone(), options.clone());
-        NetworkSession { network, options, stages: BTreeMap::new(), last: None }
+        Ok(agreed)
     }
 }
 
@@ -402,112 +472,4 @@ fn spec(of: &TensorType, shape: &[container::Extent]) -> device::Result<TensorSp
     };
     let extents: Vec<_> = of.dims.iter().enumerate().map(extent).collect();
     TensorSpec::new(of.dtype, &extents)
-}
-
-/// Runs of a network, of whose stages each run takes the one for the shapes of its inputs.
-#[derive(Debug)]
-pub struct NetworkSession {
-    network: Network,
-    options: SessionOptions,
-    stages: BTreeMap<usize, Session>,
-    /// The stage of the last run.
-    last: Option<usize>,
-}
-
-impl NetworkSession {
-    /// How many stages the network has.
-    pub fn stage_count(&self) -> usize {
-        self.network.stage_count()
-    }
-
-    /// The session of the stage that the last run took.
-    ///
-    /// # Errors
-    /// There was none.
-    pub fn last(&self) -> device::Result<&Session> {
-        let session = self.last.and_then(|index| self.stages.get(&index));
-        session.ok_or_else(|| {
-            let name = self.network.name();
-            let why = format!("no stage of network {name:?} ran yet; run one first");
-            Error::new(ErrorCode::InvalidState, why)
-        })
-    }
-
-    /// The session of a stage, for runs that are to take that one.
-    ///
-    /// # Errors
-    /// There is no such stage, it cannot be compiled, or there is no memory.
-    pub fn stage(&mut self, index: usize) -> device::Result<&mut Session> {
-        if !self.stages.contains_key(&index) {
-            let session = self.network.model(index)?.session_with(&self.options)?;
-            self.stages.insert(index, session);
-        }
-        let none = || Error::new(ErrorCode::Internal, "a session that was made is not there");
-        self.stages.get_mut(&index).ok_or_else(none)
-    }
-
-    /// As [`Session::run_on`].
-    ///
-    /// # Errors
-    /// As there, or no stage takes the shapes of the inputs.
-    pub fn run_on(
-        &mut self,
-        inputs: &[DeviceTensor],
-        outputs: &[Option<DeviceTensor>],
-    ) -> device::Result<Vec<DeviceTensor>> {
-        let (session, inputs) = self.pick(inputs)?;
-        session.run_on(&inputs, outputs)
-    }
-
-    /// As [`Session::submit`].
-    ///
-    /// # Errors
-    /// As there, or no stage takes the shapes of the inputs.
-    pub fn submit(
-        &mut self,
-        inputs: &[DeviceTensor],
-        outputs: &[Option<DeviceTensor>],
-        options: RunOptions,
-    ) -> device::Result<Run> {
-        let (session, inputs) = self.pick(inputs)?;
-        session.submit(&inputs, outputs, options)
-    }
-
-    /// As [`Session::record`].
-    ///
-    /// # Errors
-    /// As there, or no stage takes the shapes of the inputs.
-    pub fn record(
-        &mut self,
-        inputs: &[DeviceTensor],
-        outputs: &[Option<DeviceTensor>],
-        options: RunOptions,
-    ) -> device::Result<Launch> {
-        let (session, inputs) = self.pick(inputs)?;
-        session.record(&inputs, outputs, options)
-    }
-
-    /// The session of the stage for inputs of these dimensions, and the dimensions as it takes them: the only stage there is has as
-    /// many elements in its own. The next run is its.
-    ///
-    /// # Errors
-    /// No stage takes them, or it cannot be made to run.
-    pub fn for_dims(
-        &mut self,
-        dims: Vec<Vec<usize>>,
-    ) -> device::Result<(&mut Session, Vec<Vec<usize>>)> {
-        let (index, dims) = self.network.fit(dims)?;
-        self.last = Some(index);
-        Ok((self.stage(index)?, dims))
-    }
-
-    /// The session of the stage for these inputs, and they as it takes them.
-    fn pick(
-        &mut self,
-        inputs: &[DeviceTensor],
-    ) -> device::Result<(&mut Session, Vec<DeviceTensor>)> {
-        let (index, inputs) = self.network.fit_tensors(inputs)?;
-        self.last = Some(index);
-        Ok((self.stage(index)?, inputs))
-    }
 }

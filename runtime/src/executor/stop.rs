@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU32;
 
 use udo_api::abi::ParallelTable;
 
-use super::Prepared;
+use super::Executor;
 use udo_engine::thread_pool::Pool;
 
 /// A table of its own, at one address: that of the pool says nothing of any run.
@@ -39,8 +39,8 @@ impl Drop for Back<'_> {
     }
 }
 
-impl Prepared {
-    /// Has kernels look at what [`Prepared::run_part`] is given.
+impl Executor {
+    /// Has kernels look at what [`Executor::run_part`] is given.
     pub(crate) fn make_stoppable(&mut self) {
         if self.stoppable.is_some() {
             return;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use udo_api::DType;
 
 use super::launch;
-use super::plans::Plans;
-use super::session_options::{Devices, SessionOptions};
-use super::{Inner, Model};
-use udo_engine::device::{DeviceTensor, Result};
+use super::options::{Devices, SessionOptions};
+use crate::model::{Inner, Model, Plans, Stage};
+use udo_engine::device::{DeviceTensor, Error, ErrorCode, Result};
 use udo_engine::run::{Frames, Launch, Run, RunOptions};
 
 /// Sessions of one model, for servers: any thread submits, and each run goes to the first session that is free. Runs that find
@@ -24,7 +23,7 @@ use udo_engine::run::{Frames, Launch, Run, RunOptions};
 /// use udo_runtime::device::{DeviceTensor, Error};
 /// use udo_runtime::graph::Graph;
 /// use udo_runtime::memory::Tensor;
-/// use udo_runtime::model::SessionOptions;
+/// use udo_runtime::session::SessionOptions;
 /// use udo_runtime::run::RunOptions;
 /// use udo_runtime::{LoadOptions, Runtime};
 ///
@@ -63,8 +62,8 @@ impl fmt::Debug for SessionPool {
 
 impl Model {
     /// `count` sessions that threads have together, each with as many frames and as much depth as the options say: so many runs are in
-    /// flight at most. Their memory is taken here; where the model leaves extents open, runs take it that are the first with
-    /// their shapes.
+    /// flight at most. Their memory is taken here; where the model leaves extents open, or has several stages, runs take it that are the
+    /// first with their shapes, or [`SessionPool::reserve`].
     ///
     /// # Errors
     /// There is no such memory or device, or there would be too many runs in flight.
@@ -101,21 +100,40 @@ impl SessionPool {
         outputs: &[Option<DeviceTensor>],
         mut options: RunOptions,
     ) -> Result<Launch> {
-        let planned = |name: &str| self.planned(name);
+        let planned = |stage: &Arc<Stage>, name: &str| type_of(stage, name);
         let tensors = (inputs, outputs);
         let bound = launch::bind_tensors(&self.model, &self.devices, planned, tensors)?;
         self.devices.complete(&self.model, &self.options, &mut options)?;
         Launch::new(&self.frames, bound, options)
     }
 
-    /// The type of an output, where all runs have one plan that makes it.
-    fn planned(&self, name: &str) -> Option<DType> {
-        match &self.model.plans {
-            Plans::One(planned) => {
-                let mut outputs = planned.plan.outputs();
-                outputs.find(|(output, _)| *output == name)?.1.dtype()
+    /// Compiles the stages that are not, and takes the memory that runs of all known shapes need.
+    ///
+    /// # Errors
+    /// A stage cannot be made to run, there is no memory, or runs are in flight.
+    pub fn reserve(&self) -> Result<()> {
+        let stages = &self.model.stages;
+        let known = (0..stages.count()).map(|index| Ok(stages.get(index)?.known_shapes()));
+        let known = known.filter_map(Result::transpose).collect::<Result<Vec<_>>>()?;
+        match self.frames.prepare(&known)? {
+            0 => Ok(()),
+            busy => {
+                let why = format!(
+                    "{busy} of the pool's sessions are at runs; wait for those, and reserve again"
+                );
+                Err(Error::new(ErrorCode::Busy, why))
             }
-            Plans::PerShapes(_) => None,
         }
+    }
+}
+
+/// The type of an output, where all runs have one plan that makes it.
+fn type_of(stage: &Stage, name: &str) -> Option<DType> {
+    match &stage.plans {
+        Plans::One(planned) => {
+            let mut outputs = planned.plan.outputs();
+            outputs.find(|(output, _)| *output == name)?.1.dtype()
+        }
+        Plans::PerShapes(_) => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use udo_api::{DType, TensorDesc};
 
-use super::Prepared;
+use super::Executor;
 use udo_compile::plan::{Operand, Port};
 use udo_graph::memory::{Tensor, TensorError};
 
@@ -13,7 +13,7 @@ pub(crate) enum Carried {
     Output(usize),
 }
 
-impl Prepared {
+impl Executor {
     /// The input or output that is called `name`.
     pub(crate) fn carried(&self, name: &str) -> Carried {
         let at = |ports: &[Port]| ports.iter().position(|port| port.name == name);

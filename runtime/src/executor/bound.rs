@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use udo_api::Shape;
 
-use super::Prepared;
+use super::Executor;
 use super::carried::Carried;
 use super::extents::SharedArg;
 use super::room::aligned;
@@ -101,7 +101,7 @@ impl Moved {
     }
 }
 
-impl Prepared {
+impl Executor {
     /// Has all inputs and outputs lie in the session's own memory. What they were bound to may go afterwards.
     pub(crate) fn unbind(&mut self) {
         for moved in &mut self.moved {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use udo_api::CoreKind;
 
-use super::Inner;
-use crate::session::Room;
+use crate::executor::Room;
+use crate::model::Inner;
 use udo_engine::cores::{Memory, PerMemory};
 use udo_engine::device::{
     CoreSet, Device, DeviceId, DeviceTensor, Error, ErrorCode, Result, TensorSpec,
@@ -18,7 +18,7 @@ use udo_engine::run::{RunLog, RunOptions, SharedWorkspace};
 /// ```
 /// use udo_api::CoreKind;
 /// use udo_runtime::graph::Graph;
-/// use udo_runtime::model::{SessionOptions, Workspace};
+/// use udo_runtime::session::{SessionOptions, Workspace};
 /// use udo_runtime::run::SharedWorkspace;
 /// use udo_runtime::{LoadOptions, Runtime};
 ///
@@ -153,7 +153,7 @@ pub(super) struct Devices {
 
 impl Devices {
     pub(super) fn choose(model: &Inner, options: &SessionOptions) -> Result<Self> {
-        let devices = model.queues.devices();
+        let devices = model.shared.queues.devices();
         options.check_in_flight()?;
         for &DeviceId { kind, index } in &options.devices {
             devices.get(kind, index)?;
@@ -176,8 +176,8 @@ impl Devices {
     /// They may not.
     pub(super) fn check_cores(&self, model: &Inner, cores: CoreSet) -> Result<()> {
         let preferred = self.of(model.first_kind());
-        let device = model.queues.devices().get(preferred.kind, preferred.index)?;
-        cores.check(&device, model.kit.pool.width())
+        let device = model.shared.queues.devices().get(preferred.kind, preferred.index)?;
+        cores.check(&device, model.shared.pool.width())
     }
 
     /// Says for a run what it leaves to its session.
@@ -190,13 +190,13 @@ impl Devices {
         session: &SessionOptions,
         run: &mut RunOptions,
     ) -> Result<()> {
-        run.priority.get_or_insert(model.kit.options.priority);
+        run.priority.get_or_insert(model.shared.options.priority);
         self.check_cores(model, *run.cores.get_or_insert(session.cores))
     }
 
     /// Where the memory of sessions comes from.
     pub(super) fn room(&self, model: &Inner, options: &SessionOptions) -> Result<Room> {
-        let all = model.queues.devices();
+        let all = model.shared.queues.devices();
         let is_used = |kind: CoreKind| model.kinds().any(|used| used == kind);
         let device = |memory: Memory| {
             let kind = match memory {
