@@ -10,6 +10,7 @@ mod image_input;
 mod lower;
 pub mod nnrt;
 mod operation;
+mod param;
 
 use std::collections::HashSet;
 
@@ -22,6 +23,7 @@ pub use finished::{FinishedGraph, Unfinished};
 pub use image_input::{
     ColorEncoding, ColorOrder, ImageInput, ImageInputError, convert_input, encoded_shape,
 };
+use lower::Call;
 use operation::Placed;
 pub use operation::{Operation, OperationId};
 
@@ -188,27 +190,27 @@ impl GraphBuilder {
     pub fn op(&mut self, operation: Operation) -> Result<OperationId> {
         let id = OperationId::at(self.operations.len());
         let placed = Placed::new(operation, id)?;
-        let name = placed.name.clone();
-        self.check_ports(&placed).map_err(|error| at(&name, &error))?;
-        for output in placed.outputs.iter().flatten() {
+        let name = placed.call.name.clone();
+        self.check_ports(&placed.call).map_err(|error| at(&name, &error))?;
+        for output in placed.call.outputs.iter().flatten() {
             self.slot_mut(*output)?.writer = Some(id);
         }
         self.operations.push(placed);
         Ok(id)
     }
 
-    fn check_ports(&self, placed: &Placed) -> Result<()> {
-        for (port, input) in placed.inputs.iter().enumerate() {
+    fn check_ports(&self, call: &Call) -> Result<()> {
+        for (port, input) in call.inputs.iter().enumerate() {
             let Some(id) = input else { continue };
             self.slot(*id).map_err(|error| at(&format!("input {port}"), &error))?;
         }
         let mut made = HashSet::new();
-        for (port, output) in placed.outputs.iter().enumerate() {
+        for (port, output) in call.outputs.iter().enumerate() {
             let place = format!("output {port}");
             let Some(id) = output else { continue };
             let tensor = self.slot(*id).map_err(|error| at(&place, &error))?;
             let tensor = tensor.place(*id);
-            if placed.inputs.contains(output) {
+            if call.inputs.contains(output) {
                 return Err(invalid(format!(
                     "{tensor} is {place} and an input of the same operation; wanted another tensor"
                 )));
@@ -297,7 +299,7 @@ impl GraphBuilder {
     }
 
     fn operation_name(&self, id: OperationId) -> &str {
-        self.operations.get(id.index()).map_or("", |placed| &placed.name)
+        self.operations.get(id.index()).map_or("", |placed| &placed.call.name)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 
-use super::lower::{Values, lower};
+use super::lower::Values;
 use super::{Error, ErrorCode, GraphBuilder, Result, Slot, TensorId, at, invalid, state};
 use udo_engine::device::Extent;
-use udo_graph::graph::{Attr, DimSpec, Graph, GraphError, TensorType, ValueId};
+use udo_graph::graph::{DimSpec, Graph, GraphError, TensorType, ValueId};
 
 /// A graph that stays as it is. Models are compiled of what [`FinishedGraph::graph`] gives, any number of them.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl FinishedGraph {
 
     /// The names of the operations, in the order in which they were added: each is its operator's and its place.
     pub fn operations(&self) -> impl Iterator<Item = &str> {
-        self.built.operations.iter().map(|placed| placed.name.as_str())
+        self.built.operations.iter().map(|placed| placed.call.name.as_str())
     }
 
     /// The operation that a node of this name stands for.
@@ -80,12 +80,12 @@ impl FinishedGraph {
         })?;
         let is_read = |id: &&TensorId| built.slot(**id).is_ok_and(|slot| slot.data.is_none());
         let mut inputs: Vec<TensorId> = Vec::new();
-        for &id in placed.inputs.iter().flatten().filter(is_read) {
+        for &id in placed.call.inputs.iter().flatten().filter(is_read) {
             if !inputs.contains(&id) {
                 inputs.push(id);
             }
         }
-        let outputs: Vec<_> = placed.outputs.iter().flatten().copied().collect();
+        let outputs: Vec<_> = placed.call.outputs.iter().flatten().copied().collect();
         made(built, &inputs, &outputs, operation..operation.saturating_add(1))
     }
 }
@@ -101,9 +101,9 @@ fn whole(built: &GraphBuilder) -> Result<Graph> {
     }
     let io = built.io.as_ref().ok_or_else(|| missing("inputs and outputs"))?;
     for placed in &built.operations {
-        for (port, id) in placed.inputs.iter().enumerate() {
+        for (port, id) in placed.call.inputs.iter().enumerate() {
             let Some(id) = *id else { continue };
-            check_made(built, id, &format!("{}: input {port}", placed.name))?;
+            check_made(built, id, &format!("{}: input {port}", placed.call.name))?;
         }
     }
     for (index, &id) in io.outputs.iter().enumerate() {
@@ -151,7 +151,10 @@ fn made(
         values.set(id, graph.add_input(&tensor.name, tensor.spec.dtype(), dims));
     }
     let placed = built.operations.get(operations).unwrap_or_default();
-    for id in placed.iter().flat_map(|placed| placed.inputs.iter().chain(&placed.outputs)).flatten()
+    for id in placed
+        .iter()
+        .flat_map(|placed| placed.call.inputs.iter().chain(&placed.call.outputs))
+        .flatten()
     {
         if values.has(*id) {
             continue;
@@ -166,8 +169,9 @@ fn made(
         );
     }
     for placed in placed {
-        lower(&mut graph, &built.tensors, &values, placed)
-            .map_err(|error| at(&placed.name, &error))?;
+        placed
+            .lower(&mut graph, &built.tensors, &values)
+            .map_err(|error| at(&placed.call.name, &error))?;
     }
     graph.outputs = outputs.iter().filter_map(|&id| values.get(id)).collect();
     Ok(graph)
@@ -197,18 +201,4 @@ fn dim(tensor: &Slot, axis: usize, extent: Extent) -> DimSpec {
 
 fn range_name(tensor: &Slot, axis: usize) -> String {
     format!("{}.{axis}", tensor.name)
-}
-
-/// An attribute in the words of messages.
-pub(super) fn said(attr: &Attr) -> String {
-    match attr {
-        Attr::Tensor(tensor) => format!("a tensor {}", tensor.desc()),
-        Attr::Graph(_) | Attr::Graphs(_) => "a graph".to_owned(),
-        Attr::Int(_)
-        | Attr::Float(_)
-        | Attr::Text(_)
-        | Attr::Ints(_)
-        | Attr::Floats(_)
-        | Attr::Texts(_) => attr.to_string(),
-    }
 }

@@ -5,9 +5,7 @@
 
 use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Layout, Shape};
 
-use super::finished::said;
-use super::nnrt::{NnrtOp, Value};
-use super::operation::{Of, Placed};
+use super::param::{Param, Value, said};
 use super::{Result, Slot, TensorId, invalid, unsupported};
 use udo_engine::device::{Error, Extent, TensorSpec};
 use udo_graph::graph::{Attr, Graph, NEWEST, Node, ValueId};
@@ -36,21 +34,14 @@ impl Values {
     }
 }
 
-/// Adds the nodes of an operation.
-pub(super) fn lower(
-    graph: &mut Graph,
-    tensors: &[Slot],
-    values: &Values,
-    placed: &Placed,
-) -> Result<()> {
-    let (first_node, first_value) = (graph.nodes.len(), graph.values.len());
-    let mut lower = Lower { graph, tensors, values, placed, first_node, first_value };
-    match &placed.of {
-        Of::Nnrt(op) => op.lower(&mut lower),
-        Of::Ours { domain, op } => lower.ours(domain, op),
-    }?;
-    lower.name_last();
-    Ok(())
+/// One use of an operator in a graph.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    /// Its operator and place.
+    pub(super) name: String,
+    pub(super) attrs: Vec<(String, Attr)>,
+    pub(super) inputs: Vec<Option<TensorId>>,
+    pub(super) outputs: Vec<Option<TensorId>>,
 }
 
 /// The nodes of one operation while they are made.
@@ -58,7 +49,8 @@ pub(super) struct Lower<'a> {
     graph: &'a mut Graph,
     tensors: &'a [Slot],
     values: &'a Values,
-    placed: &'a Placed,
+    call: &'a Call,
+    params: &'static [Param],
     first_node: usize,
     first_value: usize,
 }
@@ -66,17 +58,29 @@ pub(super) struct Lower<'a> {
 /// What a node reads.
 pub(super) type Inputs<'a> = &'a [Option<ValueId>];
 
-impl Lower<'_> {
+impl<'a> Lower<'a> {
+    /// Begins the nodes of a call whose operation has those parameters.
+    pub(super) fn new(
+        graph: &'a mut Graph,
+        tensors: &'a [Slot],
+        values: &'a Values,
+        call: &'a Call,
+        params: &'static [Param],
+    ) -> Self {
+        let (first_node, first_value) = (graph.nodes.len(), graph.values.len());
+        Self { graph, tensors, values, call, params, first_node, first_value }
+    }
+
     /// An operator of the runtime as it was asked for.
-    fn ours(&mut self, domain: &str, op: &str) -> Result<()> {
-        let placed = self.placed;
-        let mut inputs = Vec::with_capacity(placed.inputs.len());
-        for (port, input) in placed.inputs.iter().enumerate() {
+    pub(super) fn ours(&mut self, domain: &str, op: &str) -> Result<()> {
+        let call = self.call;
+        let mut inputs = Vec::with_capacity(call.inputs.len());
+        for (port, input) in call.inputs.iter().enumerate() {
             inputs.push(input.is_some().then(|| self.x(port)).transpose()?);
         }
-        let made = self.add(domain, op, &inputs, placed.attrs.clone(), placed.outputs.len());
+        let made = self.add(domain, op, &inputs, call.attrs.clone(), call.outputs.len());
         for (port, value) in made.into_iter().enumerate() {
-            if placed.outputs.get(port).copied().flatten().is_some() {
+            if call.outputs.get(port).copied().flatten().is_some() {
                 self.give(port, value)?;
             }
         }
@@ -85,21 +89,21 @@ impl Lower<'_> {
 
     /// How many inputs there are.
     pub(super) fn count(&self) -> usize {
-        self.placed.inputs.len()
+        self.call.inputs.len()
     }
 
     /// How many outputs there are.
     pub(super) fn output_count(&self) -> usize {
-        self.placed.outputs.len()
+        self.call.outputs.len()
     }
 
     fn input_id(&self, port: usize) -> Result<TensorId> {
-        let found = self.placed.inputs.get(port).copied().flatten();
+        let found = self.call.inputs.get(port).copied().flatten();
         found.ok_or_else(|| invalid(format!("input {port} is left out; wanted a tensor")))
     }
 
     fn output_id(&self, port: usize) -> Result<TensorId> {
-        let found = self.placed.outputs.get(port).copied().flatten();
+        let found = self.call.outputs.get(port).copied().flatten();
         found.ok_or_else(|| invalid(format!("output {port} is left out; wanted a tensor")))
     }
 
@@ -256,14 +260,11 @@ impl Lower<'_> {
     }
 
     fn attr(&self, name: &str) -> Option<&Attr> {
-        self.placed.attrs.iter().find(|(own, _)| own == name).map(|(_, attr)| attr)
+        self.call.attrs.iter().find(|(own, _)| own == name).map(|(_, attr)| attr)
     }
 
     fn param(&self, name: &str) -> Option<Value> {
-        match self.placed.of {
-            Of::Nnrt(op) => op.param(name).and_then(|param| param.default),
-            Of::Ours { .. } => None,
-        }
+        Param::named(self.params, name).and_then(|param| param.default)
     }
 
     fn missing(name: &str) -> Error {
@@ -282,8 +283,7 @@ impl Lower<'_> {
     }
 
     fn choice(&self, name: &str, text: &str) -> Result<i64> {
-        let Of::Nnrt(op) = self.placed.of else { return Err(Self::missing(name)) };
-        let at = op.param(name).and_then(|param| param.choice(text));
+        let at = Param::named(self.params, name).and_then(|param| param.choice(text));
         at.ok_or_else(|| Self::missing(name))
     }
 
@@ -353,7 +353,7 @@ impl Lower<'_> {
 
     /// A constant that only nodes of this operation read.
     fn held(&mut self, tensor: Tensor) -> ValueId {
-        let name = format!("{}/constant_{}", self.placed.name, self.graph.values.len());
+        let name = format!("{}/constant_{}", self.call.name, self.graph.values.len());
         self.graph.add_constant(&name, tensor)
     }
 
@@ -427,7 +427,7 @@ impl Lower<'_> {
         outputs: usize,
     ) -> Vec<ValueId> {
         let own = self.graph.nodes.len() - self.first_node;
-        let name = format!("{}/{op}_{own}", self.placed.name);
+        let name = format!("{}/{op}_{own}", self.call.name);
         let made: Vec<ValueId> = (0..outputs).map(|at| self.value(&name, at)).collect();
         let mut node = Node::new(op, NEWEST, &[], &made);
         node.inputs = inputs.to_vec();
@@ -502,12 +502,12 @@ impl Lower<'_> {
     }
 
     /// Calls the node that makes output 0 by the name of the operation alone.
-    fn name_last(&mut self) {
-        let first = self.placed.outputs.iter().flatten().next();
+    pub(super) fn name_last(&mut self) {
+        let first = self.call.outputs.iter().flatten().next();
         let Some(value) = first.and_then(|id| self.values.get(*id)) else { return };
         let mut nodes = self.graph.nodes.iter_mut().skip(self.first_node);
         if let Some(node) = nodes.find(|node| node.outputs.contains(&Some(value))) {
-            self.placed.name.clone_into(&mut node.name);
+            self.call.name.clone_into(&mut node.name);
         }
     }
 
@@ -535,12 +535,5 @@ fn stored_as(dtype: DType, dims: &[usize], of: &[i32]) -> Result<Tensor> {
         DType::I16 => all::<i16>(dims, of),
         DType::I32 => all::<i32>(dims, of),
         other => Err(invalid(format!("elements {other} are quantized; wanted integers"))),
-    }
-}
-
-impl NnrtOp {
-    /// The parameter of this name.
-    pub(super) fn param(&self, name: &str) -> Option<&'static super::nnrt::Param> {
-        self.params.iter().find(|param| param.name == name)
     }
 }

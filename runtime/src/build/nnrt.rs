@@ -11,13 +11,12 @@ mod recurrent;
 mod reduce;
 mod table;
 
-use std::fmt;
+use super::lower::{Call, Lower};
+use super::param::said;
+use super::{Result, invalid};
+use udo_graph::graph::ValueId;
 
-use super::finished::said;
-use super::lower::Lower;
-use super::{Result, TensorId, invalid};
-use udo_graph::graph::{Attr, ValueId};
-
+pub use super::param::{Kind, Param, Value};
 pub use table::OPS;
 
 /// An operation of `NNRt`.
@@ -45,45 +44,6 @@ enum Form {
     Active(&'static str),
     /// What a function makes.
     By(fn(&mut Lower<'_>) -> Result<()>),
-}
-
-/// A parameter of an operation.
-#[derive(Debug)]
-pub struct Param {
-    /// Its name, and an attribute's.
-    pub name: &'static str,
-    /// What it takes.
-    pub of: Kind,
-    /// Its value where an operation does not say it; nothing where it has to, or where nothing is another meaning.
-    pub default: Option<Value>,
-}
-
-/// What a parameter takes.
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// 0 or 1.
-    Truth,
-    /// An integer.
-    Int,
-    /// A number.
-    Float,
-    /// Integers.
-    Ints,
-    /// Numbers.
-    Floats,
-    /// One of these texts, or its number.
-    Choice(&'static [&'static str]),
-}
-
-/// A default.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
-    /// An integer, a truth or the number of a choice.
-    Int(i64),
-    /// A number.
-    Float(f64),
-    /// Integers.
-    Ints(&'static [i64]),
 }
 
 /// How many tensors an operation may have where there is no other bound.
@@ -115,12 +75,7 @@ pub(super) fn numbered(number: u32) -> Result<&'static NnrtOp> {
 
 impl NnrtOp {
     /// Refuses what the operation does not have.
-    pub(super) fn check(
-        &self,
-        attrs: &[(String, Attr)],
-        inputs: &[Option<TensorId>],
-        outputs: &[Option<TensorId>],
-    ) -> Result<()> {
+    pub(super) fn check(&self, call: &Call) -> Result<()> {
         let name = self.name;
         let count = |side: &str, found: usize, [least, most]: [usize; 2]| {
             if (least..=most).contains(&found) {
@@ -133,13 +88,13 @@ impl NnrtOp {
             };
             Err(invalid(format!("{name}: it has {found} {side}; wanted {wanted}")))
         };
-        count("inputs", inputs.len(), self.inputs)?;
-        count("outputs", outputs.len(), self.outputs)?;
-        if let Some(port) = inputs.iter().position(Option::is_none) {
+        count("inputs", call.inputs.len(), self.inputs)?;
+        count("outputs", call.outputs.len(), self.outputs)?;
+        if let Some(port) = call.inputs.iter().position(Option::is_none) {
             return Err(invalid(format!("{name}: input {port} is left out; wanted a tensor")));
         }
-        for (attr, value) in attrs {
-            let param = self.param(attr).ok_or_else(|| {
+        for (attr, value) in &call.attrs {
+            let param = Param::named(self.params, attr).ok_or_else(|| {
                 let known: Vec<_> = self.params.iter().map(|param| param.name).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
                 invalid(format!("{name} has no attribute {attr:?}; wanted {known}"))
@@ -154,6 +109,7 @@ impl NnrtOp {
         Ok(())
     }
 
+    /// Adds the nodes of a call of it.
     pub(super) fn lower(&self, lower: &mut Lower<'_>) -> Result<()> {
         match self.form {
             Form::Same(op) => {
@@ -173,56 +129,4 @@ impl NnrtOp {
 fn all(lower: &mut Lower<'_>, op: &str) -> Result<ValueId> {
     let inputs = (0..lower.count()).map(|port| lower.x(port)).collect::<Result<Vec<_>>>()?;
     Ok(lower.node(op, &inputs, &[]))
-}
-
-impl Param {
-    fn takes(&self, attr: &Attr) -> bool {
-        match (self.of, attr) {
-            (Kind::Truth, Attr::Int(value)) => matches!(value, 0 | 1),
-            (Kind::Int | Kind::Float | Kind::Ints, Attr::Int(_))
-            | (Kind::Float, Attr::Float(_))
-            | (Kind::Ints, Attr::Ints(_))
-            | (Kind::Floats, Attr::Floats(_)) => true,
-            (Kind::Choice(of), Attr::Int(value)) => {
-                usize::try_from(*value).is_ok_and(|value| value < of.len())
-            }
-            (Kind::Choice(_), Attr::Text(text)) => self.choice(text).is_some(),
-            _ => false,
-        }
-    }
-
-    /// The number of one of the texts that it takes.
-    pub(super) fn choice(&self, text: &str) -> Option<i64> {
-        let Kind::Choice(of) = self.of else { return None };
-        i64::try_from(of.iter().position(|own| *own == text)?).ok()
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truth => f.write_str("0 or 1"),
-            Self::Int => f.write_str("an integer"),
-            Self::Float => f.write_str("a number"),
-            Self::Ints => f.write_str("integers"),
-            Self::Floats => f.write_str("numbers"),
-            Self::Choice(of) => {
-                for (number, text) in of.iter().enumerate() {
-                    let comma = if number == 0 { "" } else { ", " };
-                    write!(f, "{comma}{number} {text}")?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Int(value) => write!(f, "{value}"),
-            Self::Float(value) => write!(f, "{value}"),
-            Self::Ints(values) => write!(f, "{values:?}"),
-        }
-    }
 }

@@ -1,8 +1,9 @@
-//! Operations as they are asked for, and as the graph has them once they are checked.
+//! Operations as they are asked for, as the graph has them once they are checked, and the nodes that they become.
 
+use super::lower::{Call, Lower, Values};
 use super::nnrt::{self, NnrtOp};
-use super::{Result, TensorId, invalid};
-use udo_graph::graph::Attr;
+use super::{Result, Slot, TensorId, invalid};
+use udo_graph::graph::{Attr, Graph};
 
 /// An operation's place among those of its graph, in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,17 +89,13 @@ impl Operation {
 /// An operation of the graph.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
-    /// Its operator and place.
-    pub(super) name: String,
-    pub(super) of: Of,
-    pub(super) attrs: Vec<(String, Attr)>,
-    pub(super) inputs: Vec<Option<TensorId>>,
-    pub(super) outputs: Vec<Option<TensorId>>,
+    of: Of,
+    pub(super) call: Call,
 }
 
 /// What an operation is a use of.
 #[derive(Clone, Debug)]
-pub(super) enum Of {
+enum Of {
     Nnrt(&'static NnrtOp),
     Ours { domain: String, op: String },
 }
@@ -127,9 +124,25 @@ impl Placed {
         if outputs.is_empty() {
             return Err(invalid(format!("{name}: it makes 0 tensors; wanted at least one")));
         }
+        let call = Call { name, attrs, inputs, outputs };
         if let Of::Nnrt(op) = of {
-            op.check(&attrs, &inputs, &outputs)?;
+            op.check(&call)?;
         }
-        Ok(Self { name, of, attrs, inputs, outputs })
+        Ok(Self { of, call })
+    }
+
+    /// Adds the nodes of the operation.
+    pub(super) fn lower(&self, graph: &mut Graph, tensors: &[Slot], values: &Values) -> Result<()> {
+        let params = match &self.of {
+            Of::Nnrt(op) => op.params,
+            Of::Ours { .. } => &[],
+        };
+        let mut lower = Lower::new(graph, tensors, values, &self.call, params);
+        match &self.of {
+            Of::Nnrt(op) => op.lower(&mut lower),
+            Of::Ours { domain, op } => lower.ours(domain, op),
+        }?;
+        lower.name_last();
+        Ok(())
     }
 }

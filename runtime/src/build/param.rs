@@ -1,0 +1,116 @@
+//! Parameters of operations: what each takes, and its default.
+
+use std::fmt;
+
+use udo_graph::graph::Attr;
+
+/// A parameter of an operation.
+#[derive(Debug)]
+pub struct Param {
+    /// Its name, and an attribute's.
+    pub name: &'static str,
+    /// What it takes.
+    pub of: Kind,
+    /// Its value where an operation does not say it; nothing where it has to, or where nothing is another meaning.
+    pub default: Option<Value>,
+}
+
+/// What a parameter takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// 0 or 1.
+    Truth,
+    /// An integer.
+    Int,
+    /// A number.
+    Float,
+    /// Integers.
+    Ints,
+    /// Numbers.
+    Floats,
+    /// One of these texts, or its number.
+    Choice(&'static [&'static str]),
+}
+
+/// A default.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// An integer, a truth or the number of a choice.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// Integers.
+    Ints(&'static [i64]),
+}
+
+impl Param {
+    /// The parameter of this name.
+    pub(super) fn named(params: &'static [Self], name: &str) -> Option<&'static Self> {
+        params.iter().find(|param| param.name == name)
+    }
+
+    /// Whether an attribute is a value for it.
+    pub(super) fn takes(&self, attr: &Attr) -> bool {
+        match (self.of, attr) {
+            (Kind::Truth, Attr::Int(value)) => matches!(value, 0 | 1),
+            (Kind::Int | Kind::Float | Kind::Ints, Attr::Int(_))
+            | (Kind::Float, Attr::Float(_))
+            | (Kind::Ints, Attr::Ints(_))
+            | (Kind::Floats, Attr::Floats(_)) => true,
+            (Kind::Choice(of), Attr::Int(value)) => {
+                usize::try_from(*value).is_ok_and(|value| value < of.len())
+            }
+            (Kind::Choice(_), Attr::Text(text)) => self.choice(text).is_some(),
+            _ => false,
+        }
+    }
+
+    /// The number of one of the texts that it takes.
+    pub(super) fn choice(&self, text: &str) -> Option<i64> {
+        let Kind::Choice(of) = self.of else { return None };
+        i64::try_from(of.iter().position(|own| *own == text)?).ok()
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truth => f.write_str("0 or 1"),
+            Self::Int => f.write_str("an integer"),
+            Self::Float => f.write_str("a number"),
+            Self::Ints => f.write_str("integers"),
+            Self::Floats => f.write_str("numbers"),
+            Self::Choice(of) => {
+                for (number, text) in of.iter().enumerate() {
+                    let comma = if number == 0 { "" } else { ", " };
+                    write!(f, "{comma}{number} {text}")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Float(value) => write!(f, "{value}"),
+            Self::Ints(values) => write!(f, "{values:?}"),
+        }
+    }
+}
+
+/// An attribute in the words of messages.
+pub(super) fn said(attr: &Attr) -> String {
+    match attr {
+        Attr::Tensor(tensor) => format!("a tensor {}", tensor.desc()),
+        Attr::Graph(_) | Attr::Graphs(_) => "a graph".to_owned(),
+        Attr::Int(_)
+        | Attr::Float(_)
+        | Attr::Text(_)
+        | Attr::Ints(_)
+        | Attr::Floats(_)
+        | Attr::Texts(_) => attr.to_string(),
+    }
+}
