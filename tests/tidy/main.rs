@@ -162,11 +162,6 @@ const CYCLES: &[&[&str]] = &[
         "runtime/engine/src/contain/worker.rs",
     ],
     &[
-        "runtime/engine/src/device/cache.rs",
-        "runtime/engine/src/device/lease.rs",
-        "runtime/engine/src/device/memory.rs",
-    ],
-    &[
         "runtime/compile/src/plan/control.rs",
         "runtime/compile/src/plan/lower.rs",
         "runtime/compile/src/plan/states.rs",
@@ -201,7 +196,7 @@ const UNSAFE: &[&str] = &[
     "runtime/engine/src/device/bytes/",
     "runtime/engine/src/device/fd.rs",
     "runtime/engine/src/device/lease.rs",
-    "runtime/engine/src/device/lease/",
+    "runtime/engine/src/device/lease_table/",
     "runtime/engine/src/exit_guard.rs",
     "runtime/engine/src/exit_guard/",
     "runtime/engine/src/package/copy.rs",

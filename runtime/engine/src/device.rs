@@ -28,13 +28,16 @@
 //! # Ok::<(), udo_runtime::device::Error>(())
 //! ```
 
+mod alloc;
 mod bytes;
 mod cache;
+mod copy;
 mod cores;
 #[cfg(target_os = "linux")]
 mod fd;
 mod heap;
 mod lease;
+mod lease_table;
 mod map;
 mod memory;
 mod packing;
@@ -53,6 +56,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use udo_api::abi::{ABI_VERSION, AbiVersion};
 use udo_api::{Core, CoreKind};
 
+pub use alloc::{AllocOptions, Contents, Sharing};
 pub use bytes::Peers;
 pub use cache::Coherence;
 pub use cache::Random;
@@ -62,9 +66,10 @@ pub use fd::ImportOptions;
 use heap::Heap;
 pub use heap::{Charge, SharedCharges};
 pub use heap::{HeapStats, Usage};
-pub use lease::{Access, Cause, Conflict, Lease, LeaseSet};
+pub use lease::{Cause, Conflict, Lease, LeaseSet};
+pub use lease_table::Access;
 pub use map::{ReadMap, WriteMap};
-pub use memory::{AllocOptions, Contents, Memory, MemoryView, Sharing};
+pub use memory::{Memory, MemoryView};
 pub use packing::Packing;
 pub use range::{ByteRange, LINE_BYTES};
 pub use set::Used;

@@ -6,7 +6,6 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::lease::{Access, Lease};
 use super::range::{ByteRange, LINE_BYTES};
 use udo_graph::error::Result;
 use udo_graph::memory::Buffer;
@@ -23,6 +22,18 @@ pub enum Coherence {
         /// With a seed, the cache also lets go of lines by itself, as real ones do: at random, the same with the same seed.
         seed: Option<u64>,
     },
+}
+
+/// The device's side of some bytes of a memory, for as long as nobody else writes them.
+pub(super) trait DeviceSide {
+    /// Which bytes of the memory they are.
+    fn range(&self) -> ByteRange;
+    /// Whether they may be written.
+    fn is_writable(&self) -> bool;
+    /// Copies those from `at` on.
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<()>;
+    /// Writes those from `at` on.
+    fn write(&mut self, at: u64, from: &[u8]) -> Result<()>;
 }
 
 /// What the host sees of a memory.
@@ -79,12 +90,12 @@ impl Lines {
     }
 
     /// Writes a line to the device if it is dirty.
-    fn flush(&mut self, lease: &mut Lease, line: ByteRange) -> Result<()> {
+    fn flush(&mut self, device: &mut impl DeviceSide, line: ByteRange) -> Result<()> {
         if !self.is_dirty(line) {
             return Ok(());
         }
         let bytes = self.host.bytes().get(place(line)).unwrap_or_default();
-        lease.write(line.start() - lease.view().range().start(), bytes)?;
+        device.write(line.start() - device.range().start(), bytes)?;
         if let Some(clean) = self.clean.bytes_mut().get_mut(place(line)) {
             clean.copy_from_slice(bytes);
         }
@@ -92,10 +103,10 @@ impl Lines {
     }
 
     /// Takes bytes as they are on the device.
-    fn take(&mut self, lease: &Lease, range: ByteRange) -> Result<()> {
-        let at = range.start() - lease.view().range().start();
+    fn take(&mut self, device: &impl DeviceSide, range: ByteRange) -> Result<()> {
+        let at = range.start() - device.range().start();
         for side in [&mut self.host, &mut self.clean] {
-            lease.read(at, side.bytes_mut().get_mut(place(range)).unwrap_or_default())?;
+            device.read(at, side.bytes_mut().get_mut(place(range)).unwrap_or_default())?;
         }
         Ok(())
     }
@@ -130,29 +141,29 @@ impl Cache {
         }
     }
 
-    /// Writes those of these lines to the device that are dirty. `lease` has them.
-    pub(super) fn flush(&self, lease: &mut Lease, range: ByteRange) -> Result<()> {
+    /// Writes those of these lines to the device that are dirty. `device` has them.
+    pub(super) fn flush(&self, device: &mut impl DeviceSide, range: ByteRange) -> Result<()> {
         let mut state = self.lock();
-        lines(range).try_for_each(|line| state.flush(lease, line))
+        lines(range).try_for_each(|line| state.flush(device, line))
     }
 
-    /// Has the host see these bytes as they are on the device; what it changed in them is lost. `lease` has them. They need
+    /// Has the host see these bytes as they are on the device; what it changed in them is lost. `device` has them. They need
     /// not be lines: copies to the device are seen to the byte.
-    pub(super) fn invalidate(&self, lease: &Lease, range: ByteRange) -> Result<()> {
-        self.lock().take(lease, range)
+    pub(super) fn invalidate(&self, device: &impl DeviceSide, range: ByteRange) -> Result<()> {
+        self.lock().take(device, range)
     }
 
-    /// Lets go of some of the lease's lines, if the cache does so by itself. Dirty ones stay where the lease is a reader's.
-    pub(super) fn evict(&self, lease: &mut Lease) -> Result<()> {
+    /// Lets go of some of the lines of `device`, if the cache does so by itself. Dirty ones stay where it may not be written.
+    pub(super) fn evict(&self, device: &mut impl DeviceSide) -> Result<()> {
         let mut state = self.lock();
-        for line in lines(lease.view().range()) {
+        for line in lines(device.range()) {
             if state.random.as_mut().is_none_or(|random| !random.happens()) {
                 continue;
             }
-            match (state.is_dirty(line), lease.access()) {
-                (true, Access::Read) => {}
-                (true, Access::Write) => state.flush(lease, line)?,
-                (false, Access::Read | Access::Write) => state.take(lease, line)?,
+            match (state.is_dirty(line), device.is_writable()) {
+                (true, false) => {}
+                (true, true) => state.flush(device, line)?,
+                (false, _) => state.take(device, line)?,
             }
         }
         Ok(())

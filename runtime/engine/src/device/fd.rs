@@ -3,9 +3,10 @@
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use super::Device;
+use super::alloc::memory_of;
 use super::bytes::{Pages, Peers, Storage, page_bytes};
 use super::heap::Charge;
-use super::lease::Access;
+use super::lease_table::Access;
 use super::memory::Memory;
 use udo_graph::error::{Error, ErrorCode, Result, invalid};
 
@@ -120,7 +121,7 @@ impl Device {
             invalid(format!("an import to {self} of {len} bytes is more than an address can count"))
         })?;
         let pages = Pages::of_file(fd, offset_bytes, bytes)?;
-        Memory::new(Storage::shared(pages, 0, bytes, peers), Charge::imported(self, len))
+        memory_of(Storage::shared(pages, 0, bytes, peers), Charge::imported(self, len))
     }
 }
 

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::cache::Cache;
-use super::lease::{Access, Lease};
+use super::lease::Lease;
+use super::lease_table::Access;
 use super::memory::MemoryView;
 use super::range::ByteRange;
 use udo_graph::error::{Error, ErrorCode, Result, invalid};

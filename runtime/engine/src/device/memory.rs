@@ -6,59 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Device;
-use super::bytes::{Pages, Peers, Storage, page_bytes};
-use super::cache::{Cache, Coherence};
+use super::bytes::{Peers, Storage};
+use super::cache::Cache;
 use super::heap::Charge;
-use super::lease::{Access, Lease, Leases};
+use super::lease_table::LeaseTable;
 use super::range::ByteRange;
 use udo_graph::error::{Error, ErrorCode, Result, invalid};
-use udo_graph::memory::ALIGN_BYTES;
-
-/// What fresh memory is filled with in debug builds: no number in floating-point types, -1 in signed ones.
-const POISON: u8 = 0xff;
-
-/// What is in fresh memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Contents {
-    /// Anything; in debug builds bytes of 255, which are no numbers, so that who reads them notices.
-    #[default]
-    Unset,
-    /// Zeros.
-    Zeros,
-}
-
-/// Whether memory may be given to other processes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sharing {
-    /// It may not.
-    #[default]
-    Private,
-    /// It may, as a file descriptor. From the first one on its bytes are copied rather than referred to.
-    Exportable,
-    /// It may, and who allocates it promises to be alone with it: nobody whom it is given to is at its bytes while this process has a lease
-    /// of them, as a run has. So they are referred to where they lie ([`Memory::export_fd_exclusive`]).
-    Exclusive,
-}
-
-/// How memory is allocated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllocOptions<'a> {
-    /// The first byte is at a multiple of this power of two, and at one of 64 in any case.
-    pub align_bytes: u64,
-    /// What is in it.
-    pub contents: Contents,
-    /// Whether it may be given to other processes.
-    pub sharing: Sharing,
-    /// Whose it is in the heap's statistics. There is an entry per label, so there are few of them.
-    pub owner: &'a str,
-}
-
-impl Default for AllocOptions<'_> {
-    fn default() -> Self {
-        let (contents, sharing) = (Contents::Unset, Sharing::Private);
-        Self { align_bytes: ALIGN_BYTES as u64, contents, sharing, owner: "program" }
-    }
-}
 
 /// Bytes of a device's memory. Clones and views are the same bytes, which are released with the last of them; nothing of
 /// it dangles, and a run that uses it keeps it.
@@ -113,92 +66,22 @@ pub struct MemoryView {
 struct Inner {
     id: u64,
     storage: Storage,
-    leases: Leases,
+    leases: LeaseTable,
     /// The host's side, where it is another one.
     cache: Option<Cache>,
     charge: Charge,
 }
 
-impl Device {
-    /// `len` bytes of its memory, aligned to 64. No bytes are fine.
-    ///
-    /// # Errors
-    /// The heap's limit or the system does not give as many.
-    pub fn alloc(&self, len: u64) -> Result<Memory> {
-        self.alloc_with(len, &AllocOptions::default())
-    }
-
-    /// As [`Device::alloc`], with options.
-    ///
-    /// # Errors
-    /// As there; an alignment that is no power of two or, for shared memory, above a page; sharing that the device or the
-    /// system does not do.
-    pub fn alloc_with(&self, len: u64, options: &AllocOptions<'_>) -> Result<Memory> {
-        let align =
-            usize::try_from(options.align_bytes).ok().filter(|align| align.is_power_of_two());
-        let align = align.ok_or_else(|| {
-            let found = options.align_bytes;
-            invalid(format!("an alignment of {found} bytes on {self}; wanted a power of two"))
-        })?;
-        let charge = Charge::take(self, len, options.owner)?;
-        let bytes = usize::try_from(len).map_err(|_| {
-            let why = format!("{len} bytes of {self} are more than an address can count");
-            Error::new(ErrorCode::OutOfMemory, why)
-        })?;
-        let storage = match options.sharing {
-            Sharing::Private => Storage::own(bytes, align)?,
-            Sharing::Exportable | Sharing::Exclusive => {
-                self.check_sharing(len)?;
-                if align > page_bytes() {
-                    let most = page_bytes();
-                    return Err(invalid(format!(
-                        "an alignment of {align} bytes on {self}, wanted at most {most} of memory that is shared"
-                    )));
-                }
-                let is_promised = options.sharing == Sharing::Exclusive;
-                let peers = if is_promised { Peers::Promised } else { Peers::None };
-                Storage::shared(Pages::anonymous(bytes)?, 0, bytes, peers)
-            }
-        };
-        let memory = Memory::new(storage, charge)?;
-        if cfg!(debug_assertions) && options.contents == Contents::Unset {
-            memory.fill(POISON)?;
-        }
-        Ok(memory)
-    }
-
-    /// Whether `len` bytes of its memory may be shared.
-    pub(super) fn check_sharing(&self, len: u64) -> Result<()> {
-        if !self.capabilities().can_share {
-            let why = format!("{self} does not share its memory; copy through the host");
-            return Err(Error::new(ErrorCode::Unsupported, why));
-        }
-        if len == 0 {
-            return Err(invalid(format!("0 bytes of {self} to be shared, wanted at least 1")));
-        }
-        Ok(())
-    }
-}
-
 impl Memory {
-    /// Memory of these bytes.
-    pub(super) fn new(storage: Storage, charge: Charge) -> Result<Self> {
+    /// Memory of these bytes, and the host's side of them where it is another one.
+    pub(super) fn new(storage: Storage, cache: Option<Cache>, charge: Charge) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let device = charge.device().clone();
-        let cache = match device.coherence() {
-            Coherence::Coherent => None,
-            Coherence::NonCoherent { .. } => Some(Cache::new(storage.len(), device.next_seed())?),
-        };
         let len = u64::try_from(storage.len()).unwrap_or(u64::MAX);
         let range = ByteRange::new(0, len)
             .ok_or_else(|| Error::new(ErrorCode::Internal, "a memory ends before it starts"))?;
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let of = Arc::new(Inner { id, storage, leases: Leases::new(), cache, charge });
-        let memory = Self(MemoryView { of, range });
-        if let Some(cache) = memory.cache() {
-            cache.invalidate(&memory.lease(Access::Read)?, memory.range)?;
-        }
-        Ok(memory)
+        let of = Arc::new(Inner { id, storage, leases: LeaseTable::new(), cache, charge });
+        Ok(Self(MemoryView { of, range }))
     }
 
     /// All bytes, as a view.
@@ -285,95 +168,19 @@ impl MemoryView {
         }
     }
 
-    /// Copies the bytes from `offset` on to the host.
-    ///
-    /// # Errors
-    /// They go beyond the view's, and nothing is copied; or somebody is writing them.
-    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        self.of_len(offset, into.len())?.lease(Access::Read)?.read(0, into)
-    }
-
-    /// Copies all bytes to the host.
-    ///
-    /// # Errors
-    /// Somebody is writing them, or the host has no room for them.
-    pub fn read_all(&self) -> Result<Vec<u8>> {
-        let lease = self.lease(Access::Read)?;
-        let mut bytes = Vec::new();
-        if bytes.try_reserve_exact(self.len_here()).is_err() {
-            let why = format!("the host has no room for {self}; read it in parts");
-            return Err(Error::new(ErrorCode::OutOfMemory, why));
-        }
-        bytes.resize(self.len_here(), 0);
-        lease.read(0, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// Copies bytes of the host to those from `offset` on.
-    ///
-    /// # Errors
-    /// They go beyond the view's, and nothing is written; or somebody has a lease of them.
-    pub fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
-        let mut lease = self.of_len(offset, from.len())?.lease(Access::Write)?;
-        lease.write(0, from)?;
-        self.show(&lease, lease.view().range)
-    }
-
-    /// Sets all bytes.
-    ///
-    /// # Errors
-    /// Somebody has a lease of some.
-    pub fn fill(&self, value: u8) -> Result<()> {
-        let mut lease = self.lease(Access::Write)?;
-        lease.fill(value)?;
-        self.show(&lease, lease.view().range)
-    }
-
-    /// Copies `len` bytes of `source` from `source_offset` on to those from `offset` on, on this device or from another
-    /// one. Where both are of one memory and overlap, what was there before is copied, as `memmove` does.
-    ///
-    /// # Errors
-    /// They go beyond either view, and nothing is written; or somebody has a lease that is in the way.
-    pub fn copy_from(
-        &self,
-        offset: u64,
-        source: &Self,
-        source_offset: u64,
-        len: u64,
-    ) -> Result<()> {
-        let to = self.view(span(offset, len))?;
-        let from = source.view(span(source_offset, len))?;
-        if to.of.id == from.of.id && to.range.meets(from.range) {
-            let mut lease = to.part(to.range.hull(from.range)).lease(Access::Write)?;
-            let first = lease.view().range.start();
-            let (at, from) = (to.range.start() - first, from.range.start() - first);
-            lease.copy_within(at, from, to.len_here())?;
-            return self.show(&lease, to.range);
-        }
-        let source = from.lease(Access::Read)?;
-        let mut lease = to.lease(Access::Write)?;
-        lease.copy_from(&source)?;
-        self.show(&lease, lease.view().range)
-    }
-
     /// The view of `part` of the memory.
     pub(super) fn part(&self, part: ByteRange) -> Self {
         Self { of: Arc::clone(&self.of), range: part }
     }
 
     /// The view of `len` bytes from `offset` on.
-    fn of_len(&self, offset: u64, len: usize) -> Result<Self> {
+    pub(super) fn of_len(&self, offset: u64, len: usize) -> Result<Self> {
         self.view(span(offset, u64::try_from(len).unwrap_or(u64::MAX)))
     }
 
     fn beyond(&self, range: &Range<u64>) -> Error {
         let Range { start, end } = range;
         invalid(format!("bytes {start}..{end} of {self}; wanted a range within 0..{}", self.len()))
-    }
-
-    /// Has the host's side see what was written on the device's by other means than a mapping.
-    fn show(&self, lease: &Lease, range: ByteRange) -> Result<()> {
-        self.cache().map_or(Ok(()), |cache| cache.invalidate(lease, range))
     }
 
     pub(super) fn cache(&self) -> Option<&Cache> {
@@ -384,7 +191,7 @@ impl MemoryView {
         &self.of.storage
     }
 
-    pub(super) fn leases(&self) -> &Leases {
+    pub(super) fn leases(&self) -> &LeaseTable {
         &self.of.leases
     }
 
@@ -409,7 +216,7 @@ impl MemoryView {
 }
 
 /// The range of `len` bytes from `offset` on; as far as can be counted, which is beyond any memory.
-fn span(offset: u64, len: u64) -> Range<u64> {
+pub(super) fn span(offset: u64, len: u64) -> Range<u64> {
     offset..offset.saturating_add(len)
 }
 

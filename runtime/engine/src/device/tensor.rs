@@ -1,9 +1,10 @@
 //! Tensors in a device's memory.
 
 use super::Device;
+use super::alloc::AllocOptions;
 use super::cache::Coherence;
 use super::lease::{Lease, LeaseSet};
-use super::memory::{AllocOptions, MemoryView};
+use super::memory::MemoryView;
 use super::packing::Packing;
 use super::spec::TensorSpec;
 use udo_graph::error::{Error, ErrorCode, Result, invalid};

@@ -1,8 +1,22 @@
 //! Which bytes of a memory are leased: some to any number of readers, others to one writer.
 
-use super::Access;
-use super::sync::{AtomicBool, AtomicU64, Ordering, SLOTS, SPINS, spin_loop, yield_now};
-use crate::device::range::ByteRange;
+#[cfg(all(test, loom))]
+mod models;
+#[cfg_attr(all(test, loom), path = "lease_table/sync_loom.rs")]
+#[cfg_attr(not(all(test, loom)), path = "lease_table/sync_std.rs")]
+mod sync;
+
+use super::range::ByteRange;
+use sync::{AtomicBool, AtomicU64, Ordering, SLOTS, SPINS, spin_loop, yield_now};
+
+/// What a lease lets its holder do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To read; others may read as well.
+    Read,
+    /// To read and write; nobody else is at the bytes.
+    Write,
+}
 
 /// The leases of one memory. Taking and giving back leave the heap alone, and nobody waits for a lease: what is in the way
 /// is said at once.
@@ -11,7 +25,7 @@ use crate::device::range::ByteRange;
 /// section has a few hundred instructions at most and calls nothing, and a set of leases holds the flags of several tables
 /// at once, in the order of their memories' numbers, so that it has all of its leases or none at any moment.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct LeaseTable {
     is_locked: AtomicBool,
     /// A bit per slot with a lease. This and what follows is written by whoever holds the flag, which orders it.
     used: AtomicU64,
@@ -38,7 +52,10 @@ pub(super) enum Clash {
     Full,
 }
 
-impl Table {
+impl LeaseTable {
+    /// The most leases that a memory may have.
+    pub(super) const MOST: usize = SLOTS;
+
     pub(super) fn new() -> Self {
         Self {
             is_locked: AtomicBool::new(false),
@@ -109,7 +126,7 @@ impl Table {
         }
     }
 
-    /// As [`Table::insert`], alone.
+    /// As [`LeaseTable::insert`], alone.
     pub(super) fn take(&self, range: ByteRange, access: Access) -> Result<Slot, Clash> {
         self.lock();
         let slot = self.insert(range, access);
@@ -117,7 +134,7 @@ impl Table {
         slot
     }
 
-    /// As [`Table::remove`], alone.
+    /// As [`LeaseTable::remove`], alone.
     pub(super) fn give_back(&self, slot: Slot) {
         self.lock();
         self.remove(slot);
@@ -130,7 +147,7 @@ pub(super) trait Entry {
     /// What being refused comes to.
     type Refusal;
     /// The table of its memory, and the range and access in it.
-    fn wanted(&self) -> (&Table, ByteRange, Access);
+    fn wanted(&self) -> (&LeaseTable, ByteRange, Access);
     /// Where its lease is noted, once it has one.
     fn slot(&mut self) -> &mut Slot;
     /// What it comes to that entry `at`, which this is, is refused for `clash`.
@@ -141,7 +158,7 @@ pub(super) trait Entry {
 /// all entries, those of one table next to each other and tables always in one order, so that threads cannot wait for each
 /// other in a circle.
 pub(super) fn take_all<E: Entry>(entries: &mut [E], order: &[usize]) -> Result<(), E::Refusal> {
-    each_table(entries, order, Table::lock);
+    each_table(entries, order, LeaseTable::lock);
     let mut outcome = Ok(());
     let mut taken = 0;
     for &at in order {
@@ -159,15 +176,15 @@ pub(super) fn take_all<E: Entry>(entries: &mut [E], order: &[usize]) -> Result<(
     if outcome.is_err() {
         remove_all(entries, order.get(..taken).unwrap_or_default());
     }
-    each_table(entries, order, Table::unlock);
+    each_table(entries, order, LeaseTable::unlock);
     outcome
 }
 
 /// Gives back what [`take_all`] took.
 pub(super) fn give_back_all<E: Entry>(entries: &mut [E], order: &[usize]) {
-    each_table(entries, order, Table::lock);
+    each_table(entries, order, LeaseTable::lock);
     remove_all(entries, order);
-    each_table(entries, order, Table::unlock);
+    each_table(entries, order, LeaseTable::unlock);
 }
 
 fn remove_all<E: Entry>(entries: &mut [E], order: &[usize]) {
@@ -180,8 +197,8 @@ fn remove_all<E: Entry>(entries: &mut [E], order: &[usize]) {
 }
 
 /// Does this to each table once.
-fn each_table<E: Entry>(entries: &[E], order: &[usize], act: fn(&Table)) {
-    let mut last: Option<&Table> = None;
+fn each_table<E: Entry>(entries: &[E], order: &[usize], act: fn(&LeaseTable)) {
+    let mut last: Option<&LeaseTable> = None;
     for entry in order.iter().filter_map(|&at| entries.get(at)) {
         let (table, ..) = entry.wanted();
         if last.is_none_or(|last| !std::ptr::eq(last, table)) {

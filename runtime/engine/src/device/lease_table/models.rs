@@ -8,19 +8,18 @@ use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
 
-use super::Access;
-use super::table::{Clash, Entry, Slot, Table, give_back_all, take_all};
+use super::{Access, Clash, Entry, LeaseTable, Slot, give_back_all, take_all};
 use crate::device::range::ByteRange;
 
 /// A memory of two bytes.
 struct Bytes {
-    table: Table,
+    table: LeaseTable,
     bytes: [UnsafeCell<u8>; 2],
 }
 
 impl Bytes {
     fn new() -> Arc<Self> {
-        Arc::new(Self { table: Table::new(), bytes: [UnsafeCell::new(0), UnsafeCell::new(0)] })
+        Arc::new(Self { table: LeaseTable::new(), bytes: [UnsafeCell::new(0), UnsafeCell::new(0)] })
     }
 
     fn range(at: u64, len: u64) -> ByteRange {
@@ -102,7 +101,7 @@ struct First {
 impl Entry for First {
     type Refusal = Clash;
 
-    fn wanted(&self) -> (&Table, ByteRange, Access) {
+    fn wanted(&self) -> (&LeaseTable, ByteRange, Access) {
         (&self.of.table, Bytes::range(0, 1), Access::Write)
     }
 

@@ -1,0 +1,131 @@
+//! Allocating memory of a device.
+
+use super::Device;
+use super::bytes::{Pages, Peers, Storage, page_bytes};
+use super::cache::{Cache, Coherence};
+use super::heap::Charge;
+use super::lease_table::Access;
+use super::memory::Memory;
+use udo_graph::error::{Error, ErrorCode, Result, invalid};
+use udo_graph::memory::ALIGN_BYTES;
+
+/// What fresh memory is filled with in debug builds: no number in floating-point types, -1 in signed ones.
+const POISON: u8 = 0xff;
+
+/// What is in fresh memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Contents {
+    /// Anything; in debug builds bytes of 255, which are no numbers, so that who reads them notices.
+    #[default]
+    Unset,
+    /// Zeros.
+    Zeros,
+}
+
+/// Whether memory may be given to other processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// It may not.
+    #[default]
+    Private,
+    /// It may, as a file descriptor. From the first one on its bytes are copied rather than referred to.
+    Exportable,
+    /// It may, and who allocates it promises to be alone with it: nobody whom it is given to is at its bytes while this process has a lease
+    /// of them, as a run has. So they are referred to where they lie ([`Memory::export_fd_exclusive`]).
+    Exclusive,
+}
+
+/// How memory is allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocOptions<'a> {
+    /// The first byte is at a multiple of this power of two, and at one of 64 in any case.
+    pub align_bytes: u64,
+    /// What is in it.
+    pub contents: Contents,
+    /// Whether it may be given to other processes.
+    pub sharing: Sharing,
+    /// Whose it is in the heap's statistics. There is an entry per label, so there are few of them.
+    pub owner: &'a str,
+}
+
+impl Default for AllocOptions<'_> {
+    fn default() -> Self {
+        let (contents, sharing) = (Contents::Unset, Sharing::Private);
+        Self { align_bytes: ALIGN_BYTES as u64, contents, sharing, owner: "program" }
+    }
+}
+
+impl Device {
+    /// `len` bytes of its memory, aligned to 64. No bytes are fine.
+    ///
+    /// # Errors
+    /// The heap's limit or the system does not give as many.
+    pub fn alloc(&self, len: u64) -> Result<Memory> {
+        self.alloc_with(len, &AllocOptions::default())
+    }
+
+    /// As [`Device::alloc`], with options.
+    ///
+    /// # Errors
+    /// As there; an alignment that is no power of two or, for shared memory, above a page; sharing that the device or the
+    /// system does not do.
+    pub fn alloc_with(&self, len: u64, options: &AllocOptions<'_>) -> Result<Memory> {
+        let align =
+            usize::try_from(options.align_bytes).ok().filter(|align| align.is_power_of_two());
+        let align = align.ok_or_else(|| {
+            let found = options.align_bytes;
+            invalid(format!("an alignment of {found} bytes on {self}; wanted a power of two"))
+        })?;
+        let charge = Charge::take(self, len, options.owner)?;
+        let bytes = usize::try_from(len).map_err(|_| {
+            let why = format!("{len} bytes of {self} are more than an address can count");
+            Error::new(ErrorCode::OutOfMemory, why)
+        })?;
+        let storage = match options.sharing {
+            Sharing::Private => Storage::own(bytes, align)?,
+            Sharing::Exportable | Sharing::Exclusive => {
+                self.check_sharing(len)?;
+                if align > page_bytes() {
+                    let most = page_bytes();
+                    return Err(invalid(format!(
+                        "an alignment of {align} bytes on {self}, wanted at most {most} of memory that is shared"
+                    )));
+                }
+                let is_promised = options.sharing == Sharing::Exclusive;
+                let peers = if is_promised { Peers::Promised } else { Peers::None };
+                Storage::shared(Pages::anonymous(bytes)?, 0, bytes, peers)
+            }
+        };
+        let memory = memory_of(storage, charge)?;
+        if cfg!(debug_assertions) && options.contents == Contents::Unset {
+            memory.fill(POISON)?;
+        }
+        Ok(memory)
+    }
+
+    /// Whether `len` bytes of its memory may be shared.
+    pub(super) fn check_sharing(&self, len: u64) -> Result<()> {
+        if !self.capabilities().can_share {
+            let why = format!("{self} does not share its memory; copy through the host");
+            return Err(Error::new(ErrorCode::Unsupported, why));
+        }
+        if len == 0 {
+            return Err(invalid(format!("0 bytes of {self} to be shared, wanted at least 1")));
+        }
+        Ok(())
+    }
+}
+
+/// Memory of these bytes, which the host sees as they are.
+pub(super) fn memory_of(storage: Storage, charge: Charge) -> Result<Memory> {
+    let device = charge.device();
+    let cache = match device.coherence() {
+        Coherence::Coherent => None,
+        Coherence::NonCoherent { .. } => Some(Cache::new(storage.len(), device.next_seed())?),
+    };
+    let memory = Memory::new(storage, cache, charge)?;
+    if let Some(cache) = memory.cache() {
+        cache.invalidate(&memory.lease(Access::Read)?, memory.range())?;
+    }
+    Ok(memory)
+}
