@@ -154,14 +154,6 @@ const API_FOLDERS: &[(&str, &[&[&str]])] = &[
 /// Files that import each other in a circle still. No line may be added.
 const CYCLES: &[&[&str]] = &[
     &[
-        "runtime/engine/src/contain/call.rs",
-        "runtime/engine/src/contain/kernel.rs",
-        "runtime/engine/src/contain/packs.rs",
-        "runtime/engine/src/contain/proxy.rs",
-        "runtime/engine/src/contain/tables.rs",
-        "runtime/engine/src/contain/worker.rs",
-    ],
-    &[
         "runtime/compile/src/plan/control.rs",
         "runtime/compile/src/plan/lower.rs",
         "runtime/compile/src/plan/states.rs",
@@ -187,6 +179,7 @@ const UNSAFE: &[&str] = &[
     "runtime/engine/src/contain/node.rs",
     "runtime/engine/src/contain/packs.rs",
     "runtime/engine/src/contain/proxy.rs",
+    "runtime/engine/src/contain/report.rs",
     "runtime/engine/src/contain/serve/calls.rs",
     "runtime/engine/src/contain/serve/window.rs",
     "runtime/engine/src/contain/shared.rs",

@@ -6,6 +6,7 @@
 //! memory that host and worker share (`shared`). `serve` is the worker's side.
 
 mod call;
+mod callee;
 mod image;
 mod kernel;
 mod node;
@@ -13,6 +14,7 @@ mod options;
 mod packs;
 mod process;
 mod proxy;
+mod report;
 mod room;
 mod serve;
 mod shared;
@@ -100,7 +102,8 @@ pub(crate) fn open(
     path: &Path,
     sha256: &str,
 ) -> Result<Tables, OpenError> {
-    worker.open(path, sha256).map_err(|Fault(why)| refused(path, &why))
+    let opened = worker.open(path, sha256, |told| tables::tables(worker, told));
+    opened.map_err(|Fault(why)| refused(path, &why))
 }
 
 fn refused(path: &Path, why: &str) -> OpenError {

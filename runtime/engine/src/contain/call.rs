@@ -8,7 +8,7 @@ use udo_api::{DType, Status};
 
 use super::Ask;
 use super::kernel::{Constant, Held, Kernel};
-use super::proxy::{fault, leave};
+use super::report::{fault, leave};
 use super::shared::{BULK, FAR, HEAD, PAGE, Segment};
 use super::worker::{Fault, Lane};
 

@@ -4,12 +4,11 @@ use std::ffi::c_void;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use udo_api::abi::{FinalizeArgs, GpuArg, PackRequest, Tie, Work};
-use udo_api::{KernelInfo, Launch, Status, Workspace};
+use udo_api::{KernelInfo, Launch, Workspace};
 
-use super::proxy;
+use super::callee::Callee;
 use super::room::Part;
-use super::tables::Callee;
-use super::wire::{Garbled, Reader, Writer};
+use super::wire::{Garbled, Reader, Writer, answered};
 use super::worker::{Fault, Lane, Worker};
 use super::{Ask, packs};
 
@@ -74,22 +73,6 @@ struct Job {
     inputs: Vec<u32>,
     recipe: Vec<u64>,
     bytes: usize,
-}
-
-/// Status and text of a refusal.
-type Refusal<'a> = (u32, &'a str);
-
-/// Reads an answer, with `read` if it is no refusal.
-pub(super) fn answered<'a, T>(
-    answer: &'a [u8],
-    read: impl FnOnce(&mut Reader<'a>) -> Result<T, Garbled>,
-) -> Result<Result<T, Refusal<'a>>, Garbled> {
-    let mut reader = Reader::of(answer);
-    let status = reader.u32()?;
-    if status == Status::OK.code() {
-        return read(&mut reader).map(Ok);
-    }
-    Ok(Err((status, reader.text()?)))
 }
 
 /// Why a kernel is not made.
@@ -231,7 +214,7 @@ impl Job {
             recipe: self.recipe.as_ptr(),
             recipe_len: self.recipe.len(),
             bytes: self.bytes,
-            fill: Some(proxy::pack),
+            fill: Some(packs::pack),
             body,
             reserved_words: [0; 4],
         }

@@ -9,9 +9,9 @@ use udo_api::Status;
 use udo_api::abi::PackArgs;
 
 use super::Ask;
-use super::kernel::answered;
 use super::node::{bytes_of, slice};
-use super::wire::{Garbled, Writer};
+use super::report::refuse;
+use super::wire::{Garbled, Writer, answered};
 use super::worker::{Fault, Worker};
 use crate::exit_guard::PerProcess;
 
@@ -37,11 +37,23 @@ pub(super) fn body(worker: &'static Worker, generation: u64, number: usize) -> *
     ptr::from_ref(*body).cast()
 }
 
+// SAFETY: called by way of the requests of `Kernel::finalize` alone, with arguments as the ABI says.
+pub(super) unsafe extern "C" fn pack(args: *const PackArgs) -> u32 {
+    // SAFETY: the host passes arguments that are valid for the call.
+    let args = unsafe { &*args };
+    // SAFETY: `body` is that of the request.
+    match unsafe { packed(args) } {
+        Ok(()) => Status::OK.code(),
+        // SAFETY: the sink is the host's.
+        Err((status, text)) => unsafe { refuse(args.errors, status, &text) },
+    }
+}
+
 /// Has the worker pack; status and message of a refusal.
 ///
 /// # Safety
 /// `args` is valid as the ABI says, with a `body` that [`body`] made.
-pub(super) unsafe fn pack(args: &PackArgs) -> Result<(), (u32, String)> {
+unsafe fn packed(args: &PackArgs) -> Result<(), (u32, String)> {
     // SAFETY: as the caller promises; it stays for the life of the process.
     let &Packer { worker, generation, number } = unsafe { &*args.body.cast::<Packer>() };
     let mut writer = Writer::default();

@@ -1,69 +1,22 @@
 //! The functions of tables whose package runs elsewhere: each asks the worker and hands on what it answers.
 
-use std::cell::Cell;
 use std::ffi::c_void;
 
 use udo_api::Status;
 use udo_api::TensorDesc;
 use udo_api::abi::{
     AcceptArgs, ErrorSink, ExecArgs, FinalizeArgs, Finalized, GpuSink, InferArgs, NeededBytes,
-    NeedsArgs, PackArgs,
+    NeedsArgs,
 };
 use udo_api::export::send;
-use udo_api::guard::{self, GuardCell, GuardReport, LibraryGuard};
-use udo_host::callee;
 
-use super::kernel::{Kernel, Refused, answered};
-use super::tables::{self, Callee};
-use super::wire::{Garbled, Reader, Writer};
+use super::callee::{Callee, called};
+use super::kernel::{Kernel, Refused};
+use super::report::refuse;
+use super::wire::{Garbled, Reader, Writer, answered};
 use super::worker::Fault;
-use super::{Ask, call, packs};
+use super::{Ask, call};
 use crate::exit_guard;
-
-/// The guard of every contained library: its cells are the worker's, and its reports what the last call here was told.
-pub(super) const GUARD: LibraryGuard = LibraryGuard::new(cell, report);
-
-/// What a failed call leaves for who asks why.
-const NO_REPORT: GuardReport = GuardReport::NONE;
-
-thread_local! {
-    static REPORT: Cell<GuardReport> = const { Cell::new(NO_REPORT) };
-}
-
-extern "C" fn cell() -> *mut GuardCell {
-    guard::this_thread()
-}
-
-// SAFETY: called by the host, with room for a report.
-unsafe extern "C" fn report(report: *mut GuardReport) {
-    let taken = REPORT.replace(NO_REPORT);
-    // SAFETY: the host passes room for a report of this very version.
-    unsafe { report.write(taken) };
-}
-
-/// Leaves word of why a call failed; its status.
-pub(super) fn leave(status: u32, detail: [u64; 2], text: &str) -> u32 {
-    REPORT.set(GuardReport::new(detail, text));
-    status
-}
-
-/// Leaves word of a worker that failed in a call; its status.
-pub(super) fn fault(fault: &Fault) -> u32 {
-    leave(Status::WORKER.code(), [0; 2], &fault.0)
-}
-
-/// Tells the host why something is refused; the status.
-///
-/// # Safety
-/// `errors` is null or valid for the call.
-unsafe fn refuse(errors: *const ErrorSink, status: u32, text: &str) -> u32 {
-    // SAFETY: as the caller promises.
-    if let Some(sink) = unsafe { errors.as_ref() } {
-        // SAFETY: the sink takes text during the call, with its own `ctx`.
-        unsafe { (sink.write)(sink.ctx, text.as_ptr(), text.len()) };
-    }
-    status
-}
 
 /// Asks what is asked before a run, and has `take` read the answer; the status.
 ///
@@ -76,7 +29,7 @@ unsafe fn ask(
     take: impl FnOnce(&mut Reader<'_>) -> Result<(), Garbled>,
 ) -> u32 {
     let asked = || {
-        let Callee { worker, package, number } = tables::callee(callee().addr()).ok_or(Garbled)?;
+        let Callee { worker, package, number } = called().ok_or(Garbled)?;
         // Who asks for shapes does not say whose operator it is.
         let named = |Fault(why): Fault| match what {
             Ask::Infer => Fault(format!("package {package}: {why}")),
@@ -144,7 +97,7 @@ pub(super) unsafe extern "C" fn finalize(args: *const FinalizeArgs, out: *mut Fi
     // SAFETY: the host passes arguments that are valid for the call.
     let args = unsafe { &*args };
     let none = || Refused::from(Garbled);
-    let made = tables::callee(callee().addr()).ok_or_else(none).and_then(|callee| {
+    let made = called().ok_or_else(none).and_then(|callee| {
         // SAFETY: as the host says of its arguments.
         unsafe { Kernel::finalize(callee, args) }
     });
@@ -215,18 +168,6 @@ pub(super) unsafe extern "C" fn info(state: *const c_void, sink: *const GpuSink)
     let sink = unsafe { &*sink };
     // SAFETY: it is the host's.
     unsafe { send(&kernel.gpu, sink) }.code()
-}
-
-// SAFETY: called by way of the requests of `Kernel::finalize` alone, with arguments as the ABI says.
-pub(super) unsafe extern "C" fn pack(args: *const PackArgs) -> u32 {
-    // SAFETY: the host passes arguments that are valid for the call.
-    let args = unsafe { &*args };
-    // SAFETY: `body` is that of the request.
-    match unsafe { packs::pack(args) } {
-        Ok(()) => Status::OK.code(),
-        // SAFETY: the sink is the host's.
-        Err((status, text)) => unsafe { refuse(args.errors, status, &text) },
-    }
 }
 
 // SAFETY: called by the host alone, once, with what finalize made.

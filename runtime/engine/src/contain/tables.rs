@@ -1,50 +1,14 @@
 //! The tables of a package whose code runs elsewhere: as its worker tells them, with functions that ask it.
 
-use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
-
 use udo_api::abi::{GpuTable, KernelVTable, LibraryRef, StaticPtr};
 use udo_api::{KernelDef, OpDef, OpSchema};
 
+use super::callee::answer_for;
 use super::image::kept;
-use super::proxy;
 use super::wire::{Garbled, Reader, Writer};
 use super::worker::Worker;
-use crate::exit_guard::PerProcess;
+use super::{proxy, report};
 use crate::package::{Tables, Tier};
-
-/// What a worker is asked to call for an operator or a kernel of the host's tables.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Callee {
-    pub(super) worker: &'static Worker,
-    pub(super) package: &'static str,
-    /// Among the worker's operators or kernels.
-    pub(super) number: usize,
-}
-
-/// The callees of tables that never go, by the addresses of their entries.
-static CALLEES: PerProcess<RwLock<Option<HashMap<usize, Callee>>>> =
-    PerProcess::new(RwLock::new(None));
-
-/// Who answers for the entry at this address.
-pub(super) fn callee(address: usize) -> Option<Callee> {
-    let callees = CALLEES.get().read().unwrap_or_else(PoisonError::into_inner);
-    callees.as_ref()?.get(&address).copied()
-}
-
-fn answer_for<T>(
-    entries: &'static [T],
-    first: usize,
-    (worker, package): (&'static Worker, &'static str),
-) -> Result<(), Garbled> {
-    let end = first.checked_add(entries.len()).ok_or(Garbled)?;
-    let mut callees = CALLEES.get().write().unwrap_or_else(PoisonError::into_inner);
-    let callees = callees.get_or_insert_with(HashMap::new);
-    for (number, entry) in (first..end).zip(entries) {
-        callees.insert(std::ptr::from_ref(entry).addr(), Callee { worker, package, number });
-    }
-    Ok(())
-}
 
 impl Writer {
     /// The tables of a library, whose operators and kernels have numbers from `first` on.
@@ -96,7 +60,7 @@ pub(super) fn tables(worker: &'static Worker, told: &mut Reader<'_>) -> Result<T
     told.end()?;
     answer_for(ops, first_op, (worker, name))?;
     answer_for(kernels, first_kernel, (worker, name))?;
-    let guard = Some(proxy::GUARD);
+    let guard = Some(report::GUARD);
     Ok(Tables { name, version, sdk_version, ops, kernels, libraries, guard, tier })
 }
 

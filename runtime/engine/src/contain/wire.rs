@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use udo_api::Status;
+
 /// How bytes that kernels look at are aligned, from the beginning of what they are in.
 const ALIGN: usize = 64;
 
@@ -137,6 +139,22 @@ impl<'a> Reader<'a> {
     pub(super) fn end(&self) -> Result<(), Garbled> {
         if self.left() == 0 { Ok(()) } else { Err(Garbled) }
     }
+}
+
+/// Status and text of a refusal.
+pub(super) type Refusal<'a> = (u32, &'a str);
+
+/// Reads an answer, with `read` if it is no refusal.
+pub(super) fn answered<'a, T>(
+    answer: &'a [u8],
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, Garbled>,
+) -> Result<Result<T, Refusal<'a>>, Garbled> {
+    let mut reader = Reader::of(answer);
+    let status = reader.u32()?;
+    if status == Status::OK.code() {
+        return read(&mut reader).map(Ok);
+    }
+    Ok(Err((status, reader.text()?)))
 }
 
 #[cfg(test)]

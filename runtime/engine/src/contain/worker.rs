@@ -10,12 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Ask;
-use super::kernel::answered;
 use super::process::Process;
 use super::room::Room;
 use super::shared::{BULK, FAR, SPIN, Segment, Writes, sleep, spin, wake, words};
-use super::tables;
-use super::wire::Garbled;
+use super::wire::{Garbled, Reader, answered};
 use crate::package::{Tables, index};
 
 /// What the answer's word is once nobody answers any more.
@@ -119,8 +117,13 @@ impl Worker {
         self.lane.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a library, unless it is open; its tables.
-    pub(super) fn open(&'static self, path: &Path, sha256: &str) -> Result<Tables, Fault> {
+    /// Opens a library, unless it is open; its tables, which `read` finds in the answer.
+    pub(super) fn open(
+        &self,
+        path: &Path,
+        sha256: &str,
+        read: impl FnOnce(&mut Reader<'_>) -> Result<Tables, Garbled>,
+    ) -> Result<Tables, Fault> {
         let mut lane = self.lane();
         if let Some(known) = lane.libraries.iter().find(|library| library.path == path) {
             let is_same = known.sha256 == sha256;
@@ -128,8 +131,7 @@ impl Worker {
         }
         lane.start(self)?;
         let told = lane.ask(self, Ask::Open, path.as_os_str().as_encoded_bytes())?;
-        let read = answered(&told, |told| tables::tables(self, told));
-        let read = read.map_err(|garbled| lane.garbled(garbled))?;
+        let read = answered(&told, read).map_err(|garbled| lane.garbled(garbled))?;
         // A refusal opens nothing, and the order of what is open is what kernels are numbered by.
         let tables = read.map_err(|(_, why)| Fault(why.to_owned()))?;
         let (path, sha256) = (path.to_owned(), sha256.to_owned());

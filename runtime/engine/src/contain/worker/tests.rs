@@ -7,6 +7,7 @@ use udo_api::{OpDef, OpSchema, Port, types};
 use super::*;
 use crate::contain::proxy;
 use crate::contain::shared::Rights;
+use crate::contain::tables;
 use crate::contain::wire::Writer;
 use crate::package::Tier;
 
@@ -31,6 +32,10 @@ impl Drop for Forged {
 }
 
 impl Forged {
+    fn open(&self, path: &Path, sha256: &str) -> Result<Tables, Fault> {
+        self.0.open(path, sha256, |told| tables::tables(self.0, told))
+    }
+
     fn new() -> Self {
         // It takes the host's number and the path for the seconds to sleep.
         let of = (Path::new("60"), "build");
