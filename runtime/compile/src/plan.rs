@@ -9,6 +9,8 @@ mod in_place;
 mod jump;
 mod largest;
 mod lower;
+mod lowered;
+mod lowering;
 mod pack;
 mod ports;
 mod region;
@@ -16,6 +18,7 @@ mod report;
 mod states;
 mod subnets;
 mod tie;
+mod unify;
 mod upkeep;
 mod windows;
 
@@ -430,13 +433,13 @@ impl Plan {
         let pairs = std::mem::take(&mut placement.resolved.graph.in_place);
         let report = report::Nodes::of(&placement, compiler);
         let threads = pool.width();
-        let mut lowered = lower::lower(placement, compiler, (threads, options))?;
+        let mut lowered = lower::lower(placement, compiler, threads)?;
         lowered.steps.iter().try_for_each(check_ports)?;
         let machine = machine(Core::CPU, &profile, threads);
         let device = lowered.device;
-        tie::unify(&mut lowered, options, |desc, is_on_device| match device {
+        unify::unify(&mut lowered, options, |desc, is_on_device| match device {
             Some(device) if is_on_device => Ok(FinalizedKernel::hosted(CopyThere(device))),
-            Some(_) | None => lower::copy(desc, machine),
+            Some(_) | None => lowering::copy(desc, machine),
         })?;
         gap::insert(&mut lowered, options.row_gap);
         let scratch_bytes = scratch(&lowered.steps, &profile);
@@ -451,7 +454,7 @@ impl Plan {
         let (exchanges, place_starts) = states::placed(&lowered, &mut windows);
         let movable = ports::movable(&mut lowered, &mut windows);
         let shared = in_place::shared(&lowered, &pairs)?;
-        let lower::Lowered { mut steps, jumps, inputs, outputs, .. } = lowered;
+        let lowered::Lowered { mut steps, jumps, inputs, outputs, .. } = lowered;
         let device = device.map(|device| (device, std::mem::take(&mut arena_bytes[Memory::Gpu])));
         if let Some((device, _)) = device {
             constants_to(device, &mut steps)?;

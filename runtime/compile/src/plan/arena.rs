@@ -2,7 +2,7 @@
 
 use super::WindowPlace;
 use super::blocks::{Block, Layout, Layouts};
-use super::lower::Lowered;
+use super::lowered::Lowered;
 use super::region::{Life, Region};
 use super::windows::{Buffer, Window, Windows};
 use udo_engine::cores::{Memory, PerMemory};

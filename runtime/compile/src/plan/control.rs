@@ -9,9 +9,9 @@ use udo_api::{Core, DType, Shape, TensorDesc};
 use udo_host::FinalizedKernel;
 
 use super::jump::{Jump, Test};
-use super::lower::{Lowering, finalized};
+use super::lowered::Renewal;
+use super::lowering::{Frame, Lowering, finalized};
 use super::region::Life;
-use super::states::Renewal;
 use super::windows::WindowId;
 use super::{Operand, PlanError, Purpose, Step, tie};
 use crate::place::Pitch;
@@ -19,29 +19,6 @@ use crate::resolve::{Along, BoundNode, Control};
 use udo_engine::cores::trips::{Check, Count, Slice, Slices, Stack, Stand, Trip};
 use udo_engine::cores::{Format, Memory, convert};
 use udo_graph::graph::ValueId;
-
-/// What nodes are in while they are lowered.
-pub(super) enum Frame {
-    Branches {
-        /// The number of the jump to the second branch, or past it.
-        jump: usize,
-        /// The first step of the branch.
-        since: usize,
-        /// Where both branches leave their results.
-        results: Vec<Operand>,
-        mark: usize,
-    },
-    Trips {
-        /// The number of the jump past all trips.
-        jump: usize,
-        /// The first step of a trip.
-        first: usize,
-        /// How many there are at most, and the number of the one that runs.
-        ends: Box<[Operand; 2]>,
-        states: Vec<Operand>,
-        mark: usize,
-    },
-}
 
 /// Where the truth is among the outputs of a step that says the number of a trip.
 const GOES: usize = 1;

@@ -1,6 +1,6 @@
 //! Rows with a gap between them, wherever all kernels that touch a value can work on such rows.
 
-use super::lower::Lowered;
+use super::lowered::Lowered;
 use super::region::Region;
 use super::{Operand, Step};
 

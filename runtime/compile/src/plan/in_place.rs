@@ -4,7 +4,7 @@
 use udo_api::InPlace;
 
 use super::jump::Jump;
-use super::lower::Lowered;
+use super::lowered::Lowered;
 use super::{Operand, Step};
 use udo_graph::graph::InPlaceError;
 

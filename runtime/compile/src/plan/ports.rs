@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::lower::Lowered;
+use super::lowered::Lowered;
 use super::windows::Windows;
 use super::{Movable, Operand, WindowPlace};
 use udo_engine::cores::Memory;

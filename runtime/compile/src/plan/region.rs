@@ -1,5 +1,7 @@
 //! When a value is held, and which bytes of a buffer hold it.
 
+use udo_api::{DType, TensorDesc};
+
 /// The steps between which a window holds something; both ends count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Life {
@@ -31,6 +33,13 @@ pub(super) struct Region {
 }
 
 impl Region {
+    /// A tensor's bytes in rows along its last axis.
+    pub(super) fn of(desc: &TensorDesc) -> Self {
+        let row = desc.shape().last().copied().unwrap_or(1);
+        let element = desc.dtype().map_or(0, DType::size_bytes);
+        Self::dense(desc.size_bytes(), row.saturating_mul(element))
+    }
+
     /// `bytes` behind each other, in rows of `row`.
     pub(super) fn dense(bytes: usize, row: usize) -> Self {
         let row = if row == 0 { bytes } else { row };

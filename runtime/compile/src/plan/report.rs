@@ -7,7 +7,8 @@ use udo_api::{Arithmetic, Core, Encoding, Encodings, TensorDesc};
 
 use super::arena::Arenas;
 use super::crossings::{Crossing, Ends};
-use super::lower::{Lowered, TRANSFER};
+use super::lowered::Lowered;
+use super::lowering::TRANSFER;
 use super::subnets::{Origins, Subnet, Subnets};
 use super::{Place, Step};
 use crate::compiler::Compiler;

@@ -9,32 +9,10 @@ use std::collections::BTreeMap;
 
 use udo_api::abi::Tie;
 
-use super::lower::Lowered;
+use super::lowered::{Exchange, Lowered, Renewal};
 use super::region::Life;
 use super::windows::{Idle, Share, WindowId, Windows, Within};
 use super::{Operand, Step, WindowPlace, tie};
-
-/// A copy behind a trip, by which a state gets the elements for the next one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Renewal {
-    /// The step that copies.
-    pub(super) step: usize,
-    pub(super) state: WindowId,
-    /// Where the trip leaves the elements.
-    pub(super) next: WindowId,
-    /// Where that is a copy of another state: that one, and the step that makes it.
-    pub(super) aside: Option<(WindowId, usize)>,
-    /// The first of the steps that renew states of these trips.
-    pub(super) until: usize,
-    pub(super) trip: Life,
-}
-
-/// Two buffers that are exchanged behind a step.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Exchange {
-    pub after: usize,
-    pub buffers: [usize; 2],
-}
 
 /// What a state has in the next trip, where nothing is copied.
 struct Source {

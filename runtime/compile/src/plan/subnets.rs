@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use udo_api::{Core, CoreKind};
 
-use super::lower::Lowered;
+use super::lowered::Lowered;
 use super::{Purpose, Step};
 use crate::place::{Choice, Placement};
 use udo_graph::graph::Origin;

@@ -1,25 +1,10 @@
-//! Ties between a step's inputs and outputs: elements that both hold, and outputs that may overwrite inputs. Where their
-//! windows can be in one buffer, there is less to copy and less to hold.
-//!
-//! Ties are walked by benefit. A step all of whose outputs are where they should be is dropped; one of which some are gets
-//! a copy for each of the others.
+//! Ties between a step's inputs and outputs: elements that both hold, as its kernel or its operator says.
 
 use udo_api::abi::{Tie, ties};
-use udo_api::{Facts, InPlace, TensorDesc};
+use udo_api::{Facts, TensorDesc};
 
-use super::lower::{Lowered, region};
-use super::region::Life;
-use super::windows::{Share, WindowId, Windows, Within};
-use super::{FinalizedKernel, Operand, Place, PlanError, PlanOptions, Purpose, Step, states};
-use crate::place::Pitch;
-
-/// One input and one output of a step that hold the same elements.
-#[derive(Clone, Copy, Debug)]
-struct Same {
-    step: usize,
-    tie: Tie,
-    bytes: usize,
-}
+use super::windows::Within;
+use super::{Operand, Step};
 
 /// The first input and the first output hold the same elements.
 pub(super) const SAME: Tie = Tie {
@@ -88,59 +73,8 @@ fn concat_ties(inputs: &[Operand], output: &TensorDesc) -> Option<Vec<Tie>> {
     present().map(tie).collect()
 }
 
-/// Has windows share memory where they can, and drops steps that have nothing left to do. `copy` makes the kernel that
-/// copies a tensor, on the device or not.
-pub(super) fn unify(
-    lowered: &mut Lowered,
-    options: &PlanOptions,
-    mut copy: impl FnMut(&TensorDesc, bool) -> Result<FinalizedKernel, PlanError>,
-) -> Result<(), PlanError> {
-    if options.keeps_states {
-        lowered.note_idle();
-    }
-    let mut done = unify_same(lowered, options);
-    if options.reuses_inputs {
-        overwrite(lowered, &done);
-    }
-    if options.keeps_states {
-        states::keep(lowered, &mut done);
-    }
-    rewrite(lowered, &done, &mut copy)
-}
-
-/// The ties of each step whose two sides are in one place now.
-fn unify_same(lowered: &mut Lowered, options: &PlanOptions) -> Vec<Vec<Tie>> {
-    let mut wanted: Vec<Same> = Vec::new();
-    for (step, at) in lowered.steps.iter().zip(0..) {
-        if ties_all_outputs(at, step) {
-            wanted.extend(step.ties.iter().map(|&tie| {
-                let bytes = part_of(step, &tie).map_or(0, |part| part.desc.size_bytes());
-                Same { step: at, tie, bytes }
-            }));
-        }
-    }
-    // Views first: nothing stands in their way that they would not make larger. Results of branches last, as what is
-    // like them only while a branch runs must not come into their place afterwards.
-    let merges = |step: usize| lowered.steps.get(step).is_some_and(Step::is_merge);
-    wanted.sort_by_key(|same| {
-        (merges(same.step), same.tie.kind != ties::SAME, std::cmp::Reverse(same.bytes))
-    });
-    let mut done = vec![Vec::new(); lowered.steps.len()];
-    for Same { step, tie, .. } in wanted {
-        if (tie.kind == ties::SAME || options.elides_concats) && unify_one(lowered, step, &tie) {
-            done[step].push(tie);
-            if done[step].len() == lowered.steps[step].ties.len() {
-                let touched: Vec<_> =
-                    lowered.steps[step].operands().filter_map(Operand::window).collect();
-                lowered.windows.drop_step(step, &touched);
-            }
-        }
-    }
-    done
-}
-
 /// Whether a step need not run where its ties hold, and each of them can be had by a copy.
-fn ties_all_outputs(at: usize, step: &Step) -> bool {
+pub(super) fn ties_all_outputs(at: usize, step: &Step) -> bool {
     let is_tied = |port: usize| step.ties.iter().any(|tie| tie.output as usize == port);
     let mut outputs = step.outputs.iter().enumerate();
     let can_copy = |tie: &Tie| {
@@ -163,19 +97,24 @@ pub(super) fn is_copied_by_rows(at: usize, step: &Step) -> bool {
 }
 
 /// The smaller side of a tie.
-fn part_of<'a>(step: &'a Step, tie: &Tie) -> Option<&'a Operand> {
+pub(super) fn part_of<'a>(step: &'a Step, tie: &Tie) -> Option<&'a Operand> {
     sides(step, tie).map(|(part, _)| part)
 }
 
 /// The smaller and the larger side of a tie.
-fn sides<'a>(step: &'a Step, tie: &Tie) -> Option<(&'a Operand, &'a Operand)> {
+pub(super) fn sides<'a>(step: &'a Step, tie: &Tie) -> Option<(&'a Operand, &'a Operand)> {
     let input = step.inputs.get(tie.input as usize)?;
     let output = step.outputs.get(tie.output as usize)?;
     Some(if tie.kind == ties::INPUT_IN_OUTPUT { (input, output) } else { (output, input) })
 }
 
 /// Where the part lies in the whole, if both are fixed and the part is one run of bytes, or of the rows of the whole.
-fn within(step: usize, tie: &Tie, part: &TensorDesc, whole: &TensorDesc) -> Option<Within> {
+pub(super) fn within(
+    step: usize,
+    tie: &Tie,
+    part: &TensorDesc,
+    whole: &TensorDesc,
+) -> Option<Within> {
     let fixed = part.full_shape().is_fixed() && whole.full_shape().is_fixed();
     let alike = part.dtype() == whole.dtype() && part.encodings() == whole.encodings();
     if !fixed || !alike {
@@ -194,160 +133,4 @@ fn within(step: usize, tie: &Tie, part: &TensorDesc, whole: &TensorDesc) -> Opti
     }
     let pitch = dims.get(axis)?.checked_mul(element)?;
     inner.is_empty().then_some(Within { step, offset, pitch: Some(pitch) })
-}
-
-fn unify_one(lowered: &mut Lowered, step: usize, tie: &Tie) -> bool {
-    let Some((part, whole)) = lowered.steps.get(step).and_then(|s| sides(s, tie)) else {
-        return false;
-    };
-    let (Some(p), Some(w)) = (part.window(), whole.window()) else { return false };
-    let Some(within) = within(step, tie, &part.desc, &whole.desc) else { return false };
-    // What has the same bytes in two layouts may have other rows in the one that is a part.
-    let rows = lowered.windows.get(p).map(|window| window.region.row);
-    if within.pitch.is_some() && rows != Some(region(&part.desc).row) {
-        return false;
-    }
-    let has_port = [p, w].map(|id| lowered.windows.buffer_of(id).is_none_or(|b| b.has_port));
-    // What the caller reads or writes is somewhere else in each run.
-    if tie.kind != ties::SAME && has_port.contains(&true) {
-        return false;
-    }
-    if let Some(&Purpose::Merge { since }) = lowered.steps.get(step).map(|s| &s.purpose)
-        && !is_of_branch(lowered, w, Life { first: since, last: step })
-    {
-        return false;
-    }
-    lowered.windows.unify(p, w, within, Share::Content)
-}
-
-/// Whether nothing that a window shares memory with is there before a branch, or after its last step.
-fn is_of_branch(lowered: &Lowered, id: WindowId, branch: Life) -> bool {
-    let windows = &lowered.windows;
-    let Some(buffer) = windows.buffer_of(id) else { return false };
-    let life = buffer.life(&windows.all);
-    !buffer.has_port && life.is_some_and(|l| branch.first <= l.first && l.last <= branch.last)
-}
-
-/// Puts outputs in the place of inputs that die there, the largest first.
-fn overwrite(lowered: &mut Lowered, done: &[Vec<Tie>]) {
-    let mut wanted: Vec<(usize, InPlace, usize)> = Vec::new();
-    for (at, step) in lowered.steps.iter().enumerate() {
-        if matches!(step.purpose, Purpose::Node { .. }) && done[at].is_empty() {
-            let sized = step.kernel.in_place_pairs().iter().filter_map(|&pair| {
-                Some((at, pair, step.outputs.get(usize::from(pair.output))?.desc.size_bytes()))
-            });
-            wanted.extend(sized);
-        }
-    }
-    wanted.sort_by_key(|(.., bytes)| std::cmp::Reverse(*bytes));
-    for (at, pair, _) in wanted {
-        let Some((from, to)) = overwritable(lowered, at, pair) else { continue };
-        let within = Within { step: at, offset: 0, pitch: None };
-        if !lowered.windows.unify(from, to, within, Share::Overwrite { at }) {
-            continue;
-        }
-        let step = &mut lowered.steps[at];
-        if let Some(input) = step.inputs.get_mut(usize::from(pair.input)) {
-            input.in_place = Some(pair.output);
-        }
-        if let Some(output) = step.outputs.get_mut(usize::from(pair.output)) {
-            output.in_place = Some(pair.input);
-        }
-    }
-}
-
-/// The windows of a pair, if the output fits the input's place exactly, and nothing of the call is elsewhere pitched.
-fn overwritable(lowered: &Lowered, at: usize, pair: InPlace) -> Option<(WindowId, WindowId)> {
-    let step = lowered.steps.get(at)?;
-    let input = step.inputs.get(usize::from(pair.input))?;
-    let output = step.outputs.get(usize::from(pair.output))?;
-    let (from, to) = (input.window()?, output.window()?);
-    let once = step.operands().filter(|o| o.window() == Some(from)).count() == 1;
-    let free = input.in_place.is_none() && output.in_place.is_none();
-    let alike = input.desc.dtype() == output.desc.dtype()
-        && input.desc.full_shape() == output.desc.full_shape()
-        && input.desc.full_shape().is_fixed();
-    let dense = |operand: &Operand| {
-        let window = operand.window().and_then(|id| lowered.windows.get(id));
-        window.is_none_or(|window| window.region.is_dense())
-    };
-    (once && free && alike && from != to && step.operands().all(dense)).then_some((from, to))
-}
-
-/// Whether a step takes its tensors as they lie.
-fn takes_places(windows: &Windows, step: &Step) -> bool {
-    step.operands().all(|operand| {
-        let window = operand.window().and_then(|id| windows.get(id));
-        operand.pitch != Pitch::Refused || window.is_none_or(|window| window.region.is_dense())
-    })
-}
-
-/// Takes out steps whose outputs are all in place, and copies what is missing where only some are.
-fn rewrite(
-    lowered: &mut Lowered,
-    done: &[Vec<Tie>],
-    copy: &mut impl FnMut(&TensorDesc, bool) -> Result<FinalizedKernel, PlanError>,
-) -> Result<(), PlanError> {
-    let steps = std::mem::take(&mut lowered.steps);
-    let mut starts = Vec::with_capacity(steps.len() + 1);
-    for (at, (step, done)) in steps.into_iter().zip(done).enumerate() {
-        starts.push(lowered.steps.len());
-        if done.is_empty() && takes_places(&lowered.windows, &step) {
-            for window in
-                step.operands().filter_map(|o| o.window().filter(|_| o.pitch == Pitch::Refused))
-            {
-                lowered.windows.touch(window, at, Pitch::Refused);
-            }
-            lowered.steps.push(step);
-            continue;
-        }
-        let missing: Vec<Tie> =
-            step.ties.iter().filter(|tie| !done.contains(tie)).copied().collect();
-        for tie in missing {
-            if part_of(&step, &tie).is_some_and(|part| part.desc.size_bytes() == 0) {
-                continue;
-            }
-            let (input, output) = copied(lowered, at, &step, &tie)
-                .ok_or_else(|| PlanError::Broken(format!("a part of node {:?}", step.name)))?;
-            let kernel = copy(&input.desc, step.is_on_device)?;
-            lowered.steps.push(Step {
-                kernel,
-                ties: Vec::new(),
-                purpose: step.purpose.clone(),
-                depth: step.depth,
-                name: step.name.clone(),
-                op: "Copy".to_owned(),
-                package: String::new(),
-                core: step.core,
-                is_on_device: step.is_on_device,
-                guard: None,
-                inputs: vec![input],
-                outputs: vec![output],
-            });
-        }
-    }
-    starts.push(lowered.steps.len());
-    for jump in &mut lowered.jumps {
-        *jump = jump.moved(&starts);
-    }
-    lowered.jumps.sort_by_key(|jump| jump.after);
-    for exchange in &mut lowered.exchanges {
-        exchange.after = starts.get(exchange.after).copied().unwrap_or(usize::MAX);
-    }
-    lowered.exchanges.sort_by_key(|exchange| exchange.after);
-    Ok(())
-}
-
-/// What a copy reads and writes for a tie whose sides are in two places.
-fn copied(lowered: &mut Lowered, at: usize, step: &Step, tie: &Tie) -> Option<(Operand, Operand)> {
-    let (part, whole) = sides(step, tie)?;
-    let within = within(at, tie, &part.desc, &whole.desc)?;
-    let region = region(&part.desc);
-    let id = lowered.windows.add_part(whole.window()?, region, within, at)?;
-    let there = Operand { place: Some(Place::Window(id)), in_place: None, ..part.clone() };
-    Some(if tie.kind == ties::INPUT_IN_OUTPUT {
-        (part.clone(), there)
-    } else {
-        (there, part.clone())
-    })
 }

@@ -6,7 +6,7 @@
 use udo_api::{Core, DType, Shape, TensorDesc};
 use udo_host::FinalizedKernel;
 
-use super::lower::Lowering;
+use super::lowering::Lowering;
 use super::{Operand, PlanError, Purpose, Step, View};
 use udo_engine::cores::Memory;
 use udo_engine::cores::upkeep::{FLUSH, INVALIDATE, Lines};
