@@ -15,6 +15,7 @@ mod log;
 #[cfg(all(test, loom))]
 mod models;
 mod queue;
+mod queues;
 mod stream;
 #[cfg_attr(all(test, loom), path = "run/sync_loom.rs")]
 #[cfg_attr(not(all(test, loom)), path = "run/sync_std.rs")]
@@ -27,7 +28,6 @@ mod work;
 mod workspace;
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -41,8 +41,9 @@ pub use bound::Bound;
 pub use frames::{FrameOptions, Frames};
 use job::Job;
 pub use log::{RunLog, RunSpan, RunSpanKind};
-pub use queue::Queues;
 pub use queue::Waiting;
+use queue::WaitingRun;
+pub use queues::Queues;
 pub use stream::Stream;
 use sync::{Mutex, MutexGuard};
 pub use work::{Stop, Work};
@@ -203,7 +204,7 @@ impl Run {
     /// Asks it to end, as [`ErrorCode::Cancelled`]: at once where it has not begun, else between two steps or two calls of a parallel-for. Nothing, if it
     /// has ended.
     pub fn cancel(&self) {
-        job::stop(&self.job, self.submission, work::Cause::Cancelled);
+        Arc::clone(&self.job).stop(self.submission, work::Cause::Cancelled);
     }
 
     /// An output, in the shape that the run gave it; one that was left to the run lies in memory of the session's device, and the
@@ -247,10 +248,4 @@ fn check_may_wait() -> Result<()> {
 /// What no thread leaves broken in the middle is fine after a panic as well.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Takes a run that is to end out of those that wait. One that is not is a later submission of its launch, and stays.
-fn remove(jobs: &mut VecDeque<Arc<Job>>, job: &Arc<Job>) -> bool {
-    let at = jobs.iter().position(|other| Arc::ptr_eq(other, job) && other.is_to_end());
-    at.is_some_and(|at| jobs.remove(at).is_some())
 }

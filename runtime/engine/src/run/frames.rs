@@ -7,13 +7,14 @@ use std::sync::Arc;
 use udo_api::Shape;
 
 use super::at_work::Wanted;
-use super::job::{Job, start};
+use super::log::RunLog;
+use super::queue::{WaitingRun, remove};
+use super::queues::Queues;
 use super::sync::Mutex;
-use super::{Priority, Queues, RunLog, SharedWorkspace, Work, lock, remove};
+use super::work::Frame;
+use super::workspace::SharedWorkspace;
+use super::{Priority, lock};
 use crate::device::{CoreSet, Device, DeviceId, Error, ErrorCode, Result, Used};
-
-/// A frame, while nobody runs in it.
-pub(super) type Frame = Box<dyn Work>;
 
 /// What a session has decided about its frames.
 #[derive(Debug, Default)]
@@ -52,13 +53,13 @@ pub struct Frames {
 struct State {
     free: Vec<Frame>,
     /// By priority, the highest first; each in the order of submission.
-    waiting: [VecDeque<Arc<Job>>; Priority::COUNT],
+    waiting: [VecDeque<Arc<dyn WaitingRun>>; Priority::COUNT],
     in_flight: usize,
 }
 
 impl fmt::Debug for Frames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let in_flight = self.in_flight();
+        let in_flight = lock(&self.state).in_flight;
         write!(f, "Frames({in_flight} of {} in flight)", self.most)
     }
 }
@@ -113,14 +114,7 @@ impl Frames {
         let state = Mutex::new(State { free: frames, waiting, in_flight: 0 });
         let (queues, threads) = (Arc::clone(queues), u32::try_from(threads).unwrap_or(u32::MAX));
         let made = Self { queues, most, count, used, workspace, log, threads, named, state };
-        let made = Arc::new(made);
-        made.queues.count(&made);
-        Ok(made)
-    }
-
-    /// How many runs were submitted and have not ended.
-    pub(super) fn in_flight(&self) -> usize {
-        lock(&self.state).in_flight
+        Ok(Arc::new(made))
     }
 
     /// How many runs may have named cores of a device.
@@ -167,30 +161,32 @@ impl Frames {
             return Err(Error::new(ErrorCode::Busy, why));
         }
         state.in_flight += 1;
+        self.queues.note_submitted();
         Ok(())
     }
 
     /// A frame for a run, if one is free; else the run waits for one.
-    pub(super) fn take(&self, job: &Arc<Job>) -> Option<Frame> {
+    pub(super) fn take(&self, run: &Arc<impl WaitingRun + 'static>) -> Option<Frame> {
         let mut state = lock(&self.state);
         if let Some(frame) = state.free.pop() {
             return Some(frame);
         }
-        if let Some(waiting) = state.waiting.get_mut(job.priority().place()) {
-            waiting.push_back(Arc::clone(job));
+        if let Some(waiting) = state.waiting.get_mut(run.priority().place()) {
+            waiting.push_back(Arc::clone(run) as Arc<dyn WaitingRun>);
         }
         None
     }
 
     /// Takes a run out of those that wait; whether it was one.
-    pub(super) fn remove(&self, job: &Arc<Job>) -> bool {
-        lock(&self.state).waiting.iter_mut().any(|waiting| remove(waiting, job))
+    pub(super) fn remove(&self, run: &dyn WaitingRun) -> bool {
+        lock(&self.state).waiting.iter_mut().any(|waiting| remove(waiting, run))
     }
 
     /// Counts a run that ended, and takes its frame back, if it had one. That goes to who waits for one, if anybody does.
-    pub(super) fn leave(&self, frame: Option<Frame>) -> Option<(Arc<Job>, Frame)> {
+    pub(super) fn leave(&self, frame: Option<Frame>) -> Option<(Arc<dyn WaitingRun>, Frame)> {
         let mut state = lock(&self.state);
         state.in_flight -= 1;
+        self.queues.note_ended();
         state.give_back(frame?)
     }
 
@@ -211,7 +207,7 @@ impl Frames {
         for frame in ready {
             let next = lock(&self.state).give_back(frame);
             if let Some((next, frame)) = next {
-                start(next, frame);
+                next.begin(frame);
             }
         }
         prepared.map(|()| busy)
@@ -220,7 +216,7 @@ impl Frames {
 
 impl State {
     /// Takes a frame back. It goes to who waits for one, if anybody does.
-    fn give_back(&mut self, frame: Frame) -> Option<(Arc<Job>, Frame)> {
+    fn give_back(&mut self, frame: Frame) -> Option<(Arc<dyn WaitingRun>, Frame)> {
         if let Some(next) = self.waiting.iter_mut().find_map(VecDeque::pop_front) {
             return Some((next, frame));
         }

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use std::{hint, mem};
 
 use super::at_work::{Taken, Wanted};
-use super::frames::{Frame, Frames};
+use super::bound::Bound;
+use super::frames::Frames;
 use super::log::{Noted, RunSpanKind};
-use super::queue::Queue;
+use super::queue::{Queue, WaitingRun};
+use super::stream::Stream;
 use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, SPIN};
-use super::work::{Cause, Flag, Stop};
-use super::{Bound, Callback, Copies, Priority, RunOptions, Stream, in_callback, lock};
+use super::work::{Cause, Flag, Frame, Stop};
+use super::{Callback, Copies, Priority, RunOptions, in_callback, lock};
 use crate::device::{CoreSet, Device, DeviceId, DeviceTensor, Error, ErrorCode, Result};
 
 /// A launch: what it is bound to, and how far its run is. It may be submitted again once that has ended.
@@ -124,15 +126,6 @@ impl Job {
         }))
     }
 
-    pub(super) fn priority(&self) -> Priority {
-        self.priority
-    }
-
-    /// What it wants of a device's cores.
-    pub(super) fn wanted(&self, device: &Device) -> Wanted {
-        self.frames.wanted(self.cores, device)
-    }
-
     /// Submits it: its number, by which it is waited for. No heap, unless it is refused.
     pub(super) fn submit(self: &Arc<Self>) -> Result<u64> {
         let submission = self.take()?;
@@ -227,11 +220,6 @@ impl Job {
         }
         Ok(lock(&self.at))
     }
-
-    /// Whether the submission in flight is to end early.
-    pub(super) fn is_to_end(&self) -> bool {
-        self.told.flag.is_set()
-    }
 }
 
 impl Told {
@@ -304,16 +292,88 @@ impl Told {
     }
 }
 
-/// Ends a submission early, unless it has ended.
-pub(super) fn stop(job: &Arc<Job>, submission: u64, cause: Cause) {
-    {
-        let seen = lock(&job.told.seen);
-        if !seen.is_in_flight || seen.submission != submission {
-            return;
-        }
-        job.told.flag.set(cause);
+impl WaitingRun for Job {
+    fn priority(&self) -> Priority {
+        self.priority
     }
-    end_if_stopped(job);
+
+    fn wanted(&self, device: &Device) -> Wanted {
+        self.frames.wanted(self.cores, device)
+    }
+
+    fn is_to_end(&self) -> bool {
+        self.told.flag.is_set()
+    }
+
+    fn take_turn(self: Arc<Self>) {
+        lock(&self.at).in_stream.1 = true;
+        admit(self);
+    }
+
+    fn begin(self: Arc<Self>, frame: Frame) {
+        let device = frame.device(0);
+        lock(&self.at).frame = Some(frame);
+        match device {
+            Some(device) => go_to(self, device),
+            None => end(self, Err(nowhere())),
+        }
+    }
+
+    fn go_on_in_workspace(self: Arc<Self>) {
+        let device = {
+            let mut at = lock(&self.at);
+            at.has_workspace = true;
+            at.frame.as_ref().and_then(|frame| frame.device(at.part))
+        };
+        match device {
+            Some(device) => go_to(self, device),
+            None => end(self, Err(nowhere())),
+        }
+    }
+
+    fn proceed(self: Arc<Self>, cores: Taken, queue: &Queue) -> bool {
+        if !has_workspace(&self) {
+            queue.give_back(cores);
+            return false;
+        }
+        let next = {
+            let (mut at, used) = (lock(&self.at), &self.frames.used);
+            if !at.has_begun {
+                at.began = used.changes();
+            }
+            let stop = Stop { flag: &self.told.flag, device: &queue.device, used, began: at.began };
+            catch_unwind(AssertUnwindSafe(|| at.go_on(stop))).unwrap_or_else(|_| {
+                let why =
+                    "the run panicked, which is a fault of this library; what it printed says where";
+                Err(Error::new(ErrorCode::Internal, why))
+            })
+        };
+        queue.give_back(cores);
+        match next {
+            Ok(Next::Move(device)) => {
+                go_to(self, device);
+                false
+            }
+            Ok(Next::End) => end_by(self, Ok(()), || queue.take_look()),
+            Err(error) => end_by(self, Err(error), || queue.take_look()),
+        }
+    }
+
+    fn end_waiting(self: Arc<Self>, outcome: Result<()>) {
+        lock(&self.at).noted.note(RunSpanKind::Waits, None);
+        end(self, outcome);
+    }
+
+    fn stop(self: Arc<Self>, submission: u64, cause: Cause) {
+        {
+            let seen = lock(&self.told.seen);
+            if !seen.is_in_flight || seen.submission != submission {
+                return;
+            }
+            self.told.flag.set(cause);
+        }
+        end_if_stopped(&self);
+    }
 }
 
 /// Ends a run that is to end and that nobody has taken on: it is taken out of where it waits. Who moves it looks as well, so
@@ -322,18 +382,13 @@ fn end_if_stopped(job: &Arc<Job>) {
     if !job.told.flag.is_set() {
         return;
     }
-    let Job { frames, stream, .. } = &**job;
-    let waits_in_stream = stream.as_ref().is_some_and(|stream| stream.remove(job));
-    let waits_for_workspace = || frames.workspace.as_ref().is_some_and(|of| of.remove(job));
-    if waits_in_stream || frames.remove(job) || waits_for_workspace() || frames.queues.remove(job) {
-        end_waiting(Arc::clone(job), job.told.flag.error().map_or(Ok(()), Err));
+    let run = &**job;
+    let Job { frames, stream, .. } = run;
+    let waits_in_stream = stream.as_ref().is_some_and(|stream| stream.remove(run));
+    let waits_for_workspace = || frames.workspace.as_ref().is_some_and(|of| of.remove(run));
+    if waits_in_stream || frames.remove(run) || waits_for_workspace() || frames.queues.remove(run) {
+        Arc::clone(job).end_waiting(job.told.flag.error().map_or(Ok(()), Err));
     }
-}
-
-/// Ends a run that waited until now.
-pub(super) fn end_waiting(job: Arc<Job>, outcome: Result<()>) {
-    lock(&job.at).noted.note(RunSpanKind::Waits, None);
-    end(job, outcome);
 }
 
 /// As [`end_if_stopped`], of a run that was left where it waits, and may have ended since.
@@ -348,21 +403,11 @@ fn end_if_stopped_since(told: &Told, job: &Weak<Job>) {
 /// Has a run begin whose turn it is, as soon as there is a frame.
 fn admit(job: Arc<Job>) {
     if let Some(frame) = job.frames.take(&job) {
-        return start(job, frame);
+        return job.begin(frame);
     }
     let (told, waits) = (Arc::clone(&job.told), Arc::downgrade(&job));
     drop(job);
     end_if_stopped_since(&told, &waits);
-}
-
-/// Has a run begin in a frame.
-pub(super) fn start(job: Arc<Job>, frame: Frame) {
-    let device = frame.device(0);
-    lock(&job.at).frame = Some(frame);
-    match device {
-        Some(device) => go_to(job, device),
-        None => end(job, Err(nowhere())),
-    }
 }
 
 fn nowhere() -> Error {
@@ -396,49 +441,6 @@ fn has_workspace(job: &Arc<Job>) -> bool {
     }
     end_if_stopped(job);
     false
-}
-
-/// Has a run go on whose turn it is in the workspace that its session shares.
-pub(super) fn go_on_in_workspace(job: Arc<Job>) {
-    let device = {
-        let mut at = lock(&job.at);
-        at.has_workspace = true;
-        at.frame.as_ref().and_then(|frame| frame.device(at.part))
-    };
-    match device {
-        Some(device) => go_to(job, device),
-        None => end(job, Err(nowhere())),
-    }
-}
-
-/// Takes a run on, on the thread of a queue and these cores, as far as it goes there. Whether the thread is the one of the queue that
-/// looks for more now.
-pub(super) fn proceed(job: Arc<Job>, cores: Taken, queue: &Queue) -> bool {
-    if !has_workspace(&job) {
-        queue.give_back(cores);
-        return false;
-    }
-    let next = {
-        let (mut at, used) = (lock(&job.at), &job.frames.used);
-        if !at.has_begun {
-            at.began = used.changes();
-        }
-        let stop = Stop { flag: &job.told.flag, device: &queue.device, used, began: at.began };
-        catch_unwind(AssertUnwindSafe(|| at.go_on(stop))).unwrap_or_else(|_| {
-            let why =
-                "the run panicked, which is a fault of this library; what it printed says where";
-            Err(Error::new(ErrorCode::Internal, why))
-        })
-    };
-    queue.give_back(cores);
-    match next {
-        Ok(Next::Move(device)) => {
-            go_to(job, device);
-            false
-        }
-        Ok(Next::End) => end_by(job, Ok(()), || queue.take_look()),
-        Err(error) => end_by(job, Err(error), || queue.take_look()),
-    }
 }
 
 impl At {
@@ -485,7 +487,7 @@ fn end(job: Arc<Job>, outcome: Result<()>) {
 /// As [`end`]; `before` is done after the run's callback, before who waits for the run is told.
 fn end_by<R>(job: Arc<Job>, outcome: Result<()>, before: impl FnOnce() -> R) -> R {
     if job.timeout.is_some() {
-        job.frames.queues.timer.clear(&job);
+        job.frames.queues.timer.clear(&*job);
     }
     let (frame, had_workspace, named, (number, had_turn), mut noted) = {
         let mut at = lock(&job.at);
@@ -505,7 +507,7 @@ fn end_by<R>(job: Arc<Job>, outcome: Result<()>, before: impl FnOnce() -> R) -> 
         seen.submission
     };
     if let Some((next, frame)) = next {
-        start(next, frame);
+        next.begin(frame);
     }
     if let Some(callback) = &mut *lock(&job.callback) {
         in_callback(|| callback(&outcome));
@@ -527,8 +529,7 @@ fn end_by<R>(job: Arc<Job>, outcome: Result<()>, before: impl FnOnce() -> R) -> 
         frames.forget_cores(serial);
     }
     if let Some(next) = next {
-        lock(&next.at).in_stream.1 = true;
-        admit(next);
+        next.take_turn();
     }
     done_before
 }

@@ -1,19 +1,58 @@
-//! The queues of devices: each has threads that run what is submitted to it on the cores that it wants, what matters most first.
+//! The queue of a device: runs wait in it for the cores that they want, what matters most first, and threads take them on.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
-use std::{hint, mem};
+use std::{fmt, hint, mem, ptr};
 
-use super::at_work::{AtWork, Taken};
-use super::frames::Frames;
-use super::job::{self, Job};
-use super::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, SPIN, thread};
-use super::timer::Timer;
-use super::{Priority, check_may_wait, lock};
-use crate::device::{Device, DeviceId, Devices, Error, ErrorCode, Result};
+use super::at_work::{AtWork, Taken, Wanted};
+use super::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, SPIN};
+use super::work::{Cause, Frame};
+use super::{Priority, lock};
+use crate::device::{Device, Result};
+
+/// A run that was submitted, as it is known where runs wait: in their streams, for frames, for workspaces, and in queues.
+pub(super) trait WaitingRun: fmt::Debug + Send + Sync {
+    /// What matters most goes first.
+    fn priority(&self) -> Priority;
+
+    /// What it wants of a device's cores.
+    fn wanted(&self, device: &Device) -> Wanted;
+
+    /// Whether the submission in flight is to end early.
+    fn is_to_end(&self) -> bool;
+
+    /// Goes on: its turn came in its stream.
+    fn take_turn(self: Arc<Self>);
+
+    /// Begins in a frame.
+    fn begin(self: Arc<Self>, frame: Frame);
+
+    /// Goes on: its turn came in the workspace that its session shares.
+    fn go_on_in_workspace(self: Arc<Self>);
+
+    /// Goes on, on the thread of a queue and these cores, as far as it goes there. Whether the thread is the one of the queue that
+    /// looks for more now.
+    fn proceed(self: Arc<Self>, cores: Taken, queue: &Queue) -> bool;
+
+    /// Ends, having waited until now.
+    fn end_waiting(self: Arc<Self>, outcome: Result<()>);
+
+    /// Ends a submission early, unless it has ended.
+    fn stop(self: Arc<Self>, submission: u64, cause: Cause);
+}
+
+/// Takes a run that is to end out of those that wait. One that is not is a later submission of its launch, and stays.
+pub(super) fn remove(runs: &mut VecDeque<Arc<dyn WaitingRun>>, run: &dyn WaitingRun) -> bool {
+    let at = runs.iter().position(|other| is_same(other, run) && other.is_to_end());
+    at.is_some_and(|at| runs.remove(at).is_some())
+}
+
+/// Whether one that waits is this run.
+pub(super) fn is_same(waiting: &Arc<dyn WaitingRun>, run: &dyn WaitingRun) -> bool {
+    ptr::addr_eq(Arc::as_ptr(waiting), run)
+}
 
 /// What waits for a device, and what is at work on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,24 +61,6 @@ pub struct Waiting {
     pub runs: usize,
     /// How many of its cores runs are at.
     pub cores_at_work: u32,
-}
-
-/// The queues of all devices, whose threads start with the first session that submits to each and end with the last handle of
-/// the queues.
-#[derive(Debug)]
-pub struct Queues {
-    devices: Devices,
-    of: Mutex<BTreeMap<DeviceId, Served>>,
-    /// Those of all sessions that submit, to count what is in flight.
-    frames: Mutex<Vec<Weak<Frames>>>,
-    pub(super) timer: Timer,
-}
-
-/// A queue, and the threads that serve it: one for each core, as far as there may be as many runs.
-#[derive(Debug)]
-struct Served {
-    queue: Arc<Queue>,
-    by: Vec<thread::JoinHandle<()>>,
 }
 
 /// What waits for a device.
@@ -58,7 +79,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct Lists {
     /// By priority, the highest first; each in the order of submission.
-    jobs: [VecDeque<Arc<Job>>; Priority::COUNT],
+    runs: [VecDeque<Arc<dyn WaitingRun>>; Priority::COUNT],
     cores: AtWork,
     /// How many may wait or be at work at once.
     room: usize,
@@ -73,136 +94,11 @@ struct Lists {
     syncing: usize,
 }
 
-impl Queues {
-    /// Queues of these devices.
-    pub fn new(devices: Devices) -> Arc<Self> {
-        let (of, frames, timer) = Default::default();
-        Arc::new(Self { devices, of, frames, timer })
-    }
-
-    /// The devices.
-    pub fn devices(&self) -> &Devices {
-        &self.devices
-    }
-
-    /// Counts the runs of these frames from now on.
-    pub(super) fn count(&self, frames: &Arc<Frames>) {
-        let mut all = lock(&self.frames);
-        all.retain(|frames| frames.strong_count() > 0);
-        all.push(Arc::downgrade(frames));
-    }
-
-    /// How many runs were submitted and have not ended.
-    pub fn in_flight(&self) -> usize {
-        let all: Vec<_> = lock(&self.frames).iter().filter_map(Weak::upgrade).collect();
-        all.iter().map(|frames| frames.in_flight()).sum()
-    }
-
-    /// What waits for a device, and what is at work on it.
-    pub fn waiting(&self, device: &Device) -> Waiting {
-        let queue = lock(&self.of).get(&device.id()).map(|served| Arc::clone(&served.queue));
-        queue.map_or_else(Waiting::default, |queue| queue.waiting())
-    }
-
-    /// The queue of a device.
-    pub(super) fn queue(&self, id: DeviceId) -> Result<Arc<Queue>> {
-        Ok(Arc::clone(&self.served(&mut lock(&self.of), id)?.queue))
-    }
-
-    fn served<'a>(
-        &self,
-        of: &'a mut BTreeMap<DeviceId, Served>,
-        id: DeviceId,
-    ) -> Result<&'a mut Served> {
-        match of.entry(id) {
-            Entry::Occupied(served) => Ok(served.into_mut()),
-            Entry::Vacant(free) => {
-                let queue = Arc::new(Queue::new(self.devices.get(id.kind, id.index)?));
-                Ok(free.insert(Served { queue, by: Vec::new() }))
-            }
-        }
-    }
-
-    /// Makes room in a device's queue for `more` runs at once, and threads for them, so that who submits does not. As many as `named` may
-    /// have named their cores.
-    pub(super) fn reserve(&self, id: DeviceId, more: usize, named: usize) -> Result<()> {
-        let mut of = lock(&self.of);
-        let Served { queue, by } = self.served(&mut of, id)?;
-        let cores = usize::try_from(queue.device.core_count()).unwrap_or(usize::MAX);
-        let wanted = queue.room().saturating_add(more).min(cores);
-        for number in by.len()..wanted {
-            let (served, name) = (Arc::clone(queue), format!("udo-{id}"));
-            let thread = thread::Builder::new().name(name).spawn(move || served.serve(number));
-            by.push(thread.map_err(|error| {
-                let why = format!("the system gives no thread for the queue of {id}: {error}");
-                Error::new(ErrorCode::OutOfMemory, why)
-            })?);
-        }
-        queue.reserve(more, named);
-        Ok(())
-    }
-
-    /// Waits until the runs that were submitted before and have named this core of a device, or are at it, have ended or left it.
-    ///
-    /// # Errors
-    /// The device has no such core, or a callback waits.
-    pub fn sync_core(&self, device: &Device, core: u32) -> Result<()> {
-        check_may_wait()?;
-        let count = device.core_count();
-        if core >= count {
-            let why = format!("there is no core {core}: device {device} has {count}, from 0 on");
-            return Err(Error::new(ErrorCode::InvalidArgument, why));
-        }
-        let queue = lock(&self.of).get(&device.id()).map(|served| Arc::clone(&served.queue));
-        if let Some(queue) = queue {
-            queue.sync_core(core);
-        }
-        Ok(())
-    }
-
-    /// Has a device go away: runs on it and in its queue fail once each, and so does what is submitted from now on, until
-    /// it is reset. For tests of programs that have to live with that.
-    pub fn lose(&self, device: &Device) {
-        device.set_lost(true);
-        let queue = lock(&self.of).get(&device.id()).map(|served| Arc::clone(&served.queue));
-        for job in queue.iter().flat_map(|queue| queue.drain()) {
-            // The device may be back by now.
-            job::end_waiting(job, Err(device.loss()));
-        }
-    }
-
-    /// Brings a device that was lost back. What lies in its memory is as before.
-    pub fn reset(&self, device: &Device) {
-        device.set_lost(false);
-    }
-
-    /// Takes a run out of whichever queue it waits in; whether it was in one.
-    pub(super) fn remove(&self, job: &Arc<Job>) -> bool {
-        lock(&self.of).values().any(|served| served.queue.remove(job))
-    }
-}
-
-impl Drop for Queues {
-    fn drop(&mut self) {
-        let mut of = lock(&self.of);
-        for served in of.values() {
-            served.queue.close();
-        }
-        for thread in of.values_mut().flat_map(|served| served.by.drain(..)) {
-            // The last handle may go on a thread of these.
-            if thread.thread().id() != thread::current().id() {
-                // A panic of a thread was printed by it.
-                let _ended = thread.join();
-            }
-        }
-    }
-}
-
 impl Queue {
-    fn new(device: Device) -> Self {
+    pub(super) fn new(device: Device) -> Self {
         let cores = usize::try_from(device.core_count()).unwrap_or(usize::MAX);
         let waiting = Lists {
-            jobs: Default::default(),
+            runs: Default::default(),
             cores: AtWork::new(),
             room: 0,
             named_room: 0,
@@ -216,23 +112,23 @@ impl Queue {
         Self { device, waiting, wake, rested, count: AtomicUsize::new(0) }
     }
 
-    fn waiting(&self) -> Waiting {
+    pub(super) fn waiting(&self) -> Waiting {
         let lists = lock(&self.waiting);
-        let runs = lists.jobs.iter().map(VecDeque::len).sum();
+        let runs = lists.runs.iter().map(VecDeque::len).sum();
         Waiting { runs, cores_at_work: lists.cores.busy() }
     }
 
-    fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         lock(&self.waiting).room
     }
 
-    fn reserve(&self, more: usize, named: usize) {
+    pub(super) fn reserve(&self, more: usize, named: usize) {
         let mut waiting = lock(&self.waiting);
-        let Lists { jobs, cores, room, named_room, .. } = &mut *waiting;
+        let Lists { runs, cores, room, named_room, .. } = &mut *waiting;
         *room += more;
         *named_room += named;
-        for jobs in jobs {
-            jobs.reserve(room.saturating_sub(jobs.len()));
+        for runs in runs {
+            runs.reserve(room.saturating_sub(runs.len()));
         }
         // One that has ended is forgotten a little after the next may come.
         cores.reserve(*room + 2 * *named_room);
@@ -245,10 +141,10 @@ impl Queue {
         waiting.named_room -= named;
     }
 
-    pub(super) fn push(&self, job: Arc<Job>) {
+    pub(super) fn push(&self, run: Arc<dyn WaitingRun>) {
         let mut waiting = lock(&self.waiting);
-        if let Some(jobs) = waiting.jobs.get_mut(job.priority().place()) {
-            jobs.push_back(job);
+        if let Some(runs) = waiting.runs.get_mut(run.priority().place()) {
+            runs.push_back(run);
         }
         self.count.fetch_add(1, Ordering::Release);
         self.wake_another(waiting);
@@ -256,7 +152,7 @@ impl Queue {
 
     /// Has a thread that sleeps see to what waits, unless one will look anyway.
     fn wake_another(&self, mut waiting: MutexGuard<'_, Lists>) {
-        let waits = waiting.jobs.iter().any(|jobs| !jobs.is_empty());
+        let waits = waiting.runs.iter().any(|runs| !runs.is_empty());
         if waiting.is_looked || !waits {
             return;
         }
@@ -285,7 +181,7 @@ impl Queue {
         }
     }
 
-    fn sync_core(&self, core: u32) {
+    pub(super) fn sync_core(&self, core: u32) {
         let mut waiting = lock(&self.waiting);
         let until = waiting.cores.next();
         waiting.syncing += 1;
@@ -295,9 +191,9 @@ impl Queue {
         waiting.syncing -= 1;
     }
 
-    fn remove(&self, job: &Arc<Job>) -> bool {
+    pub(super) fn remove(&self, run: &dyn WaitingRun) -> bool {
         let mut waiting = lock(&self.waiting);
-        let is_removed = waiting.jobs.iter_mut().any(|jobs| super::remove(jobs, job));
+        let is_removed = waiting.runs.iter_mut().any(|runs| remove(runs, run));
         self.count.fetch_sub(usize::from(is_removed), Ordering::Relaxed);
         if is_removed {
             // Cores that it waited for are there for those behind it.
@@ -306,14 +202,14 @@ impl Queue {
         is_removed
     }
 
-    fn drain(&self) -> Vec<Arc<Job>> {
+    pub(super) fn drain(&self) -> Vec<Arc<dyn WaitingRun>> {
         let mut waiting = lock(&self.waiting);
-        let jobs: Vec<_> = waiting.jobs.iter_mut().flat_map(|jobs| jobs.drain(..)).collect();
-        self.count.fetch_sub(jobs.len(), Ordering::Relaxed);
-        jobs
+        let runs: Vec<_> = waiting.runs.iter_mut().flat_map(|runs| runs.drain(..)).collect();
+        self.count.fetch_sub(runs.len(), Ordering::Relaxed);
+        runs
     }
 
-    fn close(&self) {
+    pub(super) fn close(&self) {
         {
             let mut waiting = lock(&self.waiting);
             waiting.is_closed = true;
@@ -336,16 +232,16 @@ impl Queue {
         !mem::replace(&mut lock(&self.waiting).is_looked, true)
     }
 
-    fn serve(&self, number: usize) {
+    pub(super) fn serve(&self, number: usize) {
         let mut looks = false;
-        while let Some((job, taken)) = self.next(number, looks) {
-            looks = job::proceed(job, taken, self);
+        while let Some((run, taken)) = self.next(number, looks) {
+            looks = run.proceed(taken, self);
         }
     }
 
     /// What thread `number` runs next, which it waits for, and its cores; nothing once the queue is closed. It may be the one that looks
     /// for more already.
-    fn next(&self, number: usize, mut looks: bool) -> Option<(Arc<Job>, Taken)> {
+    fn next(&self, number: usize, mut looks: bool) -> Option<(Arc<dyn WaitingRun>, Taken)> {
         let mut waiting = lock(&self.waiting);
         let mut has_looked = false;
         loop {
@@ -376,18 +272,18 @@ impl Queue {
     }
 
     /// Takes the first run for which there are cores.
-    fn pick(&self, waiting: &mut Lists) -> Option<(Arc<Job>, Taken)> {
-        let Lists { jobs, cores, .. } = waiting;
+    fn pick(&self, waiting: &mut Lists) -> Option<(Arc<dyn WaitingRun>, Taken)> {
+        let Lists { runs, cores, .. } = waiting;
         let mut left = cores.left(self.device.core_count());
-        for jobs in jobs {
-            for at in 0..jobs.len() {
+        for runs in runs {
+            for at in 0..runs.len() {
                 if left.is_none() {
                     return None;
                 }
-                let Some(wanted) = jobs.get(at).map(|job| job.wanted(&self.device)) else { break };
+                let Some(wanted) = runs.get(at).map(|run| run.wanted(&self.device)) else { break };
                 if let Some(got) = left.take(wanted) {
                     self.count.fetch_sub(1, Ordering::Relaxed);
-                    return Some((jobs.remove(at)?, cores.begin(wanted, got)));
+                    return Some((runs.remove(at)?, cores.begin(wanted, got)));
                 }
             }
         }
@@ -411,15 +307,14 @@ mod tests {
     use udo_api::CoreKind;
 
     use super::*;
+    use crate::device::Devices;
 
     #[test]
     fn there_is_room_for_all_that_was_reserved() {
-        let queues = Queues::new(Devices::default());
-        let id = DeviceId { kind: CoreKind::Cpu, index: 0 };
-        queues.reserve(id, 30, 0).unwrap();
-        queues.reserve(id, 40, 5).unwrap();
-        let queue = queues.queue(id).unwrap();
-        assert!(lock(&queue.waiting).jobs.iter().all(|jobs| jobs.capacity() >= 70));
+        let queue = Queue::new(Devices::default().get(CoreKind::Cpu, 0).unwrap());
+        queue.reserve(30, 0);
+        queue.reserve(40, 5);
+        assert!(lock(&queue.waiting).runs.iter().all(|runs| runs.capacity() >= 70));
         queue.release(30, 0);
         queue.release(40, 5);
         let waiting = lock(&queue.waiting);

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
-use super::job::Job;
+use super::queue::{WaitingRun, remove};
 use super::sync::{Condvar, Mutex};
-use super::{check_may_wait, lock, remove};
+use super::{check_may_wait, lock};
 use crate::device::{Error, Result};
 
 /// Runs that are submitted to a stream begin one after the other, in the order of their submission, whichever sessions and
@@ -23,7 +23,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Arc<Job>>,
+    waiting: VecDeque<Arc<dyn WaitingRun>>,
     is_running: bool,
     submitted: u64,
     /// The numbers of the runs that have not ended.
@@ -82,21 +82,21 @@ impl Stream {
     }
 
     /// Takes a run: its number, and whether it begins now.
-    pub(super) fn enter(&self, job: &Arc<Job>) -> (u64, bool) {
+    pub(super) fn enter(&self, run: &Arc<impl WaitingRun + 'static>) -> (u64, bool) {
         let mut state = lock(&self.0.state);
         let number = state.submitted;
         state.submitted += 1;
         state.in_flight.push(number);
         let begins = !std::mem::replace(&mut state.is_running, true);
         if !begins {
-            state.waiting.push_back(Arc::clone(job));
+            state.waiting.push_back(Arc::clone(run) as Arc<dyn WaitingRun>);
         }
         (number, begins)
     }
 
     /// Takes a run out of those that wait; whether it was one.
-    pub(super) fn remove(&self, job: &Arc<Job>) -> bool {
-        remove(&mut lock(&self.0.state).waiting, job)
+    pub(super) fn remove(&self, run: &dyn WaitingRun) -> bool {
+        remove(&mut lock(&self.0.state).waiting, run)
     }
 
     /// Counts a run that ended, once `report` has told who waits for it, so that nobody sees the one without the other. Where it
@@ -106,7 +106,7 @@ impl Stream {
         (number, had_begun): (u64, bool),
         failure: Option<Error>,
         report: impl FnOnce() -> R,
-    ) -> (Option<Arc<Job>>, R) {
+    ) -> (Option<Arc<dyn WaitingRun>>, R) {
         let mut state = lock(&self.0.state);
         let reported_to = report();
         state.in_flight.retain(|&other| other != number);

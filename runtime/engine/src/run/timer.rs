@@ -1,10 +1,11 @@
 //! Ends runs whose time is up. Its thread starts with the first run that has a limit.
 
+use std::ptr;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Instant;
 
-use super::job::{self, Job};
 use super::lock;
+use super::queue::WaitingRun;
 use super::sync::{Condvar, Mutex, thread};
 use super::work::Cause;
 
@@ -30,7 +31,7 @@ struct State {
 #[derive(Debug)]
 struct Limit {
     at: Instant,
-    job: Weak<Job>,
+    run: Weak<dyn WaitingRun>,
     submission: u64,
 }
 
@@ -60,10 +61,11 @@ impl Timer {
     }
 
     /// Ends this submission of a run at `at`, if it has not ended before.
-    pub(super) fn set(&self, at: Instant, job: &Arc<Job>, submission: u64) {
+    pub(super) fn set(&self, at: Instant, run: &Arc<impl WaitingRun + 'static>, submission: u64) {
         let mut state = lock(&self.0.state);
         let is_first = state.runs.iter().all(|limit| at < limit.at);
-        state.runs.push(Limit { at, job: Arc::downgrade(job), submission });
+        let run = Arc::downgrade(&(Arc::clone(run) as Arc<dyn WaitingRun>));
+        state.runs.push(Limit { at, run, submission });
         drop(state);
         if is_first {
             self.0.changed.notify_one();
@@ -71,10 +73,10 @@ impl Timer {
     }
 
     /// Forgets the limit of a run that ended.
-    pub(super) fn clear(&self, job: &Arc<Job>) {
-        let job = Arc::as_ptr(job);
+    pub(super) fn clear(&self, run: &dyn WaitingRun) {
         let mut state = lock(&self.0.state);
-        if let Some(at) = state.runs.iter().position(|limit| limit.job.as_ptr() == job) {
+        let is_its = |limit: &Limit| ptr::addr_eq(limit.run.as_ptr(), run);
+        if let Some(at) = state.runs.iter().position(is_its) {
             state.runs.swap_remove(at);
         }
     }
@@ -95,8 +97,8 @@ impl Shared {
             if let Some(at) = state.runs.iter().position(|limit| limit.at <= now) {
                 let limit = state.runs.swap_remove(at);
                 drop(state);
-                if let Some(job) = limit.job.upgrade() {
-                    job::stop(&job, limit.submission, Cause::TimedOut);
+                if let Some(run) = limit.run.upgrade() {
+                    run.stop(limit.submission, Cause::TimedOut);
                 }
                 state = lock(&self.state);
                 continue;

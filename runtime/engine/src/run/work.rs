@@ -39,6 +39,9 @@ pub trait Work: Send {
     fn end(&mut self, bound: &mut Bound) -> Result<()>;
 }
 
+/// A frame, while nobody runs in it.
+pub(super) type Frame = Box<dyn Work>;
+
 /// Why a run is to end early; none of them is undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {

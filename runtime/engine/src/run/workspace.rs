@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
-use super::job::{self, Job};
+use super::queue::{WaitingRun, is_same};
 use super::sync::{Condvar, Mutex};
 use super::{Priority, check_may_wait, lock};
 use crate::device::{Device, Result, SharedMemory};
@@ -39,7 +39,7 @@ struct State {
 }
 
 enum Waiter {
-    Job(Arc<Job>),
+    Run(Arc<dyn WaitingRun>),
     Thread(u64),
 }
 
@@ -123,21 +123,21 @@ impl SharedWorkspace {
     }
 
     /// Whether it is a run's turn now; else the run waits for it.
-    pub(super) fn take(&self, job: &Arc<Job>) -> bool {
+    pub(super) fn take(&self, run: &Arc<impl WaitingRun + 'static>) -> bool {
         let mut state = lock(&self.0.state);
         if !state.is_taken {
             state.is_taken = true;
             return true;
         }
-        if let Some(waiting) = state.waiting.get_mut(job.priority().place()) {
-            waiting.push_back(Waiter::Job(Arc::clone(job)));
+        if let Some(waiting) = state.waiting.get_mut(run.priority().place()) {
+            waiting.push_back(Waiter::Run(Arc::clone(run) as Arc<dyn WaitingRun>));
         }
         false
     }
 
     /// Takes a run out of those that wait; whether it was one.
-    pub(super) fn remove(&self, job: &Arc<Job>) -> bool {
-        let is_its = |waiter: &Waiter| matches!(waiter, Waiter::Job(other) if Arc::ptr_eq(other, job) && other.is_to_end());
+    pub(super) fn remove(&self, run: &dyn WaitingRun) -> bool {
+        let is_its = |waiter: &Waiter| matches!(waiter, Waiter::Run(other) if is_same(other, run) && other.is_to_end());
         lock(&self.0.state).waiting.iter_mut().any(|waiting| {
             let at = waiting.iter().position(is_its);
             at.is_some_and(|at| waiting.remove(at).is_some())
@@ -149,7 +149,7 @@ impl SharedWorkspace {
         let next = {
             let mut state = lock(&self.0.state);
             match state.waiting.iter_mut().find_map(VecDeque::pop_front) {
-                Some(Waiter::Job(job)) => Some(job),
+                Some(Waiter::Run(run)) => Some(run),
                 Some(Waiter::Thread(number)) => {
                     state.turn_of = Some(number);
                     None
@@ -161,7 +161,7 @@ impl SharedWorkspace {
             }
         };
         match next {
-            Some(next) => job::go_on_in_workspace(next),
+            Some(next) => next.go_on_in_workspace(),
             None => self.0.changed.notify_all(),
         }
     }

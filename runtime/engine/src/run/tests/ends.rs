@@ -305,8 +305,8 @@ fn who_ends_a_submission_late_leaves_the_next_one_where_it_waits() {
         session.record(RunOptions { stream: Some(stream.clone()), ..RunOptions::default() });
     let runs = [before.submit().unwrap(), launch.submit().unwrap()];
     // The first waits for a frame, the second for its turn in the stream; neither is to end.
-    assert!(!session.frames.remove(&before.0) && !session.queues.remove(&launch.0));
-    assert!(!stream.remove(&launch.0));
+    assert!(!session.frames.remove(&*before.0) && !session.queues.remove(&*launch.0));
+    assert!(!stream.remove(&*launch.0));
     gate.open();
     gate.open();
     gate.open();
