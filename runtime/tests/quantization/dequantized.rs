@@ -230,6 +230,40 @@ fn operators_on_values_become_those_on_numbers() {
 }
 
 #[test]
+fn operators_on_values_of_16_bits_become_those_on_numbers() {
+    let mut filters = constant("w", ("i8", &[5, 4, 1, 1]), whole(100.0));
+    filters += &constant("b", ("i32", &[5]), whole(400_000.0));
+    let mut rows = constant("w", ("i8", &[5, 6]), whole(100.0));
+    rows += &constant("b", ("i32", &[5]), whole(400_000.0));
+    let cases = [
+        ("QLinearConv@10(q, a_s, a_z, w, w_s, w_z, r_s, r_z, b)", &filters, "[1,4,6,6]"),
+        ("com.microsoft:QGemm@1(q, a_s, a_z, w, w_s, w_z, b, r_s, r_z) transB=1", &rows, "[3,6]"),
+    ];
+    let scale = 0.000_25;
+    for (op, constants, shape) in cases {
+        let mut text = format!("graph one\n  input x: f32{shape}\n{constants}");
+        encoding(&mut text, "w", 0.01, "i8", 2);
+        encoding(&mut text, "a", 0.0001, "u16", 32_768);
+        encoding(&mut text, "r", scale, "i16", 0);
+        writeln!(
+            text,
+            "  q = QuantizeLinear@13(x, a_s, a_z)\n  k = {op}\n  y = DequantizeLinear@13(k, r_s, r_z)\n  output y"
+        )
+        .unwrap();
+        let dims: Vec<usize> =
+            shape.trim_matches(['[', ']']).split(',').map(|n| n.parse().unwrap()).collect();
+        let gpu = on(&text, Core::GPU);
+        steps_are_on_the_gpu(&gpu);
+        let (found, wanted) = (output(&gpu, &dims, 3), output(&on(&text, Core::CPU), &dims, 3));
+        // Sums in another order may be rounded to the next value.
+        let steps = found.iter().zip(&wanted).map(|(a, b)| ((a - b) / scale).abs());
+        let most = steps.fold(0.0, f32::max);
+        assert!(most < 1.01, "{op}: {most} steps");
+        assert!(wanted.iter().any(|x| x.abs() > 1000.0 * scale), "{op} computes something");
+    }
+}
+
+#[test]
 fn integers_go_in_and_come_out() {
     let mut text = "graph io\n  input q: u8[2,6]\n  input x: f32[2,6]\n".to_owned();
     encoding(&mut text, "a", 0.5, "u8", 100);

@@ -44,6 +44,9 @@ pub(super) const EVER: u32 = u32::MAX;
 /// The domain of ONNX Runtime's own operators.
 const MICROSOFT: &str = "com.microsoft";
 
+/// The domain of our own operators.
+const UDO: &str = "udo";
+
 /// A change of an operator from one operator set to the next, and what it asks of nodes from before.
 #[derive(Clone, Copy, Debug)]
 pub struct Upgrade {
@@ -69,8 +72,8 @@ enum Change {
     Text(&'static str, &'static str),
     /// A list of integers becomes input 1.
     Input(&'static str),
-    /// The operator goes by another name.
-    Rename(&'static str),
+    /// The operator goes by another name, in this domain.
+    Rename(&'static str, &'static str),
     /// The operator is a few others, the last of which the node becomes.
     Compose(fn(&mut Edit<'_>) -> Result<(), String>),
     /// What takes more than one of these.
@@ -79,6 +82,11 @@ enum Change {
 
 const fn onnx(op: &'static str, since: u32, change: Change) -> Upgrade {
     Upgrade { domain: "", op, since, change }
+}
+
+const fn renamed(domain: &'static str, op: &'static str, to: [&'static str; 2]) -> Upgrade {
+    let [to_domain, to_op] = to;
+    Upgrade { domain, op, since: EVER, change: Rename(to_domain, to_op) }
 }
 
 const fn composed(
@@ -177,7 +185,7 @@ pub const UPGRADES: &[Upgrade] = &[
     onnx("TopK", 10, By(top_k::count_to_input)),
     onnx("Unsqueeze", 13, Input("axes")),
     onnx("Upsample", 9, By(resize::scales_to_input)),
-    onnx("Upsample", 10, Rename("Resize")),
+    onnx("Upsample", 10, Rename("", "Resize")),
     onnx("Xor", 7, By(broadcast::align)),
     composed(MICROSOFT, "Attention", attention::of_one_matrix),
     composed(MICROSOFT, "BiasAdd", fused::bias_add),
@@ -208,12 +216,17 @@ pub const UPGRADES: &[Upgrade] = &[
     composed(MICROSOFT, "TransposeMatMul", composed::fused_mat_mul),
     composed(MICROSOFT, "Trilu", twins::same),
     composed(MICROSOFT, "Unique", twins::unique),
+    // Operators on values of 8 bits take those of 16 bits as well, which had operators of their own.
+    renamed(UDO, "QGemm16", [MICROSOFT, "QGemm"]),
+    renamed(UDO, "QLinearConv16", ["", "QLinearConv"]),
+    renamed(UDO, "QLinearConvTranspose16", [UDO, "QLinearConvTranspose"]),
+    composed(UDO, "QLinearMatMul16", quantized::product),
 ];
 
 impl Upgrade {
     /// Whether it is another name alone.
     pub(super) fn is_rename(&self) -> bool {
-        matches!(self.change, Rename(_))
+        matches!(self.change, Rename(..))
     }
 
     /// Whether `node` is of the older form.
@@ -250,7 +263,7 @@ impl Change {
                     edit.set_ints(1, name, &values)?;
                 }
             }
-            Rename(op) => op.clone_into(&mut edit.node.op),
+            Rename(domain, op) => edit.rename(domain, op),
             By(change) | Compose(change) => change(edit)?,
         }
         Ok(())
@@ -259,7 +272,7 @@ impl Change {
 
 /// Whether operators of other names take the node now.
 pub(super) fn renames(node: &Node) -> bool {
-    UPGRADES.iter().any(|row| matches!(row.change, Rename(_) | Compose(_)) && row.takes(node))
+    UPGRADES.iter().any(|row| matches!(row.change, Rename(..) | Compose(_)) && row.takes(node))
 }
 
 /// Brings a node of a built-in operator into its newest form, adding nodes before it and constants to the graph;
@@ -319,14 +332,17 @@ mod tests {
                 assert!(same.all(|op| op.def.schema().domain() != row.domain), "{row:?}");
                 continue;
             }
-            assert!(row.since <= NEWEST, "{row:?}");
-            let op = UPGRADES.iter().find_map(|of| match of.change {
-                Rename(op) if of.op == row.op => Some(op),
+            assert!(row.since <= NEWEST || matches!(row.change, Rename(..)), "{row:?}");
+            let renamed = UPGRADES.iter().find_map(|of| match of.change {
+                Rename(domain, op) if (of.domain, of.op) == (row.domain, row.op) => {
+                    Some((domain, op))
+                }
                 _ => None,
             });
-            let known = operators.ops_named(op.unwrap_or(row.op)).any(|op| {
-                operators.is_builtin(op.package) && op.def.schema().domain() == row.domain
-            });
+            let (domain, op) = renamed.unwrap_or((row.domain, row.op));
+            let known = operators
+                .ops_named(op)
+                .any(|op| operators.is_builtin(op.package) && op.def.schema().domain() == domain);
             assert!(known, "{row:?}");
         }
     }

@@ -27,7 +27,7 @@ use plan::{ConvPlan, Weights};
 use quantized::{
     Operands, QuantizedConvPlan, QuantizedInput, QuantizedOutput, Scratch, ScratchLens, signed,
 };
-pub(crate) use wide::wide_conv;
+pub(crate) use wide::quantized_conv;
 
 /// The parameters of every convolution.
 pub(crate) const PARAMS: &[Param] = &[

@@ -1,12 +1,13 @@
-//! Convolution of quantized values, with the sums scaled back to such.
+//! Convolution of quantized values of 8 or 16 bits with 8-bit weights, with the exact sums scaled back to such.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 
 use crate::Def;
-use crate::family::conv::{self, ConvPorts, IntegerConv, PARAMS, integer_conv};
+use crate::family::conv::{self, ConvPorts, IntegerConv, PARAMS, quantized_conv};
 use crate::family::quantized::VALUES;
+use crate::family::quantized::byte_planes::UP_TO_16_BITS;
 
-pub(crate) const DEF: Def = integer_conv::<QLinearConv>();
+pub(crate) const DEF: Def = quantized_conv::<QLinearConv>();
 
 struct QLinearConv;
 
@@ -14,17 +15,17 @@ impl Op for QLinearConv {
     const SCHEMA: OpSchema = OpSchema::new(
         "QLinearConv",
         &[
-            Port::required("x", VALUES),
+            Port::required("x", UP_TO_16_BITS),
             Port::required("x_scale", types::F32),
-            Port::required("x_zero_point", VALUES),
+            Port::required("x_zero_point", UP_TO_16_BITS),
             Port::required("w", VALUES),
             Port::required("w_scale", types::F32),
             Port::required("w_zero_point", VALUES),
             Port::required("y_scale", types::F32),
-            Port::required("y_zero_point", VALUES),
+            Port::required("y_zero_point", UP_TO_16_BITS),
             Port::optional("B", types::I32),
         ],
-        &[Port::required("y", VALUES)],
+        &[Port::required("y", UP_TO_16_BITS)],
         PARAMS,
     );
 
@@ -51,9 +52,9 @@ impl IntegerConv for QLinearConv {
 
 #[cfg(test)]
 mod tests {
-    use udo_api::{Element, QuantizedType};
+    use udo_api::QuantizedType;
 
-    use crate::testing::{bench, tensor};
+    use crate::testing::{bench, spread, tensor};
 
     /// Two input channels of 3x3, three output channels, padded; every number exact.
     #[test]
@@ -131,24 +132,30 @@ mod tests {
             check::<u8, u8, i8>(case);
             check::<i8, i8, i8>(case);
             check::<i8, u8, u8>(case);
+            check::<u16, i8, u16>(case);
+            check::<i16, u8, i16>(case);
+            check::<u8, i8, u16>(case);
+            check::<i8, u8, i16>(case);
+            check::<i16, i8, u8>(case);
+            check::<u16, u8, i8>(case);
         }
     }
 
-    fn quantized<T: QuantizedType>(len: usize, step: usize) -> Vec<T> {
-        let low = if T::DTYPE == u8::DTYPE { 0.0 } else { -128.0 };
-        (0..len).map(|i| T::from_f32((i * step % 256) as f32 + low)).collect()
+    /// What one step of 8 bits is in as many steps as `T` has.
+    fn step<T: QuantizedType>(of_bytes: f32) -> f32 {
+        if size_of::<T>() == 1 { of_bytes } else { of_bytes / 256.0 }
     }
 
     fn check<A: QuantizedType, B: QuantizedType, C: QuantizedType>(case: Case) {
         const SIDE: usize = 9;
         let Case { channels, outputs, groups, kernel, stride, dilation, pad } = case;
         let (inputs, per_group) = (channels / groups, outputs / groups);
-        let x: Vec<A> = quantized(2 * channels * SIDE * SIDE, 89);
-        let w: Vec<B> = quantized(outputs * inputs * kernel * kernel, 37);
-        let (x_zero, y_zero) = (quantized::<A>(2, 117)[1], quantized::<C>(2, 31)[1]);
-        let w_zeros: Vec<B> = quantized(outputs, 3);
+        let x: Vec<A> = spread(2 * channels * SIDE * SIDE, 40_537);
+        let w: Vec<B> = spread(outputs * inputs * kernel * kernel, 37);
+        let (x_zero, y_zero) = (spread::<A>(2, 30_069)[1], spread::<C>(2, 799)[1]);
+        let w_zeros: Vec<B> = spread(outputs, 3);
         let w_scales: Vec<f32> = (0..outputs).map(|i| 0.01 + i as f32 * 0.003).collect();
-        let (x_scale, y_scale) = (0.02f32, 1.7f32);
+        let (x_scale, y_scale) = (step::<A>(0.02), step::<C>(1.7));
         let bias: Vec<i32> = (0..outputs as i32).map(|i| i * 131 - 500).collect();
         let span = dilation as usize * (kernel - 1) + 1;
         let out = (SIDE + 2 * pad as usize - span) / stride as usize + 1;
@@ -156,7 +163,7 @@ mod tests {
         for i in 0..2 * outputs * out * out {
             let (image, o) = (i / (outputs * out * out), i / (out * out) % outputs);
             let at = [i / out % out, i % out].map(|p| p as i64 * stride - pad);
-            let mut sum = bias[o];
+            let mut sum = i64::from(bias[o]);
             for k in 0..inputs * kernel * kernel {
                 let tap = [k / kernel % kernel, k % kernel].map(|t| t as i64 * dilation);
                 let (row, col) = (at[0] + tap[0], at[1] + tap[1]);
@@ -164,7 +171,8 @@ mod tests {
                     let plane = image * channels + o / per_group * inputs + k / (kernel * kernel);
                     let x = x[(plane * SIDE + row as usize) * SIDE + col as usize];
                     let w = w[o * inputs * kernel * kernel + k];
-                    sum += (x.to_i32() - x_zero.to_i32()) * (w.to_i32() - w_zeros[o].to_i32());
+                    let [x, w] = [x.to_i32() - x_zero.to_i32(), w.to_i32() - w_zeros[o].to_i32()];
+                    sum += i64::from(x) * i64::from(w);
                 }
             }
             let scaled = (sum as f32 * (x_scale * w_scales[o] / y_scale)).round_ties_even();
@@ -217,6 +225,40 @@ mod tests {
         assert_eq!(run(2, 0, &[1, 1, 2], &[1, 10]), [21, 43, 65, 87]);
         assert_eq!(run(1, 1, &[1, 1, 2], &[1, 10]), [21, 43, 0, 0]);
         assert_eq!(run(2, 0, &[2, 1, 2], &[1, 10, 2, 20]), [151, 217]);
+    }
+
+    /// More than any 32-bit sum holds.
+    #[test]
+    fn sums_beyond_32_bits_stay_sums() {
+        let depth = 1000;
+        let one = |value: f32| tensor(&[], &[value]);
+        let y = bench("QLinearConv")
+            .input(tensor(&[1, depth, 1, 1], &vec![u16::MAX; depth]))
+            .input(one(1.0))
+            .input(tensor(&[], &[0u16]))
+            .constant(tensor(&[2, depth, 1, 1], &[vec![-128i8; depth], vec![127; depth]].concat()))
+            .input(one(1.0))
+            .input(tensor(&[], &[0i8]))
+            .input(one(1e6))
+            .input(tensor(&[], &[0i16]))
+            .one();
+        // 65,535,000 times -128 and 127, over a million.
+        assert_eq!(y.values::<i16>(), [-8388, 8323]);
+    }
+
+    #[test]
+    fn a_zero_point_has_the_type_of_its_values() {
+        let one = |value: f32| tensor(&[], &[value]);
+        let node = bench("QLinearConv")
+            .input(tensor(&[1, 1, 1, 1], &[1u16]))
+            .input(one(1.0))
+            .input(tensor(&[], &[0i16]))
+            .constant(tensor(&[1, 1, 1, 1], &[1i8]))
+            .input(one(1.0))
+            .input(tensor(&[], &[0i8]))
+            .input(one(1.0))
+            .input(tensor(&[], &[0u16]));
+        assert_eq!(node.error(), "a zero point has another type than its quantized values");
     }
 
     #[test]

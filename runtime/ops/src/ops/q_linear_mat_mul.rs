@@ -1,11 +1,12 @@
-//! Products of quantized matrices, with the sums scaled back to such.
+//! Products of quantized matrices, of 8 or 16 bits on the left side and 8 on the right, with the exact sums scaled back to such.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, TypeSet, types};
 
 use crate::Def;
-use crate::family::matmul::{IntegerProducts, OPERANDS, Ports, integer_products, output_shape};
+use crate::family::matmul::{IntegerProducts, OPERANDS, Ports, output_shape, quantized_products};
+use crate::family::quantized::byte_planes::UP_TO_16_BITS;
 
-pub(crate) const DEF: Def = integer_products::<QLinearMatMul>();
+pub(crate) const DEF: Def = quantized_products::<QLinearMatMul>();
 
 const SCALES: TypeSet = types::F32.or(types::F16).or(types::BF16);
 
@@ -15,16 +16,16 @@ impl Op for QLinearMatMul {
     const SCHEMA: OpSchema = OpSchema::new(
         "QLinearMatMul",
         &[
-            Port::required("a", OPERANDS),
+            Port::required("a", UP_TO_16_BITS),
             Port::required("a_scale", SCALES),
-            Port::required("a_zero_point", OPERANDS),
+            Port::required("a_zero_point", UP_TO_16_BITS),
             Port::required("b", OPERANDS),
             Port::required("b_scale", SCALES),
             Port::required("b_zero_point", OPERANDS),
             Port::required("y_scale", SCALES),
-            Port::required("y_zero_point", OPERANDS),
+            Port::required("y_zero_point", UP_TO_16_BITS),
         ],
-        &[Port::required("y", OPERANDS)],
+        &[Port::required("y", UP_TO_16_BITS)],
         &[],
     );
 

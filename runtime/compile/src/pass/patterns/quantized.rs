@@ -129,11 +129,8 @@ impl Group<'_> {
             "Add" => self.biased().unwrap_or_else(|| self.of_operands("QLinearAdd", 2)),
             "AveragePool" => self.of_operands("QLinearAveragePool", 1),
             "Concat" => self.joined(),
-            "Conv" => self.convolved(("", "QLinearConv"), "QLinearConv16", 0),
-            "ConvTranspose" => {
-                let of_bytes = (UDO, "QLinearConvTranspose");
-                self.convolved(of_bytes, "QLinearConvTranspose16", 1)
-            }
+            "Conv" => self.convolved(("", "QLinearConv"), 0),
+            "ConvTranspose" => self.convolved((UDO, "QLinearConvTranspose"), 1),
             "Gemm" => self.gemm(),
             "GlobalAveragePool" => self.of_operands("QLinearGlobalAveragePool", 1),
             "MatMul" => self.multiplied(),
@@ -213,14 +210,9 @@ impl<'a> Group<'a> {
         Ok(Replacement { attrs, named_after, shared, ..Replacement::new(domain, op, inputs) })
     }
 
-    /// The operator for values of 8 bits, or that for such of up to 16.
-    fn up_to_16(
-        &self,
-        x: &Encoded<'_>,
-        of_bytes: (&'static str, &'static str),
-        of_more: &'static str,
-    ) -> (&'static str, &'static str) {
-        if x.is_byte() && self.result.is_byte() { of_bytes } else { (UDO, of_more) }
+    /// Whether values of 16 bits are read or made, next to weights of 8.
+    fn is_wide(&self, x: &Encoded<'_>) -> bool {
+        !(x.is_byte() && self.result.is_byte())
     }
 
     /// Refuses what is of 16 bits, where such values are computed with in numbers.
@@ -262,15 +254,8 @@ impl<'a> Group<'a> {
     }
 
     /// A convolution, the outputs of whose weights lie along `axis`: those of all groups, or those of one.
-    fn convolved(
-        &self,
-        of_bytes: (&'static str, &'static str),
-        of_more: &'static str,
-        axis: usize,
-    ) -> Put {
+    fn convolved(&self, (domain, op): (&'static str, &'static str), axis: usize) -> Put {
         let (x, w) = (self.activation(0)?, self.weights(1, axis)?);
-        let (domain, op) = self.up_to_16(&x, of_bytes, of_more);
-        let is_of_more = domain == UDO && op == of_more;
         let groups = self.of.int("group").and_then(|groups| usize::try_from(groups).ok());
         let weights = self.of.input(1);
         let (&[first, second, ref window @ ..], Some(groups @ 1..)) = (weights.shape(), groups)
@@ -280,7 +265,7 @@ impl<'a> Group<'a> {
         let (channels, depth) =
             if axis == 0 { (first, second) } else { (second * groups, first / groups) };
         self.check_depth(depth * window.iter().product::<usize>())?;
-        if is_of_more && depth == 1 && groups > 1 {
+        if self.is_wide(&x) && depth == 1 && groups > 1 {
             // Primitives for 8-bit values take it one tap at a time, which does not pay.
             return Err(
                 self.stays("has a filter for each channel of 16 bits, which numbers do faster")
@@ -307,8 +292,7 @@ impl<'a> Group<'a> {
             let addend = self.sums(bias, (&a, &b), columns)?;
             let mut put = product.multiplied().ok()?;
             put.inputs.push(addend);
-            let (domain, op) = self.up_to_16(&a, (UDO, "QLinearMatMulAdd"), "QLinearMatMul16");
-            Some(Replacement { domain, op, ..put })
+            Some(Replacement { domain: UDO, op: "QLinearMatMulAdd", ..put })
         };
         Candidate::either(of_product).map(Ok)
     }
@@ -322,8 +306,7 @@ impl<'a> Group<'a> {
         self.check_depth(self.of.input(0).shape().last().copied().unwrap_or_default())?;
         let mut inputs = both(self.triple(&a)?, self.triple(&b)?);
         inputs.extend(self.result()?);
-        let (domain, op) = self.up_to_16(&a, ("", "QLinearMatMul"), "QLinearMatMul16");
-        self.by(domain, op, inputs)
+        self.by("", "QLinearMatMul", inputs)
     }
 
     fn gemm(&self) -> Put {
@@ -346,13 +329,11 @@ impl<'a> Group<'a> {
         let mut inputs = both(self.triple(&a)?, self.triple(&b)?);
         inputs.push(bias.unwrap_or(Operand::Absent));
         inputs.extend(self.result()?);
-        let (domain, op) = self.up_to_16(&a, (MICROSOFT, "QGemm"), "QGemm16");
-        if op == "QGemm16" && self.of.int("transA") != Some(0) {
+        if self.is_wide(&a) && self.of.int("transA") != Some(0) {
             return Err(self.stays("has a left side of 16 bits that lies transposed"));
         }
-        let mut product = self.by(domain, op, inputs)?;
-        let is_known = |name: &str| name != "beta" && (name != "alpha" || op == "QGemm");
-        product.attrs.retain(|(name, _)| is_known(name));
+        let mut product = self.by(MICROSOFT, "QGemm", inputs)?;
+        product.attrs.retain(|(name, _)| *name != "beta");
         Ok(product)
     }
 

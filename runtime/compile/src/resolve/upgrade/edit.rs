@@ -24,6 +24,12 @@ impl Edit<'_> {
         self.graph.desc(self.node.input(port))
     }
 
+    /// Makes the node one of another operator that takes the same inputs and attributes.
+    pub(super) fn rename(&mut self, domain: &str, op: &str) {
+        domain.clone_into(&mut self.node.domain);
+        op.clone_into(&mut self.node.op);
+    }
+
     /// Takes an attribute off the node.
     pub(super) fn take(&mut self, name: &str) -> Option<Attr> {
         let at = self.node.attrs.iter().position(|(n, _)| n == name)?;

@@ -1,5 +1,7 @@
-//! Operators on quantized values that are those on numbers, between a step that makes numbers and one that quantizes them.
+//! Operators on quantized values that are those on numbers, between a step that makes numbers and one that quantizes them, or that
+//! have another name.
 
+use super::UDO;
 use super::edit::{Edit, new_node, own_node};
 use udo_graph::graph::{Attr, Node, ValueId};
 
@@ -32,5 +34,17 @@ pub(super) fn reduce_mean(edit: &mut Edit<'_>) -> Result<(), String> {
     mean.attrs.push(("keepdims".to_owned(), Attr::Int(keepdims)));
     let mean = edit.first("mean", mean, None)?;
     quantized(edit, mean, 3);
+    Ok(())
+}
+
+/// A product of values of up to 16 bits, which may have an addend for each column.
+pub(super) fn product(edit: &mut Edit<'_>) -> Result<(), String> {
+    edit.required(7)?;
+    if edit.node.input(8).is_some() {
+        edit.rename(UDO, "QLinearMatMulAdd");
+    } else {
+        edit.node.inputs.truncate(8);
+        edit.rename("", "QLinearMatMul");
+    }
     Ok(())
 }

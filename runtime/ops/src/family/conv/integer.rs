@@ -28,7 +28,7 @@ pub(crate) trait IntegerConv: Op + Send + Sync + 'static {
     const DIRECTION: Direction = Direction::Forward;
 }
 
-/// The operator `O` with its kernels.
+/// The operator `O`, all of whose values have 8 bits, with its kernels.
 pub(crate) const fn integer_conv<O: IntegerConv>() -> Def {
     Def::of::<O>(QuantizedConv::<O, ChannelsSecond>::ALL)
 }
@@ -43,7 +43,7 @@ impl<O: IntegerConv, L: Layout> QuantizedConv<O, L> {
 }
 
 impl<O: IntegerConv> QuantizedConv<O, ChannelsSecond> {
-    const ALL: &'static [KernelDef] = &[
+    pub(super) const ALL: &'static [KernelDef; 4] = &[
         QuantizedConv::<O, FewChannels>::DEF,
         QuantizedConv::<O, ChannelsLast>::DEF,
         Self::DEF,
@@ -51,7 +51,7 @@ impl<O: IntegerConv> QuantizedConv<O, ChannelsSecond> {
     ];
 }
 
-struct QuantizedConv<O, L> {
+pub(super) struct QuantizedConv<O, L> {
     of: PhantomData<fn() -> (O, L)>,
     plan: QuantizedConvPlan,
     filters: Filters,

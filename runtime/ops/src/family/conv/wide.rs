@@ -1,4 +1,5 @@
-//! The kernel of convolutions of values of up to 16 bits, whose bytes are convolved one after the other (see `byte_planes.rs`).
+//! The kernel of convolutions of values of up to 16 bits, whose bytes are convolved one after the other (see `byte_planes.rs`), and
+//! operators with this kernel and that of 8-bit values.
 
 use std::marker::PhantomData;
 
@@ -8,15 +9,16 @@ use udo_api::{
 };
 
 use super::filters::Filters;
-use super::integer::{IntegerConv, X, too_large};
+use super::integer::{IntegerConv, QuantizedConv, X, too_large};
 use super::{Conv, Operands, QuantizedConvPlan, Scratch, ScratchLens};
 use crate::Def;
 use crate::family::layout::{ChannelsLast, ChannelsSecond, FewChannels, Layout};
 use crate::family::quantized::byte_planes::{self, BytePlanes, Channels, PlaneSums, UP_TO_16_BITS};
 use crate::family::quantized::{VALUES, fixed_point};
 
-/// The operator `O` with its kernels.
-pub(crate) const fn wide_conv<O: IntegerConv>() -> Def {
+/// The operator `O`, whose values have 8 or 16 bits, with its kernels. Those of 8-bit values are first, so that these kernels only get
+/// nodes with a value of 16 bits.
+pub(crate) const fn quantized_conv<O: IntegerConv>() -> Def {
     Def::of::<O>(WideConv::<O, ChannelsSecond>::ALL)
 }
 
@@ -30,13 +32,13 @@ impl<O: IntegerConv, L: Layout> WideConv<O, L> {
 }
 
 impl<O: IntegerConv> WideConv<O, ChannelsSecond> {
-    const PLAIN: [KernelDef; 2] = fixed_point(Self::DEF);
-    const ALL: &'static [KernelDef] = &[
-        WideConv::<O, FewChannels>::DEF,
-        WideConv::<O, ChannelsLast>::DEF,
-        Self::PLAIN[0],
-        Self::PLAIN[1],
-    ];
+    const ALL: &'static [KernelDef] = &{
+        let [few, last, second, dsp] = *QuantizedConv::<O, ChannelsSecond>::ALL;
+        let wide_few = WideConv::<O, FewChannels>::DEF;
+        let wide_last = WideConv::<O, ChannelsLast>::DEF;
+        let [wide_second, wide_dsp] = fixed_point(Self::DEF);
+        [few, last, second, dsp, wide_few, wide_last, wide_second, wide_dsp]
+    };
 }
 
 struct WideConv<O, L> {

@@ -26,7 +26,7 @@ pub(crate) use dynamic::{Buffers, DynamicPorts, DynamicRight, Ready};
 use left::{Left, bits};
 use lines::{Along, Lines, Reals};
 use product::{FLIP, Finish, Grid, IntegerProduct, Sides, make_signed};
-pub(crate) use wide::wide_products;
+pub(crate) use wide::quantized_products;
 
 /// The types of operands.
 pub(crate) const OPERANDS: TypeSet = types::U8.or(types::I8);
@@ -85,7 +85,7 @@ pub(crate) trait ProductOutput: Element {
     -> Output<'a>;
 }
 
-/// The operator `O` with its kernel.
+/// The operator `O`, both of whose sides have 8 bits, with its kernels.
 pub(crate) const fn integer_products<O: IntegerProducts>() -> Def {
     Def::of::<O>(IntegerKernel::<O>::KERNELS)
 }
@@ -212,7 +212,7 @@ impl<O: IntegerProducts> IntegerKernel<O> {
         input(O::PORTS.b as u16, OPERANDS),
         output(0, RESULTS).bounded(),
     ];
-    const KERNELS: &'static [KernelDef] =
+    const KERNELS: &'static [KernelDef; 2] =
         &fixed_point(KernelDef::new::<Self>(O::NAME, Core::CPU).ports(Self::RULES));
 
     /// Elements of scratch: zero points of columns, scales, a right side made signed, and packed.

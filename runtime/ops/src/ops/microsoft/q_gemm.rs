@@ -1,12 +1,13 @@
 //! Product of two quantized matrices, either of them transposed, with an addend to its sums; the result is
-//! quantized, or what the sums stand for.
+//! quantized, or what the sums stand for. A left side of 16 bits is not transposed, and its result is quantized.
 
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, types};
 
 use crate::Def;
-use crate::family::matmul::{GemmSizes, IntegerProducts, OPERANDS, Ports, integer_products};
+use crate::family::matmul::{GemmSizes, IntegerProducts, OPERANDS, Ports, quantized_products};
+use crate::family::quantized::byte_planes::UP_TO_16_BITS;
 
-pub(crate) const DEF: Def = integer_products::<QGemm>();
+pub(crate) const DEF: Def = quantized_products::<QGemm>();
 
 struct QGemm;
 
@@ -14,17 +15,17 @@ impl Op for QGemm {
     const SCHEMA: OpSchema = OpSchema::new(
         "QGemm",
         &[
-            Port::required("A", OPERANDS),
+            Port::required("A", UP_TO_16_BITS),
             Port::required("a_scale", types::F32),
-            Port::required("a_zero_point", OPERANDS),
+            Port::required("a_zero_point", UP_TO_16_BITS),
             Port::required("B", OPERANDS),
             Port::required("b_scale", types::F32),
             Port::required("b_zero_point", OPERANDS),
             Port::optional("C", types::I32),
             Port::optional("y_scale", types::F32),
-            Port::optional("y_zero_point", OPERANDS),
+            Port::optional("y_zero_point", UP_TO_16_BITS),
         ],
-        &[Port::required("Y", OPERANDS.or(types::F32))],
+        &[Port::required("Y", UP_TO_16_BITS.or(types::F32))],
         &[
             Param::scalar("transA", DType::I64).default(Value::int(0)),
             Param::scalar("transB", DType::I64).default(Value::int(0)),

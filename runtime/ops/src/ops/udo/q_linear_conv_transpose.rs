@@ -1,15 +1,16 @@
-//! Transposed convolution of quantized values, with the sums scaled back to such: what `ConvTranspose` is to `Conv`, this is to
+//! Transposed convolution of quantized values of 8 or 16 bits with 8-bit weights, with the exact sums scaled back to such: what `ConvTranspose` is to `Conv`, this is to
 //! `QLinearConv`.
 
 use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 
 use crate::Def;
 use crate::family::conv::{
-    self, ConvPorts, Direction, IntegerConv, TRANSPOSED_PARAMS, integer_conv,
+    self, ConvPorts, Direction, IntegerConv, TRANSPOSED_PARAMS, quantized_conv,
 };
 use crate::family::quantized::VALUES;
+use crate::family::quantized::byte_planes::UP_TO_16_BITS;
 
-pub(crate) const DEF: Def = integer_conv::<QLinearConvTranspose>();
+pub(crate) const DEF: Def = quantized_conv::<QLinearConvTranspose>();
 
 struct QLinearConvTranspose;
 
@@ -17,18 +18,18 @@ impl Op for QLinearConvTranspose {
     const SCHEMA: OpSchema = OpSchema::new(
         "QLinearConvTranspose",
         &[
-            Port::required("x", VALUES),
+            Port::required("x", UP_TO_16_BITS),
             Port::required("x_scale", types::F32),
-            Port::required("x_zero_point", VALUES),
+            Port::required("x_zero_point", UP_TO_16_BITS),
             Port::required("w", VALUES),
             // One for all, or one for each output channel of a group: the second axis of the weights.
             Port::required("w_scale", types::F32),
             Port::required("w_zero_point", VALUES),
             Port::required("y_scale", types::F32),
-            Port::required("y_zero_point", VALUES),
+            Port::required("y_zero_point", UP_TO_16_BITS),
             Port::optional("B", types::I32),
         ],
-        &[Port::required("y", VALUES)],
+        &[Port::required("y", UP_TO_16_BITS)],
         TRANSPOSED_PARAMS,
     );
 
@@ -98,14 +99,14 @@ mod tests {
     const COLS: usize = 5;
 
     /// By scattering each input element of two images.
-    fn sums(case: Case, x: &[i32], w: &[i32], bias: &[i32]) -> (Vec<i32>, [usize; 2]) {
+    fn sums(case: Case, x: &[i64], w: &[i64], bias: &[i32]) -> (Vec<i64>, [usize; 2]) {
         let Case { channels, outputs, groups, kernel, stride, dilation, pads, more } = case;
         let out =
             |n: usize| (n - 1) * stride + (kernel - 1) * dilation + 1 + more - pads[0] - pads[1];
         let (height, width, per_group) = (out(ROWS), out(COLS), outputs / groups);
         let pixels = height * width;
-        let mut y: Vec<i32> =
-            (0..2 * outputs * pixels).map(|i| bias[i / pixels % outputs]).collect();
+        let mut y: Vec<i64> =
+            (0..2 * outputs * pixels).map(|i| bias[i / pixels % outputs].into()).collect();
         for (at, x) in x.iter().enumerate() {
             let (row, col, image) = (at / COLS % ROWS, at % COLS, at / COLS / ROWS / channels);
             let channel = at / COLS / ROWS % channels;
@@ -126,22 +127,27 @@ mod tests {
         (y, [height, width])
     }
 
+    /// What one step of 8 bits is in as many steps as `T` has.
+    fn step<T: QuantizedType>(of_bytes: f32) -> f32 {
+        if size_of::<T>() == 1 { of_bytes } else { of_bytes / 256.0 }
+    }
+
     fn check<A: QuantizedType, B: QuantizedType, C: QuantizedType>(case: Case) {
         let Case { channels, outputs, groups, kernel, stride, dilation, pads, more } = case;
         let per_group = outputs / groups;
-        let x: Vec<A> = spread(2 * channels * ROWS * COLS, 89);
+        let x: Vec<A> = spread(2 * channels * ROWS * COLS, 40_537);
         let w: Vec<B> = spread(channels * per_group * kernel * kernel, 37);
-        let (x_zero, y_zero) = (spread::<A>(2, 117)[1], spread::<C>(2, 31)[1]);
+        let (x_zero, y_zero) = (spread::<A>(2, 30_069)[1], spread::<C>(2, 799)[1]);
         let w_zeros: Vec<B> = spread(per_group, 3);
         let w_scales: Vec<f32> = (0..per_group).map(|i| 0.01 + i as f32 * 0.003).collect();
-        let (x_scale, y_scale) = (0.02f32, 0.9f32);
+        let (x_scale, y_scale) = (step::<A>(0.02), step::<C>(0.9));
         let bias: Vec<i32> = (0..outputs as i32).map(|i| i * 131 - 500).collect();
-        let off = |values: &[A]| -> Vec<i32> {
-            values.iter().map(|x| x.to_i32() - x_zero.to_i32()).collect()
+        let off = |values: &[A]| -> Vec<i64> {
+            values.iter().map(|x| (x.to_i32() - x_zero.to_i32()).into()).collect()
         };
         let taps = kernel * kernel;
-        let weights: Vec<i32> = (w.iter().enumerate())
-            .map(|(at, w)| w.to_i32() - w_zeros[at / taps % per_group].to_i32())
+        let weights: Vec<i64> = (w.iter().enumerate())
+            .map(|(at, w)| (w.to_i32() - w_zeros[at / taps % per_group].to_i32()).into())
             .collect();
         let (sums, [height, width]) = sums(case, &off(&x), &weights, &bias);
         let wanted = sums.iter().enumerate().map(|(at, &sum)| {
@@ -185,6 +191,10 @@ mod tests {
             check::<u8, u8, i8>(case);
             check::<i8, i8, i8>(case);
             check::<i8, u8, u8>(case);
+            check::<u16, i8, u16>(case);
+            check::<i16, u8, i16>(case);
+            check::<u8, i8, u16>(case);
+            check::<i16, i8, u8>(case);
         }
     }
 

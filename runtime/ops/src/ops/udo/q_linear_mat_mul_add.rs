@@ -4,9 +4,10 @@
 use udo_api::{Error, InferCx, Op, OpSchema, Port, TensorDesc, types};
 
 use crate::Def;
-use crate::family::matmul::{IntegerProducts, OPERANDS, Ports, integer_products, output_shape};
+use crate::family::matmul::{IntegerProducts, OPERANDS, Ports, output_shape, quantized_products};
+use crate::family::quantized::byte_planes::UP_TO_16_BITS;
 
-pub(crate) const DEF: Def = integer_products::<QLinearMatMulAdd>();
+pub(crate) const DEF: Def = quantized_products::<QLinearMatMulAdd>();
 
 struct QLinearMatMulAdd;
 
@@ -14,18 +15,18 @@ impl Op for QLinearMatMulAdd {
     const SCHEMA: OpSchema = OpSchema::new(
         "QLinearMatMulAdd",
         &[
-            Port::required("a", OPERANDS),
+            Port::required("a", UP_TO_16_BITS),
             Port::required("a_scale", types::F32),
-            Port::required("a_zero_point", OPERANDS),
+            Port::required("a_zero_point", UP_TO_16_BITS),
             Port::required("b", OPERANDS),
             Port::required("b_scale", types::F32),
             Port::required("b_zero_point", OPERANDS),
             Port::required("y_scale", types::F32),
-            Port::required("y_zero_point", OPERANDS),
+            Port::required("y_zero_point", UP_TO_16_BITS),
             // One for each column, in steps of the sums.
             Port::required("c", types::I32),
         ],
-        &[Port::required("y", OPERANDS)],
+        &[Port::required("y", UP_TO_16_BITS)],
         &[],
     );
 

@@ -2,7 +2,7 @@
 
 use udo_api::{Element, QuantizedType};
 
-use crate::testing::{Bench, Tensor, assert_near, bench, tensor};
+use crate::testing::{Bench, Tensor, assert_near, bench, spread, tensor};
 
 /// Values all over their type.
 fn values<T: QuantizedType>(len: usize, seed: usize) -> Vec<T> {
@@ -267,4 +267,154 @@ fn misfits_are_named() {
     let run = run.input(x(&[])).input(x(&[1, 1])).input(tensor(&[], &[1f32])).input(x(&[]));
     let error = run.absent().input(tensor(&[], &[1f32])).error();
     assert_eq!(error, "one of inputs 7 and 8, scale and zero point of the result, is missing");
+}
+
+/// Batches of left sides of 5 by `depth`, times one right side or two of `depth` by `cols`, with values of 16 bits among them.
+struct WideCase {
+    depth: usize,
+    cols: usize,
+    rights: usize,
+    constant: bool,
+    has_addend: bool,
+}
+
+fn wide_sums_are_exact<A: QuantizedType, B: QuantizedType, C: QuantizedType>(case: &WideCase) {
+    let &WideCase { depth, cols, rights, constant, has_addend } = case;
+    let (a, b) = (spread::<A>(2 * 5 * depth, 40_503), spread::<B>(rights * depth * cols, 89));
+    let (a_zero, y_zero) = (spread::<A>(2, 31_007)[1], spread::<C>(2, 1_703)[1]);
+    let own = if rights == 1 { cols } else { 1 };
+    let b_zeros = spread::<B>(own, 7);
+    let b_scales: Vec<f32> = (0..own).map(|at| 0.01 + at as f32 * 0.003).collect();
+    let addend: Vec<i32> = (0..cols as i32).map(|at| at * 130_001 - 500_000).collect();
+    let one = |value: f32| tensor(&[], &[value]);
+    let right = tensor(&[rights, depth, cols][usize::from(rights == 1)..], &b);
+    let node = bench(if has_addend { "udo:QLinearMatMulAdd" } else { "QLinearMatMul" })
+        .threads(2)
+        .input(tensor(&[2, 5, depth], &a))
+        .input(one(0.001))
+        .input(tensor(&[], &[a_zero]));
+    let node = if constant { node.constant(right) } else { node.input(right) };
+    let node = node
+        .input(tensor(&[own], &b_scales))
+        .input(tensor(&[own], &b_zeros))
+        .input(one(0.4))
+        .input(tensor(&[], &[y_zero]));
+    let node = if has_addend { node.input(tensor(&[cols], &addend)) } else { node };
+    let y = node.one();
+    assert_eq!(y.dims(), [2, 5, cols]);
+    let wanted = (0..10 * cols).map(|at| {
+        let (row, col) = (at / cols, at % cols);
+        let right = if rights == 1 { 0 } else { row / 5 * depth * cols };
+        let terms = (0..depth).map(|k| {
+            let a = i64::from(a[row * depth + k].to_i32()) - i64::from(a_zero.to_i32());
+            let b = b[right + k * cols + col].to_i32() - b_zeros[col % own].to_i32();
+            a * i64::from(b)
+        });
+        let sum = terms.sum::<i64>() + if has_addend { i64::from(addend[col]) } else { 0 };
+        let number = (sum as f32 * (0.001 * b_scales[col % own] / 0.4)).round_ties_even();
+        C::from_f32(number + y_zero.to_i32() as f32)
+    });
+    assert_eq!(y.values::<C>(), wanted.collect::<Vec<_>>());
+}
+
+#[test]
+fn sums_of_16_bit_values_are_exact() {
+    for constant in [false, true] {
+        for (depth, cols, rights) in [(1, 1, 1), (7, 3, 1), (300, 33, 1), (64, 16, 2)] {
+            for has_addend in [false, true] {
+                let case = WideCase { depth, cols, rights, constant, has_addend };
+                wide_sums_are_exact::<u16, i8, u16>(&case);
+                wide_sums_are_exact::<i16, u8, i16>(&case);
+                wide_sums_are_exact::<i16, i8, u8>(&case);
+                wide_sums_are_exact::<u8, i8, i16>(&case);
+                wide_sums_are_exact::<i8, u8, u16>(&case);
+            }
+        }
+    }
+}
+
+/// Two 16-bit values times two columns, with zero points and scales as they are given.
+fn wide_product<S: Element>(a_scales: &[S], b_zeros: &[i8], b_scale: S) -> Bench {
+    bench("QLinearMatMul")
+        .input(tensor(&[2, 2], &[1u16, 2, 3, 4]))
+        .input(tensor(&[a_scales.len()], a_scales))
+        .input(tensor(&[], &[0u16]))
+        .constant(tensor(&[2, 2], &[1i8, 2, 3, 4]))
+        .input(tensor(&[], &[b_scale]))
+        .input(tensor(&[b_zeros.len()], b_zeros))
+        .input(tensor(&[], &[b_scale]))
+        .input(tensor(&[], &[0u16]))
+}
+
+#[test]
+fn sides_of_16_bits_have_one_scale_and_one_zero_point_for_each_column() {
+    use udo_api::{Bf16, F16};
+
+    let values = |node: Bench| node.one().values::<u16>();
+    assert_eq!(values(wide_product(&[1f32], &[0], 1.0)), [7, 10, 15, 22]);
+    assert_eq!(values(wide_product(&[1f32], &[0, 1], 1.0)), [7, 7, 15, 15]);
+    let [half, two] = [0.5, 2.0].map(F16::from_f32);
+    assert_eq!(values(wide_product(&[two], &[0], half)), [14, 20, 30, 44]);
+    let [half, two] = [0.5, 2.0].map(Bf16::from_f32);
+    assert_eq!(values(wide_product(&[two], &[0], half)), [14, 20, 30, 44]);
+    assert_eq!(
+        wide_product(&[1f32], &[0; 3], 1.0).error(),
+        "input 5 is i8[3], wanted one element, or one for each row of a left or column of a right side [2, 2]"
+    );
+    assert_eq!(
+        wide_product(&[1f32, 2.0], &[0], 1.0).error(),
+        "wanted one scale and zero point for left sides with values of 16 bits, and one for each column at most for right sides"
+    );
+}
+
+#[test]
+fn no_rows_of_16_bit_values_are_no_results() {
+    let one = |value: f32| tensor(&[], &[value]);
+    let y = bench("QLinearMatMul")
+        .input(tensor::<u16>(&[0, 2], &[]))
+        .input(one(1.0))
+        .input(tensor(&[], &[0u16]))
+        .constant(tensor(&[2, 3], &[1i8; 6]))
+        .input(one(1.0))
+        .input(tensor(&[], &[0i8]))
+        .input(one(1.0))
+        .input(tensor(&[], &[0u16]))
+        .one();
+    assert_eq!(y.dims(), [0, 3]);
+}
+
+fn wide_gemm(trans: (i64, i64), alpha: f64, addend: &[i32]) -> Bench {
+    let one = |value: f32| tensor(&[], &[value]);
+    bench("com.microsoft:QGemm")
+        .int("transA", trans.0)
+        .int("transB", trans.1)
+        .float("alpha", alpha)
+        .input(tensor(&[2, 2], &[60_000u16, 50_000, 40_000, 0]))
+        .input(one(0.5))
+        .input(tensor(&[], &[40_000u16]))
+        .constant(tensor(&[2, 2], &[1i8, -2, 3, 100]))
+        .input(tensor(&[2], &[2.0f32, 4.0]))
+        .input(tensor(&[], &[0i8]))
+        .input(tensor(&[addend.len()], addend))
+        .input(one(100.0))
+        .input(tensor(&[], &[1000i16]))
+}
+
+#[test]
+fn right_sides_of_16_bit_values_may_lie_transposed() {
+    let values = |node: Bench| node.one().values::<i16>();
+    // 20,000 and 10,000 above the zero point, nothing and 40,000 below it.
+    let plain = wide_gemm((0, 0), 1.0, &[0, 5000]);
+    assert_eq!(values(plain), [1500, 20_300, -200, -32_768]);
+    let transposed = wide_gemm((0, 1), 1.0, &[0, 5000]);
+    assert_eq!(values(transposed), [1000, 22_300, 1800, -32_768]);
+    let doubled = wide_gemm((0, 1), 2.0, &[0, 5000]);
+    assert_eq!(values(doubled), [1000, 32_767, 2600, -32_768]);
+}
+
+#[test]
+fn what_products_of_16_bit_values_do_not_take_is_refused() {
+    let wanted = "wanted rows of left sides, and one addend for each column";
+    assert_eq!(wide_gemm((1, 0), 1.0, &[0, 0]).error(), wanted);
+    assert_eq!(wide_gemm((0, 0), 1.0, &[1]).error(), wanted);
 }

@@ -1,5 +1,5 @@
 //! Products of values of up to 16 bits and 8-bit right sides, whose left sides' bytes are multiplied one after the other (see
-//! `byte_planes.rs`).
+//! `byte_planes.rs`), and operators with this kernel and that of 8-bit values.
 
 use std::marker::PhantomData;
 
@@ -8,15 +8,17 @@ use udo_api::{
     PackedConstants, PortRule, Scratch, Work, Workspace, input, output,
 };
 
+use super::lines::Reals;
 use super::product::{Finish, IntegerProduct, Sides, make_signed};
-use super::{IntegerProducts, OPERANDS, Ports, Sizes, bits};
+use super::{IntegerKernel, IntegerProducts, Numbers, OPERANDS, Ports, Sizes, bits};
 use crate::Def;
 use crate::family::elementwise::Broadcast;
 use crate::family::quantized::byte_planes::{self, BytePlanes, Channels, PlaneSums, UP_TO_16_BITS};
 use crate::family::quantized::fixed_point;
 
-/// The operator `O` with its kernels.
-pub(crate) const fn wide_products<O: IntegerProducts>() -> Def {
+/// The operator `O`, whose left sides have 8 or 16 bits, with its kernels. Those of 8-bit values are first, so that these kernels only
+/// get nodes with a value of 16 bits.
+pub(crate) const fn quantized_products<O: IntegerProducts>() -> Def {
     Def::of::<O>(WideKernel::<O>::KERNELS)
 }
 
@@ -26,8 +28,8 @@ struct WideKernel<O> {
     planes: BytePlanes,
     /// Absent where right sides come with each run.
     packed: Option<Packed<i8>>,
-    /// Whether columns have zero points of their own.
-    has_zeros: bool,
+    numbers: Numbers,
+    alpha: f32,
     has_addend: bool,
     of: PhantomData<fn() -> O>,
 }
@@ -38,8 +40,12 @@ impl<O: IntegerProducts> WideKernel<O> {
         input(O::PORTS.b as u16, OPERANDS),
         output(0, UP_TO_16_BITS),
     ];
-    const KERNELS: &'static [KernelDef] =
-        &fixed_point(KernelDef::new::<Self>(O::NAME, Core::CPU).ports(Self::RULES));
+    const DEF: KernelDef = KernelDef::new::<Self>(O::NAME, Core::CPU).ports(Self::RULES);
+    const KERNELS: &'static [KernelDef] = &{
+        let [cpu, dsp] = *IntegerKernel::<O>::KERNELS;
+        let [wide_cpu, wide_dsp] = fixed_point(Self::DEF);
+        [cpu, dsp, wide_cpu, wide_dsp]
+    };
 
     /// Sums of a plane of bytes.
     fn sums_len(&self) -> usize {
@@ -85,7 +91,7 @@ impl<O: IntegerProducts> WideKernel<O> {
         let zeros = if inputs.has(O::PORTS.b_zero) {
             let (from, flip) = bits(inputs, O::PORTS.b_zero)?;
             make_signed(from, flip, zeros);
-            &zeros[..if self.has_zeros { self.product.cols } else { 1 }]
+            &zeros[..self.numbers.b_zero.count]
         } else {
             zeros[0] = bits(inputs, O::PORTS.b)?.1.cast_signed();
             &zeros[..1]
@@ -100,13 +106,11 @@ impl<O: IntegerProducts> WideKernel<O> {
         scratch: &mut Scratch<'a>,
     ) -> Result<&'a [f32], ExecError> {
         let scales = scratch.take::<f32>(self.product.cols)?;
-        let one = |port: usize| -> Result<f32, ExecError> {
-            Ok(inputs.get::<f32>(port)?.first().copied().unwrap_or(1.0))
-        };
-        let (a, y) = (one(O::PORTS.a_scale)?, one(O::PORTS.y_scale)?);
-        let from = inputs.get::<f32>(O::PORTS.b_scale)?;
-        for (scale, from) in scales.iter_mut().zip(from.iter().cycle()) {
-            *scale = a * from / y;
+        let Numbers { a_scale, b_scale, y_scale, .. } = &self.numbers;
+        let [a, b, y] = [a_scale, b_scale, y_scale].map(|lines| Reals::get(lines, inputs, 0));
+        let (a, b, y) = (a?.of(0).unwrap_or(1.0), b?, y?.of(0).unwrap_or(1.0));
+        for (column, scale) in scales.iter_mut().enumerate() {
+            *scale = self.alpha * a * b.of(column).unwrap_or(1.0) / y;
         }
         Ok(scales)
     }
@@ -114,9 +118,14 @@ impl<O: IntegerProducts> WideKernel<O> {
 
 impl<O: IntegerProducts> Kernel for WideKernel<O> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
-        let Ports { a, b, a_scale, a_zero, b_scale, b_zero, y_scale, y_zero, addend, .. } =
-            O::PORTS;
+        let Ports { a, b, addend, .. } = O::PORTS;
         let mut sizes = Sizes::read::<O>(cx)?;
+        let numbers = Numbers::read::<O>(cx, &sizes)?;
+        if numbers.are_of_rows() || numbers.b_scale.is_batched || numbers.b_zero.is_batched {
+            return Err(Error::new(
+                "wanted one scale and zero point for left sides with values of 16 bits, and one for each column at most for right sides",
+            ));
+        }
         if sizes.rights == 1 {
             // Every left side meets the same right side: together they are one tall left side.
             sizes.rows *= sizes.batch.len();
@@ -126,24 +135,6 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
         let Sizes { batch, rows, depth, cols, rights, transposed, .. } = sizes;
         if transposed[0] || sizes.addend[0] != 0 || sizes.addend[1] == 1 && cols != 1 {
             return Err(Error::new("wanted rows of left sides, and one addend for each column"));
-        }
-        let numbers =
-            [(a_scale, 1), (a_zero, 1), (b_scale, cols), (b_zero, cols), (y_scale, 1), (y_zero, 1)];
-        for (port, count) in numbers {
-            if cx.has_input(port) && ![1, count].contains(&cx.input(port)?.len()) {
-                let found = cx.input(port)?;
-                return Err(Error::new(format!(
-                    "input {port} is {found}, wanted 1 or {count} elements"
-                )));
-            }
-        }
-        for (zero, of) in [(a_zero, a), (b_zero, b)] {
-            if cx.has_input(zero) && cx.input(zero)?.dtype() != cx.input(of)?.dtype() {
-                let (found, wanted) = (cx.input(zero)?, cx.input(of)?);
-                return Err(Error::new(format!(
-                    "input {zero} is {found}, wanted a zero point of the type of {wanted}"
-                )));
-            }
         }
         let product = IntegerProduct { rows, depth, cols, transposed: transposed[1] };
         product.check()?;
@@ -156,9 +147,9 @@ impl<O: IntegerProducts> Kernel for WideKernel<O> {
         } else {
             None
         };
-        let has_zeros = cx.has_input(b_zero) && cx.input(b_zero)?.len() > 1;
+        let alpha = if O::IS_GEMM { cx.float32("alpha")? } else { 1.0 };
         let (has_addend, of) = (cx.has_input(addend), PhantomData);
-        Ok(Self { product, batch, planes, packed, has_zeros, has_addend, of })
+        Ok(Self { product, batch, planes, packed, numbers, alpha, has_addend, of })
     }
 
     fn workspace(&self) -> Workspace {
