@@ -13,14 +13,11 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use udo_api::{CoreKind, DType, Shape};
-use udo_runtime::LoadOptions;
-use udo_runtime::contain::Containment;
+use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Tensor};
+use udo_runtime::package::Containment;
 use udo_runtime::device::{DeviceTensor, ErrorCode};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
 use udo_runtime::run::RunOptions;
-use udo_runtime::runtime::Runtime;
 use udo_test_support::command::udo;
 use udo_test_support::fixture::placed;
 
@@ -56,7 +53,7 @@ fn graph(how: &str) -> Graph {
 }
 
 fn model(runtime: &Runtime, how: &str) -> Model {
-    let options = Options { threads: 2.try_into().unwrap(), ..Options::default() };
+    let options = CompileOptions { threads: 2.try_into().unwrap(), ..CompileOptions::default() };
     runtime.load(graph(how), &LoadOptions::from(options.clone())).unwrap()
 }
 
@@ -65,7 +62,7 @@ fn input(first: f32) -> Vec<f32> {
 }
 
 /// The bits of a run, or why it failed.
-fn run(session: &mut udo_runtime::session::Session, first: f32) -> Result<Vec<u32>, String> {
+fn run(session: &mut udo_runtime::Session, first: f32) -> Result<Vec<u32>, String> {
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&input(first));
     session.run().map_err(|error| error.to_string())?;
     Ok(session.output::<f32>("y").unwrap().iter().map(|y| y.to_bits()).collect())

@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use udo_runtime::container::Container;
-use udo_runtime::memory::ModelBytes;
+use udo_graph::container::Container;
+use udo_graph::memory::ModelBytes;
 
 fuzz_target!(|bytes: &[u8]| {
     let read = |bytes: &[u8]| Container::read(&ModelBytes::copy_of(bytes))?.contents();

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
-use udo_runtime::package::Manifest;
+use udo_engine::package::Manifest;
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a folder"));
 

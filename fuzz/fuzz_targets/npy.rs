@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use udo_runtime::npy;
+use udo_graph::npy;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(tensor) = npy::read(bytes) else { return };

@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use udo_runtime::import::{self, ImportOptions};
+use udo_graph::import;
+use udo_runtime::graph::ImportOptions;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(graph) = import::bytes(bytes, "bytes.onnx", &ImportOptions::default()) {

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use udo_api::guard::heap_calls;
 use udo_api::{DType, GuardAlloc};
-use udo_runtime::contain::Containment;
+use udo_runtime::package::Containment;
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::Options;
-use udo_runtime::operators::Operators;
-use udo_runtime::session::Session;
+use udo_runtime::{CompileOptions, Session};
+use udo_engine::operators::Operators;
 use udo_test_support::compile::compile_graph;
 use udo_test_support::packages;
 
@@ -33,7 +32,7 @@ fn session(operators: &Operators, len: usize) -> Session {
     let y = graph.add_value("y");
     graph.add_node(Node::new("Scale", 21, &[x], &[y]));
     graph.outputs.push(y);
-    let model = compile_graph(graph, operators, &Options::default()).unwrap();
+    let model = compile_graph(graph, operators, &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().fill(1.0);
     session

@@ -16,14 +16,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use udo_api::guard::heap_calls;
-use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Op,
-    OpDef, OpSchema, PackageV1, Param, Port, Value, types,
-};
+use udo_api::{Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, Value, types};
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::Options;
-use udo_runtime::operators::Operators;
-use udo_runtime::session::Session;
+use udo_runtime::{CompileOptions, Session};
+use udo_engine::operators::Operators;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::packages;
 
@@ -112,7 +108,7 @@ fn chain(op: &str, operators: &Operators) -> Session {
 }
 
 fn chain_on(op: &str, operators: &Operators, threads: NonZero<usize>) -> Session {
-    let options = Options { threads, ..Options::default() };
+    let options = CompileOptions { threads, ..CompileOptions::default() };
     let mut graph = Graph::new("chain");
     let x = graph.add_input("x", DType::F32, [DimSpec::Fixed(16)]);
     let operands = if op == "Add" { 2 } else { 1 };

@@ -8,7 +8,7 @@
 mod finished;
 mod image_input;
 mod lower;
-pub mod nnrt;
+mod nnrt;
 mod operation;
 mod param;
 
@@ -24,7 +24,9 @@ pub use image_input::{
     ColorEncoding, ColorOrder, ImageInput, ImageInputError, convert_input, encoded_shape,
 };
 use lower::Call;
+pub use nnrt::{NnrtOp, OPS as NNRT_OPS};
 use operation::Placed;
+pub use param::{Kind, Param};
 pub use operation::{Operation, OperationId};
 
 /// A tensor's place among those of its graph, in the order in which they were added.

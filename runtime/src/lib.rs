@@ -1,29 +1,68 @@
 //! Model in, results out: runs graphs of built-in and user operators on emulated cores.
+//!
+//! A [`Runtime`] has operators and devices, a [`Model`] is what it loads, a [`Session`] runs it over [`Tensor`]s. The modules have
+//! what these take and give. Tools that look inside of graphs, plans and packages use the crates below this one: `udo-graph`,
+//! `udo-engine` and `udo-compile`.
 
 pub mod build;
-pub mod builtin;
+mod builtin;
 mod executor;
-pub mod model;
+mod model;
 mod pipeline;
 pub mod quant;
-pub mod runtime;
+mod runtime;
 pub mod session;
 
-pub use udo_compile::{compiler, hta, options, pass, place, plan, resolve};
-pub use udo_engine::{
-    cache, contain, cores, device, exit_guard, operators, package, run, thread_pool,
-};
-pub use udo_graph::{container, export, graph, import, memory, npy};
+/// What is packed of a model's constants, kept for the next process.
+pub mod cache {
+    pub use udo_engine::cache::{CacheError, CacheOptions, CacheOutcome, CacheReport};
+}
 
-pub use device::{Device, Error};
-pub use memory::Tensor;
+/// How a model is compiled, and what that says.
+pub mod compile {
+    pub use crate::model::{OpSupport, Surveyed, support, survey};
+    pub use crate::pipeline::CompileError;
+    pub use udo_compile::options::{Affinity, BindOptions, Fallback, InputSet, PassOptions, Performance, PlaceOptions, PlanOptions, Ranges, RangesOf};
+    pub use udo_compile::pass::Fired;
+    pub use udo_compile::plan::{CoreMemory, NodeReport, Plan, StepReport};
+    pub use udo_compile::resolve::{Coverage, Input, MissingOp, ResolveError};
+}
+
+/// Devices and tensors in their memory.
+pub mod device {
+    pub use udo_engine::device::{Coherence, CoreSet, DeviceId, DeviceSpec, DeviceTensor, Devices, ErrorCode, Extent, HeapStats, Result, TensorSpec, Usage};
+}
+
+/// Graphs, as they are read of files or made by a program.
+pub mod graph {
+    pub use udo_graph::graph::{Attr, DimSpec, Graph, GraphError, Node, NodeId, ParseError, Source, TensorType, Value, ValueId};
+    pub use udo_graph::import::{ImportError, ImportOptions};
+}
+
+/// Packages of operators: whom they are taken from, and what contains them.
+pub mod package {
+    pub use udo_engine::contain::Containment;
+    pub use udo_engine::package::{OpenError, Trust};
+}
+
+/// Runs beside their caller.
+pub mod run {
+    pub use udo_engine::run::{Copies, Launch, Priority, RunLog, RunOptions, SharedWorkspace, Stream};
+}
+
+pub use builtin::operators as builtin_operators;
 pub use model::Model;
-pub use options::CompileOptions;
-pub use plan::Report;
-pub use run::Run;
-pub use runtime::{LoadError, LoadOptions, LoadSource, Runtime};
+pub use runtime::{
+    Builder, DeviceReport, LoadError, LoadOptions, LoadSource, Network, Networks, Runtime,
+    RuntimeReport,
+};
 pub use session::{Session, SessionPool};
 pub use udo_api::{Core, DType, Shape};
+pub use udo_compile::options::CompileOptions;
+pub use udo_compile::plan::Report;
+pub use udo_engine::device::{Device, Error};
+pub use udo_engine::run::Run;
+pub use udo_graph::memory::Tensor;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

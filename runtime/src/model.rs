@@ -19,14 +19,11 @@ use udo_engine::run::Priority;
 use udo_graph::graph::TensorType;
 use udo_graph::memory::Limit;
 
-pub use crate::pipeline::CompileError;
 pub(crate) use plans::{Facts, Planned, Planner, Plans};
 pub(crate) use stage::{Shared, Stage, kinds};
 pub(crate) use stages::Stages;
 pub use support::{OpSupport, support};
 pub use survey::{Surveyed, survey};
-pub use udo_compile::options::CompileOptions as Options;
-pub use udo_compile::options::{CompileOptions, InputSet, Performance, RangesOf};
 
 /// A model ready to run; sessions share it, and so do clones.
 ///

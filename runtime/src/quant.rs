@@ -32,7 +32,8 @@ use std::sync::Arc;
 
 use udo_api::{Core, Encoding};
 
-use crate::model::{CompileError, Model, Options, Shared, Stage};
+use crate::model::{Model, Shared, Stage};
+use crate::pipeline::CompileError;
 use crate::session::{PortError, RunError};
 use udo_compile::compiler::Resources;
 use udo_compile::options::CompileOptions;
@@ -460,11 +461,11 @@ impl Quantizer {
     pub fn check(
         quantized: &Quantized,
         resources: &impl AsRef<Resources>,
-        options: &Options,
+        options: &CompileOptions,
     ) -> Result<(), QuantError> {
         let cores = vec![Core::dsp(NEWEST_DSP)];
         let place = PlaceOptions { cores, fallback: Fallback::Off, ..options.place.clone() };
-        let options = Options { place, ..options.clone() };
+        let options = CompileOptions { place, ..options.clone() };
         let graph = quantized.graph.clone();
         match model_of(graph, resources.as_ref(), &options) {
             Err(CompileError::Place(error)) => Err(QuantError::Refused { error: Box::new(error) }),

@@ -8,13 +8,10 @@ use std::num::NonZero;
 use std::process::{Command, exit};
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    PackageV1, Param, Port,
-};
-use udo_runtime::exit_guard;
+use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port};
+use udo_engine::exit_guard;
 use udo_runtime::graph::Attr;
-use udo_runtime::model::Options;
+use udo_runtime::CompileOptions;
 use udo_runtime::session::StepProfile;
 use udo_test_support::graphs;
 
@@ -90,7 +87,7 @@ fn the_case_asked_for() {
     exit_guard::install().unwrap();
     let attrs = [("when", Attr::Text(when.clone()))];
     let graph = graphs::one_node("Leave", 1, DType::F32, &[4], &attrs);
-    let options = Options { threads: NonZero::new(2).unwrap(), ..Options::default() };
+    let options = CompileOptions { threads: NonZero::new(2).unwrap(), ..CompileOptions::default() };
     let model = graphs::compile(graph, &PACKAGE, &options).unwrap();
     let mut session = model.session().unwrap();
     match when.as_str() {

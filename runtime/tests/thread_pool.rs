@@ -7,7 +7,7 @@ use std::num::NonZero;
 
 use udo_api::GuardAlloc;
 use udo_api::guard::heap_calls;
-use udo_runtime::thread_pool::Pool;
+use udo_engine::thread_pool::Pool;
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;

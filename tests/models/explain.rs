@@ -351,8 +351,8 @@ fn what_a_quantized_kernel_makes_within_is_named_with_the_reason() {
 fn values_on_the_way_are_given_where_they_are_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("m.graph"), MODEL).unwrap();
-    let npy = udo_runtime::npy::write(
-        &udo_runtime::memory::Tensor::zeros(
+    let npy = udo_graph::npy::write(
+        &udo_runtime::Tensor::zeros(
             udo_api::DType::F32,
             udo_api::Shape::new(&[2, 3]).unwrap(),
         )

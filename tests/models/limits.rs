@@ -42,7 +42,7 @@ fn fails(dir: &TempDir, args: &[&str]) -> String {
 #[test]
 fn more_threads_than_a_machine_runs_are_refused() {
     let dir = relu(&[2, 3]);
-    let most = udo_runtime::thread_pool::Pool::most_threads();
+    let most = udo_engine::thread_pool::Pool::most_threads();
     for command in ["bench", "run", "explain"] {
         assert_eq!(
             fails(&dir, &[command, "m.onnx", "--threads", "100000"]),

@@ -4,12 +4,10 @@ use std::{ffi::OsStr, fs, path::Path, process::Command};
 
 use serde_json::Value;
 use udo_api::Shape;
-use udo_runtime::LoadOptions;
-use udo_runtime::cores::opencl;
-use udo_runtime::memory::Tensor;
-use udo_runtime::npy;
-use udo_runtime::package::index::{self, LibraryKind};
-use udo_runtime::runtime::Runtime;
+use udo_runtime::{LoadOptions, Runtime, Tensor};
+use udo_engine::cores::opencl;
+use udo_graph::npy;
+use udo_engine::package::index::{self, LibraryKind};
 use udo_test_support::checkout::{cargo, root};
 use udo_test_support::desk::{Desk, words};
 

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 use tempfile::TempDir;
-use udo_runtime::cores::opencl;
+use udo_engine::cores::opencl;
 
 /// A config in JSON, with a port that is named like a graph's node.
 const JSON: &str = r#"{

@@ -19,7 +19,8 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use cases::{Outcome, Way, outcome};
 use serde_json::Value;
-use udo_runtime::{cores::opencl, runtime::Runtime};
+use udo_engine::cores::opencl;
+use udo_runtime::Runtime;
 use udo_test_support::checkout::{cargo, root};
 use udo_test_support::language::Operator;
 

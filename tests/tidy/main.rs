@@ -14,7 +14,7 @@ use std::{
 };
 
 use serde_json::Value;
-use udo_runtime::builtin;
+use udo_runtime::builtin_operators;
 
 mod cycles;
 mod source;
@@ -501,7 +501,7 @@ fn tests_share_a_crate_and_no_files() {
 
 #[test]
 fn operators_have_names_in_patterns_alone() {
-    let operators = builtin::operators().unwrap();
+    let operators = builtin_operators().unwrap();
     let ops: BTreeSet<_> = operators.ops().iter().map(|entry| entry.def.schema().name()).collect();
     assert!(ops.contains("Conv"), "{ops:?}");
     let mut named = BTreeSet::new();

@@ -9,9 +9,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use udo_api::{Core, GuardAlloc};
-use udo_runtime::model::Options;
-use udo_runtime::place::PlaceOptions;
-use udo_runtime::runtime::{LoadOptions, Runtime};
+use udo_runtime::{CompileOptions, LoadOptions, Runtime};
+use udo_runtime::compile::PlaceOptions;
 
 /// Lets built-in kernels be caught when they use the heap, as packages' own always are.
 #[global_allocator]
@@ -52,7 +51,7 @@ fn run(path: &Path, package: Option<&Path>, cores: &str) -> Result<(), Box<dyn E
     };
 
     let place = PlaceOptions { cores: parse_cores(cores)?, ..PlaceOptions::default() };
-    let compile = Options { place, ..Options::default() };
+    let compile = CompileOptions { place, ..CompileOptions::default() };
     let model = runtime.load(path, &LoadOptions { compile, ..LoadOptions::default() })?;
     for notice in &model.report().notices {
         println!("note: {notice}");

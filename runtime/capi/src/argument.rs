@@ -1,6 +1,7 @@
 //! What is wrong with an argument, in the words that all functions use.
 
-use udo_runtime::device::{Error, ErrorCode, Result};
+use udo_runtime::Error;
+use udo_runtime::device::{ErrorCode, Result};
 
 /// An argument that is wrong.
 pub(crate) fn invalid(message: impl Into<String>) -> Error {

@@ -3,8 +3,9 @@
 
 use std::ops::Deref;
 
-use udo_runtime::device::{self, ErrorCode, Result};
-use udo_runtime::exit_guard::process;
+use udo_engine::device;
+use udo_runtime::device::{ErrorCode, Result};
+use udo_engine::exit_guard::process;
 
 use crate::argument::need;
 

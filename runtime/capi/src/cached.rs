@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 
 use udo_runtime::LoadSource;
 use udo_runtime::cache::CacheOutcome;
-use udo_runtime::device;
+use udo_engine::device;
 
 use crate::argument::{invalid, need};
 use crate::born::live;

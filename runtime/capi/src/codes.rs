@@ -1,9 +1,9 @@
 //! The numbers of `udo.h`, and what they stand for.
 
 use udo_api::{Core, CoreKind, DType, Layout};
-use udo_runtime::device::{Coherence, Contents, Packing, Result, Sharing};
-use udo_runtime::model::Performance;
-use udo_runtime::place::Fallback;
+use udo_engine::device::{Contents, Packing, Sharing};
+use udo_runtime::device::{Coherence, Result};
+use udo_runtime::compile::{Fallback, Performance};
 use udo_runtime::run::Priority;
 
 use crate::argument::invalid;

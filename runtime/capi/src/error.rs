@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, c_char};
 
-use udo_runtime::device;
+use udo_engine::device;
 
 use crate::codes::ErrorCode;
 use crate::text::text;

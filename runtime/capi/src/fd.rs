@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::IntoRawFd;
 
-use udo_runtime::device::{ImportOptions, Sharing};
+use udo_engine::device::{ImportOptions, Sharing};
 
 use crate::argument::{invalid, need};
 use crate::born::{Born, live};

@@ -10,7 +10,8 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-use udo_runtime::device::{self, ErrorCode, Result};
+use udo_engine::device;
+use udo_runtime::device::{ErrorCode, Result};
 
 use crate::argument::{invalid, need, null};
 use crate::born::{Handle, live, live_or_none};

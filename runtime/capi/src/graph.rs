@@ -5,10 +5,11 @@ use std::mem::MaybeUninit;
 
 use udo_api::Core;
 use udo_runtime::build::{FinishedGraph, GraphBuilder, Operation, OperationId, TensorId};
-use udo_runtime::device::{self, ErrorCode, Result};
+use udo_runtime::compile::support;
+use udo_engine::device;
+use udo_runtime::device::{ErrorCode, Result};
 use udo_runtime::graph::Attr;
-use udo_runtime::model::support;
-use udo_runtime::resolve::BindOptions;
+use udo_runtime::compile::BindOptions;
 
 use crate::argument::{invalid, need, place};
 use crate::born::{Born, handles, live};

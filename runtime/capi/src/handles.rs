@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 
-use udo_runtime::{device, package, runtime};
+use udo_engine::{device, package};
 
 use crate::born::{Born, handles};
 use crate::ffi::{HandleAt, named_pointers};
@@ -10,7 +10,7 @@ use crate::text::text;
 
 /// Operators, built in and of packages, and devices. Threads may share it. What is made of it lives on by itself.
 #[derive(Debug)]
-pub struct Runtime(pub(crate) runtime::Runtime, pub(crate) Vec<Package>, pub(crate) Born);
+pub struct Runtime(pub(crate) udo_runtime::Runtime, pub(crate) Vec<Package>, pub(crate) Born);
 
 /// A package in the form that C takes.
 #[derive(Debug)]
@@ -40,14 +40,14 @@ named_pointers! {
 }
 
 impl Runtime {
-    pub(crate) fn of(runtime: runtime::Runtime) -> Self {
+    pub(crate) fn of(runtime: udo_runtime::Runtime) -> Self {
         let packages = packages(&runtime);
         Self(runtime, packages, Born::here())
     }
 }
 
 /// The packages of a runtime.
-fn packages(runtime: &runtime::Runtime) -> Vec<Package> {
+fn packages(runtime: &udo_runtime::Runtime) -> Vec<Package> {
     let package = |of: &package::Package| Package {
         name: text(&of.name),
         version: text(&of.version),

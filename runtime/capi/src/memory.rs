@@ -4,7 +4,8 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use udo_runtime::device::{self, MemoryView, ReadMap, Result, WriteMap};
+use udo_engine::device::{self, MemoryView, ReadMap, WriteMap};
+use udo_runtime::device::Result;
 
 use crate::argument::need;
 use crate::born::{Born, handles, live};

@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use udo_api::{Core, Encoding, Encodings};
 use udo_runtime::cache::CacheOptions;
-use udo_runtime::device::{self, ErrorCode, Extent, Result};
+use udo_engine::device;
+use udo_runtime::device::{ErrorCode, Extent, Result};
 use udo_runtime::graph::{DimSpec, TensorType};
-use udo_runtime::model;
-use udo_runtime::plan::Plan;
-use udo_runtime::runtime;
+use udo_runtime::compile::Plan;
 
 use crate::argument::{invalid, need};
 use crate::born::{Born, handles, live};
@@ -31,7 +30,7 @@ use crate::text::text;
 /// A model that is ready to run. Threads may share it, and sessions live on without it.
 #[derive(Debug)]
 pub struct Model {
-    pub(crate) inner: model::Model,
+    pub(crate) inner: udo_runtime::Model,
     pub(crate) ports: Arc<Ports>,
     report: OnceLock<Report>,
     /// What somebody asked the size of, to have it next.
@@ -159,9 +158,9 @@ fn cores(names: &str) -> Result<Vec<Core>> {
 }
 
 /// The options as the runtime has them.
-pub(crate) fn options(asked: LoadOptionsAt) -> Result<runtime::LoadOptions> {
+pub(crate) fn options(asked: LoadOptionsAt) -> Result<udo_runtime::LoadOptions> {
     let asked = asked.get()?;
-    let mut all = runtime::LoadOptions::default();
+    let mut all = udo_runtime::LoadOptions::default();
     let options = &mut all.compile;
     if asked.reserved != 0 {
         let why = format!("options.reserved is {}; wanted 0", asked.reserved);
@@ -208,7 +207,7 @@ pub extern "C" fn udo_load_options_check(options: LoadOptionsAt) -> Option<Box<E
 }
 
 /// A model as C has it.
-pub(crate) fn of(model: model::Model) -> Result<Model> {
+pub(crate) fn of(model: udo_runtime::Model) -> Result<Model> {
     let inputs = model.inputs().iter().enumerate().map(|(at, input)| {
         let spec = spec(&model, &input.of)?;
         Ok(Port::new(&input.name, Some(encoded(spec, model.input_encoding(at)))))
@@ -230,7 +229,7 @@ pub(crate) fn of(model: model::Model) -> Result<Model> {
 }
 
 /// A type that a model declares.
-fn spec(model: &model::Model, of: &TensorType) -> Result<device::TensorSpec> {
+fn spec(model: &udo_runtime::Model, of: &TensorType) -> Result<device::TensorSpec> {
     let range = |name: &String| {
         let range = model.ranges().get(name)?;
         Some(Extent::Range { min: *range.start(), max: *range.end() })

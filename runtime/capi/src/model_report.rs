@@ -4,9 +4,9 @@ use std::ffi::CString;
 
 use serde_json::{Value, json};
 use udo_runtime::device::Result;
-use udo_runtime::model;
-use udo_runtime::place;
-use udo_runtime::plan::{CoreMemory, NodeReport, Plan, Report as PlanReport};
+use udo_compile::place;
+use udo_runtime::Report as PlanReport;
+use udo_runtime::compile::{CoreMemory, NodeReport, Plan};
 use udo_runtime::run::Priority;
 
 use crate::text::text;
@@ -86,7 +86,7 @@ fn fallbacks(node: &NodeReport) -> impl Iterator<Item = Fallback> {
 }
 
 impl Report {
-    pub(crate) fn of(model: &model::Model) -> Self {
+    pub(crate) fn of(model: &udo_runtime::Model) -> Self {
         let report = model.report();
         let memories = report.memories.iter();
         Self {
@@ -99,7 +99,7 @@ impl Report {
 }
 
 /// All that a model says of itself, for people and their tools.
-fn of_model(model: &model::Model) -> String {
+fn of_model(model: &udo_runtime::Model) -> String {
     let inputs = model.inputs().iter();
     let inputs = inputs.map(|input| json!({"name": input.name, "type": input.of.to_string()}));
     format!("{:#}", dump(model, &inputs.collect(), &[model.report()]))
@@ -115,7 +115,7 @@ pub(crate) fn of_session(session: &udo_runtime::Session) -> Result<String> {
 }
 
 /// A model over these inputs, planned in these parts.
-fn dump(model: &model::Model, inputs: &Value, parts: &[&PlanReport]) -> Value {
+fn dump(model: &udo_runtime::Model, inputs: &Value, parts: &[&PlanReport]) -> Value {
     let nodes = parts.iter().flat_map(|report| &report.nodes).map(|node| {
         let refusals = node.refusals.iter();
         let refusals = refusals

@@ -5,7 +5,6 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 use udo_runtime::device::Result;
-use udo_runtime::runtime;
 
 use crate::argument::{invalid, need, place};
 use crate::born::{Born, handles, live};
@@ -21,13 +20,13 @@ use crate::text::text;
 
 /// The networks of a model's file; one of another format than a model file is one network with one stage. Threads may share it.
 #[derive(Debug)]
-pub struct Networks(runtime::Networks, pub(crate) Born);
+pub struct Networks(udo_runtime::Networks, pub(crate) Born);
 
 /// A network: what a program names. It has a stage for each of the shapes that it was made for, which is compiled when it is first
 /// asked for. Threads may share it, and it lives on without what it came from.
 #[derive(Debug)]
 pub struct Network {
-    pub(crate) inner: runtime::Network,
+    pub(crate) inner: udo_runtime::Network,
     name: CString,
     text: CString,
     /// Their inputs are what all stages agree on.
@@ -54,7 +53,7 @@ impl Network {
         &self.ports
     }
 
-    fn of(network: runtime::Network) -> Result<Self> {
+    fn of(network: udo_runtime::Network) -> Result<Self> {
         let inputs = network.agreed_inputs()?;
         let inputs = inputs.iter().map(|(name, spec)| Port::new(name, Some(*spec))).collect();
         let outputs = network.outputs()?.iter().map(|name| Port::new(name, None)).collect();

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 
-use udo_runtime::exit_guard;
+use udo_engine::exit_guard;
 
 use crate::argument::{need, place};
 use crate::born::live;

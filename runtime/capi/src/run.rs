@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use udo_runtime::device::Result;
-use udo_runtime::run::{self, Callback};
+use udo_engine::run::{self, Callback};
 
 use crate::argument::need;
 use crate::born::{Born, handles, live};

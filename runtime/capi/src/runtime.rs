@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use udo_api::Core;
-use udo_runtime::contain::Containment;
-use udo_runtime::device::{self, Result};
-use udo_runtime::package::Trust;
-use udo_runtime::runtime::{self, Builder};
+use udo_runtime::package::{Containment, Trust};
+use udo_engine::device;
+use udo_runtime::device::Result;
+use udo_runtime::Builder;
 
 use crate::argument::{invalid, need};
 use crate::born::live;
@@ -85,7 +85,7 @@ unsafe impl Options for RuntimeOptions {}
 
 fn create(options: RuntimeOptionsAt) -> Result<Runtime> {
     let options = options.get()?;
-    let builder = opened(runtime::Runtime::builder(), &options)?;
+    let builder = opened(udo_runtime::Runtime::builder(), &options)?;
     let devices = options.devices.get(options.device_count, "options.devices")?;
     let devices = devices.iter().enumerate().map(|(at, spec)| device_spec(spec, at));
     let devices: Vec<_> = devices.collect::<Result<_>>()?;

@@ -6,10 +6,9 @@ use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use udo_api::Shape;
-use udo_runtime::device::{self, DeviceTensor, ErrorCode, Result};
-use udo_runtime::memory;
-use udo_runtime::run;
-use udo_runtime::runtime;
+use udo_engine::{device, run};
+use udo_runtime::device::{DeviceTensor, ErrorCode, Result};
+use udo_graph::memory;
 use udo_runtime::session::{self, IoTensors};
 
 use crate::argument::{invalid, need, place};
@@ -242,7 +241,7 @@ impl Session {
 
     pub(crate) fn of_network(
         ports: &Arc<Ports>,
-        network: &runtime::Network,
+        network: &udo_runtime::Network,
         options: &session::SessionOptions,
     ) -> Result<Self> {
         let (name, is_one_stage) = (network.name().to_owned(), network.stage_count() == 1);
@@ -576,7 +575,7 @@ pub extern "C" fn udo_session_release(session: Option<Box<Session>>) {
 
 #[cfg(test)]
 mod tests {
-    use udo_runtime::runtime::{LoadOptions, Runtime};
+    use udo_runtime::{LoadOptions, Runtime};
 
     use super::*;
     use crate::codes::UDO_ERROR_BUSY;

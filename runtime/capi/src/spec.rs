@@ -3,7 +3,8 @@
 use std::mem::MaybeUninit;
 
 use udo_api::{AxisEncoding, Encoding, Encodings};
-use udo_runtime::device::{self, Extent, Result};
+use udo_engine::device;
+use udo_runtime::device::{Extent, Result};
 
 use crate::argument::{invalid, need, place};
 use crate::born::{Born, handles, live};

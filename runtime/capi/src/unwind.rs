@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use udo_runtime::exit_guard::in_call;
+use udo_engine::exit_guard::in_call;
 
 /// Runs what a function does; the error is what a panic threw, for [`forget`].
 pub(crate) fn caught<R>(call: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use udo_api::{Layout, Side, TensorDesc};
 use udo_generator::config::Op;
 use udo_host::Refusal;
-use udo_runtime::operators::{KernelEntry, Operators};
+use udo_engine::operators::{KernelEntry, Operators};
 use udo_runtime::package::OpenError;
 use udo_testing::{CallError, How, Run};
 

@@ -2,7 +2,7 @@
 
 use udo_api::{Core, DType, TensorDesc};
 use udo_host::{NodeDesc, ParamSetting, Refusal, infer};
-use udo_runtime::operators::KernelEntry;
+use udo_engine::operators::KernelEntry;
 
 use crate::shapes::Class;
 use crate::subject::store_quantized;

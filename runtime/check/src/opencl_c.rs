@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use udo_generator::OPENCL_SUPPORT;
-use udo_runtime::cores::opencl::{self, Device, OpenClError, Storage, for_compiler};
+use udo_engine::cores::opencl::{self, Device, OpenClError, Storage, for_compiler};
 
 /// Where a package has the OpenCL C that its author writes.
 const FOLDER: &str = "GPU/kernels";

@@ -2,7 +2,7 @@
 
 use udo_api::{Core, DType, TensorDesc};
 use udo_reference::Program;
-use udo_runtime::operators::KernelEntry;
+use udo_engine::operators::KernelEntry;
 use udo_testing::How;
 
 use crate::node::{Input, Node, inferred};

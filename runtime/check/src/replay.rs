@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Value, json};
 use udo_api::{CoreKind, DType, Quantization, TensorDesc};
 use udo_host::{Buffer, ParamSetting};
-use udo_runtime::operators::KernelEntry;
+use udo_engine::operators::KernelEntry;
 use udo_testing::How;
 
 use crate::capture::{Capture, CapturedInput, RUN_CASES};

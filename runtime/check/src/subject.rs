@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use udo_api::{Core, CoreKind, DType, Facts, OpDef, PortRule, Side, TensorDesc, TypeSet, Wanted};
-use udo_runtime::builtin;
-use udo_runtime::operators::{KernelEntry, Operators};
-use udo_runtime::package::{OpenError, PackageId};
+use udo_runtime::builtin_operators;
+use udo_engine::operators::{KernelEntry, Operators};
+use udo_engine::package::PackageId;
+use udo_runtime::package::OpenError;
 use udo_testing::Candidate;
 
 use crate::values::range_of;
@@ -55,7 +56,7 @@ impl Opened {
 
     /// Opens the other packages, and then the package.
     pub(crate) fn beside(place: &Place, others: &[PathBuf]) -> Result<Self, OpenError> {
-        let mut registry = builtin::operators()?;
+        let mut registry = builtin_operators()?;
         let builtin = registry.packages().next().map(|package| package.id);
         for other in others {
             registry.open(other)?;

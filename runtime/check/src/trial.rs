@@ -2,7 +2,7 @@
 
 use udo_api::{Core, FastMath, PortRule, Workspace};
 use udo_host::{FinalizedKernel, Refusal};
-use udo_runtime::operators::KernelEntry;
+use udo_engine::operators::KernelEntry;
 use udo_testing::{CallError, How, NodeInput, NodeSpec, Placement, PreparedKernel, Run};
 
 use crate::guarded::Guarded;

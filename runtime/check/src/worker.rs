@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use udo_api::Core;
-use udo_runtime::operators::Operators;
+use udo_engine::operators::Operators;
 use udo_runtime::package::OpenError;
 
 use crate::Setup;

@@ -1,9 +1,8 @@
 //! Lines of an input list whose files have a part of a model's batch: as many as make up the batch are one run.
 
 use udo_api::{Shape, TensorDesc};
-use udo_runtime::memory::Tensor;
-use udo_runtime::plan::Plan;
-use udo_runtime::resolve::Input;
+use udo_runtime::Tensor;
+use udo_runtime::compile::{Input, Plan};
 
 use crate::output::{Failure, Outcome};
 use crate::tensors::Set;

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use udo_api::{Core, Status};
 use udo_generator::{config::DSP_ARCHS, names::module_name};
-use udo_runtime::container::ContainerError;
-use udo_runtime::memory::Limit;
-use udo_runtime::model::{CompileError, Model};
-use udo_runtime::package::source_folder;
-use udo_runtime::place::PlaceError;
+use udo_graph::container::ContainerError;
+use udo_graph::memory::Limit;
+use udo_runtime::{LoadError, Model, Runtime};
+use udo_runtime::compile::CompileError;
+use udo_engine::package::source_folder;
+use udo_compile::place::PlaceError;
 use udo_runtime::quant::QuantError;
-use udo_runtime::runtime::{LoadError, Runtime};
 use udo_runtime::session::RunError;
-use udo_runtime::thread_pool::PoolError;
+use udo_engine::thread_pool::PoolError;
 
 use crate::output::Failure;
 

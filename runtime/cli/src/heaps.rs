@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use udo_api::CoreKind;
 use udo_runtime::device::{HeapStats, Usage};
-use udo_runtime::runtime::{DeviceReport, Runtime};
+use udo_runtime::{DeviceReport, Runtime};
 
 use crate::output::note;
 

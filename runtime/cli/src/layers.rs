@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::{Value, json};
-use udo_runtime::graph::{Graph, Node, Origin};
-use udo_runtime::import::ImportOptions;
-use udo_runtime::plan::{NodeReport, Report};
-use udo_runtime::runtime::Runtime;
+use udo_graph::graph::Origin;
+use udo_runtime::graph::{Graph, ImportOptions, Node};
+use udo_runtime::{Report, Runtime};
+use udo_runtime::compile::NodeReport;
 
 /// What a node makes, and which node that is.
 pub(crate) struct Layer {

@@ -3,13 +3,11 @@
 use std::time::{Duration, Instant};
 
 use udo_api::{CoreKind, Encoding, Shape};
-use udo_runtime::device::{self, DeviceTensor};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{CompileError, Model};
-use udo_runtime::plan::Report;
-use udo_runtime::resolve::Input;
-use udo_runtime::runtime::Runtime;
-use udo_runtime::session::{RunError, Session, SessionOptions};
+use udo_engine::device;
+use udo_runtime::device::DeviceTensor;
+use udo_runtime::{Model, Report, Runtime, Session, Tensor};
+use udo_runtime::compile::{CompileError, Input};
+use udo_runtime::session::{RunError, SessionOptions};
 
 use crate::failures::{compile_failure, run_failure};
 use crate::output::{Failure, Outcome, note};

@@ -34,7 +34,7 @@ static GUARD: udo_api::GuardAlloc = udo_api::GuardAlloc;
 
 fn main() -> ExitCode {
     udo_api::guard::install_panic_hook();
-    if let Err(error) = udo_runtime::exit_guard::install() {
+    if let Err(error) = udo_engine::exit_guard::install() {
         eprintln!("error: cannot watch for packages that exit: {error}");
         return ExitCode::FAILURE;
     }
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     // What went wrong where no call could tell, which no success may hide.
-    let faults = udo_runtime::exit_guard::take_faults();
+    let faults = udo_engine::exit_guard::take_faults();
     for fault in &faults {
         eprintln!("error: {fault}");
     }

@@ -10,16 +10,14 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use udo_api::{CoreKind, FastMath};
 use udo_runtime::cache::CacheOptions;
-use udo_runtime::container::Container;
-use udo_runtime::cores::{DeviceLimits, GpuStorage, Profile};
+use udo_graph::container::Container;
+use udo_engine::cores::{DeviceLimits, GpuStorage, Profile};
 use udo_runtime::device::{Coherence, DeviceSpec};
-use udo_runtime::graph::Graph;
-use udo_runtime::import::{self, ImportOptions, MODEL_FILE, Reading};
-use udo_runtime::model::{Options, RangesOf};
-use udo_runtime::pass::{PASSES, PassOptions};
-use udo_runtime::place::PlaceOptions;
-use udo_runtime::resolve::BindOptions;
-use udo_runtime::runtime::{LoadOptions, Runtime};
+use udo_runtime::graph::{Graph, ImportOptions};
+use udo_graph::import::{self, MODEL_FILE, Reading};
+use udo_runtime::{CompileOptions, LoadOptions, Runtime};
+use udo_runtime::compile::{BindOptions, PassOptions, PlaceOptions, RangesOf};
+use udo_compile::pass::PASSES;
 
 use crate::cores::PlaceFlags;
 use crate::failures::container_failure;
@@ -239,7 +237,7 @@ impl ModelFlags {
         Self { place: self.place.without_programs(), require: Vec::new(), ..self }
     }
 
-    fn options(&self) -> Options {
+    fn options(&self) -> CompileOptions {
         let (sizes, ranges): (Vec<_>, Vec<_>) =
             self.dim.iter().cloned().partition(|(_, sizes)| sizes.start() == sizes.end());
         let bind = BindOptions {
@@ -269,8 +267,8 @@ impl ModelFlags {
         };
         let ((threads, spin), max_memory) = (self.threads_and_spin(), self.max_memory);
         let (more_outputs, ranges_of) = (self.more_outputs.clone(), self.ranges_of.clone());
-        let of = Options { bind, passes, place, threads, max_memory, ..Options::default() };
-        Options { spin: spin.unwrap_or(of.spin), more_outputs, ranges_of, ..of }
+        let of = CompileOptions { bind, passes, place, threads, max_memory, ..CompileOptions::default() };
+        CompileOptions { spin: spin.unwrap_or(of.spin), more_outputs, ranges_of, ..of }
     }
 
     /// How many threads kernels may use.

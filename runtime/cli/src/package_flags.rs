@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use udo_runtime::contain::Containment;
-use udo_runtime::exit_guard;
-use udo_runtime::package::{LOCK_FILE, OpenError, Trust};
-use udo_runtime::runtime::{Builder, LoadError, Runtime};
+use udo_runtime::package::{Containment, OpenError, Trust};
+use udo_engine::exit_guard;
+use udo_engine::package::LOCK_FILE;
+use udo_runtime::{Builder, LoadError, Runtime};
 
 use crate::output::Failure;
 

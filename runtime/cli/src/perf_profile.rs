@@ -3,7 +3,7 @@
 use std::sync::Once;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use udo_runtime::model::Performance;
+use udo_runtime::compile::Performance;
 
 use crate::output::note;
 

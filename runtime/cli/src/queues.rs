@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use udo_runtime::run::{RunLog, RunSpan, RunSpanKind};
+use udo_engine::run::{RunSpan, RunSpanKind};
+use udo_runtime::run::RunLog;
 
 use crate::output::{Failure, Outcome, note};
 use crate::trace;

@@ -1,7 +1,7 @@
 //! Files with elements alone: packed `f32`, whatever the tensor's type, or elements of that type.
 
 use udo_api::{Bf16, DType, Encoding, F16};
-use udo_runtime::memory::Tensor;
+use udo_runtime::Tensor;
 
 use crate::values;
 

@@ -5,9 +5,10 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use udo_api::{Core, CoreKind};
-use udo_runtime::graph::Selector;
-use udo_runtime::place::core_named;
-use udo_runtime::plan::{NodeReport, Report};
+use udo_graph::graph::Selector;
+use udo_compile::place::core_named;
+use udo_runtime::Report;
+use udo_runtime::compile::NodeReport;
 
 use crate::output::{Failure, Outcome};
 

@@ -5,12 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use udo_runtime::cache::{CacheOutcome, CacheReport};
-use udo_runtime::model::Model;
-use udo_runtime::plan::Report;
-use udo_runtime::resolve::Input;
-use udo_runtime::runtime::Network;
-use udo_runtime::runtime::{LoadError, Runtime};
-use udo_runtime::session::{Session, SessionOptions};
+use udo_runtime::{LoadError, Model, Network, Report, Runtime, Session};
+use udo_runtime::compile::Input;
+use udo_runtime::session::SessionOptions;
 
 use crate::failures::load_failure;
 use crate::loaded::Loaded;

@@ -3,11 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use udo_api::{DType, Encoding, Shape, Side, TensorDesc};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Model;
-use udo_runtime::quant;
-use udo_runtime::resolve::Input;
-use udo_runtime::{import, npy};
+use udo_runtime::{Model, Tensor, quant};
+use udo_runtime::compile::Input;
+use udo_graph::{import, npy};
 
 use crate::output::{Failure, chain, write_file};
 use crate::raw::{self, Packing};

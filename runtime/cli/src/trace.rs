@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use udo_runtime::plan::{Plan, Report, StepReport};
-use udo_runtime::session::Session;
+use udo_runtime::{Report, Session};
+use udo_runtime::compile::{Plan, StepReport};
 use udo_runtime::session::{Span, SpanKind, Trace};
 
 use crate::loaded::Loaded;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::plan::{NodeReport, Report};
+use udo_runtime::Report;
+use udo_runtime::compile::NodeReport;
 
 use crate::output::{Failure, Outcome, note};
 

@@ -1,7 +1,7 @@
 //! The elements of tensors as real numbers, and how far two tensors are apart.
 
 use udo_api::DType;
-use udo_runtime::memory::Tensor;
+use udo_runtime::Tensor;
 
 /// The elements as real numbers.
 pub(crate) fn numbers(tensor: &Tensor) -> Vec<f64> {

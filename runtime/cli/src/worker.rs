@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let host = std::env::args().nth(1).and_then(|host| host.parse().ok()).unwrap_or_default();
-    match udo_runtime::contain::serve(host) {
+    match udo_engine::contain::serve(host) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

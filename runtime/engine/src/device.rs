@@ -25,7 +25,7 @@
 //! let spec = TensorSpec::fixed(DType::F32, &[2, 3])?;
 //! let tensor = DeviceTensor::from_memory(spec, memory.view(64..256)?)?;
 //! assert_eq!(tensor.spec().byte_size()?, 24);
-//! # Ok::<(), udo_runtime::device::Error>(())
+//! # Ok::<(), udo_runtime::Error>(())
 //! ```
 
 mod alloc;
@@ -77,8 +77,7 @@ pub use set::{DeviceSpec, Devices};
 pub use shared::{Share, SharedMemory};
 pub use spec::{Extent, TensorSpec};
 pub use tensor::DeviceTensor;
-pub use udo_graph::error::quoted;
-pub use udo_graph::error::{Error, ErrorCode, Result};
+pub use udo_graph::error::{Error, ErrorCode, Result, quoted};
 
 /// Which device it is: a kind, and a number among those of the kind. Prints as `dsp:0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -123,7 +122,7 @@ pub struct Versions {
 /// let gpu = Devices::default().get(CoreKind::Gpu, 0)?;
 /// assert_eq!((gpu.id().to_string(), gpu.name()), ("gpu:0".to_owned(), "emulated gpu"));
 /// assert_eq!(gpu.heap_stats().total.current_bytes, 0);
-/// # Ok::<(), udo_runtime::device::Error>(())
+/// # Ok::<(), udo_runtime::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Device(Arc<Inner>);

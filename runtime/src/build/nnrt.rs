@@ -16,7 +16,7 @@ use super::param::said;
 use super::{Result, invalid};
 use udo_graph::graph::ValueId;
 
-pub use super::param::{Kind, Param, Value};
+use super::param::Param;
 pub use table::OPS;
 
 /// An operation of `NNRt`.

@@ -2,7 +2,8 @@
 
 use udo_api::Core;
 
-use super::{CompileError, survey};
+use super::survey;
+use crate::pipeline::CompileError;
 use crate::build::FinishedGraph;
 use udo_compile::compiler::Resources;
 use udo_compile::resolve::BindOptions;

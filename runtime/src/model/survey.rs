@@ -2,7 +2,7 @@
 
 use udo_api::{Core, TensorDesc};
 
-use super::CompileError;
+use crate::pipeline::CompileError;
 use udo_compile::compiler::Resources;
 use udo_compile::options::CompileOptions;
 use udo_compile::pass::{self, PassOptions};

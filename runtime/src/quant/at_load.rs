@@ -8,7 +8,8 @@ use udo_api::{Core, CoreKind, Shape, TensorDesc};
 
 use super::in_numbers::{InNumbers, in_numbers, speaks};
 use super::{FloatOps, Granularity, Kind, QuantError, Quantized, Quantizer, Settings, random};
-use crate::model::{CompileError, InputSet, Options, RangesOf};
+use crate::pipeline::CompileError;
+use udo_compile::options::{CompileOptions, InputSet, RangesOf};
 use udo_compile::compiler::Resources;
 use udo_compile::place::{Fallback, PlaceOptions, takes_numbers};
 use udo_compile::resolve::{BindOptions, Input};
@@ -36,7 +37,7 @@ pub fn is_wanted(graph: &Graph, cores: &[Core]) -> bool {
 pub(crate) fn at_load(
     graph: &Graph,
     resources: &Resources,
-    options: &Options,
+    options: &CompileOptions,
 ) -> Result<Option<(Graph, String)>, QuantError> {
     let cores = &options.place.cores;
     let core = options.place.first();
@@ -62,7 +63,7 @@ pub(crate) fn at_load(
 }
 
 /// Whether a core may run nodes that computes with numbers.
-fn has_numbers(options: &Options) -> bool {
+fn has_numbers(options: &CompileOptions) -> bool {
     let PlaceOptions { cores, fallback, .. } = &options.place;
     let others = match fallback {
         Fallback::To(core) => Some(core),
@@ -84,7 +85,7 @@ fn is_of_runs(error: &QuantError) -> bool {
 }
 
 /// The graph, which gives more values.
-fn with_outputs(graph: &Graph, options: &Options) -> Result<Graph, QuantError> {
+fn with_outputs(graph: &Graph, options: &CompileOptions) -> Result<Graph, QuantError> {
     let mut graph = graph.clone();
     graph.add_outputs(&options.more_outputs).map_err(CompileError::from)?;
     Ok(graph)
@@ -93,7 +94,7 @@ fn with_outputs(graph: &Graph, options: &Options) -> Result<Graph, QuantError> {
 fn dequantized(
     graph: &Graph,
     core: Core,
-    options: &Options,
+    options: &CompileOptions,
 ) -> Result<(Graph, String), QuantError> {
     let start = Instant::now();
     let made = in_numbers(&with_outputs(graph, options)?)?;
@@ -111,7 +112,7 @@ fn quantized(
     graph: &Graph,
     core: Core,
     resources: &Resources,
-    options: &Options,
+    options: &CompileOptions,
 ) -> Result<Option<(Graph, String)>, QuantError> {
     let start = Instant::now();
     let Some(sets) = sets(graph, options)? else { return Ok(None) };
@@ -140,15 +141,15 @@ fn quantized(
 }
 
 /// The options for runs of the model in numbers.
-fn on_host(options: &Options) -> Options {
+fn on_host(options: &CompileOptions) -> CompileOptions {
     let place =
         PlaceOptions { cores: vec![Core::CPU], fallback: Fallback::Off, ..options.place.clone() };
     let (more_outputs, in_place) = (Vec::new(), Vec::new());
-    Options { place, more_outputs, in_place, ..options.clone() }
+    CompileOptions { place, more_outputs, in_place, ..options.clone() }
 }
 
 /// The inputs of each run; none where there shall be none.
-fn sets(graph: &Graph, options: &Options) -> Result<Option<Arc<Vec<InputSet>>>, QuantError> {
+fn sets(graph: &Graph, options: &CompileOptions) -> Result<Option<Arc<Vec<InputSet>>>, QuantError> {
     let count = match &options.ranges_of {
         RangesOf::Nothing => return Ok(None),
         RangesOf::Inputs(sets) if !sets.is_empty() => return Ok(Some(Arc::clone(sets))),
@@ -191,7 +192,7 @@ fn notice(
     core: Core,
     quantized: &Quantized,
     [before, after]: [usize; 2],
-    (took, options, runs): (Duration, &Options, usize),
+    (took, options, runs): (Duration, &CompileOptions, usize),
 ) -> String {
     let count = |kind| quantized.encoded.iter().filter(|of| of.kind == kind).count();
     let [values, weights, biases] = [Kind::Activation, Kind::Weights, Kind::Bias].map(count);

@@ -10,7 +10,8 @@ use super::range::{Range, to_single};
 use super::tail::End;
 use super::weights::Along;
 use super::{QuantError, Quantizer};
-use crate::model::{Model, Options};
+use crate::model::Model;
+use udo_compile::options::CompileOptions;
 use crate::session::Session;
 use udo_compile::compiler::Resources;
 use udo_graph::graph::{Graph, GraphValue, Source, ValueId};
@@ -76,7 +77,7 @@ fn model_of(
     graph: &Graph,
     values: impl Iterator<Item = ValueId>,
     resources: &Resources,
-    options: &Options,
+    options: &CompileOptions,
 ) -> Result<Option<Model>, QuantError> {
     let outputs: Vec<ValueId> = values.filter(|id| !graph.inputs.contains(id)).collect();
     if outputs.is_empty() {
@@ -95,7 +96,7 @@ impl Quantizer {
     pub fn calibration(
         &self,
         resources: &impl AsRef<Resources>,
-        options: &Options,
+        options: &CompileOptions,
     ) -> Result<Calibration, QuantError> {
         let Wishes { histograms, means } = self.wishes();
         let mut ids: Vec<ValueId> = self.sites.groups.iter().map(|group| group.root).collect();

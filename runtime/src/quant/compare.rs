@@ -5,7 +5,7 @@ use super::encoded::Kind;
 use super::noise::Noise;
 use super::range::Range;
 use super::{QuantError, Quantized, Quantizer};
-use crate::model::Options;
+use udo_compile::options::CompileOptions;
 use crate::session::Session;
 use udo_compile::compiler::Resources;
 use udo_graph::graph::{Graph, ValueId};
@@ -61,7 +61,7 @@ impl Comparison {
         source: &Quantizer,
         quantized: &Quantized,
         resources: &impl AsRef<Resources>,
-        options: &Options,
+        options: &CompileOptions,
     ) -> Result<Self, QuantError> {
         let name = |id: &ValueId| Some(source.graph.value(*id).ok()?.name.clone());
         let outputs: Vec<String> = source.graph.outputs.iter().filter_map(name).collect();

@@ -1,6 +1,6 @@
 //! Why there is no runtime, or no model.
 
-use crate::model::CompileError;
+use crate::pipeline::CompileError;
 use crate::quant::QuantError;
 use udo_engine::cache::CacheError;
 use udo_engine::device::{Error, ErrorCode};

@@ -17,7 +17,8 @@ use udo_graph::memory::ModelBytes;
 
 use super::networks::Networks;
 use super::{LoadError, Runtime};
-use crate::model::{CompileError, Model, Shared, Stage};
+use crate::model::{Model, Shared, Stage};
+use crate::pipeline::CompileError;
 use crate::quant;
 
 /// How a model is loaded.

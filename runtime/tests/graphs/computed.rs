@@ -4,19 +4,17 @@
 use udo_api::guard::thread_heap_calls;
 use udo_api::{Bool, Shape};
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::session::Session;
+use udo_runtime::{CompileOptions, Model, Session, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 
 fn model(text: &str) -> Model {
     let graph = Graph::parse(text).unwrap();
-    compile_graph(graph, &built_in(), &Options::default()).unwrap()
+    compile_graph(graph, &built_in(), &CompileOptions::default()).unwrap()
 }
 
 fn refusal(text: &str) -> String {
     let graph = Graph::parse(text).unwrap();
-    compile_graph(graph, &built_in(), &Options::default()).unwrap_err().to_string()
+    compile_graph(graph, &built_in(), &CompileOptions::default()).unwrap_err().to_string()
 }
 
 fn tensor<T: udo_api::Element>(dims: &[usize], elements: &[T]) -> Tensor {
@@ -89,7 +87,7 @@ fn elements_that_were_met_before_run_without_the_heap() {
 
 #[test]
 fn no_more_plans_are_kept_than_were_asked_for() {
-    let options = Options { shapes_kept: 1.try_into().unwrap(), ..Options::default() };
+    let options = CompileOptions { shapes_kept: 1.try_into().unwrap(), ..CompileOptions::default() };
     let graph = Graph::parse(COUNT).unwrap();
     let model = compile_graph(graph, &built_in(), &options).unwrap();
     let mut session = model.session().unwrap();

@@ -10,9 +10,8 @@ mod unrolled;
 
 use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::plan::PlanOptions;
-use udo_runtime::session::Session;
+use udo_runtime::{CompileOptions, Model, Session};
+use udo_runtime::compile::PlanOptions;
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// What goes in under a name.
@@ -23,7 +22,7 @@ enum Given<'a> {
 }
 
 fn compiled(text: &str, plan: PlanOptions) -> Model {
-    let options = Options { plan, ..Options::default() };
+    let options = CompileOptions { plan, ..CompileOptions::default() };
     let graph = Graph::parse(text).unwrap();
     compile_graph(graph, &built_in(), &options).unwrap()
 }

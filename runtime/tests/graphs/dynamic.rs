@@ -6,9 +6,7 @@ use std::num::NonZero;
 use udo_api::Shape;
 use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::session::Session;
+use udo_runtime::{CompileOptions, Model, Session, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// A product with packed weights, on rows that the model leaves open, whose shape comes and goes by shape arithmetic.
@@ -27,7 +25,7 @@ const PRODUCT: &str = "graph product
   output y
 ";
 
-fn model(text: &str, options: &Options) -> Model {
+fn model(text: &str, options: &CompileOptions) -> Model {
     compile_graph(Graph::parse(text).unwrap(), &built_in(), options).unwrap()
 }
 
@@ -60,7 +58,7 @@ fn run(session: &mut Session, batch: usize, seq: usize) {
 
 #[test]
 fn a_session_plans_for_each_shape_that_it_meets() {
-    let model = model(PRODUCT, &Options::default());
+    let model = model(PRODUCT, &CompileOptions::default());
     assert!(model.plan().is_none());
     assert_eq!(
         model.report().notices,
@@ -85,7 +83,7 @@ fn a_session_plans_for_each_shape_that_it_meets() {
 
 #[test]
 fn prepared_shapes_run_without_the_heap() {
-    let model = model(PRODUCT, &Options::default());
+    let model = model(PRODUCT, &CompileOptions::default());
     let mut session = model.session().unwrap();
     session.prepare(&[("x", &[1, 2, 4])]).unwrap();
     session.prepare(&[("x", &[2, 3, 4])]).unwrap();
@@ -107,7 +105,7 @@ fn prepared_shapes_run_without_the_heap() {
 
 #[test]
 fn inputs_that_keep_their_shape_keep_their_elements() {
-    let model = model(PRODUCT, &Options::default());
+    let model = model(PRODUCT, &CompileOptions::default());
     let mut session = model.session().unwrap();
     let shift = tensor(&[2, 1], 7.0);
     session.set_input("shift", &shift).unwrap();
@@ -125,7 +123,7 @@ fn inputs_that_keep_their_shape_keep_their_elements() {
 
 #[test]
 fn equal_names_are_equal_extents() {
-    let model = model(PRODUCT, &Options::default());
+    let model = model(PRODUCT, &CompileOptions::default());
     let mut session = model.session().unwrap();
     session.set_input("x", &tensor(&[1, 2, 4], 0.0)).unwrap();
     session.set_input("shift", &tensor(&[3, 1], 0.0)).unwrap();
@@ -141,7 +139,7 @@ fn equal_names_are_equal_extents() {
 
 #[test]
 fn shapes_that_the_model_does_not_take_are_refused_and_the_session_goes_on() {
-    let model = model(PRODUCT, &Options::default());
+    let model = model(PRODUCT, &CompileOptions::default());
     let mut session = model.session().unwrap();
     let refused: [(Shapes<'_>, &str); 5] = [
         (&[], "graph input \"x\" has the open shape batch,seq,4, wanted a shape for it"),
@@ -176,7 +174,7 @@ fn shapes_that_the_model_does_not_take_are_refused_and_the_session_goes_on() {
 #[test]
 fn a_fixed_model_takes_its_own_shapes_alone() {
     let text = "graph fixed\n input x: f32[2]\n y = Relu@14(x)\n output y\n";
-    let model = model(text, &Options::default());
+    let model = model(text, &CompileOptions::default());
     assert!(model.plan().is_some());
     let mut session = model.session().unwrap();
     session.prepare(&[("x", &[2])]).unwrap();
@@ -188,7 +186,7 @@ fn a_fixed_model_takes_its_own_shapes_alone() {
 
 #[test]
 fn what_the_user_fixes_is_no_longer_open() {
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.bind.dims.insert("seq".to_owned(), 2);
     let model = model(PRODUCT, &options);
     assert_eq!(model.inputs()[0].of.to_string(), "f32[batch,2,4]");
@@ -202,7 +200,7 @@ fn what_the_user_fixes_is_no_longer_open() {
 fn sessions_share_plans_and_plans_share_what_is_packed() {
     let operators = built_in();
     let open =
-        compile_graph(Graph::parse(PRODUCT).unwrap(), &operators, &Options::default()).unwrap();
+        compile_graph(Graph::parse(PRODUCT).unwrap(), &operators, &CompileOptions::default()).unwrap();
     let (mut first, mut second) = (open.session().unwrap(), open.session().unwrap());
     run(&mut first, 1, 2);
     let taken = || open.taken_bytes();
@@ -237,7 +235,7 @@ fn constants_that_are_computed_with_each_plan_are_packed_once() {
 ";
     let operators = built_in();
     let model =
-        compile_graph(Graph::parse(text).unwrap(), &operators, &Options::default()).unwrap();
+        compile_graph(Graph::parse(text).unwrap(), &operators, &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
     let taken = || model.taken_bytes();
     session.prepare(&[("x", &[1, 16, 12, 12])]).unwrap();
@@ -258,14 +256,14 @@ fn constants_that_are_computed_with_each_plan_are_packed_once() {
 
 #[test]
 fn the_shapes_met_last_are_kept() {
-    let options = Options { shapes_kept: NonZero::new(2).unwrap(), ..Options::default() };
+    let options = CompileOptions { shapes_kept: NonZero::new(2).unwrap(), ..CompileOptions::default() };
     let model = model(PRODUCT, &options);
     let mut session = model.session().unwrap();
     for (batch, replans) in [(1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (2, 4)] {
         run(&mut session, batch, 1);
         assert_eq!(session.replans(), replans, "{batch}");
     }
-    let options = Options { shapes_kept: NonZero::<usize>::MIN, ..Options::default() };
+    let options = CompileOptions { shapes_kept: NonZero::<usize>::MIN, ..CompileOptions::default() };
     let mut session = self::model(PRODUCT, &options).session().unwrap();
     let shift = tensor(&[1, 1], 4.0);
     session.set_input("shift", &shift).unwrap();
@@ -279,7 +277,7 @@ fn the_shapes_met_last_are_kept() {
 
 #[test]
 fn memory_of_other_shapes_goes_where_there_is_too_little() {
-    let options = |max_memory| Options { max_memory, ..Options::default() };
+    let options = |max_memory| CompileOptions { max_memory, ..CompileOptions::default() };
     let free = model(PRODUCT, &options(None));
     let mut session = free.session().unwrap();
     run(&mut session, 16, 16);
@@ -301,7 +299,7 @@ fn memory_of_other_shapes_goes_where_there_is_too_little() {
 
 #[test]
 fn models_and_sessions_go_to_other_threads() {
-    let model = model(PRODUCT, &Options::default());
+    let model = model(PRODUCT, &CompileOptions::default());
     std::thread::scope(|scope| {
         for batch in 1..4 {
             let model = model.clone();

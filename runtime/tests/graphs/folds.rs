@@ -1,15 +1,10 @@
 //! Nodes that are computed with the model: which, as text in `folds/`, and that results stay what they were.
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef,
-    OpSchema, PackageV1, Param, Port, Status,
-};
+use udo_api::{Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, Status};
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::place::Fallback;
-use udo_runtime::plan::Report;
-use udo_runtime::resolve::BindOptions;
+use udo_runtime::{CompileOptions, Model, Report};
+use udo_runtime::compile::{BindOptions, Fallback};
 use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
 use udo_test_support::texts;
 
@@ -37,7 +32,7 @@ fn every_file_has_folded_nodes() {
 fn compiled(text: &str, cores: &[Core]) -> Model {
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.place.cores = cores.to_vec();
     options.place.fallback = Fallback::CPU;
     compile_graph(Graph::parse(text).unwrap(), &operators, &options).unwrap()

@@ -1,13 +1,9 @@
 //! What the kernel of an earlier node does for the nodes behind it, and normalizations that go into weights.
 
 use udo_api::types::F32;
-use udo_api::{
-    AcceptCx, Activation, Core, DType, EpilogueOp, EpilogueStep, Error, ExecError, Facts,
-    FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, Shape,
-};
+use udo_api::{AcceptCx, Activation, Core, DType, EpilogueOp, EpilogueStep, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, Shape};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Options;
+use udo_runtime::{CompileOptions, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Activations", "1.0.0")
@@ -240,7 +236,7 @@ impl Net {
             outputs.iter().map(|&y| self.graph.value(y).unwrap().name.clone()).collect();
         let mut operators = built_in();
         operators.add_static(&PACKAGE).unwrap();
-        let mut options = Options::default();
+        let mut options = CompileOptions::default();
         options.place.cores = cores.to_vec();
         options.bind.bind.insert("Relu".to_owned(), relu.to_owned());
         let model = compile_graph(self.graph, &operators, &options).unwrap();
@@ -415,7 +411,7 @@ fn a_normalization_of_what_someone_else_reads_stays() {
 fn kernels_that_take_what_they_do_not_do_are_refused() {
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.bind.bind.insert("Relu".to_owned(), "builtin".to_owned());
     let compile = |ops: &[&str]| {
         let mut net = Net::new();
@@ -566,7 +562,7 @@ fn explain_says_into_what_a_node_is_fused() {
     }
     net.graph.outputs = vec![y];
     let operators = built_in();
-    let model = compile_graph(net.graph, &operators, &Options::default()).unwrap();
+    let model = compile_graph(net.graph, &operators, &CompileOptions::default()).unwrap();
     let into: Vec<_> = model.report().nodes.iter().map(|n| n.fused_into.as_deref()).collect();
     assert_eq!(into, [None, Some("node0"), Some("node0")]);
 }

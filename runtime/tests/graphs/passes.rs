@@ -2,10 +2,10 @@
 
 use udo_api::{Core, DType};
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Options;
-use udo_runtime::pass::{self, Fired, PASSES, PassOptions};
-use udo_runtime::resolve::{self, BindOptions, TypedGraph};
+use udo_runtime::{CompileOptions, Tensor};
+use udo_compile::pass::{self, PASSES};
+use udo_runtime::compile::{BindOptions, Fired, PassOptions};
+use udo_compile::resolve::{self, TypedGraph};
 use udo_test_support::compile::{built_in, compile_graph, resolve_graph, with_compiler};
 use udo_test_support::random::Random;
 use udo_test_support::texts;
@@ -49,7 +49,7 @@ fn every_pass_has_files() {
 /// What comes of random numbers.
 fn results(graph: Graph, passes: PassOptions, seed: u64) -> Vec<Tensor> {
     let operators = built_in();
-    let options = Options { passes, ..Options::default() };
+    let options = CompileOptions { passes, ..CompileOptions::default() };
     let model = compile_graph(graph, &operators, &options).unwrap();
     let mut session = model.session().unwrap();
     let mut random = Random::new(seed);

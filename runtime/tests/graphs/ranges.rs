@@ -5,10 +5,9 @@ use std::ops::RangeInclusive;
 use udo_api::Shape;
 use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::resolve::BindOptions;
-use udo_runtime::session::{RunError, Session};
+use udo_runtime::{CompileOptions, Model, Session, Tensor};
+use udo_runtime::compile::BindOptions;
+use udo_runtime::session::RunError;
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// What a transformer does with a sequence: products with packed weights, heads apart and together by computed shapes, scores of
@@ -171,7 +170,7 @@ const GROUPED: &str = "graph grouped
 fn compiled(text: &str, ranges: &[(&str, RangeInclusive<usize>)]) -> Model {
     let ranges = ranges.iter().map(|(name, range)| ((*name).to_owned(), range.clone())).collect();
     let options =
-        Options { bind: BindOptions { ranges, ..BindOptions::default() }, ..Options::default() };
+        CompileOptions { bind: BindOptions { ranges, ..BindOptions::default() }, ..CompileOptions::default() };
     compile_graph(Graph::parse(text).unwrap(), &built_in(), &options).unwrap()
 }
 
@@ -554,7 +553,7 @@ fn ranges_that_hold_nothing_or_have_no_dimension_are_refused() {
     let refused = |name: &str, range: RangeInclusive<usize>| {
         let ranges = [(name.to_owned(), range)].into();
         let bind = BindOptions { ranges, ..BindOptions::default() };
-        let options = Options { bind, ..Options::default() };
+        let options = CompileOptions { bind, ..CompileOptions::default() };
         let operators = &mut built_in();
         compile_graph(Graph::parse(ENCODER).unwrap(), operators, &options).unwrap_err().to_string()
     };

@@ -1,13 +1,12 @@
 //! Nodes of older operator sets: what they become, as text in `upgrades/`, and what they compute.
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    PackageV1, Param, Port,
-};
-use udo_runtime::graph::{Graph, Origin};
-use udo_runtime::model::Options;
-use udo_runtime::resolve::{BindOptions, UPGRADES};
+use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port};
+use udo_graph::graph::Origin;
+use udo_runtime::graph::Graph;
+use udo_runtime::CompileOptions;
+use udo_compile::resolve::UPGRADES;
+use udo_runtime::compile::BindOptions;
 use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
 use udo_test_support::texts;
 
@@ -184,7 +183,7 @@ fn models_of_two_operator_sets_have_one_plan() {
     let run = |text: &str| {
         let operators = built_in();
         let graph = Graph::parse(text).unwrap();
-        let model = compile_graph(graph, &operators, &Options::default()).unwrap();
+        let model = compile_graph(graph, &operators, &CompileOptions::default()).unwrap();
         let mut session = model.session().unwrap();
         let x = session.input_mut::<f32>("x").unwrap();
         x.iter_mut().zip(-4i8..).for_each(|(x, i)| *x = f32::from(i));
@@ -251,7 +250,7 @@ fn a_convolution_may_have_its_channels_last() {
     let run = |text: &str| {
         let graph = Graph::parse(text).unwrap();
         let operators = built_in();
-        let model = compile_graph(graph, &operators, &Options::default()).unwrap();
+        let model = compile_graph(graph, &operators, &CompileOptions::default()).unwrap();
         let mut session = model.session().unwrap();
         let x = session.input_mut::<f32>("x").unwrap();
         x.iter_mut().zip(-9i8..).for_each(|(x, i)| *x = f32::from(i));
@@ -279,7 +278,7 @@ fn a_convolution_may_have_its_channels_last() {
 fn computed(text: &str, x: &[f32]) -> Vec<f32> {
     let graph = Graph::parse(text).unwrap();
     let operators = built_in();
-    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
+    let model = compile_graph(graph, &operators, &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(x);
     session.run().unwrap();
@@ -342,7 +341,7 @@ fn a_package_gets_the_node_that_the_model_has() {
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
     let graph = Graph::parse(text).unwrap();
-    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
+    let model = compile_graph(graph, &operators, &CompileOptions::default()).unwrap();
     assert_eq!(model.report().nodes[0].package, "Clips");
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-3.0, 0.5, 3.0]);

@@ -1,12 +1,9 @@
 //! Values that share memory: parts in their wholes, views, and outputs in the place of inputs.
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    PackageV1, Param, Port, Shape,
-};
+use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, Shape};
 use udo_runtime::graph::Graph;
-use udo_runtime::model::Options;
+use udo_runtime::CompileOptions;
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Windows", "1.0.0")
@@ -60,7 +57,7 @@ fn run(text: &str) -> (Vec<Vec<f32>>, Vec<String>) {
     let graph = Graph::parse(text).unwrap();
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
-    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
+    let model = compile_graph(graph, &operators, &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
     for (x, i) in session.input_mut::<f32>("x").unwrap().iter_mut().zip(0u8..) {
         *x = f32::from(i);
@@ -179,7 +176,7 @@ fn kernels_of_packages_tie_as_well() {
         let graph = Graph::parse(&tied(output, axis, offset)).unwrap();
         let mut operators = built_in();
         operators.add_static(&PACKAGE).unwrap();
-        let refused = compile_graph(graph, &operators, &Options::default()).unwrap_err();
+        let refused = compile_graph(graph, &operators, &CompileOptions::default()).unwrap_err();
         let refused = refused.to_string();
         assert!(refused.contains("finalize ties output"), "{refused}");
     }

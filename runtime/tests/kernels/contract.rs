@@ -3,16 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
-    Op, OpDef, OpSchema, PackageV1, Packed, Pair, Port, Shape, any_input, any_output,
-};
+use udo_api::{Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Packed, Pair, Port, Shape, any_input, any_output};
 use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Options;
-use udo_runtime::operators::Operators;
-use udo_runtime::{LoadOptions, Runtime};
+use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
+use udo_engine::operators::Operators;
 use udo_test_support::close::assert_close;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::positive::{Positive, PositiveF32};
@@ -295,7 +290,7 @@ fn a_concat_of_rows_happens_where_its_parts_are_made() {
         ",
     )
     .unwrap();
-    let model = compile_graph(graph, &own(), &Options::default()).unwrap();
+    let model = compile_graph(graph, &own(), &CompileOptions::default()).unwrap();
     let ops: Vec<&str> = model.report().steps.iter().map(|s| s.op.as_str()).collect();
     assert_eq!(ops, ["Twice", "Twice", "Twice"], "the join itself is left out");
     let mut session = model.session().unwrap();
@@ -321,7 +316,7 @@ fn a_concat_of_parts_that_others_need_dense_is_a_copy() {
         ",
     )
     .unwrap();
-    let model = compile_graph(graph, &own(), &Options::default()).unwrap();
+    let model = compile_graph(graph, &own(), &CompileOptions::default()).unwrap();
     assert!(model.report().steps.iter().any(|s| s.op == "Beside"));
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0]);
@@ -345,7 +340,7 @@ fn a_concat_of_a_concatenated_tensor_or_of_a_view_gives_the_same_numbers() {
         ",
     )
     .unwrap();
-    let mut session = compile_graph(graph, &own(), &Options::default()).unwrap().session().unwrap();
+    let mut session = compile_graph(graph, &own(), &CompileOptions::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
     session.run().unwrap();
@@ -361,7 +356,7 @@ fn a_concat_of_a_concatenated_tensor_or_of_a_view_gives_the_same_numbers() {
     let b = add(&mut graph, "Twice", &[other], "b");
     let y = add(&mut graph, "Beside", &[square, b], "y");
     graph.outputs = vec![y];
-    let mut session = compile_graph(graph, &own(), &Options::default()).unwrap().session().unwrap();
+    let mut session = compile_graph(graph, &own(), &CompileOptions::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
     session.run().unwrap();
@@ -383,7 +378,7 @@ fn a_concat_that_says_its_extent_runs_and_all_its_readers_get_that_extent() {
         ",
     )
     .unwrap();
-    let model = compile_graph(graph, &own(), &Options::default()).unwrap();
+    let model = compile_graph(graph, &own(), &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, -1.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[-3.0, -4.0, 5.0]);
@@ -398,7 +393,7 @@ fn a_node_with_more_ports_than_a_call_can_count_is_refused() {
     let x = graph.add_input("x", DType::F32, fixed(&[1, 1]));
     let y = add(&mut graph, "Beside", &vec![x; 65_600], "y");
     graph.outputs = vec![y];
-    let error = compile_graph(graph, &own(), &Options::default()).unwrap_err();
+    let error = compile_graph(graph, &own(), &CompileOptions::default()).unwrap_err();
     assert_eq!(error.to_string(), "node \"Beside_0\" has 65600 inputs, a call takes at most 65534");
 }
 
@@ -412,7 +407,7 @@ fn a_bounded_output_wants_a_kernel_that_says_its_extent() {
         ",
     )
     .unwrap();
-    let error = compile_graph(graph, &own(), &Options::default()).unwrap_err().to_string();
+    let error = compile_graph(graph, &own(), &CompileOptions::default()).unwrap_err().to_string();
     assert!(
         error
             .ends_with("output \"y\" is f32[<=5], and the kernel does not take bounded ones there"),
@@ -432,7 +427,7 @@ fn an_output_takes_the_place_of_an_input_that_dies_and_of_no_other() {
         ",
     )
     .unwrap();
-    let model = compile_graph(graph, &own(), &Options::default()).unwrap();
+    let model = compile_graph(graph, &own(), &CompileOptions::default()).unwrap();
     let in_place: Vec<bool> = model.report().steps.iter().map(|s| !s.in_place.is_empty()).collect();
     assert_eq!(in_place, [false, true, false], "a dies in the first sum, the input stays");
     let before = ADDED_IN_PLACE.load(Ordering::Relaxed);
@@ -485,7 +480,7 @@ fn bounded_outputs_say_their_extent_in_each_run() {
         ",
     )
     .unwrap();
-    let mut session = compile_graph(graph, &own(), &Options::default()).unwrap().session().unwrap();
+    let mut session = compile_graph(graph, &own(), &CompileOptions::default()).unwrap().session().unwrap();
     let cases: [(&[f32], &[f32]); 3] = [
         (&[1.0, -2.0, 3.0, -4.0, 5.0], &[1.0, 3.0, 5.0]),
         (&[-1.0; 5], &[]),
@@ -510,7 +505,7 @@ fn a_kernel_that_wants_fixed_dimensions_is_planned_for_those_of_the_run() {
         ",
     )
     .unwrap();
-    let model = compile_graph(graph, &own(), &Options::default()).unwrap();
+    let model = compile_graph(graph, &own(), &CompileOptions::default()).unwrap();
     let notices = &model.report().notices;
     let why = "planned in the run, for the extents of \"p\": no kernel takes bounded extents";
     assert!(notices.iter().any(|notice| notice.ends_with(why)), "{notices:?}");
@@ -535,7 +530,7 @@ fn a_core_that_wants_fixed_dimensions_says_so() {
         ",
     )
     .unwrap();
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.place.cores = vec![Core::GPU, Core::CPU];
     let model = compile_graph(graph, &own(), &options).unwrap();
     let relu = model.report().nodes.iter().find(|node| node.op == "Relu").unwrap();
@@ -559,7 +554,7 @@ fn bounds_pass_through_built_in_operators() {
     let y = add(&mut graph, "Add", &[found, one], "y");
     graph.outputs = vec![places, y];
     let mut session =
-        compile_graph(graph, &built_in(), &Options::default()).unwrap().session().unwrap();
+        compile_graph(graph, &built_in(), &CompileOptions::default()).unwrap().session().unwrap();
     for (x, places, y) in [
         ([0.0, 2.0, 0.0, 4.0, 0.0, -1.0], vec![1i64, 3, 5], vec![3.0f32, 5.0, 0.0]),
         ([0.0; 6], vec![], vec![]),

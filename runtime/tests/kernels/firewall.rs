@@ -12,15 +12,11 @@ use std::num::NonZero;
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    PackageV1, Param, Port, Status, Workspace,
-};
+use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, Status, Workspace};
 use udo_runtime::graph::Attr;
-use udo_runtime::model::Options;
-use udo_runtime::session::StepError;
-use udo_runtime::session::{RunError, Session};
-use udo_runtime::thread_pool::Pool;
+use udo_runtime::{CompileOptions, Session};
+use udo_runtime::session::{RunError, StepError};
+use udo_engine::thread_pool::Pool;
 use udo_test_support::graphs;
 
 static PACKAGE: PackageV1 = PackageV1::new("Misbehaving", "1.0.0")
@@ -149,7 +145,7 @@ fn session(how: &str) -> Session {
     udo_api::guard::install_panic_hook();
     let graph =
         graphs::one_node("Misbehave", 1, DType::F32, &[8], &[("how", Attr::Text(how.to_owned()))]);
-    let options = Options { threads: NonZero::new(2).unwrap(), ..Options::default() };
+    let options = CompileOptions { threads: NonZero::new(2).unwrap(), ..CompileOptions::default() };
     graphs::compile(graph, &PACKAGE, &options).expect("the graph compiles").session().unwrap()
 }
 

@@ -4,13 +4,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, Dim, Error, ExecError, FinalizeCx, InferCx, InputShapes, Io, Kernel, KernelDef, Needs,
-    Op, OpDef, OpSchema, PackageV1, Port, Scratch, Status, Workspace, any_input, any_output,
-};
+use udo_api::{Core, Dim, Error, ExecError, FinalizeCx, InferCx, InputShapes, Io, Kernel, KernelDef, Needs, Op, OpDef, OpSchema, PackageV1, Port, Scratch, Status, Workspace, any_input, any_output};
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::session::Session;
+use udo_runtime::{CompileOptions, Model, Session};
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::positive::{Positive, PositiveF32};
 
@@ -243,7 +239,7 @@ fn compile(text: &str) -> Result<Model, String> {
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
     let graph = Graph::parse(text).unwrap();
-    compile_graph(graph, &operators, &Options::default()).map_err(|e| e.to_string())
+    compile_graph(graph, &operators, &CompileOptions::default()).map_err(|e| e.to_string())
 }
 
 fn run(session: &mut Session, x: &[f32]) -> Vec<f32> {
@@ -395,7 +391,7 @@ fn extents_that_the_model_leaves_open_are_told_through_operators() {
     .unwrap();
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.bind.shapes.insert("x".to_owned(), vec![2, 3, 4, 8]);
     options.bind.dims.insert("n".to_owned(), 2);
     let error = compile_graph(graph, &operators, &options).unwrap_err().to_string();

@@ -1,13 +1,11 @@
 //! Models and sessions that want more memory than they may have.
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    PackageV1, Port, Shape, TensorDesc, Workspace,
-};
+use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, Shape, TensorDesc, Workspace};
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::memory::{Limit, Tensor};
-use udo_runtime::model::{CompileError, Model, Options};
+use udo_graph::memory::Limit;
+use udo_runtime::{CompileOptions, Model, Tensor};
+use udo_runtime::compile::CompileError;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::graphs;
 
@@ -63,7 +61,7 @@ impl<const SCRATCH: usize> Kernel for Idle<SCRATCH> {
 
 fn compile(op: &str, max_memory: Option<usize>) -> Result<Model, CompileError> {
     let graph = graphs::one_node(op, 1, DType::F32, &[16], &[]);
-    graphs::compile(graph, &PACKAGE, &Options { max_memory, ..Options::default() })
+    graphs::compile(graph, &PACKAGE, &CompileOptions { max_memory, ..CompileOptions::default() })
 }
 
 #[test]
@@ -146,7 +144,7 @@ fn larger_forms_of_weights_stay_within_what_a_model_may_hold() {
     for count in [1, 2, 10] {
         let operators = built_in();
         let graph = convolutions(count);
-        let model = compile_graph(graph, &operators, &Options::default()).unwrap();
+        let model = compile_graph(graph, &operators, &CompileOptions::default()).unwrap();
         let memory = &model.report().memories[0];
         let own = count * 32 * 32 * 9 * 4;
         let held = memory.constant_bytes + memory.packed_bytes;
@@ -160,7 +158,7 @@ fn larger_forms_of_weights_stay_within_what_a_model_may_hold() {
 fn packed_constants_count() {
     let operators = built_in();
     let compile = |max_memory| {
-        compile_graph(product(), &operators, &Options { max_memory, ..Options::default() })
+        compile_graph(product(), &operators, &CompileOptions { max_memory, ..CompileOptions::default() })
     };
     let free = compile(None).unwrap();
     let packed: usize = free.report().memories.iter().map(|m| m.packed_bytes).sum();

@@ -4,13 +4,10 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    PackageV1, Packed, Param, Port, Shape, Sources, Value,
-};
+use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Packed, Param, Port, Shape, Sources, Value};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{CompileError, Model, Options};
+use udo_runtime::{CompileOptions, Model, Tensor};
+use udo_runtime::compile::CompileError;
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Packing", "1.0.0")
@@ -121,7 +118,7 @@ fn compile(mode: &str, factors: &[f32], threads: usize) -> Result<Model, Compile
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
     let threads = NonZero::new(threads).unwrap();
-    compile_graph(graph, &operators, &Options { threads, ..Options::default() })
+    compile_graph(graph, &operators, &CompileOptions { threads, ..CompileOptions::default() })
 }
 
 #[test]

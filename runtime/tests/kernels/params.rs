@@ -1,14 +1,9 @@
 //! Parameters as a package's operators and kernels see them.
 
 use udo_api::abi::RawStr;
-use udo_api::{
-    Bool, Core, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpDef,
-    OpSchema, PackageV1, Param, Port, Shape, TensorDesc, types,
-};
-use udo_api::{DType, Value, bytes_of};
+use udo_api::{Bool, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpDef, OpSchema, PackageV1, Param, Port, Shape, TensorDesc, Value, bytes_of, types};
 use udo_runtime::graph::Attr;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Options;
+use udo_runtime::{CompileOptions, Tensor};
 use udo_test_support::graphs::{compile, one_node};
 
 /// A tensor that is in the model.
@@ -115,7 +110,7 @@ fn held(attrs: &[(&str, Attr)]) -> Result<Tensor, String> {
 
 fn run(op: &str, attrs: &[(&str, Attr)]) -> Result<Tensor, String> {
     let graph = one_node(op, 1, DType::F32, &[1], attrs);
-    let model = compile(graph, &PACKAGE, &Options::default()).map_err(|e| e.to_string())?;
+    let model = compile(graph, &PACKAGE, &CompileOptions::default()).map_err(|e| e.to_string())?;
     let mut session = model.session().unwrap();
     session.run().unwrap();
     Ok(session.output_tensor("y").unwrap())

@@ -1,14 +1,9 @@
 //! Weights with a scale for each of their channels, on kernels that take such and on those that do not.
 
 use udo_api::types::{F32, I8, U8};
-use udo_api::{
-    AcceptCx, AxisEncoding, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel,
-    KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, PortRule, Quant, QuantMut, Scratch,
-    Shape, Status, any_input, any_output, dsp_kernel, input, output,
-};
+use udo_api::{AcceptCx, AxisEncoding, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, PortRule, Quant, QuantMut, Scratch, Shape, Status, any_input, any_output, dsp_kernel, input, output};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::{CompileOptions, Model, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 
 const PER_AXIS: &[PortRule] = &[input(0, U8), input(1, I8).per_axis(), output(0, U8)];
@@ -241,7 +236,7 @@ fn through_quantized(graph: &mut Graph, value: ValueId, name: &str, scale: f32) 
 fn compile(graph: Graph, cores: &[Core]) -> Result<Model, String> {
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.place.cores = cores.to_vec();
     compile_graph(graph, &operators, &options).map_err(|error| error.to_string())
 }

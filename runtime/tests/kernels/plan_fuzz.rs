@@ -15,17 +15,14 @@ use std::sync::Arc;
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, PackageV1, Shape};
-use udo_runtime::contain::Containment;
-use udo_runtime::cores::{OpenCl, Profile};
+use udo_runtime::package::Containment;
+use udo_engine::cores::{OpenCl, Profile};
 use udo_runtime::device::Coherence;
-use udo_runtime::graph::{DimSpec, Selector, Source};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::operators::Operators;
-use udo_runtime::pass::PassOptions;
-use udo_runtime::place::{Affinity, Fallback, PlaceOptions};
-use udo_runtime::plan::{PlanOptions, Report};
-use udo_runtime::session::Session;
+use udo_graph::graph::Selector;
+use udo_runtime::graph::{DimSpec, Source};
+use udo_runtime::{CompileOptions, Model, Report, Session, Tensor};
+use udo_engine::operators::Operators;
+use udo_runtime::compile::{Affinity, Fallback, PassOptions, PlaceOptions, PlanOptions};
 use udo_test_support::random::Random;
 use udo_test_support::{fixture, planned};
 
@@ -126,7 +123,7 @@ impl std::fmt::Debug for Failure {
 }
 
 /// Where a graph runs and what its planner may do.
-fn options(random: &mut Random) -> Options {
+fn options(random: &mut Random) -> CompileOptions {
     let cores = random.pick(&[
         vec![Core::CPU],
         vec![Core::CPU, Core::GPU],
@@ -186,7 +183,7 @@ fn options(random: &mut Random) -> Options {
         "scales",
     ];
     let passes = PassOptions { skip: skip.map(str::to_owned).into() };
-    Options { passes, place, plan, threads, ..Options::default() }
+    CompileOptions { passes, place, plan, threads, ..CompileOptions::default() }
 }
 
 fn try_one(seed: u64, operators: &Operators, met: &mut Met) -> Result<(), String> {
@@ -257,7 +254,7 @@ fn check_open(
     case: &Case,
     fixed: &Model,
     operators: &Operators,
-    options: &Options,
+    options: &CompileOptions,
 ) -> Result<(), String> {
     let (mut graph, mut options) = (case.graph.clone(), options.clone());
     for ((name, dims), id) in case.inputs.iter().zip(&case.graph.inputs) {
@@ -302,7 +299,7 @@ fn compare(session: &Session, name: &str, wanted: &Tensor) -> Result<(), String>
 }
 
 fn steps(report: &Report) -> String {
-    let step = |s: &udo_runtime::plan::StepReport| {
+    let step = |s: &udo_runtime::compile::StepReport| {
         let in_place = if s.in_place.is_empty() { "" } else { " in place" };
         format!("  {} {} {:?} -> {:?} {}{in_place}\n", s.name, s.op, s.inputs, s.outputs, s.core)
     };
@@ -310,13 +307,13 @@ fn steps(report: &Report) -> String {
 }
 
 /// Counts what the plan has in it.
-fn note(report: &Report, case: &Case, options: &Options, met: &mut Met) {
+fn note(report: &Report, case: &Case, options: &CompileOptions, met: &mut Met) {
     let concats = |op: &str| ["Beside", "BesideStrided", "Concat"].contains(&op);
     let all = case.graph.nodes.iter().filter(|node| concats(&node.op)).count();
-    let steps = |is: &dyn Fn(&udo_runtime::plan::StepReport) -> bool| {
+    let steps = |is: &dyn Fn(&udo_runtime::compile::StepReport) -> bool| {
         report.steps.iter().filter(|step| is(step)).count()
     };
-    let nodes = |is: &dyn Fn(&udo_runtime::plan::NodeReport) -> bool| {
+    let nodes = |is: &dyn Fn(&udo_runtime::compile::NodeReport) -> bool| {
         report.nodes.iter().filter(|node| is(node)).count()
     };
     let left_out = all - steps(&|s| concats(&s.op));

@@ -1,16 +1,11 @@
 //! What kernels promise: each output taken, and the extents of each bounded one said, on every core, and what they cost.
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, Cost, DType, Dim, Error, ExecError, FinalizeCx, GpuKernel, InferCx, Io, Kernel,
-    KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Port, PortRule, Quant, QuantMut,
-    Scratch, Shape, Status, WorkItemFn, any_input, any_output, dsp_kernel,
-};
-use udo_runtime::cores::{OpenCl, Profile};
+use udo_api::{Core, Cost, DType, Dim, Error, ExecError, FinalizeCx, GpuKernel, InferCx, Io, Kernel, KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Port, PortRule, Quant, QuantMut, Scratch, Shape, Status, WorkItemFn, any_input, any_output, dsp_kernel};
+use udo_engine::cores::{OpenCl, Profile};
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::Options;
-use udo_runtime::place::{Fallback, PlaceOptions};
-use udo_runtime::session::Session;
+use udo_runtime::{CompileOptions, Session};
+use udo_runtime::compile::{Fallback, PlaceOptions};
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// Enough outputs that some have no bit in the masks of a call.
@@ -236,7 +231,7 @@ fn session(op: &str, outputs: usize, core: Core) -> Result<Session, String> {
         profile,
         ..PlaceOptions::default()
     };
-    let options = Options { place, ..Options::default() };
+    let options = CompileOptions { place, ..CompileOptions::default() };
     let model = compile_graph(graph, &operators, &options).map_err(|e| e.to_string())?;
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, -2.0, 3.0, -4.0]);
@@ -292,7 +287,7 @@ fn what_lies_between_rows_is_for_kernels_whose_rules_ask_for_it() {
         let mut operators = built_in();
         operators.add_static(&PACKAGE).unwrap();
         let graph = Graph::parse(&text).unwrap();
-        let model = compile_graph(graph, &operators, &Options::default()).unwrap();
+        let model = compile_graph(graph, &operators, &CompileOptions::default()).unwrap();
         let mut session = model.session().unwrap();
         session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
         session

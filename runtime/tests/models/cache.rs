@@ -8,9 +8,9 @@ use std::thread;
 
 use tempfile::TempDir;
 use udo_runtime::cache::{CacheOptions, CacheOutcome, CacheReport};
-use udo_runtime::container::{Contents, Network, Provenance, Stage, StoredGraph};
-use udo_runtime::device::{Error, ErrorCode};
-use udo_runtime::runtime::{LoadOptions, Runtime};
+use udo_graph::container::{Contents, Network, Provenance, Stage, StoredGraph};
+use udo_runtime::{Error, LoadOptions, Runtime};
+use udo_runtime::device::ErrorCode;
 use udo_test_support::random::Random;
 use udo_test_support::small::{TEXT, graph, numbers};
 

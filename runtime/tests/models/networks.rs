@@ -9,14 +9,12 @@ use std::thread;
 
 use udo_api::{CoreKind, Shape};
 use udo_runtime::cache::{CacheOptions, CacheOutcome};
-use udo_runtime::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
+use udo_graph::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
 use udo_runtime::device::{DeviceTensor, ErrorCode};
-use udo_runtime::graph::Graph;
-use udo_runtime::import::{ImportOptions, ModelBytes};
-use udo_runtime::memory::Tensor;
+use udo_runtime::graph::{Graph, ImportOptions};
+use udo_graph::import::ModelBytes;
+use udo_runtime::{LoadOptions, Network as Opened, Networks, Runtime, Tensor};
 use udo_runtime::run::RunOptions;
-use udo_runtime::runtime::{LoadOptions, Runtime};
-use udo_runtime::runtime::{Network as Opened, Networks};
 use udo_runtime::session::SessionOptions;
 use udo_test_support::compile::built_in;
 use udo_test_support::small::{TEXT, graph, numbers};

@@ -21,7 +21,7 @@ mod support;
 use std::fmt::Write as _;
 
 use udo_api::DType;
-use udo_runtime::build::nnrt::{Kind, OPS, Param};
+use udo_runtime::build::{Kind, NNRT_OPS as OPS, Param};
 use udo_runtime::build::{GraphBuilder, Operation};
 use udo_runtime::device::TensorSpec;
 use udo_runtime::graph::Attr;

@@ -3,16 +3,12 @@
 use std::sync::OnceLock;
 
 use udo_api::types::{F16, F32};
-use udo_api::{
-    Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, KernelDef,
-    KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Packed, Param, Port, Shape, Sources,
-    Status, WorkItem, WorkItemFn, input, output_like,
-};
-use udo_runtime::cores::{GpuStorage, OpenCl, Profile};
+use udo_api::{Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Packed, Param, Port, Shape, Sources, Status, WorkItem, WorkItemFn, input, output_like};
+use udo_engine::cores::{GpuStorage, OpenCl, Profile};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{CompileError, Model, Options};
-use udo_runtime::place::{PlaceError, PlaceOptions};
+use udo_runtime::{CompileOptions, Model, Tensor};
+use udo_runtime::compile::{CompileError, PlaceOptions};
+use udo_compile::place::PlaceError;
 use udo_test_support::graphs;
 
 use crate::{backend, device, expected_backend};
@@ -225,7 +221,7 @@ fn compile(op: &str, variant: &str, rows: usize, profile: Profile) -> Result<Mod
     graph.add_node(node);
     graph.outputs.push(y);
     let place = PlaceOptions { cores: vec![Core::GPU], profile, ..PlaceOptions::default() };
-    graphs::compile(graph, &PACKAGE, &Options { place, ..Options::default() })
+    graphs::compile(graph, &PACKAGE, &CompileOptions { place, ..CompileOptions::default() })
 }
 
 /// A row whose elements sum up to 64, so that all results are exact in 16-bit storage.

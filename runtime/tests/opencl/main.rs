@@ -16,16 +16,13 @@ use std::sync::Arc;
 
 use udo_api::guard::heap_calls;
 use udo_api::types::{F16, F32};
-use udo_api::{
-    Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, GuardAlloc, InferCx, Io,
-    Kernel, KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Param, Port, WorkItem,
-    WorkItemFn, input, output_like,
-};
-use udo_runtime::cores::opencl::{self, Device, OpenClError};
-use udo_runtime::cores::{GpuStorage, OpenCl, Profile};
+use udo_api::{Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, GuardAlloc, InferCx, Io, Kernel, KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Param, Port, WorkItem, WorkItemFn, input, output_like};
+use udo_engine::cores::opencl::{self, Device, OpenClError};
+use udo_engine::cores::{GpuStorage, OpenCl, Profile};
 use udo_runtime::graph::Attr;
-use udo_runtime::model::{CompileError, Model, Options};
-use udo_runtime::place::{PlaceError, PlaceOptions};
+use udo_runtime::{CompileOptions, Model};
+use udo_runtime::compile::{CompileError, PlaceOptions};
+use udo_compile::place::PlaceError;
 use udo_test_support::graphs;
 
 #[global_allocator]
@@ -217,7 +214,7 @@ fn compile_on(
     }
     let place =
         PlaceOptions { cores: vec![Core::GPU, Core::CPU], profile, ..PlaceOptions::default() };
-    graphs::compile(graph, &PACKAGE, &Options { place, ..Options::default() })
+    graphs::compile(graph, &PACKAGE, &CompileOptions { place, ..CompileOptions::default() })
 }
 
 fn storage(gpu_storage: GpuStorage) -> Profile {

@@ -1,9 +1,9 @@
 //! Built-in operators of every family that has GPU kernels: the device and the work items, held against the CPU.
 
 use udo_api::Core;
-use udo_runtime::cores::{GpuStorage, OpenCl, Profile};
+use udo_engine::cores::{GpuStorage, OpenCl, Profile};
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::{CompileOptions, Model};
 use udo_test_support::random::noise;
 
 use crate::device;
@@ -142,7 +142,7 @@ fn compute_of(
     core: Core,
     profile: Profile,
 ) -> (Model, Vec<f32>) {
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.place.cores = vec![core];
     options.place.profile = profile;
     let graph = Graph::parse(&case.text()).unwrap();

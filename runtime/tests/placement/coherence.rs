@@ -2,16 +2,12 @@
 //! where it is left out.
 
 use udo_api::{Core, CoreKind, Shape};
-use udo_runtime::LoadOptions;
-use udo_runtime::cores::{OpenCl, Profile};
+use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Tensor};
+use udo_engine::cores::{OpenCl, Profile};
 use udo_runtime::device::{Coherence, DeviceSpec};
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::place::{Fallback, PlaceOptions};
-use udo_runtime::plan::PlanOptions;
+use udo_runtime::compile::{Fallback, PlaceOptions, PlanOptions};
 use udo_runtime::run::RunOptions;
-use udo_runtime::runtime::Runtime;
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// A small quantized network of images: functions and sums of branches on the DSP, and on the CPU what reads or makes running
@@ -50,15 +46,15 @@ const NETWORK: &str = "graph network
   output y, pr
 ";
 
-fn options(coherence: Coherence, left_out: Option<usize>) -> Options {
+fn options(coherence: Coherence, left_out: Option<usize>) -> CompileOptions {
     let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
     let cores = vec![Core::DSP_V68, Core::CPU];
     let place = PlaceOptions { cores, fallback: Fallback::CPU, profile, ..PlaceOptions::default() };
     let plan = PlanOptions { coherence, left_out, ..PlanOptions::default() };
-    Options { place, plan, ..Options::default() }
+    CompileOptions { place, plan, ..CompileOptions::default() }
 }
 
-fn compiled(text: &str, options: &Options) -> Model {
+fn compiled(text: &str, options: &CompileOptions) -> Model {
     let operators = built_in();
     compile_graph(Graph::parse(text).unwrap(), &operators, options).unwrap()
 }

@@ -2,16 +2,11 @@
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::types::{F16, F32, U8};
-use udo_api::{
-    Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Kernel,
-    KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch,
-    Shape, WorkItem, WorkItemFn, Workspace, dsp_kernel, input, output, output_like,
-};
-use udo_runtime::cores::{GpuStorage, OpenCl};
+use udo_api::{Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Kernel, KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch, Shape, WorkItem, WorkItemFn, Workspace, dsp_kernel, input, output, output_like};
+use udo_engine::cores::{GpuStorage, OpenCl};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::place::Fallback;
+use udo_runtime::{CompileOptions, Model, Tensor};
+use udo_runtime::compile::Fallback;
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Cores", "1.0.0")
@@ -166,14 +161,14 @@ fn plain() -> Graph {
     graph
 }
 
-fn options(cores: &[Core]) -> Options {
-    let mut options = Options::default();
+fn options(cores: &[Core]) -> CompileOptions {
+    let mut options = CompileOptions::default();
     options.place.cores = cores.to_vec();
     options.place.profile.opencl = OpenCl::Off;
     options
 }
 
-fn compile(graph: Graph, options: &Options) -> Result<Model, String> {
+fn compile(graph: Graph, options: &CompileOptions) -> Result<Model, String> {
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
     compile_graph(graph, &operators, options).map_err(|e| e.to_string())
@@ -192,7 +187,7 @@ fn run(model: &Model) -> Vec<f32> {
 }
 
 fn steps(model: &Model) -> Vec<String> {
-    let line = |s: &udo_runtime::plan::StepReport| {
+    let line = |s: &udo_runtime::compile::StepReport| {
         format!("{} {} {}->{}", s.op, s.core, s.inputs[0], s.outputs[0])
     };
     model.report().steps.iter().map(line).collect()

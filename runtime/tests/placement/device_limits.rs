@@ -1,14 +1,11 @@
 //! What devices take less of than our kernels do: each rule refuses what it says, where it counts, and nothing beside.
 
-use udo_api::types::{F32, U8, U16};
-use udo_api::{
-    Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    PackageV1, Port, input, output,
-};
-use udo_runtime::cores::DeviceLimits;
+use udo_api::types::{F32, U16, U8};
+use udo_api::{Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, input, output};
+use udo_engine::cores::DeviceLimits;
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::place::Fallback;
+use udo_runtime::{CompileOptions, Model};
+use udo_runtime::compile::Fallback;
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 =
@@ -117,14 +114,14 @@ fn net(shape: &str, node: &str, dtype: &str) -> String {
 
 const IMAGE: &str = "1,2,4,4";
 
-fn options(core: Core, limits: DeviceLimits) -> Options {
-    let mut options = Options::default();
+fn options(core: Core, limits: DeviceLimits) -> CompileOptions {
+    let mut options = CompileOptions::default();
     options.place.cores = vec![core];
     options.place.profile.limits = limits;
     options
 }
 
-fn compile(text: &str, options: &Options) -> Result<Model, String> {
+fn compile(text: &str, options: &CompileOptions) -> Result<Model, String> {
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
     let graph = Graph::parse(text).unwrap();

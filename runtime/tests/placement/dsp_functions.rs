@@ -2,14 +2,10 @@
 #![expect(clippy::needless_pass_by_value, reason = "the signature is the contract's")]
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Error, ExecError, InferCx, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port,
-    Quant, QuantMut, Quants, Scratch, Texts, Value, dsp_kernel,
-};
+use udo_api::{Core, DType, Error, ExecError, InferCx, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, Quant, QuantMut, Quants, Scratch, Texts, Value, dsp_kernel};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
-use udo_runtime::model::Options;
-use udo_runtime::place::{Fallback, PlaceOptions};
-use udo_runtime::session::Session;
+use udo_runtime::{CompileOptions, Session};
+use udo_runtime::compile::{Fallback, PlaceOptions};
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Functions", "1.0.0")
@@ -99,7 +95,7 @@ fn session(shape: fn(&mut Graph, &mut Node)) -> Session {
         fallback: Fallback::Off,
         ..PlaceOptions::default()
     };
-    let options = Options { place, ..Options::default() };
+    let options = CompileOptions { place, ..CompileOptions::default() };
     let model = compile_graph(graph, &operators, &options).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0]);

@@ -5,11 +5,8 @@ use std::fmt::Write;
 use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, CoreKind, Shape};
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::pass::PassOptions;
-use udo_runtime::place::PlaceOptions;
-use udo_runtime::session::Session;
+use udo_runtime::{CompileOptions, Model, Session, Tensor};
+use udo_runtime::compile::{PassOptions, PlaceOptions};
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// A graph as text, with values that are quantized on the way.
@@ -101,7 +98,7 @@ fn network() -> Net {
 fn on(core: Core, passes: PassOptions) -> Model {
     let operators = built_in();
     let place = PlaceOptions { cores: vec![core], ..PlaceOptions::default() };
-    let options = Options { place, passes, ..Options::default() };
+    let options = CompileOptions { place, passes, ..CompileOptions::default() };
     compile_graph(network().graph(), &operators, &options).unwrap()
 }
 
@@ -163,7 +160,7 @@ fn versions_of_8_bits_leave_values_of_16_to_others() {
         let operators = built_in();
         let cores = vec![Core::dsp(arch), Core::CPU];
         let place = PlaceOptions { cores, ..PlaceOptions::default() };
-        let options = Options { place, ..Options::default() };
+        let options = CompileOptions { place, ..CompileOptions::default() };
         let model = compile_graph(network().graph(), &operators, &options).unwrap();
         let nodes = model.report().nodes.iter().filter(|node| !node.is_folded);
         let (own, others): (Vec<_>, Vec<_>) = nodes.partition(|node| node.core == Core::dsp(arch));
@@ -193,7 +190,7 @@ fn numbers_that_do_not_fit_into_fast_memory_are_refused_with_their_size() {
     let operators = built_in();
     let mut place = PlaceOptions { cores: vec![Core::DSP_V68], ..PlaceOptions::default() };
     place.profile.vtcm_bytes = 1024;
-    let options = Options { place, ..Options::default() };
+    let options = CompileOptions { place, ..CompileOptions::default() };
     let error = compile_graph(network().graph(), &operators, &options).unwrap_err().to_string();
     assert!(error.contains("bytes of fast memory, and dsp:v68 has 1024"), "{error}");
 }
@@ -208,7 +205,7 @@ fn numbers_of_no_known_range_are_refused_by_their_name() {
     net.node("output y");
     let operators = built_in();
     let place = PlaceOptions { cores: vec![Core::DSP_V68], ..PlaceOptions::default() };
-    let options = Options { place, ..Options::default() };
+    let options = CompileOptions { place, ..CompileOptions::default() };
     let error = compile_graph(net.graph(), &operators, &options).unwrap_err().to_string();
     assert!(error.contains("and the model has no encoding for it"), "{error}");
 }
@@ -232,7 +229,7 @@ fn numbers_beyond_the_range_of_their_input_are_stored_as_the_model_says() {
         let [dsp, cpu] = found.map(|(core, passes)| {
             let operators = built_in();
             let place = PlaceOptions { cores: vec![core], ..PlaceOptions::default() };
-            let options = Options { place, passes, ..Options::default() };
+            let options = CompileOptions { place, passes, ..CompileOptions::default() };
             let model = compile_graph(net.graph(), &operators, &options).unwrap();
             run(&mut model.session().unwrap(), 3)
         });

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 
 use udo_api::{Core, DType, Shape};
 use udo_hta::Soc;
-use udo_runtime::container::{Contents, Network, Provenance, Section, Stage, StoredGraph};
+use udo_graph::container::{Contents, Network, Provenance, Section, Stage, StoredGraph};
 use udo_runtime::device::ErrorCode;
 use udo_runtime::graph::{Graph, Source};
-use udo_runtime::hta::PrepareHta;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::place::Fallback;
-use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
+use udo_compile::hta::PrepareHta;
+use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, Tensor};
+use udo_runtime::compile::Fallback;
 use udo_test_support::random::Random;
 use udo_test_support::small::numbers;
 
@@ -76,14 +74,14 @@ fn prepared(seed: usize, soc: &'static Soc) -> Contents {
     contents
 }
 
-fn load(runtime: &Runtime, contents: &Contents, compile: Options) -> Result<Model, LoadError> {
+fn load(runtime: &Runtime, contents: &Contents, compile: CompileOptions) -> Result<Model, LoadError> {
     let options = LoadOptions { compile, ..LoadOptions::default() };
     runtime.load(&contents.to_bytes().unwrap(), &options)
 }
 
 /// On the HTA, where nothing else may run what it has no program for but the DSP.
-fn strict() -> Options {
-    let mut options = Options::default();
+fn strict() -> CompileOptions {
+    let mut options = CompileOptions::default();
     options.place.cores = vec![Core::HTA, Core::DSP_V68];
     options.place.fallback = Fallback::Off;
     options
@@ -98,7 +96,7 @@ fn run(model: &Model) -> Vec<u32> {
 
 /// What the DSP makes alone.
 fn wanted(seed: usize) -> Vec<u32> {
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.place.cores = vec![Core::DSP_V68];
     run(&load(&Runtime::new().unwrap(), &plain(seed), options).unwrap())
 }
@@ -137,7 +135,7 @@ fn a_thousand_changed_sections_run_right_or_not_at_all() {
             bad.truncate(random.below(section.len()));
         }
         let contents = with_section(&good, &bad);
-        let model = load(&runtime, &contents, Options::aip(Soc::DEFAULT)).unwrap();
+        let model = load(&runtime, &contents, CompileOptions::aip(Soc::DEFAULT)).unwrap();
         assert_eq!(run(&model), wanted, "turn {turn}");
         let is_whole = cores(&model) == [Core::HTA, Core::DSP_V68, Core::HTA];
         assert!(is_whole || !model.report().notices.is_empty(), "turn {turn}: nothing is said");
@@ -168,7 +166,7 @@ fn programs_of_others_do_not_run() {
         ("an empty one", with_section(&own, &[0]), "are damaged"),
     ];
     for (what, contents, says) in cases {
-        let model = load(&runtime, &contents, Options::aip(hta300)).unwrap();
+        let model = load(&runtime, &contents, CompileOptions::aip(hta300)).unwrap();
         assert_eq!((cores(&model), run(&model)), (vec![Core::DSP_V68], wanted(1)), "{what}");
         let notices = &model.report().notices;
         assert!(notices.iter().all(|notice| notice.contains(says)), "{what}: {notices:?}");
@@ -184,7 +182,7 @@ fn one_program_that_is_stale_leaves_the_others() {
     let mut section = bytes_of(&good);
     *section.last_mut().unwrap() ^= 1;
     let contents = with_section(&good, &section);
-    let model = load(&runtime, &contents, Options::aip(Soc::DEFAULT)).unwrap();
+    let model = load(&runtime, &contents, CompileOptions::aip(Soc::DEFAULT)).unwrap();
     assert_eq!(cores(&model), [Core::HTA, Core::DSP_V68]);
     assert_eq!(run(&model), wanted(1));
     let notices = &model.report().notices;

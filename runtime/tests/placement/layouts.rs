@@ -1,15 +1,11 @@
 //! Kernels that take channels last, in models that keep channels second.
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Error, InferCx, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, PortRule, Shape,
-    any_input, any_output,
-};
-use udo_runtime::cores::{OpenCl, Profile};
+use udo_api::{Core, DType, Error, InferCx, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, PortRule, Shape, any_input, any_output};
+use udo_engine::cores::{OpenCl, Profile};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Options;
-use udo_runtime::place::PlaceOptions;
+use udo_runtime::{CompileOptions, Tensor};
+use udo_runtime::compile::PlaceOptions;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::number::NumberF32;
 
@@ -75,7 +71,7 @@ impl Net {
         operators.add_static(&PACKAGE).unwrap();
         let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
         let place = PlaceOptions { cores: cores.to_vec(), profile, ..PlaceOptions::default() };
-        let options = Options { place, ..Options::default() };
+        let options = CompileOptions { place, ..CompileOptions::default() };
         let model = compile_graph(self.graph, &operators, &options).unwrap();
         let mut session = model.session().unwrap();
         let x = session.input_mut::<f32>("x").unwrap();
@@ -306,7 +302,7 @@ fn other_ranks_are_refused() {
     net.graph.outputs.push(y);
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
-    let refused = compile_graph(net.graph, &operators, &Options::default()).unwrap_err();
+    let refused = compile_graph(net.graph, &operators, &CompileOptions::default()).unwrap_err();
     let wanted = "runs on none of the cores asked for: cpu: input 0 is f32[2,3], wanted four fixed dimensions";
     assert!(refused.to_string().ends_with(wanted), "{refused}");
 }

@@ -5,11 +5,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use udo_api::Core;
-use udo_runtime::cores::OpenCl;
+use udo_engine::cores::OpenCl;
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{CompileError, Model, Options};
-use udo_runtime::place::{Costs, Fallback};
-use udo_runtime::plan::{Passage, Report};
+use udo_runtime::{CompileOptions, Model, Report};
+use udo_runtime::compile::{CompileError, Fallback};
+use udo_compile::place::Costs;
+use udo_compile::plan::Passage;
 use udo_test_support::close::assert_close;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::random::Random;
@@ -36,15 +37,15 @@ const PRODUCT: &str = "graph net
   output y
 ";
 
-fn options(cores: &[Core], affinity: &[&str]) -> Options {
-    let mut options = Options::default();
+fn options(cores: &[Core], affinity: &[&str]) -> CompileOptions {
+    let mut options = CompileOptions::default();
     options.place.cores = cores.to_vec();
     options.place.affinity = affinity.iter().map(|text| text.parse().unwrap()).collect();
     options.place.profile.opencl = OpenCl::Off;
     options
 }
 
-fn compile(text: &str, options: &Options) -> Result<Model, CompileError> {
+fn compile(text: &str, options: &CompileOptions) -> Result<Model, CompileError> {
     let graph = Graph::parse(text).unwrap();
     compile_graph(graph, &built_in(), options)
 }
@@ -270,7 +271,7 @@ fn costs(crossing_us: f64) -> Arc<Costs> {
 #[test]
 fn costs_say_where_nodes_run() {
     let mut options = options(&[Core::CPU, Core::GPU], &[]);
-    let core_for = |costs: Option<Arc<Costs>>, options: &mut Options| {
+    let core_for = |costs: Option<Arc<Costs>>, options: &mut CompileOptions| {
         options.place.costs = costs;
         let model = compile(PRODUCT, options).unwrap();
         let product = model.report().nodes.iter().find(|node| node.name == "product").unwrap();
@@ -397,7 +398,7 @@ fn counted(report: &Report, costs: &Costs) -> f64 {
 #[test]
 fn random_graphs_are_placed_where_they_cost_least() {
     let (operators, mut mixed) = (built_in(), 0);
-    let compile = |text: &str, options: &Options| {
+    let compile = |text: &str, options: &CompileOptions| {
         compile_graph(Graph::parse(text).unwrap(), &operators, options)
     };
     for seed in 0..30u64 {

@@ -3,7 +3,7 @@
 use udo_api::types::F32;
 use udo_api::{Core, Error, InferCx, KernelDef, Layout, Op, OpDef, OpSchema, PackageV1, Port};
 use udo_runtime::graph::Graph;
-use udo_runtime::model::Options;
+use udo_runtime::CompileOptions;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::number::NumberF32;
 
@@ -53,7 +53,7 @@ fn outputs(lines: &str) -> Vec<f32> {
     let graph = Graph::parse(&format!("graph constants\n{lines}")).unwrap();
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
-    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
+    let model = compile_graph(graph, &operators, &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
     for input in model.inputs() {
         session.input_mut::<f32>(&input.name).unwrap().fill(0.0);
@@ -70,7 +70,7 @@ fn run(dims: &[usize], ops: usize) -> (Vec<f32>, Vec<String>) {
     let graph = Graph::parse(&text).unwrap();
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
-    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
+    let model = compile_graph(graph, &operators, &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("v0").unwrap().fill(0.0);
     session.run().unwrap();

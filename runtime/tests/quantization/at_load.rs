@@ -6,17 +6,11 @@ use std::sync::Arc;
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::types::F32;
-use udo_api::{
-    Core, CoreKind, ExecError, F16, KernelDef, PackageV1, Quant, QuantMut, Scratch, Shape,
-    dsp_kernel, input, output,
-};
+use udo_api::{Core, CoreKind, ExecError, F16, KernelDef, PackageV1, Quant, QuantMut, Scratch, Shape, dsp_kernel, input, output};
 use udo_runtime::device::{Devices, ErrorCode};
 use udo_runtime::graph::{Graph, Source};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, RangesOf};
-use udo_runtime::place::PlaceOptions;
-use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
-use udo_runtime::session::Session;
+use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, Session, Tensor};
+use udo_runtime::compile::{PlaceOptions, RangesOf};
 use udo_test_support::compile::built_in;
 use udo_test_support::doubles;
 use udo_test_support::random::noise;
@@ -90,9 +84,9 @@ fn runtime() -> Runtime {
     Runtime::of(operators, Devices::default())
 }
 
-fn options(cores: &[Core], ranges_of: RangesOf) -> Options {
+fn options(cores: &[Core], ranges_of: RangesOf) -> CompileOptions {
     let place = PlaceOptions { cores: cores.to_vec(), ..PlaceOptions::default() };
-    Options { place, ranges_of, ..Options::default() }
+    CompileOptions { place, ranges_of, ..CompileOptions::default() }
 }
 
 fn compile(graph: Graph, cores: &[Core], ranges_of: RangesOf) -> Result<Model, LoadError> {
@@ -251,7 +245,7 @@ fn values_that_are_asked_for_besides_are_given() {
     let mut session = model.session().unwrap();
     run(&mut session, &picture(1, 1.0));
     let mut exact = {
-        let options = Options { place: PlaceOptions::default(), ..options };
+        let options = CompileOptions { place: PlaceOptions::default(), ..options };
         runtime().load(network(), &LoadOptions::from(options.clone())).unwrap().session().unwrap()
     };
     run(&mut exact, &picture(1, 1.0));
@@ -288,7 +282,7 @@ fn files_and_their_caches_are_quantized_alike() {
 /// Why a graph cannot be had on the DSP.
 fn refused(text: &str, ranges_of: RangesOf) -> (String, ErrorCode) {
     let error = compile(Graph::parse(text).unwrap(), &[Core::DSP_V68], ranges_of).unwrap_err();
-    (udo_runtime::device::Error::from(error).to_string(), ErrorCode::Unsupported)
+    (udo_runtime::Error::from(error).to_string(), ErrorCode::Unsupported)
 }
 
 #[test]
@@ -306,9 +300,9 @@ fn what_cannot_be_quantized_says_why() {
     let model = compile(Graph::parse(dark).unwrap(), &both, random(2)).unwrap();
     let said = notices(&model);
     assert!(said.contains("quantizing it at load fails: value \"l\" had no number"), "{said}");
-    let fallback = udo_runtime::place::Fallback::CPU;
+    let fallback = udo_runtime::compile::Fallback::CPU;
     let place = PlaceOptions { cores: vec![Core::DSP_V68], fallback, ..PlaceOptions::default() };
-    let options = Options { place, ranges_of: random(2), ..Options::default() };
+    let options = CompileOptions { place, ranges_of: random(2), ..CompileOptions::default() };
     let model =
         runtime().load(Graph::parse(dark).unwrap(), &LoadOptions::from(options.clone())).unwrap();
     assert!(notices(&model).contains("is computed in numbers"), "{}", notices(&model));

@@ -4,20 +4,16 @@ use std::fmt::Write;
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, CoreKind, Shape};
-use udo_runtime::LoadOptions;
-use udo_runtime::cores::{OpenCl, Profile};
+use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, Session, Tensor};
+use udo_engine::cores::{OpenCl, Profile};
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::place::PlaceOptions;
-use udo_runtime::runtime::{LoadError, Runtime};
-use udo_runtime::session::Session;
+use udo_runtime::compile::PlaceOptions;
 use udo_test_support::random::noise;
 
 fn compile(text: &str, core: Core, opencl: OpenCl) -> Result<Model, LoadError> {
     let profile = Profile { opencl, ..Profile::default() };
     let place = PlaceOptions { cores: vec![core], profile, ..PlaceOptions::default() };
-    let options = Options { place, ..Options::default() };
+    let options = CompileOptions { place, ..CompileOptions::default() };
     Runtime::new().unwrap().load(Graph::parse(text).unwrap(), &LoadOptions::from(options.clone()))
 }
 
@@ -305,7 +301,7 @@ fn only_quantized_models_for_the_gpu_are_dequantized() {
 fn values_that_are_asked_for_besides_are_given() {
     let place = PlaceOptions { cores: vec![Core::GPU], ..PlaceOptions::default() };
     let more_outputs = vec!["c_d".to_owned(), "convolution".to_owned()];
-    let options = Options { place, more_outputs, ..Options::default() };
+    let options = CompileOptions { place, more_outputs, ..CompileOptions::default() };
     let model = Runtime::new()
         .unwrap()
         .load(Graph::parse(&qdq()).unwrap(), &LoadOptions::from(options.clone()))

@@ -1,12 +1,10 @@
 //! Kernels that store quantized values in the place of numbers, for the node behind that would.
 
 use udo_api::types::F32;
-use udo_api::{
-    AcceptCx, Activation, Core, Encoding, EpilogueOp, EpilogueStep, Error, ExecError, FinalizeCx,
-    InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port,
-};
+use udo_api::{AcceptCx, Activation, Core, Encoding, EpilogueOp, EpilogueStep, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port};
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{CompileError, Model, Options};
+use udo_runtime::{CompileOptions, Model};
+use udo_runtime::compile::CompileError;
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("QuantizedAs", "1.0.0")
@@ -150,7 +148,7 @@ fn compile(lines: &str, outputs: &str, cores: &[Core]) -> Result<Model, CompileE
     );
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.place.cores = cores.to_vec();
     compile_graph(Graph::parse(&text).unwrap(), &operators, &options)
 }

@@ -7,20 +7,12 @@ mod on_dsp;
 use std::collections::BTreeSet;
 
 use udo_api::{Core, DType, PackageV1, Shape};
-use udo_runtime::LoadOptions;
+use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
 use udo_runtime::device::Devices;
-use udo_runtime::export;
-use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
-use udo_runtime::import::{self, ImportOptions};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Options;
-use udo_runtime::place::{Fallback, PlaceOptions};
-use udo_runtime::quant::{
-    Bits, Comparison, Correction, Encodings, Equalization, FloatOps, Granularity, Kind, Method,
-    Quantized, Quantizer, Settings,
-};
-use udo_runtime::resolve::BindOptions;
-use udo_runtime::runtime::Runtime;
+use udo_graph::{export, import};
+use udo_runtime::graph::{Attr, DimSpec, Graph, ImportOptions, Node, ValueId};
+use udo_runtime::compile::{BindOptions, Fallback, PlaceOptions};
+use udo_runtime::quant::{Bits, Comparison, Correction, Encodings, Equalization, FloatOps, Granularity, Kind, Method, Quantized, Quantizer, Settings};
 use udo_test_support::compile::built_in;
 use udo_test_support::doubles;
 use udo_test_support::random::Random;
@@ -131,7 +123,7 @@ fn quantize(graph: &Graph, settings: Settings, sets: &[Vec<(String, Tensor)>]) -
     let runtime = Runtime::new().unwrap();
     let bind = BindOptions::default();
     let source = Quantizer::new(graph.clone(), &runtime, &bind, settings).unwrap();
-    let options = Options::default();
+    let options = CompileOptions::default();
     let mut calibration = source.calibration(&runtime, &options).unwrap();
     for set in sets {
         calibration.add(set).unwrap();
@@ -158,7 +150,7 @@ fn refusal_of_runs(graph: &Graph, sets: &[Vec<(String, Tensor)>]) -> String {
     let runtime = Runtime::new().unwrap();
     let bind = BindOptions::default();
     let source = Quantizer::new(graph.clone(), &runtime, &bind, Settings::default()).unwrap();
-    let mut calibration = source.calibration(&runtime, &Options::default()).unwrap();
+    let mut calibration = source.calibration(&runtime, &CompileOptions::default()).unwrap();
     for set in sets {
         if let Err(error) = calibration.add(set) {
             return error.to_string();
@@ -170,10 +162,10 @@ fn refusal_of_runs(graph: &Graph, sets: &[Vec<(String, Tensor)>]) -> String {
 /// Has a quantized graph run on the DSP, and on no other core, and compares its outputs with those on the CPU.
 fn assert_on_dsp(quantized: &Quantized, set: &[(String, Tensor)], what: &str) {
     let runtime = Runtime::new().unwrap();
-    Quantizer::check(quantized, &runtime, &Options::default()).unwrap();
+    Quantizer::check(quantized, &runtime, &CompileOptions::default()).unwrap();
     let [cpu, dsp] = [Core::CPU, Core::DSP_V68].map(|core| {
         let place = PlaceOptions { cores: vec![core], ..PlaceOptions::default() };
-        let options = Options { place, ..Options::default() };
+        let options = CompileOptions { place, ..CompileOptions::default() };
         let model = runtime.load(quantized.graph.clone(), &LoadOptions::from(options.clone()));
         let refusal = model.as_ref().err().map(ToString::to_string);
         assert_eq!(refusal, None, "{what} on {core}");
@@ -344,7 +336,7 @@ fn values_that_no_run_reached_or_that_are_infinite_are_errors() {
     let runtime = Runtime::new().unwrap();
     let source =
         Quantizer::new(pictures(), &runtime, &BindOptions::default(), Settings::default()).unwrap();
-    let mut calibration = source.calibration(&runtime, &Options::default()).unwrap();
+    let mut calibration = source.calibration(&runtime, &CompileOptions::default()).unwrap();
     let said = source.finish(&calibration).unwrap_err().to_string();
     assert_eq!(said, "value \"x\" had no number in 0 runs, wanted data that reach it");
     for (number, word) in
@@ -371,7 +363,7 @@ fn constants_that_are_no_numbers_are_errors() {
             let runtime = Runtime::new().unwrap();
             let bind = BindOptions::default();
             let source = Quantizer::new(graph, &runtime, &bind, Settings::default()).unwrap();
-            let mut calibration = source.calibration(&runtime, &Options::default()).unwrap();
+            let mut calibration = source.calibration(&runtime, &CompileOptions::default()).unwrap();
             // What such a constant makes is no number either, and may be refused first.
             calibration.add(&runs("x", &[2, 2], 1)[0]).unwrap();
             let said = source.finish(&calibration).unwrap_err().to_string();
@@ -405,7 +397,7 @@ fn encodings_that_are_given_are_those_of_the_model() {
     let runtime = Runtime::new().unwrap();
     let settings = Settings { encodings, ..Settings::default() };
     let source = Quantizer::new(pictures(), &runtime, &BindOptions::default(), settings).unwrap();
-    let calibration = source.calibration(&runtime, &Options::default()).unwrap();
+    let calibration = source.calibration(&runtime, &CompileOptions::default()).unwrap();
     let said = source.finish(&calibration).unwrap_err().to_string();
     assert_eq!(said, "value \"x\" is given 2 encodings, wanted 1");
 }
@@ -489,7 +481,7 @@ fn user_operators_take_part_as_their_types_say() {
         let strict = Quantizer::new(graph.clone(), &runtime, &bind, Settings::default());
         assert_eq!(strict.is_ok(), is_stored, "{op}");
         let source = Quantizer::new(graph, &runtime, &bind, allowed()).unwrap();
-        let mut calibration = source.calibration(&runtime, &Options::default()).unwrap();
+        let mut calibration = source.calibration(&runtime, &CompileOptions::default()).unwrap();
         let sets = runs("x", &[2, 8], 2);
         for set in &sets {
             calibration.add(set).unwrap();
@@ -500,7 +492,7 @@ fn user_operators_take_part_as_their_types_say() {
         let run = |cores: Vec<Core>| {
             let fallback = Fallback::CPU;
             let place = PlaceOptions { cores, fallback, ..PlaceOptions::default() };
-            let options = Options { place, ..Options::default() };
+            let options = CompileOptions { place, ..CompileOptions::default() };
             let model =
                 runtime.load(quantized.graph.clone(), &LoadOptions::from(options.clone())).unwrap();
             let mut session = model.session().unwrap();

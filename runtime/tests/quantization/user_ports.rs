@@ -3,23 +3,15 @@
 
 use std::num::NonZero;
 
-use udo_api::types::{F32, U8, U16};
-use udo_api::{
-    Core, CoreKind, CoreTypes, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
-    Layout, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch, Shape, Value,
-    dsp_kernel, input, output,
-};
-use udo_runtime::LoadOptions;
-use udo_runtime::compiler::Resources;
+use udo_api::types::{F32, U16, U8};
+use udo_api::{Core, CoreKind, CoreTypes, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Layout, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch, Shape, Value, dsp_kernel, input, output};
+use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Tensor};
+use udo_compile::compiler::Resources;
 use udo_runtime::device::Devices;
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, RangesOf};
-use udo_runtime::operators::Operators;
-use udo_runtime::place::PlaceOptions;
+use udo_runtime::compile::{BindOptions, PlaceOptions, RangesOf};
+use udo_engine::operators::Operators;
 use udo_runtime::quant::{FloatOps, Quantizer, Settings};
-use udo_runtime::resolve::BindOptions;
-use udo_runtime::runtime::Runtime;
 use udo_test_support::compile::{built_in, resolve_graph};
 
 const BYTES: &[CoreTypes] = &[CoreTypes::new(Core::CPU, F32), CoreTypes::new(Core::DSP_V68, U8)];
@@ -264,7 +256,7 @@ fn operators() -> Operators {
 fn compile(graph: Graph, cores: &[Core]) -> Model {
     let place = PlaceOptions { cores: cores.to_vec(), ..PlaceOptions::default() };
     let ranges_of = RangesOf::Random(NonZero::new(4).unwrap());
-    let options = Options { place, ranges_of, ..Options::default() };
+    let options = CompileOptions { place, ranges_of, ..CompileOptions::default() };
     Runtime::of(operators(), Devices::default())
         .load(graph, &LoadOptions::from(options.clone()))
         .unwrap()
@@ -378,7 +370,7 @@ fn a_quantized_model_says_the_same_on_the_cpu_and_on_the_dsp() {
     let settings = Settings { float_ops: FloatOps::Refused, ..Settings::default() };
     let resources = Resources::of(operators());
     let quantizer = Quantizer::new(graph, &resources, &BindOptions::default(), settings).unwrap();
-    let mut calibration = quantizer.calibration(&resources, &Options::default()).unwrap();
+    let mut calibration = quantizer.calibration(&resources, &CompileOptions::default()).unwrap();
     calibration.add(&[("x".to_owned(), x())]).unwrap();
     let graph = quantizer.finish(&calibration).unwrap().graph;
     let [cpu, dsp] =

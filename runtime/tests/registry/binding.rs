@@ -1,15 +1,11 @@
 //! Which operator a node gets, and what is said when it gets none.
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    PackageV1, Param, Port, Shape, Value,
-};
+use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, Shape, Value};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{CompileError, Options};
-use udo_runtime::operators::Operators;
-use udo_runtime::resolve::BindOptions;
+use udo_runtime::{CompileOptions, Tensor};
+use udo_runtime::compile::{BindOptions, CompileError};
+use udo_engine::operators::Operators;
 use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
 
 /// Relu with another slope, which stands in for the built-in operator.
@@ -89,7 +85,7 @@ fn operators(packages: &[&'static PackageV1]) -> Operators {
 fn run(
     graph: Graph,
     packages: &[&'static PackageV1],
-    options: &Options,
+    options: &CompileOptions,
 ) -> Result<(Vec<f32>, Vec<String>), CompileError> {
     let model = compile_graph(graph, &operators(packages), options)?;
     let mut session = model.session().unwrap();
@@ -99,7 +95,7 @@ fn run(
 }
 
 fn refusal(graph: Graph, packages: &[&'static PackageV1]) -> String {
-    run(graph, packages, &Options::default()).unwrap_err().to_string()
+    run(graph, packages, &CompileOptions::default()).unwrap_err().to_string()
 }
 
 fn attr(name: &str, value: Attr) -> impl FnOnce(&mut Graph, &mut Node) {
@@ -114,9 +110,9 @@ fn held() -> Attr {
 
 #[test]
 fn a_package_takes_the_nodes_of_a_built_in_type_and_the_run_says_so() {
-    let (built_in, notices) = run(graph(|_, _| {}), &[], &Options::default()).unwrap();
+    let (built_in, notices) = run(graph(|_, _| {}), &[], &CompileOptions::default()).unwrap();
     assert_eq!((built_in, notices), (vec![0.0, 3.0], vec![]));
-    let (packaged, notices) = run(graph(|_, _| {}), &[&MINE], &Options::default()).unwrap();
+    let (packaged, notices) = run(graph(|_, _| {}), &[&MINE], &CompileOptions::default()).unwrap();
     assert_eq!(packaged, [0.5, 6.5]);
     assert_eq!(notices, ["Relu nodes run package Mine's operator, not the built-in one"]);
 }
@@ -128,7 +124,7 @@ fn several_packages_of_one_type_need_a_choice() {
         refusal(graph(|_, _| {}), both),
         "node \"act\": operator \"Relu\" is in packages Mine, Yours"
     );
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     for (choice, wanted) in [("Yours", 6.5), ("Mine", 6.5), ("builtin", 3.0)] {
         options.bind.bind.insert("Relu".to_owned(), choice.to_owned());
         assert!(
@@ -141,7 +137,7 @@ fn several_packages_of_one_type_need_a_choice() {
     assert_eq!(error, "operator \"Relu\" is bound to package \"Nobody\", which does not have it");
     let by_domain = graph(|_, node| "Yours".clone_into(&mut node.domain));
     assert!(
-        run(by_domain, both, &Options::default()).is_ok(),
+        run(by_domain, both, &CompileOptions::default()).is_ok(),
         "the node's domain names its package"
     );
 }
@@ -154,7 +150,7 @@ fn left_out_parameters_and_constant_inputs_take_their_defaults() {
         node.inputs.push(Some(shift));
         node.attrs.push(("slope".to_owned(), Attr::Int(1)));
     });
-    assert_eq!(run(given, &[&MINE], &Options::default()).unwrap().0, [10.0, 13.0]);
+    assert_eq!(run(given, &[&MINE], &CompileOptions::default()).unwrap().0, [10.0, 13.0]);
 }
 
 #[test]
@@ -164,7 +160,7 @@ fn a_constant_input_that_is_computed_is_a_constant_of_what_is_planned_in_the_run
         node.inputs.push(Some(z));
         node.attrs.push(("slope".to_owned(), Attr::Int(1)));
     });
-    let model = compile_graph(computed, &operators(&[&MINE]), &Options::default()).unwrap();
+    let model = compile_graph(computed, &operators(&[&MINE]), &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-1.0, 3.0]);
     for (shift, wanted, replans) in [(10.0, [10.0, 13.0], 1), (20.0, [20.0, 23.0], 2)] {
@@ -219,7 +215,7 @@ fn a_node_that_does_not_fit_its_schema_is_refused_by_name() {
 #[test]
 fn what_a_config_does_not_declare_is_said_with_the_line_that_does() {
     let help = |graph: Graph, packages: &[&'static PackageV1]| {
-        let error = run(graph, packages, &Options::default()).unwrap_err();
+        let error = run(graph, packages, &CompileOptions::default()).unwrap_err();
         let CompileError::Resolve(error) = error else { unreachable!("it is about binding") };
         error.help()
     };
@@ -288,7 +284,7 @@ fn what_a_config_does_not_declare_is_said_with_the_line_that_does() {
 #[test]
 fn unknown_operators_and_open_shapes_say_what_to_do() {
     let named = |op: &'static str| graph(move |_, node| op.clone_into(&mut node.op));
-    let error = run(named("Blend"), &[], &Options::default()).unwrap_err();
+    let error = run(named("Blend"), &[], &CompileOptions::default()).unwrap_err();
     assert_eq!(error.to_string(), "node \"act\": no package has an operator \"Blend\"");
     let CompileError::Resolve(error) = error else { unreachable!("it is about binding") };
     assert!(error.help().unwrap().contains("--package"));
@@ -324,7 +320,7 @@ fn every_missing_operator_is_named_at_once() {
   output g
 ";
     let graph = Graph::parse(text).unwrap();
-    let error = compile_graph(graph, &operators(&[]), &Options::default()).unwrap_err();
+    let error = compile_graph(graph, &operators(&[]), &CompileOptions::default()).unwrap_err();
     let wanted = [
         "no package has an operator \"Blend\" (2 nodes, the first \"a\")",
         "\"Stir\" (1 node, \"c\")",
@@ -343,7 +339,7 @@ fn opened(shapes: Shapes<'_>, dims: Dims<'_>) -> String {
     let graph = Graph::parse(
         "graph open\n input x: f32[batch,2]\n input s: f32[?]\n y = Mul@17(x, s)\n output y\n",
     );
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.bind.shapes = shapes.iter().map(|(n, s)| ((*n).to_owned(), s.to_vec())).collect();
     options.bind.dims = dims.iter().map(|(n, d)| ((*n).to_owned(), *d)).collect();
     let prepared = compile_graph(graph.unwrap(), &operators(&[]), &options).and_then(|model| {
@@ -459,7 +455,7 @@ fn shifted(
     (node.name, node.domain) = ("n".to_owned(), domain.to_owned());
     graph.add_node(node);
     graph.outputs.push(y);
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     let bind = bind.iter().map(|&(of, package)| (of.to_owned(), package.to_owned()));
     options.bind.bind = bind.collect();
     let model = compile_graph(graph, &operators(packages), &options);
@@ -613,7 +609,7 @@ fn a_parameter_may_have_another_name_than_its_attribute() {
             give(graph, node);
         })
     };
-    let (result, _) = run(typed("type", Attr::Int(5)), &[&TYPED], &Options::default()).unwrap();
+    let (result, _) = run(typed("type", Attr::Int(5)), &[&TYPED], &CompileOptions::default()).unwrap();
     assert_eq!(result, [5.0, 5.0]);
     let cases = [
         (

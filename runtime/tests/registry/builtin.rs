@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use udo_api::{DType, Shape};
-use udo_runtime::contain::Containment;
+use udo_runtime::package::Containment;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Options;
-use udo_runtime::operators::Operators;
+use udo_runtime::{CompileOptions, Tensor};
+use udo_engine::operators::Operators;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::fixture::{builtin_library, worker};
 use udo_test_support::random::noise;
@@ -49,7 +48,7 @@ fn network() -> Graph {
 
 fn results(operators: &Operators) -> Vec<Vec<u32>> {
     let mut session =
-        compile_graph(network(), operators, &Options::default()).unwrap().session().unwrap();
+        compile_graph(network(), operators, &CompileOptions::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("image").unwrap().copy_from_slice(&noise(432, 3));
     session.run().unwrap();
     let names: Vec<String> =

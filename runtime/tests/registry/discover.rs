@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use tempfile::tempdir;
-use udo_runtime::operators::Operators;
-use udo_runtime::package::discover;
+use udo_engine::operators::Operators;
+use udo_engine::package::discover;
 use udo_test_support::packages::*;
 
 #[test]

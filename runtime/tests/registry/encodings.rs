@@ -3,10 +3,10 @@
 use tempfile::tempdir;
 use udo_api::{DType, Shape, TensorDesc};
 use udo_host::{NodeDesc, infer};
-use udo_runtime::contain::Containment;
+use udo_runtime::package::Containment;
 use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::model::Options;
-use udo_runtime::operators::Operators;
+use udo_runtime::CompileOptions;
+use udo_engine::operators::Operators;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::packages::*;
 
@@ -68,7 +68,7 @@ fn reads_the_scales(operators: &Operators) {
     let y = graph.add_value("y");
     graph.add_node(Node::new("Scale", 21, &[x], &[y]));
     graph.outputs.push(y);
-    let model = compile_graph(graph, operators, &Options::default()).unwrap();
+    let model = compile_graph(graph, operators, &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[3.0, -4.0]);
     session.run().unwrap();

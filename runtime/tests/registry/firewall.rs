@@ -5,8 +5,9 @@ use std::path::Path;
 
 use udo_api::{DType, Status};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
-use udo_runtime::model::{CompileError, Model, Options};
-use udo_runtime::operators::Operators;
+use udo_runtime::{CompileOptions, Model};
+use udo_runtime::compile::CompileError;
+use udo_engine::operators::Operators;
 use udo_test_support::compile::compile_graph;
 use udo_test_support::fixture::build_fixture;
 
@@ -20,7 +21,7 @@ fn compile(library: &Path, how: &str) -> Result<Model, CompileError> {
     graph.outputs.push(y);
     let mut operators = Operators::new();
     operators.open(library).unwrap();
-    let options = Options { threads: NonZero::new(2).unwrap(), ..Options::default() };
+    let options = CompileOptions { threads: NonZero::new(2).unwrap(), ..CompileOptions::default() };
     compile_graph(graph, &operators, &options)
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use tempfile::tempdir;
 use udo_api::abi::ABI_VERSION;
 use udo_runtime::graph::Graph;
-use udo_runtime::model::Options;
+use udo_runtime::CompileOptions;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::packages::*;
 
@@ -34,7 +34,7 @@ fn packages_of_every_minor_version_run() {
             )
             .unwrap();
             let threads = NonZero::new(threads).unwrap();
-            let options = Options { threads, ..Options::default() };
+            let options = CompileOptions { threads, ..CompileOptions::default() };
             let model = compile_graph(graph, &operators, &options).unwrap();
             assert_eq!(model.report().steps.len(), 1, "it takes the Relu: {folder:?}");
             let host = &model.report().memories[0];

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use tempfile::tempdir;
 use udo_api::Core;
-use udo_runtime::operators::Operators;
-use udo_runtime::package::index::sha256;
-use udo_runtime::package::{OpenError, PackageId};
+use udo_engine::operators::Operators;
+use udo_engine::package::index::sha256;
+use udo_engine::package::PackageId;
+use udo_runtime::package::OpenError;
 use udo_test_support::packages::*;
 
 #[test]

@@ -4,8 +4,8 @@ use std::fs;
 
 use tempfile::tempdir;
 use udo_api::{Core, ParamKind, Side, Wanted, types};
-use udo_runtime::package::index::IndexEntry;
-use udo_runtime::package::{Contents, Listing, Manifest, ManifestRule, Tier, host_target, inspect};
+use udo_engine::package::index::IndexEntry;
+use udo_engine::package::{Contents, Listing, Manifest, ManifestRule, Tier, host_target, inspect};
 use udo_test_support::packages::*;
 
 #[test]

@@ -5,8 +5,8 @@ use std::fs;
 use tempfile::tempdir;
 use udo_api::abi::{ABI_VERSION, FINGERPRINT, PanicStrategy};
 use udo_api::{Core, PackageV1};
-use udo_runtime::operators::Operators;
-use udo_runtime::package::{Manifest, Tier, host_target};
+use udo_engine::operators::Operators;
+use udo_engine::package::{Manifest, Tier, host_target};
 use udo_test_support::packages::*;
 
 const REBUILD: &str = "rebuild the package with this SDK: `udo build`";

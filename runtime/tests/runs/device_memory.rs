@@ -2,7 +2,8 @@
 
 use udo_api::CoreKind;
 use udo_api::guard::thread_heap_calls;
-use udo_runtime::device::{Access, Cause, Devices, LeaseSet};
+use udo_engine::device::{Access, Cause, LeaseSet};
+use udo_runtime::device::Devices;
 
 /// Heap calls of this thread in `body`.
 fn calls_of(body: impl FnOnce()) -> u64 {

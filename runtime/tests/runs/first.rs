@@ -4,12 +4,11 @@ use std::slice;
 use std::sync::Barrier;
 use std::thread;
 
-use udo_runtime::device::{Device, DeviceTensor, Error, ErrorCode, HeapStats};
-use udo_runtime::model::{Model, Options};
-use udo_runtime::plan::Plan;
+use udo_runtime::{CompileOptions, Device, Error, LoadOptions, Model, Runtime, Session};
+use udo_runtime::device::{DeviceTensor, ErrorCode, HeapStats};
+use udo_runtime::compile::Plan;
 use udo_runtime::run::{RunOptions, SharedWorkspace};
-use udo_runtime::runtime::{LoadOptions, Runtime};
-use udo_runtime::session::{Session, SessionOptions};
+use udo_runtime::session::SessionOptions;
 
 use super::{compile, cpu, elements, on, sharing, with_frames};
 
@@ -58,7 +57,7 @@ fn plan_of(session: &Session) -> *const Plan {
 #[test]
 fn first_runs_of_two_sessions_make_one_plan_and_pack_once() {
     let alone = Runtime::new().unwrap();
-    compile(&alone, OPEN, &Options::default())
+    compile(&alone, OPEN, &CompileOptions::default())
         .session()
         .unwrap()
         .run_on(&[rows(&alone, 3)], &[None])
@@ -68,7 +67,7 @@ fn first_runs_of_two_sessions_make_one_plan_and_pack_once() {
     for _ in 0..ROUNDS {
         let runtime = Runtime::new().unwrap();
         let cpu = cpu(&runtime);
-        let model = compile(&runtime, OPEN, &Options::default());
+        let model = compile(&runtime, OPEN, &CompileOptions::default());
         let x = rows(&runtime, 3);
         let sessions = [(); 2].map(|()| model.session().unwrap());
         let ran = at_once(sessions, |mut session| {
@@ -100,7 +99,7 @@ fn first_runs_of_two_sessions_share_one_workspace() {
     };
     for _ in 0..ROUNDS {
         let runtime = Runtime::new().unwrap();
-        let model = compile(&runtime, OPEN, &Options::default());
+        let model = compile(&runtime, OPEN, &CompileOptions::default());
         let once = bytes(&runtime, &model);
         cpu(&runtime).reset_heap_peaks();
         let shared = SharedWorkspace::new();
@@ -141,7 +140,7 @@ fn first_runs_of_two_sessions_of_a_network_compile_a_stage_once() {
 fn after_a_reservation_first_runs_take_no_memory_of_devices() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
-    let model = compile(&runtime, OPEN, &Options::default());
+    let model = compile(&runtime, OPEN, &CompileOptions::default());
     let mut session = with_frames(&model, 2);
     // Shapes that are open are those that were prepared by then.
     session.prepare(&[("x", &[3, 32])]).unwrap();
@@ -169,7 +168,7 @@ fn after_a_reservation_first_runs_take_no_memory_of_devices() {
 fn runs_on_their_callers_thread_want_their_devices_as_well() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
-    let mut session = compile(&runtime, OPEN, &Options::default()).session().unwrap();
+    let mut session = compile(&runtime, OPEN, &CompileOptions::default()).session().unwrap();
     let x = rows(&runtime, 3);
     session.run_on(slice::from_ref(&x), &[None]).unwrap();
     runtime.lose_device(&cpu);
@@ -187,7 +186,7 @@ fn runs_on_their_callers_thread_want_their_devices_as_well() {
 fn frames_that_are_there_are_reserved_for_shapes_that_are_prepared_later() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
-    let model = compile(&runtime, OPEN, &Options::default());
+    let model = compile(&runtime, OPEN, &CompileOptions::default());
     let mut session = with_frames(&model, 2);
     session.prepare(&[("x", &[3, 32])]).unwrap();
     session.reserve().unwrap();

@@ -7,14 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    PackageV1, Param, Port,
-};
+use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port};
 use udo_runtime::device::{DeviceSpec, Devices, ErrorCode};
-use udo_runtime::model::Options;
-use udo_runtime::run::{Callback, Priority, RunOptions, SharedWorkspace};
-use udo_runtime::runtime::Runtime;
+use udo_runtime::{CompileOptions, Runtime};
+use udo_engine::run::Callback;
+use udo_runtime::run::{Priority, RunOptions, SharedWorkspace};
 
 use super::{LONG, compile, cpu, elements, on, sharing, with_frames};
 use udo_test_support::compile::built_in;
@@ -155,7 +152,7 @@ pub(super) fn text(gate: usize) -> String {
 #[test]
 fn submit_returns_while_a_kernel_is_at_work_and_waiting_for_some_time_leaves_it_alone() {
     let runtime = runtime();
-    let model = compile(&runtime, &text(0), &Options::default());
+    let model = compile(&runtime, &text(0), &CompileOptions::default());
     let cpu = cpu(&runtime);
     let mut session = model.session().unwrap();
     let (x, y) = (on(&cpu, &[2], &[1.0f32, -2.0]), on(&cpu, &[2], &[7.0f32, 7.0]));
@@ -179,7 +176,7 @@ fn submit_returns_while_a_kernel_is_at_work_and_waiting_for_some_time_leaves_it_
 fn frames_at_runs_are_not_reserved_and_that_is_said() {
     let runtime = runtime();
     let text = text(13).replace("f32[2]", "f32[n]");
-    let model = compile(&runtime, &text, &Options::default());
+    let model = compile(&runtime, &text, &CompileOptions::default());
     let cpu = cpu(&runtime);
     let mut session = model.session().unwrap();
     session.prepare(&[("x", &[2])]).unwrap();
@@ -201,7 +198,7 @@ fn frames_at_runs_are_not_reserved_and_that_is_said() {
 #[test]
 fn a_kernel_that_ignores_its_cancellation_keeps_the_leases_until_it_ends() {
     let runtime = runtime();
-    let model = compile(&runtime, &text(1), &Options::default());
+    let model = compile(&runtime, &text(1), &CompileOptions::default());
     let cpu = cpu(&runtime);
     let mut session = model.session().unwrap();
     let (x, y) = (on(&cpu, &[2], &[1.0f32, -2.0]), on(&cpu, &[2], &[7.0f32, 7.0]));
@@ -223,7 +220,7 @@ fn a_parallel_for_makes_no_more_calls_once_its_run_is_cancelled() {
         let runtime = runtime();
         let threads = NonZero::new(threads).unwrap();
         let text = text(gate).replace("Gate@1", "ManyGates@1");
-        let model = compile(&runtime, &text, &Options { threads, ..Options::default() });
+        let model = compile(&runtime, &text, &CompileOptions { threads, ..CompileOptions::default() });
         let mut session = model.session().unwrap();
         let x = on(&cpu(&runtime), &[2], &[1.0f32, -2.0]);
         let run = session.submit(slice::from_ref(&x), &[None], RunOptions::default()).unwrap();
@@ -244,7 +241,7 @@ fn a_parallel_for_makes_no_more_calls_once_its_run_is_cancelled() {
 #[test]
 fn a_device_that_goes_away_under_a_run_fails_it_and_comes_back() {
     let runtime = runtime();
-    let model = compile(&runtime, &text(2), &Options::default());
+    let model = compile(&runtime, &text(2), &CompileOptions::default());
     let cpu = cpu(&runtime);
     let mut session = with_frames(&model, 1);
     let x = on(&cpu, &[2], &[1.0f32, -2.0]);
@@ -267,7 +264,7 @@ fn a_device_that_goes_away_under_a_run_fails_it_and_comes_back() {
 #[test]
 fn b19_private_sessions_overlap_in_time() {
     let runtime = runtime();
-    let model = compile(&runtime, &text(3), &Options::default());
+    let model = compile(&runtime, &text(3), &CompileOptions::default());
     let cpu = cpu(&runtime);
     let x = on(&cpu, &[2], &[1.0f32, -2.0]);
     let mut session = model.session().unwrap();
@@ -289,7 +286,7 @@ fn b19_private_sessions_overlap_in_time() {
 #[test]
 fn b19_two_threads_on_one_network_serialise_and_are_right() {
     let runtime = runtime();
-    let model = compile(&runtime, &text(4), &Options::default());
+    let model = compile(&runtime, &text(4), &CompileOptions::default());
     let cpu = cpu(&runtime);
     let workspace = SharedWorkspace::new();
     open(4, 1 << 20);
@@ -320,8 +317,8 @@ fn b19_two_threads_on_one_network_serialise_and_are_right() {
 #[test]
 fn b19_a_run_that_waits_for_a_workspace_keeps_nobody_else_waiting() {
     let runtime = runtime();
-    let held = compile(&runtime, &text(5), &Options::default());
-    let free = compile(&runtime, &text(6), &Options::default());
+    let held = compile(&runtime, &text(5), &CompileOptions::default());
+    let free = compile(&runtime, &text(6), &CompileOptions::default());
     open(6, 1 << 20);
     let cpu = cpu(&runtime);
     let workspace = SharedWorkspace::new();
@@ -358,7 +355,7 @@ fn b19_a_run_that_waits_for_a_workspace_keeps_nobody_else_waiting() {
 #[test]
 fn b19_a_callback_does_not_wait_for_a_workspace() {
     let runtime = runtime();
-    let model = compile(&runtime, &text(7), &Options::default());
+    let model = compile(&runtime, &text(7), &CompileOptions::default());
     open(7, 1 << 20);
     let cpu = cpu(&runtime);
     let workspace = SharedWorkspace::new();
@@ -377,7 +374,7 @@ fn runs_that_do_not_say_what_matters_have_the_priority_of_their_model() {
     let one = DeviceSpec { cores: 1, ..DeviceSpec::of(Core::CPU) };
     let runtime = runtime_on(Devices::new(&[one]).unwrap());
     let cpu = cpu(&runtime);
-    let at_work = compile(&runtime, &text(10), &Options::default());
+    let at_work = compile(&runtime, &text(10), &CompileOptions::default());
     let x = on(&cpu, &[2], &[1.0f32, -2.0]);
     let mut first = at_work.session().unwrap();
     let first = first.submit(slice::from_ref(&x), &[None], RunOptions::default()).unwrap();
@@ -391,7 +388,7 @@ fn runs_that_do_not_say_what_matters_have_the_priority_of_their_model() {
     ];
     let submit = |(name, model, run): (&'static str, Priority, Option<Priority>)| {
         let text = "graph g\n  input x: f32[2]\n  y = Neg@13(x)\n  output y\n";
-        let model = compile(&runtime, text, &Options { priority: model, ..Options::default() });
+        let model = compile(&runtime, text, &CompileOptions { priority: model, ..CompileOptions::default() });
         let order = Arc::clone(&order);
         let on_done = move |_: &_| order.lock().unwrap().push(name);
         let on_done: Callback = Box::new(on_done);

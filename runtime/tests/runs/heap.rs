@@ -5,9 +5,8 @@ use std::slice;
 use udo_api::guard::{heap_calls, thread_heap_calls};
 use udo_api::{Core, GuardAlloc};
 use udo_runtime::device::DeviceSpec;
-use udo_runtime::model::Options;
+use udo_runtime::{CompileOptions, Runtime};
 use udo_runtime::run::{RunOptions, Stream};
-use udo_runtime::runtime::Runtime;
 
 use super::{LONG, compile, cpu, elements, on, with_frames};
 
@@ -21,7 +20,7 @@ fn submitting_and_waiting_leave_the_heap_alone() {
     let one = DeviceSpec { cores: 1, ..DeviceSpec::of(Core::CPU) };
     let runtime = Runtime::builder().devices([one]).build().unwrap();
     let text = "graph g\n  input x: f32[64]\n  a = Relu@14(x)\n  y = Neg@13(a)\n  output y\n";
-    let model = compile(&runtime, text, &Options::default());
+    let model = compile(&runtime, text, &CompileOptions::default());
     let cpu = cpu(&runtime);
     let mut session = with_frames(&model, 2);
     let (x, y) = (on(&cpu, &[64], &[3.0f32; 64]), on(&cpu, &[64], &[0.0f32; 64]));
@@ -57,7 +56,7 @@ fn submitting_and_waiting_leave_the_heap_alone() {
 fn what_is_reserved_is_not_taken_by_the_first_run() {
     let runtime = Runtime::new().unwrap();
     let text = "graph g\n  input x: f32[64]\n  y = Relu@14(x)\n  output y\n";
-    let model = compile(&runtime, text, &Options::default());
+    let model = compile(&runtime, text, &CompileOptions::default());
     let cpu = cpu(&runtime);
     let (x, y) = (on(&cpu, &[64], &[3.0f32; 64]), on(&cpu, &[64], &[0.0f32; 64]));
     let mut session = with_frames(&model, 2);

@@ -5,16 +5,14 @@ use std::slice;
 use udo_api::Element;
 use udo_runtime::device::{DeviceTensor, ErrorCode, TensorSpec};
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Session};
 use udo_runtime::run::{Copies, RunOptions};
-use udo_runtime::runtime::{LoadOptions, Runtime};
-use udo_runtime::session::Session;
 
 use super::{compile, cpu, elements, on};
 
-fn pairs(pairs: &[(&str, &str)]) -> Options {
+fn pairs(pairs: &[(&str, &str)]) -> CompileOptions {
     let pair = |&(input, output): &(&str, &str)| (input.to_owned(), output.to_owned());
-    Options { in_place: pairs.iter().map(pair).collect(), ..Options::default() }
+    CompileOptions { in_place: pairs.iter().map(pair).collect(), ..CompileOptions::default() }
 }
 
 /// A run of each kind: on its caller's thread, and submitted.
@@ -53,7 +51,7 @@ const CACHE: &str = "graph g
 fn a_cache_is_gone_on_with_step_by_step_without_copies() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
-    let apart = compile(&runtime, CACHE, &Options::default());
+    let apart = compile(&runtime, CACHE, &CompileOptions::default());
     let model = compile(&runtime, CACHE, &pairs(&[("past", "present")]));
     assert_eq!(model.in_place().collect::<Vec<_>>(), [("past", "present")]);
     for is_submitted in [false, true] {
@@ -259,7 +257,7 @@ fn pairs_in_one_place_are_right_with_copies_and_without() {
     let cpu = cpu(&runtime);
     let (x, s) = ([1.0f32, -2.0, 3.0, -4.0], [0.5f32, 8.0, -1.0, 2.0]);
     for Case { text, pairs: declared, copied, inputs_copied } in CASES {
-        let apart = compile(&runtime, text, &Options::default());
+        let apart = compile(&runtime, text, &CompileOptions::default());
         let model = compile(&runtime, text, &pairs(declared));
         let given = [on(&cpu, &[4], &x), on(&cpu, &[4], &s)];
         let none = vec![None; model.outputs().len()];
@@ -494,7 +492,7 @@ fn what_is_not_exactly_in_the_place_of_its_pair_is_refused() {
     let text = CASES[0].text;
     let declared = compile(&runtime, text, &pairs(&[("x", "y")]));
     let other = compile(&runtime, text, &pairs(&[("s", "y")]));
-    let plain = compile(&runtime, text, &Options::default());
+    let plain = compile(&runtime, text, &CompileOptions::default());
     let memory = cpu.alloc(64).unwrap();
     let spec = TensorSpec::fixed(udo_api::DType::F32, &[4]).unwrap();
     let part = |at: u64, len: u64| {

@@ -19,19 +19,16 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use udo_api::{CoreKind, Element, Shape};
-use udo_runtime::LoadOptions;
-use udo_runtime::device::{Device, DeviceTensor};
+use udo_runtime::{CompileOptions, Device, LoadOptions, Model, Runtime, Session, Tensor};
+use udo_runtime::device::DeviceTensor;
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
 use udo_runtime::run::SharedWorkspace;
-use udo_runtime::runtime::Runtime;
-use udo_runtime::session::{Session, SessionOptions, Workspace};
+use udo_runtime::session::{SessionOptions, Workspace};
 
 /// Long enough for anything that is not stuck.
 const LONG: Duration = Duration::from_mins(1);
 
-fn compile(runtime: &Runtime, text: &str, options: &Options) -> Model {
+fn compile(runtime: &Runtime, text: &str, options: &CompileOptions) -> Model {
     runtime.load(Graph::parse(text).unwrap(), &LoadOptions::from(options.clone())).unwrap()
 }
 

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use udo_api::{Core, CoreKind, DType};
-use udo_runtime::cores::{OpenCl, Profile};
-use udo_runtime::device::{
-    Coherence, DeviceId, DeviceSpec, DeviceTensor, ErrorCode, Extent, Packing, TensorSpec,
-};
-use udo_runtime::model::Options;
-use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_engine::cores::{OpenCl, Profile};
+use udo_engine::device::Packing;
+use udo_runtime::device::{Coherence, DeviceId, DeviceSpec, DeviceTensor, ErrorCode, Extent, TensorSpec};
+use udo_runtime::{CompileOptions, LoadOptions, Runtime};
+use udo_runtime::compile::{Fallback, PlaceOptions};
 use udo_runtime::run::RunOptions;
-use udo_runtime::runtime::{LoadOptions, Runtime};
 use udo_runtime::session::SessionOptions;
 
 use super::{LONG, compile, cpu, elements, on, with_frames};
@@ -23,7 +21,7 @@ const ADD_RELU: &str = "graph g
   output y
 ";
 
-fn options(cores: &[Core]) -> Options {
+fn options(cores: &[Core]) -> CompileOptions {
     let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
     let place = PlaceOptions {
         cores: cores.to_vec(),
@@ -31,7 +29,7 @@ fn options(cores: &[Core]) -> Options {
         profile,
         ..PlaceOptions::default()
     };
-    Options { place, ..Options::default() }
+    CompileOptions { place, ..CompileOptions::default() }
 }
 
 /// N01's run, on every kind of device.
@@ -79,7 +77,7 @@ fn a_small_network_runs_on_every_device_and_gives_what_the_cpu_does() {
 #[test]
 fn a_session_asks_for_devices_that_there_are() {
     let runtime = Runtime::new().unwrap();
-    let model = compile(&runtime, ADD_RELU, &Options::default());
+    let model = compile(&runtime, ADD_RELU, &CompileOptions::default());
     let devices = vec![DeviceId { kind: CoreKind::Dsp, index: 3 }];
     let error =
         model.session_with(&SessionOptions { devices, ..SessionOptions::default() }).unwrap_err();
@@ -99,7 +97,7 @@ type Case<'a> = (&'a [&'a DeviceTensor], &'a [Option<&'a DeviceTensor>], ErrorCo
 #[test]
 fn what_does_not_fit_is_refused_before_it_is_submitted() {
     let runtime = Runtime::new().unwrap();
-    let model = compile(&runtime, ADD_RELU, &Options::default());
+    let model = compile(&runtime, ADD_RELU, &CompileOptions::default());
     let cpu = cpu(&runtime);
     let good = on(&cpu, &[1, 2, 2, 1], &[1.0f32; 4]);
     let short = on(&cpu, &[1, 2, 1, 1], &[1.0f32; 2]);
@@ -162,7 +160,7 @@ fn what_does_not_fit_is_refused_before_it_is_submitted() {
 fn packed_tensors_are_converted_where_they_enter_and_leave() {
     let runtime = Runtime::new().unwrap();
     let text = "graph g\n  input x: u8[5,2]\n  y = Identity@16(x)\n  output y\n";
-    let model = compile(&runtime, text, &Options::default());
+    let model = compile(&runtime, text, &CompileOptions::default());
     let cpu = cpu(&runtime);
     let spec = TensorSpec::fixed(DType::U8, &[5, 2]).unwrap().with_packing(Packing::N4).unwrap();
     let (x, y) = (DeviceTensor::new(&cpu, spec).unwrap(), DeviceTensor::new(&cpu, spec).unwrap());
@@ -179,7 +177,7 @@ fn packed_tensors_are_converted_where_they_enter_and_leave() {
 fn shapes_may_change_from_run_to_run() {
     let runtime = Runtime::new().unwrap();
     let text = "graph g\n  input x: f32[n,2]\n  y = Neg@13(x)\n  output y\n";
-    let model = compile(&runtime, text, &Options::default());
+    let model = compile(&runtime, text, &CompileOptions::default());
     let cpu = cpu(&runtime);
     let spec = TensorSpec::new(DType::F32, &[Extent::Open, Extent::Fixed(2)]).unwrap();
     let room = DeviceTensor::with_capacity(&cpu, spec, 64).unwrap();
@@ -210,7 +208,7 @@ fn what_is_planned_in_a_run_is_so_in_one_that_is_submitted() {
   output y
 ";
     let runtime = Runtime::new().unwrap();
-    let model = compile(&runtime, text, &Options::default());
+    let model = compile(&runtime, text, &CompileOptions::default());
     let cpu = cpu(&runtime);
     let mut session = model.session().unwrap();
     for most in [4i64, 2, 4] {
@@ -238,7 +236,7 @@ const ENDLESS: &str = "graph g
 #[test]
 fn a_loop_without_end_is_ended_by_its_time_and_by_who_cancels_it() {
     let runtime = Runtime::new().unwrap();
-    let model = compile(&runtime, ENDLESS, &Options::default());
+    let model = compile(&runtime, ENDLESS, &CompileOptions::default());
     let cpu = cpu(&runtime);
     let given = [on(&cpu, &[2], &[0.0f32; 2]), on(&cpu, &[], &[i64::MAX])];
     let mut session = model.session().unwrap();

@@ -3,14 +3,10 @@
 use std::slice;
 
 use udo_api::DType;
-use udo_runtime::device::{
-    AllocOptions, Coherence, DeviceSpec, DeviceTensor, ErrorCode, ImportOptions, Packing, Sharing,
-    TensorSpec,
-};
-use udo_runtime::model::Options;
+use udo_engine::device::{AllocOptions, ImportOptions, Packing, Sharing};
+use udo_runtime::device::{Coherence, DeviceSpec, DeviceTensor, ErrorCode, TensorSpec};
+use udo_runtime::{CompileOptions, Runtime, Session};
 use udo_runtime::run::{Copies, RunOptions};
-use udo_runtime::runtime::Runtime;
-use udo_runtime::session::Session;
 
 use super::{compile, cpu, elements, on};
 
@@ -48,7 +44,7 @@ fn runs(
 fn b23_tensors_are_used_where_they_lie() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
-    let mut session = compile(&runtime, TEXT, &Options::default()).session().unwrap();
+    let mut session = compile(&runtime, TEXT, &CompileOptions::default()).session().unwrap();
     let x = on(&cpu, &[4], &[1.0f32, -2.0, 3.0, -4.0]);
     let s = on(&cpu, &[4], &[1.0f32; 4]);
     let y = on(&cpu, &[4], &[7.0f32; 4]);
@@ -75,7 +71,7 @@ fn b23_tensors_are_used_where_they_lie() {
 #[test]
 fn b23_a_session_has_tensors_of_its_own_that_are_never_copied() {
     let runtime = Runtime::new().unwrap();
-    let mut session = compile(&runtime, TEXT, &Options::default()).session().unwrap();
+    let mut session = compile(&runtime, TEXT, &CompileOptions::default()).session().unwrap();
     let io = session.io().unwrap().clone();
     io.inputs[0].write(&[0; 16]).unwrap();
     io.inputs[1].copy_from(&on(&cpu(&runtime), &[4], &[1.0f32, -2.0, 3.0, -4.0])).unwrap();
@@ -86,7 +82,7 @@ fn b23_a_session_has_tensors_of_its_own_that_are_never_copied() {
     assert_eq!(again.outputs[0].memory(), output.memory(), "the same at each call");
     assert_eq!(elements::<f32>(&output), right.0);
     let open = "graph g\n  input x: f32[n]\n  y = Relu@14(x)\n  output y\n";
-    let mut session = compile(&runtime, open, &Options::default()).session().unwrap();
+    let mut session = compile(&runtime, open, &CompileOptions::default()).session().unwrap();
     let error = session.io().unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidState);
     assert!(error.to_string().starts_with("input 0, \"x\", has no shape yet"), "{error}");
@@ -106,7 +102,7 @@ fn b23_what_does_not_lie_as_runs_want_it_is_copied_and_counted() {
     let runtime =
         Runtime::builder().devices([DeviceSpec::of(udo_api::Core::CPU), dsp]).build().unwrap();
     let (cpu, dsp) = (cpu(&runtime), runtime.devices().get(udo_api::CoreKind::Dsp, 0).unwrap());
-    let mut session = compile(&runtime, TEXT, &Options::default()).session().unwrap();
+    let mut session = compile(&runtime, TEXT, &CompileOptions::default()).session().unwrap();
     let near = on(&cpu, &[4], &[1.0f32; 4]);
     let far = on(&dsp, &[4], &[2.0f32; 4]);
     let inputs = [near.clone(), far.clone()];
@@ -136,7 +132,7 @@ fn b23_packed_and_askew_tensors() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
     let text = "graph g\n  input x: u8[5,2]\n  y = Transpose@13(x) perm=[1,0]\n  output y\n";
-    let mut session = compile(&runtime, text, &Options::default()).session().unwrap();
+    let mut session = compile(&runtime, text, &CompileOptions::default()).session().unwrap();
     let all: Vec<u8> = (0..10).collect();
     let right: Vec<u8> = vec![0, 2, 4, 6, 8, 1, 3, 5, 7, 9];
     let packed = TensorSpec::fixed(DType::U8, &[5, 2]).unwrap();
@@ -172,7 +168,7 @@ fn b23_bounded_tensors_are_used_where_there_is_room_for_their_bounds() {
   y = Softmax@13(a) axis=1
   output a, y
 ";
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.set_dim("n", 1..=4);
     let mut session = compile(&runtime, text, &options).session().unwrap();
     session.input_mut::<f32>("x").unwrap().fill(8.0);
@@ -229,7 +225,7 @@ fn b23_what_two_want_to_be_is_copied_to_one_of_them() {
   z = Identity@16(y)
   output same, y, z
 ";
-    let mut session = compile(&runtime, text, &Options::default()).session().unwrap();
+    let mut session = compile(&runtime, text, &CompileOptions::default()).session().unwrap();
     let x = on(&cpu, &[2], &[1.0f32, 2.0]);
     let outputs = [(); 3].map(|()| Some(on(&cpu, &[2], &[0.0f32; 2])));
     for _ in 0..2 {
@@ -246,7 +242,7 @@ fn b23_what_two_want_to_be_is_copied_to_one_of_them() {
 fn b23_a_launch_whose_made_output_is_in_use_is_busy() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
-    let mut session = compile(&runtime, TEXT, &Options::default()).session().unwrap();
+    let mut session = compile(&runtime, TEXT, &CompileOptions::default()).session().unwrap();
     let x = on(&cpu, &[4], &[1.0f32; 4]);
     let launch = session.record(&[x.clone(), x], &[None], RunOptions::default()).unwrap();
     let run = launch.submit().unwrap();

@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use udo_runtime::device::{DeviceTensor, ErrorCode};
-use udo_runtime::model::{Model, Options};
+use udo_runtime::{CompileOptions, Model, Runtime, SessionPool};
 use udo_runtime::run::{Priority, RunOptions};
-use udo_runtime::runtime::Runtime;
-use udo_runtime::session::{SessionOptions, SessionPool};
+use udo_runtime::session::SessionOptions;
 
 use super::{LONG, compile, cpu, elements, gate, on};
 
@@ -25,7 +24,7 @@ fn threads_submit_to_one_pool_and_each_gets_what_is_its() {
     for text in ["f32[64]", "f32[n]"].map(|of| {
         format!("graph g\n  input x: {of}\n  a = Neg@13(x)\n  y = Add@14(a, a)\n  output y\n")
     }) {
-        let model = compile(&runtime, &text, &Options::default());
+        let model = compile(&runtime, &text, &CompileOptions::default());
         let pool = pool(&model, 2, 64);
         let (pool, cpu) = (&pool, &cpu);
         let serve = |thread: u8| {
@@ -59,7 +58,7 @@ fn threads_submit_to_one_pool_and_each_gets_what_is_its() {
 fn a_pool_takes_as_many_runs_as_all_its_sessions_and_is_busy_then() {
     let runtime = gate::runtime();
     let cpu = cpu(&runtime);
-    let options = Options { threads: NonZero::<usize>::MIN, ..Options::default() };
+    let options = CompileOptions { threads: NonZero::<usize>::MIN, ..CompileOptions::default() };
     let model = compile(&runtime, &gate::text(11), &options);
     let pool = pool(&model, 2, 1);
     let submit = |x: &DeviceTensor| pool.submit(slice::from_ref(x), &[None], RunOptions::default());
@@ -80,7 +79,7 @@ fn a_pool_takes_as_many_runs_as_all_its_sessions_and_is_busy_then() {
 fn what_matters_most_goes_first_of_those_that_wait_for_a_session() {
     let runtime = gate::runtime();
     let cpu = cpu(&runtime);
-    let model = compile(&runtime, &gate::text(12), &Options::default());
+    let model = compile(&runtime, &gate::text(12), &CompileOptions::default());
     let pool = pool(&model, 1, 3);
     let order = Arc::new(Mutex::new(Vec::new()));
     let priorities = [Priority::Medium, Priority::Low, Priority::Medium, Priority::High];
@@ -108,7 +107,7 @@ fn a_pool_refuses_what_a_session_does() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
     let text = "graph g\n  input x: f32[2]\n  y = Neg@13(x)\n  output y\n";
-    let model = compile(&runtime, text, &Options::default());
+    let model = compile(&runtime, text, &CompileOptions::default());
     let pool = pool(&model, 2, 1);
     let (x, ints) = (on(&cpu, &[2], &[1.0f32; 2]), on(&cpu, &[2], &[1i32; 2]));
     let cases: [(&DeviceTensor, _, _, _); 3] = [

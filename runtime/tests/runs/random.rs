@@ -4,13 +4,11 @@ use std::slice;
 use std::time::Duration;
 
 use udo_api::Core;
-use udo_runtime::cores::{OpenCl, Profile};
+use udo_engine::cores::{OpenCl, Profile};
 use udo_runtime::device::{DeviceTensor, ErrorCode};
-use udo_runtime::model::Options;
-use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_runtime::{CompileOptions, Runtime, Session};
+use udo_runtime::compile::{Fallback, PlaceOptions};
 use udo_runtime::run::{Priority, RunOptions, SharedWorkspace, Stream};
-use udo_runtime::runtime::Runtime;
-use udo_runtime::session::Session;
 use udo_test_support::random::Random;
 
 use super::{LONG, compile, cpu, elements, on, sharing, with_frames};
@@ -39,7 +37,7 @@ fn every_run_gives_the_right_result_or_says_how_it_ended() {
     let models = cores.map(|cores| {
         let place =
             PlaceOptions { cores, fallback: Fallback::CPU, profile, ..PlaceOptions::default() };
-        compile(&runtime, TEXT, &Options { place, ..Options::default() })
+        compile(&runtime, TEXT, &CompileOptions { place, ..CompileOptions::default() })
     });
     let streams = [Stream::new(), Stream::new()];
     let workspace = SharedWorkspace::new();
@@ -97,7 +95,7 @@ fn several(mut random: Random, runtime: &Runtime, mut sessions: [Session; 2], st
     in_flight.into_iter().for_each(check);
 }
 
-type Submitted<'a> = (udo_runtime::run::Run, &'a Vec<f32>, Option<Duration>, bool);
+type Submitted<'a> = (udo_runtime::Run, &'a Vec<f32>, Option<Duration>, bool);
 
 fn check((run, right, timeout, is_cancelled): Submitted<'_>) {
     match run.wait_timeout(LONG) {

@@ -3,14 +3,10 @@
 use std::num::NonZero;
 
 use udo_api::{Core, CoreKind, Shape};
-use udo_runtime::LoadOptions;
+use udo_runtime::{CompileOptions, DeviceReport, LoadOptions, Model, Runtime, Session, Tensor};
 use udo_runtime::device::{DeviceSpec, DeviceTensor, ErrorCode};
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
 use udo_runtime::run::RunOptions;
-use udo_runtime::runtime::{DeviceReport, Runtime};
-use udo_runtime::session::Session;
 
 const OPEN: &str = "graph open\n  input x: f32[n,2]\n  y = Relu@14(x) # relu\n  output y\n";
 
@@ -43,7 +39,7 @@ dsp:0 (emulated dsp:v68): 0 of 1 cores at work, 0 runs waiting
 
 fn open(runtime: &Runtime, shapes_kept: usize) -> Model {
     let shapes_kept = NonZero::new(shapes_kept).unwrap();
-    let options = Options { shapes_kept, ..Options::default() };
+    let options = CompileOptions { shapes_kept, ..CompileOptions::default() };
     runtime.load(Graph::parse(OPEN).unwrap(), &LoadOptions::from(options.clone())).unwrap()
 }
 

@@ -6,11 +6,11 @@ use std::slice;
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, CoreKind};
-use udo_runtime::cores::OpenCl;
+use udo_engine::cores::OpenCl;
 use udo_runtime::device::{DeviceSpec, Devices};
-use udo_runtime::model::{Model, Options};
-use udo_runtime::run::{RunLog, RunOptions, RunSpanKind};
-use udo_runtime::runtime::Runtime;
+use udo_runtime::{CompileOptions, Model, Runtime};
+use udo_engine::run::RunSpanKind;
+use udo_runtime::run::{RunLog, RunOptions};
 use udo_runtime::session::SessionOptions;
 
 use super::gate::{began, open, passed, runtime_on};
@@ -37,7 +37,7 @@ fn runtime() -> Runtime {
 }
 
 fn model(runtime: &Runtime) -> Model {
-    let mut options = Options::default();
+    let mut options = CompileOptions::default();
     options.place.affinity = ["second=dsp", "third=gpu"].map(|pin| pin.parse().unwrap()).to_vec();
     options.place.profile.opencl = OpenCl::Off;
     compile(runtime, TEXT, &options)

@@ -5,13 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::types::F32;
-use udo_api::{
-    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
-    PackageV1, Port, Shape,
-};
+use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, Shape};
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
+use udo_runtime::{CompileOptions, Model, Tensor};
 use udo_runtime::session::{Span, SpanKind, Trace};
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::graphs;
@@ -66,7 +62,7 @@ fn three() -> NonZero<usize> {
 
 fn meeting() -> Model {
     let graph = graphs::one_node("Meet", 1, DType::F32, &[4], &[]);
-    graphs::compile(graph, &PACKAGE, &Options { threads: three(), ..Options::default() }).unwrap()
+    graphs::compile(graph, &PACKAGE, &CompileOptions { threads: three(), ..CompileOptions::default() }).unwrap()
 }
 
 const STEP: SpanKind = SpanKind::Step { plan: 0, step: 0 };
@@ -124,7 +120,7 @@ const COUNT: &str = "graph count
 fn plans_that_are_made_meanwhile_are_spans() {
     let graph = Graph::parse(COUNT).unwrap();
     let operators = built_in();
-    let model = compile_graph(graph, &operators, &Options::default()).unwrap();
+    let model = compile_graph(graph, &operators, &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
     let x = Tensor::of(Shape::new(&[2]).unwrap(), &[2i64, 1]).unwrap();
     let mut trace = Trace::new(NonZero::<usize>::MIN, 100);

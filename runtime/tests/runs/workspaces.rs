@@ -1,12 +1,11 @@
 //! Memory that sessions share, and what sessions take of devices' heaps.
 
 use udo_api::{Core, CoreKind};
-use udo_runtime::cores::{OpenCl, Profile};
-use udo_runtime::device::{Device, DeviceSpec, ErrorCode};
-use udo_runtime::model::Options;
-use udo_runtime::place::{Fallback, PlaceOptions};
+use udo_engine::cores::{OpenCl, Profile};
+use udo_runtime::{CompileOptions, Device, LoadOptions, Runtime};
+use udo_runtime::device::{DeviceSpec, ErrorCode};
+use udo_runtime::compile::{Fallback, PlaceOptions};
 use udo_runtime::run::{RunOptions, SharedWorkspace};
-use udo_runtime::runtime::{LoadOptions, Runtime};
 
 use super::{compile, cpu, elements, on, sharing};
 
@@ -34,7 +33,7 @@ fn workspace(device: &Device) -> (u64, u64) {
 fn b19_a_shared_workspace_is_as_large_as_the_largest_wants() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
-    let models = [1000, 3000, 2000].map(|n| compile(&runtime, &chain(n), &Options::default()));
+    let models = [1000, 3000, 2000].map(|n| compile(&runtime, &chain(n), &CompileOptions::default()));
     let arenas: Vec<u64> = models
         .iter()
         .map(|model| u64::try_from(model.plan().unwrap().session_bytes()).unwrap())
@@ -92,7 +91,7 @@ fn b19_bounded_results_and_loops_in_a_shared_workspace() {
 ";
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
-    let model = compile(&runtime, text, &Options::default());
+    let model = compile(&runtime, text, &CompileOptions::default());
     let shared = SharedWorkspace::new();
     let mut sessions = [sharing(&model, &shared, 1), sharing(&model, &shared, 1)];
     for round in 0..4i64 {
@@ -115,7 +114,7 @@ fn b20_a_heap_without_room_refuses_a_session_and_keeps_nothing() {
     let small = DeviceSpec { memory_bytes: Some(40_000), ..DeviceSpec::of(Core::CPU) };
     let runtime = Runtime::builder().devices([small]).build().unwrap();
     let cpu = cpu(&runtime);
-    let model = compile(&runtime, &chain(2000), &Options::default());
+    let model = compile(&runtime, &chain(2000), &CompileOptions::default());
     let first = model.session().unwrap();
     let used = cpu.heap_stats().total.current_bytes;
     let error = model.session().unwrap_err();
@@ -141,7 +140,7 @@ fn b20_the_memory_of_cores_is_that_of_their_devices() {
   y = Relu@14(a)
   output y
 ";
-    let model = compile(&runtime, text, &Options { place, ..Options::default() });
+    let model = compile(&runtime, text, &CompileOptions { place, ..CompileOptions::default() });
     let gpu = runtime.devices().get(CoreKind::Gpu, 0).unwrap();
     let owner = |device: &Device, owner: &str| {
         let stats = device.heap_stats();
@@ -276,7 +275,7 @@ fn b09_launches_leave_nothing_behind() {
   y = Gather@13(a, at)
   output y
 ";
-    let model = compile(&runtime, text, &Options::default());
+    let model = compile(&runtime, text, &CompileOptions::default());
     let mut session = model.session().unwrap();
     session.reserve().unwrap();
     let (x, good, bad) =

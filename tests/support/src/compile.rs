@@ -1,18 +1,16 @@
 //! Models of graphs and operators, without files.
 
-use udo_runtime::LoadOptions;
-use udo_runtime::builtin;
-use udo_runtime::compiler::{Compiler, Resources};
+use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, builtin_operators};
+use udo_compile::compiler::{Compiler, Resources};
 use udo_runtime::device::Devices;
 use udo_runtime::graph::Graph;
-use udo_runtime::model::{CompileError, Model, Options};
-use udo_runtime::operators::Operators;
-use udo_runtime::resolve::{self, BindOptions, ResolveError, Resolved};
-use udo_runtime::runtime::{LoadError, Runtime};
+use udo_runtime::compile::{BindOptions, CompileError, ResolveError};
+use udo_engine::operators::Operators;
+use udo_compile::resolve::{self, Resolved};
 
 /// The built-in operators.
 pub fn built_in() -> Operators {
-    builtin::operators().unwrap()
+    builtin_operators().unwrap()
 }
 
 /// The model of a graph as it is stored, on devices of its own.
@@ -22,10 +20,10 @@ pub fn built_in() -> Operators {
 pub fn compile_graph(
     graph: Graph,
     operators: &Operators,
-    options: &Options,
+    options: &CompileOptions,
 ) -> Result<Model, CompileError> {
     let runtime = Runtime::of(operators.clone(), Devices::default());
-    let options = Options { as_stored: true, ..options.clone() };
+    let options = CompileOptions { as_stored: true, ..options.clone() };
     runtime.load(graph, &LoadOptions::from(options)).map_err(|error| match error {
         LoadError::Compile(error) | LoadError::OutOfMemory { reason: error, .. } => *error,
         other => panic!("{other}"),
@@ -51,6 +49,6 @@ pub fn with_compiler<T>(
     work: impl FnOnce(&Compiler<'_>) -> T,
 ) -> T {
     let resources = Resources::of(operators.clone());
-    let options = Options { bind: bind.clone(), ..Options::default() };
+    let options = CompileOptions { bind: bind.clone(), ..CompileOptions::default() };
     work(&resources.compiler(&options))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
-use udo_runtime::package::index::Index;
+use udo_engine::package::index::Index;
 
 use crate::command::program;
 

@@ -2,8 +2,9 @@
 
 use udo_api::{DType, PackageV1};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
-use udo_runtime::model::{CompileError, Model, Options};
-use udo_runtime::operators::Operators;
+use udo_runtime::{CompileOptions, Model};
+use udo_runtime::compile::CompileError;
+use udo_engine::operators::Operators;
 
 /// A graph of one node with `inputs` inputs of this type and shape, and one output.
 pub fn one_node(
@@ -36,7 +37,7 @@ pub fn one_node(
 pub fn compile(
     graph: Graph,
     package: &'static PackageV1,
-    options: &Options,
+    options: &CompileOptions,
 ) -> Result<Model, CompileError> {
     let mut operators = Operators::new();
     operators.add_static(package).expect("the package is well formed");

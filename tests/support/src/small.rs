@@ -2,7 +2,7 @@
 
 use udo_api::Shape;
 use udo_runtime::graph::{Graph, Source};
-use udo_runtime::memory::Tensor;
+use udo_runtime::Tensor;
 
 /// The graph as text; `{0}` is where the elements of a constant go.
 pub const TEXT: &str = "graph small

@@ -3,17 +3,13 @@
 use std::fmt::Write as _;
 
 use udo_api::{Bool, Core, DType, Shape};
-use udo_reference::{
-    Argument, Arguments, Arithmetic, Class, Elements, Evaluated, Settings, Storage, Tensor, Value,
-};
-use udo_runtime::{
-    cores::{GpuStorage, OpenCl, Profile},
-    graph::Graph,
-    memory,
-    model::Options,
-    operators::Operators,
-    place::PlaceOptions,
-};
+use udo_reference::{Argument, Arguments, Arithmetic, Class, Elements, Evaluated, Settings, Storage, Tensor, Value};
+use udo_engine::cores::{GpuStorage, OpenCl, Profile};
+use udo_engine::operators::Operators;
+use udo_graph::memory;
+use udo_runtime::CompileOptions;
+use udo_runtime::compile::PlaceOptions;
+use udo_runtime::graph::Graph;
 use udo_test_support::compile::compile_graph;
 use udo_test_support::language::{Case, Operator, reals};
 
@@ -53,7 +49,7 @@ impl Way {
         matches!(self, Self::Gpu(Where::Device, _))
     }
 
-    fn options(self) -> Options {
+    fn options(self) -> CompileOptions {
         let (core, profile) = match self {
             Self::Cpu => (Core::CPU, Profile::default()),
             Self::Dsp => (Core::DSP_V68, Profile::default()),
@@ -70,7 +66,7 @@ impl Way {
             }
         };
         let place = PlaceOptions { cores: vec![core], profile, ..PlaceOptions::default() };
-        Options { place, ..Options::default() }
+        CompileOptions { place, ..CompileOptions::default() }
     }
 
     fn floats(self) -> Storage {

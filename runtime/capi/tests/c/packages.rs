@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use udo_runtime::package::index::{Index, IndexEntry, LibraryKind, sha256};
-use udo_runtime::package::{Lock, SecretKey, host_target, sign};
+use udo_engine::package::index::{Index, IndexEntry, LibraryKind, sha256};
+use udo_engine::package::{Lock, SecretKey, host_target, sign};
 
 use super::compile::{C, CXX, run_program, shared};
 use super::library::FOLDER;

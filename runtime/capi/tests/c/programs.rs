@@ -7,9 +7,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use udo_runtime::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
+use udo_graph::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
 use udo_runtime::graph::Graph;
-use udo_runtime::import::ModelBytes;
+use udo_graph::import::ModelBytes;
 
 use super::compile::{C, CXX, run_program, shared};
 use super::library::{FOLDER, library};

@@ -301,7 +301,7 @@ pub(super) fn time(cx: &OpContext) -> Outcome {
 fn time_of(
     cx: &OpContext,
     small: &crate::node::Node,
-    entry: &udo_runtime::operators::KernelEntry,
+    entry: &udo_engine::operators::KernelEntry,
     len: usize,
 ) -> Option<(Duration, usize)> {
     /// What takes as long is not disturbed by much.

@@ -1,6 +1,6 @@
 //! Another package that is open beside: a copy of the package, which the system loads as libraries of their own.
 
-use udo_runtime::package::inspect;
+use udo_engine::package::inspect;
 use udo_testing::{How, Output};
 
 use super::binary::copied;

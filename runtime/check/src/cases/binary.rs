@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use udo_api::{OpSchema, Param, Port};
-use udo_runtime::builtin;
-use udo_runtime::package::{
-    Contents, InspectedLibrary, Listing, Manifest, ManifestOp, ManifestPort, inspect,
-};
+use udo_runtime::builtin_operators;
+use udo_engine::package::{Contents, InspectedLibrary, Listing, Manifest, ManifestOp, ManifestPort, inspect};
 
 use super::{Finding, Outcome, chain, failed, not_applicable, skipped};
 use crate::context::PackageContext;
@@ -96,7 +94,7 @@ fn unlike(manifest: &ManifestOp, schema: &OpSchema) -> Option<String> {
             return Some(format!("{side} are {described:?} and {ports:?}"));
         }
     }
-    let alike = |(described, param): (&udo_runtime::package::ManifestParam, &Param)| {
+    let alike = |(described, param): (&udo_engine::package::ManifestParam, &Param)| {
         described.name == param.name()
             && Some(described.kind) == param.kind()
             && described.is_optional == param.is_optional()
@@ -152,7 +150,7 @@ pub(super) fn anywhere(cx: &PackageContext) -> Outcome {
     let found = inspect(path).map_err(|error| Finding::Failed(chain(&error)))?;
     let copy = std::env::temp_dir().join(format!("udo check {}", std::process::id()));
     let opened = copied(&found.folder, &found.libraries, &copy).and_then(|first| {
-        let mut registry = builtin::operators().map_err(|error| chain(&error))?;
+        let mut registry = builtin_operators().map_err(|error| chain(&error))?;
         let package = registry.open(&first).map_err(|error| chain(&error))?;
         let cores: Vec<_> = registry
             .package(package)
@@ -194,7 +192,7 @@ pub(super) fn quiet(cx: &PackageContext) -> Outcome {
         return not_applicable("built-in operators are no library");
     }
     // The host's own first opening of anything is not the package's.
-    let _ = builtin::operators();
+    let _ = builtin_operators();
     let before = Surroundings::now();
     opens(cx)?;
     match before.changed(&Surroundings::now()) {

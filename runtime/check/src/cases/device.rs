@@ -3,17 +3,14 @@
 use std::time::{Duration, Instant};
 
 use udo_api::{Core, Layout, Side};
-use udo_runtime::LoadOptions;
-use udo_runtime::cores::opencl;
+use udo_runtime::{CompileOptions, LoadError, LoadOptions, Runtime, Session, Tensor};
+use udo_engine::cores::opencl;
 use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, Graph, Node as GraphNode, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{CompileError, Options};
-use udo_runtime::place::PlaceError;
-use udo_runtime::plan::PlanError;
-use udo_runtime::runtime::{LoadError, Runtime};
+use udo_runtime::compile::CompileError;
+use udo_compile::place::PlaceError;
+use udo_compile::plan::PlanError;
 use udo_runtime::session::PortError;
-use udo_runtime::session::Session;
 use udo_testing::{How, Output};
 
 use super::contract::unwritten;
@@ -166,7 +163,7 @@ impl OnDevice {
         let said = format!("{}: on {device}", node.said(cx.subject.core));
         let graph = one_node(cx, node).ok().and_then(|graph| as_models(cx, node, graph));
         let Some(graph) = graph else { return Ok(None) };
-        let mut options = Options { as_stored: true, ..Options::default() };
+        let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
         options.place.cores = vec![Core::GPU, Core::CPU];
         let runtime = Runtime::of(cx.registry.clone(), Devices::default());
         let model = match runtime.load(graph, &LoadOptions::from(options.clone())) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use udo_api::Core;
-use udo_runtime::cores::opencl::Storage;
+use udo_engine::cores::opencl::Storage;
 
 use super::contract::unwritten;
 use super::{Outcome, failed, known, not_applicable, skipped, unchecked};

@@ -2,13 +2,10 @@
 
 use udo_api::{Core, DType, Param, ParamKind, Port};
 use udo_host::ParamSetting;
-use udo_runtime::LoadOptions;
+use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
 use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node as GraphNode, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Options;
-use udo_runtime::place::Fallback;
-use udo_runtime::runtime::Runtime;
+use udo_runtime::compile::Fallback;
 
 use super::{Outcome, chain, failed, not_applicable, skipped};
 use crate::context::OpContext;
@@ -166,7 +163,7 @@ impl OneNode<'_> {
 
     fn compiled(&self) -> Result<(), String> {
         let graph = self.graph()?;
-        let mut options = Options { as_stored: true, ..Options::default() };
+        let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
         options.place.cores = vec![self.cx.subject.core, Core::CPU];
         options.place.fallback = Fallback::CPU;
         let runtime = Runtime::of(self.cx.registry.clone(), Devices::default());

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::json;
 use udo_api::guard::heap_calls;
-use udo_runtime::session::{Session, SessionOptions};
+use udo_runtime::Session;
+use udo_runtime::session::SessionOptions;
 
 use super::Run;
 use super::quantize::DataFlags;

@@ -7,11 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use udo_api::Core;
-use udo_check::{
-    CASES, CheckError, DEFAULT_LEVEL, Options, Place, Program, Report, Setup, SubjectReport,
-    Verdict, Work,
-};
-use udo_runtime::place::core_named;
+use udo_check::{CASES, CheckError, DEFAULT_LEVEL, Options, Place, Program, Report, Setup, SubjectReport, Verdict, Work};
+use udo_compile::place::core_named;
 
 use super::Run;
 use crate::output::Column::{Left, Right};

@@ -7,11 +7,11 @@ use clap::Args;
 use serde_json::{Value, json};
 use udo_generator::{Mode, Source};
 use udo_runtime::build::{self, ImageInput};
-use udo_runtime::container::{self, Contents, Extent, Network, Provenance, Stage, StoredGraph};
-use udo_runtime::graph::{Graph, ValueId};
-use udo_runtime::import::{ImportOptions, PackagedOp, Reading};
-use udo_runtime::place::{self, Affinity};
-use udo_runtime::resolve::{BindOptions, MissingOp, ResolveError};
+use udo_graph::container::{self, Contents, Extent, Network, Provenance, Stage, StoredGraph};
+use udo_runtime::graph::{Graph, ImportOptions, ValueId};
+use udo_graph::import::{PackagedOp, Reading};
+use udo_compile::place;
+use udo_runtime::compile::{Affinity, BindOptions, MissingOp, ResolveError};
 
 mod images;
 

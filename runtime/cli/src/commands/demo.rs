@@ -10,14 +10,10 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use udo_api::Core;
-use udo_runtime::LoadOptions;
-use udo_runtime::export;
+use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Session, Tensor};
+use udo_graph::export;
 use udo_runtime::graph::{Graph, Source, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options, RangesOf};
-use udo_runtime::place::PlaceOptions;
-use udo_runtime::runtime::Runtime;
-use udo_runtime::session::Session;
+use udo_runtime::compile::{PlaceOptions, RangesOf};
 use udo_runtime::session::StepProfile;
 
 use super::Run;
@@ -231,7 +227,7 @@ impl Runner<'_> {
         let place = PlaceOptions { cores: vec![self.core], ..PlaceOptions::default() };
         let set = vec![(network::INPUT.to_owned(), self.image.clone())];
         let ranges_of = RangesOf::Inputs(Arc::new(vec![set]));
-        let options = Options { place, ranges_of, ..Options::default() };
+        let options = CompileOptions { place, ranges_of, ..CompileOptions::default() };
         let compiled = self.runtime.load(graph, &LoadOptions::from(options.clone()));
         let model = compiled.map_err(|error| load_failure(error, self.file, self.runtime))?;
         let session = model.session();

@@ -9,7 +9,7 @@ mod tools;
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::runtime::Runtime;
+use udo_runtime::Runtime;
 
 use super::Run;
 use crate::output::{Failure, Outcome, print_json};

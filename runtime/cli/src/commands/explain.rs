@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::pass::{Fired, Stayed};
-use udo_runtime::plan::{Crossing, Passage, Report, Subnet};
+use udo_compile::pass::Stayed;
+use udo_runtime::compile::Fired;
+use udo_compile::plan::{Crossing, Passage, Subnet};
+use udo_runtime::Report;
 
 use super::Run;
 use super::quantize::DataFlags;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
-use udo_runtime::package::{LOCK_FILE, Lock};
+use udo_engine::package::{LOCK_FILE, Lock};
 
 use super::Run;
 use crate::output::{Failure, Outcome, print_json};
@@ -42,7 +42,7 @@ impl Run for LockPackages {
         let locked = self.packages.iter().map(add).collect::<Result<Vec<_>, _>>()?;
         lock.write(&self.lock).map_err(Failure::new)?;
         if self.json {
-            let package = |of: &udo_runtime::package::LockedPackage| json!({ "package": of.package, "index_sha256": of.index_sha256 });
+            let package = |of: &udo_engine::package::LockedPackage| json!({ "package": of.package, "index_sha256": of.index_sha256 });
             print_json(&json!({
                 "file": self.lock, "locked": locked.iter().map(package).collect::<Vec<_>>(),
             }));

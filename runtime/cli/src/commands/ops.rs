@@ -3,8 +3,8 @@
 use clap::Args;
 use serde_json::{Value, json};
 use udo_api::{Core, DType, TypeSet, types};
-use udo_runtime::place::core_named;
-use udo_runtime::resolve::Coverage;
+use udo_compile::place::core_named;
+use udo_runtime::compile::Coverage;
 
 use super::Run;
 use crate::output::Column::Left;

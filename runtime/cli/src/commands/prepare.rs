@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use udo_hta::Soc;
-use udo_runtime::container::{Container, Contents, Extent};
-use udo_runtime::graph::Origin;
-use udo_runtime::hta::{HtaPart, HtaReport, PrepareHta};
-use udo_runtime::memory::ModelBytes;
+use udo_graph::container::{Container, Contents, Extent};
+use udo_graph::graph::Origin;
+use udo_compile::hta::{HtaPart, HtaReport, PrepareHta};
+use udo_graph::memory::ModelBytes;
 
 use super::Run;
 use crate::cores::soc_named;
@@ -142,7 +142,7 @@ impl Prepare {
                 stage.shapes.insert(name.clone(), extents);
             }
             let mut graph = stage.graph.graph.clone();
-            udo_runtime::container::ready(&mut graph, std::slice::from_ref(&stage.shapes))
+            udo_graph::container::ready(&mut graph, std::slice::from_ref(&stage.shapes))
                 .map_err(|error| container_failure(&self.model, error))?;
         }
         Ok(())
@@ -173,7 +173,7 @@ impl Prepare {
 fn read(path: &Path) -> Result<Contents, Failure> {
     let bytes = ModelBytes::read(path)
         .map_err(|error| Failure::new(format!("cannot read it: {error}")).at(path.display()))?;
-    if !udo_runtime::container::sniff(bytes.as_ref()) {
+    if !udo_graph::container::sniff(bytes.as_ref()) {
         let failure = Failure::new("this is no model file").at(path.display());
         return Err(failure.help("`udo convert MODEL.onnx` makes one"));
     }

@@ -8,17 +8,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use udo_runtime::container::{Contents, Network, Provenance, Stage, StoredGraph};
-use udo_runtime::export;
-use udo_runtime::import::{ImportOptions, Reading};
-use udo_runtime::model::Options;
-use udo_runtime::quant::{
-    BiasStorage, Bits, Calibration, Compared, Comparison, Correction, Encodings, Equalization,
-    FloatNode, FloatOps, Granularity, Histograms, Kind, LEAST_WIDTH, Method, Narrow, QuantError,
-    Quantized, Quantizer, Settings, Symmetry, Unused,
-};
-use udo_runtime::resolve::BindOptions;
-use udo_runtime::runtime::Runtime;
+use udo_graph::container::{Contents, Network, Provenance, Stage, StoredGraph};
+use udo_graph::export;
+use udo_graph::import::Reading;
+use udo_runtime::graph::ImportOptions;
+use udo_runtime::{CompileOptions, Runtime};
+use udo_runtime::quant::{BiasStorage, Bits, Calibration, Compared, Comparison, Correction, Encodings, Equalization, FloatNode, FloatOps, Granularity, Histograms, Kind, LEAST_WIDTH, Method, Narrow, QuantError, Quantized, Quantizer, Settings, Symmetry, Unused};
+use udo_runtime::compile::BindOptions;
 
 use super::Run;
 use crate::failures::{compile_failure, container_failure};
@@ -236,7 +232,7 @@ impl Run for Quantize {
         drop(bar);
         let quantized = source.finish(&calibration).map_err(refused)?;
         if !self.float_fallback && !self.store_all {
-            let options = Options { bind: bind.clone(), ..self.options() };
+            let options = CompileOptions { bind: bind.clone(), ..self.options() };
             Quantizer::check(&quantized, &runtime, &options).map_err(refused)?;
         }
         self.write(format, &quantized, &runtime, &bind)?;
@@ -331,9 +327,9 @@ impl Quantize {
         Ok([bytes(&self.model)?, bytes(&self.output)?])
     }
 
-    fn options(&self) -> Options {
+    fn options(&self) -> CompileOptions {
         let all = std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        Options { threads: self.threads.unwrap_or(all), ..Options::default() }
+        CompileOptions { threads: self.threads.unwrap_or(all), ..CompileOptions::default() }
     }
 
     fn failure(error: QuantError, runtime: &Runtime) -> Failure {

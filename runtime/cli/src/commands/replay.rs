@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use udo_api::Core;
 use udo_check::{Program, ReplayOptions, Replayed, Verdict};
-use udo_runtime::place::core_named;
+use udo_compile::place::core_named;
 
 use super::Run;
 use super::check::{TIMEOUT, refused};

@@ -16,9 +16,8 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use udo_api::Encoding;
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::session::SpanKind;
-use udo_runtime::session::{RunError, Session, SessionOptions};
+use udo_runtime::{Session, Tensor};
+use udo_runtime::session::{RunError, SessionOptions, SpanKind};
 
 use super::Run;
 use super::quantize::DataFlags;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use udo_runtime::package::{DIST_FOLDER, SecretKey, seal, sign};
+use udo_engine::package::{DIST_FOLDER, SecretKey, seal, sign};
 
 use super::Run;
 use crate::output::{Failure, Outcome};

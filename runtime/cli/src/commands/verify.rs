@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use udo_api::Core;
-use udo_runtime::memory::Tensor;
-use udo_runtime::place::core_named;
-use udo_runtime::session::Session;
+use udo_runtime::{Session, Tensor};
+use udo_compile::place::core_named;
 
 use super::Run;
 use super::quantize::DataFlags;

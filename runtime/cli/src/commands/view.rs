@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::graph::{Attr, Graph, Node};
-use udo_runtime::import::ImportOptions;
-use udo_runtime::plan::{NodeReport, Report};
+use udo_runtime::graph::{Attr, Graph, ImportOptions, Node};
+use udo_runtime::Report;
+use udo_runtime::compile::NodeReport;
 
 use super::Run;
 use super::explain::{ExplainFlags, Explained};

@@ -16,7 +16,7 @@ use udo_graph::error::{Result, invalid};
 /// assert_eq!(pair.to_string(), "cores 0, 2");
 /// assert!(CoreSet::of(&[1, 1]).is_err());
 /// assert_eq!(CoreSet::default(), CoreSet::Auto);
-/// # Ok::<(), udo_runtime::device::Error>(())
+/// # Ok::<(), udo_runtime::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CoreSet {

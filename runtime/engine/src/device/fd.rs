@@ -30,7 +30,8 @@ impl Device {
     /// # extern crate udo_engine as udo_runtime;
     /// use std::os::fd::AsFd;
     /// use udo_api::CoreKind;
-    /// use udo_runtime::device::{AllocOptions, Devices, ImportOptions, Sharing};
+    /// use udo_engine::device::{AllocOptions, ImportOptions, Sharing};
+    /// use udo_runtime::device::Devices;
     ///
     /// let dsp = Devices::default().get(CoreKind::Dsp, 0)?;
     /// let options = AllocOptions { sharing: Sharing::Exportable, ..AllocOptions::default() };
@@ -42,7 +43,7 @@ impl Device {
     /// let mut read = [0; 5];
     /// ours.read(100, &mut read)?;
     /// assert_eq!(&read, b"hello");
-    /// # Ok::<(), udo_runtime::device::Error>(())
+    /// # Ok::<(), udo_runtime::Error>(())
     /// ```
     ///
     /// # Errors

@@ -47,7 +47,7 @@ impl Usage {
 /// let memory = dsp.alloc(10)?;
 /// let total = dsp.heap_stats().total;
 /// assert_eq!((total.current_bytes, total.peak_bytes, total.memories), (10, 1000, 1));
-/// # Ok::<(), udo_runtime::device::Error>(())
+/// # Ok::<(), udo_runtime::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapStats {

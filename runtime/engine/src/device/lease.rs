@@ -116,7 +116,9 @@ impl From<Conflict> for Error {
 /// ```
 /// # extern crate udo_engine as udo_runtime;
 /// use udo_api::CoreKind;
-/// use udo_runtime::device::{Access, Devices, Error, ErrorCode};
+/// use udo_engine::device::Access;
+/// use udo_runtime::Error;
+/// use udo_runtime::device::{Devices, ErrorCode};
 ///
 /// let memory = Devices::default().get(CoreKind::Cpu, 0)?.alloc(64)?;
 /// let mut lease = memory.lease(Access::Write)?;
@@ -303,7 +305,8 @@ impl Lease {
 /// ```
 /// # extern crate udo_engine as udo_runtime;
 /// use udo_api::CoreKind;
-/// use udo_runtime::device::{Access, Devices, LeaseSet};
+/// use udo_engine::device::{Access, LeaseSet};
+/// use udo_runtime::device::Devices;
 ///
 /// let cpu = Devices::default().get(CoreKind::Cpu, 0)?;
 /// let (x, y) = (cpu.alloc(16)?, cpu.alloc(16)?);
@@ -312,7 +315,7 @@ impl Lease {
 /// assert!(x.write(0, &[1]).is_err(), "a run in flight keeps its inputs as they are");
 /// run.give_back();
 /// x.write(0, &[1])?;
-/// # Ok::<(), udo_runtime::device::Error>(())
+/// # Ok::<(), udo_runtime::Error>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct LeaseSet {

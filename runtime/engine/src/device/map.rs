@@ -44,7 +44,7 @@ struct Mapping {
 /// let map = memory.map(2..4)?;
 /// assert_eq!(map.bytes()?, [5, 5]);
 /// assert_eq!(memory.write(3, &[6]).unwrap_err().code(), ErrorCode::Busy);
-/// # Ok::<(), udo_runtime::device::Error>(())
+/// # Ok::<(), udo_runtime::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct ReadMap(Mapping);
@@ -66,7 +66,7 @@ pub struct ReadMap(Mapping);
 /// drop(map);
 /// let device = memory.read_all()?;
 /// assert_eq!((device[60], device[64]), (1, 0), "one line was flushed, the other was forgotten");
-/// # Ok::<(), udo_runtime::device::Error>(())
+/// # Ok::<(), udo_runtime::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct WriteMap(Mapping);

@@ -21,7 +21,8 @@ use udo_graph::error::{Error, ErrorCode, Result, invalid};
 /// ```
 /// # extern crate udo_engine as udo_runtime;
 /// use udo_api::CoreKind;
-/// use udo_runtime::device::{AllocOptions, Contents, Devices};
+/// use udo_engine::device::{AllocOptions, Contents};
+/// use udo_runtime::device::Devices;
 ///
 /// let dsp = Devices::default().get(CoreKind::Dsp, 0)?;
 /// let options = AllocOptions { contents: Contents::Zeros, owner: "weights", ..AllocOptions::default() };
@@ -31,7 +32,7 @@ use udo_graph::error::{Error, ErrorCode, Result, invalid};
 /// memory.read(18, &mut read)?;
 /// assert_eq!(read, [1, 1, 0, 0]);
 /// assert_eq!(dsp.heap_stats().owners[0].1.current_bytes, 1000);
-/// # Ok::<(), udo_runtime::device::Error>(())
+/// # Ok::<(), udo_runtime::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Memory(MemoryView);
@@ -53,7 +54,7 @@ pub struct Memory(MemoryView);
 /// part.write(2, &[7])?;
 /// part.copy_from(3, &memory, 42, 1)?;
 /// assert_eq!(memory.view(41..45)?.read_all()?, [0, 7, 7, 0]);
-/// # Ok::<(), udo_runtime::device::Error>(())
+/// # Ok::<(), udo_runtime::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct MemoryView {

@@ -100,7 +100,7 @@ impl DeviceSpec {
 /// let names: Vec<_> = devices.iter().map(|device| device.to_string()).collect();
 /// assert_eq!(names, ["cpu:0", "dsp:0", "dsp:1"]);
 /// assert_eq!(devices.get(CoreKind::Dsp, 1)?.memory_bytes(), 1 << 20);
-/// # Ok::<(), udo_runtime::device::Error>(())
+/// # Ok::<(), udo_runtime::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Devices(Arc<[Device]>);

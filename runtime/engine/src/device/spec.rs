@@ -53,7 +53,8 @@ impl fmt::Display for Extent {
 /// ```
 /// # extern crate udo_engine as udo_runtime;
 /// use udo_api::DType;
-/// use udo_runtime::device::{ErrorCode, Extent, Packing, TensorSpec};
+/// use udo_engine::device::Packing;
+/// use udo_runtime::device::{ErrorCode, Extent, TensorSpec};
 ///
 /// let spec = TensorSpec::new(DType::U8, &[Extent::Range { min: 1, max: 8 }, Extent::Fixed(2)])?;
 /// let spec = spec.with_packing(Packing::N4)?;
@@ -61,7 +62,7 @@ impl fmt::Display for Extent {
 /// let five = spec.with_shape(&[5, 2])?;
 /// assert_eq!((five.byte_size()?, five.storage_size()?), (10, 16));
 /// assert_eq!(spec.to_string(), "u8[1..=8,2] 4n");
-/// # Ok::<(), udo_runtime::device::Error>(())
+/// # Ok::<(), udo_runtime::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq)]
 pub struct TensorSpec {

@@ -26,7 +26,7 @@ use udo_graph::memory::{Buffer, Tensor};
 /// tensor.reshape(&[3])?;
 /// assert_eq!(tensor.read_all()?, [1, 2, 3]);
 /// assert_eq!(tensor.reshape(&[5]).unwrap_err().code(), ErrorCode::OutOfMemory);
-/// # Ok::<(), udo_runtime::device::Error>(())
+/// # Ok::<(), udo_runtime::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct DeviceTensor {

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::time::Instant;
 
 use udo_api::Element;
-use udo_runtime::memory::{Buffer, elements_mut};
+use udo_graph::memory::{Buffer, elements_mut};
 use udo_simd::{peak_flops, peak_ops8};
 
 /// What a row is measured in.

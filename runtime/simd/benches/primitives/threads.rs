@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use udo_runtime::thread_pool::Pool;
+use udo_engine::thread_pool::Pool;
 use udo_simd::{gemm_f32, gemm_u8};
 
 use crate::harness::{Lines, Summary, geomean, section, times};

@@ -1,7 +1,8 @@
 //! The table: a row per operation, in the order of their numbers.
 
 use super::Form::{Active, By, Same};
-use super::{Form, Kind, MOST, NnrtOp, Param, Value};
+use crate::build::param::{Kind, Param, Value};
+use super::{Form, MOST, NnrtOp};
 use super::{image, math, movement, order, recurrent, reduce};
 
 const fn op(

@@ -1,6 +1,6 @@
 //! One of two subgraphs.
 
-use udo_runtime::plan::PlanOptions;
+use udo_runtime::compile::PlanOptions;
 
 use super::Given::{Floats, Truth};
 use super::{compiled, elements, give, run, steps};

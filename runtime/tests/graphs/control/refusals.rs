@@ -1,7 +1,7 @@
 //! What cannot run, and how the messages say where.
 
 use udo_runtime::graph::Graph;
-use udo_runtime::model::Options;
+use udo_runtime::CompileOptions;
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// Why a graph that reads truths and numbers cannot be compiled.
@@ -11,7 +11,7 @@ fn refusal(node: &str) -> String {
         "graph g\n  input c: bool[]\n  input n: i64[]\n  input x: f32[2]\n  input w: f32[3,2]\n{node}  output y\n"
     );
     let graph = Graph::parse(&text).unwrap();
-    let model = compile_graph(graph, &built_in(), &Options::default());
+    let model = compile_graph(graph, &built_in(), &CompileOptions::default());
     model.unwrap_err().to_string()
 }
 

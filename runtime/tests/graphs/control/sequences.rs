@@ -2,8 +2,8 @@
 
 use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
-use udo_runtime::model::Options;
-use udo_runtime::plan::PlanOptions;
+use udo_runtime::CompileOptions;
+use udo_runtime::compile::PlanOptions;
 
 use super::Given::{Floats, Ints, Truth};
 use super::{Given, compiled, give};
@@ -35,7 +35,7 @@ fn run(lines: &str, given: &[(&str, Given<'_>)]) -> (Vec<usize>, Vec<f32>) {
 #[track_caller]
 fn refusal(lines: &str) -> String {
     let graph = Graph::parse(&graph(lines)).unwrap();
-    let model = compile_graph(graph, &built_in(), &Options::default());
+    let model = compile_graph(graph, &built_in(), &CompileOptions::default());
     model.map(drop).unwrap_err().to_string()
 }
 

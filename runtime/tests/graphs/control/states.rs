@@ -1,6 +1,6 @@
 //! States that are not copied from trip to trip.
 
-use udo_runtime::plan::PlanOptions;
+use udo_runtime::compile::PlanOptions;
 
 use super::Given::{Floats, Ints, Truth};
 use super::{compiled, elements, give, steps};

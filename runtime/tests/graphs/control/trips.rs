@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use udo_runtime::plan::PlanOptions;
+use udo_runtime::compile::PlanOptions;
 use udo_runtime::session::StepProfile;
 
 use super::Given::{Floats, Ints, Truth};

@@ -2,9 +2,8 @@
 
 use udo_api::guard::thread_heap_calls;
 use udo_runtime::graph::Graph;
-use udo_runtime::model::Options;
-use udo_runtime::plan::PlanOptions;
-use udo_runtime::session::Session;
+use udo_runtime::{CompileOptions, Session};
+use udo_runtime::compile::PlanOptions;
 
 use super::Given::{Floats, Ints};
 use super::{Given, compiled, give, plans};
@@ -114,7 +113,7 @@ fn a_loop_that_grows_without_an_end_is_refused() {
     let text = looped("n", "_", "capture x; t = Concat@13(s, x) axis=0 # t; output on, t, i")
         .replace("input n: i64[]", "constant n: i64[]{9223372036854775807}");
     let graph = Graph::parse(&text).unwrap();
-    let model = compile_graph(graph, &built_in(), &Options::default());
+    let model = compile_graph(graph, &built_in(), &CompileOptions::default());
     let error = model.map(drop).unwrap_err().to_string();
     let expected = "node \"loop\" (Loop): it has more than 16384 iterations whose shapes differ, expected at most 16384 of at \
                     most 131072 nodes in all";

@@ -2,7 +2,7 @@
 
 use udo_api::{DType, Element, Shape};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
-use udo_runtime::memory::Tensor;
+use udo_runtime::Tensor;
 use udo_test_support::random::Random;
 
 /// Values with more elements than this get no more readers.

@@ -5,9 +5,8 @@ use std::collections::HashMap;
 use udo_api::CoreKind;
 use udo_runtime::device::{DeviceTensor, Devices};
 use udo_runtime::graph::ValueId;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::{Model, Options};
-use udo_runtime::operators::Operators;
+use udo_runtime::{CompileOptions, Model, Tensor};
+use udo_engine::operators::Operators;
 use udo_runtime::run::RunOptions;
 
 use super::Met;
@@ -36,7 +35,7 @@ pub(super) fn check(
     case: &Case,
     apart: &Model,
     operators: &Operators,
-    options: &Options,
+    options: &CompileOptions,
     (inputs, wanted): (&HashMap<ValueId, Tensor>, &HashMap<ValueId, Tensor>),
     met: &mut Met,
 ) -> Result<(), String> {

@@ -4,12 +4,11 @@ use std::collections::HashMap;
 use std::num::NonZero;
 
 use udo_api::Core;
-use udo_runtime::cores::{OpenCl, Profile};
+use udo_engine::cores::{OpenCl, Profile};
 use udo_runtime::graph::{DimSpec, Graph, Node, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Options;
-use udo_runtime::operators::Operators;
-use udo_runtime::place::PlaceOptions;
+use udo_runtime::{CompileOptions, Tensor};
+use udo_engine::operators::Operators;
+use udo_runtime::compile::PlaceOptions;
 use udo_test_support::compile::compile_graph;
 
 /// Every value of one run that starts from `inputs`, each node on its core where that takes it alone.
@@ -27,7 +26,7 @@ pub(crate) fn run(
         let cores = vec![core, Core::CPU, Core::GPU];
         let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
         let place = PlaceOptions { cores, profile, ..PlaceOptions::default() };
-        let options = Options { place, threads, ..Options::default() };
+        let options = CompileOptions { place, threads, ..CompileOptions::default() };
         let made = run_node(graph, node, &known, operators, &options).map_err(fail)?;
         known.extend(made);
     }
@@ -39,7 +38,7 @@ fn run_node(
     node: &Node,
     known: &HashMap<ValueId, Tensor>,
     operators: &Operators,
-    options: &Options,
+    options: &CompileOptions,
 ) -> Result<Vec<(ValueId, Tensor)>, String> {
     let mut alone = Graph::new("alone");
     let mut ids: HashMap<ValueId, ValueId> = HashMap::new();

@@ -2,15 +2,16 @@
 
 use udo_api::DType::{F32, I32, U8};
 use udo_api::{Core, Encoding, Encodings};
-use udo_runtime::build::nnrt::{Kind, OPS};
+use udo_runtime::build::{Kind, NNRT_OPS as OPS};
 use udo_runtime::build::{FinishedGraph, GraphBuilder, Operation, TensorId};
-use udo_runtime::compiler::Resources;
-use udo_runtime::cores::OpenCl;
-use udo_runtime::device::{Error, ErrorCode, Extent, Packing, TensorSpec};
+use udo_runtime::compile::{OpSupport, support};
+use udo_compile::compiler::Resources;
+use udo_engine::cores::OpenCl;
+use udo_engine::device::Packing;
+use udo_runtime::{CompileOptions, Error, Model};
+use udo_runtime::device::{ErrorCode, Extent, TensorSpec};
 use udo_runtime::graph::Attr;
-use udo_runtime::model::{Model, OpSupport, Options, support};
-use udo_runtime::place::{Fallback, PlaceOptions};
-use udo_runtime::resolve::BindOptions;
+use udo_runtime::compile::{BindOptions, Fallback, PlaceOptions};
 
 use super::support::{Nd, near};
 use udo_test_support::compile::{built_in, compile_graph};
@@ -54,7 +55,7 @@ fn add_relu() -> FinishedGraph {
     graph.finish().unwrap()
 }
 
-fn compile(graph: &FinishedGraph, options: &Options) -> Result<Model, String> {
+fn compile(graph: &FinishedGraph, options: &CompileOptions) -> Result<Model, String> {
     let mut options = options.clone();
     options.bind.ranges = graph.ranges();
     let compiled = compile_graph(graph.graph().clone(), &built_in(), &options);
@@ -71,10 +72,10 @@ fn run(model: &Model, inputs: &[&Nd]) -> Result<Vec<Nd>, String> {
     Ok(outputs.map(|name| Nd::of_tensor(&session.output_tensor(name).unwrap())).collect())
 }
 
-fn on(core: Core, fallback: Fallback) -> Options {
+fn on(core: Core, fallback: Fallback) -> CompileOptions {
     let mut place = PlaceOptions { cores: vec![core], fallback, ..PlaceOptions::default() };
     place.profile.opencl = OpenCl::Off;
-    Options { place, ..Options::default() }
+    CompileOptions { place, ..CompileOptions::default() }
 }
 
 /// N01.
@@ -105,7 +106,7 @@ fn open_dimensions_take_their_shapes_from_a_run() {
         graph.set_io(&[x], &[y]).unwrap();
         let finished = std::mem::replace(&mut graph, GraphBuilder::new("next")).finish().unwrap();
         let has_range = !finished.ranges().is_empty();
-        let model = compile(&finished, &Options::default()).unwrap();
+        let model = compile(&finished, &CompileOptions::default()).unwrap();
         for rows in [1, 3] {
             let x = Nd::noise(&[rows, 2], 1);
             near(&run(&model, &[&x]).unwrap(), &[&x.map(|x| x + x)], 1e-6);
@@ -279,9 +280,9 @@ fn support_looks_at_each_operation_where_one_does_not_resolve() {
 #[test]
 fn one_graph_is_compiled_many_times() {
     let graph = add_relu();
-    let refused = Options { max_memory: Some(1), ..Options::default() };
+    let refused = CompileOptions { max_memory: Some(1), ..CompileOptions::default() };
     assert!(compile(&graph, &refused).is_err());
-    let models = [0, 1].map(|_| compile(&graph, &Options::default()).unwrap());
+    let models = [0, 1].map(|_| compile(&graph, &CompileOptions::default()).unwrap());
     drop(graph);
     let x = Nd::list(&[1.0, -1.0, 2.0, 0.0]);
     let [first, second] = models;
@@ -295,7 +296,7 @@ fn one_graph_is_compiled_many_times() {
 fn graphs_are_built_on_any_thread_and_many_at_once() {
     let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(add_relu)).collect();
     for thread in threads {
-        compile(&thread.join().unwrap(), &Options::default()).unwrap();
+        compile(&thread.join().unwrap(), &CompileOptions::default()).unwrap();
     }
 }
 
@@ -313,13 +314,13 @@ fn our_own_operators_are_used_by_name() {
     graph.set_io(&[a], &[y]).unwrap();
     let graph = graph.finish().unwrap();
     let x = Nd::list(&[1.0, -1.0, 2.2, 0.0]);
-    let made = run(&compile(&graph, &Options::default()).unwrap(), &[&x]).unwrap();
+    let made = run(&compile(&graph, &CompileOptions::default()).unwrap(), &[&x]).unwrap();
     let elu = x.map(|x| if x < 0.0 { 2.0 * (x.exp() - 1.0) } else { x });
     near(&made, &[&elu.map(|x| ((x / 0.5).round_ties_even() * 0.5).max(0.0))], 1e-6);
     let (mut graph, [a, y]) = tensors();
     graph.op(Operation::ours("udo", "NoSuch").reads(&[a]).makes(&[y])).unwrap();
     graph.set_io(&[a], &[y]).unwrap();
-    let error = compile(&graph.finish().unwrap(), &Options::default()).unwrap_err();
+    let error = compile(&graph.finish().unwrap(), &CompileOptions::default()).unwrap_err();
     assert!(error.contains("NoSuch"), "{error}");
 }
 
@@ -344,7 +345,7 @@ fn channels_are_moved_at_the_edge_of_a_graph_alone() {
         graph.op(operation).unwrap();
     }
     graph.set_io(&[x], &[y]).unwrap();
-    let model = compile(&graph.finish().unwrap(), &Options::default()).unwrap();
+    let model = compile(&graph.finish().unwrap(), &CompileOptions::default()).unwrap();
     let steps: Vec<_> = model.report().steps.iter().map(|step| step.op.as_str()).collect();
     assert_eq!(steps, ["Transpose", "Conv", "MaxPool", "Conv"]);
 }
@@ -378,7 +379,7 @@ fn quantized_graphs_run_on_a_fixed_point_core() {
 /// Numbers at the ends of what attributes take are refused or computed with.
 #[test]
 fn strange_attributes_are_no_fault() {
-    let options = Options { max_memory: Some(1 << 24), ..Options::default() };
+    let options = CompileOptions { max_memory: Some(1 << 24), ..CompileOptions::default() };
     let operators = built_in();
     let dims = [2, 4, 2, 4];
     let data: Vec<u8> = (0..64).flat_map(|n: i32| (n % 3).to_le_bytes()).collect();

@@ -4,8 +4,8 @@ use udo_api::{Bool, DType, Element, Encoding, Encodings, Layout, Shape};
 use udo_runtime::build::{GraphBuilder, Operation, TensorId};
 use udo_runtime::device::TensorSpec;
 use udo_runtime::graph::Attr;
-use udo_runtime::memory::{Tensor, bytes_of};
-use udo_runtime::model::Options;
+use udo_graph::memory::bytes_of;
+use udo_runtime::{CompileOptions, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::random::Random;
 
@@ -284,7 +284,7 @@ impl Case {
         builder.set_io(&inputs, &makes).map_err(|error| said(&error))?;
         let graph = builder.finish().map_err(|error| said(&error))?;
         let operators = built_in();
-        let compiled = compile_graph(graph.graph().clone(), &operators, &Options::default());
+        let compiled = compile_graph(graph.graph().clone(), &operators, &CompileOptions::default());
         let model = compiled.map_err(|error| said(&error))?;
         let mut session = model.session().unwrap();
         for (_, name, tensor) in &given {

@@ -2,14 +2,13 @@
 
 use udo_api::DType;
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Options;
+use udo_runtime::{CompileOptions, Tensor};
 use udo_runtime::quant::{Encodings, Quantizer, Settings};
 
 /// The minimum width of ranges in SNPE.
 const WIDTH: f64 = 0.01;
-use udo_runtime::resolve::BindOptions;
-use udo_runtime::runtime::Runtime;
+use udo_runtime::compile::BindOptions;
+use udo_runtime::Runtime;
 
 use super::{Numbers, quantize, refusal};
 
@@ -122,7 +121,7 @@ fn encodings_along_another_axis_are_refused() {
     let bind = BindOptions::default();
     let graph = Graph::parse(NET).unwrap();
     let source = Quantizer::new(graph, &runtime, &bind, given(text)).unwrap();
-    let mut calibration = source.calibration(&runtime, &Options::default()).unwrap();
+    let mut calibration = source.calibration(&runtime, &CompileOptions::default()).unwrap();
     calibration.add(&sets(1.0)[0]).unwrap();
     let said = source.finish(&calibration).unwrap_err().to_string();
     assert!(

@@ -2,7 +2,7 @@
 
 use udo_api::DType;
 use udo_runtime::graph::Graph;
-use udo_runtime::memory::Tensor;
+use udo_runtime::Tensor;
 use udo_runtime::quant::{Bits, FloatOps, Settings};
 
 use super::{Numbers, assert_on_dsp, quantize, refusal};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use udo_api::{DType, Shape, TensorDesc};
 use udo_runtime::graph::{Attr, Graph, Node, ValueId};
-use udo_runtime::memory::Tensor;
+use udo_runtime::Tensor;
 
 use crate::node::OPSET;
 use crate::values::{Random, range_of};

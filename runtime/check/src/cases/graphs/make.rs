@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use udo_api::{DType, Layout, Shape, Side, TensorDesc};
 use udo_runtime::graph::{DimSpec, Graph, Node as GraphNode, ValueId};
-use udo_runtime::memory::Tensor;
+use udo_runtime::Tensor;
 
 use crate::cases::attrs;
 use crate::context::{Live, OpContext};

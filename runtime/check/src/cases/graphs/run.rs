@@ -5,15 +5,13 @@ use std::collections::hash_map::Entry;
 use std::num::NonZero;
 
 use udo_api::Core;
-use udo_runtime::LoadOptions;
-use udo_runtime::cores::OpenCl;
+use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
+use udo_engine::cores::OpenCl;
 use udo_runtime::device::Devices;
-use udo_runtime::graph::{DimSpec, Graph, Selector, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Options;
-use udo_runtime::npy;
-use udo_runtime::place::{Affinity, Fallback};
-use udo_runtime::runtime::Runtime;
+use udo_graph::graph::Selector;
+use udo_runtime::graph::{DimSpec, Graph, ValueId};
+use udo_graph::npy;
+use udo_runtime::compile::{Affinity, Fallback};
 
 use super::make::Made;
 use crate::context::OpContext;
@@ -46,7 +44,7 @@ pub(super) struct Runner {
     runtime: Runtime,
     core: Core,
     op: &'static str,
-    options: Options,
+    options: CompileOptions,
 }
 
 impl Runner {
@@ -71,7 +69,7 @@ impl Runner {
 
     /// The values of all parts, each of which is a model of its own that has nothing to plan.
     pub(super) fn one_by_one(&mut self, made: &Made) -> Result<Known, Fault> {
-        let options = Options { threads: self.options.threads, ..of(self.core) };
+        let options = CompileOptions { threads: self.options.threads, ..of(self.core) };
         let mut known: Known = made.given.iter().cloned().collect();
         for at in 0..made.parts.len() {
             let part = Part::of(made, &[at], &known).ok_or_else(|| {
@@ -111,7 +109,7 @@ impl Runner {
     }
 
     /// The outputs of the second of two runs, where memory holds what the first one left.
-    fn run(&mut self, part: &Part, options: &Options) -> Result<Vec<Tensor>, Fault> {
+    fn run(&mut self, part: &Part, options: &CompileOptions) -> Result<Vec<Tensor>, Fault> {
         let refused = |error: &dyn std::error::Error| Fault::Refused(crate::cases::chain(error));
         let failed = |error: &dyn std::error::Error| Fault::Failed(crate::cases::chain(error));
         let mut options = options.clone();
@@ -142,9 +140,9 @@ impl Runner {
 
 const TWO: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(1);
 
-/// Options by which all run on the CPU that no other core has to run.
-fn of(core: Core) -> Options {
-    let mut options = Options { as_stored: true, ..Options::default() };
+/// CompileOptions by which all run on the CPU that no other core has to run.
+fn of(core: Core) -> CompileOptions {
+    let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
     options.place.cores = vec![Core::CPU, core];
     options.place.fallback = Fallback::CPU;
     options.place.profile.opencl = OpenCl::Off;

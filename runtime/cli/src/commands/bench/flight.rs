@@ -9,7 +9,8 @@ use clap::Args;
 use serde_json::Value;
 use udo_api::guard::heap_calls;
 use udo_runtime::run::{Launch, RunOptions, Stream};
-use udo_runtime::session::{Session, SessionOptions};
+use udo_runtime::Session;
+use udo_runtime::session::SessionOptions;
 
 use super::Latency;
 use crate::heaps;
@@ -112,7 +113,7 @@ fn flight(
     let fitting = loaded.model.inputs().iter().zip(set.iter());
     let set: Vec<_> = fitting.map(|(input, of)| loaded.fitting(input, of.clone())).collect();
     let outputs = vec![None; loaded.model.outputs().len()];
-    let on_done: udo_runtime::run::Callback = Box::new(move |_| {
+    let on_done: udo_engine::run::Callback = Box::new(move |_| {
         // Nobody listens where a run before failed.
         let _heard = said.send(Instant::now());
     });
@@ -131,7 +132,7 @@ fn around(flights: &[Flight], count: usize, mut took: impl FnMut(f64)) -> Result
     for index in 0..count + flights.len() {
         let Some(flight) = turns.next() else { break };
         if index >= flights.len() && !in_flight.is_empty() {
-            let (run, submitted): (udo_runtime::run::Run, Instant) = in_flight.remove(0);
+            let (run, submitted): (udo_runtime::Run, Instant) = in_flight.remove(0);
             run.wait()?;
             if let Ok(end) = flight.ends.recv() {
                 took(end.duration_since(submitted).as_secs_f64() * 1e6);

@@ -1,7 +1,7 @@
 //! Shapes of inputs that take images in a format of their own.
 
 use udo_runtime::build::{self, ImageInput, ImageInputError};
-use udo_runtime::container::Extent;
+use udo_graph::container::Extent;
 use udo_runtime::graph::{DimSpec, Graph, Source};
 
 use crate::output::Failure;

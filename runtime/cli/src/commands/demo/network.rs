@@ -2,8 +2,7 @@
 
 use udo_api::{DType, Shape, TensorDesc};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::quant;
+use udo_runtime::{Tensor, quant};
 
 use crate::output::Failure;
 

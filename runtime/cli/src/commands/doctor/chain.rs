@@ -4,11 +4,8 @@ use std::fmt::Write;
 use std::num::NonZero;
 
 use udo_api::Core;
-use udo_runtime::model::Options;
-use udo_runtime::pass::PassOptions;
-use udo_runtime::place::{Affinity, Fallback, PlaceOptions};
-use udo_runtime::runtime::{LoadError, LoadOptions, Runtime};
-use udo_runtime::session::Session;
+use udo_runtime::{CompileOptions, LoadError, LoadOptions, Runtime, Session};
+use udo_runtime::compile::{Affinity, Fallback, PassOptions, PlaceOptions};
 
 /// What the values of a chain are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +119,7 @@ pub(super) fn load(
 ) -> Result<Session, LoadError> {
     let (cores, fallback) = (cores.to_vec(), Fallback::Off);
     let place = PlaceOptions { cores, fallback, affinity, ..PlaceOptions::default() };
-    let options = Options { place, threads, passes: PassOptions::none(), ..Options::default() };
+    let options = CompileOptions { place, threads, passes: PassOptions::none(), ..CompileOptions::default() };
     let options = LoadOptions { compile: options, ..LoadOptions::default() };
     Ok(runtime.load(text.as_bytes(), &options)?.session()?)
 }

@@ -4,8 +4,7 @@ use std::num::NonZero;
 use std::time::Instant;
 
 use udo_api::{Core, CoreKind, Element};
-use udo_runtime::runtime::Runtime;
-use udo_runtime::session::Session;
+use udo_runtime::{Runtime, Session};
 
 use super::chain::load;
 use crate::output::chain;

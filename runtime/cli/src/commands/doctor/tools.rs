@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use udo_api::abi::ABI_VERSION;
-use udo_runtime::cores::opencl;
+use udo_engine::cores::opencl;
 
 use super::cores::isa;
 use crate::commands::build;

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::plan::{Plan, Report};
-use udo_runtime::session::Trace;
-use udo_runtime::session::{Session, SessionOptions};
+use udo_runtime::{Report, Session};
+use udo_runtime::compile::Plan;
+use udo_runtime::session::{SessionOptions, Trace};
 
 use crate::loaded::{Loaded, prepare, set_inputs};
 use crate::model_flags::ModelFlags;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::container::{Contents, Network};
+use udo_graph::container::{Contents, Network};
 
 use crate::failures::container_failure;
 use crate::model_flags::open_container;
@@ -75,7 +75,7 @@ impl Extract {
     }
 }
 
-fn open(model: &Path) -> Result<udo_runtime::container::Container, Failure> {
+fn open(model: &Path) -> Result<udo_graph::container::Container, Failure> {
     match open_container(model)? {
         Some(container) => Ok(container),
         None => Err(Failure::new(format!("{} is no model file (.udm)", model.display()))

@@ -7,14 +7,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use udo_api::Core;
-use udo_runtime::container::{
-    Container, Contents, Extent, Network, Provenance, Stage, StoredGraph,
-};
-use udo_runtime::graph::{Graph, Source};
-use udo_runtime::import::ImportOptions;
-use udo_runtime::model::{Surveyed, survey};
-use udo_runtime::resolve::BindOptions;
-use udo_runtime::runtime::Runtime;
+use udo_graph::container::{Container, Contents, Extent, Network, Provenance, Stage, StoredGraph};
+use udo_runtime::graph::{Graph, ImportOptions, Source};
+use udo_runtime::compile::{BindOptions, Surveyed, survey};
+use udo_runtime::Runtime;
 
 use super::layers::{Layer, layers, share};
 use crate::failures::container_failure;
@@ -167,7 +163,7 @@ fn bound(
     container: &Container,
     network: &str,
     stage: usize,
-) -> Result<Bound, udo_runtime::container::ContainerError> {
+) -> Result<Bound, udo_graph::container::ContainerError> {
     let stage = container.network(Some(network))?.stage(stage)?;
     let bound = container.bound(stage, network)?;
     Ok((bound.graph, bound.ranges))

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 use udo_api::Core;
-use udo_runtime::container::StoredGraph;
+use udo_graph::container::StoredGraph;
 use udo_runtime::graph::{Graph, Node};
-use udo_runtime::model::Surveyed;
+use udo_runtime::compile::Surveyed;
 
 use super::macs::macs;
 

@@ -1,7 +1,7 @@
 //! How many multiplications and additions an operator's definition takes, whatever algorithm computes it.
 
 use udo_api::TensorDesc;
-use udo_runtime::model::Surveyed;
+use udo_runtime::compile::Surveyed;
 
 /// Where a definition has its sums.
 enum Sums {

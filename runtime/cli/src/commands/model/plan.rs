@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::plan::CoreMemory;
+use udo_runtime::compile::CoreMemory;
 
 use crate::model_flags::ModelFlags;
 use crate::output::Column::{Left, Right};

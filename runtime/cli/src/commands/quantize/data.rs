@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use udo_api::TensorDesc;
 use udo_runtime::graph::{DimSpec, Graph, Source};
-use udo_runtime::memory::Tensor;
-use udo_runtime::resolve::Input;
+use udo_runtime::Tensor;
+use udo_runtime::compile::Input;
 
 use super::DataFlags;
 use crate::batches;

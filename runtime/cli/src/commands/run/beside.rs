@@ -5,7 +5,8 @@ use std::num::NonZero;
 
 use serde_json::Value;
 use udo_api::Encoding;
-use udo_runtime::run::{Run, RunOptions};
+use udo_runtime::Run;
+use udo_runtime::run::RunOptions;
 
 use super::fill::{Lines, shapes};
 use super::list::Feeds;

@@ -6,10 +6,9 @@ use std::path::Path;
 use udo_api::{DType, Status, TensorDesc};
 use udo_check::{BUILTIN, Capture, CapturedInput, CapturedOutput};
 use udo_runtime::graph::{Graph, Node, Source, ValueId};
-use udo_runtime::memory::Tensor;
-use udo_runtime::plan::NodeReport;
-use udo_runtime::resolve::Params;
-use udo_runtime::session::Session;
+use udo_runtime::{Session, Tensor};
+use udo_runtime::compile::NodeReport;
+use udo_compile::resolve::Params;
 use udo_runtime::session::StepError;
 
 use crate::loaded::Loaded;
@@ -89,7 +88,7 @@ impl Over<'_> {
         let operators = self.loaded.runtime.operators();
         let package = operators.packages().find(|own| own.name == package);
         let package = package.ok_or("its package is not open")?;
-        let is_own = |entry: &&udo_runtime::operators::OpEntry| entry.package == package.id;
+        let is_own = |entry: &&udo_engine::operators::OpEntry| entry.package == package.id;
         let entry = operators.ops_named(&node.op).find(is_own);
         let schema = entry.ok_or("its operator is another one now")?.def.schema();
         let params = Params::of(node, schema)?;

@@ -1,7 +1,7 @@
 //! The inputs of a run, of the files of one line of a list, or of as many as fill the model's batch.
 
 use udo_api::{DType, Shape};
-use udo_runtime::memory::Tensor;
+use udo_runtime::Tensor;
 
 use super::RunModel;
 use crate::batches;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use udo_runtime::session::Session;
+use udo_runtime::Session;
 use udo_runtime::session::Trace;
 
 use crate::output::Column::{Left, Right};

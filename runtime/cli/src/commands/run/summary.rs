@@ -1,6 +1,6 @@
 //! Tensors in a few numbers, for the eye.
 
-use udo_runtime::memory::Tensor;
+use udo_runtime::Tensor;
 
 use crate::values;
 

@@ -3,10 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
-use udo_runtime::memory::Tensor;
-use udo_runtime::model::Model;
-use udo_runtime::plan::Report;
-use udo_runtime::session::Session;
+use udo_runtime::{Model, Report, Session, Tensor};
 
 use super::{Compared, Verify, difference, say, to_json};
 use crate::cores::PlaceFlags;

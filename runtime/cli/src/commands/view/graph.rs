@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 use udo_api::Core;
-use udo_runtime::plan::{Crossing, NodeReport, Report, Subnet};
+use udo_compile::plan::{Crossing, Subnet};
+use udo_runtime::Report;
+use udo_runtime::compile::NodeReport;
 
 use super::layout::{Item, Layout, Line, WIDTH, layout};
 
@@ -335,7 +337,7 @@ fn round(pixels: f64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use udo_runtime::graph::Origin;
+    use udo_graph::graph::Origin;
 
     use super::*;
 
