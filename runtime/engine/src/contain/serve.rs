@@ -214,7 +214,7 @@ impl Served {
         let operators = OwnOperators::of(&known);
         let mut kernels = Vec::with_capacity(tables.kernels.len());
         for def in tables.kernels {
-            let op = operators.computed_by(def).map_err(refused)?;
+            let op = operators.computed_by(def).map_err(|why| refused(why.to_string()))?;
             let at = known.iter().position(|known| std::ptr::eq(known, op));
             let op = at.and_then(|at| by_address.get(at)).copied();
             let op = op.ok_or_else(|| refused("an operator is not there".to_owned()))?;

@@ -35,6 +35,43 @@ pub(crate) struct Tables {
     pub(crate) tier: Tier,
 }
 
+/// Why this host cannot read a table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unreadable {
+    #[error("its ABI version is {found}, wanted {ABI_VERSION}")]
+    Version { found: AbiVersion },
+    #[error("its table has {found} bytes, wanted {wanted}")]
+    Bytes { found: usize, wanted: usize },
+    #[error("its layouts hash to {found:016x}, wanted {wanted:016x}")]
+    Layouts { found: u64, wanted: u64 },
+    #[error("it needs bit {bit} of its host, which this version lacks")]
+    Need { bit: u32 },
+    #[error("a reserved field of its table is not zero")]
+    Reserved,
+    #[error("{0}")]
+    Guard(&'static str),
+    #[error("it has {found} entries of kind {what}, wanted at most {ENTRIES_MAX}")]
+    Entries { what: &'static str, found: usize },
+    #[error("each {what} of it has {found} bytes, wanted {wanted}")]
+    ItemBytes { what: &'static str, found: usize, wanted: usize },
+    #[error("its table of kind {what} is null or not aligned")]
+    NoItems { what: &'static str },
+    #[error("{what} {at}: {fault}")]
+    Item { what: &'static str, at: usize, fault: Box<Self> },
+    #[error("its {name} is null or not aligned")]
+    NoBlock { name: &'static str },
+    #[error("its {name} has {found} bytes, wanted {least} to {most}")]
+    BlockBytes { name: &'static str, found: u32, least: u32, most: usize },
+    #[error("the layout of {0} is not known")]
+    UnknownLayout(String),
+    #[error("{0} has another layout than expected")]
+    OtherLayout(&'static str),
+    #[error("reserved field {field:?} of {layout} is not zero")]
+    ReservedField { field: &'static str, layout: &'static str },
+    #[error("field {field:?} of {layout} is null")]
+    NullField { field: &'static str, layout: &'static str },
+}
+
 /// What tables of all versions begin with.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -71,7 +108,7 @@ impl Tables {
     /// # Safety
     /// `package` points to a static table of some version, aligned as [`PackageV1`], whose pointers lead to what
     /// that version says.
-    pub(super) unsafe fn copy(package: *const PackageV1) -> Result<Self, String> {
+    pub(super) unsafe fn copy(package: *const PackageV1) -> Result<Self, Unreadable> {
         // SAFETY: tables of every version are at least as long as their head, as the caller promises.
         let head = unsafe { package.cast::<Head>().read() };
         let size = head.check()?;
@@ -80,7 +117,7 @@ impl Tables {
         // SAFETY: all of `PackageV1` may be zero, and what a package wrote are numbers, pointers and a function.
         let package = unsafe { package.assume_init() };
         if package.has_reserved() {
-            return Err("a reserved field of its table is not zero".to_owned());
+            return Err(Unreadable::Reserved);
         }
         // SAFETY: the tables are those of a package that keeps to its version, as the caller promises.
         let ops = unsafe { items(package.raw_ops(), "operator", "OpDef") }?;
@@ -89,7 +126,7 @@ impl Tables {
         for (at, kernel) in kernels.iter_mut().enumerate() {
             // SAFETY: what a kernel points to is as the package's version says, as the caller promises.
             let functions = unsafe { functions(kernel) };
-            let functions = functions.map_err(|fault| format!("kernel {at}: {fault}"))?;
+            let functions = functions.map_err(|fault| fault.of_item("kernel", at))?;
             // Kernels are referred to for as long as the process lives, as their libraries are.
             *kernel = kernel.copied_to(Box::leak(Box::new(functions)));
         }
@@ -103,31 +140,36 @@ impl Tables {
             ops: ops.leak(),
             kernels: kernels.leak(),
             libraries: libraries.leak(),
-            guard: package.guard()?,
-            tier: Tier::of(package.guard()?),
+            guard: package.guard().map_err(Unreadable::Guard)?,
+            tier: Tier::of(package.guard().map_err(Unreadable::Guard)?),
         })
+    }
+}
+
+impl Unreadable {
+    fn of_item(self, what: &'static str, at: usize) -> Self {
+        Self::Item { what, at, fault: Box::new(self) }
     }
 }
 
 impl Head {
     /// The bytes of the table that this host reads.
-    fn check(&self) -> Result<usize, String> {
+    fn check(&self) -> Result<usize, Unreadable> {
         let Some(fingerprint) = self.version.fingerprint() else {
-            return Err(format!("its ABI version is {}, wanted {ABI_VERSION}", self.version));
+            return Err(Unreadable::Version { found: self.version });
         };
         let size = self.size as usize;
         let wanted = size_of::<PackageV1>();
         let is_own = self.version == ABI_VERSION;
         if size > wanted || size < FIRST_BYTES || (is_own && size != wanted) {
-            return Err(format!("its table has {size} bytes, wanted {wanted}"));
+            return Err(Unreadable::Bytes { found: size, wanted });
         }
         if self.fingerprint != fingerprint {
-            let found = self.fingerprint;
-            return Err(format!("its layouts hash to {found:016x}, wanted {fingerprint:016x}"));
+            return Err(Unreadable::Layouts { found: self.fingerprint, wanted: fingerprint });
         }
         let known = |bit: &u32| (*bit as usize) < NEEDS.len();
         match (0..u64::BITS).filter(|bit| self.needs >> bit & 1 != 0).find(|bit| !known(bit)) {
-            Some(bit) => Err(format!("it needs bit {bit} of its host, which this version lacks")),
+            Some(bit) => Err(Unreadable::Need { bit }),
             None => Ok(size),
         }
     }
@@ -148,31 +190,35 @@ unsafe fn copied<T>(from: *const T, bytes: usize) -> MaybeUninit<T> {
 ///
 /// # Safety
 /// `table` points to as many items of as many bytes as it says, and their pointers lead to what their version says.
-unsafe fn items<T: 'static>(table: Table<T>, what: &str, layout: &str) -> Result<Vec<T>, String> {
+unsafe fn items<T: 'static>(
+    table: Table<T>,
+    what: &'static str,
+    layout: &str,
+) -> Result<Vec<T>, Unreadable> {
     let (count, bytes) = (table.len(), table.item_bytes());
     if count > ENTRIES_MAX {
-        return Err(format!("it has {count} entries of kind {what}, wanted at most {ENTRIES_MAX}"));
+        return Err(Unreadable::Entries { what, found: count });
     }
     if count == 0 {
         return Ok(Vec::new());
     }
     let wanted = size_of::<T>();
     if bytes == 0 || bytes > wanted || bytes % align_of::<T>() != 0 {
-        return Err(format!("each {what} of it has {bytes} bytes, wanted {wanted}"));
+        return Err(Unreadable::ItemBytes { what, found: bytes, wanted });
     }
     let start = table.ptr();
     if start.is_null() || !start.is_aligned() {
-        return Err(format!("its table of kind {what} is null or not aligned"));
+        return Err(Unreadable::NoItems { what });
     }
     let layout = LAYOUTS.iter().find(|l| l.name == layout && l.size == wanted);
-    let layout = layout.ok_or_else(|| format!("the layout of a {what} is not known"))?;
+    let layout = layout.ok_or_else(|| Unreadable::UnknownLayout(format!("a {what}")))?;
     let mut items = Vec::with_capacity(count);
     for at in 0..count {
         // SAFETY: item `at` of `bytes` bytes lies in the table, as the caller promises, and they are no more than a
         // `T` has.
         let item = unsafe { copied(start.wrapping_byte_add(at * bytes), bytes) };
         if let Some(fault) = fault_in(item.as_ptr().cast(), layout) {
-            return Err(format!("{what} {at}: {fault}"));
+            return Err(fault.of_item(what, at));
         }
         // SAFETY: `fault_in` found no null where the type wants a function or a reference; its other fields are
         // numbers and raw pointers, which may have any bits.
@@ -185,7 +231,7 @@ unsafe fn items<T: 'static>(table: Table<T>, what: &str, layout: &str) -> Result
 ///
 /// # Safety
 /// What `kernel` points to is as its version says.
-unsafe fn functions(kernel: &KernelDef) -> Result<KernelVTable, String> {
+unsafe fn functions(kernel: &KernelDef) -> Result<KernelVTable, Unreadable> {
     // SAFETY: the table behind `kernel` is null, which `block` refuses, or as long as its head says.
     let mut functions = unsafe { block(kernel.raw_vtable(), "KernelVTable") }?;
     if !functions.gpu.raw().is_null() {
@@ -200,18 +246,18 @@ unsafe fn functions(kernel: &KernelDef) -> Result<KernelVTable, String> {
 ///
 /// # Safety
 /// `from` is null or points to a block as its version says.
-unsafe fn block<T: Block>(from: *const T, name: &str) -> Result<T, String> {
+unsafe fn block<T: Block>(from: *const T, name: &'static str) -> Result<T, Unreadable> {
     if from.is_null() || !from.is_aligned() {
-        return Err(format!("its {name} is null or not aligned"));
+        return Err(Unreadable::NoBlock { name });
     }
     let layout = LAYOUTS.iter().find(|l| l.name == name && l.size == size_of::<T>());
-    let layout = layout.ok_or_else(|| format!("the layout of a {name} is not known"))?;
+    let layout = layout.ok_or_else(|| Unreadable::UnknownLayout(format!("a {name}")))?;
     // SAFETY: `from` is not null and aligned, and points to as many bytes as its head says.
     let block = unsafe { copy_block(from) };
     let block = block.ok_or_else(|| {
         // SAFETY: blocks of every version begin with their size, as the caller promises.
         let found = unsafe { from.cast::<u32>().read() };
-        format!("its {name} has {found} bytes, wanted {} to {}", T::FIRST_BYTES, size_of::<T>())
+        Unreadable::BlockBytes { name, found, least: T::FIRST_BYTES, most: size_of::<T>() }
     })?;
     match fault_in(block.as_ptr().cast(), layout) {
         Some(fault) => Err(fault),
@@ -221,24 +267,24 @@ unsafe fn block<T: Block>(from: *const T, name: &str) -> Result<T, String> {
 }
 
 /// What a foreign structure that one of a table's items refers to must not hold; as for the items.
-pub(super) fn raw_fault<T>(item: &T, layout: &Layout) -> Option<String> {
+pub(super) fn raw_fault<T>(item: &T, layout: &Layout) -> Option<Unreadable> {
     if size_of::<T>() != layout.size {
-        return Some(format!("{} has another layout than expected", layout.name));
+        return Some(Unreadable::OtherLayout(layout.name));
     }
     fault_in(std::ptr::from_ref(item).cast(), layout)
 }
 
 /// A reserved field that is not zero, or a missing function or table. `base` points to a structure of layout `layout`.
-fn fault_in(base: *const u8, layout: &Layout) -> Option<String> {
+fn fault_in(base: *const u8, layout: &Layout) -> Option<Unreadable> {
     layout.fields.iter().find_map(|field| {
         let is_reserved = field.name.starts_with("reserved");
         let is_function = field.ty.contains("extern \"C\" fn") && !field.ty.starts_with("Option");
         let is_pointer = field.ty.starts_with('&') || is_function;
         if is_reserved && !is_zero(base, field.offset, field.size) {
-            return Some(format!("reserved field {:?} of {} is not zero", field.name, layout.name));
+            return Some(Unreadable::ReservedField { field: field.name, layout: layout.name });
         }
         if is_pointer && is_zero(base, field.offset, field.size) {
-            return Some(format!("field {:?} of {} is null", field.name, layout.name));
+            return Some(Unreadable::NullField { field: field.name, layout: layout.name });
         }
         let inner = LAYOUTS.iter().find(|l| l.name == field.ty)?;
         fault_in(base.wrapping_add(field.offset), inner)
@@ -262,7 +308,7 @@ mod tests {
     static LIBRARIES: [LibraryRef; 2] =
         [LibraryRef::new(Core::CPU, "a.so"), LibraryRef::new(Core::GPU, "b.so")];
 
-    fn copy(package: &PackageV1) -> Result<Tables, String> {
+    fn copy(package: &PackageV1) -> Result<Tables, Unreadable> {
         // SAFETY: the table is this host's own, and `LIBRARIES` is static.
         unsafe { Tables::copy(package) }
     }
@@ -327,7 +373,7 @@ mod tests {
             ),
         ];
         for (package, wanted) in cases {
-            assert_eq!(copy(&package).unwrap_err(), wanted);
+            assert_eq!(copy(&package).unwrap_err().to_string(), wanted);
         }
     }
 }

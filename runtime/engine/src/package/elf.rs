@@ -17,6 +17,19 @@ use super::OpenError;
 /// More than any manifest needs.
 const MANIFEST_MAX_BYTES: u64 = 16 << 20;
 
+/// Why a library's file cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum Damage {
+    #[error("{}", .0.to_string().replace("Invalid ELF", "it has an invalid"))]
+    Elf(#[from] object::Error),
+    #[error("its length is unknown")]
+    Length,
+    #[error("it ends at byte {len}, inside a segment")]
+    Segment { len: u64 },
+    #[error("its manifest has {bytes} bytes, wanted at most {MANIFEST_MAX_BYTES}")]
+    Manifest { bytes: u64 },
+}
+
 /// What a library's file tells without being run.
 pub(super) struct Elf {
     /// The manifest's text, if there is one.
@@ -36,7 +49,10 @@ impl Elf {
         let file = File::open(path).map_err(|e| OpenError::unreadable(path, e))?;
         let data = ReadCache::new(file);
         check_identity(path, &data)?;
-        parse(&data).map_err(|reason| OpenError::Damaged { path: path.to_owned(), reason })
+        parse(&data).map_err(|damage| OpenError::Damaged {
+            path: path.to_owned(),
+            reason: damage.to_string(),
+        })
     }
 }
 
@@ -78,33 +94,30 @@ fn check_identity(path: &Path, data: &ReadCache<File>) -> Result<(), OpenError> 
     Ok(())
 }
 
-fn parse(data: &ReadCache<File>) -> Result<Elf, String> {
-    let header = FileHeader64::<Endianness>::parse(data).map_err(reason)?;
-    let endian = header.endian().map_err(reason)?;
+fn parse(data: &ReadCache<File>) -> Result<Elf, Damage> {
+    let header = FileHeader64::<Endianness>::parse(data)?;
+    let endian = header.endian()?;
 
     // The system's loader would map a segment that the file does not have, and die of it later.
-    let len = data.len().map_err(|()| "its length is unknown")?;
-    for segment in header.program_headers(endian, data).map_err(reason)? {
+    let len = data.len().map_err(|()| Damage::Length)?;
+    for segment in header.program_headers(endian, data)? {
         let (start, bytes) = segment.file_range(endian);
         if start.checked_add(bytes).is_none_or(|end| end > len) {
-            return Err(format!("it ends at byte {len}, inside a segment"));
+            return Err(Damage::Segment { len });
         }
     }
 
-    let sections = header.sections(endian, data).map_err(reason)?;
+    let sections = header.sections(endian, data)?;
     let section = sections.section_by_name(endian, MANIFEST_SECTION.as_bytes());
     let manifest = match section {
         None => None,
         Some((_, section)) if section.sh_size(endian) > MANIFEST_MAX_BYTES => {
-            let bytes = section.sh_size(endian);
-            return Err(format!(
-                "its manifest has {bytes} bytes, wanted at most {MANIFEST_MAX_BYTES}"
-            ));
+            return Err(Damage::Manifest { bytes: section.sh_size(endian) });
         }
-        Some((_, section)) => Some(without_zeros(section.data(endian, data).map_err(reason)?)),
+        Some((_, section)) => Some(without_zeros(section.data(endian, data)?)),
     };
 
-    let symbols = sections.symbols(endian, data, SHT_DYNSYM).map_err(reason)?;
+    let symbols = sections.symbols(endian, data, SHT_DYNSYM)?;
     let exports_c_query = symbols.iter().any(|symbol| {
         let wanted = C_QUERY_SYMBOL.as_bytes();
         !symbol.is_undefined(endian)
@@ -117,10 +130,6 @@ fn parse(data: &ReadCache<File>) -> Result<Elf, String> {
 fn without_zeros(text: &[u8]) -> Vec<u8> {
     let end = text.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
     text.get(..end).unwrap_or_default().to_vec()
-}
-
-fn reason(error: object::Error) -> String {
-    error.to_string().replace("Invalid ELF", "it has an invalid")
 }
 
 /// ELF class, byte order and machine of this runtime's own processor.

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use udo_api::Core;
 
 use super::OpenError;
-use super::json::Node;
+use super::json::{Misfit, Node};
 
 /// The index's name in the folder of a built package.
 pub const INDEX_FILE: &str = "index.json";
@@ -97,7 +97,10 @@ impl Index {
 
     /// The index that the file at `path` has, of its bytes.
     pub(super) fn of_bytes(path: &Path, bytes: &[u8]) -> Result<Self, OpenError> {
-        Self::parse(bytes).map_err(|reason| OpenError::Index { path: path.to_owned(), reason })
+        Self::parse(bytes).map_err(|misfit| {
+            let reason = misfit.to_string();
+            OpenError::Index { path: path.to_owned(), reason }
+        })
     }
 
     /// Refuses a library that is not as the index of `folder` says, by its SHA-256.
@@ -164,12 +167,12 @@ impl Index {
         format!("{document:#}\n")
     }
 
-    fn parse(text: &[u8]) -> Result<Self, String> {
-        let document: Value = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+    fn parse(text: &[u8]) -> Result<Self, Misfit> {
+        let document: Value = serde_json::from_slice(text)?;
         let root = Node::root(&document);
         let format = root.number("format")?;
         if format != FORMAT {
-            return Err(format!("its format is {format}, wanted {FORMAT}"));
+            return Err(Misfit::Format { found: format, wanted: FORMAT });
         }
         Ok(Self {
             package: root.text("package")?.to_owned(),
@@ -191,14 +194,14 @@ impl SourceEntry {
         value
     }
 
-    fn parse(node: &Node<'_>) -> Result<Self, String> {
+    fn parse(node: &Node<'_>) -> Result<Self, Misfit> {
         let is_shared = node.optional("shared")?.is_some() && node.truth("shared")?;
         Ok(Self { file: inside(node)?.to_owned(), sha256: digest(node)?, is_shared })
     }
 }
 
 /// The path of an entry, which stays in its folder.
-fn inside<'a>(node: &Node<'a>) -> Result<&'a str, String> {
+fn inside<'a>(node: &Node<'a>) -> Result<&'a str, Misfit> {
     let file = node.text("file")?;
     if !is_inside(file) {
         return Err(node.member("file")?.complain("a path inside the folder"));
@@ -207,7 +210,7 @@ fn inside<'a>(node: &Node<'a>) -> Result<&'a str, String> {
 }
 
 /// The digest of an entry, in lower case.
-fn digest(node: &Node<'_>) -> Result<String, String> {
+fn digest(node: &Node<'_>) -> Result<String, Misfit> {
     let sha256 = node.text("sha256")?;
     if sha256.len() != 64 || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Err(node.member("sha256")?.complain("64 hexadecimal digits"));
@@ -234,7 +237,7 @@ impl IndexEntry {
         value
     }
 
-    fn parse(node: &Node<'_>) -> Result<Self, String> {
+    fn parse(node: &Node<'_>) -> Result<Self, Misfit> {
         let file = inside(node)?;
         let kind = match node.text("kind")? {
             "registration" => LibraryKind::Registration,
@@ -387,7 +390,7 @@ mod tests {
         for (from, to, wanted) in cases.into_iter().chain(more) {
             let text = good.replacen(from, to, 1);
             assert_ne!(text, good, "{from}");
-            assert_eq!(Index::parse(text.as_bytes()).unwrap_err(), wanted);
+            assert_eq!(Index::parse(text.as_bytes()).unwrap_err().to_string(), wanted);
         }
     }
 }

@@ -3,6 +3,23 @@
 use serde_json::Value;
 use udo_api::Core;
 
+/// Why a document is not what its reader wants.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Misfit {
+    /// It is no JSON.
+    #[error(transparent)]
+    Syntax(#[from] serde_json::Error),
+    /// A value is of another kind, or none of those that are known. It is the whole document where `at` is empty.
+    #[error("{} is {found}, wanted {wanted}", if at.is_empty() { "it".to_owned() } else { format!("`{at}`") })]
+    Value { at: String, found: String, wanted: &'static str },
+    /// A member is not there.
+    #[error("`{at}` is missing")]
+    Missing { at: String },
+    /// It is of another version.
+    #[error("its format is {found}, wanted {wanted}")]
+    Format { found: u64, wanted: u64 },
+}
+
 /// A value and where it stands in its document, as in `ops[1].inputs[0]`.
 pub(super) struct Node<'a> {
     value: &'a Value,
@@ -15,7 +32,7 @@ impl<'a> Node<'a> {
     }
 
     /// `"ops[1].name" is a number, wanted a text`
-    pub(super) fn complain(&self, wanted: &str) -> String {
+    pub(super) fn complain(&self, wanted: &'static str) -> Misfit {
         let found = match self.value {
             Value::Null => "null".to_owned(),
             Value::Bool(truth) => truth.to_string(),
@@ -24,10 +41,7 @@ impl<'a> Node<'a> {
             Value::Array(_) => "a list".to_owned(),
             Value::Object(_) => "an object".to_owned(),
         };
-        if self.at.is_empty() {
-            return format!("it is {found}, wanted {wanted}");
-        }
-        format!("`{}` is {found}, wanted {wanted}", self.at)
+        Misfit::Value { at: self.at.clone(), found, wanted }
     }
 
     fn path_to(&self, key: &str) -> String {
@@ -35,18 +49,18 @@ impl<'a> Node<'a> {
     }
 
     /// Member `key`, if it is there.
-    pub(super) fn optional(&self, key: &str) -> Result<Option<Node<'a>>, String> {
+    pub(super) fn optional(&self, key: &str) -> Result<Option<Node<'a>>, Misfit> {
         let Value::Object(members) = self.value else {
             return Err(self.complain("an object"));
         };
         Ok(members.get(key).map(|value| Node { value, at: self.path_to(key) }))
     }
 
-    pub(super) fn member(&self, key: &str) -> Result<Node<'a>, String> {
-        self.optional(key)?.ok_or_else(|| format!("`{}` is missing", self.path_to(key)))
+    pub(super) fn member(&self, key: &str) -> Result<Node<'a>, Misfit> {
+        self.optional(key)?.ok_or_else(|| Misfit::Missing { at: self.path_to(key) })
     }
 
-    pub(super) fn text(&self, key: &str) -> Result<&'a str, String> {
+    pub(super) fn text(&self, key: &str) -> Result<&'a str, Misfit> {
         let node = self.member(key)?;
         match node.value {
             Value::String(text) => Ok(text),
@@ -54,18 +68,18 @@ impl<'a> Node<'a> {
         }
     }
 
-    pub(super) fn number(&self, key: &str) -> Result<u64, String> {
+    pub(super) fn number(&self, key: &str) -> Result<u64, Misfit> {
         let node = self.member(key)?;
         node.value.as_u64().ok_or_else(|| node.complain("a whole number"))
     }
 
-    pub(super) fn truth(&self, key: &str) -> Result<bool, String> {
+    pub(super) fn truth(&self, key: &str) -> Result<bool, Misfit> {
         let node = self.member(key)?;
         node.value.as_bool().ok_or_else(|| node.complain("true or false"))
     }
 
     /// The core that member `key` names.
-    pub(super) fn core(&self, key: &str) -> Result<Core, String> {
+    pub(super) fn core(&self, key: &str) -> Result<Core, Misfit> {
         let node = self.member(key)?;
         let found = node.value.as_str().and_then(Core::from_name);
         found.ok_or_else(|| node.complain("a core, such as \"cpu\" or \"dsp:v68\""))
@@ -79,8 +93,8 @@ impl<'a> Node<'a> {
     pub(super) fn list<T>(
         &self,
         key: &str,
-        read: impl Fn(&Node<'a>) -> Result<T, String>,
-    ) -> Result<Vec<T>, String> {
+        read: impl Fn(&Node<'a>) -> Result<T, Misfit>,
+    ) -> Result<Vec<T>, Misfit> {
         let node = self.member(key)?;
         let Value::Array(items) = node.value else {
             return Err(node.complain("a list"));
@@ -123,10 +137,10 @@ mod tests {
             (root.list("a", |n| n.truth("b")).unwrap_err(), "`a` is an object, wanted a list"),
         ];
         for (found, wanted) in cases {
-            assert_eq!(found, wanted);
+            assert_eq!(found.to_string(), wanted);
         }
         let list = Value::Array(Vec::new());
         let found = Node::root(&list).text("x").unwrap_err();
-        assert_eq!(found, "it is a list, wanted an object");
+        assert_eq!(found.to_string(), "it is a list, wanted an object");
     }
 }

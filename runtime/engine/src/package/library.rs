@@ -128,7 +128,7 @@ impl Closed {
         if table.ops.is_empty() {
             return Err(reject("it has no operators, wanted at least one".to_owned()));
         }
-        table::check(&table, table.ops).map_err(reject)?;
+        table::check(&table, table.ops).map_err(|breach| reject(breach.to_string()))?;
         Ok(table)
     }
 }
@@ -136,8 +136,8 @@ impl Closed {
 /// Copies and checks a linked-in package's tables.
 pub(crate) fn linked_in(package: &'static PackageV1) -> Result<Tables, OpenError> {
     let reject = |reason| OpenError::Table { place: error::linked(package.name()), reason };
-    let tables = open::tables_of(package).map_err(reject)?;
-    table::check(&tables, tables.ops).map_err(reject)?;
+    let tables = open::tables_of(package).map_err(|why| reject(why.to_string()))?;
+    table::check(&tables, tables.ops).map_err(|breach| reject(breach.to_string()))?;
     Ok(tables)
 }
 
@@ -228,7 +228,7 @@ pub(crate) fn implementation(
     check_cores(library, table.kernels.iter().map(|k| (k.op(), k.core())))?;
     let place = error::library(path);
     table::check(&table, ops)
-        .map_err(|reason| OpenError::Table { place: place.clone(), reason })?;
+        .map_err(|breach| OpenError::Table { place: place.clone(), reason: breach.to_string() })?;
     if table.kernels.is_empty() {
         let reason = format!("it has no kernels, wanted kernels for {}", library.core);
         return Err(OpenError::Table { place, reason });

@@ -9,7 +9,7 @@ use udo_api::{Core, DType, ParamKind, Side, TypeSet, Wanted};
 
 use super::OpenError;
 use super::elf::Elf;
-use super::json::Node;
+use super::json::{Misfit, Node};
 
 /// The processor and system that packages must be built for, as in `x86_64-linux`.
 pub fn host_target() -> String {
@@ -195,8 +195,11 @@ impl Manifest {
     }
 
     fn parse(path: &Path, text: &[u8]) -> Result<Self, OpenError> {
-        let refuse = |reason: String| OpenError::Manifest { path: path.to_owned(), reason };
-        let document: Value = serde_json::from_slice(text).map_err(|e| refuse(e.to_string()))?;
+        let refuse = |misfit: Misfit| {
+            let reason = misfit.to_string();
+            OpenError::Manifest { path: path.to_owned(), reason }
+        };
+        let document: Value = serde_json::from_slice(text).map_err(|e| refuse(e.into()))?;
         let root = Node::root(&document);
         // The rest of a manifest of another version may look like anything.
         let found = abi_version(&root).map_err(refuse)?;
@@ -206,7 +209,7 @@ impl Manifest {
         Self::of_json(&root, found).map_err(refuse)
     }
 
-    fn of_json(root: &Node<'_>, abi_version: AbiVersion) -> Result<Self, String> {
+    fn of_json(root: &Node<'_>, abi_version: AbiVersion) -> Result<Self, Misfit> {
         let text = |node: &Node<'_>| match node.as_text() {
             Some(text) => Ok(text.to_owned()),
             None => Err(node.complain("a text")),
@@ -229,7 +232,7 @@ impl Manifest {
 }
 
 /// A version as in `2.0`. Manifests of the first one have the number 1.
-fn abi_version(root: &Node<'_>) -> Result<AbiVersion, String> {
+fn abi_version(root: &Node<'_>) -> Result<AbiVersion, Misfit> {
     let node = root.member("abi_version")?;
     let parts = node.as_text().and_then(|text| text.split_once('.'));
     let version = parts.and_then(|(major, minor)| {
@@ -245,7 +248,7 @@ fn abi_version(root: &Node<'_>) -> Result<AbiVersion, String> {
     }
 }
 
-fn fingerprint(root: &Node<'_>) -> Result<u64, String> {
+fn fingerprint(root: &Node<'_>) -> Result<u64, Misfit> {
     let text = root.text("fingerprint")?;
     let is_hex = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let number = if is_hex { u64::from_str_radix(text, 16).ok() } else { None };
@@ -255,7 +258,7 @@ fn fingerprint(root: &Node<'_>) -> Result<u64, String> {
     }
 }
 
-fn tier(root: &Node<'_>) -> Result<Tier, String> {
+fn tier(root: &Node<'_>) -> Result<Tier, Misfit> {
     let text = root.text("heap")?;
     match [Tier::Unchecked, Tier::Trapped].into_iter().find(|t| t.name() == text) {
         Some(tier) => Ok(tier),
@@ -263,7 +266,7 @@ fn tier(root: &Node<'_>) -> Result<Tier, String> {
     }
 }
 
-fn panics(root: &Node<'_>) -> Result<Option<PanicStrategy>, String> {
+fn panics(root: &Node<'_>) -> Result<Option<PanicStrategy>, Misfit> {
     let Some(node) = root.optional("panic")? else { return Ok(None) };
     let known = [PanicStrategy::Unwind, PanicStrategy::Abort];
     match known.into_iter().find(|p| node.as_text() == Some(p.name())) {
@@ -272,7 +275,7 @@ fn panics(root: &Node<'_>) -> Result<Option<PanicStrategy>, String> {
     }
 }
 
-fn op(node: &Node<'_>) -> Result<ManifestOp, String> {
+fn op(node: &Node<'_>) -> Result<ManifestOp, Misfit> {
     Ok(ManifestOp {
         name: node.text("name")?.to_owned(),
         domain: node.text("domain")?.to_owned(),
@@ -282,7 +285,7 @@ fn op(node: &Node<'_>) -> Result<ManifestOp, String> {
     })
 }
 
-fn port(node: &Node<'_>) -> Result<ManifestPort, String> {
+fn port(node: &Node<'_>) -> Result<ManifestPort, Misfit> {
     Ok(ManifestPort {
         name: node.text("name")?.to_owned(),
         types: type_set(node)?,
@@ -292,7 +295,7 @@ fn port(node: &Node<'_>) -> Result<ManifestPort, String> {
     })
 }
 
-fn param(node: &Node<'_>) -> Result<ManifestParam, String> {
+fn param(node: &Node<'_>) -> Result<ManifestParam, Misfit> {
     let kind = node.member("kind")?;
     let name = node.text("name")?;
     let attribute = match node.optional("attribute")? {
@@ -311,7 +314,7 @@ fn param(node: &Node<'_>) -> Result<ManifestParam, String> {
     })
 }
 
-fn kernel(node: &Node<'_>) -> Result<ManifestKernel, String> {
+fn kernel(node: &Node<'_>) -> Result<ManifestKernel, Misfit> {
     Ok(ManifestKernel {
         op: node.text("op")?.to_owned(),
         domain: match node.optional("domain")? {
@@ -323,7 +326,7 @@ fn kernel(node: &Node<'_>) -> Result<ManifestKernel, String> {
     })
 }
 
-fn rule(node: &Node<'_>) -> Result<ManifestRule, String> {
+fn rule(node: &Node<'_>) -> Result<ManifestRule, Misfit> {
     let side = match node.text("side")? {
         "input" => Side::Input,
         "output" => Side::Output,
@@ -339,23 +342,23 @@ fn rule(node: &Node<'_>) -> Result<ManifestRule, String> {
     Ok(ManifestRule { side, port: index(node, "port")?, wanted })
 }
 
-fn index(node: &Node<'_>, key: &str) -> Result<usize, String> {
+fn index(node: &Node<'_>, key: &str) -> Result<usize, Misfit> {
     match u16::try_from(node.number(key)?) {
         Ok(index) => Ok(usize::from(index)),
         Err(_) => Err(node.member(key)?.complain("a port")),
     }
 }
 
-fn library(node: &Node<'_>) -> Result<ManifestLibrary, String> {
+fn library(node: &Node<'_>) -> Result<ManifestLibrary, Misfit> {
     Ok(ManifestLibrary { core: node.core("core")?, file: node.text("file")?.to_owned() })
 }
 
-fn type_set(node: &Node<'_>) -> Result<TypeSet, String> {
+fn type_set(node: &Node<'_>) -> Result<TypeSet, Misfit> {
     let types = node.list("types", element_type)?;
     Ok(types.into_iter().fold(TypeSet::EMPTY, |set, t| set.or(t.set())))
 }
 
-fn element_type(node: &Node<'_>) -> Result<DType, String> {
+fn element_type(node: &Node<'_>) -> Result<DType, Misfit> {
     let found = node.as_text().and_then(DType::from_name);
     found.ok_or_else(|| node.complain("an element type, such as \"f32\""))
 }

@@ -9,7 +9,7 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use udo_api::abi::{ABI_VERSION, C_QUERY_SYMBOL, PackageV1, QueryFn};
 use udo_api::export::open_rust_door;
 
-use super::copy::Tables;
+use super::copy::{Tables, Unreadable};
 use super::elf::Elf;
 use super::error::{LoadReport, library};
 use super::{Manifest, OpenError};
@@ -65,7 +65,7 @@ impl Candidate {
             return Err(self.refuse("it is not aligned"));
         }
         // SAFETY: `table` is not null, as the doors see to, aligned, and static by the contract.
-        unsafe { Tables::copy(table) }.map_err(|reason| self.refuse(&reason))
+        unsafe { Tables::copy(table) }.map_err(|why| self.refuse(&why.to_string()))
     }
 
     /// Where it lies.
@@ -151,7 +151,7 @@ impl Candidate {
 }
 
 /// The tables of a package that is linked in.
-pub(super) fn tables_of(package: &'static PackageV1) -> Result<Tables, String> {
+pub(super) fn tables_of(package: &'static PackageV1) -> Result<Tables, Unreadable> {
     // SAFETY: `package` is a static table that this build made.
     unsafe { Tables::copy(package) }
 }

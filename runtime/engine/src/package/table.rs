@@ -4,47 +4,138 @@ use std::collections::{BTreeSet, HashMap};
 
 use udo_api::abi::{LAYOUTS, Layout, LibraryRef, ValueKind};
 use udo_api::{
-    Core, Facts, KernelDef, OpDef, OpSchema, Param, ParamKind, Port, PortRule, Side, TypeSet,
-    Wanted, types,
+    Core, CoreKind, Facts, KernelDef, OpDef, OpSchema, Param, ParamKind, Port, PortRule, Side,
+    TypeSet, Wanted, types,
 };
 
-use super::copy::{Tables, raw_fault};
+use super::copy::{Tables, Unreadable, raw_fault};
 use super::index::is_inside;
 
-/// Refuses a table that breaks the contract; the message says which entry and why.
+/// Where a table breaks the contract, and how.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Breach {
+    #[error("{entry}: {breach}")]
+    In { entry: String, breach: Box<Self> },
+    #[error("its package name is {0:?}, wanted an identifier")]
+    PackageName(&'static str),
+    #[error("an operator is called {0:?}, wanted an identifier")]
+    OperatorName(&'static str),
+    #[error("{0} is in it twice")]
+    Twice(String),
+    #[error(transparent)]
+    Raw(#[from] Unreadable),
+    #[error("it states facts that this version does not know")]
+    Facts,
+    #[error("it has no outputs, wanted at least one")]
+    NoOutputs,
+    #[error("{place} is called {name:?}, wanted a name of its own")]
+    Name { place: String, name: &'static str },
+    #[error("attribute {0:?} is another one's")]
+    Attribute(&'static str),
+    #[error("it sets flags that this version does not know")]
+    Flags,
+    #[error("it is repeated, wanted that of the last port only")]
+    Repeated,
+    #[error("it takes no type, wanted at least one")]
+    NoTypes,
+    #[error("its types are {0:#x}, wanted types of tensors")]
+    Types(u32),
+    #[error("its kind is not known, wanted one of {}", ParamKind::ALL.map(ParamKind::name).join(", "))]
+    Kind,
+    #[error("it does not say types as a {} does", .0.name())]
+    TypesOfKind(ParamKind),
+    #[error("its type is not known")]
+    Type,
+    #[error("its default does not fit its kind, {}", .0.name())]
+    Default(ParamKind),
+    #[error("it is a graph, which built-in operators alone take")]
+    Graph,
+    #[error("it states that its host runs graphs, which built-in operators alone have")]
+    Control,
+    #[error("its core is {0}, which is not known")]
+    Core(Core),
+    #[error("its core is a {} without an architecture", .0.name().to_ascii_uppercase())]
+    NoArch(CoreKind),
+    #[error("its core is {core} with architecture {}, wanted 0", .core.arch())]
+    Arch { core: Core },
+    #[error("it has a cost that this version does not know")]
+    Cost,
+    #[error("it is a GPU kernel, which works neither in place nor on rows that lie apart")]
+    Gpu,
+    #[error("it works in place from input {input} to output {output}, which the operator lacks")]
+    InPlace { input: usize, output: usize },
+    #[error("a rule is for neither an input nor an output")]
+    RuleSide,
+    #[error("a rule is for {side} {port}, which the operator lacks")]
+    RulePort { side: &'static str, port: usize },
+    #[error("the rule for {side} {port} says what this version does not know")]
+    RuleParts { side: &'static str, port: usize },
+    #[error(
+        "the rule for {side} {port} wants channels last, and its operator says a layout of its own"
+    )]
+    RuleLayout { side: &'static str, port: usize },
+    #[error("the rule for {side} {port} wants the type of input {other}, which the operator lacks")]
+    RuleInput { side: &'static str, port: usize, other: usize },
+    #[error("the rule for input {port} wants the type of input {other}, wanted an input before it")]
+    RuleOrder { port: usize, other: usize },
+    #[error(transparent)]
+    Operator(#[from] NotDescribed),
+    #[error("wanted a path inside the package's folder")]
+    Outside,
+}
+
+impl Breach {
+    /// The same in an entry of the table.
+    fn of(entry: String) -> impl FnOnce(Self) -> Self {
+        |breach| Self::In { entry, breach: Box::new(breach) }
+    }
+}
+
+/// Why a kernel computes none of its package's operators.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotDescribed {
+    #[error("its package describes no such operator")]
+    Name,
+    #[error("its package describes no such operator of domain {0:?}")]
+    Domain(&'static str),
+    #[error("it says no domain, wanted one of {}", .0.join(", "))]
+    NoDomain(Vec<&'static str>),
+}
+
+/// Refuses a table that breaks the contract.
 ///
 /// `ops` are the operators that its kernels may compute.
-pub(super) fn check(table: &Tables, ops: &[OpDef]) -> Result<(), String> {
+pub(super) fn check(table: &Tables, ops: &[OpDef]) -> Result<(), Breach> {
     if !is_identifier(table.name) {
-        return Err(format!("its package name is {:?}, wanted an identifier", table.name));
+        return Err(Breach::PackageName(table.name));
     }
 
     let mut names = BTreeSet::new();
     for op in table.ops {
         let name = op.schema().name();
         if !is_identifier(name) {
-            return Err(format!("an operator is called {name:?}, wanted an identifier"));
+            return Err(Breach::OperatorName(name));
         }
         let domain = op.schema().domain();
         if !names.insert((domain, name)) {
             let of =
                 if domain.is_empty() { String::new() } else { format!(" of domain {domain:?}") };
-            return Err(format!("operator {name:?}{of} is in it twice"));
+            return Err(Breach::Twice(format!("operator {name:?}{of}")));
         }
         let checked = check_op(op).and_then(|()| check_graphs(table.name, op));
-        checked.map_err(|reason| format!("operator {name:?}: {reason}"))?;
+        checked.map_err(Breach::of(format!("operator {name:?}")))?;
     }
     let ops = OwnOperators::of(ops);
     for (at, kernel) in table.kernels.iter().enumerate() {
         let name = kernel.op();
-        check_kernel(kernel, &ops).map_err(|reason| format!("kernel {at} ({name:?}): {reason}"))?;
+        check_kernel(kernel, &ops).map_err(Breach::of(format!("kernel {at} ({name:?})")))?;
     }
     let mut files = BTreeSet::new();
     for library in table.libraries {
         let file = library.file();
-        check_library(library).map_err(|reason| format!("library {file:?}: {reason}"))?;
+        check_library(library).map_err(Breach::of(format!("library {file:?}")))?;
         if !files.insert(file) {
-            return Err(format!("library {file:?} is in it twice"));
+            return Err(Breach::Twice(format!("library {file:?}")));
         }
     }
     Ok(())
@@ -56,98 +147,94 @@ pub(super) fn is_identifier(name: &str) -> bool {
     name.bytes().all(is_word) && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }
 
-fn raw<T>(item: &T, name: &str) -> Result<(), String> {
+fn raw<T>(item: &T, name: &str) -> Result<(), Breach> {
     let layout: Option<&Layout> = LAYOUTS.iter().find(|l| l.name == name);
     match layout.map(|layout| raw_fault(item, layout)) {
         Some(None) => Ok(()),
-        Some(Some(fault)) => Err(fault),
-        None => Err(format!("the layout of {name} is not known")),
+        Some(Some(fault)) => Err(fault.into()),
+        None => Err(Unreadable::UnknownLayout(name.to_owned()).into()),
     }
 }
 
-fn check_op(op: &OpDef) -> Result<(), String> {
+fn check_op(op: &OpDef) -> Result<(), Breach> {
     let schema = op.schema();
     if schema.known_facts().bits() & !Facts::KNOWN.bits() != 0 {
-        return Err("it states facts that this version does not know".to_owned());
+        return Err(Breach::Facts);
     }
     check_ports("input", schema.inputs())?;
     check_ports("output", schema.outputs())?;
     if schema.outputs().is_empty() {
-        return Err("it has no outputs, wanted at least one".to_owned());
+        return Err(Breach::NoOutputs);
     }
     let (mut names, mut attributes) = (BTreeSet::new(), BTreeSet::new());
     for param in schema.params() {
         let name = param.name();
         if name.is_empty() || !names.insert(name) {
-            return Err(format!("a parameter is called {name:?}, wanted a name of its own"));
+            return Err(Breach::Name { place: "a parameter".to_owned(), name });
         }
-        check_param(param).map_err(|reason| format!("parameter {name:?}: {reason}"))?;
+        check_param(param).map_err(Breach::of(format!("parameter {name:?}")))?;
         let attribute = param.attribute_name();
         if !attributes.insert(attribute) {
-            return Err(format!("parameter {name:?}: attribute {attribute:?} is another one's"));
+            return Err(Breach::of(format!("parameter {name:?}"))(Breach::Attribute(attribute)));
         }
     }
     Ok(())
 }
 
-fn check_ports(side: &str, ports: &[Port]) -> Result<(), String> {
+fn check_ports(side: &str, ports: &[Port]) -> Result<(), Breach> {
     let mut names = BTreeSet::new();
     for (at, port) in ports.iter().enumerate() {
         let name = port.name();
         if name.is_empty() || !names.insert(name) {
-            return Err(format!("{side} {at} is called {name:?}, wanted a name of its own"));
+            return Err(Breach::Name { place: format!("{side} {at}"), name });
         }
         let is_last = at + 1 == ports.len();
-        check_port(port, is_last).map_err(|reason| format!("{side} {name:?}: {reason}"))?;
+        check_port(port, is_last).map_err(Breach::of(format!("{side} {name:?}")))?;
     }
     Ok(())
 }
 
-fn check_port(port: &Port, is_last: bool) -> Result<(), String> {
+fn check_port(port: &Port, is_last: bool) -> Result<(), Breach> {
     raw(port, "Port")?;
     check_types(port.types())?;
     if port.has_unknown_flags() {
-        return Err("it sets flags that this version does not know".to_owned());
+        return Err(Breach::Flags);
     }
     if port.is_repeated() && !is_last {
-        return Err("it is repeated, wanted that of the last port only".to_owned());
+        return Err(Breach::Repeated);
     }
     for on_core in port.core_types() {
         check_core(on_core.core())?;
-        check_types(on_core.types())
-            .map_err(|reason| format!("on {}: {reason}", on_core.core()))?;
+        check_types(on_core.types()).map_err(Breach::of(format!("on {}", on_core.core())))?;
     }
     Ok(())
 }
 
-fn check_types(set: TypeSet) -> Result<(), String> {
+fn check_types(set: TypeSet) -> Result<(), Breach> {
     if set.is_empty() {
-        return Err("it takes no type, wanted at least one".to_owned());
+        return Err(Breach::NoTypes);
     }
     let known = TypeSet::from_bits(set.bits());
     if known != set || known.and(types::STR) != TypeSet::EMPTY {
-        return Err(format!("its types are {:#x}, wanted types of tensors", set.bits()));
+        return Err(Breach::Types(set.bits()));
     }
     Ok(())
 }
 
-fn check_param(param: &Param) -> Result<(), String> {
+fn check_param(param: &Param) -> Result<(), Breach> {
     raw(param, "Param")?;
-    let Some(kind) = param.kind() else {
-        let known = ParamKind::ALL.map(ParamKind::name).join(", ");
-        return Err(format!("its kind is not known, wanted one of {known}"));
-    };
+    let kind = param.kind().ok_or(Breach::Kind)?;
     if param.has_unknown_flags() {
-        return Err("it sets flags that this version does not know".to_owned());
+        return Err(Breach::Flags);
     }
     if param.has_stray_types() {
-        return Err(format!("it does not say types as a {} does", kind.name()));
+        return Err(Breach::TypesOfKind(kind));
     }
     match kind {
         ParamKind::TypedTensor => check_types(param.types())?,
         ParamKind::Graph => {}
         ParamKind::Scalar | ParamKind::Text | ParamKind::Tensor | ParamKind::Texts => {
-            param.dtype().ok_or("its type is not known")?;
+            param.dtype().ok_or(Breach::Type)?;
         }
     }
     let fits = match param.default_value() {
@@ -157,55 +244,43 @@ fn check_param(param: &Param) -> Result<(), String> {
         ValueKind::Strs(_) => kind == ParamKind::Texts,
         ValueKind::Ints(_) | ValueKind::Floats(_) => kind == ParamKind::Tensor,
     };
-    if fits { Ok(()) } else { Err(format!("its default does not fit its kind, {}", kind.name())) }
+    if fits { Ok(()) } else { Err(Breach::Default(kind)) }
 }
 
 /// Only the runtime itself runs subgraphs, so that operators of packages cannot have any.
-fn check_graphs(package: &str, op: &OpDef) -> Result<(), String> {
+fn check_graphs(package: &str, op: &OpDef) -> Result<(), Breach> {
     if package == super::BUILT_IN {
         return Ok(());
     }
     let mut params = op.schema().params().iter();
     if let Some(param) = params.find(|param| param.kind() == Some(ParamKind::Graph)) {
         let name = param.name();
-        return Err(format!(
-            "parameter {name:?}: it is a graph, which built-in operators alone take"
-        ));
+        return Err(Breach::of(format!("parameter {name:?}"))(Breach::Graph));
     }
     if op.schema().known_facts().has_any(Facts::CONTROL) {
-        return Err(
-            "it states that its host runs graphs, which built-in operators alone have".to_owned()
-        );
+        return Err(Breach::Control);
     }
     Ok(())
 }
 
-fn check_core(core: Core) -> Result<(), String> {
-    let Some(kind) = core.kind() else {
-        return Err(format!("its core is {core}, which is not known"));
-    };
+fn check_core(core: Core) -> Result<(), Breach> {
+    let kind = core.kind().ok_or(Breach::Core(core))?;
     match (kind.has_archs(), core.arch()) {
-        (true, 0) => {
-            let name = kind.name().to_ascii_uppercase();
-            Err(format!("its core is a {name} without an architecture"))
-        }
-        (false, 1..) => {
-            Err(format!("its core is {core} with architecture {}, wanted 0", core.arch()))
-        }
+        (true, 0) => Err(Breach::NoArch(kind)),
+        (false, 1..) => Err(Breach::Arch { core }),
         _ => Ok(()),
     }
 }
 
-fn check_kernel(kernel: &KernelDef, ops: &OwnOperators<'_>) -> Result<(), String> {
+fn check_kernel(kernel: &KernelDef, ops: &OwnOperators<'_>) -> Result<(), Breach> {
     check_core(kernel.core())?;
     if kernel.has_unknown_cost() {
-        return Err("it has a cost that this version does not know".to_owned());
+        return Err(Breach::Cost);
     }
     let is_gpu = kernel.is_gpu();
     let is_pitched = kernel.port_rules().iter().any(PortRule::takes_pitched);
     if is_gpu && (is_pitched || !kernel.in_place_pairs().is_empty()) {
-        return Err("it is a GPU kernel, which works neither in place nor on rows that lie apart"
-            .to_owned());
+        return Err(Breach::Gpu);
     }
     let schema = ops.computed_by(kernel)?.schema();
     for rule in kernel.port_rules() {
@@ -214,9 +289,7 @@ fn check_kernel(kernel: &KernelDef, ops: &OwnOperators<'_>) -> Result<(), String
     for pair in kernel.in_place_pairs() {
         let (input, output) = (usize::from(pair.input), usize::from(pair.output));
         if schema.input(input).is_none() || schema.output(output).is_none() {
-            return Err(format!(
-                "it works in place from input {input} to output {output}, which the operator lacks"
-            ));
+            return Err(Breach::InPlace { input, output });
         }
     }
     Ok(())
@@ -236,7 +309,7 @@ impl<'a> OwnOperators<'a> {
     }
 
     /// The one that `kernel` computes: by its domain, or by its name alone where that is enough.
-    pub(crate) fn computed_by(&self, kernel: &KernelDef) -> Result<&'a OpDef, String> {
+    pub(crate) fn computed_by(&self, kernel: &KernelDef) -> Result<&'a OpDef, NotDescribed> {
         let domain = kernel.domain();
         let named = self.0.get(kernel.op()).map_or(&[][..], Vec::as_slice);
         if let Some(op) = named.iter().find(|op| op.schema().domain() == domain) {
@@ -244,52 +317,50 @@ impl<'a> OwnOperators<'a> {
         }
         match named {
             [op] if domain.is_empty() => Ok(op),
-            [] => Err("its package describes no such operator".to_owned()),
+            [] => Err(NotDescribed::Name),
             [_, _, ..] if domain.is_empty() => {
-                let domains: Vec<&str> = named.iter().map(|op| op.schema().domain()).collect();
-                Err(format!("it says no domain, wanted one of {}", domains.join(", ")))
+                let domains = named.iter().map(|op| op.schema().domain());
+                Err(NotDescribed::NoDomain(domains.collect()))
             }
-            _ => Err(format!("its package describes no such operator of domain {domain:?}")),
+            _ => Err(NotDescribed::Domain(domain)),
         }
     }
 }
 
-fn check_rule(rule: &PortRule, schema: &OpSchema) -> Result<(), String> {
+fn check_rule(rule: &PortRule, schema: &OpSchema) -> Result<(), Breach> {
     let port = rule.port();
     let (side, declared) = match rule.side() {
         Some(Side::Input) => ("input", schema.input(port)),
         Some(Side::Output) => ("output", schema.output(port)),
-        None => return Err("a rule is for neither an input nor an output".to_owned()),
+        None => return Err(Breach::RuleSide),
     };
     let Some(declared) = declared else {
-        return Err(format!("a rule is for {side} {port}, which the operator lacks"));
+        return Err(Breach::RulePort { side, port });
     };
     if rule.has_unknown_parts() {
-        return Err(format!("the rule for {side} {port} says what this version does not know"));
+        return Err(Breach::RuleParts { side, port });
     }
     if rule.is_channels_last() && declared.rank4_layout() != udo_api::Layout::AsGiven {
-        return Err(format!(
-            "the rule for {side} {port} wants channels last, and its operator says a layout of its own"
-        ));
+        return Err(Breach::RuleLayout { side, port });
     }
     match rule.wanted() {
         Wanted::Types(set) => {
-            check_types(set).map_err(|reason| format!("the rule for {side} {port}: {reason}"))
+            check_types(set).map_err(Breach::of(format!("the rule for {side} {port}")))
         }
-        Wanted::SameAsInput(other) if schema.input(other).is_none() => Err(format!(
-            "the rule for {side} {port} wants the type of input {other}, which the operator lacks"
-        )),
-        Wanted::SameAsInput(other) if side == "input" && other >= port => Err(format!(
-            "the rule for input {port} wants the type of input {other}, wanted an input before it"
-        )),
+        Wanted::SameAsInput(other) if schema.input(other).is_none() => {
+            Err(Breach::RuleInput { side, port, other })
+        }
+        Wanted::SameAsInput(other) if side == "input" && other >= port => {
+            Err(Breach::RuleOrder { port, other })
+        }
         Wanted::AsDeclared | Wanted::SameAsInput(_) => Ok(()),
     }
 }
 
-fn check_library(library: &LibraryRef) -> Result<(), String> {
+fn check_library(library: &LibraryRef) -> Result<(), Breach> {
     check_core(library.core())?;
     if !is_inside(library.file()) {
-        return Err("wanted a path inside the package's folder".to_owned());
+        return Err(Breach::Outside);
     }
     Ok(())
 }
