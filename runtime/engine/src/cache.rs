@@ -27,7 +27,7 @@ use udo_api::TensorDesc;
 use udo_host::{PackCache, PackOf, PackedBytes, PackedFrom};
 
 use code::Code;
-use file::{Ahead, Stored};
+use file::{Ahead, Stored, StoredError};
 use key::Key;
 pub use report::{CacheError, CacheOptions, CacheOutcome, CacheReport};
 pub use source::ModelSource;
@@ -252,9 +252,9 @@ impl Cache {
 
     /// What the file has of so many bytes, if that is there and sound.
     fn find(&self, id: u128, len: usize) -> Option<PackedBytes> {
-        self.stored()?.get(id, len).unwrap_or_else(|reason| {
+        self.stored()?.get(id, len).unwrap_or_else(|why| {
             let mut state = self.lock();
-            state.outcome = CacheOutcome::Rebuilt(reason);
+            state.outcome = CacheOutcome::Rebuilt(why.to_string());
             state.is_stale = true;
             None
         })
@@ -296,7 +296,7 @@ struct Found {
 
 impl Found {
     fn of(
-        found: Result<Option<Stored>, String>,
+        found: Result<Option<Stored>, StoredError>,
         path: &Path,
         key: &Key,
     ) -> Result<Self, CacheError> {
@@ -304,7 +304,7 @@ impl Found {
         let (path, wanted) = (path.to_owned(), key.version);
         Ok(match found {
             Ok(None) => Self { stored: None, outcome: CacheOutcome::Miss },
-            Err(reason) => rebuilt(reason),
+            Err(why) => rebuilt(why.to_string()),
             Ok(Some(stored)) => match stored.key.differs(key) {
                 None => Self { stored: Some(stored), outcome: CacheOutcome::Hit },
                 Some(_) if stored.key.version > wanted => {

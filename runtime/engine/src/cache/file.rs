@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::num::ParseIntError;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use udo_host::{Buffer, PackedBytes, SharedBytes};
 
 use super::key::Key;
+use udo_graph::container::ContainerError;
 use udo_graph::container::checksum::{PART_BYTES, sum128, sum128_of_parts};
 use udo_graph::container::safetensors::{self, MAX_HEADER_BYTES, START};
 use udo_graph::memory::FileBytes;
@@ -36,6 +38,33 @@ pub(super) struct Form {
     pub(super) key: Key,
     /// The sums of the packed constants' parts, by what stands for them.
     pub(super) sums: BTreeMap<String, String>,
+}
+
+/// Why a file, or what a model file was prepared with, is of no use.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StoredError {
+    #[error(transparent)]
+    Read(#[from] io::Error),
+    #[error(transparent)]
+    Container(#[from] ContainerError),
+    #[error(transparent)]
+    Form(#[from] serde_json::Error),
+    #[error(transparent)]
+    Number(#[from] ParseIntError),
+    #[error("it is shorter than its header says")]
+    Short,
+    #[error("it is no file of a cache")]
+    NoCache,
+    #[error("nothing is packed in it")]
+    NothingPacked,
+    #[error("its metadata are damaged")]
+    Metadata,
+    #[error("it is of format {found}, wanted {FORMAT}")]
+    Format { found: u32 },
+    #[error("it has no tensor {0}")]
+    NoTensor(String),
+    #[error("its tensor {0} is damaged")]
+    Tensor(String),
 }
 
 /// A file that is there, and whose header is sound.
@@ -84,12 +113,12 @@ impl Stored {
     ///
     /// # Errors
     /// Why it is of no use.
-    pub(super) fn open(path: &Path) -> Result<Option<Self>, String> {
+    pub(super) fn open(path: &Path) -> Result<Option<Self>, StoredError> {
         let mut file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(|error| error.to_string())?,
+            opened => opened?,
         };
-        let bytes = FileBytes::of(&mut file).map_err(|error| error.to_string())?;
+        let bytes = FileBytes::of(&mut file)?;
         Self::read(Arc::new(bytes)).map(Some)
     }
 
@@ -97,23 +126,23 @@ impl Stored {
     ///
     /// # Errors
     /// Why they are of no use.
-    pub(super) fn read(file: SharedBytes) -> Result<Self, String> {
+    pub(super) fn read(file: SharedBytes) -> Result<Self, StoredError> {
         let (header, data_len) = header((*file).as_ref())?;
-        let header = safetensors::parse(header, data_len).map_err(|error| error.to_string())?;
-        let text = header.metadata.get(FORM).ok_or("it is no file of a cache")?;
+        let header = safetensors::parse(header, data_len)?;
+        let text = header.metadata.get(FORM).ok_or(StoredError::NoCache)?;
         let sum = name(sum128(text.as_bytes()));
         if header.metadata.get(SUM) != Some(&sum) {
-            return Err("its metadata are damaged".to_owned());
+            return Err(StoredError::Metadata);
         }
-        let form: Form = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let form: Form = serde_json::from_str(text)?;
         if form.format != FORMAT {
-            return Err(format!("it is of format {}, wanted {FORMAT}", form.format));
+            return Err(StoredError::Format { found: form.format });
         }
-        let number = |text: &str| u128::from_str_radix(text, 16).map_err(|error| error.to_string());
+        let number = |text: &str| u128::from_str_radix(text, 16);
         let mut packed = BTreeMap::new();
         for (name, sum) in &form.sums {
             let entry =
-                header.tensors.get(name).ok_or_else(|| format!("it has no tensor {name}"))?;
+                header.tensors.get(name).ok_or_else(|| StoredError::NoTensor(name.clone()))?;
             let (at, sum) = (entry.bytes.clone(), number(sum)?);
             let parts = (0..at.len().div_ceil(PART_BYTES)).map(|_| OnceLock::new()).collect();
             packed.insert(number(name)?, Blob { at, sum, parts });
@@ -165,12 +194,12 @@ impl Stored {
     ///
     /// # Errors
     /// It is damaged.
-    pub(super) fn get(&self, id: u128, len: usize) -> Result<Option<PackedBytes>, String> {
+    pub(super) fn get(&self, id: u128, len: usize) -> Result<Option<PackedBytes>, StoredError> {
         let Some(blob) = self.packed.get(&id).filter(|blob| blob.at.len() == len) else {
             return Ok(None);
         };
         if !self.is_sound(blob) {
-            return Err(format!("its tensor {} is damaged", name(id)));
+            return Err(StoredError::Tensor(name(id)));
         }
         let there = PackedBytes::shared(&self.file, blob.at.clone());
         // Bytes in memory are aligned as it happens.
@@ -183,14 +212,14 @@ impl Stored {
 }
 
 /// The header's text, and how many bytes are behind it.
-fn header(file: &[u8]) -> Result<(&[u8], usize), String> {
+fn header(file: &[u8]) -> Result<(&[u8], usize), StoredError> {
     let split = || {
         let (len, rest) = file.split_first_chunk::<START>()?;
         let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
         let (header, data) = rest.split_at_checked(len)?;
         (len <= MAX_HEADER_BYTES).then_some((header, data.len()))
     };
-    split().ok_or_else(|| "it is shorter than its header says".to_owned())
+    split().ok_or(StoredError::Short)
 }
 
 /// How ids and sums are written.

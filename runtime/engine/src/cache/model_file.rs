@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::file::Stored;
+use super::file::{Stored, StoredError};
 use super::key::Key;
 use super::source::plain;
 use super::write::{self, Held};
@@ -53,7 +53,7 @@ impl Cache {
             None => (None, Found { stored: None, outcome: CacheOutcome::Miss }),
         };
         let of_file = match prepared.filter(|_| found.stored.is_none()) {
-            Some(bytes) => stored_in(bytes).map_err(damaged)?,
+            Some(bytes) => stored_in(bytes).map_err(|why| damaged(why.to_string()))?,
             None => None,
         };
         let any = |version| Key { version, ..key.clone() };
@@ -84,7 +84,7 @@ impl Cache {
     /// What a model file was prepared with, if it was.
     pub(super) fn prepared(container: &Container) -> Result<Option<Arc<Self>>, CacheError> {
         let Some(section) = container.prepared() else { return Ok(None) };
-        let stored = Stored::read(Arc::new(section)).map_err(damaged)?;
+        let stored = Stored::read(Arc::new(section)).map_err(|why| damaged(why.to_string()))?;
         // Where functions cannot be told apart nothing that was packed is of use.
         let Ok((code, key)) = Key::now(stored.key.version, container.content(), None) else {
             return Ok(None);
@@ -113,7 +113,7 @@ impl Cache {
         let bytes = ModelBytes::of(&path).map_err(|error| damaged(error.to_string()))?;
         let container = Container::read(&bytes).map_err(|error| damaged(error.to_string()))?;
         let stored = container.prepared().map(|section| Stored::read(Arc::new(section)));
-        let stored = stored.transpose().map_err(damaged)?;
+        let stored = stored.transpose().map_err(|why| damaged(why.to_string()))?;
         let stored = stored.ok_or_else(|| damaged("nothing was packed for it".to_owned()))?;
         let (found, wanted) = (stored.key.version, options.version);
         if found < wanted {
@@ -218,22 +218,20 @@ pub(super) fn write(
 }
 
 /// What was packed for the graph of a file, if there is one.
-pub(super) fn open(path: &Path) -> Result<Option<Stored>, String> {
+pub(super) fn open(path: &Path) -> Result<Option<Stored>, StoredError> {
     match ModelBytes::of(path) {
-        Ok(bytes) => {
-            stored_in(&bytes)?.map(Some).ok_or_else(|| "nothing is packed in it".to_owned())
-        }
+        Ok(bytes) => stored_in(&bytes)?.map(Some).ok_or(StoredError::NothingPacked),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// What model bytes were prepared with.
-fn stored_in(bytes: &ModelBytes) -> Result<Option<Stored>, String> {
+fn stored_in(bytes: &ModelBytes) -> Result<Option<Stored>, StoredError> {
     if !Container::is_prepared(bytes) {
         return Ok(None);
     }
-    let container = Container::read(bytes).map_err(|error| error.to_string())?;
+    let container = Container::read(bytes)?;
     container.prepared().map(|section| Stored::read(Arc::new(section))).transpose()
 }
 

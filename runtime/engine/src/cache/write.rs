@@ -251,7 +251,7 @@ mod tests {
             }
             let good = stored.get(7, 100).unwrap().unwrap();
             assert_eq!(good.bytes(), packed(100).bytes(), "copied where it is not aligned");
-            assert!(stored.get(8, 33).unwrap_err().ends_with(" is damaged"));
+            assert!(stored.get(8, 33).unwrap_err().to_string().ends_with(" is damaged"));
         }
     }
     #[test]

@@ -423,9 +423,9 @@ fn layout_name(layout: Layout) -> &'static str {
 }
 
 /// Whether a tensor can have its encodings, and if not, why.
-fn check_encoding(desc: &TensorDesc) -> std::result::Result<(), String> {
+fn check_encoding(desc: &TensorDesc) -> std::result::Result<(), udo_api::Error> {
     let Some(Encodings::PerTensor(encoding)) = desc.encodings() else {
-        return desc.check_encoding().map_err(|error| error.to_string());
+        return desc.check_encoding();
     };
     let low_high = match desc.dtype() {
         Some(DType::U8) => (0, i32::from(u8::MAX)),
@@ -433,15 +433,20 @@ fn check_encoding(desc: &TensorDesc) -> std::result::Result<(), String> {
         Some(DType::U16) => (0, i32::from(u16::MAX)),
         Some(DType::I16) => (i32::from(i16::MIN), i32::from(i16::MAX)),
         Some(DType::I32) => (i32::MIN, i32::MAX),
-        _ => return Err("an encoding, wanted elements u8, i8, u16, i16 or i32".to_owned()),
+        _ => {
+            let why = "an encoding, wanted elements u8, i8, u16, i16 or i32";
+            return Err(udo_api::Error::new(why));
+        }
     };
     let (low, high) = low_high;
     let (scale, zero_point) = (encoding.scale, encoding.zero_point);
     if !scale.is_finite() || scale <= 0.0 {
-        return Err(format!("an encoding has scale {scale}, wanted a finite one above 0"));
+        let why = format!("an encoding has scale {scale}, wanted a finite one above 0");
+        return Err(udo_api::Error::new(why));
     }
     if !(low..=high).contains(&zero_point) {
-        return Err(format!("an encoding has zero point {zero_point}, wanted {low} to {high}"));
+        let why = format!("an encoding has zero point {zero_point}, wanted {low} to {high}");
+        return Err(udo_api::Error::new(why));
     }
     Ok(())
 }
