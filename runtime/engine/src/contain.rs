@@ -30,8 +30,8 @@ use crate::exit_guard::PerProcess;
 use crate::package::{OpenError, Tables};
 pub use options::Containment;
 pub use serve::serve;
-use worker::Fault;
 pub(crate) use worker::Worker;
+use worker::{Contained, Fault};
 
 /// What a worker is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,13 +84,16 @@ pub(crate) fn worker(
     static WORKERS: PerProcess<Mutex<Vec<&'static Worker>>> =
         PerProcess::new(Mutex::new(Vec::new()));
     let mut workers = WORKERS.get().lock().unwrap_or_else(PoisonError::into_inner);
-    let program = of.program(path)?;
-    let known = workers.iter().find(|worker| worker.is_of((path, build), &program, of.timeout));
-    if let Some(worker) = known {
+    let of = Contained {
+        path: path.to_owned(),
+        build: build.to_owned(),
+        program: of.program(path)?,
+        deadline: of.timeout,
+    };
+    if let Some(worker) = workers.iter().find(|worker| worker.of == of) {
         return Ok(worker);
     }
-    let made = Worker::new((path, build), &program, of.timeout)
-        .map_err(|error| refused(path, &error.to_string()))?;
+    let made = Worker::new(of).map_err(|error| refused(path, &error.to_string()))?;
     let worker = Box::leak(Box::new(made));
     workers.push(worker);
     Ok(worker)

@@ -28,15 +28,23 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::fro
 /// Answers of so many bytes and more leave no memory behind.
 const LARGE_BYTES: usize = 1 << 20;
 
+/// Whose code a worker runs, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Contained {
+    /// The package's registration library.
+    pub(super) path: PathBuf,
+    /// What tells this build of the package from others: a process that has one open gets its code for another as well.
+    pub(super) build: String,
+    /// The worker's program.
+    pub(super) program: PathBuf,
+    /// How long an answer may take.
+    pub(super) deadline: Duration,
+}
+
 /// The process that runs a package's code, and what to do when there is none.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// The package's registration library.
-    path: PathBuf,
-    /// What tells this build of the package from others: a process that has one open gets its code for another as well.
-    build: String,
-    program: PathBuf,
-    pub(super) deadline: Duration,
+    pub(super) of: Contained,
     lane: Mutex<Lane>,
 }
 
@@ -82,12 +90,8 @@ impl From<Garbled> for Fault {
 }
 
 impl Worker {
-    /// That of this build of the package at `path`, which is started when it is first asked.
-    pub(super) fn new(
-        (path, build): (&Path, &str),
-        program: &Path,
-        deadline: Duration,
-    ) -> io::Result<Self> {
+    /// The worker of a package, which is started when it is first asked.
+    pub(super) fn new(of: Contained) -> io::Result<Self> {
         let lane = Lane {
             given: Segment::new(Writes::Maker)?,
             made: Arc::new(Segment::new(Writes::All)?),
@@ -99,18 +103,7 @@ impl Worker {
             ends: 0,
             ended: None,
         };
-        let (path, build, program) = (path.to_owned(), build.to_owned(), program.to_owned());
-        Ok(Self { path, build, program, deadline, lane: Mutex::new(lane) })
-    }
-
-    pub(super) fn is_of(
-        &self,
-        (path, build): (&Path, &str),
-        program: &Path,
-        deadline: Duration,
-    ) -> bool {
-        let is_of_build = self.path == path && self.build == build;
-        is_of_build && self.program == program && self.deadline == deadline
+        Ok(Self { of, lane: Mutex::new(lane) })
     }
 
     pub(super) fn lane(&self) -> MutexGuard<'_, Lane> {
@@ -140,10 +133,10 @@ impl Worker {
     }
 
     fn command(&self, lane: &Lane) -> io::Result<Command> {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(&self.of.program);
         // Files that a process is started with need no other way to it; what the package prints goes where errors do.
         command.stdin(Stdio::from(lane.given.fd()?)).stdout(Stdio::from(lane.made.fd()?));
-        command.arg(std::process::id().to_string()).arg(&self.path);
+        command.arg(std::process::id().to_string()).arg(&self.of.path);
         Ok(command)
     }
 }
@@ -193,7 +186,7 @@ impl Lane {
         };
         let started = worker.command(self).and_then(|command| Process::start(command, at_end));
         let process = started.map_err(|error| {
-            Fault(format!("{} cannot be started: {error}", worker.program.display()))
+            Fault(format!("{} cannot be started: {error}", worker.of.program.display()))
         })?;
         self.process = Some(process);
         self.generation += 1;
@@ -292,7 +285,7 @@ impl Lane {
         let asked = Instant::now();
         let answer = self.made.word(words::ANSWER);
         let is_over = |found| found == number || found == ENDED;
-        let found = match spin(answer, SPIN.min(worker.deadline), is_over) {
+        let found = match spin(answer, SPIN.min(worker.of.deadline), is_over) {
             Some(found) => Some(found),
             None => self.sleep(worker, number, asked, stop),
         };
@@ -303,7 +296,7 @@ impl Lane {
                 Ok(())
             }
             None => {
-                let waited = worker.deadline;
+                let waited = worker.of.deadline;
                 Err(self.fault(Some(format!("it had not answered after {waited:?} and was ended"))))
             }
         }
@@ -324,7 +317,7 @@ impl Lane {
             if found == number || found == ENDED {
                 break Some(found);
             }
-            let left = worker.deadline.saturating_sub(asked.elapsed());
+            let left = worker.of.deadline.saturating_sub(asked.elapsed());
             if left.is_zero() {
                 break None;
             }

@@ -1,6 +1,6 @@
 //! What the host puts for a call and takes of it, without a worker.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::ptr;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use udo_api::abi::Span;
 
 use super::*;
 use crate::contain::shared::Writes;
-use crate::contain::worker::Worker;
+use crate::contain::worker::{Contained, Worker};
 
 /// A call with these outputs and packed constants.
 fn args(outputs: &mut [TensorArg], packed: &[Span]) -> ExecArgs {
@@ -34,7 +34,9 @@ fn args(outputs: &mut [TensorArg], packed: &[Span]) -> ExecArgs {
 
 #[test]
 fn no_more_constants_are_put_than_a_call_has() {
-    let worker = Worker::new((Path::new(""), ""), Path::new(""), Duration::ZERO).unwrap();
+    let (path, program) = (PathBuf::new(), PathBuf::new());
+    let of = Contained { path, build: String::new(), program, deadline: Duration::ZERO };
+    let worker = Worker::new(of).unwrap();
     let bytes = [[1u8; 4], [2; 4]];
     let packed = bytes.each_ref().map(|bytes| Span { ptr: bytes.as_ptr(), bytes: bytes.len() });
     let kept = |jobs: usize| {

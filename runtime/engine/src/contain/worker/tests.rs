@@ -38,8 +38,13 @@ impl Forged {
 
     fn new() -> Self {
         // It takes the host's number and the path for the seconds to sleep.
-        let of = (Path::new("60"), "build");
-        let worker = Worker::new(of, Path::new("sleep"), LONG).unwrap();
+        let of = Contained {
+            path: PathBuf::from("60"),
+            build: "build".to_owned(),
+            program: PathBuf::from("sleep"),
+            deadline: LONG,
+        };
+        let worker = Worker::new(of).unwrap();
         Self(Box::leak(Box::new(worker)))
     }
 
@@ -149,9 +154,12 @@ fn tables_that_cannot_be_read_end_their_worker_and_open_nothing() {
 #[test]
 fn workers_of_two_builds_are_two() {
     let worker = Forged::new();
-    let is_of = |path, build| worker.is_of((Path::new(path), build), &worker.program, LONG);
-    assert!(is_of("60", "build"));
-    assert!(!is_of("60", "another") && !is_of("61", "build"));
+    let of = |path: &str, build: &str| {
+        let (path, build) = (PathBuf::from(path), build.to_owned());
+        Contained { path, build, ..worker.of.clone() }
+    };
+    assert_eq!(of("60", "build"), worker.of);
+    assert!(of("60", "another") != worker.of && of("61", "build") != worker.of);
 }
 
 #[test]
