@@ -353,17 +353,16 @@ impl Tensors {
                 wanted,
             });
         }
-        let tensor = tensor(dtype, bytes);
-        let tensor = tensor.map_err(|error| ContainerError::malformed(place, error, "a tensor"))?;
+        let tensor = tensor(place, dtype, bytes)?;
         made.insert(name.to_owned(), tensor.clone());
         Ok(tensor)
     }
 }
 
 /// The elements where they lie, if they are aligned there.
-fn tensor(dtype: DType, bytes: Bytes) -> Result<Tensor, String> {
+fn tensor(place: Arguments<'_>, dtype: DType, bytes: Bytes) -> Result<Tensor, ContainerError> {
     let shape = Shape::new(&[bytes.len() / dtype.size_bytes().max(1)]);
-    let shape = shape.map_err(|error| error.to_string())?;
+    let shape = shape.map_err(|error| ContainerError::malformed(place, error, "a tensor"))?;
     let made = if dtype == DType::Bool && bytes.iter().any(|&byte| byte > 1) {
         // A byte of any value but 0 is true; here every true is 1.
         let truths: Vec<Bool> = bytes.iter().map(|&byte| Bool::from(byte != 0)).collect();
@@ -371,7 +370,7 @@ fn tensor(dtype: DType, bytes: Bytes) -> Result<Tensor, String> {
     } else {
         Tensor::of_file(dtype, shape, bytes)
     };
-    made.map_err(|error| error.to_string())
+    made.map_err(|error| ContainerError::malformed(place, error, "a tensor"))
 }
 
 /// A graph that is being made.

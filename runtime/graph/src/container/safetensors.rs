@@ -132,7 +132,6 @@ pub(super) fn sniff(bytes: &[u8]) -> bool {
 
 /// The header of a file, all of whose tensors lie where they should.
 pub(super) fn read(file: &[u8]) -> Result<Header, ContainerError> {
-    let wrong = |reason: String| ContainerError::WrongBytes { reason };
     let Some((len, rest)) = file.split_first_chunk::<START>() else {
         return Err(wrong(format!("it has {} bytes, wanted {START} at least", file.len())));
     };
@@ -153,11 +152,14 @@ pub(super) fn read(file: &[u8]) -> Result<Header, ContainerError> {
 /// # Errors
 /// It is no such header, or its tensors do not lie in the data one behind the other.
 pub fn parse(header: &[u8], data_len: usize) -> Result<Header, ContainerError> {
-    let wrong = |reason: String| ContainerError::WrongBytes { reason };
     let raw: Raw = serde_json::from_slice(header)
         .map_err(|error| wrong(format!("its header is no JSON of tensors: {error}")))?;
-    let tensors = placed(raw.tensors, START + header.len(), data_len).map_err(wrong)?;
+    let tensors = placed(raw.tensors, START + header.len(), data_len)?;
     Ok(Header { metadata: raw.metadata.unwrap_or_default(), tensors })
+}
+
+fn wrong(reason: String) -> ContainerError {
+    ContainerError::WrongBytes { reason }
 }
 
 /// The tensors by name, if they fill the `data_len` bytes from `start` on.
@@ -165,55 +167,63 @@ fn placed(
     mut raw: Vec<(String, RawEntry)>,
     start: usize,
     data_len: usize,
-) -> Result<HashMap<String, Entry>, String> {
+) -> Result<HashMap<String, Entry>, ContainerError> {
     raw.sort_by_key(|(_, entry)| entry.data_offsets);
     let mut tensors = HashMap::with_capacity(raw.len());
     let mut end = 0;
     for (name, entry) in raw {
         let [from, to] = entry.data_offsets;
         if from != end {
-            return Err(format!("tensor {name:?} begins at byte {from} of the data, wanted {end}"));
+            return Err(wrong(format!(
+                "tensor {name:?} begins at byte {from} of the data, wanted {end}"
+            )));
         }
         let wanted = size_bytes(&name, &entry)?;
         if from.checked_add(wanted) != Some(to) {
             let RawEntry { dtype, shape, .. } = &entry;
-            return Err(format!(
+            return Err(wrong(format!(
                 "tensor {name:?} ends at byte {to} of the data, wanted {wanted} bytes from {from} on for {dtype} {shape:?}"
-            ));
+            )));
         }
         if to > data_len {
-            return Err(format!(
+            return Err(wrong(format!(
                 "tensor {name:?} ends at byte {to} of the data, which has {data_len}"
-            ));
+            )));
         }
         end = to;
         // Neither sum is more than the bytes that there are.
         let entry = Entry { type_name: entry.dtype, bytes: start + from..start + to };
         if tensors.insert(name.clone(), entry).is_some() {
-            return Err(format!("two tensors are called {name:?}, wanted different names"));
+            return Err(wrong(format!("two tensors are called {name:?}, wanted different names")));
         }
     }
     if end != data_len {
-        return Err(format!("{data_len} bytes of data, wanted the {end} that tensors have"));
+        return Err(wrong(format!("{data_len} bytes of data, wanted the {end} that tensors have")));
     }
     Ok(tensors)
 }
 
 /// How many bytes a tensor of this type and shape has.
-fn size_bytes(name: &str, entry: &RawEntry) -> Result<usize, String> {
+fn size_bytes(name: &str, entry: &RawEntry) -> Result<usize, ContainerError> {
     let own = DType::ALL
         .into_iter()
         .filter_map(|dtype| Some((dtype_name(dtype)?, dtype.size_bytes().checked_mul(8)?)));
     let bits = own.chain(OTHERS).find(|(known, _)| *known == entry.dtype);
     let Some((_, bits)) = bits else {
-        return Err(format!("tensor {name:?} has elements of unknown type {:?}", entry.dtype));
+        return Err(wrong(format!(
+            "tensor {name:?} has elements of unknown type {:?}",
+            entry.dtype
+        )));
     };
     let bits = entry.shape.iter().try_fold(bits, |bits, extent| bits.checked_mul(*extent));
     let Some(bits) = bits else {
-        return Err(format!("tensor {name:?} has more elements than can be: {:?}", entry.shape));
+        return Err(wrong(format!(
+            "tensor {name:?} has more elements than can be: {:?}",
+            entry.shape
+        )));
     };
     if !bits.is_multiple_of(8) {
-        return Err(format!("tensor {name:?} ends within a byte: {bits} bits"));
+        return Err(wrong(format!("tensor {name:?} ends within a byte: {bits} bits")));
     }
     Ok(bits / 8)
 }
