@@ -24,7 +24,7 @@ mod upgrade;
 
 use std::ops::RangeInclusive;
 
-use udo_api::{Core, DType, OpDef, Port, Status, TensorDesc};
+use udo_api::{Core, DType, OpDef, Port, Status, TensorDesc, TypeSet};
 use udo_host::{NodeDesc, Refusal, infer};
 
 use crate::compiler::Compiler;
@@ -74,6 +74,17 @@ pub struct Resolved {
     pub notices: Vec<String>,
     /// The nodes for which a run has to say elements first.
     pub rest: Option<Part>,
+}
+
+/// Why a node's inputs and outputs are not those of its operator.
+#[derive(Debug, thiserror::Error)]
+enum PortError {
+    #[error("it has {found} inputs, the operator takes {}", .ports.join(", "))]
+    Inputs { found: usize, ports: Vec<&'static str> },
+    #[error("input {port:?} is {found}, wanted {wanted}")]
+    Type { port: &'static str, found: String, wanted: TypeSet },
+    #[error("{side} {port:?} is missing")]
+    Missing { side: &'static str, port: &'static str },
 }
 
 /// Why a graph cannot be bound.
@@ -534,8 +545,8 @@ impl TypedGraph {
         let (name, op) = (node.name.clone(), node.op.clone());
         let fail = |reason: String| ResolveError::unfit(name.clone(), op.clone(), reason);
         let params = Params::of(&node, entry.def.schema()).map_err(fail)?;
-        fill_defaults(self, &mut node, entry.def).map_err(fail)?;
-        self.check_ports(&node, entry.def).map_err(fail)?;
+        fill_defaults(self, &mut node, entry.def).map_err(|why| fail(why.to_string()))?;
+        self.check_ports(&node, entry.def).map_err(|why| fail(why.to_string()))?;
         self.check_known(&node, entry.def)?;
         let inferred = self.infer(&node, entry.def, &params);
         let mut outputs = inferred.map_err(|refusal| {
@@ -611,31 +622,28 @@ impl TypedGraph {
         Ok(outputs)
     }
 
-    fn check_ports(&self, node: &Node, op: &OpDef) -> Result<(), String> {
+    fn check_ports(&self, node: &Node, op: &OpDef) -> Result<(), PortError> {
         let schema = op.schema();
         for (index, &value) in node.inputs.iter().enumerate() {
             let Some(port) = schema.input(index) else {
-                let ports: Vec<&str> = schema.inputs().iter().map(Port::name).collect();
-                return Err(format!(
-                    "it has {} inputs, the operator takes {}",
-                    node.inputs.len(),
-                    ports.join(", ")
-                ));
+                let ports = schema.inputs().iter().map(Port::name).collect();
+                return Err(PortError::Inputs { found: node.inputs.len(), ports });
             };
             let desc = self.desc(value);
             if value.is_some() && !port_takes(port.types(), &desc) {
-                return Err(format!("input {:?} is {desc}, wanted {}", port.name(), port.types()));
+                let (found, wanted) = (desc.to_string(), port.types());
+                return Err(PortError::Type { port: port.name(), found, wanted });
             }
         }
         for (index, port) in schema.inputs().iter().enumerate() {
             let given = node.inputs.get(index).is_some_and(Option::is_some);
             if !given && !port.is_optional() {
-                return Err(format!("input {:?} is missing", port.name()));
+                return Err(PortError::Missing { side: "input", port: port.name() });
             }
         }
         let outputs = schema.outputs().iter().skip(node.outputs.len());
         match outputs.into_iter().find(|port| !port.is_optional() && !port.is_repeated()) {
-            Some(port) => Err(format!("output {:?} is missing", port.name())),
+            Some(port) => Err(PortError::Missing { side: "output", port: port.name() }),
             None => Ok(()),
         }
     }

@@ -81,7 +81,8 @@ pub fn install(
             return Ok(Installed { notices, ..Installed::default() });
         }
         Ok(parts) => parts,
-        Err(why) => {
+        Err(damage) => {
+            let why = damage.to_string();
             fall_back(HtaError::Damaged { soc: soc.name, why }, &mut notices)?;
             return Ok(Installed { notices, ..Installed::default() });
         }

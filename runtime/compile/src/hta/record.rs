@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use udo_api::{DType, Shape};
 
 use udo_graph::container::{COMPILED, ContainerError, Section};
-use udo_graph::graph::{Compiled, Origin, Selector};
+use udo_graph::graph::{Compiled, NoSelector, Origin, Selector};
 use udo_graph::memory::Tensor;
 
 /// The version of the form.
@@ -90,19 +90,38 @@ pub(super) fn section(soc: &str, network: &str, parts: &[Part]) -> Result<Sectio
     Ok(Section { name: format!("{COMPILED}{soc}"), network: Some(network.to_owned()), bytes })
 }
 
-/// The programs of a section for its stage; what is wrong with it in words.
-pub(super) fn parts(of: &Compiled) -> Result<Vec<Part>, String> {
+/// What is wrong with a section.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Damage {
+    #[error("ends after {bytes} bytes")]
+    Short { bytes: usize },
+    #[error("says {len} bytes of its programs, wanted {MOST} at most")]
+    Large { len: usize },
+    #[error(transparent)]
+    Form(#[from] serde_json::Error),
+    #[error("is of version {found}, wanted {VERSION}")]
+    Version { found: u32 },
+    #[error(transparent)]
+    Selector(#[from] NoSelector),
+    #[error("has nodes {0:?}")]
+    Nodes(String),
+    #[error("has {bytes} bytes too many")]
+    Long { bytes: usize },
+}
+
+/// The programs of a section for its stage.
+pub(super) fn parts(of: &Compiled) -> Result<Vec<Part>, Damage> {
     let bytes = of.bytes.as_ref();
-    let short = || format!("ends after {} bytes", bytes.len());
+    let short = || Damage::Short { bytes: bytes.len() };
     let (len, rest) = bytes.split_first_chunk().ok_or_else(short)?;
     let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
     if len > MOST {
-        return Err(format!("says {len} bytes of its programs, wanted {MOST} at most"));
+        return Err(Damage::Large { len });
     }
     let (text, mut rest) = rest.split_at_checked(len).ok_or_else(short)?;
-    let form: Form = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let form: Form = serde_json::from_slice(text)?;
     if form.version != VERSION {
-        return Err(format!("is of version {}, wanted {VERSION}", form.version));
+        return Err(Damage::Version { found: form.version });
     }
     let mut parts = Vec::new();
     for part in form.parts {
@@ -111,17 +130,17 @@ pub(super) fn parts(of: &Compiled) -> Result<Vec<Part>, String> {
         if part.stage != of.stage {
             continue;
         }
-        let ids: Selector = part.nodes.parse().map_err(|error| format!("{error}"))?;
+        let ids: Selector = part.nodes.parse()?;
         parts.push(Part {
             stage: part.stage,
-            ids: origin(&ids).ok_or_else(|| format!("has nodes {:?}", part.nodes))?,
+            ids: origin(&ids).ok_or(Damage::Nodes(part.nodes))?,
             inputs: part.inputs,
             outputs: part.outputs,
             program: program.to_vec(),
             digest: part.digest,
         });
     }
-    if rest.is_empty() { Ok(parts) } else { Err(format!("has {} bytes too many", rest.len())) }
+    if rest.is_empty() { Ok(parts) } else { Err(Damage::Long { bytes: rest.len() }) }
 }
 
 /// The most nodes of a part.

@@ -128,7 +128,8 @@ impl Parent {
         let is_sequence = |value: &ValueId| binding.sequences.items(*value).is_some();
         // The schema has no sequences: iterations and branches check what they get.
         if !node.inputs.iter().flatten().any(is_sequence) {
-            binding.graph.check_ports(&node, entry.def).map_err(|why| refusal(&node, why))?;
+            let checked = binding.graph.check_ports(&node, entry.def);
+            checked.map_err(|why| refusal(&node, why.to_string()))?;
         }
         let schema = entry.def.schema().params().iter();
         let names = schema.filter(|param| param.kind() == Some(ParamKind::Graph));

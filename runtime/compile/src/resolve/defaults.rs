@@ -1,19 +1,27 @@
 //! What a node leaves out, and the schema has a default for or the runtime makes.
 
 use udo_api::abi::ValueKind;
-use udo_api::{DType, Encoding, Encodings, Facts, OpDef, OpSchema, Port, Shape};
+use udo_api::{DType, Encoding, Encodings, Error, Facts, OpDef, OpSchema, Port, Shape};
 
 use super::{Quantized, TypedGraph};
 use udo_engine::cores::convert;
 use udo_graph::graph::{Attr, Node};
 use udo_graph::memory::Tensor;
 
+/// Why an input that is left out has no default.
+#[derive(Debug, thiserror::Error)]
+#[error("the default of input {port:?}: {why}")]
+pub(super) struct NoDefault {
+    port: &'static str,
+    why: Error,
+}
+
 /// Gives left-out inputs of `node` the defaults that its schema has for them.
 pub(super) fn fill_defaults(
     graph: &mut TypedGraph,
     node: &mut Node,
     op: &OpDef,
-) -> Result<(), String> {
+) -> Result<(), NoDefault> {
     for (index, port) in op.schema().inputs().iter().enumerate() {
         if node.input(index).is_some() || port.default_value() == ValueKind::None {
             continue;
@@ -78,10 +86,8 @@ fn quantized(port: &Port, tensor: &Tensor) -> Option<Quantized> {
 }
 
 /// The default in a type of the port's: that of the node's first input which is of one, as where all are halves.
-fn default_tensor(port: &Port, inputs: impl Iterator<Item = DType>) -> Result<Tensor, String> {
-    let fail = |reason: &dyn std::fmt::Display| {
-        format!("the default of input {:?}: {reason}", port.name())
-    };
+fn default_tensor(port: &Port, inputs: impl Iterator<Item = DType>) -> Result<Tensor, NoDefault> {
+    let fail = |why| NoDefault { port: port.name(), why };
     let types = port.types();
     let mut alike = inputs.filter(|dtype| dtype.is_float() && types.has(*dtype));
     let first = || types.iter().next();
@@ -94,11 +100,10 @@ fn default_tensor(port: &Port, inputs: impl Iterator<Item = DType>) -> Result<Te
             (values.iter().map(|&v| real(v)).collect(), Shape::new(&[values.len()]))
         }
         ValueKind::None | ValueKind::Str(_) | ValueKind::Strs(_) => {
-            return Err(fail(&"it is no number"));
+            return Err(fail(Error::new("it is no number")));
         }
     };
-    let shape = shape.map_err(|e| fail(&e))?;
-    convert::from_numbers(dtype, shape, &numbers).map_err(|e| fail(&e))
+    convert::from_numbers(dtype, shape.map_err(fail)?, &numbers).map_err(fail)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "defaults are small")]

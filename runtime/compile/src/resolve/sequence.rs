@@ -493,7 +493,7 @@ fn map(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError
         let ends = Ends { given: &given, wanted: &[] };
         let body = ("body", (**body).clone());
         let inlined = inline(&mut binding.graph, &way, body, &ends);
-        let (added, made) = inlined.map_err(|why| refuse(node, why))?;
+        let (added, made) = inlined.map_err(|why| refuse(node, why.to_string()))?;
         if made.len() != outputs.len() {
             let (found, expected) = (made.len(), outputs.len());
             let reason =

@@ -59,7 +59,16 @@ pub(super) fn open_body(
     ends: &Ends<'_>,
 ) -> Result<(Vec<Node>, Vec<ValueId>), ResolveError> {
     let way = format!("{}/{attribute}", parent.node.name);
-    inline(graph, &way, (&attribute, body), ends).map_err(|why| parent.refuse(why))
+    inline(graph, &way, (&attribute, body), ends).map_err(|why| parent.refuse(why.to_string()))
+}
+
+/// Why a subgraph does not fit the graph around it.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::resolve) enum InlineError {
+    #[error("its {attribute:?} has {found} inputs, wanted {wanted} as the node gives them")]
+    Inputs { attribute: String, found: usize, wanted: usize },
+    #[error("its {attribute:?} names no value")]
+    NoValue { attribute: String },
 }
 
 /// The nodes of a subgraph and its outputs, with the names behind `way`, in the words of the graph around it, which gets its
@@ -69,14 +78,13 @@ pub(in crate::resolve) fn inline(
     way: &str,
     (attribute, body): (&str, Graph),
     ends: &Ends<'_>,
-) -> Result<(Vec<Node>, Vec<ValueId>), String> {
+) -> Result<(Vec<Node>, Vec<ValueId>), InlineError> {
     if body.inputs.len() != ends.given.len() {
         let (found, wanted) = (body.inputs.len(), ends.given.len());
-        return Err(format!(
-            "its {attribute:?} has {found} inputs, wanted {wanted} as the node gives them"
-        ));
+        return Err(InlineError::Inputs { attribute: attribute.to_owned(), found, wanted });
     }
-    adopt(graph, way, body, ends).ok_or_else(|| format!("its {attribute:?} names no value"))
+    adopt(graph, way, body, ends)
+        .ok_or_else(|| InlineError::NoValue { attribute: attribute.to_owned() })
 }
 
 /// Adds the values of a subgraph to the graph around it; its nodes and outputs in the words of that.

@@ -10,7 +10,7 @@ use crate::compiler::Compiler;
 use crate::resolve::control::body::bind_body;
 use crate::resolve::{Binding, ResolveError, TypedGraph};
 use udo_graph::graph::{Graph, Source, TensorType, ValueId};
-use udo_graph::memory::Tensor;
+use udo_graph::memory::{Tensor, TensorError};
 
 /// What is known of how often a subgraph runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,7 @@ pub(super) fn bind_scan(
         slices.push((value, along));
     }
     let extent = extent.flatten().unwrap_or(0);
-    let limit = int_tensor(extent).map_err(|why| parent.refuse(why))?;
+    let limit = int_tensor(extent).map_err(|why| parent.refuse(why.to_string()))?;
     let limit = binding.graph.add_constant(&format!("{}.trips", parent.node.name), limit);
     let count = parent.node.outputs.len().saturating_sub(states.len());
     let axes = list(&parent, "scan_output_axes", count)?;
@@ -415,7 +415,6 @@ fn setting<'a>(parent: &'a Parent, name: &str) -> Option<&'a ParamSetting> {
     parent.params.settings().iter().find(|(known, _)| *known == name).map(|(_, setting)| setting)
 }
 
-fn int_tensor(value: usize) -> Result<Tensor, String> {
-    let value = i64::try_from(value).map_err(|why| why.to_string())?;
-    Tensor::of(Shape::SCALAR, &[value]).map_err(|why| why.to_string())
+fn int_tensor(value: usize) -> Result<Tensor, TensorError> {
+    Tensor::of(Shape::SCALAR, &[i64::try_from(value).unwrap_or(i64::MAX)])
 }

@@ -14,7 +14,7 @@ use crate::compiler::Compiler;
 use crate::resolve::control::body::bind_all;
 use crate::resolve::{Binding, ResolveError, Want, Wanted};
 use udo_graph::graph::{Attr, DimSpec, Graph, NEWEST, Node, TensorType, ValueId};
-use udo_graph::memory::Tensor;
+use udo_graph::memory::{Tensor, TensorError};
 
 /// The operator of a rest. Its inputs are those of the loop, then the stacked outputs so far; its outputs those of the loop.
 const REST: &str = "LoopRest";
@@ -255,7 +255,7 @@ fn next_iteration(binding: &mut Binding<'_>, rest: Rest) -> Result<Vec<Node>, Re
     let way = format!("{}/{}", rest.node.name, rest.done);
     let ends = Ends { given: &given, wanted: &[] };
     let inlined = inline(&mut binding.graph, &way, (BODY, rest.body.clone()), &ends);
-    let (mut nodes, made) = inlined.map_err(|why| rest.refuse(why))?;
+    let (mut nodes, made) = inlined.map_err(|why| rest.refuse(why.to_string()))?;
     let stacks = rest.node.outputs.len().saturating_sub(rest.states);
     if made.len() < 1 + rest.states || stacks > made.len() - 1 - rest.states {
         let (found, wanted) = (made.len(), 1 + rest.states + stacks);
@@ -268,8 +268,8 @@ fn next_iteration(binding: &mut Binding<'_>, rest: Rest) -> Result<Vec<Node>, Re
     inputs.extend(next.iter().copied().map(Some));
     for (port, &row) in rows.iter().take(stacks).enumerate() {
         let before = rest.stacks().get(port).copied().flatten();
-        let (added, stack) =
-            stacked(binding, &way, (port, row, before)).map_err(|why| rest.refuse(why))?;
+        let (added, stack) = stacked(binding, &way, (port, row, before))
+            .map_err(|why| rest.refuse(why.to_string()))?;
         nodes.extend(added);
         inputs.push(Some(stack));
     }
@@ -288,11 +288,10 @@ fn stacked(
     binding: &mut Binding<'_>,
     way: &str,
     (port, row, before): (usize, ValueId, Option<ValueId>),
-) -> Result<(Vec<Node>, ValueId), String> {
+) -> Result<(Vec<Node>, ValueId), ElementError> {
     let mut add = |name: &str| binding.graph.add_value(&format!("{way}/{name}_{port}"));
     let (unsqueezed, joined) = (add("row"), before.map(|before| (before, add("stack"))));
-    let shape = Shape::new(&[1]).map_err(|why| why.to_string())?;
-    let axes = Tensor::of(shape, &[0i64]).map_err(|why| why.to_string())?;
+    let axes = Tensor::of(Shape::new(&[1])?, &[0i64])?;
     let axes = binding.graph.add_constant(&format!("{way}/axes_{port}"), axes);
     let mut node = Node::new("Unsqueeze", NEWEST, &[row, axes], &[unsqueezed]);
     node.name = format!("{way}/row_{port}");
@@ -303,29 +302,39 @@ fn stacked(
     Ok((vec![node, join], joined))
 }
 
+/// Why there is no tensor of one element.
+#[derive(Debug, thiserror::Error)]
+enum ElementError {
+    #[error(transparent)]
+    Shape(#[from] udo_api::Error),
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+}
+
 /// The shape of an input of the body that holds one element: a list of one where the model says so.
-fn single(body: &Graph, port: usize) -> Result<Shape, String> {
+fn single(body: &Graph, port: usize) -> Result<Shape, udo_api::Error> {
     let declared =
         body.inputs.get(port).and_then(|&input| body.value(input).ok()?.declared.as_ref());
     if declared.is_some_and(|of| of.dims.len() == 1) {
-        return Shape::new(&[1]).map_err(|why| why.to_string());
+        return Shape::new(&[1]);
     }
     Ok(Shape::SCALAR)
 }
 
 fn add_number(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, ResolveError> {
-    let number = || {
-        let number = i64::try_from(rest.done).map_err(|why| why.to_string())?;
-        Tensor::of(single(&rest.body, 0)?, &[number]).map_err(|why| why.to_string())
+    let number = || -> Result<Tensor, ElementError> {
+        let number = i64::try_from(rest.done).unwrap_or(i64::MAX);
+        Ok(Tensor::of(single(&rest.body, 0)?, &[number])?)
     };
-    let number = number().map_err(|why| rest.refuse(why))?;
+    let number = number().map_err(|why| rest.refuse(why.to_string()))?;
     Ok(binding.graph.add_constant(&format!("{}/{}/number", rest.node.name, rest.done), number))
 }
 
 fn add_truth(binding: &mut Binding<'_>, rest: &Rest) -> Result<ValueId, ResolveError> {
-    let truth = single(&rest.body, 1)
-        .and_then(|shape| Tensor::of(shape, &[Bool::from(true)]).map_err(|why| why.to_string()));
-    let truth = truth.map_err(|why| rest.refuse(why))?;
+    let truth = || -> Result<Tensor, ElementError> {
+        Ok(Tensor::of(single(&rest.body, 1)?, &[Bool::from(true)])?)
+    };
+    let truth = truth().map_err(|why| rest.refuse(why.to_string()))?;
     Ok(binding.graph.add_constant(&format!("{}/{}/condition", rest.node.name, rest.done), truth))
 }
 
