@@ -3,7 +3,7 @@
 use udo_api::{Core, Facts, Layout};
 
 use super::lowered::Lowered;
-use super::lowering::Lowering;
+use super::lowering::{InMemory, Lowering};
 use super::windows::Windows;
 use super::{Operand, Place, PlanError, Port, Purpose, Step, tie};
 use crate::compiler::Compiler;
@@ -64,8 +64,8 @@ impl Lowering<'_> {
             self.keep(id, Memory::Host, Layout::AsGiven, operand);
         }
         for &id in &self.graph.inputs {
-            if let Some((_, _, operand)) = self.origin.get(&id) {
-                self.lowered.inputs.push(Port::new(self.name(id), operand.clone()));
+            if let Some(origin) = self.origin.get(&id) {
+                self.lowered.inputs.push(Port::new(self.name(id), origin.operand.clone()));
             }
         }
     }
@@ -75,7 +75,7 @@ impl Lowering<'_> {
         let Some(bound) = self.graph.nodes.get(index) else { return };
         let (x, y) = (bound.node.input(0), bound.node.output(0));
         let origin = x.and_then(|x| self.origin.get(&x).cloned());
-        if let (Some(y), Some((memory, layout, operand))) = (y, origin) {
+        if let (Some(y), Some(InMemory { memory, layout, operand })) = (y, origin) {
             self.keep(y, memory, layout, operand);
         }
     }
@@ -88,8 +88,11 @@ impl Lowering<'_> {
         readers: &Readers,
     ) -> bool {
         let Some([x, y]) = placed.view(bound) else { return false };
-        let Some((memory, Layout::AsGiven, operand)) = self.origin.get(&x) else { return false };
-        let (memory, source) = (*memory, operand);
+        let Some(&InMemory { memory, layout: Layout::AsGiven, operand: ref source }) =
+            self.origin.get(&x)
+        else {
+            return false;
+        };
         let of_y = self.graph.value(y).ok();
         let stored = of_y.and_then(TypedValue::quantized_desc);
         let means_the_same =

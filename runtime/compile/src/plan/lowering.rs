@@ -38,8 +38,29 @@ pub(super) struct Lowering<'a> {
     /// What the nodes that are lowered now are in, the outermost first.
     pub(super) frames: Vec<Frame>,
     /// How each value is produced.
-    pub(super) origin: HashMap<ValueId, (Memory, Layout, Operand)>,
+    pub(super) origin: HashMap<ValueId, InMemory>,
     pub(super) lowered: Lowered,
+}
+
+/// A value in a memory, in a layout.
+#[derive(Clone)]
+pub(super) struct InMemory {
+    pub(super) memory: Memory,
+    pub(super) layout: Layout,
+    pub(super) operand: Operand,
+}
+
+impl InMemory {
+    fn format(&self) -> Format {
+        Format::with_layout(self.operand.desc, self.layout)
+    }
+}
+
+/// Where a step needs a value, and in which format.
+#[derive(Clone, Copy)]
+struct Need<'a> {
+    memory: Memory,
+    format: &'a Format,
 }
 
 /// What nodes are in while they are lowered.
@@ -106,7 +127,8 @@ impl<'a> Lowering<'a> {
         layout: Layout,
         operand: Operand,
     ) {
-        self.origin.entry(value).or_insert_with(|| (memory, layout, operand.clone()));
+        let made = || InMemory { memory, layout, operand: operand.clone() };
+        self.origin.entry(value).or_insert_with(made);
         let key = (value, memory, operand.desc.dtype(), layout);
         if operand.window().is_some() {
             self.steps_made.push(key);
@@ -145,12 +167,13 @@ impl<'a> Lowering<'a> {
         }
         let name = self.name(id);
         let fail = |reason: String| PlanError::Transfer { value: name.clone(), reason };
-        let Some((from, layout, source)) = self.origin.get(&id).cloned() else {
+        let Some(source) = self.origin.get(&id).cloned() else {
             return Err(fail("nothing produces it".to_owned()));
         };
-        let operand = match &source.place {
+        let operand = match &source.operand.place {
             Some(Place::Constant(tensor)) => {
-                let tensor = self.compiler.constants.constant(tensor, &source.desc, format);
+                let desc = &source.operand.desc;
+                let tensor = self.compiler.constants.constant(tensor, desc, format);
                 let tensor = tensor.map_err(|e| fail(e.to_string()))?;
                 // Calls read it, and the file is the model's no longer than it is compiled.
                 let tensor = tensor.apart().map_err(|e| fail(format!("its copy {e}")))?;
@@ -161,22 +184,31 @@ impl<'a> Lowering<'a> {
                 }
             }
             Some(Place::Window(_) | Place::Device(_)) | None => {
-                let produced = Format::with_layout(source.desc, layout);
+                let need = Need { memory, format };
                 match self.lowered.device {
                     Some(device) if memory == Memory::Gpu => {
                         self.uploaded(id, &name, format, device)?
                     }
-                    Some(device) if from == Memory::Gpu => {
-                        self.downloaded(id, &name, (memory, format), (&produced, &source), device)?
+                    Some(device) if source.memory == Memory::Gpu => {
+                        self.downloaded(id, &name, need, &source, device)?
                     }
-                    Some(_) | None => {
-                        self.brought(id, &name, (memory, format), (&produced, from, &source))?
-                    }
+                    Some(_) | None => self.brought(id, &name, need, &source)?,
                 }
             }
         };
         self.keep(id, memory, format.layout(), operand.clone());
         Ok(operand)
+    }
+
+    /// As [`Lowering::need`], with where that is.
+    fn needed(
+        &mut self,
+        id: ValueId,
+        memory: Memory,
+        format: &Format,
+    ) -> Result<InMemory, PlanError> {
+        let operand = self.need(id, memory, format)?;
+        Ok(InMemory { memory, layout: format.layout(), operand })
     }
 
     /// The value on the device. Types and layouts are converted on the host.
@@ -187,10 +219,10 @@ impl<'a> Lowering<'a> {
         format: &Format,
         device: &'static Device,
     ) -> Result<Operand, PlanError> {
-        let here = self.need(id, Memory::Host, format)?;
+        let here = self.needed(id, Memory::Host, format)?;
         let kernel = FinalizedKernel::hosted(Upload(device));
-        let here = (Memory::Host, &here);
-        self.transferred(name, (Memory::Gpu, &format.desc), here, kernel, TRANSFER)
+        let there = Need { memory: Memory::Gpu, format };
+        self.transferred(name, there, &here, kernel, TRANSFER)
     }
 
     /// The value in a memory that the host reaches, which is produced on the device.
@@ -198,19 +230,19 @@ impl<'a> Lowering<'a> {
         &mut self,
         id: ValueId,
         name: &str,
-        (memory, format): (Memory, &Format),
-        (produced, source): (&Format, &Operand),
+        need: Need<'_>,
+        source: &InMemory,
         device: &'static Device,
     ) -> Result<Operand, PlanError> {
-        let is_same =
-            produced.desc.dtype() == format.desc.dtype() && produced.layout() == format.layout();
-        if memory != Memory::Host || !is_same {
-            let here = self.need(id, Memory::Host, produced)?;
-            return self.brought(id, name, (memory, format), (produced, Memory::Host, &here));
+        let produced = source.format();
+        let is_same = produced.desc.dtype() == need.format.desc.dtype()
+            && produced.layout() == need.format.layout();
+        if need.memory != Memory::Host || !is_same {
+            let here = self.needed(id, Memory::Host, &produced)?;
+            return self.brought(id, name, need, &here);
         }
         let kernel = FinalizedKernel::hosted(Download(device));
-        let there = (Memory::Gpu, source);
-        self.transferred(name, (memory, &format.desc), there, kernel, TRANSFER)
+        self.transferred(name, need, source, kernel, TRANSFER)
     }
 
     /// The value in another memory or format than it is produced in, both of which the host reaches.
@@ -218,58 +250,59 @@ impl<'a> Lowering<'a> {
         &mut self,
         id: ValueId,
         name: &str,
-        (memory, format): (Memory, &Format),
-        (produced, from, source): (&Format, Memory, &Operand),
+        need: Need<'_>,
+        source: &InMemory,
     ) -> Result<Operand, PlanError> {
         let odd = || PlanError::Transfer {
             value: name.to_owned(),
-            reason: format!("{} has no other layout", source.desc),
+            reason: format!("{} has no other layout", source.operand.desc),
         };
-        if produced.layout() == format.layout() {
-            let source = (from, source);
-            return self.converted(name, (memory, &format.desc), source, &convert::TRANSFER);
+        let Need { memory, format } = need;
+        if source.layout == format.layout() {
+            return self.converted(name, need, source, &convert::TRANSFER);
         }
         // Layouts are converted where a value is made, if it is wanted there and the host reaches that, else on the host.
-        let stays = memory == from && memory != Memory::Gpu;
+        let stays = memory == source.memory && memory != Memory::Gpu;
         if memory != Memory::Host && !stays {
-            let here = produced.in_layout(format.layout()).ok_or_else(odd)?;
-            let here = self.need(id, Memory::Host, &here)?;
-            let here = (Memory::Host, &here);
-            return self.converted(name, (memory, &format.desc), here, &convert::TRANSFER);
+            let here = source.format().in_layout(format.layout()).ok_or_else(odd)?;
+            let here = self.needed(id, Memory::Host, &here)?;
+            return self.converted(name, need, &here, &convert::TRANSFER);
         }
-        let other = format.in_layout(produced.layout()).ok_or_else(odd)?;
-        let other = self.need(id, memory, &other)?;
+        let other = format.in_layout(source.layout).ok_or_else(odd)?;
+        let other = self.needed(id, memory, &other)?;
         if format.has_same_bytes() {
-            return Ok(Operand { desc: format.desc, ..other });
+            return Ok(Operand { desc: format.desc, ..other.operand });
         }
-        let other = (memory, &other);
-        self.converted(name, (memory, &format.desc), other, relayout(format.layout()))
+        self.converted(name, need, &other, relayout(format.layout()))
     }
 
     /// Adds the step that brings a value into another memory or format, by one of the host's own kernels.
     fn converted(
         &mut self,
         value: &str,
-        to: (Memory, &TensorDesc),
-        source: (Memory, &Operand),
+        need: Need<'_>,
+        source: &InMemory,
         by: &KernelDef,
     ) -> Result<Operand, PlanError> {
-        let kernel = finalized(by, &source.1.desc, to.1, self.machine).map_err(|refusal| {
-            PlanError::Transfer { value: value.to_owned(), reason: refusal.to_string() }
+        let kernel = finalized(by, &source.operand.desc, &need.format.desc, self.machine);
+        let kernel = kernel.map_err(|refusal| PlanError::Transfer {
+            value: value.to_owned(),
+            reason: refusal.to_string(),
         })?;
-        self.transferred(value, to, source, kernel, by.op())
+        self.transferred(value, need, source, kernel, by.op())
     }
 
     /// Adds the step that brings a value into another memory or format.
     fn transferred(
         &mut self,
         value: &str,
-        (memory, desc): (Memory, &TensorDesc),
-        (from, source): (Memory, &Operand),
+        Need { memory, format }: Need<'_>,
+        source: &InMemory,
         kernel: FinalizedKernel,
         op: &str,
     ) -> Result<Operand, PlanError> {
-        let source = self.read_by_host(value, from, source)?;
+        let source = self.read_by_host(value, source.memory, &source.operand)?;
+        let desc = &format.desc;
         let place = Some(self.window(memory, desc));
         let shape = self.shape(desc);
         let operand = Operand { desc: *desc, place, shape, ..Operand::ABSENT };
