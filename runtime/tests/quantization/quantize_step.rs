@@ -275,3 +275,35 @@ fn cores_that_store_quantized_values_anyway_quantize_as_before() {
     let on_dsp = nodes.iter().all(|node| node.core == Core::DSP_V68 && node.fused_into.is_none());
     assert!(on_dsp && nodes.len() == 3, "{nodes:?}");
 }
+
+/// The DSP would store such results in the encoding that their reader has, and the kernels know none but that of an input.
+#[test]
+fn products_that_no_input_quantizes_stay_numbers_on_the_dsp() {
+    let right = "constant m: i8[4,2]{1, 2, -3, 4, 5, -6, 7, 8}
+          constant mz: i8[]{0}
+          xq = QuantizeLinear@21(x, s, zero)
+          xr = Flatten@21(xq)";
+    let products = [
+        "com.microsoft:QGemm@1(xr, s, zero, m, s, mz)",
+        "com.microsoft:MatMulIntegerToFloat@1(xr, m, s, s, zero, mz)",
+    ];
+    for product in products {
+        let lines = format!(
+            "{right}
+          p = {product} # product
+          q = QuantizeLinear@21(p, s, zero)
+          d = DequantizeLinear@21(q, s, zero)
+          y = Relu@21(d)"
+        );
+        let cpu = compile(&lines, "", &[Core::CPU]).unwrap();
+        let dsp = compile(&lines, "", &[Core::DSP_V68, Core::CPU]).unwrap();
+        let of_product = dsp.report().nodes.iter().find(|node| node.name == "product").unwrap();
+        assert_eq!(of_product.core, Core::DSP_V68, "{of_product:?}");
+        let wanted = run(&cpu).0;
+        assert!(wanted.iter().any(|y| *y > 0.0), "{wanted:?}");
+        // The DSP stores what Relu makes in 16 bits, in steps of less than 0.0012.
+        let found = run(&dsp).0;
+        let is_near = |(a, b): (&f32, &f32)| (a - b).abs() < 0.001;
+        assert!(found.iter().zip(&wanted).all(is_near), "{product}: {found:?} and {wanted:?}");
+    }
+}

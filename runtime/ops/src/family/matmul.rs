@@ -23,7 +23,7 @@ pub(crate) use gemm::GemmSizes;
 pub(crate) use gpu::{GemmGpu, MatMulGpu};
 pub(crate) use integer::{
     Buffers, DynamicPorts, DynamicRight, IntegerProducts, OPERANDS, Ports, Ready, integer_products,
-    quantized_products,
+    quantized_or_plain_products, quantized_products,
 };
 pub(crate) use product::{Factors, Product};
 pub(crate) use right_side::RightSide;

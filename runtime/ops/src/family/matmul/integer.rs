@@ -26,13 +26,13 @@ pub(crate) use dynamic::{Buffers, DynamicPorts, DynamicRight, Ready};
 use left::{Left, bits};
 use lines::{Along, Lines, Reals};
 use product::{FLIP, Finish, Grid, IntegerProduct, Sides, make_signed};
-pub(crate) use wide::quantized_products;
+pub(crate) use wide::{quantized_or_plain_products, quantized_products};
 
 /// The types of operands.
 pub(crate) const OPERANDS: TypeSet = types::U8.or(types::I8);
 
-/// The types of results.
-const RESULTS: TypeSet = OPERANDS.or(types::I32).or(types::F32);
+/// The types of results that are not quantized.
+const PLAIN: TypeSet = types::I32.or(types::F32);
 
 /// A port that an operator does not have.
 pub(crate) const NONE: usize = usize::MAX;
@@ -85,9 +85,9 @@ pub(crate) trait ProductOutput: Element {
     -> Output<'a>;
 }
 
-/// The operator `O`, both of whose sides have 8 bits, with its kernels.
+/// The operator `O`, both of whose sides have 8 bits and whose results are not quantized, with its kernels.
 pub(crate) const fn integer_products<O: IntegerProducts>() -> Def {
-    Def::of::<O>(IntegerKernel::<O>::KERNELS)
+    Def::of::<O>(IntegerKernel::<O>::PLAIN)
 }
 
 struct IntegerKernel<O> {
@@ -130,7 +130,7 @@ impl Numbers {
         };
         let left = |port| Lines::read(cx, port, &sizes.a, Along::Rows);
         let right = |port| Lines::read(cx, port, &sizes.b, Along::Columns);
-        let result = |port| Lines::read(cx, port, &whole(&y), Along::Rows);
+        let of_result = |port| Lines::read(cx, port, &whole(&y), Along::Rows);
         for (zero, of) in [(a_zero, O::PORTS.a), (b_zero, O::PORTS.b)] {
             if cx.has_input(zero) && cx.input(zero)?.dtype() != cx.input(of)?.dtype() {
                 let (found, wanted) = (cx.input(zero)?, cx.input(of)?);
@@ -139,13 +139,19 @@ impl Numbers {
                 )));
             }
         }
+        let result = cx.output(0)?;
+        if !result.is_in(PLAIN) && !cx.has_input(y_zero) {
+            return Err(Error::new(format!(
+                "output 0 is {result}, wanted f32 where no input is its zero point"
+            )));
+        }
         Ok(Self {
             a_scale: left(a_scale)?,
             a_zero: left(a_zero)?,
             b_scale: right(b_scale)?,
             b_zero: right(b_zero)?,
-            y_scale: result(y_scale)?,
-            y_zero: result(y_zero)?,
+            y_scale: of_result(y_scale)?,
+            y_zero: of_result(y_zero)?,
         })
     }
 
@@ -207,13 +213,20 @@ impl Sizes {
 }
 
 impl<O: IntegerProducts> IntegerKernel<O> {
-    const RULES: &'static [PortRule] = &[
-        input(O::PORTS.a as u16, if O::QUANTIZES { types::F32 } else { OPERANDS }).bounded(),
-        input(O::PORTS.b as u16, OPERANDS),
-        output(0, RESULTS).bounded(),
-    ];
-    const KERNELS: &'static [KernelDef; 2] =
-        &fixed_point(KernelDef::new::<Self>(O::NAME, Core::CPU).ports(Self::RULES));
+    const fn rules(results: TypeSet) -> [PortRule; 3] {
+        [
+            input(O::PORTS.a as u16, if O::QUANTIZES { types::F32 } else { OPERANDS }).bounded(),
+            input(O::PORTS.b as u16, OPERANDS),
+            output(0, results).bounded(),
+        ]
+    }
+
+    const QUANTIZED_RULES: &'static [PortRule] = &Self::rules(OPERANDS);
+    const PLAIN_RULES: &'static [PortRule] = &Self::rules(PLAIN);
+    const DEF: KernelDef = KernelDef::new::<Self>(O::NAME, Core::CPU);
+    // Apart, so that a fixed-point core that would store a result of `f32` in 8 bits leaves it as it is where no input says how.
+    const QUANTIZED: &'static [KernelDef; 2] = &fixed_point(Self::DEF.ports(Self::QUANTIZED_RULES));
+    const PLAIN: &'static [KernelDef; 2] = &fixed_point(Self::DEF.ports(Self::PLAIN_RULES));
 
     /// Elements of scratch: zero points of columns, scales, a right side made signed, and packed.
     fn scratch_lens(&self) -> [usize; 4] {

@@ -4,10 +4,12 @@
 use udo_api::{DType, Error, InferCx, Op, OpSchema, Param, Port, Shape, TensorDesc, Value, types};
 
 use crate::Def;
-use crate::family::matmul::{GemmSizes, IntegerProducts, OPERANDS, Ports, quantized_products};
+use crate::family::matmul::{
+    GemmSizes, IntegerProducts, OPERANDS, Ports, quantized_or_plain_products,
+};
 use crate::family::quantized::byte_planes::UP_TO_16_BITS;
 
-pub(crate) const DEF: Def = quantized_products::<QGemm>();
+pub(crate) const DEF: Def = quantized_or_plain_products::<QGemm>();
 
 struct QGemm;
 

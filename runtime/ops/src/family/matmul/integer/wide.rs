@@ -19,7 +19,12 @@ use crate::family::quantized::fixed_point;
 /// The operator `O`, whose left sides have 8 or 16 bits, with its kernels. Those of 8-bit values are first, so that these kernels only
 /// get nodes with a value of 16 bits.
 pub(crate) const fn quantized_products<O: IntegerProducts>() -> Def {
-    Def::of::<O>(WideKernel::<O>::KERNELS)
+    Def::of::<O>(WideKernel::<O>::QUANTIZED)
+}
+
+/// The same where results need not be quantized.
+pub(crate) const fn quantized_or_plain_products<O: IntegerProducts>() -> Def {
+    Def::of::<O>(WideKernel::<O>::ALL)
 }
 
 struct WideKernel<O> {
@@ -41,10 +46,15 @@ impl<O: IntegerProducts> WideKernel<O> {
         output(0, UP_TO_16_BITS),
     ];
     const DEF: KernelDef = KernelDef::new::<Self>(O::NAME, Core::CPU).ports(Self::RULES);
-    const KERNELS: &'static [KernelDef] = &{
-        let [cpu, dsp] = *IntegerKernel::<O>::KERNELS;
+    const QUANTIZED: &'static [KernelDef; 4] = &{
+        let [cpu, dsp] = *IntegerKernel::<O>::QUANTIZED;
         let [wide_cpu, wide_dsp] = fixed_point(Self::DEF);
         [cpu, dsp, wide_cpu, wide_dsp]
+    };
+    const ALL: &'static [KernelDef; 6] = &{
+        let [cpu, dsp, wide_cpu, wide_dsp] = *Self::QUANTIZED;
+        let [plain_cpu, plain_dsp] = *IntegerKernel::<O>::PLAIN;
+        [cpu, dsp, wide_cpu, wide_dsp, plain_cpu, plain_dsp]
     };
 
     /// Sums of a plane of bytes.
