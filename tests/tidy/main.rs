@@ -547,7 +547,8 @@ fn scripts_and_pages_name_files_that_exist() {
         let path = file.path.as_str();
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let is_ours = folder.is_empty() || FOLDERS.iter().any(|top| path.starts_with(top));
-        is_ours && (name.ends_with(".py") || name.ends_with(".md") && name != "CHANGELOG.md")
+        let ends = |end: &str| Path::new(name).extension().is_some_and(|of| of == end);
+        is_ours && (ends("py") || ends("md") && name != "CHANGELOG.md")
             || matches!(path, "check" | ".ci/run")
     };
     let mut faults = Vec::new();
