@@ -1,9 +1,5 @@
 //! The grammar of JSON configs: each object and each field, said once. The reader takes the keys that it
-//! knows from here, [`schema()`] is printed from here, and `docs/config.md` has these tables word for word.
-
-mod schema;
-
-pub use schema::schema;
+//! knows from here, [`schema()`](crate::schema()) is printed from here, and `docs/config.md` has these tables word for word.
 
 /// An object of the grammar.
 #[derive(Debug)]

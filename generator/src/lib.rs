@@ -21,6 +21,7 @@ mod plan;
 mod read;
 mod reference;
 mod report;
+mod schema;
 mod source;
 mod spelling;
 mod stamp;
@@ -32,7 +33,6 @@ mod xml;
 pub use crate::{
     config::Config,
     diagnostic::{ConfigError, Diagnostic, Kind, Position, Severity},
-    grammar::schema,
     paths::{ExpandError, expand},
     pattern::{Pattern, VARIABLES},
     plan::{
@@ -41,6 +41,7 @@ pub use crate::{
     },
     read::read,
     reference::program as reference,
+    schema::schema,
     source::{DecodeError, Mode, Source, decode},
     stamp::Stamp,
     templates::{RenderError, Templates, TemplatesError, TemplatesOwner},

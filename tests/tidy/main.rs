@@ -243,7 +243,7 @@ const PATTERNS: &[&str] = &[
     "runtime/src/build/",
     "runtime/compile/src/hta/",
     "runtime/compile/src/pass/patterns/",
-    "runtime/compile/src/place/limits/",
+    "runtime/compile/src/place/layers.rs",
     "runtime/src/quant/",
     "runtime/compile/src/resolve/sequence.rs",
     "runtime/compile/src/resolve/upgrade.rs",

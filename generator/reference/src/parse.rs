@@ -1,10 +1,8 @@
-//! Statements out of tokens. The grammar is in `docs/reference-language.md`.
-
-mod expr;
+//! Statements out of tokens, and the expressions in them. The grammar is in `docs/reference-language.md`.
 
 use crate::{
     fault::{Fault, Position},
-    syntax::{Binder, Expr, Statement, StatementKind, Tolerance},
+    syntax::{Args, Binder, Expr, Infix, Item, Kind, Prefix, Statement, StatementKind, Tolerance},
     token::{Token, tokens},
 };
 
@@ -190,6 +188,311 @@ impl<'a> Parser<'a> {
         }
         let (relative, absolute) = (relative.unwrap_or(0.0), absolute.unwrap_or(0.0));
         Ok(Tolerance { output, relative, absolute, reason })
+    }
+}
+
+const EQUALITIES: &[(&str, Infix)] = &[
+    ("==", Infix::Eq),
+    ("!=", Infix::Ne),
+    ("<=", Infix::Le),
+    (">=", Infix::Ge),
+    ("<", Infix::Lt),
+    (">", Infix::Gt),
+];
+
+const SUMS: &[(&str, Infix)] = &[("+", Infix::Add), ("-", Infix::Sub)];
+
+const PRODUCTS: &[(&str, Infix)] =
+    &[("*", Infix::Mul), ("/", Infix::Div), ("//", Infix::FloorDiv), ("%", Infix::Mod)];
+
+/// Expressions, each level of precedence a function.
+impl Parser<'_> {
+    fn expr(&mut self) -> Result<Expr, Fault> {
+        self.chain(&[("or", Infix::Or)], Self::conjunction)
+    }
+
+    fn conjunction(&mut self) -> Result<Expr, Fault> {
+        self.chain(&[("and", Infix::And)], Self::negation)
+    }
+
+    fn negation(&mut self) -> Result<Expr, Fault> {
+        let at = self.position();
+        if !self.takes("not") {
+            return self.comparison();
+        }
+        let operand = self.deeper(Self::negation)?;
+        node(at, Kind::Unary(Prefix::Not, Box::new(operand)))
+    }
+
+    fn comparison(&mut self) -> Result<Expr, Fault> {
+        let left = self.sum()?;
+        let at = self.position();
+        let Some(op) = self.takes_one(EQUALITIES) else { return Ok(left) };
+        let right = self.sum()?;
+        if EQUALITIES.iter().any(|(sign, _)| self.is_next(sign)) {
+            let message = "comparisons do not chain; wanted `a < b and b < c`";
+            return Err(Fault::new(self.position(), message));
+        }
+        node(at, Kind::Binary(op, Box::new(left), Box::new(right)))
+    }
+
+    fn sum(&mut self) -> Result<Expr, Fault> {
+        self.chain(SUMS, |parser| parser.chain(PRODUCTS, Self::sign))
+    }
+
+    fn sign(&mut self) -> Result<Expr, Fault> {
+        let at = self.position();
+        if !self.takes("-") {
+            return self.postfix();
+        }
+        let operand = self.deeper(Self::sign)?;
+        node(at, Kind::Unary(Prefix::Neg, Box::new(operand)))
+    }
+
+    /// Operands of one level, from left to right.
+    fn chain(
+        &mut self,
+        ops: &[(&str, Infix)],
+        operand: impl Fn(&mut Self) -> Result<Expr, Fault>,
+    ) -> Result<Expr, Fault> {
+        let mut left = operand(self)?;
+        loop {
+            let at = self.position();
+            let Some(op) = self.takes_one(ops) else { return Ok(left) };
+            let right = operand(self)?;
+            left = node(at, Kind::Binary(op, Box::new(left), Box::new(right)))?;
+        }
+    }
+
+    fn takes_one(&mut self, ops: &[(&str, Infix)]) -> Option<Infix> {
+        ops.iter().find(|(sign, _)| self.takes(sign)).map(|(_, op)| *op)
+    }
+
+    fn postfix(&mut self) -> Result<Expr, Fault> {
+        let mut base = self.primary()?;
+        loop {
+            let at = self.position();
+            if !self.takes("[") {
+                return Ok(base);
+            }
+            let items = self.items(true)?;
+            let outside =
+                if self.takes("else") { Some(Box::new(self.deeper(Self::expr)?)) } else { None };
+            self.want("]")?;
+            base = node(at, Kind::Index(Box::new(base), items, outside))?;
+        }
+    }
+
+    fn primary(&mut self) -> Result<Expr, Fault> {
+        let at = self.position();
+        let kind = match self.peek() {
+            Token::Int(value) => Kind::Int(*value),
+            Token::Float(value) => Kind::Float(*value),
+            Token::Text(text) => Kind::Text(text.clone()),
+            Token::Keyword("true") => Kind::Bool(true),
+            Token::Keyword("false") => Kind::Bool(false),
+            Token::Keyword("inf") => Kind::Float(f64::INFINITY),
+            Token::Keyword("nan") => Kind::Float(f64::NAN),
+            Token::Keyword("pi") => Kind::Float(std::f64::consts::PI),
+            Token::Keyword("if") => return self.deeper(|parser| parser.choice(at)),
+            Token::Keyword("let") => return self.deeper(|parser| parser.local(at)),
+            Token::Sign("(") => {
+                self.at += 1;
+                let inner = self.deeper(Self::expr)?;
+                self.want(")")?;
+                return Ok(inner);
+            }
+            Token::Sign("[") => {
+                self.at += 1;
+                return self.deeper(|parser| parser.list(at));
+            }
+            Token::Name(name) => return self.deeper(|parser| parser.named(at, name)),
+            _ => return Err(self.wanted("an expression")),
+        };
+        self.at += 1;
+        node(at, kind)
+    }
+
+    fn choice(&mut self, at: Position) -> Result<Expr, Fault> {
+        self.want("if")?;
+        let condition = self.expr()?;
+        self.want("then")?;
+        let then = self.expr()?;
+        self.want("else")?;
+        let otherwise = self.expr()?;
+        node(at, Kind::If(Box::new(condition), Box::new(then), Box::new(otherwise)))
+    }
+
+    fn local(&mut self, at: Position) -> Result<Expr, Fault> {
+        self.want("let")?;
+        let name = self.name("a name")?;
+        self.want("=")?;
+        let value = self.expr()?;
+        self.want("in")?;
+        let body = self.expr()?;
+        node(at, Kind::Let(name, Box::new(value), Box::new(body)))
+    }
+
+    /// What follows `[` of a list, with its end.
+    fn list(&mut self, at: Position) -> Result<Expr, Fault> {
+        if self.takes("for") {
+            let name = self.name("the name of an index")?;
+            self.want("<")?;
+            let count = self.sum()?;
+            self.want(":")?;
+            let body = self.expr()?;
+            self.want("]")?;
+            return node(at, Kind::For(name, Box::new(count), Box::new(body)));
+        }
+        let items = self.items(false)?;
+        self.want("]")?;
+        node(at, Kind::List(items))
+    }
+
+    /// A name, a call or a fold.
+    fn named(&mut self, at: Position, name: &str) -> Result<Expr, Fault> {
+        self.at += 1;
+        if self.takes("(") {
+            let args = self.args()?;
+            return node(at, Kind::Call(name.to_owned(), args));
+        }
+        let binds = match (self.peek(), self.ahead(1), self.ahead(2), self.ahead(3)) {
+            (Token::Sign("["), Token::Name(_), Token::Sign("<"), _) => crate::ir::is_fold(name),
+            (Token::Sign("["), Token::Name(_), Token::Sign(".."), Token::Sign("<")) => true,
+            _ => false,
+        };
+        if !binds {
+            return node(at, Kind::Name(name.to_owned()));
+        }
+        self.want("[")?;
+        let binders = self.binders()?;
+        let kept = if self.takes(";") {
+            let name = self.name("a name for an index that is already selected")?;
+            self.want("]")?;
+            Some(name)
+        } else {
+            None
+        };
+        self.want("(")?;
+        let args = self.args()?;
+        node(at, Kind::Fold(name.to_owned(), binders, kept, args))
+    }
+
+    /// The arguments behind `(`, with its end.
+    fn args(&mut self) -> Result<Args, Fault> {
+        let mut args = Args::default();
+        if self.takes(")") {
+            return Ok(args);
+        }
+        loop {
+            let at = self.position();
+            if args.plain.len() + args.named.len() == MAX_ARGS {
+                return Err(Fault::new(at, format!("more than {MAX_ARGS} arguments are too many")));
+            }
+            if let (Token::Name(name), Token::Sign("=")) = (self.peek(), self.ahead(1)) {
+                self.at += 2;
+                if args.named.iter().any(|(other, ..)| other == name) {
+                    return Err(Fault::new(at, format!("the argument `{name}` is given twice")));
+                }
+                args.named.push((name.clone(), at, self.expr()?));
+            } else if args.named.is_empty() {
+                args.plain.push(self.expr()?);
+            } else {
+                return Err(self.wanted("a named argument behind the first of them"));
+            }
+            if !self.takes(",") {
+                break;
+            }
+        }
+        self.want(")")?;
+        Ok(args)
+    }
+
+    /// Items up to `]` or `else`, which are left; slices where `slices` allows them.
+    fn items(&mut self, slices: bool) -> Result<Vec<Item>, Fault> {
+        let mut items = Vec::new();
+        if self.is_next("]") {
+            return Ok(items);
+        }
+        loop {
+            if items.len() == MAX_ARGS {
+                let message = format!("more than {MAX_ARGS} items are too many");
+                return Err(Fault::new(self.position(), message));
+            }
+            items.push(self.deeper(|parser| parser.item(slices))?);
+            if !self.takes(",") {
+                return Ok(items);
+            }
+        }
+    }
+
+    fn item(&mut self, slices: bool) -> Result<Item, Fault> {
+        if slices && self.takes(":") {
+            let to = if self.is_next("]") { None } else { Some(self.expr()?) };
+            return Ok(Item::Slice(None, to));
+        }
+        let expr = self.expr()?;
+        if self.takes("..") {
+            return Ok(Item::Spread(expr));
+        }
+        if !slices || !self.takes(":") {
+            return Ok(Item::One(expr));
+        }
+        let to = if self.is_next("]") { None } else { Some(self.expr()?) };
+        Ok(Item::Slice(Some(expr), to))
+    }
+
+    fn deeper<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, Fault>) -> Result<T, Fault> {
+        if self.depth == MAX_DEPTH {
+            return Err(too_deep(self.position()));
+        }
+        self.depth += 1;
+        let result = inner(self);
+        self.depth -= 1;
+        result
+    }
+}
+
+fn too_deep(at: Position) -> Fault {
+    Fault::new(at, "this is nested too deep; name a part of it with `let`")
+}
+
+/// A node above its parts, unless it gets too high.
+fn node(at: Position, kind: Kind) -> Result<Expr, Fault> {
+    let height = 1 + below(&kind);
+    if height > MAX_DEPTH { Err(too_deep(at)) } else { Ok(Expr { at, kind, height }) }
+}
+
+fn below(kind: &Kind) -> u32 {
+    let of_items = |items: &[Item]| items.iter().map(item_height).max().unwrap_or(0);
+    let of_args = |args: &Args| {
+        let named = args.named.iter().map(|(_, _, expr)| expr);
+        args.plain.iter().chain(named).map(|expr| expr.height).max().unwrap_or(0)
+    };
+    match kind {
+        Kind::Int(_) | Kind::Float(_) | Kind::Bool(_) | Kind::Text(_) | Kind::Name(_) => 0,
+        Kind::Unary(_, operand) => operand.height,
+        Kind::Binary(_, left, right) => left.height.max(right.height),
+        Kind::If(a, b, c) => a.height.max(b.height).max(c.height),
+        Kind::Let(_, value, body) => value.height.max(body.height),
+        Kind::For(_, count, body) => count.height.max(body.height),
+        Kind::Call(_, args) => of_args(args),
+        Kind::Fold(_, binders, _, args) => {
+            binders.iter().map(|binder| binder.bound.height).max().unwrap_or(0).max(of_args(args))
+        }
+        Kind::Index(base, items, outside) => {
+            let outside = outside.as_ref().map_or(0, |expr| expr.height);
+            base.height.max(of_items(items)).max(outside)
+        }
+        Kind::List(items) => of_items(items),
+    }
+}
+
+fn item_height(item: &Item) -> u32 {
+    let of = |expr: &Option<Expr>| expr.as_ref().map_or(0, |expr| expr.height);
+    match item {
+        Item::One(expr) | Item::Spread(expr) => expr.height,
+        Item::Slice(from, to) => of(from).max(of(to)),
     }
 }
 

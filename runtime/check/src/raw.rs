@@ -4,6 +4,8 @@
 pub(crate) mod clock;
 pub(crate) mod fault;
 pub(crate) mod heap;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod interposed;
 pub(crate) mod memory;
 pub(crate) mod surroundings;
 pub(crate) mod transfers;

@@ -4,6 +4,7 @@ mod affinity;
 mod attempt;
 mod cheapest;
 mod epilogue;
+mod layers;
 mod layout;
 mod limits;
 mod on_values;
@@ -34,7 +35,8 @@ pub use crate::options::{
     PlaceOptions, core_named,
 };
 pub use affinity::{pin, pinned};
-pub use limits::{Layers, takes_numbers};
+pub use layers::Layers;
+pub use limits::takes_numbers;
 use unplaced::Unplaced;
 pub(crate) use views::Readers;
 use wishes::Wishes;

@@ -1,3 +1,261 @@
-//! Graphs in, files of other tools' formats out.
+//! Graphs in, ONNX files out.
+//!
+//! A file has one version of each operator set, so all nodes of a domain are to be of one (`udo_compile::resolve::raise`
+//! sees to that). Values of subgraphs get names that no other value of the file has, but for those that they capture: these go by
+//! the name of the outer one.
 
-pub mod onnx;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::graph::{Attr, DimSpec, Graph, GraphError, Node, Source, TensorType, Value, ValueId};
+use crate::import::onnx::proto::{
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    TensorProto, ValueInfoProto,
+};
+use crate::import::onnx::to_proto;
+
+/// The most bytes that a protobuf message has.
+const MAX_BYTES: usize = i32::MAX as usize;
+
+/// The first version of the file format that goes with each operator set of ONNX, from the one named on.
+const FORMATS: &[(u32, i64)] = &[
+    (1, 3),
+    (9, 4),
+    (10, 5),
+    (11, 6),
+    (12, 7),
+    (15, 8),
+    (19, 9),
+    (21, 10),
+    (23, 11),
+    (24, 12),
+    (25, 13),
+];
+
+/// Why there is no file of a graph.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The graph is none.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// Nodes of a domain are of different operator sets.
+    #[error(
+        "node {node:?} is of operator set {found} of domain {domain:?}, others are of {wanted}"
+    )]
+    OperatorSets {
+        /// The node.
+        node: String,
+        /// Its domain.
+        domain: String,
+        /// Its operator set.
+        found: u32,
+        /// That of a node before it.
+        wanted: u32,
+    },
+    /// It would be too large.
+    #[error("the file would have {bytes} bytes, wanted at most {MAX_BYTES}")]
+    TooLarge {
+        /// How large.
+        bytes: usize,
+    },
+}
+
+/// The bytes of an ONNX file.
+///
+/// # Errors
+/// Nodes of one domain are of different operator sets, or the file would be larger than 2 GiB.
+pub fn to_onnx(graph: &Graph) -> Result<Vec<u8>, ExportError> {
+    graph.verify()?;
+    let mut sets = BTreeMap::new();
+    operator_sets(graph, &mut sets)?;
+    let bytes = constant_bytes(graph);
+    if bytes > MAX_BYTES {
+        return Err(ExportError::TooLarge { bytes });
+    }
+    let mut names = Names::default();
+    let scope = names.top(graph);
+    let format =
+        FORMATS.iter().rev().find(|(since, _)| sets.get("").is_none_or(|own| own >= since));
+    let set = |(domain, version): (&&str, &u32)| OperatorSetIdProto::new(domain, (*version).into());
+    let model = ModelProto {
+        ir_version: format.map_or(8, |(_, version)| *version),
+        producer_name: format!("udo {}", udo_api::SDK_VERSION),
+        opset_import: sets.iter().map(set).collect(),
+        graph: Some(proto(graph, &scope, &mut names)),
+        functions: Vec::new(),
+    };
+    let bytes = model.to_bytes();
+    if bytes.len() > MAX_BYTES {
+        return Err(ExportError::TooLarge { bytes: bytes.len() });
+    }
+    Ok(bytes)
+}
+
+/// The operator set of each domain.
+fn operator_sets<'a>(
+    graph: &'a Graph,
+    sets: &mut BTreeMap<&'a str, u32>,
+) -> Result<(), ExportError> {
+    for node in &graph.nodes {
+        let found = node.opset.max(1);
+        let wanted = *sets.entry(&node.domain).or_insert(found);
+        if found != wanted {
+            let (node, domain) = (node.name.clone(), node.domain.clone());
+            return Err(ExportError::OperatorSets { node, domain, found, wanted });
+        }
+        for subgraph in node.subgraphs() {
+            operator_sets(subgraph.graph, sets)?;
+        }
+    }
+    Ok(())
+}
+
+/// How many bytes the constants of a graph have.
+fn constant_bytes(graph: &Graph) -> usize {
+    let own = read(graph).into_iter().filter_map(|id| graph.constant(id));
+    let own: usize = own.map(|tensor| tensor.stored().len()).sum();
+    let inner = graph.nodes.iter().flat_map(Node::subgraphs);
+    own + inner.map(|subgraph| constant_bytes(subgraph.graph)).sum::<usize>()
+}
+
+/// The values that something reads or gives, in their order.
+fn read(graph: &Graph) -> Vec<ValueId> {
+    let reads = graph.nodes.iter().flat_map(|node| node.reads().map(|(_, id)| id));
+    let all: HashSet<ValueId> = reads.chain(graph.outputs.iter().copied()).collect();
+    graph.value_ids().filter(|id| all.contains(id)).collect()
+}
+
+/// What values of a graph go by in the file.
+type Scope = HashMap<ValueId, String>;
+
+/// The names that are taken.
+#[derive(Default)]
+struct Names(HashSet<String>);
+
+impl Names {
+    fn fresh(&mut self, wanted: &str) -> String {
+        let base = if wanted.is_empty() { "value" } else { wanted };
+        let first = (!wanted.is_empty()).then(|| base.to_owned());
+        let numbered = (2..).map(|number| format!("{base}_{number}"));
+        let mut names = first.into_iter().chain(numbered);
+        let name = names.find(|name| !self.0.contains(name)).unwrap_or_default();
+        self.0.insert(name.clone());
+        name
+    }
+
+    /// The names of the whole graph: inputs and outputs keep theirs.
+    fn top(&mut self, graph: &Graph) -> Scope {
+        let mut scope = Scope::new();
+        let ports = graph.inputs.iter().chain(&graph.outputs).copied();
+        for id in ports.chain(graph.value_ids()) {
+            self.add(graph, id, &mut scope);
+        }
+        scope
+    }
+
+    /// The names of a subgraph, within that of `outer`.
+    fn inner(&mut self, graph: &Graph, outer: &Scope) -> Scope {
+        let captured = graph.captures.iter();
+        let mut scope: Scope = captured
+            .filter_map(|capture| Some((capture.inner, outer.get(&capture.outer)?.clone())))
+            .collect();
+        for id in graph.value_ids() {
+            self.add(graph, id, &mut scope);
+        }
+        scope
+    }
+
+    fn add(&mut self, graph: &Graph, id: ValueId, scope: &mut Scope) {
+        if let Ok(value) = graph.value(id)
+            && !scope.contains_key(&id)
+        {
+            scope.insert(id, self.fresh(&value.name));
+        }
+    }
+}
+
+fn proto(graph: &Graph, scope: &Scope, names: &mut Names) -> GraphProto {
+    let name = |id: &ValueId| scope.get(id).cloned().unwrap_or_default();
+    let info = |id: &ValueId| {
+        let of = graph.value(*id).ok().and_then(type_of);
+        info(&name(id), of.as_ref())
+    };
+    let constants = read(graph).into_iter();
+    let constants = constants.filter_map(|id| Some(to_proto(graph.constant(id)?, &name(&id))));
+    let initializer: Vec<TensorProto> = constants.collect();
+    GraphProto {
+        name: if graph.name.is_empty() { "graph".to_owned() } else { graph.name.clone() },
+        initializer,
+        input: graph.inputs.iter().map(info).collect(),
+        output: graph.outputs.iter().map(info).collect(),
+        node: graph.nodes.iter().map(|node| node_proto(node, scope, names)).collect(),
+        ..GraphProto::default()
+    }
+}
+
+/// What is known of a value's type.
+fn type_of(value: &Value) -> Option<TensorType> {
+    match &value.source {
+        Source::Input(of) => Some(of.clone()),
+        Source::Constant(tensor) => Some(TensorType {
+            dtype: tensor.dtype(),
+            dims: tensor.dims().iter().map(|&extent| DimSpec::Fixed(extent)).collect(),
+        }),
+        Source::Computed | Source::Outer => value.declared.clone(),
+    }
+}
+
+fn info(name: &str, of: Option<&TensorType>) -> ValueInfoProto {
+    let Some(TensorType { dtype, dims }) = of else {
+        return ValueInfoProto { name: name.to_owned(), r#type: None };
+    };
+    let dim = |dim: &DimSpec| match dim {
+        DimSpec::Fixed(extent) => DimensionProto::fixed(i64::try_from(*extent).unwrap_or(i64::MAX)),
+        DimSpec::Named(name) => DimensionProto::named(name),
+        DimSpec::Unknown => DimensionProto::default(),
+    };
+    ValueInfoProto::tensor(name, dtype.onnx(), dims.iter().map(dim).collect())
+}
+
+fn node_proto(node: &Node, scope: &Scope, names: &mut Names) -> NodeProto {
+    let name = |id: &Option<ValueId>| id.and_then(|id| scope.get(&id)).cloned().unwrap_or_default();
+    let attribute = node.attrs.iter().map(|(name, attr)| attribute(name, attr, scope, names));
+    NodeProto {
+        attribute: attribute.collect(),
+        input: node.inputs.iter().map(name).collect(),
+        output: node.outputs.iter().map(name).collect(),
+        name: node.name.clone(),
+        op_type: node.op.clone(),
+        domain: node.domain.clone(),
+        overload: String::new(),
+    }
+}
+
+fn attribute(name: &str, attr: &Attr, scope: &Scope, names: &mut Names) -> AttributeProto {
+    #[expect(clippy::cast_possible_truncation, reason = "the file's floats are narrow")]
+    let narrow = |value: f64| value as f32;
+    let mut inner = |graph: &Graph| {
+        let scope = names.inner(graph, scope);
+        proto(graph, &scope, names)
+    };
+    match attr {
+        Attr::Int(value) => AttributeProto::int(name, *value),
+        Attr::Float(value) => AttributeProto::float(name, narrow(*value)),
+        Attr::Text(text) => AttributeProto::text(name, text),
+        Attr::Ints(values) => AttributeProto::ints(name, values),
+        Attr::Floats(values) => {
+            let values: Vec<f32> = values.iter().map(|&value| narrow(value)).collect();
+            AttributeProto::floats(name, &values)
+        }
+        Attr::Texts(texts) => {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            AttributeProto::texts(name, &texts)
+        }
+        Attr::Tensor(tensor) => AttributeProto::tensor(name, to_proto(tensor, name)),
+        Attr::Graph(graph) => AttributeProto::graph(name, &inner(graph)),
+        Attr::Graphs(graphs) => {
+            let graphs: Vec<GraphProto> = graphs.iter().map(inner).collect();
+            AttributeProto::graphs(name, &graphs)
+        }
+    }
+}

@@ -1,8 +1,7 @@
 //! What the tests of primitives share: guarded memory, numbers without a pattern, and comparisons.
 
-mod guarded;
-
-pub(crate) use guarded::{Edge, Guarded};
+use std::ffi::{c_int, c_long};
+use std::ops::{Deref, DerefMut};
 
 #[global_allocator]
 static GUARD: udo_api::GuardAlloc = udo_api::GuardAlloc;
@@ -34,5 +33,95 @@ pub(crate) fn assert_near(found: &[f32], wanted: &[f64], tolerance: f64) {
             same || apart <= tolerance,
             "element {i} is {found}, wanted {wanted} within {tolerance}"
         );
+    }
+}
+
+const PAGE_BYTES: usize = 4096;
+const NONE: c_int = 0;
+const READ_WRITE: c_int = 3;
+const PRIVATE_ANONYMOUS: c_int = 0x22;
+
+// SAFETY: the signatures are those of `sys/mman.h` on 64-bit Linux.
+unsafe extern "C" {
+    fn mmap(
+        at: *mut u8,
+        bytes: usize,
+        prot: c_int,
+        flags: c_int,
+        fd: c_int,
+        from: c_long,
+    ) -> *mut u8;
+    fn mprotect(at: *mut u8, bytes: usize, prot: c_int) -> c_int;
+    fn munmap(at: *mut u8, bytes: usize) -> c_int;
+}
+
+/// Where a slice touches a forbidden page.
+#[derive(Clone, Copy)]
+pub(crate) enum Edge {
+    Start,
+    End,
+}
+
+/// A slice; an access beyond its edge ends the process.
+pub(crate) struct Guarded<T> {
+    map: *mut u8,
+    map_bytes: usize,
+    first: *mut T,
+    len: usize,
+}
+
+impl<T: Copy> Guarded<T> {
+    /// A copy of `values` that ends at a forbidden page.
+    pub(crate) fn of(values: &[T]) -> Self {
+        Self::new(values, Edge::End)
+    }
+
+    /// All of it.
+    pub(crate) fn slice(&mut self) -> &mut [T] {
+        self
+    }
+
+    /// A copy of `values` that touches a forbidden page at `edge`.
+    pub(crate) fn new(values: &[T], edge: Edge) -> Self {
+        let bytes = size_of_val(values);
+        let inner_bytes = bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
+        let map_bytes = inner_bytes + 2 * PAGE_BYTES;
+        // SAFETY: a new mapping anywhere.
+        let map = unsafe { mmap(std::ptr::null_mut(), map_bytes, NONE, PRIVATE_ANONYMOUS, -1, 0) };
+        assert!(map.addr() != usize::MAX, "no memory for a test");
+        let inner = map.wrapping_byte_add(PAGE_BYTES);
+        // SAFETY: the pages between the first and the last of the new mapping.
+        assert_eq!(unsafe { mprotect(inner, inner_bytes, READ_WRITE) }, 0);
+        let offset = match edge {
+            Edge::Start => 0,
+            Edge::End => inner_bytes - bytes,
+        };
+        let first: *mut T = inner.wrapping_byte_add(offset).cast();
+        // SAFETY: the inner pages have room for all values from there on, and nothing else is there.
+        unsafe { first.copy_from_nonoverlapping(values.as_ptr(), values.len()) }
+        Self { map, map_bytes, first, len: values.len() }
+    }
+}
+
+impl<T> Deref for Guarded<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `new` has put `len` values there.
+        unsafe { std::slice::from_raw_parts(self.first, self.len) }
+    }
+}
+
+impl<T> DerefMut for Guarded<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: `new` has put `len` values there, which `self` owns.
+        unsafe { std::slice::from_raw_parts_mut(self.first, self.len) }
+    }
+}
+
+impl<T> Drop for Guarded<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`, of which no slice is left.
+        unsafe { munmap(self.map, self.map_bytes) };
     }
 }

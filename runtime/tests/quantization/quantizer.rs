@@ -254,7 +254,7 @@ fn the_onnx_file_is_the_same_model() {
         assert!(graph.nodes.iter().all(|node| node.opset == OPSET));
         let output = graph.value(graph.outputs[0]).unwrap().declared.as_ref();
         assert_eq!(output.map(ToString::to_string).as_deref(), Some("f32[1,10]"), "files say it");
-        let bytes = export::onnx::to_bytes(&graph).unwrap();
+        let bytes = export::to_onnx(&graph).unwrap();
         let read = import::bytes(&bytes, "model.onnx", &ImportOptions::default()).unwrap();
         let run = |graph: &Graph| {
             let model = runtime.load(graph.clone(), &LoadOptions::default()).unwrap();
@@ -280,14 +280,14 @@ fn older_nodes_are_raised_for_a_file_that_has_one_operator_set() {
     let runtime = Runtime::new().unwrap();
     let sets = runs("x", &[1, 4], 2);
     let (quantized, _) = quantize(&Graph::parse(text).unwrap(), Settings::default(), &sets);
-    let said = export::onnx::to_bytes(&quantized.graph).unwrap_err().to_string();
+    let said = export::to_onnx(&quantized.graph).unwrap_err().to_string();
     assert!(said.contains("is of operator set"), "{said}");
     let mut graph = quantized.graph.clone();
     runtime.raise(&mut graph, &BindOptions::default()).unwrap();
     assert!(graph.nodes.iter().all(|node| node.opset == 13));
     let row = graph.nodes.iter().find(|node| node.op == "Squeeze").unwrap();
     assert_eq!((row.inputs.len(), row.attrs.len()), (2, 0), "its axes are an input");
-    let bytes = export::onnx::to_bytes(&graph).unwrap();
+    let bytes = export::to_onnx(&graph).unwrap();
     let read = import::bytes(&bytes, "model.onnx", &ImportOptions::default()).unwrap();
     let run = |graph: &Graph| {
         let model = runtime.load(graph.clone(), &LoadOptions::default()).unwrap();

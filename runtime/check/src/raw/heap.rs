@@ -6,9 +6,6 @@
 
 use std::cell::Cell;
 
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-mod interposed;
-
 /// What a thread did with the heap while it was watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Use {
@@ -38,7 +35,7 @@ pub(crate) fn watched<R>(body: impl FnOnce() -> R) -> (R, Use) {
 
 /// Whether this thread is watched.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn is_watched() -> bool {
+pub(super) fn is_watched() -> bool {
     IS_WATCHED.get()
 }
 
@@ -55,7 +52,7 @@ fn add(other: Use) {
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn note(bytes: usize, kept: i64) {
+pub(super) fn note(bytes: usize, kept: i64) {
     if IS_WATCHED.get() {
         add(Use { calls: 1, first_bytes: bytes, kept_bytes: kept });
     }

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use udo_generator::{Mode, Source};
-use udo_runtime::build::{self, ImageInput};
-use udo_graph::container::{self, Contents, Extent, Network, Provenance, Stage, StoredGraph};
-use udo_runtime::graph::{Graph, ImportOptions, ValueId};
+use udo_runtime::build::{ImageInput, ImageInputError, self};
+use udo_graph::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph, self};
+use udo_graph::graph;
+use udo_runtime::graph::{DimSpec, Graph, ValueId};
 use udo_graph::import::{PackagedOp, Reading};
+use udo_runtime::graph::ImportOptions;
 use udo_compile::place;
-use udo_runtime::compile::{Affinity, BindOptions, MissingOp, ResolveError};
-
-mod images;
+use udo_runtime::compile::Affinity;
+use udo_runtime::compile::{BindOptions, MissingOp, ResolveError};
 
 use super::Run;
 use crate::failures::{container_failure, load_failure};
@@ -212,10 +213,10 @@ impl Convert {
         let (mut graph, mut shapes) = (graph.clone(), shapes.clone());
         for image in &self.input_encoding {
             if let Some(extents) = shapes.get_mut(&image.name) {
-                images::fix_extents(&mut graph, &image.name, extents);
-                *extents = images::encoded(extents, image).unwrap_or_else(|| extents.clone());
+                fix_image_extents(&mut graph, &image.name, extents);
+                *extents = image_extents(extents, image).unwrap_or_else(|| extents.clone());
             }
-            build::convert_input(&mut graph, image).map_err(images::failure)?;
+            build::convert_input(&mut graph, image).map_err(image_failure)?;
         }
         Ok((graph, shapes))
     }
@@ -377,6 +378,54 @@ fn declared(configs: &[PathBuf]) -> Result<Vec<PackagedOp>, Failure> {
         })
     });
     Ok(ops.collect())
+}
+
+/// Why an input takes no images of a format, and what to do.
+fn image_failure(error: ImageInputError) -> Failure {
+    let help = match &error {
+        ImageInputError::OddExtents { name, .. } => format!(
+            "give the image's shape as the model takes it: --input-shape {name}=1,3,224,224"
+        ),
+        _ => "`udo model info MODEL` lists the inputs and their types".to_owned(),
+    };
+    Failure::new(error).help(help)
+}
+
+/// States the extents of an input that are fixed.
+fn fix_image_extents(graph: &mut Graph, name: &str, extents: &[Extent]) {
+    let Some(&input) =
+        graph.inputs.iter().find(|&&id| graph.value(id).is_ok_and(|v| v.name == name))
+    else {
+        return;
+    };
+    let Some(graph::Source::Input(of)) =
+        graph.values.get_mut(input.index()).map(|value| &mut value.source)
+    else {
+        return;
+    };
+    if of.dims.len() == extents.len() {
+        for (dim, extent) in of.dims.iter_mut().zip(extents) {
+            if let (DimSpec::Named(_) | DimSpec::Unknown, &Extent::Fixed(extent)) = (&*dim, extent)
+            {
+                *dim = DimSpec::Fixed(extent);
+            }
+        }
+    }
+}
+
+/// The shape of an image in its format.
+fn image_extents(extents: &[Extent], image: &ImageInput) -> Option<Vec<Extent>> {
+    let dim = |extent: &Extent| match extent {
+        Extent::Fixed(extent) => DimSpec::Fixed(*extent),
+        Extent::Range { .. } | Extent::Any => DimSpec::Unknown,
+    };
+    let dims: Vec<DimSpec> = extents.iter().map(dim).collect();
+    let encoded = build::encoded_shape(&dims, image.from)?;
+    let extent = |(dim, extent): (&DimSpec, &Extent)| match dim {
+        DimSpec::Fixed(fixed) => Extent::Fixed(*fixed),
+        DimSpec::Named(_) | DimSpec::Unknown => *extent,
+    };
+    Some(encoded.iter().zip(extents).map(extent).collect())
 }
 
 #[cfg(test)]

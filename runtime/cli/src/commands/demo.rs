@@ -1,7 +1,5 @@
 //! `udo demo`
 
-mod network;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,12 +7,16 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_api::Core;
-use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Session, Tensor};
+use udo_api::{Core, DType, Shape, TensorDesc};
 use udo_graph::export;
-use udo_runtime::graph::{Graph, Source, ValueId};
-use udo_runtime::compile::{PlaceOptions, RangesOf};
+use udo_runtime::graph::{Attr, DimSpec, Graph, Node, Source, ValueId};
+use udo_runtime::Tensor;
+use udo_runtime::{CompileOptions, Model, Session};
+use udo_runtime::compile::RangesOf;
+use udo_runtime::compile::PlaceOptions;
+use udo_runtime::Runtime;
 use udo_runtime::session::StepProfile;
+use udo_runtime::{LoadOptions, quant};
 
 use super::Run;
 use crate::failures::{compile_failure, load_failure, run_failure};
@@ -111,8 +113,8 @@ impl Run for Demo {
         };
         say(&format!("[1/5] writing a config, a network and a picture to {}", dir.display()));
         write_all(&dir, INPUTS)?;
-        let (graph, image) = (network::network()?, network::picture()?);
-        write_all(&dir, &[(MODEL, &export::onnx::to_bytes(&graph)?)])?;
+        let (graph, image) = (network()?, picture()?);
+        write_all(&dir, &[(MODEL, &export::to_onnx(&graph)?)])?;
         Form::Npy.write(&dir.join(IMAGE), &image, None)?;
         say(&format!("[2/5] udo new -p {CONFIG} -o .   prints the package"));
         self.udo(&["new", "-p", path(&dir.join(CONFIG))?, "-o", path(&dir)?])?;
@@ -204,7 +206,7 @@ fn run_stages(
                 .filter(|n| n.core == core)
                 .find_map(|n| n.backend.clone()),
             rows: rows(&model, &profile, graph, &values, &reference),
-            from_recorded: distance(found, &network::RECORDED.map(f64::from)),
+            from_recorded: distance(found, &RECORDED.map(f64::from)),
             allowed,
             notices: model.report().notices.clone(),
         });
@@ -225,7 +227,7 @@ type Outputs = Vec<(String, Vec<f64>)>;
 impl Runner<'_> {
     fn run(&self, graph: Graph) -> Result<(Model, Vec<StepProfile>, Outputs), Failure> {
         let place = PlaceOptions { cores: vec![self.core], ..PlaceOptions::default() };
-        let set = vec![(network::INPUT.to_owned(), self.image.clone())];
+        let set = vec![(INPUT.to_owned(), self.image.clone())];
         let ranges_of = RangesOf::Inputs(Arc::new(vec![set]));
         let options = CompileOptions { place, ranges_of, ..CompileOptions::default() };
         let compiled = self.runtime.load(graph, &LoadOptions::from(options.clone()));
@@ -233,7 +235,7 @@ impl Runner<'_> {
         let session = model.session();
         let mut session =
             session.map_err(|error| compile_failure(error, model.refused_by(), self.runtime))?;
-        session.set_input(network::INPUT, self.image)?;
+        session.set_input(INPUT, self.image)?;
         let mut profile = vec![StepProfile::default(); model.report().steps.len()];
         // Twice: the first run warms caches, and the second is shown.
         for _ in 0..2 {
@@ -382,4 +384,136 @@ fn verdict(stages: &[Stage]) -> Outcome {
         }
     }
     Ok(())
+}
+
+// The network of the demonstration: small, with layers of each kind that networks for images have, and weights from a seed.
+
+/// The operator set of its nodes.
+const OPSET: u32 = 17;
+
+/// The seed of the picture.
+const PICTURE: u64 = 1;
+
+/// The seed of the first weights.
+const WEIGHTS: u64 = 100;
+
+/// What its input is called.
+const INPUT: &str = "image";
+
+/// The dimensions of a picture.
+const DIMS: [usize; 4] = [1, 3, 32, 32];
+
+/// What ONNX Runtime makes of the picture, the probabilities of ten classes.
+const RECORDED: [f32; 10] = [
+    0.297_517,
+    0.012_932_191,
+    0.000_208_679_48,
+    0.330_357_85,
+    0.230_163_71,
+    0.001_851_044_7,
+    0.000_044_150_725,
+    0.032_005_794,
+    0.000_485_297_8,
+    0.094_434_276,
+];
+
+/// A picture of pseudo-random numbers from -1 to 1.
+fn picture() -> Result<Tensor, Failure> {
+    random(&DIMS, PICTURE)
+}
+
+fn random(dims: &[usize], seed: u64) -> Result<Tensor, Failure> {
+    let desc = TensorDesc::new(DType::F32, Shape::new(dims)?);
+    quant::random(&desc, seed)?.ok_or_else(|| Failure::new("numbers cannot be made up"))
+}
+
+/// A network that grows node by node.
+struct Net {
+    graph: Graph,
+    seed: u64,
+}
+
+/// Convolutions, a fire module as `SqueezeNet` has it, a depthwise and a pointwise convolution around a residual as `MobileNet` v2
+/// has them, and shares of the classes, which the package's operator computes.
+fn network() -> Result<Graph, Failure> {
+    let mut net = Net { graph: Graph::new("demo"), seed: WEIGHTS };
+    let image = net.graph.add_input(INPUT, DType::F32, DIMS.map(DimSpec::Fixed));
+    let first = net.convolution("first", image, [16, 3, 3], 1)?;
+    let first = net.node("first_relu", "Relu", &[first], &[]);
+    let half = net.pool("first_pool", first);
+    let squeezed = net.convolution("squeeze", half, [8, 16, 1], 1)?;
+    let squeezed = net.node("squeeze_relu", "Relu", &[squeezed], &[]);
+    let near = net.convolution("expand_1x1", squeezed, [16, 8, 1], 1)?;
+    let near = net.node("expand_1x1_relu", "Relu", &[near], &[]);
+    let wide = net.convolution("expand_3x3", squeezed, [16, 8, 3], 1)?;
+    let wide = net.node("expand_3x3_relu", "Relu", &[wide], &[]);
+    let fire = net.node("expand", "Concat", &[near, wide], &[("axis", Attr::Int(1))]);
+    let quarter = net.pool("second_pool", fire);
+    let depth = net.convolution("depthwise", quarter, [32, 1, 3], 32)?;
+    let depth = net.node("depthwise_relu", "Relu", &[depth], &[]);
+    let point = net.convolution("pointwise", depth, [32, 32, 1], 1)?;
+    let sum = net.node("residual", "Add", &[point, quarter], &[]);
+    let mean = net.node("mean", "GlobalAveragePool", &[sum], &[]);
+    let row = net.node("row", "Flatten", &[mean], &[]);
+    let (weights, bias) = (net.weights("classes", &[10, 32], 32)?, net.bias("classes", 10)?);
+    let scores = net.node("classes", "Gemm", &[row, weights, bias], &[("transB", Attr::Int(1))]);
+    // No attributes: the config has none. Softmax then works along the last axis.
+    let shares = net.node("probabilities", "Softmax", &[scores], &[]);
+    net.graph.outputs.push(shares);
+    Ok(net.graph)
+}
+
+impl Net {
+    fn node(
+        &mut self,
+        name: &str,
+        op: &str,
+        inputs: &[ValueId],
+        attrs: &[(&str, Attr)],
+    ) -> ValueId {
+        let output = self.graph.add_value(name);
+        let attrs = attrs.iter().map(|(name, attr)| ((*name).to_owned(), attr.clone())).collect();
+        let name = name.to_owned();
+        self.graph.nodes.push(Node { name, attrs, ..Node::new(op, OPSET, inputs, &[output]) });
+        output
+    }
+
+    /// Numbers whose products with as many operands are about as large as those are.
+    fn weights(&mut self, of: &str, dims: &[usize], operands: u16) -> Result<ValueId, Failure> {
+        self.scaled(&format!("{of}_w"), dims, (6.0 / f32::from(operands)).sqrt())
+    }
+
+    fn bias(&mut self, of: &str, len: usize) -> Result<ValueId, Failure> {
+        self.scaled(&format!("{of}_b"), &[len], 0.2)
+    }
+
+    fn scaled(&mut self, name: &str, dims: &[usize], scale: f32) -> Result<ValueId, Failure> {
+        self.seed += 1;
+        let random = random(dims, self.seed)?;
+        let numbers = random.get::<f32>().unwrap_or_default();
+        let numbers: Vec<f32> = numbers.iter().map(|number| number * scale).collect();
+        Ok(self.graph.add_constant(name, Tensor::of(Shape::new(dims)?, &numbers)?))
+    }
+
+    /// A convolution to `results` channels, of `channels` in each group, with a square kernel.
+    fn convolution(
+        &mut self,
+        name: &str,
+        input: ValueId,
+        [results, channels, side]: [u16; 3],
+        groups: i64,
+    ) -> Result<ValueId, Failure> {
+        let dims = [results, channels, side, side].map(usize::from);
+        let weights = self.weights(name, &dims, channels * side * side)?;
+        let bias = self.bias(name, usize::from(results))?;
+        let edge = i64::from(side / 2);
+        let attrs = [("group", Attr::Int(groups)), ("pads", Attr::Ints(vec![edge; 4]))];
+        Ok(self.node(name, "Conv", &[input, weights, bias], &attrs))
+    }
+
+    /// The largest of each two by two numbers.
+    fn pool(&mut self, name: &str, input: ValueId) -> ValueId {
+        let attrs = [("kernel_shape", Attr::Ints(vec![2; 2])), ("strides", Attr::Ints(vec![2; 2]))];
+        self.node(name, "MaxPool", &[input], &attrs)
+    }
 }

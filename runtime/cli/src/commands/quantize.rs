@@ -374,7 +374,7 @@ impl Quantize {
             Format::Onnx => {
                 let mut graph = quantized.graph.clone();
                 runtime.raise(&mut graph, bind)?;
-                write_file(&self.output, &export::onnx::to_bytes(&graph)?)
+                write_file(&self.output, &export::to_onnx(&graph)?)
             }
             Format::Udm => {
                 let written = self.contents(quantized)?.write(&self.output);

@@ -1,17 +1,14 @@
 //! What the devices that cores stand for take less of than our kernels do, as their documents say: a table of rules, which are
 //! looked at before any kernel is. What a rule refuses is refused as by a kernel, with the rule and its chapter in docs/dsp.md.
 
-pub(super) mod layers;
-
 use std::ops::RangeInclusive;
 
 use udo_api::{Core, CoreKind, DType, TypeSet, types};
 
+use super::layers;
 use super::unplaced::Unplaced;
 use udo_engine::cores::DeviceLimits;
 use udo_graph::graph::ValueId;
-
-pub use layers::Layers;
 
 /// When a rule counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use udo_api::Core;
 use udo_graph::graph::Node;
 
-use super::limits::layers::Layers;
+use super::layers::Layers;
 use super::wishes::Wish;
 use super::{PlaceOptions, PlacedKernel, Produced};
 use crate::resolve::{BoundNode, TypedGraph};

@@ -11,7 +11,7 @@ use udo_runtime::run::RunOptions;
 use super::fill::{Lines, shapes};
 use super::list::Feeds;
 use super::{Output, Results, RunModel};
-use crate::commands::bench::flight::streams;
+use crate::commands::bench::streams;
 use crate::output::{Failure, progress};
 use crate::stages::{Ready, Stages};
 

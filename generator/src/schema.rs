@@ -1,14 +1,14 @@
-//! The grammar as a JSON Schema, for editors that complete and check what is typed.
+//! The grammar of configs as a JSON Schema, for editors that complete and check what is typed.
 //!
 //! It says what one value may be where it stands. What holds between values, such as a type for each core
 //! that is declared, is the reader's to say; so a config that the schema takes may still be refused.
 
 use serde_json::{Map, Value, json};
 
-use super::{Field, Need, OPERATOR, Object, Of, PACKAGE, Role, SCALAR, SCHEMA_KEY, TENSOR};
 use crate::{
     check::{op::MAX_PORTS, package::MAX_DOMAIN_BYTES},
     config::{Core, DSP_ARCHS, DataType, Family, Layout, QuantizationMode},
+    grammar::{Field, Need, OPERATOR, Object, Of, PACKAGE, Role, SCALAR, SCHEMA_KEY, TENSOR},
     names::{self, MAX_NAME_BYTES},
 };
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use super::note;
+use super::heap::{is_watched, note};
 
 // SAFETY: the GNU C library's own allocator, under the names that stay when others are put before it.
 unsafe extern "C" {
@@ -24,7 +24,7 @@ fn size(at: *mut c_void) -> i64 {
 }
 
 fn taken(bytes: usize, at: *mut c_void) -> *mut c_void {
-    if super::is_watched() {
+    if is_watched() {
         note(bytes, size(at));
     }
     at
@@ -59,10 +59,10 @@ pub(super) unsafe extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_voi
 // SAFETY: the name is to be the C library's: it takes that function's place, and does what it does.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn realloc(at: *mut c_void, bytes: usize) -> *mut c_void {
-    let before = if super::is_watched() { size(at) } else { 0 };
+    let before = if is_watched() { size(at) } else { 0 };
     // SAFETY: the caller has `at` from this allocator.
     let moved = unsafe { __libc_realloc(at, bytes) };
-    if super::is_watched() {
+    if is_watched() {
         note(bytes, size(moved) - before);
     }
     moved
@@ -75,7 +75,7 @@ pub(super) unsafe extern "C" fn realloc(at: *mut c_void, bytes: usize) -> *mut c
 // SAFETY: the name is to be the C library's: it takes that function's place, and does what it does.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn free(at: *mut c_void) {
-    if !at.is_null() && super::is_watched() {
+    if !at.is_null() && is_watched() {
         note(0, -size(at));
     }
     // SAFETY: the caller has `at` from this allocator.
