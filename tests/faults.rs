@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use udo_api::{CoreKind, DType, Shape};
-use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Tensor};
-use udo_runtime::package::Containment;
 use udo_runtime::device::{DeviceTensor, ErrorCode};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
+use udo_runtime::package::Containment;
 use udo_runtime::run::RunOptions;
+use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Tensor};
 use udo_test_support::command::udo;
 use udo_test_support::fixture::placed;
 

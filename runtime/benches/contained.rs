@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use udo_api::guard::heap_calls;
 use udo_api::{DType, GuardAlloc};
-use udo_runtime::package::Containment;
-use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::{CompileOptions, Session};
 use udo_engine::operators::Operators;
+use udo_runtime::graph::{DimSpec, Graph, Node};
+use udo_runtime::package::Containment;
+use udo_runtime::{CompileOptions, Session};
 use udo_test_support::compile::compile_graph;
 use udo_test_support::packages;
 

@@ -16,10 +16,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use udo_api::guard::heap_calls;
-use udo_api::{Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, Value, types};
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, GuardAlloc, InferCx, Io, Kernel, KernelDef, Op,
+    OpDef, OpSchema, PackageV1, Param, Port, Value, types,
+};
+use udo_engine::operators::Operators;
 use udo_runtime::graph::{DimSpec, Graph, Node};
 use udo_runtime::{CompileOptions, Session};
-use udo_engine::operators::Operators;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::packages;
 

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use udo_api::guard::heap_calls;
 use udo_api::{CoreKind, DType, GuardAlloc};
-use udo_runtime::{LoadOptions, Runtime};
 use udo_runtime::device::{DeviceTensor, TensorSpec};
 use udo_runtime::graph::Graph;
 use udo_runtime::run::RunOptions;
+use udo_runtime::{LoadOptions, Runtime};
 
 #[global_allocator]
 static GUARD: GuardAlloc = GuardAlloc;

@@ -26,8 +26,8 @@ pub use image_input::{
 use lower::Call;
 pub use nnrt::{NnrtOp, OPS as NNRT_OPS};
 use operation::Placed;
-pub use param::{Kind, Param};
 pub use operation::{Operation, OperationId};
+pub use param::{Kind, Param};
 
 /// A tensor's place among those of its graph, in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

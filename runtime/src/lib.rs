@@ -22,7 +22,10 @@ pub mod cache {
 pub mod compile {
     pub use crate::model::{OpSupport, Surveyed, support, survey};
     pub use crate::pipeline::CompileError;
-    pub use udo_compile::options::{Affinity, BindOptions, Fallback, InputSet, PassOptions, Performance, PlaceOptions, PlanOptions, Ranges, RangesOf};
+    pub use udo_compile::options::{
+        Affinity, BindOptions, Fallback, InputSet, PassOptions, Performance, PlaceOptions,
+        PlanOptions, Ranges, RangesOf,
+    };
     pub use udo_compile::pass::Fired;
     pub use udo_compile::plan::{CoreMemory, NodeReport, Plan, StepReport};
     pub use udo_compile::resolve::{Coverage, Input, MissingOp, ResolveError};
@@ -30,12 +33,18 @@ pub mod compile {
 
 /// Devices and tensors in their memory.
 pub mod device {
-    pub use udo_engine::device::{Coherence, CoreSet, DeviceId, DeviceSpec, DeviceTensor, Devices, ErrorCode, Extent, HeapStats, Result, TensorSpec, Usage};
+    pub use udo_engine::device::{
+        Coherence, CoreSet, DeviceId, DeviceSpec, DeviceTensor, Devices, ErrorCode, Extent,
+        HeapStats, Result, TensorSpec, Usage,
+    };
 }
 
 /// Graphs, as they are read of files or made by a program.
 pub mod graph {
-    pub use udo_graph::graph::{Attr, DimSpec, Graph, GraphError, Node, NodeId, ParseError, Source, TensorType, Value, ValueId};
+    pub use udo_graph::graph::{
+        Attr, DimSpec, Graph, GraphError, Node, NodeId, ParseError, Source, TensorType, Value,
+        ValueId,
+    };
     pub use udo_graph::import::{ImportError, ImportOptions};
 }
 
@@ -47,7 +56,9 @@ pub mod package {
 
 /// Runs beside their caller.
 pub mod run {
-    pub use udo_engine::run::{Copies, Launch, Priority, RunLog, RunOptions, SharedWorkspace, Stream};
+    pub use udo_engine::run::{
+        Copies, Launch, Priority, RunLog, RunOptions, SharedWorkspace, Stream,
+    };
 }
 
 pub use builtin::operators as builtin_operators;

@@ -11,8 +11,8 @@ use std::sync::{Arc, OnceLock};
 use udo_api::Core;
 
 use crate::builtin;
-use udo_compile::options::CompileOptions;
 use udo_compile::compiler::Resources;
+use udo_compile::options::CompileOptions;
 use udo_compile::resolve::{self, BindOptions, Coverage, MissingOp, ResolveError};
 use udo_engine::constants::Constants;
 use udo_engine::contain::Containment;

@@ -8,10 +8,13 @@ use std::num::NonZero;
 use std::process::{Command, exit};
 
 use udo_api::types::F32;
-use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port};
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    PackageV1, Param, Port,
+};
 use udo_engine::exit_guard;
-use udo_runtime::graph::Attr;
 use udo_runtime::CompileOptions;
+use udo_runtime::graph::Attr;
 use udo_runtime::session::StepProfile;
 use udo_test_support::graphs;
 

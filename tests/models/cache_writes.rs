@@ -12,8 +12,8 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 use udo_api::Shape;
-use udo_runtime::Tensor;
 use udo_graph::npy;
+use udo_runtime::Tensor;
 
 /// Products with constants, each of which is packed.
 const PRODUCTS: usize = 520;

@@ -352,11 +352,8 @@ fn values_on_the_way_are_given_where_they_are_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("m.graph"), MODEL).unwrap();
     let npy = udo_graph::npy::write(
-        &udo_runtime::Tensor::zeros(
-            udo_api::DType::F32,
-            udo_api::Shape::new(&[2, 3]).unwrap(),
-        )
-        .unwrap(),
+        &udo_runtime::Tensor::zeros(udo_api::DType::F32, udo_api::Shape::new(&[2, 3]).unwrap())
+            .unwrap(),
     );
     fs::write(dir.path().join("x.npy"), npy.unwrap()).unwrap();
     let run = |args: &[&str]| {

@@ -4,8 +4,8 @@ use std::{fs, path::Path};
 
 use tempfile::TempDir;
 use udo_api::Shape;
-use udo_runtime::Tensor;
 use udo_graph::npy;
+use udo_runtime::Tensor;
 use udo_test_support::command::udo;
 use udo_test_support::proto::{bytes, int};
 

@@ -4,10 +4,10 @@ use std::{ffi::OsStr, fs, path::Path, process::Command};
 
 use serde_json::Value;
 use udo_api::Shape;
-use udo_runtime::{LoadOptions, Runtime, Tensor};
 use udo_engine::cores::opencl;
-use udo_graph::npy;
 use udo_engine::package::index::{self, LibraryKind};
+use udo_graph::npy;
+use udo_runtime::{LoadOptions, Runtime, Tensor};
 use udo_test_support::checkout::{cargo, root};
 use udo_test_support::desk::{Desk, words};
 

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 use serde_json::Value;
 use tempfile::TempDir;
 use udo_api::Shape;
-use udo_runtime::Tensor;
 use udo_graph::npy;
+use udo_runtime::Tensor;
 use udo_test_support::command::udo;
 
 const MODEL: &str = "graph two

@@ -18,8 +18,10 @@ use udo_runtime::builtin_operators;
 
 mod cycles;
 mod source;
+mod surface;
 
 use source::{by_hand, code, functions, has_unsafe, imports};
+use surface::Surface;
 
 /// Each crate, and which of ours it may import. Tests and benchmarks may import any.
 const FLOOR_PLAN: &[(&str, &[&str])] = &[
@@ -49,11 +51,40 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
     ("udo-reference", &[]),
     (
         "udo-check",
-        &["udo-api", "udo-generator", "udo-host", "udo-reference", "udo-runtime", "udo-testing"],
+        // It puts kernels to graphs and packages by itself, without a model around them.
+        &[
+            "udo-api",
+            "udo-compile",
+            "udo-engine",
+            "udo-generator",
+            "udo-graph",
+            "udo-host",
+            "udo-reference",
+            "udo-runtime",
+            "udo-testing",
+        ],
     ),
-    ("udo-capi", &["udo-api", "udo-runtime"]),
-    ("udo-cli", &["udo-api", "udo-check", "udo-generator", "udo-hta", "udo-runtime", "udo-simd"]),
-    ("udo-test-support", &["udo-api", "udo-reference", "udo-runtime"]),
+    // Its handles are tensors, leases and launches of the engine, with more of their functions than Rust programs need.
+    ("udo-capi", &["udo-api", "udo-compile", "udo-engine", "udo-graph", "udo-runtime"]),
+    (
+        "udo-cli",
+        // It shows and edits what is inside of model files, plans and packages, which programs do not see.
+        &[
+            "udo-api",
+            "udo-check",
+            "udo-compile",
+            "udo-engine",
+            "udo-generator",
+            "udo-graph",
+            "udo-hta",
+            "udo-runtime",
+            "udo-simd",
+        ],
+    ),
+    (
+        "udo-test-support",
+        &["udo-api", "udo-compile", "udo-engine", "udo-graph", "udo-reference", "udo-runtime"],
+    ),
     ("rust-app", &["udo-api", "udo-runtime"]),
     ("builtin_package", &["udo-api", "udo-ops"]),
 ];
@@ -212,6 +243,10 @@ const MACHINES: &[&str] = &["#home#", "#root#"];
 /// What scripts and pages name files in.
 const FOLDERS: &[&str] =
     &["runtime/", "udo-api/", "generator/", "templates/", "examples/", "tests/", "docs/", "fuzz/"];
+
+/// The most public modules of `udo-runtime`, and the most that programs reach through them.
+const MOST_MODULES: usize = 9;
+const MOST_ITEMS: usize = 350;
 
 const MAX_LINES: usize = 1000;
 
@@ -538,6 +573,32 @@ fn rust_code_has_no_stubs_no_silenced_lints_and_no_sleeps() {
 fn no_file_names_a_place_on_one_machine() {
     let places: Vec<_> = MACHINES.iter().map(|place| place.replace('#', "/")).collect();
     none(&paths(&*FILES, |file| places.iter().any(|place| file.text.contains(place))));
+}
+
+/// What a program can reach through `udo-runtime` is small enough to be learnt.
+#[test]
+fn programs_reach_few_modules_and_items_of_the_runtime() {
+    let folder = |name: &str, at: &str| (name.to_owned(), at.to_owned());
+    let folders = [
+        folder("udo_api", "udo-api/"),
+        folder("udo_graph", "runtime/graph/"),
+        folder("udo_engine", "runtime/engine/"),
+        folder("udo_compile", "runtime/compile/"),
+        folder("udo_runtime", "runtime/"),
+    ];
+    let surface = Surface::of("runtime/", &folders.into(), &FILES);
+    let Surface { modules, items } = &surface;
+    println!("udo-runtime: {} public modules, {} items", modules.len(), items.len());
+    assert!(modules.len() <= MOST_MODULES, "{modules:?}");
+    assert!(items.len() <= MOST_ITEMS, "{} items, of which {items:#?}", items.len());
+    let page = &FILES.iter().find(|file| file.path == "docs/ARCHITECTURE.md").unwrap().text;
+    let row = page.lines().find(|line| line.starts_with("Public modules of `udo-runtime`"));
+    for module in modules {
+        assert!(
+            row.is_some_and(|row| row.contains(&format!("`{module}`"))),
+            "{module} is in no row of the page"
+        );
+    }
 }
 
 /// Scripts read sources, and pages send readers to them: neither fails to compile when a file moves.

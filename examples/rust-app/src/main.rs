@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use udo_api::{Core, GuardAlloc};
-use udo_runtime::{CompileOptions, LoadOptions, Runtime};
 use udo_runtime::compile::PlaceOptions;
+use udo_runtime::{CompileOptions, LoadOptions, Runtime};
 
 /// Lets built-in kernels be caught when they use the heap, as packages' own always are.
 #[global_allocator]

@@ -4,8 +4,8 @@
 use std::ops::Deref;
 
 use udo_engine::device;
-use udo_runtime::device::{ErrorCode, Result};
 use udo_engine::exit_guard::process;
+use udo_runtime::device::{ErrorCode, Result};
 
 use crate::argument::need;
 

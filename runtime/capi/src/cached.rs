@@ -4,9 +4,9 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::sync::PoisonError;
 
+use udo_engine::device;
 use udo_runtime::LoadSource;
 use udo_runtime::cache::CacheOutcome;
-use udo_engine::device;
 
 use crate::argument::{invalid, need};
 use crate::born::live;

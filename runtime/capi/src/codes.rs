@@ -2,8 +2,8 @@
 
 use udo_api::{Core, CoreKind, DType, Layout};
 use udo_engine::device::{Contents, Packing, Sharing};
-use udo_runtime::device::{Coherence, Result};
 use udo_runtime::compile::{Fallback, Performance};
+use udo_runtime::device::{Coherence, Result};
 use udo_runtime::run::Priority;
 
 use crate::argument::invalid;

@@ -4,12 +4,12 @@ use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 
 use udo_api::Core;
-use udo_runtime::build::{FinishedGraph, GraphBuilder, Operation, OperationId, TensorId};
-use udo_runtime::compile::support;
 use udo_engine::device;
+use udo_runtime::build::{FinishedGraph, GraphBuilder, Operation, OperationId, TensorId};
+use udo_runtime::compile::BindOptions;
+use udo_runtime::compile::support;
 use udo_runtime::device::{ErrorCode, Result};
 use udo_runtime::graph::Attr;
-use udo_runtime::compile::BindOptions;
 
 use crate::argument::{invalid, need, place};
 use crate::born::{Born, handles, live};

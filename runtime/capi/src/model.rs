@@ -7,11 +7,11 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use udo_api::{Core, Encoding, Encodings};
-use udo_runtime::cache::CacheOptions;
 use udo_engine::device;
+use udo_runtime::cache::CacheOptions;
+use udo_runtime::compile::Plan;
 use udo_runtime::device::{ErrorCode, Extent, Result};
 use udo_runtime::graph::{DimSpec, TensorType};
-use udo_runtime::compile::Plan;
 
 use crate::argument::{invalid, need};
 use crate::born::{Born, handles, live};

@@ -3,10 +3,10 @@
 use std::ffi::CString;
 
 use serde_json::{Value, json};
-use udo_runtime::device::Result;
 use udo_compile::place;
 use udo_runtime::Report as PlanReport;
 use udo_runtime::compile::{CoreMemory, NodeReport, Plan};
+use udo_runtime::device::Result;
 use udo_runtime::run::Priority;
 
 use crate::text::text;

@@ -3,8 +3,8 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-use udo_runtime::device::Result;
 use udo_engine::run::{self, Callback};
+use udo_runtime::device::Result;
 
 use crate::argument::need;
 use crate::born::{Born, handles, live};

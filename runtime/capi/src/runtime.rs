@@ -6,10 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use udo_api::Core;
-use udo_runtime::package::{Containment, Trust};
 use udo_engine::device;
-use udo_runtime::device::Result;
 use udo_runtime::Builder;
+use udo_runtime::device::Result;
+use udo_runtime::package::{Containment, Trust};
 
 use crate::argument::{invalid, need};
 use crate::born::live;

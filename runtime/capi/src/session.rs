@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use udo_api::Shape;
 use udo_engine::{device, run};
-use udo_runtime::device::{DeviceTensor, ErrorCode, Result};
 use udo_graph::memory;
+use udo_runtime::device::{DeviceTensor, ErrorCode, Result};
 use udo_runtime::session::{self, IoTensors};
 
 use crate::argument::{invalid, need, place};

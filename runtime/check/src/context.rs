@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use udo_api::{Layout, Side, TensorDesc};
+use udo_engine::operators::{KernelEntry, Operators};
 use udo_generator::config::Op;
 use udo_host::Refusal;
-use udo_engine::operators::{KernelEntry, Operators};
 use udo_runtime::package::OpenError;
 use udo_testing::{CallError, How, Run};
 

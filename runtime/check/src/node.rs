@@ -1,8 +1,8 @@
 //! A node that an operator takes, with what goes into it.
 
 use udo_api::{Core, DType, TensorDesc};
-use udo_host::{NodeDesc, ParamSetting, Refusal, infer};
 use udo_engine::operators::KernelEntry;
+use udo_host::{NodeDesc, ParamSetting, Refusal, infer};
 
 use crate::shapes::Class;
 use crate::subject::store_quantized;

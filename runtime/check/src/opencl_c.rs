@@ -7,8 +7,8 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use udo_generator::OPENCL_SUPPORT;
 use udo_engine::cores::opencl::{self, Device, OpenClError, Storage, for_compiler};
+use udo_generator::OPENCL_SUPPORT;
 
 /// Where a package has the OpenCL C that its author writes.
 const FOLDER: &str = "GPU/kernels";

@@ -1,8 +1,8 @@
 //! What results should be: what the config's reference says, or another kernel, which is trusted, makes of the same numbers.
 
 use udo_api::{Core, DType, TensorDesc};
-use udo_reference::Program;
 use udo_engine::operators::KernelEntry;
+use udo_reference::Program;
 use udo_testing::How;
 
 use crate::node::{Input, Node, inferred};

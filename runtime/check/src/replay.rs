@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 use udo_api::{CoreKind, DType, Quantization, TensorDesc};
-use udo_host::{Buffer, ParamSetting};
 use udo_engine::operators::KernelEntry;
+use udo_host::{Buffer, ParamSetting};
 use udo_testing::How;
 
 use crate::capture::{Capture, CapturedInput, RUN_CASES};

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use udo_api::{Core, CoreKind, DType, Facts, OpDef, PortRule, Side, TensorDesc, TypeSet, Wanted};
-use udo_runtime::builtin_operators;
 use udo_engine::operators::{KernelEntry, Operators};
 use udo_engine::package::PackageId;
+use udo_runtime::builtin_operators;
 use udo_runtime::package::OpenError;
 use udo_testing::Candidate;
 

@@ -1,8 +1,8 @@
 //! A kernel, finalized for a node, and its calls over memory that is watched.
 
 use udo_api::{Core, FastMath, PortRule, Workspace};
-use udo_host::{FinalizedKernel, Refusal};
 use udo_engine::operators::KernelEntry;
+use udo_host::{FinalizedKernel, Refusal};
 use udo_testing::{CallError, How, NodeInput, NodeSpec, Placement, PreparedKernel, Run};
 
 use crate::guarded::Guarded;

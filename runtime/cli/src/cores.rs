@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use udo_api::{Core, CoreKind};
-use udo_hta::{SOCS, Soc};
 use udo_compile::place::{Costs, core_named};
+use udo_hta::{SOCS, Soc};
 use udo_runtime::compile::{Affinity, Fallback, PlaceOptions};
 
 /// What stands before cores among which costs decide.

@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use udo_api::{Core, Status};
+use udo_compile::place::PlaceError;
+use udo_engine::package::source_folder;
+use udo_engine::thread_pool::PoolError;
 use udo_generator::{config::DSP_ARCHS, names::module_name};
 use udo_graph::container::ContainerError;
 use udo_graph::memory::Limit;
-use udo_runtime::{LoadError, Model, Runtime};
 use udo_runtime::compile::CompileError;
-use udo_engine::package::source_folder;
-use udo_compile::place::PlaceError;
 use udo_runtime::quant::QuantError;
 use udo_runtime::session::RunError;
-use udo_engine::thread_pool::PoolError;
+use udo_runtime::{LoadError, Model, Runtime};
 
 use crate::output::Failure;
 

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use udo_graph::graph::Origin;
+use udo_runtime::compile::NodeReport;
 use udo_runtime::graph::{Graph, ImportOptions, Node};
 use udo_runtime::{Report, Runtime};
-use udo_runtime::compile::NodeReport;
 
 /// What a node makes, and which node that is.
 pub(crate) struct Layer {

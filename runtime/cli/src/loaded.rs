@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use udo_api::{CoreKind, Encoding, Shape};
 use udo_engine::device;
-use udo_runtime::device::DeviceTensor;
-use udo_runtime::{Model, Report, Runtime, Session, Tensor};
 use udo_runtime::compile::{CompileError, Input};
+use udo_runtime::device::DeviceTensor;
 use udo_runtime::session::{RunError, SessionOptions};
+use udo_runtime::{Model, Report, Runtime, Session, Tensor};
 
 use crate::failures::{compile_failure, run_failure};
 use crate::output::{Failure, Outcome, note};

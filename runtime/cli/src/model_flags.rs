@@ -9,15 +9,15 @@ use std::time::Duration;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use udo_api::{CoreKind, FastMath};
-use udo_runtime::cache::CacheOptions;
-use udo_graph::container::Container;
+use udo_compile::pass::PASSES;
 use udo_engine::cores::{DeviceLimits, GpuStorage, Profile};
+use udo_graph::container::Container;
+use udo_graph::import::{self, MODEL_FILE, Reading};
+use udo_runtime::cache::CacheOptions;
+use udo_runtime::compile::{BindOptions, PassOptions, PlaceOptions, RangesOf};
 use udo_runtime::device::{Coherence, DeviceSpec};
 use udo_runtime::graph::{Graph, ImportOptions};
-use udo_graph::import::{self, MODEL_FILE, Reading};
 use udo_runtime::{CompileOptions, LoadOptions, Runtime};
-use udo_runtime::compile::{BindOptions, PassOptions, PlaceOptions, RangesOf};
-use udo_compile::pass::PASSES;
 
 use crate::cores::PlaceFlags;
 use crate::failures::container_failure;
@@ -267,7 +267,14 @@ impl ModelFlags {
         };
         let ((threads, spin), max_memory) = (self.threads_and_spin(), self.max_memory);
         let (more_outputs, ranges_of) = (self.more_outputs.clone(), self.ranges_of.clone());
-        let of = CompileOptions { bind, passes, place, threads, max_memory, ..CompileOptions::default() };
+        let of = CompileOptions {
+            bind,
+            passes,
+            place,
+            threads,
+            max_memory,
+            ..CompileOptions::default()
+        };
         CompileOptions { spin: spin.unwrap_or(of.spin), more_outputs, ranges_of, ..of }
     }
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use udo_runtime::package::{Containment, OpenError, Trust};
 use udo_engine::exit_guard;
 use udo_engine::package::LOCK_FILE;
+use udo_runtime::package::{Containment, OpenError, Trust};
 use udo_runtime::{Builder, LoadError, Runtime};
 
 use crate::output::Failure;

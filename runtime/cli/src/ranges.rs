@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use udo_api::CoreKind;
-use udo_runtime::graph::ImportOptions;
 use udo_runtime::compile::RangesOf;
+use udo_runtime::graph::ImportOptions;
 use udo_runtime::quant;
 
 use crate::commands::quantize::DataFlags;

@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 use udo_api::{Core, CoreKind};
-use udo_graph::graph::Selector;
 use udo_compile::place::core_named;
+use udo_graph::graph::Selector;
 use udo_runtime::Report;
 use udo_runtime::compile::NodeReport;
 

@@ -7,8 +7,8 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use udo_api::Arithmetic;
-use udo_runtime::compile::StepReport;
 use udo_runtime::Session;
+use udo_runtime::compile::StepReport;
 use udo_runtime::session::{SpanKind, Trace};
 use udo_simd::{peak_bf16, peak_flops, peak_ops8};
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use udo_runtime::cache::{CacheOutcome, CacheReport};
-use udo_runtime::{LoadError, Model, Network, Report, Runtime, Session};
 use udo_runtime::compile::Input;
 use udo_runtime::session::SessionOptions;
+use udo_runtime::{LoadError, Model, Network, Report, Runtime, Session};
 
 use crate::failures::load_failure;
 use crate::loaded::Loaded;

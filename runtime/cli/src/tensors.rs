@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use udo_api::{DType, Encoding, Shape, Side, TensorDesc};
-use udo_runtime::{Model, Tensor, quant};
-use udo_runtime::compile::Input;
 use udo_graph::{import, npy};
+use udo_runtime::compile::Input;
+use udo_runtime::{Model, Tensor, quant};
 
 use crate::output::{Failure, chain, write_file};
 use crate::raw::{self, Packing};

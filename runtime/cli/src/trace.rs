@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use udo_runtime::{Report, Session};
 use udo_runtime::compile::{Plan, StepReport};
 use udo_runtime::session::{Span, SpanKind, Trace};
+use udo_runtime::{Report, Session};
 
 use crate::loaded::Loaded;
 use crate::model_flags::ModelFlags;

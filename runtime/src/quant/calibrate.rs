@@ -11,9 +11,9 @@ use super::tail::End;
 use super::weights::Along;
 use super::{QuantError, Quantizer};
 use crate::model::Model;
-use udo_compile::options::CompileOptions;
 use crate::session::Session;
 use udo_compile::compiler::Resources;
+use udo_compile::options::CompileOptions;
 use udo_graph::graph::{Graph, GraphValue, Source, ValueId};
 use udo_graph::memory::Tensor;
 

@@ -5,9 +5,9 @@ use super::encoded::Kind;
 use super::noise::Noise;
 use super::range::Range;
 use super::{QuantError, Quantized, Quantizer};
-use udo_compile::options::CompileOptions;
 use crate::session::Session;
 use udo_compile::compiler::Resources;
+use udo_compile::options::CompileOptions;
 use udo_graph::graph::{Graph, ValueId};
 use udo_graph::memory::Tensor;
 

@@ -9,9 +9,9 @@ mod trips;
 mod unrolled;
 
 use udo_api::guard::thread_heap_calls;
+use udo_runtime::compile::PlanOptions;
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Model, Session};
-use udo_runtime::compile::PlanOptions;
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// What goes in under a name.

@@ -200,7 +200,8 @@ fn what_the_user_fixes_is_no_longer_open() {
 fn sessions_share_plans_and_plans_share_what_is_packed() {
     let operators = built_in();
     let open =
-        compile_graph(Graph::parse(PRODUCT).unwrap(), &operators, &CompileOptions::default()).unwrap();
+        compile_graph(Graph::parse(PRODUCT).unwrap(), &operators, &CompileOptions::default())
+            .unwrap();
     let (mut first, mut second) = (open.session().unwrap(), open.session().unwrap());
     run(&mut first, 1, 2);
     let taken = || open.taken_bytes();
@@ -256,14 +257,16 @@ fn constants_that_are_computed_with_each_plan_are_packed_once() {
 
 #[test]
 fn the_shapes_met_last_are_kept() {
-    let options = CompileOptions { shapes_kept: NonZero::new(2).unwrap(), ..CompileOptions::default() };
+    let options =
+        CompileOptions { shapes_kept: NonZero::new(2).unwrap(), ..CompileOptions::default() };
     let model = model(PRODUCT, &options);
     let mut session = model.session().unwrap();
     for (batch, replans) in [(1, 1), (2, 2), (1, 2), (3, 3), (1, 3), (2, 4)] {
         run(&mut session, batch, 1);
         assert_eq!(session.replans(), replans, "{batch}");
     }
-    let options = CompileOptions { shapes_kept: NonZero::<usize>::MIN, ..CompileOptions::default() };
+    let options =
+        CompileOptions { shapes_kept: NonZero::<usize>::MIN, ..CompileOptions::default() };
     let mut session = self::model(PRODUCT, &options).session().unwrap();
     let shift = tensor(&[1, 1], 4.0);
     session.set_input("shift", &shift).unwrap();

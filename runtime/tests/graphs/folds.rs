@@ -1,10 +1,13 @@
 //! Nodes that are computed with the model: which, as text in `folds/`, and that results stay what they were.
 
 use udo_api::types::F32;
-use udo_api::{Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, Status};
+use udo_api::{
+    Core, DType, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef,
+    OpSchema, PackageV1, Param, Port, Status,
+};
+use udo_runtime::compile::{BindOptions, Fallback};
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Model, Report};
-use udo_runtime::compile::{BindOptions, Fallback};
 use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
 use udo_test_support::texts;
 

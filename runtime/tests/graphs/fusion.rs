@@ -1,7 +1,10 @@
 //! What the kernel of an earlier node does for the nodes behind it, and normalizations that go into weights.
 
 use udo_api::types::F32;
-use udo_api::{AcceptCx, Activation, Core, DType, EpilogueOp, EpilogueStep, Error, ExecError, Facts, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, Shape};
+use udo_api::{
+    AcceptCx, Activation, Core, DType, EpilogueOp, EpilogueStep, Error, ExecError, Facts,
+    FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, Shape,
+};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::{CompileOptions, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};

@@ -1,11 +1,11 @@
 //! What passes make of small graphs, as text: every file in `passes/` has a graph before and after.
 
 use udo_api::{Core, DType};
+use udo_compile::pass::{self, PASSES};
+use udo_compile::resolve::{self, TypedGraph};
+use udo_runtime::compile::{BindOptions, Fired, PassOptions};
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Tensor};
-use udo_compile::pass::{self, PASSES};
-use udo_runtime::compile::{BindOptions, Fired, PassOptions};
-use udo_compile::resolve::{self, TypedGraph};
 use udo_test_support::compile::{built_in, compile_graph, resolve_graph, with_compiler};
 use udo_test_support::random::Random;
 use udo_test_support::texts;

@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 
 use udo_api::Shape;
 use udo_api::guard::thread_heap_calls;
-use udo_runtime::graph::Graph;
-use udo_runtime::{CompileOptions, Model, Session, Tensor};
 use udo_runtime::compile::BindOptions;
+use udo_runtime::graph::Graph;
 use udo_runtime::session::RunError;
+use udo_runtime::{CompileOptions, Model, Session, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// What a transformer does with a sequence: products with packed weights, heads apart and together by computed shapes, scores of
@@ -169,8 +169,10 @@ const GROUPED: &str = "graph grouped
 
 fn compiled(text: &str, ranges: &[(&str, RangeInclusive<usize>)]) -> Model {
     let ranges = ranges.iter().map(|(name, range)| ((*name).to_owned(), range.clone())).collect();
-    let options =
-        CompileOptions { bind: BindOptions { ranges, ..BindOptions::default() }, ..CompileOptions::default() };
+    let options = CompileOptions {
+        bind: BindOptions { ranges, ..BindOptions::default() },
+        ..CompileOptions::default()
+    };
     compile_graph(Graph::parse(text).unwrap(), &built_in(), &options).unwrap()
 }
 

@@ -1,12 +1,15 @@
 //! Nodes of older operator sets: what they become, as text in `upgrades/`, and what they compute.
 
 use udo_api::types::F32;
-use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port};
-use udo_graph::graph::Origin;
-use udo_runtime::graph::Graph;
-use udo_runtime::CompileOptions;
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    PackageV1, Param, Port,
+};
 use udo_compile::resolve::UPGRADES;
+use udo_graph::graph::Origin;
+use udo_runtime::CompileOptions;
 use udo_runtime::compile::BindOptions;
+use udo_runtime::graph::Graph;
 use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
 use udo_test_support::texts;
 

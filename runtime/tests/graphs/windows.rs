@@ -1,9 +1,12 @@
 //! Values that share memory: parts in their wholes, views, and outputs in the place of inputs.
 
 use udo_api::types::F32;
-use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, Shape};
-use udo_runtime::graph::Graph;
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    PackageV1, Param, Port, Shape,
+};
 use udo_runtime::CompileOptions;
+use udo_runtime::graph::Graph;
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Windows", "1.0.0")

@@ -3,11 +3,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use udo_api::types::F32;
-use udo_api::{Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Packed, Pair, Port, Shape, any_input, any_output};
+use udo_api::{
+    Core, DType, Dim, Error, ExecError, Facts, FinalizeCx, InPlace, InferCx, Io, Kernel, KernelDef,
+    Op, OpDef, OpSchema, PackageV1, Packed, Pair, Port, Shape, any_input, any_output,
+};
+use udo_engine::operators::Operators;
 use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
-use udo_engine::operators::Operators;
 use udo_test_support::close::assert_close;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::positive::{Positive, PositiveF32};
@@ -340,7 +343,8 @@ fn a_concat_of_a_concatenated_tensor_or_of_a_view_gives_the_same_numbers() {
         ",
     )
     .unwrap();
-    let mut session = compile_graph(graph, &own(), &CompileOptions::default()).unwrap().session().unwrap();
+    let mut session =
+        compile_graph(graph, &own(), &CompileOptions::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
     session.run().unwrap();
@@ -356,7 +360,8 @@ fn a_concat_of_a_concatenated_tensor_or_of_a_view_gives_the_same_numbers() {
     let b = add(&mut graph, "Twice", &[other], "b");
     let y = add(&mut graph, "Beside", &[square, b], "y");
     graph.outputs = vec![y];
-    let mut session = compile_graph(graph, &own(), &CompileOptions::default()).unwrap().session().unwrap();
+    let mut session =
+        compile_graph(graph, &own(), &CompileOptions::default()).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
     session.input_mut::<f32>("z").unwrap().copy_from_slice(&[5.0, 6.0]);
     session.run().unwrap();
@@ -480,7 +485,8 @@ fn bounded_outputs_say_their_extent_in_each_run() {
         ",
     )
     .unwrap();
-    let mut session = compile_graph(graph, &own(), &CompileOptions::default()).unwrap().session().unwrap();
+    let mut session =
+        compile_graph(graph, &own(), &CompileOptions::default()).unwrap().session().unwrap();
     let cases: [(&[f32], &[f32]); 3] = [
         (&[1.0, -2.0, 3.0, -4.0, 5.0], &[1.0, 3.0, 5.0]),
         (&[-1.0; 5], &[]),

@@ -12,11 +12,14 @@ use std::num::NonZero;
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::types::F32;
-use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, Status, Workspace};
-use udo_runtime::graph::Attr;
-use udo_runtime::{CompileOptions, Session};
-use udo_runtime::session::{RunError, StepError};
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    PackageV1, Param, Port, Status, Workspace,
+};
 use udo_engine::thread_pool::Pool;
+use udo_runtime::graph::Attr;
+use udo_runtime::session::{RunError, StepError};
+use udo_runtime::{CompileOptions, Session};
 use udo_test_support::graphs;
 
 static PACKAGE: PackageV1 = PackageV1::new("Misbehaving", "1.0.0")

@@ -4,7 +4,10 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use udo_api::types::F32;
-use udo_api::{Core, Dim, Error, ExecError, FinalizeCx, InferCx, InputShapes, Io, Kernel, KernelDef, Needs, Op, OpDef, OpSchema, PackageV1, Port, Scratch, Status, Workspace, any_input, any_output};
+use udo_api::{
+    Core, Dim, Error, ExecError, FinalizeCx, InferCx, InputShapes, Io, Kernel, KernelDef, Needs,
+    Op, OpDef, OpSchema, PackageV1, Port, Scratch, Status, Workspace, any_input, any_output,
+};
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Model, Session};
 use udo_test_support::compile::{built_in, compile_graph};

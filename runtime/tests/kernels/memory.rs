@@ -1,11 +1,14 @@
 //! Models and sessions that want more memory than they may have.
 
 use udo_api::types::F32;
-use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, Shape, TensorDesc, Workspace};
-use udo_runtime::graph::{DimSpec, Graph, Node};
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    PackageV1, Port, Shape, TensorDesc, Workspace,
+};
 use udo_graph::memory::Limit;
-use udo_runtime::{CompileOptions, Model, Tensor};
 use udo_runtime::compile::CompileError;
+use udo_runtime::graph::{DimSpec, Graph, Node};
+use udo_runtime::{CompileOptions, Model, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::graphs;
 
@@ -158,7 +161,11 @@ fn larger_forms_of_weights_stay_within_what_a_model_may_hold() {
 fn packed_constants_count() {
     let operators = built_in();
     let compile = |max_memory| {
-        compile_graph(product(), &operators, &CompileOptions { max_memory, ..CompileOptions::default() })
+        compile_graph(
+            product(),
+            &operators,
+            &CompileOptions { max_memory, ..CompileOptions::default() },
+        )
     };
     let free = compile(None).unwrap();
     let packed: usize = free.report().memories.iter().map(|m| m.packed_bytes).sum();

@@ -1,7 +1,10 @@
 //! Parameters as a package's operators and kernels see them.
 
 use udo_api::abi::RawStr;
-use udo_api::{Bool, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op, OpDef, OpSchema, PackageV1, Param, Port, Shape, TensorDesc, Value, bytes_of, types};
+use udo_api::{
+    Bool, Core, DType, Error, ExecError, F16, FinalizeCx, InferCx, Io, Kernel, KernelDef, Node, Op,
+    OpDef, OpSchema, PackageV1, Param, Port, Shape, TensorDesc, Value, bytes_of, types,
+};
 use udo_runtime::graph::Attr;
 use udo_runtime::{CompileOptions, Tensor};
 use udo_test_support::graphs::{compile, one_node};

@@ -1,7 +1,11 @@
 //! Weights with a scale for each of their channels, on kernels that take such and on those that do not.
 
 use udo_api::types::{F32, I8, U8};
-use udo_api::{AcceptCx, AxisEncoding, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, PortRule, Quant, QuantMut, Scratch, Shape, Status, any_input, any_output, dsp_kernel, input, output};
+use udo_api::{
+    AcceptCx, AxisEncoding, Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel,
+    KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, PortRule, Quant, QuantMut, Scratch,
+    Shape, Status, any_input, any_output, dsp_kernel, input, output,
+};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::{CompileOptions, Model, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};

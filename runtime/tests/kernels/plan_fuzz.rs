@@ -15,14 +15,14 @@ use std::sync::Arc;
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, PackageV1, Shape};
-use udo_runtime::package::Containment;
 use udo_engine::cores::{OpenCl, Profile};
-use udo_runtime::device::Coherence;
-use udo_graph::graph::Selector;
-use udo_runtime::graph::{DimSpec, Source};
-use udo_runtime::{CompileOptions, Model, Report, Session, Tensor};
 use udo_engine::operators::Operators;
+use udo_graph::graph::Selector;
 use udo_runtime::compile::{Affinity, Fallback, PassOptions, PlaceOptions, PlanOptions};
+use udo_runtime::device::Coherence;
+use udo_runtime::graph::{DimSpec, Source};
+use udo_runtime::package::Containment;
+use udo_runtime::{CompileOptions, Model, Report, Session, Tensor};
 use udo_test_support::random::Random;
 use udo_test_support::{fixture, planned};
 

@@ -1,11 +1,15 @@
 //! What kernels promise: each output taken, and the extents of each bounded one said, on every core, and what they cost.
 
 use udo_api::types::F32;
-use udo_api::{Core, Cost, DType, Dim, Error, ExecError, FinalizeCx, GpuKernel, InferCx, Io, Kernel, KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Port, PortRule, Quant, QuantMut, Scratch, Shape, Status, WorkItemFn, any_input, any_output, dsp_kernel};
+use udo_api::{
+    Core, Cost, DType, Dim, Error, ExecError, FinalizeCx, GpuKernel, InferCx, Io, Kernel,
+    KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Port, PortRule, Quant, QuantMut,
+    Scratch, Shape, Status, WorkItemFn, any_input, any_output, dsp_kernel,
+};
 use udo_engine::cores::{OpenCl, Profile};
+use udo_runtime::compile::{Fallback, PlaceOptions};
 use udo_runtime::graph::{DimSpec, Graph, Node};
 use udo_runtime::{CompileOptions, Session};
-use udo_runtime::compile::{Fallback, PlaceOptions};
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// Enough outputs that some have no bit in the masks of a call.

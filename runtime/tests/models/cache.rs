@@ -7,10 +7,10 @@ use std::sync::Barrier;
 use std::thread;
 
 use tempfile::TempDir;
-use udo_runtime::cache::{CacheOptions, CacheOutcome, CacheReport};
 use udo_graph::container::{Contents, Network, Provenance, Stage, StoredGraph};
-use udo_runtime::{Error, LoadOptions, Runtime};
+use udo_runtime::cache::{CacheOptions, CacheOutcome, CacheReport};
 use udo_runtime::device::ErrorCode;
+use udo_runtime::{Error, LoadOptions, Runtime};
 use udo_test_support::random::Random;
 use udo_test_support::small::{TEXT, graph, numbers};
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use udo_runtime::{Error, LoadError, LoadOptions, LoadSource, Runtime};
-use udo_runtime::cache::{CacheError, CacheOptions};
 use udo_graph::container::{ContainerError, Contents, Network, Provenance, Stage, StoredGraph};
+use udo_graph::memory::Limit;
+use udo_runtime::cache::{CacheError, CacheOptions};
+use udo_runtime::compile::CompileError;
 use udo_runtime::device::{Devices, ErrorCode};
 use udo_runtime::graph::ImportError;
-use udo_graph::memory::Limit;
-use udo_runtime::compile::CompileError;
+use udo_runtime::{Error, LoadError, LoadOptions, LoadSource, Runtime};
 use udo_test_support::compile::built_in;
 use udo_test_support::small::{TEXT, graph, numbers};
 

@@ -8,14 +8,14 @@ use std::slice;
 use std::thread;
 
 use udo_api::{CoreKind, Shape};
-use udo_runtime::cache::{CacheOptions, CacheOutcome};
 use udo_graph::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
+use udo_graph::import::ModelBytes;
+use udo_runtime::cache::{CacheOptions, CacheOutcome};
 use udo_runtime::device::{DeviceTensor, ErrorCode};
 use udo_runtime::graph::{Graph, ImportOptions};
-use udo_graph::import::ModelBytes;
-use udo_runtime::{LoadOptions, Network as Opened, Networks, Runtime, Tensor};
 use udo_runtime::run::RunOptions;
 use udo_runtime::session::SessionOptions;
+use udo_runtime::{LoadOptions, Network as Opened, Networks, Runtime, Tensor};
 use udo_test_support::compile::built_in;
 use udo_test_support::small::{TEXT, graph, numbers};
 

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
-use udo_runtime::{LoadError, LoadOptions, LoadSource, Model, Runtime};
-use udo_runtime::cache::{CacheOptions, CacheOutcome};
 use udo_graph::container::{Container, Contents, Extent, Network, Provenance, Stage, StoredGraph};
-use udo_runtime::device::ErrorCode;
 use udo_graph::memory::ModelBytes;
+use udo_runtime::cache::{CacheOptions, CacheOutcome};
+use udo_runtime::device::ErrorCode;
+use udo_runtime::{LoadError, LoadOptions, LoadSource, Model, Runtime};
 use udo_test_support::compile::built_in;
 use udo_test_support::random::Random;
 use udo_test_support::small::{TEXT, graph, numbers};

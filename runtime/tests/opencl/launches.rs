@@ -3,12 +3,16 @@
 use std::sync::OnceLock;
 
 use udo_api::types::{F16, F32};
-use udo_api::{Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Packed, Param, Port, Shape, Sources, Status, WorkItem, WorkItemFn, input, output_like};
+use udo_api::{
+    Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, KernelDef,
+    KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Packed, Param, Port, Shape, Sources,
+    Status, WorkItem, WorkItemFn, input, output_like,
+};
+use udo_compile::place::PlaceError;
 use udo_engine::cores::{GpuStorage, OpenCl, Profile};
+use udo_runtime::compile::{CompileError, PlaceOptions};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::{CompileOptions, Model, Tensor};
-use udo_runtime::compile::{CompileError, PlaceOptions};
-use udo_compile::place::PlaceError;
 use udo_test_support::graphs;
 
 use crate::{backend, device, expected_backend};

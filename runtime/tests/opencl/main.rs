@@ -16,13 +16,17 @@ use std::sync::Arc;
 
 use udo_api::guard::heap_calls;
 use udo_api::types::{F16, F32};
-use udo_api::{Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, GuardAlloc, InferCx, Io, Kernel, KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Param, Port, WorkItem, WorkItemFn, input, output_like};
+use udo_api::{
+    Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, GuardAlloc, InferCx, Io,
+    Kernel, KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Param, Port, WorkItem,
+    WorkItemFn, input, output_like,
+};
+use udo_compile::place::PlaceError;
 use udo_engine::cores::opencl::{self, Device, OpenClError};
 use udo_engine::cores::{GpuStorage, OpenCl, Profile};
+use udo_runtime::compile::{CompileError, PlaceOptions};
 use udo_runtime::graph::Attr;
 use udo_runtime::{CompileOptions, Model};
-use udo_runtime::compile::{CompileError, PlaceOptions};
-use udo_compile::place::PlaceError;
 use udo_test_support::graphs;
 
 #[global_allocator]

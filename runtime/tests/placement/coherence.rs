@@ -2,12 +2,12 @@
 //! where it is left out.
 
 use udo_api::{Core, CoreKind, Shape};
-use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Tensor};
 use udo_engine::cores::{OpenCl, Profile};
+use udo_runtime::compile::{Fallback, PlaceOptions, PlanOptions};
 use udo_runtime::device::{Coherence, DeviceSpec};
 use udo_runtime::graph::Graph;
-use udo_runtime::compile::{Fallback, PlaceOptions, PlanOptions};
 use udo_runtime::run::RunOptions;
+use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// A small quantized network of images: functions and sums of branches on the DSP, and on the CPU what reads or makes running

@@ -2,11 +2,15 @@
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::types::{F16, F32, U8};
-use udo_api::{Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Kernel, KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch, Shape, WorkItem, WorkItemFn, Workspace, dsp_kernel, input, output, output_like};
+use udo_api::{
+    Buffers, Core, DType, Error, ExecError, FinalizeCx, GpuArg, GpuKernel, InferCx, Kernel,
+    KernelDef, KernelInfo, Launch, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch,
+    Shape, WorkItem, WorkItemFn, Workspace, dsp_kernel, input, output, output_like,
+};
 use udo_engine::cores::{GpuStorage, OpenCl};
+use udo_runtime::compile::Fallback;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::{CompileOptions, Model, Tensor};
-use udo_runtime::compile::Fallback;
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Cores", "1.0.0")

@@ -1,11 +1,14 @@
 //! What devices take less of than our kernels do: each rule refuses what it says, where it counts, and nothing beside.
 
-use udo_api::types::{F32, U16, U8};
-use udo_api::{Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, input, output};
+use udo_api::types::{F32, U8, U16};
+use udo_api::{
+    Core, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    PackageV1, Port, input, output,
+};
 use udo_engine::cores::DeviceLimits;
+use udo_runtime::compile::Fallback;
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Model};
-use udo_runtime::compile::Fallback;
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 =

@@ -2,10 +2,13 @@
 #![expect(clippy::needless_pass_by_value, reason = "the signature is the contract's")]
 
 use udo_api::types::F32;
-use udo_api::{Core, DType, Error, ExecError, InferCx, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, Quant, QuantMut, Quants, Scratch, Texts, Value, dsp_kernel};
+use udo_api::{
+    Core, DType, Error, ExecError, InferCx, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port,
+    Quant, QuantMut, Quants, Scratch, Texts, Value, dsp_kernel,
+};
+use udo_runtime::compile::{Fallback, PlaceOptions};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::{CompileOptions, Session};
-use udo_runtime::compile::{Fallback, PlaceOptions};
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("Functions", "1.0.0")

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, CoreKind, Shape};
+use udo_runtime::compile::{PassOptions, PlaceOptions};
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Model, Session, Tensor};
-use udo_runtime::compile::{PassOptions, PlaceOptions};
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// A graph as text, with values that are quantized on the way.

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use udo_api::{Core, DType, Shape};
-use udo_hta::Soc;
+use udo_compile::hta::PrepareHta;
 use udo_graph::container::{Contents, Network, Provenance, Section, Stage, StoredGraph};
+use udo_hta::Soc;
+use udo_runtime::compile::Fallback;
 use udo_runtime::device::ErrorCode;
 use udo_runtime::graph::{Graph, Source};
-use udo_compile::hta::PrepareHta;
 use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, Tensor};
-use udo_runtime::compile::Fallback;
 use udo_test_support::random::Random;
 use udo_test_support::small::numbers;
 
@@ -74,7 +74,11 @@ fn prepared(seed: usize, soc: &'static Soc) -> Contents {
     contents
 }
 
-fn load(runtime: &Runtime, contents: &Contents, compile: CompileOptions) -> Result<Model, LoadError> {
+fn load(
+    runtime: &Runtime,
+    contents: &Contents,
+    compile: CompileOptions,
+) -> Result<Model, LoadError> {
     let options = LoadOptions { compile, ..LoadOptions::default() };
     runtime.load(&contents.to_bytes().unwrap(), &options)
 }

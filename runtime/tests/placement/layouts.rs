@@ -1,11 +1,14 @@
 //! Kernels that take channels last, in models that keep channels second.
 
 use udo_api::types::F32;
-use udo_api::{Core, DType, Error, InferCx, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, PortRule, Shape, any_input, any_output};
+use udo_api::{
+    Core, DType, Error, InferCx, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, PortRule, Shape,
+    any_input, any_output,
+};
 use udo_engine::cores::{OpenCl, Profile};
+use udo_runtime::compile::PlaceOptions;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::{CompileOptions, Tensor};
-use udo_runtime::compile::PlaceOptions;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::number::NumberF32;
 

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use udo_api::Core;
-use udo_engine::cores::OpenCl;
-use udo_runtime::graph::Graph;
-use udo_runtime::{CompileOptions, Model, Report};
-use udo_runtime::compile::{CompileError, Fallback};
 use udo_compile::place::Costs;
 use udo_compile::plan::Passage;
+use udo_engine::cores::OpenCl;
+use udo_runtime::compile::{CompileError, Fallback};
+use udo_runtime::graph::Graph;
+use udo_runtime::{CompileOptions, Model, Report};
 use udo_test_support::close::assert_close;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::random::Random;

@@ -2,8 +2,8 @@
 
 use udo_api::types::F32;
 use udo_api::{Core, Error, InferCx, KernelDef, Layout, Op, OpDef, OpSchema, PackageV1, Port};
-use udo_runtime::graph::Graph;
 use udo_runtime::CompileOptions;
+use udo_runtime::graph::Graph;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::number::NumberF32;
 

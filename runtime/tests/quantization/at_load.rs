@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::types::F32;
-use udo_api::{Core, CoreKind, ExecError, F16, KernelDef, PackageV1, Quant, QuantMut, Scratch, Shape, dsp_kernel, input, output};
+use udo_api::{
+    Core, CoreKind, ExecError, F16, KernelDef, PackageV1, Quant, QuantMut, Scratch, Shape,
+    dsp_kernel, input, output,
+};
+use udo_runtime::compile::{PlaceOptions, RangesOf};
 use udo_runtime::device::{Devices, ErrorCode};
 use udo_runtime::graph::{Graph, Source};
 use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, Session, Tensor};
-use udo_runtime::compile::{PlaceOptions, RangesOf};
 use udo_test_support::compile::built_in;
 use udo_test_support::doubles;
 use udo_test_support::random::noise;

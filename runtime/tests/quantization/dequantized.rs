@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, CoreKind, Shape};
-use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, Session, Tensor};
 use udo_engine::cores::{OpenCl, Profile};
-use udo_runtime::graph::Graph;
 use udo_runtime::compile::PlaceOptions;
+use udo_runtime::graph::Graph;
+use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, Session, Tensor};
 use udo_test_support::random::noise;
 
 fn compile(text: &str, core: Core, opencl: OpenCl) -> Result<Model, LoadError> {

@@ -1,10 +1,13 @@
 //! Kernels that store quantized values in the place of numbers, for the node behind that would.
 
 use udo_api::types::F32;
-use udo_api::{AcceptCx, Activation, Core, Encoding, EpilogueOp, EpilogueStep, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port};
+use udo_api::{
+    AcceptCx, Activation, Core, Encoding, EpilogueOp, EpilogueStep, Error, ExecError, FinalizeCx,
+    InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port,
+};
+use udo_runtime::compile::CompileError;
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Model};
-use udo_runtime::compile::CompileError;
 use udo_test_support::compile::{built_in, compile_graph};
 
 static PACKAGE: PackageV1 = PackageV1::new("QuantizedAs", "1.0.0")

@@ -7,12 +7,15 @@ mod on_dsp;
 use std::collections::BTreeSet;
 
 use udo_api::{Core, DType, PackageV1, Shape};
-use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
-use udo_runtime::device::Devices;
 use udo_graph::{export, import};
-use udo_runtime::graph::{Attr, DimSpec, Graph, ImportOptions, Node, ValueId};
 use udo_runtime::compile::{BindOptions, Fallback, PlaceOptions};
-use udo_runtime::quant::{Bits, Comparison, Correction, Encodings, Equalization, FloatOps, Granularity, Kind, Method, Quantized, Quantizer, Settings};
+use udo_runtime::device::Devices;
+use udo_runtime::graph::{Attr, DimSpec, Graph, ImportOptions, Node, ValueId};
+use udo_runtime::quant::{
+    Bits, Comparison, Correction, Encodings, Equalization, FloatOps, Granularity, Kind, Method,
+    Quantized, Quantizer, Settings,
+};
+use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
 use udo_test_support::compile::built_in;
 use udo_test_support::doubles;
 use udo_test_support::random::Random;

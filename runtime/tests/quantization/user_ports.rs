@@ -3,15 +3,19 @@
 
 use std::num::NonZero;
 
-use udo_api::types::{F32, U16, U8};
-use udo_api::{Core, CoreKind, CoreTypes, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Layout, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch, Shape, Value, dsp_kernel, input, output};
-use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Tensor};
+use udo_api::types::{F32, U8, U16};
+use udo_api::{
+    Core, CoreKind, CoreTypes, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef,
+    Layout, Op, OpDef, OpSchema, PackageV1, Port, Quant, QuantMut, Scratch, Shape, Value,
+    dsp_kernel, input, output,
+};
 use udo_compile::compiler::Resources;
+use udo_engine::operators::Operators;
+use udo_runtime::compile::{BindOptions, PlaceOptions, RangesOf};
 use udo_runtime::device::Devices;
 use udo_runtime::graph::Graph;
-use udo_runtime::compile::{BindOptions, PlaceOptions, RangesOf};
-use udo_engine::operators::Operators;
 use udo_runtime::quant::{FloatOps, Quantizer, Settings};
+use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Tensor};
 use udo_test_support::compile::{built_in, resolve_graph};
 
 const BYTES: &[CoreTypes] = &[CoreTypes::new(Core::CPU, F32), CoreTypes::new(Core::DSP_V68, U8)];

@@ -1,11 +1,14 @@
 //! Which operator a node gets, and what is said when it gets none.
 
 use udo_api::types::F32;
-use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port, Shape, Value};
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    PackageV1, Param, Port, Shape, Value,
+};
+use udo_engine::operators::Operators;
+use udo_runtime::compile::{BindOptions, CompileError};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::{CompileOptions, Tensor};
-use udo_runtime::compile::{BindOptions, CompileError};
-use udo_engine::operators::Operators;
 use udo_test_support::compile::{built_in, compile_graph, resolve_graph};
 
 /// Relu with another slope, which stands in for the built-in operator.
@@ -609,7 +612,8 @@ fn a_parameter_may_have_another_name_than_its_attribute() {
             give(graph, node);
         })
     };
-    let (result, _) = run(typed("type", Attr::Int(5)), &[&TYPED], &CompileOptions::default()).unwrap();
+    let (result, _) =
+        run(typed("type", Attr::Int(5)), &[&TYPED], &CompileOptions::default()).unwrap();
     assert_eq!(result, [5.0, 5.0]);
     let cases = [
         (

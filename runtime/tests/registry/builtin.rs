@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use udo_api::{DType, Shape};
-use udo_runtime::package::Containment;
-use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
-use udo_runtime::{CompileOptions, Tensor};
 use udo_engine::operators::Operators;
+use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
+use udo_runtime::package::Containment;
+use udo_runtime::{CompileOptions, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::fixture::{builtin_library, worker};
 use udo_test_support::random::noise;

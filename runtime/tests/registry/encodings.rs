@@ -2,11 +2,11 @@
 
 use tempfile::tempdir;
 use udo_api::{DType, Shape, TensorDesc};
-use udo_host::{NodeDesc, infer};
-use udo_runtime::package::Containment;
-use udo_runtime::graph::{DimSpec, Graph, Node};
-use udo_runtime::CompileOptions;
 use udo_engine::operators::Operators;
+use udo_host::{NodeDesc, infer};
+use udo_runtime::CompileOptions;
+use udo_runtime::graph::{DimSpec, Graph, Node};
+use udo_runtime::package::Containment;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::packages::*;
 

@@ -4,10 +4,10 @@ use std::num::NonZero;
 use std::path::Path;
 
 use udo_api::{DType, Status};
+use udo_engine::operators::Operators;
+use udo_runtime::compile::CompileError;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::{CompileOptions, Model};
-use udo_runtime::compile::CompileError;
-use udo_engine::operators::Operators;
 use udo_test_support::compile::compile_graph;
 use udo_test_support::fixture::build_fixture;
 

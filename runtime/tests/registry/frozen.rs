@@ -6,8 +6,8 @@ use std::process::Command;
 
 use tempfile::tempdir;
 use udo_api::abi::ABI_VERSION;
-use udo_runtime::graph::Graph;
 use udo_runtime::CompileOptions;
+use udo_runtime::graph::Graph;
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::packages::*;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use tempfile::tempdir;
 use udo_api::Core;
 use udo_engine::operators::Operators;
-use udo_engine::package::index::sha256;
 use udo_engine::package::PackageId;
+use udo_engine::package::index::sha256;
 use udo_runtime::package::OpenError;
 use udo_test_support::packages::*;
 

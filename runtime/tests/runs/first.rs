@@ -4,11 +4,10 @@ use std::slice;
 use std::sync::Barrier;
 use std::thread;
 
-use udo_runtime::{CompileOptions, Device, Error, LoadOptions, Model, Runtime, Session};
-use udo_runtime::device::{DeviceTensor, ErrorCode, HeapStats};
 use udo_runtime::compile::Plan;
+use udo_runtime::device::{DeviceTensor, ErrorCode, HeapStats};
 use udo_runtime::run::{RunOptions, SharedWorkspace};
-use udo_runtime::session::SessionOptions;
+use udo_runtime::{CompileOptions, Device, Error, LoadOptions, Model, Runtime, Session};
 
 use super::{compile, cpu, elements, on, sharing, with_frames};
 

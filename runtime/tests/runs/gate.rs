@@ -7,11 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use udo_api::types::F32;
-use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Param, Port};
-use udo_runtime::device::{DeviceSpec, Devices, ErrorCode};
-use udo_runtime::{CompileOptions, Runtime};
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    PackageV1, Param, Port,
+};
 use udo_engine::run::Callback;
+use udo_runtime::device::{DeviceSpec, Devices, ErrorCode};
 use udo_runtime::run::{Priority, RunOptions, SharedWorkspace};
+use udo_runtime::{CompileOptions, Runtime};
 
 use super::{LONG, compile, cpu, elements, on, sharing, with_frames};
 use udo_test_support::compile::built_in;
@@ -220,7 +223,8 @@ fn a_parallel_for_makes_no_more_calls_once_its_run_is_cancelled() {
         let runtime = runtime();
         let threads = NonZero::new(threads).unwrap();
         let text = text(gate).replace("Gate@1", "ManyGates@1");
-        let model = compile(&runtime, &text, &CompileOptions { threads, ..CompileOptions::default() });
+        let model =
+            compile(&runtime, &text, &CompileOptions { threads, ..CompileOptions::default() });
         let mut session = model.session().unwrap();
         let x = on(&cpu(&runtime), &[2], &[1.0f32, -2.0]);
         let run = session.submit(slice::from_ref(&x), &[None], RunOptions::default()).unwrap();
@@ -388,7 +392,11 @@ fn runs_that_do_not_say_what_matters_have_the_priority_of_their_model() {
     ];
     let submit = |(name, model, run): (&'static str, Priority, Option<Priority>)| {
         let text = "graph g\n  input x: f32[2]\n  y = Neg@13(x)\n  output y\n";
-        let model = compile(&runtime, text, &CompileOptions { priority: model, ..CompileOptions::default() });
+        let model = compile(
+            &runtime,
+            text,
+            &CompileOptions { priority: model, ..CompileOptions::default() },
+        );
         let order = Arc::clone(&order);
         let on_done = move |_: &_| order.lock().unwrap().push(name);
         let on_done: Callback = Box::new(on_done);

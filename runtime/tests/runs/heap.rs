@@ -5,8 +5,8 @@ use std::slice;
 use udo_api::guard::{heap_calls, thread_heap_calls};
 use udo_api::{Core, GuardAlloc};
 use udo_runtime::device::DeviceSpec;
-use udo_runtime::{CompileOptions, Runtime};
 use udo_runtime::run::{RunOptions, Stream};
+use udo_runtime::{CompileOptions, Runtime};
 
 use super::{LONG, compile, cpu, elements, on, with_frames};
 

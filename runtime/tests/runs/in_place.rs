@@ -5,8 +5,8 @@ use std::slice;
 use udo_api::Element;
 use udo_runtime::device::{DeviceTensor, ErrorCode, TensorSpec};
 use udo_runtime::graph::Graph;
-use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Session};
 use udo_runtime::run::{Copies, RunOptions};
+use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Session};
 
 use super::{compile, cpu, elements, on};
 

@@ -19,11 +19,11 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use udo_api::{CoreKind, Element, Shape};
-use udo_runtime::{CompileOptions, Device, LoadOptions, Model, Runtime, Session, Tensor};
 use udo_runtime::device::DeviceTensor;
 use udo_runtime::graph::Graph;
 use udo_runtime::run::SharedWorkspace;
 use udo_runtime::session::{SessionOptions, Workspace};
+use udo_runtime::{CompileOptions, Device, LoadOptions, Model, Runtime, Session, Tensor};
 
 /// Long enough for anything that is not stuck.
 const LONG: Duration = Duration::from_mins(1);

@@ -5,11 +5,13 @@ use std::time::Duration;
 use udo_api::{Core, CoreKind, DType};
 use udo_engine::cores::{OpenCl, Profile};
 use udo_engine::device::Packing;
-use udo_runtime::device::{Coherence, DeviceId, DeviceSpec, DeviceTensor, ErrorCode, Extent, TensorSpec};
-use udo_runtime::{CompileOptions, LoadOptions, Runtime};
 use udo_runtime::compile::{Fallback, PlaceOptions};
+use udo_runtime::device::{
+    Coherence, DeviceId, DeviceSpec, DeviceTensor, ErrorCode, Extent, TensorSpec,
+};
 use udo_runtime::run::RunOptions;
 use udo_runtime::session::SessionOptions;
+use udo_runtime::{CompileOptions, LoadOptions, Runtime};
 
 use super::{LONG, compile, cpu, elements, on, with_frames};
 

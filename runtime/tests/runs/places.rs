@@ -5,8 +5,8 @@ use std::slice;
 use udo_api::DType;
 use udo_engine::device::{AllocOptions, ImportOptions, Packing, Sharing};
 use udo_runtime::device::{Coherence, DeviceSpec, DeviceTensor, ErrorCode, TensorSpec};
-use udo_runtime::{CompileOptions, Runtime, Session};
 use udo_runtime::run::{Copies, RunOptions};
+use udo_runtime::{CompileOptions, Runtime, Session};
 
 use super::{compile, cpu, elements, on};
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use udo_api::Core;
 use udo_engine::cores::{OpenCl, Profile};
-use udo_runtime::device::{DeviceTensor, ErrorCode};
-use udo_runtime::{CompileOptions, Runtime, Session};
 use udo_runtime::compile::{Fallback, PlaceOptions};
+use udo_runtime::device::{DeviceTensor, ErrorCode};
 use udo_runtime::run::{Priority, RunOptions, SharedWorkspace, Stream};
+use udo_runtime::{CompileOptions, Runtime, Session};
 use udo_test_support::random::Random;
 
 use super::{LONG, compile, cpu, elements, on, sharing, with_frames};

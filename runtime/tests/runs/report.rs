@@ -3,10 +3,10 @@
 use std::num::NonZero;
 
 use udo_api::{Core, CoreKind, Shape};
-use udo_runtime::{CompileOptions, DeviceReport, LoadOptions, Model, Runtime, Session, Tensor};
 use udo_runtime::device::{DeviceSpec, DeviceTensor, ErrorCode};
 use udo_runtime::graph::Graph;
 use udo_runtime::run::RunOptions;
+use udo_runtime::{CompileOptions, DeviceReport, LoadOptions, Model, Runtime, Session, Tensor};
 
 const OPEN: &str = "graph open\n  input x: f32[n,2]\n  y = Relu@14(x) # relu\n  output y\n";
 

@@ -7,11 +7,11 @@ use std::slice;
 use udo_api::guard::thread_heap_calls;
 use udo_api::{Core, CoreKind};
 use udo_engine::cores::OpenCl;
-use udo_runtime::device::{DeviceSpec, Devices};
-use udo_runtime::{CompileOptions, Model, Runtime};
 use udo_engine::run::RunSpanKind;
+use udo_runtime::device::{DeviceSpec, Devices};
 use udo_runtime::run::{RunLog, RunOptions};
 use udo_runtime::session::SessionOptions;
+use udo_runtime::{CompileOptions, Model, Runtime};
 
 use super::gate::{began, open, passed, runtime_on};
 use super::{LONG, compile, cpu, elements, on};

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use udo_api::guard::thread_heap_calls;
 use udo_api::types::F32;
-use udo_api::{Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema, PackageV1, Port, Shape};
+use udo_api::{
+    Core, DType, Error, ExecError, FinalizeCx, InferCx, Io, Kernel, KernelDef, Op, OpDef, OpSchema,
+    PackageV1, Port, Shape,
+};
 use udo_runtime::graph::Graph;
-use udo_runtime::{CompileOptions, Model, Tensor};
 use udo_runtime::session::{Span, SpanKind, Trace};
+use udo_runtime::{CompileOptions, Model, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::graphs;
 
@@ -62,7 +65,12 @@ fn three() -> NonZero<usize> {
 
 fn meeting() -> Model {
     let graph = graphs::one_node("Meet", 1, DType::F32, &[4], &[]);
-    graphs::compile(graph, &PACKAGE, &CompileOptions { threads: three(), ..CompileOptions::default() }).unwrap()
+    graphs::compile(
+        graph,
+        &PACKAGE,
+        &CompileOptions { threads: three(), ..CompileOptions::default() },
+    )
+    .unwrap()
 }
 
 const STEP: SpanKind = SpanKind::Step { plan: 0, step: 0 };

@@ -2,10 +2,10 @@
 
 use udo_api::{Core, CoreKind};
 use udo_engine::cores::{OpenCl, Profile};
-use udo_runtime::{CompileOptions, Device, LoadOptions, Runtime};
-use udo_runtime::device::{DeviceSpec, ErrorCode};
 use udo_runtime::compile::{Fallback, PlaceOptions};
+use udo_runtime::device::{DeviceSpec, ErrorCode};
 use udo_runtime::run::{RunOptions, SharedWorkspace};
+use udo_runtime::{CompileOptions, Device, LoadOptions, Runtime};
 
 use super::{compile, cpu, elements, on, sharing};
 
@@ -33,7 +33,8 @@ fn workspace(device: &Device) -> (u64, u64) {
 fn b19_a_shared_workspace_is_as_large_as_the_largest_wants() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
-    let models = [1000, 3000, 2000].map(|n| compile(&runtime, &chain(n), &CompileOptions::default()));
+    let models =
+        [1000, 3000, 2000].map(|n| compile(&runtime, &chain(n), &CompileOptions::default()));
     let arenas: Vec<u64> = models
         .iter()
         .map(|model| u64::try_from(model.plan().unwrap().session_bytes()).unwrap())

@@ -1,12 +1,12 @@
 //! Models of graphs and operators, without files.
 
-use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, builtin_operators};
 use udo_compile::compiler::{Compiler, Resources};
+use udo_compile::resolve::{self, Resolved};
+use udo_engine::operators::Operators;
+use udo_runtime::compile::{BindOptions, CompileError, ResolveError};
 use udo_runtime::device::Devices;
 use udo_runtime::graph::Graph;
-use udo_runtime::compile::{BindOptions, CompileError, ResolveError};
-use udo_engine::operators::Operators;
-use udo_compile::resolve::{self, Resolved};
+use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, builtin_operators};
 
 /// The built-in operators.
 pub fn built_in() -> Operators {

@@ -1,10 +1,10 @@
 //! Small graphs, and packages that are linked in.
 
 use udo_api::{DType, PackageV1};
+use udo_engine::operators::Operators;
+use udo_runtime::compile::CompileError;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::{CompileOptions, Model};
-use udo_runtime::compile::CompileError;
-use udo_engine::operators::Operators;
 
 /// A graph of one node with `inputs` inputs of this type and shape, and one output.
 pub fn one_node(

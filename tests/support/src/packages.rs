@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 use udo_api::Core;
 use udo_api::abi::{ABI_VERSION, FINGERPRINT};
 use udo_engine::operators::Operators;
-use udo_engine::package::index::{Index, IndexEntry, LibraryKind, sha256};
 use udo_engine::package::host_target;
+use udo_engine::package::index::{Index, IndexEntry, LibraryKind, sha256};
 use udo_runtime::package::OpenError;
 
 pub use crate::fixture::*;

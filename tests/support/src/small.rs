@@ -1,8 +1,8 @@
 //! A small model whose constants are packed, two of them, one of which is made of another when the model is compiled.
 
 use udo_api::Shape;
-use udo_runtime::graph::{Graph, Source};
 use udo_runtime::Tensor;
+use udo_runtime::graph::{Graph, Source};
 
 /// The graph as text; `{0}` is where the elements of a constant go.
 pub const TEXT: &str = "graph small

@@ -3,10 +3,12 @@
 use std::fmt::Write as _;
 
 use udo_api::{Bool, Core, DType, Shape};
-use udo_reference::{Argument, Arguments, Arithmetic, Class, Elements, Evaluated, Settings, Storage, Tensor, Value};
 use udo_engine::cores::{GpuStorage, OpenCl, Profile};
 use udo_engine::operators::Operators;
 use udo_graph::memory;
+use udo_reference::{
+    Argument, Arguments, Arithmetic, Class, Elements, Evaluated, Settings, Storage, Tensor, Value,
+};
 use udo_runtime::CompileOptions;
 use udo_runtime::compile::PlaceOptions;
 use udo_runtime::graph::Graph;

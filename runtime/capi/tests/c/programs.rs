@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use udo_graph::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph};
-use udo_runtime::graph::Graph;
 use udo_graph::import::ModelBytes;
+use udo_runtime::graph::Graph;
 
 use super::compile::{C, CXX, run_program, shared};
 use super::library::{FOLDER, library};

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use udo_api::{OpSchema, Param, Port};
+use udo_engine::package::{
+    Contents, InspectedLibrary, Listing, Manifest, ManifestOp, ManifestPort, inspect,
+};
 use udo_runtime::builtin_operators;
-use udo_engine::package::{Contents, InspectedLibrary, Listing, Manifest, ManifestOp, ManifestPort, inspect};
 
 use super::{Finding, Outcome, chain, failed, not_applicable, skipped};
 use crate::context::PackageContext;

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use udo_api::{Core, Layout, Side};
-use udo_runtime::{CompileOptions, LoadError, LoadOptions, Runtime, Session, Tensor};
-use udo_engine::cores::opencl;
-use udo_runtime::device::Devices;
-use udo_runtime::graph::{Attr, Graph, Node as GraphNode, ValueId};
-use udo_runtime::compile::CompileError;
 use udo_compile::place::PlaceError;
 use udo_compile::plan::PlanError;
+use udo_engine::cores::opencl;
+use udo_runtime::compile::CompileError;
+use udo_runtime::device::Devices;
+use udo_runtime::graph::{Attr, Graph, Node as GraphNode, ValueId};
 use udo_runtime::session::PortError;
+use udo_runtime::{CompileOptions, LoadError, LoadOptions, Runtime, Session, Tensor};
 use udo_testing::{How, Output};
 
 use super::contract::unwritten;

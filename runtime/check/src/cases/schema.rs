@@ -2,10 +2,10 @@
 
 use udo_api::{Core, DType, Param, ParamKind, Port};
 use udo_host::ParamSetting;
-use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
+use udo_runtime::compile::Fallback;
 use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node as GraphNode, ValueId};
-use udo_runtime::compile::Fallback;
+use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
 
 use super::{Outcome, chain, failed, not_applicable, skipped};
 use crate::context::OpContext;

@@ -9,8 +9,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use udo_api::guard::heap_calls;
 use udo_runtime::Session;
-use udo_runtime::model::SessionOptions;
 use udo_runtime::run::{Launch, RunOptions, Stream};
+use udo_runtime::session::SessionOptions;
 
 use super::Run;
 use super::quantize::DataFlags;

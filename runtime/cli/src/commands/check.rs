@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use clap::Args;
 use udo_api::Core;
-use udo_check::{CASES, CheckError, DEFAULT_LEVEL, Options, Place, Program, Report, Setup, SubjectReport, Verdict, Work};
+use udo_check::{
+    CASES, CheckError, DEFAULT_LEVEL, Options, Place, Program, Report, Setup, SubjectReport,
+    Verdict, Work,
+};
 use udo_compile::place::core_named;
 
 use super::Run;

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_generator::{Mode, Source};
-use udo_runtime::build::{ImageInput, ImageInputError, self};
-use udo_graph::container::{Contents, Extent, Network, Provenance, Stage, StoredGraph, self};
-use udo_graph::graph;
-use udo_runtime::graph::{DimSpec, Graph, ValueId};
-use udo_graph::import::{PackagedOp, Reading};
-use udo_runtime::graph::ImportOptions;
 use udo_compile::place;
+use udo_generator::{Mode, Source};
+use udo_graph::container::{self, Contents, Extent, Network, Provenance, Stage, StoredGraph};
+use udo_graph::graph;
+use udo_graph::import::{PackagedOp, Reading};
+use udo_runtime::build::{self, ImageInput, ImageInputError};
 use udo_runtime::compile::Affinity;
 use udo_runtime::compile::{BindOptions, MissingOp, ResolveError};
+use udo_runtime::graph::ImportOptions;
+use udo_runtime::graph::{DimSpec, Graph, ValueId};
 
 use super::Run;
 use crate::failures::{container_failure, load_failure};

@@ -9,13 +9,13 @@ use clap::Args;
 use serde_json::{Value, json};
 use udo_api::{Core, DType, Shape, TensorDesc};
 use udo_graph::export;
-use udo_runtime::graph::{Attr, DimSpec, Graph, Node, Source, ValueId};
-use udo_runtime::Tensor;
-use udo_runtime::{CompileOptions, Model, Session};
-use udo_runtime::compile::RangesOf;
-use udo_runtime::compile::PlaceOptions;
 use udo_runtime::Runtime;
+use udo_runtime::Tensor;
+use udo_runtime::compile::PlaceOptions;
+use udo_runtime::compile::RangesOf;
+use udo_runtime::graph::{Attr, DimSpec, Graph, Node, Source, ValueId};
 use udo_runtime::session::StepProfile;
+use udo_runtime::{CompileOptions, Model, Session};
 use udo_runtime::{LoadOptions, quant};
 
 use super::Run;

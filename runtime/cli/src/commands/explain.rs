@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::Session;
-use udo_runtime::model::SessionOptions;
 use udo_compile::pass::Stayed;
-use udo_runtime::compile::Fired;
 use udo_compile::plan::{Crossing, Passage, Subnet};
 use udo_runtime::Report;
+use udo_runtime::Session;
+use udo_runtime::compile::Fired;
 use udo_runtime::compile::Plan;
+use udo_runtime::session::SessionOptions;
 use udo_runtime::session::Trace;
 
 use super::Run;

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use udo_api::{Side, TypeSet, Wanted};
-use udo_engine::package::{Contents, InspectedLibrary, Listing, Manifest, ManifestPort, Sources, inspect};
+use udo_engine::package::{
+    Contents, InspectedLibrary, Listing, Manifest, ManifestPort, Sources, inspect,
+};
 
 use super::Run;
 use crate::output::{Failure, Outcome, chain, print_json};

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_hta::Soc;
+use udo_compile::hta::{HtaPart, HtaReport, PrepareHta};
 use udo_graph::container::{Container, Contents, Extent};
 use udo_graph::graph::Origin;
-use udo_compile::hta::{HtaPart, HtaReport, PrepareHta};
 use udo_graph::memory::ModelBytes;
+use udo_hta::Soc;
 
 use super::Run;
 use crate::cores::soc_named;

@@ -11,10 +11,14 @@ use serde_json::json;
 use udo_graph::container::{Contents, Network, Provenance, Stage, StoredGraph};
 use udo_graph::export;
 use udo_graph::import::Reading;
-use udo_runtime::graph::ImportOptions;
-use udo_runtime::{CompileOptions, Runtime};
-use udo_runtime::quant::{BiasStorage, Bits, Calibration, Compared, Comparison, Correction, Encodings, Equalization, FloatNode, FloatOps, Granularity, Histograms, Kind, LEAST_WIDTH, Method, Narrow, QuantError, Quantized, Quantizer, Settings, Symmetry, Unused};
 use udo_runtime::compile::BindOptions;
+use udo_runtime::graph::ImportOptions;
+use udo_runtime::quant::{
+    BiasStorage, Bits, Calibration, Compared, Comparison, Correction, Encodings, Equalization,
+    FloatNode, FloatOps, Granularity, Histograms, Kind, LEAST_WIDTH, Method, Narrow, QuantError,
+    Quantized, Quantizer, Settings, Symmetry, Unused,
+};
+use udo_runtime::{CompileOptions, Runtime};
 
 use super::Run;
 use crate::failures::{compile_failure, container_failure};

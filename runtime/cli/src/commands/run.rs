@@ -16,8 +16,8 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use udo_api::Encoding;
 use udo_runtime::graph::Graph;
-use udo_runtime::{Session, Tensor};
 use udo_runtime::session::{RunError, SessionOptions, SpanKind};
+use udo_runtime::{Session, Tensor};
 
 use super::Run;
 use super::quantize::DataFlags;

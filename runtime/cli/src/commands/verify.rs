@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use udo_api::Core;
-use udo_runtime::Tensor;
-use udo_runtime::{Model, Session};
 use udo_compile::place::core_named;
 use udo_runtime::Report;
+use udo_runtime::Tensor;
+use udo_runtime::{Model, Session};
 
 use super::Run;
 use super::quantize::DataFlags;

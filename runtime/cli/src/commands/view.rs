@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::graph::{Attr, Graph, ImportOptions, Node};
 use udo_runtime::Report;
 use udo_runtime::compile::NodeReport;
+use udo_runtime::graph::{Attr, Graph, ImportOptions, Node};
 
 use super::Run;
 use super::explain::{ExplainFlags, Explained};

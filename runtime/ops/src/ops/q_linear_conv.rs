@@ -227,6 +227,25 @@ mod tests {
         assert_eq!(run(2, 0, &[2, 1, 2], &[1, 10, 2, 20]), [151, 217]);
     }
 
+    /// Those of 16-bit values take such nodes as well, but need scratch for their sums.
+    #[test]
+    fn kernels_of_8_bits_come_first_where_all_values_have_8() {
+        let one = |value: f32| tensor(&[], &[value]);
+        let node = bench("QLinearConv")
+            .input(tensor(&[1, 8, 4, 4], &spread::<u8>(128, 89)))
+            .input(one(0.5))
+            .input(tensor(&[], &[3u8]))
+            .constant(tensor(&[4, 8, 1, 1], &spread::<i8>(32, 37)))
+            .input(one(0.5))
+            .input(tensor(&[], &[0i8]))
+            .input(one(10.0))
+            .input(tensor(&[], &[100u8]));
+        let outcomes = node.run().unwrap();
+        let scratch: Vec<usize> = outcomes.iter().map(|of| of.workspace.bytes()).collect();
+        let [last, second, wide_last, wide_second] = scratch[..] else { panic!("{scratch:?}") };
+        assert!(last < wide_last && second < wide_second, "{scratch:?}");
+    }
+
     /// More than any 32-bit sum holds.
     #[test]
     fn sums_beyond_32_bits_stay_sums() {

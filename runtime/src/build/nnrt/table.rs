@@ -1,9 +1,9 @@
 //! The table: a row per operation, in the order of their numbers.
 
 use super::Form::{Active, By, Same};
-use crate::build::param::{Kind, Param, Value};
 use super::{Form, MOST, NnrtOp};
 use super::{image, math, movement, order, recurrent, reduce};
+use crate::build::param::{Kind, Param, Value};
 
 const fn op(
     number: u32,

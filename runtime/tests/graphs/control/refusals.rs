@@ -1,7 +1,7 @@
 //! What cannot run, and how the messages say where.
 
-use udo_runtime::graph::Graph;
 use udo_runtime::CompileOptions;
+use udo_runtime::graph::Graph;
 use udo_test_support::compile::{built_in, compile_graph};
 
 /// Why a graph that reads truths and numbers cannot be compiled.

@@ -1,9 +1,9 @@
 //! Sequences of tensors whose length is known while the model is compiled, or once a run has computed it.
 
 use udo_api::guard::thread_heap_calls;
-use udo_runtime::graph::Graph;
 use udo_runtime::CompileOptions;
 use udo_runtime::compile::PlanOptions;
+use udo_runtime::graph::Graph;
 
 use super::Given::{Floats, Ints, Truth};
 use super::{Given, compiled, give};

@@ -1,9 +1,9 @@
 //! Loops whose iterations have other shapes: each is planned by itself, and a run that was made before uses no heap.
 
 use udo_api::guard::thread_heap_calls;
+use udo_runtime::compile::PlanOptions;
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Session};
-use udo_runtime::compile::PlanOptions;
 
 use super::Given::{Floats, Ints};
 use super::{Given, compiled, give, plans};

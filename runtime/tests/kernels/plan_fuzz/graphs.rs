@@ -1,8 +1,8 @@
 //! Random graphs: a table of small recipes, each of which adds a node or a few that belong together.
 
 use udo_api::{DType, Element, Shape};
-use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_runtime::Tensor;
+use udo_runtime::graph::{Attr, DimSpec, Graph, Node, ValueId};
 use udo_test_support::random::Random;
 
 /// Values with more elements than this get no more readers.

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use udo_api::CoreKind;
+use udo_engine::operators::Operators;
 use udo_runtime::device::{DeviceTensor, Devices};
 use udo_runtime::graph::ValueId;
-use udo_runtime::{CompileOptions, Model, Tensor};
-use udo_engine::operators::Operators;
 use udo_runtime::run::RunOptions;
+use udo_runtime::{CompileOptions, Model, Tensor};
 
 use super::Met;
 use super::graphs::Case;

@@ -5,10 +5,10 @@ use std::num::NonZero;
 
 use udo_api::Core;
 use udo_engine::cores::{OpenCl, Profile};
-use udo_runtime::graph::{DimSpec, Graph, Node, ValueId};
-use udo_runtime::{CompileOptions, Tensor};
 use udo_engine::operators::Operators;
 use udo_runtime::compile::PlaceOptions;
+use udo_runtime::graph::{DimSpec, Graph, Node, ValueId};
+use udo_runtime::{CompileOptions, Tensor};
 use udo_test_support::compile::compile_graph;
 
 /// Every value of one run that starts from `inputs`, each node on its core where that takes it alone.

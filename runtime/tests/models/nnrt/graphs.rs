@@ -2,16 +2,16 @@
 
 use udo_api::DType::{F32, I32, U8};
 use udo_api::{Core, Encoding, Encodings};
-use udo_runtime::build::{Kind, NNRT_OPS as OPS};
-use udo_runtime::build::{FinishedGraph, GraphBuilder, Operation, TensorId};
-use udo_runtime::compile::{OpSupport, support};
 use udo_compile::compiler::Resources;
 use udo_engine::cores::OpenCl;
 use udo_engine::device::Packing;
-use udo_runtime::{CompileOptions, Error, Model};
+use udo_runtime::build::{FinishedGraph, GraphBuilder, Operation, TensorId};
+use udo_runtime::build::{Kind, NNRT_OPS as OPS};
+use udo_runtime::compile::{BindOptions, Fallback, PlaceOptions};
+use udo_runtime::compile::{OpSupport, support};
 use udo_runtime::device::{ErrorCode, Extent, TensorSpec};
 use udo_runtime::graph::Attr;
-use udo_runtime::compile::{BindOptions, Fallback, PlaceOptions};
+use udo_runtime::{CompileOptions, Error, Model};
 
 use super::support::{Nd, near};
 use udo_test_support::compile::{built_in, compile_graph};

@@ -2,13 +2,13 @@
 
 use udo_api::DType;
 use udo_runtime::graph::Graph;
-use udo_runtime::{CompileOptions, Tensor};
 use udo_runtime::quant::{Encodings, Quantizer, Settings};
+use udo_runtime::{CompileOptions, Tensor};
 
 /// The minimum width of ranges in SNPE.
 const WIDTH: f64 = 0.01;
-use udo_runtime::compile::BindOptions;
 use udo_runtime::Runtime;
+use udo_runtime::compile::BindOptions;
 
 use super::{Numbers, quantize, refusal};
 

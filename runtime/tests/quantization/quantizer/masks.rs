@@ -1,8 +1,8 @@
 //! Numbers that only mask have no say in ranges, and all others have.
 
 use udo_api::{Bool, Shape};
-use udo_runtime::graph::{Attr, Graph, ValueId};
 use udo_runtime::Tensor;
+use udo_runtime::graph::{Attr, Graph, ValueId};
 use udo_runtime::quant::{Bits, FloatOps, Method, Quantized, Settings};
 
 use super::{Net, Numbers, assert_on_dsp, quantize, refusal_of_runs};

@@ -1,8 +1,8 @@
 //! Whatever is quantized without more being asked for runs on the DSP, in 8 bits, or is refused by name.
 
 use udo_api::DType;
-use udo_runtime::graph::Graph;
 use udo_runtime::Tensor;
+use udo_runtime::graph::Graph;
 use udo_runtime::quant::{Bits, FloatOps, Settings};
 
 use super::{Numbers, assert_on_dsp, quantize, refusal};

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use udo_api::{DType, Shape, TensorDesc};
-use udo_runtime::graph::{Attr, Graph, Node, ValueId};
 use udo_runtime::Tensor;
+use udo_runtime::graph::{Attr, Graph, Node, ValueId};
 
 use crate::node::OPSET;
 use crate::values::{Random, range_of};

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use udo_api::{DType, Layout, Shape, Side, TensorDesc};
-use udo_runtime::graph::{DimSpec, Graph, Node as GraphNode, ValueId};
 use udo_runtime::Tensor;
+use udo_runtime::graph::{DimSpec, Graph, Node as GraphNode, ValueId};
 
 use crate::cases::attrs;
 use crate::context::{Live, OpContext};

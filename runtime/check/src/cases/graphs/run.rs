@@ -5,13 +5,13 @@ use std::collections::hash_map::Entry;
 use std::num::NonZero;
 
 use udo_api::Core;
-use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
 use udo_engine::cores::OpenCl;
-use udo_runtime::device::Devices;
 use udo_graph::graph::Selector;
-use udo_runtime::graph::{DimSpec, Graph, ValueId};
 use udo_graph::npy;
 use udo_runtime::compile::{Affinity, Fallback};
+use udo_runtime::device::Devices;
+use udo_runtime::graph::{DimSpec, Graph, ValueId};
+use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
 
 use super::make::Made;
 use crate::context::OpContext;

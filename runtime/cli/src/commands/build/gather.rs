@@ -7,8 +7,8 @@ use std::{
 };
 
 use udo_api::Core;
-use udo_engine::package::{DIST_FOLDER, host_target};
 use udo_engine::package::index::{self, INDEX_FILE, Index, IndexEntry, LibraryKind, SourceEntry};
+use udo_engine::package::{DIST_FOLDER, host_target};
 
 use super::{Member, cargo::Artifacts, workspace::Workspace};
 use crate::output::Failure;

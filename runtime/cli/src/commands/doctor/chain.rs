@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::num::NonZero;
 
 use udo_api::Core;
-use udo_runtime::{CompileOptions, LoadError, LoadOptions, Runtime, Session};
 use udo_runtime::compile::{Affinity, Fallback, PassOptions, PlaceOptions};
+use udo_runtime::{CompileOptions, LoadError, LoadOptions, Runtime, Session};
 
 /// What the values of a chain are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,8 @@ pub(super) fn load(
 ) -> Result<Session, LoadError> {
     let (cores, fallback) = (cores.to_vec(), Fallback::Off);
     let place = PlaceOptions { cores, fallback, affinity, ..PlaceOptions::default() };
-    let options = CompileOptions { place, threads, passes: PassOptions::none(), ..CompileOptions::default() };
+    let options =
+        CompileOptions { place, threads, passes: PassOptions::none(), ..CompileOptions::default() };
     let options = LoadOptions { compile: options, ..LoadOptions::default() };
     Ok(runtime.load(text.as_bytes(), &options)?.session()?)
 }

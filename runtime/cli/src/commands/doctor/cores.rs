@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use udo_api::{Core, CoreKind};
-use udo_engine::cores::{opencl, takes_packages};
-use udo_runtime::{Device, Runtime};
 use udo_compile::place::{DSP_ARCHS, core_named};
+use udo_engine::cores::{opencl, takes_packages};
 use udo_runtime::compile::Coverage;
+use udo_runtime::{Device, Runtime};
 use udo_simd::Isa;
 
 use super::check::{self, Checked};

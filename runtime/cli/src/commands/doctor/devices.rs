@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use udo_runtime::{Device, Runtime};
 use udo_runtime::device::Coherence;
+use udo_runtime::{Device, Runtime};
 
 use crate::commands::Run;
 use crate::output::Column::{Left, Right};

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use udo_api::{Core, CoreKind};
-use udo_engine::cores::Memory;
 use udo_compile::place::{CoreCosts, Costs, Crossing};
+use udo_engine::cores::Memory;
 use udo_runtime::compile::{NodeReport, Plan, StepReport};
-use udo_runtime::{Runtime, Session};
 use udo_runtime::session::RunError;
+use udo_runtime::{Runtime, Session};
 
 use super::chain::{Chain, Family, Work};
 use crate::output::Column::{Left, Right};

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use udo_graph::container::{Contents, Network, Provenance, Stage, StoredGraph};
-use udo_runtime::graph::{Attr, Graph, ImportOptions, Node, Source, ValueId};
 use udo_graph::import;
 use udo_runtime::Tensor;
+use udo_runtime::graph::{Attr, Graph, ImportOptions, Node, Source, ValueId};
 
 use crate::failures::container_failure;
 use crate::model_flags::open_container;

@@ -8,9 +8,9 @@ use clap::Args;
 use serde_json::{Value, json};
 use udo_api::Core;
 use udo_graph::container::{Container, Contents, Extent, Network, Provenance, Stage, StoredGraph};
-use udo_runtime::graph::{Graph, ImportOptions, Source};
-use udo_runtime::compile::{BindOptions, Surveyed, survey};
 use udo_runtime::Runtime;
+use udo_runtime::compile::{BindOptions, Surveyed, survey};
+use udo_runtime::graph::{Graph, ImportOptions, Source};
 
 use super::layers::{Layer, layers, share};
 use crate::failures::container_failure;

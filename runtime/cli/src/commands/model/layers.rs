@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 use udo_api::Core;
 use udo_graph::container::StoredGraph;
-use udo_runtime::graph::{Graph, Node};
 use udo_runtime::compile::Surveyed;
+use udo_runtime::graph::{Graph, Node};
 
 use super::macs::macs;
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use udo_api::TensorDesc;
-use udo_runtime::graph::{DimSpec, Graph, Source};
 use udo_runtime::Tensor;
 use udo_runtime::compile::Input;
+use udo_runtime::graph::{DimSpec, Graph, Source};
 
 use super::DataFlags;
 use crate::batches;

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use udo_runtime::quant::{Calibration, Compared, Encoded, FloatNode, Histogram, Kind, Observer, Quantized, Range};
+use udo_runtime::quant::{
+    Calibration, Compared, Encoded, FloatNode, Histogram, Kind, Observer, Quantized, Range,
+};
 
 use crate::page::{Page, escaped};
 

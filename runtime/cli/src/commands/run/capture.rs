@@ -5,11 +5,11 @@ use std::path::Path;
 
 use udo_api::{DType, Status, TensorDesc};
 use udo_check::{BUILTIN, Capture, CapturedInput, CapturedOutput};
-use udo_runtime::graph::{Graph, Node, Source, ValueId};
-use udo_runtime::{Session, Tensor};
-use udo_runtime::compile::NodeReport;
 use udo_compile::resolve::Params;
+use udo_runtime::compile::NodeReport;
+use udo_runtime::graph::{Graph, Node, Source, ValueId};
 use udo_runtime::session::StepError;
+use udo_runtime::{Session, Tensor};
 
 use crate::loaded::Loaded;
 use crate::output::note;

@@ -418,3 +418,22 @@ fn what_products_of_16_bit_values_do_not_take_is_refused() {
     assert_eq!(wide_gemm((1, 0), 1.0, &[0, 0]).error(), wanted);
     assert_eq!(wide_gemm((0, 0), 1.0, &[1]).error(), wanted);
 }
+
+/// The kernel of 16-bit values takes such nodes as well, but needs scratch for its sums.
+#[test]
+fn the_kernel_of_8_bits_comes_first_where_all_values_have_8() {
+    let one = |value: f32| tensor(&[], &[value]);
+    let node = bench("QLinearMatMul")
+        .input(tensor(&[3, 4], &values::<u8>(12, 1)))
+        .input(one(0.5))
+        .input(tensor(&[], &[3u8]))
+        .constant(tensor(&[4, 5], &values::<i8>(20, 2)))
+        .input(one(0.5))
+        .input(tensor(&[], &[0i8]))
+        .input(one(10.0))
+        .input(tensor(&[], &[100u8]));
+    let outcomes = node.run().unwrap();
+    let scratch: Vec<usize> = outcomes.iter().map(|of| of.workspace.bytes()).collect();
+    let [bytes, wide] = scratch[..] else { panic!("{scratch:?}") };
+    assert!(bytes < wide, "{scratch:?}");
+}
