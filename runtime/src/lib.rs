@@ -77,4 +77,4 @@ pub use udo_graph::memory::Tensor;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
-pub mod readme {}
+mod readme {}

@@ -34,8 +34,9 @@ use segment::{Segment, Watch};
 /// The memory of one stream of runs. A session belongs to one thread at a time.
 ///
 /// Where the model leaves extents open, it has memory for each of the shapes that it met last, as many as
-/// [`CompileOptions::shapes_kept`](crate::CompileOptions::shapes_kept). Of a model that has several stages, a run takes the one for the shapes of its inputs. Inputs and outputs are those of the shapes at hand; an input whose shape stays
-/// keeps its elements when another one's changes.
+/// [`CompileOptions::shapes_kept`](crate::CompileOptions::shapes_kept). Of a model that has several stages, a run takes the one for
+/// the shapes of its inputs. Inputs and outputs are those of the shapes at hand; an input whose shape stays keeps its elements when
+/// another one's changes.
 pub struct Session {
     model: Arc<Inner>,
     /// For each of the shapes met last; that for those at hand comes first.

@@ -246,23 +246,29 @@ impl Network {
     /// # Errors
     /// There is no such stage.
     pub fn inputs(&self, stage: usize) -> Result<Vec<(String, TensorSpec)>, LoadError> {
-        let said: Vec<(String, TensorType, Vec<container::Extent>)> = match self.found(stage)? {
+        let found = self.found(stage)?;
+        let specs = self.typed(&found)?.into_iter().map(|Input { name, of }| {
+            let shape = match found {
+                Found::Stage(_, stage) => stage.shapes.get(&name),
+                Found::Single(_) => None,
+            };
+            let spec = spec(&of, shape.map_or(&[], Vec::as_slice))?;
+            Ok((name, spec))
+        });
+        specs.collect()
+    }
+
+    /// The inputs of a stage, as its graph has them.
+    fn typed(&self, stage: &Found<'_>) -> Result<Vec<Input>, LoadError> {
+        match stage {
             Found::Stage(file, stage) => {
                 let given = &self.of.options.compile.bind.given;
                 let inputs = file.inputs(stage, |name| given.contains(name));
                 let inputs = inputs.map_err(|error| at(&self.of.name, error))?;
-                let of = |(name, of): (String, TensorType)| {
-                    let shape = stage.shapes.get(&name).cloned();
-                    (name, of, shape.unwrap_or_default())
-                };
-                inputs.into_iter().map(of).collect()
+                Ok(inputs.into_iter().map(|(name, of)| Input { name, of }).collect())
             }
-            Found::Single(only) => {
-                let inputs = only.inputs.iter();
-                inputs.map(|input| (input.name.clone(), input.of.clone(), Vec::new())).collect()
-            }
-        };
-        said.into_iter().map(|(name, of, shape)| Ok((name, spec(&of, &shape)?))).collect()
+            Found::Single(only) => Ok(only.inputs.clone()),
+        }
     }
 
     /// The names of the inputs, and what all stages agree on of each: dimensions that differ are open.
@@ -424,23 +430,12 @@ impl Network {
 
     /// The inputs as all stages have them: extents that differ are open.
     fn agreed(&self) -> Result<Vec<Input>, LoadError> {
-        let of = |stage| -> Result<Vec<Input>, LoadError> {
-            match self.found(stage)? {
-                Found::Stage(file, stage) => {
-                    let given = &self.of.options.compile.bind.given;
-                    let inputs = file.inputs(stage, |name| given.contains(name));
-                    let inputs = inputs.map_err(|error| at(&self.of.name, error))?;
-                    Ok(inputs.into_iter().map(|(name, of)| Input { name, of }).collect())
-                }
-                Found::Single(only) => Ok(only.inputs.clone()),
-            }
-        };
-        let mut agreed = of(0)?;
+        let mut agreed = self.typed(&self.found(0)?)?;
         for stage in 1..self.stage_count() {
-            for (input, other) in agreed.iter_mut().zip(of(stage)?) {
+            for (input, other) in agreed.iter_mut().zip(self.typed(&self.found(stage)?)?) {
                 let dims = input.of.dims.iter_mut().zip(other.of.dims);
-                dims.filter(|(dim, other)| *dim != other)
-                    .for_each(|(dim, _)| *dim = DimSpec::Unknown);
+                let differ = dims.filter(|(dim, other)| *dim != other);
+                differ.for_each(|(dim, _)| *dim = DimSpec::Unknown);
             }
         }
         Ok(agreed)
