@@ -61,7 +61,7 @@ impl TensorId {
 /// graph.set_io(&[a, b], &[y])?;
 /// let graph = graph.finish()?;
 /// assert_eq!(graph.operations().collect::<Vec<_>>(), ["ADD_0"]);
-/// # Ok::<(), udo_runtime::device::Error>(())
+/// # Ok::<(), udo_runtime::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct GraphBuilder {

@@ -11,9 +11,8 @@
 //! The module knows bytes and descriptions. What computes with them is above it.
 //!
 //! ```
-//! # extern crate udo_engine as udo_runtime;
 //! use udo_api::{CoreKind, DType};
-//! use udo_runtime::device::{DeviceTensor, Devices, ErrorCode, TensorSpec};
+//! use udo_engine::device::{DeviceTensor, Devices, ErrorCode, TensorSpec};
 //!
 //! let devices = Devices::default();
 //! let dsp = devices.get(CoreKind::Dsp, 0)?;
@@ -25,7 +24,7 @@
 //! let spec = TensorSpec::fixed(DType::F32, &[2, 3])?;
 //! let tensor = DeviceTensor::from_memory(spec, memory.view(64..256)?)?;
 //! assert_eq!(tensor.spec().byte_size()?, 24);
-//! # Ok::<(), udo_runtime::Error>(())
+//! # Ok::<(), udo_engine::device::Error>(())
 //! ```
 
 mod alloc;
@@ -115,14 +114,13 @@ pub struct Versions {
 /// A device: cores of one kind, and memory. Clones are the same device.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
 /// use udo_api::CoreKind;
-/// use udo_runtime::device::Devices;
+/// use udo_engine::device::Devices;
 ///
 /// let gpu = Devices::default().get(CoreKind::Gpu, 0)?;
 /// assert_eq!((gpu.id().to_string(), gpu.name()), ("gpu:0".to_owned(), "emulated gpu"));
 /// assert_eq!(gpu.heap_stats().total.current_bytes, 0);
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Device(Arc<Inner>);

@@ -20,12 +20,11 @@ use udo_engine::run::{Frames, Launch, Run, RunOptions};
 /// use std::thread;
 ///
 /// use udo_api::{CoreKind, Shape};
-/// use udo_runtime::device::{DeviceTensor, Error};
+/// use udo_runtime::device::DeviceTensor;
 /// use udo_runtime::graph::Graph;
-/// use udo_runtime::memory::Tensor;
-/// use udo_runtime::session::SessionOptions;
 /// use udo_runtime::run::RunOptions;
-/// use udo_runtime::{LoadOptions, Runtime};
+/// use udo_runtime::session::SessionOptions;
+/// use udo_runtime::{Error, LoadOptions, Runtime, Tensor};
 ///
 /// let runtime = Runtime::new()?;
 /// let cpu = runtime.devices().get(CoreKind::Cpu, 0)?;

@@ -9,14 +9,13 @@ use udo_graph::error::{Result, invalid};
 /// Cores of a device that a run is for. A list is taken as it stands: nothing is added to it, left out or put in order.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
-/// use udo_runtime::device::CoreSet;
+/// use udo_engine::device::CoreSet;
 ///
 /// let pair = CoreSet::of(&[2, 0])?;
 /// assert_eq!(pair.to_string(), "cores 0, 2");
 /// assert!(CoreSet::of(&[1, 1]).is_err());
 /// assert_eq!(CoreSet::default(), CoreSet::Auto);
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CoreSet {

@@ -27,11 +27,10 @@ impl Device {
     /// while it is mapped ends the process at the next look at what is gone; what [`Memory::export_fd`] gave cannot be.
     ///
     /// ```
-    /// # extern crate udo_engine as udo_runtime;
     /// use std::os::fd::AsFd;
     /// use udo_api::CoreKind;
     /// use udo_engine::device::{AllocOptions, ImportOptions, Sharing};
-    /// use udo_runtime::device::Devices;
+    /// use udo_engine::device::Devices;
     ///
     /// let dsp = Devices::default().get(CoreKind::Dsp, 0)?;
     /// let options = AllocOptions { sharing: Sharing::Exportable, ..AllocOptions::default() };
@@ -43,7 +42,7 @@ impl Device {
     /// let mut read = [0; 5];
     /// ours.read(100, &mut read)?;
     /// assert_eq!(&read, b"hello");
-    /// # Ok::<(), udo_runtime::Error>(())
+    /// # Ok::<(), udo_engine::device::Error>(())
     /// ```
     ///
     /// # Errors

@@ -38,16 +38,15 @@ impl Usage {
 /// What of a device's memory is in use.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
 /// use udo_api::CoreKind;
-/// use udo_runtime::device::Devices;
+/// use udo_engine::device::Devices;
 ///
 /// let dsp = Devices::default().get(CoreKind::Dsp, 0)?;
 /// drop(dsp.alloc(1000)?);
 /// let memory = dsp.alloc(10)?;
 /// let total = dsp.heap_stats().total;
 /// assert_eq!((total.current_bytes, total.peak_bytes, total.memories), (10, 1000, 1));
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeapStats {

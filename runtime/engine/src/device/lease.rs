@@ -114,11 +114,10 @@ impl From<Conflict> for Error {
 /// Through it one is at the device's bytes as a kernel is: what a mapping wrote and did not flush is not there yet.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
 /// use udo_api::CoreKind;
 /// use udo_engine::device::Access;
-/// use udo_runtime::Error;
-/// use udo_runtime::device::{Devices, ErrorCode};
+/// use udo_engine::device::Error;
+/// use udo_engine::device::{Devices, ErrorCode};
 ///
 /// let memory = Devices::default().get(CoreKind::Cpu, 0)?.alloc(64)?;
 /// let mut lease = memory.lease(Access::Write)?;
@@ -303,10 +302,9 @@ impl Lease {
 /// submitted without. A range that is read and written in place is one binding, to write.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
 /// use udo_api::CoreKind;
 /// use udo_engine::device::{Access, LeaseSet};
-/// use udo_runtime::device::Devices;
+/// use udo_engine::device::Devices;
 ///
 /// let cpu = Devices::default().get(CoreKind::Cpu, 0)?;
 /// let (x, y) = (cpu.alloc(16)?, cpu.alloc(16)?);
@@ -315,7 +313,7 @@ impl Lease {
 /// assert!(x.write(0, &[1]).is_err(), "a run in flight keeps its inputs as they are");
 /// run.give_back();
 /// x.write(0, &[1])?;
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct LeaseSet {

@@ -35,16 +35,15 @@ struct Mapping {
 /// Mapped memory, to be read. It holds a lease as a run does that reads the memory.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
 /// use udo_api::CoreKind;
-/// use udo_runtime::device::{Devices, ErrorCode};
+/// use udo_engine::device::{Devices, ErrorCode};
 ///
 /// let memory = Devices::default().get(CoreKind::Dsp, 0)?.alloc(8)?;
 /// memory.fill(5)?;
 /// let map = memory.map(2..4)?;
 /// assert_eq!(map.bytes()?, [5, 5]);
 /// assert_eq!(memory.write(3, &[6]).unwrap_err().code(), ErrorCode::Busy);
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct ReadMap(Mapping);
@@ -52,9 +51,8 @@ pub struct ReadMap(Mapping);
 /// Mapped memory, to be read and written. It holds a lease as a run does that writes the memory.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
 /// use udo_api::{Core, CoreKind};
-/// use udo_runtime::device::{Coherence, DeviceSpec, Devices};
+/// use udo_engine::device::{Coherence, DeviceSpec, Devices};
 ///
 /// let coherence = Coherence::NonCoherent { seed: None };
 /// let devices = Devices::new(&[DeviceSpec { coherence, ..DeviceSpec::of(Core::DSP_V68) }])?;
@@ -66,7 +64,7 @@ pub struct ReadMap(Mapping);
 /// drop(map);
 /// let device = memory.read_all()?;
 /// assert_eq!((device[60], device[64]), (1, 0), "one line was flushed, the other was forgotten");
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct WriteMap(Mapping);

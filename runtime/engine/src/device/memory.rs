@@ -19,10 +19,9 @@ use udo_graph::error::{Error, ErrorCode, Result, invalid};
 /// It is a [`MemoryView`] of all of it, as a `Vec` is a slice.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
 /// use udo_api::CoreKind;
 /// use udo_engine::device::{AllocOptions, Contents};
-/// use udo_runtime::device::Devices;
+/// use udo_engine::device::Devices;
 ///
 /// let dsp = Devices::default().get(CoreKind::Dsp, 0)?;
 /// let options = AllocOptions { contents: Contents::Zeros, owner: "weights", ..AllocOptions::default() };
@@ -32,7 +31,7 @@ use udo_graph::error::{Error, ErrorCode, Result, invalid};
 /// memory.read(18, &mut read)?;
 /// assert_eq!(read, [1, 1, 0, 0]);
 /// assert_eq!(dsp.heap_stats().owners[0].1.current_bytes, 1000);
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct Memory(MemoryView);
@@ -44,9 +43,8 @@ pub struct Memory(MemoryView);
 /// is in their way.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
 /// use udo_api::CoreKind;
-/// use udo_runtime::device::Devices;
+/// use udo_engine::device::Devices;
 ///
 /// let memory = Devices::default().get(CoreKind::Gpu, 0)?.alloc(100)?;
 /// memory.fill(0)?;
@@ -54,7 +52,7 @@ pub struct Memory(MemoryView);
 /// part.write(2, &[7])?;
 /// part.copy_from(3, &memory, 42, 1)?;
 /// assert_eq!(memory.view(41..45)?.read_all()?, [0, 7, 7, 0]);
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Clone)]
 pub struct MemoryView {

@@ -4,16 +4,15 @@
 /// How batches are stored. Elements are counted by batch (dimension 0) and by place in it, all other dimensions together.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
 /// use udo_api::DType;
 /// use udo_engine::device::Packing;
-/// use udo_runtime::device::TensorSpec;
+/// use udo_engine::device::TensorSpec;
 ///
 /// let spec = TensorSpec::fixed(DType::I8, &[2, 3])?.with_packing(Packing::N4)?;
 /// let mut stored = [9; 12];
 /// spec.pack(&[1, 2, 3, 11, 12, 13], &mut stored)?;
 /// assert_eq!(stored, [1, 11, 0, 0, 2, 12, 0, 0, 3, 13, 0, 0]);
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Packing {

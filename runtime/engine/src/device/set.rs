@@ -86,9 +86,8 @@ impl DeviceSpec {
 /// The devices that there are. Clones share them; by default there is one of each kind.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
 /// use udo_api::{Core, CoreKind};
-/// use udo_runtime::device::{Coherence, DeviceSpec, Devices};
+/// use udo_engine::device::{Coherence, DeviceSpec, Devices};
 ///
 /// let dsp = DeviceSpec {
 ///     count: 2,
@@ -100,7 +99,7 @@ impl DeviceSpec {
 /// let names: Vec<_> = devices.iter().map(|device| device.to_string()).collect();
 /// assert_eq!(names, ["cpu:0", "dsp:0", "dsp:1"]);
 /// assert_eq!(devices.get(CoreKind::Dsp, 1)?.memory_bytes(), 1 << 20);
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Devices(Arc<[Device]>);

@@ -51,10 +51,9 @@ impl fmt::Display for Extent {
 /// open or have ranges, and a layout and a packing beside it.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
 /// use udo_api::DType;
 /// use udo_engine::device::Packing;
-/// use udo_runtime::device::{ErrorCode, Extent, TensorSpec};
+/// use udo_engine::device::{ErrorCode, Extent, TensorSpec};
 ///
 /// let spec = TensorSpec::new(DType::U8, &[Extent::Range { min: 1, max: 8 }, Extent::Fixed(2)])?;
 /// let spec = spec.with_packing(Packing::N4)?;
@@ -62,7 +61,7 @@ impl fmt::Display for Extent {
 /// let five = spec.with_shape(&[5, 2])?;
 /// assert_eq!((five.byte_size()?, five.storage_size()?), (10, 16));
 /// assert_eq!(spec.to_string(), "u8[1..=8,2] 4n");
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq)]
 pub struct TensorSpec {

@@ -16,9 +16,8 @@ use udo_graph::memory::{Buffer, Tensor};
 /// output changes nobody else's.
 ///
 /// ```
-/// # extern crate udo_engine as udo_runtime;
 /// use udo_api::{CoreKind, DType};
-/// use udo_runtime::device::{DeviceTensor, Devices, ErrorCode, TensorSpec};
+/// use udo_engine::device::{DeviceTensor, Devices, ErrorCode, TensorSpec};
 ///
 /// let cpu = Devices::default().get(CoreKind::Cpu, 0)?;
 /// let mut tensor = DeviceTensor::new(&cpu, TensorSpec::fixed(DType::U8, &[2, 2])?)?;
@@ -26,7 +25,7 @@ use udo_graph::memory::{Buffer, Tensor};
 /// tensor.reshape(&[3])?;
 /// assert_eq!(tensor.read_all()?, [1, 2, 3]);
 /// assert_eq!(tensor.reshape(&[5]).unwrap_err().code(), ErrorCode::OutOfMemory);
-/// # Ok::<(), udo_runtime::Error>(())
+/// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct DeviceTensor {
