@@ -1,6 +1,7 @@
 //! What a program can reach of a library: the names of its root and of its public modules, and the functions of their types.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use super::{File, by_hand};
 
@@ -150,7 +151,8 @@ fn functions(
     let mut functions: BTreeMap<Name, BTreeSet<String>> = BTreeMap::new();
     for (name, folder) in folders {
         let source = format!("{folder}src/");
-        let is_own = |file: &&File| file.path.starts_with(&source) && file.path.ends_with(".rs");
+        let is_rust = |path: &str| Path::new(path).extension().is_some_and(|end| end == "rs");
+        let is_own = |file: &&File| file.path.starts_with(&source) && is_rust(&file.path);
         for file in files.iter().filter(is_own) {
             let code = by_hand(&file.text);
             let mut of: Option<String> = None;

@@ -92,9 +92,10 @@ impl Runs {
     ) -> Result<(&mut session::Session, Cow<'a, [DeviceTensor]>)> {
         let Self { session, network } = self;
         let Some(network) = network else { return Ok((session, Cow::Borrowed(inputs))) };
-        let inputs = match network.is_one_stage {
-            true => Cow::Owned(fit(&ports.inputs, inputs)?),
-            false => Cow::Borrowed(inputs),
+        let inputs = if network.is_one_stage {
+            Cow::Owned(fit(&ports.inputs, inputs)?)
+        } else {
+            Cow::Borrowed(inputs)
         };
         session.take_stage(&inputs)?;
         network.has_run = true;

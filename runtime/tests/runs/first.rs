@@ -129,7 +129,7 @@ fn first_runs_of_two_sessions_of_a_network_compile_a_stage_once() {
             assert_eq!(elements::<f32>(&made[0]), [16.0; 64]);
             session
         });
-        let [one, other] = ran.each_ref().map(|session| plan_of(session));
+        let [one, other] = ran.each_ref().map(plan_of);
         assert_eq!(one, other);
     }
 }

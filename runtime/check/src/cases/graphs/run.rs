@@ -140,7 +140,7 @@ impl Runner {
 
 const TWO: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(1);
 
-/// CompileOptions by which all run on the CPU that no other core has to run.
+/// Options by which all run on the CPU that no other core has to run.
 fn of(core: Core) -> CompileOptions {
     let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
     options.place.cores = vec![Core::CPU, core];
