@@ -130,8 +130,8 @@ impl Model {
         outputs.get(index)?.encoding
     }
 
-    /// The plan, where there is one for good, of all that can be planned before a run; [`Session::plans`] has those
-    /// for the shapes and elements at hand.
+    /// The plan, where there is one for good, of all that can be planned before a run;
+    /// [`Session::plans`](crate::Session::plans) has those for the shapes and elements at hand.
     pub fn plan(&self) -> Option<&Plan> {
         self.sole()?.plans.one()
     }
