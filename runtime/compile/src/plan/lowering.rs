@@ -29,7 +29,7 @@ pub(super) struct Lowering<'a> {
     pub(super) machine: Machine,
     pub(super) options: &'a PlanOptions,
     /// How many flushes and invalidations there are so far.
-    pub(super) upkeeps: usize,
+    pub(super) cache_steps: usize,
     /// Windows of memory that is not coherent which the host has seen as they are.
     pub(super) seen: Vec<WindowId>,
     materialized: HashMap<Key, Operand>,
@@ -99,7 +99,7 @@ impl<'a> Lowering<'a> {
             compiler,
             machine,
             options: &compiler.options.plan,
-            upkeeps: 0,
+            cache_steps: 0,
             seen: Vec::new(),
             materialized: HashMap::new(),
             steps_made: Vec::new(),
@@ -325,7 +325,7 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// The kernel that copies a tensor, whose rows may lie apart.
+/// The kernel that copies a tensor, which may be strided.
 pub(super) fn copy(desc: &TensorDesc, machine: Machine) -> Result<FinalizedKernel, PlanError> {
     finalized(&convert::COPY, desc, desc, machine).map_err(|refusal| PlanError::Transfer {
         value: desc.to_string(),

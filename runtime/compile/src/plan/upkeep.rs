@@ -66,8 +66,8 @@ impl Lowering<'_> {
         (from, to): (View, View),
         op: &str,
     ) -> Result<(), PlanError> {
-        let number = self.upkeeps;
-        self.upkeeps += 1;
+        let number = self.cache_steps;
+        self.cache_steps += 1;
         if self.options.left_out == Some(number) {
             return Ok(());
         }

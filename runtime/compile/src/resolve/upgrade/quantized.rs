@@ -1,5 +1,5 @@
-//! Operators on quantized values that are those on numbers, between a step that makes numbers and one that quantizes them, or that
-//! have another name.
+//! Operators on quantized values that become a `DequantizeLinear`, the operator on floating-point values and a `QuantizeLinear`, or that
+//! are renamed.
 
 use super::UDO;
 use super::edit::{Edit, new_node, own_node};
