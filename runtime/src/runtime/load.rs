@@ -337,10 +337,13 @@ impl Runtime {
             (graph, notice) = (made, Some(said));
         }
         let budget = &shared.budget;
+        // Another stage of the model may have been refused memory before.
+        let had_refused = budget.has_refused();
         resources.constants.charge(budget.clone());
         let compiled = Stage::compile(graph, resources, &options, shared);
         let mut stage = compiled.map_err(|reason: CompileError| {
-            if budget.has_refused() {
+            let is_refused = budget.has_refused() && !had_refused;
+            if is_refused || reason.code() == ErrorCode::OutOfMemory {
                 LoadError::OutOfMemory { limit: budget.limit(), reason: Box::new(reason) }
             } else {
                 reason.into()

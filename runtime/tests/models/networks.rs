@@ -15,7 +15,7 @@ use udo_runtime::device::{DeviceTensor, ErrorCode};
 use udo_runtime::graph::{Graph, ImportOptions};
 use udo_runtime::run::RunOptions;
 use udo_runtime::session::SessionOptions;
-use udo_runtime::{LoadOptions, Network as Opened, Networks, Runtime, Tensor};
+use udo_runtime::{CompileOptions, LoadOptions, Network as Opened, Networks, Runtime, Tensor};
 use udo_test_support::compile::built_in;
 use udo_test_support::small::{TEXT, graph, numbers};
 
@@ -150,6 +150,26 @@ fn the_only_stage_takes_as_many_elements_in_another_shape() {
     let stage_for = |dims: &[usize]| neg.stage_for(&[("x".to_owned(), dims.to_vec())]);
     assert_eq!(stage_for(&[3, 2]).unwrap(), 0);
     assert_eq!(stage_for(&[5]).unwrap_err().code(), ErrorCode::ShapeMismatch);
+}
+
+/// A stage that is refused memory says nothing of why another one is refused.
+#[test]
+fn each_stage_is_refused_for_its_own_reason() {
+    let stage = |text: &str, rows: usize| {
+        let shapes = [("x".to_owned(), vec![Extent::Fixed(rows)])].into();
+        let graph = StoredGraph::new(Graph::parse(text).unwrap());
+        Stage { shapes, source: Provenance::default(), graph }
+    };
+    let large = "graph \"large\"\n  input x: f32[4096]\n  y = Neg@13(x)\n  output y\n";
+    let unknown = "graph \"unknown\"\n  input x: f32[2]\n  y = Nobody@1(x)\n  output y\n";
+    let stages = vec![stage(large, 4096), stage(unknown, 2)];
+    let networks = vec![Network { name: "net".to_owned(), stages }];
+    let bytes = Contents { networks, sections: vec![] }.to_bytes().unwrap();
+    let compile = CompileOptions { max_memory: Some(64), ..CompileOptions::default() };
+    let networks = Runtime::new().unwrap().networks(&bytes, &LoadOptions::from(compile)).unwrap();
+    let network = networks.get(None).unwrap();
+    let codes = [0, 1, 0].map(|index| network.stage(index).unwrap_err().code());
+    assert_eq!(codes, [ErrorCode::OutOfMemory, ErrorCode::Unsupported, ErrorCode::OutOfMemory]);
 }
 
 /// A model of another format is one network with one stage, and damaged files give nothing.
