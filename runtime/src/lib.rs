@@ -4,7 +4,6 @@
 //! what these take and give. Tools that look inside of graphs, plans and packages use the crates below this one: `udo-graph`,
 //! `udo-engine` and `udo-compile`.
 
-pub mod build;
 mod builtin;
 mod executor;
 mod model;

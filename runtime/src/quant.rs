@@ -418,11 +418,6 @@ impl Quantizer {
         Wishes { histograms, means }
     }
 
-    /// The model that is to be quantized, with what was folded.
-    pub fn graph(&self) -> &Graph {
-        &self.graph
-    }
-
     /// The quantized model.
     ///
     /// # Errors

@@ -90,8 +90,13 @@ const FLOOR_PLAN: &[(&str, &[&str])] = &[
 ];
 
 /// The modules of `udo-graph` from the ground up. One may import those below it, and nothing else.
-const GRAPH_LEVELS: &[&[&str]] =
-    &[&["error", "memory"], &["graph", "npy"], &["container"], &["import"], &["export"]];
+const GRAPH_LEVELS: &[&[&str]] = &[
+    &["error", "memory"],
+    &["graph", "npy"],
+    &["container", "image_input"],
+    &["import"],
+    &["export"],
+];
 
 /// Those of `udo-engine`.
 const ENGINE_LEVELS: &[&[&str]] = &[
@@ -105,17 +110,11 @@ const ENGINE_LEVELS: &[&[&str]] = &[
 
 /// Those of `udo-compile`.
 const COMPILE_LEVELS: &[&[&str]] =
-    &[&["options"], &["compiler"], &["resolve"], &["pass", "place"], &["hta", "plan"]];
+    &[&["build", "options"], &["compiler"], &["resolve"], &["pass", "place"], &["hta", "plan"]];
 
 /// Those of `udo-runtime`.
-const LEVELS: &[&[&str]] = &[
-    &["build", "builtin", "executor"],
-    &["pipeline"],
-    &["model"],
-    &["session"],
-    &["quant"],
-    &["runtime"],
-];
+const LEVELS: &[&[&str]] =
+    &[&["builtin", "executor"], &["pipeline"], &["model"], &["session"], &["quant"], &["runtime"]];
 
 /// Those of `udo-simd`.
 const SIMD_LEVELS: &[&[&str]] = &[
@@ -247,7 +246,7 @@ const FOLDERS: &[&str] =
 /// The most public modules of `udo-runtime`, and the most that programs reach through them: 350 are wanted, and the number may
 /// only become smaller.
 const MOST_MODULES: usize = 9;
-const MOST_ITEMS: usize = 602;
+const MOST_ITEMS: usize = 488;
 
 const MAX_LINES: usize = 1000;
 
@@ -276,7 +275,8 @@ const RUNTIME: &[&str] =
 
 /// The places of the runtime where operators have names.
 const PATTERNS: &[&str] = &[
-    "runtime/src/build/",
+    "runtime/compile/src/build/",
+    "runtime/graph/src/image_input.rs",
     "runtime/compile/src/hta/",
     "runtime/compile/src/pass/patterns/",
     "runtime/compile/src/place/layers.rs",

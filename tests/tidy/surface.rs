@@ -20,6 +20,7 @@ impl Surface {
     pub(crate) fn of(library: &str, folders: &BTreeMap<String, String>, files: &[File]) -> Self {
         let mut surface = Self::default();
         let functions = functions(folders, files);
+        let passed_on = passed_on(folders, files);
         let own = folders.iter().find(|(_, folder)| *folder == library);
         let own = own.map_or_else(String::new, |(name, _)| name.clone());
         let text = |path: String| {
@@ -37,12 +38,15 @@ impl Surface {
                 Item::File(name) => {
                     let inside = text(format!("{library}src/{name}.rs"));
                     for item in items(&inside) {
-                        surface.add(&own, &name, item, &functions);
+                        surface.add(&own, &name, item, (&functions, &passed_on));
                     }
                     surface.modules.insert(name);
                 }
                 Item::End => module = None,
-                item => surface.add(&own, module.as_deref().unwrap_or("crate"), item, &functions),
+                item => {
+                    let module = module.as_deref().unwrap_or("crate");
+                    surface.add(&own, module, item, (&functions, &passed_on));
+                }
             }
         }
         surface
@@ -53,7 +57,7 @@ impl Surface {
         own: &str,
         module: &str,
         item: Item,
-        functions: &BTreeMap<Name, BTreeSet<String>>,
+        (functions, passed_on): (&BTreeMap<Name, BTreeSet<String>>, &BTreeMap<Name, Name>),
     ) {
         let (of, name, shown) = match item {
             Item::Here(name) => (own.to_owned(), name.clone(), name),
@@ -63,11 +67,12 @@ impl Surface {
             Item::Module(_) | Item::File(_) | Item::End => return,
         };
         self.items.insert(format!("{module}::{shown}"));
-        let here = functions.get(&(of, name.clone()));
+        let mut defined = (of, name);
         // A crate may pass on a type of another one.
-        let elsewhere =
-            || functions.iter().find(|((_, of), _)| *of == name).map(|(_, found)| found);
-        let inherent = here.or_else(elsewhere).into_iter().flatten();
+        while let Some(origin) = passed_on.get(&defined) {
+            defined = origin.clone();
+        }
+        let inherent = functions.get(&defined).into_iter().flatten();
         // One type that is shown in two modules has its functions once.
         self.items.extend(inherent.map(|function| format!("{shown}.{function}")));
     }
@@ -143,6 +148,24 @@ fn items(code: &str) -> Vec<Item> {
     items
 }
 
+/// The names that crates re-export from each other: where each comes from.
+fn passed_on(folders: &BTreeMap<String, String>, files: &[File]) -> BTreeMap<Name, Name> {
+    let mut passed_on = BTreeMap::new();
+    for (name, folder) in folders {
+        let source = format!("{folder}src/");
+        for file in files.iter().filter(|file| file.path.starts_with(&source)) {
+            for item in items(&by_hand(&file.text)) {
+                if let Item::From(from, original, shown) = item {
+                    if from != "crate" && from != *name {
+                        passed_on.insert((name.clone(), shown), (from, original));
+                    }
+                }
+            }
+        }
+    }
+    passed_on
+}
+
 /// The public functions and constants of each type of each crate.
 fn functions(
     folders: &BTreeMap<String, String>,
@@ -212,11 +235,20 @@ fn what_is_reached_is_counted_once() {
             "a/src/own.rs",
             "pub fn h() {}\nstruct V;\nimpl Clone for V {\n    pub fn x() {}\n}\n",
         ),
-        file("b/src/lib.rs", "pub struct B;\nimpl B {\n    pub const fn k() {}\n}\n"),
+        file(
+            "b/src/lib.rs",
+            "pub use udo_c::C;\npub struct B;\nimpl B {\n    pub const fn k() {}\n}\n",
+        ),
+        // `T` is another type than that of the first crate.
+        file(
+            "c/src/lib.rs",
+            "pub struct C;\nimpl C {\n    pub fn m() {}\n}\nimpl T {\n    pub fn n() {}\n}\n",
+        ),
     ];
-    let folders = [("udo_a", "a/"), ("udo_b", "b/")].map(|(n, f)| (n.to_owned(), f.to_owned()));
+    let folders = [("udo_a", "a/"), ("udo_b", "b/"), ("udo_c", "c/")];
+    let folders = folders.map(|(n, f)| (n.to_owned(), f.to_owned()));
     let surface = Surface::of("a/", &folders.into(), &files);
     assert_eq!(surface.modules, ["more", "own"].map(str::to_owned).into());
-    let wanted = ["B.k", "T.f", "crate::B", "crate::T", "more::B", "more::D", "own::h"];
+    let wanted = ["B.k", "D.m", "T.f", "crate::B", "crate::T", "more::B", "more::D", "own::h"];
     assert_eq!(surface.items, wanted.map(str::to_owned).into());
 }

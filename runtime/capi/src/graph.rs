@@ -4,8 +4,8 @@ use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 
 use udo_api::Core;
+use udo_compile::build::{FinishedGraph, GraphBuilder, Operation, OperationId, TensorId};
 use udo_engine::device;
-use udo_runtime::build::{FinishedGraph, GraphBuilder, Operation, OperationId, TensorId};
 use udo_runtime::compile::BindOptions;
 use udo_runtime::compile::support;
 use udo_runtime::device::{ErrorCode, Result};

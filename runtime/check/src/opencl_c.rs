@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use udo_engine::cores::opencl::{self, Device, OpenClError, Storage, for_compiler};
+use udo_engine::cores::opencl::{self, ClDevice, OpenClError, Storage, for_compiler};
 use udo_generator::OPENCL_SUPPORT;
 
 /// Where a package has the OpenCL C that its author writes.
@@ -22,7 +22,7 @@ pub struct Compiler(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Device(&'static Device),
+    Device(&'static ClDevice),
     Clang(OsString),
 }
 

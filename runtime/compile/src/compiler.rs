@@ -47,7 +47,7 @@ pub struct Compiler<'a> {
 impl<'a> Compiler<'a> {
     /// The same for other options.
     #[must_use]
-    pub fn with<'b>(self, options: &'b CompileOptions) -> Compiler<'b>
+    pub(crate) fn with<'b>(self, options: &'b CompileOptions) -> Compiler<'b>
     where
         'a: 'b,
     {

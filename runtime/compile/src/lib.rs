@@ -1,5 +1,6 @@
 //! A graph in, a plan out: finds operators and shapes, rewrites, places nodes on cores, and lays out memory.
 
+pub mod build;
 pub mod compiler;
 pub mod hta;
 pub mod options;

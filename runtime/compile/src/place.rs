@@ -130,7 +130,7 @@ pub struct PlacedKernel {
 
 impl PlacedKernel {
     /// The package that the kernel comes from.
-    pub fn package(&self) -> PackageId {
+    pub(crate) fn package(&self) -> PackageId {
         self.entry.package
     }
 }

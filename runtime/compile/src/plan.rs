@@ -33,7 +33,7 @@ use udo_host::FinalizedKernel;
 
 use crate::compiler::Compiler;
 use crate::place::{Pitch, Placement};
-use udo_engine::cores::opencl::{CopyThere, Device, OpenClError, Region};
+use udo_engine::cores::opencl::{ClDevice, CopyThere, OpenClError, Region};
 use udo_engine::cores::{Memory, PerMemory, Profile, fast_memory, machine};
 use udo_engine::device::Coherence;
 use udo_engine::exit_guard::{self, PackageCall, Who};
@@ -300,7 +300,7 @@ pub struct Plan {
     /// How large the arena of each memory is.
     pub arena_bytes: PerMemory<usize>,
     /// The device that the memory of the GPU is on, and the bytes of the arena there.
-    pub device: Option<(&'static Device, usize)>,
+    pub device: Option<(&'static ClDevice, usize)>,
     /// How much scratch there is in each memory.
     pub scratch_bytes: PerMemory<usize>,
     /// That of the arenas of accelerators.
@@ -566,7 +566,7 @@ impl Plan {
 }
 
 /// Brings the constants of steps on the device there.
-fn constants_to(device: &Device, steps: &mut [Step]) -> Result<(), PlanError> {
+fn constants_to(device: &ClDevice, steps: &mut [Step]) -> Result<(), PlanError> {
     for step in steps.iter_mut().filter(|step| step.is_on_device) {
         for (port, operand) in step.inputs.iter_mut().enumerate() {
             let Some(Place::Constant(tensor)) = &operand.place else { continue };

@@ -32,7 +32,7 @@ pub use stage::{BoundStage, Extent, StageChoice, ready};
 use form::SourceForm;
 
 /// The version of the format that is written; older ones are read.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// What the metadata call the format.
 const FORMAT: &str = "udo";

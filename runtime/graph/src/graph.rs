@@ -47,7 +47,7 @@ pub fn domain_of(name: &str) -> &str {
 pub const NEWEST: u32 = 27;
 
 /// How deep subgraphs may be nested.
-pub const MAX_DEPTH: usize = 16;
+pub(crate) const MAX_DEPTH: usize = 16;
 
 /// A model's nodes and values; nodes stand in an order in which they can run.
 ///

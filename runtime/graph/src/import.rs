@@ -113,7 +113,7 @@ pub struct Importer {
 pub const MODEL_FILE: &str = "model file";
 
 /// Every format that is read.
-pub const IMPORTERS: &[Importer] = &[
+pub(crate) const IMPORTERS: &[Importer] = &[
     Importer { name: "ONNX", suffixes: &["onnx"], sniff: onnx::sniff, import: onnx::import },
     Importer { name: MODEL_FILE, suffixes: &["udm"], sniff: container::sniff, import: udm::import },
     Importer { name: "text", suffixes: &["graph"], sniff: text::sniff, import: text::import },
@@ -135,7 +135,7 @@ pub fn file(path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> 
 ///
 /// # Errors
 /// As for [`bytes`].
-pub fn read(
+pub(crate) fn read(
     bytes: &ModelBytes,
     path: &Path,
     options: &ImportOptions,

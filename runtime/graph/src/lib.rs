@@ -4,6 +4,7 @@ pub mod container;
 pub mod error;
 pub mod export;
 pub mod graph;
+pub mod image_input;
 pub mod import;
 pub mod memory;
 pub mod npy;

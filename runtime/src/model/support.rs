@@ -3,8 +3,8 @@
 use udo_api::Core;
 
 use super::survey;
-use crate::build::FinishedGraph;
 use crate::pipeline::CompileError;
+use udo_compile::build::FinishedGraph;
 use udo_compile::compiler::Resources;
 use udo_compile::resolve::BindOptions;
 use udo_graph::graph::Graph;

@@ -74,7 +74,7 @@ impl Encodings {
     }
 
     /// All names that the file has, in order.
-    pub fn names(&self) -> BTreeSet<&str> {
+    pub(crate) fn names(&self) -> BTreeSet<&str> {
         self.activations.keys().chain(self.params.keys()).map(String::as_str).collect()
     }
 

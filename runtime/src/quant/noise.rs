@@ -15,7 +15,7 @@ pub struct Noise {
 
 impl Noise {
     /// Takes in what numbers are, and what they should be. One that should be infinite is a mask, which is stored as another one.
-    pub fn add(&mut self, wanted: &[f32], found: &[f32]) {
+    pub(crate) fn add(&mut self, wanted: &[f32], found: &[f32]) {
         self.add_within(Range { min: f64::MIN, max: f64::MAX }, wanted, found);
     }
 
@@ -31,7 +31,7 @@ impl Noise {
     }
 
     /// That of some numbers.
-    pub fn of(wanted: &[f32], found: &[f32]) -> Self {
+    pub(crate) fn of(wanted: &[f32], found: &[f32]) -> Self {
         let mut noise = Self::default();
         noise.add(wanted, found);
         noise

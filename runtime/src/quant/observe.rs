@@ -122,7 +122,7 @@ pub struct Observer {
 
 impl Observer {
     /// One that has seen nothing; a histogram takes time, so it is there for who wants one.
-    pub fn new(wants_histogram: bool) -> Self {
+    pub(crate) fn new(wants_histogram: bool) -> Self {
         Self {
             range: Range::EMPTY,
             has_nan: false,
@@ -147,7 +147,7 @@ impl Observer {
     }
 
     /// Takes in what the value is in a run.
-    pub fn add(&mut self, numbers: &[f32]) {
+    pub(crate) fn add(&mut self, numbers: &[f32]) {
         self.has_nan |= numbers.iter().any(|number| number.is_nan());
         let range = Range::of(numbers);
         if range.is_empty() {
@@ -179,7 +179,7 @@ impl Observer {
     }
 
     /// Whether something was no number.
-    pub fn has_nan(&self) -> bool {
+    pub(crate) fn has_nan(&self) -> bool {
         self.has_nan
     }
 
@@ -190,7 +190,7 @@ impl Observer {
     }
 
     /// The range that a method chooses of all numbers that are no masks.
-    pub fn chosen(&self, method: Method) -> Range {
+    pub(crate) fn chosen(&self, method: Method) -> Range {
         let counted = self.seen().unmasked();
         match (method, &self.histogram) {
             (Method::Percentile(percent), Some(histogram)) => {

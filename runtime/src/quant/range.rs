@@ -23,10 +23,10 @@ impl Range {
     pub const EMPTY: Self = Self { min: f64::INFINITY, max: f64::NEG_INFINITY };
 
     /// The range of what a sigmoid or softmax gives.
-    pub const UNIT: Self = Self { min: 0.0, max: 1.0 };
+    pub(crate) const UNIT: Self = Self { min: 0.0, max: 1.0 };
 
     /// The range of these numbers; what is no number is left out.
-    pub fn of(numbers: &[f32]) -> Self {
+    pub(crate) fn of(numbers: &[f32]) -> Self {
         // As many lanes as vectors have, so that compilers use them.
         let (mut least, mut most) = ([f32::INFINITY; 16], [f32::NEG_INFINITY; 16]);
         let mut chunks = numbers.chunks_exact(16);
@@ -54,12 +54,12 @@ impl Range {
     }
 
     /// Whether both ends are numbers.
-    pub fn is_finite(self) -> bool {
+    pub(crate) fn is_finite(self) -> bool {
         self.min.is_finite() && self.max.is_finite()
     }
 
     /// How far the number that is farthest from 0 is from it.
-    pub fn largest(self) -> f64 {
+    pub(crate) fn largest(self) -> f64 {
         self.min.abs().max(self.max.abs())
     }
 
@@ -88,7 +88,7 @@ pub struct Levels {
 
 impl Levels {
     /// As many as `bits` have, from 0 on: 4 bits are stored as 8.
-    pub fn unsigned(bits: Bits) -> Self {
+    pub(crate) fn unsigned(bits: Bits) -> Self {
         let (dtype, most) = match bits {
             Bits::Four => (DType::U8, 15),
             Bits::Eight => (DType::U8, 255),
@@ -98,7 +98,7 @@ impl Levels {
     }
 
     /// As many as `bits` have, as far below 0 as above it.
-    pub fn signed(bits: Bits) -> Self {
+    pub(crate) fn signed(bits: Bits) -> Self {
         let (dtype, most) = match bits {
             Bits::Four => (DType::I8, 7),
             Bits::Eight => (DType::I8, 127),
@@ -114,7 +114,7 @@ impl Levels {
 
     /// The encoding in the manner of TensorFlow: the range holds 0, is `least_width` wide at least, and both ends are moved so
     /// that 0 falls on a step.
-    pub fn asymmetric(self, range: Range, least_width: f64) -> Encoding {
+    pub(crate) fn asymmetric(self, range: Range, least_width: f64) -> Encoding {
         let Range { min, max } = range.widened(least_width);
         let width = max - min;
         // One division, so that ends as far from 0 as each other give the half between two steps, which goes up.
@@ -125,7 +125,7 @@ impl Levels {
 
     /// The encoding of a range that no data change. Where numbers were `seen` that stay below a quarter of it, there are more steps
     /// to each of them: half of the range, or a quarter and so on, as long as all of them lie in the half of what is left.
-    pub fn fixed(self, range: Range, seen: Range, least_width: f64) -> Encoding {
+    pub(crate) fn fixed(self, range: Range, seen: Range, least_width: f64) -> Encoding {
         let mut part = 1.0;
         let is_wide = |part: f64| (range.max - range.min) * part >= 2.0 * least_width;
         while !seen.is_empty()
@@ -138,13 +138,13 @@ impl Levels {
     }
 
     /// The encoding in which 0 is stored as 0, and both ends are as far from it as the farther one of the range.
-    pub fn symmetric(self, range: Range) -> Encoding {
+    pub(crate) fn symmetric(self, range: Range) -> Encoding {
         let step = range.largest() / f64::from(self.most);
         Encoding { scale: to_single(step.max(LEAST_STEP)), zero_point: 0 }
     }
 
     /// The integer that stands for a number: halves go to even, and what is out of range to its end.
-    pub fn stored(self, encoding: Encoding, number: f32) -> i32 {
+    pub(crate) fn stored(self, encoding: Encoding, number: f32) -> i32 {
         let stored = unbounded(encoding, number);
         to_int(stored.clamp(self.least.into(), self.most.into()))
     }

@@ -35,7 +35,7 @@ pub enum Scheme {
 
 impl Scheme {
     /// The integers that stand for numbers.
-    pub fn levels(self) -> Levels {
+    pub(crate) fn levels(self) -> Levels {
         match self {
             Self::Asymmetric(bits) => Levels::unsigned(bits),
             Self::Symmetric(bits) => Levels::signed(bits),
@@ -179,7 +179,7 @@ pub(super) fn of_ints(
 
 impl Stored {
     /// The numbers that the values stand for.
-    pub fn numbers(&self) -> Vec<f32> {
+    pub(crate) fn numbers(&self) -> Vec<f32> {
         numbers(&self.values, &self.encodings, self.axis)
     }
 }

@@ -254,7 +254,7 @@ impl Runtime {
     ///
     /// # Errors
     /// As there.
-    pub fn prepare_with(
+    fn prepare_with(
         &self,
         contents: &Contents,
         options: &CompileOptions,

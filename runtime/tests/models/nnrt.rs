@@ -21,8 +21,8 @@ mod support;
 use std::fmt::Write as _;
 
 use udo_api::DType;
-use udo_runtime::build::{GraphBuilder, Operation};
-use udo_runtime::build::{Kind, NNRT_OPS as OPS, Param};
+use udo_compile::build::{GraphBuilder, Operation};
+use udo_compile::build::{Kind, NNRT_OPS as OPS, Param};
 use udo_runtime::device::TensorSpec;
 use udo_runtime::graph::Attr;
 

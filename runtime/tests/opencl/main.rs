@@ -22,7 +22,7 @@ use udo_api::{
     WorkItemFn, input, output_like,
 };
 use udo_compile::place::PlaceError;
-use udo_engine::cores::opencl::{self, Device, OpenClError};
+use udo_engine::cores::opencl::{self, ClDevice, OpenClError};
 use udo_engine::cores::{GpuStorage, OpenCl, Profile};
 use udo_runtime::compile::{CompileError, PlaceOptions};
 use udo_runtime::graph::Attr;
@@ -230,7 +230,7 @@ fn off() -> Profile {
 }
 
 /// The device. A test that is given none checks what is promised without one.
-fn device() -> Option<&'static Device> {
+fn device() -> Option<&'static ClDevice> {
     let found = opencl::find();
     let required = std::env::var_os("UDO_REQUIRE_OPENCL").is_some_and(|v| v == "1");
     assert!(!required || found.is_ok(), "UDO_REQUIRE_OPENCL=1, and there is no device: {found:?}");

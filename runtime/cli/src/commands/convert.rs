@@ -9,8 +9,8 @@ use udo_compile::place;
 use udo_generator::{Mode, Source};
 use udo_graph::container::{self, Contents, Extent, Network, Provenance, Stage, StoredGraph};
 use udo_graph::graph;
+use udo_graph::image_input::{self, ImageInput, ImageInputError};
 use udo_graph::import::{PackagedOp, Reading};
-use udo_runtime::build::{self, ImageInput, ImageInputError};
 use udo_runtime::compile::Affinity;
 use udo_runtime::compile::{BindOptions, MissingOp, ResolveError};
 use udo_runtime::graph::ImportOptions;
@@ -216,7 +216,7 @@ impl Convert {
                 fix_image_extents(&mut graph, &image.name, extents);
                 *extents = image_extents(extents, image).unwrap_or_else(|| extents.clone());
             }
-            build::convert_input(&mut graph, image).map_err(image_failure)?;
+            image_input::convert_input(&mut graph, image).map_err(image_failure)?;
         }
         Ok((graph, shapes))
     }
@@ -420,7 +420,7 @@ fn image_extents(extents: &[Extent], image: &ImageInput) -> Option<Vec<Extent>> 
         Extent::Range { .. } | Extent::Any => DimSpec::Unknown,
     };
     let dims: Vec<DimSpec> = extents.iter().map(dim).collect();
-    let encoded = build::encoded_shape(&dims, image.from)?;
+    let encoded = image_input::encoded_shape(&dims, image.from)?;
     let extent = |(dim, extent): (&DimSpec, &Extent)| match dim {
         DimSpec::Fixed(fixed) => Extent::Fixed(*fixed),
         DimSpec::Named(_) | DimSpec::Unknown => *extent,

@@ -158,7 +158,7 @@ impl Costs {
     ///
     /// # Errors
     /// Something is not.
-    pub fn check(&self, cores: &[Core]) -> Result<(), CostsError> {
+    pub(crate) fn check(&self, cores: &[Core]) -> Result<(), CostsError> {
         for &core in cores {
             if self.step(core, (0, Arithmetic::default()), 0).is_none() {
                 return Err(CostsError::Missing { what: core.to_string() });

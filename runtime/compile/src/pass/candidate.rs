@@ -68,28 +68,28 @@ impl<'a> Candidate<'a> {
     }
 
     /// Its id.
-    pub fn id(&self) -> NodeId {
+    pub(crate) fn id(&self) -> NodeId {
         self.id
     }
 
     /// The node.
-    pub fn node(&self) -> &'a BoundNode {
+    pub(crate) fn node(&self) -> &'a BoundNode {
         self.bound
     }
 
     /// The name of its operator, if that is a built-in one of ONNX's: those of packages are never replaced, and a
     /// name in another domain means something else.
-    pub fn op(&self) -> Option<&'static str> {
+    pub(crate) fn op(&self) -> Option<&'static str> {
         self.full_op().and_then(|(domain, op)| domain.is_empty().then_some(op))
     }
 
     /// The domain and the name of its operator, if that is a built-in one.
-    pub fn full_op(&self) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn full_op(&self) -> Option<(&'static str, &'static str)> {
         self.any_op().filter(|_| !self.bound.is_folded)
     }
 
     /// As [`Candidate::op`], also of a node that is computed before any run.
-    pub fn op_or_folded(&self) -> Option<&'static str> {
+    pub(crate) fn op_or_folded(&self) -> Option<&'static str> {
         self.any_op().and_then(|(domain, op)| domain.is_empty().then_some(op))
     }
 
@@ -100,23 +100,23 @@ impl<'a> Candidate<'a> {
     }
 
     /// What its operator says of itself.
-    pub fn facts(&self) -> Facts {
+    pub(crate) fn facts(&self) -> Facts {
         self.bound.op.schema().known_facts()
     }
 
     /// Whether nobody reads another output than the first.
-    pub fn makes_one(&self) -> bool {
+    pub(crate) fn makes_one(&self) -> bool {
         !self.bound.node.outputs.iter().skip(1).any(Option::is_some)
     }
 
     /// Whether the shape of its first output is known before any run, and nobody reads another one.
-    pub fn makes_one_fixed(&self) -> bool {
+    pub(crate) fn makes_one_fixed(&self) -> bool {
         self.makes_one() && self.output().full_shape().is_fixed()
     }
 
     /// The node that makes an input, if this node alone reads it; where nodes between have nothing left to do, the one
     /// before those.
-    pub fn before(&self, port: usize) -> Option<Self> {
+    pub(crate) fn before(&self, port: usize) -> Option<Self> {
         let (mut reader, mut value) = (self.id, self.bound.node.input(port)?);
         loop {
             let id = self.uses.producer(value)?;
@@ -132,34 +132,34 @@ impl<'a> Candidate<'a> {
     }
 
     /// Whether this node runs whenever `other` does, as no branch or loop begins or ends between them.
-    pub fn runs_with(&self, other: &Self) -> bool {
+    pub(crate) fn runs_with(&self, other: &Self) -> bool {
         let (first, last) = (self.id.min(other.id), self.id.max(other.id));
         let between = self.graph.nodes.get(first.index()..last.index());
         between.is_some_and(|nodes| nodes.iter().all(|bound| bound.control.is_none()))
     }
 
     /// Whether nobody else reads an input.
-    pub fn reads_alone(&self, port: usize) -> bool {
+    pub(crate) fn reads_alone(&self, port: usize) -> bool {
         self.input_id(port).is_some_and(|value| self.uses.has_one_reader(value))
     }
 
     /// Whether the model says how fixed-point cores store an input.
-    pub fn is_encoded(&self, port: usize) -> bool {
+    pub(crate) fn is_encoded(&self, port: usize) -> bool {
         self.graph.quantized(self.input_id(port)).is_some()
     }
 
     /// The node that reads the first output, if there is one and no other.
-    pub fn behind(&self) -> Option<Self> {
+    pub(crate) fn behind(&self) -> Option<Self> {
         self.beside(self.uses.only_reader(self.bound.node.output(0)?)?)
     }
 
     /// The node that makes an input as its first output, whoever else reads that, if its operator is a built-in one.
-    pub fn maker(&self, port: usize) -> Option<Self> {
+    pub(crate) fn maker(&self, port: usize) -> Option<Self> {
         self.beside(self.uses.producer(self.input_id(port)?)?)
     }
 
     /// The node that makes an input, whoever else reads that, and as which of its outputs.
-    pub fn maker_of_any(&self, port: usize) -> Option<(Self, usize)> {
+    pub(crate) fn maker_of_any(&self, port: usize) -> Option<(Self, usize)> {
         let value = self.input_id(port)?;
         let id = self.uses.maker(value)?;
         let maker = self.beside(id)?;
@@ -168,22 +168,22 @@ impl<'a> Candidate<'a> {
     }
 
     /// The same, if its operator is `op`.
-    pub fn made_by(&self, port: usize, op: &str) -> Option<Self> {
+    pub(crate) fn made_by(&self, port: usize, op: &str) -> Option<Self> {
         self.maker(port).filter(|maker| maker.op() == Some(op))
     }
 
     /// What `found` finds for the first operand and the second, or else the other way about.
-    pub fn either<T>(found: impl Fn(usize, usize) -> Option<T>) -> Option<T> {
+    pub(crate) fn either<T>(found: impl Fn(usize, usize) -> Option<T>) -> Option<T> {
         found(0, 1).or_else(|| found(1, 0))
     }
 
     /// An input.
-    pub fn input_id(&self, port: usize) -> Option<ValueId> {
+    pub(crate) fn input_id(&self, port: usize) -> Option<ValueId> {
         self.bound.node.input(port)
     }
 
     /// The number that an input is, if it is a constant with one element of `f32`.
-    pub fn scalar(&self, port: usize) -> Option<f32> {
+    pub(crate) fn scalar(&self, port: usize) -> Option<f32> {
         match self.constant::<f32>(port)? {
             [number] => Some(*number),
             _ => None,
@@ -191,13 +191,13 @@ impl<'a> Candidate<'a> {
     }
 
     /// The elements of an input that is a constant.
-    pub fn constant<T: Element>(&self, port: usize) -> Option<&'a [T]> {
+    pub(crate) fn constant<T: Element>(&self, port: usize) -> Option<&'a [T]> {
         self.tensor(port)?.get()
     }
 
     /// What `make` computes of constants, which a cache may have of an earlier process; `of` says everything of it, given
     /// what stands for a constant.
-    pub fn kept(
+    pub(crate) fn kept(
         &self,
         desc: &TensorDesc,
         of: impl FnOnce(&dyn Fn(&Tensor) -> u128) -> String,
@@ -209,17 +209,17 @@ impl<'a> Candidate<'a> {
 
     /// What nodes make of a constant, the first of it and each other one of what the one before makes, which it reads at the port beside
     /// it; nothing, if only a run can say.
-    pub fn applied(&self, nodes: &[(NodeId, usize)], to: Tensor) -> Option<Tensor> {
+    pub(crate) fn applied(&self, nodes: &[(NodeId, usize)], to: Tensor) -> Option<Tensor> {
         apply_to_constant(self.compiler, self.graph, nodes, to)
     }
 
     /// An input that is a constant.
-    pub fn tensor(&self, port: usize) -> Option<&'a Tensor> {
+    pub(crate) fn tensor(&self, port: usize) -> Option<&'a Tensor> {
         self.graph.known(self.bound.node.input(port))
     }
 
     /// A real parameter.
-    pub fn float(&self, name: &str) -> Option<f64> {
+    pub(crate) fn float(&self, name: &str) -> Option<f64> {
         let mut settings = self.bound.params.settings().iter();
         match settings.find(|(n, _)| *n == name)? {
             (_, ParamSetting::Float(value)) => Some(*value),
@@ -228,7 +228,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// A parameter that is a text.
-    pub fn text(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
         let mut settings = self.bound.params.settings().iter();
         match settings.find(|(n, _)| *n == name)? {
             (_, ParamSetting::Text(text)) => Some(text),
@@ -237,7 +237,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// An integer parameter.
-    pub fn int(&self, name: &str) -> Option<i64> {
+    pub(crate) fn int(&self, name: &str) -> Option<i64> {
         let mut settings = self.bound.params.settings().iter();
         match settings.find(|(n, _)| *n == name)? {
             (_, ParamSetting::Int(value)) => Some(*value),
@@ -246,7 +246,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// A parameter that is a list of integers, if the node says it.
-    pub fn ints(&self, name: &str) -> Option<&'a [i64]> {
+    pub(crate) fn ints(&self, name: &str) -> Option<&'a [i64]> {
         let mut settings = self.bound.params.settings().iter();
         match settings.find(|(n, _)| *n == name)? {
             (_, ParamSetting::Ints(values)) => Some(values),
@@ -256,12 +256,12 @@ impl<'a> Candidate<'a> {
 
     /// The nodes that might do this one's work before they store their output: the one that makes an input that nobody
     /// else reads, and those whose epilogues so far do.
-    pub fn host(&self, port: usize) -> Option<Host> {
+    pub(crate) fn host(&self, port: usize) -> Option<Host> {
         self.host_read_by(port, &[self.id])
     }
 
     /// The same where `readers` are those of the input.
-    pub fn host_read_by(&self, port: usize, readers: &[NodeId]) -> Option<Host> {
+    pub(crate) fn host_read_by(&self, port: usize, readers: &[NodeId]) -> Option<Host> {
         let mut value = self.bound.node.input(port)?;
         let mut are_all = self.uses.are_readers(value, readers);
         let mut aliases = Vec::new();
@@ -284,12 +284,17 @@ impl<'a> Candidate<'a> {
     }
 
     /// That `host` may do `step`, which gives what this node makes.
-    pub fn epilogue(&self, host: Host, step: Step) -> Option<Fusion> {
+    pub(crate) fn epilogue(&self, host: Host, step: Step) -> Option<Fusion> {
         self.epilogue_through(host, &[], step)
     }
 
     /// The same where other nodes lie between, which make `values`.
-    pub fn epilogue_through(&self, host: Host, values: &[ValueId], step: Step) -> Option<Fusion> {
+    pub(crate) fn epilogue_through(
+        &self,
+        host: Host,
+        values: &[ValueId],
+        step: Step,
+    ) -> Option<Fusion> {
         let Host { nodes: mut of, aliases: mut makes } = host;
         makes.extend(values);
         makes.push(self.bound.node.output(0)?);
@@ -300,7 +305,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// Whether a value is there before `node` runs.
-    pub fn is_before(&self, value: ValueId, node: NodeId) -> bool {
+    pub(crate) fn is_before(&self, value: ValueId, node: NodeId) -> bool {
         if self.graph.known(Some(value)).is_some() {
             return true;
         }
@@ -312,33 +317,33 @@ impl<'a> Candidate<'a> {
     }
 
     /// Type and shape of an input.
-    pub fn input(&self, port: usize) -> TensorDesc {
+    pub(crate) fn input(&self, port: usize) -> TensorDesc {
         self.graph.desc(self.bound.node.input(port))
     }
 
     /// The extents of an input, those equal that are equal in every run.
-    pub fn extents(&self, port: usize) -> Option<Vec<Extent>> {
+    pub(crate) fn extents(&self, port: usize) -> Option<Vec<Extent>> {
         self.uses.extents().dims(self.graph, self.bound.node.input(port))
     }
 
     /// Those of the first output.
-    pub fn output_extents(&self) -> Option<Vec<Extent>> {
+    pub(crate) fn output_extents(&self) -> Option<Vec<Extent>> {
         self.uses.extents().dims(self.graph, self.bound.node.output(0))
     }
 
     /// Whether an input has the shape of the first output in every run.
-    pub fn is_shaped_alike(&self, port: usize) -> bool {
+    pub(crate) fn is_shaped_alike(&self, port: usize) -> bool {
         let input = self.extents(port);
         input.is_some() && input == self.output_extents()
     }
 
     /// Type and shape of each output.
-    pub fn outputs(&self) -> impl Iterator<Item = TensorDesc> {
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = TensorDesc> {
         self.bound.node.outputs.iter().map(|output| self.graph.desc(*output))
     }
 
     /// Type and shape of the first output.
-    pub fn output(&self) -> TensorDesc {
+    pub(crate) fn output(&self) -> TensorDesc {
         self.graph.desc(self.bound.node.output(0))
     }
 }

@@ -15,7 +15,7 @@ pub struct Extent(BTreeMap<Vec<Free>, i64>);
 
 impl Extent {
     /// A number that is the same in every run.
-    pub fn of(number: i64) -> Self {
+    pub(crate) fn of(number: i64) -> Self {
         Self::default().with(Vec::new(), number).unwrap_or_default()
     }
 
@@ -25,7 +25,7 @@ impl Extent {
     }
 
     /// The number, if it is the same in every run.
-    pub fn number(&self) -> Option<i64> {
+    pub(crate) fn number(&self) -> Option<i64> {
         match self.0.len() {
             0 => Some(0),
             1 => self.0.get(&Vec::new()).copied(),
@@ -44,17 +44,17 @@ impl Extent {
     }
 
     /// The sum.
-    pub fn plus(&self, other: &Self) -> Option<Self> {
+    pub(crate) fn plus(&self, other: &Self) -> Option<Self> {
         other.0.iter().try_fold(self.clone(), |sum, (of, &times)| sum.with(of.clone(), times))
     }
 
     /// The difference.
-    pub fn minus(&self, other: &Self) -> Option<Self> {
+    pub(crate) fn minus(&self, other: &Self) -> Option<Self> {
         self.plus(&other.times(&Self::of(-1))?)
     }
 
     /// The product.
-    pub fn times(&self, other: &Self) -> Option<Self> {
+    pub(crate) fn times(&self, other: &Self) -> Option<Self> {
         let mut product = Self::default();
         for (a, &times) in &self.0 {
             for (b, &more) in &other.0 {
@@ -67,13 +67,13 @@ impl Extent {
     }
 
     /// The product of many.
-    pub fn product<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
+    pub(crate) fn product<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
         all.into_iter().try_fold(Self::of(1), |product, next| product.times(next))
     }
 
     /// What `by` was multiplied by to give this, if `by` is one product and goes into every term. Where `by` may be 0, the
     /// quotient is what it is in the runs where it is not.
-    pub fn over(&self, by: &Self) -> Option<Self> {
+    pub(crate) fn over(&self, by: &Self) -> Option<Self> {
         let mut terms = by.0.iter();
         let (Some((by, &times)), None) = (terms.next(), terms.next()) else { return None };
         let mut quotient = Self::default();

@@ -31,13 +31,13 @@ pub struct Replacement {
 
 impl Replacement {
     /// A node without attributes.
-    pub fn new(domain: &'static str, op: &'static str, inputs: Vec<Operand>) -> Self {
+    pub(crate) fn new(domain: &'static str, op: &'static str, inputs: Vec<Operand>) -> Self {
         let (attrs, named_after, shared) = (Vec::new(), None, Vec::new());
         Self { domain, op, inputs, attrs, named_after, shared }
     }
 
     /// The candidate's own node once more, to be changed.
-    pub fn of(node: &Candidate<'_>) -> Option<Self> {
+    pub(crate) fn of(node: &Candidate<'_>) -> Option<Self> {
         let (bound, schema) = (node.node(), node.node().op.schema());
         let inputs = bound.node.inputs.iter();
         let inputs = inputs.map(|input| input.map_or(Operand::Absent, Operand::Value)).collect();
@@ -50,7 +50,7 @@ impl Replacement {
     }
 
     /// Sets an attribute.
-    pub fn set(&mut self, name: &'static str, attr: Attr) {
+    pub(crate) fn set(&mut self, name: &'static str, attr: Attr) {
         self.attrs.retain(|(known, _)| *known != name);
         self.attrs.push((name, attr));
     }

@@ -9,7 +9,7 @@ use super::{Operand, Place, PlanError, Port, Purpose, Step, tie};
 use crate::compiler::Compiler;
 use crate::place::{Choice, PlacedKernel, Placement, Readers};
 use crate::resolve::{BoundNode, TypedValue};
-use udo_engine::cores::opencl::{self, Device};
+use udo_engine::cores::opencl::{self, ClDevice};
 use udo_engine::cores::{Format, Memory, machine};
 use udo_graph::graph::{Source, ValueId};
 
@@ -28,7 +28,7 @@ pub(super) fn lower(
     let is_on_gpu =
         |choice: &Choice| matches!(choice, Choice::Kernel(placed) if runs_in(placed, Memory::Gpu));
     let device = choices.iter().any(is_on_gpu).then(|| opencl::of(profile.opencl).ok()).flatten();
-    let align_bytes = device.map_or(1, Device::align_bytes);
+    let align_bytes = device.map_or(1, ClDevice::align_bytes);
     let windows = Windows::on_gpu_aligned_to(align_bytes);
     let lowered = Lowered { windows, device, ..Lowered::default() };
     let machine = machine(Core::CPU, &profile, threads);

@@ -5,7 +5,7 @@ use super::region::{Life, Region};
 use super::windows::Windows;
 use super::{Port, Purpose, Step, WindowId, tie};
 use crate::place::Pitch;
-use udo_engine::cores::opencl::Device;
+use udo_engine::cores::opencl::ClDevice;
 
 /// Steps and windows, before windows have places.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(super) struct Lowered {
     /// What is exchanged behind steps instead, in order.
     pub(super) exchanges: Vec<Exchange>,
     /// The device that the memory of the GPU is on, if there is one and it is used.
-    pub(super) device: Option<&'static Device>,
+    pub(super) device: Option<&'static ClDevice>,
     /// How many bounded values there are.
     pub(super) shapes: usize,
 }

@@ -10,7 +10,7 @@ use super::region::Region;
 use super::{Operand, Place, PlanError, PlanOptions, Purpose, ShapeId, Step, WindowId};
 use crate::compiler::Compiler;
 use crate::resolve::TypedGraph;
-use udo_engine::cores::opencl::{Device, Download, Upload};
+use udo_engine::cores::opencl::{ClDevice, Download, Upload};
 use udo_engine::cores::relayout::relayout;
 use udo_engine::cores::{Format, Memory, convert};
 use udo_graph::graph::ValueId;
@@ -217,7 +217,7 @@ impl<'a> Lowering<'a> {
         id: ValueId,
         name: &str,
         format: &Format,
-        device: &'static Device,
+        device: &'static ClDevice,
     ) -> Result<Operand, PlanError> {
         let here = self.needed(id, Memory::Host, format)?;
         let kernel = FinalizedKernel::hosted(Upload(device));
@@ -232,7 +232,7 @@ impl<'a> Lowering<'a> {
         name: &str,
         need: Need<'_>,
         source: &InMemory,
-        device: &'static Device,
+        device: &'static ClDevice,
     ) -> Result<Operand, PlanError> {
         let produced = source.format();
         let is_same = produced.desc.dtype() == need.format.desc.dtype()

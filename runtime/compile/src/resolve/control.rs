@@ -58,22 +58,22 @@ pub enum Control {
 
 impl Control {
     /// Whether nodes behind it are deeper in subgraphs than it is.
-    pub fn opens(&self) -> bool {
+    pub(crate) fn opens(&self) -> bool {
         matches!(self, Self::If | Self::Loop { .. })
     }
 
     /// Whether it ends what the last one of the same depth opened.
-    pub fn ends(&self) -> bool {
+    pub(crate) fn ends(&self) -> bool {
         matches!(self, Self::EndIf | Self::EndLoop { .. })
     }
 
     /// Whether it ends what comes before it in a subgraph's node, and begins another part of it.
-    pub fn parts(&self) -> bool {
+    pub(crate) fn parts(&self) -> bool {
         matches!(self, Self::Else)
     }
 
     /// What it does, in a word or two.
-    pub fn word(&self) -> &'static str {
+    pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::If => "branches",
             Self::Else => "second branch",

@@ -76,7 +76,7 @@ impl MissingOp {
     }
 
     /// The package that runs it if a user binds it there.
-    pub fn bound_to(&self) -> Option<&str> {
+    pub(crate) fn bound_to(&self) -> Option<&str> {
         self.packages.first().map(String::as_str)
     }
 

@@ -201,7 +201,7 @@ impl fmt::Display for Quantized {
 
 impl TypedValue {
     /// The value as fixed-point cores may store it.
-    pub fn quantized_desc(&self) -> Option<TensorDesc> {
+    pub(crate) fn quantized_desc(&self) -> Option<TensorDesc> {
         let Quantized { dtype, encodings } = self.quantized?;
         Some(self.desc.with_dtype(dtype).with_encodings(encodings))
     }
@@ -238,23 +238,23 @@ impl TypedGraph {
     }
 
     /// How fixed-point cores may store a value.
-    pub fn quantized(&self, value: Option<ValueId>) -> Option<Quantized> {
+    pub(crate) fn quantized(&self, value: Option<ValueId>) -> Option<Quantized> {
         self.values.get(value?.index())?.quantized
     }
 
     /// Adds a value that some node makes.
-    pub fn add_value(&mut self, name: &str) -> ValueId {
+    pub(crate) fn add_value(&mut self, name: &str) -> ValueId {
         self.add_typed(name, Source::Computed, TensorDesc::ABSENT)
     }
 
     /// Adds a value that is known from the start.
-    pub fn add_constant(&mut self, name: &str, tensor: Tensor) -> ValueId {
+    pub(crate) fn add_constant(&mut self, name: &str, tensor: Tensor) -> ValueId {
         let desc = *tensor.desc();
         self.add_typed(name, Source::Constant(tensor), desc)
     }
 
     /// Lets go of the elements of a value that nobody reads any more.
-    pub fn forget(&mut self, value: ValueId) {
+    pub(crate) fn forget(&mut self, value: ValueId) {
         let Some(typed) = self.values.get_mut(value.index()) else { return };
         typed.folded = None;
         if matches!(typed.value.source, Source::Constant(_)) {
@@ -273,7 +273,7 @@ impl TypedGraph {
 
     /// Leaves a node nothing to do, which the node before does for it: its output is `of`, its only input, and fixed-point
     /// cores store that as they would the output.
-    pub fn make_alias(&mut self, id: NodeId, of: ValueId) {
+    pub(crate) fn make_alias(&mut self, id: NodeId, of: ValueId) {
         let Some(bound) = self.nodes.get_mut(id.index()) else { return };
         bound.node.inputs = vec![Some(of)];
         bound.node.outputs.truncate(1);

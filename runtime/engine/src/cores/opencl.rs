@@ -44,14 +44,14 @@ pub use transfer::{CopyThere, Download, Upload};
 ///
 /// # Errors
 /// Why there is none, the same on every call.
-pub fn find() -> Result<&'static Device, &'static OpenClError> {
-    static FOUND: PerProcess<OnceLock<Result<Device, OpenClError>>> =
+pub fn find() -> Result<&'static ClDevice, &'static OpenClError> {
+    static FOUND: PerProcess<OnceLock<Result<ClDevice, OpenClError>>> =
         PerProcess::new(OnceLock::new());
     FOUND.get().get_or_init(open).as_ref()
 }
 
 /// The OpenCL device of this process, if there is one; [`find`] says why not.
-pub fn device() -> Option<&'static Device> {
+pub fn device() -> Option<&'static ClDevice> {
     find().ok()
 }
 
@@ -59,14 +59,14 @@ pub fn device() -> Option<&'static Device> {
 ///
 /// # Errors
 /// Why there is none.
-pub fn of(setting: OpenCl) -> Result<&'static Device, String> {
+pub fn of(setting: OpenCl) -> Result<&'static ClDevice, String> {
     match setting {
         OpenCl::Auto => find().map_err(ToString::to_string),
         OpenCl::Off => Err("OpenCL is switched off by the profile".to_owned()),
     }
 }
 
-fn open() -> Result<Device, OpenClError> {
+fn open() -> Result<ClDevice, OpenClError> {
     if std::env::var_os("UDO_OPENCL").is_some_and(|value| value == "off") {
         return Err(OpenClError::Disabled);
     }
@@ -79,7 +79,7 @@ fn open() -> Result<Device, OpenClError> {
     for kind in [CL_DEVICE_TYPE_GPU, CL_DEVICE_TYPE_ALL] {
         // A platform without devices of the kind answers with an error.
         for id in platforms.iter().filter_map(|p| p.get_devices(kind).ok()).flatten() {
-            match Device::open(DeviceId::new(id)) {
+            match ClDevice::open(DeviceId::new(id)) {
                 Ok(device) => return Ok(device),
                 Err(error) => failure = error,
             }
@@ -89,7 +89,7 @@ fn open() -> Result<Device, OpenClError> {
 }
 
 /// An OpenCL device, ready to compile and run kernels.
-pub struct Device {
+pub struct ClDevice {
     name: String,
     driver: String,
     id: DeviceId,
@@ -103,16 +103,16 @@ pub struct Device {
     constants: Mutex<HashMap<u64, Weak<Region>>>,
 }
 
-impl fmt::Debug for Device {
+impl fmt::Debug for ClDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Device")
+        f.debug_struct("ClDevice")
             .field("name", &self.name)
             .field("driver", &self.driver)
             .finish_non_exhaustive()
     }
 }
 
-impl Device {
+impl ClDevice {
     fn open(id: DeviceId) -> Result<Self, OpenClError> {
         let name = id.name().map_err(from("clGetDeviceInfo"))?.trim().to_owned();
         let driver = id.driver_version().map_err(from("clGetDeviceInfo"))?.trim().to_owned();

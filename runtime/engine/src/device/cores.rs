@@ -81,7 +81,7 @@ impl CoreSet {
 
 impl CoreList {
     /// The numbers, in order.
-    pub fn numbers(self) -> impl Iterator<Item = u32> {
+    pub(crate) fn numbers(self) -> impl Iterator<Item = u32> {
         (0..u64::BITS).filter(move |number| self.0.get() >> number & 1 == 1)
     }
 

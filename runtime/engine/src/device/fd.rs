@@ -48,7 +48,7 @@ impl Device {
     /// # Errors
     /// No bytes, or more than the file has; an offset beyond them or within a page; a file that cannot be mapped to be read
     /// and written; a device that does not share memory.
-    pub fn import_fd(&self, fd: BorrowedFd<'_>, options: ImportOptions) -> Result<Memory> {
+    pub(crate) fn import_fd(&self, fd: BorrowedFd<'_>, options: ImportOptions) -> Result<Memory> {
         self.import(fd, options, Peers::Any)
     }
 

@@ -242,11 +242,6 @@ impl Charge {
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }
-
-    /// The label that it was taken under; nothing if it was imported.
-    pub(super) fn owner(&self) -> Option<&str> {
-        self.owner.as_deref()
-    }
 }
 
 impl Drop for Charge {

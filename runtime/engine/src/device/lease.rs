@@ -49,7 +49,7 @@ pub enum Cause {
 
 impl Conflict {
     /// The code of the error that it becomes.
-    pub const fn code(&self) -> ErrorCode {
+    pub(crate) const fn code(&self) -> ErrorCode {
         match self.cause {
             Cause::Alias { .. } => ErrorCode::InvalidArgument,
             Cause::Held { .. } | Cause::Full | Cause::Taken => ErrorCode::Busy,
@@ -200,30 +200,30 @@ impl DeviceSide for Lease {
 
 impl Lease {
     /// The bytes that it is of.
-    pub fn view(&self) -> &MemoryView {
+    pub(crate) fn view(&self) -> &MemoryView {
         &self.view
     }
 
     /// What it lets its holder do.
-    pub fn access(&self) -> Access {
+    pub(crate) fn access(&self) -> Access {
         self.access
     }
 
     /// The first byte. The bytes are there for as long as the lease is, may be read through it, and written if it is a
     /// writer's; those that other processes may write have no references.
-    pub fn as_ptr(&self) -> *mut u8 {
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
         self.view.storage().as_ptr().wrapping_add(self.view.start())
     }
 
     /// The bytes; none where others may write them at any time ([`MemoryView::is_exclusive`]): those are copied.
-    pub fn bytes(&self) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
         // SAFETY: while the lease is held, which is as long as the reference, nobody else writes these bytes; its holder
         // does so through `&mut self` alone.
         unsafe { self.view.storage().slice(self.view.start(), self.view.len_here()) }
     }
 
     /// The bytes, to be changed; none where others may be at them, or the lease is a reader's.
-    pub fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+    pub(crate) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         if self.access == Access::Read {
             return None;
         }
@@ -235,7 +235,7 @@ impl Lease {
     ///
     /// # Errors
     /// They go beyond the lease's.
-    pub fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {
+    pub(crate) fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {
         let from = self.view.place(at, into.len())?;
         // SAFETY: while the lease is held nobody else writes its bytes; its holder does so through `&mut self` alone.
         unsafe { self.view.storage().read(from, into) };
@@ -246,7 +246,7 @@ impl Lease {
     ///
     /// # Errors
     /// They go beyond the lease's, or it is a reader's.
-    pub fn write(&mut self, at: u64, from: &[u8]) -> Result<()> {
+    pub(crate) fn write(&mut self, at: u64, from: &[u8]) -> Result<()> {
         self.check_write()?;
         let to = self.view.place(at, from.len())?;
         // SAFETY: while a writer's lease is held nobody else is at its bytes, and `self` is borrowed.
@@ -258,7 +258,7 @@ impl Lease {
     ///
     /// # Errors
     /// The lease is a reader's.
-    pub fn fill(&mut self, value: u8) -> Result<()> {
+    pub(crate) fn fill(&mut self, value: u8) -> Result<()> {
         self.check_write()?;
         // SAFETY: while a writer's lease is held nobody else is at its bytes, and `self` is borrowed.
         unsafe { self.view.storage().fill(self.view.start(), self.view.len_here(), value) };
@@ -340,26 +340,6 @@ impl LeaseSet {
         order.sort_unstable_by_key(|&at| (leases.get(at).map(|lease| lease.view.memory_id()), at));
     }
 
-    /// How many bindings there are.
-    pub fn len(&self) -> usize {
-        self.leases.len()
-    }
-
-    /// Whether there are no bindings.
-    pub fn is_empty(&self) -> bool {
-        self.leases.is_empty()
-    }
-
-    /// Whether the set has its leases.
-    pub fn is_held(&self) -> bool {
-        self.is_held
-    }
-
-    /// The bytes that a binding is of.
-    pub fn view(&self, binding: usize) -> Option<&MemoryView> {
-        self.leases.get(binding).map(Lease::view)
-    }
-
     /// Binds other bytes, to do the same with them. No heap.
     ///
     /// # Errors
@@ -409,7 +389,7 @@ impl LeaseSet {
     }
 
     /// A lease, to read through; none while the set does not have its leases.
-    pub fn get(&self, binding: usize) -> Option<&Lease> {
+    pub(crate) fn get(&self, binding: usize) -> Option<&Lease> {
         self.leases.get(binding).filter(|_| self.is_held)
     }
 
@@ -423,7 +403,7 @@ impl LeaseSet {
     ///
     /// # Errors
     /// The set does not have its leases, or they go beyond the binding's, or that is to be read.
-    pub fn write(&mut self, binding: usize, at: u64, from: &[u8]) -> Result<()> {
+    pub(crate) fn write(&mut self, binding: usize, at: u64, from: &[u8]) -> Result<()> {
         match self.leases.get_mut(binding).filter(|_| self.is_held) {
             Some(lease) => lease.write(at, from),
             None => Err(Error::new(

@@ -110,12 +110,12 @@ impl MemoryView {
     }
 
     /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
     /// Which bytes of the memory they are.
-    pub fn range(&self) -> ByteRange {
+    pub(crate) fn range(&self) -> ByteRange {
         self.range
     }
 
@@ -126,7 +126,7 @@ impl MemoryView {
     }
 
     /// The number of the memory; no other one of the process has it.
-    pub fn memory_id(&self) -> u64 {
+    pub(crate) fn memory_id(&self) -> u64 {
         self.of.id
     }
 
@@ -135,23 +135,18 @@ impl MemoryView {
         self.of.charge.device()
     }
 
-    /// The label that it was allocated under; nothing if it was imported.
-    pub fn owner(&self) -> Option<&str> {
-        self.of.charge.owner()
-    }
-
     /// Who else may be at the bytes.
-    pub fn peers(&self) -> Peers {
+    pub(crate) fn peers(&self) -> Peers {
         self.of.storage.peers()
     }
 
     /// Whether only leases lead to the bytes. Else other processes may write them at any time, so kernels get a copy.
-    pub fn is_exclusive(&self) -> bool {
+    pub(crate) fn is_exclusive(&self) -> bool {
         self.of.storage.is_exclusive()
     }
 
     /// The largest power of two that the first byte's address is a multiple of.
-    pub fn align_bytes(&self) -> u64 {
+    pub(crate) fn align_bytes(&self) -> u64 {
         let address = self.of.storage.as_ptr().wrapping_add(self.start()).addr();
         1 << address.trailing_zeros().min(63)
     }

@@ -27,7 +27,7 @@ pub enum Packing {
 
 impl Packing {
     /// How many batches lie together.
-    pub const fn lanes(self) -> usize {
+    pub(crate) const fn lanes(self) -> usize {
         match self {
             Self::N1 => 1,
             Self::N2 => 2,
@@ -36,7 +36,7 @@ impl Packing {
     }
 
     /// Bytes that elements must have for it; nothing where any do.
-    pub const fn element_bytes(self) -> Option<usize> {
+    pub(crate) const fn element_bytes(self) -> Option<usize> {
         match self {
             Self::N1 => None,
             Self::N2 => Some(2),
@@ -45,7 +45,7 @@ impl Packing {
     }
 
     /// The name, as in `4n`.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::N1 => "1n",
             Self::N2 => "2n",

@@ -15,7 +15,7 @@ pub struct ByteRange {
 
 impl ByteRange {
     /// The bytes from `start` up to `end`; none if it ends before it starts.
-    pub const fn new(start: u64, end: u64) -> Option<Self> {
+    pub(crate) const fn new(start: u64, end: u64) -> Option<Self> {
         if start <= end { Some(Self { start, end }) } else { None }
     }
 
@@ -27,27 +27,27 @@ impl ByteRange {
     }
 
     /// The first byte.
-    pub const fn start(self) -> u64 {
+    pub(crate) const fn start(self) -> u64 {
         self.start
     }
 
     /// The byte behind the last one.
-    pub const fn end(self) -> u64 {
+    pub(crate) const fn end(self) -> u64 {
         self.end
     }
 
     /// How many bytes there are.
-    pub const fn len(self) -> u64 {
+    pub(crate) const fn len(self) -> u64 {
         self.end - self.start
     }
 
     /// Whether there are no bytes.
-    pub const fn is_empty(self) -> bool {
+    pub(crate) const fn is_empty(self) -> bool {
         self.start == self.end
     }
 
     /// Whether some byte is in both.
-    pub const fn meets(self, other: Self) -> bool {
+    pub(crate) const fn meets(self, other: Self) -> bool {
         !self.is_empty() && !other.is_empty() && self.start < other.end && other.start < self.end
     }
 

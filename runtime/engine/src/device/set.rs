@@ -55,7 +55,7 @@ impl DeviceSpec {
     }
 
     /// The most devices that there may be.
-    pub const MOST_DEVICES: u32 = 1024;
+    pub(crate) const MOST_DEVICES: u32 = 1024;
 
     /// The devices that there are where nobody asks for others: one of each kind.
     pub fn one_of_each() -> [Self; 4] {

@@ -341,7 +341,7 @@ impl TensorSpec {
     ///
     /// # Errors
     /// Another rank, or an extent that the spec does not allow.
-    pub fn with_shape(&self, dims: &[usize]) -> Result<Self> {
+    pub(crate) fn with_shape(&self, dims: &[usize]) -> Result<Self> {
         let wrong =
             |what: String| Error::new(ErrorCode::ShapeMismatch, format!("{what}; wanted {self}"));
         if dims.len() != self.rank() {
@@ -362,7 +362,7 @@ impl TensorSpec {
     ///
     /// # Errors
     /// A shape that the layout, packing or encoding is not for, or that has too many elements.
-    pub fn reshaped(&self, dims: &[usize]) -> Result<Self> {
+    pub(crate) fn reshaped(&self, dims: &[usize]) -> Result<Self> {
         let shape = Shape::new(dims).map_err(|error| invalid(format!("a tensor's {error}")))?;
         let desc = self.desc.with_extents(shape);
         check_encoding(&desc).map_err(|why| invalid(format!("{desc}: {why}")))?;
@@ -375,7 +375,7 @@ impl TensorSpec {
     ///
     /// # Errors
     /// Not as many bytes as its elements have, or as they take in memory; an open dimension.
-    pub fn pack(&self, logical: &[u8], stored: &mut [u8]) -> Result<()> {
+    pub(crate) fn pack(&self, logical: &[u8], stored: &mut [u8]) -> Result<()> {
         self.check_sizes(logical.len(), stored.len())?;
         self.packing.pack(logical, stored, self.batches().1, self.element_bytes());
         Ok(())
@@ -385,7 +385,7 @@ impl TensorSpec {
     ///
     /// # Errors
     /// Not as many bytes as it takes in memory, or as its elements have; an open dimension.
-    pub fn unpack(&self, stored: &[u8], logical: &mut [u8]) -> Result<()> {
+    pub(crate) fn unpack(&self, stored: &[u8], logical: &mut [u8]) -> Result<()> {
         self.check_sizes(logical.len(), stored.len())?;
         self.packing.unpack(stored, logical, self.batches().1, self.element_bytes());
         Ok(())

@@ -106,11 +106,6 @@ impl DeviceTensor {
         &self.spec
     }
 
-    /// What it was made as: what shapes it may have, if that left dimensions open.
-    pub fn declared(&self) -> &TensorSpec {
-        &self.declared
-    }
-
     /// The bytes that it lies in, and those behind it.
     pub fn memory(&self) -> &MemoryView {
         &self.memory
@@ -125,7 +120,7 @@ impl DeviceTensor {
     ///
     /// # Errors
     /// A dimension is open.
-    pub fn bytes(&self) -> Result<MemoryView> {
+    pub(crate) fn bytes(&self) -> Result<MemoryView> {
         self.memory.view(0..self.spec.storage_size()?)
     }
 

@@ -29,7 +29,7 @@ pub enum LibraryKind {
 
 impl LibraryKind {
     /// The name, as in indexes.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Registration => "registration",
             Self::Implementation => "implementation",

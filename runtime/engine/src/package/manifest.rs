@@ -28,7 +28,7 @@ pub enum Tier {
 
 impl Tier {
     /// The tier that a library with this guard offers.
-    pub fn of(guard: Option<LibraryGuard>) -> Self {
+    pub(crate) fn of(guard: Option<LibraryGuard>) -> Self {
         if guard.is_some() { Self::Trapped } else { Self::Unchecked }
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Arguments;
-use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use prost::bytes::Bytes;
@@ -41,15 +40,6 @@ pub struct Container {
 }
 
 impl Container {
-    /// Opens a file, which is mapped and has to stay as it is.
-    ///
-    /// # Errors
-    /// It cannot be read, or is no model file.
-    pub fn open(path: &Path) -> Result<Self, ContainerError> {
-        let unreadable = |source| ContainerError::Read { path: path.to_owned(), source };
-        Self::read(&ModelBytes::of(path).map_err(unreadable)?)
-    }
-
     /// The model file of these bytes.
     ///
     /// # Errors
@@ -187,7 +177,7 @@ impl Container {
     ///
     /// # Errors
     /// One is damaged.
-    pub fn sections(&self) -> Result<Vec<Section>, ContainerError> {
+    pub(crate) fn sections(&self) -> Result<Vec<Section>, ContainerError> {
         let section = |form: &SectionForm| {
             let place = format!("section {:?}", form.name);
             let bytes = self.tensors.elements(format_args!("{place}"), &form.tensor)?;

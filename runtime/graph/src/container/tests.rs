@@ -11,6 +11,12 @@ use crate::memory::ALIGN_BYTES;
 mod hostile;
 mod shapes;
 
+fn section(name: &str, network: Option<&str>, bytes: &[u8]) -> Section {
+    let shape = Shape::new(&[bytes.len()]).unwrap();
+    let bytes = Tensor::from_bytes(DType::U8, shape, bytes).unwrap();
+    Section { name: name.to_owned(), network: network.map(str::to_owned), bytes }
+}
+
 /// A graph with an attribute of every kind, a subgraph and an operator of a package.
 const TEXT: &str = "graph \"m.udm\"
   input x: f32[batch,?,3]
@@ -253,8 +259,8 @@ fn equal_elements_stand_in_a_file_once() {
 #[test]
 fn sections_are_bytes_by_name() {
     let mut contents = contents(Graph::parse(TEXT).unwrap());
-    contents.sections.push(Section::new("hta", Some("net"), b"prepared").unwrap());
-    contents.sections.push(Section::new("empty", None, b"").unwrap());
+    contents.sections.push(section("hta", Some("net"), b"prepared"));
+    contents.sections.push(section("empty", None, b""));
     let sections = read(&contents).sections().unwrap();
     let said: Vec<_> = sections
         .iter()

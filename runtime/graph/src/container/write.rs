@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use udo_api::{DType, Shape};
+use udo_api::DType;
 
 use super::checksum::{content, hex};
 use super::form::{
@@ -410,19 +410,4 @@ impl Head {
 /// A text as JSON has it.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
-}
-
-impl Section {
-    /// A section with these bytes.
-    ///
-    /// # Errors
-    /// There is no memory for them.
-    pub fn new(name: &str, network: Option<&str>, bytes: &[u8]) -> Result<Self, ContainerError> {
-        let place = || format!("section {name:?}");
-        let refused = |error: String| ContainerError::malformed(place(), error, "fewer bytes");
-        let shape = Shape::new(&[bytes.len()]).map_err(|error| refused(error.to_string()))?;
-        let bytes = Tensor::from_bytes(DType::U8, shape, bytes);
-        let bytes = bytes.map_err(|error| refused(error.to_string()))?;
-        Ok(Self { name: name.to_owned(), network: network.map(str::to_owned), bytes })
-    }
 }

@@ -126,7 +126,7 @@ pub enum Attr {
 
 impl Attr {
     /// The graphs in it.
-    pub fn graphs(&self) -> &[Graph] {
+    pub(crate) fn graphs(&self) -> &[Graph] {
         match self {
             Self::Graph(graph) => std::slice::from_ref(graph),
             Self::Graphs(graphs) => graphs,

@@ -15,7 +15,7 @@ pub struct Origin {
 
 impl Origin {
     /// One node of the model.
-    pub fn of(id: u32) -> Self {
+    pub(crate) fn of(id: u32) -> Self {
         Self { first: Some(id), others: Vec::new() }
     }
 

@@ -7,7 +7,7 @@ mod function;
 mod graph;
 mod model;
 mod opsets;
-pub mod proto;
+pub(crate) mod proto;
 mod raw;
 mod scope;
 mod sparse;
@@ -18,10 +18,11 @@ mod types;
 use super::{ImportError, ImportOptions, ModelBytes, PackagedOp};
 use crate::graph::Graph;
 
-pub use tensor::{tensor_pb, tensor_to_pb, to_proto};
+pub use tensor::tensor_pb;
+pub(crate) use tensor::to_proto;
 
 /// Whether bytes start as writers start an ONNX file: with the version of its format, which is small.
-pub fn sniff(bytes: &[u8]) -> bool {
+pub(crate) fn sniff(bytes: &[u8]) -> bool {
     matches!(bytes, [0x08, 1..=0x7f, ..])
 }
 
@@ -36,7 +37,7 @@ pub fn sniff(bytes: &[u8]) -> bool {
 /// # Errors
 /// Bytes that are no model, a model that breaks ONNX's rules, or one with something in it that
 /// the graph cannot say: sequences, texts, narrow floats.
-pub fn import(
+pub(crate) fn import(
     bytes: &ModelBytes,
     name: &str,
     options: &ImportOptions,

@@ -2,11 +2,11 @@
 
 use udo_api::DType::{F32, I32, U8};
 use udo_api::{Core, Encoding, Encodings};
+use udo_compile::build::{FinishedGraph, GraphBuilder, Operation, TensorId};
+use udo_compile::build::{Kind, NNRT_OPS as OPS};
 use udo_compile::compiler::Resources;
 use udo_engine::cores::OpenCl;
 use udo_engine::device::Packing;
-use udo_runtime::build::{FinishedGraph, GraphBuilder, Operation, TensorId};
-use udo_runtime::build::{Kind, NNRT_OPS as OPS};
 use udo_runtime::compile::{BindOptions, Fallback, PlaceOptions};
 use udo_runtime::compile::{OpSupport, support};
 use udo_runtime::device::{ErrorCode, Extent, TensorSpec};

@@ -1,8 +1,8 @@
 //! One operation in a graph of its own, and numbers to hold its results against.
 
 use udo_api::{Bool, DType, Element, Encoding, Encodings, Layout, Shape};
+use udo_compile::build::{GraphBuilder, Operation, TensorId};
 use udo_graph::memory::bytes_of;
-use udo_runtime::build::{GraphBuilder, Operation, TensorId};
 use udo_runtime::device::TensorSpec;
 use udo_runtime::graph::Attr;
 use udo_runtime::{CompileOptions, Tensor};

@@ -10,14 +10,14 @@ use udo_api::abi::GpuArgKind;
 
 use super::error::from;
 use super::source::{self, Ports};
-use super::{Device, OpenClError};
+use super::{ClDevice, OpenClError};
 
 /// Programs by their texts and options.
 pub(super) type Known = HashMap<(String, String), Weak<Program>>;
 
 /// The kernel of a launch, and the program that it is of. Kernels of one source and one set of options share a program.
 pub(super) fn kernel(
-    device: &Device,
+    device: &ClDevice,
     launch: &Launch,
     ports: Ports<'_>,
 ) -> Result<(ClKernel, Arc<Program>), OpenClError> {
@@ -47,7 +47,7 @@ pub(super) fn kernel(
 
 /// Builds the source of a launch.
 pub(super) fn program(
-    device: &Device,
+    device: &ClDevice,
     launch: &Launch,
     text: &str,
 ) -> Result<Program, OpenClError> {
@@ -111,7 +111,7 @@ fn misfit(kernel: &ClKernel, index: u32, arg: GpuArgKind, ports: Ports<'_>) -> O
 
 /// The size of a work group; nothing where the driver picks one.
 pub(super) fn group(
-    device: &Device,
+    device: &ClDevice,
     launch: &Launch,
     kernel: &ClKernel,
 ) -> Result<Option<[usize; 3]>, OpenClError> {

@@ -18,7 +18,7 @@ use udo_api::{
 use super::error::from;
 use super::region::Region;
 use super::source::{self, Ports};
-use super::{Device, OpenClError, build};
+use super::{ClDevice, OpenClError, build};
 
 /// A package's OpenCL kernels, compiled for one node.
 ///
@@ -26,7 +26,7 @@ use super::{Device, OpenClError, build};
 /// as [`Status::DEVICE`], with the number of the [`DeviceCall`] and of the reason.
 #[derive(Debug)]
 pub struct DeviceKernel {
-    device: &'static Device,
+    device: &'static ClDevice,
     work: Mutex<Work>,
 }
 
@@ -86,7 +86,7 @@ struct Work {
     scratch: Vec<Buffer<u8>>,
 }
 
-impl Device {
+impl ClDevice {
     /// Compiles the launches of a node with these inputs and outputs, and takes device memory for their scratch, and for
     /// packed constants of so many bytes.
     ///

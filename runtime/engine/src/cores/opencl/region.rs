@@ -11,7 +11,7 @@ use opencl3::memory::{Buffer, CL_MEM_READ_ONLY, CL_MEM_READ_WRITE, ClMem};
 use opencl3::types::{CL_BLOCKING, cl_event, cl_mem};
 use udo_api::{ExecError, Status};
 
-use super::{Device, OpenClError, from};
+use super::{ClDevice, OpenClError, from};
 use udo_graph::memory::Tensor;
 
 /// The bytes of a tensor on the device. Tensors of steps there point to one instead of to elements.
@@ -50,7 +50,7 @@ impl Region {
     }
 
     /// Copies bytes of the host to the device, after all that is enqueued.
-    pub(super) fn write(&self, device: &Device, bytes: &[u8]) -> Result<(), ClError> {
+    pub(super) fn write(&self, device: &ClDevice, bytes: &[u8]) -> Result<(), ClError> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -65,7 +65,7 @@ impl Region {
     }
 
     /// Copies bytes to the host, once all that is enqueued is done.
-    pub(super) fn read(&self, device: &Device, bytes: &mut [u8]) -> Result<(), ClError> {
+    pub(super) fn read(&self, device: &ClDevice, bytes: &mut [u8]) -> Result<(), ClError> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -82,7 +82,7 @@ impl Region {
     /// Enqueues a copy of `bytes` bytes from `at` on to where `to` has them from `there` on.
     pub(super) fn copy(
         &self,
-        device: &Device,
+        device: &ClDevice,
         (at, to, there): (usize, &Self, usize),
         bytes: usize,
     ) -> Result<(), ClError> {
@@ -123,7 +123,7 @@ impl Arena {
     /// # Errors
     /// The device does not give the memory.
     pub fn new(
-        device: &Device,
+        device: &ClDevice,
         (bytes, fill): (usize, u8),
         regions: impl Iterator<Item = (usize, usize)>,
     ) -> Result<Self, OpenClError> {
@@ -145,7 +145,7 @@ impl Arena {
 }
 
 fn region(
-    device: &Device,
+    device: &ClDevice,
     root: &Arc<Buffer<u8>>,
     offset: usize,
     bytes: usize,
@@ -163,7 +163,7 @@ fn region(
     Ok(Region { root: Arc::clone(root), offset, own })
 }
 
-impl Device {
+impl ClDevice {
     /// A constant on the device, copied there unless some plan has it there already.
     ///
     /// # Errors

@@ -4,19 +4,19 @@ use udo_api::abi::TensorArg;
 use udo_api::{DType, Error, ExecError, FinalizeCx, Io, Kernel};
 
 use super::kernel::{failed, region_of};
-use super::{Device, DeviceCall};
+use super::{ClDevice, DeviceCall};
 
 /// Copies a tensor of the host to the device.
 #[derive(Debug)]
-pub struct Upload(pub &'static Device);
+pub struct Upload(pub &'static ClDevice);
 
 /// Copies a tensor of the device to the host, once it is computed.
 #[derive(Debug)]
-pub struct Download(pub &'static Device);
+pub struct Download(pub &'static ClDevice);
 
 /// Copies a tensor of the device to where its rows are to be there.
 #[derive(Debug)]
-pub struct CopyThere(pub &'static Device);
+pub struct CopyThere(pub &'static ClDevice);
 
 impl Kernel for Upload {
     fn finalize(_: &FinalizeCx<'_>) -> Result<Self, Error> {

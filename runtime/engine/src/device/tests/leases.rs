@@ -92,7 +92,6 @@ fn a_run_has_all_of_its_leases_or_none() {
         (conflict.binding, conflict.memory, conflict.access),
         (2, z.memory_id(), Access::Write)
     );
-    assert!(!run.is_held());
     y.write(0, &[1]).unwrap();
     drop(reader);
     run.take().unwrap();
@@ -117,7 +116,6 @@ fn a_run_has_all_of_its_leases_or_none() {
     x.write(0, &[1]).unwrap();
     refused(run.bind(3, z.all()), ErrorCode::InvalidArgument, "the run has 3");
     run.bind(2, x.all()).unwrap();
-    assert_eq!(run.view(2), Some(&x.all()));
     assert_eq!(run.take().unwrap_err().code(), ErrorCode::InvalidArgument);
 }
 
@@ -147,7 +145,7 @@ fn one_memory_is_not_input_and_output_of_a_run_unless_in_place() {
     assert_eq!(in_place.bytes_mut(0).unwrap(), [1; 16]);
     let mut none = LeaseSet::default();
     none.take().unwrap();
-    assert!(none.is_empty() && apart.len() == 2);
+    none.give_back();
 }
 
 /// Leases as a list: any two that share a byte are to read.

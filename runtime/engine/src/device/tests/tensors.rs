@@ -61,10 +61,7 @@ fn a_tensor_takes_shapes_that_fit() {
     tensor.reshape(&[3]).unwrap();
     assert_eq!(tensor.read_all().unwrap(), [1, 2, 3]);
     tensor.reshape(&[4, 3, 1]).unwrap();
-    assert_eq!(
-        (tensor.spec().to_string(), tensor.declared().to_string()),
-        ("u8[4,3,1]".to_owned(), "u8[2,6]".to_owned())
-    );
+    assert_eq!(tensor.spec().to_string(), "u8[4,3,1]");
     refused(tensor.reshape(&[13]), ErrorCode::OutOfMemory, "u8[13] takes 13 bytes, and memory");
     refused(tensor.reshape(&[]), ErrorCode::InvalidArgument, "an empty shape");
     refused(tensor.reshape(&[usize::MAX, 2]), ErrorCode::InvalidArgument, "too many elements");

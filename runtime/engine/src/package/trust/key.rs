@@ -57,7 +57,7 @@ pub enum KeyError {
 
 impl KeyError {
     /// What kind of refusal it is.
-    pub fn code(&self) -> ErrorCode {
+    pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::File { .. } => ErrorCode::InvalidPath,
             Self::Line { .. } => ErrorCode::InvalidFile,
@@ -138,7 +138,7 @@ impl SecretKey {
     }
 
     /// The key that tells whether this one signed.
-    pub fn public(&self) -> PublicKey {
+    pub(crate) fn public(&self) -> PublicKey {
         PublicKey(self.0.pk)
     }
 
@@ -169,7 +169,7 @@ impl PublicKey {
     ///
     /// # Errors
     /// It is none, in words.
-    pub fn parse(line: &str) -> Result<Self, String> {
+    pub(crate) fn parse(line: &str) -> Result<Self, String> {
         let mut words = line.split_whitespace();
         match (words.next(), words.next()) {
             (Some(PUBLIC), Some(digits)) => Self::of_digits(digits),

@@ -41,7 +41,7 @@ pub enum LockError {
 
 impl LockError {
     /// What kind of refusal it is.
-    pub fn code(&self) -> ErrorCode {
+    pub(crate) fn code(&self) -> ErrorCode {
         match self {
             Self::File { .. } => ErrorCode::InvalidPath,
             Self::Form { .. } => ErrorCode::InvalidFile,

@@ -10,7 +10,7 @@ fn file() -> Vec<u8> {
     let Source::Constant(bias) = &mut graph.values[4].source else { panic!("{graph}") };
     *bias = weights;
     let mut contents = contents(graph);
-    contents.sections.push(Section::new("hta", Some("net"), b"prepared").unwrap());
+    contents.sections.push(section("hta", Some("net"), b"prepared"));
     contents.to_bytes().unwrap()
 }
 

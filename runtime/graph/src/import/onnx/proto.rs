@@ -8,7 +8,7 @@ use prost::bytes::Bytes;
 
 /// A model: the whole of an ONNX file.
 #[derive(Clone, PartialEq, Message)]
-pub struct ModelProto {
+pub(crate) struct ModelProto {
     /// The version of the file format.
     #[prost(int64, tag = "1")]
     pub ir_version: i64,
@@ -28,7 +28,7 @@ pub struct ModelProto {
 
 /// The version of one operator set.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct OperatorSetIdProto {
+pub(crate) struct OperatorSetIdProto {
     /// The set's domain; empty for ONNX's own.
     #[prost(string, tag = "1")]
     pub domain: String,
@@ -39,7 +39,7 @@ pub struct OperatorSetIdProto {
 
 /// An operator that the model defines itself, by the nodes that stand for one of it.
 #[derive(Clone, PartialEq, Message)]
-pub struct FunctionProto {
+pub(crate) struct FunctionProto {
     /// The operator's type name.
     #[prost(string, tag = "1")]
     pub name: String,
@@ -71,7 +71,7 @@ pub struct FunctionProto {
 
 /// A graph.
 #[derive(Clone, PartialEq, Message)]
-pub struct GraphProto {
+pub(crate) struct GraphProto {
     /// The nodes.
     #[prost(message, repeated, tag = "1")]
     pub node: Vec<NodeProto>,
@@ -97,7 +97,7 @@ pub struct GraphProto {
 
 /// A node.
 #[derive(Clone, PartialEq, Message)]
-pub struct NodeProto {
+pub(crate) struct NodeProto {
     /// The names of what it reads; empty where an optional input is left out.
     #[prost(string, repeated, tag = "1")]
     pub input: Vec<String>,
@@ -123,7 +123,7 @@ pub struct NodeProto {
 
 /// An attribute of a node.
 #[derive(Clone, PartialEq, Message)]
-pub struct AttributeProto {
+pub(crate) struct AttributeProto {
     /// The attribute's name.
     #[prost(string, tag = "1")]
     pub name: String,
@@ -167,75 +167,75 @@ pub struct AttributeProto {
 
 impl AttributeProto {
     /// The type of an attribute that does not say.
-    pub const UNDEFINED: i32 = 0;
+    pub(crate) const UNDEFINED: i32 = 0;
     /// The type of a real number.
-    pub const FLOAT: i32 = 1;
+    pub(crate) const FLOAT: i32 = 1;
     /// The type of a whole number.
-    pub const INT: i32 = 2;
+    pub(crate) const INT: i32 = 2;
     /// The type of a text.
-    pub const STRING: i32 = 3;
+    pub(crate) const STRING: i32 = 3;
     /// The type of a tensor.
-    pub const TENSOR: i32 = 4;
+    pub(crate) const TENSOR: i32 = 4;
     /// The type of a graph.
-    pub const GRAPH: i32 = 5;
+    pub(crate) const GRAPH: i32 = 5;
     /// The type of a list of real numbers.
-    pub const FLOATS: i32 = 6;
+    pub(crate) const FLOATS: i32 = 6;
     /// The type of a list of whole numbers.
-    pub const INTS: i32 = 7;
+    pub(crate) const INTS: i32 = 7;
     /// The type of a list of texts.
-    pub const STRINGS: i32 = 8;
+    pub(crate) const STRINGS: i32 = 8;
     /// The type of a list of graphs.
-    pub const GRAPHS: i32 = 10;
+    pub(crate) const GRAPHS: i32 = 10;
     /// The type of a sparse tensor.
-    pub const SPARSE_TENSOR: i32 = 11;
+    pub(crate) const SPARSE_TENSOR: i32 = 11;
 
     fn typed(name: &str, r#type: i32) -> Self {
         Self { name: name.to_owned(), r#type, ..Self::default() }
     }
 
     /// A whole number.
-    pub fn int(name: &str, value: i64) -> Self {
+    pub(crate) fn int(name: &str, value: i64) -> Self {
         Self { i: Some(value), ..Self::typed(name, Self::INT) }
     }
 
     /// A real number.
-    pub fn float(name: &str, value: f32) -> Self {
+    pub(crate) fn float(name: &str, value: f32) -> Self {
         Self { f: Some(value), ..Self::typed(name, Self::FLOAT) }
     }
 
     /// A text.
-    pub fn text(name: &str, value: &str) -> Self {
+    pub(crate) fn text(name: &str, value: &str) -> Self {
         Self { s: Some(value.as_bytes().to_vec()), ..Self::typed(name, Self::STRING) }
     }
 
     /// Whole numbers.
-    pub fn ints(name: &str, values: &[i64]) -> Self {
+    pub(crate) fn ints(name: &str, values: &[i64]) -> Self {
         Self { ints: values.to_vec(), ..Self::typed(name, Self::INTS) }
     }
 
     /// Real numbers.
-    pub fn floats(name: &str, values: &[f32]) -> Self {
+    pub(crate) fn floats(name: &str, values: &[f32]) -> Self {
         Self { floats: values.to_vec(), ..Self::typed(name, Self::FLOATS) }
     }
 
     /// Texts.
-    pub fn texts(name: &str, values: &[&str]) -> Self {
+    pub(crate) fn texts(name: &str, values: &[&str]) -> Self {
         let strings = values.iter().map(|s| s.as_bytes().to_vec()).collect();
         Self { strings, ..Self::typed(name, Self::STRINGS) }
     }
 
     /// A tensor.
-    pub fn tensor(name: &str, value: TensorProto) -> Self {
+    pub(crate) fn tensor(name: &str, value: TensorProto) -> Self {
         Self { t: Some(value), ..Self::typed(name, Self::TENSOR) }
     }
 
     /// A graph.
-    pub fn graph(name: &str, value: &GraphProto) -> Self {
+    pub(crate) fn graph(name: &str, value: &GraphProto) -> Self {
         Self { g: Some(value.encode_to_vec().into()), ..Self::typed(name, Self::GRAPH) }
     }
 
     /// Graphs.
-    pub fn graphs(name: &str, values: &[GraphProto]) -> Self {
+    pub(crate) fn graphs(name: &str, values: &[GraphProto]) -> Self {
         let graphs = values.iter().map(|graph| graph.encode_to_vec().into()).collect();
         Self { graphs, ..Self::typed(name, Self::GRAPHS) }
     }
@@ -243,7 +243,7 @@ impl AttributeProto {
 
 /// A tensor with its elements, which lie in one of the fields or in another file.
 #[derive(Clone, PartialEq, Message)]
-pub struct TensorProto {
+pub(crate) struct TensorProto {
     /// The extents, outermost first.
     #[prost(int64, repeated, tag = "1")]
     pub dims: Vec<i64>,
@@ -287,7 +287,7 @@ pub struct TensorProto {
 
 /// A tensor most of whose elements are 0.
 #[derive(Clone, PartialEq, Message)]
-pub struct SparseTensorProto {
+pub(crate) struct SparseTensorProto {
     /// The elements that are not 0; carries the name.
     #[prost(message, optional, tag = "1")]
     pub values: Option<TensorProto>,
@@ -301,7 +301,7 @@ pub struct SparseTensorProto {
 
 /// A key and its value.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct StringStringEntryProto {
+pub(crate) struct StringStringEntryProto {
     /// The key.
     #[prost(string, tag = "1")]
     pub key: String,
@@ -312,7 +312,7 @@ pub struct StringStringEntryProto {
 
 /// A value's name and type.
 #[derive(Clone, PartialEq, Message)]
-pub struct ValueInfoProto {
+pub(crate) struct ValueInfoProto {
     /// The value's name.
     #[prost(string, tag = "1")]
     pub name: String,
@@ -323,7 +323,7 @@ pub struct ValueInfoProto {
 
 /// A value's type: one of the fields.
 #[derive(Clone, PartialEq, Message)]
-pub struct TypeProto {
+pub(crate) struct TypeProto {
     /// A tensor.
     #[prost(message, optional, tag = "1")]
     pub tensor_type: Option<TensorTypeProto>,
@@ -343,7 +343,7 @@ pub struct TypeProto {
 
 /// A tensor's element type and shape.
 #[derive(Clone, PartialEq, Message)]
-pub struct TensorTypeProto {
+pub(crate) struct TensorTypeProto {
     /// The element type's code.
     #[prost(int32, tag = "1")]
     pub elem_type: i32,
@@ -354,7 +354,7 @@ pub struct TensorTypeProto {
 
 /// A shape.
 #[derive(Clone, PartialEq, Message)]
-pub struct TensorShapeProto {
+pub(crate) struct TensorShapeProto {
     /// The extents, outermost first.
     #[prost(message, repeated, tag = "1")]
     pub dim: Vec<DimensionProto>,
@@ -362,7 +362,7 @@ pub struct TensorShapeProto {
 
 /// An extent: a number, a name, or neither.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct DimensionProto {
+pub(crate) struct DimensionProto {
     /// This many elements.
     #[prost(int64, optional, tag = "1")]
     pub dim_value: Option<i64>,
@@ -373,30 +373,22 @@ pub struct DimensionProto {
 
 impl ModelProto {
     /// The bytes of the file.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.encode_to_vec()
     }
 }
 
 impl TensorProto {
     /// The bytes of the file.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    #[cfg(test)]
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         self.encode_to_vec()
-    }
-}
-
-impl NodeProto {
-    /// A node of ONNX's own domain without a name and attributes.
-    pub fn new(op_type: &str, input: &[&str], output: &[&str]) -> Self {
-        let owned = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect();
-        let (input, output) = (owned(input), owned(output));
-        Self { input, output, op_type: op_type.to_owned(), ..Self::default() }
     }
 }
 
 impl ValueInfoProto {
     /// A tensor of the type with this code and these extents.
-    pub fn tensor(name: &str, elem_type: i32, dims: Vec<DimensionProto>) -> Self {
+    pub(crate) fn tensor(name: &str, elem_type: i32, dims: Vec<DimensionProto>) -> Self {
         let shape = Some(TensorShapeProto { dim: dims });
         let tensor_type = Some(TensorTypeProto { elem_type, shape });
         let r#type = Some(TypeProto { tensor_type, ..TypeProto::default() });
@@ -406,19 +398,19 @@ impl ValueInfoProto {
 
 impl DimensionProto {
     /// This many elements.
-    pub fn fixed(value: i64) -> Self {
+    pub(crate) fn fixed(value: i64) -> Self {
         Self { dim_value: Some(value), dim_param: None }
     }
 
     /// As many as every other extent of this name.
-    pub fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         Self { dim_value: None, dim_param: Some(name.to_owned()) }
     }
 }
 
 impl OperatorSetIdProto {
     /// This version of a domain's operators.
-    pub fn new(domain: &str, version: i64) -> Self {
+    pub(crate) fn new(domain: &str, version: i64) -> Self {
         Self { domain: domain.to_owned(), version }
     }
 }

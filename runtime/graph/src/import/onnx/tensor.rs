@@ -208,7 +208,7 @@ pub fn tensor_pb(bytes: &[u8]) -> Result<Tensor, ImportError> {
 }
 
 /// The message that stands for `tensor` in ONNX files.
-pub fn to_proto(tensor: &Tensor, name: &str) -> TensorProto {
+pub(crate) fn to_proto(tensor: &Tensor, name: &str) -> TensorProto {
     TensorProto {
         // No buffer has more bytes than an i64 can count.
         dims: tensor.dims().iter().map(|&d| i64::try_from(d).unwrap_or(i64::MAX)).collect(),
@@ -217,9 +217,4 @@ pub fn to_proto(tensor: &Tensor, name: &str) -> TensorProto {
         raw_data: Bytes::copy_from_slice(tensor.bytes()),
         ..TensorProto::default()
     }
-}
-
-/// The bytes of a `TensorProto` file with this tensor.
-pub fn tensor_to_pb(tensor: &Tensor, name: &str) -> Vec<u8> {
-    to_proto(tensor, name).to_bytes()
 }

@@ -25,6 +25,15 @@ fn options() -> ImportOptions {
     ImportOptions::default()
 }
 
+impl NodeProto {
+    /// A node of ONNX's own domain without a name and attributes.
+    fn new(op_type: &str, input: &[&str], output: &[&str]) -> Self {
+        let owned = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect();
+        let (input, output) = (owned(input), owned(output));
+        Self { input, output, op_type: op_type.to_owned(), ..Self::default() }
+    }
+}
+
 fn floats(name: &str, dims: &[i64], values: &[f32]) -> TensorProto {
     TensorProto {
         name: name.to_owned(),
@@ -361,7 +370,7 @@ fn every_element_type_reads_back() {
         Tensor::zeros(DType::F32, Shape::new(&[3, 0]).unwrap()).unwrap(),
     ];
     for tensor in &tensors {
-        let back = tensor_pb(&tensor_to_pb(tensor, "t")).unwrap();
+        let back = tensor_pb(&to_proto(tensor, "t").to_bytes()).unwrap();
         assert_eq!(back.desc(), tensor.desc());
         assert_eq!(back.bytes(), tensor.bytes());
     }
@@ -627,7 +636,8 @@ fn broken_files_never_panic_and_hold_no_more_than_they_bring() {
 
 #[test]
 fn broken_tensor_files_never_panic() {
-    let good = tensor_to_pb(&Tensor::zeros(DType::I16, Shape::new(&[2, 3]).unwrap()).unwrap(), "t");
+    let good = Tensor::zeros(DType::I16, Shape::new(&[2, 3]).unwrap()).unwrap();
+    let good = to_proto(&good, "t").to_bytes();
     for end in 0..good.len() {
         assert!(tensor_pb(&good[..end]).is_err(), "cut at {end}");
     }

@@ -8,8 +8,8 @@ use std::str::FromStr;
 
 use udo_api::{DType, Shape};
 
-use udo_graph::graph::{Attr, DimSpec, Graph, NEWEST, Node, Source, TensorType, ValueId};
-use udo_graph::memory::Tensor;
+use crate::graph::{Attr, DimSpec, Graph, NEWEST, Node, Source, TensorType, ValueId};
+use crate::memory::Tensor;
 
 /// The format of an image's pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

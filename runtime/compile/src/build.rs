@@ -6,7 +6,6 @@
 //! known here.
 
 mod finished;
-mod image_input;
 mod lower;
 mod nnrt;
 mod operation;
@@ -20,9 +19,6 @@ use udo_engine::device::{Error, ErrorCode, Packing, Result, TensorSpec};
 use udo_graph::memory::{Tensor, TensorError};
 
 pub use finished::{FinishedGraph, Unfinished};
-pub use image_input::{
-    ColorEncoding, ColorOrder, ImageInput, ImageInputError, convert_input, encoded_shape,
-};
 use lower::Call;
 pub use nnrt::{NnrtOp, OPS as NNRT_OPS};
 use operation::Placed;
@@ -49,9 +45,9 @@ impl TensorId {
 ///
 /// ```
 /// use udo_api::DType;
-/// use udo_runtime::build::{GraphBuilder, Operation};
-/// use udo_runtime::device::TensorSpec;
-/// use udo_runtime::graph::Attr;
+/// use udo_compile::build::{GraphBuilder, Operation};
+/// use udo_engine::device::TensorSpec;
+/// use udo_graph::graph::Attr;
 ///
 /// let mut graph = GraphBuilder::new("sum");
 /// let of = TensorSpec::fixed(DType::F32, &[2, 3])?;
