@@ -14,10 +14,10 @@ pub struct Params {
 }
 
 impl Params {
-    /// Reads them from a node.
+    /// Reads the parameters of a node.
     ///
     /// # Errors
-    /// A parameter has no value, or one that its type does not hold.
+    /// A parameter has no value, or a value that its type cannot hold.
     pub fn read(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         Ok(Self {
             alpha: DspKept::read(cx, "alpha")?,

@@ -2,7 +2,7 @@
 // config 838c9ccdbf23d184
 //
 // Softmax on a device. The runtime defines UDO_STORAGE as float or half; read it with
-// UDO_LOAD(p, i) and write it with UDO_STORE(p, i, v), which take and give float.
+// UDO_LOAD(p, i) and write it with UDO_STORE(p, i, v), which convert to and from float.
 
 __kernel void softmax_kernel(
     __global const UDO_STORAGE *placeholder,

@@ -1,5 +1,5 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //!
-//! What the kernels of SoftmaxUdoPackage share on every core. It has no `std`, as crates for the DSP have none.
+//! Code that the kernels of SoftmaxUdoPackage share on all cores. It is `no_std`, like the crates for the DSP.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -2,10 +2,10 @@
 // config 6d32dc943cef2c7f
 //
 // GeGlu on a device. The runtime defines UDO_STORAGE as float or half; read it with
-// UDO_LOAD(p, i) and write it with UDO_STORE(p, i, v), which take and give float.
+// UDO_LOAD(p, i) and write it with UDO_STORE(p, i, v), which convert to and from float.
 //
-// What is known with the shapes stands before this text as constants, which are PLAN and what else is written in capitals
-// and not defined here. So does what all operators use, which is common/reference.cl.
+// The compiler also sees common/reference.cl and the node's static values, as constants: PLAN and
+// the other names in capitals that are not defined here.
 
 // What is known with the shapes. Work items copy it: a compiler was seen to read other lists than are in constants.
 typedef struct {

@@ -1,8 +1,8 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //! config a8c34f4be3f91770
 //!
-//! What BoxNms computes on every core: what is known with the shapes, and how an element is computed. The crates of all
-//! cores have it as their module `formulas::box_nms`.
+//! The formula of BoxNms on every core: its static values, and how to compute an element. It is the
+//! module `formulas::box_nms` in the crates of all cores.
 //!
 //!     # Boxes x0, y0, x1, y1 by score, without those that have too much in common with one that is kept.
 //!     let n = dim(boxes, 0)

@@ -1,8 +1,8 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //! config 6e9a4670baa29425
 //!
-//! What GeGlu computes on every core: what is known with the shapes, and how an element is computed. The crates of all
-//! cores have it as their module `formulas::ge_glu`.
+//! The formula of GeGlu on every core: its static values, and how to compute an element. It is the
+//! module `formulas::ge_glu` in the crates of all cores.
 //!
 //!     # One half of the last axis, gated by the other.
 //!     let half = dim(x, -1) // 2

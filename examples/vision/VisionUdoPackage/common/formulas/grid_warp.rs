@@ -1,8 +1,8 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //! config 06f6fa6e265f6e45
 //!
-//! What GridWarp computes on every core: what is known with the shapes, and how an element is computed. The crates of all
-//! cores have it as their module `formulas::grid_warp`.
+//! The formula of GridWarp on every core: its static values, and how to compute an element. It is the
+//! module `formulas::grid_warp` in the crates of all cores.
 //!
 //!     # Pixels at places between -1 and 1, of the four around.
 //!     require rank(image) == 4 and rank(grid) == 4 and dim(grid, 0) == dim(image, 0) and dim(grid, 3) == 2, "x and y for each pixel of each image"

@@ -25,7 +25,7 @@ const IN_PLACE: &[InPlace] = &[InPlace {
     output: 0,
 }];
 
-/// What `finalize` works out for `execute`; freed by `Drop`.
+/// The state that `finalize` computes for `execute`.
 struct SeluF32 {
     gamma: f32,
     /// `gamma * alpha`.

@@ -1,7 +1,7 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //! config e2d21c2922adb762
 //!
-//! Selu: what its outputs look like.
+//! Selu: the types and shapes of its outputs.
 
 use udo_api::{Error, InferCx, Op, OpDef, OpSchema};
 

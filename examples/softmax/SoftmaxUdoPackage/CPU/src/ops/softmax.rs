@@ -12,7 +12,7 @@ pub(crate) const KERNEL: KernelDef =
 
 const PORTS: &[PortRule] = &[input(0, types::F32), output(0, types::F32)];
 
-/// What `finalize` works out for `execute`; freed by `Drop`.
+/// The state that `finalize` computes for `execute`.
 struct SoftmaxF32 {
     cols: usize,
 }

@@ -1,7 +1,7 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //! config 20618abeaa2daa0c
 //!
-//! Softmax: what its outputs look like.
+//! Softmax: the types and shapes of its outputs.
 
 use udo_api::{Error, InferCx, Op, OpDef, OpSchema};
 

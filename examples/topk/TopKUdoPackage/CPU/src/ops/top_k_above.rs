@@ -19,7 +19,7 @@ const PORTS: &[PortRule] = &[
     output(1, types::I32).bounded(),
 ];
 
-/// What `finalize` works out for `execute`; freed by `Drop`.
+/// The state that `finalize` computes for `execute`.
 struct TopKAboveF32 {
     threshold: f32,
 }

@@ -1,7 +1,7 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //! config 751effb377850607
 //!
-//! TopKAbove: what its outputs look like. Both are as long as there are elements above the
+//! TopKAbove: the types and shapes of its outputs. Both are as long as there are elements above the
 //! threshold, which only a run can say; `k` and the input's length bound it.
 
 use udo_api::{DType, Dim, Error, InferCx, Op, OpDef, OpSchema, Shape, TensorDesc};

@@ -26,8 +26,8 @@ const PORTS: &[PortRule] = &[
     output(0, types::I32).bounded(),
 ];
 
-/// A first kernel: right, and as slow as loops over single elements are. Make it fast; its test holds it to the
-/// reference.
+/// A first kernel: correct, but slow, because it loops over single elements. Make it fast; its test
+/// compares it with the reference.
 struct BoxNmsF32 {
     loops: loops::Kept,
 }
@@ -47,7 +47,7 @@ impl Kernel for BoxNmsF32 {
     }
 }
 
-/// What the reference says, element by element.
+/// The computation that the reference defines, element by element.
 #[rustfmt::skip]
 mod loops {
     use udo_api::{Error, ExecError, FinalizeCx, Io, Workspace};

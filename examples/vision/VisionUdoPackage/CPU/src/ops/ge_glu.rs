@@ -24,8 +24,8 @@ const PORTS: &[PortRule] = &[
     output(0, types::F32),
 ];
 
-/// A first kernel: right, and as slow as loops over single elements are. Make it fast; its test holds it to the
-/// reference.
+/// A first kernel: correct, but slow, because it loops over single elements. Make it fast; its test
+/// compares it with the reference.
 struct GeGluF32 {
     loops: loops::Kept,
 }
@@ -45,7 +45,7 @@ impl Kernel for GeGluF32 {
     }
 }
 
-/// What the reference says, element by element.
+/// The computation that the reference defines, element by element.
 #[rustfmt::skip]
 mod loops {
     use udo_api::{Error, ExecError, FinalizeCx, Io, Workspace};

@@ -1,7 +1,7 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //! config 6d32dc943cef2c7f
 //!
-//! GeGlu on the GPU: how it is launched, and one work item of it in Rust.
+//! GeGlu on the GPU: its launches, and one work item in Rust.
 //!
 //!     # One half of the last axis, gated by the other.
 //!     let half = dim(x, -1) // 2
@@ -31,8 +31,8 @@ const SOURCE: &str = concat!(
     include_str!("../../kernels/ge_glu.cl"),
 );
 
-/// A first kernel: right, and as slow as a work item for each element is. Make it fast; its test holds it to the
-/// reference.
+/// A first kernel: correct, but slow, with a work item for each element. Make it fast; its test
+/// compares it with the reference.
 struct GeGluGpu {
     items: items::Kept,
 }
@@ -51,7 +51,7 @@ impl GpuKernel for GeGluGpu {
     }
 }
 
-/// What the reference says, element by element: the work items of `kernels/ge_glu.cl`, for the emulated GPU.
+/// The work items of `kernels/ge_glu.cl`, in Rust for the emulated GPU.
 #[rustfmt::skip]
 mod items {
     use udo_api::{Buffers, Error, ExecError, FinalizeCx, GpuArg, KernelInfo, Launch, WorkItemFn};

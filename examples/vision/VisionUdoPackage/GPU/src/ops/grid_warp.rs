@@ -1,7 +1,7 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //! config 0ab7984a0153f910
 //!
-//! GridWarp on the GPU: how it is launched, and one work item of it in Rust.
+//! GridWarp on the GPU: its launches, and one work item in Rust.
 //!
 //!     # Pixels at places between -1 and 1, of the four around.
 //!     require rank(image) == 4 and rank(grid) == 4 and dim(grid, 0) == dim(image, 0) and dim(grid, 3) == 2, "x and y for each pixel of each image"
@@ -38,8 +38,8 @@ const SOURCE: &str = concat!(
     include_str!("../../kernels/grid_warp.cl"),
 );
 
-/// A first kernel: right, and as slow as a work item for each element is. Make it fast; its test holds it to the
-/// reference.
+/// A first kernel: correct, but slow, with a work item for each element. Make it fast; its test
+/// compares it with the reference.
 struct GridWarpGpu {
     items: items::Kept,
 }
@@ -58,7 +58,7 @@ impl GpuKernel for GridWarpGpu {
     }
 }
 
-/// What the reference says, element by element: the work items of `kernels/grid_warp.cl`, for the emulated GPU.
+/// The work items of `kernels/grid_warp.cl`, in Rust for the emulated GPU.
 #[rustfmt::skip]
 mod items {
     use udo_api::{Buffers, Error, ExecError, FinalizeCx, GpuArg, KernelInfo, Launch, WorkItemFn};

@@ -1,7 +1,7 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //! config 8f087f0448fa9661
 //!
-//! BoxNms: what its outputs look like.
+//! BoxNms: the types and shapes of its outputs.
 //!
 //!     # Boxes x0, y0, x1, y1 by score, without those that have too much in common with one that is kept.
 //!     let n = dim(boxes, 0)
@@ -32,7 +32,7 @@ impl Op for BoxNms {
     }
 }
 
-/// Shapes as the reference says them.
+/// Shapes, computed from the reference.
 #[rustfmt::skip]
 mod shapes {
     use udo_api::{Error, InferCx, Shape};

@@ -1,7 +1,7 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //! config fd92b88c6322941d
 //!
-//! GeGlu: what its outputs look like.
+//! GeGlu: the types and shapes of its outputs.
 //!
 //!     # One half of the last axis, gated by the other.
 //!     let half = dim(x, -1) // 2
@@ -30,7 +30,7 @@ impl Op for GeGlu {
     }
 }
 
-/// Shapes as the reference says them.
+/// Shapes, computed from the reference.
 #[rustfmt::skip]
 mod shapes {
     use udo_api::{Error, InferCx, Shape};

@@ -1,7 +1,7 @@
 //! auto-generated once by `udo new`: yours to edit, never overwritten.
 //! config a04f302ff1d760c6
 //!
-//! GridWarp: what its outputs look like.
+//! GridWarp: the types and shapes of its outputs.
 //!
 //!     # Pixels at places between -1 and 1, of the four around.
 //!     require rank(image) == 4 and rank(grid) == 4 and dim(grid, 0) == dim(image, 0) and dim(grid, 3) == 2, "x and y for each pixel of each image"
@@ -37,7 +37,7 @@ impl Op for GridWarp {
     }
 }
 
-/// Shapes as the reference says them.
+/// Shapes, computed from the reference.
 #[rustfmt::skip]
 mod shapes {
     use udo_api::{Error, InferCx, Shape};
