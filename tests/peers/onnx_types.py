@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Lists the element types that ONNX gives an operator and udo does not take, and why.
+"""Lists the element types that ONNX allows for an operator and udo does not support, with the reason.
 
-For each operator a test that the onnx package ships is loaded with every type that its schema allows, one
-type constraint at a time. docs/onnx-types.md has the table; the exit code is 1 if it is out of date.
+It loads a test of each operator from the onnx package with every type that the schema allows, one type constraint
+at a time. The result is docs/onnx-types.md; the exit code is 1 if the page is out of date.
 
     python tests/peers/onnx_types.py --udo target/release/udo [--only Gemm] [--verbose]
     python tests/peers/onnx_types.py --udo target/release/udo --bless      # writes the page
@@ -32,41 +32,41 @@ TYPES = {"float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", 
          "uint64": "u64"}
 # Attributes that say the type of an output that no input has.
 TYPED_BY = ["to", "dtype", "output_dtype"]
-NO_TENSORS, NO_OPERATOR, ALIKE = "no tensors of this type", "each of its tests is refused", "only where other inputs have it too"
+NO_TENSORS, NO_OPERATOR, ALIKE = "no tensors of this type", "each of its tests is refused", "only together with other inputs"
 # Attributes of operators whose bodies declare types of their own.
 BODIES = ["body", "then_branch", "else_branch"]
 TIMEOUT_S = 60
 # Why operators have no kernel of a type, or have one only where other inputs have the type too.
 WHY = {
-    "Attention": "one product reads both sides in one type: a Cast says which",
-    "BatchNormalization": "one kernel reads the elements and the statistics in one type",
-    "BitCast": "it keeps the width of each element, so that no other width is a type of the result",
-    "GRU": "its weights are packed for products in f32; ONNX Runtime computes none of f64 either",
-    "LSTM": "its weights are packed for products in f32; ONNX Runtime computes none of f64 either",
-    "RMSNormalization": "one kernel reads the elements and the scale in one type",
-    "RNN": "its weights are packed for products in f32; ONNX Runtime computes none of f64 either",
+    "Attention": "both operands of a product have one type; a Cast selects it",
+    "BatchNormalization": "elements and statistics have one type",
+    "BitCast": "the result has the element width of the input",
+    "GRU": "weights are prepacked for f32 products; ONNX Runtime has no f64 kernel either",
+    "LSTM": "weights are prepacked for f32 products; ONNX Runtime has no f64 kernel either",
+    "RMSNormalization": "elements and scale have one type",
+    "RNN": "weights are prepacked for f32 products; ONNX Runtime has no f64 kernel either",
 }
 # Why tensors are of no such type.
 NO_TYPE = {
-    "complex": "the transforms of ONNX (DFT, STFT) have pairs of real numbers instead",
-    "float": "no core here computes with floats below 16 bits",
-    "int": "tensors are addressed by bytes; constants of 4 bits are widened as a model is read",
-    "uint": "tensors are addressed by bytes; constants of 4 bits are widened as a model is read",
-    "string": "a string has no fixed size, and kernels allocate nothing",
-    "seq of": "inside of a model its operators become operators on its tensors; inputs and outputs of a model are tensors",
+    "complex": "ONNX's transforms (DFT, STFT) use pairs of real numbers instead",
+    "float": "no core computes with floating-point types below 16 bits",
+    "int": "tensors are addressed by bytes; 4-bit constants are widened at import",
+    "uint": "tensors are addressed by bytes; 4-bit constants are widened at import",
+    "string": "strings have no fixed size, and kernels do not allocate",
+    "seq of": "inside a model, sequences are replaced by their tensors; inputs and outputs of a model are tensors",
     "optional of": "optional values are not supported",
 }
 # Why operators are not loaded: of those with tests, and of those without.
 NOT_LOADED = {
-    "of training": ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"],
-    "of strings": ["RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"],
-    "of optional values": ["Optional", "OptionalGetElement", "OptionalHasElement"],
-    "taken inside of a model, where sequences become operators on their tensors; those of ONNX's tests are inputs or outputs": [
+    "training only": ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"],
+    "strings are not supported": ["RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"],
+    "optional values are not supported": ["Optional", "OptionalGetElement", "OptionalHasElement"],
+    "supported inside a model, where sequences are replaced by their tensors; in ONNX's tests they are inputs or outputs": [
         "ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert", "SequenceLength",
         "SequenceMap"],
-    "of files in the formats of images, which programs decode before a run": ["ImageDecoder"],
-    "taken; onnx has no test of one such node, and those of this repository load it": ["GlobalLpPool", "MaxRoiPool", "Multinomial", "RandomNormal",
-                                                                 "RandomNormalLike", "RandomUniform", "RandomUniformLike"],
+    "image files are decoded by the program before a run": ["ImageDecoder"],
+    "supported; onnx has no test with a single such node, but this project has": [
+        "GlobalLpPool", "MaxRoiPool", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"],
 }
 
 
@@ -106,7 +106,7 @@ def examples(names):
 
 
 def operator(args, schema, paths):
-    """Rows of an operator: its name, the type constraint, a type, and why it is not taken."""
+    """Rows of an operator: its name, the type constraint, a type, and why it is not supported."""
     allowed = {c.type_param_str: sorted(c.allowed_type_strs) for c in schema.type_constraints}
     rows, base = [], None
     for name, types in allowed.items():
@@ -214,7 +214,7 @@ def said(args, model):
 def reason(table, name):
     """Why a row of the page is there, for its reader."""
     if name not in table:
-        sys.exit(f"{name} is not taken and no table of {Path(__file__).name} says why: add the reason")
+        sys.exit(f"{name} is not supported and no table of {Path(__file__).name} says why: add the reason")
     return table[name]
 
 
@@ -233,22 +233,23 @@ def page(rows, schemas):
     for (name, constraint, is_alike), kinds in gaps.items():
         tables[is_alike][" ".join(kinds), reason(WHY, name)].append(f"{name} ({constraint})")
     lines = ["# Types of ONNX's operators", "",
-             "What ONNX's schemas allow and is not taken. `tests/peers/onnx_types.py --bless` writes this page: it loads each operator of "
-             f"onnx {onnx.__version__}", "on the CPU with every type of every type constraint. Half precision counts as taken where it is "
-             "computed in `f32`."]
-    heads = [("## No kernel", "No model that we know has these; a Cast before the node and one after it do the same."),
-             (f"## Taken {ALIKE}", "A Cast of the other input does the same.")]
+             "This page lists the element types that ONNX's schemas allow and the CPU does not support,", "with the reason.",
+             "Half precision counts as supported where it is computed in `f32`.", "",
+             f"`tests/peers/onnx_types.py --bless` writes this page: it loads each operator of onnx {onnx.__version__}",
+             "with every type of every type constraint."]
+    heads = [("## No kernel", "A Cast before and after the node is a workaround."),
+             (f"## Supported {ALIKE} of the same type", "A Cast of the other input is a workaround.")]
     for (head, text), table in zip(heads, tables):
         lines += ["", head, "", text, "", "| types | operators (type constraint) | why |", "|---|---|---|"]
         lines += [f"| {kinds} | {', '.join(sorted(names))} | {why} |" for (kinds, why), names in sorted(table.items())]
-    lines += ["", "## No tensors of the type", "",
-              "Tensors have the types of the [contract](package-abi.md). Others have no kernels.", "", "| type | operators that may have it | why |", "|---|---|---|"]
+    lines += ["", "## No tensors of this type", "",
+              "Tensors have the types of the [package ABI](package-abi.md); kernels support no others.", "", "| type | operators that allow it | why |", "|---|---|---|"]
     lines += [f"| {kind} | {len(names)} | {reason(NO_TYPE, re.match('[a-z]+( of)?', kind)[0])} |" for kind, names in sorted(beyond.items())]
     reasons, by_reason = {name: why for why, names in NOT_LOADED.items() for name in names}, defaultdict(list)
     for names in without.values():
         for name in names:
             by_reason[reason(reasons, name)].append(name)
-    lines += ["", "## Not loaded", "", "| why | operators |", "|---|---|"]
+    lines += ["", "## Operators that the script does not load", "", "| why | operators |", "|---|---|"]
     lines += [f"| {why} | {', '.join(sorted(names))} |" for why, names in sorted(by_reason.items())]
     return [*lines, "", f"{len(schemas)} operators."]
 
