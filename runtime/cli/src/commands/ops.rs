@@ -104,11 +104,16 @@ fn say(cores: &[Core], ops: &[Coverage]) {
 fn page(ops: &[Coverage]) {
     outln!("# Operators\n");
     outln!(
-        "What is built in, and the types that each core takes for the first input. `udo ops --markdown` writes this page.\n"
+        "This page lists the built-in operators and the types that each core supports for their first input.\n\
+         An empty cell means that the core has no kernel for the operator. `udo ops --markdown` writes this page.\n"
     );
     outln!(
-        "The operators on sequences of tensors are built in as well (SequenceConstruct, SplitToSequence, SequenceMap and the\n\
-         others): they become operators on those tensors. Inputs and outputs of a model are tensors.\n"
+        "*floats* are f16, bf16, f32 and f64, *integers* are i8 to i64 and u8 to u64,\n\
+         *numbers* are both, and *any* includes bool.\n"
+    );
+    outln!(
+        "Operators on sequences of tensors (SequenceConstruct, SplitToSequence, SequenceMap ..) are built in too:\n\
+         loading a model replaces them by operators on tensors. Inputs and outputs of a model are tensors.\n"
     );
     let mut domains: Vec<&str> = ops.iter().map(|op| op.domain.as_str()).collect();
     domains.dedup();
