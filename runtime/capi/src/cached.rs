@@ -19,8 +19,9 @@ use crate::ffi::{BytesMut, Text, guard, hand_out};
 use crate::handles::Runtime;
 use crate::model::{self, LoadOptionsAt, Model};
 
-/// Makes the model that an earlier process left in the folder `options->cache_dir`: one that was compiled of a graph, or loaded
-/// as one that can be exported. `name` is what the graph was called; NULL is for the only one there is.
+/// Creates the model that an earlier process left in the folder `options->cache_dir`: a model
+/// compiled from a graph, or one loaded as exportable. `name` is the name of its graph; NULL means
+/// the only one in the folder.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_restore(
     runtime: Option<&Runtime>,
@@ -36,9 +37,9 @@ pub extern "C" fn udo_model_restore(
     })
 }
 
-/// Writes a model that was loaded or compiled as one that can be exported into `bytes`, with all that is packed for it:
-/// `udo_model_load_bytes` takes it, in this process or another. `out` gets how many bytes that are; where `bytes` is NULL and `len`
-/// 0, nothing else happens, and fewer than those are refused.
+/// Writes an exportable model and its prepacked weights to `bytes`. `udo_model_load_bytes` loads
+/// it, in any process. `out` receives the size in bytes. With `bytes` NULL and `len` 0 nothing is
+/// written; a buffer that is too small is refused.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_export(
     model: Option<&Model>,
@@ -70,7 +71,7 @@ pub extern "C" fn udo_model_export(
     })
 }
 
-/// Counts what the model's cache gave so far; nothing where it has none.
+/// Returns the number of prepacked constants read from the model's cache so far; 0 without a cache.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_cache_restored(
     model: Option<&Model>,
@@ -83,7 +84,7 @@ pub extern "C" fn udo_model_cache_restored(
     })
 }
 
-/// Counts what had to be packed so far although the model has a cache, as that did not have it.
+/// Returns the number of constants packed so far that the model's cache did not have.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_cache_packed(
     model: Option<&Model>,
@@ -96,7 +97,7 @@ pub extern "C" fn udo_model_cache_packed(
     })
 }
 
-/// What the model's cache was, and whether its file could be written.
+/// Returns the state of the model's cache, and whether its file could be written.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_cache_outcome(
     model: Option<&Model>,
@@ -120,8 +121,8 @@ fn outcome(model: &Model) -> CacheOutcomeCode {
     }
 }
 
-/// Why the cache's file was made again or not saved when the model was made; NULL where all went well. The text is the model's and
-/// goes with it.
+/// Returns why the cache's file was rebuilt or not saved when the model was created; NULL if all
+/// went well. The string lives as long as the model.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_cache_warning(
     model: Option<&Model>,

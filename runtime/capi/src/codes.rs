@@ -8,41 +8,42 @@ use udo_runtime::run::Priority;
 
 use crate::argument::invalid;
 
-/// The kind of an error: one of `UDO_ERROR_*`. Numbers are never reused.
+/// The kind of an error: one of `UDO_ERROR_*`. Codes are never reused.
 pub type ErrorCode = u32;
 /// No error.
 pub const UDO_ERROR_NONE: u32 = 0;
-/// An argument is wrong in itself, or does not go with the others.
+/// An argument is invalid, or does not match the other arguments.
 pub const UDO_ERROR_INVALID_ARGUMENT: u32 = 1;
-/// A heap's limit, the system or a tensor's memory has not as many bytes.
+/// The heap limit, the system or a tensor's memory has too few bytes.
 pub const UDO_ERROR_OUT_OF_MEMORY: u32 = 2;
-/// The call does not go with what was called before.
+/// The call is not allowed in the current state of the object.
 pub const UDO_ERROR_INVALID_STATE: u32 = 3;
-/// A file's contents are not what they should be.
+/// A file has invalid contents.
 pub const UDO_ERROR_INVALID_FILE: u32 = 4;
-/// A file or folder is not there, or may not be used.
+/// A file or folder is missing, or access is denied.
 pub const UDO_ERROR_INVALID_PATH: u32 = 5;
-/// It did not happen in the time given.
+/// The timeout expired.
 pub const UDO_ERROR_TIMEOUT: u32 = 6;
-/// The device, or this system, cannot do it.
+/// The device, or this system, does not support it.
 pub const UDO_ERROR_UNSUPPORTED: u32 = 7;
-/// The device went away.
+/// The device was lost.
 pub const UDO_ERROR_DEVICE_LOST: u32 = 8;
-/// A number was asked for that open dimensions leave open.
+/// The result depends on open dimensions.
 pub const UDO_ERROR_DYNAMIC_SHAPE: u32 = 9;
-/// There is no such device, or it cannot be had.
+/// The device does not exist, or is not available.
 pub const UDO_ERROR_DEVICE_UNAVAILABLE: u32 = 10;
-/// The shape is not one of those allowed.
+/// The shape is not one of the accepted shapes.
 pub const UDO_ERROR_SHAPE_MISMATCH: u32 = 11;
-/// Something else has the name already.
+/// The name is already in use.
 pub const UDO_ERROR_ALREADY_EXISTS: u32 = 12;
-/// Somebody else is at it now.
+/// The object is in use by another call or run.
 pub const UDO_ERROR_BUSY: u32 = 13;
-/// The caller asked for it to end.
+/// The caller cancelled it.
 pub const UDO_ERROR_CANCELLED: u32 = 14;
-/// A fault of this library.
+/// A bug in this library.
 pub const UDO_ERROR_INTERNAL: u32 = 15;
-/// The process of a contained package ended, or did not answer in time; the next call has another.
+/// The worker process of a contained package ended or did not answer in time. The next call starts
+/// a new one.
 pub const UDO_ERROR_WORKER_LOST: u32 = 16;
 
 /// The kind of a device's cores: one of `UDO_DEVICE_*`.
@@ -53,7 +54,7 @@ pub const UDO_DEVICE_CPU: u32 = 1;
 pub const UDO_DEVICE_GPU: u32 = 2;
 /// A digital signal processor.
 pub const UDO_DEVICE_DSP: u32 = 3;
-/// A tensor accelerator.
+/// An HTA (hardware tensor accelerator).
 pub const UDO_DEVICE_HTA: u32 = 4;
 
 /// The type of elements: one of `UDO_DTYPE_*`.
@@ -82,147 +83,151 @@ pub const UDO_DTYPE_U16: u32 = 10;
 pub const UDO_DTYPE_U32: u32 = 11;
 /// Unsigned 64-bit integer.
 pub const UDO_DTYPE_U64: u32 = 12;
-/// One byte, 0 or 1.
+/// A bool: one byte, 0 or 1.
 pub const UDO_DTYPE_BOOL: u32 = 13;
 
-/// What the cache of a model was: one of `UDO_CACHE_*`.
+/// The state of a model's cache: one of `UDO_CACHE_*`.
 pub type CacheOutcomeCode = u32;
-/// The model has none.
+/// The model has no cache.
 pub const UDO_CACHE_NONE: u32 = 0;
-/// It had nothing of the model.
+/// The cache had no file for the model.
 pub const UDO_CACHE_MISS: u32 = 1;
-/// It had a file of the model.
+/// The cache had a file for the model.
 pub const UDO_CACHE_HIT: u32 = 2;
-/// Its file was damaged, older, or of something else, and was made again.
+/// The cache's file was damaged, outdated or for something else, and was rebuilt.
 pub const UDO_CACHE_REBUILT: u32 = 3;
-/// What the model file was prepared with is for another machine or library, and was not used.
+/// The prepacked weights in the model file are for another machine or library version, and were not
+/// used.
 pub const UDO_CACHE_UNFIT: u32 = 4;
-/// The model is there, but the file could not be written.
+/// The model is loaded, but the cache's file could not be written.
 pub const UDO_CACHE_SAVE_FAILED: u32 = 5;
 
 /// The order of dimensions: one of `UDO_LAYOUT_*`.
 pub type LayoutCode = u32;
-/// The model's own.
+/// The order of the model.
 pub const UDO_LAYOUT_AS_GIVEN: u32 = 0;
-/// Batches, channels, rows, columns.
+/// Batch, channels, rows, columns.
 pub const UDO_LAYOUT_NCHW: u32 = 1;
-/// Batches, rows, columns, channels.
+/// Batch, rows, columns, channels.
 pub const UDO_LAYOUT_NHWC: u32 = 2;
 
-/// How batches lie next to each other: one of `UDO_PACKING_*`.
+/// How batches are packed: one of `UDO_PACKING_*`.
 pub type PackingCode = u32;
-/// One behind the other.
+/// Batches follow each other.
 pub const UDO_PACKING_1N: u32 = 0;
-/// Two and two, of elements of two bytes.
+/// Groups of two batches, for elements of two bytes.
 pub const UDO_PACKING_2N: u32 = 1;
-/// Four and four, of elements of one byte.
+/// Groups of four batches, for elements of one byte.
 pub const UDO_PACKING_4N: u32 = 2;
 
-/// What is in fresh memory: one of `UDO_CONTENTS_*`.
+/// The initial contents of memory: one of `UDO_CONTENTS_*`.
 pub type ContentsCode = u32;
-/// Anything.
+/// Undefined.
 pub const UDO_CONTENTS_UNSET: u32 = 0;
 /// Zeros.
 pub const UDO_CONTENTS_ZEROS: u32 = 1;
 
-/// Whether memory may be given to other processes: one of `UDO_SHARING_*`.
+/// Whether other processes may use memory: one of `UDO_SHARING_*`.
 pub type SharingCode = u32;
-/// It may not.
+/// Other processes cannot use the memory.
 pub const UDO_SHARING_PRIVATE: u32 = 0;
-/// It may, as a file descriptor. What others write there may come at any time from the first export on, so runs copy it.
+/// Other processes can use the memory through a file descriptor. They may write to it at any time
+/// after the first export, so runs copy it.
 pub const UDO_SHARING_EXPORTABLE: u32 = 1;
-/// It may, and the program promises that nobody else is at its bytes while this library is: neither by the descriptor, nor by a mapping or
-/// another import of it, while a run, a copy or a mapping of the memory is under way. So runs use it where it lies.
+/// Other processes can use the memory, and the program promises that nobody accesses its bytes
+/// during a run, copy or mapping of this library, neither through the descriptor nor through a
+/// mapping or another import of it. Runs therefore use it in place.
 pub const UDO_SHARING_EXCLUSIVE: u32 = 2;
 
-/// What a mapping is for: one of `UDO_MAP_*`.
+/// The access that a mapping allows: one of `UDO_MAP_*`.
 pub type MapAccess = u32;
-/// To be read.
+/// Read access.
 pub const UDO_MAP_READ: u32 = 1;
-/// To be read and written.
+/// Read and write access.
 pub const UDO_MAP_WRITE: u32 = 2;
 
-/// Who keeps host and device in step while memory is mapped: one of `UDO_UPKEEP_*`.
+/// Who keeps the caches of host and device coherent while memory is mapped: one of `UDO_UPKEEP_*`.
 pub type MapUpkeep = u32;
-/// The mapping: it invalidates when it begins, and flushes when it is released.
+/// The mapping: it invalidates the cache when it starts, and flushes it when it is released.
 pub const UDO_UPKEEP_BY_MAP: u32 = 0;
-/// The program, by `udo_map_flush` and `udo_map_invalidate`.
+/// The program, with `udo_map_flush` and `udo_map_invalidate`.
 pub const UDO_UPKEEP_BY_PROGRAM: u32 = 1;
 
-/// What happens to a node that none of the cores takes: one of `UDO_FALLBACK_*`.
+/// What happens to a node that none of the cores supports: one of `UDO_FALLBACK_*`.
 pub type FallbackCode = u32;
-/// The model is refused.
+/// Refuse the model.
 pub const UDO_FALLBACK_OFF: u32 = 0;
-/// It runs on the CPU.
+/// Run the node on the CPU.
 pub const UDO_FALLBACK_CPU: u32 = 1;
-/// It runs on the GPU.
+/// Run the node on the GPU.
 pub const UDO_FALLBACK_GPU: u32 = 2;
-/// It runs on the DSP.
+/// Run the node on the DSP.
 pub const UDO_FALLBACK_DSP: u32 = 3;
-/// It runs on the HTA.
+/// Run the node on the HTA.
 pub const UDO_FALLBACK_HTA: u32 = 4;
 
-/// Whether host and device see at once what the other writes: one of `UDO_COHERENCE_*`.
+/// Whether host and device see each other's writes at once: one of `UDO_COHERENCE_*`.
 pub type CoherenceCode = u32;
-/// They do.
+/// Host and device see each other's writes at once.
 pub const UDO_COHERENCE_COHERENT: u32 = 0;
-/// They do not: lines are flushed and invalidated by who writes and reads them.
+/// Writes become visible through flushes and invalidations of cache lines.
 pub const UDO_COHERENCE_NON_COHERENT: u32 = 1;
 
-/// Which packages are contained beside those that are listed as such: one of `UDO_CONTAIN_*`.
+/// Which packages are contained in addition to the listed ones: one of `UDO_CONTAIN_*`.
 pub type ContainCode = u32;
-/// None.
+/// No others.
 pub const UDO_CONTAIN_LISTED: u32 = 0;
-/// Those that nobody signed who is trusted, which are refused otherwise where anybody is.
+/// Packages that are not signed by a trusted key. Without containment they are refused if any keys
+/// are trusted.
 pub const UDO_CONTAIN_UNSIGNED: u32 = 1;
-/// All.
+/// All packages.
 pub const UDO_CONTAIN_ALL: u32 = 2;
 
-/// What matters most: one of `UDO_PRIORITY_*`.
+/// The priority of a run: one of `UDO_PRIORITY_*`.
 pub type PriorityCode = u32;
-/// Of a run, the model's; of a model, medium.
+/// For a run, the priority of the model; for a model, medium.
 pub const UDO_PRIORITY_NONE: u32 = 0;
-/// When nothing else waits.
+/// Start when nothing else waits.
 pub const UDO_PRIORITY_LOW: u32 = 1;
-/// As usual.
+/// Normal priority.
 pub const UDO_PRIORITY_MEDIUM: u32 = 2;
-/// Before all others.
+/// Start before all others.
 pub const UDO_PRIORITY_HIGH: u32 = 3;
 
-/// How much of the host runs may take: one of `UDO_PERFORMANCE_*`.
+/// How much of the host runs may use: one of `UDO_PERFORMANCE_*`.
 pub type PerformanceCode = u32;
-/// As much as the other options say.
+/// As the other options say.
 pub const UDO_PERFORMANCE_NONE: u32 = 0;
-/// One thread, which sleeps when it has nothing to do.
+/// One thread, which sleeps when it is idle.
 pub const UDO_PERFORMANCE_LOW: u32 = 1;
 /// Half of the processors.
 pub const UDO_PERFORMANCE_MEDIUM: u32 = 2;
 /// All processors.
 pub const UDO_PERFORMANCE_HIGH: u32 = 3;
-/// All processors, which keep looking for work between runs.
+/// All processors. Idle threads keep looking for work between runs.
 pub const UDO_PERFORMANCE_EXTREME: u32 = 4;
 
-/// In how many bits floating-point values are stored between operations: one of `UDO_PRECISION_*`.
+/// The precision of floating-point values between operations: one of `UDO_PRECISION_*`.
 pub type PrecisionCode = u32;
-/// In as many as the model has.
+/// The precision of the model.
 pub const UDO_PRECISION_FULL: u32 = 0;
-/// In 16, which halves their memory and rounds them.
+/// Half precision (16 bits): takes half the memory and rounds values.
 pub const UDO_PRECISION_HALF: u32 = 1;
 
-/// In the place of a tensor's number: an input that is left out.
+/// Stands for an omitted input in place of a tensor's number.
 pub const UDO_LEFT_OUT: u32 = 0xffff_ffff;
 
-/// What the value of an attribute is: one of `UDO_ATTRIBUTE_*`.
+/// The kind of an attribute's value: one of `UDO_ATTRIBUTE_*`.
 pub type AttributeKind = u32;
-/// An integer, a truth or a number of a list.
+/// An integer, a bool, or the number of a choice.
 pub const UDO_ATTRIBUTE_INT: u32 = 1;
-/// A number.
+/// A floating-point number.
 pub const UDO_ATTRIBUTE_FLOAT: u32 = 2;
-/// A text.
+/// A string.
 pub const UDO_ATTRIBUTE_TEXT: u32 = 3;
 /// Integers.
 pub const UDO_ATTRIBUTE_INTS: u32 = 4;
-/// Numbers.
+/// Floating-point numbers.
 pub const UDO_ATTRIBUTE_FLOATS: u32 = 5;
 
 /// Finds what a number stands for in a table of all of them.

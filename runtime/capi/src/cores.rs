@@ -22,7 +22,7 @@ pub(crate) fn listed(cores: Indices, count: usize) -> Result<Option<CoreSet>> {
     CoreSet::of(cores.get(count, "options.cores")?).map(Some)
 }
 
-/// How many cores a device has, whose numbers are from 0 on.
+/// Returns the number of cores of a device. Cores are numbered from 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_device_core_count(
     device: Option<&Device>,
@@ -35,8 +35,8 @@ pub extern "C" fn udo_device_core_count(
     })
 }
 
-/// Waits until the submitted runs that have named a core of a device, or are at work on it, have ended or left it; not for those that
-/// are submitted meanwhile.
+/// Waits until the submitted runs that requested a core of a device, or execute on it, have ended
+/// or left it. It does not wait for runs that are submitted meanwhile.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_device_sync_core(
     runtime: Option<&Runtime>,

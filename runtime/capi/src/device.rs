@@ -10,23 +10,23 @@ use crate::error::Error;
 use crate::ffi::{guard, hand_out, release};
 use crate::handles::{Device, Runtime};
 
-/// What of a device's memory is in use, in bytes.
+/// Statistics of a device's memory, in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryStats {
-    /// The most bytes that may be in use at once.
+    /// Limit of the bytes in use.
     pub limit_bytes: u64,
-    /// Bytes in use now.
+    /// Bytes in use.
     pub current_bytes: u64,
-    /// The most bytes that were in use at once.
+    /// Highest number of bytes in use so far.
     pub peak_bytes: u64,
-    /// How many memories there are now.
+    /// Number of memories.
     pub memories: u64,
-    /// Bytes of imported memories, which the others do not count.
+    /// Bytes of imported memories, which the other fields do not include.
     pub imported_bytes: u64,
 }
 
-/// Opens the device of a kind with this number among those of the kind, from 0 on.
+/// Returns the device of a kind with this number, from 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_device_open(
     runtime: Option<&Runtime>,
@@ -41,7 +41,7 @@ pub extern "C" fn udo_device_open(
     })
 }
 
-/// What people call a device; the text is the handle's and goes with it.
+/// Returns the name of a device. The string lives as long as the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_device_name(
     device: Option<&Device>,
@@ -54,7 +54,7 @@ pub extern "C" fn udo_device_name(
     })
 }
 
-/// The kind of a device.
+/// Returns the kind of a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_device_kind(
     device: Option<&Device>,
@@ -67,7 +67,7 @@ pub extern "C" fn udo_device_kind(
     })
 }
 
-/// The number of a device among those of its kind.
+/// Returns the number of a device among those of its kind.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_device_index(
     device: Option<&Device>,
@@ -80,7 +80,7 @@ pub extern "C" fn udo_device_index(
     })
 }
 
-/// What of a device's memory is in use.
+/// Returns the statistics of a device's memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_device_memory_stats(
     device: Option<&Device>,
@@ -100,7 +100,7 @@ pub extern "C" fn udo_device_memory_stats(
     })
 }
 
-/// Releases a handle of a device; NULL is fine.
+/// Releases a handle of a device. NULL is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_device_release(device: Option<Box<Device>>) {
     release(device);

@@ -8,7 +8,8 @@ use crate::codes::ErrorCode;
 use crate::text::text;
 use crate::unwind::drop_all;
 
-/// Why a call was refused: a code, and a message that says what, where, found, wanted, and what to do next.
+/// The reason of a refusal: a code, and a message that says where, what was found, what was
+/// expected, and what to do next.
 #[derive(Debug)]
 pub struct Error {
     error: device::Error,
@@ -22,26 +23,26 @@ impl From<device::Error> for Error {
     }
 }
 
-/// The kind of an error; `UDO_ERROR_NONE` of NULL.
+/// Returns the kind of an error; `UDO_ERROR_NONE` for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_error_code(error: Option<&Error>) -> ErrorCode {
     error.map_or(0, |error| error.error.code().number())
 }
 
-/// The number that `OH_NN_ReturnCode` of `NNRt` has for an error; 0, its success, of NULL.
+/// Returns the `OH_NN_ReturnCode` of `NNRt` for an error; 0, its success code, for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_error_code_nnrt(error: Option<&Error>) -> u32 {
     error.map_or(0, |error| error.error.code().nnrt())
 }
 
-/// What an error says, in UTF-8: what, where, found, wanted, next step. It is the error's and goes with it. Of NULL it is an
-/// empty text.
+/// Returns the message of an error in UTF-8: where, what was found, what was expected, and the next
+/// step. The string lives as long as the error. Empty for NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_error_message(error: Option<&Error>) -> *const c_char {
     error.map_or(c"".as_ptr(), |error| error.message.as_ptr())
 }
 
-/// Releases an error; NULL is fine.
+/// Releases an error. NULL is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_error_release(error: Option<Box<Error>>) {
     drop_all(error);

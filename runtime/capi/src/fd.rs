@@ -13,9 +13,10 @@ use crate::ffi::{FileDescriptor, guard, hand_out};
 use crate::handles::Device;
 use crate::memory::Memory;
 
-/// Makes memory of a device of the bytes of a file from `offset`, a multiple of the system's page, up to `size`. The
-/// descriptor stays the caller's. A file that is cut short while it is memory ends the process at the next look at what is
-/// gone. Others may write the file at any time, so runs copy it. On Linux alone.
+/// Creates memory of a device from the bytes of a file, from `offset`, a multiple of the page size,
+/// to `size`. The caller keeps the descriptor. If the file is truncated while it is in use, the
+/// next access to the missing bytes ends the process. Others may write to the file at any time, so
+/// runs copy it. Linux only.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_import_fd(
     device: Option<&Device>,
@@ -32,8 +33,9 @@ pub extern "C" fn udo_memory_import_fd(
     })
 }
 
-/// The same with what the program says of the file's other users: by `UDO_SHARING_EXCLUSIVE` nobody else is at the bytes while this library
-/// is, so that runs use them where they lie; by the other codes it is as `udo_memory_import_fd`. On Linux alone.
+/// Like `udo_memory_import_fd`, with a statement about other users of the file.
+/// `UDO_SHARING_EXCLUSIVE` promises that nobody accesses the bytes while this library does, so runs
+/// use them in place. Other codes have no effect. Linux only.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_import_fd_as(
     device: Option<&Device>,
@@ -55,9 +57,10 @@ pub extern "C" fn udo_memory_import_fd_as(
     })
 }
 
-/// A descriptor of the file that a memory lies in, for another process; the caller closes it. The memory was allocated with
-/// `UDO_SHARING_EXPORTABLE` or `UDO_SHARING_EXCLUSIVE`, or imported. The first descriptor of memory without that promise is refused with
-/// `UDO_ERROR_BUSY` while somebody is at the memory. On Linux alone.
+/// Returns a descriptor of the file that backs a memory, for another process. The caller closes it.
+/// The memory must have been allocated with `UDO_SHARING_EXPORTABLE` or `UDO_SHARING_EXCLUSIVE`, or
+/// imported. Without the promise of exclusive use, the first export is refused with
+/// `UDO_ERROR_BUSY` while the memory is in use. Linux only.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_export_fd(
     memory: Option<&Memory>,

@@ -76,7 +76,7 @@ pointers! {
     User(*mut c_void);
     /// Numbers of tensors.
     Indices(*const u32);
-    /// Numbers.
+    /// Floating-point numbers.
     Doubles(*const f64);
     /// A file descriptor.
     FileDescriptor(i32);

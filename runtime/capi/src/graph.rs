@@ -27,7 +27,8 @@ use crate::model::{self, LoadOptionsAt, Model};
 use crate::spec::{TensorSpec, encodings};
 use crate::text::text;
 
-/// A graph that is built. Any thread may build one; once it is finished, threads may share it.
+/// A graph under construction. Any one thread may build it; after `udo_graph_finish`, threads may
+/// share it.
 #[derive(Debug)]
 pub struct Graph(State, pub(crate) Born);
 
@@ -37,7 +38,7 @@ enum State {
     Finished(Box<FinishedGraph>),
 }
 
-/// Which operations of a graph a device takes.
+/// The operations of a graph that a device supports.
 #[derive(Debug)]
 pub struct Support(Vec<Option<CString>>, pub(crate) Born);
 
@@ -51,25 +52,26 @@ named_pointers! {
     Attributes(List<Attribute>);
 }
 
-/// An attribute of an operation: its name, and a value of the kind that it says. What is of another kind is not looked at.
+/// An attribute of an operation: its name, and a value of the stated kind. Fields of other kinds
+/// are ignored.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Attribute {
-    /// Its name.
+    /// The name.
     pub name: Text,
-    /// Which of the fields below is its value.
+    /// The kind, which selects one of the fields below.
     pub kind: AttributeKind,
-    /// How many integers or numbers there are, where it is several.
+    /// Length of `ints` or `floats`.
     pub count: usize,
-    /// An integer, a truth or a number of a list.
+    /// An integer, a bool, or the number of a choice.
     pub int_value: i64,
-    /// A number.
+    /// A floating-point number.
     pub float_value: f64,
-    /// A text.
+    /// A string.
     pub text: Text,
     /// Integers.
     pub ints: Dims,
-    /// Numbers.
+    /// Floating-point numbers.
     pub floats: Doubles,
 }
 
@@ -117,7 +119,7 @@ impl Graph {
     }
 }
 
-/// Makes a graph with nothing in it. Messages call it by its name; NULL is for none.
+/// Creates an empty graph. Messages use its name; NULL means none.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_graph_create(
     name: Text,
@@ -131,8 +133,8 @@ pub extern "C" fn udo_graph_create(
     })
 }
 
-/// Adds a tensor of this description, whose dimensions may be open; its number goes to `out`. NULL in the place of a name is for
-/// one that says the number.
+/// Adds a tensor with this description, whose dimensions may be open, and writes its number to
+/// `out`. If the name is NULL, it is made from the number.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_graph_add_tensor(
     graph: Option<&mut Graph>,
@@ -148,7 +150,8 @@ pub extern "C" fn udo_graph_add_tensor(
     })
 }
 
-/// Makes a tensor a constant with these elements, which are copied: once, and as many bytes as it has.
+/// Makes a tensor a constant with these elements, which are copied. Allowed once per tensor, with
+/// the exact number of bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_graph_set_data(
     graph: Option<&mut Graph>,
@@ -163,7 +166,7 @@ pub extern "C" fn udo_graph_set_data(
     })
 }
 
-/// Says what a tensor's integers stand for, as `udo_tensor_spec_set_quantization` does: once.
+/// Sets the encoding of a tensor, like `udo_tensor_spec_set_quantization`. Allowed once per tensor.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_graph_set_quantization(
     graph: Option<&mut Graph>,
@@ -219,9 +222,9 @@ fn add(
     Ok(())
 }
 
-/// Adds an operation by its name; its number goes to `out`. Where `domain` is NULL, it is one of `NNRt`, as "CONV2D", else an
-/// operator of this toolkit or of a package; "" is the domain of ONNX's own. An input that is `UDO_LEFT_OUT` is left out. A call
-/// that is refused leaves the graph as it was.
+/// Adds an operation by its name and writes its number to `out`. If `domain` is NULL, it is an
+/// operation of `NNRt`, such as "CONV2D"; otherwise an operator of this SDK or of a package. "" is
+/// the domain of ONNX. `UDO_LEFT_OUT` omits an input. A refused call does not change the graph.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_graph_add_op(
     graph: Option<&mut Graph>,
@@ -267,7 +270,7 @@ pub extern "C" fn udo_graph_add_nnrt_op(
     })
 }
 
-/// Says which tensors a run is given and gives back, in order: once.
+/// Sets the inputs and outputs of the graph, in order. Allowed once.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_graph_set_io(
     graph: Option<&mut Graph>,
@@ -285,7 +288,8 @@ pub extern "C" fn udo_graph_set_io(
     })
 }
 
-/// Checks the graph as a whole, which stays as it is from then on. If that is refused, what is missing may be added.
+/// Checks the whole graph, which cannot be changed afterwards. If the graph is refused, missing
+/// parts can be added.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_graph_finish(graph: Option<&mut Graph>) -> Option<Box<Error>> {
     guard(|| {
@@ -304,8 +308,8 @@ pub extern "C" fn udo_graph_finish(graph: Option<&mut Graph>) -> Option<Box<Erro
     })
 }
 
-/// Asks which operations of a finished graph a device takes. Nothing is compiled. Dimensions of inputs that are open are refused
-/// for each operation that depends on them.
+/// Returns the operations of a finished graph that a device supports. Nothing is compiled.
+/// Operations that depend on open dimensions of inputs count as not supported.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_graph_query_support(
     graph: Option<&Graph>,
@@ -326,7 +330,8 @@ pub extern "C" fn udo_graph_query_support(
     })
 }
 
-/// Counts the operations that a device was asked for: those of the graph, in the order in which they were added.
+/// Returns the number of operations in the answer: those of the graph, in the order in which they
+/// were added.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_support_count(
     support: Option<&Support>,
@@ -339,7 +344,8 @@ pub extern "C" fn udo_support_count(
     })
 }
 
-/// Why the device does not take an operation; NULL where it does. The text is the handle's and goes with it.
+/// Returns why the device does not support an operation; NULL if it does. The string lives as long
+/// as the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_support_reason(
     support: Option<&Support>,
@@ -354,14 +360,15 @@ pub extern "C" fn udo_support_reason(
     })
 }
 
-/// Releases what a device takes; NULL is fine.
+/// Releases the answer of `udo_graph_query_support`. NULL is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_support_release(support: Option<Box<Support>>) {
     release(support);
 }
 
-/// Makes a model of a finished graph, any number of times; the graph may go then. Options are those of loading; a cache
-/// holds the graph as well, so that `udo_model_restore` needs nothing else.
+/// Compiles a model from a finished graph, which may be released afterwards and compiled any number
+/// of times. The options are those of loading; a cache also stores the graph, so that
+/// `udo_model_restore` needs nothing else.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_compile(
     runtime: Option<&Runtime>,
@@ -382,7 +389,7 @@ pub extern "C" fn udo_model_compile(
     })
 }
 
-/// Releases a graph; NULL is fine. Models that were made of it stay.
+/// Releases a graph. NULL is allowed. Its models stay valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_graph_release(graph: Option<Box<Graph>>) {
     release(graph);

@@ -8,7 +8,8 @@ use crate::born::{Born, handles};
 use crate::ffi::{HandleAt, named_pointers};
 use crate::text::text;
 
-/// Operators, built in and of packages, and devices. Threads may share it. What is made of it lives on by itself.
+/// Built-in operators, operators of packages, and devices. Threads may share it. Everything created
+/// from it outlives it.
 #[derive(Debug)]
 pub struct Runtime(pub(crate) udo_runtime::Runtime, pub(crate) Vec<Package>, pub(crate) Born);
 
@@ -21,7 +22,7 @@ pub(crate) struct Package {
     pub(crate) is_contained: bool,
 }
 
-/// A device. Threads may share it, and its memories live on without it.
+/// A device. Threads may share it. Its memories outlive it.
 #[derive(Debug)]
 pub struct Device {
     pub(crate) inner: device::Device,

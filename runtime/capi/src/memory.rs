@@ -19,29 +19,29 @@ use crate::ffi::{
 };
 use crate::handles::Device;
 
-/// Bytes of a device's memory, or a part of them. Threads may share it. The bytes are given back with the last handle, view,
-/// mapping or tensor of them. Who is at bytes that somebody else writes, or writes those that somebody is at, is refused with
-/// `UDO_ERROR_BUSY`.
+/// Bytes of a device's memory, or a part of them. Threads may share it. The bytes are freed with
+/// their last handle, view, mapping or tensor. An access that conflicts with a write in progress,
+/// or a write that conflicts with an access, is refused with `UDO_ERROR_BUSY`.
 #[derive(Debug)]
 pub struct Memory(pub(crate) MemoryView, pub(crate) Born);
 
-/// How memory is allocated. NULL in its place, or zeros, are the defaults.
+/// Options of an allocation. NULL or zeros select the defaults.
 #[repr(C)]
 #[derive(Debug)]
 pub struct AllocOptions {
     /// `sizeof(udo_alloc_options_t)`.
     pub size: usize,
-    /// The first byte is at a multiple of this power of two; 0 is for 64.
+    /// Alignment of the first byte, a power of two; 0 means 64.
     pub align_bytes: u64,
-    /// What is in it.
+    /// The initial contents.
     pub contents: ContentsCode,
-    /// Whether it may be given to other processes.
+    /// Whether other processes may use it.
     pub sharing: SharingCode,
-    /// Whose it is in statistics; NULL is for "program".
+    /// Its owner in statistics; NULL means "program".
     pub owner: Text,
 }
 
-/// Memory mapped to the host. It is at the bytes, as one who reads or writes them, until it is released.
+/// A mapping of memory to the host. It counts as an access to the bytes until it is released.
 #[derive(Debug)]
 pub struct Map(Mapped, pub(crate) Born);
 
@@ -84,7 +84,7 @@ fn alloc(device: &device::Device, size: u64, options: AllocOptionsAt) -> Result<
     device.alloc_with(size, &asked).map(|memory| Memory(memory.all(), Born::here()))
 }
 
-/// Allocates bytes of a device's memory.
+/// Allocates memory of a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_alloc(
     device: Option<&Device>,
@@ -99,7 +99,7 @@ pub extern "C" fn udo_memory_alloc(
     })
 }
 
-/// Counts the bytes of a memory or view.
+/// Returns the number of bytes of a memory or view.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_size(
     memory: Option<&Memory>,
@@ -112,7 +112,7 @@ pub extern "C" fn udo_memory_size(
     })
 }
 
-/// The device of a memory, as a handle of its own.
+/// Returns the device of a memory, as a new handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_device(
     memory: Option<&Memory>,
@@ -125,7 +125,8 @@ pub extern "C" fn udo_memory_device(
     })
 }
 
-/// Copies bytes of a memory, from `offset` on, to the host. All are there when it returns.
+/// Copies bytes of a memory, starting at `offset`, to the host. The copy is complete when the
+/// function returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_read(
     memory: Option<&Memory>,
@@ -136,7 +137,8 @@ pub extern "C" fn udo_memory_read(
     guard(|| live(memory, "memory")?.0.read(offset, into.get(len, "into")?))
 }
 
-/// Copies bytes of the host to those of a memory from `offset` on. All are there when it returns.
+/// Copies bytes of the host to a memory, starting at `offset`. The copy is complete when the
+/// function returns.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_write(
     memory: Option<&Memory>,
@@ -147,14 +149,14 @@ pub extern "C" fn udo_memory_write(
     guard(|| live(memory, "memory")?.0.write(offset, from.get(len, "from")?))
 }
 
-/// Sets all bytes of a memory.
+/// Sets all bytes of a memory to a value.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_fill(memory: Option<&Memory>, value: u8) -> Option<Box<Error>> {
     guard(|| live(memory, "memory")?.0.fill(value))
 }
 
-/// Copies bytes of a memory to another one, of whichever device. Where both are of one memory and overlap, what was there
-/// before is copied.
+/// Copies bytes of one memory to another, on any devices. If both ranges overlap, the original
+/// bytes are copied.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_copy(
     to: Option<&Memory>,
@@ -169,7 +171,8 @@ pub extern "C" fn udo_memory_copy(
     })
 }
 
-/// A part of a memory, which it keeps alive; offsets count from the part's start.
+/// Returns a view of a part of a memory, which the view keeps alive. Offsets of the view count from
+/// its start.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_view(
     memory: Option<&Memory>,
@@ -184,7 +187,8 @@ pub extern "C" fn udo_memory_view(
     })
 }
 
-/// Has the device see what the host wrote to bytes through mappings that have ended; in whole lines of 64 bytes.
+/// Makes host writes through ended mappings visible to the device, in whole cache lines of 64
+/// bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_flush(
     memory: Option<&Memory>,
@@ -194,8 +198,8 @@ pub extern "C" fn udo_memory_flush(
     guard(|| live(memory, "memory")?.0.flush(span(offset, len)))
 }
 
-/// Has mappings of the host see bytes as they are on the device; in whole lines of 64 bytes. What the host wrote and did
-/// not flush is lost.
+/// Makes device writes visible to mappings of the host, in whole cache lines of 64 bytes. Host
+/// writes that were not flushed are lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_invalidate(
     memory: Option<&Memory>,
@@ -229,7 +233,8 @@ pub extern "C" fn udo_memory_map(
     })
 }
 
-/// The address of a mapping's first byte, until it is released. What is mapped to be read is not to be written.
+/// Returns the address of a mapping's first byte. It is valid until the mapping is released. Do not
+/// write to a read mapping.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_map_data(
     map: Option<&mut Map>,
@@ -246,7 +251,8 @@ pub extern "C" fn udo_map_data(
     })
 }
 
-/// Has the device see bytes of a mapping, counted from its first one; in whole lines of 64 bytes.
+/// Makes host writes to bytes of a mapping visible to the device, in whole cache lines of 64 bytes.
+/// The offset counts from the mapping's first byte.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_map_flush(
     map: Option<&mut Map>,
@@ -262,8 +268,8 @@ pub extern "C" fn udo_map_flush(
     })
 }
 
-/// Has the host see bytes of a mapping, counted from its first one, as they are on the device; in whole lines of 64 bytes.
-/// What was written to them and not flushed is lost.
+/// Makes device writes to bytes of a mapping visible to the host, in whole cache lines of 64 bytes.
+/// The offset counts from the mapping's first byte. Writes to them that were not flushed are lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_map_invalidate(
     map: Option<&mut Map>,
@@ -276,13 +282,14 @@ pub extern "C" fn udo_map_invalidate(
     })
 }
 
-/// Ends a mapping; NULL is fine. What was written through one that keeps up by itself is on the device then.
+/// Ends a mapping. NULL is allowed. A mapping that keeps caches coherent flushes its writes to the
+/// device.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_map_release(map: Option<Box<Map>>) {
     release(map);
 }
 
-/// Releases a memory or view; NULL is fine.
+/// Releases a memory or view. NULL is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_memory_release(memory: Option<Box<Memory>>) {
     release(memory);

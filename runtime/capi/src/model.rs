@@ -27,7 +27,7 @@ use crate::ports::{self, HasPorts, Port, Ports, Side};
 use crate::spec::TensorSpec;
 use crate::text::text;
 
-/// A model that is ready to run. Threads may share it, and sessions live on without it.
+/// A model that is ready to run. Threads may share it. Sessions outlive it.
 #[derive(Debug)]
 pub struct Model {
     pub(crate) inner: udo_runtime::Model,
@@ -64,72 +64,77 @@ impl HasPorts for Model {
     }
 }
 
-/// How a model is loaded. NULL in its place, or zeros, are the defaults.
+/// Options of loading a model. NULL or zeros select the defaults.
 #[repr(C)]
 #[derive(Debug)]
 pub struct LoadOptions {
     /// `sizeof(udo_load_options_t)`.
     pub size: usize,
-    /// The most bytes that packed constants, scratch and all sessions take together; 0 is for what the machine has.
+    /// Limit of the bytes of prepacked constants, scratch memory and all sessions together; 0 means
+    /// the memory of the machine.
     pub max_memory_bytes: u64,
-    /// How many threads runs of all sessions share; 0 is for one.
+    /// Number of threads that runs of all sessions share; 0 means one.
     pub threads: u32,
-    /// What happens to a node that none of the cores takes.
+    /// What happens to a node that none of the cores supports.
     pub fallback: FallbackCode,
-    /// The cores to use, the preferred one first, as in "dsp,cpu"; NULL is for "cpu".
+    /// The cores to use, in order of preference, such as "dsp,cpu"; NULL means "cpu".
     pub cores: Text,
-    /// The extents of dimensions that the model only names; NULL is for none.
+    /// The sizes of named dimensions; NULL means none.
     pub dims: DimRanges,
-    /// How many there are.
+    /// Length of the array above.
     pub dim_count: usize,
-    /// How much of the host runs may take: sets threads, unless `threads` does. Cores other than the CPU have no modes but 0 as the
-    /// preferred one, and refuse others with `UDO_ERROR_UNSUPPORTED`.
-    pub performance: PerformanceCode,
-    /// What matters most among submitted runs that do not say.
-    pub priority: PriorityCode,
-    /// In how many bits values are stored. Half precision is of the GPU; where another core is preferred, it is refused with
+    /// How much of the host runs may use. Sets the number of threads, unless `threads` does. If
+    /// another core than the CPU is preferred, values other than 0 are refused with
     /// `UDO_ERROR_UNSUPPORTED`.
+    pub performance: PerformanceCode,
+    /// The priority of submitted runs that set none.
+    pub priority: PriorityCode,
+    /// The precision of values between operations. Half precision requires the GPU; if another core
+    /// is preferred, it is refused with `UDO_ERROR_UNSUPPORTED`.
     pub precision: PrecisionCode,
-    /// Zero.
+    /// Must be 0.
     pub reserved: u32,
-    /// Settings by name, of which the last one of a name counts; NULL is for none.
+    /// Settings by name. The last one with a name counts. NULL means none.
     pub extensions: Extensions,
-    /// How many there are.
+    /// Length of the array above.
     pub extension_count: usize,
-    /// The folder where what is packed of the model is kept for the next process, which is there; NULL is for none.
+    /// An existing folder that caches prepacked weights for later processes; NULL means none.
     pub cache_dir: Text,
-    /// Your own count of what is in that folder: what an older one left is made again, and a newer one is refused.
+    /// The user-defined version of the cache's entries: entries with a lower version are rebuilt,
+    /// entries with a higher version are refused.
     pub cache_version: u32,
-    /// Other than 0: the model holds its graph, so that it can be exported, and that cache holds it as well, so that
-    /// `udo_model_restore` needs nothing else.
+    /// If not 0, the model keeps its graph, so that it can be exported, and the cache stores the
+    /// graph too, so that `udo_model_restore` needs nothing else.
     pub is_exportable: u32,
 }
 
-/// A setting by name. `max_memory`, `threads`, `spin_us` (how long idle threads look for work), `shapes_kept`, `vtcm_bytes`,
-/// `gpu_storage` (`f32` or `f16`), `fast_math` (`none` or `bf16`), `device_limits` (`kernels` or `documented`, of what is known of the
-/// devices that cores stand for), `random_ranges` (where a model in numbers is quantized for the DSP while it is loaded, over how many
-/// random inputs; 0, as nothing, has it refused), `dim.NAME` (an extent, or a range as `1..512`), `in_place.INPUT` (the output that
-/// runs may have in the place of that input, as one tensor), `given.INPUT` (1 where runs give an input for which the model has a
-/// default, an initializer of its name; it is no input otherwise) and `bind.TYPE` (the package whose operator takes nodes of that type,
-/// whatever their domain; with a domain, as `bind.com.acme:Blur`, those of this domain) are there.
+/// A setting by name: `max_memory`; `threads`; `spin_us` (how long idle threads look for work);
+/// `shapes_kept`; `vtcm_bytes`; `gpu_storage` (`f32` or `f16`); `fast_math` (`none` or `bf16`);
+/// `device_limits` (`kernels`, or `documented` for the documented limits of the devices);
+/// `random_ranges` (number of random inputs that calibrate a float model for the DSP at load time;
+/// by default, or with 0, the DSP refuses it); `dim.NAME` (a size, or a range such as `1..512`);
+/// `in_place.INPUT` (the output that a run may write to the tensor of this input); `given.INPUT` (1
+/// if runs give this optional input, whose default is an initializer; otherwise it is not an
+/// input); `bind.TYPE` (the package that implements nodes of this type, whatever their domain; with
+/// a domain, as in `bind.com.acme:Blur`, nodes of this domain only).
 #[repr(C)]
 #[derive(Debug)]
 pub struct Extension {
-    /// Its name.
+    /// The name.
     pub name: Text,
-    /// Its value, as text.
+    /// Its value, as a string.
     pub value: Text,
 }
 
-/// The extent of a dimension that a model only names, or a range of extents, for all of which one plan is made.
+/// The size of a named dimension, or a range of sizes that share one plan.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DimRange {
-    /// The dimension.
+    /// The name of the dimension.
     pub name: Text,
-    /// The least extent.
+    /// The minimum size.
     pub least: u64,
-    /// The most; as much as the least, where the extent is fixed.
+    /// The maximum size; equal to the minimum for a fixed size.
     pub most: u64,
 }
 
@@ -200,7 +205,8 @@ pub(crate) fn options(asked: LoadOptionsAt) -> Result<udo_runtime::LoadOptions> 
     Ok(all)
 }
 
-/// Checks options without loading anything: what is refused here is what loading a model with them would refuse, whatever the model.
+/// Checks options without loading a model. It refuses what loading any model with them would
+/// refuse.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_load_options_check(options: LoadOptionsAt) -> Option<Box<Error>> {
     guard(|| self::options(options).map(|_| ()))
@@ -255,8 +261,8 @@ impl Model {
     }
 }
 
-/// Loads a model of a file: ONNX, or a model file of this toolkit. The file is read alone, and stays as it is for as long
-/// as the model is there.
+/// Loads a model from a file: ONNX, or a model file (`.udm`). The file is opened read-only and must
+/// not change while the model exists.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_load_file(
     runtime: Option<&Runtime>,
@@ -272,7 +278,7 @@ pub extern "C" fn udo_model_load_file(
     })
 }
 
-/// Loads a model of the bytes of such a file, which are copied.
+/// Loads a model from the bytes of such a file, which are copied.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_load_bytes(
     runtime: Option<&Runtime>,
@@ -289,7 +295,7 @@ pub extern "C" fn udo_model_load_bytes(
     })
 }
 
-/// Counts the inputs of a model.
+/// Returns the number of inputs of a model.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_input_count(
     model: Option<&Model>,
@@ -298,7 +304,7 @@ pub extern "C" fn udo_model_input_count(
     ports::count(model, Side::Input, out)
 }
 
-/// Counts the outputs of a model.
+/// Returns the number of outputs of a model.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_output_count(
     model: Option<&Model>,
@@ -307,7 +313,7 @@ pub extern "C" fn udo_model_output_count(
     ports::count(model, Side::Output, out)
 }
 
-/// The name of an input; the text is the model's and goes with it.
+/// Returns the name of an input. The string lives as long as the model.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_input_name(
     model: Option<&Model>,
@@ -317,7 +323,7 @@ pub extern "C" fn udo_model_input_name(
     ports::name(model, Side::Input, index, out)
 }
 
-/// The name of an output; the text is the model's and goes with it.
+/// Returns the name of an output. The string lives as long as the model.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_output_name(
     model: Option<&Model>,
@@ -327,7 +333,7 @@ pub extern "C" fn udo_model_output_name(
     ports::name(model, Side::Output, index, out)
 }
 
-/// What an input takes, as a description of its own.
+/// Returns the description of an input, as a new object.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_input_spec(
     model: Option<&Model>,
@@ -337,9 +343,10 @@ pub extern "C" fn udo_model_input_spec(
     ports::spec(model, Side::Input, index, out)
 }
 
-/// What an output is, as a description of its own. Where that depends on the inputs' shapes, it is what the model declares, whose
-/// dimensions may be open, or refused with `UDO_ERROR_DYNAMIC_SHAPE` if it declares nothing; `udo_session_output_spec` says it after
-/// a run.
+/// Returns the description of an output, as a new object. If its shape depends on those of the
+/// inputs, this is the declared one, whose dimensions may be open; without a declaration it is
+/// refused with `UDO_ERROR_DYNAMIC_SHAPE`. After a run, `udo_session_output_spec` returns the
+/// actual one.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_output_spec(
     model: Option<&Model>,
@@ -349,7 +356,7 @@ pub extern "C" fn udo_model_output_spec(
     ports::spec(model, Side::Output, index, out)
 }
 
-/// Releases a model; NULL is fine.
+/// Releases a model. NULL is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_release(model: Option<Box<Model>>) {
     release(model);

@@ -39,17 +39,17 @@ pub(crate) struct Fallback {
     pub(crate) target: CString,
 }
 
-/// Who does the work of an operation: one of `UDO_WORK_*`.
+/// What computes an operation: one of `UDO_WORK_*`.
 pub type OpWork = u32;
-/// A step of its own.
+/// The operation is a step of its own.
 pub const UDO_WORK_STEP: u32 = 0;
-/// The step of another operation, which it is fused into.
+/// The operation is fused into the step of another one.
 pub const UDO_WORK_FUSED: u32 = 1;
-/// Nobody: its output is its input's bytes.
+/// No computation: the output uses the bytes of the input.
 pub const UDO_WORK_VIEW: u32 = 2;
-/// Nobody: it was computed when the model was compiled.
+/// No computation in a run: the result was computed at compile time.
 pub const UDO_WORK_FOLDED: u32 = 3;
-/// The host, which runs other operations as it says.
+/// The operation is control flow: the host runs its subgraphs.
 pub const UDO_WORK_CONTROL: u32 = 4;
 
 fn work(node: &NodeReport) -> OpWork {

@@ -18,12 +18,13 @@ use crate::spec::TensorSpec;
 use crate::tensor::{Tensor, Tensors};
 use crate::text::text;
 
-/// The networks of a model's file; one of another format than a model file is one network with one stage. Threads may share it.
+/// The networks of a model file. A file of another format is one network with one stage. Threads
+/// may share it.
 #[derive(Debug)]
 pub struct Networks(udo_runtime::Networks, pub(crate) Born);
 
-/// A network: what a program names. It has a stage for each of the shapes that it was made for, which is compiled when it is first
-/// asked for. Threads may share it, and it lives on without what it came from.
+/// A network of a model file. It has a stage for each set of shapes that it was made for; a stage
+/// is compiled at its first use. Threads may share it. It outlives the handle that it came from.
 #[derive(Debug)]
 pub struct Network {
     pub(crate) inner: udo_runtime::Network,
@@ -63,7 +64,8 @@ impl Network {
     }
 }
 
-/// Opens the networks of a model's file, which is read alone, and stays as it is for as long as they are there.
+/// Opens the networks of a model file. The file is opened read-only and must not change while they
+/// exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_networks_open_file(
     runtime: Option<&Runtime>,
@@ -79,7 +81,7 @@ pub extern "C" fn udo_networks_open_file(
     })
 }
 
-/// Opens the networks of the bytes of such a file, which are copied.
+/// Opens the networks in the bytes of such a file, which are copied.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_networks_open_bytes(
     runtime: Option<&Runtime>,
@@ -96,7 +98,7 @@ pub extern "C" fn udo_networks_open_bytes(
     })
 }
 
-/// Counts networks.
+/// Returns the number of networks.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_networks_count(
     networks: Option<&Networks>,
@@ -109,7 +111,7 @@ pub extern "C" fn udo_networks_count(
     })
 }
 
-/// The network at a place among those of a file, from 0 on.
+/// Returns the network of a file at an index, from 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_networks_at(
     networks: Option<&Networks>,
@@ -125,7 +127,7 @@ pub extern "C" fn udo_networks_at(
     })
 }
 
-/// The network of a name among those of a file.
+/// Returns the network of a file with this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_networks_find(
     networks: Option<&Networks>,
@@ -140,13 +142,13 @@ pub extern "C" fn udo_networks_find(
     })
 }
 
-/// Releases networks; NULL is fine. Those that were handed out, and models of them, stay.
+/// Releases networks. NULL is allowed. Networks that were returned, and their models, stay valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_networks_release(networks: Option<Box<Networks>>) {
     release(networks);
 }
 
-/// The name of a network; the text is the handle's and goes with it.
+/// Returns the name of a network. The string lives as long as the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_name(
     network: Option<&Network>,
@@ -159,7 +161,7 @@ pub extern "C" fn udo_network_name(
     })
 }
 
-/// Counts the stages of a network.
+/// Returns the number of stages of a network.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_stage_count(
     network: Option<&Network>,
@@ -172,7 +174,8 @@ pub extern "C" fn udo_network_stage_count(
     })
 }
 
-/// What a network is, for people: its name, and the inputs and outputs of its stages. The text is the handle's and goes with it.
+/// Returns a readable description of a network: its name, and the inputs and outputs of its stages.
+/// The string lives as long as the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_text(
     network: Option<&Network>,
@@ -185,7 +188,7 @@ pub extern "C" fn udo_network_text(
     })
 }
 
-/// Counts the inputs of a network.
+/// Returns the number of inputs of a network.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_input_count(
     network: Option<&Network>,
@@ -194,7 +197,7 @@ pub extern "C" fn udo_network_input_count(
     ports::count(network, Side::Input, out)
 }
 
-/// Counts the outputs of a network.
+/// Returns the number of outputs of a network.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_output_count(
     network: Option<&Network>,
@@ -203,7 +206,7 @@ pub extern "C" fn udo_network_output_count(
     ports::count(network, Side::Output, out)
 }
 
-/// The name of an input of a network; the text is the handle's and goes with it.
+/// Returns the name of an input of a network. The string lives as long as the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_input_name(
     network: Option<&Network>,
@@ -213,7 +216,7 @@ pub extern "C" fn udo_network_input_name(
     ports::name(network, Side::Input, index, out)
 }
 
-/// The name of an output of a network; the text is the handle's and goes with it.
+/// Returns the name of an output of a network. The string lives as long as the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_output_name(
     network: Option<&Network>,
@@ -223,7 +226,8 @@ pub extern "C" fn udo_network_output_name(
     ports::name(network, Side::Output, index, out)
 }
 
-/// What an input takes in a stage, as a description of its own: with dimensions that are open or have ranges, where the stage has.
+/// Returns the description of an input in a stage, as a new object. Its dimensions may be open or
+/// have ranges.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_input_spec(
     network: Option<&Network>,
@@ -240,8 +244,8 @@ pub extern "C" fn udo_network_input_spec(
     })
 }
 
-/// What an output is in a stage, which is compiled if it was not, as a description of its own. Where that depends on the inputs'
-/// shapes, it is said as `udo_model_output_spec` says it.
+/// Returns the description of an output in a stage, as a new object. Compiles the stage if
+/// necessary. If the shape depends on those of the inputs, see `udo_model_output_spec`.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_output_spec(
     network: Option<&Network>,
@@ -257,9 +261,10 @@ pub extern "C" fn udo_network_output_spec(
     })
 }
 
-/// The stage that runs tensors of these shapes, in the order of the inputs: one for exactly them, else the tightest whose ranges have
-/// them; the only one there is also takes as many elements in another shape. None is refused with `UDO_ERROR_SHAPE_MISMATCH`,
-/// which lists the shapes of all stages.
+/// Returns the stage for tensors of these shapes, in the order of the inputs: the stage for exactly
+/// these shapes, otherwise the one with the tightest ranges that include them. A network with one
+/// stage also accepts another shape with the same number of elements. Other shapes are refused with
+/// `UDO_ERROR_SHAPE_MISMATCH`, and the message lists the shapes of all stages.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_stage_for(
     network: Option<&Network>,
@@ -284,7 +289,8 @@ pub extern "C" fn udo_network_stage_for(
     })
 }
 
-/// The model of a stage, which is compiled when it is first asked for, and is the same each time.
+/// Returns the model of a stage. It is compiled at the first call; later calls return the same
+/// model.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_model(
     network: Option<&Network>,
@@ -298,8 +304,9 @@ pub extern "C" fn udo_network_model(
     })
 }
 
-/// The model of all stages of a network: each run of its sessions and pools takes the stage for the shapes of its inputs, which is compiled
-/// when the first of them does. `udo_model_load_file` gives the same of a file that has one network.
+/// Returns the model of all stages of a network. Each run of its sessions and pools uses the stage
+/// for the shapes of its inputs, which is compiled at its first use. For a file with one network,
+/// `udo_model_load_file` returns the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_model_of_stages(
     network: Option<&Network>,
@@ -312,8 +319,9 @@ pub extern "C" fn udo_network_model_of_stages(
     })
 }
 
-/// Makes a session of a network: of one of its stages, from 0 on, or of all of them where `stage` is -1. Then each run takes the stage
-/// for the shapes of its inputs, as `udo_network_stage_for` finds it, and a stage has no memory before a run wants it.
+/// Creates a session of one stage of a network, from 0, or of all stages if `stage` is -1. Each run
+/// then uses the stage that `udo_network_stage_for` finds for the shapes of its inputs. A stage
+/// takes no memory before its first run.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_session(
     network: Option<&Network>,
@@ -337,7 +345,7 @@ pub extern "C" fn udo_network_session(
     })
 }
 
-/// Releases a network; NULL is fine. Models of it stay.
+/// Releases a network. NULL is allowed. Its models stay valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_release(network: Option<Box<Network>>) {
     release(network);

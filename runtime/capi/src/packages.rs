@@ -13,21 +13,21 @@ use crate::ffi::guard;
 use crate::handles::Runtime;
 use crate::text::{kept, text};
 
-/// A package of a runtime. Texts are the runtime's and go with it.
+/// A package of a runtime. The strings live as long as the runtime.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PackageReport {
-    /// Its name.
+    /// The name.
     pub name: *const c_char,
-    /// Its version.
+    /// The version.
     pub version: *const c_char,
-    /// Its registration library; "" for what is linked into this library.
+    /// The path of its registration library; "" for the operators built into this library.
     pub path: *const c_char,
-    /// Whether its code runs in a process of its own.
+    /// Whether its code runs in a separate process.
     pub is_contained: bool,
 }
 
-/// Counts the packages of a runtime: what is built in, and those that were opened.
+/// Returns the number of packages of a runtime, including the built-in operators.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_runtime_package_count(
     runtime: Option<&Runtime>,
@@ -40,7 +40,7 @@ pub extern "C" fn udo_runtime_package_count(
     })
 }
 
-/// A package of a runtime, in the order in which they were opened; what is built in is at 0.
+/// Returns a package of a runtime, in the order of opening; the built-in operators are at 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_runtime_package(
     runtime: Option<&Runtime>,
@@ -60,9 +60,10 @@ pub extern "C" fn udo_runtime_package(
     })
 }
 
-/// What packages of this process did wrong, since this was called last, where no call could tell: as their kernels were freed; a line
-/// each, and "" where there is nothing. A program that wants to be sure that all went well asks at its end. The text is the calling
-/// thread's, and goes with its next call of this function.
+/// Returns faults of packages that no call could report, such as those while kernels are freed,
+/// since the last call of this function: one line each, or "". Call it at the end of a program to
+/// be sure that everything succeeded. The string lives until the thread's next call of this
+/// function.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_take_faults(
     out: Option<&mut MaybeUninit<*const c_char>>,

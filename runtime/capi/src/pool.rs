@@ -18,7 +18,8 @@ use crate::run::{Run, RunOptionsAt, run_options};
 use crate::session::{self, SessionOptionsAt};
 use crate::tensor::{RunTensors, TensorPlaces, Tensors};
 
-/// Sessions of one model, for servers: any thread submits, and each run goes to the first session that is free. Threads share it.
+/// Sessions of one model, for servers. Any thread submits runs, and each run uses the first free
+/// session. Threads may share it.
 #[derive(Debug)]
 pub struct SessionPool(runs::SessionPool, pub(crate) Born);
 
@@ -32,8 +33,8 @@ fn sessions(count: u32) -> Result<NonZero<usize>> {
     count.ok_or_else(|| invalid("count is 0; wanted one session at least"))
 }
 
-/// Makes `count` sessions of a model, each with as many frames and as much depth as the options say, and takes their memory. A
-/// submission beyond all of them is refused with `UDO_ERROR_BUSY`.
+/// Creates `count` sessions of a model, each with the frames and depth of the options, and
+/// allocates their memory. A submission that exceeds them all is refused with `UDO_ERROR_BUSY`.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_pool_create(
     model: Option<&Model>,
@@ -49,14 +50,15 @@ pub extern "C" fn udo_session_pool_create(
     })
 }
 
-/// Takes the memory that runs of all known shapes need, those of all stages of the model, which the first such run takes otherwise. It
-/// is refused with `UDO_ERROR_BUSY` while submitted runs have some of it.
+/// Allocates the memory for runs of all known shapes, those of all stages of the model, which
+/// otherwise the first such run does. It is refused with `UDO_ERROR_BUSY` while submitted runs use
+/// some of the memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_pool_reserve(pool: Option<&SessionPool>) -> Option<Box<Error>> {
     guard(|| live(pool, "pool")?.0.reserve())
 }
 
-/// Submits a run as `udo_session_submit` does, of whichever session is free, and returns at once.
+/// Submits a run to any free session, like `udo_session_submit`, and returns at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_pool_submit(
     pool: Option<&SessionPool>,
@@ -79,14 +81,15 @@ pub extern "C" fn udo_session_pool_submit(
     })
 }
 
-/// Releases a pool; NULL is fine. Runs that are in flight go on.
+/// Releases a pool. NULL is allowed. Runs in flight continue.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_pool_release(pool: Option<Box<SessionPool>>) {
     release(pool);
 }
 
-/// Sessions of a network, for servers: any thread submits, and each run goes to the first session that is free and takes the stage for
-/// the shapes of its inputs. Threads share it. An older form of `udo_session_pool_t`, which takes a model of all stages.
+/// Sessions of a network, for servers. Any thread submits runs. Each run uses the first free
+/// session and the stage for the shapes of its inputs. Threads may share it. Prefer
+/// `udo_session_pool_t` with a model of all stages.
 #[derive(Debug)]
 pub struct NetworkPool {
     inner: runs::SessionPool,
@@ -95,9 +98,10 @@ pub struct NetworkPool {
     pub(crate) born: Born,
 }
 
-/// Makes `count` sessions of a network, each with as many frames and as much depth as the options say. What a stage needs is taken when
-/// a run first wants it, or in `udo_network_pool_reserve`. A submission beyond all sessions is refused with `UDO_ERROR_BUSY`. An older
-/// form of `udo_network_model_of_stages` and `udo_session_pool_create`.
+/// Creates `count` sessions of a network, each with the frames and depth of the options. The memory
+/// of a stage is allocated by its first run, or by `udo_network_pool_reserve`. A submission that
+/// exceeds all sessions is refused with `UDO_ERROR_BUSY`. Prefer `udo_network_model_of_stages` and
+/// `udo_session_pool_create`.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_pool_create(
     network: Option<&Network>,
@@ -115,13 +119,13 @@ pub extern "C" fn udo_network_pool_create(
     })
 }
 
-/// As `udo_session_pool_reserve`, of which it is an older form.
+/// Like `udo_session_pool_reserve`, which new programs should use.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_pool_reserve(pool: Option<&NetworkPool>) -> Option<Box<Error>> {
     guard(|| live(pool, "pool")?.inner.reserve())
 }
 
-/// As `udo_session_pool_submit`, of which it is an older form.
+/// Like `udo_session_pool_submit`, which new programs should use.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_pool_submit(
     pool: Option<&NetworkPool>,
@@ -148,7 +152,7 @@ pub extern "C" fn udo_network_pool_submit(
     })
 }
 
-/// Releases a pool; NULL is fine. Runs that are in flight go on.
+/// Releases a pool. NULL is allowed. Runs in flight continue.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_network_pool_release(pool: Option<Box<NetworkPool>>) {
     release(pool);

@@ -15,59 +15,61 @@ use crate::model_report::{Fallback, Op, OpWork, of_session};
 use crate::session::Session;
 use crate::text::{kept, text};
 
-/// Where an operation runs. Texts are the model's and go with it.
+/// Where an operation runs. The strings live as long as the model.
 #[repr(C)]
 #[derive(Debug)]
 pub struct OpReport {
-    /// Its name.
+    /// The name.
     pub name: *const c_char,
-    /// Its operator.
+    /// The operator.
     pub op: *const c_char,
-    /// The package of its kernel; "" where nothing computes it.
+    /// The package of its kernel; "" if no kernel computes it.
     pub package: *const c_char,
-    /// The core that runs it, as in "dsp:v68".
+    /// The core that runs it, such as "dsp:v68".
     pub core: *const c_char,
-    /// Who does its work.
+    /// What computes it.
     pub work: OpWork,
 }
 
-/// A core that was asked for and did not take an operation, and where that went. Texts are the model's and go with it.
+/// A core that was asked for and does not support an operation, and the core that runs it instead.
+/// The strings live as long as the model.
 #[repr(C)]
 #[derive(Debug)]
 pub struct FallbackReport {
-    /// The operation's name.
+    /// The name of the operation.
     pub name: *const c_char,
-    /// Its operator.
+    /// The operator.
     pub op: *const c_char,
-    /// The core that is preferred: the first of those asked for.
+    /// The preferred core: the first of those asked for.
     pub selected: *const c_char,
-    /// The core that did not take it.
+    /// The core that does not support it.
     pub failed: *const c_char,
-    /// Why not.
+    /// The reason.
     pub reason: *const c_char,
     /// The core that runs it.
     pub target: *const c_char,
 }
 
-/// What the plan of a model takes of one memory, in bytes: sessions have an arena and scratch each, and share the rest.
+/// Bytes that the plan of a model needs in one memory. Each session has its own arena and scratch
+/// memory; the rest is shared.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PlanMemory {
-    /// The memory's name; the text is the model's and goes with it.
+    /// The name of the memory. The string lives as long as the model.
     pub memory: *const c_char,
-    /// Of a session: what operations give each other.
+    /// Per session: values between operations.
     pub arena_bytes: u64,
-    /// Of a session: what operations take for themselves.
+    /// Per session: scratch memory of operations.
     pub scratch_bytes: u64,
-    /// Constants as the model has them.
+    /// Constants of the model.
     pub constant_bytes: u64,
-    /// Constants that operations have in a form of their own.
+    /// Prepacked constants.
     pub packed_bytes: u64,
-    /// What operations derived of shapes.
+    /// Data that operations derived from shapes.
     pub geometry_bytes: u64,
 }
 
-/// Counts the operations of a model that its plan knows: none where the shapes that each run brings are planned for then.
+/// Returns the number of operations in the plan of a model; 0 if each run plans for its own shapes.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_op_count(
     model: Option<&Model>,
@@ -80,7 +82,7 @@ pub extern "C" fn udo_model_op_count(
     })
 }
 
-/// Where an operation of a model runs, in the order of the graph.
+/// Returns where an operation of a model runs, in the order of the graph.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_op(
     model: Option<&Model>,
@@ -102,7 +104,8 @@ pub extern "C" fn udo_model_op(
     })
 }
 
-/// Counts refusals of operations that run elsewhere: 0 where all run on the core that is preferred.
+/// Returns the number of refusals of operations that run on another core; 0 if all run on the
+/// preferred core.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_fallback_count(
     model: Option<&Model>,
@@ -115,7 +118,7 @@ pub extern "C" fn udo_model_fallback_count(
     })
 }
 
-/// Which core did not take which operation, why, and where it runs.
+/// Returns a refusal: the core, the operation, the reason, and the core that runs it.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_fallback(
     model: Option<&Model>,
@@ -139,7 +142,8 @@ pub extern "C" fn udo_model_fallback(
     })
 }
 
-/// Counts the memories that the plan of a model uses: none where each run's shapes are planned for then.
+/// Returns the number of memories that the plan of a model uses; 0 if each run plans for its own
+/// shapes.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_memory_count(
     model: Option<&Model>,
@@ -152,7 +156,7 @@ pub extern "C" fn udo_model_memory_count(
     })
 }
 
-/// What the plan of a model takes of one memory.
+/// Returns the bytes that the plan of a model needs in a memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_memory(
     model: Option<&Model>,
@@ -175,8 +179,9 @@ pub extern "C" fn udo_model_memory(
     })
 }
 
-/// All that a model says of itself, as JSON: its inputs and outputs, the cores that were asked for in order, nodes with their cores,
-/// what fell back from which core to which and why, what devices exchange, memories and notices. The text is the model's and goes with it.
+/// Returns a report of a model as JSON: inputs and outputs, the cores asked for, nodes with their
+/// cores, fallbacks and their reasons, transfers between devices, memories and notices. The string
+/// lives as long as the model.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_model_json(
     model: Option<&Model>,
@@ -189,9 +194,10 @@ pub extern "C" fn udo_model_json(
     })
 }
 
-/// As `udo_model_json`, of the plan that the last run of a session took, a submitted one or another; before there was one, of that which it
-/// is prepared for. So it says what runs where of models that leave shapes open. Parts that were planned in the run are listed one
-/// behind the other. The text is the calling thread's, and goes with its next call of this function.
+/// Like `udo_model_json`, for the plan of the last run of a session, or before the first run, the
+/// plan that it is prepared for. It therefore also covers models with open shapes. Segments that
+/// were planned during the run are listed one after the other. The string lives until the thread's
+/// next call of this function.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_json(
     session: Option<&Session>,
@@ -208,8 +214,9 @@ pub extern "C" fn udo_session_json(
     })
 }
 
-/// What the devices of a runtime are at now, for people: what of their memories is in use, by whom, and how many runs wait or are in
-/// flight. The text is the calling thread's, and goes with its next call of this function.
+/// Returns the current state of a runtime's devices as readable text: memory in use and its owners,
+/// and the number of runs that wait or are in flight. The string lives until the thread's next call
+/// of this function.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_runtime_report(
     runtime: Option<&Runtime>,

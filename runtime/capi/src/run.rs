@@ -17,60 +17,63 @@ use crate::ffi::{
 use crate::handles::Device;
 use crate::tensor::Tensor;
 
-/// A run that was submitted. Threads may share it, and any of them may wait for it. Releasing it changes nothing: the run goes
-/// on, and keeps what it needs.
+/// A submitted run. Threads may share it, and any of them may wait for it. Releasing it does not
+/// affect the run.
 #[derive(Debug)]
 pub struct Run(pub(crate) run::Run, pub(crate) Born);
 
-/// A launch that was recorded. Threads may share it; it is in flight once at a time.
+/// A recorded launch. Threads may share it. It can be in flight only once at a time.
 #[derive(Debug)]
 pub struct Launch(pub(crate) run::Launch, pub(crate) Born);
 
-/// Runs that begin one after the other. Threads may share it.
+/// A queue of runs that start one after the other. Threads may share it.
 #[derive(Debug)]
 pub struct Stream(run::Stream, pub(crate) Born);
 
-/// Memory that sessions share, in turns. Threads may share it.
+/// Memory that sessions share in turns. Threads may share it.
 #[derive(Debug)]
 pub struct Workspace(pub(crate) run::SharedWorkspace, pub(crate) Born);
 
-/// What a run copied between its tensors and memory of its session. It uses the others where they lie.
+/// Copies that a run made between its tensors and the memory of its session. It uses other tensors
+/// in place.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Copies {
-    /// How many inputs were copied.
+    /// Number of inputs copied.
     pub inputs: usize,
-    /// How many outputs were copied.
+    /// Number of outputs copied.
     pub outputs: usize,
-    /// Bytes of both.
+    /// Bytes copied.
     pub bytes: u64,
 }
 
-/// What is called once a run has ended, before who waits for it goes on, on some thread of the library: with what was given
-/// for it, and NULL or the error, which is there until the call returns. It may submit, to the run's own session as well, whether or not
-/// the submission of the run has returned, and release; it must not wait for runs, which is refused with `UDO_ERROR_INVALID_STATE`.
+/// Called when a run has ended and before waiting threads continue, on a thread of the library. The
+/// arguments are the `user` pointer of the run and NULL or the error, which lives until the call
+/// returns. The callback may submit runs, also to the run's own session and before the submission
+/// has returned, and release handles. It must not wait for runs; that is refused with
+/// `UDO_ERROR_INVALID_STATE`.
 pub type DoneFn = Option<extern "C" fn(user: User, error: Option<&Error>)>;
 
-/// How a run is submitted. NULL in its place, or zeros, are the defaults.
+/// Options of a submitted run. NULL or zeros select the defaults.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RunOptions {
     /// `sizeof(udo_run_options_t)`.
     pub size: usize,
-    /// How many nanoseconds it may take from its submission to its end; 0 is for as many as it takes. One that takes longer is told
-    /// to end, and keeps its tensors until it does.
+    /// Timeout in nanoseconds from submission to end; 0 means none. A run that takes longer is told
+    /// to stop, and keeps its tensors until it does.
     pub timeout_ns: u64,
-    /// What matters most; 0 is for what the model says.
+    /// The priority; 0 means that of the model.
     pub priority: PriorityCode,
-    /// Behind which other runs it begins; NULL is for none.
+    /// The stream, whose runs start one after the other; NULL means none.
     pub stream: StreamAt,
-    /// What is called exactly once for each submission; NULL is for nothing.
+    /// Called exactly once for each submission; NULL means no callback.
     pub on_done: DoneFn,
-    /// What it is called with.
+    /// The argument of the callback.
     pub user: User,
-    /// The numbers of the cores that it is on, of the session's device; NULL is for what the session says.
+    /// The numbers of the cores of the session's device to run on; NULL means those of the session.
     pub cores: Indices,
-    /// How many there are.
+    /// Length of the array above.
     pub core_count: usize,
 }
 
@@ -129,27 +132,28 @@ pub extern "C" fn udo_launch_submit(
     })
 }
 
-/// Releases a launch; NULL is fine. A run of it that is in flight goes on.
+/// Releases a launch. NULL is allowed. Its run in flight continues.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_launch_release(launch: Option<Box<Launch>>) {
     release(launch);
 }
 
-/// Waits for the end of a run, as often as wanted, and says how it failed, if it did: `UDO_ERROR_TIMEOUT` where its time was up,
-/// `UDO_ERROR_CANCELLED`, `UDO_ERROR_DEVICE_LOST`, or what its inputs and kernels led to.
+/// Waits for the end of a run, any number of times, and returns its error, if it failed:
+/// `UDO_ERROR_TIMEOUT` if its time limit expired, `UDO_ERROR_CANCELLED`, `UDO_ERROR_DEVICE_LOST`,
+/// or an error of its inputs or kernels.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_run_wait(run: Option<&Run>) -> Option<Box<Error>> {
     guard(|| live(run, "run")?.0.wait())
 }
 
-/// Waits for the end of a run for so many nanoseconds at most. `UDO_ERROR_TIMEOUT` says that it goes on, unless
-/// `udo_run_is_done` says that its own time was up.
+/// Waits at most this number of nanoseconds for the end of a run. `UDO_ERROR_TIMEOUT` means that
+/// the run continues, unless `udo_run_is_done` is true: then the run's own time limit expired.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_run_wait_timeout(run: Option<&Run>, timeout_ns: u64) -> Option<Box<Error>> {
     guard(|| live(run, "run")?.0.wait_timeout(Duration::from_nanos(timeout_ns)))
 }
 
-/// Whether a run has ended, its callback included.
+/// Returns whether a run, including its callback, has ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_run_is_done(
     run: Option<&Run>,
@@ -162,7 +166,8 @@ pub extern "C" fn udo_run_is_done(
     })
 }
 
-/// Asks a run to end: at once where it has not begun, else between two of its steps. Nothing, if it has ended.
+/// Asks a run to stop: at once if it has not started, otherwise between two of its steps. No effect
+/// if it has ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_run_cancel(run: Option<&Run>) -> Option<Box<Error>> {
     guard(|| {
@@ -171,10 +176,11 @@ pub extern "C" fn udo_run_cancel(run: Option<&Run>) -> Option<Box<Error>> {
     })
 }
 
-/// An output of a run that has ended well, as a tensor in the shape that the run gave it. It lies where the output given to the
-/// run does, or in memory of the session's device, which the next run of the same launch writes again. One that has not ended is
-/// refused with `UDO_ERROR_BUSY`; one that failed, was cancelled, timed out or lost its device with `UDO_ERROR_INVALID_STATE`, and so is
-/// one whose launch was submitted again since.
+/// Returns an output of a run that succeeded, as a tensor with the shape that the run set. Its
+/// memory is that of the output given to the run, or memory of the session's device, which the next
+/// run of the same launch overwrites. A run that has not ended is refused with `UDO_ERROR_BUSY`. A
+/// run that failed, was cancelled, timed out or lost its device, or whose launch was submitted
+/// again, is refused with `UDO_ERROR_INVALID_STATE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_run_output(
     run: Option<&Run>,
@@ -188,7 +194,7 @@ pub extern "C" fn udo_run_output(
     })
 }
 
-/// What a run that has ended copied of its inputs and outputs.
+/// Returns the copies of inputs and outputs that an ended run made.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_run_copies(
     run: Option<&Run>,
@@ -202,13 +208,13 @@ pub extern "C" fn udo_run_copies(
     })
 }
 
-/// Releases a run; NULL is fine. It goes on.
+/// Releases a run. NULL is allowed. The run continues.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_run_release(run: Option<Box<Run>>) {
     release(run);
 }
 
-/// Makes a stream.
+/// Creates a stream.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_stream_create(
     out: Option<&mut MaybeUninit<Option<Box<Stream>>>>,
@@ -219,14 +225,15 @@ pub extern "C" fn udo_stream_create(
     })
 }
 
-/// Waits until all runs have ended that were submitted to a stream before. The error is that of the first of them that failed, of
-/// those behind the ones that somebody waited for before; everybody who waits for it gets it.
+/// Waits until all runs submitted to a stream before this call have ended. Returns the error of the
+/// first of them that failed and that no earlier wait has covered. All threads that wait for it get
+/// the error.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_stream_sync(stream: Option<&Stream>) -> Option<Box<Error>> {
     guard(|| live(stream, "stream")?.0.sync())
 }
 
-/// Whether runs of a stream are in flight.
+/// Returns whether runs of a stream are in flight.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_stream_is_busy(
     stream: Option<&Stream>,
@@ -239,13 +246,14 @@ pub extern "C" fn udo_stream_is_busy(
     })
 }
 
-/// Releases a stream; NULL is fine. Its runs go on.
+/// Releases a stream. NULL is allowed. Its runs continue.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_stream_release(stream: Option<Box<Stream>>) {
     release(stream);
 }
 
-/// Makes a workspace for sessions to share: memory as large as the largest of them wants, which one run at a time uses.
+/// Creates a workspace for sessions to share: memory for the largest of them, used by one run at a
+/// time.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_workspace_create(
     out: Option<&mut MaybeUninit<Option<Box<Workspace>>>>,
@@ -256,7 +264,7 @@ pub extern "C" fn udo_workspace_create(
     })
 }
 
-/// How many bytes of a device a workspace has.
+/// Returns the bytes of a workspace on a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_workspace_bytes(
     workspace: Option<&Workspace>,
@@ -270,7 +278,7 @@ pub extern "C" fn udo_workspace_bytes(
     })
 }
 
-/// Releases a handle of a workspace; NULL is fine. Sessions that share it go on.
+/// Releases a handle of a workspace. NULL is allowed. Sessions that share it continue.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_workspace_release(workspace: Option<Box<Workspace>>) {
     release(workspace);

@@ -18,58 +18,62 @@ use crate::error::Error;
 use crate::ffi::{List, Options, OptionsAt, Text, Texts, guard, hand_out, named_pointers, release};
 use crate::handles::{Device, Runtime};
 
-/// What a runtime is made of. NULL in its place, or zeros, are the defaults.
+/// Options of a runtime. NULL or zeros select the defaults.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RuntimeOptions {
     /// `sizeof(udo_runtime_options_t)`.
     pub size: usize,
-    /// Paths of packages of operators: their folders, `dist` folders or registration libraries.
+    /// Paths of operator packages: their folders, `dist` folders or registration libraries.
     pub packages: Texts,
-    /// How many there are.
+    /// Length of the array above.
     pub package_count: usize,
-    /// The devices to make; NULL is for one of each kind.
+    /// The devices to create; NULL means one of each kind.
     pub devices: DeviceSpecs,
-    /// How many specifications there are.
+    /// Number of specifications.
     pub device_count: usize,
-    /// Paths of packages, beside those of `packages`, whose code runs in a process of its own, the worker: what it does wrong there is an
-    /// error of the call that did it. That needs Linux.
+    /// Paths of packages, in addition to `packages`, whose code runs in a separate worker process.
+    /// Faults of this code become errors of the call that caused them. Requires Linux.
     pub contained: Texts,
-    /// How many there are.
+    /// Length of the array above.
     pub contained_count: usize,
-    /// Which of `packages` are contained as well.
+    /// Which of `packages` are contained too.
     pub contain: ContainCode,
-    /// Zero.
+    /// Must be 0.
     pub reserved: u32,
-    /// How many nanoseconds a call of a contained package's code may take before its worker is ended; 0 is for a minute.
+    /// Time limit in nanoseconds for a call of a contained package's code, after which its worker
+    /// is ended; 0 means a minute.
     pub contain_timeout_ns: u64,
-    /// The program of workers; NULL is for the file `udo-worker` beside the program or this library, in the folder above, or in the folder
-    /// `bin` there.
+    /// The worker program; NULL means the file `udo-worker` next to the program or this library, in
+    /// the folder above, or in its folder `bin`.
     pub worker: Text,
-    /// Files of keys of those who are trusted, as `udo sign --new-key` makes them. Where there are any, or `trusted_keys`, packages that
-    /// are signed by none of these are refused.
+    /// Files with trusted public keys, as `udo sign --new-key` writes them. If any keys are given
+    /// here or in `trusted_keys`, packages without a signature of one of them are refused.
     pub trusted_key_files: Texts,
-    /// How many there are.
+    /// Length of the array above.
     pub trusted_key_file_count: usize,
-    /// The same as text: lines as in such files. An empty text trusts nobody; NULL is for none.
+    /// Trusted keys as a string, with the lines of such files. An empty string trusts nobody; NULL
+    /// means none.
     pub trusted_keys: Text,
-    /// The lock file, as `udo lock` writes it, that packages have to be as in; NULL is for none. No file is looked for.
+    /// A lock file of `udo lock` that packages must match; NULL means none. The library does not
+    /// search for one.
     pub lock_file: Text,
 }
 
-/// Devices of one kind to be made. Those of one kind are numbered in order.
+/// Devices of one kind to create. Devices of the same kind are numbered in order.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DeviceSpec {
-    /// What kernels for them are written for, as in "dsp:v68".
+    /// The core whose kernels they run, such as "dsp:v68".
     pub core: Text,
-    /// How many; at most 1024 devices in all.
+    /// How many; at most 1024 devices in total.
     pub count: u32,
-    /// Cores of each, at most 64; 0 is for as many as this process may use of the CPU's, and for one of others.
+    /// Cores of each, at most 64; 0 means all processors of this process for the CPU, and one for
+    /// other kinds.
     pub cores: u32,
-    /// Bytes of each one's memory; 0 is for what the machine has.
+    /// Bytes of memory of each; 0 means the memory of the machine.
     pub memory_bytes: u64,
-    /// Whether host and device see at once what the other writes.
+    /// Whether host and device see each other's writes at once.
     pub coherence: CoherenceCode,
 }
 
@@ -164,14 +168,14 @@ fn device_spec(asked: &DeviceSpec, at: usize) -> Result<device::DeviceSpec> {
     Ok(spec)
 }
 
-/// The version of this library, as in "1.2.3".
+/// Returns the version of this library, such as "1.2.3".
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
 }
 
-/// Makes a runtime with the built-in operators, those of packages, and one emulated device of each kind.
+/// Creates a runtime with the built-in operators, the operators of packages, and devices.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_runtime_create(
     options: RuntimeOptionsAt,
@@ -184,7 +188,7 @@ pub extern "C" fn udo_runtime_create(
     })
 }
 
-/// Counts the devices of a runtime.
+/// Returns the number of devices of a runtime.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_runtime_device_count(
     runtime: Option<&Runtime>,
@@ -197,7 +201,7 @@ pub extern "C" fn udo_runtime_device_count(
     })
 }
 
-/// Opens the device at a place among all that there are, from 0 on.
+/// Returns the device at an index among all devices, from 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_runtime_device(
     runtime: Option<&Runtime>,
@@ -215,8 +219,8 @@ pub extern "C" fn udo_runtime_device(
     })
 }
 
-/// Has a device go away: runs on it and in its queue fail once each, and so does what is submitted to it, until it is reset. For
-/// tests of programs that have to live with that.
+/// Simulates the loss of a device, for tests of error handling: its runs in progress and in its
+/// queue fail once each, and new submissions fail until it is reset.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_runtime_lose_device(
     runtime: Option<&Runtime>,
@@ -229,7 +233,7 @@ pub extern "C" fn udo_runtime_lose_device(
     })
 }
 
-/// Brings a device that was lost back. What lies in its memory is as before.
+/// Restores a lost device. The contents of its memory are unchanged.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_runtime_reset_device(
     runtime: Option<&Runtime>,
@@ -242,7 +246,8 @@ pub extern "C" fn udo_runtime_reset_device(
     })
 }
 
-/// Releases a runtime; NULL is fine. Devices, models and what else was made of it stay.
+/// Releases a runtime. NULL is allowed. Devices, models and other objects created from it stay
+/// valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_runtime_release(runtime: Option<Box<Runtime>>) {
     release(runtime);

@@ -26,9 +26,10 @@ use crate::run::{Launch, Run, RunOptionsAt, WorkspaceAt, run_options};
 use crate::spec::{TensorSpec, extents};
 use crate::tensor::{RunTensors, Tensor, TensorPlaces, Tensors};
 
-/// The memory of one run at a time. Threads may share it, and any of them may submit, callbacks included. While one runs the session
-/// itself (`udo_session_run`, `udo_session_run_host`) or reserves memory for it, others that come to it are refused with
-/// `UDO_ERROR_BUSY`; those that are to run at once have a session each.
+/// The memory for one run at a time. Threads may share it, and any of them may submit runs, also
+/// from callbacks. While a thread runs the session directly (`udo_session_run`,
+/// `udo_session_run_host`) or reserves memory, other calls are refused with `UDO_ERROR_BUSY`.
+/// Concurrent direct runs need a session each.
 #[derive(Debug)]
 pub struct Session {
     ports: Arc<Ports>,
@@ -169,26 +170,28 @@ pub(crate) fn fit(ports: &[Port], given: &[DeviceTensor]) -> Result<Vec<DeviceTe
     Ok(tensors)
 }
 
-/// How a session is made. NULL in its place, or zeros, are the defaults.
+/// Options of a session. NULL or zeros select the defaults.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SessionOptions {
     /// `sizeof(udo_session_options_t)`.
     pub size: usize,
-    /// The device in whose memory tensors lie that runs make, and which computes what the model has for devices of its kind; of another
-    /// kind it is the first device. NULL is for the CPU.
+    /// The device whose memory holds tensors that runs create, and which computes operations for
+    /// devices of its kind; other kinds use their first device. NULL means the CPU.
     pub device: DeviceAt,
-    /// How many submitted runs may be at work at once, each in memory of its own, which is taken with the first of them; 0 is for
-    /// one.
+    /// Number of submitted runs that may execute concurrently. Each has its own memory, allocated
+    /// with the first of them. 0 means one.
     pub frames: u32,
-    /// How many submitted runs more may wait; a submission beyond them is refused with `UDO_ERROR_BUSY`. 0 is for 64.
+    /// Number of further submitted runs that may wait. A submission beyond them is refused with
+    /// `UDO_ERROR_BUSY`. 0 means 64.
     pub depth: u32,
-    /// Whose arenas and scratch runs use, in turns with other sessions; NULL is for memory of its own.
+    /// A workspace whose arenas and scratch memory runs use in turns with other sessions; NULL
+    /// means the session's own memory.
     pub workspace: WorkspaceAt,
-    /// The numbers of the cores that submitted runs are on, as many as the model has threads: those of the device of the core that the
-    /// model prefers. NULL is for whichever are free.
+    /// The numbers of the cores for submitted runs, as many as the model has threads, on the device
+    /// of the model's preferred core. NULL means any free cores.
     pub cores: Indices,
-    /// How many there are.
+    /// Length of the array above.
     pub core_count: usize,
 }
 
@@ -207,29 +210,29 @@ pub(crate) fn options(asked: SessionOptionsAt) -> Result<session::SessionOptions
     Ok(options)
 }
 
-/// An input on the host.
+/// An input in host memory.
 #[repr(C)]
 #[derive(Debug)]
 pub struct HostInput {
-    /// Its elements, of the type that the model's input has.
+    /// Its elements, of the type of the model's input.
     pub data: Bytes,
-    /// How many bytes they have.
+    /// Size of the elements in bytes.
     pub size_bytes: usize,
-    /// Its dimensions; NULL is for those of the model, if they are fixed.
+    /// Its dimensions; NULL means those of the model, if they are fixed.
     pub dims: Dims,
-    /// How many there are.
+    /// Length of the array above.
     pub rank: usize,
 }
 
-/// Where an output goes on the host.
+/// The destination of an output in host memory.
 #[repr(C)]
 #[derive(Debug)]
 pub struct HostOutput {
-    /// Where its elements go.
+    /// The buffer for its elements.
     pub data: BytesMut,
-    /// How many bytes there is room for.
+    /// Size of the buffer in bytes.
     pub capacity_bytes: usize,
-    /// How many bytes its elements have. A run sets it.
+    /// Size of the elements in bytes. A run sets it.
     pub size_bytes: usize,
 }
 
@@ -396,7 +399,7 @@ fn give(results: &[memory::Tensor], outputs: &mut [HostOutput]) -> Result<()> {
     Ok(())
 }
 
-/// Makes a session: memory for one run at a time.
+/// Creates a session: memory for one run at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_create(
     model: Option<&Model>,
@@ -410,15 +413,17 @@ pub extern "C" fn udo_session_create(
     })
 }
 
-/// Takes the memory that submitted runs need, which the first of them does otherwise: for all stages, where the session is of a
-/// network. Where a model leaves shapes open, it is for those that runs of the session had last; another call takes it for those that
-/// came since, and is refused with `UDO_ERROR_BUSY` while submitted runs have some of it.
+/// Allocates the memory for submitted runs, which otherwise the first run does; for all stages if
+/// the session has several. For models with open shapes it covers the shapes of the session's last
+/// runs; call it again for new shapes. It is refused with `UDO_ERROR_BUSY` while submitted runs use
+/// some of the memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_reserve(session: Option<&Session>) -> Option<Box<Error>> {
     guard(|| live(session, "session")?.own(Runs::reserve))
 }
 
-/// Takes the memory that submitted runs of one stage need. A session of a model, or of one stage, has stage 0 alone.
+/// Allocates the memory for submitted runs of one stage. A session of a model, or of one stage,
+/// only has stage 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_reserve_stage(
     session: Option<&Session>,
@@ -427,8 +432,9 @@ pub extern "C" fn udo_session_reserve_stage(
     guard(|| live(session, "session")?.own(|runs| runs.reserve_stage(stage)))
 }
 
-/// A tensor of a session's own for an input of one of its stages, in memory of the session's device: the same at each call, for as long
-/// as the shapes are. Runs over such tensors copy nothing where that memory is coherent.
+/// Returns a tensor of the session for an input of a stage, in memory of the session's device.
+/// Calls return the same tensor as long as its shape is the same. Runs with such tensors copy
+/// nothing if that memory is coherent.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_io_input(
     session: Option<&Session>,
@@ -443,7 +449,7 @@ pub extern "C" fn udo_session_io_input(
     })
 }
 
-/// The same for an output.
+/// Like `udo_session_io_input`, for an output.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_io_output(
     session: Option<&Session>,
@@ -458,10 +464,12 @@ pub extern "C" fn udo_session_io_output(
     })
 }
 
-/// Runs a model over tensors, in the order of its inputs and outputs, and returns when the outputs are there. An output that
-/// is NULL becomes a new tensor, which the caller owns; one that is not is written, and takes the result's shape. It must not
-/// lie where an input or another output does, unless the model may have that input and this output in one place (the extension
-/// `in_place.INPUT`). After an error no tensor is new or has another shape; what was in those given is lost if the run began.
+/// Runs a model with tensors in the order of its inputs and outputs, and returns when the outputs
+/// are complete. An output that is NULL becomes a new tensor, which the caller owns. Other outputs
+/// are overwritten and get the shape of the result. An output must not overlap an input or another
+/// output, unless the extension `in_place.INPUT` allows it for this input and output. After an
+/// error no tensor is created or reshaped; the contents of given outputs are lost if the run had
+/// started.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_run(
     session: Option<&Session>,
@@ -483,9 +491,10 @@ pub extern "C" fn udo_session_run(
     })
 }
 
-/// Submits a run over tensors, in the order of the model's inputs and outputs, and returns at once. An output that is NULL is made
-/// by the run; `udo_run_output` hands it out. Nobody else writes a tensor of the run, or reads an output, until it ends:
-/// that is refused with `UDO_ERROR_BUSY`, and so is a submission of tensors that somebody is at.
+/// Submits a run with tensors in the order of the model's inputs and outputs, and returns at once.
+/// The run creates outputs that are NULL; `udo_run_output` returns them. Until the run ends,
+/// writing any of its tensors or reading an output is refused with `UDO_ERROR_BUSY`, and so is a
+/// submission with tensors in use.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_submit(
     session: Option<&Session>,
@@ -506,8 +515,8 @@ pub extern "C" fn udo_session_submit(
     })
 }
 
-/// Records a launch over tensors, as `udo_session_submit` takes them, that may be submitted many times: each submission takes what
-/// is in the inputs then, and uses no heap.
+/// Records a launch with the tensors of `udo_session_submit`, which can be submitted many times.
+/// Each submission uses the current contents of the inputs and does not allocate.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_record(
     session: Option<&Session>,
@@ -527,8 +536,9 @@ pub extern "C" fn udo_session_record(
     })
 }
 
-/// Runs a model over elements on the host, in the order of its inputs and outputs, and returns when the outputs are there. If
-/// one has no room, the error says how many bytes it has, and none is written; `udo_session_output_spec` says their shapes.
+/// Runs a model with elements in host memory, in the order of its inputs and outputs, and returns
+/// when the outputs are complete. If a buffer is too small, the error states the required size and
+/// no output is written; `udo_session_output_spec` returns the shapes.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_run_host(
     session: Option<&Session>,
@@ -552,7 +562,7 @@ pub extern "C" fn udo_session_run_host(
     })
 }
 
-/// What an output was in the last run, as a description of its own.
+/// Returns the description of an output in the last run, as a new object.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_output_spec(
     session: Option<&Session>,
@@ -568,7 +578,7 @@ pub extern "C" fn udo_session_output_spec(
     })
 }
 
-/// Releases a session; NULL is fine.
+/// Releases a session. NULL is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_session_release(session: Option<Box<Session>>) {
     release(session);

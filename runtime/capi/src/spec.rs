@@ -12,7 +12,7 @@ use crate::codes::{DTypeCode, LayoutCode, PackingCode, dtype, dtype_code, layout
 use crate::error::Error;
 use crate::ffi::{Dims, DimsMut, Scales, ZeroPoints, guard, hand_out, release};
 
-/// What elements a tensor has, and how they lie in memory; dimensions may be open.
+/// The type, dimensions and memory layout of a tensor. Dimensions may be open.
 #[derive(Debug)]
 pub struct TensorSpec(pub(crate) device::TensorSpec, pub(crate) Born);
 
@@ -20,7 +20,8 @@ handles! {
     TensorSpec, 1;
 }
 
-/// Describes tensors of a type and dimensions, of which -1 is an open one. A scalar has rank 0.
+/// Creates a description of tensors with a type and dimensions; -1 is an open dimension. A scalar
+/// has rank 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_create(
     dtype: DTypeCode,
@@ -58,7 +59,7 @@ fn change(
     })
 }
 
-/// Says the order of four dimensions.
+/// Sets the order of four dimensions.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_set_layout(
     spec: Option<&mut TensorSpec>,
@@ -67,7 +68,7 @@ pub extern "C" fn udo_tensor_spec_set_layout(
     change(spec, |spec| spec.with_layout(self::layout(layout)?))
 }
 
-/// Says how batches, the first dimension, lie next to each other.
+/// Sets how batches, the first dimension, are packed.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_set_packing(
     spec: Option<&mut TensorSpec>,
@@ -76,8 +77,8 @@ pub extern "C" fn udo_tensor_spec_set_packing(
     change(spec, |spec| spec.with_packing(self::packing(packing)?))
 }
 
-/// Says what integers stand for: `real = scale * (q - zero_point)`. One scale and zero point with `axis` -1 are for all
-/// elements; else there are as many as the axis has positions.
+/// Sets the encoding of integers: `real = scale * (q - zero_point)`. With `axis` -1, one scale and
+/// zero point apply to all elements; otherwise there is one pair for each position of the axis.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_set_quantization(
     spec: Option<&mut TensorSpec>,
@@ -107,13 +108,13 @@ pub(crate) fn encodings(scales: &[f32], zero_points: &[i32], axis: i32) -> Resul
     made.map(Encodings::PerAxis).map_err(|error| invalid(error.to_string()))
 }
 
-/// What integers stand for: `real = scale * (q - zero_point)`.
+/// An encoding of integers: `real = scale * (q - zero_point)`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct EncodingOf {
-    /// What a step of one stands for.
+    /// The difference that a step of one represents.
     pub scale: f32,
-    /// The integer that stands for 0.
+    /// The integer that represents 0.
     pub zero_point: i32,
 }
 
@@ -132,7 +133,7 @@ fn encodings_of(spec: &device::TensorSpec) -> (Vec<EncodingOf>, i32) {
     }
 }
 
-/// Counts the scales and zero points of a description: 0 where its elements stand for themselves.
+/// Returns the number of encodings of a description; 0 for elements without an encoding.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_encoding_count(
     spec: Option<&TensorSpec>,
@@ -145,7 +146,7 @@ pub extern "C" fn udo_tensor_spec_encoding_count(
     })
 }
 
-/// The axis of which each scale and zero point is a position's; -1 where there is one of all elements, or none.
+/// Returns the axis of the encodings; -1 if there is one for all elements, or none.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_encoding_axis(
     spec: Option<&TensorSpec>,
@@ -158,7 +159,7 @@ pub extern "C" fn udo_tensor_spec_encoding_axis(
     })
 }
 
-/// A scale and zero point of a description.
+/// Returns an encoding of a description.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_encoding(
     spec: Option<&TensorSpec>,
@@ -172,7 +173,7 @@ pub extern "C" fn udo_tensor_spec_encoding(
     })
 }
 
-/// The type of the elements.
+/// Returns the type of the elements.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_dtype(
     spec: Option<&TensorSpec>,
@@ -185,7 +186,7 @@ pub extern "C" fn udo_tensor_spec_dtype(
     })
 }
 
-/// Counts the dimensions.
+/// Returns the number of dimensions.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_rank(
     spec: Option<&TensorSpec>,
@@ -198,7 +199,7 @@ pub extern "C" fn udo_tensor_spec_rank(
     })
 }
 
-/// Writes the dimensions, of which -1 is one that is not fixed, to a place for `capacity` of them.
+/// Writes the dimensions to an array of `capacity` elements; -1 is a dimension that is not fixed.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_dims(
     spec: Option<&TensorSpec>,
@@ -240,7 +241,8 @@ fn count(
     })
 }
 
-/// Counts the elements; 1 of a scalar. An open dimension is refused with `UDO_ERROR_DYNAMIC_SHAPE`.
+/// Returns the number of elements; 1 for a scalar. An open dimension is refused with
+/// `UDO_ERROR_DYNAMIC_SHAPE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_elements(
     spec: Option<&TensorSpec>,
@@ -249,7 +251,8 @@ pub extern "C" fn udo_tensor_spec_elements(
     count(spec, out, device::TensorSpec::element_count)
 }
 
-/// Counts the bytes of the elements. An open dimension is refused with `UDO_ERROR_DYNAMIC_SHAPE`.
+/// Returns the size of the elements in bytes. An open dimension is refused with
+/// `UDO_ERROR_DYNAMIC_SHAPE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_byte_size(
     spec: Option<&TensorSpec>,
@@ -258,8 +261,8 @@ pub extern "C" fn udo_tensor_spec_byte_size(
     count(spec, out, device::TensorSpec::byte_size)
 }
 
-/// Counts the bytes that a tensor takes in memory, those included that fill its last group of batches. An open dimension is
-/// refused with `UDO_ERROR_DYNAMIC_SHAPE`.
+/// Returns the bytes that a tensor takes in memory, including the padding of its last group of
+/// batches. An open dimension is refused with `UDO_ERROR_DYNAMIC_SHAPE`.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_storage_size(
     spec: Option<&TensorSpec>,
@@ -268,17 +271,17 @@ pub extern "C" fn udo_tensor_spec_storage_size(
     count(spec, out, device::TensorSpec::storage_size)
 }
 
-/// The extents that a dimension of a description may have.
+/// The range of sizes of a dimension.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
-    /// The least.
+    /// The minimum.
     pub least: u64,
-    /// The most; the largest number there is, where the dimension is open without a bound.
+    /// The maximum; the largest value of the type if the dimension is unbounded.
     pub most: u64,
 }
 
-/// The extents that a dimension may have: the same ones at either end, where it is fixed.
+/// Returns the range of sizes of a dimension; both ends are equal if it is fixed.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_range(
     spec: Option<&TensorSpec>,
@@ -301,7 +304,7 @@ pub extern "C" fn udo_tensor_spec_range(
     })
 }
 
-/// Releases a description; NULL is fine.
+/// Releases a description. NULL is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec_release(spec: Option<Box<TensorSpec>>) {
     release(spec);

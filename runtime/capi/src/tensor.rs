@@ -14,7 +14,7 @@ use crate::handles::Device;
 use crate::memory::Memory;
 use crate::spec::{TensorSpec, extents};
 
-/// A tensor: what it is, and the memory where it lies, which it keeps.
+/// A tensor: its description, and its memory, which it keeps alive.
 #[derive(Debug)]
 pub struct Tensor(pub(crate) DeviceTensor, pub(crate) Born);
 
@@ -55,7 +55,7 @@ impl RunTensors {
     }
 }
 
-/// Makes a tensor in memory of its own, as large as it takes.
+/// Creates a tensor in new memory of the required size.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_create(
     device: Option<&Device>,
@@ -70,8 +70,8 @@ pub extern "C" fn udo_tensor_create(
     })
 }
 
-/// Makes a tensor in memory of its own of `size` bytes, which may be more than it takes. One with open dimensions is given
-/// its shape by `udo_tensor_reshape`, or by the run whose output it is.
+/// Creates a tensor in new memory of `size` bytes, which may be larger than required. A tensor with
+/// open dimensions gets its shape from `udo_tensor_reshape`, or from the run that writes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_create_sized(
     device: Option<&Device>,
@@ -90,8 +90,8 @@ pub extern "C" fn udo_tensor_create_sized(
     })
 }
 
-/// Makes a tensor in memory that is there, of which there may be more than it takes. One with open dimensions is given its
-/// shape as one of `udo_tensor_create_sized` is.
+/// Creates a tensor in existing memory, which may be larger than required. A tensor with open
+/// dimensions gets its shape as with `udo_tensor_create_sized`.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_create_from_memory(
     spec: Option<&TensorSpec>,
@@ -106,7 +106,7 @@ pub extern "C" fn udo_tensor_create_from_memory(
     })
 }
 
-/// The memory that a tensor lies in, as a handle of its own.
+/// Returns the memory of a tensor, as a new handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_memory(
     tensor: Option<&Tensor>,
@@ -119,7 +119,8 @@ pub extern "C" fn udo_tensor_memory(
     })
 }
 
-/// What a tensor is, as a description of its own: after a run, with the shape that the run gave it.
+/// Returns the description of a tensor, as a new object. After a run it has the shape that the run
+/// set.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_spec(
     tensor: Option<&Tensor>,
@@ -132,8 +133,8 @@ pub extern "C" fn udo_tensor_spec(
     })
 }
 
-/// Gives a tensor another shape, for which its memory has room; its bytes stay as they are. One that was made with open
-/// dimensions takes those that these allow.
+/// Changes the shape of a tensor. Its memory must be large enough, and its bytes do not change. A
+/// tensor that was created with open dimensions accepts the shapes that these allow.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_reshape(
     tensor: Option<&mut Tensor>,
@@ -146,7 +147,7 @@ pub extern "C" fn udo_tensor_reshape(
     })
 }
 
-/// Copies all elements of a tensor to the device, of which `len` bytes are given, one batch behind the other.
+/// Copies all elements of a tensor, `len` bytes with batches one after the other, to the device.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_write(
     tensor: Option<&Tensor>,
@@ -156,7 +157,7 @@ pub extern "C" fn udo_tensor_write(
     guard(|| live(tensor, "tensor")?.0.write(from.get(len, "from")?))
 }
 
-/// Copies all elements of a tensor to the host, where `len` bytes are for them, one batch behind the other.
+/// Copies all elements of a tensor, `len` bytes with batches one after the other, to the host.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_read(
     tensor: Option<&Tensor>,
@@ -166,7 +167,7 @@ pub extern "C" fn udo_tensor_read(
     guard(|| live(tensor, "tensor")?.0.read(into.get(len, "into")?))
 }
 
-/// Releases a tensor; NULL is fine.
+/// Releases a tensor. NULL is allowed.
 #[unsafe(no_mangle)]
 pub extern "C" fn udo_tensor_release(tensor: Option<Box<Tensor>>) {
     release(tensor);

@@ -11,19 +11,24 @@ use super::library::{FOLDER, library};
 /// What stands before the declarations.
 const HEAD: &str = "\
 /*
- * The runtime for programs in C and C++. Made from the source of libudo; edit that.
+ * The C interface of the UDO runtime. Generated from the source of libudo; edit the source instead.
  *
- * - A function returns NULL, or an error that its caller releases. On an error nothing is written to where results go.
- * - What is made is released by its own udo_*_release; NULL is fine there. What was made of it lives on.
- * - Threads may share what is passed as const. What is not is the call's alone while it lasts.
- * - Text is UTF-8 and ends with a zero. Text and addresses that are handed out go with the handle that they came from, unless the
- *   function says otherwise.
- * - Structures of options start with their size. One that is shorter than this library's has defaults for the rest; of one that
- *   is longer, what this library does not know has to be zero. NULL is for all defaults.
- * - A number that is none of those listed for its type is refused, and so is a count beyond all that there can be.
- * - A process that was forked has none of the threads of the one before. Unless that had no other thread than the one that forked, its own or
- *   the library's, and was in no call, each call with something that was made before is refused there with UDO_ERROR_INVALID_STATE, and
- *   releasing it leaves it as it is. What the process makes itself works as ever.
+ * - A function that can fail returns NULL, or an error that the caller releases. On an error, nothing
+ *   is written to the places of results.
+ * - Each object is released with its own udo_*_release, which accepts NULL. Objects created from it
+ *   stay valid.
+ * - Threads may share objects that are passed as const. No other thread may use any other object
+ *   during the call.
+ * - Strings are UTF-8 and end with a zero. Returned strings and addresses live as long as the handle
+ *   that they came from, unless the function says otherwise.
+ * - Structures of options start with their size. If a program's structure is shorter than that of
+ *   the library, the rest has defaults. If it is longer, the part that the library does not know
+ *   must be zero. NULL selects all defaults.
+ * - A value that is not a listed constant of its type is refused, and so is an impossible count.
+ * - A forked process has none of its parent's threads. In the child, calls with objects created
+ *   before the fork are refused with UDO_ERROR_INVALID_STATE, and releasing them has no effect. This
+ *   does not apply if the parent had no other thread, of its own or of the library, and was in no
+ *   call when it forked. Objects that the child creates work as usual.
  */";
 
 /// Names in C of types of Rust.
@@ -130,7 +135,7 @@ const REACHED: &[&str] = &[
     "SessionOptions",
 ];
 
-/// The version for programs that are compiled: what they are compiled against may be older than what they run with, which `udo_version` says.
+/// The version macros for programs, which may be compiled against an older version than the library that they run with.
 fn version() -> String {
     let [major, minor, patch] = [
         env!("CARGO_PKG_VERSION_MAJOR"),
@@ -140,13 +145,13 @@ fn version() -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!(
         "
-// The version of this header, which `udo_version` says of the library that a program runs with.
+// The version of this header. `udo_version` returns the version of the library at run time.
 #define UDO_VERSION_MAJOR {major}
 #define UDO_VERSION_MINOR {minor}
 #define UDO_VERSION_PATCH {patch}
 #define UDO_VERSION \"{version}\"
 
-// A version as a number, of which later ones have larger ones, as in `#if UDO_VERSION_NUMBER >= UDO_VERSION_OF(1, 2, 0)`.
+// A version as a number that grows, as in `#if UDO_VERSION_NUMBER >= UDO_VERSION_OF(1, 2, 0)`.
 #define UDO_VERSION_OF(major, minor, patch) ((major) * 1000000 + (minor) * 1000 + (patch))
 #define UDO_VERSION_NUMBER UDO_VERSION_OF(UDO_VERSION_MAJOR, UDO_VERSION_MINOR, UDO_VERSION_PATCH)
 "
