@@ -1,10 +1,11 @@
 /*
- * udo.h for C++17: handles that release themselves, and exceptions. Everything is inline, on udo.h alone.
+ * The C++17 interface of the UDO runtime: RAII handles and exceptions. Everything is inline and uses only udo.h.
  *
- * - A handle is the only owner of what it stands for, and moves. `get()` is for functions of udo.h that have no member here.
- * - What is refused throws `udo::Error`, with udo.h's code and message.
- * - A function that is told of the end of a run may throw: `Run::wait` throws that on, if the run ended well.
- * - Elements go in and out as spans of the element's type, which is checked against the tensor's.
+ * - A handle is movable and the only owner of its object. Pass `get()` to functions of udo.h that have no member here.
+ * - A refused call throws `udo::Error` with the code and message of udo.h.
+ * - A callback at the end of a run may throw. If the run succeeded, `Run::wait` rethrows the exception.
+ * - Elements are passed as spans. Their type is checked against the type of the tensor.
+ * - Threads may share handles as udo.h describes for each type.
  */
 #ifndef UDO_HPP
 #define UDO_HPP
@@ -24,7 +25,7 @@
 
 namespace udo {
 
-/* Why a call was refused. */
+/* The error of a refused call. */
 class Error : public std::runtime_error {
 public:
     Error(udo_error_code_t code, const std::string &message) : std::runtime_error(message), code_(code) {}
@@ -34,7 +35,7 @@ private:
     udo_error_code_t code_;
 };
 
-/* Throws what an error says, if it is one. */
+/* Throws and releases an error; NULL is success. */
 inline void check(udo_error_t *error) {
     if (error == nullptr) return;
     const Error thrown(udo_error_code(error), udo_error_message(error));
@@ -42,7 +43,7 @@ inline void check(udo_error_t *error) {
     throw thrown;
 }
 
-/* Elements that lie one behind the other and belong to somebody else. */
+/* A view of contiguous elements that it does not own. */
 template <class T>
 class Span {
 public:
@@ -64,9 +65,10 @@ private:
     std::size_t size_ = 0;
 };
 
+/* The dimensions of a tensor. */
 using Dims = std::vector<std::int64_t>;
 
-/* The type that elements of `T` have. */
+/* Returns the element type of `T`. */
 template <class T>
 constexpr udo_dtype_t dtype_of() {
     using U = std::remove_cv_t<T>;
@@ -82,7 +84,7 @@ constexpr udo_dtype_t dtype_of() {
     }
 }
 
-/* The only owner of a handle. */
+/* The unique owner of a handle of udo.h. */
 template <class T, void (*RELEASE)(T *)>
 class Handle {
 public:
@@ -97,7 +99,7 @@ private:
     std::unique_ptr<T, Release> of_;
 };
 
-/* What a call hands out. */
+/* Returns the handle that a call creates. */
 template <class H, class F>
 H made_by(F call) {
     decltype(std::declval<H>().get()) out = nullptr;
@@ -105,7 +107,7 @@ H made_by(F call) {
     return H(out);
 }
 
-/* A number or text that a call tells. */
+/* Returns the number or string that a call writes. */
 template <class T, class F>
 T told_by(F call) {
     T out{};
@@ -113,6 +115,7 @@ T told_by(F call) {
     return out;
 }
 
+/* A device of a runtime. */
 class Device : public Handle<udo_device_t, udo_device_release> {
 public:
     using Handle::Handle;
@@ -121,6 +124,7 @@ public:
     udo_memory_stats_t memory() const { return told_by<udo_memory_stats_t>([&](auto out) { return udo_device_memory_stats(get(), out); }); }
 };
 
+/* The type, dimensions and layout of tensors. */
 class TensorSpec : public Handle<udo_tensor_spec_t, udo_tensor_spec_release> {
 public:
     using Handle::Handle;
@@ -129,7 +133,7 @@ public:
     TensorSpec(udo_dtype_t dtype, std::initializer_list<std::int64_t> dims)
         : TensorSpec(dtype, Span<const std::int64_t>(dims.begin(), dims.size())) {}
     udo_dtype_t dtype() const { return told_by<udo_dtype_t>([&](auto out) { return udo_tensor_spec_dtype(get(), out); }); }
-    /* -1 is an open one. */
+    /* Returns the dimensions; -1 is an open dimension. */
     Dims dims() const {
         Dims dims(told_by<std::size_t>([&](auto out) { return udo_tensor_spec_rank(get(), out); }) + 1);
         check(udo_tensor_spec_dims(get(), dims.data(), dims.size() - 1));
@@ -140,12 +144,13 @@ public:
     std::uint64_t bytes() const { return told_by<std::uint64_t>([&](auto out) { return udo_tensor_spec_byte_size(get(), out); }); }
 };
 
+/* A tensor in the memory of a device. */
 class Tensor : public Handle<udo_tensor_t, udo_tensor_release> {
 public:
     using Handle::Handle;
     Tensor(const Device &device, const TensorSpec &spec)
         : Tensor(made_by<Tensor>([&](auto out) { return udo_tensor_create(device.get(), spec.get(), out); })) {}
-    /* A tensor of these elements. */
+    /* Creates a tensor with these elements. */
     template <class T>
     static Tensor of(const Device &device, std::initializer_list<std::int64_t> dims, Span<const T> elements) {
         Tensor made(device, TensorSpec(dtype_of<T>(), dims));
@@ -181,13 +186,13 @@ private:
     }
 };
 
-/* What calls are given. */
+/* Arguments of runs. */
 namespace given {
 
-/* Called once when a run ends, with NULL or the error, on a thread of the library. */
+/* A callback at the end of a run: called once, with NULL or the error, on a thread of the library. */
 using Done = std::function<void(const udo_error_t *)>;
 
-/* Such a function, and what it threw. */
+/* A callback and the exception that it threw. */
 struct Told {
     Done done;
     std::exception_ptr thrown;
@@ -195,12 +200,12 @@ struct Told {
 
 }  // namespace given
 
-/* A run in flight. What told it to begin may go. */
+/* A submitted run. Its session and inputs may be released before it ends. */
 class Run : public Handle<udo_run_t, udo_run_release> {
 public:
     using Handle::Handle;
     Run(Run &&run, std::shared_ptr<given::Told> told) noexcept : Run(std::move(run)) { told_ = std::move(told); }
-    /* Waits for its end, and throws how it failed, or what the function threw that was told of it. */
+    /* Waits for the end of the run. Throws its error, or the exception of its callback. */
     void wait() const {
         check(udo_run_wait(get()));
         if (told_ && told_->thrown) std::rethrow_exception(told_->thrown);
@@ -226,7 +231,7 @@ inline std::vector<const udo_tensor_t *> handles(Inputs of) {
     return handles;
 }
 
-/* An exception would go through the library, and end the process there: it is kept for who waits. */
+/* Calls the callback. An exception that reached the library would end the process, so it is stored for `Run::wait`. */
 inline void tell(void *user, const udo_error_t *error) noexcept {
     const std::unique_ptr<std::shared_ptr<Told>> told(static_cast<std::shared_ptr<Told> *>(user));
     try {
@@ -243,7 +248,7 @@ inline udo_session_options_t on(const Device *device) {
     return options;
 }
 
-/* Submits a run, which makes as many outputs, by one of the functions for that. */
+/* Submits a run that creates its outputs, with one of the functions of udo.h. */
 template <class F, class H>
 Run submit(F function, const H &to, Inputs inputs, std::size_t output_count, Done done) {
     const auto from = handles(inputs);
@@ -263,22 +268,23 @@ Run submit(F function, const H &to, Inputs inputs, std::size_t output_count, Don
 
 }  // namespace given
 
+/* The memory for one run at a time. */
 class Session : public Handle<udo_session_t, udo_session_release> {
 public:
     using Handle::Handle;
     explicit Session(const Model &model, const Device *device = nullptr);
-    /* Of one stage of a network, or of all of them, of which each run takes the one for its shapes. */
+    /* A session of one stage of a network, or with -1 of all: each run then uses the stage for its shapes. */
     explicit Session(const Network &network, int stage = -1, const Device *device = nullptr);
-    /* What the plan of the last run says of itself. */
+    /* Returns a report of the plan of the last run, as JSON. */
     std::string json() const { return told_by<const char *>([&](auto out) { return udo_session_json(get(), out); }); }
-    /* Runs over tensors, and makes one of each output. */
+    /* Runs the model and returns new tensors with its outputs. */
     std::vector<Tensor> run(given::Inputs inputs) const {
         const auto from = given::handles(inputs);
         std::vector<udo_tensor_t *> to(outputs_, nullptr);
         check(udo_session_run(get(), from.data(), from.size(), to.data(), to.size()));
         return std::vector<Tensor>(to.begin(), to.end());
     }
-    /* Submits a run, which makes its outputs. */
+    /* Submits a run that creates its outputs. */
     Run submit(given::Inputs inputs, given::Done done = {}) const {
         return given::submit(udo_session_submit, *this, inputs, outputs_, std::move(done));
     }
@@ -287,14 +293,14 @@ private:
     std::size_t outputs_ = 0;
 };
 
-/* Sessions of a model that threads have together: each run goes to one that is free. */
+/* Sessions of a model that threads share: each run uses a free one. */
 class SessionPool : public Handle<udo_session_pool_t, udo_session_pool_release> {
 public:
     SessionPool() noexcept = default;
     SessionPool(const Model &model, std::uint32_t count, const Device *device = nullptr);
-    /* Takes the memory that runs of all known shapes and stages need, which the first such runs do otherwise. */
+    /* Allocates the memory for runs of all known shapes and stages, which otherwise the first such runs do. */
     void reserve() const { check(udo_session_pool_reserve(get())); }
-    /* Submits a run from any thread, which makes its outputs. */
+    /* Submits a run that creates its outputs, from any thread. */
     Run submit(given::Inputs inputs, given::Done done = {}) const {
         return given::submit(udo_session_pool_submit, *this, inputs, outputs_, std::move(done));
     }
@@ -303,6 +309,7 @@ private:
     std::size_t outputs_ = 0;
 };
 
+/* A model that is ready to run. */
 class Model : public Handle<udo_model_t, udo_model_release> {
 public:
     using Handle::Handle;
@@ -312,9 +319,9 @@ public:
     std::string output_name(std::size_t index) const { return told_by<const char *>([&](auto out) { return udo_model_output_name(get(), index, out); }); }
     TensorSpec input_spec(std::size_t index) const { return made_by<TensorSpec>([&](auto out) { return udo_model_input_spec(get(), index, out); }); }
     TensorSpec output_spec(std::size_t index) const { return made_by<TensorSpec>([&](auto out) { return udo_model_output_spec(get(), index, out); }); }
-    /* All that it says of itself. */
+    /* Returns a report of the model, as JSON. */
     std::string json() const { return told_by<const char *>([&](auto out) { return udo_model_json(get(), out); }); }
-    /* Refusals of operations that run elsewhere; texts are the model's. */
+    /* Returns the refusals of operations that run on another core. The strings live as long as the model. */
     std::vector<udo_fallback_report_t> fallbacks() const {
         std::vector<udo_fallback_report_t> all(told_by<std::size_t>([&](auto out) { return udo_model_fallback_count(get(), out); }));
         for (std::size_t i = 0; i < all.size(); i++) check(udo_model_fallback(get(), i, &all[i]));
@@ -322,6 +329,7 @@ public:
     }
 };
 
+/* A network of a model file. */
 class Network : public Handle<udo_network_t, udo_network_release> {
 public:
     using Handle::Handle;
@@ -331,11 +339,12 @@ public:
     std::size_t output_count() const { return told_by<std::size_t>([&](auto out) { return udo_network_output_count(get(), out); }); }
     TensorSpec input_spec(std::size_t stage, std::size_t index) const { return made_by<TensorSpec>([&](auto out) { return udo_network_input_spec(get(), stage, index, out); }); }
     TensorSpec output_spec(std::size_t stage, std::size_t index) const { return made_by<TensorSpec>([&](auto out) { return udo_network_output_spec(get(), stage, index, out); }); }
-    /* The model of all stages, of which each run takes the one for its shapes. */
+    /* Returns the model of all stages; each run uses the stage for its shapes. */
     Model model() const { return made_by<Model>([&](auto out) { return udo_network_model_of_stages(get(), out); }); }
     Model model(std::size_t stage) const { return made_by<Model>([&](auto out) { return udo_network_model(get(), stage, out); }); }
 };
 
+/* The networks of a model file. */
 class Networks : public Handle<udo_networks_t, udo_networks_release> {
 public:
     using Handle::Handle;
@@ -344,7 +353,7 @@ public:
     Network find(const std::string &name) const { return made_by<Network>([&](auto out) { return udo_networks_find(get(), name.c_str(), out); }); }
 };
 
-/* A graph that is built by calls; tensors and operations go by number. */
+/* A graph under construction. Tensors and operations are identified by number. */
 class Graph : public Handle<udo_graph_t, udo_graph_release> {
 public:
     explicit Graph(const std::string &name = "") : Handle(made_by<Handle>([&](auto out) { return udo_graph_create(name.c_str(), out); })) {}
@@ -357,7 +366,7 @@ public:
         check(udo_graph_set_data(get(), made, elements.data(), elements.size() * sizeof(T)));
         return made;
     }
-    /* An operation of NNRt, as "CONV2D". */
+    /* Adds an operation of NNRt, such as "CONV2D". */
     std::uint32_t op(
         const char *name, Span<const std::uint32_t> inputs, Span<const std::uint32_t> outputs, Span<const udo_attribute_t> attributes = {}) {
         return told_by<std::uint32_t>([&](auto out) {
@@ -385,6 +394,7 @@ inline SessionPool::SessionPool(const Model &model, std::uint32_t count, const D
     : Handle(made_by<Handle>([&, options = given::on(device)](auto out) { return udo_session_pool_create(model.get(), &options, count, out); })),
       outputs_(model.output_count()) {}
 
+/* Operators and devices, from which models are loaded. */
 class Runtime : public Handle<udo_runtime_t, udo_runtime_release> {
 public:
     explicit Runtime(const udo_runtime_options_t *options = nullptr)
@@ -392,13 +402,13 @@ public:
     Device device(udo_device_kind_t kind, std::uint32_t index = 0) const {
         return made_by<Device>([&](auto out) { return udo_device_open(get(), kind, index, out); });
     }
-    /* Its packages, what is built in first; texts are the runtime's. */
+    /* Returns the packages, with the built-in operators first. The strings live as long as the runtime. */
     std::vector<udo_package_report_t> packages() const {
         std::vector<udo_package_report_t> all(told_by<std::size_t>([&](auto out) { return udo_runtime_package_count(get(), out); }));
         for (std::size_t i = 0; i < all.size(); i++) check(udo_runtime_package(get(), i, &all[i]));
         return all;
     }
-    /* What its devices are at now. */
+    /* Returns the current state of the devices, as readable text. */
     std::string report() const { return told_by<const char *>([&](auto out) { return udo_runtime_report(get(), out); }); }
     Model load(const std::string &path, const udo_load_options_t *options = nullptr) const {
         return made_by<Model>([&](auto out) { return udo_model_load_file(get(), path.c_str(), options, out); });
@@ -414,7 +424,7 @@ public:
     }
 };
 
-/* What packages did wrong where no call could tell, since this was asked last: a line each. */
+/* Returns faults of packages that no call could report since the last call: one line each. */
 inline std::string take_faults() {
     return told_by<const char *>([](auto out) { return udo_take_faults(out); });
 }
