@@ -1,21 +1,21 @@
 /*
- * The calls of BMLIB and of BMRuntime's C interface on top of udo.h, so that programs written for them build against libudo.
+ * The functions of BMLIB and of BMRuntime's C interface on top of udo.h: programs written for them build against libudo.
  * C11 or C++17, on Linux.
  *
- * Everything is `static inline`; state lies in the handles that are handed out. Device `n` is the one at place `n` of those that
- * a runtime has: 0 is the CPU. Models are those that `udo_networks_open_file` takes, with the networks and stages that these have.
- * A network of a file with no other one is also found by the file's name without folder and ending.
+ * Everything is `static inline`, and state belongs to the returned handles. Device `n` is the device at index `n` of a
+ * runtime: 0 is the CPU. Models are the files of `udo_networks_open_file`, with their networks and stages. The only network
+ * of a file is also found by the file's name without folder and extension.
  *
- * docs/nnrt-bmruntime.md says what is done where documents leave a choice. In short:
- * - Offsets of partial copies count in device memory; the length of bm_memcpy_d2d is in words of 4 bytes. Nothing is copied that
- *   goes beyond a memory's end.
+ * docs/nnrt-bmruntime.md lists what is done where documents leave a choice. In short:
+ * - Offsets of partial copies are in device memory; the length of bm_memcpy_d2d is in words of 4 bytes. Copies beyond the
+ *   end of a memory are refused.
  * - Handles, runtimes and memories may be freed in any order.
- * - A launch waits where only the run says what shape an output has, and where an earlier one of the handle is at memory that it
- *   touches; a copy waits for that, too. bm_thread_sync waits for all launches of a handle.
- * - Memory and store modes that a program gives for outputs are checked. A second network of a name is refused.
- * - bool is all that BMRuntime has for errors. Define BMRT_COMPAT_LOG(text) to have what they were elsewhere than on stderr: each refusal
- *   says why, and so do operations of a network that run on the CPU as no device of the runtime takes them.
- * - Handles and runtimes from before a fork are refused in the process that was forked, which requests its own.
+ * - A launch waits if only the run determines the shape of an output, or if an earlier launch of the handle uses the same
+ *   memory; a copy waits for such a launch too. bm_thread_sync waits for all launches of a handle.
+ * - Memory and store modes that a program gives for outputs are checked. A second network of the same name is refused.
+ * - BMRuntime has only a bool for errors. Define BMRT_COMPAT_LOG(text) to get the reasons elsewhere than on stderr. It also
+ *   receives the operations of a network that run on the CPU because no device of the runtime supports them.
+ * - Handles and runtimes from before a fork are refused in the forked process, which must request its own.
  */
 #ifndef BMRT_COMPAT_H
 #define BMRT_COMPAT_H

@@ -1,8 +1,9 @@
 /*
  * The classes of BMRuntime's C++ interface on top of bmrt_compat.h. C++17.
  *
- * What is refused is a status, as there; a constructor throws std::runtime_error. A Network whose stage is -1 wants a shape of each
- * input before its first Forward. Objects may go in any order, except that a Network goes before its Context.
+ * A refusal is a status, as in BMRuntime; a constructor throws std::runtime_error. A Network with stage -1 needs the shape of
+ * each input before its first Forward. Objects may be destroyed in any order, except that a Network must be destroyed before
+ * its Context.
  */
 #ifndef BMRT_COMPAT_HPP
 #define BMRT_COMPAT_HPP

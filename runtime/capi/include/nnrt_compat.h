@@ -1,16 +1,16 @@
 /*
- * NNRt's calls on top of udo.h, so that programs written for them build against libudo. C11 or C++17, on Linux.
+ * NNRt's functions on top of udo.h: programs written for NNRt build against libudo. C11 or C++17, on Linux.
  *
- * Everything is `static inline`; state lies in the handles that are handed out. What has no handle there, the devices, is
- * opened once in a program and stays open.
+ * Everything is `static inline`, and state belongs to the returned handles. Devices have no handle in NNRt: the first call
+ * that needs them opens them, and they stay open.
  *
- * Where NNRt's document and its code differ, or both leave a choice, docs/nnrt-bmruntime.md says what is done here. In short:
- * - NULL is refused as OH_NN_INVALID_PARAMETER. What is handed out through `T **` needs a NULL there.
- * - Asynchronous runs work. A build that failed may be corrected and tried again.
- * - Options are checked against the device that was said so far when they are set, and again by the build: OH_NN_UNSUPPORTED is for
- *   what that device has not. Values of extensions are text.
- * - Codes are all that NNRt has for errors. Define NNRT_COMPAT_LOG(text) before including this to see what they were: each refusal says why.
- * - A process that was forked opens devices of its own with its first call; handles from before the fork are refused.
+ * docs/nnrt-bmruntime.md lists what is done where NNRt's document and code differ, or leave a choice. In short:
+ * - NULL is refused with OH_NN_INVALID_PARAMETER. A result that is returned through `T **` requires that pointer to be NULL.
+ * - Asynchronous runs work. A failed build may be corrected and repeated.
+ * - Options are checked when they are set, against the device chosen so far, and again by the build. An option that the
+ *   device lacks is OH_NN_UNSUPPORTED. Values of extensions are strings.
+ * - NNRt has only codes for errors. Define NNRT_COMPAT_LOG(text) before including this file to get the reasons of refusals.
+ * - A forked process opens its own devices with its first call; handles from before the fork are refused.
  */
 #ifndef NNRT_COMPAT_H
 #define NNRT_COMPAT_H
