@@ -315,6 +315,20 @@ fn vision_is_made_as_its_page_says_with_no_line_by_hand() {
     follow(page, dir.path());
 }
 
+#[test]
+fn a_first_package_is_made_as_its_page_says() {
+    let page = include_str!("../../docs/first-package.md");
+    let dir = tempfile::tempdir().unwrap();
+    follow(page, dir.path());
+}
+
+#[test]
+fn a_first_model_runs_as_its_page_says() {
+    let page = include_str!("../../docs/first-model.md");
+    let dir = tempfile::tempdir().unwrap();
+    follow(page, dir.path());
+}
+
 /// The parts without Python of a page about models.
 #[test]
 fn operators_get_into_models_as_their_page_says() {
