@@ -333,7 +333,7 @@ fn a_first_model_runs_as_its_page_says() {
 #[test]
 fn operators_get_into_models_as_their_page_says() {
     LazyLock::force(&VISION_BUILT);
-    let page = include_str!("../../docs/python-op.md");
+    let page = include_str!("../../docs/python.md");
     let dir = tempfile::tempdir().unwrap();
     follow(page, dir.path());
 }
