@@ -77,3 +77,7 @@ pub use udo_graph::memory::Tensor;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 mod readme {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/devices-and-memory.md")]
+mod devices_and_memory {}
