@@ -27,6 +27,9 @@ impl fmt::Debug for Parallel<'_> {
 /// What is called for each number. It is behind `dyn`, so that what calls it is compiled once and not for each body.
 type Body<'f> = dyn Fn(usize) -> Result<(), ExecError> + Sync + 'f;
 
+/// The same with a chunk of elements.
+type ChunkBody<'f, T> = dyn Fn(usize, &mut [T]) -> Result<(), ExecError> + Sync + 'f;
+
 /// What the calls of one parallel-for share.
 struct Task<'f> {
     body: &'f Body<'f>,
@@ -119,10 +122,18 @@ impl<'a> Parallel<'a> {
         T: Element,
         F: Fn(usize, &mut [T]) -> Result<(), ExecError> + Sync,
     {
-        let len = len.max(1);
+        self.each_chunk(data, len.max(1), &body)
+    }
+
+    fn each_chunk<T: Element>(
+        &self,
+        data: &mut [T],
+        len: usize,
+        body: &ChunkBody<'_, T>,
+    ) -> Result<(), ExecError> {
         let total = data.len();
         let chunks = Chunks { data: data.as_mut_ptr(), marker: PhantomData };
-        self.run(total.div_ceil(len), |index| {
+        self.run_each(total.div_ceil(len), &|index| {
             let start = index * len;
             // SAFETY: `index` is below the number of chunks, so `start` is inside the slice.
             let first = unsafe { chunks.at(start) };
@@ -154,8 +165,8 @@ impl Parallel<'_> {
         let count = data.len().div_ceil(len.max(1));
         let wanted = count.saturating_mul(workspace_len);
         if wanted > workspace.len() {
-            let bytes =
-                [wanted, workspace.len()].map(|len| len.saturating_mul(size_of::<R>()) as u64);
+            let bytes = |len: usize| len.saturating_mul(size_of::<R>()) as u64;
+            let bytes = [bytes(wanted), bytes(workspace.len())];
             return Err(ExecError::with(Status::SCRATCH_EXCEEDED, bytes));
         }
         let workspaces = Chunks { data: workspace.as_mut_ptr(), marker: PhantomData };

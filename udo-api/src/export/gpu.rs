@@ -60,7 +60,7 @@ impl<K: GpuKernel> GpuFns<K> {
     // SAFETY: called by the host alone, with arguments as the ABI says and the state from finalize.
     unsafe extern "C" fn execute(args: *const ExecArgs) -> u32 {
         // SAFETY: the host keeps to the ABI, and finalize made a `GpuState<K>`.
-        unsafe { execute_with::<GpuState<K>>(args, |state, io| run_launches(state, io)) }
+        unsafe { execute_with::<GpuState<K>>(args, GpuState::execute) }
     }
 
     // SAFETY: called by the host alone, with the state from finalize and a sink that lives for the call.
@@ -89,36 +89,63 @@ struct GpuState<K> {
 impl<K: GpuKernel> GpuState<K> {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<(Self, Workspace), Error> {
         let kernel = K::operation(cx)?;
-        if cx.output_count() > MAX_OUTPUTS {
-            let count = cx.output_count();
-            return Err(Error::new(format!(
-                "it has {count} outputs, a GPU kernel at most {MAX_OUTPUTS}"
-            )));
-        }
-        let mut info = KernelInfo::default();
-        kernel.set_kernel_info(&mut info)?;
-        for sizes in info.launches.iter().map(|launch| launch.global_size) {
-            if sizes.iter().try_fold(1usize, |n, &s| n.checked_mul(s)).is_none() {
-                return Err(Error::new(format!("the global size {sizes:?} is too large")));
-            }
-        }
-        let scratch = ScratchBuffers::of(&info.scratch).ok_or_else(|| {
-            Error::new(format!("its scratch, {:?} bytes, is too large", info.scratch))
-        })?;
+        let (info, scratch) = kernel_info(cx, &|info| kernel.set_kernel_info(info))?;
         let workspace = scratch.workspace();
         Ok((Self { kernel, info, scratch }, workspace))
     }
+
+    fn execute(&self, io: Io<'_>) -> Result<(), ExecError> {
+        let run = |launch: usize, global_size, buffers: &Buffers<'_>, parallel: Parallel<'_>| {
+            K::WORK_ITEMS.get(launch).map_or(Ok(()), |&work_item| {
+                run_range(&self.kernel, work_item, global_size, buffers, parallel)
+            })
+        };
+        if K::WORK_ITEMS.is_empty() {
+            return Err(ExecError::of(Status::NO_WORK_ITEM));
+        }
+        run_launches(&self.info, &self.scratch, io, &run)
+    }
 }
 
-/// Runs every work item of every launch, one launch after the other, each shared out over the host's threads.
-fn run_launches<K: GpuKernel>(state: &GpuState<K>, io: Io<'_>) -> Result<(), ExecError> {
-    if K::WORK_ITEMS.is_empty() {
-        return Err(ExecError::of(Status::NO_WORK_ITEM));
+/// Returns the launches that `set` declares, checked, and the scratch buffers between them.
+fn kernel_info(
+    cx: &FinalizeCx<'_>,
+    set: &dyn Fn(&mut KernelInfo) -> Result<(), Error>,
+) -> Result<(KernelInfo, ScratchBuffers), Error> {
+    if cx.output_count() > MAX_OUTPUTS {
+        let count = cx.output_count();
+        return Err(Error::new(format!(
+            "it has {count} outputs, a GPU kernel at most {MAX_OUTPUTS}"
+        )));
     }
+    let mut info = KernelInfo::default();
+    set(&mut info)?;
+    for sizes in info.launches.iter().map(|launch| launch.global_size) {
+        if sizes.iter().try_fold(1usize, |n, &s| n.checked_mul(s)).is_none() {
+            return Err(Error::new(format!("the global size {sizes:?} is too large")));
+        }
+    }
+    let scratch = ScratchBuffers::of(&info.scratch).ok_or_else(|| {
+        Error::new(format!("its scratch, {:?} bytes, is too large", info.scratch))
+    })?;
+    Ok((info, scratch))
+}
+
+/// Runs the launch with this number over its work items, shared out over the host's threads.
+type RunLaunch<'a> =
+    dyn Fn(usize, [usize; 3], &Buffers<'_>, Parallel<'_>) -> Result<(), ExecError> + 'a;
+
+/// Runs the launches of a kernel one after the other. Compiled once, and not for each kernel.
+fn run_launches(
+    info: &KernelInfo,
+    scratch: &ScratchBuffers,
+    io: Io<'_>,
+    run: &RunLaunch<'_>,
+) -> Result<(), ExecError> {
     let parallel = io.parallel;
-    let shared = SharedBuffers::of(io, &state.scratch)?;
-    for (launch, &work_item) in state.info.launches.iter().zip(K::WORK_ITEMS) {
-        run_range(&state.kernel, work_item, launch.global_size, &shared.buffers(), parallel)?;
+    let shared = SharedBuffers::of(io, scratch)?;
+    for (index, launch) in info.launches.iter().enumerate() {
+        run(index, launch.global_size, &shared.buffers(), parallel)?;
     }
     Ok(())
 }

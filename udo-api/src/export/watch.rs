@@ -27,14 +27,23 @@ pub(super) unsafe fn watched<S>(
         let state = unsafe { &*args.state.cast::<S>() };
         body(state, args)
     }));
-    let used = cell.leave();
-    match outcome {
-        Ok(Ok(())) if !used => Status::OK.code(),
-        Ok(Ok(())) => cell.settle(ExecError::of(Status::OK)).code(),
-        Ok(Err(error)) => cell.settle(error).code(),
+    let used_heap = cell.leave();
+    if !used_heap && matches!(outcome, Ok(Ok(()))) {
+        return Status::OK.code();
+    }
+    settle(cell, outcome)
+}
+
+/// Returns the status of a call that failed, panicked or used the heap. Compiled once, and not for each kernel.
+#[cold]
+fn settle(cell: &GuardCell, outcome: std::thread::Result<Result<(), ExecError>>) -> u32 {
+    let error = match outcome {
+        Ok(Ok(())) => ExecError::of(Status::OK),
+        Ok(Err(error)) => error,
         Err(payload) => {
             guard::discard(payload);
-            cell.settle(ExecError::of(Status::PANICKED)).code()
+            ExecError::of(Status::PANICKED)
         }
-    }
+    };
+    cell.settle(error).code()
 }

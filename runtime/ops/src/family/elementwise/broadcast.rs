@@ -99,6 +99,16 @@ impl<const N: usize> Broadcast<N> {
         self.dims[..self.rank].iter().product()
     }
 
+    /// The distance between neighbours of each operand along an axis.
+    fn steps(&self, axis: usize) -> [usize; N] {
+        self.strides.map(|strides| strides[axis])
+    }
+
+    /// The first element of each operand at this index of the outermost axis.
+    fn starts(&self, index: usize) -> [usize; N] {
+        self.strides.map(|strides| index * strides[0])
+    }
+
     /// Where each element of the result has its operands.
     pub(crate) fn positions(&self) -> StridedIter<N> {
         StridedIter::new(&self.dims[..self.rank], self.strides)
@@ -107,7 +117,7 @@ impl<const N: usize> Broadcast<N> {
     /// Calls `body` with each row of the result, where its operands start, and how far apart their elements are.
     fn each_row<Y>(&self, y: &mut [Y], mut body: impl FnMut([usize; N], [usize; N], &mut [Y])) {
         let inner = self.rank - 1;
-        let (cols, steps) = (self.dims[inner], self.strides.map(|strides| strides[inner]));
+        let (cols, steps) = (self.dims[inner], self.steps(inner));
         if inner == 0 {
             return body([0; N], steps, &mut y[..cols]);
         }
@@ -136,11 +146,18 @@ impl<const N: usize> Broadcast<N> {
         parallel.chunks_mut(y, grain * inner, |chunk, y| {
             let mut part = *self;
             part.dims[0] = y.len() / inner;
-            body(&part, self.strides.map(|strides| chunk * grain * strides[0]), y);
+            body(&part, self.starts(chunk * grain), y);
             Ok(())
         })
     }
 }
+
+/// Computes a row of the result from rows of two operands. It is behind `dyn`, so that the loops over rows are compiled once
+/// for each element type, and not for each operator.
+pub(super) type Row<'f, A, B, Y> = dyn Fn(Side<'_, A>, Side<'_, B>, &mut [Y]) + Sync + 'f;
+
+/// The same where the result takes the place of the first operand.
+pub(super) type RowInPlace<'f, A, B> = dyn Fn(&mut [A], Side<'_, B>) + Sync + 'f;
 
 impl Broadcast {
     /// Nothing if the shapes do not broadcast.
@@ -159,7 +176,7 @@ impl Broadcast {
         row: &(impl Fn(Side<'_, A>, Side<'_, B>, &mut [Y]) + Sync),
     ) -> Result<(), ExecError> {
         if self.is_few {
-            let (len, [a_step, b_step]) = (self.dims[0], self.strides.map(|strides| strides[0]));
+            let (len, [a_step, b_step]) = (self.dims[0], self.steps(0));
             row(Side::of(a, a_step, len), Side::of(b, b_step, len), &mut y[..len]);
             return Ok(());
         }
@@ -172,7 +189,7 @@ impl Broadcast {
         parallel: Parallel<'_>,
         (a, b): (&[A], &[B]),
         y: &mut [Y],
-        row: &(impl Fn(Side<'_, A>, Side<'_, B>, &mut [Y]) + Sync),
+        row: &Row<'_, A, B, Y>,
     ) -> Result<(), ExecError> {
         self.share(parallel, y, |part, [a_at, b_at], y| {
             let (a, b) = (&a[a_at..], &b[b_at..]);
@@ -195,7 +212,7 @@ impl Broadcast {
         b: &[B],
         row: &(impl Fn(&mut [A], Side<'_, B>) + Sync),
     ) -> Result<(), ExecError> {
-        let (len, [a_step, b_step]) = (self.dims[0], self.strides.map(|strides| strides[0]));
+        let (len, [a_step, b_step]) = (self.dims[0], self.steps(0));
         if self.is_few && a_step == 1 {
             row(&mut y[..len], Side::of(b, b_step, len));
             return Ok(());
@@ -209,7 +226,7 @@ impl Broadcast {
         parallel: Parallel<'_>,
         y: &mut [A],
         b: &[B],
-        row: &(impl Fn(&mut [A], Side<'_, B>) + Sync),
+        row: &RowInPlace<'_, A, B>,
     ) -> Result<(), ExecError> {
         if self.strides[0][..self.rank].contains(&0) {
             self.rows_backwards(y, b, row);
@@ -233,7 +250,7 @@ impl Broadcast {
         &self,
         y: &mut [A],
         b: &[B],
-        row: &impl Fn(&mut [A], Side<'_, B>),
+        row: &RowInPlace<'_, A, B>,
     ) {
         for i in (0..self.len()).rev() {
             let (mut rest, mut a_at, mut b_at) = (i, 0, 0);
@@ -249,43 +266,57 @@ impl Broadcast {
     }
 }
 
+/// Computes a row of the result from three operands, whose elements are these steps apart.
+type RowOf3<'f, A, B, C, Y> = dyn Fn((&[A], &[B], &[C]), [usize; 3], &mut [Y]) + Sync + 'f;
+
 impl Broadcast<3> {
     /// `y[i] = f(a[..], b[..], c[..])` for every element of the result, shared out among threads.
     pub(crate) fn apply_shared<A: Element, B: Element, C: Element, Y: Element>(
         &self,
         parallel: Parallel<'_>,
-        (a, b, c): (&[A], &[B], &[C]),
+        operands: (&[A], &[B], &[C]),
         y: &mut [Y],
         f: impl Fn(A, B, C) -> Y + Sync,
+    ) -> Result<(), ExecError> {
+        self.rows_of_3(parallel, operands, y, &|(a, b, c), steps, y| {
+            // The first one is what a row changes with, mostly; the others may be one element for all of it.
+            let each = y.iter_mut().zip(a);
+            match steps {
+                [1, 1, 1] => {
+                    each.zip(b).zip(c).for_each(|(((y, &a), &b), &c)| *y = f(a, b, c));
+                }
+                [1, 1, 0] => {
+                    let c = c[0];
+                    each.zip(b).for_each(|((y, &a), &b)| *y = f(a, b, c));
+                }
+                [1, 0, 1] => {
+                    let b = b[0];
+                    each.zip(c).for_each(|((y, &a), &c)| *y = f(a, b, c));
+                }
+                [1, 0, 0] => {
+                    let (b, c) = (b[0], c[0]);
+                    each.for_each(|(y, &a)| *y = f(a, b, c));
+                }
+                [a_step, b_step, c_step] => {
+                    for (i, y) in y.iter_mut().enumerate() {
+                        *y = f(a[i * a_step], b[i * b_step], c[i * c_step]);
+                    }
+                }
+            }
+        })
+    }
+
+    fn rows_of_3<A: Element, B: Element, C: Element, Y: Element>(
+        &self,
+        parallel: Parallel<'_>,
+        (a, b, c): (&[A], &[B], &[C]),
+        y: &mut [Y],
+        row: &RowOf3<'_, A, B, C, Y>,
     ) -> Result<(), ExecError> {
         self.share(parallel, y, |part, [a_at, b_at, c_at], y| {
             let (a, b, c) = (&a[a_at..], &b[b_at..], &c[c_at..]);
             part.each_row(y, |[a_at, b_at, c_at], steps, y| {
-                let (a, b, c) = (&a[a_at..], &b[b_at..], &c[c_at..]);
-                // The first one is what a row changes with, mostly; the others may be one element for all of it.
-                let each = y.iter_mut().zip(a);
-                match steps {
-                    [1, 1, 1] => {
-                        each.zip(b).zip(c).for_each(|(((y, &a), &b), &c)| *y = f(a, b, c));
-                    }
-                    [1, 1, 0] => {
-                        let c = c[0];
-                        each.zip(b).for_each(|((y, &a), &b)| *y = f(a, b, c));
-                    }
-                    [1, 0, 1] => {
-                        let b = b[0];
-                        each.zip(c).for_each(|((y, &a), &c)| *y = f(a, b, c));
-                    }
-                    [1, 0, 0] => {
-                        let (b, c) = (b[0], c[0]);
-                        each.for_each(|(y, &a)| *y = f(a, b, c));
-                    }
-                    [a_step, b_step, c_step] => {
-                        for (i, y) in y.iter_mut().enumerate() {
-                            *y = f(a[i * a_step], b[i * b_step], c[i * c_step]);
-                        }
-                    }
-                }
+                row((&a[a_at..], &b[b_at..], &c[c_at..]), steps, y);
             });
         })
     }

@@ -3,6 +3,7 @@
 use udo_api::Element;
 
 use super::Broadcast;
+use super::broadcast::{Row, RowInPlace};
 use super::rows::Side;
 use super::stored::BLOCK;
 use crate::family::axes::StridedIter;
@@ -97,10 +98,10 @@ impl Broadcast {
         &self,
         (a, b): (&[A], &[B]),
         y: &mut [Y],
-        row: &impl Fn(Side<'_, A>, Side<'_, B>, &mut [Y]),
+        row: &Row<'_, A, B, Y>,
     ) {
         let (mut of_a, mut of_b) = ([A::default(); BLOCK], [B::default(); BLOCK]);
-        let [a_steps, b_steps] = [0, 1].map(|tensor| self.plane_steps(tensor));
+        let (a_steps, b_steps) = (self.plane_steps(0), self.plane_steps(1));
         self.each_part(y, |part, [a_at, b_at], y| {
             let a = part.side(&a[a_at..], a_steps, &mut of_a);
             row(a, part.side(&b[b_at..], b_steps, &mut of_b), y);
@@ -111,7 +112,7 @@ impl Broadcast {
         &self,
         y: &mut [A],
         b: &[B],
-        row: &impl Fn(&mut [A], Side<'_, B>),
+        row: &RowInPlace<'_, A, B>,
     ) {
         let mut of_b = [B::default(); BLOCK];
         let steps = self.plane_steps(1);
