@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod check;
+mod command_line;
 mod commands;
 mod demo;
 mod ops;

@@ -370,8 +370,8 @@ fn profiles_of_performance_say_what_they_set() {
     let all = std::thread::available_parallelism().unwrap().get();
     let half = (all / 2).max(1);
     let threads = [
-        ("default", 1, "nothing here: no clocks and voltages are in our hands"),
-        ("system_settings", 1, "nothing here"),
+        ("default", 1, "no effect: emulated cores have no clocks and voltages to set"),
+        ("system_settings", 1, "no effect"),
         ("low_power_saver", 1, "one thread, which sleeps"),
         ("power_saver", 1, "one thread"),
         ("high_power_saver", 1, "one thread"),
@@ -379,7 +379,7 @@ fn profiles_of_performance_say_what_they_set() {
         ("balanced", half, "half of the processors"),
         ("high_performance", all, "all processors"),
         ("sustained_high_performance", all, "all processors"),
-        ("burst", all, "all processors, whose threads look for work for 2 ms before they sleep"),
+        ("burst", all, "all processors, whose idle threads poll for 2 ms before they sleep"),
     ];
     for (name, threads, says) in threads {
         let args = ["bench", "m.graph", "--iterations", "1", "--json", "--perf-profile", name];
@@ -390,7 +390,7 @@ fn profiles_of_performance_say_what_they_set() {
         assert_eq!(error.matches("note: performance").count(), 1, "{error}");
     }
     let (_, help, _) = udo(&dir, &["run", "--help"]);
-    assert!(help.contains("burst:") && help.contains("nothing here: no clocks"), "{help}");
+    assert!(help.contains("burst:") && help.contains("no effect: emulated cores"), "{help}");
 }
 
 #[test]

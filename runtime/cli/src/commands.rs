@@ -12,6 +12,7 @@ mod help;
 mod init;
 mod inspect;
 mod lock;
+mod markdown;
 mod model;
 mod new;
 mod ops;
@@ -56,6 +57,8 @@ const COMMANDS: &[Entry] = &[
     Entry::of::<ops::Ops>(Machine, "ops"),
     Entry::of::<completions::Completions>(Machine, "completions"),
     Entry::of::<demo::Demo>(Machine, "demo"),
+    // The page docs/command-line.md.
+    Entry::of::<markdown::Markdown>(Hidden, "markdown"),
     // Older names for parts of `udo doctor`.
     Entry::of::<doctor::Platform>(Hidden, "platform"),
     Entry::of::<doctor::Devices>(Hidden, "devices"),
@@ -100,12 +103,18 @@ pub(crate) fn parser() -> Command {
     let udo = Command::new("udo")
         .version(udo_api::SDK_VERSION)
         .long_version(format!("{}\n{}", udo_api::SDK_VERSION, doctor::versions()))
-        .about("Builds packages with custom operators, and runs and quantizes models")
+        .about("Build and test custom operators, and run and quantize models")
+        .long_about(help::lines(
+            "Build and test custom operators, and run and quantize models\n\n\
+             A UDO (user-defined operation) is an operator that an inference engine does not have. udo \
+             generates a package for it from a JSON config, builds and tests the package on emulated CPU, \
+             GPU and DSP cores, and runs ONNX models with it.",
+        ))
         .subcommand_required(true)
         .arg_required_else_help(true)
         .after_help("`udo COMMAND -h` lists the common flags of a command.\n`udo --help` also shows how to make a first package, and the exit codes.")
         .after_long_help(
-            "A first package:\n  udo init SoftmaxUdoPackage --op Softmax\n  udo new -p SoftmaxUdoPackage.json\n  udo build SoftmaxUdoPackage\n\n\
+            "Create a first package:\n  udo init SoftmaxUdoPackage --op Softmax\n  udo new SoftmaxUdoPackage.json\n  udo build SoftmaxUdoPackage\n\n\
              Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a package is out of date (build --locked).\n\
              `udo COMMAND -h` lists the common flags of a command, `udo COMMAND --help` explains all of them.",
         );

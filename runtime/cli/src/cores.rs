@@ -18,44 +18,47 @@ const AIP: &str = "aip";
 /// Which cores run which nodes.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlaceFlags {
-    /// Cores to use, in order of preference
+    /// Run nodes on these cores, in order of preference
     ///
-    /// A list, separated by commas: cpu, gpu, hta, dsp (which is dsp:v68), dsp:vNN for another version (docs/dsp.md),
-    /// or aip, which is the HTA with the DSP for all other nodes (docs/aip.md).
+    /// CORES is a comma-separated list of cpu, gpu, hta, dsp (the same as dsp:v68), dsp:vNN for
+    /// another version (docs/dsp.md), and aip. aip stands for the HTA, with the DSP for all other
+    /// nodes (docs/aip.md).
     ///
-    /// Each node runs on the first core in the list that supports it. With the prefix `auto:`, nodes are placed where
-    /// the whole model costs least (see --costs and docs/placement.md).
+    /// Each node runs on the first core in the list that supports it. With the prefix `auto:`, the
+    /// nodes are placed at the least total cost instead (see --costs and docs/placement.md).
     ///
     /// Example: `--cores dsp,cpu` or `--cores auto:gpu,cpu`
     #[arg(long, value_name = "CORES", default_value = "cpu", value_parser = Cores::parse)]
     pub(crate) cores: Cores,
-    /// Core for unsupported nodes
+    /// Set the fallback core
     ///
-    /// Decides what happens to a node that none of the cores in --cores supports.
+    /// Decides what happens to a node that no core in --cores supports.
     #[arg(long, value_name = "MODE", value_enum, default_value = "off")]
     pub(crate) fallback: FallbackFlag,
-    /// Core for some nodes, whatever --cores prefers
+    /// Run these nodes on this core, whatever --cores prefers
     ///
-    /// NODES is a list of node ids such as 0-11,177 (`udo explain` shows them), a node's name, an operator type, or
-    /// `*` for all nodes. May be given several times; the last one that matches a node wins. See docs/placement.md.
+    /// NODES is a list of node ids such as 0-11,177 (`udo explain` shows them), a node's name, an
+    /// operator type, or `*` for all nodes. May be given several times; the last one that matches a
+    /// node wins (docs/placement.md).
     ///
     /// Example: `--affinity Softmax=gpu`
     #[arg(long, value_name = "NODES=CORE")]
     pub(crate) affinity: Vec<Affinity>,
-    /// Minimum number of consecutive nodes on a core
+    /// Use a core only for at least N consecutive nodes
     ///
-    /// A shorter run of nodes moves to a later core in --cores, or to the fallback.
+    /// Shorter sequences of nodes move to a later core in --cores, or to the fallback.
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) min_subnet: usize,
-    /// SoC whose HTA runs programs
+    /// Run the HTA programs that were compiled for this SoC
     ///
-    /// Selects the programs that `udo prepare --hta --soc NAME` compiled for this SoC.
+    /// A model file can contain programs for several SoCs (see `udo prepare --hta --soc NAME`).
     #[arg(long, value_name = "NAME", default_value = Soc::DEFAULT.name, value_parser = soc_named)]
     pub(crate) soc: &'static Soc,
-    /// Costs for the `auto:` prefix of --cores
+    /// Place nodes by the costs in this file
     ///
-    /// `udo doctor --measure FILE` measures this machine and writes such a file. Its format is in docs/placement.md.
-    /// By default the costs describe no particular machine.
+    /// Used with the prefix `auto:` of --cores. `udo doctor --measure FILE` measures this machine
+    /// and writes such a file (docs/placement.md). The default costs describe no particular
+    /// machine.
     #[arg(long, value_name = "FILE", value_parser = read_costs)]
     pub(crate) costs: Option<Arc<Costs>>,
 }
@@ -75,7 +78,7 @@ pub(crate) struct Cores {
 pub(crate) enum FallbackFlag {
     /// Refuse the model
     Off,
-    /// Run them on the CPU and report it
+    /// Run these nodes on the CPU, and report it
     Cpu,
 }
 

@@ -34,107 +34,110 @@ const ALL: &str = "all";
 pub(crate) struct ModelFlags {
     /// ONNX file, model file (.udm) or printed graph
     pub(crate) model: PathBuf,
-    /// Network to use from a file that has several
+    /// Use this network of a file that has several
     ///
-    /// A model file (.udm) can hold several networks. `udo model info` lists them.
+    /// A model file (.udm) can contain several networks. `udo model info` lists them.
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Option<String>,
-    /// Stage of the network [default: the one that fits the inputs]
+    /// Use this stage of the network [default: the one that fits the inputs]
     ///
-    /// A network in a model file (.udm) has one stage for each set of input shapes. Stages are numbered from 0; `udo
-    /// model info` lists them.
+    /// A network in a model file (.udm) has a stage for each set of input shapes. Stages are
+    /// numbered from 0; `udo model info` lists them.
     #[arg(long, value_name = "N")]
     pub(crate) stage: Option<usize>,
-    /// Shape of an input that the model leaves open
+    /// Set the shape of an input that the model leaves open
     ///
-    /// DIMS are the sizes, separated by commas. May be given once for each input. By default the shape is that of the
-    /// input data, if the command reads any.
+    /// SHAPE is a comma-separated list of sizes. May be given once for each input. By default the
+    /// shape follows from the input data, if the command reads any.
     ///
     /// Example: `--shape image=1,3,224,224`
-    #[arg(long, value_name = "NAME=DIMS", value_parser = parse_shape)]
+    #[arg(long, value_name = "NAME=SHAPE", value_parser = parse_shape)]
     pub(crate) shape: Vec<(String, Vec<usize>)>,
-    /// Size of a named dimension that the model leaves open
+    /// Set the size of a named dimension that the model leaves open
     ///
-    /// N may also be a range, FIRST..LAST: one plan then runs every size in it. May be given once for each dimension.
+    /// N may also be a range, FIRST..LAST. The model is then compiled once for all sizes in the
+    /// range. May be given once for each dimension.
     ///
     /// Example: `--dim batch=4` or `--dim batch=1..8`
     #[arg(long, value_name = "NAME=N", value_parser = parse_dim)]
     pub(crate) dim: Vec<(String, RangeInclusive<usize>)>,
-    /// Graph pass to skip, or `all`
+    /// Skip this graph pass, or `all` passes
     ///
-    /// May be given several times. `udo explain` shows what each pass did to the model.
+    /// May be given several times. `udo explain` shows what each pass changed.
     #[arg(long, value_name = "PASS", value_parser = skipped_pass())]
     pub(crate) skip_pass: Vec<String>,
     #[command(flatten)]
     pub(crate) place: PlaceFlags,
     /// Fail unless these nodes run on this core; NODES may be *
     ///
-    /// NODES is an operator type, a node's name, a list of node ids such as 0-11,177, or `*` for all nodes. The
-    /// command fails if one of them runs on another core. May be given several times.
+    /// NODES is an operator type, a node's name, a list of node ids such as 0-11,177, or `*` for
+    /// all nodes. May be given several times.
     ///
     /// Example: `--require '*=dsp'`
     #[arg(long, value_name = "NODES=CORE", value_parser = Required::parse)]
     pub(crate) require: Vec<Required>,
     #[command(flatten)]
     pub(crate) packages: PackageFlags,
-    /// Package that implements an operator type
+    /// Implement an operator type with this package
     ///
-    /// Chooses among several packages that implement the same type, and lets a package implement nodes of another
-    /// domain. With a domain before the type, as in `DOMAIN:TYPE=PACKAGE`, only nodes of this domain are bound. May
-    /// be given several times.
+    /// Use this flag if several packages implement the same type, or to let a package implement
+    /// nodes of another operator domain. With a domain before the type, as in `DOMAIN:TYPE=PACKAGE`,
+    /// only nodes of this domain are bound. May be given several times.
     #[arg(long, value_name = "TYPE=PACKAGE", value_parser = parse_pair)]
     pub(crate) bind: Vec<(String, String)>,
-    /// Number of threads for kernels [default: 1]
+    /// Run kernels on N threads [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZero<usize>>,
-    /// Performance preset, named as in the vendors' tools
+    /// Apply a performance preset of the vendors' tools
     ///
-    /// Sets the number of threads, and how long idle threads look for work before they sleep. It replaces --threads.
+    /// A preset sets the number of threads, and how long an idle thread polls for work before it
+    /// sleeps. It replaces --threads.
     #[arg(long, value_name = "PROFILE", conflicts_with = "threads", value_parser = PerfProfile::parser())]
     pub(crate) perf_profile: Option<&'static PerfProfile>,
-    /// Memory limit for constants and sessions
+    /// Limit the memory of constants and sessions
     ///
-    /// In bytes, or with the suffix K, M or G. The limit covers the constants prepared for the cores and the memory
-    /// of sessions. By default only the memory of the machine limits them.
+    /// SIZE is a number of bytes, or has the suffix K, M or G. The limit covers constants prepared
+    /// for the cores, and the memory of sessions. The default is no limit.
     ///
     /// Example: `--max-memory 512M`
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) max_memory: Option<usize>,
-    /// How the GPU stores floating-point values
+    /// Store floating-point values on the GPU in this type
     #[arg(long, value_name = "TYPE", value_enum, default_value = "f32")]
     pub(crate) gpu_storage: StorageFlag,
-    /// Reduced precision that kernels may use to run faster
+    /// Let kernels compute faster in reduced precision
     ///
-    /// `udo explain` shows which steps use it. By default kernels compute with the precision of the model.
+    /// `udo explain` shows which steps use it.
     #[arg(long, value_name = "TYPE", value_enum, default_value = "none")]
     pub(crate) fast_math: FastMathFlag,
-    /// Folder that caches prepacked weights between loads
+    /// Cache prepacked weights in this folder
     ///
-    /// Kernels prepack constants at load time. With a cache, later loads read the result from this folder.
+    /// Kernels rearrange (prepack) constants when a model is loaded. With a cache, later loads read
+    /// the result from the folder.
     #[arg(long, value_name = "DIR")]
     pub(crate) cache: Option<PathBuf>,
-    /// Your own version number for the cache entries
+    /// Set your own version of the cache entries
     ///
-    /// Entries of --cache with a lower version are rebuilt. Entries with a higher version are refused.
+    /// Entries with a lower version are rebuilt. Entries with a higher version are refused.
     #[arg(long, value_name = "N", default_value = "0", requires = "cache")]
     pub(crate) cache_version: u32,
-    /// Size of the DSP's fast memory (VTCM) in KiB
+    /// Set the size of the DSP's fast memory (VTCM) in KiB
     #[arg(long, value_name = "KIB", default_value = "4096")]
     pub(crate) vtcm: usize,
-    /// Accept only what is documented for the DSP version
+    /// Limit the DSP to the documented features of its version
     ///
-    /// Limits the DSP to the types, ranks, inputs and layers that are documented for its version (docs/dsp.md). By
-    /// default it runs everything that its kernels support.
+    /// Only the types, ranks, inputs and layers that are documented for the version are accepted
+    /// (docs/dsp.md). By default the DSP runs everything that its kernels support.
     #[arg(long)]
     pub(crate) strict_device: bool,
-    /// Coherence of host and accelerator memory
+    /// Set the coherence of host and accelerator memory
     ///
     /// `coherent`: the host and the emulated accelerators see each other's writes at once.
     ///
-    /// `noncoherent`: values that cross between them are flushed and invalidated.
+    /// `noncoherent`: the runtime flushes and invalidates values that cross between them.
     ///
-    /// `noncoherent:SEED`: in addition, the host's cache writes lines back at random times, which exposes missing
-    /// cache maintenance.
+    /// `noncoherent:SEED`: the same, and the host's cache writes back lines at random times. This
+    /// exposes missing cache maintenance.
     #[arg(long, value_name = "MODE", default_value = "coherent", value_parser = parse_memory)]
     pub(crate) memory: Coherence,
     /// Inputs that runs give, whatever the model has for them.
@@ -153,23 +156,23 @@ pub(crate) struct ModelFlags {
 pub(crate) enum StorageFlag {
     /// Single precision
     F32,
-    /// Half precision, for kernels that support it
+    /// Half precision, in kernels that support it
     F16,
 }
 
 /// `--fast-math`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum FastMathFlag {
-    /// The precision of the model
+    /// Compute in the precision of the model
     None,
-    /// Products of f32 values with constants round their factors to bf16 and accumulate in f32
+    /// Round the factors of f32 products with constants to bf16, and accumulate in f32
     Bf16,
 }
 
 /// The names that `--skip-pass` takes.
 fn skipped_pass() -> PossibleValuesParser {
     let passes = PASSES.iter().map(|pass| PossibleValue::new(pass.name).help(pass.does));
-    passes.chain([PossibleValue::new(ALL).help("all of them")]).collect::<Vec<_>>().into()
+    passes.chain([PossibleValue::new(ALL).help("all passes")]).collect::<Vec<_>>().into()
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {

@@ -15,15 +15,16 @@ use crate::output::Failure;
 /// The packages of a command.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PackageFlags {
-    /// Package with custom operators
+    /// Use the custom operators of this package
     ///
-    /// PATH is the package's folder, its dist folder or its registration library. May be given several times.
-    #[arg(long = "package", value_name = "PATH")]
-    pub(crate) paths: Vec<PathBuf>,
-    /// Accept only packages signed by a key in this file
-    ///
-    /// KEYFILE lists public keys, and may allow single packages by their digests (docs/trust.md). May be given
+    /// PACKAGE is the package's folder, its dist folder or its registration library. May be given
     /// several times.
+    #[arg(long = "package", value_name = "PACKAGE")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Accept only packages that are signed by a key in this file
+    ///
+    /// KEYFILE lists public keys. It may also list the digests of single packages to accept
+    /// (docs/trust.md). May be given several times.
     #[arg(long, value_name = "KEYFILE")]
     trust: Vec<PathBuf>,
     /// Accept only packages that match this lock file
@@ -31,22 +32,22 @@ pub(crate) struct PackageFlags {
     /// `udo lock` writes lock files. [default: udo.lock, if it exists]
     #[arg(long, value_name = "FILE")]
     lock: Option<PathBuf>,
-    /// Package whose code runs in a separate process
+    /// Use this package, and run its code in a separate process
     ///
-    /// Opens PATH as --package does. If its code crashes, exits or hangs, the command reports an error
-    /// (docs/containment.md). May be given several times.
-    #[arg(long = "contain", value_name = "PATH")]
+    /// If the code crashes, exits or hangs, the command reports an error (docs/containment.md). May
+    /// be given several times.
+    #[arg(long = "contain", value_name = "PACKAGE")]
     pub(crate) contained: Vec<PathBuf>,
-    /// Run unsigned packages in a separate process
+    /// Run the code of unsigned packages in a separate process
     ///
-    /// Packages of --package that are not signed by a key of --trust are contained, as with --contain, instead of
-    /// refused.
+    /// Without this flag, a --package that is not signed by a key of --trust is refused. With this
+    /// flag it is used as with --contain.
     #[arg(long)]
     pub(crate) contain_unsigned: bool,
-    /// Time limit for a call of a package's code
+    /// Stop a call of a package's code after this time
     ///
-    /// If a call of a contained package takes longer, its worker process is ended and the call fails. If the package
-    /// is not contained, `udo` itself exits. [default: 60 for contained packages, no limit for others]
+    /// For a contained package, the call fails and its process is ended. For other packages `udo`
+    /// itself exits. [default: 60 for contained packages, no limit for others]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
 }

@@ -16,11 +16,11 @@ pub(crate) struct PerfProfile {
     does: &'static str,
 }
 
-const NOTHING: &str = "nothing here: no clocks and voltages are in our hands";
-const ONE: &str = "one thread, which sleeps as soon as it has nothing to do";
+const NOTHING: &str = "no effect: emulated cores have no clocks and voltages to set";
+const ONE: &str = "one thread, which sleeps as soon as it is idle";
 const HALF: &str = "half of the processors";
 const ALL: &str = "all processors";
-const BURST: &str = "all processors, whose threads look for work for 2 ms before they sleep";
+const BURST: &str = "all processors, whose idle threads poll for 2 ms before they sleep";
 
 const fn of(name: &'static str, performance: Performance, does: &'static str) -> PerfProfile {
     PerfProfile { name, performance, does }

@@ -22,11 +22,12 @@ const MOST_RUNS: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(7);
 /// `--random`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RangeFlags {
-    /// Calibrate with N random runs when quantizing at load time
+    /// Calibrate with N random input sets if the model is quantized at load time
     ///
-    /// A float model is quantized at load time if a core that needs quantized values, such as the DSP, is preferred. By
-    /// default its ranges come from up to 8 input sets that the command reads, or from 8 pseudo-random ones if it reads
-    /// none. With this flag they come from N pseudo-random ones, which are the same each time.
+    /// A float model is quantized at load time if --cores prefers a core that needs quantized
+    /// values, such as the DSP. Its ranges come from the first 8 input sets that the command reads.
+    /// If it reads none, they come from 8 sets of pseudo-random inputs. With this flag they come
+    /// from N pseudo-random sets, which are the same each time.
     #[arg(long, value_name = "N")]
     random: Option<NonZero<usize>>,
 }

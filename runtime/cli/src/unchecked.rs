@@ -14,9 +14,9 @@ use crate::output::{Failure, Outcome, note};
 pub(crate) struct AllowUnchecked {
     /// Succeed even if something could not be checked here
     ///
-    /// Some checks need a tool that this machine may lack. OpenCL C, for example, needs an OpenCL device or clang. By
-    /// default the command fails in this case. With this flag it succeeds and names each thing that was not checked.
-    /// `udo doctor` lists the tools.
+    /// Some checks need a tool that may be missing. Checking OpenCL C, for example, needs an OpenCL
+    /// device or clang. By default the command names what it could not check, and fails. With this
+    /// flag it names it and succeeds. `udo doctor` lists the tools.
     #[arg(long)]
     allow_unchecked: bool,
 }

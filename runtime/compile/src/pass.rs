@@ -64,72 +64,72 @@ const ENCODINGS: &str = "encodings";
 pub const PASSES: &[Pass] = &[
     Pass {
         name: "same",
-        does: "takes out nodes whose output is an earlier value",
+        does: "removes nodes whose output equals an earlier value",
         rewrite: Rewrite::Elision(same::find),
     },
     Pass {
         name: "unread",
-        does: "takes out nodes that make nothing which anybody reads",
+        does: "removes nodes whose outputs are not used",
         rewrite: Rewrite::Graph(unread::remove),
     },
     Pass {
         name: "common",
-        does: "computes once what several nodes compute of the same values",
+        does: "computes common subexpressions once",
         rewrite: Rewrite::Graph(common::merge),
     },
     Pass {
         name: "layer_norm",
-        does: "puts one node in the place of those that normalize rows step by step",
+        does: "fuses the nodes of a layer normalization into one",
         rewrite: Rewrite::Pattern(layer_norm::find),
     },
     Pass {
         name: "rms_norm",
-        does: "puts one node in the place of those that divide rows by the root of their mean square",
+        does: "fuses the nodes of a root-mean-square normalization into one",
         rewrite: Rewrite::Pattern(rms_norm::find),
     },
     Pass {
         name: "attention",
-        does: "puts one node in the place of those that compute attention step by step",
+        does: "fuses the nodes of an attention into one",
         rewrite: Rewrite::Pattern(attention::find),
     },
     Pass {
         name: "activations",
-        does: "puts one node in the place of those that compute GELU, SiLU, HardSwish or Mish",
+        does: "fuses the nodes of GELU, SiLU, HardSwish or Mish into one",
         rewrite: Rewrite::Pattern(activations::find),
     },
     Pass {
         name: "pads",
-        does: "has convolutions and poolings pad by themselves",
+        does: "folds Pad nodes into convolutions and poolings",
         rewrite: Rewrite::Pattern(pads::find),
     },
     Pass {
         name: "quantized",
-        does: "puts operators on quantized values in the place of those on numbers between dequantize and quantize nodes",
+        does: "replaces float operators between DequantizeLinear and QuantizeLinear nodes by quantized ones",
         rewrite: Rewrite::Groups(quantized::find),
     },
     Pass {
         name: ENCODINGS,
-        does: "propagates the encodings that quantize and dequantize nodes state to the values around them",
+        does: "propagates the encodings of QuantizeLinear and DequantizeLinear nodes to the values around them",
         rewrite: Rewrite::Graph(qdq::propagate),
     },
     Pass {
         name: "ranges",
-        does: "says how fixed-point cores may store values that no quantize node speaks of, by the ranges of what they are made of",
+        does: "derives the encodings of other values from the ranges of the values that they are computed from",
         rewrite: Rewrite::Graph(qdq::derive),
     },
     Pass {
         name: "scales",
-        does: "folds normalizations, scales and biases by constants into the weights of the product before or behind",
+        does: "folds normalizations, scales and biases by constants into the weights of the product before or after them",
         rewrite: Rewrite::Fusion(scales::fold),
     },
     Pass {
         name: "layouts",
-        does: "says of nodes that quantize or transpose what they make of operands whose channels lie last",
+        does: "lets nodes that quantize or transpose keep a channels-last layout",
         rewrite: Rewrite::Layout(layouts::find),
     },
     Pass {
         name: "epilogue",
-        does: "offers biases, residuals, activations and quantization to the kernels of the nodes before, to do before they store",
+        does: "fuses biases, residuals, activations and quantization into the kernels of their producers",
         rewrite: Rewrite::Fusion(epilogue::attach),
     },
 ];

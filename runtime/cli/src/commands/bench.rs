@@ -28,14 +28,15 @@ use crate::trace::{self, TraceFile};
 
 /// Measure a model's latency, throughput and memory
 ///
-/// Times are those of whole runs, in microseconds, without setting the inputs. Inputs are pseudo-random, or recorded
-/// ones with --data: the runs then alternate between the folder's sets, each of which has run before the measurement
-/// starts. Heap allocations during the runs are counted.
+/// Reports the times of whole runs in microseconds. Setting the inputs is not timed. Heap
+/// allocations during the runs are counted, and the time is compared with a roofline bound (see
+/// `udo explain --help`).
 ///
-/// The roofline bound of a run is computed as in `udo explain --measured`, for one set of inputs.
+/// Inputs are pseudo-random. With --data they are recorded ones: the runs cycle through the sets in
+/// the folder, and each set runs once before the measurement starts.
 ///
-/// With --json, resident bytes are the memory of the process without mapped files, and `devices` has the current and
-/// the peak memory of each device, by owner.
+/// With --json, resident bytes are the memory of the process without mapped files, and `devices`
+/// has the current and the peak memory of each device, by owner.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -45,28 +46,28 @@ Examples:
 pub(crate) struct Bench {
     #[command(flatten)]
     model: ModelFlags,
-    /// Number of timed runs
+    /// Time N runs
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
-    /// Number of runs before the timed ones
+    /// Run N times before the timed runs
     #[arg(long, value_name = "N", default_value = "10")]
     warmup: u32,
-    /// Seed of the pseudo-random inputs
+    /// Set the seed of the pseudo-random inputs
     #[arg(long, value_name = "N", default_value = "1", conflicts_with = "data")]
     seed: u64,
-    /// Folder with recorded inputs, as for `udo verify`
+    /// Read recorded inputs from this folder, as for `udo verify`
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Write a trace of one more run of each set to this file
+    /// Write a trace of all steps to this file
     ///
-    /// The trace has the format of `udo run --profile`.
+    /// Each set of inputs runs once more for the trace. Its format is that of `udo run --profile`.
     #[arg(long, value_name = "FILE", conflicts_with = "in_flight")]
     profile: Option<PathBuf>,
     #[command(flatten)]
     flight: FlightFlags,
     #[command(flatten)]
     ranges: RangeFlags,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
@@ -285,21 +286,21 @@ fn held_bytes(what: &str) -> Option<u64> {
 /// How runs are submitted.
 #[derive(Args, Debug)]
 pub(crate) struct FlightFlags {
-    /// Number of runs to keep in flight
+    /// Keep N runs in flight
     ///
-    /// Submits runs instead of waiting for each one. Each run in flight has its own memory. Times are then measured
-    /// from submission to completion.
+    /// Submits runs without waiting for earlier ones. Each run in flight has its own memory. Times
+    /// are then measured from submission to completion.
     #[arg(long, value_name = "N")]
     pub(crate) in_flight: Option<NonZero<usize>>,
-    /// Number of streams that submitted runs alternate between
+    /// Distribute submitted runs over N streams
     ///
-    /// Runs in the same stream are executed one after the other.
+    /// Runs in the same stream execute one after the other.
     #[arg(long, value_name = "N", requires = "in_flight")]
     pub(crate) streams: Option<NonZero<usize>>,
     /// Write a trace of submitted runs to this file
     ///
-    /// The trace shows when each run waited and which device executed it. Open it in Chrome's tracing page or in
-    /// Perfetto.
+    /// The trace shows how long each run waited, and which device executed it. Chrome's tracing
+    /// page and Perfetto open it.
     #[arg(long, value_name = "FILE", requires = "in_flight")]
     pub(crate) trace: Option<PathBuf>,
 }

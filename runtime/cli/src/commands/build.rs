@@ -21,21 +21,23 @@ use workspace::{Dependency, Workspace};
 
 /// Build a package and collect its libraries in dist/
 ///
-/// Runs cargo on the package's crates, copies the libraries to dist/ and writes an index with their SHA-256 digests.
-/// All packages that one SDK builds share a target folder and the Cargo.lock of the SDK. Dependencies are compiled
-/// once, and packages build offline where the SDK was built.
+/// Runs cargo on the package's crates, copies the libraries to dist/ and writes dist/index.json
+/// with their SHA-256 digests.
+///
+/// Packages that are built with the same SDK share a target folder and the SDK's Cargo.lock. Common
+/// dependencies are compiled once. If the SDK was built on this machine, packages build offline.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   udo build SoftmaxUdoPackage                 all cores, optimized
   udo build --cores cpu                       the package in this folder, for the CPU only
   udo build SoftmaxUdoPackage --locked        for CI: exit code 3 if `udo new` would change a file
-  udo build SoftmaxUdoPackage --debug --json  unoptimized, with a report in JSON
 
-UDO_TARGET_DIR sets another target folder [default: target/packages in the SDK that contains udo, or else
-target in the package].")]
+Environment variables:
+  UDO_TARGET_DIR   target folder of cargo [default: target/packages in the SDK that contains udo,
+                   or else target in the package]")]
 pub(crate) struct Build {
-    /// Folder of the package
+    /// Package folder
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
@@ -45,15 +47,16 @@ pub(crate) struct Build {
 
     /// Fail with exit code 3 if generated files are out of date
     ///
-    /// Generated files are out of date if they do not match the package's config or this SDK. By default the command
-    /// prints a warning. With this flag Cargo.lock is not changed either, except for the package's own version.
+    /// Generated files are out of date if they do not match the package's config or this SDK.
+    /// Without this flag the command prints a warning and builds the package. The flag also keeps
+    /// Cargo.lock unchanged, except for the version of the package itself.
     #[arg(long)]
     locked: bool,
 
     #[command(flatten)]
     members: Members,
 
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
@@ -72,9 +75,9 @@ struct Member {
 /// The crates of a package that a command is about.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Members {
-    /// Cores to include [default: all]
+    /// Include these cores [default: all]
     ///
-    /// A list, separated by commas. The registration library is always included.
+    /// A comma-separated list. The registration library is always included.
     #[arg(long, value_name = "CORES", value_delimiter = ',')]
     cores: Vec<Part>,
 }
@@ -82,13 +85,13 @@ pub(crate) struct Members {
 /// What `--cores` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Only the registration library
+    /// Registration library only
     Reg,
-    /// The CPU
+    /// CPU
     Cpu,
-    /// The GPU
+    /// GPU
     Gpu,
-    /// All versions of the DSP
+    /// DSP, all versions
     Dsp,
 }
 

@@ -18,12 +18,14 @@ use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, note, print_json, table, write_file};
 use crate::unchecked::{self, AllowUnchecked};
 
-/// Run the conformance suite against a package
+/// Check a package against the conformance suite
 ///
-/// Each operator runs in its own process on each core, and each case has a time limit. A package that crashes, exits
-/// or hangs fails one case and does not affect the others. `builtin` checks the built-in operators.
+/// Runs each operator in its own process on each core, with a time limit for each case. If the
+/// package crashes, exits or hangs, one case fails and the others still run. `udo check builtin`
+/// checks the built-in operators.
 ///
-/// A file udo-check.toml next to the package switches cases off, with a reason for each. See docs/check.md.
+/// To switch off cases, list them in udo-check.toml next to the package, each with a reason
+/// (docs/check.md).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -39,42 +41,42 @@ pub(crate) struct Check {
     /// May be given several times.
     #[arg(long = "op", value_name = "OP")]
     ops: Vec<String>,
-    /// Check only these cores
+    /// Check only on these cores
     ///
-    /// A list of cpu, gpu, dsp (which is dsp:v68) and dsp:vNN, separated by commas.
+    /// A comma-separated list of cpu, gpu, dsp (the same as dsp:v68) and dsp:vNN.
     #[arg(long = "core", value_name = "CORES", value_delimiter = ',', value_parser = core_named)]
     cores: Vec<Core>,
-    /// Thoroughness, from 1 (seconds) to 10
-    #[arg(long, default_value_t = DEFAULT_LEVEL, value_parser = clap::value_parser!(u8).range(1..=10))]
+    /// Set the thoroughness, from 1 (takes seconds) to 10
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_LEVEL, value_parser = clap::value_parser!(u8).range(1..=10))]
     level: u8,
-    /// Seed of the test data
+    /// Set the seed of the test data
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Another package to open first in the same process
+    /// Open another package first, in the same process
     ///
     /// May be given several times.
     #[arg(long, value_name = "PACKAGE")]
     beside: Vec<PathBuf>,
-    /// Run only cases with this text in their names
+    /// Run only cases whose names contain this text
     ///
     /// Example: `--filter memory` or `--filter memory/heap`
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     filter: String,
-    /// Number of processes [default: all processors]
+    /// Run up to N processes at once [default: number of processors]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZero<usize>>,
-    /// Time limit for a case
+    /// Stop a case after this time and count it as failed
     #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT)]
     timeout: NonZero<u32>,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
     /// Write a JUnit report to this file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Folder for captures of failing calls
+    /// Write captures of failing calls to this folder
     ///
-    /// `udo replay` repeats captured calls. [default: target/captures in the package's folder]
+    /// `udo replay` repeats a captured call. [default: target/captures in the package folder]
     #[arg(long, value_name = "DIR")]
     captures: Option<PathBuf>,
     #[command(flatten)]

@@ -6,9 +6,10 @@ use clap_complete::Shell;
 use super::Run;
 use crate::output::{Outcome, text};
 
-/// Print shell completions
+/// Print a completion script for a shell
 ///
-/// Write them to the folder where your shell looks for completions. The examples show the usual ones.
+/// Save the script in the folder where your shell looks for completions. The examples use the usual
+/// folders.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -16,7 +17,7 @@ Examples:
   udo completions zsh > ~/.zfunc/_udo
   udo completions fish > ~/.config/fish/completions/udo.fish")]
 pub(crate) struct Completions {
-    /// Shell that reads the completions
+    /// Shell to print the script for
     shell: Shell,
 }
 

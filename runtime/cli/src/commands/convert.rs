@@ -23,85 +23,88 @@ use crate::package_flags::PackageFlags;
 
 /// Convert an ONNX model to a model file (.udm)
 ///
-/// A model file loads faster than ONNX. Its networks have a stage for each set of input shapes. It is a safetensors
-/// file, and other tools can read its weights (docs/model-format.md).
+/// A model file loads faster than an ONNX file. It contains networks, and each network has a stage
+/// for each set of input shapes. It is a safetensors file: other tools can read its weights
+/// (docs/model-format.md).
 ///
-/// A model with an operator that is not built in is refused, unless a package implements the operator or a config
-/// describes it. Operators of a domain of your own are only named in a warning: they need their package in each run.
+/// Each operator of the model must be built in, be implemented by a --package, or be described by a
+/// --config. Missing operators of your own domains cause only a warning, because each run can
+/// supply their package.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  udo convert model.onnx                                        writes model.udm
-  udo convert model.onnx -o m.udm --input-shape x=1,3,224,224   one stage, for this shape
-  udo convert model.onnx --dry-run                              lists the operators that are missing
-  udo convert model.onnx --input-shape x=1,80 --input-shape x=1..8,80   two stages, one for each shape of x
-  udo convert model.onnx --config Softmax_Htp.json              operators of a package that is not written yet
-  udo convert model.onnx --prepare                              stores prepacked weights for this machine
-  udo convert model.onnx --in-place past=present                a cache that each run updates in place
-  udo convert model.onnx --input-encoding x=nv21                takes YUV images from a camera, for an RGB model")]
+  udo convert model.onnx                              writes model.udm
+  udo convert model.onnx --input-shape x=1..8,80      accepts batches of 1 to 8
+  udo convert model.onnx --input-encoding x=nv21      accepts camera images in YUV")]
 pub(crate) struct Convert {
     /// ONNX file or printed graph
     model: PathBuf,
-    /// File to write [default: the model's name with .udm]
+    /// Write this model file [default: the model's name with .udm]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Name of the network [default: the model's name]
+    /// Set the network's name [default: the model's name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Shape of an input
+    /// Set the shape of an input
     ///
-    /// DIMS are separated by commas. Each one is a size, a range such as 1..8, a range with the most frequent size in
-    /// the middle such as 1..4..8, or ? for any size. A second shape of the same input begins the next stage.
+    /// SHAPE is a comma-separated list. Each dimension is a size, a range such as 1..8, a range
+    /// with the most frequent size in the middle such as 1..4..8, or ? for any size. If the same
+    /// input gets a second shape, that shape and the following ones form the next stage.
     ///
     /// Example: `--input-shape x=1..8,3,224,224`
-    #[arg(long, value_name = "NAME=DIMS", value_parser = parse_shape)]
+    #[arg(long, value_name = "NAME=SHAPE", value_parser = parse_shape)]
     input_shape: Vec<(String, Vec<Extent>)>,
-    /// Image format that runs give an input
+    /// Convert images of this format to the model's input
     ///
-    /// FORMAT is rgb, bgr, rgba, argb32, nv21 or nv12. Nodes at the start of the model convert the images, on the
-    /// core that runs them. The channels that the model takes follow after a colon, as in `x=nv21:bgr`. [default:
-    /// rgb]
+    /// FORMAT is the format of the images that runs supply: rgb, bgr, rgba, argb32, nv21 or nv12.
+    /// The converted model begins with nodes that convert them to the channels that the model
+    /// expects. The channels are RGB by default; for BGR write `x=nv21:bgr`.
     ///
-    /// rgb, bgr: three channels. rgba: alpha is ignored. argb32: 32-bit words of a little-endian machine, in memory
-    /// blue, green, red, alpha. nv21, nv12: a plane of luma above rows of interleaved chroma (V, U or U, V), in
-    /// JFIF's full range. The image of a model's `f32[1,3,224,224]` is `f32[1,1,336,224]`.
+    /// rgb and bgr have three channels. rgba has a fourth one, which is ignored. argb32 is a 32-bit
+    /// little-endian word per pixel: in memory, the order is blue, green, red, alpha. nv21 and nv12
+    /// have a plane of luma above rows of interleaved chroma (nv21: V, U; nv12: U, V) in JFIF's
+    /// full range: for an input `f32[1,3,224,224]`, the image is `f32[1,1,336,224]`.
     ///
-    /// The --input-shape of such an input is the shape that the model takes.
+    /// For such an input, --input-shape is the shape that the original model expects.
     #[arg(long, value_name = "NAME=FORMAT", value_parser = parse_image)]
     input_encoding: Vec<ImageInput>,
-    /// Node or value that becomes an output of the network
+    /// Make this node or value an output of the network
     ///
-    /// Nodes that no such output depends on are removed. May be given several times.
+    /// The outputs given by this flag replace those of the model, and nodes that they do not need
+    /// are removed. May be given several times.
     #[arg(long, value_name = "NAME")]
     out_node: Vec<String>,
-    /// Input and output that may share one tensor
+    /// Let an input and an output share one tensor
     ///
-    /// They must have the same type and shape. Use it for a cache that each run reads and updates. May be given
-    /// several times.
+    /// Both must have the same type and shape. Use this flag for a cache that each run reads and
+    /// updates. May be given several times.
+    ///
+    /// Example: `--in-place past=present`
     #[arg(long, value_name = "INPUT=OUTPUT", value_parser = parse_pair)]
     in_place: Vec<(String, String)>,
-    /// Core for some nodes, whatever --cores prefers
+    /// Run these nodes on this core, whatever --cores prefers
     ///
-    /// NODES is a list of node ids such as 0-11,177, a node's name, an operator type, or `*` for all nodes. May be
-    /// given several times. The model file stores it (docs/placement.md).
+    /// NODES is a list of node ids such as 0-11,177, a node's name, an operator type, or `*` for
+    /// all nodes. The setting is stored in the model file (docs/placement.md). May be given several
+    /// times.
     #[arg(long, value_name = "NODES=CORE")]
     affinity: Vec<Affinity>,
     #[command(flatten)]
     packages: PackageFlags,
-    /// UDO config that describes custom operators
+    /// Read descriptions of custom operators from this UDO config
     ///
     /// The libraries of these operators need not exist yet. May be given several times.
     #[arg(long = "config", value_name = "FILE")]
     configs: Vec<PathBuf>,
-    /// Store prepacked weights for the CPU of this machine
+    /// Store prepacked weights for this machine's CPU
     ///
-    /// Loads on machines of the same kind then skip prepacking.
+    /// Machines of the same kind then load the model without prepacking.
     #[arg(long)]
     prepare: bool,
     /// List the missing operators and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

@@ -27,12 +27,13 @@ use crate::root::{self, By, Found};
 use crate::tensors::Form;
 use crate::values::{self, Tolerance};
 
-/// Build a package from a config and run its operator on three cores
+/// Build a sample package and run its operator on three cores
 ///
-/// Generates the Softmax package from a bundled config, adds a reference implementation, and builds and loads the
-/// package. A small image network that ends in its operator then runs on the CPU, on the GPU, and quantized at load
-/// time on the DSP. The last column is the largest difference of each operator from the CPU, relative to its largest
-/// value.
+/// Generates the Softmax package from a bundled config, adds a reference implementation, and builds
+/// and loads the package. Then a small image network that ends in the package's operator runs on
+/// the CPU, on the GPU, and on the DSP, for which it is quantized at load time. The last column is
+/// the largest difference of each operator's output from the CPU's, relative to the output's
+/// largest value.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +44,7 @@ pub(crate) struct Demo {
     ///
     /// [default: target/demo in the SDK that contains udo, or else udo-demo]
     dir: Option<PathBuf>,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

@@ -19,12 +19,12 @@ pub(super) use tools::versions;
 
 /// Check the tools, cores and devices of this machine
 ///
-/// The first lines are the tools that all or some packages need to be built. The command fails if a tool that all
-/// packages need is missing.
+/// Lists the tools that building packages needs. The command fails if a tool that all packages need
+/// is missing.
 ///
-/// The table of cores shows which ones are real and which are emulated, what their kernels run on, and how many built-in
-/// operators they have. The table of devices shows the memory of each emulated device, and whether the host can map and
-/// share it.
+/// The table of cores shows whether each core is real or emulated, what its kernels run on, and how
+/// many built-in operators it supports. The table of devices shows the memory of each emulated
+/// device, and whether the host can map and share it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -34,7 +34,7 @@ Examples:
 pub(crate) struct Doctor {
     #[command(flatten)]
     cores: cores::CoreFlags,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

@@ -29,12 +29,14 @@ use crate::{roofline, tensors, trace};
 
 /// Show where each node runs and why, and how much memory it takes
 ///
-/// Bytes are exact: arenas, scratch memory and constants are those that a session uses.
+/// The sizes of arenas, scratch and constants are exact: a session allocates these bytes.
 ///
-/// With --measured the model runs, and the median time of each step is shown with its roofline bound. The bound
-/// follows from the measured limits of this machine, on the same number of threads: multiply-adds in registers, and
-/// copies of the bytes that the step reads and writes. Operations are those of the algorithm: Winograd convolution
-/// has fewer than direct convolution. For 8-bit products the limit is that of vector instructions.
+/// With --measured the model runs, and the median time of each step is shown next to its roofline
+/// bound, the least time that this machine needs for the step. The bound is computed from two
+/// measured limits, both on --threads threads: multiply-adds on registers, and copies of the bytes
+/// that the step reads and writes. Operations are counted as the kernel executes them; a Winograd
+/// convolution, for example, has fewer than a direct one. The limit for 8-bit products is that of
+/// vector instructions.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -44,7 +46,7 @@ Examples:
 pub(crate) struct Explain {
     #[command(flatten)]
     of: ExplainFlags,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
@@ -325,12 +327,12 @@ struct MeasuredFlags {
     /// Run the model and compare step times with roofline bounds
     #[arg(long)]
     measured: bool,
-    /// Folder with recorded inputs, as for `udo verify`
+    /// Read recorded inputs from this folder, as for `udo verify`
     ///
-    /// The first set is used. By default inputs are pseudo-random.
+    /// Only the first set is used. By default inputs are pseudo-random.
     #[arg(long, value_name = "DIR", requires = "measured")]
     data: Option<PathBuf>,
-    /// Number of timed runs
+    /// Time N runs
     #[arg(long, value_name = "N", default_value = "30", requires = "measured",
         value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,

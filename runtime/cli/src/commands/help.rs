@@ -17,7 +17,7 @@ pub(super) enum Group {
 }
 
 /// The groups and their headings, in the order of `udo --help`.
-const GROUPS: [(Group, &str); 3] =
+pub(super) const GROUPS: [(Group, &str); 3] =
     [(Group::Packages, "Packages"), (Group::Models, "Models"), (Group::Machine, "Machine")];
 
 /// Flags with a common heading, in the order in which they are listed.
@@ -49,24 +49,90 @@ const OPENING: &[&str] = &[
 ];
 
 const MODEL: &str = "Model";
-const TENSORS: &str = "Inputs and outputs";
+const INPUTS: &str = "Inputs";
+const OUTPUT: &str = "Output";
 const CORES: &str = "Cores";
 const PACKAGES: &str = "Packages";
 const PERFORMANCE: &str = "Performance";
 const MEASUREMENT: &str = "Measurement";
 const COMPARISON: &str = "Comparison";
+const CALIBRATION: &str = "Calibration data";
 const QUANTIZATION: &str = "Quantization";
-const REPORTS: &str = "Reports";
+const EXECUTION: &str = "Execution";
 
-/// Every flag that has a heading. All others are listed under "Options".
+/// The headings of all flags.
 const SECTIONS: &[Section] = &[
+    // Packages.
+    Section {
+        commands: &["init"],
+        heading: "Operator",
+        common: &["op", "input", "output", "cores", "types"],
+        rare: &[],
+    },
+    Section { commands: &["init"], heading: OUTPUT, common: &["file"], rare: &[] },
+    Section {
+        commands: &["new"],
+        heading: "Config",
+        common: &["config", "compat", "schema"],
+        rare: &[],
+    },
+    Section {
+        commands: &["new"],
+        heading: "Generated files",
+        common: &["output", "force", "accept", "templates", "print-templates"],
+        rare: &[],
+    },
+    Section {
+        commands: &["new"],
+        heading: "Checks",
+        common: &["check", "allow-unchecked"],
+        rare: &[],
+    },
+    Section { commands: &["new"], heading: OUTPUT, common: &["dry-run", "json"], rare: &[] },
+    Section { commands: &["build", "test"], heading: CORES, common: &["cores"], rare: &[] },
+    Section { commands: &["build"], heading: "Build", common: &["debug", "locked"], rare: &[] },
+    Section { commands: &["test"], heading: "Checks", common: &["allow-unchecked"], rare: &[] },
+    Section {
+        commands: &["check"],
+        heading: "Cases",
+        common: &["op", "core", "filter", "level", "seed", "cases", "allow-unchecked"],
+        rare: &[],
+    },
+    Section {
+        commands: &["check"],
+        heading: EXECUTION,
+        common: &["beside", "jobs", "timeout"],
+        rare: &[],
+    },
+    Section {
+        commands: &["check"],
+        heading: OUTPUT,
+        common: &["junit", "captures", "json"],
+        rare: &[],
+    },
+    Section {
+        commands: &["replay"],
+        heading: EXECUTION,
+        common: &["core", "package", "beside", "timeout"],
+        rare: &[],
+    },
+    Section { commands: &["replay"], heading: OUTPUT, common: &["diff", "json"], rare: &[] },
+    Section { commands: &["sign"], heading: "Keys", common: &["key", "new-key"], rare: &[] },
+    Section { commands: &["lock"], heading: OUTPUT, common: &["lock", "json"], rare: &[] },
+    // Models.
     Section {
         commands: &["run"],
-        heading: TENSORS,
-        common: &["input", "input-list", "output-dir", "output-format", "set-output-tensors"],
-        rare: &["native-input", "native-output", "debug"],
+        heading: INPUTS,
+        common: &["input", "input-list"],
+        rare: &["native-input"],
     },
-    Section { commands: COMPILING, heading: TENSORS, common: &["shape"], rare: &["dim"] },
+    Section { commands: COMPILING, heading: INPUTS, common: &["shape"], rare: &["dim"] },
+    Section {
+        commands: &["run"],
+        heading: OUTPUT,
+        common: &["output-dir", "output-format", "set-output-tensors", "profile", "json"],
+        rare: &["native-output", "debug", "profiling-level", "trace", "capture"],
+    },
     Section {
         commands: COMPILING,
         heading: MODEL,
@@ -95,7 +161,6 @@ const SECTIONS: &[Section] = &[
         rare: &["trust", "lock", "contain", "contain-unsigned", "timeout"],
     },
     Section { commands: COMPILING, heading: PACKAGES, common: &[], rare: &["bind"] },
-    Section { commands: &["verify"], heading: PACKAGES, common: &[], rare: &["allow-unchecked"] },
     Section { commands: &["convert"], heading: PACKAGES, common: &["config"], rare: &[] },
     Section {
         commands: COMPILING,
@@ -105,22 +170,16 @@ const SECTIONS: &[Section] = &[
     },
     Section { commands: &["run"], heading: PERFORMANCE, common: &[], rare: &["async", "streams"] },
     Section {
-        commands: &["run"],
-        heading: REPORTS,
-        common: &["profile"],
-        rare: &["profiling-level", "trace", "capture"],
-    },
-    Section {
         commands: &["verify"],
         heading: COMPARISON,
         common: &["data", "against", "random", "per-layer", "rtol", "atol"],
-        rare: &["seed"],
+        rare: &["seed", "allow-unchecked"],
     },
     Section {
         commands: &["bench"],
         heading: MEASUREMENT,
-        common: &["iterations", "warmup", "data", "in-flight", "profile"],
-        rare: &["seed", "streams", "trace"],
+        common: &["iterations", "warmup", "data", "in-flight"],
+        rare: &["seed", "streams"],
     },
     Section {
         commands: &["explain", "view"],
@@ -134,18 +193,36 @@ const SECTIONS: &[Section] = &[
         common: &[],
         rare: &["random"],
     },
-    Section { commands: &["prepare"], heading: TENSORS, common: &["shape"], rare: &[] },
-    Section { commands: &["model info"], heading: TENSORS, common: &["shape", "dim"], rare: &[] },
+    Section {
+        commands: &["bench"],
+        heading: OUTPUT,
+        common: &["profile", "json"],
+        rare: &["trace"],
+    },
+    Section { commands: &["verify", "explain"], heading: OUTPUT, common: &["json"], rare: &[] },
+    Section { commands: &["view"], heading: OUTPUT, common: &["output", "open"], rare: &[] },
+    Section {
+        commands: &["convert"],
+        heading: INPUTS,
+        common: &["input-shape", "input-encoding"],
+        rare: &[],
+    },
+    Section {
+        commands: &["convert"],
+        heading: MODEL,
+        common: &["name", "out-node"],
+        rare: &["in-place"],
+    },
     Section { commands: &["convert"], heading: CORES, common: &["affinity"], rare: &[] },
     Section {
         commands: &["convert"],
-        heading: TENSORS,
-        common: &["input-shape", "input-encoding", "out-node"],
-        rare: &["in-place"],
+        heading: OUTPUT,
+        common: &["output", "prepare", "dry-run", "json"],
+        rare: &[],
     },
     Section {
         commands: &["quantize"],
-        heading: "Calibration data",
+        heading: CALIBRATION,
         common: &["input-list", "calibration", "random"],
         rare: &["shape", "native-input", "threads"],
     },
@@ -165,8 +242,8 @@ const SECTIONS: &[Section] = &[
     },
     Section {
         commands: &["quantize"],
-        heading: REPORTS,
-        common: &["report"],
+        heading: OUTPUT,
+        common: &["output", "report", "json"],
         rare: &["export-encodings"],
     },
     Section {
@@ -175,16 +252,49 @@ const SECTIONS: &[Section] = &[
         common: &["hta", "soc", "hta-partitions"],
         rare: &[],
     },
+    Section { commands: &["prepare"], heading: INPUTS, common: &["shape"], rare: &[] },
+    Section { commands: &["prepare"], heading: OUTPUT, common: &["output", "json"], rare: &[] },
+    Section { commands: &["model info"], heading: MODEL, common: &["network"], rare: &[] },
+    Section { commands: &["model info"], heading: INPUTS, common: &["shape", "dim"], rare: &[] },
+    Section { commands: &["model info"], heading: OUTPUT, common: &["json", "csv"], rare: &[] },
+    Section {
+        commands: &["model extract"],
+        heading: MODEL,
+        common: &["network", "stage"],
+        rare: &[],
+    },
+    Section {
+        commands: &["model combine", "model extract"],
+        heading: OUTPUT,
+        common: &["output", "json"],
+        rare: &[],
+    },
+    // The machine.
     Section {
         commands: &["doctor", "platform"],
         heading: CORES,
         common: &["runtime", "measure", "threads"],
         rare: &[],
     },
+    Section { commands: &["ops"], heading: "Selection", common: &["core", "type"], rare: &[] },
+    Section { commands: &["ops"], heading: OUTPUT, common: &["json", "markdown"], rare: &[] },
+    Section {
+        commands: &[
+            "build",
+            "test",
+            "inspect",
+            "model plan",
+            "model diff",
+            "doctor",
+            "platform",
+            "devices",
+            "demo",
+        ],
+        heading: OUTPUT,
+        common: &["json"],
+        rare: &[],
+    },
 ];
-
-/// How many examples `-h` shows.
-const SHORT_EXAMPLES: usize = 3;
 
 /// The width of help texts in columns.
 const WIDTH: usize = 100;
@@ -244,22 +354,17 @@ fn place_of(flag: &Arg, path: &str) -> Option<Place> {
     None
 }
 
-/// Cuts the examples of `-h`, and points to `--help` where that has more.
+/// Moves the examples to `--help`, and has `-h` point to them.
 fn with_endings(command: Command, path: &str) -> Command {
-    let full = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let (examples, _) = full.split_once("\n\n").unwrap_or((&full, ""));
-    let short: Vec<&str> = examples.lines().take(SHORT_EXAMPLES + 1).collect();
-    let short = short.join("\n");
-    let has_more = |flag: &Arg| {
-        !flag.is_hide_set() && (flag.is_hide_short_help_set() || flag.get_long_help().is_some())
-    };
-    if short == full && command.get_long_about().is_none() && !command.get_arguments().any(has_more)
-    {
-        return command;
-    }
+    let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     command
-        .after_help(format!("{short}\n\n`udo {path} --help` shows all flags."))
-        .after_long_help(full)
+        .after_help(format!("`udo {path} --help` explains all flags and shows examples."))
+        .after_long_help(examples)
+}
+
+/// The text in lines of the width of help texts.
+pub(super) fn lines(text: &str) -> String {
+    wrapped(text, WIDTH)
 }
 
 /// The text with lines of at most `width` columns, except for longer words.
@@ -360,7 +465,7 @@ mod tests {
     fn summaries_of_commands_fit_on_a_line() {
         for (path, command) in all() {
             let about = command.get_about().unwrap().to_string();
-            assert!(about.chars().count() <= 75 && !about.ends_with('.'), "{path}: {about}");
+            assert!(about.chars().count() <= 80 && !about.ends_with('.'), "{path}: {about}");
         }
     }
 
@@ -387,19 +492,15 @@ mod tests {
             for line in help.lines() {
                 assert!(line.chars().count() <= WIDTH, "{path}: {line}");
             }
-            let pointer = format!("`udo {path} --help` shows all flags.");
-            let has_more = help.contains("see more with '--help'");
-            assert_eq!(
-                help.trim_end().lines().last() == Some(pointer.as_str()),
-                has_more,
-                "{help}"
-            );
+            let pointer = format!("`udo {path} --help` explains all flags and shows examples.");
+            assert_eq!(help.trim_end().lines().last(), Some(pointer.as_str()), "{help}");
+            assert!(help.contains("see more with '--help'"), "{help}");
             assert!(!long(&command).contains(&pointer), "{path}");
         }
     }
 
     #[test]
-    fn long_help_has_every_flag_and_every_example() {
+    fn long_help_has_every_flag_and_two_or_three_examples() {
         for (path, command) in all() {
             let help = long(&command);
             for flag in command.get_arguments().filter(|flag| !flag.is_hide_set()) {
@@ -407,13 +508,15 @@ mod tests {
                 assert!(help.contains(&format!("--{name}")), "{path} --{name}");
                 let summary = flag.get_help().unwrap().to_string();
                 assert!(
-                    !summary.ends_with('.') && summary.len() <= 70,
+                    !summary.ends_with('.') && summary.len() <= 80,
                     "{path} --{name}: {summary}"
                 );
+                assert!(name == "help" || flag.get_help_heading().is_some(), "{path} --{name}");
             }
             let examples =
                 |help: &str| help.lines().filter(|line| line.starts_with("  udo ")).count();
-            assert_eq!(examples(&short(&command)), examples(&help).min(SHORT_EXAMPLES), "{path}");
+            assert_eq!(examples(&short(&command)), 0, "{path}");
+            assert!((2..=3).contains(&examples(&help)), "{path}:\n{help}");
         }
     }
 

@@ -11,10 +11,12 @@ use udo_generator::{Mode, Source};
 use super::{Run, shell_word};
 use crate::output::{Failure, Outcome};
 
-/// Write a first config for an operator package
+/// Write the config of a new operator package
 ///
-/// The command asks for each value that no flag gives; an empty answer takes the default in brackets. The config
-/// describes one operator. Add more operators, their parameters and their formulas by hand (docs/config.md).
+/// Asks for each value that no flag sets. An empty answer accepts the default in brackets.
+///
+/// The config describes one operator. Edit the file to add more operators, parameters or reference
+/// formulas (docs/config.md).
 #[derive(Args, Debug)]
 #[expect(clippy::doc_markdown, reason = "comments are help texts")]
 #[command(after_help = "\
@@ -23,37 +25,39 @@ Examples:
   udo init MyPackage --op Scale --input x --output y --cores cpu,gpu
   udo init MyPackage --op Pick --input x --input at:INT_32 --cores cpu,dsp --types dsp=UINT_8")]
 pub(crate) struct Init {
-    /// Name of the package
+    /// Name of the package, such as SoftmaxUdoPackage
     #[arg(value_name = "NAME")]
     package: Option<String>,
-    /// Type of the operator, as models spell it
-    #[arg(long, value_name = "TYPE")]
+    /// Set the operator's type, as models spell it
+    #[arg(long, value_name = "OP")]
     op: Option<String>,
-    /// Name of an input [default: x]
+    /// Add an input [default: x]
     ///
-    /// A type after a colon, as in `at:INT_32`, is the type of this input on every core. May be given several times.
-    #[arg(long = "input", value_name = "NAME")]
+    /// Append a type to set it on every core, as in `at:INT_32`. May be given several times.
+    #[arg(long = "input", value_name = "NAME[:TYPE]")]
     inputs: Vec<String>,
-    /// Name of an output [default: y]
+    /// Add an output [default: y]
     ///
-    /// A type after a colon, as in `at:INT_32`, is the type of this output on every core. May be given several times.
-    #[arg(long = "output", value_name = "NAME")]
+    /// Append a type to set it on every core, as in `at:INT_32`. May be given several times.
+    #[arg(long = "output", value_name = "NAME[:TYPE]")]
     outputs: Vec<String>,
-    /// Cores to support [default: cpu]
+    /// Support these cores [default: cpu]
     ///
-    /// A list of cpu, gpu, dsp (which is dsp:v68) and dsp:vNN, separated by commas.
+    /// A comma-separated list of cpu, gpu, dsp (the same as dsp:v68) and dsp:vNN.
     #[arg(long, value_name = "CORES", value_delimiter = ',')]
     cores: Vec<String>,
-    /// Element type, or a list of CORE=TYPE
+    /// Set the element types of inputs and outputs
+    ///
+    /// TYPES is one type for all cores, or a comma-separated list of CORE=TYPE.
     ///
     /// Example: `--types cpu=FLOAT_32,dsp=UINT_8`
     ///
-    /// [default: FLOAT_32, and UINT_8 with an encoding on the DSP]
+    /// [default: FLOAT_32, and on the DSP UINT_8 with an encoding]
     #[arg(long, value_name = "TYPES", value_delimiter = ',')]
     types: Vec<String>,
-    /// Config to write [default: NAME.json]
+    /// Write the config to this file [default: NAME.json]
     ///
-    /// An existing file is not overwritten.
+    /// The command fails if the file exists.
     #[arg(short = 'o', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
 }

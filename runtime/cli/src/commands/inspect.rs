@@ -14,15 +14,18 @@ use crate::output::{Failure, Outcome, chain, print_json};
 
 /// Show what a package contains, without running its code
 ///
-/// Compares the digests of the libraries with those that `udo build` wrote.
+/// Lists the operators, cores, types and versions that each library declares. Compares the digests
+/// of the libraries and sources with those in dist/index.json, which `udo build` wrote.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Example:
-  udo inspect SoftmaxUdoPackage")]
+Examples:
+  udo inspect SoftmaxUdoPackage
+  udo inspect SoftmaxUdoPackage/dist --json")]
 pub(crate) struct Inspect {
-    /// Package folder, dist folder, or one of its libraries
+    /// Package folder, dist folder, or one library of a package
+    #[arg(value_name = "PACKAGE")]
     path: PathBuf,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

@@ -10,11 +10,14 @@ use super::Run;
 use crate::output::{Failure, Outcome, print_json};
 use crate::package_flags::open_failure;
 
-/// Record the packages of a project in a lock file
+/// Record the digests of packages in a lock file
 ///
-/// The lock file has the digest of each package's index.json, which has the digests of its libraries. Commands that
-/// open packages read udo.lock in the current folder, or the file of their --lock flag. They refuse a package that is
-/// not in it or that has changed, before any of its code runs. See docs/trust.md.
+/// The lock file contains the digest of each package's dist/index.json, which contains the digests
+/// of its libraries.
+///
+/// Commands that open packages read udo.lock in the current folder, or the file of their --lock
+/// flag. They refuse a package that is missing from the lock file or has changed, before they run
+/// any of its code (docs/trust.md).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -22,12 +25,12 @@ Examples:
   udo run model.onnx --package SoftmaxUdoPackage --input x=x.npy")]
 pub(crate) struct LockPackages {
     /// Package folders, dist folders or registration libraries
-    #[arg(required = true)]
+    #[arg(value_name = "PACKAGE", required = true)]
     packages: Vec<PathBuf>,
-    /// Lock file to create or update
+    /// Create or update this lock file
     #[arg(long, value_name = "FILE", default_value = LOCK_FILE)]
     lock: PathBuf,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

@@ -17,10 +17,8 @@ use crate::output::Outcome;
 #[command(after_help = "\
 Examples:
   udo model info model.udm                    networks, stages, and a table of nodes
-  udo model plan model.udm                    memory that the model takes
-  udo model diff old.onnx new.udm             nodes, shapes and weights that differ
-  udo model combine a.udm b.udm -o both.udm   networks of different names, or stages of one network
-  udo model extract both.udm --network a -o a.udm")]
+  udo model plan model.udm                    memory that the model needs
+  udo model combine a.udm b.udm -o both.udm   networks of different names, or stages of one network")]
 pub(crate) struct ModelFile {
     #[command(subcommand)]
     what: What,

@@ -20,82 +20,82 @@ use crate::unchecked::AllowUnchecked;
 
 /// Generate operator packages from UDO configs
 ///
-/// Writes a Cargo workspace for each package: a registration library, and a library for each core. Files under
-/// src/ops/ and kernels/ are yours: they are written once and never overwritten. Run the command again after you
-/// change a config. It updates the generated files and lists your files that no longer match the config.
+/// Writes a Cargo workspace for each package, with a registration library and a library for each
+/// core.
+///
+/// Files under src/ops/ and kernels/ are yours. They are written once and never overwritten. After
+/// you change a config, run the command again: it updates the generated files and lists your files
+/// that no longer match the config.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   udo new Softmax_Htp.json                    writes ./SoftmaxUdoPackage
   udo new Softmax_Htp.json --check            generates, builds and checks the package
-  udo new a.json b.xml -o packages            several configs; those of one package are merged
-  udo new Softmax_Htp.json --dry-run          reports what it would write
-  udo new SoftmaxUdoPackage --accept          updates a package from the configs that it keeps
-  udo new --schema > udo-config.schema.json   for editors; name it in configs as \"$schema\"
-  udo new --print-templates my-templates      templates to edit, for --templates my-templates")]
+  udo new SoftmaxUdoPackage --accept          updates a package from the configs that it keeps")]
 #[expect(
     clippy::struct_excessive_bools,
     clippy::option_option,
     reason = "fields are flags, and their comments help texts"
 )]
 pub(crate) struct New {
-    /// UDO configs, or the folder of a package to update
+    /// UDO configs, or a package folder to update
     ///
-    /// Configs are JSON files, or op definitions in XML. A package's folder is updated from the configs in its
+    /// Configs are JSON files, or operator definitions in XML. If several configs name the same
+    /// package, their operators are merged. A package folder is updated from the configs in its
     /// config/ folder.
     #[arg(value_name = "CONFIG", required_unless_present_any = ["named", "print_templates", "schema"])]
     configs: Vec<PathBuf>,
 
-    /// UDO config, as the vendors' tools take it
+    /// Read this UDO config
     ///
-    /// May be given several times.
-    #[arg(short = 'p', long = "config", value_name = "CONFIG")]
+    /// The same as an argument without a flag. May be given several times.
+    #[arg(short = 'p', long = "config", value_name = "FILE")]
     named: Vec<PathBuf>,
 
-    /// Folder for package folders [default: .]
+    /// Create package folders in this folder [default: .]
     ///
-    /// Takes precedence over `UDO_PACKAGE_PATH` of the config.
+    /// Overrides `UDO_PACKAGE_PATH` in the config.
     #[arg(short = 'o', long, value_name = "DIR")]
     output: Option<PathBuf>,
 
     /// Write into a folder that `udo new` did not create
     ///
-    /// Existing files in the place of generated ones are kept as `.edited` copies. Files under src/ops/ and kernels/
-    /// are not changed.
+    /// If a generated file would replace an existing one, the existing file is renamed: its name
+    /// gets the suffix `.edited`. Files under src/ops/ and kernels/ are not changed.
     #[arg(short, long)]
     force: bool,
 
     /// Mark your files as up to date with the config
     ///
-    /// Use it after you have updated files that were written for another config. Only the fingerprint in each file
-    /// changes.
+    /// Use this flag after you have adapted your files to a changed config. It changes nothing but
+    /// a fingerprint in each file.
     #[arg(long)]
     accept: bool,
 
-    /// Build and check each package
+    /// Build each package and run the conformance suite
     ///
-    /// Runs `udo build` and then `udo check`.
+    /// The same as `udo build` followed by `udo check`.
     #[arg(long, conflicts_with_all = ["dry_run", "json"])]
     check: bool,
 
     #[command(flatten)]
     allow: AllowUnchecked,
 
-    /// Report what would be done and write nothing
+    /// Report what would be done, but write nothing
     #[arg(long)]
     dry_run: bool,
 
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 
     /// Accept vendor configs that deviate from the grammar
     ///
-    /// Prints a warning for each deviation.
+    /// Each deviation causes a warning.
     #[arg(long)]
     compat: bool,
 
-    /// Folder with templates that replace built-in ones
+    /// Replace built-in templates by those in this folder
     #[arg(long, value_name = "DIR")]
     templates: Option<PathBuf>,
 
@@ -104,6 +104,9 @@ pub(crate) struct New {
     print_templates: Option<Option<PathBuf>>,
 
     /// Print the JSON Schema of configs
+    ///
+    /// Editors use it to complete and check configs. Save it to a file and name the file in a
+    /// config as `"$schema"`.
     #[arg(long, conflicts_with_all = ["configs", "named", "force", "dry_run", "print_templates"])]
     schema: bool,
 }

@@ -13,17 +13,18 @@ use crate::package_flags::PackageFlags;
 
 /// List the operators and the element types that each core supports
 ///
-/// Types are those of an operator's first input. A core without a type has no kernel for the operator.
+/// The types are those of an operator's first input. If a core has no types, it has no kernel for
+/// the operator.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   udo ops --core gpu
   udo ops --type i64 --json
-  udo ops --markdown > docs/operators.md")]
+  udo ops --package SoftmaxUdoPackage")]
 pub(crate) struct Ops {
     /// List only operators with a kernel for this core
     ///
-    /// CORE is cpu, gpu, dsp (which is dsp:v68) or dsp:vNN.
+    /// CORE is cpu, gpu, dsp (the same as dsp:v68) or dsp:vNN.
     #[arg(long, value_name = "CORE", value_parser = core_named)]
     core: Option<Core>,
     /// List only operators that support this type, such as f32
@@ -31,10 +32,10 @@ pub(crate) struct Ops {
     dtype: Option<DType>,
     #[command(flatten)]
     packages: PackageFlags,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
-    /// Print a page of documentation
+    /// Print the page docs/operators.md
     #[arg(long)]
     markdown: bool,
 }

@@ -20,51 +20,51 @@ use crate::package_flags::PackageFlags;
 /// How many nodes that stay are said.
 const SAID: usize = 5;
 
-/// Precompile a model for the HTA or CPU and store the result in its file
+/// Precompile a model and store the result in its file
 ///
-/// With --hta, parts of a quantized model are compiled for the HTA of a SoC: everything that it supports, in parts as
-/// large as possible, or the nodes of --hta-partitions. Programs for the same SoC are replaced; programs for other
-/// SoCs are kept. Run them with `--cores aip` (docs/aip.md).
+/// With --hta, compiles parts of a quantized model for the HTA (hardware tensor accelerator) of a
+/// SoC. By default all supported nodes are compiled, in parts as large as possible;
+/// --hta-partitions selects the nodes. Existing programs for the same SoC are replaced, and
+/// programs for other SoCs are kept. Run the result with `--cores aip` (docs/aip.md).
 ///
-/// Without --hta, prepacked weights for the CPU of this machine are stored, as by `udo convert --prepare`.
+/// Without --hta, stores prepacked weights for this machine's CPU, as `udo convert --prepare` does.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   udo prepare quantized.udm --hta                                 everything that the HTA supports
   udo prepare quantized.udm --hta --hta-partitions 0-11,177-215   two parts
-  udo prepare quantized.udm --hta --shape x=1,3,224,224           a model with open shapes
-  udo prepare quantized.udm --hta --soc hta100 --soc hta300 -o both.udm
-  udo prepare quantized.udm --hta --soc hta100 --hta-partitions hta100:0-11+14-20   one part with two ranges")]
+  udo prepare quantized.udm --hta --soc hta100 --soc hta300 -o both.udm")]
 pub(crate) struct Prepare {
     /// Model file (.udm)
     model: PathBuf,
     /// Compile parts of the model for the HTA
     #[arg(long)]
     hta: bool,
-    /// SoC to compile for
+    /// Compile for this SoC
     ///
     /// May be given several times.
     #[arg(long, value_name = "NAME", requires = "hta", default_value = Soc::DEFAULT.name, value_parser = soc_named)]
     soc: Vec<&'static Soc>,
-    /// Nodes that become one program each, by their ids
+    /// Compile these nodes, each range as one program
     ///
-    /// IDS are ranges separated by commas, as in 0-11,177-215; `udo explain` shows the ids. Join ranges of the same
-    /// program with +. With a SoC before them, as in hta100:0-11, they apply to this SoC only.
-    #[arg(long, value_name = "IDS", requires = "hta", value_parser = parse_partitions)]
+    /// NODES is a comma-separated list of ranges of node ids, as in 0-11,177-215; `udo explain`
+    /// shows the ids. Join several ranges of one program with +, as in 0-11+14-20. With a SoC in
+    /// front, as in hta100:0-11, the ranges apply to this SoC only.
+    #[arg(long, value_name = "NODES", requires = "hta", value_parser = parse_partitions)]
     hta_partitions: Vec<Partitions>,
-    /// Shape of an input that the model leaves open
+    /// Set the shape of an input that the model leaves open
     ///
-    /// The file then has this shape. DIMS are the sizes, separated by commas.
+    /// SHAPE is a comma-separated list of sizes. The written file has this shape.
     ///
     /// Example: `--shape image=1,3,224,224`
-    #[arg(long, value_name = "NAME=DIMS", value_parser = parse_shape)]
+    #[arg(long, value_name = "NAME=SHAPE", value_parser = parse_shape)]
     shape: Vec<(String, Vec<usize>)>,
-    /// File to write [default: the model file itself]
+    /// Write this model file [default: the model file itself]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
     packages: PackageFlags,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

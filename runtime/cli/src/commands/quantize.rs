@@ -35,13 +35,14 @@ const FINEST_WIDTH: f64 = 1e-12;
 /// The most values that a warning names.
 const MOST_NAMED: usize = 10;
 
-/// Quantize a float model to integers of 8 or 16 bits
+/// Quantize a float model to 8-bit or 16-bit integers
 ///
-/// The model runs over calibration data, and the ranges of its values determine the scales and zero points
-/// (docs/quantize.md). The data should resemble those of later runs.
+/// The float model runs on calibration data, and the ranges of its values determine the scales and
+/// zero points. The calibration data should resemble the data of later runs (docs/quantize.md).
 ///
-/// The output is an ordinary model with `QuantizeLinear` and `DequantizeLinear` nodes: a model file (.udm), or an ONNX
-/// file that other tools can run. The runtime executes operators between such nodes with integer kernels.
+/// The output is an ordinary model with `QuantizeLinear` and `DequantizeLinear` nodes: a model file
+/// (.udm), or an ONNX file that other tools can run. This runtime executes the operators between
+/// such nodes with integer kernels.
 #[derive(Args, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 #[command(
@@ -50,14 +51,12 @@ const MOST_NAMED: usize = 10;
 Examples:
   udo quantize model.onnx --input-list files.txt -o model.udm
   udo quantize model.onnx --calibration data --per-channel -o quantized.onnx
-  udo quantize model.onnx --random 4 -o model.udm     random data, to estimate the speed
-  udo quantize model.onnx --calibration data --act-bitwidth 16 -o model.udm
-  udo quantize model.onnx --calibration data --cle --bias-correction --report report.html -o model.udm"
+  udo quantize model.onnx --random 4 -o model.udm     random data, to estimate the speed"
 )]
 pub(crate) struct Quantize {
     /// ONNX file, model file (.udm) or printed graph
     model: PathBuf,
-    /// File to write, .udm or .onnx
+    /// Write the quantized model to this file, .udm or .onnx
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
@@ -65,53 +64,54 @@ pub(crate) struct Quantize {
     /// Read .raw files in the inputs' own types instead of f32
     #[arg(long)]
     native_input: bool,
-    /// Bits of weights: 4, 8 or 16
+    /// Quantize weights to 4, 8 or 16 bits
     ///
-    /// Weights of 4 bits are stored in 8.
+    /// Weights of 4 bits are stored in 8 bits.
     #[arg(long, value_name = "BITS", default_value = "8", value_parser = parse_bits)]
     weights_bitwidth: Bits,
-    /// Bits of activations: 8 or 16
+    /// Quantize activations to 8 or 16 bits
     ///
-    /// Activations are the inputs of the model and the outputs of its nodes.
+    /// Activations are the model's inputs and the outputs of its nodes.
     #[arg(long, value_name = "BITS", default_value = "8", value_parser = parse_wide_bits)]
     act_bitwidth: Bits,
-    /// Bits of biases: 8 or 32
+    /// Quantize biases to 8 or 32 bits
     ///
-    /// Biases of 32 bits use the scale of the accumulator that they are added to.
+    /// A 32-bit bias has the scale of the accumulator that it is added to.
     #[arg(long, value_name = "BITS", default_value = "32", value_parser = parse_bias)]
     bias_bitwidth: BiasStorage,
-    /// Give weights a scale for each output channel
+    /// Give weights a separate scale for each output channel
     ///
-    /// The zero point of these weights is 0.
+    /// Their zero points are 0.
     #[arg(long)]
     per_channel: bool,
-    /// Use the zero point 0 for weights
+    /// Set the zero points of weights to 0
     #[arg(long)]
     symmetric_weights: bool,
-    /// How ranges of activations are chosen
+    /// Choose the ranges of activations by this method
     ///
-    /// `min-max` covers all values of the calibration data. `percentile` covers 99.99 % of them; another share
-    /// follows after a colon, as in `percentile:99.9`.
+    /// METHOD is `min-max`, which covers all values of the calibration data, or `percentile`, which
+    /// covers 99.99 % of them. `percentile:P` covers P %, as in `percentile:99.9`.
     #[arg(long, value_name = "METHOD", default_value = "min-max", value_parser = parse_method)]
     act_range: Method,
-    /// Minimum width of a range
+    /// Widen ranges that are narrower than this
     ///
-    /// SNPE uses 0.01. A warning names values whose range is narrower, with their SQNR.
+    /// SNPE uses 0.01. A warning names each value whose range was widened, with its
+    /// signal-to-quantization-noise ratio (SQNR).
     #[arg(long, value_name = "WIDTH", default_value_t = LEAST_WIDTH, value_parser = parse_width)]
     min_range: f64,
-    /// Apply cross-layer equalization to the weights
+    /// Apply cross-layer equalization to weights
     ///
-    /// Consecutive convolutions scale their channels, one up and the other down, to equalize the ranges of their
-    /// weights.
+    /// Scales the channels of consecutive convolutions, one up and the other down, until the ranges
+    /// of their weights match.
     #[arg(long)]
     cle: bool,
-    /// Correct biases for the mean shift of weight rounding
+    /// Correct biases for the mean shift caused by weight rounding
     #[arg(long)]
     bias_correction: bool,
-    /// Read encodings from this file
+    /// Read encodings from this file, in AIMET's format
     ///
-    /// The file has AIMET's format. Values and weights that it names get these encodings instead of those from the
-    /// calibration data.
+    /// The values and weights that the file names get these encodings. All others get encodings
+    /// from the calibration data.
     #[arg(long, value_name = "FILE")]
     encodings: Option<PathBuf>,
     /// Write the encodings to this file, in AIMET's format
@@ -119,8 +119,8 @@ pub(crate) struct Quantize {
     export_encodings: Option<PathBuf>,
     /// Write an HTML report to this file
     ///
-    /// The page shows the ranges, encodings and errors of all values, with histograms. The data run once more, on
-    /// both models.
+    /// The report shows the ranges, encodings and errors of all values, with histograms. To measure
+    /// the errors, both models run on the calibration data once more.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Let operators without a quantized kernel compute in float
@@ -128,23 +128,23 @@ pub(crate) struct Quantize {
     float_fallback: bool,
     /// Quantize the inputs and outputs of all operators
     ///
-    /// The DSP needs such models. Operators without a quantized kernel compute in float there, between values of 16
-    /// bits.
+    /// The DSP needs such a model. An operator without a quantized kernel then computes in float,
+    /// between 16-bit quantized values.
     #[arg(long, conflicts_with = "float_fallback")]
     store_all: bool,
-    /// Shape of an input that the model leaves open
+    /// Set the shape of an input that the model leaves open
     ///
-    /// Needed if the data have no shape, as .raw files. DIMS are the sizes, separated by commas.
+    /// SHAPE is a comma-separated list of sizes. Needed for .raw files, which contain no shape.
     ///
     /// Example: `--shape image=1,3,224,224`
-    #[arg(long, value_name = "NAME=DIMS", value_parser = parse_shape)]
+    #[arg(long, value_name = "NAME=SHAPE", value_parser = parse_shape)]
     shape: Vec<(String, Vec<usize>)>,
     #[command(flatten)]
     packages: PackageFlags,
-    /// Number of calibration threads [default: all processors]
+    /// Calibrate on N threads [default: number of processors]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
@@ -153,19 +153,21 @@ pub(crate) struct Quantize {
 #[derive(Args, Debug, Default)]
 #[group(required = true, multiple = false)]
 pub(crate) struct DataFlags {
-    /// List of input files, as for `udo run`
+    /// Calibrate with the input files in this list, as for `udo run`
     ///
-    /// Names of values in its first line are ignored here.
+    /// Names of values in its first line are ignored.
     #[arg(long, value_name = "FILE")]
     pub(crate) input_list: Option<PathBuf>,
-    /// Folder with recorded inputs
+    /// Calibrate with the recorded inputs in this folder
     ///
-    /// Either folders `test_data_set_0` .. with `input_0.pb` .., or, for a model with one input, a file for each run.
+    /// The folder contains folders such as `test_data_set_0`, each with files such as `input_0.pb`.
+    /// For a model with one input, it may instead contain one file for each run.
     #[arg(long, value_name = "DIR")]
     pub(crate) calibration: Option<PathBuf>,
-    /// Number of runs over random inputs
+    /// Calibrate with N runs on random inputs
     ///
-    /// The ranges of random inputs differ from those of real data. Use it to estimate speed, not accuracy.
+    /// Random inputs have other ranges than real data. Use this flag to estimate speed, not
+    /// accuracy.
     #[arg(long, value_name = "N")]
     pub(crate) random: Option<NonZero<usize>>,
 }

@@ -17,9 +17,12 @@ use crate::output::{Failure, Outcome, note, print_json, table};
 
 /// Repeat a captured kernel call
 ///
-/// `udo check` and `udo run --capture` write captures: a call with its tensors and the reason of the failure. The
-/// call is repeated in its own process, with the current build of the package, and is checked by the case that
-/// failed. Exits with 0 if it passes and with 1 if it fails. See docs/check.md.
+/// A capture is a file with one kernel call: its tensors, and how the call failed. `udo check` and
+/// `udo run --capture` write captures.
+///
+/// This command makes the call again in a separate process, with the current build of the package,
+/// and runs the case that failed. It exits with 0 if the case passes and with 1 if it fails
+/// (docs/check.md).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -29,13 +32,13 @@ Examples:
 pub(crate) struct Replay {
     /// Capture to repeat
     file: PathBuf,
-    /// Core to run on [default: the captured one]
+    /// Run on this core instead of the captured one
     #[arg(long, value_name = "CORE", value_parser = core_named)]
     core: Option<Core>,
-    /// Package to use [default: the captured path]
+    /// Use this package instead of the one that was captured
     #[arg(long, value_name = "PACKAGE")]
     package: Option<PathBuf>,
-    /// Another package to open in the same process
+    /// Open another package first, in the same process
     ///
     /// May be given several times.
     #[arg(long, value_name = "PACKAGE")]
@@ -43,10 +46,10 @@ pub(crate) struct Replay {
     /// Show which elements differ, and by how much
     #[arg(long)]
     diff: bool,
-    /// Time limit for the call
+    /// Stop the call after this time and count it as failed
     #[arg(long, value_name = "SECONDS", default_value_t = TIMEOUT)]
     timeout: NonZero<u32>,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

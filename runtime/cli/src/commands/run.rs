@@ -37,14 +37,16 @@ use fill::Lines;
 use profiling::{Level, Times};
 use summary::Summary;
 
-/// Run a model
+/// Run a model on input files
 ///
-/// Inputs are .npy, .pb (ONNX TensorProto) or .raw files. A .raw file holds packed f32 values, which are quantized by
-/// the encoding of the input, unless --native-input is given. Outputs are summarized on the screen. With --output-dir
-/// they are also written to files.
+/// Prints a summary of each output. With --output-dir the outputs are also written to files.
 ///
-/// Each line of --input-list is a run. If its files hold only a part of the model's batch, consecutive lines are
-/// combined until the batch is full (docs/net-run.md).
+/// Input files are .npy, .pb (ONNX TensorProto) or .raw files. A .raw file contains f32 elements
+/// and nothing else. If the input is quantized, the elements are quantized by its encoding. With
+/// --native-input the file contains elements of the input's own type.
+///
+/// Each line of --input-list is one run. If its files cover only a part of the model's batch,
+/// consecutive lines are combined to fill the batch (docs/net-run.md).
 ///
 /// With --json the report includes the current and the peak memory of each device, by owner.
 #[derive(Args, Debug)]
@@ -52,32 +54,30 @@ use summary::Summary;
 #[command(after_help = "\
 Examples:
   udo run model.onnx --input x=x.npy
-  udo run model.onnx --cores dsp,cpu --input x=x.npy --output-dir out
-  udo run model.onnx --package MyPackage --input x=x.npy
-  udo run model.onnx --input-list files.txt --output-dir out      a run for each line, such as x:=x0.raw m:=m0.raw
-  udo run model.onnx --input-list files.txt --output-dir out --output-format raw      writes out/Result_0/y.raw ..
-  udo run model.onnx --input-list files.txt --perf-profile burst --profiling-level detailed
-  udo run model.onnx --input x=x.npy --capture calls              captures failing calls for `udo replay`
-  udo run model.onnx --input-list files.txt --async 4             keeps four runs in flight")]
+  udo run model.onnx --cores dsp,cpu --package MyPackage --input x=x.npy --output-dir out
+  udo run model.onnx --input-list files.txt --output-dir out --output-format raw")]
 pub(crate) struct RunModel {
-    /// File with the tensor of an input
+    /// Read an input from this file
     ///
-    /// A .npy, .pb or .raw file. May be given once for each input.
+    /// FILE is a .npy, .pb or .raw file. May be given once for each input.
+    ///
+    /// Example: `--input image=cat.npy`
     #[arg(long = "input", value_name = "NAME=FILE", value_parser = parse_input)]
     inputs: Vec<(String, PathBuf)>,
-    /// List of input files, one run per line
+    /// Run the model once for each line of this file
     ///
-    /// A line has NAME:=FILE items, or files in the order of the inputs. A first line `#NAME ..` selects the outputs
-    /// or other values to return. Empty lines, and lines that start with `#` and a space, are comments. See
-    /// docs/net-run.md.
+    /// A line lists the input files of a run: as NAME:=FILE, or only files, in the order of the
+    /// model's inputs. If the first line is `#NAME ..`, the runs return these outputs or
+    /// intermediate values. Empty lines, and lines that start with `#` and a space, are ignored
+    /// (docs/net-run.md).
     #[arg(long, value_name = "FILE", conflicts_with = "inputs")]
     input_list: Option<PathBuf>,
-    /// Folder for the outputs
+    /// Write the outputs to this folder
     ///
-    /// With --input-list, each run gets a numbered folder in it.
+    /// With --input-list each run gets a numbered folder in it.
     #[arg(long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
-    /// Output file format
+    /// Set the file format
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "npy", requires = "output_dir")]
     output_format: OutputFormat,
     /// Read .raw files in the inputs' own types instead of f32
@@ -85,25 +85,26 @@ pub(crate) struct RunModel {
     native_input: bool,
     /// Write .raw files in the outputs' own types instead of f32
     ///
-    /// Files in .npy format always have the own type of the output.
+    /// Files in .npy format always have the output's own type.
     #[arg(long, requires = "output_dir")]
     native_output: bool,
-    /// Values to return instead of the outputs
+    /// Return these values instead of the outputs
     ///
-    /// A list of outputs or of intermediate values, separated by commas.
+    /// A comma-separated list of outputs or intermediate values.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     set_output_tensors: Vec<String>,
-    /// Return the outputs of all nodes as well
+    /// Return the outputs of all nodes, in addition to the model's outputs
     #[arg(long, conflicts_with = "set_output_tensors")]
     debug: bool,
     #[command(flatten)]
     model: ModelFlags,
     /// Write a trace of all steps to this file
     ///
-    /// The trace shows which step each thread executed, and when. Open it in Chrome's tracing page or in Perfetto.
+    /// The trace shows when each step ran, and on which thread. Chrome's tracing page and Perfetto
+    /// open it.
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// Detail of the times reported after the results
+    /// Report times after the results, in this detail
     #[arg(
         long,
         value_name = "LEVEL",
@@ -112,27 +113,27 @@ pub(crate) struct RunModel {
         conflicts_with = "in_flight"
     )]
     profiling_level: Level,
-    /// Number of runs to keep in flight
+    /// Keep N runs in flight
     ///
-    /// Submits runs instead of waiting for each one. Each run in flight has its own memory. Results are reported in
-    /// the order of the list.
+    /// Submits runs without waiting for earlier ones. Each run in flight has its own memory.
+    /// Results are reported in the order of the list.
     #[arg(long = "async", value_name = "N", conflicts_with = "profile")]
     in_flight: Option<NonZero<usize>>,
-    /// Number of streams that submitted runs alternate between
+    /// Distribute submitted runs over N streams
     ///
-    /// Runs in the same stream are executed one after the other.
+    /// Runs in the same stream execute one after the other.
     #[arg(long, value_name = "N", requires = "in_flight")]
     streams: Option<NonZero<usize>>,
     /// Write a trace of submitted runs to this file
     ///
-    /// The trace shows when each run waited and which device executed it. Open it in Chrome's tracing page or in
-    /// Perfetto.
+    /// The trace shows how long each run waited, and which device executed it. Chrome's tracing
+    /// page and Perfetto open it.
     #[arg(long, value_name = "FILE", requires = "in_flight")]
     trace: Option<PathBuf>,
-    /// Folder for captures of kernel calls that go wrong
+    /// Write captures of failing kernel calls to this folder
     ///
-    /// A call is captured if it fails, allocates heap memory, ends its process, or returns NaN for inputs without
-    /// NaN. `udo replay` repeats captured calls.
+    /// A call is captured if it fails, allocates heap memory, ends its process, or returns NaN
+    /// although its inputs have no NaN. `udo replay` repeats a captured call.
     #[arg(long, value_name = "DIR", conflicts_with = "in_flight")]
     capture: Option<PathBuf>,
     /// The graph of which nodes are captured
@@ -140,7 +141,7 @@ pub(crate) struct RunModel {
     captured: Option<Graph>,
     #[command(flatten)]
     ranges: RangeFlags,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
@@ -148,9 +149,9 @@ pub(crate) struct RunModel {
 /// `--output-format`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OutputFormat {
-    /// Type, shape and elements, as NumPy writes them
+    /// NumPy file with type, shape and elements
     Npy,
-    /// Packed f32 elements; quantized outputs are dequantized by their encoding
+    /// f32 elements and nothing else; quantized outputs are dequantized
     Raw,
 }
 

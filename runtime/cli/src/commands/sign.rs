@@ -11,11 +11,12 @@ use crate::package_flags::open_failure;
 
 /// Sign a built package
 ///
-/// The signature covers the package's index.json, which has the digest of each library. With `--trust KEYFILE.pub`,
-/// other commands refuse packages that the key did not sign, before any of their code runs.
+/// The signature covers dist/index.json, which contains the digest of each library. A command with
+/// `--trust KEYFILE.pub` refuses a package that this key did not sign, before it runs any of the
+/// package's code (docs/trust.md).
 ///
-/// Sign a package again after each build. For a package that `udo build` did not build, such as one in C, the index
-/// is written first. See docs/trust.md.
+/// Sign a package again after each build. If `udo build` did not build the package, because it is
+/// written in C for example, the command writes dist/index.json first.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,12 +27,13 @@ pub(crate) struct Sign {
     /// Package folder or dist folder
     #[arg(required_unless_present = "new_key", requires = "key")]
     package: Option<PathBuf>,
-    /// File with the private key
+    /// Sign with the private key in this file
     #[arg(long, value_name = "KEYFILE")]
     key: Option<PathBuf>,
     /// Create a key pair: KEYFILE and KEYFILE.pub
     ///
-    /// KEYFILE must not exist.
+    /// KEYFILE holds the private key and KEYFILE.pub the public key. The command fails if KEYFILE
+    /// exists.
     #[arg(long, value_name = "KEYFILE", conflicts_with_all = ["package", "key"])]
     new_key: Option<PathBuf>,
 }

@@ -13,11 +13,12 @@ use crate::unchecked::{self, AllowUnchecked};
 
 /// Run a package's own tests for each operator and core
 ///
-/// Runs cargo in the target folder of `udo build`, which compiles shared dependencies once. Tests of GPU kernels run
-/// their work items on the CPU; their OpenCL C is compiled by the OpenCL device of this machine or by clang.
+/// Runs cargo in the target folder of `udo build`. Tests of GPU kernels emulate their work items on
+/// the CPU. Their OpenCL C is compiled, but not run, by the OpenCL device of this machine or by
+/// clang.
 ///
-/// The command fails if a test fails, if no test ran, if OpenCL C does not compile, or if something could not be
-/// checked and --allow-unchecked is not given.
+/// The command fails if a test fails, if no test runs, if OpenCL C does not compile, or if
+/// something could not be checked and --allow-unchecked is not given.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -25,17 +26,17 @@ Examples:
   udo test SoftmaxUdoPackage --cores cpu    tests of the CPU kernels
   udo test SoftmaxUdoPackage softmax        tests with softmax in their names")]
 pub(crate) struct TestPackage {
-    /// Folder of the package
+    /// Package folder
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Run only tests with this text in their names
-    #[arg(value_name = "NAME")]
+    /// Run only tests whose names contain this text
+    #[arg(value_name = "TEXT")]
     name: Option<String>,
     #[command(flatten)]
     members: Members,
     #[command(flatten)]
     allow: AllowUnchecked,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     ///
     /// The output of the tests goes to standard error.
     #[arg(long)]

@@ -27,17 +27,19 @@ use crate::tensors::{self, Recorded, Set};
 use crate::unchecked::{self, AllowUnchecked, Unrun};
 use crate::values::{self, Difference, Tolerance};
 
-/// Compare a model's outputs with recorded ones or with another core's
+/// Compare a model's outputs with recorded outputs or another core's
 ///
-/// With --data, the model runs on recorded inputs and its outputs are compared with recorded outputs. The folder
-/// holds `input_0.pb` .. and `output_0.pb` .., or folders `test_data_set_0` .. of such files, as in ONNX's own tests.
-/// Files may be .npy as well. Sets may have different shapes if the model leaves them open.
+/// With --data the model runs on recorded inputs, and its outputs are compared with recorded outputs.
+/// The folder contains files such as `input_0.pb` and `output_0.pb`, or folders such as
+/// `test_data_set_0` with such files, as in ONNX's own tests. Files may also be .npy files. If the
+/// model has open shapes, each set may have its own.
 ///
-/// With --against, the reference is the same model on other cores, for recorded or pseudo-random inputs. Add
-/// --per-layer to compare the outputs of each node and to find the first one that differs.
+/// With --against the reference is the same model on other cores, on recorded or pseudo-random
+/// inputs. Add --per-layer to compare the outputs of each node and to find the first node that
+/// differs.
 ///
-/// An element passes if |actual - expected| <= atol + rtol * |expected|. Quantized values are compared as integers:
-/// --atol 1 allows a difference of one step.
+/// An element passes if |actual - expected| <= atol + rtol * |expected|. Quantized values are
+/// compared as integers: --atol 1 allows a difference of one quantization step.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -47,32 +49,33 @@ Examples:
 pub(crate) struct Verify {
     #[command(flatten)]
     model: ModelFlags,
-    /// Folder with recorded inputs and outputs
+    /// Read recorded inputs and outputs from this folder
     #[arg(long, value_name = "DIR", required_unless_present = "random")]
     data: Option<PathBuf>,
-    /// Cores that compute the reference, in order of preference
+    /// Compute the reference on these cores
     ///
-    /// Nodes that none of them supports run on the CPU.
+    /// A comma-separated list, in order of preference. Nodes that none of them supports run on the
+    /// CPU.
     #[arg(long, value_name = "CORES", value_delimiter = ',', value_parser = core_named)]
     against: Vec<Core>,
-    /// Number of pseudo-random input sets
+    /// Compare on N sets of pseudo-random inputs
     #[arg(long, value_name = "N", requires = "against", conflicts_with = "data")]
     random: Option<NonZero<u32>>,
-    /// Seed of the first pseudo-random set
+    /// Set the seed of the first pseudo-random set
     #[arg(long, value_name = "N", default_value = "1", requires = "random")]
     seed: u64,
     /// Compare the outputs of each node
     #[arg(long, requires = "against")]
     per_layer: bool,
-    /// Allowed difference relative to the expected value
-    #[arg(long, value_name = "X", default_value = "1e-3")]
+    /// Allow this difference relative to the expected value
+    #[arg(long, value_name = "NUMBER", default_value = "1e-3")]
     rtol: f64,
-    /// Allowed absolute difference
-    #[arg(long, value_name = "X", default_value = "1e-5")]
+    /// Allow this absolute difference
+    #[arg(long, value_name = "NUMBER", default_value = "1e-5")]
     atol: f64,
     #[command(flatten)]
     allow: AllowUnchecked,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

@@ -36,9 +36,10 @@ const MOST_CHARS: usize = 200;
 
 /// Write an HTML page that shows the compiled model
 ///
-/// The page is one file that needs only a browser (docs/view.md). It has a graph with a box for each kernel call, in
-/// the colour of its core, a list of all nodes, and what `udo explain` reports about each. With --measured the model
-/// runs, and boxes can be coloured by time.
+/// The page is a single file; a browser opens it without a network connection (docs/view.md). It
+/// shows a graph with a box for each kernel call, colored by core, and a list of all nodes with the
+/// details that `udo explain` reports. With --measured the model runs, and boxes can be colored by
+/// time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -48,9 +49,9 @@ Examples:
 pub(crate) struct View {
     #[command(flatten)]
     of: ExplainFlags,
-    /// Page to write [default: the model's name with .html]
+    /// Write the page to this file [default: the model's name with .html]
     ///
-    /// An existing file is overwritten. The default is in the current folder.
+    /// An existing file is overwritten. The default is a file in the current folder.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Open the page in the browser

@@ -23,32 +23,34 @@ use crate::output::{Failure, Outcome, print_json, table};
 pub(super) struct CoreFlags {
     /// Run a small model on this core and check its results
     ///
-    /// CORE is cpu, gpu, hta, dsp (which is dsp:v68) or dsp:vNN. May be given several times. Prints only the cores; the
-    /// command fails if a result is wrong or a core cannot run the model.
+    /// CORE is cpu, gpu, hta, dsp (the same as dsp:v68) or dsp:vNN. Prints only the cores. The
+    /// command fails if a result is wrong or a core cannot run the model. May be given several
+    /// times.
     #[arg(long = "runtime", value_name = "CORE", value_parser = core_named)]
     runtimes: Vec<Core>,
-    /// Measure what work costs on each core and write it to FILE
+    /// Measure the costs of each core and write them to this file
     ///
-    /// The `--costs` flag of other commands reads the file (docs/placement.md).
+    /// The --costs flag of other commands reads the file (docs/placement.md).
     #[arg(long, value_name = "FILE", conflicts_with = "runtimes")]
     measure: Option<PathBuf>,
-    /// Number of threads for --runtime and --measure
+    /// Run --runtime and --measure on N threads
     #[arg(long, value_name = "N", default_value = "1")]
     threads: NonZero<usize>,
 }
 
-/// List the cores of this machine, try them, or measure their costs
+/// List the cores of this machine, test them, or measure their costs
 ///
-/// The same as the table of cores in `udo doctor`, which has these flags too.
+/// The same as the table of cores in `udo doctor`, which has the same flags.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   udo platform
   udo platform --runtime gpu --runtime dsp
   udo platform --measure costs.json")]
 pub(crate) struct Platform {
     #[command(flatten)]
     cores: CoreFlags,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

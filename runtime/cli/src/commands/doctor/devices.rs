@@ -11,14 +11,16 @@ use crate::output::{Outcome, print_json, table};
 
 /// List the emulated devices
 ///
-/// The same as the table of devices in `udo doctor`. Programs can create a runtime with other devices: any number of each
-/// kind, with a memory limit, or with memory that is not coherent with the host.
+/// The same as the table of devices in `udo doctor`. A program can create a runtime with other
+/// devices: any number of each kind, with a memory limit, or with memory that is not coherent with
+/// the host.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
+#[command(after_help = "\
+Examples:
   udo devices
   udo devices --json")]
 pub(crate) struct Devices {
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

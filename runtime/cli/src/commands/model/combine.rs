@@ -10,45 +10,49 @@ use crate::failures::container_failure;
 use crate::model_flags::open_container;
 use crate::output::{Failure, Outcome, print_json};
 
-/// Combine model files into one
+/// Combine several model files into one
 ///
-/// Networks of different names are stored next to each other. Networks of one name become one network with the stages
-/// of both. Their inputs and outputs must agree in everything but shapes, and their shapes must differ. Equal weights
-/// are stored once.
+/// Networks with different names are stored next to each other. Networks with the same name become
+/// one network with the stages of both. Their inputs and outputs must be the same except for
+/// shapes, and each stage must have its own shapes. Equal weights are stored once.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Example:
-  udo model combine encoder.udm decoder.udm -o both.udm")]
+Examples:
+  udo model combine encoder.udm decoder.udm -o both.udm
+  udo model combine small.udm large.udm -o both.udm   two stages, if the network has the same name")]
 pub(super) struct Combine {
     /// Model files to combine
-    #[arg(required = true, num_args = 2..)]
+    #[arg(value_name = "MODEL", required = true, num_args = 2..)]
     models: Vec<PathBuf>,
-    /// File to write
+    /// Write this model file
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
 /// Extract a network or a stage from a model file
+///
+/// If the file has several networks, --network is required.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Example:
-  udo model extract both.udm --network encoder --stage 0 -o encoder.udm")]
+Examples:
+  udo model extract both.udm --network encoder -o encoder.udm
+  udo model extract both.udm --network encoder --stage 0 -o stage.udm")]
 pub(super) struct Extract {
     /// Model file (.udm)
     model: PathBuf,
-    /// Network to extract; required if there are several
+    /// Extract this network
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
     /// Extract only this stage, counted from 0
     #[arg(long, value_name = "N")]
     stage: Option<usize>,
-    /// File to write
+    /// Write this model file
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

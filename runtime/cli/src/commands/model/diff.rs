@@ -15,19 +15,23 @@ use crate::model_flags::open_container;
 use crate::output::{Failure, Outcome, print_json};
 use crate::values::numbers;
 
-/// Compare two models: networks, inputs, outputs, nodes and weights
+/// Compare two models
 ///
-/// Nodes and weights are matched by name. Exits with 1 if the models differ.
+/// Compares networks, inputs, outputs, nodes and weights. Nodes and weights are matched by name.
+/// Exits with 1 if the models differ.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Example:
-  udo model diff old.onnx new.udm")]
+Examples:
+  udo model diff old.onnx new.udm
+  udo model diff old.udm new.udm --json")]
 pub(super) struct Diff {
     /// ONNX file, model file (.udm) or printed graph
+    #[arg(value_name = "OLD")]
     a: PathBuf,
     /// Model to compare it with
+    #[arg(value_name = "NEW")]
     b: PathBuf,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

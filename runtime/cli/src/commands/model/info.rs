@@ -19,11 +19,12 @@ use crate::output::Column::{Left, Right};
 use crate::output::{Failure, Outcome, chain, print_json, table};
 use crate::package_flags::PackageFlags;
 
-/// Show a model's networks and stages, and each node's types and cost
+/// Show a model's networks, stages and nodes
 ///
-/// A node's parameters are the elements of its constants, counted at the first node that reads them. MACs are the
-/// multiply-adds in the definition of the operator. The cores of a node are those that support it as it is in the
-/// model; with --json the report includes why the other cores do not.
+/// The table of nodes shows the types, parameters, multiply-adds (MACs) and cores of each node.
+/// Parameters are the elements of constants; a constant that several nodes read counts for the
+/// first one. MACs follow from the definition of the operator. The cores are those that support the
+/// node as it is in the model. With --json the report includes why the other cores do not.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -36,14 +37,14 @@ pub(super) struct Info {
     /// Show only this network
     #[arg(long, value_name = "NAME")]
     network: Option<String>,
-    /// Shape of an input that the model leaves open
+    /// Set the shape of an input that the model leaves open
     ///
-    /// DIMS are the sizes, separated by commas. May be given once for each input.
+    /// SHAPE is a comma-separated list of sizes. May be given once for each input.
     ///
     /// Example: `--shape image=1,3,224,224`
-    #[arg(long, value_name = "NAME=DIMS", value_parser = parse_shape)]
+    #[arg(long, value_name = "NAME=SHAPE", value_parser = parse_shape)]
     shape: Vec<(String, Vec<usize>)>,
-    /// Size of a named dimension that the model leaves open
+    /// Set the size of a named dimension that the model leaves open
     ///
     /// N may also be a range, FIRST..LAST. May be given once for each dimension.
     ///
@@ -52,7 +53,7 @@ pub(super) struct Info {
     dim: Vec<(String, RangeInclusive<usize>)>,
     #[command(flatten)]
     packages: PackageFlags,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long, conflicts_with = "csv")]
     json: bool,
     /// Print comma-separated values, one line per node

@@ -9,19 +9,22 @@ use crate::output::Column::{Left, Right};
 use crate::output::{Outcome, print_json, table};
 use crate::stages::load_with_shapes;
 
-/// Show how much memory a model takes, without running it
+/// Show how much memory a model needs, without running it
 ///
-/// The model is compiled, and no session is created. Bytes are those of `udo explain`. Weights are the constants of
-/// the model or of the core, and their prepacked copies; sessions share both. Arena, scratch and geometry belong to
-/// each session.
+/// Compiles the model, but creates no session. The sizes are those of `udo explain`.
+///
+/// Weights are the constants of the model and of the core, and their prepacked copies; all sessions
+/// share them. Arenas, scratch and geometry (data that kernels derive from shapes) belong to each
+/// session.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Example:
-  udo model plan model.udm --cores dsp,cpu")]
+Examples:
+  udo model plan model.udm --cores dsp,cpu
+  udo model plan model.onnx --dim batch=8 --json")]
 pub(super) struct Plan {
     #[command(flatten)]
     model: ModelFlags,
-    /// Print one JSON object
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }

@@ -20,11 +20,11 @@ use crate::trace;
 pub(super) enum Level {
     /// No times
     Off,
-    /// Load, compile, prepare and release the model, and whole runs
+    /// Times to load, compile, prepare, run and release the model
     Basic,
-    /// Steps in total and by core, and transfers between memories
+    /// Also the time of all steps, of each core's steps, and of transfers
     Moderate,
-    /// Each step
+    /// Also the time of each step
     Detailed,
 }
 
