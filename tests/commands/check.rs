@@ -320,7 +320,10 @@ fn runs_capture_what_goes_wrong_in_them() {
         let output = run_model(node, CLIP, &package, calls.path());
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{file}: {said}");
-        assert!(said.contains("is captured: udo replay "), "{file}: {said}");
+        assert!(
+            said.contains("captured the call of node ") && said.contains(": udo replay "),
+            "{file}: {said}"
+        );
         let capture = calls.path().join(file);
         let replay = |flags: &[&str]| {
             let mut udo = Command::new(env!("CARGO_BIN_EXE_udo"));

@@ -134,7 +134,7 @@ fn measured_steps_have_times_operations_and_bytes() {
 
     let output = run(&["--measured", "--iterations", "1"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    for wanted in ["measured (medians):", "GFLOP/s", "at the machine's limits", "softmax"] {
+    for wanted in ["measured (medians):", "GFLOP/s", "roofline bound", "softmax"] {
         assert!(text.contains(wanted), "{text}");
     }
     let output = run(&["--data", "."]);

@@ -227,14 +227,14 @@ fn files_are_put_together_and_taken_apart() {
 fn differences_are_listed() {
     let dir = folder();
     good(&dir, &["convert", "open.graph"]);
-    assert_eq!(good(&dir, &["model", "diff", "open.graph", "open.udm"]), "no difference\n");
+    assert_eq!(good(&dir, &["model", "diff", "open.graph", "open.udm"]), "no differences\n");
     let (code, out, errors) = udo(&dir, &["model", "diff", "open.udm", "fixed.graph"]);
     assert_eq!(
         (code, out.as_str()),
         (
             Some(1),
-            "input x: f32[batch,?], in the other f32[7,2]\n\
-             weights w: f32[1,2], in the other 1 elements, up to 1e0 apart\n"
+            "input x: f32[batch,?] -> f32[7,2]\n\
+             weights w: f32[1,2] -> f32[1,2], 1 elements differ by up to 1e0\n"
         )
     );
     assert_eq!(errors, "error: 2 differences\n");
@@ -298,7 +298,7 @@ fn info_says_what_nodes_are_and_what_they_cost() {
     let dsp = &said["stages"][0]["nodes"][1]["cores"][2];
     assert_eq!((&dsp["core"], &dsp["takes"]), (&"dsp:v68".into(), &true.into()), "{said}");
     let custom = good(&dir, &["model", "info", "custom.graph"]);
-    assert!(custom.contains("as far as the model says them: no package has"), "{custom}");
+    assert!(custom.contains("types and cores are incomplete: no package has"), "{custom}");
     let error = bad(&dir, &["model", "info", "open.udm", "--network", "nut"]);
     assert!(error.contains("there is no network \"nut\""), "{error}");
 }
@@ -336,7 +336,7 @@ fn operators_that_are_missing_are_listed_and_nothing_is_written() {
     );
     assert!(!dir.path().join("custom.udm").exists());
     let said = good(&dir, &["convert", "custom.graph", "--config", "c.json", "--dry-run"]);
-    assert_eq!(said, "custom.graph: no operator is missing\n");
+    assert_eq!(said, "custom.graph: no operators are missing\n");
     assert!(!dir.path().join("custom.udm").exists());
     good(&dir, &["convert", "custom.graph", "--config", "c.json"]);
     let error = bad(&dir, &["run", "custom.udm"]);
@@ -392,7 +392,7 @@ fn a_model_file_says_what_runs_may_have_in_one_place() {
     let dir = folder();
     good(&dir, &["convert", "fixed.graph", "--in-place", "x=z", "-o", "one.udm"]);
     let said = good(&dir, &["model", "info", "one.udm"]);
-    assert!(said.contains("\n  input  x and output z may be in one place\n"), "{said}");
+    assert!(said.contains("\n  input  x and output z may share one tensor\n"), "{said}");
     let info = json(&good(&dir, &["model", "info", "one.udm", "--json"]));
     let stage = &info["stages"][0];
     assert_eq!(stage["in_place"], serde_json::json!([{ "input": "x", "output": "z" }]));

@@ -63,7 +63,7 @@ fn bench_runs_the_sets_in_turn() {
     assert_eq!(said["devices"][0]["device"], "cpu:0");
     assert!(said["devices"][0]["current_bytes"].as_u64() > Some(0), "{out}");
     assert!(said["first_result_ms"].as_f64() >= said["load_ms"].as_f64(), "{out}");
-    assert_eq!(errors.matches("note: planned for").count(), 2, "{errors}");
+    assert_eq!(errors.matches("note: compiled for input shapes").count(), 2, "{errors}");
 
     let (code, _, errors) = udo(&folder(), &["bench", "m.txt", "--data", "none"]);
     assert_eq!(code, Some(1));
@@ -83,8 +83,8 @@ fn verify_takes_the_shapes_of_each_set() {
     assert_eq!(
         errors,
         "note: each new shape of input \"x\", f32[batch,2], input \"s\", f32[batch,?] is planned when it is met\n\
-         note: planned for x f32[1,2], s f32[1,1]\n\
-         note: planned for x f32[3,2], s f32[3,1]\n\
+         note: compiled for input shapes x f32[1,2], s f32[1,1]\n\
+         note: compiled for input shapes x f32[3,2], s f32[3,1]\n\
          note: ran 1 node on cpu\n"
     );
 }
@@ -103,7 +103,7 @@ fn run_takes_the_shapes_of_each_line() {
     assert_eq!(shapes, ["[3,2]", "[1,2]", "[3,2]"]);
     // 0, 1 times 0; 2, 3 times 1; 4, 5 times 2.
     assert_eq!(outputs[2]["max"], 10.0);
-    assert_eq!(errors.matches("note: planned for").count(), 2, "{errors}");
+    assert_eq!(errors.matches("note: compiled for input shapes").count(), 2, "{errors}");
 }
 
 #[test]

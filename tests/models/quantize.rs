@@ -93,7 +93,7 @@ fn what_ranges_are_worth_is_said() {
     let (code, _, err) = udo(&dir, &wide);
     assert_eq!(code, Some(0), "{err}");
     for name in ["x", "y"] {
-        let wanted = format!("warning: value \"{name}\" has a range of ");
+        let wanted = format!("warning: the range of value \"{name}\" was widened from ");
         assert_eq!(err.matches(&wanted).count(), 1, "{err}");
     }
     assert!(err.contains("its SQNR is 0.0 dB\nhelp: --min-range 7.0e-6"), "{err}");
@@ -108,7 +108,7 @@ fn what_ranges_are_worth_is_said() {
     let (code, _, err) = udo(&dir, &random);
     assert_eq!(code, Some(0), "{err}");
     assert!(
-        err.contains("note: ranges are of 2 runs over random inputs, and say nothing of real ones"),
+        err.contains("note: ranges come from 2 runs on random inputs and do not fit real data"),
         "{err}"
     );
 }

@@ -162,7 +162,7 @@ fn what_is_out_of_step_is_named_and_can_be_accepted() {
     let own = "StepPack/CPU/src/ops/twice.rs";
     let body = read(&dir, own) + "// My kernel.\n";
     fs::write(dir.path().join(own), &body).unwrap();
-    let wanted = "StepPack does not agree with its config and this SDK's templates:\n  \
+    let wanted = "StepPack is out of date with its config or this SDK's templates:\n  \
         CPU/Cargo.toml: edited by hand\n  \
         CPU/src/lib.rs: out of date\n  \
         CPU/src/ops/twice.rs: written for another config\n  \
@@ -231,8 +231,10 @@ fn places_that_wait_for_code_are_looked_for_where_there_are_some() {
     assert_eq!(udo(&dir, &["init", "OpenPack", "--op", "Twice", "--cores", "cpu,gpu"]).0, Some(0));
     let next = |out: &str| out.split("\nNext:\n").nth(1).map(str::to_owned);
     let (_, out, _) = udo(&dir, &["new", "OpenPack.json"]);
-    let (search, build) =
-        ("  grep -rn 'Add code here' OpenPack    the places that wait", "  udo build OpenPack\n");
+    let (search, build) = (
+        "  grep -rn 'Add code here' OpenPack    finds the places for your code",
+        "  udo build OpenPack\n",
+    );
     let lines = next(&out).unwrap();
     assert!(lines.starts_with(search) && lines.ends_with(build), "{out}");
 

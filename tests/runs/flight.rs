@@ -216,8 +216,8 @@ fn b17_memory_that_is_not_coherent_changes_no_number() {
     }
     let (_, _, notes) = udo(&dir, &args);
     let [cpu, dsp] = [0, 1].map(|at| devices[at]["current_bytes"].as_u64().unwrap());
-    assert!(notes.contains(&format!("note: memory of devices: cpu:0 {cpu} bytes, ")), "{notes}");
-    assert!(notes.contains(&format!("; dsp:0 {dsp} bytes, ")), "{notes}");
+    assert!(notes.contains(&format!("note: device memory: cpu:0 {cpu} bytes (")), "{notes}");
+    assert!(notes.contains(&format!("; dsp:0 {dsp} bytes (")), "{notes}");
     let explain = |memory: &str| {
         let (_, said, _) =
             udo(&dir, &["explain", "q.graph", "--cores", "dsp,cpu", "--memory", memory]);

@@ -90,7 +90,7 @@ fn lines_with_parts_of_a_batch_fill_it_and_get_their_parts_of_the_results() {
         let (code, out, error) = udo(&dir, &[&RAW[..], more].concat());
         assert_eq!((code, out.lines().count()), (Some(0), 6), "{error}");
         assert!(out.lines().all(|line| line.starts_with("y:0: f32[1,3] ")), "{out}");
-        let padding = "note: applying padding: the last run takes 4 lines and there are 2";
+        let padding = "note: applying padding: the last run needs 4 lines but only 2 remain";
         assert_eq!(error.matches(padding).count(), 1, "{error}");
         for at in 0..6u8 {
             let file = dir.path().join(format!("out/Result_{at}/y:0.raw"));
@@ -412,7 +412,7 @@ fn profiling_says_more_at_each_level() {
         }
     };
     let basic =
-        ["profiling: means of 3 runs", "load", "create", "init", "de-init", "total inference"];
+        ["profiling: mean of 3 runs", "load", "create", "init", "de-init", "total inference"];
     let moderate = ["forward propagate", "on cpu", "transfers"];
     let text = run("basic", &[]);
     says(&text, &basic);

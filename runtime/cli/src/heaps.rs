@@ -44,7 +44,7 @@ pub(crate) fn say(runtime: &Runtime) {
     }
     let of = used.iter().map(|DeviceReport { device, heap, .. }| {
         let Usage { current_bytes, peak_bytes, .. } = heap.total;
-        format!("{device} {current_bytes} bytes, {peak_bytes} at most")
+        format!("{device} {current_bytes} bytes (peak {peak_bytes})")
     });
-    note(format!("memory of devices: {}", of.collect::<Vec<_>>().join("; ")));
+    note(format!("device memory: {}", of.collect::<Vec<_>>().join("; ")));
 }

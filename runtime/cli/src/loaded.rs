@@ -80,7 +80,7 @@ fn say_notices(report: &Report) {
     backends.sort_unstable();
     backends.dedup();
     for backend in backends {
-        note(format!("the GPU's kernels run by {backend}"));
+        note(format!("GPU kernels run on {backend}"));
     }
     for node in report.nodes.iter().filter(|n| n.fell_back) {
         let reasons: Vec<String> =
@@ -104,7 +104,7 @@ pub(crate) fn prepare(session: &mut Session, loaded: &Loaded) -> Outcome {
     if let Some(plan) = session.plan().filter(|_| session.replans() > before) {
         let inputs: Vec<String> =
             plan.inputs().map(|(name, desc)| format!("{name} {desc}")).collect();
-        note(format!("planned for {}", inputs.join(", ")));
+        note(format!("compiled for input shapes {}", inputs.join(", ")));
         loaded.look_at(plan.report())?;
     }
     Ok(())
@@ -124,8 +124,10 @@ pub(crate) fn run_and_say(
     }
     match planned {
         0 => {}
-        1 => note("planned 1 part in the run, for what it computed"),
-        n => note(format!("planned {n} parts in the run, for what it computed")),
+        1 => note("compiled 1 segment during the run: its shapes depend on computed values"),
+        n => note(format!(
+            "compiled {n} segments during the run: their shapes depend on computed values"
+        )),
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ impl QueueTrace {
     pub(crate) fn write(self) -> Outcome {
         let (spans, lost) = (self.log.spans(), self.log.lost());
         if lost > 0 {
-            note(format!("the trace lacks {lost} spans: it keeps {SPANS}"));
+            note(format!("the trace lacks {lost} spans: it records at most {SPANS}"));
         }
         let lanes: BTreeSet<String> =
             spans.iter().filter_map(|span| Some(span.device?.to_string())).collect();

@@ -111,8 +111,7 @@ pub(crate) fn placement(report: &Report) -> String {
     };
     let counts: Vec<String> = counts(report).iter().map(of).collect();
     if counts.is_empty() {
-        return "no node: each was computed with the model, or gives the bytes of its input"
-            .to_owned();
+        return "no nodes: all are constant-folded or elided".to_owned();
     }
     counts.join(", ")
 }

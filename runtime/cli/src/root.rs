@@ -80,7 +80,7 @@ pub(crate) fn find() -> Result<PathBuf, Failure> {
     if by == By::Built {
         SAID.call_once(|| {
             note(format_args!(
-                "this udo lies in no SDK: the one that it was built from is used, {}; UDO_ROOT names another",
+                "udo is not inside an SDK; using the one that it was built from, {} (UDO_ROOT selects another)",
                 dir.display()
             ));
         });
@@ -103,12 +103,12 @@ pub(crate) fn of_package(package: &Package) -> Result<PathBuf, Failure> {
         match expanded(dir) {
             Ok(dir) if holds_api(&dir) => return Ok(std::path::absolute(dir)?),
             Ok(dir) => note(format_args!(
-                "SNPE_UDO_ROOT of {} is {}, where there is no udo-api; the one of this udo is used",
+                "SNPE_UDO_ROOT of {} is {}, which contains no udo-api; using the SDK of this udo",
                 package.name,
                 dir.display()
             )),
             Err(error) => note(format_args!(
-                "SNPE_UDO_ROOT of {}: {error}; the udo-api of this udo is used",
+                "SNPE_UDO_ROOT of {}: {error}; using the SDK of this udo",
                 package.name
             )),
         }
@@ -167,7 +167,7 @@ pub(crate) fn point(dir: &Path, root: &Path) -> Result<(), Failure> {
         Ok(text) if !text.starts_with(HEAD) => {
             if !text.contains("patch.crates-io") {
                 note(format_args!(
-                    "{} is yours and stays; for cargo by itself it wants the lines\n{wanted}",
+                    "{} is your file and was not changed; to call cargo directly, add these lines to it:\n{wanted}",
                     path.display()
                 ));
             }

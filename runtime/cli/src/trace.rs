@@ -105,7 +105,10 @@ impl TraceFile {
     /// Writes the file.
     pub(crate) fn write(self) -> Outcome {
         if self.lost > 0 {
-            note(format!("the profile lacks {} spans: a run keeps {SPANS} a thread", self.lost));
+            note(format!(
+                "the profile lacks {} spans: a run records at most {SPANS} per thread",
+                self.lost
+            ));
         }
         write_events(&self.path, &self.events, self.runs, self.lost)
     }

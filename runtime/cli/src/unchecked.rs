@@ -71,7 +71,7 @@ pub(crate) fn unrun<'a>(reports: impl Iterator<Item = &'a Report>) -> Vec<Unrun>
 pub(crate) fn lines(unrun: &[Unrun]) -> Vec<String> {
     let of = |Unrun { node, op, package, why }: &Unrun| {
         format!(
-            "the OpenCL C of node {node:?} ({op} of package {package}) did not run, its work items did: {why}"
+            "the OpenCL C of node {node:?} ({op} of package {package}) did not run, only its emulated work items: {why}"
         )
     };
     unrun.iter().map(of).collect()

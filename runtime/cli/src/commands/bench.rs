@@ -192,7 +192,7 @@ impl Bench {
         outln!("{model} on {cores}, {threads} threads, {count} runs, {frames} in flight");
         outln!("  runs per second: {runs_per_second:.1}   heap calls per run: {heap_per_run}");
         outln!(
-            "  us from submission to end: min {min:.2}  median {median:.2}  p90 {p90:.2}  p99 {p99:.2}"
+            "  us from submission to completion: min {min:.2}  median {median:.2}  p90 {p90:.2}  p99 {p99:.2}"
         );
         Ok(())
     }
@@ -259,17 +259,15 @@ impl Run for Bench {
         outln!("{model} on {}, {threads} threads, {count} runs", cores.join(","));
         outln!("  latency us: min {min:.2}  median {median:.2}  p90 {p90:.2}  p99 {p99:.2}");
         outln!(
-            "  load ms: {load_ms:.2}   to the first result: {first_ms:.2}   heap calls per run: {heap_per_run}"
+            "  load ms: {load_ms:.2}   first result ms: {first_ms:.2}   heap calls per run: {heap_per_run}"
         );
-        outln!("  arena bytes: {arena}, alive at once: {live}   weights bytes: {weights}");
+        outln!("  arena bytes: {arena} (peak live {live})   weight bytes: {weights}");
         if let Some(us) = roofline_us {
-            let share = us / median;
-            outln!("  at the machine's limits: {us:.2} us, a share of {share:.2} of the median");
+            let share = us / median * 100.0;
+            outln!("  roofline bound: {us:.2} us ({share:.0} % of the median)");
         }
         if parts > 1 {
-            outln!(
-                "  parts planned one after the other: {parts}   plans made in timed runs: {replans}"
-            );
+            outln!("  segments: {parts}   compilations during timed runs: {replans}");
         }
         Ok(())
     }

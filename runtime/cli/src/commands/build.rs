@@ -248,7 +248,7 @@ impl Build {
         let files: String =
             stale.iter().flat_map(|(file, why)| ["\n  ", file, ": ", why]).collect();
         let what = format!(
-            "{} does not agree with its config and this SDK's templates:{files}",
+            "{} is out of date with its config or this SDK's templates:{files}",
             workspace.package
         );
         let dir = self.dir.display();

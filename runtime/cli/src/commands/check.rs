@@ -168,7 +168,7 @@ impl Run for Check {
         } else {
             outln!("\n{}", summary(&report));
             if lacks_package {
-                note("what is of the package as a whole (binary) is tried without --op and --core");
+                note("cases of the whole package (binary) run only without --op and --core");
             }
         }
         verdict(&report, self.allow)
@@ -194,7 +194,7 @@ pub(super) fn refused(error: CheckError) -> Failure {
 fn list() {
     let rows =
         CASES.iter().map(|case| [case.full_name(), case.level.to_string(), case.doc.to_owned()]);
-    outln!("{}", table([Left("case"), Right("level"), Left("what holds")], rows.collect()));
+    outln!("{}", table([Left("case"), Right("level"), Left("requirement")], rows.collect()));
 }
 
 /// A line for the operator on the core, and lines for what is wrong.
@@ -269,7 +269,7 @@ fn verdict(report: &Report, allow: AllowUnchecked) -> Outcome {
     }
     let all: usize = report.subjects.iter().map(|subject| subject.cases.len()).sum();
     note(format!(
-        "every line with `again:` is a command that tries its case alone (seed {})",
+        "each `again:` line is a command that runs its case on its own (seed {})",
         report.setup.seed
     ));
     Err(Failure::new(format!("{bad} of {all} cases have not passed")))

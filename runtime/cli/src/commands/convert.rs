@@ -299,7 +299,7 @@ impl Convert {
             return if passed { Ok(()) } else { Err(Failure::told()) };
         }
         if passed {
-            outln!("{}: no operator is missing", self.model.display());
+            outln!("{}: no operators are missing", self.model.display());
         }
         refuse(missing)
     }
@@ -336,7 +336,7 @@ fn left_to_packages(ops: &[MissingOp]) {
         format_args!(
             "the file needs packages with these operators, which were not checked: {names}"
         ),
-        "pass the packages that have them with --package here to check them, and to each run",
+        "pass their packages with --package, here to check them, and in each run",
     );
 }
 

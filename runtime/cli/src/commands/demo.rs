@@ -112,19 +112,19 @@ impl Run for Demo {
                 outln!("{text}");
             }
         };
-        say(&format!("[1/5] writing a config, a network and a picture to {}", dir.display()));
+        say(&format!("[1/5] writing a config, a model and an image to {}", dir.display()));
         write_all(&dir, INPUTS)?;
         let (graph, image) = (network()?, picture()?);
         write_all(&dir, &[(MODEL, &export::to_onnx(&graph)?)])?;
         Form::Npy.write(&dir.join(IMAGE), &image, None)?;
-        say(&format!("[2/5] udo new -p {CONFIG} -o .   prints the package"));
+        say(&format!("[2/5] udo new -p {CONFIG} -o .   generates the package"));
         self.udo(&["new", "-p", path(&dir.join(CONFIG))?, "-o", path(&dir)?])?;
-        say("[3/5] putting the reference implementation into its op files");
+        say("[3/5] adding the reference implementation to its operator files");
         write_all(&dir, BODIES)?;
         let package = dir.join(PACKAGE);
-        say(&format!("[4/5] udo build {PACKAGE}   compiles it, a library per core"));
+        say(&format!("[4/5] udo build {PACKAGE}   compiles a library for each core"));
         let built = self.udo(&["build", path(&package)?])?;
-        say("[5/5] running all of the network, and the package's Softmax, on each core");
+        say("[5/5] running the model, with the package's Softmax, on each core");
         let stages = run_stages(&dir.join(MODEL), &package, &graph, &image)?;
         if self.json {
             print_json(&json!({
@@ -134,7 +134,7 @@ impl Run for Demo {
         } else {
             stages.iter().for_each(show);
             let (package, dir) = (package.display(), dir.display());
-            outln!("\nThe package is in {package}: edit it, build it, run it:");
+            outln!("\nThe package is in {package}. To run the model yourself:");
             outln!(
                 "  udo run {dir}/{MODEL} --package {package} --cores dsp --input image={dir}/{IMAGE}"
             );
@@ -331,12 +331,12 @@ fn show(stage: &Stage) {
         Left("node"),
         Left("source"),
         Right("time us"),
-        Right("heap"),
-        Right("off CPU"),
+        Right("heap calls"),
+        Right("error vs CPU"),
     ];
     outln!("{}", table(columns, rows.collect()));
     outln!(
-        "  output: {:.3e} from ONNX Runtime's, allowed {:.3e}",
+        "  output: error {:.3e} vs ONNX Runtime, allowed {:.3e}",
         stage.from_recorded,
         stage.allowed
     );

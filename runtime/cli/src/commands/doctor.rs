@@ -59,7 +59,7 @@ impl Run for Doctor {
         match missing.as_slice() {
             [] => Ok(()),
             missing => Err(Failure::new(format!("not there: {}", missing.join(", ")))
-                .help("the lines marked `missing` say what to do")),
+                .help("the lines marked `missing` explain how to get them")),
         }
     }
 }

@@ -123,7 +123,7 @@ fn say(report: &Report, passes: &[Fired]) {
     for Fired { pass, count, left } in passes {
         outln!("  {pass}: {count}");
         for Stayed { node, why } in left {
-            outln!("    not at {node}: {why}");
+            outln!("    not applied at {node}: {why}");
         }
     }
     say_subnets(report);
@@ -132,9 +132,9 @@ fn say(report: &Report, passes: &[Fired]) {
         let (inputs, outputs) = (node.inputs.join(", "), node.outputs.join(", "));
         let view = match &node.fused_into {
             Some(into) => format!(", fused into {into}"),
-            None if node.is_folded => ", folded: computed with the model".to_owned(),
+            None if node.is_folded => ", constant-folded".to_owned(),
             None if node.control.is_some() => format!(", {}", node.control.unwrap_or_default()),
-            None if node.is_view => ", elided: its bytes are its inputs'".to_owned(),
+            None if node.is_view => ", elided: output shares the input's memory".to_owned(),
             None => String::new(),
         };
         let indent = "  ".repeat(node.depth);
@@ -150,10 +150,10 @@ fn say(report: &Report, passes: &[Fired]) {
             outln!("    {indent}not on {}: {}", refusal.core, refusal.reason);
         }
         if node.fell_back {
-            outln!("    {indent}fell back to the cpu");
+            outln!("    {indent}fell back to the CPU");
         }
         if let Some(backend) = &node.backend {
-            outln!("    {indent}by {backend}");
+            outln!("    {indent}kernel runs on {backend}");
         }
     }
     outln!("steps:");
@@ -175,7 +175,7 @@ fn say(report: &Report, passes: &[Fired]) {
         );
     }
     outln!("transfers: {}", report.transfers());
-    outln!("exchanges between devices:");
+    outln!("copies between devices:");
     for (step, [from, to]) in report.exchanges() {
         let (was, is) = (step.inputs.join(", "), step.outputs.join(", "));
         outln!("  {from} -> {to}: {}, {was} -> {is}, {} B", step.name, step.bytes);
@@ -196,10 +196,10 @@ fn say_subnets(report: &Report) {
         outln!("  {indent}{name}: nodes {nodes} on {core}, steps {first}-{last}");
     }
     if let Some(us) = report.modelled_us {
-        outln!("  nodes and what crosses between cores take {us:.1} us by the costs");
+        outln!("  estimated from the costs: {us:.1} us for nodes and crossings");
     }
     if report.subnets.len() > 1 || box_of.is_some() {
-        outln!("crossings:");
+        outln!("values between subnets:");
         for of in &report.crossings {
             let [from, to] = ends(report, of);
             let change = if of.made == of.read {
@@ -235,10 +235,10 @@ fn say_memory(report: &Report) {
     let columns = [
         Left(""),
         Right("arena"),
-        Right("largest live"),
+        Right("peak live"),
         Right("scratch"),
         Right("constants"),
-        Right("packed"),
+        Right("prepacked"),
         Right("geometry"),
     ];
     outln!("{}", table(columns, memories.collect()));
@@ -371,7 +371,7 @@ impl Row {
             seconds if seconds > 0.0 && count > 0.0 => format!("{:.1}", count / seconds / 1e9),
             _ => String::new(),
         };
-        let share = self.share().map_or(String::new(), |share| format!("{share:.2}"));
+        let share = self.share().map_or(String::new(), |share| format!("{:.0} %", share * 100.0));
         [format!("{:.2}", self.seconds * 1e6), rate(self.operations), rate(self.bytes), share]
     }
 
@@ -501,9 +501,9 @@ impl Measured {
             Right("us"),
             Right("GFLOP/s"),
             Right("GB/s"),
-            Right("share"),
-            Left("of"),
-            Left("by"),
+            Right("of roofline"),
+            Left("bound"),
+            Left("method"),
         ];
         let rows = self.steps.iter().enumerate().map(|(index, step)| {
             let [us, flops, bytes, share] = step.row.cells();
@@ -519,8 +519,8 @@ impl Measured {
             Right("us"),
             Right("GFLOP/s"),
             Right("GB/s"),
-            Right("share"),
-            Right("of the time"),
+            Right("of roofline"),
+            Right("of total time"),
         ];
         let rows = self.ops.iter().map(|(op, row)| {
             let [us, flops, bytes, share] = row.cells();
@@ -532,20 +532,20 @@ impl Measured {
         let (smallest, largest) = (self.limits.copies.first(), self.limits.copies.last());
         let speed = |copy: Option<&(f64, f64)>| copy.map_or(0.0, |(_, speed)| speed / 1e9);
         let bf16 = self.limits.bf16_operations;
-        let bf16 = bf16.map_or(String::new(), |ops| format!(", {:.1} of bf16", ops / 1e9));
+        let bf16 = bf16.map_or(String::new(), |ops| format!(", {:.1} in bf16", ops / 1e9));
         outln!(
-            "limits: {:.1} GFLOP/s of f32{bf16}, {:.1} GOP/s of 8-bit products, copies at {:.1} to {:.1} GB/s",
+            "machine limits: {:.1} GFLOP/s in f32{bf16}, {:.1} GOP/s in 8-bit products, copies at {:.1} to {:.1} GB/s",
             f32s / 1e9,
             int8s / 1e9,
             speed(smallest),
             speed(largest)
         );
         outln!(
-            "a run takes {:.2} us, its steps {:.2} us, at the machine's limits {:.2} us: a share of {:.2}",
+            "run: {:.2} us, steps: {:.2} us, roofline bound: {:.2} us ({:.0} % of the run)",
             self.run_seconds * 1e6,
             self.all.seconds * 1e6,
             self.all.at_limit * 1e6,
-            self.share()
+            self.share() * 100.0
         );
     }
 

@@ -57,17 +57,13 @@ impl Run for Inspect {
 /// What the libraries are to the sources beside them.
 fn sources(of: &Sources) -> String {
     match of {
-        Sources::Absent => "none beside the libraries".to_owned(),
+        Sources::Absent => "not found next to the libraries".to_owned(),
         Sources::Same => "as built".to_owned(),
         Sources::Changed(files) => {
-            format!(
-                "changed since it was built, so that the libraries are older: {}; `udo build` builds them",
-                files.join(", ")
-            )
+            format!("changed since the libraries were built: {}; run `udo build`", files.join(", "))
         }
         Sources::Unknown => {
-            "not known: no index says what the libraries were built from; `udo build` writes one"
-                .to_owned()
+            "unknown: no index.json with their digests; `udo build` writes one".to_owned()
         }
     }
 }
@@ -93,7 +89,9 @@ fn say(library: &InspectedLibrary) {
     match &library.contents {
         Err(error) => outln!("  refused  {}", chain(error)),
         Ok(Contents::CPackage) => {
-            outln!("  a C package without a manifest: open it to see what it holds");
+            outln!(
+                "  a C package without a manifest; its contents are known only after opening it"
+            );
         }
         Ok(Contents::Manifest(manifest)) => say_manifest(manifest),
     }

@@ -273,7 +273,7 @@ impl New {
         for report in reports {
             let dir = shell_word(&report.dir);
             if is_open(report) {
-                outln!("  grep -rn '{OPEN}' {dir}    the places that wait for your code");
+                outln!("  grep -rn '{OPEN}' {dir}    finds the places for your code");
             }
             outln!("  udo build {dir}");
         }
@@ -347,7 +347,7 @@ fn print_templates(dir: Option<&Path>) -> Outcome {
         fs::write(&path, text)?;
     }
     outln!(
-        "Edit what you like in {0}, delete the rest, then: udo new --templates {0} ..",
+        "Edit the templates in {0}, delete those that you did not change, then: udo new --templates {0} ..",
         dir.display()
     );
     Ok(())

@@ -188,10 +188,10 @@ fn say(soc: &Soc, report: &HtaReport) {
         outln!("  {} -> {}", inputs.join(", "), outputs.join(", "));
     }
     for why in report.stays.iter().take(SAID) {
-        outln!("{}: stays: {why}", soc.name);
+        outln!("{}: not compiled for the HTA: {why}", soc.name);
     }
     if let Some(more) = report.stays.len().checked_sub(SAID).filter(|more| *more > 0) {
-        outln!("{}: {more} more nodes stay", soc.name);
+        outln!("{}: {more} more nodes not compiled", soc.name);
     }
 }
 

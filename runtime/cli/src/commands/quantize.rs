@@ -434,16 +434,16 @@ impl Quantize {
         let least = least.max(FINEST_WIDTH);
         let width = self.min_range;
         for Narrow { name, width: own, decibels } in narrow.iter().take(MOST_NAMED) {
-            let help = format!("--min-range {least:.1e} stores ranges as narrow as they are");
+            let help = format!("--min-range {least:.1e} keeps these ranges");
             warn(
                 format!(
-                    "value {name:?} has a range of {own:.2e}, less than the least width of {width}: its SQNR is {decibels:.1} dB"
+                    "the range of value {name:?} was widened from {own:.2e} to the minimum of {width}: its SQNR is {decibels:.1} dB"
                 ),
                 &help,
             );
         }
         if let Some(more @ 1..) = narrow.len().checked_sub(MOST_NAMED) {
-            note(format!("{more} more values have ranges below the least width: --json has all"));
+            note(format!("{more} more values have widened ranges; --json lists all"));
         }
     }
 
@@ -470,29 +470,30 @@ impl Quantize {
             return Ok(());
         }
         for name in calibration.not_numbers().take(MOST_NAMED) {
-            note(format!("value {name:?} is NaN for some inputs, which its range leaves out"));
+            note(format!("value {name:?} is NaN for some inputs; its range ignores them"));
         }
         if self.data.random.is_some() {
             note(format!(
-                "ranges are of {runs} runs over random inputs, and say nothing of real ones: --input-list or --calibration has data \
-                 like those to come"
+                "ranges come from {runs} runs on random inputs and do not fit real data; use --input-list or \
+                 --calibration with representative data"
             ));
         }
         self.warn_of_narrow(&quantized.narrow);
         for Unused { name, why } in quantized.unused.iter().take(MOST_NAMED) {
-            let help = "results do not depend on it: leave it out, or look at `--report` for what is stored";
+            let help =
+                "results do not depend on it: remove it, or see the stored encodings in `--report`";
             warn(format!("the encoding of {name:?} is not used: {why}"), help);
         }
         if let Some(more @ 1..) = quantized.unused.len().checked_sub(MOST_NAMED) {
-            note(format!("{more} more encodings are not used: --json has all"));
+            note(format!("{more} more encodings are not used; --json lists all"));
         }
         if !quantized.floats.is_empty() {
-            note(format!("{} nodes compute in numbers", quantized.floats.len()));
+            note(format!("{} nodes compute in floating point", quantized.floats.len()));
         }
         let output = self.output.display();
         outln!(
-            "{output}: {activations} values, {weights} weights and {biases} biases as integers, ranges of {runs} runs; \
-             {bytes} bytes, before {before}"
+            "{output}: {activations} values, {weights} weights and {biases} biases quantized with ranges of {runs} runs; \
+             {bytes} bytes, float model {before} bytes"
         );
         Ok(())
     }

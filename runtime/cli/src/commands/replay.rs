@@ -84,7 +84,7 @@ impl Run for Replay {
             return Ok(());
         }
         if is_another {
-            note("the package was built anew since the call was captured");
+            note("the package was rebuilt after the call was captured");
         }
         Err(Failure::new(format!("the call does not pass {}", case.case)))
     }
@@ -101,25 +101,28 @@ fn say(diff: &Value) {
                 Some(false) => ", with other bits than were captured",
                 None => "",
             };
-            outln!("output {port} is {dims}{same}; nobody says what is wanted");
+            outln!("output {port} is {dims}{same}; no expected values to compare with");
             continue;
         }
         if !output["wanted_dims"].is_null() && output["wanted_dims"] != *dims {
-            outln!("output {port} is {dims}, wanted {}", output["wanted_dims"]);
+            outln!("output {port}: shape {dims}, expected {}", output["wanted_dims"]);
             continue;
         }
         let by = text(&diff["by"]);
         let (off, elements) = (&output["off"], &output["elements"]);
         if *off == 0 {
-            outln!("output {port}: all {elements} elements are as {by} wants them");
+            outln!("output {port}: all {elements} elements agree with {by}");
             continue;
         }
         let largest = text(&output["largest"]);
-        outln!("output {port}: {off} of {elements} elements are off by {by}, by {largest} at most");
+        outln!(
+            "output {port}: {off} of {elements} elements differ from {by}, largest difference {largest}"
+        );
         let first = output["first"].as_array().into_iter().flatten();
         let rows = first
             .map(|element| ["at", "found", "wanted", "allowed"].map(|key| text(&element[key])));
-        let columns = [Left("element"), Right("found"), Right("wanted"), Right("within")];
+        let columns =
+            [Left("element"), Right("actual"), Right("expected"), Right("allowed difference")];
         outln!("{}", table(columns, rows.collect()));
     }
     if let Some(why) = diff["refused"].as_str() {

@@ -418,7 +418,7 @@ impl Verify {
                 note(format!("ran {}", placement(report)));
             }
             for report in other {
-                note(format!("against {}", placement(report)));
+                note(format!("reference ran {}", placement(report)));
             }
         }
         let Some(first) = first else {
@@ -443,7 +443,7 @@ impl Layers {
                 None => reasons.push((why, vec![value])),
             }
         }
-        note(format!("compared {compared} of {all} values that nodes make besides the outputs"));
+        note(format!("compared {compared} of {all} values besides the outputs"));
         for (why, values) in reasons {
             note(format!("not compared: {}: {why}", values.join(", ")));
         }

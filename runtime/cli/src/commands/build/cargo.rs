@@ -76,7 +76,7 @@ pub(super) fn build(
     if has_started {
         return Err(Failure::told());
     }
-    note("the dependencies are not all here; asking the registry for them");
+    note("not all dependencies are available offline; downloading them");
     match attempt(&mut command, Network::On)?.0 {
         Some(artifacts) => Ok(artifacts),
         None => Err(Failure::told()),

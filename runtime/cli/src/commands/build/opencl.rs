@@ -28,7 +28,7 @@ impl Sources {
             match compiled {
                 Compiled::Yes | Compiled::Unchecked(_) => {}
                 Compiled::Unwritten => {
-                    note(format_args!("{name} is not written yet: the GPU refuses the operator"));
+                    note(format_args!("{name} is not written yet; the GPU refuses the operator"));
                 }
                 Compiled::No(said) => warn(
                     format_args!(
@@ -44,7 +44,7 @@ impl Sources {
             let (names, verb) = (names.join(", "), if names.len() == 1 { "was" } else { "were" });
             warn(
                 format_args!(
-                    "{names} {verb} not compiled, so errors in the OpenCL C are not found: {why}"
+                    "{names} {verb} not compiled, and errors in the OpenCL C were not found: {why}"
                 ),
                 "`udo doctor` says how to get an OpenCL device or clang",
             );

@@ -39,7 +39,7 @@ pub(super) fn renew_own_versions(workspace: &Workspace) -> Result<(), Failure> {
     }
     fs::write(&path, renewed)
         .map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))?;
-    note(format_args!("Cargo.lock has the package's version now, {}", workspace.version));
+    note(format_args!("updated the package's version in Cargo.lock to {}", workspace.version));
     Ok(())
 }
 
@@ -97,7 +97,7 @@ impl Target {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                note("another `udo build` is at work; waiting for it");
+                note("waiting for another `udo build` to finish");
                 lock.lock().map_err(failed)?;
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),

@@ -190,7 +190,7 @@ fn say(rows: &[Row], is_tried: bool) {
     };
     let columns = [
         Left("core"),
-        Left("is"),
+        Left("kind"),
         Left("runs on"),
         Right("cores"),
         Right("operators"),

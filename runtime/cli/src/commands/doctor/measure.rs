@@ -367,7 +367,7 @@ fn complete(
         let by = stand_in(kind);
         if by != kind {
             note(format!(
-                "{} has no kernel for what is measured, and gets the figures of {}",
+                "{} has no kernel for the measured operators; its costs are those of {}",
                 kind.name(),
                 by.name()
             ));
@@ -411,19 +411,14 @@ fn say(costs: &Costs) {
         let [numbers, integers, bytes] = rates;
         [core.clone(), format!("{step:.2}"), numbers, integers, bytes]
     };
-    let columns = [
-        Left("core"),
-        Right("us a step"),
-        Right("GFLOP/s"),
-        Right("GOP/s of 8 bits"),
-        Right("GB/s"),
-    ];
+    let columns =
+        [Left("core"), Right("us per step"), Right("GFLOP/s"), Right("8-bit GOP/s"), Right("GB/s")];
     outln!("{}", table(columns, costs.cores.iter().map(row).collect()));
     let row = |crossing: &Crossing| {
         let Crossing { from, to, value, bytes } = crossing;
         [from.clone(), to.clone(), format!("{value:.2}"), of(*bytes)]
     };
-    let columns = [Left("from"), Left("to"), Right("us a value"), Right("GB/s")];
+    let columns = [Left("from"), Left("to"), Right("us per value"), Right("GB/s")];
     outln!("{}", table(columns, costs.crossings.iter().map(row).collect()));
 }
 

@@ -39,25 +39,25 @@ const FINDINGS: &[(&str, Need, Look, &str)] = &[
     ("cargo", Need::Always, cargo, "install Rust (rustup), or set CARGO to the cargo to use"),
     ("rustc", Need::Always, rustc, "install Rust (rustup), or set RUSTC to the compiler to use"),
     ("target folder", Need::Always, target, "set UDO_TARGET_DIR to a folder that you may write to"),
-    ("C compiler", Need::Sometimes, c_compiler, "install one, or set CC: packages in C need it"),
+    ("C compiler", Need::Sometimes, c_compiler, "packages in C need one: install it, or set CC"),
     (
         "make",
         Need::Sometimes,
         make,
-        "install it: packages in C, and `make` in generated ones, need it",
+        "packages in C, and the Makefile of generated packages, need it: install it",
     ),
     (
         "OpenCL",
         Need::Sometimes,
         open_cl,
-        "GPU kernels run as work items on the CPU, and their OpenCL C is not run; install the driver of the GPU, or a device on the CPU: \
+        "GPU kernels are emulated on the CPU, and their OpenCL C is not run; install the GPU's driver, or an OpenCL device on the CPU: \
          `apt-get install ocl-icd-libopencl1 pocl-opencl-icd` on Debian, `dnf install ocl-icd pocl` on Fedora",
     ),
     (
         "clang",
         Need::Sometimes,
         clang,
-        "it compiles OpenCL C where there is no OpenCL device; `apt-get install clang` on Debian, `dnf install clang` on \
+        "it checks OpenCL C on machines without an OpenCL device; `apt-get install clang` on Debian, `dnf install clang` on \
          Fedora, or set CLANG",
     ),
 ];
@@ -85,7 +85,7 @@ pub(super) fn say(of: &Finding) {
     match (found, need) {
         (Ok(found), _) => outln!("ok       {name}: {found}"),
         (Err(why), Need::Always) => outln!("missing  {name}: {why}; {help}"),
-        (Err(why), Need::Sometimes) => outln!("without  {name}: {why}; {help}"),
+        (Err(why), Need::Sometimes) => outln!("optional {name}: {why}; {help}"),
     }
 }
 
@@ -114,7 +114,9 @@ fn own() -> Result<String, String> {
 fn sdk() -> Result<String, String> {
     let said = |Found { dir, by }: Found| match by {
         By::Variable | By::VendorsVariable | By::Program => dir.display().to_string(),
-        By::Built => format!("{}, which this udo was built from: it lies in none", dir.display()),
+        By::Built => {
+            format!("{}, which this udo was built from: udo is not inside an SDK", dir.display())
+        }
     };
     root::look().map(said).map_err(|failure| {
         let text = failure.to_string();

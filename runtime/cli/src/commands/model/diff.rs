@@ -70,7 +70,7 @@ impl Diff {
         } else {
             found.iter().for_each(say);
             if found.is_empty() {
-                outln!("no difference");
+                outln!("no differences");
             }
         }
         match (found.len(), self.json) {
@@ -84,9 +84,9 @@ impl Diff {
 fn say(of: &Difference) {
     let Difference { kind, name, a, b } = of;
     match (a, b) {
-        (Some(a), Some(b)) => outln!("{kind} {name}: {a}, in the other {b}"),
-        (Some(a), None) => outln!("{kind} {name}: only in the first, {a}"),
-        (None, Some(b)) => outln!("{kind} {name}: only in the second, {b}"),
+        (Some(a), Some(b)) => outln!("{kind} {name}: {a} -> {b}"),
+        (Some(a), None) => outln!("{kind} {name}: only in the old model, {a}"),
+        (None, Some(b)) => outln!("{kind} {name}: only in the new model, {b}"),
         (None, None) => {}
     }
 }
@@ -207,7 +207,7 @@ fn apart(a: &Tensor, b: &Tensor) -> Option<(String, String)> {
     let elements = numbers(a).into_iter().zip(numbers(b));
     let apart: Vec<f64> = elements.map(|(a, b)| (a - b).abs()).filter(|d| *d != 0.0).collect();
     let most = apart.iter().copied().fold(0.0, f64::max);
-    Some((a.words(), format!("{} elements, up to {most:e} apart", apart.len())))
+    Some((a.words(), format!("{}, {} elements differ by up to {most:e}", b.words(), apart.len())))
 }
 
 fn inputs(graph: &Graph) -> BTreeMap<String, String> {

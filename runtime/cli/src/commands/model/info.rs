@@ -223,7 +223,7 @@ impl Known {
         if !file.is_empty() {
             let flags =
                 if flags.is_empty() { String::new() } else { format!(" {}", flags.join(" ")) };
-            outln!("  made of {file} ({sha256}) by {tool}{flags}");
+            outln!("  source: {file} (sha256 {sha256}), converted by {tool}{flags}");
         }
         for (kind, ports) in [("input ", &self.inputs), ("output", &self.outputs)] {
             for (name, of) in ports {
@@ -231,10 +231,10 @@ impl Known {
             }
         }
         for (input, output) in &self.stage.graph.graph.in_place {
-            outln!("  input  {input} and output {output} may be in one place");
+            outln!("  input  {input} and output {output} may share one tensor");
         }
         if let Some(unknown) = &self.unknown {
-            outln!("  types and cores are as far as the model says them: {unknown}");
+            outln!("  types and cores are incomplete: {unknown}");
         }
         let (parameters, macs) = self.totals();
         let rows = self.layers.iter().map(|layer| {
@@ -266,7 +266,7 @@ impl Known {
 /// The shapes of a stage, in words.
 fn words(stage: &Stage) -> String {
     if stage.shapes.is_empty() {
-        return "shapes as the graph says".to_owned();
+        return "shapes of the graph".to_owned();
     }
     let input = |(name, extents): (&String, &Vec<Extent>)| {
         let extents: Vec<String> = extents.iter().map(Extent::to_string).collect();

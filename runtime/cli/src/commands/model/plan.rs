@@ -52,7 +52,7 @@ impl Plan {
             Right("arena"),
             Right("scratch"),
             Right("geometry"),
-            Right("each session"),
+            Right("per session"),
         ];
         outln!("{}", table(columns, rows.collect()));
         Ok(())

@@ -29,12 +29,12 @@ const FULL_DECIBELS: f64 = 60.0;
 const COLUMNS: &[(&str, bool)] = &[
     ("value", true),
     ("#", false),
-    ("what", true),
+    ("kind", true),
     ("type", true),
-    ("least seen", false),
-    ("largest seen", false),
-    ("least stored", false),
-    ("largest stored", false),
+    ("observed min", false),
+    ("observed max", false),
+    ("quantized min", false),
+    ("quantized max", false),
     ("scale", false),
     ("zero point", false),
     ("SQNR, dB", false),
@@ -91,19 +91,18 @@ impl Report<'_> {
         body.push_str("<dl class=\"tiles\">\n");
         tile(
             body,
-            ("Size of the file", false),
+            ("File size", false),
             &bytes(after),
-            &format!("{percent:.0} % of {} before", bytes(before)),
+            &format!("{percent:.0} % of the float model's {}", bytes(before)),
         );
-        let against =
-            format!("against the model in numbers, over {} runs", self.calibration.runs());
-        tile(body, ("Least SQNR of outputs", is_low(worst)), &ratio, &against);
+        let against = format!("against the float model, over {} runs", self.calibration.runs());
+        tile(body, ("Lowest SQNR of outputs", is_low(worst)), &ratio, &against);
         tile(body, ("Largest error of outputs", false), &format!("{error:.3e}"), &against);
         let of_all = format!("of {} values and constants", encoded.len());
         tile(body, ("Below 20 dB", low > 0), &low.to_string(), &of_all);
         let [values, weights, biases] = [Kind::Activation, Kind::Weights, Kind::Bias].map(count);
         let constants = format!("{weights} weights, {biases} biases");
-        tile(body, ("Stored as integers", false), &format!("{values} values"), &constants);
+        tile(body, ("Quantized", false), &format!("{values} values"), &constants);
         body.push_str("</dl>\n");
     }
 
@@ -131,10 +130,10 @@ impl Report<'_> {
 
     fn values(self, body: &mut String) {
         body.push_str(
-            "<h2>Values</h2>\n<p>SQNR is the signal-to-noise ratio against the model in numbers: 6 dB are one bit. Histograms have the \
-             logarithm of how often numbers were where; what the stored range cuts off is shaded.</p>\n\
-             <div class=\"filters\"><input type=\"search\" id=\"named\" placeholder=\"Names\" aria-label=\"Values with this in their names\">\
-             <label><input type=\"checkbox\" id=\"low\"> below 20 dB alone</label>\
+            "<h2>Values</h2>\n<p>SQNR is the signal-to-quantization-noise ratio against the float model; 6 dB correspond to one bit. Histograms have a \
+             logarithmic scale. Values outside the quantized range are shaded.</p>\n\
+             <div class=\"filters\"><input type=\"search\" id=\"named\" placeholder=\"Names\" aria-label=\"Show values whose names contain this text\">\
+             <label><input type=\"checkbox\" id=\"low\"> only below 20 dB</label>\
              <output id=\"shown\"></output></div>\n\
              <div class=\"scroll\"><table id=\"values\" class=\"sorts\"><thead><tr>",
         );
@@ -161,9 +160,7 @@ impl Report<'_> {
         };
         let (scale, zero) = match of.encodings.as_slice() {
             [only] => (number(only.scale.into()), format!("<td>{}</td>", only.zero_point)),
-            several => {
-                (format!("<td data-v=\"\">{} of them</td>", several.len()), EMPTY.to_owned())
-            }
+            several => (format!("<td data-v=\"\">{} scales</td>", several.len()), EMPTY.to_owned()),
         };
         let name = escaped(&of.name);
         let _ = write!(
@@ -198,7 +195,7 @@ impl Report<'_> {
         if nodes.is_empty() {
             return;
         }
-        body.push_str("<h2>Nodes that compute in numbers</h2>\n<ul id=\"floats\">\n");
+        body.push_str("<h2>Nodes that compute in floating point</h2>\n<ul id=\"floats\">\n");
         for FloatNode { node, op } in nodes {
             let _ = writeln!(body, "<li>{} ({})</li>", escaped(node), escaped(op));
         }
@@ -297,7 +294,7 @@ fn bars(histogram: &Histogram, seen: Range, stored: Range) -> String {
         let _ = write!(marks, "<path class=\"zero\" d=\"M{0:.1} 0V{HEIGHT}\"/>", x(0.0));
     }
     let list: Vec<String> = counts.iter().map(u64::to_string).collect();
-    let what = format!("{all} numbers from {:.4} to {:.4}", seen.min, seen.max);
+    let what = format!("{all} values from {:.4} to {:.4}", seen.min, seen.max);
     format!(
         "<td data-v=\"{all}\"><svg class=\"histogram\" width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\" aria-label=\"{what}\" \
          data-counts=\"{}\"><title>{what}</title><path class=\"bars\" d=\"{path}\"/>{marks}</svg></td>",

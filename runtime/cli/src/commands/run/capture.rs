@@ -39,9 +39,9 @@ impl Over<'_> {
         match written {
             Ok(path) => {
                 let command = udo_check::replay_command(&path, &[]);
-                note(format!("the call of node {node:?} is captured: {command}"));
+                note(format!("captured the call of node {node:?}: {command}"));
             }
-            Err(why) => note(format!("the call of node {node:?} is not captured: {why}")),
+            Err(why) => note(format!("could not capture the call of node {node:?}: {why}")),
         }
     }
 

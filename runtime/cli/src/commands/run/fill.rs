@@ -73,8 +73,8 @@ impl RunModel {
         }
         if lines < parts {
             note(format!(
-                "applying padding: the last run takes {parts} lines and there are {lines}; zeros stand for the others, of \
-                 which no results are kept"
+                "applying padding: the last run needs {parts} lines but only {lines} remain; the rest of the batch is zeros, and \
+                 its results are dropped"
             ));
         }
         Ok(Filled { inputs: batches::join(ready.loaded.model.inputs(), &sets)?, of })

@@ -162,16 +162,16 @@ impl Concluded {
 
     pub(super) fn say(&self) {
         let runs = self.of.inference.len();
-        outln!("profiling: means of {runs} {}", if runs == 1 { "run" } else { "runs" });
+        outln!("profiling: mean of {runs} {}", if runs == 1 { "run" } else { "runs" });
         let rows = self.rows().into_iter().map(|(name, us)| [name, format!("{us:.1}")]);
-        outln!("{}", table([Left("what"), Right("us")], rows.collect()));
+        outln!("{}", table([Left("event"), Right("us")], rows.collect()));
         let layers = self.layers().enumerate().map(|(index, (layer, us))| {
             let (name, op, core) = (layer.name.clone(), layer.op.clone(), layer.core.clone());
             [index.to_string(), name, op, format!("{us:.1}"), core]
         });
         let layers: Vec<_> = layers.collect();
         if !layers.is_empty() {
-            let columns = [Right(""), Left("layer"), Left("operator"), Right("us"), Left("core")];
+            let columns = [Right(""), Left("step"), Left("operator"), Right("us"), Left("core")];
             outln!("{}", table(columns, layers));
         }
     }
