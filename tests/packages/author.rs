@@ -106,7 +106,7 @@ fn what_nobody_answers_is_as_usual_or_asked_for_by_its_flag() {
             1,
             "error: u.json exists already\nhelp: ",
         ),
-        (&["init", "Usual"], 2, "error: nothing says the operator's type"),
+        (&["init", "Usual"], 2, "error: no operator type given"),
         (&["init", "Usual", "--op", "A", "--cores", "npu"], 2, "no core is called npu"),
         (
             &["init", "Usual", "--op", "A", "--types", "gpu=FLOAT_16,cpu=FLOAT_32"],

@@ -172,7 +172,7 @@ pub(crate) enum FastMathFlag {
 /// The names that `--skip-pass` takes.
 fn skipped_pass() -> PossibleValuesParser {
     let passes = PASSES.iter().map(|pass| PossibleValue::new(pass.name).help(pass.does));
-    passes.chain([PossibleValue::new(ALL).help("all passes")]).collect::<Vec<_>>().into()
+    passes.chain([PossibleValue::new(ALL).help("all of them")]).collect::<Vec<_>>().into()
 }
 
 fn parse_pair(text: &str) -> Result<(String, String), String> {

@@ -64,72 +64,72 @@ const ENCODINGS: &str = "encodings";
 pub const PASSES: &[Pass] = &[
     Pass {
         name: "same",
-        does: "removes nodes whose output equals an earlier value",
+        does: "takes out nodes whose output is an earlier value",
         rewrite: Rewrite::Elision(same::find),
     },
     Pass {
         name: "unread",
-        does: "removes nodes whose outputs are not used",
+        does: "takes out nodes that make nothing which anybody reads",
         rewrite: Rewrite::Graph(unread::remove),
     },
     Pass {
         name: "common",
-        does: "computes common subexpressions once",
+        does: "computes once what several nodes compute of the same values",
         rewrite: Rewrite::Graph(common::merge),
     },
     Pass {
         name: "layer_norm",
-        does: "fuses the nodes of a layer normalization into one",
+        does: "puts one node in the place of those that normalize rows step by step",
         rewrite: Rewrite::Pattern(layer_norm::find),
     },
     Pass {
         name: "rms_norm",
-        does: "fuses the nodes of a root-mean-square normalization into one",
+        does: "puts one node in the place of those that divide rows by the root of their mean square",
         rewrite: Rewrite::Pattern(rms_norm::find),
     },
     Pass {
         name: "attention",
-        does: "fuses the nodes of an attention into one",
+        does: "puts one node in the place of those that compute attention step by step",
         rewrite: Rewrite::Pattern(attention::find),
     },
     Pass {
         name: "activations",
-        does: "fuses the nodes of GELU, SiLU, HardSwish or Mish into one",
+        does: "puts one node in the place of those that compute GELU, SiLU, HardSwish or Mish",
         rewrite: Rewrite::Pattern(activations::find),
     },
     Pass {
         name: "pads",
-        does: "folds Pad nodes into convolutions and poolings",
+        does: "has convolutions and poolings pad by themselves",
         rewrite: Rewrite::Pattern(pads::find),
     },
     Pass {
         name: "quantized",
-        does: "replaces float operators between DequantizeLinear and QuantizeLinear nodes by quantized ones",
+        does: "puts operators on quantized values in the place of those on numbers between dequantize and quantize nodes",
         rewrite: Rewrite::Groups(quantized::find),
     },
     Pass {
         name: ENCODINGS,
-        does: "propagates the encodings of QuantizeLinear and DequantizeLinear nodes to the values around them",
+        does: "propagates the encodings that quantize and dequantize nodes state to the values around them",
         rewrite: Rewrite::Graph(qdq::propagate),
     },
     Pass {
         name: "ranges",
-        does: "derives the encodings of other values from the ranges of the values that they are computed from",
+        does: "says how fixed-point cores may store values that no quantize node speaks of, by the ranges of what they are made of",
         rewrite: Rewrite::Graph(qdq::derive),
     },
     Pass {
         name: "scales",
-        does: "folds normalizations, scales and biases by constants into the weights of the product before or after them",
+        does: "folds normalizations, scales and biases by constants into the weights of the product before or behind",
         rewrite: Rewrite::Fusion(scales::fold),
     },
     Pass {
         name: "layouts",
-        does: "lets nodes that quantize or transpose keep a channels-last layout",
+        does: "says of nodes that quantize or transpose what they make of operands whose channels lie last",
         rewrite: Rewrite::Layout(layouts::find),
     },
     Pass {
         name: "epilogue",
-        does: "fuses biases, residuals, activations and quantization into the kernels of their producers",
+        does: "offers biases, residuals, activations and quantization to the kernels of the nodes before, to do before they store",
         rewrite: Rewrite::Fusion(epilogue::attach),
     },
 ];

@@ -189,7 +189,8 @@ impl Bench {
             return Ok(());
         }
         let (model, cores) = (self.model.model.display(), self.model.core_names().join(","));
-        outln!("{model} on {cores}, {threads} threads, {count} runs, {frames} in flight");
+        let unit = if threads.get() == 1 { "thread" } else { "threads" };
+        outln!("{model} on {cores}, {threads} {unit}, {count} runs, {frames} in flight");
         outln!("  runs per second: {runs_per_second:.1}   heap calls per run: {heap_per_run}");
         outln!(
             "  us from submission to completion: min {min:.2}  median {median:.2}  p90 {p90:.2}  p99 {p99:.2}"
@@ -256,7 +257,8 @@ impl Run for Bench {
             return Ok(());
         }
         let model = self.model.model.display();
-        outln!("{model} on {}, {threads} threads, {count} runs", cores.join(","));
+        let unit = if threads.get() == 1 { "thread" } else { "threads" };
+        outln!("{model} on {}, {threads} {unit}, {count} runs", cores.join(","));
         outln!("  latency us: min {min:.2}  median {median:.2}  p90 {p90:.2}  p99 {p99:.2}");
         outln!(
             "  load ms: {load_ms:.2}   first result ms: {first_ms:.2}   heap calls per run: {heap_per_run}"
@@ -264,7 +266,7 @@ impl Run for Bench {
         outln!("  arena bytes: {arena} (peak live {live})   weight bytes: {weights}");
         if let Some(us) = roofline_us {
             let share = us / median * 100.0;
-            outln!("  roofline bound: {us:.2} us ({share:.0} % of the median)");
+            outln!("  roofline bound: {us:.2} us ({share:.1} % of the median)");
         }
         if parts > 1 {
             outln!("  segments: {parts}   compilations during timed runs: {replans}");

@@ -371,7 +371,7 @@ impl Row {
             seconds if seconds > 0.0 && count > 0.0 => format!("{:.1}", count / seconds / 1e9),
             _ => String::new(),
         };
-        let share = self.share().map_or(String::new(), |share| format!("{:.0} %", share * 100.0));
+        let share = self.share().map_or(String::new(), |share| format!("{:.1} %", share * 100.0));
         [format!("{:.2}", self.seconds * 1e6), rate(self.operations), rate(self.bytes), share]
     }
 
@@ -541,7 +541,7 @@ impl Measured {
             speed(largest)
         );
         outln!(
-            "run: {:.2} us, steps: {:.2} us, roofline bound: {:.2} us ({:.0} % of the run)",
+            "run: {:.2} us, steps: {:.2} us, roofline bound: {:.2} us ({:.1} % of the run)",
             self.run_seconds * 1e6,
             self.all.seconds * 1e6,
             self.all.at_limit * 1e6,

@@ -65,15 +65,15 @@ pub(crate) struct Init {
 impl Run for Init {
     fn run(self) -> Outcome {
         let mut asker = Asker { answers: io::stdin().lock(), is_over: false };
-        let package = asker.needed(self.package, "the package's name", "NAME")?;
-        let op = asker.needed(self.op, "the operator's type, as models spell it", "--op")?;
-        let inputs = asker.list(self.inputs, "its inputs, as NAME or NAME:TYPE", "x")?;
-        let outputs = asker.list(self.outputs, "its outputs", "y")?;
-        let cores = asker.list(self.cores, "its cores, of cpu, gpu and dsp", "cpu")?;
+        let package = asker.needed(self.package, "package name", "NAME")?;
+        let op = asker.needed(self.op, "operator type", "--op")?;
+        let inputs = asker.list(self.inputs, "inputs, as NAME or NAME:TYPE", "x")?;
+        let outputs = asker.list(self.outputs, "outputs, as NAME or NAME:TYPE", "y")?;
+        let cores = asker.list(self.cores, "cores, a list of cpu, gpu and dsp", "cpu")?;
         let cores: Vec<Core> = cores.iter().map(|core| Core::of(core)).collect::<Result<_, _>>()?;
         let usual: Vec<String> =
             cores.iter().map(|core| format!("{}={}", core.name, core.usual_type())).collect();
-        let types = asker.list(self.types, "its types", &usual.join(","))?;
+        let types = asker.list(self.types, "element types", &usual.join(","))?;
         let types = Types::of(&cores, &types)?;
 
         let config = config(&package, &op, [&inputs, &outputs], &cores, &types);
@@ -134,8 +134,8 @@ impl<R: BufRead> Asker<R> {
             None => self.ask(what, "")?,
         };
         answer.ok_or_else(|| {
-            Failure::usage(format!("nothing says {what}"))
-                .help(format!("give {name}, or a line of answer on standard input"))
+            Failure::usage(format!("no {what} given"))
+                .help(format!("pass {name}, or answer on standard input"))
         })
     }
 

@@ -171,7 +171,7 @@ impl Concluded {
         });
         let layers: Vec<_> = layers.collect();
         if !layers.is_empty() {
-            let columns = [Right(""), Left("step"), Left("operator"), Right("us"), Left("core")];
+            let columns = [Right(""), Left("layer"), Left("operator"), Right("us"), Left("core")];
             outln!("{}", table(columns, layers));
         }
     }

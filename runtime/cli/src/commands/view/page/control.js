@@ -267,9 +267,9 @@ matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { re
 byId('name').textContent = data.name;
 byId('facts').textContent = [
   `${nodes.length} nodes`, `${explain.steps.length} steps`, `cores ${data.cores.join(', ')}`,
-  explain.exchanges.length ? `${explain.exchanges.length} exchanges between devices` : '', measured ? `${time(measured.run_us)} a run` : '',
+  explain.exchanges.length ? `${explain.exchanges.length} copies between devices` : '', measured ? `${time(measured.run_us)} a run` : '',
 ].filter(Boolean).join(' · ');
-canvas.setAttribute('aria-label', `${data.name}: a graph of ${nodes.length} nodes; the list beside it has the same`);
+canvas.setAttribute('aria-label', `${data.name}: a graph of ${nodes.length} nodes; the list next to it has the same nodes`);
 readInk();
 resize();
 known = size();

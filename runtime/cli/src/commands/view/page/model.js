@@ -27,9 +27,9 @@ const coreOf = box => box.nodes ? nodes[box.nodes[0]].core : null;
 // What has no call of a kernel of its own.
 function stateOf(node) {
   if (node.fused_into !== null) return `fused: ${node.fused_into} does it`;
-  if (node.folded) return 'folded: computed with the model';
+  if (node.folded) return 'constant-folded';
   if (node.control !== null) return `control: ${node.control}`;
-  if (node.view) return 'elided: its bytes are its inputs\'';
+  if (node.view) return 'elided: output shares the input\'s memory';
   return null;
 }
 const longest = Math.max(0, ...nodes.map((_, at) => timeOf(at) ?? 0));

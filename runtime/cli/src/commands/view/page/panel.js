@@ -45,19 +45,19 @@ function nodeFacts(node, isShort) {
   const rows = [
     ['state', stateOf(of)],
     ['inputs', inputs], ['outputs', outputs],
-    ['kernel of', of.package], ['by', [of.backend, step?.method].filter(Boolean).join(', ')],
+    ['kernel of', of.package], ['runs by', [of.backend, step?.method].filter(Boolean).join(', ')],
     ['not on', of.refusals.map(({ core, reason }) => line(`${core}: ${reason}`)), 'bad'],
-    ['fell back', of.fell_back ? 'none of the cores asked for takes it' : null, 'bad'],
+    ['fell back', of.fell_back ? 'no core in --cores supports it' : null, 'bad'],
   ];
   if (took) rows.push(['time', `${time(took.us)}, ${(100 * took.us / measured.steps_us).toFixed(1)} % of all steps`]);
   if (!isShort) {
-    const share = took?.share ? ` (limit: ${took.bound})` : '';
+    const share = took?.share ? ` (bound: ${took.bound})` : '';
     rows.push(
-      ['of the limit', took?.share ? `${Math.round(100 * took.share)} %${share}` : null],
+      ['of roofline', took?.share ? `${Math.round(100 * took.share)} %${share}` : null],
       ['operations', step?.operations ? `${(step.operations / 1e6).toFixed(2)} million` : null],
       ['reads, writes', step ? bytes(step.bytes) : null], ['scratch', step?.scratch_bytes ? bytes(step.scratch_bytes) : null],
       ['layers', home?.box.layers?.map(([op, name]) => line(`${op} ${name}`)) ?? null],
-      ['with it', home?.row === 0 ? home.box.nodes.slice(1).map(fused => line(`${nodes[fused].op} ${nodes[fused].name}`)) : null],
+      ['fused nodes', home?.row === 0 ? home.box.nodes.slice(1).map(fused => line(`${nodes[fused].op} ${nodes[fused].name}`)) : null],
       ['crosses', crossing.flatMap(edge => costOf(edge).map(text => line(`${edge.value}: ${text}`)))],
       ['subnet', pathOf(node).join(' / ')],
     );
@@ -109,7 +109,7 @@ function aboutModel() {
   const ports = list => list.map(({ name, type }) => line(name, ' ', make('span', { class: 'type' }, type)));
   const cores = Object.entries(counts()).map(([core, count]) => line(`${core}: ${count} nodes`));
   const memories = explain.memories.map(of =>
-    line(`${of.memory}: arena ${bytes(of.arena_bytes)}, scratch ${bytes(of.scratch_bytes)}, constants ${bytes(of.constant_bytes)}, packed ${bytes(of.packed_bytes)}`));
+    line(`${of.memory}: arena ${bytes(of.arena_bytes)}, scratch ${bytes(of.scratch_bytes)}, constants ${bytes(of.constant_bytes)}, prepacked ${bytes(of.packed_bytes)}`));
   const subnets = frames.map(frame => {
     const name = make('button', {}, frame.name);
     name.addEventListener('click', () => centre(frame));
@@ -118,10 +118,10 @@ function aboutModel() {
   const exchanges = explain.exchanges.map(of => line(`${of.from} → ${of.to}: ${of.value}, ${bytes(of.bytes)}`));
   const passes = explain.passes.filter(pass => pass.count).map(pass => line(`${pass.name}: ${pass.count}`));
   const operators = (measured?.operators ?? []).slice(0, 8).map(of => line(`${of.op}: ${time(of.us)}, ${(100 * of.us / measured.steps_us).toFixed(1)} %`));
-  return [make('h2', {}, data.name), make('p', { class: 'sub' }, 'Choose a node to see what is known of it.'), facts([
+  return [make('h2', {}, data.name), make('p', { class: 'sub' }, 'Choose a node to see its details.'), facts([
     ['inputs', ports(data.inputs)], ['outputs', ports(data.outputs)],
-    ['a run takes', measured ? `${time(measured.run_us)}, ${Math.round(100 * measured.share)} % of the machine's limits` : null],
-    ['longest', operators], ['nodes', cores], ['subnets', subnets], ['exchanges', exchanges], ['memory', memories], ['notes', explain.notices.map(text => line(text))],
+    ['run', measured ? `${time(measured.run_us)}, ${Math.round(100 * measured.share)} % of roofline` : null],
+    ['slowest operators', operators], ['nodes', cores], ['subnets', subnets], ['copies between devices', exchanges], ['memory', memories], ['notes', explain.notices.map(text => line(text))],
     ['passes', passes],
   ])];
 }
