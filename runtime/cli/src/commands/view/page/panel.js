@@ -45,7 +45,7 @@ function nodeFacts(node, isShort) {
   const rows = [
     ['state', stateOf(of)],
     ['inputs', inputs], ['outputs', outputs],
-    ['kernel of', of.package], ['runs by', [of.backend, step?.method].filter(Boolean).join(', ')],
+    ['package', of.package], ['method', [of.backend, step?.method].filter(Boolean).join(', ')],
     ['not on', of.refusals.map(({ core, reason }) => line(`${core}: ${reason}`)), 'bad'],
     ['fell back', of.fell_back ? 'no core in --cores supports it' : null, 'bad'],
   ];
