@@ -125,7 +125,7 @@ impl Values {
             for inner in &subgraph.graph.nodes {
                 for value in outputs_of(subgraph.graph, inner) {
                     let why = format!(
-                        "it is in a subgraph, which node {outer:?} runs any number of times; what that node makes is compared"
+                        "it is in a subgraph that node {outer:?} runs any number of times; the outputs of that node are compared"
                     );
                     self.left_out.push(LeftOut { value, node: inner.name.clone(), why });
                 }
@@ -177,26 +177,26 @@ fn why_not_made(report: &Report, value: &str) -> String {
     let mut readers = report.nodes.iter().filter(is_read).peekable();
     let has_readers = readers.peek().is_some();
     if has_readers && readers.all(|node| node.op == "QuantizeLinear") {
-        return "only QuantizeLinear nodes read it; what they store is compared".to_owned();
+        return "only QuantizeLinear nodes read it; their outputs are compared".to_owned();
     }
     let makes = |node: &&NodeReport| node.makes.iter().any(|made| made == value);
     let Some(node) = report.nodes.iter().find(makes) else {
-        return "no node makes it any more after the passes; `udo explain` lists the nodes"
-            .to_owned();
+        return "graph passes removed it; `udo explain` lists the remaining nodes".to_owned();
     };
     let goes_on = || report.nodes.iter().any(|of| of.fused_into.as_ref() == Some(&node.name));
     match (&node.fused_into, node.reads.first()) {
         (Some(by), _) => {
-            format!("the kernel of node {by:?} does this node's work and makes what follows")
+            format!("its node is fused into node {by:?}, which computes only the final result")
         }
-        (None, Some(read)) if node.is_view => format!("it is the bytes of {read:?}"),
-        (None, _) if node.is_folded => {
-            "it is constant: it was computed with the model, on the CPU".to_owned()
-        }
+        (None, Some(read)) if node.is_view => format!("it is the same memory as {read:?}"),
+        (None, _) if node.is_folded => "it is constant-folded".to_owned(),
         (None, _) if goes_on() => {
-            format!("the kernel of node {:?} goes on with it and makes what follows", node.name)
+            format!(
+                "later nodes are fused into node {:?}, which computes only the final result",
+                node.name
+            )
         }
-        (None, _) => "no step of the plan makes it".to_owned(),
+        (None, _) => "no step of the plan computes it".to_owned(),
     }
 }
 

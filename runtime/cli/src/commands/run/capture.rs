@@ -52,7 +52,7 @@ impl Over<'_> {
             _ => "run/status",
         };
         let node = self.graph.nodes.iter().find(|node| node.name == *step.node);
-        let node = node.ok_or("it is no node of the model's own")?;
+        let node = node.ok_or("the node is not in the original model")?;
         let why = format!("{} on {} {}", step.op, step.core, step.reason);
         let of = (case, why, step.core.to_string(), &*step.package);
         self.of_node(node, of)
@@ -70,12 +70,12 @@ impl Over<'_> {
             .session
             .plan()
             .and_then(|plan| plan.report().nodes.iter().find(|own| own.name == node.name));
-        let why = format!("{} makes NaN of numbers that have none", node.op);
+        let why = format!("{} returns NaN for inputs without NaN", node.op);
         let capture = match report {
             Some(NodeReport { core, package, .. }) => {
                 self.of_node(node, ("run/nan", why, core.to_string(), package))
             }
-            None => Err("it is no node of the plan".to_owned()),
+            None => Err("the node is not in the plan".to_owned()),
         };
         Some((&node.name, capture))
     }
@@ -90,7 +90,7 @@ impl Over<'_> {
         let package = package.ok_or("its package is not open")?;
         let is_own = |entry: &&udo_engine::operators::OpEntry| entry.package == package.id;
         let entry = operators.ops_named(&node.op).find(is_own);
-        let schema = entry.ok_or("its operator is another one now")?.def.schema();
+        let schema = entry.ok_or("its package no longer provides the operator")?.def.schema();
         let params = Params::of(node, schema)?;
         let mut inputs = Vec::new();
         for id in &node.inputs {
@@ -146,10 +146,10 @@ impl Over<'_> {
                 (tensor, self.loaded.output_encoding(&value.name))
             }
         };
-        let unknown = || format!("value {:?} lies within what is computed together", value.name);
+        let unknown = || format!("value {:?} is internal to a fused kernel", value.name);
         let tensor = tensor.ok_or_else(unknown)?;
         if tensor.dtype() == DType::Str {
-            return Err(format!("value {:?} holds texts", value.name));
+            return Err(format!("value {:?} contains strings", value.name));
         }
         let mut desc = *tensor.desc();
         if let (None, Some(encoding)) = (desc.encoding(), encoding) {
