@@ -10,7 +10,7 @@ relation to what is alive at once. Then the worst of all models, next to what is
 takes is not ONNX Runtime's, and is taken off.
 
 With --cache only loads are measured, without a run, in turns with the making of ONNX Runtime's session: from the file, by way of
-a cache that an earlier process filled, and of a model file that `udo convert --prepare` made, all of them in the system's page cache. Prints
+a cache that an earlier process filled, and of a model file that `udo prepare` completed, all of them in the system's page cache. Prints
 medians in milliseconds and the medians of the rounds' ratios as a table, with what is wanted: of ONNX Runtime's time 10 % by way
 of the cache where that is more than 50 ms, else 3 ms, and 25 % from the model file.
 
@@ -117,7 +117,9 @@ def loads(udo, path, threads, rounds):
     with tempfile.TemporaryDirectory() as folder:
         prepared = Path(folder) / "prepared.udm"
         of_model = [f"--input-shape={name}={','.join(map(str, shape))}" for name, shape in shapes.items() if shape]
-        done = subprocess.run([udo, "convert", str(path), "-o", str(prepared), "--prepare", *of_model], capture_output=True, text=True)
+        done = subprocess.run([udo, "convert", str(path), "-o", str(prepared), *of_model], capture_output=True, text=True)
+        if done.returncode == 0:
+            done = subprocess.run([udo, "prepare", str(prepared)], capture_output=True, text=True)
         ways = {"file": (path, None), "cache": (path, folder)}
         if done.returncode == 0:
             ways["prepared"] = (prepared, None)

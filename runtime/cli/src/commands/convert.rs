@@ -96,10 +96,8 @@ pub(crate) struct Convert {
     /// The libraries of these operators need not exist yet. May be given several times.
     #[arg(long = "config", value_name = "FILE")]
     configs: Vec<PathBuf>,
-    /// Store prepacked weights for this machine's CPU
-    ///
-    /// Machines of the same kind then load the model without prepacking.
-    #[arg(long)]
+    /// Store prepacked weights for this machine's CPU, as `udo prepare` does
+    #[arg(long, hide = true)]
     prepare: bool,
     /// List the missing operators and write nothing
     #[arg(long)]

@@ -27,7 +27,7 @@ const SAID: usize = 5;
 /// --hta-partitions selects the nodes. Existing programs for the same SoC are replaced, and
 /// programs for other SoCs are kept. Run the result with `--cores aip` (docs/aip.md).
 ///
-/// Without --hta, stores prepacked weights for this machine's CPU, as `udo convert --prepare` does.
+/// Without --hta, stores prepacked weights for this machine's CPU.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
