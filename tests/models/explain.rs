@@ -344,7 +344,7 @@ fn what_a_quantized_kernel_makes_within_is_named_with_the_reason() {
 ";
     let (_, left_out, _) = per_layer(text, "cpu");
     let within = left_out.iter().find(|(value, _)| value == "t").unwrap();
-    assert!(within.1.starts_with("it is in a subgraph, which node \"branch\" runs"), "{within:?}");
+    assert!(within.1.starts_with("it is in a subgraph that node \"branch\" runs"), "{within:?}");
 }
 
 #[test]
