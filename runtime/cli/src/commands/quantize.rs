@@ -345,7 +345,7 @@ impl Quantize {
                 return compile_failure(error.into(), None, runtime);
             }
             QuantError::FloatOps { .. } => {
-                Some("--float-fallback lets them compute in numbers, between steps of their own")
+                Some("--float-fallback lets them compute in floating point")
             }
             QuantError::UnknownNames { .. } => Some(
                 "leave them out, or say them as the model does: `udo inspect` lists its values",
