@@ -155,12 +155,11 @@ fn common(sections: &[Section]) -> Vec<Shared> {
         let having = sections.iter().filter(|section| section.rows.contains(row));
         let commands: Vec<String> = having.map(|section| section.path.clone()).collect();
         let same = |of: &&mut Shared| of.heading == row.heading && of.commands == commands;
-        match shared.iter_mut().find(same) {
-            Some(of) => of.rows.push(row.clone()),
-            None => {
-                let heading = row.heading.clone();
-                shared.push(Shared { heading, commands, rows: vec![row.clone()] });
-            }
+        if let Some(of) = shared.iter_mut().find(same) {
+            of.rows.push(row.clone());
+        } else {
+            let heading = row.heading.clone();
+            shared.push(Shared { heading, commands, rows: vec![row.clone()] });
         }
     }
     shared.retain(|of| of.commands.len() >= SHARED_BY && of.rows.len() >= SHARED_ROWS);
