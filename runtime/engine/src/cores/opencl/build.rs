@@ -60,7 +60,7 @@ pub(super) fn program(
     let id = device.id.id();
     if let Err(error) = program.build(&[id], &options) {
         let log = program.get_build_log(id).unwrap_or_default();
-        let log = log.trim_matches(['\0', '\n', ' ']).to_owned();
+        let log = source::with_line_names(log.trim_matches(['\0', '\n', ' ']), text);
         if log.is_empty() {
             return Err(from("clBuildProgram")(error));
         }

@@ -58,6 +58,26 @@ pub fn for_compiler(source: &str, file: &str, storage: Storage) -> String {
     format!("{}#line 1 {file:?}\n{source}", storage.prelude())
 }
 
+/// Returns a build log in which lines have the names and numbers that the `#line` directives of `text` give them.
+///
+/// NVIDIA's compiler ignores these directives: it counts the lines of the whole text and calls each file `<kernel>`.
+pub(super) fn with_line_names(log: &str, text: &str) -> String {
+    log.lines()
+        .map(|line| renamed(line, text).unwrap_or_else(|| line.to_owned()))
+        .fold(String::new(), |log, line| if log.is_empty() { line } else { log + "\n" + &line })
+}
+
+fn renamed(line: &str, text: &str) -> Option<String> {
+    let (number, rest) = line.strip_prefix("<kernel>:")?.split_once(':')?;
+    let before = number.parse::<usize>().ok()?.checked_sub(1)?;
+    let lines: Vec<_> = text.lines().take(before).collect();
+    let (at, directive) =
+        lines.iter().enumerate().rev().find(|(_, line)| line.starts_with("#line "))?;
+    let (first, file) = directive.strip_prefix("#line ")?.split_once(' ')?;
+    let own = first.parse::<usize>().ok()?.checked_add(before - at - 1)?;
+    Some(format!("{}:{own}:{rest}", file.trim_matches('"')))
+}
+
 /// What an argument passes, in the words of a message.
 pub(super) fn describe(arg: GpuArgKind, ports: Ports<'_>) -> String {
     let port = |side: &str, port: u32, descs: &[TensorDesc]| {
@@ -155,6 +175,25 @@ mod tests {
         for (inputs, outputs, storage) in cases {
             let found = Storage::for_node(&inputs, &outputs);
             assert_eq!(found, storage, "{inputs:?} {outputs:?}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_log_are_those_of_the_author() {
+        let text =
+            for_compiler("one\ntwo\n#line 1 \"support.h\"\nthree\n", "affine", Storage::Float);
+        let cases = [
+            ("<kernel>:5:2: error: x", "affine:1:2: error: x"),
+            ("<kernel>:6:21: warning: y\n  two\n", "affine:2:21: warning: y\n  two"),
+            ("<kernel>:8:1: z", "support.h:1:1: z"),
+            // Before every directive, and what is no place.
+            ("<kernel>:2:1: a", "<kernel>:2:1: a"),
+            ("<kernel>:0:1: b", "<kernel>:0:1: b"),
+            ("<kernel>:many:1: c", "<kernel>:many:1: c"),
+            ("affine:3:1: d", "affine:3:1: d"),
+        ];
+        for (log, expected) in cases {
+            assert_eq!(with_line_names(log, &text), expected);
         }
     }
 
