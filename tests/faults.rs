@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use udo_api::{CoreKind, DType, Shape};
-use udo_runtime::device::{DeviceTensor, ErrorCode};
+use udo_runtime::device::{Coded, DeviceTensor, ErrorCode};
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
 use udo_runtime::package::Containment;
 use udo_runtime::run::RunOptions;

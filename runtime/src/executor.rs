@@ -29,7 +29,8 @@ use udo_host::{ExecuteFn, failure};
 
 use udo_compile::place::Pitch;
 use udo_compile::plan::{
-    Largest, Operand, Place, Plan, Progress, Purpose, ShapeId, Step, WindowPlace,
+    Largest, Operand, Place, Plan, PlanMemory, Progress, Purpose, Report, ShapeId, Step,
+    WindowPlace, subnet_name,
 };
 use udo_engine::cores::opencl::Arena;
 use udo_engine::cores::{Memory, PerMemory};
@@ -578,7 +579,7 @@ impl Executor {
             op: name(|s| &s.op),
             package: name(|s| &s.package),
             core: step.map_or(Core::CPU, |s| s.core),
-            subnet: self.plan.report().subnet_of_step(index).map(Into::into),
+            subnet: subnet_of(self.plan.report(), index).map(Into::into),
             reason: match step.map(|step| &step.purpose) {
                 Some(Purpose::Check { reason, .. }) => reason.clone(),
                 _ => failure.to_string().into(),
@@ -596,4 +597,10 @@ impl Executor {
     pub(crate) fn shared_plan(&self) -> &Arc<Plan> {
         &self.plan
     }
+}
+
+/// The name of the subnet that a step belongs to, if the plan has several.
+fn subnet_of(report: &Report, step: usize) -> Option<&str> {
+    let step = report.steps.get(step).filter(|_| report.subnets.len() > 1)?;
+    subnet_name(report, step.subnet)
 }

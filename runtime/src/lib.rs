@@ -1,7 +1,7 @@
 //! Model in, results out: runs graphs of built-in and user operators on emulated cores.
 //!
-//! A [`Runtime`] has operators and devices, a [`Model`] is what it loads, a [`Session`] runs it over [`Tensor`]s. The modules have
-//! what these take and give. Tools that look inside of graphs, plans and packages use the crates below this one: `udo-graph`,
+//! A [`Runtime`] has operators and devices and loads a [`Model`]; a [`Session`] runs the model over [`Tensor`]s. The modules have their
+//! options, errors and reports. Tools that look inside graphs, plans and packages use the crates below this one: `udo-graph`,
 //! `udo-engine` and `udo-compile`.
 
 mod builtin;
@@ -10,16 +10,16 @@ mod model;
 mod pipeline;
 pub mod quant;
 mod runtime;
-pub mod session;
+mod session;
 
-/// What is packed of a model's constants, kept for the next process.
+/// The cache of prepacked weights, which later processes load.
 pub mod cache {
     pub use udo_engine::cache::{CacheError, CacheOptions, CacheOutcome, CacheReport};
 }
 
-/// How a model is compiled, and what that says.
+/// How a model is compiled, and the reports of that.
 pub mod compile {
-    pub use crate::model::{OpSupport, Surveyed, support, survey};
+    pub use crate::model::{Surveyed, support, survey};
     pub use crate::pipeline::CompileError;
     pub use udo_compile::options::{
         Affinity, BindOptions, Fallback, InputSet, PassOptions, Performance, PlaceOptions,
@@ -33,12 +33,12 @@ pub mod compile {
 /// Devices and tensors in their memory.
 pub mod device {
     pub use udo_engine::device::{
-        Coherence, CoreSet, DeviceId, DeviceSpec, DeviceTensor, Devices, ErrorCode, Extent,
-        HeapStats, Result, TensorSpec, Usage,
+        Coded, Coherence, CoreSet, DeviceId, DeviceSpec, DeviceTensor, Devices, ErrorCode, Extent,
+        HeapStats, TensorSpec, Usage,
     };
 }
 
-/// Graphs, as they are read of files or made by a program.
+/// Graphs: read from files, built and edited.
 pub mod graph {
     pub use udo_graph::graph::{
         Attr, DimSpec, Graph, GraphError, Node, NodeId, ParseError, Source, TensorType, Value,
@@ -47,14 +47,18 @@ pub mod graph {
     pub use udo_graph::import::{ImportError, ImportOptions};
 }
 
-/// Packages of operators: whom they are taken from, and what contains them.
+/// Packages of operators: whose signatures are trusted, and which packages run in a worker process.
 pub mod package {
     pub use udo_engine::contain::Containment;
     pub use udo_engine::package::{OpenError, Trust};
 }
 
-/// Runs beside their caller.
+/// Runs: their options, memory, errors and traces.
 pub mod run {
+    pub use crate::session::{
+        IoTensors, PortError, RunError, SessionOptions, Span, SpanKind, StepError, StepProfile,
+        Trace, Workspace,
+    };
     pub use udo_engine::run::{
         Copies, Launch, Priority, RunLog, RunOptions, SharedWorkspace, Stream,
     };

@@ -9,21 +9,20 @@ mod survey;
 
 use std::sync::Arc;
 
-use udo_api::{Core, CoreKind, Encoding, Shape};
+use udo_api::{CoreKind, Encoding};
 use udo_compile::pass::Fired;
-use udo_compile::place::Fallback;
 use udo_compile::plan::{Plan, Report};
 use udo_compile::resolve::{Input, Ranges};
 use udo_engine::cache::{Cache, CacheError, CacheReport};
-use udo_engine::run::Priority;
 use udo_graph::graph::TensorType;
-use udo_graph::memory::Limit;
+use udo_graph::memory::Budget;
 
 pub(crate) use plans::{Facts, Planned, Planner, Plans};
 pub(crate) use stage::{Shared, Stage, kinds};
 pub(crate) use stages::Stages;
-pub use support::{OpSupport, support};
+pub use support::support;
 pub use survey::{Surveyed, survey};
+use udo_compile::options::{CompileOptions, first_core};
 
 /// A model ready to run; sessions share it, and so do clones.
 ///
@@ -50,7 +49,7 @@ impl Model {
     /// The model of one graph.
     pub(crate) fn of_stage(stage: Arc<Stage>, shared: Shared) -> Self {
         let (inputs, outputs) = (stage.inputs.clone(), stage.outputs.clone());
-        let (kinds, report) = (stage.kinds(), Report::new());
+        let (kinds, report) = (stage.kinds(), Report::default());
         let stages = Stages::only(stage);
         Self(Arc::new(Inner { inputs, outputs, stages, shared, kinds, report }))
     }
@@ -83,12 +82,6 @@ impl Model {
     /// The inputs, with extents as far as they are known.
     pub fn inputs(&self) -> &[Input] {
         &self.0.inputs
-    }
-
-    /// The shape for which an input is planned, extents of a range at their most; nothing where only a run says it.
-    pub fn planned_shape(&self, input: &Input) -> Option<Shape> {
-        let stage = self.sole()?;
-        input.planned(input, &stage.ranges).ok()
     }
 
     /// The ranges of named dimensions that one plan runs.
@@ -136,24 +129,9 @@ impl Model {
         self.sole()?.plans.one()
     }
 
-    /// How many threads its kernels may use.
-    pub fn threads(&self) -> usize {
-        self.0.shared.pool.width()
-    }
-
-    /// What matters most among its submitted runs that do not say.
-    pub fn priority(&self) -> Priority {
-        self.0.shared.options.priority
-    }
-
-    /// The cores that were asked for, the preferred one first.
-    pub fn cores(&self) -> &[Core] {
-        &self.0.shared.options.place.cores
-    }
-
-    /// What becomes of nodes that none of [`Model::cores`] takes.
-    pub fn fallback(&self) -> Fallback {
-        self.0.shared.options.place.fallback
+    /// The options that it was compiled with.
+    pub fn options(&self) -> &CompileOptions {
+        &self.0.shared.options
     }
 
     /// What each pass did, in the order in which they ran; nothing where extents are open.
@@ -175,15 +153,9 @@ impl Model {
         self.constants_cache().ok_or(CacheError::NotExportable)?.export()
     }
 
-    /// The bytes that it and its sessions take now, its file not counted.
-    pub fn taken_bytes(&self) -> usize {
-        self.0.shared.budget.taken()
-    }
-
-    /// The limit of what it and its sessions may take, once somebody was refused memory for that.
-    pub fn refused_by(&self) -> Option<Limit> {
-        let budget = &self.0.shared.budget;
-        budget.has_refused().then(|| budget.limit())
+    /// The memory that it and its sessions take, and the limit of that. Its file does not count.
+    pub fn budget(&self) -> &Budget {
+        &self.0.shared.budget
     }
 
     /// What the cache of its runtime's file did so far, if it has one.
@@ -199,7 +171,7 @@ impl Model {
 impl Inner {
     /// The kind of the device whose queue runs wait in.
     pub(crate) fn first_kind(&self) -> CoreKind {
-        self.shared.options.place.first().kind().unwrap_or(CoreKind::Cpu)
+        first_core(&self.shared.options.place).kind().unwrap_or(CoreKind::Cpu)
     }
 
     pub(crate) fn kinds(&self) -> impl Iterator<Item = CoreKind> {

@@ -22,6 +22,7 @@ use udo_engine::thread_pool::Pool;
 use crate::executor::SessionError;
 
 pub use error::CompileError;
+use udo_compile::options::preferred_core;
 
 /// What a compilation makes.
 pub(crate) struct Compiled {
@@ -50,7 +51,7 @@ fn steps(compiler: &Compiler<'_>, part: Part, pool: &Pool) -> Result<Compiled, C
     let rest = resolved.rest.take();
     let layers = Layers::of(compiler, &resolved.graph);
     let pinned = place::pinned(&options.place.affinity);
-    let cores = Wanted { preferred: options.place.preferred(), pinned: &pinned };
+    let cores = Wanted { preferred: preferred_core(&options.place), pinned: &pinned };
     let fired = pass::run(compiler, &mut resolved.graph, &options.passes, cores)?;
     let mut placement = place::run(compiler, resolved, &layers)?;
     placement.gather();

@@ -19,7 +19,6 @@ mod masks;
 mod noise;
 mod observe;
 mod operators;
-mod random;
 mod range;
 mod sites;
 mod tail;
@@ -41,8 +40,7 @@ use udo_compile::pass::{self, PassError, PassOptions};
 use udo_compile::place::{Fallback, PlaceError, PlaceOptions};
 use udo_compile::resolve::{BindOptions, ResolveError};
 use udo_compile::{place, resolve};
-use udo_engine::device::Devices;
-use udo_engine::device::ErrorCode;
+use udo_engine::device::{Coded, Devices, ErrorCode};
 use udo_engine::run::Queues;
 use udo_graph::graph::{Graph, GraphError, GraphValue, ValueId};
 use udo_graph::memory::TensorError;
@@ -52,21 +50,21 @@ pub use at_load::is_wanted;
 pub use calibrate::Calibration;
 pub use compare::{Compared, Comparison};
 pub use encoded::{Encoded, Kind};
-pub use encodings::{Encodings, EncodingsError, Given};
+pub use encodings::{Encodings, EncodingsError};
 pub(crate) use in_numbers::speaks;
 pub use noise::Noise;
-pub use observe::{Histogram, Method, Observer};
-pub use random::random;
-pub use range::{Bits, LEAST_WIDTH, Levels, Range};
+pub use observe::Method;
+pub use range::{Bits, Levels, Range};
 pub use sites::FloatNode;
-pub use unused::Unused;
-pub use weights::{Scheme, Stored};
 
 use calibrate::Wishes;
+use encodings::Given;
 use insert::Constants;
 use masks::{Levels as MaskLevels, Seen};
 use operators::QUANTIZE;
+use range::LEAST_WIDTH;
 use sites::Sites;
+use weights::Scheme;
 
 /// The passes that put one node in the place of several between which nothing is stored.
 const FUSED: [&str; 3] = ["layer_norm", "rms_norm", "activations"];
@@ -74,24 +72,16 @@ const FUSED: [&str; 3] = ["layer_norm", "rms_norm", "activations"];
 /// The newest version of the DSP.
 const NEWEST_DSP: u16 = 81;
 
-/// Whether weights have one encoding, or one for each result.
+/// How weights are encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Granularity {
-    /// One for all.
-    #[default]
-    PerTensor,
-    /// One for each channel of results; these are symmetric.
-    PerChannel,
-}
-
-/// Where the integers of weights lie around 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Symmetry {
-    /// Anywhere.
+pub enum WeightEncoding {
+    /// One encoding per tensor, with a zero point.
     #[default]
     Asymmetric,
-    /// As far below it as above.
+    /// One encoding per tensor, with zero point 0.
     Symmetric,
+    /// One encoding per output channel, with zero point 0.
+    PerChannel,
 }
 
 /// How biases are stored.
@@ -117,36 +107,6 @@ pub enum FloatOps {
     Stored,
 }
 
-/// Whether the ranges of weights are equalized across layers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Equalization {
-    /// They are as they are.
-    #[default]
-    None,
-    /// Convolutions that follow each other scale their channels, one up and the other down.
-    CrossLayer,
-}
-
-/// What is done about means that rounded weights move.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Correction {
-    /// Nothing.
-    #[default]
-    None,
-    /// It is taken off biases.
-    Bias,
-}
-
-/// Whether it is remembered how often numbers were near which.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Histograms {
-    /// Only where ranges are chosen by that.
-    #[default]
-    AsNeeded,
-    /// For all values.
-    All,
-}
-
 /// What the user decides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -156,25 +116,23 @@ pub struct Settings {
     pub activation_bits: Bits,
     /// How biases are stored.
     pub bias: BiasStorage,
-    /// Whether weights have one encoding.
-    pub granularity: Granularity,
-    /// Where the integers of weights lie.
-    pub symmetry: Symmetry,
+    /// How weights are encoded.
+    pub weight_encoding: WeightEncoding,
     /// How ranges are chosen of what values were.
     pub method: Method,
     /// What becomes of operators without a quantized form.
     pub float_ops: FloatOps,
     /// The core whose types say how tensors of packages' operators are stored: the newest DSP by default.
     pub core: Core,
-    /// Whether the ranges of weights are equalized.
-    pub equalization: Equalization,
-    /// What is done about means that rounded weights move.
-    pub correction: Correction,
-    /// What is remembered of values.
-    pub histograms: Histograms,
+    /// Whether the weight ranges of consecutive convolutions are equalized: one scales its channels up, the other one down.
+    pub equalize: bool,
+    /// Whether biases are corrected for the mean shift caused by weight rounding.
+    pub correct_biases: bool,
+    /// Whether a histogram is kept for every value. Otherwise values have one only if `method` needs it.
+    pub all_histograms: bool,
     /// Encodings that are known, in the place of those that data or weights say.
     pub encodings: Encodings,
-    /// How wide ranges are at least, where 0 may be stored as any integer: [`LEAST_WIDTH`] by default.
+    /// How wide ranges are at least, where 0 may be stored as any integer: 1e-9 by default.
     pub least_width: f64,
 }
 
@@ -184,14 +142,13 @@ impl Default for Settings {
             weight_bits: Bits::Eight,
             activation_bits: Bits::Eight,
             bias: BiasStorage::default(),
-            granularity: Granularity::default(),
-            symmetry: Symmetry::default(),
+            weight_encoding: WeightEncoding::default(),
             method: Method::default(),
             float_ops: FloatOps::default(),
             core: Core::dsp(u16::MAX),
-            equalization: Equalization::default(),
-            correction: Correction::default(),
-            histograms: Histograms::default(),
+            equalize: false,
+            correct_biases: false,
+            all_histograms: false,
             encodings: Encodings::default(),
             least_width: LEAST_WIDTH,
         }
@@ -200,9 +157,9 @@ impl Default for Settings {
 
 impl Settings {
     fn weights(&self) -> Scheme {
-        match (self.granularity, self.symmetry) {
-            (Granularity::PerTensor, Symmetry::Asymmetric) => Scheme::Asymmetric(self.weight_bits),
-            (Granularity::PerChannel, _) | (_, Symmetry::Symmetric) => {
+        match self.weight_encoding {
+            WeightEncoding::Asymmetric => Scheme::Asymmetric(self.weight_bits),
+            WeightEncoding::Symmetric | WeightEncoding::PerChannel => {
                 Scheme::Symmetric(self.weight_bits)
             }
         }
@@ -293,9 +250,8 @@ pub enum QuantError {
     },
 }
 
-impl QuantError {
-    /// What kind of refusal it is.
-    pub fn code(&self) -> ErrorCode {
+impl Coded for QuantError {
+    fn code(&self) -> ErrorCode {
         match self {
             Self::Compile(error) => error.code(),
             Self::Run(error) => error.code(),
@@ -335,8 +291,8 @@ pub struct Quantized {
     pub floats: Vec<FloatNode>,
     /// What is stored in steps that are too large for its numbers, as its range is narrower than ranges are.
     pub narrow: Vec<Narrow>,
-    /// Encodings that were given and are not used.
-    pub unused: Vec<Unused>,
+    /// The names of encodings that were given and are not used, each with the reason.
+    pub unused: BTreeMap<String, String>,
 }
 
 /// A value whose range was widened to [`Settings::least_width`], by which some of its numbers are lost.
@@ -387,9 +343,7 @@ impl Quantizer {
         let compiler = resources.as_ref().compiler(&options);
         fold::fold(&mut graph, &compiler)?;
         let mut typed = resolve::run(&compiler, graph.clone())?.graph;
-        if settings.equalization == Equalization::CrossLayer
-            && equalize::equalize(&mut graph, &typed)? > 0
-        {
+        if settings.equalize && equalize::equalize(&mut graph, &typed)? > 0 {
             typed = resolve::run(&compiler, graph.clone())?.graph;
         }
         let mut fused = typed.clone();
@@ -409,11 +363,12 @@ impl Quantizer {
     }
 
     fn wishes(&self) -> Wishes {
-        let histograms = matches!(self.settings.method, Method::Percentile(_))
-            || self.settings.histograms == Histograms::All;
-        let means = match self.settings.correction {
-            Correction::None => HashMap::new(),
-            Correction::Bias => correct::wanted(&self.graph, &self.sites),
+        let histograms =
+            matches!(self.settings.method, Method::Percentile(_)) || self.settings.all_histograms;
+        let means = if self.settings.correct_biases {
+            correct::wanted(&self.graph, &self.sites)
+        } else {
+            HashMap::new()
         };
         Wishes { histograms, means }
     }
@@ -436,9 +391,10 @@ impl Quantizer {
             let group = self.sites.of.get(id).copied().flatten()?;
             of_groups.get(group).map(|(_, encoding): &(Levels, Encoding)| encoding.scale)
         };
-        let biases = match self.settings.correction {
-            Correction::None => HashMap::new(),
-            Correction::Bias => correct::correct(self, calibration, &constants, scale_of)?,
+        let biases = if self.settings.correct_biases {
+            correct::correct(self, calibration, &constants, scale_of)?
+        } else {
+            HashMap::new()
         };
         constants.biases = &biases;
         let mut made = insert::insert(&self.graph, &self.sites, &of_groups, &constants)?;

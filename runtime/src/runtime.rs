@@ -12,8 +12,7 @@ use udo_api::Core;
 
 use crate::builtin;
 use udo_compile::compiler::Resources;
-use udo_compile::options::CompileOptions;
-use udo_compile::resolve::{self, BindOptions, Coverage, MissingOp, ResolveError};
+use udo_compile::resolve::{self, Coverage};
 use udo_engine::constants::Constants;
 use udo_engine::contain::Containment;
 use udo_engine::device::{self, Device, DeviceSpec, Devices};
@@ -21,7 +20,6 @@ use udo_engine::exit_guard::PerProcess;
 use udo_engine::operators::Operators;
 use udo_engine::package::{Build, OpenError, Trust};
 use udo_engine::run::Queues;
-use udo_graph::graph::Graph;
 use udo_graph::memory::Derived;
 
 pub use error::LoadError;
@@ -175,14 +173,9 @@ impl Runtime {
         Self { resources: Resources::of(operators), queues: Queues::new(devices), derived }
     }
 
-    /// The operators.
+    /// Returns the operators: those that are built in, and those of the packages.
     pub fn operators(&self) -> &Operators {
         &self.resources.operators
-    }
-
-    /// The operators that nobody describes, of the graph and of its subgraphs.
-    pub fn missing(&self, graph: &Graph, options: &BindOptions) -> Vec<MissingOp> {
-        resolve::missing(self.operators(), graph, options)
     }
 
     /// What the packages and the built-in operators run on these cores, by name.
@@ -190,17 +183,7 @@ impl Runtime {
     /// # Errors
     /// An implementation library cannot be opened.
     pub fn coverage(&self, cores: &[Core]) -> Result<Vec<Coverage>, OpenError> {
-        resolve::coverage(self.operators(), cores)
-    }
-
-    /// Brings all nodes of ONNX's own operators into the form of the newest operator set that one of them is of. Types and shapes
-    /// that a newer form asks for are those of the graph; extents that it leaves open are asked of `bind`.
-    ///
-    /// # Errors
-    /// The graph cannot be resolved, or a node has no newer form, as one of a subgraph that would have to change.
-    pub fn raise(&self, graph: &mut Graph, bind: &BindOptions) -> Result<(), ResolveError> {
-        let options = CompileOptions { bind: bind.clone(), ..CompileOptions::default() };
-        resolve::raise(&self.resources.compiler(&options), graph)
+        resolve::coverage(&self.resources.operators, cores)
     }
 
     /// The devices.

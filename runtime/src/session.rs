@@ -17,10 +17,10 @@ use crate::executor::{Executor, Room};
 use crate::model::{Facts, Inner, Model, Stage};
 use crate::pipeline::CompileError;
 use udo_compile::plan::Plan;
-use udo_compile::resolve::{self, BindOptions, Input};
+use udo_compile::resolve::{self, BindOptions, Input, InputShapes};
 use udo_engine::device::{self, DeviceTensor, Used};
-use udo_engine::run::{Copies, Frames, SharedWorkspace};
-use udo_graph::graph::DimSpec;
+use udo_engine::run::{Copies, Frames, SharedWorkspace, UseWorkspace};
+use udo_graph::graph::{self, DimSpec};
 use udo_graph::memory::Tensor;
 
 pub use crate::executor::{PortError, Span, SpanKind, StepError, StepProfile, Trace};
@@ -421,13 +421,8 @@ impl Session {
         Model(Arc::clone(&self.model))
     }
 
-    /// The plan for the shapes at hand, of all that can be planned before a run; none before there are any.
-    pub fn plan(&self) -> Option<&Plan> {
-        self.prepared.first().map(|at_hand| at_hand.executor().plan())
-    }
-
-    /// The plans of the last run, in the order in which they ran: the first is [`Session::plan`], each other one is for
-    /// elements that those before it computed.
+    /// The plans for the shapes at hand, in the order in which they run; none before there are shapes. The first one covers all that can
+    /// be planned before a run. Each of the others is for elements that the last run computed.
     pub fn plans(&self) -> impl Iterator<Item = &Plan> {
         self.prepared.first().into_iter().flat_map(|at_hand| at_hand.segment.plans())
     }
@@ -470,7 +465,7 @@ impl Session {
     /// The model has no such input, or one of another type, or of no such shape.
     pub fn set_input(&mut self, name: &str, tensor: &Tensor) -> Result<(), PortError> {
         let (at, input) = self.input(name)?;
-        if !input.of.admits(tensor.desc()) {
+        if !graph::admits(&input.of, tensor.desc()) {
             return Err(PortError::WrongTensor {
                 side: "input",
                 name: name.to_owned(),

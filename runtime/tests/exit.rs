@@ -15,7 +15,7 @@ use udo_api::{
 use udo_engine::exit_guard;
 use udo_runtime::CompileOptions;
 use udo_runtime::graph::Attr;
-use udo_runtime::session::StepProfile;
+use udo_runtime::run::StepProfile;
 use udo_test_support::graphs;
 
 static PACKAGE: PackageV1 = PackageV1::new("Leaving", "1.0.0")

@@ -243,10 +243,10 @@ const MACHINES: &[&str] = &["#home#", "#root#"];
 const FOLDERS: &[&str] =
     &["runtime/", "udo-api/", "generator/", "templates/", "examples/", "tests/", "docs/", "fuzz/"];
 
-/// The most public modules of `udo-runtime`, and the most that programs reach through them: 350 are wanted, and the number may
+/// The maximum number of public modules of `udo-runtime`, and of the items that programs reach through them. The numbers may
 /// only become smaller.
-const MOST_MODULES: usize = 9;
-const MOST_ITEMS: usize = 488;
+const MOST_MODULES: usize = 7;
+const MOST_ITEMS: usize = 350;
 
 const MAX_LINES: usize = 1000;
 

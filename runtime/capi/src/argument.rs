@@ -1,7 +1,8 @@
 //! What is wrong with an argument, in the words that all functions use.
 
+use udo_engine::device::Result;
 use udo_runtime::Error;
-use udo_runtime::device::{ErrorCode, Result};
+use udo_runtime::device::ErrorCode;
 
 /// An argument that is wrong.
 pub(crate) fn invalid(message: impl Into<String>) -> Error {

@@ -4,8 +4,9 @@
 use std::ops::Deref;
 
 use udo_engine::device;
+use udo_engine::device::Result;
 use udo_engine::exit_guard::process;
-use udo_runtime::device::{ErrorCode, Result};
+use udo_runtime::device::ErrorCode;
 
 use crate::argument::need;
 

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::ffi::{BytesMut, Text, guard, hand_out};
 use crate::handles::Runtime;
 use crate::model::{self, LoadOptionsAt, Model};
+use udo_engine::device::{Coded, ErrorContext};
 
 /// Creates the model that an earlier process left in the folder `options->cache_dir`: a model
 /// compiled from a graph, or one loaded as exportable. `name` is the name of its graph; NULL means

@@ -1,9 +1,9 @@
 //! The numbers of `udo.h`, and what they stand for.
 
 use udo_api::{Core, CoreKind, DType, Layout};
-use udo_engine::device::{Contents, Packing, Sharing};
+use udo_engine::device::{Contents, Packing, Result, Sharing};
 use udo_runtime::compile::{Fallback, Performance};
-use udo_runtime::device::{Coherence, Result};
+use udo_runtime::device::Coherence;
 use udo_runtime::run::Priority;
 
 use crate::argument::invalid;
@@ -347,7 +347,7 @@ pub(crate) fn attribute_kind(code: AttributeKind) -> Result<AttributeKind> {
 pub(crate) fn fallback(code: FallbackCode) -> Result<Fallback> {
     let all = [
         (UDO_FALLBACK_OFF, Fallback::Off),
-        (UDO_FALLBACK_CPU, Fallback::CPU),
+        (UDO_FALLBACK_CPU, Fallback::To(Core::CPU)),
         (UDO_FALLBACK_GPU, Fallback::To(Core::GPU)),
         (UDO_FALLBACK_DSP, Fallback::To(Core::DSP_V68)),
         (UDO_FALLBACK_HTA, Fallback::To(Core::HTA)),
@@ -415,6 +415,7 @@ pub(crate) fn precision(code: PrecisionCode) -> Result<Precision> {
 
 #[cfg(test)]
 mod tests {
+    use udo_graph::error::ERROR_CODES;
     use udo_runtime::device::ErrorCode as Code;
 
     use super::*;
@@ -442,7 +443,7 @@ mod tests {
             (UDO_ERROR_INTERNAL, Code::Internal),
             (UDO_ERROR_WORKER_LOST, Code::WorkerLost),
         ];
-        assert_eq!(errors.map(|(_, code)| code), Code::ALL);
-        assert_eq!(errors.map(|(number, _)| number), Code::ALL.map(Code::number));
+        assert_eq!(errors.map(|(_, code)| code), ERROR_CODES);
+        assert_eq!(errors.map(|(number, _)| number), ERROR_CODES.map(u32::from));
     }
 }

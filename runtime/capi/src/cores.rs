@@ -2,7 +2,8 @@
 
 use std::mem::MaybeUninit;
 
-use udo_runtime::device::{CoreSet, DeviceSpec, Result};
+use udo_engine::device::{MOST_CORES, Result};
+use udo_runtime::device::CoreSet;
 
 use crate::argument::{invalid, need};
 use crate::born::live;
@@ -15,11 +16,11 @@ pub(crate) fn listed(cores: Indices, count: usize) -> Result<Option<CoreSet>> {
     if count == 0 {
         return Ok(None);
     }
-    let most = usize::try_from(DeviceSpec::MOST_CORES).unwrap_or(usize::MAX);
+    let most = usize::try_from(MOST_CORES).unwrap_or(usize::MAX);
     if count > most {
         return Err(invalid(format!("{count} elements of options.cores; wanted at most {most}")));
     }
-    CoreSet::of(cores.get(count, "options.cores")?).map(Some)
+    CoreSet::try_from(cores.get(count, "options.cores")?).map(Some)
 }
 
 /// Returns the number of cores of a device. Cores are numbered from 0.

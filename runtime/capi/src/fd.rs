@@ -27,7 +27,7 @@ pub extern "C" fn udo_memory_import_fd(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (device, out) = (live(device, "device")?, need(out, "out")?);
-        let options = ImportOptions { size_bytes: size, offset_bytes: offset };
+        let options = ImportOptions { size_bytes: size, offset_bytes: offset, is_exclusive: false };
         hand_out(out, Memory(fd.import(&device.inner, options)?.all(), Born::here()));
         Ok(())
     })
@@ -47,12 +47,9 @@ pub extern "C" fn udo_memory_import_fd_as(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (device, out) = (live(device, "device")?, need(out, "out")?);
-        let options = ImportOptions { size_bytes: size, offset_bytes: offset };
-        let memory = match codes::sharing(sharing)? {
-            Sharing::Exclusive => fd.import_exclusive(&device.inner, options)?,
-            Sharing::Private | Sharing::Exportable => fd.import(&device.inner, options)?,
-        };
-        hand_out(out, Memory(memory.all(), Born::here()));
+        let is_exclusive = codes::sharing(sharing)? == Sharing::Exclusive;
+        let options = ImportOptions { size_bytes: size, offset_bytes: offset, is_exclusive };
+        hand_out(out, Memory(fd.import(&device.inner, options)?.all(), Born::here()));
         Ok(())
     })
 }

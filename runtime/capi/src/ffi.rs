@@ -11,7 +11,8 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 
 use udo_engine::device;
-use udo_runtime::device::{ErrorCode, Result};
+use udo_engine::device::{ImportMemory, Result};
+use udo_runtime::device::ErrorCode;
 
 use crate::argument::{invalid, need, null};
 use crate::born::{Handle, live, live_or_none};
@@ -428,19 +429,9 @@ impl FileDescriptor {
         device: &device::Device,
         options: device::ImportOptions,
     ) -> Result<device::Memory> {
-        // SAFETY: C passed a descriptor that is open until the call returns, or a negative number.
-        unsafe { device.import_raw_fd(self.0, options) }
-    }
-
-    /// The same by the promise of `UDO_SHARING_EXCLUSIVE`.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn import_exclusive(
-        self,
-        device: &device::Device,
-        options: device::ImportOptions,
-    ) -> Result<device::Memory> {
-        // SAFETY: as in `import`, and `udo.h` says what a program promises by `UDO_SHARING_EXCLUSIVE`.
-        unsafe { device.import_raw_fd_exclusive(self.0, options) }
+        // SAFETY: C passed a descriptor that is open until the call returns, or a negative number; an import is exclusive by
+        // `UDO_SHARING_EXCLUSIVE`, with which C promises what that asks for.
+        unsafe { device.import_fd(self.0, options) }
     }
 
     /// A descriptor of the file that a memory lies in.

@@ -6,9 +6,10 @@ use std::mem::MaybeUninit;
 use udo_api::Core;
 use udo_compile::build::{FinishedGraph, GraphBuilder, Operation, OperationId, TensorId};
 use udo_engine::device;
+use udo_engine::device::Result;
 use udo_runtime::compile::BindOptions;
 use udo_runtime::compile::support;
-use udo_runtime::device::{ErrorCode, Result};
+use udo_runtime::device::ErrorCode;
 use udo_runtime::graph::Attr;
 
 use crate::argument::{invalid, need, place};
@@ -324,7 +325,7 @@ pub extern "C" fn udo_graph_query_support(
         let core = Core::from_name(kind)
             .ok_or_else(|| invalid(format!("a device of kind {kind}; wanted {}", Core::NAMES)))?;
         let all = support(graph.finished()?, &runtime.0, &BindOptions::default(), core);
-        let reasons = all.into_iter().map(|of| of.reason.map(|reason| text(&reason)));
+        let reasons = all.into_iter().map(|(_, reason)| reason.map(|reason| text(&reason)));
         hand_out(out, Support(reasons.collect(), Born::here()));
         Ok(())
     })

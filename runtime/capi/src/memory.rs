@@ -4,8 +4,7 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use udo_engine::device::{self, MemoryView, ReadMap, WriteMap};
-use udo_runtime::device::Result;
+use udo_engine::device::{self, AllocMemory, MemoryView, ReadMap, Result, WriteMap};
 
 use crate::argument::need;
 use crate::born::{Born, handles, live};

@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use udo_api::{Core, Encoding, Encodings};
 use udo_engine::device;
+use udo_engine::device::{Result, SpecDetails};
 use udo_runtime::cache::CacheOptions;
 use udo_runtime::compile::Plan;
-use udo_runtime::device::{ErrorCode, Extent, Result};
+use udo_runtime::device::{ErrorCode, Extent};
 use udo_runtime::graph::{DimSpec, TensorType};
 
 use crate::argument::{invalid, need};
@@ -26,6 +27,7 @@ use crate::model_report::Report;
 use crate::ports::{self, HasPorts, Port, Ports, Side};
 use crate::spec::TensorSpec;
 use crate::text::text;
+use udo_compile::options::set_dim;
 
 /// A model that is ready to run. Threads may share it. Sessions outlive it.
 #[derive(Debug)]
@@ -175,11 +177,11 @@ pub(crate) fn options(asked: LoadOptionsAt) -> Result<udo_runtime::LoadOptions> 
         options.place.cores = cores(names)?;
     }
     options.place.fallback = fallback(asked.fallback)?;
-    options.perform(performance(asked.performance)?)?;
+    options.set_performance(performance(asked.performance)?)?;
     options.priority = priority(asked.priority)?.unwrap_or_default();
     match precision(asked.precision)? {
         Precision::Full => {}
-        Precision::Half => options.halve()?,
+        Precision::Half => options.enable_fp16()?,
     }
     let threads = usize::try_from(asked.threads).ok().and_then(NonZero::new);
     options.threads = threads.unwrap_or(options.threads);
@@ -194,13 +196,13 @@ pub(crate) fn options(asked: LoadOptionsAt) -> Result<udo_runtime::LoadOptions> 
     let dims = asked.dims.get(asked.dim_count, "options.dims")?;
     for (at, dim) in dims.iter().enumerate() {
         let (name, range) = dim.get(at)?;
-        options.set_dim(&name, range);
+        set_dim(&mut options.bind, &name, range);
     }
     let extensions = asked.extensions.get(asked.extension_count, "options.extensions")?;
     for (at, extension) in extensions.iter().enumerate() {
         let name = extension.name.get(&format!("options.extensions[{at}].name"))?;
         let value = extension.value.get(&format!("options.extensions[{at}].value"))?;
-        options.extend(name, value)?;
+        options.set_extension(name, value)?;
     }
     Ok(all)
 }

@@ -4,9 +4,9 @@ use std::ffi::CString;
 
 use serde_json::{Value, json};
 use udo_compile::place;
+use udo_engine::device::Result;
 use udo_runtime::Report as PlanReport;
 use udo_runtime::compile::{CoreMemory, NodeReport, Plan};
-use udo_runtime::device::Result;
 use udo_runtime::run::Priority;
 
 use crate::text::text;
@@ -163,15 +163,15 @@ fn dump(model: &udo_runtime::Model, inputs: &Value, parts: &[&PlanReport]) -> Va
     json!({
         "inputs": inputs,
         "outputs": model.outputs(),
-        "cores": model.cores().iter().map(ToString::to_string).collect::<Value>(),
-        "fallback": match model.fallback() {
+        "cores": model.options().place.cores.iter().map(ToString::to_string).collect::<Value>(),
+        "fallback": match model.options().place.fallback {
             place::Fallback::Off => Value::Null,
             place::Fallback::To(core) => core.to_string().into(),
         },
         "fallbacks": fallbacks.collect::<Value>(),
         "exchanges": exchanges.collect::<Value>(),
-        "threads": model.threads(),
-        "priority": match model.priority() {
+        "threads": model.options().threads.get(),
+        "priority": match model.options().priority {
             Priority::Low => "low",
             Priority::Medium => "medium",
             Priority::High => "high",

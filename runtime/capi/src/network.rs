@@ -4,7 +4,8 @@ use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use udo_runtime::device::Result;
+use udo_engine::device::Result;
+use udo_runtime::device::{self, Extent};
 
 use crate::argument::{invalid, need, place};
 use crate::born::{Born, handles, live};
@@ -55,13 +56,26 @@ impl Network {
     }
 
     fn of(network: udo_runtime::Network) -> Result<Self> {
-        let inputs = network.agreed_inputs()?;
+        let inputs = agreed_inputs(&network)?;
         let inputs = inputs.iter().map(|(name, spec)| Port::new(name, Some(*spec))).collect();
         let outputs = network.outputs()?.iter().map(|name| Port::new(name, None)).collect();
         let ports = Arc::new(Ports { inputs, outputs });
         let (name, text) = (text(network.name()), text(&network.to_string()));
         Ok(Self { inner: network, name, text, ports, born: Born::here() })
     }
+}
+
+/// Returns the names of a network's inputs, and what all its stages agree on: dimensions that differ are open.
+fn agreed_inputs(network: &udo_runtime::Network) -> Result<Vec<(String, device::TensorSpec)>> {
+    let mut agreed = network.inputs(0)?;
+    for stage in 1..network.stage_count() {
+        for ((_, spec), (_, other)) in agreed.iter_mut().zip(network.inputs(stage)?) {
+            let extent = |(a, b): (Extent, Extent)| if a == b { a } else { Extent::Open };
+            let extents: Vec<_> = spec.extents().zip(other.extents()).map(extent).collect();
+            *spec = device::TensorSpec::new(spec.dtype(), &extents)?;
+        }
+    }
+    Ok(agreed)
 }
 
 /// Opens the networks of a model file. The file is opened read-only and must not change while they
@@ -106,7 +120,7 @@ pub extern "C" fn udo_networks_count(
 ) -> Option<Box<Error>> {
     guard(|| {
         let (networks, out) = (live(networks, "networks")?, need(out, "out")?);
-        out.write(networks.0.count());
+        out.write(networks.0.iter().len());
         Ok(())
     })
 }

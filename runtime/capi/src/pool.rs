@@ -4,8 +4,7 @@ use std::mem::MaybeUninit;
 use std::num::NonZero;
 use std::sync::Arc;
 
-use udo_runtime::device::Result;
-use udo_runtime::session as runs;
+use udo_engine::device::Result;
 
 use crate::argument::{invalid, need};
 use crate::born::{Born, handles, live};
@@ -21,7 +20,7 @@ use crate::tensor::{RunTensors, TensorPlaces, Tensors};
 /// Sessions of one model, for servers. Any thread submits runs, and each run uses the first free
 /// session. Threads may share it.
 #[derive(Debug)]
-pub struct SessionPool(runs::SessionPool, pub(crate) Born);
+pub struct SessionPool(udo_runtime::SessionPool, pub(crate) Born);
 
 handles! {
     NetworkPool, born;
@@ -92,7 +91,7 @@ pub extern "C" fn udo_session_pool_release(pool: Option<Box<SessionPool>>) {
 /// `udo_session_pool_t` with a model of all stages.
 #[derive(Debug)]
 pub struct NetworkPool {
-    inner: runs::SessionPool,
+    inner: udo_runtime::SessionPool,
     /// Those of a network of one stage, which takes as many elements in another shape.
     fits: Option<Arc<Ports>>,
     pub(crate) born: Born,

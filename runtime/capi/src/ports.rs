@@ -4,7 +4,8 @@ use std::ffi::{CString, c_char};
 use std::mem::MaybeUninit;
 
 use udo_engine::device;
-use udo_runtime::device::{ErrorCode, Result};
+use udo_engine::device::Result;
+use udo_runtime::device::ErrorCode;
 
 use crate::argument::{invalid, need};
 use crate::born::{Born, Handle, live};

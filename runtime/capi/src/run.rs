@@ -3,8 +3,8 @@
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
+use udo_engine::device::Result;
 use udo_engine::run::{self, Callback};
-use udo_runtime::device::Result;
 
 use crate::argument::need;
 use crate::born::{Born, handles, live};
@@ -220,7 +220,7 @@ pub extern "C" fn udo_stream_create(
     out: Option<&mut MaybeUninit<Option<Box<Stream>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        hand_out(need(out, "out")?, Stream(run::Stream::new(), Born::here()));
+        hand_out(need(out, "out")?, Stream(run::Stream::default(), Born::here()));
         Ok(())
     })
 }
@@ -259,7 +259,7 @@ pub extern "C" fn udo_workspace_create(
     out: Option<&mut MaybeUninit<Option<Box<Workspace>>>>,
 ) -> Option<Box<Error>> {
     guard(|| {
-        hand_out(need(out, "out")?, Workspace(run::SharedWorkspace::new(), Born::here()));
+        hand_out(need(out, "out")?, Workspace(run::SharedWorkspace::default(), Born::here()));
         Ok(())
     })
 }

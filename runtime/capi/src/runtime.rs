@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use udo_api::Core;
 use udo_engine::device;
+use udo_engine::device::Result;
 use udo_runtime::Builder;
-use udo_runtime::device::Result;
 use udo_runtime::package::{Containment, Trust};
 
 use crate::argument::{invalid, need};

@@ -6,10 +6,11 @@ use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use udo_api::Shape;
+use udo_engine::device::{ErrorContext, Result, SpecDetails};
 use udo_engine::{device, run};
 use udo_graph::memory;
-use udo_runtime::device::{DeviceTensor, ErrorCode, Result};
-use udo_runtime::session::{self, IoTensors};
+use udo_runtime::device::{DeviceTensor, ErrorCode};
+use udo_runtime::run::IoTensors;
 
 use crate::argument::{invalid, need, place};
 use crate::born::{Born, handles, live};
@@ -69,7 +70,7 @@ impl Drop for Own<'_> {
 /// What runs.
 #[derive(Debug)]
 struct Runs {
-    session: session::Session,
+    session: udo_runtime::Session,
     /// The network that it is of; nothing for a model, or for one stage.
     network: Option<OfNetwork>,
 }
@@ -90,7 +91,7 @@ impl Runs {
         &mut self,
         ports: &Ports,
         inputs: &'a [DeviceTensor],
-    ) -> Result<(&mut session::Session, Cow<'a, [DeviceTensor]>)> {
+    ) -> Result<(&mut udo_runtime::Session, Cow<'a, [DeviceTensor]>)> {
         let Self { session, network } = self;
         let Some(network) = network else { return Ok((session, Cow::Borrowed(inputs))) };
         let inputs = if network.is_one_stage {
@@ -106,10 +107,7 @@ impl Runs {
     /// The tensors of a stage's own for its inputs and outputs.
     fn io(&mut self, stage: usize) -> Result<&IoTensors> {
         self.check_stage(stage)?;
-        match self.network {
-            None => self.session.io(),
-            Some(_) => self.session.stage_io(stage),
-        }
+        self.session.io(self.network.as_ref().map(|_| stage))
     }
 
     fn reserve(&mut self) -> Result<()> {
@@ -138,7 +136,7 @@ impl Runs {
     }
 
     /// The session, once it is known what the last run took.
-    fn last(&self) -> Result<&session::Session> {
+    fn last(&self) -> Result<&udo_runtime::Session> {
         match &self.network {
             Some(OfNetwork { name, has_run: false, .. }) => {
                 let why = format!("no stage of network {name:?} ran yet; run one first");
@@ -196,14 +194,14 @@ pub struct SessionOptions {
 }
 
 /// The options as the runtime has them.
-pub(crate) fn options(asked: SessionOptionsAt) -> Result<session::SessionOptions> {
+pub(crate) fn options(asked: SessionOptionsAt) -> Result<udo_runtime::run::SessionOptions> {
     let asked = asked.get()?;
     let count = |n: u32| usize::try_from(n).ok().and_then(NonZero::new);
-    let mut options = session::SessionOptions::default();
+    let mut options = udo_runtime::run::SessionOptions::default();
     options.home = asked.device.get("options.device")?.map(|device| device.inner.clone());
     options.frames = count(asked.frames).unwrap_or(options.frames);
     if let Some(workspace) = asked.workspace.get("options.workspace")? {
-        options.workspace = session::Workspace::Shared(workspace.0.clone());
+        options.workspace = udo_runtime::run::Workspace::Shared(workspace.0.clone());
     }
     options.depth = count(asked.depth).map_or(options.depth, NonZero::get);
     options.cores = listed(asked.cores, asked.core_count)?.unwrap_or_default();
@@ -237,7 +235,10 @@ pub struct HostOutput {
 }
 
 impl Session {
-    pub(crate) fn of_model(model: &Model, options: &session::SessionOptions) -> Result<Self> {
+    pub(crate) fn of_model(
+        model: &Model,
+        options: &udo_runtime::run::SessionOptions,
+    ) -> Result<Self> {
         let session = model.inner.session_with(options)?;
         let runs = Mutex::new(Some(Runs { session, network: None }));
         Ok(Self { ports: Arc::clone(&model.ports), runs, born: Born::here() })
@@ -246,7 +247,7 @@ impl Session {
     pub(crate) fn of_network(
         ports: &Arc<Ports>,
         network: &udo_runtime::Network,
-        options: &session::SessionOptions,
+        options: &udo_runtime::run::SessionOptions,
     ) -> Result<Self> {
         let (name, is_one_stage) = (network.name().to_owned(), network.stage_count() == 1);
         let session = network.model()?.session_with(options)?;
@@ -272,7 +273,10 @@ impl Session {
     }
 
     /// What the session of the last run says.
-    pub(crate) fn last<R>(&self, say: impl FnOnce(&session::Session) -> Result<R>) -> Result<R> {
+    pub(crate) fn last<R>(
+        &self,
+        say: impl FnOnce(&udo_runtime::Session) -> Result<R>,
+    ) -> Result<R> {
         self.with(|runs| say(runs.last()?))
     }
 
@@ -598,7 +602,8 @@ mod tests {
         let text = "graph \"g\"\n  input x: f32[2]\n  y = Relu@14(x)\n  output y\n";
         let model = Runtime::new().unwrap().load(text.as_bytes(), &LoadOptions::default());
         let model = of(model.unwrap()).unwrap();
-        let session = Session::of_model(&model, &session::SessionOptions::default()).unwrap();
+        let session =
+            Session::of_model(&model, &udo_runtime::run::SessionOptions::default()).unwrap();
         let mut out = MaybeUninit::new(None);
         let at_work = session.own(|_| {
             let error = udo_session_output_spec(Some(&session), 0, Some(&mut out));

@@ -4,7 +4,8 @@ use std::mem::MaybeUninit;
 
 use udo_api::{AxisEncoding, Encoding, Encodings};
 use udo_engine::device;
-use udo_runtime::device::{Extent, Result};
+use udo_engine::device::{Result, SpecDetails};
+use udo_runtime::device::Extent;
 
 use crate::argument::{invalid, need, place};
 use crate::born::{Born, handles, live};

@@ -2,7 +2,8 @@
 
 use std::mem::MaybeUninit;
 
-use udo_runtime::device::{DeviceTensor, Result};
+use udo_engine::device::Result;
+use udo_runtime::device::DeviceTensor;
 
 use crate::argument::need;
 use crate::born::{Born, handles, live};

@@ -6,6 +6,7 @@ use udo_runtime::compile::{Input, Plan};
 
 use crate::output::{Failure, Outcome};
 use crate::tensors::Set;
+use udo_compile::resolve::InputShapes;
 
 /// How many lines make up a run, by the tensors of one of them: nothing where they are inputs as they are, or none that fit.
 pub(crate) fn lines_per_run(inputs: &[Input], line: &[Tensor]) -> Result<Option<usize>, Failure> {

@@ -133,7 +133,7 @@ impl PlaceFlags {
     pub(crate) fn options(&self) -> PlaceOptions {
         let fallback = match self.fallback {
             FallbackFlag::Off => Fallback::Off,
-            FallbackFlag::Cpu => Fallback::CPU,
+            FallbackFlag::Cpu => Fallback::To(Core::CPU),
         };
         let given = || self.costs.clone().unwrap_or_default();
         PlaceOptions {

@@ -11,7 +11,7 @@ use udo_graph::container::ContainerError;
 use udo_graph::memory::Limit;
 use udo_runtime::compile::CompileError;
 use udo_runtime::quant::QuantError;
-use udo_runtime::session::RunError;
+use udo_runtime::run::RunError;
 use udo_runtime::{LoadError, Model, Runtime};
 
 use crate::output::Failure;
@@ -95,7 +95,9 @@ fn memory_help(limit: Limit) -> &'static str {
 /// The failure for a run that stopped, with the next step.
 pub(crate) fn run_failure(error: RunError, model: &Model, runtime: &Runtime) -> Failure {
     let error = match error {
-        RunError::Prepare(error) => return compile_failure(error, model.refused_by(), runtime),
+        RunError::Prepare(error) => {
+            return compile_failure(error, model.budget().refused_by(), runtime);
+        }
         RunError::Step(error) => error,
         other => return Failure::new(other),
     };

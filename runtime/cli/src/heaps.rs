@@ -13,7 +13,12 @@ pub(crate) fn to_json(runtime: &Runtime) -> Value {
 }
 
 fn used(runtime: &Runtime) -> impl Iterator<Item = DeviceReport> {
-    runtime.report().devices.into_iter().filter(DeviceReport::is_used)
+    runtime.report().devices.into_iter().filter(is_used)
+}
+
+/// Whether its memory was ever used, or was used since its peaks were reset.
+fn is_used(of: &DeviceReport) -> bool {
+    of.heap.total.peak_bytes > 0 || of.heap.imported.peak_bytes > 0
 }
 
 fn of_device(DeviceReport { device, heap, .. }: &DeviceReport) -> Value {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde_json::{Value, json};
-use udo_graph::graph::Origin;
+use udo_graph::graph::{NodeReads, Origin};
 use udo_runtime::compile::NodeReport;
 use udo_runtime::graph::{Graph, ImportOptions, Node};
 use udo_runtime::{Report, Runtime};

@@ -6,7 +6,7 @@ use udo_api::{CoreKind, Encoding, Shape};
 use udo_engine::device;
 use udo_runtime::compile::{CompileError, Input};
 use udo_runtime::device::DeviceTensor;
-use udo_runtime::session::{RunError, SessionOptions};
+use udo_runtime::run::{RunError, SessionOptions};
 use udo_runtime::{Model, Report, Runtime, Session, Tensor};
 
 use crate::failures::{compile_failure, run_failure};
@@ -33,7 +33,7 @@ impl Loaded {
 
     /// The failure for what is not to be had of the model, with the next step.
     pub(crate) fn compile_failure(&self, error: CompileError) -> Failure {
-        compile_failure(error, self.model.refused_by(), &self.runtime)
+        compile_failure(error, self.model.budget().refused_by(), &self.runtime)
     }
 
     /// The failure for a run that stopped, with the next step.
@@ -101,7 +101,7 @@ pub(crate) fn set_inputs(session: &mut Session, loaded: &Loaded, set: &[Tensor])
 pub(crate) fn prepare(session: &mut Session, loaded: &Loaded) -> Outcome {
     let before = session.replans();
     session.prepare_inputs().map_err(|error| loaded.compile_failure(error))?;
-    if let Some(plan) = session.plan().filter(|_| session.replans() > before) {
+    if let Some(plan) = session.plans().next().filter(|_| session.replans() > before) {
         let inputs: Vec<String> =
             plan.inputs().map(|(name, desc)| format!("{name} {desc}")).collect();
         note(format!("compiled for input shapes {}", inputs.join(", ")));

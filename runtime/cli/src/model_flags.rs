@@ -25,6 +25,9 @@ use crate::output::{Failure, Outcome};
 use crate::package_flags::PackageFlags;
 use crate::perf_profile::PerfProfile;
 use crate::required::Required;
+use udo_compile::options::threads_of;
+use udo_engine::device::default_specs;
+use udo_graph::graph::promote_defaults;
 
 /// What `--skip-pass` calls all passes.
 const ALL: &str = "all";
@@ -288,7 +291,7 @@ impl ModelFlags {
 
     /// The same, and how long they look for work, where that is said.
     fn threads_and_spin(&self) -> (NonZero<usize>, Option<Duration>) {
-        let preset = self.perf_profile.and_then(|profile| profile.performance.preset());
+        let preset = self.perf_profile.and_then(|profile| threads_of(profile.performance));
         match preset {
             Some((threads, spin)) => (threads, Some(spin)),
             None => (self.threads.unwrap_or(NonZero::<usize>::MIN), None),
@@ -301,7 +304,7 @@ impl ModelFlags {
         given_once("--dim", &self.dim.iter().map(|(name, _)| name).collect::<Vec<_>>())?;
         given_once("--bind", &self.bind.iter().map(|(name, _)| name).collect::<Vec<_>>())?;
         self.perf_profile.iter().for_each(|profile| profile.say());
-        let specs = DeviceSpec::one_of_each().map(|spec| match spec.core.kind() {
+        let specs = default_specs().map(|spec| match spec.core.kind() {
             Some(CoreKind::Cpu) | None => spec,
             Some(CoreKind::Gpu | CoreKind::Dsp | CoreKind::Hta) => {
                 DeviceSpec { coherence: self.memory, ..spec }
@@ -328,7 +331,7 @@ impl ModelFlags {
         let stage = network.and_then(|network| network.stages.get(self.stage.unwrap_or(0)));
         let mut graph = stage.and_then(|stage| file.graph(stage).ok()).map(|stored| stored.graph);
         if let Some(graph) = &mut graph {
-            graph.give(&self.given);
+            promote_defaults(graph, &self.given);
         }
         Ok(graph)
     }

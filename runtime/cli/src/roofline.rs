@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use udo_api::Arithmetic;
 use udo_runtime::Session;
 use udo_runtime::compile::StepReport;
-use udo_runtime::session::{SpanKind, Trace};
+use udo_runtime::run::{SpanKind, Trace};
 use udo_simd::{peak_bf16, peak_flops, peak_ops8};
 
 /// A step of a run.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use udo_runtime::cache::{CacheOutcome, CacheReport};
 use udo_runtime::compile::Input;
-use udo_runtime::session::SessionOptions;
+use udo_runtime::run::SessionOptions;
 use udo_runtime::{LoadError, Model, Network, Report, Runtime, Session};
 
 use crate::failures::load_failure;
@@ -14,7 +14,8 @@ use crate::loaded::Loaded;
 use crate::model_flags::ModelFlags;
 use crate::output::Failure;
 use crate::required;
-use crate::tensors::{self, Recorded};
+use crate::tensors::{self, Recorded, planned_shape};
+use udo_compile::resolve::InputShapes;
 
 /// The shapes of a run's inputs, by name.
 pub(crate) type Shapes = Vec<(String, Vec<usize>)>;
@@ -146,7 +147,7 @@ impl<'a> Stages<'a> {
     /// What runs where in those that are compiled: of one that is planned when its shapes are met, for the last ones.
     pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
         self.ready.iter().map(|Ready { loaded, session, .. }| {
-            session.plan().map_or_else(|| loaded.model.report(), |plan| plan.report())
+            session.plans().next().map_or_else(|| loaded.model.report(), |plan| plan.report())
         })
     }
 
@@ -175,7 +176,7 @@ impl<'a> Stages<'a> {
 /// The model, for commands that have no inputs to take shapes from.
 pub(crate) fn load_with_shapes(flags: &ModelFlags) -> Result<Loaded, Failure> {
     let loaded = Stages::load(flags, |_| Ok(Shapes::new()))?;
-    let is_open = |input: &&Input| loaded.model.planned_shape(input).is_none();
+    let is_open = |input: &&Input| planned_shape(&loaded.model, input).is_none();
     let open = loaded.model.inputs().iter().find(is_open);
     match open.and_then(|input| input.required().err()) {
         Some(error) => Err(loaded.compile_failure(error.into())),

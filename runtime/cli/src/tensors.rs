@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use udo_api::{DType, Encoding, Shape, Side, TensorDesc};
-use udo_graph::{import, npy};
-use udo_runtime::compile::Input;
-use udo_runtime::{Model, Tensor, quant};
+use udo_graph::{import, memory, npy};
+use udo_runtime::compile::{BindOptions, Input};
+use udo_runtime::{Model, Tensor};
 
 use crate::output::{Failure, chain, write_file};
 use crate::raw::{self, Packing};
+use udo_compile::resolve::InputShapes;
 
 fn named(path: &Path, error: impl std::error::Error) -> Failure {
     Failure::new(format!("cannot read tensor {}: {}", path.display(), chain(&error)))
@@ -204,10 +205,16 @@ pub(crate) fn input_sets(
     }
 }
 
+/// Returns the shape that an input is planned for, ranges at their largest; nothing if only a run determines it.
+pub(crate) fn planned_shape(model: &Model, input: &Input) -> Option<Shape> {
+    let options = BindOptions { ranges: model.ranges().clone(), ..BindOptions::default() };
+    input.planned(input, &options).ok()
+}
+
 /// A set of pseudo-random inputs.
 pub(crate) fn random_set(model: &Model, seed: u64) -> Result<Set, Failure> {
     let made = model.inputs().iter().enumerate().map(|(index, input)| {
-        let planned = model.planned_shape(input).and_then(|shape| Shape::new(shape.dims()).ok());
+        let planned = planned_shape(model, input).and_then(|shape| Shape::new(shape.dims()).ok());
         let shape = planned.map_or_else(|| input.required(), Ok)?;
         let desc = TensorDesc::new(input.of.dtype, shape);
         random(&desc, seed.wrapping_add(index as u64))
@@ -261,7 +268,7 @@ impl Form {
 
 /// A tensor of pseudo-random elements: real ones in [-1, 1), whole ones small, the same for the same seed.
 pub(crate) fn random(desc: &TensorDesc, seed: u64) -> Result<Tensor, Failure> {
-    quant::random(desc, seed)?.ok_or_else(|| Failure::new("a text input cannot be made up"))
+    memory::random(desc, seed)?.ok_or_else(|| Failure::new("a text input cannot be made up"))
 }
 
 #[cfg(test)]

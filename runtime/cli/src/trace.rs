@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use udo_runtime::compile::{Plan, StepReport};
-use udo_runtime::session::{Span, SpanKind, Trace};
+use udo_runtime::run::{Span, SpanKind, Trace};
 use udo_runtime::{Report, Session};
 
 use crate::loaded::Loaded;
 use crate::model_flags::ModelFlags;
 use crate::output::{Failure, Outcome, note, write_file};
+use udo_compile::plan::subnet_name;
 
 /// Spans of each thread that one run keeps.
 const SPANS: usize = 1 << 16;
@@ -139,7 +140,7 @@ fn args(report: &Report, step: &StepReport, span: &Span) -> Value {
     }
     json!({
         "op": step.op, "node": step.name, "package": step.package, "core": step.core.to_string(),
-        "subnet": report.name_of(step.subnet), "inputs": step.inputs, "outputs": step.outputs, "bytes": step.bytes,
+        "subnet": subnet_name(report, step.subnet), "inputs": step.inputs, "outputs": step.outputs, "bytes": step.bytes,
         "heap_calls": span.heap_calls,
     })
 }

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 
 use udo_api::{Encodings, Shape};
 
-use udo_engine::device::{Error, ErrorCode, Packing, Result, TensorSpec};
+use udo_engine::device::{Error, ErrorCode, Packing, Result, SpecDetails, TensorSpec};
 use udo_graph::memory::{Tensor, TensorError};
 
 pub use finished::{FinishedGraph, Unfinished};

@@ -26,7 +26,7 @@ pub use affinity::{Affinity, AffinityError, DSP_ARCHS, core_named};
 pub use bind::{BindOptions, Ranges};
 pub use costs::{CoreCosts, Costs, CostsError, Crossing};
 pub use passes::PassOptions;
-pub use place::{Fallback, PlaceOptions};
+pub use place::{Fallback, PlaceOptions, first_core, preferred_core};
 pub use plan::PlanOptions;
 
 /// What the user decides about a model.
@@ -122,18 +122,17 @@ pub enum Performance {
     Extreme,
 }
 
-impl Performance {
-    /// The threads, and how long they look for work before they sleep; nothing where that is what the options say.
-    pub fn preset(self) -> Option<(NonZero<usize>, Duration)> {
-        let all = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
-        let half = NonZero::new(all.get() / 2).unwrap_or(NonZero::<usize>::MIN);
-        match self {
-            Self::None => None,
-            Self::Low => Some((NonZero::<usize>::MIN, Duration::ZERO)),
-            Self::Medium => Some((half, Pool::SPIN)),
-            Self::High => Some((all, Pool::SPIN)),
-            Self::Extreme => Some((all, Duration::from_millis(2))),
-        }
+/// Returns the number of threads of a mode and how long they look for work before they sleep; nothing for
+/// [`Performance::None`], which leaves both to the other options.
+pub fn threads_of(mode: Performance) -> Option<(NonZero<usize>, Duration)> {
+    let all = thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
+    let half = NonZero::new(all.get() / 2).unwrap_or(NonZero::<usize>::MIN);
+    match mode {
+        Performance::None => None,
+        Performance::Low => Some((NonZero::<usize>::MIN, Duration::ZERO)),
+        Performance::Medium => Some((half, Pool::SPIN)),
+        Performance::High => Some((all, Pool::SPIN)),
+        Performance::Extreme => Some((all, Duration::from_millis(2))),
     }
 }
 
@@ -210,7 +209,7 @@ impl CompileOptions {
     pub fn aip(soc: &'static Soc) -> Self {
         let place = PlaceOptions {
             cores: vec![Core::HTA, Core::DSP_V68],
-            fallback: Fallback::CPU,
+            fallback: Fallback::To(Core::CPU),
             soc,
             aip: true,
             ..PlaceOptions::default()
@@ -218,25 +217,13 @@ impl CompileOptions {
         Self { place, ..Self::default() }
     }
 
-    /// What the model and its sessions may take.
-    pub fn budget(&self) -> Budget {
-        Budget::new(self.max_memory.map_or_else(Limit::of_machine, Limit::Asked))
-    }
-
-    /// The same for a part of the graph that has been bound: its inputs have types and shapes of their own.
-    #[must_use]
-    pub fn of_part(&self) -> Self {
-        let bind = BindOptions { bind: self.bind.bind.clone(), ..BindOptions::default() };
-        Self { bind, ..self.clone() }
-    }
-
-    /// Sets threads and how long they look for work as a mode says.
+    /// Sets the number of threads, and how long they look for work before they sleep, by a mode.
     ///
     /// # Errors
-    /// The preferred core has no such modes: only the host's threads do.
-    pub fn perform(&mut self, mode: Performance) -> Result<()> {
-        let Some((threads, spin)) = mode.preset() else { return Ok(()) };
-        let core = self.place.first();
+    /// The preferred core is not the CPU: the modes are about threads of the host.
+    pub fn set_performance(&mut self, mode: Performance) -> Result<()> {
+        let Some((threads, spin)) = threads_of(mode) else { return Ok(()) };
+        let core = first_core(&self.place);
         if core.kind() != Some(CoreKind::Cpu) {
             let why = format!(
                 "{core} has no performance modes, which are of the host's threads; ask for none, or prefer cpu"
@@ -247,12 +234,12 @@ impl CompileOptions {
         Ok(())
     }
 
-    /// Has floating-point values stored in 16 bits between operations, which halves their memory and rounds them.
+    /// Stores floating-point values in 16 bits between operators. This halves their memory and rounds them.
     ///
     /// # Errors
     /// The preferred core computes in the model's own types.
-    pub fn halve(&mut self) -> Result<()> {
-        let core = self.place.first();
+    pub fn enable_fp16(&mut self) -> Result<()> {
+        let core = first_core(&self.place);
         if core.kind() != Some(CoreKind::Gpu) {
             let why = format!(
                 "{core} has no half precision: it stores values in the model's own types; leave it off, or prefer gpu"
@@ -269,7 +256,7 @@ impl CompileOptions {
     ///
     /// # Errors
     /// There is no such extension, or it has no such value.
-    pub fn extend(&mut self, name: &str, value: &str) -> Result<()> {
+    pub fn set_extension(&mut self, name: &str, value: &str) -> Result<()> {
         let wrong = |wanted: &str| {
             let why = format!("extension {name:?} is {value:?}; wanted {wanted}");
             Error::new(ErrorCode::InvalidArgument, why)
@@ -277,7 +264,7 @@ impl CompileOptions {
         if let Some(dim) = name.strip_prefix(DIM).filter(|dim| !dim.is_empty()) {
             let range =
                 extents(value).ok_or_else(|| wrong("an extent or a range, as \"1..512\""))?;
-            self.set_dim(dim, range);
+            set_dim(&mut self.bind, dim, range);
             return Ok(());
         }
         if let Some(input) = name.strip_prefix(IN_PLACE).filter(|input| !input.is_empty()) {
@@ -311,17 +298,29 @@ impl CompileOptions {
         })?;
         read(self, value).ok_or_else(|| wrong(wanted))
     }
+}
 
-    /// Gives a named dimension an extent, or a range of them.
-    pub fn set_dim(&mut self, name: &str, range: RangeInclusive<usize>) {
-        self.bind.dims.remove(name);
-        self.bind.ranges.remove(name);
-        if range.start() == range.end() {
-            self.bind.dims.insert(name.to_owned(), *range.start());
-        } else {
-            self.bind.ranges.insert(name.to_owned(), range);
-        }
+/// Sets the extent of a named dimension, or the range of its extents. It replaces what was set before.
+pub fn set_dim(bind: &mut BindOptions, name: &str, range: RangeInclusive<usize>) {
+    bind.dims.remove(name);
+    bind.ranges.remove(name);
+    if range.start() == range.end() {
+        bind.dims.insert(name.to_owned(), *range.start());
+    } else {
+        bind.ranges.insert(name.to_owned(), range);
     }
+}
+
+/// Returns the memory budget of a model and its sessions.
+pub fn memory_budget(options: &CompileOptions) -> Budget {
+    Budget::new(options.max_memory.map_or_else(Limit::of_machine, Limit::Asked))
+}
+
+/// Returns the options for a part of a graph that is bound already: its inputs have types and shapes of their own.
+#[must_use]
+pub fn options_of_part(options: &CompileOptions) -> CompileOptions {
+    let bind = BindOptions { bind: options.bind.bind.clone(), ..BindOptions::default() };
+    CompileOptions { bind, ..options.clone() }
 }
 
 /// One extent, or the first and last of a range.
@@ -334,28 +333,29 @@ fn extents(text: &str) -> Option<RangeInclusive<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use udo_engine::device::ErrorContext;
 
     /// N11.
     #[test]
     fn n11_modes_are_of_devices_that_have_them() {
         let mut options = CompileOptions::default();
-        options.perform(Performance::Low).unwrap();
+        options.set_performance(Performance::Low).unwrap();
         assert_eq!((options.threads.get(), options.spin), (1, Duration::ZERO));
-        options.perform(Performance::Extreme).unwrap();
+        options.set_performance(Performance::Extreme).unwrap();
         let all = thread::available_parallelism().unwrap();
         assert_eq!((options.threads, options.spin), (all, Duration::from_millis(2)));
-        options.perform(Performance::None).unwrap();
+        options.set_performance(Performance::None).unwrap();
         assert_eq!(options.threads, all);
-        let error = options.halve().unwrap_err();
+        let error = options.enable_fp16().unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unsupported);
         assert!(error.message().starts_with("cpu has no half precision"), "{error}");
         options.place.cores = vec![Core::GPU, Core::CPU];
-        options.halve().unwrap();
+        options.enable_fp16().unwrap();
         assert_eq!(options.place.profile.gpu_storage, GpuStorage::F16);
         for core in [Core::GPU, Core::DSP_V68, Core::HTA] {
             options.place.cores = vec![core];
-            options.perform(Performance::None).unwrap();
-            let error = options.perform(Performance::High).unwrap_err();
+            options.set_performance(Performance::None).unwrap();
+            let error = options.set_performance(Performance::High).unwrap_err();
             assert_eq!(error.code(), ErrorCode::Unsupported);
             assert!(error.message().starts_with(&format!("{core} has no perf")), "{error}");
         }
@@ -384,7 +384,7 @@ mod tests {
             ("bind.Blur", "Other"),
         ];
         for (name, value) in set {
-            options.extend(name, value).unwrap();
+            options.set_extension(name, value).unwrap();
         }
         assert_eq!((options.threads.get(), options.shapes_kept.get()), (2, 3));
         assert_eq!((options.max_memory, options.spin), (Some(4096), Duration::ZERO));
@@ -404,10 +404,10 @@ mod tests {
             ("given.k", "yes"),
             ("bind.Blur", ""),
         ] {
-            let error = options.extend(name, value).unwrap_err();
+            let error = options.set_extension(name, value).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidArgument, "{name}");
         }
-        let error = options.extend("speed", "9").unwrap_err();
+        let error = options.set_extension("speed", "9").unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unsupported);
         let wanted = "there is no extension \"speed\"; wanted one of device_limits, fast_math, gpu_storage, max_memory, random_ranges, \
                       shapes_kept, spin_us, threads, vtcm_bytes, dim.NAME, in_place.INPUT, given.INPUT, bind.TYPE";

@@ -150,13 +150,13 @@ impl PassOptions {
     pub fn none() -> Self {
         Self { skip: PASSES.iter().map(|pass| pass.name.to_owned()).collect() }
     }
+}
 
-    /// One pass runs and no other: the one that leaves nodes as they are and says how fixed-point cores may store values.
-    pub fn encodings() -> Self {
-        let mut options = Self::none();
-        options.skip.remove(ENCODINGS);
-        options
-    }
+/// Returns options with one pass only: the one that derives encodings for fixed-point cores and leaves the nodes as they are.
+pub fn encodings_only() -> PassOptions {
+    let mut options = PassOptions::none();
+    options.skip.remove(ENCODINGS);
+    options
 }
 
 /// What a pass did to a graph.

@@ -28,7 +28,7 @@ use udo_engine::cores::{Format, Profile, machine};
 use udo_engine::operators::KernelEntry;
 use udo_engine::package::{OpenError, PackageId};
 use udo_graph::graph::{NodeId, ValueId};
-use udo_graph::memory::Tensor;
+use udo_graph::memory::{Tensor, TensorStorage};
 
 pub use crate::options::{
     Affinity, AffinityError, CoreCosts, Costs, CostsError, Crossing, DSP_ARCHS, Fallback,

@@ -46,7 +46,7 @@ pub use crossings::{Crossing, Passage};
 pub use in_place::SharedPlace;
 pub use jump::Jump;
 pub use largest::Largest;
-pub use report::{CoreMemory, NodeReport, Report, StepReport};
+pub use report::{CoreMemory, NodeReport, Report, StepReport, subnet_name};
 pub use subnets::Subnet;
 pub(crate) use windows::WindowId;
 
@@ -491,47 +491,68 @@ impl Plan {
         &self.report
     }
 
-    /// Whether its arenas may be shared: inputs and outputs can all lie elsewhere, so that nothing stays there from run to run.
-    pub fn may_share(&self) -> bool {
+    /// Names, types and shapes of the graph's inputs.
+    pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
+        self.inputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
+    }
+
+    /// Names, types and shapes of the graph's outputs.
+    pub fn outputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
+        self.outputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
+    }
+}
+
+/// The memory that runs of a plan need.
+pub trait PlanMemory {
+    /// Whether sessions may share its arenas: inputs and outputs can all be elsewhere, so nothing stays in the arenas from run to run.
+    fn may_share(&self) -> bool;
+
+    /// Returns how many bytes of a memory the host may have in its cache.
+    fn cached_bytes(&self, memory: Memory) -> usize;
+
+    /// Returns the steps whose geometry each session computes, since extents change from run to run, and its size in bytes.
+    fn geometry(&self) -> impl Iterator<Item = (usize, usize)>;
+
+    /// Returns the regions of the device's arena that steps use: offset and size in bytes.
+    fn regions(&self) -> impl Iterator<Item = (usize, usize)>;
+
+    /// Returns the offset and the size in bytes of an operand in the device's arena, with the gaps between its rows.
+    fn region(&self, operand: &Operand) -> Option<(usize, usize)>;
+
+    /// Returns what takes most of the memory.
+    fn largest(&self) -> &Largest;
+
+    /// Returns how many bytes of the host's memory each session takes: arenas, scratch and geometry.
+    fn session_bytes(&self) -> usize;
+}
+
+impl PlanMemory for Plan {
+    fn may_share(&self) -> bool {
         self.inputs.iter().chain(&self.outputs).all(|port| {
             let place = port.operand.window().and_then(|id| self.windows.get(id.0));
             place.is_none_or(|place| place.moves.is_some() || port.operand.desc.size_bytes() == 0)
         })
     }
 
-    /// Bytes of the arenas, the scratch and the geometry that each session takes of the host's memory.
-    pub fn session_bytes(&self) -> usize {
-        let memories = self.arena_bytes.iter().chain(self.scratch_bytes.iter()).copied();
-        let cached = Memory::ALL.map(|memory| self.cached_bytes(memory).saturating_mul(2));
-        memories
-            .chain(cached)
-            .chain(self.geometry().map(|(_, bytes)| bytes))
-            .fold(0, usize::saturating_add)
-    }
-
-    /// Bytes of a memory of which the host has some in its cache.
-    pub fn cached_bytes(&self, memory: Memory) -> usize {
+    fn cached_bytes(&self, memory: Memory) -> usize {
         match (self.coherence, memory) {
             (Coherence::Coherent, _) | (_, Memory::Host) => 0,
             (Coherence::NonCoherent { .. }, Memory::Gpu | Memory::Dsp) => self.arena_bytes[memory],
         }
     }
 
-    /// The steps whose geometry each session fills, as extents change from run to run, and its bytes.
-    pub fn geometry(&self) -> impl Iterator<Item = (usize, usize)> {
+    fn geometry(&self) -> impl Iterator<Item = (usize, usize)> {
         let wanting = |(_, step): &(usize, &Step)| step.kernel.prepare_fn().is_some();
         let steps = self.steps.iter().enumerate().filter(wanting);
         steps.map(|(at, step)| (at, step.kernel.geometry_bytes()))
     }
 
-    /// The places in the device's arena that steps touch: where they begin, and their bytes.
-    pub fn regions(&self) -> impl Iterator<Item = (usize, usize)> {
+    fn regions(&self) -> impl Iterator<Item = (usize, usize)> {
         let operands = self.steps.iter().flat_map(Step::operands);
         operands.filter_map(|operand| self.region(operand))
     }
 
-    /// Where an operand begins in the device's arena, and its bytes there, with what lies between its rows.
-    pub fn region(&self, operand: &Operand) -> Option<(usize, usize)> {
+    fn region(&self, operand: &Operand) -> Option<(usize, usize)> {
         let place = self.windows.get(operand.window()?.0)?;
         if self.device.is_none() || place.memory != Memory::Gpu {
             return None;
@@ -549,19 +570,17 @@ impl Plan {
         ))
     }
 
-    /// What takes the most of them.
-    pub fn largest(&self) -> &Largest {
+    fn largest(&self) -> &Largest {
         &self.largest
     }
 
-    /// Names, types and shapes of the graph's inputs.
-    pub fn inputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
-        self.inputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
-    }
-
-    /// Names, types and shapes of the graph's outputs.
-    pub fn outputs(&self) -> impl Iterator<Item = (&str, &TensorDesc)> {
-        self.outputs.iter().map(|p| (p.name.as_str(), &p.operand.desc))
+    fn session_bytes(&self) -> usize {
+        let memories = self.arena_bytes.iter().chain(self.scratch_bytes.iter()).copied();
+        let cached = Memory::ALL.map(|memory| self.cached_bytes(memory).saturating_mul(2));
+        memories
+            .chain(cached)
+            .chain(self.geometry().map(|(_, bytes)| bytes))
+            .fold(0, usize::saturating_add)
     }
 }
 

@@ -40,7 +40,7 @@ use udo_engine::operators::{OpEntry, Operators};
 use udo_engine::package::Package;
 use udo_graph::error::quoted;
 use udo_graph::graph::{Graph, Node, Source, ValueId};
-use udo_graph::memory::Tensor;
+use udo_graph::memory::{Tensor, TensorStorage};
 
 pub(crate) use apply::apply_to_constant;
 pub use control::{Along, Control};
@@ -49,9 +49,9 @@ pub use coverage::{Coverage, coverage};
 use cut::{Cut, Wanted};
 pub use cut::{Part, Want};
 use defaults::{fill_defaults, fill_seed};
-pub use inputs::{Input, bind};
+pub use inputs::{Input, InputShapes, bind};
 use missing::List;
-pub use missing::{MissingOp, find_operators, missing};
+pub use missing::{MissingOp, find_operators, missing, needs_package};
 pub use params::Params;
 pub use raise::raise;
 use rule::port_takes;
@@ -233,7 +233,7 @@ impl ResolveError {
                 Some(format!("{} runs such nodes on the package's operator", all.join(" ")))
             }
             Self::MissingOps { all } => {
-                let op = &all.iter().find(|missing| missing.is_of_a_package())?.op;
+                let op = &all.iter().find(|missing| needs_package(missing))?.op;
                 Some(format!(
                     "pass the package that has it with --package, or make one: `udo new` with a config whose type is {op:?}"
                 ))
@@ -344,7 +344,7 @@ pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, Resolve
             Ok(()) => {
                 let mut added: Vec<_> = std::mem::take(&mut binding.taken);
                 let bound = binding.graph.nodes.iter_mut().skip(bound).map(|of| &mut of.node);
-                bound.chain(&mut added).for_each(|node| node.is_of(&whole));
+                bound.chain(&mut added).for_each(|node| attribute(node, &whole));
                 cut.come(added);
             }
             Err(ResolveError::Wants(want)) => {
@@ -363,6 +363,13 @@ pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, Resolve
     layouts.remove_unread(&mut graph);
     unfold(compiler, &mut graph);
     Ok(Resolved { graph, notices, rest })
+}
+
+/// Records that `node` does work of `whole`, unless it belongs to a node of the model already.
+fn attribute(node: &mut Node, whole: &Node) {
+    if !node.origin.is_known() {
+        (node.origin, node.pin) = (whole.origin.clone(), whole.pin);
+    }
 }
 
 /// Adds a node with its operator, and with what has to run before and behind it.

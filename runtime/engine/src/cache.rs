@@ -33,7 +33,7 @@ pub use report::{CacheError, CacheOptions, CacheOutcome, CacheReport};
 pub use source::ModelSource;
 use udo_graph::container::checksum::sum128;
 use udo_graph::container::{Container, Contents};
-use udo_graph::memory::{SharedBytes, Tensor};
+use udo_graph::memory::{SharedBytes, Tensor, TensorStorage};
 use write::Held;
 
 /// The cache of one model.

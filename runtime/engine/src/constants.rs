@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use udo_api::{Encodings, Layout, TensorDesc};
-use udo_graph::memory::{Derived, Tensor};
+use udo_graph::memory::{Derived, Tensor, TensorStorage};
 use udo_host::{Budget, PackStore};
 
 use crate::cache::Cache;

@@ -55,13 +55,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use udo_api::abi::{ABI_VERSION, AbiVersion};
 use udo_api::{Core, CoreKind};
 
-pub use alloc::{AllocOptions, Contents, Sharing};
+pub use alloc::{AllocMemory, AllocOptions, Contents, Sharing};
 pub use bytes::Peers;
 pub use cache::Coherence;
 pub use cache::Random;
-pub use cores::{CoreList, CoreSet};
+pub use cores::{CoreList, CoreSet, check_cores};
 #[cfg(target_os = "linux")]
-pub use fd::ImportOptions;
+pub use fd::{ImportMemory, ImportOptions};
 use heap::Heap;
 pub use heap::{Charge, SharedCharges};
 pub use heap::{HeapStats, Usage};
@@ -72,11 +72,11 @@ pub use memory::{Memory, MemoryView};
 pub use packing::Packing;
 pub use range::{ByteRange, LINE_BYTES};
 pub use set::Used;
-pub use set::{DeviceSpec, Devices};
+pub use set::{DeviceSpec, Devices, MOST_CORES, default_specs};
 pub use shared::{Share, SharedMemory};
-pub use spec::{Extent, TensorSpec};
+pub use spec::{Extent, SpecDetails, TensorSpec};
 pub use tensor::DeviceTensor;
-pub use udo_graph::error::{Error, ErrorCode, Result, quoted};
+pub use udo_graph::error::{Coded, Error, ErrorCode, ErrorContext, Result, quoted};
 
 /// Which device it is: a kind, and a number among those of the kind. Prints as `dsp:0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -109,6 +109,11 @@ pub struct Versions {
     pub runtime: &'static str,
     /// Of the tables that its kernels come in.
     pub abi: AbiVersion,
+}
+
+/// Returns the versions of the emulation and of the ABI, which are the same for all devices.
+pub fn versions() -> Versions {
+    Versions { runtime: env!("CARGO_PKG_VERSION"), abi: ABI_VERSION }
 }
 
 /// A device: cores of one kind, and memory. Clones are the same device.
@@ -176,13 +181,8 @@ impl Device {
         self.0.coherence
     }
 
-    /// What it is made of.
-    pub fn versions(&self) -> Versions {
-        Versions { runtime: env!("CARGO_PKG_VERSION"), abi: ABI_VERSION }
-    }
-
-    /// Bytes of its memory.
-    pub fn memory_bytes(&self) -> u64 {
+    /// The size of its memory in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
         self.0.heap.limit_bytes()
     }
 

@@ -47,7 +47,7 @@ pub use queues::Queues;
 pub use stream::Stream;
 use sync::{Mutex, MutexGuard};
 pub use work::{Stop, Work};
-pub use workspace::SharedWorkspace;
+pub use workspace::{SharedWorkspace, UseWorkspace};
 
 /// What matters most: queues have runs of higher priority go before others that have not begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,15 +141,17 @@ impl Copies {
 #[derive(Debug)]
 pub struct Launch(Arc<Job>);
 
-impl Launch {
-    /// A session's work over bound tensors, in its frames.
+impl Frames {
+    /// Records a run of a session over bound tensors, to be submitted once or many times.
     ///
     /// # Errors
-    /// The options do not go with the session.
-    pub fn new(frames: &Arc<Frames>, bound: Bound, options: RunOptions) -> Result<Self> {
-        Job::new(frames, bound, options).map(Self)
+    /// The options do not fit the session.
+    pub fn record(self: &Arc<Self>, bound: Bound, options: RunOptions) -> Result<Launch> {
+        Job::new(self, bound, options).map(Launch)
     }
+}
 
+impl Launch {
     /// Submits it. This never waits for anything to be computed.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-use crate::graph::{Graph, Node};
+use crate::graph::{Graph, Node, NodeReads};
 use crate::memory::{ModelBytes, Tensor};
 
 pub use error::ContainerError;

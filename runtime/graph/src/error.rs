@@ -49,51 +49,29 @@ pub enum ErrorCode {
     WorkerLost = 16,
 }
 
+/// All error codes, in the order of their numbers.
+pub const ERROR_CODES: [ErrorCode; 16] = [
+    ErrorCode::InvalidArgument,
+    ErrorCode::OutOfMemory,
+    ErrorCode::InvalidState,
+    ErrorCode::InvalidFile,
+    ErrorCode::InvalidPath,
+    ErrorCode::Timeout,
+    ErrorCode::Unsupported,
+    ErrorCode::DeviceLost,
+    ErrorCode::DynamicShape,
+    ErrorCode::DeviceUnavailable,
+    ErrorCode::ShapeMismatch,
+    ErrorCode::AlreadyExists,
+    ErrorCode::Busy,
+    ErrorCode::Cancelled,
+    ErrorCode::Internal,
+    ErrorCode::WorkerLost,
+];
+
 impl ErrorCode {
-    /// Every code, in the order of their numbers.
-    pub const ALL: [Self; 16] = [
-        Self::InvalidArgument,
-        Self::OutOfMemory,
-        Self::InvalidState,
-        Self::InvalidFile,
-        Self::InvalidPath,
-        Self::Timeout,
-        Self::Unsupported,
-        Self::DeviceLost,
-        Self::DynamicShape,
-        Self::DeviceUnavailable,
-        Self::ShapeMismatch,
-        Self::AlreadyExists,
-        Self::Busy,
-        Self::Cancelled,
-        Self::Internal,
-        Self::WorkerLost,
-    ];
-
-    /// The number that stands for it in C.
-    pub const fn number(self) -> u32 {
-        self as u32
-    }
-
-    /// The number that `OH_NN_ReturnCode` of `NNRt` has for it.
-    pub const fn nnrt(self) -> u32 {
-        match self {
-            Self::Cancelled | Self::Internal | Self::WorkerLost => 1,
-            Self::InvalidArgument | Self::ShapeMismatch | Self::AlreadyExists => 2,
-            Self::OutOfMemory => 3,
-            Self::InvalidState | Self::Busy => 4,
-            Self::InvalidFile => 6,
-            Self::InvalidPath => 8,
-            Self::Timeout => 9,
-            Self::Unsupported => 10,
-            Self::DeviceLost => 11,
-            Self::DynamicShape => 13,
-            Self::DeviceUnavailable => 14,
-        }
-    }
-
     /// What it means, in a few words.
-    pub const fn meaning(self) -> &'static str {
+    const fn meaning(self) -> &'static str {
         match self {
             Self::InvalidArgument => "invalid argument",
             Self::OutOfMemory => "out of memory",
@@ -115,16 +93,29 @@ impl ErrorCode {
     }
 }
 
+impl From<ErrorCode> for u32 {
+    /// The number that stands for a code in C.
+    fn from(code: ErrorCode) -> Self {
+        code as Self
+    }
+}
+
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.meaning())
     }
 }
 
+/// An error that has a code.
+pub trait Coded {
+    /// Returns the kind of the error.
+    fn code(&self) -> ErrorCode;
+}
+
 /// A refusal: a code, and a message that says what, where, found, wanted, and behind a semicolon what to do next.
 ///
 /// ```
-/// use udo_graph::error::{Error, ErrorCode};
+/// use udo_graph::error::{Error, ErrorCode, ErrorContext};
 ///
 /// let error = Error::new(ErrorCode::DeviceUnavailable, "there is no device dsp:7");
 /// assert_eq!(error.code(), ErrorCode::DeviceUnavailable);
@@ -143,8 +134,31 @@ impl Error {
         Self { code, message: message.into() }
     }
 
-    /// A refusal of this kind for what another error says, and what that comes from.
-    pub fn of(code: ErrorCode, error: &dyn std::error::Error) -> Self {
+    /// The kind.
+    pub const fn code(&self) -> ErrorCode {
+        self.code
+    }
+}
+
+/// Errors with a place or a next step added to their messages.
+pub trait ErrorContext: Sized {
+    /// Returns an error with this code and the message of another error and of its sources.
+    fn of(code: ErrorCode, error: &dyn std::error::Error) -> Self;
+
+    /// Puts a place before the message.
+    #[must_use]
+    fn at(self, place: impl fmt::Display) -> Self;
+
+    /// Puts the next step after the message.
+    #[must_use]
+    fn then(self, step: &str) -> Self;
+
+    /// Returns the message.
+    fn message(&self) -> &str;
+}
+
+impl ErrorContext for Error {
+    fn of(code: ErrorCode, error: &dyn std::error::Error) -> Self {
         let mut said = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
@@ -154,25 +168,15 @@ impl Error {
         Self::new(code, said)
     }
 
-    /// The same refusal, saying first what it is of.
-    #[must_use]
-    pub fn at(self, place: impl fmt::Display) -> Self {
+    fn at(self, place: impl fmt::Display) -> Self {
         Self::new(self.code, format!("{place}: {}", self.message))
     }
 
-    /// The same refusal, saying in the end what to do next.
-    #[must_use]
-    pub fn then(self, step: &str) -> Self {
+    fn then(self, step: &str) -> Self {
         Self::new(self.code, format!("{}; {step}", self.message))
     }
 
-    /// The kind.
-    pub const fn code(&self) -> ErrorCode {
-        self.code
-    }
-
-    /// The message alone.
-    pub fn message(&self) -> &str {
+    fn message(&self) -> &str {
         &self.message
     }
 }
@@ -197,12 +201,10 @@ mod tests {
 
     #[test]
     fn every_code_has_its_number_and_its_words() {
-        for (at, code) in ErrorCode::ALL.into_iter().enumerate() {
-            assert_eq!(usize::try_from(code.number()), Ok(at + 1));
-            let again = ErrorCode::ALL.iter().filter(|other| other.meaning() == code.meaning());
+        for (at, code) in ERROR_CODES.into_iter().enumerate() {
+            assert_eq!(usize::try_from(u32::from(code)), Ok(at + 1));
+            let again = ERROR_CODES.iter().filter(|other| other.meaning() == code.meaning());
             assert_eq!(again.count(), 1, "{code}");
         }
-        let of_nnrt: Vec<_> = ErrorCode::ALL.iter().map(|code| code.nnrt()).collect();
-        assert_eq!(of_nnrt, [2, 3, 4, 6, 8, 9, 10, 11, 13, 14, 2, 2, 4, 1, 1, 1]);
     }
 }

@@ -6,12 +6,15 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::graph::{Attr, DimSpec, Graph, GraphError, Node, Source, TensorType, Value, ValueId};
+use crate::graph::{
+    Attr, DimSpec, Graph, GraphError, Node, NodeReads, Source, TensorType, Value, ValueId,
+};
 use crate::import::onnx::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
     TensorProto, ValueInfoProto,
 };
 use crate::import::onnx::to_proto;
+use crate::memory::TensorStorage;
 
 /// The most bytes that a protobuf message has.
 const MAX_BYTES: usize = i32::MAX as usize;

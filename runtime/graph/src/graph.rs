@@ -24,16 +24,17 @@ use udo_api::{DType, TensorDesc};
 
 use crate::memory::{ModelBytes, Tensor};
 
-pub use defaults::DefaultInput;
+pub use defaults::{DefaultInput, promote_defaults};
+pub use edit::CutGraph;
 pub use error::GraphError;
 pub(crate) use error::subgraph_place;
-pub use in_place::InPlaceError;
-pub use maps::PerValue;
-pub use node::{Attr, Capture, Node, Read, Subgraph};
-pub use origin::Origin;
-pub use outputs::NoSuchValue;
+pub use in_place::{InPlace, InPlaceError};
+pub use maps::{Links, PerValue};
+pub use node::{Attr, Capture, Node, NodeReads, Read, Subgraph, subgraphs_mut};
+pub use origin::{Origin, number_nodes};
+pub use outputs::{NoSuchValue, values_named};
 pub use parse::ParseError;
-pub use selector::{NoSelector, NoSuchNodes, Selector};
+pub use selector::{NoSelector, NoSuchNodes, Selector, pin_nodes};
 
 /// The name that ONNX's own domain goes by where it has one; in graphs it has none.
 pub const ONNX_DOMAIN: &str = "ai.onnx";
@@ -195,17 +196,15 @@ pub struct TensorType {
     pub dims: Vec<DimSpec>,
 }
 
-impl TensorType {
-    /// Whether a tensor described by `desc` is of this type.
-    pub fn admits(&self, desc: &TensorDesc) -> bool {
-        let fits = |(spec, &extent): (&DimSpec, &usize)| match spec {
-            DimSpec::Fixed(n) => *n == extent,
-            DimSpec::Named(_) | DimSpec::Unknown => true,
-        };
-        desc.dtype() == Some(self.dtype)
-            && desc.rank() == self.dims.len()
-            && self.dims.iter().zip(desc.shape()).all(fits)
-    }
+/// Whether a type admits a tensor: the element type and the rank are the same, and all fixed extents are.
+pub fn admits(of: &TensorType, desc: &TensorDesc) -> bool {
+    let fits = |(spec, &extent): (&DimSpec, &usize)| match spec {
+        DimSpec::Fixed(n) => *n == extent,
+        DimSpec::Named(_) | DimSpec::Unknown => true,
+    };
+    desc.dtype() == Some(of.dtype)
+        && desc.rank() == of.dims.len()
+        && of.dims.iter().zip(desc.shape()).all(fits)
 }
 
 /// What a model says of one extent.

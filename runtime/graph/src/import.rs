@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::container;
-use crate::graph::Graph;
+use crate::graph::{Graph, promote_defaults};
 
 pub use crate::memory::ModelBytes;
 pub use error::ImportError;
@@ -39,21 +39,21 @@ pub struct ImportOptions {
     pub stage: Option<usize>,
 }
 
-impl ImportOptions {
-    /// For the file at `path`: what it keeps in other files lies beside it, unless a folder is said.
-    ///
-    /// A cache of models has files as links into one folder, the model as well as what it keeps in others. So where the model is
-    /// a link, files beside it may lead into the folder of what it links to, and nowhere else.
-    #[must_use]
-    pub fn of_file(mut self, path: &Path) -> Self {
-        if self.folder.is_none() {
-            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            self.folder = Some(parent.unwrap_or(Path::new(".")).to_owned());
-            let real = path.canonicalize().ok().filter(|_| path.is_symlink());
-            self.linked_folder = real.and_then(|real| real.parent().map(Path::to_owned));
-        }
-        self
+/// Completes options for the file at `path`: data that the model keeps in other files is looked for beside it, unless the options name a
+/// folder.
+///
+/// A cache of models has files as links into one folder: the model as well as its data files. If the model is a link, files beside it may
+/// lead into the folder that it links to, and nowhere else.
+#[must_use]
+pub fn options_for_file(options: &ImportOptions, path: &Path) -> ImportOptions {
+    let mut options = options.clone();
+    if options.folder.is_none() {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        options.folder = Some(parent.unwrap_or(Path::new(".")).to_owned());
+        let real = path.canonicalize().ok().filter(|_| path.is_symlink());
+        options.linked_folder = real.and_then(|real| real.parent().map(Path::to_owned));
     }
+    options
 }
 
 /// How the bytes of files are read.
@@ -140,7 +140,7 @@ pub(crate) fn read(
     path: &Path,
     options: &ImportOptions,
 ) -> Result<Graph, ImportError> {
-    model_bytes(bytes, &name_of(path), &options.clone().of_file(path))
+    model_bytes(bytes, &name_of(path), &options_for_file(options, path))
 }
 
 /// What to call the file at `path` in messages.
@@ -167,7 +167,7 @@ pub fn model_bytes(
     options: &ImportOptions,
 ) -> Result<Graph, ImportError> {
     let mut graph = (importer(bytes, name)?.import)(bytes, name, options)?;
-    graph.give(&options.given);
+    promote_defaults(&mut graph, &options.given);
     Ok(graph)
 }
 

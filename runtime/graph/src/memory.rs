@@ -3,6 +3,7 @@
 mod derived;
 mod in_model;
 mod model_bytes;
+mod random;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use udo_api::{DType, Element, Shape, TensorDesc};
 pub use derived::Derived;
 use in_model::InModel;
 pub use model_bytes::ModelBytes;
+pub use random::random;
 pub use udo_host::memory::{
     ALIGN_BYTES, Budget, Buffer, FileBytes, Limit, MAX_BYTES, OutOfMemory, PackedBytes, Reserve,
     SharedBytes, bytes_of, elements, elements_mut,
@@ -126,41 +128,6 @@ impl Tensor {
         })
     }
 
-    /// A tensor of this description whose elements lie in `bytes`; nothing where they are too few or not aligned.
-    pub fn of_packed(desc: &TensorDesc, bytes: PackedBytes) -> Option<Self> {
-        let bytes = Bytes::from_owner(PackedOwner(bytes));
-        Self::of_file(desc.dtype()?, desc.full_shape(), bytes).ok()
-    }
-
-    /// The same elements for a plan of its own: what is copied of a file for it goes with it, unless another plan has it.
-    #[must_use]
-    pub fn for_plan(&self) -> Self {
-        match &self.data {
-            Data::Own(_) | Data::File(_) => self.clone(),
-            Data::Model(of) => Self { data: Data::Model(Arc::new(of.for_plan())), ..self.clone() },
-        }
-    }
-
-    /// The same elements, aligned and not in the model's own file.
-    ///
-    /// # Errors
-    /// There is no memory for the copy.
-    pub fn apart(&self) -> Result<Self, OutOfMemory> {
-        match &self.data {
-            Data::Own(_) | Data::File(_) => Ok(self.clone()),
-            Data::Model(of) => Ok(Self { data: Data::Own(of.copy()?), ..self.clone() }),
-        }
-    }
-
-    /// A tensor of the little-endian elements in `buffer`, outermost dimension first.
-    ///
-    /// # Errors
-    /// Not as many bytes as type and shape ask for.
-    pub fn from_buffer(dtype: DType, shape: Shape, buffer: Buffer) -> Result<Self, SizeError> {
-        let desc = sized(dtype, shape, buffer.len())?;
-        Ok(Self { data: Data::Own(Arc::new(buffer)), desc, id: next_id(), stable: None })
-    }
-
     /// A tensor with these elements, outermost dimension first.
     ///
     /// # Errors
@@ -184,22 +151,6 @@ impl Tensor {
         self.desc.shape()
     }
 
-    /// A number that only tensors with these very elements have: clones, and other shapes of it.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    /// The same, with elements for which `stable` stands in all processes.
-    #[must_use]
-    pub fn known_as(self, stable: u128) -> Self {
-        Self { stable: Some(stable), ..self }
-    }
-
-    /// What stands for the elements in all processes, if somebody said so.
-    pub fn stable(&self) -> Option<u128> {
-        self.stable
-    }
-
     /// The bytes of the elements.
     pub fn bytes(&self) -> &[u8] {
         match &self.data {
@@ -208,26 +159,9 @@ impl Tensor {
         }
     }
 
-    /// The bytes of the elements as they lie: in a file they may be anywhere.
-    pub fn stored(&self) -> &[u8] {
-        self.data.stored()
-    }
-
     /// How many bytes the elements have.
     pub fn size_bytes(&self) -> usize {
         self.data.stored().len()
-    }
-
-    /// The buffer that clones share, or a copy of what lies in a file.
-    ///
-    /// # Errors
-    /// There is no memory for the copy.
-    pub fn buffer(&self) -> Result<Arc<Buffer>, OutOfMemory> {
-        match &self.data {
-            Data::Own(buffer) => Ok(Arc::clone(buffer)),
-            Data::File(bytes) => Buffer::of(bytes).map(Arc::new),
-            Data::Model(of) => of.copy(),
-        }
     }
 
     /// The elements, or nothing if they are not of type `T`.
@@ -242,6 +176,98 @@ impl Tensor {
     pub fn reshaped(&self, shape: Shape) -> Result<Self, SizeError> {
         let desc = sized(self.dtype(), shape, self.size_bytes())?;
         Ok(Self { desc, ..self.clone() })
+    }
+}
+
+/// How a tensor stores its elements, and how it shares them with other tensors, plans and processes.
+pub trait TensorStorage: Sized {
+    /// Returns a tensor with this description over shared prepacked bytes; nothing if the bytes are too few or not aligned.
+    fn of_packed(desc: &TensorDesc, bytes: PackedBytes) -> Option<Self>;
+
+    /// Returns the same elements for a plan of its own. A copy that the plan makes of elements in the model's file is freed with it, unless
+    /// another plan uses the copy.
+    #[must_use]
+    fn for_plan(&self) -> Self;
+
+    /// Returns the same elements, aligned and outside of the model's file.
+    ///
+    /// # Errors
+    /// There is no memory for the copy.
+    fn apart(&self) -> Result<Self, OutOfMemory>;
+
+    /// Returns a tensor of the little-endian elements in `buffer`, outermost dimension first.
+    ///
+    /// # Errors
+    /// The type and the shape need another number of bytes.
+    fn from_buffer(dtype: DType, shape: Shape, buffer: Buffer) -> Result<Self, SizeError>;
+
+    /// Returns a number that identifies the elements: only clones and reshaped copies of a tensor share it.
+    fn id(&self) -> u64;
+
+    /// Returns the same tensor with an identifier of its elements that is valid in all processes.
+    #[must_use]
+    fn known_as(self, stable: u128) -> Self;
+
+    /// Returns the identifier of the elements that is valid in all processes, if there is one.
+    fn stable(&self) -> Option<u128>;
+
+    /// Returns the bytes of the elements where they are stored. In a file they may be unaligned.
+    fn stored(&self) -> &[u8];
+
+    /// Returns the buffer that clones share, or a copy of elements that are in a file.
+    ///
+    /// # Errors
+    /// There is no memory for the copy.
+    fn buffer(&self) -> Result<Arc<Buffer>, OutOfMemory>;
+}
+
+impl TensorStorage for Tensor {
+    fn of_packed(desc: &TensorDesc, bytes: PackedBytes) -> Option<Self> {
+        let bytes = Bytes::from_owner(PackedOwner(bytes));
+        Self::of_file(desc.dtype()?, desc.full_shape(), bytes).ok()
+    }
+
+    fn for_plan(&self) -> Self {
+        match &self.data {
+            Data::Own(_) | Data::File(_) => self.clone(),
+            Data::Model(of) => Self { data: Data::Model(Arc::new(of.for_plan())), ..self.clone() },
+        }
+    }
+
+    fn apart(&self) -> Result<Self, OutOfMemory> {
+        match &self.data {
+            Data::Own(_) | Data::File(_) => Ok(self.clone()),
+            Data::Model(of) => Ok(Self { data: Data::Own(of.copy()?), ..self.clone() }),
+        }
+    }
+
+    fn from_buffer(dtype: DType, shape: Shape, buffer: Buffer) -> Result<Self, SizeError> {
+        let desc = sized(dtype, shape, buffer.len())?;
+        Ok(Self { data: Data::Own(Arc::new(buffer)), desc, id: next_id(), stable: None })
+    }
+
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn known_as(self, stable: u128) -> Self {
+        Self { stable: Some(stable), ..self }
+    }
+
+    fn stable(&self) -> Option<u128> {
+        self.stable
+    }
+
+    fn stored(&self) -> &[u8] {
+        self.data.stored()
+    }
+
+    fn buffer(&self) -> Result<Arc<Buffer>, OutOfMemory> {
+        match &self.data {
+            Data::Own(buffer) => Ok(Arc::clone(buffer)),
+            Data::File(bytes) => Buffer::of(bytes).map(Arc::new),
+            Data::Model(of) => of.copy(),
+        }
     }
 }
 

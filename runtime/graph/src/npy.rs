@@ -5,7 +5,7 @@
 use udo_api::{DType, Shape};
 use udo_host::Buffer;
 
-use crate::memory::{Tensor, TensorError};
+use crate::memory::{Tensor, TensorError, TensorStorage};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// What numpy aligns the data to.

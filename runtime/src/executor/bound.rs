@@ -11,7 +11,7 @@ use super::carried::Carried;
 use super::extents::SharedArg;
 use super::room::aligned;
 use udo_compile::plan::{Movable, Operand, Port, SharedPlace, WindowPlace};
-use udo_engine::device::{self, TensorSpec};
+use udo_engine::device::{self, SpecDetails, TensorSpec};
 use udo_engine::run::Bound;
 
 /// A buffer that may lie elsewhere, and where it does now.

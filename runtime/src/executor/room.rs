@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 use super::{RoomError, SessionError};
-use udo_compile::plan::{Place, Plan, Step};
+use udo_compile::plan::{Place, Plan, PlanMemory, Step};
 use udo_engine::cores::{Memory, PerMemory};
 use udo_engine::device::{Charge, Device, Share, SharedCharges};
-use udo_engine::run::SharedWorkspace;
+use udo_engine::run::{SharedWorkspace, UseWorkspace};
 use udo_graph::memory::{ALIGN_BYTES, Budget, Buffer};
 
 /// Where the memory of sessions comes from: the devices whose memories values lie in, and what arenas and scratch are shared

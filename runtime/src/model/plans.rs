@@ -7,12 +7,12 @@ use udo_api::Shape;
 
 use crate::pipeline::{self, CompileError, Compiled};
 use udo_compile::compiler::{Compiler, Resources};
-use udo_compile::options::CompileOptions;
+use udo_compile::options::{CompileOptions, options_of_part};
 use udo_compile::plan::Plan;
-use udo_compile::resolve::{self, Input, Part};
+use udo_compile::resolve::{self, Input, InputShapes, Part};
 use udo_engine::thread_pool::Pool;
 use udo_graph::graph::{Graph, Source, Value, ValueId};
-use udo_graph::memory::{Budget, Tensor};
+use udo_graph::memory::{Budget, Tensor, TensorStorage};
 
 /// The plans of a model.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Planner {
         let name = |id: &ValueId| part.graph.value(*id).map(|value: &Value| value.name.clone());
         let wanted = part.wanted.iter().map(|id| name(id).unwrap_or_default()).collect();
         let inputs = Input::all(&part.graph);
-        let kit = Kit { options: kit.options.of_part(), ..kit.clone() };
+        let kit = Kit { options: options_of_part(&kit.options), ..kit.clone() };
         Self { inputs, wanted, part, kit, making, kept: Mutex::default() }
     }
 

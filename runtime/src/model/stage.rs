@@ -5,15 +5,15 @@ use std::sync::Arc;
 use udo_api::{Core, CoreKind, FastMath, Shape};
 use udo_compile::compiler::Resources;
 use udo_compile::hta;
-use udo_compile::options::CompileOptions;
+use udo_compile::options::{CompileOptions, memory_budget};
 use udo_compile::pass::Fired;
 use udo_compile::place::{self, Fallback, PlaceOptions};
 use udo_compile::plan::{Plan, Report};
-use udo_compile::resolve::{self, BindOptions, Input, Part};
+use udo_compile::resolve::{self, BindOptions, Input, InputShapes, Part};
 use udo_engine::device::{Coherence, Device, Devices};
 use udo_engine::run::Queues;
 use udo_engine::thread_pool::Pool;
-use udo_graph::graph::Graph;
+use udo_graph::graph::{Graph, InPlace};
 use udo_graph::memory::Budget;
 
 use super::plans::{Facts, Kit, Planned, Planner, Plans};
@@ -39,7 +39,8 @@ impl Shared {
     ) -> Result<Self, CompileError> {
         check_fast_math(options.place.profile.fast_math)?;
         let pool = Arc::new(Pool::spinning(options.threads, options.spin)?);
-        let (options, budget, queues) = (options.clone(), options.budget(), Arc::clone(queues));
+        let (options, budget, queues) =
+            (options.clone(), memory_budget(options), Arc::clone(queues));
         Ok(Self { options, pool, budget, queues })
     }
 }

@@ -5,7 +5,7 @@ use udo_api::{Core, TensorDesc};
 use crate::pipeline::CompileError;
 use udo_compile::compiler::Resources;
 use udo_compile::options::CompileOptions;
-use udo_compile::pass::{self, PassOptions};
+use udo_compile::pass;
 use udo_compile::place::{self, Choice, Fallback, Layers, PlaceOptions, Placement};
 use udo_compile::resolve::{self, BindOptions, Resolved};
 use udo_engine::operators::Operators;
@@ -43,11 +43,14 @@ pub fn survey(
     let mut options = CompileOptions { bind: bind.clone(), ..CompileOptions::default() };
     let compiler = resources.compiler(&options);
     let mut resolved = resolve::run(&compiler, graph)?;
-    pass::run(&compiler, &mut resolved.graph, &PassOptions::encodings(), Core::CPU)?;
+    pass::run(&compiler, &mut resolved.graph, &pass::encodings_only(), Core::CPU)?;
     let mut nodes = nodes(&resolved, &resources.operators);
     for &core in cores {
-        options.place =
-            PlaceOptions { cores: vec![core], fallback: Fallback::CPU, ..PlaceOptions::default() };
+        options.place = PlaceOptions {
+            cores: vec![core],
+            fallback: Fallback::To(Core::CPU),
+            ..PlaceOptions::default()
+        };
         let compiler = resources.compiler(&options);
         let placement = place::run(&compiler, resolved.clone(), &Layers::default())?;
         for (node, reason) in nodes.iter_mut().zip(reasons(&placement, core)) {

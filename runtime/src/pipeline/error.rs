@@ -13,6 +13,7 @@ use udo_graph::graph::{InPlaceError, NoSuchValue};
 use udo_graph::memory::{Budget, TensorError};
 
 use crate::executor::{RoomError, SessionError};
+use udo_engine::device::{Coded, ErrorContext};
 
 /// Why a graph cannot be made to run.
 #[derive(Debug, thiserror::Error)]
@@ -76,9 +77,8 @@ impl From<HtaError> for CompileError {
     }
 }
 
-impl CompileError {
-    /// What kind of refusal it is.
-    pub fn code(&self) -> ErrorCode {
+impl Coded for CompileError {
+    fn code(&self) -> ErrorCode {
         match self {
             Self::Memory(_) | Self::Elements(_) => ErrorCode::OutOfMemory,
             Self::Threads(_)

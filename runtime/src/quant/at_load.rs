@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 use udo_api::{Core, CoreKind, Shape, TensorDesc};
 
 use super::in_numbers::{InNumbers, in_numbers, speaks};
-use super::{FloatOps, Granularity, Kind, QuantError, Quantized, Quantizer, Settings, random};
+use super::{FloatOps, Kind, QuantError, Quantized, Quantizer, Settings, WeightEncoding};
 use crate::pipeline::CompileError;
 use udo_compile::compiler::Resources;
-use udo_compile::options::{CompileOptions, InputSet, RangesOf};
+use udo_compile::options::{CompileOptions, InputSet, RangesOf, first_core};
 use udo_compile::place::{Fallback, PlaceOptions, takes_numbers};
-use udo_compile::resolve::{BindOptions, Input};
+use udo_compile::resolve::{BindOptions, Input, InputShapes};
 use udo_engine::cores::is_quantized;
-use udo_graph::graph::{Graph, Source, ValueId};
+use udo_graph::graph::{Graph, Links, Source, ValueId};
+use udo_graph::memory::random;
 
 /// The seed of the first input of the first random run.
 const SEED: u64 = 1;
@@ -40,7 +41,7 @@ pub(crate) fn at_load(
     options: &CompileOptions,
 ) -> Result<Option<(Graph, String)>, QuantError> {
     let cores = &options.place.cores;
-    let core = options.place.first();
+    let core = first_core(&options.place);
     if options.as_stored {
         return Ok(None);
     }
@@ -121,7 +122,7 @@ fn quantized(
     let shapes = shapes.map(|(name, tensor)| (name.clone(), tensor.dims().to_vec())).collect();
     let bind = BindOptions { shapes, ..options.bind.clone() };
     let settings = Settings {
-        granularity: Granularity::PerChannel,
+        weight_encoding: WeightEncoding::PerChannel,
         float_ops: FloatOps::Stored,
         core,
         ..Settings::default()

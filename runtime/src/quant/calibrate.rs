@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::session::Session;
 use udo_compile::compiler::Resources;
 use udo_compile::options::CompileOptions;
-use udo_graph::graph::{Graph, GraphValue, Source, ValueId};
+use udo_graph::graph::{CutGraph, Graph, GraphValue, Source, ValueId};
 use udo_graph::memory::Tensor;
 
 /// A stream of runs, and what is known of the values that are watched.
@@ -210,18 +210,29 @@ impl Calibration {
         Ok(())
     }
 
-    /// How many runs there were.
+    /// Returns how many runs there were.
     pub fn runs(&self) -> usize {
         self.runs
     }
 
-    /// What is known of all numbers that a value was, if it is one whose range says an encoding.
-    pub fn observer(&self, name: &str) -> Option<&Observer> {
+    /// Returns the range of the numbers that a value had; nothing for a value that is not stored or had no number.
+    pub fn range(&self, name: &str) -> Option<Range> {
+        self.observer(name).map(Observer::range).filter(|range| !range.is_empty())
+    }
+
+    /// Returns the histogram of a value in `count` bars, if there is one: where the first bar begins, the width of a bar, and how many
+    /// numbers lie in each.
+    pub fn histogram(&self, name: &str, count: usize) -> Option<(f64, f64, Vec<u64>)> {
+        Some(self.observer(name)?.histogram()?.parts(count))
+    }
+
+    /// The observer of a value whose range determines an encoding.
+    pub(super) fn observer(&self, name: &str) -> Option<&Observer> {
         let of = self.watched.iter().find(|watched| watched.name == name);
         of.map(|watched| &watched.observer)
     }
 
-    /// The values that were no numbers in places, which is left out of their ranges.
+    /// Returns the values that had a NaN, which their ranges leave out.
     pub fn not_numbers(&self) -> impl Iterator<Item = &str> {
         let watched = self.watched.iter().filter(|watched| watched.observer.has_nan());
         watched.map(|watched| watched.name.as_str())

@@ -8,7 +8,7 @@ use super::{QuantError, Quantized, Quantizer};
 use crate::session::Session;
 use udo_compile::compiler::Resources;
 use udo_compile::options::CompileOptions;
-use udo_graph::graph::{Graph, ValueId};
+use udo_graph::graph::{Graph, Links, ValueId};
 use udo_graph::memory::Tensor;
 
 /// A stream of runs of both models.
@@ -16,7 +16,8 @@ use udo_graph::memory::Tensor;
 pub struct Comparison {
     exact: Session,
     quantized: Session,
-    pairs: Vec<Compared>,
+    /// The values of both models and what was found: in the order of the graph, then outputs that are not stored.
+    pub values: Vec<Compared>,
 }
 
 /// A value of both models.
@@ -92,7 +93,7 @@ impl Comparison {
             Ok(super::model_of(graph, resources.as_ref(), options)?.session()?)
         };
         let (exact, quantized) = (session(exact)?, session(other)?);
-        Ok(Self { exact, quantized, pairs })
+        Ok(Self { exact, quantized, values: pairs })
     }
 
     /// Runs both over inputs, by name.
@@ -102,7 +103,7 @@ impl Comparison {
     pub fn add(&mut self, inputs: &[(String, Tensor)]) -> Result<(), QuantError> {
         run(&mut self.exact, inputs)?;
         run(&mut self.quantized, inputs)?;
-        for pair in &mut self.pairs {
+        for pair in &mut self.values {
             // Outputs of other types are what numbers chose.
             let (Ok(wanted), Ok(found)) =
                 (self.exact.output::<f32>(&pair.name), self.quantized.output::<f32>(&pair.other))
@@ -115,10 +116,5 @@ impl Comparison {
             }
         }
         Ok(())
-    }
-
-    /// What was found, in the order of the graph, then outputs that are not stored.
-    pub fn into_values(self) -> Vec<Compared> {
-        self.pairs
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::calibrate::{Calibration, Means};
 use super::insert::Constants;
-use super::operators::{GROUPS, TRANSPOSED};
+use super::operators::{GROUPS, NumberAttrs, TRANSPOSED};
 use super::sites::{Constant, Sites};
 use super::{QuantError, Quantizer};
 use udo_graph::graph::{Graph, Node, NodeId, ValueId};

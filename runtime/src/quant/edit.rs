@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use udo_graph::graph::{Graph, GraphNode, GraphValue, Node, PerValue, ValueId};
+use udo_graph::graph::{
+    Graph, GraphNode, GraphValue, Node, NodeReads, PerValue, ValueId, subgraphs_mut,
+};
 
 /// Has all nodes read other values than these, whose nodes are taken out. What gives an output of the graph is made in the place of
 /// that.
@@ -32,8 +34,7 @@ pub(super) fn redirect(node: &mut Node, last: &impl Fn(ValueId) -> ValueId) {
     for input in node.inputs.iter_mut().flatten() {
         *input = last(*input);
     }
-    let graphs = node.attrs.iter_mut().flat_map(|(_, attr)| attr.graphs_mut());
-    for capture in graphs.flat_map(|graph| &mut graph.captures) {
+    for capture in subgraphs_mut(node).flat_map(|graph| &mut graph.captures) {
         capture.outer = last(capture.outer);
     }
 }

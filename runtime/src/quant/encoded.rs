@@ -26,6 +26,14 @@ pub struct Encoded {
     pub unmasked: Option<Range>,
 }
 
+impl Encoded {
+    /// Returns the range of the numbers that can be stored, over all of its encodings.
+    pub fn stored_range(&self) -> Range {
+        let ranges = self.encodings.iter().map(|encoding| self.levels.range(*encoding));
+        ranges.reduce(Range::with).unwrap_or(Range::EMPTY)
+    }
+}
+
 /// What is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

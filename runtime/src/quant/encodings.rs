@@ -2,6 +2,7 @@
 //! of both in ONNX's terms.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 
 use serde_json::{Map, Value, json};
 use udo_api::{DType, Encoding};
@@ -13,7 +14,7 @@ use super::range::{Bits, LEAST_WIDTH, Levels, Range, to_single};
 const VERSION: &str = "0.6.1";
 
 /// Integers that stand for numbers, and an encoding for all or for each channel.
-pub type Given = (Levels, Vec<Encoding>);
+pub(super) type Given = (Levels, Vec<Encoding>);
 
 /// What a file says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,12 +51,11 @@ const PARAMS: &str = "param_encodings";
 /// The key of the list that has both.
 const BOTH: &str = "encodings";
 
-impl Encodings {
-    /// Reads a file's text.
-    ///
-    /// # Errors
-    /// No JSON, or not of this form; the error says where.
-    pub fn parse(text: &str) -> Result<Self, EncodingsError> {
+impl FromStr for Encodings {
+    type Err = EncodingsError;
+
+    /// Reads the text of a file: JSON with encodings. An error says where it is not.
+    fn from_str(text: &str) -> Result<Self, EncodingsError> {
         let root: Value =
             serde_json::from_str(text).map_err(|e| error("encodings", e.to_string(), "JSON"))?;
         let root = root.as_object().ok_or_else(|| error("encodings", "no object", "an object"))?;
@@ -72,7 +72,9 @@ impl Encodings {
         let (activations, params) = (part(ACTIVATIONS, Sign::Never)?, part(PARAMS, Sign::AsSaid)?);
         Ok(Self { activations, params, axes: BTreeMap::new() })
     }
+}
 
+impl Encodings {
     /// All names that the file has, in order.
     pub(crate) fn names(&self) -> BTreeSet<&str> {
         self.activations.keys().chain(self.params.keys()).map(String::as_str).collect()
@@ -98,7 +100,7 @@ impl Encodings {
 
 /// One encoding as files have it.
 fn form(levels: Levels, Encoding { scale, zero_point }: Encoding) -> Value {
-    let bits = bits(levels).count();
+    let bits = u32::from(bits(levels));
     let is_signed = levels.least < 0;
     // Files count from 0 on.
     let first = if is_signed { -(1i64 << (bits - 1)) } else { 0 };
@@ -306,7 +308,7 @@ fn is_fit(levels: Levels, Encoding { scale, zero_point }: Encoding) -> bool {
 
 fn one(place: &str, of: &Value) -> Result<(Levels, Encoding), EncodingsError> {
     let bits = of.get("bitwidth").and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
-    let bits = bits.and_then(Bits::of).ok_or_else(|| {
+    let bits = bits.and_then(Bits::with_count).ok_or_else(|| {
         error(
             place,
             format!("bitwidth {}", of.get("bitwidth").unwrap_or(&Value::Null)),
@@ -317,7 +319,7 @@ fn one(place: &str, of: &Value) -> Result<(Levels, Encoding), EncodingsError> {
     let levels = Levels::unsigned(bits);
     let encoding = match (number("scale"), number("offset"), number("min"), number("max")) {
         (Some(scale), offset, ..) => {
-            let middle = -f64::from(1u32 << (bits.count() - 1));
+            let middle = -f64::from(1u32 << (u32::from(bits) - 1));
             let offset = offset.or(is_symmetric(of).then_some(middle));
             let offset =
                 offset.ok_or_else(|| error(place, "no offset", "one, as scale is given"))?;
@@ -379,7 +381,7 @@ mod tests {
             encoded("b", Kind::Bias, Levels::signed(Bits::Eight), &[(0.5, 0)]),
         ];
         let text = Encodings::text(&all);
-        let read = Encodings::parse(&text).unwrap();
+        let read = Encodings::from_str(&text).unwrap();
         assert_eq!(read.activations["x"], (u8s, all[0].encodings.clone()));
         assert_eq!(read.activations["y"].1, all[1].encodings);
         assert_eq!(read.params["w"].0.dtype, DType::I8);
@@ -394,14 +396,14 @@ mod tests {
         let text = r#"{"activation_encodings": [
             {"name": "x", "bw": 8, "dtype": "INT", "is_sym": false, "scale": [0.5], "offset": [-3]},
             {"name": "f", "bw": 16, "dtype": "FLOAT", "scale": [1.0], "offset": [0]}]}"#;
-        let read = Encodings::parse(text).unwrap();
+        let read = Encodings::from_str(text).unwrap();
         assert_eq!(read.activations.len(), 1);
         assert_eq!(read.activations["x"].1, [Encoding { scale: 0.5, zero_point: 3 }]);
         for (said, dtype) in [("", DType::U8), (r#""is_symmetric": true, "#, DType::I8)] {
             let text = format!(
                 r#"{{"param_encodings": {{"w": [{{{said}"bitwidth": 8, "min": -5.1, "max": 5.1}}]}}}}"#
             );
-            let read = Encodings::parse(&text).unwrap();
+            let read = Encodings::from_str(&text).unwrap();
             assert_eq!(read.params["w"].0.dtype, dtype, "{said}");
         }
     }
@@ -431,7 +433,7 @@ mod tests {
             ),
         ];
         for (text, wanted) in cases {
-            let found = Encodings::parse(text).unwrap_err().to_string();
+            let found = Encodings::from_str(text).unwrap_err().to_string();
             assert!(found.starts_with(wanted), "{found}");
         }
     }

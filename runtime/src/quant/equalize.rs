@@ -4,9 +4,9 @@
 use udo_api::Shape;
 
 use super::QuantError;
-use super::operators::{GROUPS, is_convolution, is_homogeneous};
+use super::operators::{GROUPS, NumberAttrs, is_convolution, is_homogeneous};
 use udo_compile::resolve::TypedGraph;
-use udo_graph::graph::{Graph, Node, NodeId, PerValue, Read, ValueId};
+use udo_graph::graph::{Graph, Links, Node, NodeId, PerValue, Read, ValueId};
 use udo_graph::memory::Tensor;
 
 /// How often all pairs are gone through at most.

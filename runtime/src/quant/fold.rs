@@ -12,7 +12,7 @@ use udo_compile::pass::{self, PassOptions};
 use udo_compile::resolve;
 use udo_compile::resolve::TypedGraph;
 use udo_engine::operators::Operators;
-use udo_graph::graph::{Graph, GraphValue, ValueId};
+use udo_graph::graph::{Graph, GraphValue, Links, ValueId};
 
 /// Operators that copy what they read, as a model that is not trained computes them.
 const COPIES: &[&str] = &["Dropout", "Identity"];

@@ -12,8 +12,8 @@ use super::QuantError;
 use super::edit::{Names, redirect, sweep};
 use super::weights::{numbers, whole};
 use crate::quant::operators::{
-    DEQUANTIZE, FINDS_LARGEST, FINDS_LEAST, LARGEST_OF_ALL, LEAST_OF_ALL, QUANTIZE, TRANSPOSED,
-    moves_elements,
+    DEQUANTIZE, FINDS_LARGEST, FINDS_LEAST, LARGEST_OF_ALL, LEAST_OF_ALL, NumberAttrs, QUANTIZE,
+    TRANSPOSED, moves_elements,
 };
 use udo_graph::graph::{Attr, Graph, GraphValue, Node, ValueId};
 use udo_graph::memory::Tensor;

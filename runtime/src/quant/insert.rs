@@ -13,7 +13,7 @@ use super::operators::{DEQUANTIZE, QUANTIZE, StoredFor};
 use super::range::{Bits, Levels, Range, to_single};
 use super::sites::{Constant, Sites};
 use super::weights::{self, Along, Scheme, Stored};
-use super::{BiasStorage, Granularity, QuantError, Settings};
+use super::{BiasStorage, QuantError, Settings, WeightEncoding};
 use udo_graph::graph::{Attr, Graph, GraphValue, Node, NodeId, ValueId};
 use udo_graph::memory::{Tensor, TensorError};
 
@@ -347,7 +347,7 @@ impl Constants<'_> {
             let axis = axis_of_given((name, said), tensor, axis, encodings)?;
             return Ok(weights::store(tensor, *levels, encodings.clone(), axis)?);
         }
-        let axis = axis.filter(|_| self.settings.granularity == Granularity::PerChannel);
+        let axis = axis.filter(|_| self.settings.weight_encoding == WeightEncoding::PerChannel);
         let numbers = tensor.get::<f32>().unwrap_or_default();
         check(name, numbers, Range::of(numbers))?;
         let scheme_of = (scheme, self.settings.least_width);

@@ -11,12 +11,12 @@ use udo_api::resolve_axis;
 
 use super::operators::{
     FINDS_LARGEST, FINDS_LEAST, LARGEST_OF_ALL, LARGEST_OF_ONE, LEAST_OF_ALL, LEAST_OF_ONE,
-    is_float, moves_elements,
+    NumberAttrs, is_float, moves_elements,
 };
 use super::range::Range;
 use super::tail::{End, Tail};
 use udo_compile::resolve::{BoundNode, TypedGraph};
-use udo_graph::graph::{Graph, Node, PerValue, Read, ValueId};
+use udo_graph::graph::{Graph, Node, NodeReads, PerValue, Read, ValueId};
 
 /// Whether numbers far out at either end of a value only mask, as far as nodes tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

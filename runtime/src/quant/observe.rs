@@ -19,7 +19,7 @@ pub enum Method {
 
 /// How often numbers were near which, in bins of one width that doubles when a number lies beyond them.
 #[derive(Clone, Debug)]
-pub struct Histogram {
+pub(super) struct Histogram {
     low: f64,
     width: f64,
     bins: Vec<u64>,
@@ -99,7 +99,7 @@ impl Histogram {
 
     /// How often numbers were in each of `count` parts of its range, the first of which begins at the returned number, and all
     /// of which are as wide as the second one.
-    pub fn parts(&self, count: usize) -> (f64, f64, Vec<u64>) {
+    pub(super) fn parts(&self, count: usize) -> (f64, f64, Vec<u64>) {
         let per_part = BINS.div_ceil(count.max(1));
         let parts: Vec<u64> = self.bins.chunks(per_part).map(|bins| bins.iter().sum()).collect();
         #[expect(clippy::cast_precision_loss, reason = "it is small")]
@@ -110,7 +110,7 @@ impl Histogram {
 
 /// What is known of all numbers that a value was.
 #[derive(Clone, Debug)]
-pub struct Observer {
+pub(super) struct Observer {
     range: Range,
     has_nan: bool,
     /// What is known of either end at which numbers may only mask.
@@ -174,7 +174,7 @@ impl Observer {
     }
 
     /// From the least to the largest number; empty where there was none.
-    pub fn range(&self) -> Range {
+    pub(super) fn range(&self) -> Range {
         self.range
     }
 
@@ -202,7 +202,7 @@ impl Observer {
     }
 
     /// How often numbers were near which, if that was asked for.
-    pub fn histogram(&self) -> Option<&Histogram> {
+    pub(super) fn histogram(&self) -> Option<&Histogram> {
         self.histogram.as_ref()
     }
 

@@ -127,6 +127,31 @@ const CUTS: &[&str] = &["Clip", "Relu"];
 /// Functions of which a factor above 0 may be taken out.
 const HOMOGENEOUS: &[&str] = &["LeakyRelu", "PRelu", "Relu"];
 
+/// Attributes that are single numbers.
+pub(super) trait NumberAttrs {
+    /// The integer attribute called `name`.
+    fn int_attr(&self, name: &str) -> Option<i64>;
+
+    /// The float attribute called `name`.
+    fn float_attr(&self, name: &str) -> Option<f64>;
+}
+
+impl NumberAttrs for Node {
+    fn int_attr(&self, name: &str) -> Option<i64> {
+        match self.attr(name)? {
+            Attr::Int(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn float_attr(&self, name: &str) -> Option<f64> {
+        match self.attr(name)? {
+            Attr::Float(value) => Some(*value),
+            _ => None,
+        }
+    }
+}
+
 /// Whether a node cuts numbers off, so that nothing need be stored before it.
 pub(super) fn cuts(node: &Node) -> bool {
     node.domain.is_empty() && CUTS.contains(&node.op.as_str())

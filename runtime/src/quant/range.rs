@@ -4,7 +4,7 @@ use udo_api::{DType, Encoding};
 
 /// The default minimum width of a range whose quantized values are asymmetric. It only keeps the scale of a constant away from 0:
 /// the width that TensorFlow and SNPE have, 0.01, turns a model whose values are small into zeros.
-pub const LEAST_WIDTH: f64 = 1e-9;
+pub(super) const LEAST_WIDTH: f64 = 1e-9;
 
 /// The smallest step that a symmetric range has: that of numbers which are all 0.
 const LEAST_STEP: f64 = 1e-9;
@@ -20,7 +20,7 @@ pub struct Range {
 
 impl Range {
     /// The range of no number.
-    pub const EMPTY: Self = Self { min: f64::INFINITY, max: f64::NEG_INFINITY };
+    pub(super) const EMPTY: Self = Self { min: f64::INFINITY, max: f64::NEG_INFINITY };
 
     /// The range of what a sigmoid or softmax gives.
     pub(crate) const UNIT: Self = Self { min: 0.0, max: 1.0 };
@@ -44,12 +44,12 @@ impl Range {
 
     /// The range of all that is in either.
     #[must_use]
-    pub fn with(self, other: Self) -> Self {
+    pub(super) fn with(self, other: Self) -> Self {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 
     /// Whether no number is in it.
-    pub fn is_empty(self) -> bool {
+    pub(super) fn is_empty(self) -> bool {
         self.min > self.max
     }
 
@@ -150,7 +150,7 @@ impl Levels {
     }
 
     /// What is between the numbers that the least and the largest stand for.
-    pub fn range(self, encoding: Encoding) -> Range {
+    pub(super) fn range(self, encoding: Encoding) -> Range {
         let number = |stored: i32| {
             (f64::from(stored) - f64::from(encoding.zero_point)) * f64::from(encoding.scale)
         };
@@ -170,18 +170,19 @@ pub enum Bits {
 }
 
 impl Bits {
-    /// How many they are.
-    pub fn count(self) -> u32 {
-        match self {
-            Self::Four => 4,
-            Self::Eight => 8,
-            Self::Sixteen => 16,
-        }
+    /// The number of bits that is `count`: 4, 8 or 16.
+    pub(super) fn with_count(count: u32) -> Option<Self> {
+        [Self::Four, Self::Eight, Self::Sixteen].into_iter().find(|bits| u32::from(*bits) == count)
     }
+}
 
-    /// So many; none of 4, 8 and 16, if it is another number.
-    pub fn of(count: u32) -> Option<Self> {
-        [Self::Four, Self::Eight, Self::Sixteen].into_iter().find(|bits| bits.count() == count)
+impl From<Bits> for u32 {
+    fn from(bits: Bits) -> Self {
+        match bits {
+            Bits::Four => 4,
+            Bits::Eight => 8,
+            Bits::Sixteen => 16,
+        }
     }
 }
 

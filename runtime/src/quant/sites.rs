@@ -13,13 +13,13 @@ use udo_api::{Core, DType, Encoding, Facts, Side, resolve_axis};
 use super::FloatOps;
 use super::masks::{self, Masks};
 use super::operators::{
-    Form, GROUPS, PAD, ResultAxis, StoredFor, TRANSPOSED, cuts, is_float, is_fused_with_cut,
-    stored_for,
+    Form, GROUPS, NumberAttrs, PAD, ResultAxis, StoredFor, TRANSPOSED, cuts, is_float,
+    is_fused_with_cut, stored_for,
 };
 use super::range::{Bits, Levels, Range, unbounded};
 use udo_compile::resolve::{BoundNode, TypedGraph};
 use udo_engine::operators::Operators;
-use udo_graph::graph::{Attr, Graph, Node, NodeId, PerValue, Read, ValueId};
+use udo_graph::graph::{Attr, Graph, Links, Node, NodeId, PerValue, Read, ValueId};
 use udo_graph::memory::Tensor;
 
 /// A constant that is stored as quantized values, at one of its readers.

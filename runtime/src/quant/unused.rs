@@ -1,19 +1,11 @@
 //! Encodings that the user gives and that have no say in the model.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
+use super::encodings::Given;
 use super::sites::{Constant, Group};
-use super::{Given, QuantError, Quantizer};
-use udo_graph::graph::{Graph, GraphValue, Node, NodeId, Source, ValueId};
-
-/// An encoding that was given and is not used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unused {
-    /// The value or constant that it is for.
-    pub name: String,
-    /// Why.
-    pub why: String,
-}
+use super::{QuantError, Quantizer};
+use udo_graph::graph::{Graph, GraphValue, Links, Node, NodeId, NodeReads, Source, ValueId};
 
 /// The names of all values of a graph and its subgraphs.
 fn names<'a>(graph: &'a Graph, all: &mut HashSet<&'a str>) {
@@ -57,11 +49,11 @@ impl Quantizer {
     }
 
     /// The encodings that are given and not used.
-    pub(super) fn unused(&self) -> Vec<Unused> {
+    pub(super) fn unused(&self) -> BTreeMap<String, String> {
         let encodings = &self.settings.encodings;
         let names = encodings.names();
         if names.is_empty() {
-            return Vec::new();
+            return BTreeMap::new();
         }
         let mut used = HashSet::new();
         for group in &self.sites.groups {
@@ -73,7 +65,7 @@ impl Quantizer {
             used.extend(self.input(node, port).into_iter().flat_map(|id| self.names_of(id)));
         }
         let unused = names.into_iter().filter(|name| !used.contains(name));
-        unused.map(|name| Unused { name: name.to_owned(), why: self.why_unused(name) }).collect()
+        unused.map(|name| (name.to_owned(), self.why_unused(name))).collect()
     }
 
     fn input(&self, node: NodeId, port: usize) -> Option<ValueId> {

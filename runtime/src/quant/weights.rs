@@ -13,20 +13,20 @@ const LEAST_STEP: f32 = 1e-12;
 
 /// A constant as quantized values.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub(super) struct Stored {
     /// The values.
-    pub values: Tensor,
+    pub(super) values: Tensor,
     /// The integers that may stand for numbers.
-    pub levels: Levels,
+    pub(super) levels: Levels,
     /// An encoding for all, or one for each position of the axis.
-    pub encodings: Vec<Encoding>,
+    pub(super) encodings: Vec<Encoding>,
     /// The axis; none where there is one encoding for all.
-    pub axis: Option<usize>,
+    pub(super) axis: Option<usize>,
 }
 
 /// How constants are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scheme {
+pub(super) enum Scheme {
     /// From 0 on, with the integer that stands for 0 anywhere.
     Asymmetric(Bits),
     /// As far below 0 as above it, with 0 for 0.
@@ -35,7 +35,7 @@ pub enum Scheme {
 
 impl Scheme {
     /// The integers that stand for numbers.
-    pub(crate) fn levels(self) -> Levels {
+    pub(super) fn levels(self) -> Levels {
         match self {
             Self::Asymmetric(bits) => Levels::unsigned(bits),
             Self::Symmetric(bits) => Levels::signed(bits),

@@ -3,7 +3,7 @@
 use crate::pipeline::CompileError;
 use crate::quant::QuantError;
 use udo_engine::cache::CacheError;
-use udo_engine::device::{Error, ErrorCode};
+use udo_engine::device::{Coded, Error, ErrorCode, ErrorContext};
 use udo_engine::package::OpenError;
 use udo_graph::container::ContainerError;
 use udo_graph::import::ImportError;
@@ -49,9 +49,8 @@ pub enum LoadError {
     Device(#[from] Error),
 }
 
-impl LoadError {
-    /// What kind of refusal it is.
-    pub fn code(&self) -> ErrorCode {
+impl Coded for LoadError {
+    fn code(&self) -> ErrorCode {
         match self {
             Self::Package(error) => error.code(),
             Self::Import(error) => error.code(),

@@ -9,11 +9,11 @@ use udo_compile::hta::{self, HtaError, HtaReport, PrepareHta};
 use udo_compile::options::CompileOptions;
 use udo_compile::place;
 use udo_engine::cache::{Cache, CacheError, CacheOptions, ModelSource};
-use udo_engine::device::{self, ErrorCode};
+use udo_engine::device::{self, Coded, ErrorCode};
 use udo_graph::container::{Container, Contents, Section};
-use udo_graph::graph::{Graph, Source};
+use udo_graph::graph::{Graph, InPlace, Source};
 use udo_graph::import::{self, ImportError, ImportOptions, PackagedOp};
-use udo_graph::memory::ModelBytes;
+use udo_graph::memory::{ModelBytes, TensorStorage};
 
 use super::networks::Networks;
 use super::{LoadError, Runtime};

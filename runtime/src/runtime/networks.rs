@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{LoadError, LoadOptions, LoadSource, Runtime};
 use crate::model::{Model, Shared, Stage, Stages, kinds};
 use crate::pipeline::CompileError;
-use udo_compile::resolve::Input;
+use udo_compile::resolve::{Input, InputShapes};
 use udo_engine::cache::{Cache, ModelSource};
 use udo_engine::device::{self, Error, ErrorCode, Extent, TensorSpec, quoted};
 use udo_graph::container::{self, Container, ContainerError};
-use udo_graph::graph::{DimSpec, Graph, TensorType};
-use udo_graph::import::{self, MODEL_FILE};
+use udo_graph::graph::{DimSpec, Graph, TensorType, promote_defaults};
+use udo_graph::import::{self, MODEL_FILE, options_for_file};
 use udo_graph::memory::ModelBytes;
 
 /// The networks of a model's file; one of another format than a model file is one network with one stage. Clones share
@@ -97,7 +97,7 @@ impl Runtime {
         path: &Path,
         options: &LoadOptions,
     ) -> Result<Networks, LoadError> {
-        let import = self.reading_for(options).of_file(path);
+        let import = options_for_file(&self.reading_for(options), path);
         let bytes = ModelSource::of(path, |path| import.reading.bytes(path))?;
         let options = LoadOptions { import, ..options.clone() };
         self.networks_of(bytes, &import::name_of(path), options)
@@ -150,8 +150,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Networks {
-    /// How many there are.
-    pub fn count(&self) -> usize {
+    fn count(&self) -> usize {
         match &self.0.source {
             Source::File(file) => file.networks().len(),
             Source::Single(_) => 1,
@@ -163,8 +162,8 @@ impl Networks {
         matches!(self.0.source, Source::File(_))
     }
 
-    /// All of them, in the file's order.
-    pub fn iter(&self) -> impl Iterator<Item = Network> {
+    /// Returns all networks, in the order of the file.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Network> {
         let of = |at| Network { of: Arc::clone(&self.0), at };
         (0..self.count()).map(of)
     }
@@ -271,22 +270,6 @@ impl Network {
         }
     }
 
-    /// The names of the inputs, and what all stages agree on of each: dimensions that differ are open.
-    ///
-    /// # Errors
-    /// The file is damaged.
-    pub fn agreed_inputs(&self) -> Result<Vec<(String, TensorSpec)>, LoadError> {
-        let mut agreed = self.inputs(0)?;
-        for stage in 1..self.stage_count() {
-            for ((_, spec), (_, other)) in agreed.iter_mut().zip(self.inputs(stage)?) {
-                let extent = |(a, b): (Extent, Extent)| if a == b { a } else { Extent::Open };
-                let extents: Vec<_> = spec.extents().zip(other.extents()).map(extent).collect();
-                *spec = TensorSpec::new(spec.dtype(), &extents)?;
-            }
-        }
-        Ok(agreed)
-    }
-
     /// The names of the outputs.
     ///
     /// # Errors
@@ -383,7 +366,7 @@ impl Network {
                     }
                 }
                 let mut graph = bound.graph;
-                graph.give(&bind.given);
+                promote_defaults(&mut graph, &bind.given);
                 graph
             }
             Found::Single(only) => match lock(&only.graph).take() {

@@ -39,13 +39,6 @@ impl RuntimeReport {
     }
 }
 
-impl DeviceReport {
-    /// Whether anything ever lay in its memory, or its peaks were reset and nothing has since.
-    pub fn is_used(&self) -> bool {
-        self.heap.total.peak_bytes > 0 || self.heap.imported.peak_bytes > 0
-    }
-}
-
 impl fmt::Display for RuntimeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "runs in flight: {}", self.runs_in_flight)?;

@@ -4,7 +4,7 @@ use udo_api::Status;
 
 use crate::executor::{PortError, StepError};
 use crate::pipeline::CompileError;
-use udo_engine::device::{Error, ErrorCode};
+use udo_engine::device::{Coded, Error, ErrorCode, ErrorContext};
 
 /// Why a run failed. The session can run again.
 #[derive(Debug, thiserror::Error)]
@@ -18,17 +18,8 @@ pub enum RunError {
     Step(#[from] StepError),
 }
 
-impl RunError {
-    /// The step that failed, if it came so far.
-    pub fn step(&self) -> Option<&StepError> {
-        match self {
-            Self::Step(error) => Some(error),
-            Self::Prepare(_) => None,
-        }
-    }
-
-    /// What kind of refusal it is.
-    pub fn code(&self) -> ErrorCode {
+impl Coded for RunError {
+    fn code(&self) -> ErrorCode {
         match self {
             Self::Prepare(error) => match (error, error.code()) {
                 (CompileError::Resolve(_), ErrorCode::Unsupported) => ErrorCode::ShapeMismatch,
@@ -40,9 +31,8 @@ impl RunError {
     }
 }
 
-impl PortError {
-    /// What kind of refusal it is.
-    pub fn code(&self) -> ErrorCode {
+impl Coded for PortError {
+    fn code(&self) -> ErrorCode {
         match self {
             Self::WrongTensor { .. } => ErrorCode::ShapeMismatch,
             Self::NoShapes { .. } => ErrorCode::InvalidState,

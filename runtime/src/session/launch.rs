@@ -10,8 +10,11 @@ use super::segment::Watch;
 use super::{Prepared, RunError, Session};
 use crate::model::{Inner, Plans, Stage};
 use udo_compile::resolve::Input;
-use udo_engine::device::{DeviceId, DeviceTensor, Error, ErrorCode, Result, TensorSpec};
+use udo_engine::device::{
+    DeviceId, DeviceTensor, Error, ErrorCode, ErrorContext, Result, SpecDetails, TensorSpec,
+};
 use udo_engine::run::{Bound, Copies, FrameOptions, Frames, Launch, Run, RunOptions, Stop, Work};
+use udo_graph::graph;
 
 impl Session {
     /// Runs the model once over tensors of devices, in the order of its inputs and outputs, on the caller's thread. An output that
@@ -40,14 +43,24 @@ impl Session {
         self.give_to(bound)
     }
 
-    /// Tensors of the session's own for its inputs and outputs, of the shapes at hand, in memory of its home: the same at each call, for
-    /// as long as the shapes of their stage are. Runs over them copy nothing where that memory is coherent, and extents are those of the
-    /// plan; what is written there is there for the next run. An input and an output that may be in one place
+    /// Returns the session's own tensors for the inputs and outputs of a stage, in the memory of its device. With `stage` that stage is
+    /// prepared first; without, it is the stage that was prepared or ran last.
+    ///
+    /// The tensors are the same at each call until the shapes of their stage change. Runs over them copy nothing if the device's memory is
+    /// coherent. What is written to them stays there for the next run. An input and an output that may share their place
     /// ([`CompileOptions::in_place`](crate::CompileOptions::in_place)) are one tensor.
     ///
     /// # Errors
-    /// No shapes are at hand, or there is no memory.
-    pub fn io(&mut self) -> Result<&IoTensors> {
+    /// The model has no such stage, or it cannot be prepared; no shapes are prepared, or those that are belong to another stage; there is no
+    /// memory.
+    pub fn io(&mut self, stage: Option<usize>) -> Result<&IoTensors> {
+        if let Some(index) = stage {
+            self.prepare_stage(index)?;
+            let stage = self.model.stages.get(index)?;
+            if self.prepared.first().is_none_or(|at_hand| !Arc::ptr_eq(&at_hand.stage, stage)) {
+                return Err(no_shape(&stage.inputs));
+            }
+        }
         let at_hand = self.prepared.first().ok_or_else(|| no_shape(&self.model.inputs))?;
         let stage = Arc::clone(&at_hand.stage);
         let mut inputs = Vec::with_capacity(stage.inputs.len());
@@ -72,19 +85,6 @@ impl Session {
             io
         };
         Ok(self.io.entry(key).or_insert(io))
-    }
-
-    /// The same for a stage of the model, which is at hand then.
-    ///
-    /// # Errors
-    /// There is no such stage, or it cannot be made to run; its shapes are open, and those at hand are not of it.
-    pub fn stage_io(&mut self, index: usize) -> Result<&IoTensors> {
-        self.prepare_stage(index)?;
-        let stage = self.model.stages.get(index)?;
-        if self.prepared.first().is_none_or(|at_hand| !Arc::ptr_eq(&at_hand.stage, stage)) {
-            return Err(no_shape(&stage.inputs));
-        }
-        self.io()
     }
 
     /// What the last [`Session::run_on`] copied of its inputs and outputs.
@@ -121,7 +121,7 @@ impl Session {
     ) -> Result<Launch> {
         let bound = self.bind_tensors(inputs, outputs)?;
         self.devices.complete(&self.model, &self.options, &mut options)?;
-        Launch::new(self.frames(&[])?, bound, options)
+        self.frames(&[])?.record(bound, options)
     }
 
     /// Takes the memory that submitted runs need, which the first submission does otherwise. Where extents are open, that is for the
@@ -272,7 +272,7 @@ pub(super) fn bind_tensors(
     check_count("outputs", outputs.len(), model.outputs.iter().map(String::as_str))?;
     for (index, (input, given)) in stage.inputs.iter().zip(inputs).enumerate() {
         let desc = given.spec().desc().map_err(|error| error.at(format_args!("input {index}")))?;
-        if !input.of.admits(&desc) {
+        if !graph::admits(&input.of, &desc) {
             let (name, wanted) = (&input.name, &input.of);
             let why = format!("input {index}, {name:?}, is {desc}, wanted {wanted}");
             return Err(Error::new(ErrorCode::ShapeMismatch, why));

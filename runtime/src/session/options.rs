@@ -9,7 +9,7 @@ use crate::executor::Room;
 use crate::model::Inner;
 use udo_engine::cores::{Memory, PerMemory};
 use udo_engine::device::{
-    CoreSet, Device, DeviceId, DeviceTensor, Error, ErrorCode, Result, TensorSpec,
+    CoreSet, Device, DeviceId, DeviceTensor, Error, ErrorCode, Result, TensorSpec, check_cores,
 };
 use udo_engine::run::{RunLog, RunOptions, SharedWorkspace};
 
@@ -18,14 +18,14 @@ use udo_engine::run::{RunLog, RunOptions, SharedWorkspace};
 /// ```
 /// use udo_api::CoreKind;
 /// use udo_runtime::graph::Graph;
-/// use udo_runtime::session::{SessionOptions, Workspace};
+/// use udo_runtime::run::{SessionOptions, Workspace};
 /// use udo_runtime::run::SharedWorkspace;
 /// use udo_runtime::{LoadOptions, Runtime};
 ///
 /// let runtime = Runtime::new()?;
 /// let graph = Graph::parse("graph g\n  input x: f32[64]\n  a = Relu@14(x)\n  y = Neg@13(a)\n  output y\n")?;
 /// let model = runtime.load(graph, &LoadOptions::default())?;
-/// let shared = SharedWorkspace::new();
+/// let shared = SharedWorkspace::default();
 /// let options = SessionOptions { workspace: Workspace::Shared(shared.clone()), ..SessionOptions::default() };
 /// let (mut one, two) = (model.session_with(&options)?, model.session_with(&options)?);
 /// one.run()?;
@@ -177,7 +177,7 @@ impl Devices {
     pub(super) fn check_cores(&self, model: &Inner, cores: CoreSet) -> Result<()> {
         let preferred = self.of(model.first_kind());
         let device = model.shared.queues.devices().get(preferred.kind, preferred.index)?;
-        cores.check(&device, model.shared.pool.width())
+        check_cores(cores, &device, model.shared.pool.width())
     }
 
     /// Says for a run what it leaves to its session.

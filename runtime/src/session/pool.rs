@@ -23,7 +23,7 @@ use udo_engine::run::{Frames, Launch, Run, RunOptions};
 /// use udo_runtime::device::DeviceTensor;
 /// use udo_runtime::graph::Graph;
 /// use udo_runtime::run::RunOptions;
-/// use udo_runtime::session::SessionOptions;
+/// use udo_runtime::run::SessionOptions;
 /// use udo_runtime::{Error, LoadOptions, Runtime, Tensor};
 ///
 /// let runtime = Runtime::new()?;
@@ -103,7 +103,7 @@ impl SessionPool {
         let tensors = (inputs, outputs);
         let bound = launch::bind_tensors(&self.model, &self.devices, planned, tensors)?;
         self.devices.complete(&self.model, &self.options, &mut options)?;
-        Launch::new(&self.frames, bound, options)
+        self.frames.record(bound, options)
     }
 
     /// Compiles the stages that are not, and takes the memory that runs of all known shapes need.

@@ -5,6 +5,7 @@ use std::num::NonZero;
 
 use udo_api::Shape;
 use udo_api::guard::thread_heap_calls;
+use udo_compile::plan::PlanMemory;
 use udo_runtime::graph::Graph;
 use udo_runtime::{CompileOptions, Model, Session, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
@@ -67,12 +68,12 @@ fn a_session_plans_for_each_shape_that_it_meets() {
         ]
     );
     let mut session = model.session().unwrap();
-    assert!(session.plan().is_none());
+    assert!(session.plans().next().is_none());
     for (batch, seq, replans) in [(1, 2, 1), (3, 5, 2), (1, 2, 2), (2, 1, 3), (3, 5, 3)] {
         run(&mut session, batch, seq);
         assert_eq!(session.replans(), replans, "{batch},{seq}");
     }
-    let report = session.plan().unwrap().report();
+    let report = session.plans().next().unwrap().report();
     assert!(
         report
             .nodes
@@ -204,18 +205,18 @@ fn sessions_share_plans_and_plans_share_what_is_packed() {
             .unwrap();
     let (mut first, mut second) = (open.session().unwrap(), open.session().unwrap());
     run(&mut first, 1, 2);
-    let taken = || open.taken_bytes();
+    let taken = || open.budget().taken();
     let one_plan = taken();
-    let session_bytes = first.plan().unwrap().session_bytes();
+    let session_bytes = first.plans().next().unwrap().session_bytes();
     run(&mut second, 1, 2);
     assert_eq!(taken() - one_plan, session_bytes, "the second session's own memory");
-    assert!(std::ptr::eq(first.plan().unwrap(), second.plan().unwrap()));
+    assert!(std::ptr::eq(first.plans().next().unwrap(), second.plans().next().unwrap()));
     let before = taken();
     run(&mut first, 40, 3);
     let packed: usize =
-        first.plan().unwrap().report().memories.iter().map(|m| m.packed_bytes).sum();
+        first.plans().next().unwrap().report().memories.iter().map(|m| m.packed_bytes).sum();
     assert!(packed > 0, "the weights are packed");
-    assert_eq!(taken() - before, first.plan().unwrap().session_bytes(), "and not again");
+    assert_eq!(taken() - before, first.plans().next().unwrap().session_bytes(), "and not again");
 }
 
 #[test]
@@ -238,9 +239,9 @@ fn constants_that_are_computed_with_each_plan_are_packed_once() {
     let model =
         compile_graph(Graph::parse(text).unwrap(), &operators, &CompileOptions::default()).unwrap();
     let mut session = model.session().unwrap();
-    let taken = || model.taken_bytes();
+    let taken = || model.budget().taken();
     session.prepare(&[("x", &[1, 16, 12, 12])]).unwrap();
-    let report = session.plan().unwrap().report();
+    let report = session.plans().next().unwrap().report();
     assert_eq!(report.nodes[0].name, "weights");
     assert!(report.nodes[0].is_folded);
     let has_step = report.steps.iter().any(|step| step.name == "normal");
@@ -248,7 +249,7 @@ fn constants_that_are_computed_with_each_plan_are_packed_once() {
     for side in [20, 12, 33] {
         let before = taken();
         session.prepare(&[("x", &[1, 16, side, side])]).unwrap();
-        let plan = session.plan().unwrap();
+        let plan = session.plans().next().unwrap();
         let geometry: usize = plan.report().memories.iter().map(|m| m.geometry_bytes).sum();
         let own = if side == 12 { 0 } else { plan.session_bytes() + geometry };
         assert_eq!(taken() - before, own, "{side}");
@@ -284,7 +285,7 @@ fn memory_of_other_shapes_goes_where_there_is_too_little() {
     let free = model(PRODUCT, &options(None));
     let mut session = free.session().unwrap();
     run(&mut session, 16, 16);
-    let plan = session.plan().unwrap();
+    let plan = session.plans().next().unwrap();
     let packed: usize = plan.report().memories.iter().map(|m| m.packed_bytes).sum();
     let whole = plan.session_bytes() + packed;
 

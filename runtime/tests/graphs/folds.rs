@@ -37,7 +37,7 @@ fn compiled(text: &str, cores: &[Core]) -> Model {
     operators.add_static(&PACKAGE).unwrap();
     let mut options = CompileOptions::default();
     options.place.cores = cores.to_vec();
-    options.place.fallback = Fallback::CPU;
+    options.place.fallback = Fallback::To(Core::CPU);
     compile_graph(Graph::parse(text).unwrap(), &operators, &options).unwrap()
 }
 

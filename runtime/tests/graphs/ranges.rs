@@ -6,7 +6,7 @@ use udo_api::Shape;
 use udo_api::guard::thread_heap_calls;
 use udo_runtime::compile::BindOptions;
 use udo_runtime::graph::Graph;
-use udo_runtime::session::RunError;
+use udo_runtime::run::RunError;
 use udo_runtime::{CompileOptions, Model, Session, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 

@@ -18,7 +18,7 @@ use udo_api::{
 };
 use udo_engine::thread_pool::Pool;
 use udo_runtime::graph::Attr;
-use udo_runtime::session::{RunError, StepError};
+use udo_runtime::run::{RunError, StepError};
 use udo_runtime::{CompileOptions, Session};
 use udo_test_support::graphs;
 

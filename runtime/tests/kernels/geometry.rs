@@ -9,6 +9,7 @@ use udo_api::{
     Op, OpDef, OpSchema, PackageV1, Port, Scratch, Status, Workspace, any_input, any_output,
 };
 use udo_runtime::graph::Graph;
+use udo_runtime::run::RunError;
 use udo_runtime::{CompileOptions, Model, Session};
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::positive::{Positive, PositiveF32};
@@ -288,7 +289,7 @@ fn geometry_is_filled_once_for_fixed_extents_and_anew_for_others() {
     let mut other = model.session().unwrap();
     assert_eq!(run(&mut other, &[7.0, 8.0, -1.0, -1.0]), [8.0, 7.0]);
     assert_eq!(since(), 6, "each session has its own");
-    let mut profile = vec![udo_runtime::session::StepProfile::default(); 2];
+    let mut profile = vec![udo_runtime::run::StepProfile::default(); 2];
     other.run_profiled(&mut profile).unwrap();
     assert_eq!(since(), 6, "a profiled run keeps it as well");
 }
@@ -329,7 +330,7 @@ fn a_run_whose_extents_are_refused_fails_and_the_next_one_prepares_again() {
     for _ in 0..2 {
         session.input_mut::<f32>("x").unwrap().copy_from_slice(&first(UNLUCKY));
         let error = session.run().unwrap_err();
-        let error = error.step().unwrap();
+        let RunError::Step(error) = error else { panic!("{error}") };
         assert_eq!((&*error.node, error.error.status), ("Backwards_1", Status::BAD_VALUE));
     }
     assert_eq!(run(&mut session, &first(3)), [3.0, 2.0, 1.0]);

@@ -147,7 +147,7 @@ fn options(random: &mut Random) -> CompileOptions {
     let affinity = affinity.collect();
     let place = PlaceOptions {
         cores,
-        fallback: Fallback::CPU,
+        fallback: Fallback::To(Core::CPU),
         profile: Profile { opencl: OpenCl::Off, ..Profile::default() },
         prefers_channels_last: random.once_in(3),
         affinity,

@@ -9,6 +9,7 @@ use udo_api::{
 use udo_engine::cores::{OpenCl, Profile};
 use udo_runtime::compile::{Fallback, PlaceOptions};
 use udo_runtime::graph::{DimSpec, Graph, Node};
+use udo_runtime::run::RunError;
 use udo_runtime::{CompileOptions, Session};
 use udo_test_support::compile::{built_in, compile_graph};
 
@@ -245,7 +246,7 @@ fn session(op: &str, outputs: usize, core: Core) -> Result<Session, String> {
 /// What one run of one node fails with.
 fn failure(op: &str, outputs: usize, core: Core) -> (Status, String) {
     let error = session(op, outputs, core).unwrap().run().unwrap_err();
-    let error = error.step().unwrap();
+    let RunError::Step(error) = error else { panic!("{error}") };
     (error.error.status, error.reason.to_string())
 }
 
@@ -297,7 +298,7 @@ fn what_lies_between_rows_is_for_kernels_whose_rules_ask_for_it() {
         session
     };
     let error = session("Grasping").run().unwrap_err();
-    let error = error.step().unwrap();
+    let RunError::Step(error) = error else { panic!("{error}") };
     assert_eq!(error.error.status, Status::NOT_DENSE);
     assert_eq!(error.reason.to_string(), "read strided rows as a dense slice: port 0");
     let mut careful = session("Careful");

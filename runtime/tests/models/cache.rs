@@ -8,6 +8,7 @@ use std::thread;
 
 use tempfile::TempDir;
 use udo_graph::container::{Contents, Network, Provenance, Stage, StoredGraph};
+use udo_graph::error::ErrorContext;
 use udo_runtime::cache::{CacheOptions, CacheOutcome, CacheReport};
 use udo_runtime::device::ErrorCode;
 use udo_runtime::{Error, LoadOptions, Runtime};

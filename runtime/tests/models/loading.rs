@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use udo_graph::container::{ContainerError, Contents, Network, Provenance, Stage, StoredGraph};
+use udo_graph::error::Coded;
 use udo_graph::memory::Limit;
 use udo_runtime::cache::{CacheError, CacheOptions};
 use udo_runtime::compile::CompileError;
@@ -76,9 +77,9 @@ fn who_meets_the_limit_of_memory_is_told_which() {
     options.compile.max_memory = Some(3000);
     let model = runtime().load(RELU.as_bytes(), &options).unwrap();
     let _first = model.session().unwrap();
-    assert_eq!(model.refused_by(), None);
+    assert_eq!(model.budget().refused_by(), None);
     model.session().unwrap_err();
-    assert_eq!(model.refused_by(), Some(Limit::Asked(3000)));
+    assert_eq!(model.budget().refused_by(), Some(Limit::Asked(3000)));
 }
 
 /// A model file with a network of one stage.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use udo_graph::container::{Container, Contents, Extent, Network, Provenance, Stage, StoredGraph};
+use udo_graph::error::Coded;
 use udo_graph::memory::ModelBytes;
 use udo_runtime::cache::{CacheOptions, CacheOutcome};
 use udo_runtime::device::ErrorCode;

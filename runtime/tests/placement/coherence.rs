@@ -49,7 +49,12 @@ const NETWORK: &str = "graph network
 fn options(coherence: Coherence, left_out: Option<usize>) -> CompileOptions {
     let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
     let cores = vec![Core::DSP_V68, Core::CPU];
-    let place = PlaceOptions { cores, fallback: Fallback::CPU, profile, ..PlaceOptions::default() };
+    let place = PlaceOptions {
+        cores,
+        fallback: Fallback::To(Core::CPU),
+        profile,
+        ..PlaceOptions::default()
+    };
     let plan = PlanOptions { coherence, left_out, ..PlanOptions::default() };
     CompileOptions { place, plan, ..CompileOptions::default() }
 }

@@ -228,7 +228,7 @@ fn itself_and_sum(pool: Option<&str>, zero_points: [u8; 2], core: Core) -> [Vec<
     let sum = quantized(&mut graph, sum, "sq", 0.1, second);
     graph.outputs = vec![itself, sum];
     let mut options = options(&[core]);
-    options.place.fallback = Fallback::CPU;
+    options.place.fallback = Fallback::To(Core::CPU);
     let mut session = compile(graph, &options).unwrap().session().unwrap();
     session.input_mut::<f32>("x").unwrap().copy_from_slice(&[-1.0, 2.0]);
     session.run().unwrap();
@@ -338,7 +338,7 @@ fn falling_back_is_asked_for_and_reported() {
         error,
         "node \"Hardmax_0\" (Hardmax) runs on none of the cores asked for: gpu: no kernel"
     );
-    gpu.place.fallback = Fallback::CPU;
+    gpu.place.fallback = Fallback::To(Core::CPU);
     let model = compile(hardmax(), &gpu).unwrap();
     let node = &model.report().nodes[0];
     assert!(node.fell_back);

@@ -315,7 +315,7 @@ fn what_is_refused_falls_back_and_says_why() {
         "u8",
     );
     let mut options = options(Core::DSP_V68, ASKED);
-    options.place.fallback = Fallback::CPU;
+    options.place.fallback = Fallback::To(Core::CPU);
     let model = compile(&text, &options).unwrap();
     let fell: Vec<_> = model.report().nodes.iter().filter(|node| node.fell_back).collect();
     let [node] = fell[..] else { panic!("{fell:#?}") };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use udo_api::{Core, DType, Shape};
 use udo_compile::hta::PrepareHta;
+use udo_engine::device::Coded;
 use udo_graph::container::{Contents, Network, Provenance, Section, Stage, StoredGraph};
 use udo_hta::Soc;
 use udo_runtime::compile::Fallback;

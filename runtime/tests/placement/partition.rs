@@ -102,7 +102,7 @@ fn what_is_pinned_runs_there_or_falls_back_and_says_so() {
     wanted.place.affinity[0].core = Core::GPU;
     let error = compile(&text, &wanted).unwrap_err().to_string();
     assert!(error.contains("(Det) runs on none of the cores asked for: gpu: "), "{error}");
-    wanted.place.fallback = Fallback::CPU;
+    wanted.place.fallback = Fallback::To(Core::CPU);
     let model = compile(&text, &wanted).unwrap();
     let det = model.report().nodes.iter().find(|node| node.op == "Det").unwrap();
     assert_eq!((det.core, det.fell_back, det.refusals.len()), (Core::CPU, true, 1));
@@ -209,7 +209,11 @@ fn a_view_goes_where_what_it_shows_is_made_and_read() {
                     assert_eq!(refused, [other], "{nodes}");
                 }
                 assert_eq!(brought(report), [count; 2], "{nodes} {affinity:?}");
-                assert_eq!(report.transfers(), count, "{nodes} {affinity:?}");
+                assert_eq!(
+                    report.steps.iter().filter(|step| step.is_transfer()).count(),
+                    count,
+                    "{nodes} {affinity:?}"
+                );
                 assert_close(&run(&model), &wanted, 1e-5);
             }
         }

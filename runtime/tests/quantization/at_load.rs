@@ -11,7 +11,7 @@ use udo_api::{
     dsp_kernel, input, output,
 };
 use udo_runtime::compile::{PlaceOptions, RangesOf};
-use udo_runtime::device::{Devices, ErrorCode};
+use udo_runtime::device::{Coded, Devices, ErrorCode};
 use udo_runtime::graph::{Graph, Source};
 use udo_runtime::{CompileOptions, LoadError, LoadOptions, Model, Runtime, Session, Tensor};
 use udo_test_support::compile::built_in;
@@ -303,7 +303,7 @@ fn what_cannot_be_quantized_says_why() {
     let model = compile(Graph::parse(dark).unwrap(), &both, random(2)).unwrap();
     let said = notices(&model);
     assert!(said.contains("quantizing it at load fails: value \"l\" had no number"), "{said}");
-    let fallback = udo_runtime::compile::Fallback::CPU;
+    let fallback = udo_runtime::compile::Fallback::To(Core::CPU);
     let place = PlaceOptions { cores: vec![Core::DSP_V68], fallback, ..PlaceOptions::default() };
     let options = CompileOptions { place, ranges_of: random(2), ..CompileOptions::default() };
     let model =

@@ -7,13 +7,15 @@ mod on_dsp;
 use std::collections::BTreeSet;
 
 use udo_api::{Core, DType, PackageV1, Shape};
+use udo_compile::compiler::Resources;
+use udo_compile::resolve;
 use udo_graph::{export, import};
 use udo_runtime::compile::{BindOptions, Fallback, PlaceOptions};
 use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, DimSpec, Graph, ImportOptions, Node, ValueId};
 use udo_runtime::quant::{
-    Bits, Comparison, Correction, Encodings, Equalization, FloatOps, Granularity, Kind, Method,
-    Quantized, Quantizer, Settings,
+    Bits, Comparison, Encodings, FloatOps, Kind, Method, Quantized, Quantizer, Settings,
+    WeightEncoding,
 };
 use udo_runtime::{CompileOptions, LoadOptions, Runtime, Tensor};
 use udo_test_support::compile::built_in;
@@ -137,7 +139,7 @@ fn quantize(graph: &Graph, settings: Settings, sets: &[Vec<(String, Tensor)>]) -
     for set in sets {
         comparison.add(set).unwrap();
     }
-    let values = comparison.into_values();
+    let values = comparison.values;
     let outputs = values.iter().filter(|value| value.is_output);
     let worst = outputs.map(|value| value.noise.decibels().unwrap_or(200.0));
     (quantized, worst.fold(f64::INFINITY, f64::min))
@@ -229,9 +231,9 @@ fn more_bits_and_more_scales_are_less_noise() {
     let sets = runs("x", &[1, 3, 16, 16], 4);
     let noise = |settings| quantize(&pictures(), settings, &sets).1;
     let eight = noise(allowed());
-    let channels = noise(Settings { granularity: Granularity::PerChannel, ..allowed() });
+    let channels = noise(Settings { weight_encoding: WeightEncoding::PerChannel, ..allowed() });
     let wide = noise(Settings {
-        granularity: Granularity::PerChannel,
+        weight_encoding: WeightEncoding::PerChannel,
         activation_bits: Bits::Sixteen,
         ..allowed()
     });
@@ -245,15 +247,20 @@ fn more_bits_and_more_scales_are_less_noise() {
     assert!(sixteen > 60.0, "{sixteen}");
 }
 
+fn raise(runtime: &Runtime, graph: &mut Graph) {
+    let (resources, options): (&Resources, _) = (runtime.as_ref(), CompileOptions::default());
+    resolve::raise(&resources.compiler(&options), graph).unwrap();
+}
+
 #[test]
 fn the_onnx_file_is_the_same_model() {
     let sets = runs("x", &[1, 3, 16, 16], 2);
     let runtime = Runtime::new().unwrap();
-    for granularity in [Granularity::PerTensor, Granularity::PerChannel] {
-        let settings = Settings { granularity, ..Settings::default() };
+    for weight_encoding in [WeightEncoding::Asymmetric, WeightEncoding::PerChannel] {
+        let settings = Settings { weight_encoding, ..Settings::default() };
         let (quantized, _) = quantize(&pictures(), settings, &sets);
         let mut graph = quantized.graph.clone();
-        runtime.raise(&mut graph, &BindOptions::default()).unwrap();
+        raise(&runtime, &mut graph);
         assert!(graph.nodes.iter().all(|node| node.opset == OPSET));
         let output = graph.value(graph.outputs[0]).unwrap().declared.as_ref();
         assert_eq!(output.map(ToString::to_string).as_deref(), Some("f32[1,10]"), "files say it");
@@ -286,7 +293,7 @@ fn older_nodes_are_raised_for_a_file_that_has_one_operator_set() {
     let said = export::to_onnx(&quantized.graph).unwrap_err().to_string();
     assert!(said.contains("is of operator set"), "{said}");
     let mut graph = quantized.graph.clone();
-    runtime.raise(&mut graph, &BindOptions::default()).unwrap();
+    raise(&runtime, &mut graph);
     assert!(graph.nodes.iter().all(|node| node.opset == 13));
     let row = graph.nodes.iter().find(|node| node.op == "Squeeze").unwrap();
     assert_eq!((row.inputs.len(), row.attrs.len()), (2, 0), "its axes are an input");
@@ -385,7 +392,7 @@ fn encodings_that_are_given_are_those_of_the_model() {
     let sets = runs("x", &[1, 3, 16, 16], 2);
     let (first, _) = quantize(&pictures(), Settings::default(), &sets);
     let text = Encodings::text(&first.encoded);
-    let encodings = Encodings::parse(&text).unwrap();
+    let encodings = text.parse::<Encodings>().unwrap();
     // Other data say other ranges, and yet.
     let other = runs("x", &[1, 3, 16, 16], 7);
     let (second, _) = quantize(&pictures(), Settings { encodings, ..Settings::default() }, &other);
@@ -396,7 +403,7 @@ fn encodings_that_are_given_are_those_of_the_model() {
     assert_eq!(of(&first, Kind::Activation), of(&second, Kind::Activation));
     assert_eq!(of(&first, Kind::Weights), of(&second, Kind::Weights));
     let text = r#"{"activation_encodings": {"x": [{"bitwidth": 8, "scale": 0.5, "offset": -1}, {"bitwidth": 8, "scale": 0.5, "offset": -1}]}}"#;
-    let encodings = Encodings::parse(text).unwrap();
+    let encodings = text.parse::<Encodings>().unwrap();
     let runtime = Runtime::new().unwrap();
     let settings = Settings { encodings, ..Settings::default() };
     let source = Quantizer::new(pictures(), &runtime, &BindOptions::default(), settings).unwrap();
@@ -432,7 +439,7 @@ fn uneven() -> Graph {
 fn equalized_weights_are_less_noise_per_tensor() {
     let sets = runs("x", &[1, 4, 8, 8], 3);
     let (_, before) = quantize(&uneven(), Settings::default(), &sets);
-    let equalized = Settings { equalization: Equalization::CrossLayer, ..Settings::default() };
+    let equalized = Settings { equalize: true, ..Settings::default() };
     let (quantized, after) = quantize(&uneven(), equalized, &sets);
     assert!(after > before + 3.0, "{before} dB, then {after}");
     assert!(quantized.encoded.iter().any(|of| of.name == "w0"), "names stay");
@@ -443,7 +450,7 @@ fn corrected_biases_move_means_back() {
     let sets = runs("x", &[1, 3, 16, 16], 6);
     let coarse = Settings { weight_bits: Bits::Four, ..Settings::default() };
     let (_, before) = quantize(&pictures(), coarse.clone(), &sets);
-    let corrected = Settings { correction: Correction::Bias, ..coarse };
+    let corrected = Settings { correct_biases: true, ..coarse };
     let (_, after) = quantize(&pictures(), corrected, &sets);
     assert!(after > before, "{before} dB, then {after}");
 }
@@ -457,7 +464,7 @@ fn percentiles_leave_rare_numbers_out() {
     let settings = Settings { method: Method::Percentile(99.9), ..Settings::default() };
     let (quantized, _) = quantize(&pictures(), settings, &sets);
     let x = quantized.encoded.iter().find(|of| of.name == "x").unwrap();
-    let range = x.levels.range(x.encodings[0]);
+    let range = x.stored_range();
     assert!(range.max < 1.1 && range.min > -1.1, "{range:?}");
 }
 
@@ -493,7 +500,7 @@ fn user_operators_take_part_as_their_types_say() {
         let result = format!("{}_1", op.to_lowercase());
         assert_eq!(quantized.encoded.iter().any(|of| of.name == result), is_stored, "{op}");
         let run = |cores: Vec<Core>| {
-            let fallback = Fallback::CPU;
+            let fallback = Fallback::To(Core::CPU);
             let place = PlaceOptions { cores, fallback, ..PlaceOptions::default() };
             let options = CompileOptions { place, ..CompileOptions::default() };
             let model =

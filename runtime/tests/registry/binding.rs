@@ -350,7 +350,7 @@ fn opened(shapes: Shapes<'_>, dims: Dims<'_>) -> String {
         session.prepare(&[]).map(|()| session)
     });
     match prepared {
-        Ok(session) => session.plan().unwrap().outputs().next().unwrap().1.to_string(),
+        Ok(session) => session.plans().next().unwrap().outputs().next().unwrap().1.to_string(),
         Err(error) => error.to_string(),
     }
 }

@@ -52,7 +52,7 @@ fn results(operators: &Operators) -> Vec<Vec<u32>> {
     session.input_mut::<f32>("image").unwrap().copy_from_slice(&noise(432, 3));
     session.run().unwrap();
     let names: Vec<String> =
-        session.plan().unwrap().outputs().map(|(name, _)| name.to_owned()).collect();
+        session.plans().next().unwrap().outputs().map(|(name, _)| name.to_owned()).collect();
     let bits =
         |name: &String| session.output::<f32>(name).unwrap().iter().map(|v| v.to_bits()).collect();
     names.iter().map(bits).collect()

@@ -7,6 +7,7 @@ use udo_api::{DType, Status};
 use udo_engine::operators::Operators;
 use udo_runtime::compile::CompileError;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node};
+use udo_runtime::run::RunError;
 use udo_runtime::{CompileOptions, Model};
 use udo_test_support::compile::compile_graph;
 use udo_test_support::fixture::build_fixture;
@@ -46,7 +47,8 @@ fn a_loaded_package_is_watched_in_release_builds_too() {
         let mut session = compile(&library, how).unwrap().session().unwrap();
         session.input_mut::<f32>("x").unwrap().fill(1.0);
         let error = session.run().unwrap_err();
-        assert_eq!(error.step().unwrap().error.status, status, "{how}: {error}");
+        let RunError::Step(step) = &error else { panic!("{how}: {error}") };
+        assert_eq!(step.error.status, status, "{how}: {error}");
         let text = error.to_string();
         assert!(text.starts_with(&format!("{node}{message}")), "{how}: {text}");
     }

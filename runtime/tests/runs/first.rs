@@ -49,7 +49,7 @@ fn rows(runtime: &Runtime, rows: usize) -> DeviceTensor {
 }
 
 fn plan_of(session: &Session) -> *const Plan {
-    std::ptr::from_ref(session.plan().unwrap())
+    std::ptr::from_ref(session.plans().next().unwrap())
 }
 
 /// B22.
@@ -91,7 +91,7 @@ fn first_runs_of_two_sessions_make_one_plan_and_pack_once() {
 #[test]
 fn first_runs_of_two_sessions_share_one_workspace() {
     let bytes = |runtime: &Runtime, model: &Model| {
-        let alone = SharedWorkspace::new();
+        let alone = SharedWorkspace::default();
         let mut session = sharing(model, &alone, 1);
         session.run_on(&[rows(runtime, 3)], &[None]).unwrap();
         alone.bytes(&cpu(runtime))
@@ -101,7 +101,7 @@ fn first_runs_of_two_sessions_share_one_workspace() {
         let model = compile(&runtime, OPEN, &CompileOptions::default());
         let once = bytes(&runtime, &model);
         cpu(&runtime).reset_heap_peaks();
-        let shared = SharedWorkspace::new();
+        let shared = SharedWorkspace::default();
         let x = rows(&runtime, 3);
         let sessions = [(); 2].map(|()| sharing(&model, &shared, 1));
         let ran = at_once(sessions, |mut session| {

@@ -17,6 +17,7 @@ use udo_runtime::run::{Priority, RunOptions, SharedWorkspace};
 use udo_runtime::{CompileOptions, Runtime};
 
 use super::{LONG, compile, cpu, elements, on, sharing, with_frames};
+use udo_engine::device::Coded;
 use udo_test_support::compile::built_in;
 
 static PACKAGE: PackageV1 = PackageV1::new("Gates", "1.0.0")
@@ -164,7 +165,7 @@ fn submit_returns_while_a_kernel_is_at_work_and_waiting_for_some_time_leaves_it_
     began(0, 1);
     assert_eq!(run.wait_timeout(Duration::from_millis(1)).unwrap_err().code(), ErrorCode::Timeout);
     assert_eq!(x.write(&[0; 8]).unwrap_err().code(), ErrorCode::Busy);
-    assert_eq!(y.read_all().unwrap_err().code(), ErrorCode::Busy);
+    assert_eq!(y.to_host().unwrap_err().code(), ErrorCode::Busy);
     let error =
         session.submit(slice::from_ref(&x), &[Some(y.clone())], RunOptions::default()).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Busy);
@@ -292,7 +293,7 @@ fn b19_two_threads_on_one_network_serialise_and_are_right() {
     let runtime = runtime();
     let model = compile(&runtime, &text(4), &CompileOptions::default());
     let cpu = cpu(&runtime);
-    let workspace = SharedWorkspace::new();
+    let workspace = SharedWorkspace::default();
     open(4, 1 << 20);
     std::thread::scope(|scope| {
         for seed in [1.0f32, 2.0, 3.0] {
@@ -325,7 +326,7 @@ fn b19_a_run_that_waits_for_a_workspace_keeps_nobody_else_waiting() {
     let free = compile(&runtime, &text(6), &CompileOptions::default());
     open(6, 1 << 20);
     let cpu = cpu(&runtime);
-    let workspace = SharedWorkspace::new();
+    let workspace = SharedWorkspace::default();
     let x = on(&cpu, &[2], &[1.0f32, -2.0]);
     let (mut one, mut two) = (sharing(&held, &workspace, 1), sharing(&held, &workspace, 1));
     let mut other = free.session().unwrap();
@@ -362,7 +363,7 @@ fn b19_a_callback_does_not_wait_for_a_workspace() {
     let model = compile(&runtime, &text(7), &CompileOptions::default());
     open(7, 1 << 20);
     let cpu = cpu(&runtime);
-    let workspace = SharedWorkspace::new();
+    let workspace = SharedWorkspace::default();
     let x = on(&cpu, &[2], &[1.0f32, -2.0]);
     let (mut one, mut two) = (sharing(&model, &workspace, 1), sharing(&model, &workspace, 1));
     let (said, heard) = std::sync::mpsc::channel();

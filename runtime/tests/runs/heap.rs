@@ -28,7 +28,7 @@ fn submitting_and_waiting_leave_the_heap_alone() {
     let on_done = move |_: &Result<(), _>| said.send(thread_heap_calls()).unwrap();
     let options = RunOptions {
         timeout: Some(LONG),
-        stream: Some(Stream::new()),
+        stream: Some(Stream::default()),
         on_done: Some(Box::new(on_done)),
         ..RunOptions::default()
     };

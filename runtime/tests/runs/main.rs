@@ -21,8 +21,7 @@ use std::time::Duration;
 use udo_api::{CoreKind, Element, Shape};
 use udo_runtime::device::DeviceTensor;
 use udo_runtime::graph::Graph;
-use udo_runtime::run::SharedWorkspace;
-use udo_runtime::session::{SessionOptions, Workspace};
+use udo_runtime::run::{SessionOptions, SharedWorkspace, Workspace};
 use udo_runtime::{CompileOptions, Device, LoadOptions, Model, Runtime, Session, Tensor};
 
 /// Long enough for anything that is not stuck.

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use udo_api::{Core, CoreKind, DType};
 use udo_engine::cores::{OpenCl, Profile};
-use udo_engine::device::Packing;
+use udo_engine::device::{Coded, Packing, SpecDetails};
 use udo_runtime::compile::{Fallback, PlaceOptions};
 use udo_runtime::device::{
     Coherence, DeviceId, DeviceSpec, DeviceTensor, ErrorCode, Extent, TensorSpec,
 };
-use udo_runtime::run::RunOptions;
-use udo_runtime::session::SessionOptions;
+use udo_runtime::run::{RunOptions, SessionOptions};
 use udo_runtime::{CompileOptions, LoadOptions, Runtime};
 
 use super::{LONG, compile, cpu, elements, on, with_frames};
@@ -27,7 +26,7 @@ fn options(cores: &[Core]) -> CompileOptions {
     let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
     let place = PlaceOptions {
         cores: cores.to_vec(),
-        fallback: Fallback::CPU,
+        fallback: Fallback::To(Core::CPU),
         profile,
         ..PlaceOptions::default()
     };
@@ -64,7 +63,7 @@ fn a_small_network_runs_on_every_device_and_gives_what_the_cpu_does() {
             let run = run.unwrap();
             run.wait_timeout(LONG).unwrap();
             let made = run.output(0).unwrap();
-            assert_eq!(made.device(), &device);
+            assert_eq!(made.memory().device(), &device);
             let there = elements::<f32>(&made);
             let near = there.iter().zip([1.5f32, 0.0, 0.0, 4.0]).all(|(a, b)| (a - b).abs() < 0.1);
             assert!(near, "{core} in round {round}: {there:?}");
@@ -72,7 +71,7 @@ fn a_small_network_runs_on_every_device_and_gives_what_the_cpu_does() {
         assert_eq!(device.heap_stats().total.current_bytes, before, "nothing is left behind");
         let made = session.run_on(&[a, b], &[None]).unwrap();
         assert_eq!(made.len(), 1);
-        assert_eq!(made[0].device(), &device);
+        assert_eq!(made[0].memory().device(), &device);
     }
 }
 
@@ -170,7 +169,7 @@ fn packed_tensors_are_converted_where_they_enter_and_leave() {
     x.write(&all).unwrap();
     let mut session = model.session().unwrap();
     session.submit(&[x], &[Some(y.clone())], RunOptions::default()).unwrap().wait().unwrap();
-    assert_eq!(y.read_all().unwrap(), all);
+    assert_eq!(y.to_host().unwrap().bytes(), all);
     assert_eq!(y.memory().len(), 16);
 }
 

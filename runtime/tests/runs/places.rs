@@ -3,12 +3,15 @@
 use std::slice;
 
 use udo_api::DType;
-use udo_engine::device::{AllocOptions, ImportOptions, Packing, Sharing};
+use udo_engine::device::{
+    AllocMemory, AllocOptions, ImportMemory, ImportOptions, Packing, Sharing, SpecDetails,
+};
 use udo_runtime::device::{Coherence, DeviceSpec, DeviceTensor, ErrorCode, TensorSpec};
 use udo_runtime::run::{Copies, RunOptions};
 use udo_runtime::{CompileOptions, Runtime, Session};
 
 use super::{compile, cpu, elements, on};
+use udo_compile::options::set_dim;
 
 const TEXT: &str = "graph g
   input x: f32[4]
@@ -72,25 +75,25 @@ fn b23_tensors_are_used_where_they_lie() {
 fn b23_a_session_has_tensors_of_its_own_that_are_never_copied() {
     let runtime = Runtime::new().unwrap();
     let mut session = compile(&runtime, TEXT, &CompileOptions::default()).session().unwrap();
-    let io = session.io().unwrap().clone();
+    let io = session.io(None).unwrap().clone();
     io.inputs[0].write(&[0; 16]).unwrap();
     io.inputs[1].copy_from(&on(&cpu(&runtime), &[4], &[1.0f32, -2.0, 3.0, -4.0])).unwrap();
     let output = io.outputs[0].clone();
     let right = (vec![1.0f32, 0.0, 3.0, 0.0], copies(0, 0, 0));
     assert_eq!(runs(&mut session, &io.inputs, Some(&output)), right);
-    let again = session.io().unwrap();
+    let again = session.io(None).unwrap();
     assert_eq!(again.outputs[0].memory(), output.memory(), "the same at each call");
     assert_eq!(elements::<f32>(&output), right.0);
     let open = "graph g\n  input x: f32[n]\n  y = Relu@14(x)\n  output y\n";
     let mut session = compile(&runtime, open, &CompileOptions::default()).session().unwrap();
-    let error = session.io().unwrap_err();
+    let error = session.io(None).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidState);
     assert!(error.to_string().starts_with("input 0, \"x\", has no shape yet"), "{error}");
     session.prepare(&[("x", &[3])]).unwrap();
-    let first = session.io().unwrap().inputs[0].clone();
+    let first = session.io(None).unwrap().inputs[0].clone();
     assert_eq!(first.spec().dims().unwrap(), [3]);
     session.prepare(&[("x", &[5])]).unwrap();
-    assert_eq!(session.io().unwrap().outputs[0].spec().dims().unwrap(), [5]);
+    assert_eq!(session.io(None).unwrap().outputs[0].spec().dims().unwrap(), [5]);
 }
 
 #[test]
@@ -120,9 +123,9 @@ fn b23_what_does_not_lie_as_runs_want_it_is_copied_and_counted() {
     let fd = memory.export_fd().unwrap();
     assert_eq!(runs(&mut session, &inputs, None), (vec![2.0; 4], copies(1, 0, 16)));
     drop((shared, memory, inputs));
-    let whole = ImportOptions { size_bytes: 4096, offset_bytes: 0 };
+    let whole = ImportOptions { size_bytes: 4096, offset_bytes: 0, is_exclusive: true };
     // SAFETY: the file is this test's, and what it was exported from is gone.
-    let alone = unsafe { cpu.import_fd_exclusive(std::os::fd::AsFd::as_fd(&fd), whole) };
+    let alone = unsafe { cpu.import_fd(std::os::fd::AsRawFd::as_raw_fd(&fd), whole) };
     let alone = DeviceTensor::from_memory(spec, alone.unwrap().all()).unwrap();
     assert_eq!(runs(&mut session, &[alone, near], None), (vec![2.0; 4], copies(0, 0, 0)));
 }
@@ -169,10 +172,10 @@ fn b23_bounded_tensors_are_used_where_there_is_room_for_their_bounds() {
   output a, y
 ";
     let mut options = CompileOptions::default();
-    options.set_dim("n", 1..=4);
+    set_dim(&mut options.bind, "n", 1..=4);
     let mut session = compile(&runtime, text, &options).session().unwrap();
     session.input_mut::<f32>("x").unwrap().fill(8.0);
-    let own = session.io().unwrap().inputs[0].spec().dims().unwrap().to_vec();
+    let own = session.io(None).unwrap().inputs[0].spec().dims().unwrap().to_vec();
     for n in [2usize, 4, 1, 3, 2] {
         let numbers = || (0u8..).map(f32::from);
         let x = on(&cpu, &[n, 2], &numbers().take(2 * n).collect::<Vec<_>>());
@@ -203,7 +206,7 @@ fn b23_bounded_tensors_are_used_where_there_is_room_for_their_bounds() {
         assert_eq!(session.copies(), copies(0, count, bytes));
         assert_eq!(elements::<f32>(&made[0]), sums);
         // What the session has of its own is none of a run's business.
-        assert_eq!(session.io().unwrap().inputs[0].spec().dims().unwrap(), own);
+        assert_eq!(session.io(None).unwrap().inputs[0].spec().dims().unwrap(), own);
         session.run().unwrap();
         assert_eq!(session.output::<f32>("a").unwrap(), [8.0; 12]);
     }

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use udo_runtime::device::{DeviceTensor, ErrorCode};
-use udo_runtime::run::{Priority, RunOptions};
-use udo_runtime::session::SessionOptions;
+use udo_runtime::run::{Priority, RunOptions, SessionOptions};
 use udo_runtime::{CompileOptions, Model, Runtime, SessionPool};
 
 use super::{LONG, compile, cpu, elements, gate, on};

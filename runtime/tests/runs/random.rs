@@ -35,12 +35,16 @@ fn every_run_gives_the_right_result_or_says_how_it_ended() {
     let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
     let cores = [vec![Core::CPU], vec![Core::GPU, Core::CPU]];
     let models = cores.map(|cores| {
-        let place =
-            PlaceOptions { cores, fallback: Fallback::CPU, profile, ..PlaceOptions::default() };
+        let place = PlaceOptions {
+            cores,
+            fallback: Fallback::To(Core::CPU),
+            profile,
+            ..PlaceOptions::default()
+        };
         compile(&runtime, TEXT, &CompileOptions { place, ..CompileOptions::default() })
     });
-    let streams = [Stream::new(), Stream::new()];
-    let workspace = SharedWorkspace::new();
+    let streams = [Stream::default(), Stream::default()];
+    let workspace = SharedWorkspace::default();
     std::thread::scope(|scope| {
         for seed in 0..4 {
             let (runtime, models, streams) = (&runtime, &models, &streams);

@@ -6,7 +6,7 @@ use udo_api::{Core, CoreKind, Shape};
 use udo_runtime::device::{DeviceSpec, DeviceTensor, ErrorCode};
 use udo_runtime::graph::Graph;
 use udo_runtime::run::RunOptions;
-use udo_runtime::{CompileOptions, DeviceReport, LoadOptions, Model, Runtime, Session, Tensor};
+use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Session, Tensor};
 
 const OPEN: &str = "graph open\n  input x: f32[n,2]\n  y = Relu@14(x) # relu\n  output y\n";
 
@@ -30,7 +30,7 @@ dsp:0 (emulated dsp:v68): 0 of 1 cores at work, 0 runs waiting
     program: 24 bytes in 1 memories, 1000 at most";
     let report = runtime.report();
     assert_eq!(report.to_string(), wanted);
-    let used: Vec<bool> = report.devices.iter().map(DeviceReport::is_used).collect();
+    let used: Vec<bool> = report.devices.iter().map(|of| of.heap.total.peak_bytes > 0).collect();
     assert_eq!(used, [false, true]);
     runtime.lose_device(&dsp);
     let lost = runtime.report().to_string();

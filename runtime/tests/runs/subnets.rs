@@ -9,8 +9,7 @@ use udo_api::{Core, CoreKind};
 use udo_engine::cores::OpenCl;
 use udo_engine::run::RunSpanKind;
 use udo_runtime::device::{DeviceSpec, Devices};
-use udo_runtime::run::{RunLog, RunOptions};
-use udo_runtime::session::SessionOptions;
+use udo_runtime::run::{RunLog, RunOptions, SessionOptions};
 use udo_runtime::{CompileOptions, Model, Runtime};
 
 use super::gate::{began, open, passed, runtime_on};

@@ -10,7 +10,7 @@ use udo_api::{
     PackageV1, Port, Shape,
 };
 use udo_runtime::graph::Graph;
-use udo_runtime::session::{Span, SpanKind, Trace};
+use udo_runtime::run::{Span, SpanKind, Trace};
 use udo_runtime::{CompileOptions, Model, Tensor};
 use udo_test_support::compile::{built_in, compile_graph};
 use udo_test_support::graphs;

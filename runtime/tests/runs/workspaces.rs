@@ -8,6 +8,8 @@ use udo_runtime::run::{RunOptions, SharedWorkspace};
 use udo_runtime::{CompileOptions, Device, LoadOptions, Runtime};
 
 use super::{compile, cpu, elements, on, sharing};
+use udo_compile::plan::PlanMemory;
+use udo_engine::device::Coded;
 
 /// A chain whose values do not take each other's place.
 fn chain(width: usize) -> String {
@@ -44,7 +46,7 @@ fn b19_a_shared_workspace_is_as_large_as_the_largest_wants() {
     drop(own);
     assert_eq!(workspace(&cpu).0, 0);
     cpu.reset_heap_peaks();
-    let shared = SharedWorkspace::new();
+    let shared = SharedWorkspace::default();
     let mut sessions: Vec<_> = models.iter().map(|model| sharing(model, &shared, 1)).collect();
     let (now, peak) = workspace(&cpu);
     let most = arenas.iter().max().copied().unwrap();
@@ -93,7 +95,7 @@ fn b19_bounded_results_and_loops_in_a_shared_workspace() {
     let runtime = Runtime::new().unwrap();
     let cpu = cpu(&runtime);
     let model = compile(&runtime, text, &CompileOptions::default());
-    let shared = SharedWorkspace::new();
+    let shared = SharedWorkspace::default();
     let mut sessions = [sharing(&model, &shared, 1), sharing(&model, &shared, 1)];
     for round in 0..4i64 {
         for (n, session) in [1.0f32, 2.0].into_iter().zip(&mut sessions) {
@@ -133,7 +135,12 @@ fn b20_the_memory_of_cores_is_that_of_their_devices() {
     let runtime = Runtime::builder().devices(specs).build().unwrap();
     let profile = Profile { opencl: OpenCl::Off, ..Profile::default() };
     let cores = vec![Core::GPU, Core::CPU];
-    let place = PlaceOptions { cores, fallback: Fallback::CPU, profile, ..PlaceOptions::default() };
+    let place = PlaceOptions {
+        cores,
+        fallback: Fallback::To(Core::CPU),
+        profile,
+        ..PlaceOptions::default()
+    };
     let text = "graph g
   input x: f32[64]
   constant w: f32[64]{0.5}

@@ -9,7 +9,7 @@ use udo_engine::cores::opencl;
 use udo_runtime::compile::CompileError;
 use udo_runtime::device::Devices;
 use udo_runtime::graph::{Attr, Graph, Node as GraphNode, ValueId};
-use udo_runtime::session::PortError;
+use udo_runtime::run::PortError;
 use udo_runtime::{CompileOptions, LoadError, LoadOptions, Runtime, Session, Tensor};
 use udo_testing::{How, Output};
 

@@ -165,7 +165,7 @@ impl OneNode<'_> {
         let graph = self.graph()?;
         let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
         options.place.cores = vec![self.cx.subject.core, Core::CPU];
-        options.place.fallback = Fallback::CPU;
+        options.place.fallback = Fallback::To(Core::CPU);
         let runtime = Runtime::of(self.cx.registry.clone(), Devices::default());
         runtime
             .load(graph, &LoadOptions::from(options.clone()))

@@ -9,8 +9,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use udo_api::guard::heap_calls;
 use udo_runtime::Session;
-use udo_runtime::run::{Launch, RunOptions, Stream};
-use udo_runtime::session::SessionOptions;
+use udo_runtime::run::{Launch, RunOptions, SessionOptions, Stream};
 
 use super::Run;
 use super::quantize::DataFlags;
@@ -323,7 +322,7 @@ struct Flight {
 /// Streams to submit to in turn; none where runs have no order.
 pub(crate) fn streams(count: Option<NonZero<usize>>) -> Vec<Option<Stream>> {
     match count {
-        Some(count) => (0..count.get()).map(|_| Some(Stream::new())).collect(),
+        Some(count) => (0..count.get()).map(|_| Some(Stream::default())).collect(),
         None => vec![None],
     }
 }

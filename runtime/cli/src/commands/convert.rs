@@ -20,6 +20,8 @@ use super::Run;
 use crate::failures::{container_failure, load_failure};
 use crate::output::{Failure, Outcome, print_json, warn};
 use crate::package_flags::PackageFlags;
+use udo_compile::resolve::needs_package;
+use udo_graph::graph::{CutGraph, InPlace, values_named};
 
 /// Convert an ONNX model to a model file (.udm)
 ///
@@ -162,7 +164,8 @@ impl Run for Convert {
         let (mut whole, _) = self.with_images(&graph, &first)?;
         place::pin(&mut whole, &self.affinity)?;
         graph.affinity.extend(self.affinity.iter().map(Affinity::to_string));
-        let mut missing = runtime.missing(&graph, &BindOptions::default());
+        let mut missing =
+            udo_compile::resolve::missing(runtime.operators(), &graph, &BindOptions::default());
         // A package that is known has it, or a run may bind it to one.
         missing.retain(|op| {
             op.packages.is_empty() && !declared.iter().any(|known| known.name == op.op)
@@ -173,9 +176,8 @@ impl Run for Convert {
         // A domain of somebody's own says that a package has the operator. A run has to name it, converting need not.
         let ops = runtime.operators().ops();
         let has_domain = |domain: &str| ops.iter().any(|of| of.def.schema().domain() == domain);
-        let is_of_another = |op: &MissingOp| {
-            op.is_of_a_package() && !op.domain.is_empty() && !has_domain(&op.domain)
-        };
+        let is_of_another =
+            |op: &MissingOp| needs_package(op) && !op.domain.is_empty() && !has_domain(&op.domain);
         if missing.iter().all(is_of_another) {
             left_to_packages(&missing);
         } else {
@@ -277,7 +279,7 @@ impl Convert {
     fn outputs(&self, graph: &Graph) -> Result<Vec<ValueId>, Failure> {
         let mut outputs = Vec::new();
         for name in &self.out_node {
-            outputs.extend(graph.made(name).ok_or_else(|| {
+            outputs.extend(values_named(graph, name).ok_or_else(|| {
                 let text = format!("the model has no value and no node called {name:?}");
                 Failure::new(text).help("`udo model info MODEL` lists the nodes and what they make")
             })?);
@@ -343,7 +345,7 @@ fn refuse(all: Vec<MissingOp>) -> Outcome {
     if all.is_empty() {
         return Ok(());
     }
-    let of_package = all.iter().find(|op| op.is_of_a_package()).map(|op| op.op.clone());
+    let of_package = all.iter().find(|op| needs_package(op)).map(|op| op.op.clone());
     let failure = Failure::new(ResolveError::MissingOps { all });
     Err(match of_package {
         Some(op) => failure.help(format!(

@@ -8,15 +8,12 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 use udo_api::{Core, DType, Shape, TensorDesc};
-use udo_graph::export;
-use udo_runtime::Runtime;
-use udo_runtime::Tensor;
+use udo_graph::{export, memory};
 use udo_runtime::compile::PlaceOptions;
 use udo_runtime::compile::RangesOf;
 use udo_runtime::graph::{Attr, DimSpec, Graph, Node, Source, ValueId};
-use udo_runtime::session::StepProfile;
-use udo_runtime::{CompileOptions, Model, Session};
-use udo_runtime::{LoadOptions, quant};
+use udo_runtime::run::StepProfile;
+use udo_runtime::{CompileOptions, LoadOptions, Model, Runtime, Session, Tensor};
 
 use super::Run;
 use crate::failures::{compile_failure, load_failure, run_failure};
@@ -234,8 +231,8 @@ impl Runner<'_> {
         let compiled = self.runtime.load(graph, &LoadOptions::from(options.clone()));
         let model = compiled.map_err(|error| load_failure(error, self.file, self.runtime))?;
         let session = model.session();
-        let mut session =
-            session.map_err(|error| compile_failure(error, model.refused_by(), self.runtime))?;
+        let mut session = session
+            .map_err(|error| compile_failure(error, model.budget().refused_by(), self.runtime))?;
         session.set_input(INPUT, self.image)?;
         let mut profile = vec![StepProfile::default(); model.report().steps.len()];
         // Twice: the first run warms caches, and the second is shown.
@@ -425,7 +422,7 @@ fn picture() -> Result<Tensor, Failure> {
 
 fn random(dims: &[usize], seed: u64) -> Result<Tensor, Failure> {
     let desc = TensorDesc::new(DType::F32, Shape::new(dims)?);
-    quant::random(&desc, seed)?.ok_or_else(|| Failure::new("numbers cannot be made up"))
+    memory::random(&desc, seed)?.ok_or_else(|| Failure::new("numbers cannot be made up"))
 }
 
 /// A network that grows node by node.

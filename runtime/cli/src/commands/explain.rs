@@ -7,13 +7,12 @@ use std::time::Instant;
 use clap::Args;
 use serde_json::{Value, json};
 use udo_compile::pass::Stayed;
-use udo_compile::plan::{Crossing, Passage, Subnet};
+use udo_compile::plan::{Crossing, Passage, Subnet, subnet_name};
 use udo_runtime::Report;
 use udo_runtime::Session;
 use udo_runtime::compile::Fired;
 use udo_runtime::compile::Plan;
-use udo_runtime::session::SessionOptions;
-use udo_runtime::session::Trace;
+use udo_runtime::run::{SessionOptions, Trace};
 
 use super::Run;
 use super::quantize::DataFlags;
@@ -174,7 +173,7 @@ fn say(report: &Report, passes: &[Fired]) {
             step.core
         );
     }
-    outln!("transfers: {}", report.transfers());
+    outln!("transfers: {}", report.steps.iter().filter(|step| step.is_transfer()).count());
     outln!("copies between devices:");
     for (step, [from, to]) in report.exchanges() {
         let (was, is) = (step.inputs.join(", "), step.outputs.join(", "));
@@ -220,7 +219,7 @@ fn say_subnets(report: &Report) {
 
 /// Who makes and who reads what crosses.
 fn ends<'a>(report: &'a Report, of: &Crossing) -> [&'a str; 2] {
-    [of.from, of.to].map(|subnet| report.name_of(subnet).unwrap_or("caller"))
+    [of.from, of.to].map(|subnet| subnet_name(report, subnet).unwrap_or("caller"))
 }
 
 fn say_memory(report: &Report) {
@@ -260,7 +259,7 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
             let encodings: BTreeMap<&str, &str> =
                 n.encodings.iter().map(|(name, of)| (name.as_str(), of.as_str())).collect();
             json!({
-                "ids": n.ids.ids().collect::<Vec<_>>(), "subnet": report.name_of(n.subnet),
+                "ids": n.ids.ids().collect::<Vec<_>>(), "subnet": subnet_name(report, n.subnet),
                 "name": n.name, "op": n.op, "package": n.package, "core": n.core.to_string(), "inputs": n.inputs,
                 "outputs": n.outputs, "reads": n.reads, "makes": n.makes, "encodings": encodings, "refusals": refusals, "fell_back": n.fell_back, "view": n.is_view,
                 "fused_into": n.fused_into, "folded": n.is_folded,
@@ -273,7 +272,7 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
         .iter()
         .map(|s| {
             json!({
-                "subnet": report.name_of(s.subnet),
+                "subnet": subnet_name(report, s.subnet),
                 "name": s.name, "op": s.op, "package": s.package, "core": s.core.to_string(), "inputs": s.inputs,
                 "outputs": s.outputs, "between": s.between, "in_place": s.in_place, "scratch_bytes": s.scratch_bytes, "depth": s.depth,
                 "bytes": s.bytes, "operations": s.operations, "method": s.method,
@@ -317,7 +316,7 @@ fn to_json(report: &Report, passes: &[Fired]) -> Value {
     let crossings: Vec<Value> = crossings.collect();
     json!({
         "exchanges": exchanges, "subnets": subnets, "crossings": crossings, "modelled_us": report.modelled_us, "notices": report.notices, "passes": passes, "nodes": nodes, "steps": steps,
-        "transfers": report.transfers(), "memories": memories,
+        "transfers": report.steps.iter().filter(|step| step.is_transfer()).count(), "memories": memories,
     })
 }
 
@@ -439,7 +438,7 @@ fn measure(
         step.seconds = median(times);
     }
     let limits = Limits::measure(model.threads(), &ran);
-    let report = session.plan().map(Plan::report).cloned().unwrap_or_default();
+    let report = session.plans().next().map(Plan::report).cloned().unwrap_or_default();
     Ok(Measured::of(report, limits, &ran, median(runs)))
 }
 

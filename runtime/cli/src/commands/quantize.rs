@@ -14,9 +14,8 @@ use udo_graph::import::Reading;
 use udo_runtime::compile::BindOptions;
 use udo_runtime::graph::ImportOptions;
 use udo_runtime::quant::{
-    BiasStorage, Bits, Calibration, Compared, Comparison, Correction, Encodings, Equalization,
-    FloatNode, FloatOps, Granularity, Histograms, Kind, LEAST_WIDTH, Method, Narrow, QuantError,
-    Quantized, Quantizer, Settings, Symmetry, Unused,
+    BiasStorage, Bits, Calibration, Compared, Comparison, Encodings, FloatNode, FloatOps, Kind,
+    Method, Narrow, QuantError, Quantized, Quantizer, Settings, WeightEncoding,
 };
 use udo_runtime::{CompileOptions, Runtime};
 
@@ -28,6 +27,8 @@ use crate::package_flags::PackageFlags;
 use crate::raw::Packing;
 use data::Data;
 use report::Report;
+use udo_compile::compiler::Resources;
+use udo_compile::resolve;
 
 /// The least width that ranges may be asked to have: products of their steps are numbers in single precision.
 const FINEST_WIDTH: f64 = 1e-12;
@@ -97,7 +98,7 @@ pub(crate) struct Quantize {
     ///
     /// SNPE uses 0.01. A warning names each value whose range was widened, with its
     /// signal-to-quantization-noise ratio (SQNR).
-    #[arg(long, value_name = "WIDTH", default_value_t = LEAST_WIDTH, value_parser = parse_width)]
+    #[arg(long, value_name = "WIDTH", default_value_t = Settings::default().least_width, value_parser = parse_width)]
     min_range: f64,
     /// Apply cross-layer equalization to weights
     ///
@@ -173,7 +174,9 @@ pub(crate) struct DataFlags {
 }
 
 fn parse_bits(text: &str) -> Result<Bits, String> {
-    let bits = text.parse().ok().and_then(Bits::of);
+    let count: Option<u32> = text.parse().ok();
+    let all = [Bits::Four, Bits::Eight, Bits::Sixteen];
+    let bits = all.into_iter().find(|bits| Some(u32::from(*bits)) == count);
     bits.ok_or_else(|| "wanted 4, 8 or 16".to_owned())
 }
 
@@ -276,22 +279,17 @@ impl Quantize {
                 let text = std::fs::read_to_string(path).map_err(|error| {
                     Failure::new(format!("cannot read encodings {}: {error}", path.display()))
                 })?;
-                Encodings::parse(&text).map_err(|error| Failure::new(error).at(path.display()))?
+                text.parse::<Encodings>().map_err(|error| Failure::new(error).at(path.display()))?
             }
         };
         Ok(Settings {
             weight_bits: self.weights_bitwidth,
             activation_bits: self.act_bitwidth,
             bias: self.bias_bitwidth,
-            granularity: if self.per_channel {
-                Granularity::PerChannel
-            } else {
-                Granularity::PerTensor
-            },
-            symmetry: if self.symmetric_weights {
-                Symmetry::Symmetric
-            } else {
-                Symmetry::Asymmetric
+            weight_encoding: match (self.per_channel, self.symmetric_weights) {
+                (true, _) => WeightEncoding::PerChannel,
+                (false, true) => WeightEncoding::Symmetric,
+                (false, false) => WeightEncoding::Asymmetric,
             },
             method: self.act_range,
             float_ops: match (self.store_all, self.float_fallback) {
@@ -299,9 +297,9 @@ impl Quantize {
                 (false, true) => FloatOps::Allowed,
                 (false, false) => FloatOps::Refused,
             },
-            equalization: if self.cle { Equalization::CrossLayer } else { Equalization::None },
-            correction: if self.bias_correction { Correction::Bias } else { Correction::None },
-            histograms: if self.report.is_some() { Histograms::All } else { Histograms::AsNeeded },
+            equalize: self.cle,
+            correct_biases: self.bias_correction,
+            all_histograms: self.report.is_some(),
             encodings,
             least_width: self.min_range,
             ..Settings::default()
@@ -324,7 +322,7 @@ impl Quantize {
             comparison.add(&data.read(run)?).map_err(refused)?;
             bar.advance(1);
         }
-        Ok(comparison.into_values())
+        Ok(comparison.values)
     }
 
     /// How many bytes the files have, before and after.
@@ -379,7 +377,9 @@ impl Quantize {
         match format {
             Format::Onnx => {
                 let mut graph = quantized.graph.clone();
-                runtime.raise(&mut graph, bind)?;
+                let options = CompileOptions { bind: bind.clone(), ..CompileOptions::default() };
+                let resources: &Resources = runtime.as_ref();
+                resolve::raise(&resources.compiler(&options), &mut graph)?;
                 write_file(&self.output, &export::to_onnx(&graph)?)
             }
             Format::Udm => {
@@ -405,8 +405,8 @@ impl Quantize {
     /// What decided what is in the file.
     fn flags(&self) -> Vec<String> {
         let mut flags = vec![
-            format!("--weights-bitwidth {}", self.weights_bitwidth.count()),
-            format!("--act-bitwidth {}", self.act_bitwidth.count()),
+            format!("--weights-bitwidth {}", u32::from(self.weights_bitwidth)),
+            format!("--act-bitwidth {}", u32::from(self.act_bitwidth)),
         ];
         let are_set = [
             (self.bias_bitwidth == BiasStorage::Eight, "--bias-bitwidth 8"),
@@ -419,7 +419,7 @@ impl Quantize {
             (self.store_all, "--store-all"),
         ];
         flags.extend(are_set.iter().filter(|(is, _)| *is).map(|(_, flag)| (*flag).to_owned()));
-        if self.min_range.to_bits() != LEAST_WIDTH.to_bits() {
+        if self.min_range.to_bits() != Settings::default().least_width.to_bits() {
             flags.push(format!("--min-range {}", self.min_range));
         }
         if let Method::Percentile(percent) = self.act_range {
@@ -460,7 +460,7 @@ impl Quantize {
                 json!({ "value": name, "range": width, "decibels": decibels })
             });
             let unused = quantized.unused.iter();
-            let unused = unused.map(|Unused { name, why }| json!({ "name": name, "why": why }));
+            let unused = unused.map(|(name, why)| json!({ "name": name, "why": why }));
             print_json(&json!({
                 "output": self.output, "bytes": bytes, "bytes_before": before, "runs": runs,
                 "activations": activations, "weights": weights, "biases": biases,
@@ -479,7 +479,7 @@ impl Quantize {
             ));
         }
         self.warn_of_narrow(&quantized.narrow);
-        for Unused { name, why } in quantized.unused.iter().take(MOST_NAMED) {
+        for (name, why) in quantized.unused.iter().take(MOST_NAMED) {
             let help =
                 "results do not depend on it: remove it, or see the stored encodings in `--report`";
             warn(format!("the encoding of {name:?} is not used: {why}"), help);

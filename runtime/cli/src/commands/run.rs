@@ -16,7 +16,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use udo_api::Encoding;
 use udo_runtime::graph::Graph;
-use udo_runtime::session::{RunError, SessionOptions, SpanKind};
+use udo_runtime::run::{RunError, SessionOptions, SpanKind};
 use udo_runtime::{Session, Tensor};
 
 use super::Run;
@@ -344,7 +344,11 @@ impl RunModel {
     ) -> Outcome {
         let mut failed = None;
         let outcome = run_and_say(session, loaded, |session| {
-            run(session).inspect_err(|error| failed = error.step().cloned())
+            run(session).inspect_err(|error| {
+                if let RunError::Step(step) = error {
+                    failed = Some(step.clone());
+                }
+            })
         });
         let is_over = outcome.is_ok() || failed.is_some();
         if let (Some(folder), Some(graph), true) = (&self.capture, &self.captured, is_over) {

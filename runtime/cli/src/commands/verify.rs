@@ -318,7 +318,8 @@ impl Verify {
         set_inputs(session, loaded, &set.read(&loaded.model)?)?;
         prepare(session, loaded)?;
         let outputs = loaded.model.outputs();
-        let report = session.plan().map_or_else(|| loaded.model.report(), |plan| plan.report());
+        let report =
+            session.plans().next().map_or_else(|| loaded.model.report(), |plan| plan.report());
         let source = self.model.graph()?;
         let values = layers::Values::of_model(report, source.as_ref(), outputs);
         let mut layers = Layers { values, ..Layers::default() };

@@ -7,7 +7,7 @@ use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Layout, Shape};
 
 use super::param::{Param, Value, said};
 use super::{Result, Slot, TensorId, invalid, unsupported};
-use udo_engine::device::{Error, Extent, TensorSpec};
+use udo_engine::device::{Error, Extent, SpecDetails, TensorSpec};
 use udo_graph::graph::{Attr, Graph, NEWEST, Node, ValueId};
 use udo_graph::memory::Tensor;
 

@@ -6,7 +6,7 @@ use udo_hta::{Kind, Soc};
 
 use super::lower::{Derived, Lowering};
 use crate::resolve::{Control, TypedGraph};
-use udo_graph::graph::{NodeId, Origin};
+use udo_graph::graph::{Links, NodeId, NodeReads, Origin};
 
 /// Parts, and the nodes that stay, with why.
 #[derive(Debug, Default)]

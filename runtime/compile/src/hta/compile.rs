@@ -12,10 +12,13 @@ use super::lower::{Derived, Lowering};
 use super::piece::Piece;
 use super::record::{self, Part, Port};
 use crate::compiler::Compiler;
+use crate::options::options_of_part;
 use crate::pass::{self, PassOptions};
 use crate::resolve::{self, TypedGraph};
 use udo_graph::container::{COMPILED, Container, Contents};
-use udo_graph::graph::{DimSpec, Graph, GraphValue, Origin, Source, TensorType, ValueId};
+use udo_graph::graph::{
+    DimSpec, Graph, GraphValue, Links, Origin, Source, TensorType, ValueId, number_nodes,
+};
 use udo_graph::memory::ModelBytes;
 
 /// What is to be compiled for the HTA.
@@ -72,7 +75,7 @@ pub fn compile(
         let mut parts = Vec::new();
         for (stage, of_stage) in network.stages.iter().enumerate() {
             let mut graph = container.bound(of_stage, &network.name)?.graph;
-            graph.number();
+            number_nodes(&mut graph);
             let mut compiling = Compiling::of(&graph, compiler, of.soc)?;
             let done = if of.parts.is_empty() {
                 compiling.all(&mut report.stays)?
@@ -197,7 +200,7 @@ impl<'a> Compiling<'a> {
         piece.set_inputs(|value| tensor_type(self.desc(value)?));
         let failed = |error: &dyn std::fmt::Display| refused(error.to_string(), ids);
         // A part is bound as the whole was, and its inputs' shapes are fixed.
-        let options = self.compiler.options.of_part();
+        let options = options_of_part(self.compiler.options);
         let resolved = resolve::run(&self.compiler.with(&options), piece.graph.clone());
         let mut typed = resolved.map_err(|error| failed(&error))?.graph;
         let fired = pass::run(&self.compiler, &mut typed, &passes(), Core::DSP_V68);

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use super::piece::Piece;
 use super::record::Port;
 use udo_graph::graph::{Attr, Source, ValueId};
-use udo_graph::memory::Tensor;
+use udo_graph::memory::{Tensor, TensorStorage};
 
 /// The digest, SHA-256 in hexadecimal digits, of a part, of what it is compiled for and of its program. Names of values and nodes
 /// do not count; a value is the place where it is first met.

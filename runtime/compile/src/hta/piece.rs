@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use udo_api::DType;
 
-use udo_graph::graph::{Graph, Node, NodeId, Origin, PerValue, Source, TensorType, Value, ValueId};
+use udo_graph::graph::{
+    Graph, Links, Node, NodeId, NodeReads, Origin, PerValue, Source, TensorType, Value, ValueId,
+};
 
 const QUANTIZE: &str = "QuantizeLinear";
 const DEQUANTIZE: &str = "DequantizeLinear";

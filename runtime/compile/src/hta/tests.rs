@@ -9,7 +9,7 @@ use super::piece::Piece;
 use super::record::{self, Part};
 use crate::options::CompileOptions;
 use crate::testing;
-use udo_graph::graph::{Compiled, Graph, Origin};
+use udo_graph::graph::{Compiled, Graph, Origin, number_nodes};
 use udo_graph::memory::ModelBytes;
 
 /// Two convolutions of stored values.
@@ -36,7 +36,7 @@ const TEXT: &str = "graph net
 
 fn model() -> Graph {
     let mut graph = Graph::parse(TEXT).unwrap();
-    graph.number();
+    number_nodes(&mut graph);
     graph
 }
 

@@ -20,11 +20,6 @@ pub enum Fallback {
     To(Core),
 }
 
-impl Fallback {
-    /// To the CPU.
-    pub const CPU: Self = Self::To(Core::CPU);
-}
-
 /// What the user decides about placement.
 #[derive(Clone, Debug)]
 pub struct PlaceOptions {
@@ -70,15 +65,13 @@ impl Default for PlaceOptions {
     }
 }
 
-impl PlaceOptions {
-    /// The core whose queue runs wait in: the one that is asked for first.
-    pub fn first(&self) -> Core {
-        self.cores.first().copied().unwrap_or(Core::CPU)
-    }
+/// Returns the core that was asked for first. Runs wait in its queue.
+pub fn first_core(options: &PlaceOptions) -> Core {
+    options.cores.first().copied().unwrap_or(Core::CPU)
+}
 
-    /// The core that nodes are made ready for: the first that has kernels, as the HTA runs programs, which are left alone.
-    pub fn preferred(&self) -> Core {
-        let mut cores = self.cores.iter().copied();
-        cores.find(|core| core.kind() != Some(CoreKind::Hta)).unwrap_or(Core::CPU)
-    }
+/// Returns the core that nodes are prepared for: the first one that runs kernels. The HTA runs programs, which are left alone.
+pub fn preferred_core(options: &PlaceOptions) -> Core {
+    let mut cores = options.cores.iter().copied();
+    cores.find(|core| core.kind() != Some(CoreKind::Hta)).unwrap_or(Core::CPU)
 }

@@ -6,7 +6,7 @@ use udo_api::Facts;
 
 use super::replace;
 use crate::resolve::{BoundNode, ParamSetting, TypedGraph};
-use udo_graph::graph::{NodeId, Read, ValueId};
+use udo_graph::graph::{NodeId, NodeReads, Read, ValueId};
 
 /// Has those who read the later ones read the first, takes the later ones out, and counts them.
 pub(super) fn merge(graph: &mut TypedGraph) -> usize {

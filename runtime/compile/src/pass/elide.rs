@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::{Candidate, Extents, Uses, common, replace};
 use crate::compiler::Compiler;
 use crate::resolve::TypedGraph;
-use udo_graph::graph::ValueId;
+use udo_graph::graph::{NodeReads, ValueId};
 
 /// Has those who read such an output read the value that `find` says it is, takes the nodes out, and counts them. What the
 /// caller reads, and what a branch or loop begins or ends with, stays.

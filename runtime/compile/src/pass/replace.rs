@@ -8,7 +8,7 @@ use super::Candidate;
 use super::uses::Uses;
 use crate::compiler::Compiler;
 use crate::resolve::{self, TypedGraph};
-use udo_graph::graph::{Attr, NEWEST, Node, NodeId, ValueId};
+use udo_graph::graph::{Attr, NEWEST, Node, NodeId, NodeReads, ValueId};
 use udo_graph::memory::Tensor;
 
 /// A node of a built-in operator that makes of its inputs what the candidate makes of them by way of other nodes, which are

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::replace;
 use crate::resolve::TypedGraph;
-use udo_graph::graph::PerValue;
+use udo_graph::graph::{NodeReads, PerValue};
 
 /// Takes them out, and counts them. Those that say what runs when stay.
 pub(super) fn remove(graph: &mut TypedGraph) -> usize {

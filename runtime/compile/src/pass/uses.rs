@@ -2,7 +2,7 @@
 
 use super::Extents;
 use crate::resolve::{BoundNode, TypedGraph};
-use udo_graph::graph::{NodeId, ValueId};
+use udo_graph::graph::{NodeId, NodeReads, ValueId};
 
 /// Who makes and who reads each value.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Pins the nodes that the user or the model's file has run on a core.
 
 use udo_api::Core;
-use udo_graph::graph::Graph;
+use udo_graph::graph::{Graph, number_nodes, pin_nodes};
 
 use crate::options::{Affinity, AffinityError};
 
@@ -28,9 +28,9 @@ pub fn pin(graph: &mut Graph, user: &[Affinity]) -> Result<Vec<Affinity>, Affini
         let at = cores.iter().position(|core| *core == of.core).unwrap_or_default();
         (of.of.clone(), u16::try_from(at).unwrap_or(u16::MAX))
     };
-    graph.number();
+    number_nodes(graph);
     if graph.nodes.iter().all(|node| node.pin.is_none()) {
-        graph.pin(&all.iter().map(pin).collect::<Vec<_>>())?;
+        pin_nodes(graph, &all.iter().map(pin).collect::<Vec<_>>())?;
     }
     Ok(all)
 }

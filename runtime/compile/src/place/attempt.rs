@@ -13,7 +13,7 @@ use udo_engine::cores::opencl::{self, OpenClError};
 use udo_engine::cores::{fast_memory, machine};
 use udo_engine::exit_guard::{self, PackageCall};
 use udo_engine::operators::KernelEntry;
-use udo_graph::memory::{MAX_BYTES, Tensor};
+use udo_graph::memory::{MAX_BYTES, Tensor, TensorStorage};
 
 /// A kernel, and what it runs on.
 struct BackendKernel {

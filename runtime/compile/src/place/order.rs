@@ -7,7 +7,7 @@ use udo_api::Core;
 
 use super::{Choice, Placement};
 use crate::resolve::TypedGraph;
-use udo_graph::graph::{NodeId, PerValue};
+use udo_graph::graph::{Links, NodeId, NodeReads, PerValue};
 
 /// Nodes that follow each other on one core, by their places.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use super::wishes::Wishes;
 use super::{Choice, CoreRefusal, Fallback, PlaceError, PlacedKernel, Placing};
 use crate::compiler::Compiler;
 use crate::options::Costs;
-use udo_graph::graph::{NodeId, Source, ValueId};
+use udo_graph::graph::{Links, NodeId, Source, ValueId};
 
 impl Placing<'_> {
     /// What becomes of each node, and the microseconds that this takes by the costs asked for.

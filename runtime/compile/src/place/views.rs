@@ -10,7 +10,7 @@ use super::wishes::Wishes;
 use super::{Choice, CoreRefusal, PlaceOptions, PlacedKernel, Placing};
 use crate::resolve::{BoundNode, TypedGraph};
 use udo_engine::cores::{Memory, PerMemory};
-use udo_graph::graph::{Node, NodeId, Source, ValueId};
+use udo_graph::graph::{Node, NodeId, NodeReads, Source, ValueId};
 
 /// The memories in which each value is read, by way of views as well; a model's outputs are read on the host.
 pub(crate) struct Readers(HashMap<ValueId, PerMemory<bool>>);

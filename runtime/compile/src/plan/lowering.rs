@@ -14,6 +14,7 @@ use udo_engine::cores::opencl::{ClDevice, Download, Upload};
 use udo_engine::cores::relayout::relayout;
 use udo_engine::cores::{Format, Memory, convert};
 use udo_graph::graph::ValueId;
+use udo_graph::memory::TensorStorage;
 
 /// What steps are called that bring a value into another memory or type.
 pub(super) const TRANSFER: &str = convert::TRANSFER.op();

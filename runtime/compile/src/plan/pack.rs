@@ -13,7 +13,7 @@ use crate::compiler::Compiler;
 use crate::place::{Choice, PlacedKernel, Placement};
 use udo_engine::exit_guard::{self, PackageCall};
 use udo_engine::thread_pool::Pool;
-use udo_graph::graph::PerValue;
+use udo_graph::graph::{NodeReads, PerValue};
 
 /// Packs for every kernel of a placed graph, and prepares it where its shapes are fixed.
 ///

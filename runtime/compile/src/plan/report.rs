@@ -15,7 +15,7 @@ use crate::compiler::Compiler;
 use crate::place::{Choice, CoreRefusal, Operand, PlacedKernel, Placement};
 use crate::resolve::{BoundNode, Control, TypedGraph};
 use udo_engine::cores::{Memory, PerMemory};
-use udo_graph::graph::{GraphValue, Node, Origin, ValueId};
+use udo_graph::graph::{GraphValue, Links, Node, Origin, ValueId};
 
 /// What runs where and why, and how much memory it takes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,36 +37,12 @@ pub struct Report {
     pub memories: Vec<CoreMemory>,
 }
 
+/// Returns the name of a subnet of a report by its index.
+pub fn subnet_name(report: &Report, subnet: Option<usize>) -> Option<&str> {
+    report.subnets.get(subnet?).map(|subnet| subnet.name.as_str())
+}
+
 impl Report {
-    /// One that says nothing.
-    pub const fn new() -> Self {
-        Self {
-            notices: Vec::new(),
-            subnets: Vec::new(),
-            crossings: Vec::new(),
-            modelled_us: None,
-            nodes: Vec::new(),
-            steps: Vec::new(),
-            memories: Vec::new(),
-        }
-    }
-
-    /// The name of a subnet by its place.
-    pub fn name_of(&self, subnet: Option<usize>) -> Option<&str> {
-        self.subnets.get(subnet?).map(|subnet| subnet.name.as_str())
-    }
-
-    /// The name of the subnet of a step, where there are several.
-    pub fn subnet_of_step(&self, step: usize) -> Option<&str> {
-        let of = self.steps.get(step).filter(|_| self.subnets.len() > 1)?.subnet;
-        self.name_of(of)
-    }
-
-    /// How many steps bring a value into another memory or type.
-    pub fn transfers(&self) -> usize {
-        self.steps.iter().filter(|step| step.is_transfer()).count()
-    }
-
     /// The steps that bring a value from the memory of a device into another one's, and these memories' names.
     pub fn exchanges(&self) -> impl Iterator<Item = (&StepReport, [&'static str; 2])> {
         self.steps.iter().filter_map(|step| Some((step, step.between?)))

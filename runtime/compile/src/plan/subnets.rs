@@ -8,7 +8,7 @@ use udo_api::{Core, CoreKind};
 use super::lowered::Lowered;
 use super::{Purpose, Step};
 use crate::place::{Choice, Placement};
-use udo_graph::graph::Origin;
+use udo_graph::graph::{Links, Origin};
 
 /// Nodes that run on one core, one behind the other, with nothing on another core between them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,9 @@ use udo_api::Dim;
 use super::sequence::{self, Sequences};
 use super::tensor_layout::NhwcValues;
 use super::{Binding, ResolveError, TypedGraph};
-use udo_graph::graph::{DimSpec, Graph, Node, Source, TensorType, Value, ValueId};
+use udo_graph::graph::{
+    CutGraph, DimSpec, Graph, Node, NodeReads, Source, TensorType, Value, ValueId,
+};
 
 /// A part of a model that is compiled at once: all of it, or the nodes that a run has to come to before they can be resolved.
 #[derive(Clone, Debug)]

@@ -17,8 +17,8 @@ use crate::resolve::kernels::{call, host, kernels_of};
 use udo_engine::cache::Cache;
 use udo_engine::exit_guard;
 use udo_engine::operators::KernelEntry;
-use udo_graph::graph::{Graph, NodeId, PerValue, Read, ValueId};
-use udo_graph::memory::Tensor;
+use udo_graph::graph::{Graph, Links, NodeId, NodeReads, PerValue, Read, ValueId};
+use udo_graph::memory::{Tensor, TensorStorage};
 
 /// The most bytes that a node makes which is folded whatever becomes of them.
 const SMALL_BYTES: usize = 1 << 20;

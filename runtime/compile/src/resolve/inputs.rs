@@ -18,16 +18,6 @@ pub struct Input {
 }
 
 impl Input {
-    /// The inputs of a graph.
-    pub fn all(graph: &Graph) -> Vec<Self> {
-        let values = graph.inputs.iter().filter_map(|&id| graph.value(id).ok());
-        let input = |value: &Value| match &value.source {
-            Source::Input(of) => Some(Self { name: value.name.clone(), of: of.clone() }),
-            Source::Computed | Source::Constant(_) | Source::Outer => None,
-        };
-        values.filter_map(input).collect()
-    }
-
     /// The shape, if every extent is known.
     pub fn shape(&self) -> Option<Shape> {
         Shape::new(&self.extents()?).ok()
@@ -41,22 +31,61 @@ impl Input {
         self.of.dims.iter().map(fixed).collect()
     }
 
-    /// The shape.
+    fn wrong(&self, found: &[usize]) -> ResolveError {
+        ResolveError::WrongShape {
+            input: self.name.clone(),
+            found: found.iter().map(usize::to_string).collect::<Vec<_>>().join(","),
+            wanted: words(&self.of.dims),
+        }
+    }
+}
+
+/// The shapes of a graph's inputs, as the compiler derives them.
+pub trait InputShapes: Sized {
+    /// Returns the inputs of a graph.
+    fn all(graph: &Graph) -> Vec<Self>;
+
+    /// Returns the shape.
     ///
     /// # Errors
-    /// Some extent is not known.
-    pub fn required(&self) -> Result<Shape, ResolveError> {
+    /// An extent is not known.
+    fn required(&self) -> Result<Shape, ResolveError>;
+
+    /// Returns the shape that a plan is made for, with the extents of `bound`. Extents that have a range are bounded by its end.
+    ///
+    /// # Errors
+    /// An extent is neither known nor in a range.
+    fn planned(&self, bound: &Self, options: &BindOptions) -> Result<Shape, ResolveError>;
+
+    /// Returns the shapes of all inputs, with every range at the end that `pick` chooses.
+    ///
+    /// # Errors
+    /// An extent is neither known nor in a range.
+    fn shapes_at(
+        inputs: &[Self],
+        options: &BindOptions,
+        pick: fn((usize, usize)) -> usize,
+    ) -> Result<BTreeMap<String, Vec<usize>>, ResolveError>;
+}
+
+impl InputShapes for Input {
+    fn all(graph: &Graph) -> Vec<Self> {
+        let values = graph.inputs.iter().filter_map(|&id| graph.value(id).ok());
+        let input = |value: &Value| match &value.source {
+            Source::Input(of) => Some(Self { name: value.name.clone(), of: of.clone() }),
+            Source::Computed | Source::Constant(_) | Source::Outer => None,
+        };
+        values.filter_map(input).collect()
+    }
+
+    fn required(&self) -> Result<Shape, ResolveError> {
         self.shape().ok_or_else(|| {
             let (input, dims) = (self.name.clone(), words(&self.of.dims));
             ResolveError::OpenShape { input, dims }
         })
     }
 
-    /// The shape that a plan is for, where extents are known as `bound` says: one of a range is bounded by it.
-    ///
-    /// # Errors
-    /// Some extent is neither known nor in a range.
-    pub fn planned(&self, bound: &Self, options: &BindOptions) -> Result<Shape, ResolveError> {
+    fn planned(&self, bound: &Self, options: &BindOptions) -> Result<Shape, ResolveError> {
         let dim = |(spec, is): (&DimSpec, &DimSpec)| match (options.range_of(spec), is) {
             (Some(range), _) => Some(Dim::UpTo(*range.end())),
             (None, DimSpec::Fixed(extent)) => Some(Dim::Fixed(*extent)),
@@ -67,11 +96,7 @@ impl Input {
         shape.unwrap_or_else(|| bound.required())
     }
 
-    /// The shapes of all inputs where every range is at the one of its ends that `pick` takes.
-    ///
-    /// # Errors
-    /// Some extent is neither known nor in a range.
-    pub fn shapes_at(
+    fn shapes_at(
         inputs: &[Self],
         options: &BindOptions,
         pick: fn((usize, usize)) -> usize,
@@ -87,14 +112,6 @@ impl Input {
             Ok((input.name.clone(), dims))
         };
         inputs.iter().zip(&bound).map(shape).collect()
-    }
-
-    fn wrong(&self, found: &[usize]) -> ResolveError {
-        ResolveError::WrongShape {
-            input: self.name.clone(),
-            found: found.iter().map(usize::to_string).collect::<Vec<_>>().join(","),
-            wanted: words(&self.of.dims),
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use super::{BindOptions, ResolveError, control, sequence, upgrade};
 use crate::resolve::choose::choose;
 use crate::resolve::choose::packages_with;
 use udo_engine::operators::Operators;
-use udo_graph::graph::{Graph, Node};
+use udo_graph::graph::{Graph, Node, NodeReads};
 
 /// An operator that nobody describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,11 @@ fn needed_by(op: &str) -> Option<&'static str> {
     lines.find(|(_, ops)| ops.split(' ').any(|known| known == op)).map(|(needed, _)| needed)
 }
 
+/// Whether an operator can only come from a package: ONNX does not define it.
+pub fn needs_package(op: &MissingOp) -> bool {
+    op.of_onnx().is_none()
+}
+
 impl MissingOp {
     /// One node of an operator that nobody describes.
     pub(super) fn of(node: &Node, operators: &Operators) -> Self {
@@ -78,11 +83,6 @@ impl MissingOp {
     /// The package that runs it if a user binds it there.
     pub(crate) fn bound_to(&self) -> Option<&str> {
         self.packages.first().map(String::as_str)
-    }
-
-    /// Whether a package of the user's might have it.
-    pub fn is_of_a_package(&self) -> bool {
-        self.of_onnx().is_none()
     }
 
     fn note(&self) -> String {

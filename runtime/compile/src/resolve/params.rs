@@ -4,6 +4,7 @@ use udo_api::{DType, Layout, OpSchema, Param, ParamKind};
 use udo_host::{ParamSetting, TensorSetting};
 
 use udo_graph::graph::{Attr, Node};
+use udo_graph::memory::TensorStorage;
 
 /// All parameters of a schema, in its order.
 #[derive(Clone, Debug, Default, PartialEq)]

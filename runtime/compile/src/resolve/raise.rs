@@ -7,7 +7,9 @@ use crate::compiler::Compiler;
 use crate::resolve::choose::choose;
 use crate::resolve::run;
 use crate::resolve::{ResolveError, TypedGraph};
-use udo_graph::graph::{DimSpec, Graph, Node, Source, TensorType, ValueId};
+use udo_graph::graph::{
+    DimSpec, Graph, Node, NodeReads, Source, TensorType, ValueId, subgraphs_mut,
+};
 
 /// Brings all nodes of ONNX's own operators into the form of the newest operator set that one of them is of. Types and shapes
 /// that a newer form asks for are those of the graph; extents that it leaves open are asked of the options.
@@ -111,20 +113,18 @@ fn raise_all(graph: &mut Graph, to: u32) -> Result<(), ResolveError> {
         if node.domain.is_empty() {
             node.opset = node.opset.max(to);
         }
-        for (_, attr) in &mut node.attrs {
-            for inner in attr.graphs_mut() {
-                for node in &inner.nodes {
-                    if let Some(row) = rows(node, to).next().filter(|_| node.domain.is_empty()) {
-                        let (name, op) = (node.name.clone(), node.op.clone());
-                        let reason = format!(
-                            "it is of operator set {} in a subgraph, wanted the form of {} on",
-                            node.opset, row.since
-                        );
-                        return Err(ResolveError::unfit(name, op, reason));
-                    }
+        for inner in subgraphs_mut(node) {
+            for node in &inner.nodes {
+                if let Some(row) = rows(node, to).next().filter(|_| node.domain.is_empty()) {
+                    let (name, op) = (node.name.clone(), node.op.clone());
+                    let reason = format!(
+                        "it is of operator set {} in a subgraph, wanted the form of {} on",
+                        node.opset, row.since
+                    );
+                    return Err(ResolveError::unfit(name, op, reason));
                 }
-                raise_all(inner, to)?;
             }
+            raise_all(inner, to)?;
         }
     }
     Ok(())

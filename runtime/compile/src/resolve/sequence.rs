@@ -14,7 +14,7 @@ use super::{BindOptions, Binding, ResolveError, TypedGraph, Want, Wanted};
 use crate::compiler::Compiler;
 use crate::resolve::choose::choose;
 use udo_engine::operators::Operators;
-use udo_graph::graph::{Attr, NEWEST, Node, ValueId};
+use udo_graph::graph::{Attr, NEWEST, Node, NodeReads, ValueId};
 use udo_graph::memory::Tensor;
 
 /// The longest sequence; a longer one is refused before its nodes take the memory.

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use udo_api::{Layout, OpSchema};
 
 use super::TypedGraph;
-use udo_graph::graph::{Attr, Node, ValueId};
+use udo_graph::graph::{Attr, Links, Node, ValueId};
 
 /// The values that exist in NHWC as well.
 #[derive(Clone, Debug, Default)]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::device::ErrorCode;
 use udo_graph::container::ContainerError;
+use udo_graph::error::Coded;
 
 /// Where packed constants are kept between processes.
 #[derive(Clone, Debug)]
@@ -86,9 +87,8 @@ pub enum CacheError {
     Unsupported,
 }
 
-impl CacheError {
-    /// What kind of refusal it is.
-    pub fn code(&self) -> ErrorCode {
+impl Coded for CacheError {
+    fn code(&self) -> ErrorCode {
         match self {
             Self::NoFolder { .. } => ErrorCode::InvalidPath,
             Self::NoModel { .. } | Self::SeveralModels { .. } => ErrorCode::InvalidArgument,

@@ -29,7 +29,7 @@ impl Default for Containment {
 
 impl Containment {
     /// How long a call may take where nothing is said.
-    pub const TIMEOUT: Duration = Duration::from_mins(1);
+    pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
     /// With another time that a call may take.
     #[must_use]

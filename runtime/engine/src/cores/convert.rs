@@ -5,7 +5,7 @@ use udo_api::{
     KernelDef, QuantizedType, Shape, Status, TensorDesc, any_input, any_output,
 };
 
-use udo_graph::memory::{Budget, OutOfMemory, Tensor, elements, elements_mut};
+use udo_graph::memory::{Budget, OutOfMemory, Tensor, TensorStorage, elements, elements_mut};
 
 /// The kernel that brings a value into another memory or type; the planner inserts it where a value crosses cores.
 pub const TRANSFER: KernelDef = KernelDef::new::<Transfer>("Transfer", Core::CPU)

@@ -8,7 +8,7 @@ use udo_simd::rows::{transpose_grain, transpose_part};
 
 use super::convert::{self, ConstantError};
 use super::format::{Format, images};
-use udo_graph::memory::{Budget, Tensor};
+use udo_graph::memory::{Budget, Tensor, TensorStorage};
 
 /// The kernel that converts values to a layout; the planner inserts it.
 pub fn relayout(to: Layout) -> &'static KernelDef {

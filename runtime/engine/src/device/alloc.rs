@@ -64,12 +64,31 @@ impl Device {
         self.alloc_with(len, &AllocOptions::default())
     }
 
-    /// As [`Device::alloc`], with options.
+    /// Whether `len` bytes of its memory may be shared.
+    pub(super) fn check_sharing(&self, len: u64) -> Result<()> {
+        if !self.capabilities().can_share {
+            let why = format!("{self} does not share its memory; copy through the host");
+            return Err(Error::new(ErrorCode::Unsupported, why));
+        }
+        if len == 0 {
+            return Err(invalid(format!("0 bytes of {self} to be shared, wanted at least 1")));
+        }
+        Ok(())
+    }
+}
+
+/// Allocates memory of a device with options.
+pub trait AllocMemory {
+    /// Allocates `len` bytes with options; see [`Device::alloc`].
     ///
     /// # Errors
-    /// As there; an alignment that is no power of two or, for shared memory, above a page; sharing that the device or the
-    /// system does not do.
-    pub fn alloc_with(&self, len: u64, options: &AllocOptions<'_>) -> Result<Memory> {
+    /// The heap's limit or the system does not allow it; the alignment is not a power of two or, for shared memory, exceeds a page; the device or the
+    /// system does not support the sharing.
+    fn alloc_with(&self, len: u64, options: &AllocOptions<'_>) -> Result<Memory>;
+}
+
+impl AllocMemory for Device {
+    fn alloc_with(&self, len: u64, options: &AllocOptions<'_>) -> Result<Memory> {
         let align =
             usize::try_from(options.align_bytes).ok().filter(|align| align.is_power_of_two());
         let align = align.ok_or_else(|| {
@@ -101,18 +120,6 @@ impl Device {
             memory.fill(POISON)?;
         }
         Ok(memory)
-    }
-
-    /// Whether `len` bytes of its memory may be shared.
-    pub(super) fn check_sharing(&self, len: u64) -> Result<()> {
-        if !self.capabilities().can_share {
-            let why = format!("{self} does not share its memory; copy through the host");
-            return Err(Error::new(ErrorCode::Unsupported, why));
-        }
-        if len == 0 {
-            return Err(invalid(format!("0 bytes of {self} to be shared, wanted at least 1")));
-        }
-        Ok(())
     }
 }
 

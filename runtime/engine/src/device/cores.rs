@@ -3,17 +3,18 @@
 use std::fmt;
 use std::num::NonZero;
 
-use super::{Device, DeviceSpec};
-use udo_graph::error::{Result, invalid};
+use super::Device;
+use super::set::MOST_CORES;
+use udo_graph::error::{Error, Result, invalid};
 
 /// Cores of a device that a run is for. A list is taken as it stands: nothing is added to it, left out or put in order.
 ///
 /// ```
 /// use udo_engine::device::CoreSet;
 ///
-/// let pair = CoreSet::of(&[2, 0])?;
+/// let pair = CoreSet::try_from(&[2, 0][..])?;
 /// assert_eq!(pair.to_string(), "cores 0, 2");
-/// assert!(CoreSet::of(&[1, 1]).is_err());
+/// assert!(CoreSet::try_from(&[1, 1][..]).is_err());
 /// assert_eq!(CoreSet::default(), CoreSet::Auto);
 /// # Ok::<(), udo_engine::device::Error>(())
 /// ```
@@ -30,16 +31,15 @@ pub enum CoreSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreList(NonZero<u64>);
 
-impl CoreSet {
-    /// The cores with these numbers.
-    ///
-    /// # Errors
-    /// There is none, one is there twice, or no device has as many.
-    pub fn of(numbers: &[u32]) -> Result<Self> {
+impl TryFrom<&[u32]> for CoreSet {
+    type Error = Error;
+
+    /// The cores with these numbers: at least one, each once, and none beyond [`MOST_CORES`].
+    fn try_from(numbers: &[u32]) -> Result<Self> {
         let mut bits = 0_u64;
         for &number in numbers {
             let Some(bit) = 1_u64.checked_shl(number) else {
-                let most = DeviceSpec::MOST_CORES;
+                let most = MOST_CORES;
                 return Err(invalid(format!(
                     "the list of cores has core {number}; devices have {most} at most, from 0 on"
                 )));
@@ -55,28 +55,28 @@ impl CoreSet {
         })?;
         Ok(Self::Listed(CoreList(list)))
     }
+}
 
-    /// Nothing, if runs of a model with so many threads may be on these cores of `device`.
-    ///
-    /// # Errors
-    /// It lacks one of those listed, or there are more or fewer of them than threads.
-    pub fn check(self, device: &Device, threads: usize) -> Result<()> {
-        let Self::Listed(list) = self else { return Ok(()) };
-        let there = device.core_count();
-        if let Some(missing) = list.numbers().find(|&number| number >= there) {
-            return Err(invalid(format!(
-                "the list of cores has core {missing}, and device {device} has {there}, from 0 on"
-            )));
-        }
-        let count = list.numbers().count();
-        if count != threads {
-            return Err(invalid(format!(
-                "the list has {count} cores, and the model is compiled for {threads} threads; list as many cores, or compile it \
-                 for as many threads"
-            )));
-        }
-        Ok(())
+/// Checks that runs of a model with this many threads may use these cores of `device`.
+///
+/// # Errors
+/// The device lacks a listed core, or the number of listed cores differs from the number of threads.
+pub fn check_cores(cores: CoreSet, device: &Device, threads: usize) -> Result<()> {
+    let CoreSet::Listed(list) = cores else { return Ok(()) };
+    let there = device.core_count();
+    if let Some(missing) = list.numbers().find(|&number| number >= there) {
+        return Err(invalid(format!(
+            "the list of cores has core {missing}, and device {device} has {there}, from 0 on"
+        )));
     }
+    let count = list.numbers().count();
+    if count != threads {
+        return Err(invalid(format!(
+            "the list has {count} cores, and the model is compiled for {threads} threads; list as many cores, or compile it \
+             for as many threads"
+        )));
+    }
+    Ok(())
 }
 
 impl CoreList {
@@ -108,14 +108,15 @@ mod tests {
     use udo_api::{Core, CoreKind};
 
     use super::*;
-    use crate::device::Devices;
+    use crate::device::{DeviceSpec, Devices};
 
     #[test]
     fn lists_are_strict() {
         let dsp = DeviceSpec { cores: 4, ..DeviceSpec::of(Core::DSP_V68) };
         let dsp = Devices::new(&[dsp]).unwrap().get(CoreKind::Dsp, 0).unwrap();
         let refused = |numbers: &[u32], threads| {
-            let checked = CoreSet::of(numbers).and_then(|cores| cores.check(&dsp, threads));
+            let checked =
+                CoreSet::try_from(numbers).and_then(|cores| check_cores(cores, &dsp, threads));
             checked.unwrap_err().to_string()
         };
         assert!(refused(&[], 1).contains("is empty"));
@@ -124,7 +125,7 @@ mod tests {
         assert!(refused(&[0, 4], 2).contains("has core 4, and device dsp:0 has 4"));
         assert!(refused(&[0, 1], 1).contains("2 cores, and the model is compiled for 1 threads"));
         assert!(refused(&[0], 2).contains("1 cores, and the model is compiled for 2 threads"));
-        CoreSet::of(&[3, 0]).unwrap().check(&dsp, 2).unwrap();
-        CoreSet::Auto.check(&dsp, 64).unwrap();
+        check_cores(CoreSet::try_from(&[3, 0][..]).unwrap(), &dsp, 2).unwrap();
+        check_cores(CoreSet::Auto, &dsp, 64).unwrap();
     }
 }

@@ -17,94 +17,14 @@ pub struct ImportOptions {
     pub size_bytes: u64,
     /// Where the memory begins: a multiple of the system's page.
     pub offset_bytes: u64,
+    /// Whether nobody else uses the file's bytes meanwhile, so that kernels may use them where they lie.
+    pub is_exclusive: bool,
 }
 
 impl Device {
-    /// The bytes of a file from the offset up to the size, as memory of this device. The file stays where it is, the
-    /// descriptor is its caller's as before, and the heap's limit does not count the bytes.
-    ///
-    /// Whoever has the file may write it at any time, so the bytes are copied and never referred to. A file that is cut short
-    /// while it is mapped ends the process at the next look at what is gone; what [`Memory::export_fd`] gave cannot be.
-    ///
-    /// ```
-    /// use std::os::fd::AsFd;
-    /// use udo_api::CoreKind;
-    /// use udo_engine::device::{AllocOptions, ImportOptions, Sharing};
-    /// use udo_engine::device::Devices;
-    ///
-    /// let dsp = Devices::default().get(CoreKind::Dsp, 0)?;
-    /// let options = AllocOptions { sharing: Sharing::Exportable, ..AllocOptions::default() };
-    /// let ours = dsp.alloc_with(4096, &options)?;
-    /// let fd = ours.export_fd()?;
-    /// let theirs = dsp.import_fd(fd.as_fd(), ImportOptions { size_bytes: 4096, offset_bytes: 0 })?;
-    /// drop(fd);
-    /// theirs.write(100, b"hello")?;
-    /// let mut read = [0; 5];
-    /// ours.read(100, &mut read)?;
-    /// assert_eq!(&read, b"hello");
-    /// # Ok::<(), udo_engine::device::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// No bytes, or more than the file has; an offset beyond them or within a page; a file that cannot be mapped to be read
-    /// and written; a device that does not share memory.
-    pub(crate) fn import_fd(&self, fd: BorrowedFd<'_>, options: ImportOptions) -> Result<Memory> {
-        self.import(fd, options, Peers::Any)
-    }
-
-    /// As [`Device::import_fd`], of a file that is this memory's alone: kernels get its bytes where they lie.
-    ///
-    /// # Safety
-    /// As long as a lease of the memory's bytes is held, as by a run or a mapping, nobody writes the file's bytes by other means, or reads
-    /// what is written through it: no other process, no other import or mapping in this one. Nobody cuts the file short.
-    ///
-    /// # Errors
-    /// As there.
-    // SAFETY: the promise is passed on to who reads and writes by leases alone.
-    pub unsafe fn import_fd_exclusive(
-        &self,
-        fd: BorrowedFd<'_>,
-        options: ImportOptions,
-    ) -> Result<Memory> {
-        self.import(fd, options, Peers::Promised)
-    }
-
-    /// As [`Device::import_fd`], by number, as C has it.
-    ///
-    /// # Safety
-    /// A number of 0 and more is that of a descriptor that is open until this returns.
-    ///
-    /// # Errors
-    /// As there, or a negative number.
-    // SAFETY: the promise is what `borrow_raw` asks for.
-    pub unsafe fn import_raw_fd(&self, fd: RawFd, options: ImportOptions) -> Result<Memory> {
-        check_open(self, fd)?;
-        // SAFETY: the caller promises that it is open, and it is not -1.
-        self.import_fd(unsafe { BorrowedFd::borrow_raw(fd) }, options)
-    }
-
-    /// As [`Device::import_fd_exclusive`], by number.
-    ///
-    /// # Safety
-    /// As there and for [`Device::import_raw_fd`].
-    ///
-    /// # Errors
-    /// As there.
-    // SAFETY: the promises are those of the two others.
-    pub unsafe fn import_raw_fd_exclusive(
-        &self,
-        fd: RawFd,
-        options: ImportOptions,
-    ) -> Result<Memory> {
-        check_open(self, fd)?;
-        // SAFETY: the caller promises that it is open, and it is not -1.
-        let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-        // SAFETY: as the caller promises.
-        unsafe { self.import_fd_exclusive(fd, options) }
-    }
-
-    fn import(&self, fd: BorrowedFd<'_>, options: ImportOptions, peers: Peers) -> Result<Memory> {
-        let ImportOptions { size_bytes, offset_bytes } = options;
+    pub(super) fn import(&self, fd: BorrowedFd<'_>, options: ImportOptions) -> Result<Memory> {
+        let ImportOptions { size_bytes, offset_bytes, is_exclusive } = options;
+        let peers = if is_exclusive { Peers::Promised } else { Peers::Any };
         self.check_sharing(size_bytes)?;
         let page = u64::try_from(page_bytes()).unwrap_or(u64::MAX);
         if !offset_bytes.is_multiple_of(page) {
@@ -125,13 +45,60 @@ impl Device {
     }
 }
 
-fn check_open(device: &Device, fd: RawFd) -> Result<()> {
-    if fd >= 0 {
-        return Ok(());
+/// Imports memory of other processes.
+pub trait ImportMemory {
+    /// Imports the bytes of a file, from the offset up to the size, as memory of this device. The file stays where it is, its descriptor
+    /// stays the caller's, and the bytes do not count towards the limit of the device's heap.
+    ///
+    /// Unless the import is exclusive, whoever has the file may write it at any time, so the bytes are copied and never referred to. If it
+    /// is exclusive, kernels get them where they lie. A file that is cut short while it is mapped ends the process when the missing
+    /// bytes are next read; what [`Memory::export_fd`] gave cannot be cut.
+    ///
+    /// ```
+    /// use std::os::fd::AsRawFd;
+    /// use udo_api::CoreKind;
+    /// use udo_engine::device::{
+    ///     AllocMemory, AllocOptions, Devices, ImportMemory, ImportOptions, Sharing,
+    /// };
+    ///
+    /// let dsp = Devices::default().get(CoreKind::Dsp, 0)?;
+    /// let options = AllocOptions { sharing: Sharing::Exportable, ..AllocOptions::default() };
+    /// let ours = dsp.alloc_with(4096, &options)?;
+    /// let fd = ours.export_fd()?;
+    /// let options = ImportOptions { size_bytes: 4096, offset_bytes: 0, is_exclusive: false };
+    /// // SAFETY: the descriptor is open.
+    /// let theirs = unsafe { dsp.import_fd(fd.as_raw_fd(), options) }?;
+    /// drop(fd);
+    /// theirs.write(100, b"hello")?;
+    /// let mut read = [0; 5];
+    /// ours.read(100, &mut read)?;
+    /// assert_eq!(&read, b"hello");
+    /// # Ok::<(), udo_engine::device::Error>(())
+    /// ```
+    ///
+    /// # Safety
+    /// A number of 0 and more is that of a descriptor that is open until this returns. If the import is exclusive, as long as a lease of the
+    /// memory's bytes is held, as by a run or a mapping, nobody writes the file's bytes by other means or reads what is written through it:
+    /// no other process, and no other import or mapping in this one. Nobody cuts the file short.
+    ///
+    /// # Errors
+    /// A negative number; no bytes, or more than the file has; an offset beyond them or within a page; a file that cannot be mapped
+    /// for reading and writing; a device that does not share memory.
+    // SAFETY: the promises are what `borrow_raw` asks for, and those who read and write by leases alone.
+    unsafe fn import_fd(&self, fd: RawFd, options: ImportOptions) -> Result<Memory>;
+}
+
+impl ImportMemory for Device {
+    // SAFETY: the promises are what `borrow_raw` asks for, and those who read and write by leases alone.
+    unsafe fn import_fd(&self, fd: RawFd, options: ImportOptions) -> Result<Memory> {
+        if fd < 0 {
+            return Err(invalid(format!(
+                "an import to {self} is of file descriptor {fd}; wanted one that is open"
+            )));
+        }
+        // SAFETY: the caller promises that it is open, and it is not -1.
+        self.import(unsafe { BorrowedFd::borrow_raw(fd) }, options)
     }
-    Err(invalid(format!(
-        "an import to {device} is of file descriptor {fd}; wanted one that is open"
-    )))
 }
 
 impl Memory {

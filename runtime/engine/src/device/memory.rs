@@ -20,8 +20,7 @@ use udo_graph::error::{Error, ErrorCode, Result, invalid};
 ///
 /// ```
 /// use udo_api::CoreKind;
-/// use udo_engine::device::{AllocOptions, Contents};
-/// use udo_engine::device::Devices;
+/// use udo_engine::device::{AllocMemory, AllocOptions, Contents, Devices};
 ///
 /// let dsp = Devices::default().get(CoreKind::Dsp, 0)?;
 /// let options = AllocOptions { contents: Contents::Zeros, owner: "weights", ..AllocOptions::default() };

@@ -4,14 +4,13 @@
 /// How batches are stored. Elements are counted by batch (dimension 0) and by place in it, all other dimensions together.
 ///
 /// ```
-/// use udo_api::DType;
-/// use udo_engine::device::Packing;
-/// use udo_engine::device::TensorSpec;
+/// use udo_api::{CoreKind, DType};
+/// use udo_engine::device::{DeviceTensor, Devices, Packing, SpecDetails, TensorSpec};
 ///
 /// let spec = TensorSpec::fixed(DType::I8, &[2, 3])?.with_packing(Packing::N4)?;
-/// let mut stored = [9; 12];
-/// spec.pack(&[1, 2, 3, 11, 12, 13], &mut stored)?;
-/// assert_eq!(stored, [1, 11, 0, 0, 2, 12, 0, 0, 3, 13, 0, 0]);
+/// let tensor = DeviceTensor::new(&Devices::default().get(CoreKind::Cpu, 0)?, spec)?;
+/// tensor.write(&[1, 2, 3, 11, 12, 13])?;
+/// assert_eq!(tensor.memory().read_all()?, [1, 11, 0, 0, 2, 12, 0, 0, 3, 13, 0, 0]);
 /// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -21,7 +21,7 @@ pub struct DeviceSpec {
     pub count: u32,
     /// What people call each; by its core where nothing is said.
     pub name: Option<String>,
-    /// Cores of each, at most [`DeviceSpec::MOST_CORES`].
+    /// Cores of each, at most [`MOST_CORES`].
     pub cores: u32,
     /// Bytes of each one's memory; what the machine has where nothing is said.
     pub memory_bytes: Option<u64>,
@@ -31,10 +31,15 @@ pub struct DeviceSpec {
     pub coherence: Coherence,
 }
 
-impl DeviceSpec {
-    /// The most cores that a device may have.
-    pub const MOST_CORES: u32 = u64::BITS;
+/// The maximum number of cores of a device.
+pub const MOST_CORES: u32 = u64::BITS;
 
+/// Returns the specifications of the default devices: one of each kind.
+pub fn default_specs() -> [DeviceSpec; 4] {
+    [Core::CPU, Core::GPU, Core::DSP_V68, Core::HTA].map(DeviceSpec::of)
+}
+
+impl DeviceSpec {
     /// One coherent device whose memory may be mapped and, on Linux, shared. The CPU has as many cores as this process may use, as
     /// far as a device may have them; others have one.
     pub fn of(core: Core) -> Self {
@@ -47,7 +52,7 @@ impl DeviceSpec {
             core,
             count: 1,
             name: None,
-            cores: cores.min(Self::MOST_CORES),
+            cores: cores.min(MOST_CORES),
             memory_bytes: None,
             capabilities: Capabilities { can_map: true, can_share: cfg!(target_os = "linux") },
             coherence: Coherence::Coherent,
@@ -57,21 +62,14 @@ impl DeviceSpec {
     /// The most devices that there may be.
     pub(crate) const MOST_DEVICES: u32 = 1024;
 
-    /// The devices that there are where nobody asks for others: one of each kind.
-    pub fn one_of_each() -> [Self; 4] {
-        [Core::CPU, Core::GPU, Core::DSP_V68, Core::HTA].map(Self::of)
-    }
-
     fn check(&self) -> Result<CoreKind> {
         let Some(kind) = self.core.kind() else {
             return Err(invalid(format!("{} is no known core; wanted {}", self.core, Core::NAMES)));
         };
-        if !(1..=Self::MOST_CORES).contains(&self.cores) {
+        if !(1..=MOST_CORES).contains(&self.cores) {
             return Err(invalid(format!(
                 "a device {} has {} cores, wanted 1 to {}",
-                self.core,
-                self.cores,
-                Self::MOST_CORES
+                self.core, self.cores, MOST_CORES
             )));
         }
         if kind == CoreKind::Cpu && self.coherence != Coherence::Coherent {
@@ -98,7 +96,7 @@ impl DeviceSpec {
 /// let devices = Devices::new(&[DeviceSpec::of(Core::CPU), dsp])?;
 /// let names: Vec<_> = devices.iter().map(|device| device.to_string()).collect();
 /// assert_eq!(names, ["cpu:0", "dsp:0", "dsp:1"]);
-/// assert_eq!(devices.get(CoreKind::Dsp, 1)?.memory_bytes(), 1 << 20);
+/// assert_eq!(devices.get(CoreKind::Dsp, 1)?.heap_stats().limit_bytes, 1 << 20);
 /// # Ok::<(), udo_engine::device::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -107,7 +105,7 @@ pub struct Devices(Arc<[Device]>);
 impl Default for Devices {
     fn default() -> Self {
         let kinds = [CoreKind::Cpu, CoreKind::Gpu, CoreKind::Dsp, CoreKind::Hta];
-        let specs = DeviceSpec::one_of_each();
+        let specs = default_specs();
         let all = kinds.iter().zip(&specs);
         Self(all.map(|(&kind, spec)| device(DeviceId { kind, index: 0 }, spec)).collect())
     }

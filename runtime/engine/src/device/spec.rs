@@ -52,13 +52,12 @@ impl fmt::Display for Extent {
 ///
 /// ```
 /// use udo_api::DType;
-/// use udo_engine::device::Packing;
-/// use udo_engine::device::{ErrorCode, Extent, TensorSpec};
+/// use udo_engine::device::{ErrorCode, Extent, Packing, SpecDetails, TensorSpec};
 ///
 /// let spec = TensorSpec::new(DType::U8, &[Extent::Range { min: 1, max: 8 }, Extent::Fixed(2)])?;
 /// let spec = spec.with_packing(Packing::N4)?;
 /// assert_eq!(spec.byte_size().unwrap_err().code(), ErrorCode::DynamicShape);
-/// let five = spec.with_shape(&[5, 2])?;
+/// let five = TensorSpec::fixed(DType::U8, &[5, 2])?.with_packing(Packing::N4)?;
 /// assert_eq!((five.byte_size()?, five.storage_size()?), (10, 16));
 /// assert_eq!(spec.to_string(), "u8[1..=8,2] 4n");
 /// # Ok::<(), udo_engine::device::Error>(())
@@ -117,37 +116,6 @@ impl TensorSpec {
         Self::new(dtype, &dims.iter().map(|&n| Extent::Fixed(n)).collect::<Vec<_>>())
     }
 
-    /// Tensors of this type and these dimensions, of which -1 is an open one, as C and ONNX say it.
-    ///
-    /// # Errors
-    /// As for [`TensorSpec::new`], or a dimension below -1.
-    pub fn from_dims(dtype: DType, dims: &[i64]) -> Result<Self> {
-        let extent = |(axis, &dim): (usize, &i64)| match dim {
-            -1 => Ok(Extent::Open),
-            _ => usize::try_from(dim).map(Extent::Fixed).map_err(|_| {
-                invalid(format!(
-                    "dimension {axis} is {dim}; wanted a number of elements, or -1 for an open one"
-                ))
-            }),
-        };
-        Self::new(dtype, &dims.iter().enumerate().map(extent).collect::<Result<Vec<_>>>()?)
-    }
-
-    /// Tensors of this description: bounded dimensions are ranges from 0 on.
-    ///
-    /// # Errors
-    /// The description is of an input or output that is left out, or of no sound tensor.
-    pub fn of(desc: TensorDesc) -> Result<Self> {
-        if desc.is_absent() || !desc.is_sound() {
-            return Err(invalid(format!(
-                "a tensor is described as {desc}; wanted type, shape and encoding"
-            )));
-        }
-        check_encoding(&desc).map_err(|why| invalid(format!("{desc}: {why}")))?;
-        let (layout, packing) = (Layout::AsGiven, Packing::N1);
-        Ok(Self { desc, least: [0; MAX_RANK], unbounded: 0, layout, packing })
-    }
-
     /// The same tensors in this layout.
     ///
     /// # Errors
@@ -165,27 +133,6 @@ impl TensorSpec {
             )));
         }
         Ok(Self { layout, ..self })
-    }
-
-    /// The same tensors with their batches stored so.
-    ///
-    /// # Errors
-    /// Elements of another size than the packing is for, or no dimension to count batches.
-    pub fn with_packing(self, packing: Packing) -> Result<Self> {
-        let (name, found) = (packing.name(), self.element_bytes());
-        if let Some(wanted) = packing.element_bytes() {
-            if found != wanted {
-                return Err(invalid(format!(
-                    "{self} cannot be {name}: its elements have {found} bytes, wanted {wanted}"
-                )));
-            }
-            if self.rank() == 0 {
-                return Err(invalid(format!(
-                    "{self} cannot be {name}: it has no dimension of batches"
-                )));
-            }
-        }
-        Ok(Self { packing, ..self })
     }
 
     /// The same tensors, whose elements stand for real numbers so.
@@ -208,30 +155,9 @@ impl TensorSpec {
         self.dtype().size_bytes()
     }
 
-    /// How many dimensions there are.
-    pub fn rank(&self) -> usize {
-        self.desc.rank()
-    }
-
-    /// A dimension.
-    pub fn extent(&self, axis: usize) -> Option<Extent> {
-        let dim = self.desc.full_shape().dim(axis)?;
-        let min = self.least.get(axis).copied().unwrap_or(0);
-        Some(match dim {
-            Dim::Fixed(n) | Dim::Open(n) => Extent::Fixed(n),
-            Dim::UpTo(_) if self.unbounded >> axis & 1 == 1 => Extent::Open,
-            Dim::UpTo(max) => Extent::Range { min, max },
-        })
-    }
-
     /// All dimensions, outermost first.
     pub fn extents(&self) -> impl Iterator<Item = Extent> {
         (0..self.rank()).filter_map(|axis| self.extent(axis))
-    }
-
-    /// Whether some dimension is not fixed.
-    pub fn is_open(&self) -> bool {
-        !self.desc.full_shape().is_fixed()
     }
 
     /// The order of the dimensions.
@@ -239,22 +165,9 @@ impl TensorSpec {
         self.layout
     }
 
-    /// How batches are stored.
-    pub fn packing(&self) -> Packing {
-        self.packing
-    }
-
     /// What the elements stand for, where they are fixed point.
     pub fn encodings(&self) -> Option<Encodings> {
         self.desc.encodings()
-    }
-
-    /// Type, shape and encoding, as kernels get them.
-    ///
-    /// # Errors
-    /// A dimension is open.
-    pub fn desc(&self) -> Result<TensorDesc> {
-        self.check_fixed("its shape").map(|()| self.desc)
     }
 
     /// The extents.
@@ -266,15 +179,6 @@ impl TensorSpec {
         Ok(self.desc.shape())
     }
 
-    /// Elements of a tensor; 1 if it has no dimensions.
-    ///
-    /// # Errors
-    /// A dimension is open.
-    pub fn element_count(&self) -> Result<u64> {
-        self.check_fixed("elements to count")?;
-        Ok(bytes(self.desc.len()))
-    }
-
     /// Bytes of a tensor's elements.
     ///
     /// # Errors
@@ -282,26 +186,6 @@ impl TensorSpec {
     pub fn byte_size(&self) -> Result<u64> {
         self.check_fixed("bytes to count")?;
         Ok(bytes(self.desc.size_bytes()))
-    }
-
-    /// Bytes that a tensor takes in memory: those of its elements, and those that fill its last group of batches.
-    ///
-    /// # Errors
-    /// A dimension is open, or there are too many bytes to count.
-    pub fn storage_size(&self) -> Result<u64> {
-        self.check_fixed("bytes to store")?;
-        self.most_stored()
-    }
-
-    /// The most bytes that a tensor may take in memory: with all ranges at their ends.
-    ///
-    /// # Errors
-    /// Nothing bounds a dimension, or there are too many bytes to count.
-    pub fn max_storage_size(&self) -> Result<u64> {
-        match self.unbounded {
-            0 => self.most_stored(),
-            _ => Err(self.open("a bound on bytes to store")),
-        }
     }
 
     fn most_stored(&self) -> Result<u64> {
@@ -402,6 +286,148 @@ impl TensorSpec {
                 Err(invalid(format!("{found} bytes of {what} of {self}, wanted {wanted}")))
             }
         }
+    }
+}
+
+/// What kernels, plans and the C API need to know of a specification.
+pub trait SpecDetails: Sized {
+    /// Returns the specification of tensors with this description. Bounded dimensions become ranges from 0 on.
+    ///
+    /// # Errors
+    /// The description is of an input or output that is left out, or is not valid.
+    fn of(desc: TensorDesc) -> Result<Self>;
+
+    /// Returns the number of dimensions.
+    fn rank(&self) -> usize;
+
+    /// Returns a dimension.
+    fn extent(&self, axis: usize) -> Option<Extent>;
+
+    /// Whether a dimension is not fixed.
+    fn is_open(&self) -> bool;
+
+    /// Returns the type, shape and encoding, as kernels get them.
+    ///
+    /// # Errors
+    /// A dimension is open.
+    fn desc(&self) -> Result<TensorDesc>;
+
+    /// Returns the number of elements of a tensor; 1 if it has no dimensions.
+    ///
+    /// # Errors
+    /// A dimension is open.
+    fn element_count(&self) -> Result<u64>;
+
+    /// Returns the maximum number of bytes that a tensor takes in memory: with all ranges at their ends.
+    ///
+    /// # Errors
+    /// A dimension has no bound, or there are too many bytes to count.
+    fn max_storage_size(&self) -> Result<u64>;
+
+    /// Returns a specification of these dimensions; -1 is an open one, as in C and ONNX.
+    ///
+    /// # Errors
+    /// As for [`TensorSpec::new`], or a dimension is below -1.
+    fn from_dims(dtype: DType, dims: &[i64]) -> Result<Self>;
+
+    /// Returns the specification with another packing of batches.
+    ///
+    /// # Errors
+    /// The packing is for elements of another size, or there is no dimension to count batches by.
+    fn with_packing(self, packing: Packing) -> Result<Self>;
+
+    /// Returns how batches are stored.
+    fn packing(&self) -> Packing;
+
+    /// Returns the number of bytes that a tensor takes in memory: its elements, and the padding of its last group of batches.
+    ///
+    /// # Errors
+    /// A dimension is open, or there are too many bytes to count.
+    fn storage_size(&self) -> Result<u64>;
+}
+
+impl SpecDetails for TensorSpec {
+    fn of(desc: TensorDesc) -> Result<Self> {
+        if desc.is_absent() || !desc.is_sound() {
+            return Err(invalid(format!(
+                "a tensor is described as {desc}; wanted type, shape and encoding"
+            )));
+        }
+        check_encoding(&desc).map_err(|why| invalid(format!("{desc}: {why}")))?;
+        let (layout, packing) = (Layout::AsGiven, Packing::N1);
+        Ok(Self { desc, least: [0; MAX_RANK], unbounded: 0, layout, packing })
+    }
+
+    fn rank(&self) -> usize {
+        self.desc.rank()
+    }
+
+    fn extent(&self, axis: usize) -> Option<Extent> {
+        let dim = self.desc.full_shape().dim(axis)?;
+        let min = self.least.get(axis).copied().unwrap_or(0);
+        Some(match dim {
+            Dim::Fixed(n) | Dim::Open(n) => Extent::Fixed(n),
+            Dim::UpTo(_) if self.unbounded >> axis & 1 == 1 => Extent::Open,
+            Dim::UpTo(max) => Extent::Range { min, max },
+        })
+    }
+
+    fn is_open(&self) -> bool {
+        !self.desc.full_shape().is_fixed()
+    }
+
+    fn desc(&self) -> Result<TensorDesc> {
+        self.check_fixed("its shape").map(|()| self.desc)
+    }
+
+    fn element_count(&self) -> Result<u64> {
+        self.check_fixed("elements to count")?;
+        Ok(bytes(self.desc.len()))
+    }
+
+    fn max_storage_size(&self) -> Result<u64> {
+        match self.unbounded {
+            0 => self.most_stored(),
+            _ => Err(self.open("a bound on bytes to store")),
+        }
+    }
+
+    fn from_dims(dtype: DType, dims: &[i64]) -> Result<Self> {
+        let extent = |(axis, &dim): (usize, &i64)| match dim {
+            -1 => Ok(Extent::Open),
+            _ => usize::try_from(dim).map(Extent::Fixed).map_err(|_| {
+                invalid(format!(
+                    "dimension {axis} is {dim}; wanted a number of elements, or -1 for an open one"
+                ))
+            }),
+        };
+        Self::new(dtype, &dims.iter().enumerate().map(extent).collect::<Result<Vec<_>>>()?)
+    }
+
+    fn with_packing(self, packing: Packing) -> Result<Self> {
+        let (name, found) = (packing.name(), self.element_bytes());
+        if let Some(wanted) = packing.element_bytes() {
+            if found != wanted {
+                return Err(invalid(format!(
+                    "{self} cannot be {name}: its elements have {found} bytes, wanted {wanted}"
+                )));
+            }
+            if self.rank() == 0 {
+                return Err(invalid(format!(
+                    "{self} cannot be {name}: it has no dimension of batches"
+                )));
+            }
+        }
+        Ok(Self { packing, ..self })
+    }
+
+    fn packing(&self) -> Packing {
+        self.packing
+    }
+
+    fn storage_size(&self) -> Result<u64> {
+        self.check_fixed("bytes to store")?;
+        self.most_stored()
     }
 }
 

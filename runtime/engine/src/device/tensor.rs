@@ -7,8 +7,9 @@ use super::lease::{Lease, LeaseSet};
 use super::memory::MemoryView;
 use super::packing::Packing;
 use super::spec::TensorSpec;
+use crate::device::{AllocMemory, SpecDetails};
 use udo_graph::error::{Error, ErrorCode, Result, invalid};
-use udo_graph::memory::{Buffer, Tensor};
+use udo_graph::memory::{Buffer, Tensor, TensorStorage};
 
 /// A tensor in a device's memory: what it is, and the bytes where it lies, of which there may be more than it takes.
 ///
@@ -23,7 +24,7 @@ use udo_graph::memory::{Buffer, Tensor};
 /// let mut tensor = DeviceTensor::new(&cpu, TensorSpec::fixed(DType::U8, &[2, 2])?)?;
 /// tensor.write(&[1, 2, 3, 4])?;
 /// tensor.reshape(&[3])?;
-/// assert_eq!(tensor.read_all()?, [1, 2, 3]);
+/// assert_eq!(tensor.to_host()?.bytes(), [1, 2, 3]);
 /// assert_eq!(tensor.reshape(&[5]).unwrap_err().code(), ErrorCode::OutOfMemory);
 /// # Ok::<(), udo_engine::device::Error>(())
 /// ```
@@ -111,11 +112,6 @@ impl DeviceTensor {
         &self.memory
     }
 
-    /// The device.
-    pub fn device(&self) -> &Device {
-        self.memory.device()
-    }
-
     /// The bytes that it takes, for leases and mappings.
     ///
     /// # Errors
@@ -186,7 +182,7 @@ impl DeviceTensor {
     ///
     /// # Errors
     /// As there, or the host has no room.
-    pub fn read_all(&self) -> Result<Vec<u8>> {
+    pub(crate) fn read_all(&self) -> Result<Vec<u8>> {
         let mut elements = host_bytes(self.spec.byte_size()?)?;
         self.read(&mut elements)?;
         Ok(elements)
@@ -244,7 +240,8 @@ impl DeviceTensor {
 
     /// Whether its elements lie as those of runs do: one batch behind the other, where host and device see the same.
     pub(crate) fn lies_as_runs_do(&self) -> bool {
-        self.spec.packing() == Packing::N1 && self.device().coherence() == Coherence::Coherent
+        self.spec.packing() == Packing::N1
+            && self.memory.device().coherence() == Coherence::Coherent
     }
 
     /// As [`DeviceTensor::read`], by somebody who has a lease of at least its bytes.

@@ -13,6 +13,7 @@ mod tensors;
 use udo_api::{Core, CoreKind};
 
 use super::{Coherence, Device, DeviceSpec, Devices, Error, ErrorCode, Memory, Result};
+use udo_graph::error::ErrorContext;
 
 /// Numbers of xorshift64*; the same seed gives the same ones.
 struct Random(u64);

@@ -8,6 +8,7 @@ use udo_api::abi::{ABI_VERSION, AbiVersion};
 
 use super::PackageId;
 use crate::device::{Error, ErrorCode};
+use udo_graph::error::{Coded, ErrorContext};
 
 /// Why a package cannot be opened. A refused package leaves nothing behind.
 #[derive(Debug, thiserror::Error)]
@@ -366,17 +367,6 @@ impl From<OpenError> for Error {
 }
 
 impl OpenError {
-    /// What kind of refusal it is.
-    pub fn code(&self) -> ErrorCode {
-        match self {
-            Self::Unreadable { .. } | Self::Unwritable { .. } | Self::NoWorker { .. } => {
-                ErrorCode::InvalidPath
-            }
-            Self::NameTaken { .. } => ErrorCode::AlreadyExists,
-            _ => ErrorCode::InvalidFile,
-        }
-    }
-
     pub(super) fn unreadable(path: &Path, source: io::Error) -> Self {
         Self::Unreadable { path: path.to_owned(), source }
     }
@@ -449,6 +439,18 @@ impl OpenError {
             Self::NoSuchPackage { .. } => {
                 "use the number with the operators that gave it".to_owned()
             }
+        }
+    }
+}
+
+impl Coded for OpenError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Unreadable { .. } | Self::Unwritable { .. } | Self::NoWorker { .. } => {
+                ErrorCode::InvalidPath
+            }
+            Self::NameTaken { .. } => ErrorCode::AlreadyExists,
+            _ => ErrorCode::InvalidFile,
         }
     }
 }

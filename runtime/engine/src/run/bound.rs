@@ -5,6 +5,7 @@ use crate::device::{
     Access, Cause, Conflict, Device, DeviceTensor, Error, ErrorCode, Lease, LeaseSet, MemoryView,
     Result, TensorSpec,
 };
+use udo_graph::error::ErrorContext;
 
 /// The tensors of a run. Making them uses the heap; taking and giving back their leases does not.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ use super::work::Frame;
 use super::workspace::SharedWorkspace;
 use super::{Priority, lock};
 use crate::device::{CoreSet, Device, DeviceId, Error, ErrorCode, Result, Used};
+use crate::run::UseWorkspace;
 
 /// What a session has decided about its frames.
 #[derive(Debug, Default)]

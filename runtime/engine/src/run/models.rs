@@ -79,7 +79,7 @@ impl Session {
         let (input, output) = (tensor(1), tensor(9));
         let outputs = [Some(output.clone())];
         let bound = Bound::new((std::slice::from_ref(&input), &outputs), &[], &self.home).unwrap();
-        (Launch::new(&self.frames, bound, options).unwrap(), input, output)
+        (self.frames.record(bound, options).unwrap(), input, output)
     }
 }
 
@@ -143,7 +143,7 @@ fn a_run_that_somebody_cancels_ends_once_and_gives_its_tensors_back() {
 fn runs_of_a_stream_keep_their_order() {
     explore(3, || {
         let session = Session::new(&[CoreKind::Cpu]);
-        let stream = Stream::new();
+        let stream = Stream::default();
         let ended = Arc::new(AtomicUsize::new(0));
         let record = |place| {
             let ended = Arc::clone(&ended);
@@ -197,7 +197,7 @@ fn runs_on_two_cores_end_each() {
 fn runs_that_name_a_core_have_ended_once_it_was_waited_for() {
     explore(2, || {
         let session = Session::on(two_cores(), &[CoreKind::Cpu], 1);
-        let cores = Some(CoreSet::of(&[1]).unwrap());
+        let cores = Some(CoreSet::try_from(&[1][..]).unwrap());
         let record = || session.record(RunOptions { cores, ..RunOptions::default() }).0;
         let runs = [record().submit().unwrap(), record().submit().unwrap()];
         session.frames.queues.sync_core(&session.home, 1).unwrap();

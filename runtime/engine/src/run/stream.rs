@@ -44,11 +44,6 @@ impl State {
 }
 
 impl Stream {
-    /// A stream without runs.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Waits until all runs have ended that were submitted before.
     ///
     /// # Errors

@@ -149,7 +149,7 @@ impl Session {
         let (input, output) = (self.tensor(), self.tensor());
         let given = [Some(output.clone())];
         let bound = Bound::new((std::slice::from_ref(&input), &given), &[], &self.home).unwrap();
-        (Launch::new(&self.frames, bound, options).unwrap(), input, output)
+        (self.frames.record(bound, options).unwrap(), input, output)
     }
 
     fn submit(&self, options: RunOptions) -> Run {

@@ -69,57 +69,9 @@ impl Drop for Turn<'_> {
 }
 
 impl SharedWorkspace {
-    /// A workspace without memory.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// How many bytes of a device it has.
     pub fn bytes(&self, device: &Device) -> u64 {
         self.0.memory.bytes(device)
-    }
-
-    /// The memory that sessions have in turn.
-    pub fn memory(&self) -> &Arc<SharedMemory> {
-        &self.0.memory
-    }
-
-    /// Makes room for as many more as may wait, so that who waits does not.
-    pub fn reserve(&self, more: usize) {
-        let mut state = lock(&self.0.state);
-        let State { waiting, room, .. } = &mut *state;
-        *room += more;
-        for waiting in waiting {
-            waiting.reserve(room.saturating_sub(waiting.len()));
-        }
-    }
-
-    /// Takes back what was reserved.
-    pub fn release(&self, fewer: usize) {
-        lock(&self.0.state).room -= fewer;
-    }
-
-    /// Waits until it is this thread's turn. No heap.
-    ///
-    /// # Errors
-    /// A callback waits, which would keep others from having theirs.
-    pub fn enter(&self) -> Result<Turn<'_>> {
-        check_may_wait()?;
-        let mut state = lock(&self.0.state);
-        if state.is_taken {
-            let number = state.next;
-            state.next += 1;
-            if let Some(waiting) = state.waiting.get_mut(Priority::Medium.place()) {
-                waiting.push_back(Waiter::Thread(number));
-            }
-            while state.turn_of != Some(number) {
-                state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            state.turn_of = None;
-        }
-        state.is_taken = true;
-        drop(state);
-        Ok(Turn(self))
     }
 
     /// Whether it is a run's turn now; else the run waits for it.
@@ -164,5 +116,61 @@ impl SharedWorkspace {
             Some(next) => next.go_on_in_workspace(),
             None => self.0.changed.notify_all(),
         }
+    }
+}
+
+/// How sessions use a shared workspace.
+pub trait UseWorkspace {
+    /// The memory that sessions use in turn.
+    fn memory(&self) -> &Arc<SharedMemory>;
+
+    /// Reserves room for this many more waiting runs, so that waiting does not allocate.
+    fn reserve(&self, more: usize);
+
+    /// Gives back room that was reserved.
+    fn release(&self, fewer: usize);
+
+    /// Waits until this thread may use the workspace. Does not allocate.
+    ///
+    /// # Errors
+    /// The caller is a callback of a run, which may not wait for other runs.
+    fn enter(&self) -> Result<Turn<'_>>;
+}
+
+impl UseWorkspace for SharedWorkspace {
+    fn memory(&self) -> &Arc<SharedMemory> {
+        &self.0.memory
+    }
+
+    fn reserve(&self, more: usize) {
+        let mut state = lock(&self.0.state);
+        let State { waiting, room, .. } = &mut *state;
+        *room += more;
+        for waiting in waiting {
+            waiting.reserve(room.saturating_sub(waiting.len()));
+        }
+    }
+
+    fn release(&self, fewer: usize) {
+        lock(&self.0.state).room -= fewer;
+    }
+
+    fn enter(&self) -> Result<Turn<'_>> {
+        check_may_wait()?;
+        let mut state = lock(&self.0.state);
+        if state.is_taken {
+            let number = state.next;
+            state.next += 1;
+            if let Some(waiting) = state.waiting.get_mut(Priority::Medium.place()) {
+                waiting.push_back(Waiter::Thread(number));
+            }
+            while state.turn_of != Some(number) {
+                state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.turn_of = None;
+        }
+        state.is_taken = true;
+        drop(state);
+        Ok(Turn(self))
     }
 }

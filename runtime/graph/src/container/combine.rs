@@ -3,6 +3,7 @@
 use super::stage::extents;
 use super::{ContainerError, Contents, Extent, Network, Section, Stage};
 use crate::graph::{Source, TensorType};
+use crate::memory::TensorStorage;
 
 impl Contents {
     /// Adds what another file holds: networks of other names as they are, the stages of those of the same name to those that

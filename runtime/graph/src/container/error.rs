@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::PathBuf;
 
 use super::VERSION;
-use crate::error::{Error, ErrorCode, quoted};
+use crate::error::{Error, ErrorCode, ErrorContext, quoted};
 use crate::graph::{GraphError, subgraph_place};
 
 /// Why a model file cannot be read or written.

@@ -21,7 +21,8 @@ use super::{
     VERSION, key,
 };
 use crate::graph::{
-    Attr, DefaultInput, DimSpec, Graph, Node, Origin, Source, TensorType, Value, ValueId, domain_of,
+    Attr, DefaultInput, DimSpec, Graph, InPlace, Node, Origin, Source, TensorType, Value, ValueId,
+    domain_of,
 };
 use crate::memory::Tensor;
 

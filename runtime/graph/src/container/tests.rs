@@ -5,8 +5,8 @@ use std::path::Path;
 use udo_api::{DType, Shape};
 
 use super::*;
-use crate::graph::{Attr, DimSpec, Node, Source};
-use crate::memory::ALIGN_BYTES;
+use crate::graph::{Attr, DimSpec, InPlace, Node, Source};
+use crate::memory::{ALIGN_BYTES, TensorStorage};
 
 mod hostile;
 mod shapes;

@@ -16,8 +16,10 @@ use super::form::{
 };
 use super::safetensors::{MAX_HEADER_BYTES, METADATA, START, dtype_name};
 use super::{ContainerError, Contents, FORMAT, Section, StoredGraph, VERSION, key};
-use crate::graph::{Attr, DefaultInput, DimSpec, Graph, Node, PerValue, Source, TensorType, Value};
-use crate::memory::{ALIGN_BYTES, Tensor};
+use crate::graph::{
+    Attr, DefaultInput, DimSpec, Graph, Node, NodeReads, PerValue, Source, TensorType, Value,
+};
+use crate::memory::{ALIGN_BYTES, Tensor, TensorStorage};
 
 /// Tensors of fewer bytes lie one behind the other: readers copy them, which takes less than an entry for what would align them.
 const SMALL_BYTES: usize = ALIGN_BYTES;

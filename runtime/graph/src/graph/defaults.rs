@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Graph, GraphError, GraphNode, GraphValue, Source, TensorType, ValueId};
+use super::{Graph, GraphError, GraphNode, GraphValue, Source, TensorType, ValueId, admits};
 
-/// An input that the model has a default for: a constant of the graph, until [`Graph::give`] makes an input of it.
+/// An input that the model has a default for: a constant of the graph, until [`promote_defaults`] makes an input of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultInput {
     /// The constant.
@@ -15,21 +15,19 @@ pub struct DefaultInput {
     pub before: usize,
 }
 
-impl Graph {
-    /// Makes inputs of the defaults that have one of these names; other names are ignored.
-    pub fn give(&mut self, names: &BTreeSet<String>) {
-        let mut given = 0;
-        for mut default in std::mem::take(&mut self.defaults) {
-            default.before += given;
-            let value = self.values.get_mut(default.value.index());
-            let Some(value) = value.filter(|value| names.contains(&value.name)) else {
-                self.defaults.push(default);
-                continue;
-            };
-            value.source = Source::Input(default.of);
-            self.inputs.insert(default.before.min(self.inputs.len()), default.value);
-            given += 1;
-        }
+/// Turns the defaults with these names into inputs; other names are ignored.
+pub fn promote_defaults(graph: &mut Graph, names: &BTreeSet<String>) {
+    let mut promoted = 0;
+    for mut default in std::mem::take(&mut graph.defaults) {
+        default.before += promoted;
+        let value = graph.values.get_mut(default.value.index());
+        let Some(value) = value.filter(|value| names.contains(&value.name)) else {
+            graph.defaults.push(default);
+            continue;
+        };
+        value.source = Source::Input(default.of);
+        graph.inputs.insert(default.before.min(graph.inputs.len()), default.value);
+        promoted += 1;
     }
 }
 
@@ -45,7 +43,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
             let value = self.value_at(*id, || format!("default {index}"))?.value();
             let wrong = |found: String| GraphError::Default { value: value.name.clone(), found };
             match &value.source {
-                Source::Constant(tensor) if of.admits(tensor.desc()) => {}
+                Source::Constant(tensor) if admits(of, tensor.desc()) => {}
                 Source::Constant(tensor) => {
                     let own = tensor.desc();
                     return Err(wrong(format!("is {own} for an input of {of}")));

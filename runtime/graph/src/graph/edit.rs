@@ -2,7 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Graph, GraphError, GraphNode, GraphValue, Node, NodeId, PerValue, Source, ValueId};
+use super::{
+    Graph, GraphError, GraphNode, GraphValue, Node, NodeId, PerValue, Source, ValueId,
+    subgraphs_mut,
+};
+use crate::graph::NodeReads;
 
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// Puts `node` in the place of another one, which comes back.
@@ -55,18 +59,24 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         }
         Ok(node)
     }
-
-    /// The node that makes a value, if it makes it as its first output.
-    pub fn producer(&self, value: ValueId) -> Option<NodeId> {
-        let makes = |node: &N| node.node().output(0) == Some(value);
-        self.nodes.iter().position(makes).map(NodeId::at)
-    }
 }
 
-impl Graph {
-    /// Forgets the values that no node, input or output of the graph uses and that are not in `others`; returns the new id of
-    /// each value that is left.
-    pub fn forget_unused(&mut self, others: &[ValueId]) -> BTreeMap<ValueId, ValueId> {
+/// Reduces a graph to the part that is needed.
+pub trait CutGraph {
+    /// Removes the values that no node, input or output of the graph uses and that are not in `others`. Returns the new id of each value
+    /// that is left.
+    fn forget_unused(&mut self, others: &[ValueId]) -> BTreeMap<ValueId, ValueId>;
+
+    /// Keeps the nodes that produce `outputs`, which become the outputs of the graph. Other nodes are removed, and so are inputs that
+    /// nothing reads.
+    ///
+    /// # Errors
+    /// A value in `outputs` is not produced by the graph, or two of them have one name; the graph stays as it was.
+    fn cut_to(&mut self, outputs: Vec<ValueId>) -> Result<(), GraphError>;
+}
+
+impl CutGraph for Graph {
+    fn forget_unused(&mut self, others: &[ValueId]) -> BTreeMap<ValueId, ValueId> {
         let made = self.nodes.iter().flat_map(|node| node.outputs.iter().flatten().copied());
         let read = self.nodes.iter().flat_map(|node| node.reads().map(|(_, value)| value));
         let defaults = self.defaults.iter().map(|default| &default.value);
@@ -88,18 +98,14 @@ impl Graph {
         self.defaults.iter_mut().for_each(|default| renumber(&mut default.value));
         for node in &mut self.nodes {
             node.inputs.iter_mut().chain(&mut node.outputs).flatten().for_each(renumber);
-            for subgraph in node.attrs.iter_mut().flat_map(|(_, attr)| attr.graphs_mut()) {
+            for subgraph in subgraphs_mut(node) {
                 subgraph.captures.iter_mut().for_each(|capture| renumber(&mut capture.outer));
             }
         }
         kept
     }
 
-    /// Leaves what makes `outputs`, which become the graph's: other nodes go, and so do inputs that nothing reads.
-    ///
-    /// # Errors
-    /// Something makes none of them, or two have one name; the graph stays as it was.
-    pub fn cut_to(&mut self, outputs: Vec<ValueId>) -> Result<(), GraphError> {
+    fn cut_to(&mut self, outputs: Vec<ValueId>) -> Result<(), GraphError> {
         let mut is_read = PerValue::filled(self, false);
         for &output in &outputs {
             is_read.set(output, true);

@@ -44,8 +44,42 @@ pub enum InPlaceError {
 }
 
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
-    /// Adds pairs of an input's and an output's name to those that runs may have in one place, unless they are there.
-    pub fn add_in_place(&mut self, pairs: &[(String, String)]) {
+    fn port(
+        &self,
+        side: &'static str,
+        ports: &[ValueId],
+        name: &str,
+    ) -> Result<usize, InPlaceError> {
+        let names =
+            ports.iter().map(|&id| self.value(id).map_or("", |value| value.value().name.as_str()));
+        names.clone().position(|port| port == name).ok_or_else(|| InPlaceError::NoSuchPort {
+            side,
+            name: name.to_owned(),
+            known: names.map(|name| format!("{name:?}")).collect(),
+        })
+    }
+}
+
+/// The inputs and outputs of a graph that a run may have in one place.
+pub trait InPlace {
+    /// Adds pairs of the names of an input and an output that runs may have in one place, unless they are listed already.
+    fn add_in_place(&mut self, pairs: &[(String, String)]);
+
+    /// Checks the names of the pairs.
+    ///
+    /// # Errors
+    /// An input or output does not exist, or is in two pairs.
+    fn check_in_place(&self) -> Result<(), InPlaceError>;
+
+    /// Returns the pairs as indices of an input and an output.
+    ///
+    /// # Errors
+    /// An input or output does not exist, or the two have different types.
+    fn pairs(&self) -> Result<Vec<(usize, usize)>, InPlaceError>;
+}
+
+impl<N: GraphNode, V: GraphValue> InPlace for Graph<N, V> {
+    fn add_in_place(&mut self, pairs: &[(String, String)]) {
         for pair in pairs {
             if !self.in_place.contains(pair) {
                 self.in_place.push(pair.clone());
@@ -53,19 +87,11 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         }
     }
 
-    /// Checks the pairs that runs may have in one place, as far as names go.
-    ///
-    /// # Errors
-    /// There is no such input or output, or one is in two pairs.
-    pub fn check_in_place(&self) -> Result<(), InPlaceError> {
+    fn check_in_place(&self) -> Result<(), InPlaceError> {
         self.pairs().map(|_| ())
     }
 
-    /// The pairs that runs may have in one place: an input and an output by their places.
-    ///
-    /// # Errors
-    /// There is no such input or output, or the two are not alike.
-    pub fn pairs(&self) -> Result<Vec<(usize, usize)>, InPlaceError> {
+    fn pairs(&self) -> Result<Vec<(usize, usize)>, InPlaceError> {
         let mut pairs: Vec<(usize, usize)> = Vec::with_capacity(self.in_place.len());
         for (input, output) in &self.in_place {
             let from = self.port("input", &self.inputs, input)?;
@@ -80,20 +106,5 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
             pairs.push((from, to));
         }
         Ok(pairs)
-    }
-
-    fn port(
-        &self,
-        side: &'static str,
-        ports: &[ValueId],
-        name: &str,
-    ) -> Result<usize, InPlaceError> {
-        let names =
-            ports.iter().map(|&id| self.value(id).map_or("", |value| value.value().name.as_str()));
-        names.clone().position(|port| port == name).ok_or_else(|| InPlaceError::NoSuchPort {
-            side,
-            name: name.to_owned(),
-            known: names.map(|name| format!("{name:?}")).collect(),
-        })
     }
 }

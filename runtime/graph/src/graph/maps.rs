@@ -1,10 +1,27 @@
 //! What leads from values to nodes.
 
 use super::{Graph, GraphNode, GraphValue, NodeId, Read, ValueId};
+use crate::graph::NodeReads;
 
-impl<N: GraphNode, V: GraphValue> Graph<N, V> {
-    /// The node that makes each value.
-    pub fn producers(&self) -> PerValue<Option<NodeId>> {
+/// Lists from values to the nodes that produce and consume them.
+pub trait Links {
+    /// Returns the node that produces a value as its first output.
+    fn producer(&self, value: ValueId) -> Option<NodeId>;
+
+    /// Returns the node that produces each value.
+    fn producers(&self) -> PerValue<Option<NodeId>>;
+
+    /// Returns the nodes that read each value, directly or in subgraphs, and how: one entry for each read.
+    fn consumers(&self) -> PerValue<Vec<(NodeId, Read)>>;
+}
+
+impl<N: GraphNode, V: GraphValue> Links for Graph<N, V> {
+    fn producer(&self, value: ValueId) -> Option<NodeId> {
+        let makes = |node: &N| node.node().output(0) == Some(value);
+        self.nodes.iter().position(makes).map(NodeId::at)
+    }
+
+    fn producers(&self) -> PerValue<Option<NodeId>> {
         let mut producers = PerValue::filled(self, None);
         for (id, node) in self.node_ids().zip(&self.nodes) {
             for &output in node.node().outputs.iter().flatten() {
@@ -14,8 +31,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         producers
     }
 
-    /// The nodes that read each value, themselves or in subgraphs, and as what; once for each time.
-    pub fn consumers(&self) -> PerValue<Vec<(NodeId, Read)>> {
+    fn consumers(&self) -> PerValue<Vec<(NodeId, Read)>> {
         let mut consumers = PerValue::filled(self, Vec::new());
         for (id, node) in self.node_ids().zip(&self.nodes) {
             for (read, value) in node.node().reads() {

@@ -42,32 +42,9 @@ impl Node {
         }
     }
 
-    /// Says that it was put in for the work of `whole`, if it is of no node of the model yet.
-    pub fn is_of(&mut self, whole: &Self) {
-        if !self.origin.is_known() {
-            (self.origin, self.pin) = (whole.origin.clone(), whole.pin);
-        }
-    }
-
     /// The attribute called `name`.
     pub fn attr(&self, name: &str) -> Option<&Attr> {
         self.attrs.iter().find(|(n, _)| n == name).map(|(_, attr)| attr)
-    }
-
-    /// The attribute called `name`, if it is an integer.
-    pub fn int_attr(&self, name: &str) -> Option<i64> {
-        match self.attr(name)? {
-            Attr::Int(value) => Some(*value),
-            _ => None,
-        }
-    }
-
-    /// The attribute called `name`, if it is a float.
-    pub fn float_attr(&self, name: &str) -> Option<f64> {
-        match self.attr(name)? {
-            Attr::Float(value) => Some(*value),
-            _ => None,
-        }
     }
 
     /// Input `index`, or nothing where the node leaves it out.
@@ -79,9 +56,19 @@ impl Node {
     pub fn output(&self, index: usize) -> Option<ValueId> {
         self.outputs.get(index).copied().flatten()
     }
+}
 
-    /// The graphs in its attributes, in order.
-    pub fn subgraphs(&self) -> impl Iterator<Item = Subgraph<'_>> {
+/// All that a node reads, with what its subgraphs capture.
+pub trait NodeReads {
+    /// Returns the graphs in the attributes of the node, in order.
+    fn subgraphs(&self) -> impl Iterator<Item = Subgraph<'_>>;
+
+    /// Returns all that the node reads: its inputs, then what its subgraphs capture, one entry for each read.
+    fn reads(&self) -> impl Iterator<Item = (Read, ValueId)>;
+}
+
+impl NodeReads for Node {
+    fn subgraphs(&self) -> impl Iterator<Item = Subgraph<'_>> {
         self.attrs.iter().flat_map(|(attribute, attr)| {
             let is_list = matches!(attr, Attr::Graphs(_));
             let subgraph = move |(index, graph)| {
@@ -92,8 +79,7 @@ impl Node {
         })
     }
 
-    /// All that it reads: its inputs, then what its subgraphs capture, once for each time.
-    pub fn reads(&self) -> impl Iterator<Item = (Read, ValueId)> {
+    fn reads(&self) -> impl Iterator<Item = (Read, ValueId)> {
         let inputs = self.inputs.iter().enumerate();
         let inputs = inputs.filter_map(|(port, input)| Some((Read::Input(port), (*input)?)));
         let captures = self.subgraphs().flat_map(|subgraph| &subgraph.graph.captures);
@@ -140,8 +126,7 @@ impl Attr {
         }
     }
 
-    /// The same, to be changed.
-    pub fn graphs_mut(&mut self) -> &mut [Graph] {
+    fn graphs_mut(&mut self) -> &mut [Graph] {
         match self {
             Self::Graph(graph) => std::slice::from_mut(graph),
             Self::Graphs(graphs) => graphs,
@@ -154,6 +139,11 @@ impl Attr {
             | Self::Tensor(_) => &mut [],
         }
     }
+}
+
+/// Returns the subgraphs in the attributes of a node, to be edited.
+pub fn subgraphs_mut(node: &mut Node) -> impl Iterator<Item = &mut Graph> {
+    node.attrs.iter_mut().flat_map(|(_, attr)| attr.graphs_mut())
 }
 
 /// A value that a subgraph reads of the outer graph.

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::{Graph, GraphError, GraphNode, GraphValue};
+use crate::graph::{Links, NodeReads};
 
 /// The places of all nodes, producers before consumers, otherwise as they stand.
 pub(super) fn topological<N: GraphNode, V: GraphValue>(

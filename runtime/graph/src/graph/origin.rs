@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Graph, Node};
+use super::{Graph, Node, subgraphs_mut};
 
 /// The ids, in order, of the nodes of the model that a node does the work of. Ids stay whatever becomes of nodes' places: those
 /// that a model file says, else places in the order of the model, those of a node's subgraphs behind its own.
@@ -66,14 +66,12 @@ impl fmt::Display for Origin {
     }
 }
 
-impl Graph {
-    /// Gives the nodes of a model that says no ids their places in its order, those of subgraphs behind their node.
-    pub fn number(&mut self) {
-        if self.nodes.iter().any(|node| node.origin.is_known()) {
-            return;
-        }
-        number(&mut self.nodes, &mut 0);
+/// Numbers the nodes of a graph in order, unless the model numbers them itself. The nodes of a subgraph follow their node.
+pub fn number_nodes(graph: &mut Graph) {
+    if graph.nodes.iter().any(|node| node.origin.is_known()) {
+        return;
     }
+    number(&mut graph.nodes, &mut 0);
 }
 
 /// Gives nodes and those of their subgraphs the ids from `next` on.
@@ -81,7 +79,7 @@ fn number(nodes: &mut [Node], next: &mut u32) {
     for node in nodes {
         node.origin = Origin::of(*next);
         *next = next.saturating_add(1);
-        for graph in node.attrs.iter_mut().flat_map(|(_, attr)| attr.graphs_mut()) {
+        for graph in subgraphs_mut(node) {
             number(&mut graph.nodes, next);
         }
     }
@@ -109,7 +107,7 @@ mod tests {
             graph.add_node(Node { name: name.to_owned(), ..Node::new("Relu", 17, &[], &[]) });
         }
         let numbered = |graph: &mut Graph| {
-            graph.number();
+            number_nodes(graph);
             graph.nodes.iter().map(|node| node.origin.to_string()).collect::<Vec<_>>()
         };
         assert_eq!(numbered(&mut graph), ["0", "1"]);

@@ -12,16 +12,19 @@ pub struct NoSuchValue {
     pub name: String,
 }
 
-impl<N: GraphNode, V: GraphValue> Graph<N, V> {
-    /// What is called `name`: a value, or else all that a node makes.
-    pub fn made(&self, name: &str) -> Option<Vec<ValueId>> {
-        if let Some(value) = self.value_named(name) {
-            return Some(vec![value]);
-        }
-        let node = self.nodes.iter().find(|node| node.node().name == name)?;
-        Some(node.node().outputs.iter().flatten().copied().collect())
+/// Returns the value called `name`, or else all outputs of the node called `name`.
+pub fn values_named<N: GraphNode, V: GraphValue>(
+    graph: &Graph<N, V>,
+    name: &str,
+) -> Option<Vec<ValueId>> {
+    if let Some(value) = graph.value_named(name) {
+        return Some(vec![value]);
     }
+    let node = graph.nodes.iter().find(|node| node.node().name == name)?;
+    Some(node.node().outputs.iter().flatten().copied().collect())
+}
 
+impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// Adds outputs by the names of values, or of nodes that make them, unless they are outputs.
     ///
     /// # Errors
@@ -34,7 +37,7 @@ impl<N: GraphNode, V: GraphValue> Graph<N, V> {
         }
         for name in names {
             let is_made = |value: &ValueId| makers.get(*value) == Some(&true);
-            let values = self.made(name).filter(|values| values.iter().all(is_made));
+            let values = values_named(self, name).filter(|values| values.iter().all(is_made));
             for value in values.ok_or_else(|| NoSuchValue { name: name.clone() })? {
                 if !outputs.contains(&value) {
                     outputs.push(value);

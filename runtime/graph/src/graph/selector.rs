@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use super::{Graph, Node, NodeId, PerValue};
+use super::{Graph, Node, NodeId, PerValue, subgraphs_mut};
+use crate::graph::{Links, NodeReads};
 
 /// What stands for all nodes.
 const ALL: &str = "*";
@@ -93,20 +94,18 @@ impl fmt::Display for Selector {
     }
 }
 
-impl Graph {
-    /// Gives every node that a selector chooses the pin beside it, where several do the last one's.
-    ///
-    /// # Errors
-    /// One chooses no node.
-    pub fn pin(&mut self, pins: &[(Selector, u16)]) -> Result<(), NoSuchNodes> {
-        for (selector, pin) in pins {
-            if !pin_all(&mut self.nodes, selector, *pin) && *selector != Selector::All {
-                return Err(NoSuchNodes { selector: selector.clone() });
-            }
+/// Sets the pin of every node that a selector matches. If several selectors match a node, the last one wins.
+///
+/// # Errors
+/// A selector other than [`Selector::All`] matches no node.
+pub fn pin_nodes(graph: &mut Graph, pins: &[(Selector, u16)]) -> Result<(), NoSuchNodes> {
+    for (selector, pin) in pins {
+        if !pin_all(&mut graph.nodes, selector, *pin) && *selector != Selector::All {
+            return Err(NoSuchNodes { selector: selector.clone() });
         }
-        pin_constants(self);
-        Ok(())
     }
+    pin_constants(graph);
+    Ok(())
 }
 
 /// Pins nodes that read the model alone to what all who read theirs are pinned to, as weights are made with who uses them.
@@ -146,7 +145,7 @@ fn pin_all(nodes: &mut [Node], selector: &Selector, pin: u16) -> bool {
         }
         found |= is_chosen;
         let inner = if is_chosen { &Selector::All } else { selector };
-        for graph in node.attrs.iter_mut().flat_map(|(_, attr)| attr.graphs_mut()) {
+        for graph in subgraphs_mut(node) {
             found |= pin_all(&mut graph.nodes, inner, pin) && !is_chosen;
         }
     }

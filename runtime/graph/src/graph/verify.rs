@@ -6,6 +6,7 @@ use super::{
     Capture, Graph, GraphError, GraphNode, GraphValue, MAX_DEPTH, Node, PerValue, Read, Source,
     Subgraph, ValueId,
 };
+use crate::graph::NodeReads;
 
 impl<N: GraphNode, V: GraphValue> Graph<N, V> {
     /// Checks that ids name something, that every value in use is made once and before it is

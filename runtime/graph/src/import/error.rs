@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::formats;
 use crate::container::ContainerError;
-use crate::error::{Error, ErrorCode};
+use crate::error::{Coded, Error, ErrorCode, ErrorContext};
 use crate::graph::{GraphError, subgraph_place};
 
 /// Why a file gave no graph.
@@ -78,22 +78,6 @@ impl From<ImportError> for Error {
 }
 
 impl ImportError {
-    /// What kind of refusal it is.
-    pub fn code(&self) -> ErrorCode {
-        match self {
-            Self::Read { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => {
-                ErrorCode::OutOfMemory
-            }
-            Self::Read { .. } => ErrorCode::InvalidPath,
-            Self::Unsupported { .. } => ErrorCode::Unsupported,
-            Self::UnknownFormat { .. }
-            | Self::WrongBytes { .. }
-            | Self::Malformed { .. }
-            | Self::Container { .. }
-            | Self::Graph(_) => ErrorCode::InvalidFile,
-        }
-    }
-
     pub(super) fn malformed(
         place: Arguments<'_>,
         found: impl Display,
@@ -128,6 +112,23 @@ impl ImportError {
             Self::Graph(error) => Self::Graph(error.inside(node, attribute, index)),
             // They name the file.
             Self::Read { .. } | Self::UnknownFormat { .. } | Self::Container { .. } => self,
+        }
+    }
+}
+
+impl Coded for ImportError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Read { source, .. } if source.kind() == io::ErrorKind::OutOfMemory => {
+                ErrorCode::OutOfMemory
+            }
+            Self::Read { .. } => ErrorCode::InvalidPath,
+            Self::Unsupported { .. } => ErrorCode::Unsupported,
+            Self::UnknownFormat { .. }
+            | Self::WrongBytes { .. }
+            | Self::Malformed { .. }
+            | Self::Container { .. }
+            | Self::Graph(_) => ErrorCode::InvalidFile,
         }
     }
 }

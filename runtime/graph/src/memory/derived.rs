@@ -136,6 +136,7 @@ impl Derived {
 
 #[cfg(test)]
 mod tests {
+    use crate::memory::TensorStorage;
     use std::convert::Infallible;
 
     use udo_api::Shape;

@@ -6,9 +6,8 @@ use udo_compile::build::{FinishedGraph, GraphBuilder, Operation, TensorId};
 use udo_compile::build::{Kind, NNRT_OPS as OPS};
 use udo_compile::compiler::Resources;
 use udo_engine::cores::OpenCl;
-use udo_engine::device::Packing;
-use udo_runtime::compile::{BindOptions, Fallback, PlaceOptions};
-use udo_runtime::compile::{OpSupport, support};
+use udo_engine::device::{Packing, SpecDetails};
+use udo_runtime::compile::{BindOptions, Fallback, PlaceOptions, support};
 use udo_runtime::device::{ErrorCode, Extent, TensorSpec};
 use udo_runtime::graph::Attr;
 use udo_runtime::{CompileOptions, Error, Model};
@@ -84,7 +83,7 @@ fn a_sum_and_an_activation_run_on_every_core() {
     let graph = add_relu();
     let (a, b) = (Nd::list(&[1.0, -2.0, 3.0, 0.5]), Nd::list(&[1.0, 1.0, -4.0, 0.5]));
     for core in [Core::CPU, Core::GPU, Core::DSP_V68, Core::HTA] {
-        let model = compile(&graph, &on(core, Fallback::CPU)).unwrap();
+        let model = compile(&graph, &on(core, Fallback::To(Core::CPU))).unwrap();
         for _ in 0..3 {
             let made = run(&model, &[&a, &b]).unwrap();
             near(&made, &[&Nd::list(&[2.0, 0.0, 0.0, 1.0])], 1e-6);
@@ -242,16 +241,16 @@ fn support_says_which_operation_a_core_lacks_and_why() {
     let resources = Resources::of(built_in());
     let bind = BindOptions::default();
     let on_cpu = support(&graph, &resources, &bind, Core::CPU);
-    assert!(on_cpu.iter().all(OpSupport::is_supported), "{on_cpu:?}");
+    assert!(on_cpu.iter().all(|(_, reason)| reason.is_none()), "{on_cpu:?}");
     let by_core = support(&graph, &resources, &bind, Core::GPU);
-    let lacking: Vec<_> = by_core.iter().filter(|of| !of.is_supported()).collect();
-    let [lacking] = lacking[..] else { panic!("{by_core:?}") };
-    assert_eq!(lacking.name, "ASSERT_3");
-    assert!(lacking.reason.as_deref().unwrap().starts_with("Assert: "), "{lacking:?}");
+    let lacking: Vec<_> = by_core.iter().filter(|(_, reason)| reason.is_some()).collect();
+    let [(name, reason)] = lacking[..] else { panic!("{by_core:?}") };
+    assert_eq!(name, "ASSERT_3");
+    assert!(reason.as_deref().unwrap().starts_with("Assert: "), "{reason:?}");
     // Without a fallback a model is refused by both names; with one the report has all four.
     let error = compile(&graph, &on(Core::GPU, Fallback::Off)).unwrap_err();
     assert!(error.contains("ASSERT_3") && error.contains("gpu"), "{error}");
-    let model = compile(&graph, &on(Core::GPU, Fallback::CPU)).unwrap();
+    let model = compile(&graph, &on(Core::GPU, Fallback::To(Core::CPU))).unwrap();
     let node = model.report().nodes.iter().find(|node| node.name == "ASSERT_3").unwrap();
     assert!(node.fell_back && node.core == Core::CPU);
     assert_eq!(node.refusals[0].core, Core::GPU);
@@ -272,8 +271,8 @@ fn support_looks_at_each_operation_where_one_does_not_resolve() {
     let graph = graph.finish().unwrap();
     let resources = Resources::of(built_in());
     let all = support(&graph, &resources, &BindOptions::default(), Core::CPU);
-    assert!(all[0].is_supported() && !all[1].is_supported(), "{all:?}");
-    assert!(all[1].reason.as_deref().unwrap().contains("ADD_1"), "{all:?}");
+    assert!(all[0].1.is_none() && all[1].1.is_some(), "{all:?}");
+    assert!(all[1].1.as_deref().unwrap().contains("ADD_1"), "{all:?}");
 }
 
 /// N12.
@@ -371,7 +370,7 @@ fn quantized_graphs_run_on_a_fixed_point_core() {
     graph.op(Operation::nnrt("FLATTEN").reads(&[b]).makes(&[y])).unwrap();
     graph.set_io(&[x], &[y]).unwrap();
     let graph = graph.finish().unwrap();
-    let model = compile(&graph, &on(Core::DSP_V68, Fallback::CPU)).unwrap();
+    let model = compile(&graph, &on(Core::DSP_V68, Fallback::To(Core::CPU))).unwrap();
     let pool = model.report().nodes.iter().find(|node| node.op == "MaxPool").unwrap();
     assert!(!pool.fell_back && pool.inputs[0].starts_with("u8"), "{pool:?}");
 }

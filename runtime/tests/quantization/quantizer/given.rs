@@ -33,7 +33,7 @@ fn sets(scale: f32) -> Vec<Vec<(String, Tensor)>> {
 }
 
 fn given(text: &str) -> Settings {
-    Settings { encodings: Encodings::parse(text).unwrap(), ..Settings::default() }
+    Settings { encodings: text.parse::<Encodings>().unwrap(), ..Settings::default() }
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn encodings_that_have_no_say_are_told() {
     );
     let (quantized, _) = quantize(&Graph::parse(NET).unwrap(), given(&text), &sets(1.0));
     let told: Vec<(&str, &str)> =
-        quantized.unused.iter().map(|of| (of.name.as_str(), of.why.as_str())).collect();
+        quantized.unused.iter().map(|(name, why)| (name.as_str(), why.as_str())).collect();
     let names: Vec<&str> = told.iter().map(|(name, _)| *name).collect();
     // A normalization is folded into the convolution, whose result the Relu cuts off, and a copy is what it copies.
     assert_eq!(names, ["b", "c", "d", "gain", "n"], "{told:?}");
@@ -164,9 +164,9 @@ fn a_wrong_file_in_onnx_terms_is_refused_with_the_name() {
     ];
     for (member, wanted) in cases {
         let text = format!(r#"{{"version": "2.0.0", "encodings": [{member}]}}"#);
-        let found = Encodings::parse(&text).unwrap_err().to_string();
+        let found = text.parse::<Encodings>().unwrap_err().to_string();
         assert!(found.starts_with(wanted), "{found}");
     }
     let text = r#"{"version": "2.0.0", "encodings": [{"name": "x", "output_dtype": "float16"}]}"#;
-    assert_eq!(Encodings::parse(text).unwrap(), Encodings::default(), "it stays in numbers");
+    assert_eq!(text.parse::<Encodings>().unwrap(), Encodings::default(), "it stays in numbers");
 }

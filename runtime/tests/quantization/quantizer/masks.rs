@@ -63,7 +63,7 @@ fn sets(more: &[(&str, Tensor)]) -> Vec<Vec<(String, Tensor)>> {
 /// The largest width of what is stored of a value.
 fn width(quantized: &Quantized, name: &str) -> f64 {
     let of = quantized.encoded.iter().find(|of| of.name == name).unwrap();
-    let range = of.levels.range(of.encodings[0]);
+    let range = of.stored_range();
     range.max - range.min
 }
 

@@ -102,6 +102,11 @@ impl Budget {
         self.0.taken.load(Ordering::Relaxed)
     }
 
+    /// Returns the limit, once memory was refused.
+    pub fn refused_by(&self) -> Option<Limit> {
+        self.has_refused().then(|| self.limit())
+    }
+
     /// Whether somebody asked for memory that was not there.
     pub fn has_refused(&self) -> bool {
         self.0.has_refused.load(Ordering::Relaxed)

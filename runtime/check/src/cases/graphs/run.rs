@@ -144,7 +144,7 @@ const TWO: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(1);
 fn of(core: Core) -> CompileOptions {
     let mut options = CompileOptions { as_stored: true, ..CompileOptions::default() };
     options.place.cores = vec![Core::CPU, core];
-    options.place.fallback = Fallback::CPU;
+    options.place.fallback = Fallback::To(Core::CPU);
     options.place.profile.opencl = OpenCl::Off;
     options
 }

@@ -101,7 +101,8 @@ impl Chain<'_> {
             _ => (0..self.count).filter_map(pin).collect(),
         };
         let session = load(runtime, &self.text(), (self.on, affinity), threads)?;
-        let nodes = session.plan().map(|plan| plan.report().nodes.as_slice()).unwrap_or_default();
+        let nodes =
+            session.plans().next().map(|plan| plan.report().nodes.as_slice()).unwrap_or_default();
         let is_there = nodes.len() == self.count
             && nodes.iter().zip(self.on.iter().cycle()).all(|(node, on)| {
                 node.op == self.op() && node.core.kind() == on.kind() && node.fused_into.is_none()

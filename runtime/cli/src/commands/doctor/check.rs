@@ -65,7 +65,7 @@ fn tried<T: Element + PartialEq + std::fmt::Debug>(
 ) -> Result<f64, String> {
     let loaded = load(runtime, model, (&[core], Vec::new()), threads);
     let mut session = loaded.map_err(|error| chain(&error))?;
-    let report = session.plan().map(|plan| plan.report().nodes.clone()).unwrap_or_default();
+    let report = session.plans().next().map(|plan| plan.report().nodes.clone()).unwrap_or_default();
     let elsewhere = report.iter().find(|node| node.core.kind() != core.kind());
     if let Some(node) = elsewhere {
         return Err(format!("node {:?} runs on {}", node.name, node.core));

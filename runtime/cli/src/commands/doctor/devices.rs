@@ -8,6 +8,7 @@ use udo_runtime::{Device, Runtime};
 use crate::commands::Run;
 use crate::output::Column::{Left, Right};
 use crate::output::{Outcome, print_json, table};
+use udo_engine::device::versions;
 
 /// List the emulated devices
 ///
@@ -51,7 +52,7 @@ pub(super) fn list(runtime: &Runtime) {
     ];
     let devices = runtime.devices();
     outln!("{}", table(columns, devices.iter().map(row).collect()));
-    if let Some(versions) = devices.iter().next().map(Device::versions) {
+    if let Some(versions) = devices.iter().next().map(|_| versions()) {
         outln!("runtime {}, package ABI {}", versions.runtime, versions.abi);
     }
 }
@@ -73,7 +74,7 @@ fn row(device: &Device) -> [String; 8] {
         device.name().to_owned(),
         device.core().to_string(),
         device.core_count().to_string(),
-        (device.memory_bytes() >> 20).to_string(),
+        (device.heap_stats().limit_bytes >> 20).to_string(),
         yes(can.can_map),
         yes(can.can_share),
         yes(is_coherent(device)),
@@ -81,11 +82,11 @@ fn row(device: &Device) -> [String; 8] {
 }
 
 fn to_json(device: &Device) -> Value {
-    let (can, versions, id) = (device.capabilities(), device.versions(), device.id());
+    let (can, versions, id) = (device.capabilities(), versions(), device.id());
     json!({
         "device": device.to_string(), "kind": id.kind.name(), "index": id.index, "name": device.name(),
         "core": device.core().to_string(), "cores": device.core_count(),
-        "memory_bytes": device.memory_bytes(), "can_map": can.can_map, "can_share": can.can_share,
+        "memory_bytes": device.heap_stats().limit_bytes, "can_map": can.can_map, "can_share": can.can_share,
         "is_coherent": is_coherent(device), "runtime": versions.runtime, "abi": versions.abi.to_string(),
     })
 }

@@ -10,7 +10,7 @@ use udo_api::{Core, CoreKind};
 use udo_compile::place::{CoreCosts, Costs, Crossing};
 use udo_engine::cores::Memory;
 use udo_runtime::compile::{NodeReport, Plan, StepReport};
-use udo_runtime::session::RunError;
+use udo_runtime::run::RunError;
 use udo_runtime::{Runtime, Session};
 
 use super::chain::{Chain, Family, Work};
@@ -200,7 +200,7 @@ impl Measuring<'_> {
             }
         }
         let micros = (median(longs) - median(shorts)).max(1e-9) / more * 1e6;
-        let steps = long.plan().map(|plan| plan.report().steps.clone()).unwrap_or_default();
+        let steps = long.plans().next().map(|plan| plan.report().steps.clone()).unwrap_or_default();
         let own: Vec<&StepReport> = steps.iter().filter(|step| !step.is_transfer()).collect();
         let each = |of: fn(&StepReport) -> u64| {
             own.iter().map(|step| real(of(step))).sum::<f64>() / real(own.len().max(1) as u64)
@@ -307,7 +307,7 @@ impl Way {
 /// The mean microseconds of a run's transfers there and of those back; nothing where there are none.
 fn round_trip(
     session: &Session,
-    noted: &udo_runtime::session::Trace,
+    noted: &udo_runtime::run::Trace,
     on: &[Core],
     costs: [&CoreCosts; 2],
 ) -> Option<[f64; 2]> {
@@ -325,8 +325,11 @@ fn round_trip(
     };
     let mut ways = [between([from, to])?, between([to, from])?];
     // What an OpenCL device was given to do it does while the host goes on, which waits where it wants the result.
-    let nodes =
-        session.plan().map(|plan: &Plan| plan.report().nodes.as_slice()).unwrap_or_default();
+    let nodes = session
+        .plans()
+        .next()
+        .map(|plan: &Plan| plan.report().nodes.as_slice())
+        .unwrap_or_default();
     for ((way, core), costs) in ways.iter_mut().zip([from, to]).zip(costs) {
         let is_behind = |node: &NodeReport| {
             node.core == core && node.backend.as_ref().is_some_and(|by| by.starts_with("opencl"))

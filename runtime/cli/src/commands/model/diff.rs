@@ -14,6 +14,7 @@ use crate::failures::container_failure;
 use crate::model_flags::open_container;
 use crate::output::{Failure, Outcome, print_json};
 use crate::values::numbers;
+use udo_graph::graph::NodeReads;
 
 /// Compare two models
 ///

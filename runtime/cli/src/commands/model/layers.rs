@@ -9,6 +9,8 @@ use udo_runtime::compile::Surveyed;
 use udo_runtime::graph::{Graph, Node};
 
 use super::macs::macs;
+use udo_graph::graph::NodeReads;
+use udo_graph::memory::TensorStorage;
 
 /// A node.
 pub(super) struct Layer {

@@ -14,6 +14,7 @@ use crate::input_list::{self, Feeds, List};
 use crate::output::Failure;
 use crate::raw::Packing;
 use crate::tensors::{self, RawInput, Recorded, Set};
+use udo_compile::resolve::InputShapes;
 
 /// The seed of the first random run.
 const SEED: u64 = 1;

@@ -3,9 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use udo_runtime::quant::{
-    Calibration, Compared, Encoded, FloatNode, Histogram, Kind, Observer, Quantized, Range,
-};
+use udo_runtime::quant::{Calibration, Compared, Encoded, FloatNode, Kind, Quantized, Range};
 
 use crate::page::{Page, escaped};
 
@@ -113,7 +111,7 @@ impl Report<'_> {
         );
         for of in self.compared.iter().filter(|of| of.is_output) {
             let (ratio, error) = (of.noise.decibels(), of.noise.max_error);
-            let range = self.calibration.observer(&of.name).map(Observer::range);
+            let range = self.calibration.range(&of.name);
             let range = range.filter(|range| range.max > range.min);
             let share = range.map(|Range { min, max }| error / (max - min) * 100.0);
             let _ = writeln!(
@@ -149,10 +147,8 @@ impl Report<'_> {
     }
 
     fn row(self, body: &mut String, at: usize, of: &Encoded) {
-        let seen = self.calibration.observer(&of.name);
         let noise = self.noise(of);
-        let stored = of.encodings.iter().map(|encoding| of.levels.range(*encoding));
-        let stored = stored.reduce(Range::with).unwrap_or(Range::EMPTY);
+        let stored = of.stored_range();
         let what = match of.kind {
             Kind::Activation => "value",
             Kind::Weights => "weights",
@@ -171,11 +167,11 @@ impl Report<'_> {
             at + 1,
             of.levels.dtype.name()
         );
-        let range = seen.map(Observer::range).filter(|range| !range.is_empty());
+        let range = self.calibration.range(&of.name);
         for bound in [range.map(|range| range.min), range.map(|range| range.max)] {
             body.push_str(&bound.map_or_else(|| EMPTY.to_owned(), number));
         }
-        let histogram = seen.and_then(Observer::histogram).zip(range);
+        let histogram = self.calibration.histogram(&of.name, FINE).zip(range);
         let _ = writeln!(
             body,
             "{}{}{scale}{zero}{}{}{}</tr>",
@@ -260,8 +256,7 @@ fn decibels(ratio: Option<f64>) -> String {
 
 /// A cell with a histogram as bars, each as high as the logarithm of its count, which sorts by how much there is. `seen` is all of it.
 #[expect(clippy::cast_precision_loss, reason = "pixels")]
-fn bars(histogram: &Histogram, seen: Range, stored: Range) -> String {
-    let (low, width, parts) = histogram.parts(FINE);
+fn bars((low, width, parts): (f64, f64, Vec<u64>), seen: Range, stored: Range) -> String {
     // Bins may reach far beyond what was seen.
     let first = parts.iter().position(|&count| count > 0).unwrap_or(0);
     let end = parts.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);

@@ -8,7 +8,7 @@ use udo_check::{BUILTIN, Capture, CapturedInput, CapturedOutput};
 use udo_compile::resolve::Params;
 use udo_runtime::compile::NodeReport;
 use udo_runtime::graph::{Graph, Node, Source, ValueId};
-use udo_runtime::session::StepError;
+use udo_runtime::run::StepError;
 use udo_runtime::{Session, Tensor};
 
 use crate::loaded::Loaded;
@@ -68,7 +68,8 @@ impl Over<'_> {
         }
         let report = self
             .session
-            .plan()
+            .plans()
+            .next()
             .and_then(|plan| plan.report().nodes.iter().find(|own| own.name == node.name));
         let why = format!("{} returns NaN for inputs without NaN", node.op);
         let capture = match report {

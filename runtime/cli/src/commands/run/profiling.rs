@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use udo_runtime::Session;
-use udo_runtime::session::Trace;
+use udo_runtime::run::Trace;
 
 use crate::output::Column::{Left, Right};
 use crate::output::table;

@@ -1,13 +1,14 @@
 //! The values that runs are to give: the model's outputs, or others by name.
 
 use udo_runtime::graph::Graph;
-use udo_runtime::session::PortError;
+use udo_runtime::run::PortError;
 
 use super::RunModel;
 use crate::input_list::{self as list, List};
 use crate::layers;
 use crate::output::Failure;
 use crate::stages::load_with_shapes;
+use udo_graph::graph::values_named;
 
 impl RunModel {
     /// The values that are wanted, where it is not the model's outputs, and has the model give them.
@@ -62,7 +63,7 @@ impl RunModel {
 
 /// The names of the values that a name is of, a value's own or that of the node that makes them.
 fn made(graph: &Graph, name: &str) -> Option<Vec<String>> {
-    let values = graph.made(name)?;
+    let values = values_named(graph, name)?;
     Some(values.iter().filter_map(|&id| Some(graph.value(id).ok()?.name.clone())).collect())
 }
 

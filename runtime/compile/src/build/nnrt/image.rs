@@ -5,7 +5,7 @@
 use udo_api::{AxisEncoding, Encodings};
 
 use super::{Lower, Result, invalid};
-use udo_engine::device::Extent;
+use udo_engine::device::{Extent, SpecDetails};
 use udo_graph::graph::{Attr, ValueId};
 
 /// The number of `valid` in `pad_mode`.

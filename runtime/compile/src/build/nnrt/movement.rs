@@ -4,7 +4,7 @@ use udo_api::DType;
 
 use super::math::check_type;
 use super::{Lower, Result, invalid};
-use udo_engine::device::Extent;
+use udo_engine::device::{Extent, SpecDetails};
 use udo_graph::graph::{Attr, ValueId};
 
 /// The numbers of `padding_mode`.

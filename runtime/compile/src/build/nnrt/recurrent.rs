@@ -1,6 +1,7 @@
 //! Long short-term memory.
 
 use super::{Lower, Result, invalid};
+use udo_engine::device::SpecDetails;
 use udo_graph::graph::{Attr, ValueId};
 
 /// One layer. Gates are in the order input, output, forget, cell; both biases of a direction lie one behind the other.

@@ -4,6 +4,7 @@ use udo_api::{DType, resolve_axis};
 
 use crate::pass::{Candidate, Operand, Replacement};
 use udo_graph::graph::Attr;
+use udo_graph::memory::TensorStorage;
 
 /// Operators that give nothing below zero, but a NaN for a NaN.
 const NOT_NEGATIVE: &[&str] = &["Abs", "HardSigmoid", "Relu", "Sigmoid", "Softmax", "Softplus"];

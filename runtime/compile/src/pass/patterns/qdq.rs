@@ -8,7 +8,7 @@ use udo_host::ParamSetting;
 
 use super::derived::derived;
 use crate::resolve::{BoundNode, Quantized, TypedGraph};
-use udo_graph::graph::{Read, Source, ValueId};
+use udo_graph::graph::{Links, NodeReads, Read, Source, ValueId};
 use udo_graph::memory::Tensor;
 
 /// Says of each value how fixed-point cores may store it, where the model does, and how many those are.

@@ -4,6 +4,7 @@ use udo_api::{DType, Dim, Facts, resolve_axis};
 
 use crate::pass::Candidate;
 use udo_graph::graph::ValueId;
+use udo_graph::memory::TensorStorage;
 
 /// The value that the output of a node is, element for element.
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<ValueId> {

@@ -11,7 +11,7 @@ use super::epilogue::vector;
 use super::pads::own_pads;
 use crate::pass::{Candidate, Fusion};
 use udo_graph::container::checksum::sum128;
-use udo_graph::memory::{Buffer, Tensor, elements_mut};
+use udo_graph::memory::{Buffer, Tensor, TensorStorage, elements_mut};
 
 /// Weights that others read as well are kept twice up to this size.
 const MOST_SHARED: usize = 1 << 20;

@@ -7,8 +7,7 @@ use udo_api::TensorDesc;
 
 use crate::compiler::Compiler;
 use crate::options::CompileOptions;
-use crate::resolve::{self, inputs::Input};
-use crate::resolve::{BindOptions, ResolveError, TypedGraph};
+use crate::resolve::{self, BindOptions, InputShapes, ResolveError, TypedGraph, inputs::Input};
 use udo_graph::graph::{Attr, Graph, Node};
 
 /// Operators that want elements with the model, and those of domain `udo` that read them in the run.

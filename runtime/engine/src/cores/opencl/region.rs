@@ -12,7 +12,7 @@ use opencl3::types::{CL_BLOCKING, cl_event, cl_mem};
 use udo_api::{ExecError, Status};
 
 use super::{ClDevice, OpenClError, from};
-use udo_graph::memory::Tensor;
+use udo_graph::memory::{Tensor, TensorStorage};
 
 /// The bytes of a tensor on the device. Tensors of steps there point to one instead of to elements.
 #[derive(Debug)]

@@ -7,7 +7,8 @@ use udo_api::{Core, CoreKind};
 
 use super::{device_of, refused};
 use crate::device::{
-    AllocOptions, Capabilities, Coherence, Device, DeviceSpec, Devices, ErrorCode, Usage,
+    AllocMemory, AllocOptions, Capabilities, Coherence, Device, DeviceSpec, Devices, ErrorCode,
+    Usage, versions,
 };
 
 #[test]
@@ -27,7 +28,7 @@ fn there_is_one_device_of_each_kind_by_default() {
         let can_share = cfg!(target_os = "linux");
         assert_eq!(device.capabilities(), Capabilities { can_map: true, can_share });
         assert_eq!(device.coherence(), Coherence::Coherent);
-        assert_eq!(device.versions().abi, udo_api::abi::ABI_VERSION);
+        assert_eq!(versions().abi, udo_api::abi::ABI_VERSION);
         let of_host = thread::available_parallelism().map_or(1, NonZero::get).min(64);
         let cores = if device.kind() == CoreKind::Cpu { of_host } else { 1 };
         assert_eq!(usize::try_from(device.core_count()), Ok(cores));

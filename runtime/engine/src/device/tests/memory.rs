@@ -1,7 +1,7 @@
 //! Reading, writing and copying.
 
 use super::{Random, cpu, non_coherent, refused, zeros};
-use crate::device::{AllocOptions, Contents, ErrorCode};
+use crate::device::{AllocMemory, AllocOptions, Contents, ErrorCode};
 
 #[test]
 fn b15_partial_writes_end_at_the_last_byte() {

@@ -8,8 +8,8 @@ use udo_api::{Core, DType};
 
 use super::{Random, cpu, device_of, non_coherent, refused};
 use crate::device::{
-    Access, AllocOptions, Capabilities, Device, DeviceSpec, DeviceTensor, ErrorCode, ImportOptions,
-    Memory, Peers, Sharing, TensorSpec, Usage,
+    Access, AllocMemory, AllocOptions, Capabilities, Device, DeviceSpec, DeviceTensor, ErrorCode,
+    ImportMemory, ImportOptions, Memory, Peers, Sharing, TensorSpec, Usage,
 };
 
 const PAGE: u64 = 64 << 10;
@@ -20,7 +20,7 @@ fn exportable(device: &Device, len: u64) -> Memory {
 }
 
 fn of(size_bytes: u64, offset_bytes: u64) -> ImportOptions {
-    ImportOptions { size_bytes, offset_bytes }
+    ImportOptions { size_bytes, offset_bytes, is_exclusive: false }
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn n22_what_one_tensor_writes_the_other_reads() {
     let (ours, theirs) = (cpu(), non_coherent(None));
     let memory = exportable(&ours, 2 * PAGE);
     let fd = memory.export_fd().unwrap();
-    let imported = theirs.import_fd(fd.as_fd(), of(2 * PAGE, PAGE)).unwrap();
+    let imported = theirs.import(fd.as_fd(), of(2 * PAGE, PAGE)).unwrap();
     assert_eq!((imported.len(), imported.peers()), (PAGE, Peers::Any));
     drop(fd);
     let spec = TensorSpec::fixed(DType::F32, &[3]).unwrap();
@@ -55,7 +55,7 @@ fn n22_a_tensor_in_imported_memory_has_room() {
     let memory = exportable(&cpu(), 100);
     let fd = memory.export_fd().unwrap();
     let tensor = |size| {
-        let imported = cpu().import_fd(fd.as_fd(), of(size, 0)).unwrap();
+        let imported = cpu().import(fd.as_fd(), of(size, 0)).unwrap();
         DeviceTensor::from_memory(TensorSpec::fixed(DType::I32, &[5, 5]).unwrap(), imported.all())
     };
     assert_eq!(tensor(100).unwrap().memory().len(), 100);
@@ -67,7 +67,7 @@ fn n22_what_cannot_be_imported_is_refused() {
     let device = cpu();
     let memory = exportable(&device, 2 * PAGE);
     let fd = memory.export_fd().unwrap();
-    let import = |options| device.import_fd(fd.as_fd(), options);
+    let import = |options| device.import(fd.as_fd(), options);
     let cases = [
         (of(0, 0), "wanted at least 1"),
         (of(PAGE, PAGE), "wanted an offset below the size"),
@@ -80,23 +80,23 @@ fn n22_what_cannot_be_imported_is_refused() {
         refused(import(options), ErrorCode::InvalidArgument, why);
     }
     // SAFETY: the number is negative.
-    let negative = unsafe { device.import_raw_fd(-1, of(PAGE, 0)) };
+    let negative = unsafe { device.import_fd(-1, of(PAGE, 0)) };
     refused(negative, ErrorCode::InvalidArgument, "file descriptor -1; wanted one that is open");
     // SAFETY: the descriptor is open.
-    let again = unsafe { device.import_raw_fd(fd.as_raw_fd(), of(PAGE, 0)) }.unwrap();
+    let again = unsafe { device.import_fd(fd.as_raw_fd(), of(PAGE, 0)) }.unwrap();
     assert_eq!(again.len(), PAGE);
     drop(again);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bytes");
     std::fs::write(&path, [1; 100]).unwrap();
     let file = File::open(&path).unwrap();
-    let error = device.import_fd(file.as_fd(), of(100, 0));
+    let error = device.import(file.as_fd(), of(100, 0));
     refused(error, ErrorCode::InvalidArgument, "cannot be mapped to be read and written");
     let (reader, _writer) = std::io::pipe().unwrap();
-    refused(device.import_fd(reader.as_fd(), of(1, 0)), ErrorCode::InvalidArgument, "has 0 bytes");
+    refused(device.import(reader.as_fd(), of(1, 0)), ErrorCode::InvalidArgument, "has 0 bytes");
     let capabilities = Capabilities { can_map: true, can_share: false };
     let alone = device_of(DeviceSpec { capabilities, ..DeviceSpec::of(Core::HTA) });
-    refused(alone.import_fd(fd.as_fd(), of(1, 0)), ErrorCode::Unsupported, "copy through the host");
+    refused(alone.import(fd.as_fd(), of(1, 0)), ErrorCode::Unsupported, "copy through the host");
     let options = AllocOptions { sharing: Sharing::Exportable, ..AllocOptions::default() };
     refused(alone.alloc_with(1, &options), ErrorCode::Unsupported, "copy through the host");
     refused(device.alloc_with(0, &options), ErrorCode::InvalidArgument, "wanted at least 1");
@@ -218,8 +218,9 @@ fn an_import_by_promise_is_as_private_memory() {
     std::fs::write(&path, [5; 100]).unwrap();
     let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let device = cpu();
+    let exclusive = |size_bytes| ImportOptions { is_exclusive: true, ..of(size_bytes, 0) };
     // SAFETY: the file is this test's, which reads and writes it by the import alone while that lives.
-    let memory = unsafe { device.import_fd_exclusive(file.as_fd(), of(100, 0)) }.unwrap();
+    let memory = unsafe { device.import_fd(file.as_raw_fd(), exclusive(100)) }.unwrap();
     assert_eq!((memory.peers(), memory.is_exclusive()), (Peers::Promised, true));
     assert_eq!(memory.lease(Access::Read).unwrap().bytes(), Some(&[5; 100][..]));
     memory.map_mut(0..2).unwrap().bytes_mut().unwrap().fill(6);
@@ -227,7 +228,7 @@ fn an_import_by_promise_is_as_private_memory() {
     drop(memory);
     assert_eq!(std::fs::read(&path).unwrap()[..3], [6, 6, 5]);
     // SAFETY: as above.
-    let error = unsafe { device.import_fd_exclusive(file.as_fd(), of(101, 0)) };
+    let error = unsafe { device.import_fd(file.as_raw_fd(), exclusive(101)) };
     refused(error, ErrorCode::InvalidArgument, "an imported file has 100 bytes");
 }
 

@@ -3,7 +3,7 @@
 use udo_api::{AxisEncoding, DType, Dim, Encoding, Encodings, Layout, Shape, TensorDesc};
 
 use super::{Random, refused};
-use crate::device::{ErrorCode, Extent, Packing, TensorSpec};
+use crate::device::{ErrorCode, Extent, Packing, SpecDetails, TensorSpec};
 
 const RANGE: Extent = Extent::Range { min: 1, max: 8 };
 

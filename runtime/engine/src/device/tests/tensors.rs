@@ -4,7 +4,7 @@ use udo_api::{Core, DType, Layout, Shape};
 
 use super::{Random, cpu, device_of, non_coherent, refused, zeros};
 use crate::device::{
-    Access, DeviceSpec, DeviceTensor, ErrorCode, Extent, LeaseSet, Packing, TensorSpec,
+    Access, DeviceSpec, DeviceTensor, ErrorCode, Extent, LeaseSet, Packing, SpecDetails, TensorSpec,
 };
 use udo_graph::memory::Tensor;
 
@@ -18,7 +18,7 @@ fn a_tensor_fits_its_memory() {
     let memory = zeros(&device, 24);
     let floats = |n| TensorSpec::fixed(DType::F32, &[n]).unwrap();
     let tensor = DeviceTensor::from_memory(floats(6), memory.all()).unwrap();
-    assert_eq!((tensor.memory().len(), tensor.device()), (24, &device));
+    assert_eq!((tensor.memory().len(), tensor.memory().device()), (24, &device));
     let error = DeviceTensor::from_memory(floats(7), memory.all());
     refused(error, ErrorCode::InvalidArgument, "f32[7] takes 28 bytes, given 24");
     let error = DeviceTensor::from_memory(floats(2), memory.view(2..20).unwrap());

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use ed25519_compact::{KeyPair, Seed, Signature};
 
 use crate::device::{Error, ErrorCode};
+use udo_graph::error::ErrorContext;
 
 /// What the text of a secret key begins with.
 const SECRET: &str = "udo-secret-ed25519";

@@ -10,6 +10,7 @@ use super::Sealed;
 use crate::device::{Error, ErrorCode};
 use crate::package::OpenError;
 use crate::package::dist;
+use udo_graph::error::ErrorContext;
 
 /// The name of a project's lock file.
 pub const LOCK_FILE: &str = "udo.lock";

@@ -37,7 +37,7 @@ impl Gated {
     }
 
     fn submit(&self, cores: &[u32]) -> Run {
-        let cores = (!cores.is_empty()).then(|| CoreSet::of(cores).unwrap());
+        let cores = (!cores.is_empty()).then(|| CoreSet::try_from(cores).unwrap());
         self.session.submit(RunOptions { cores, ..RunOptions::default() })
     }
 }

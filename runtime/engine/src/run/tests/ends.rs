@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::device::ErrorCode;
 use crate::run::Stream;
+use udo_graph::error::ErrorContext;
 
 /// A session whose part tells that it began and then waits for the gate, or for being stopped.
 fn stoppable() -> (Session, Receiver<()>, Gate) {
@@ -24,7 +25,7 @@ fn a_run_that_waits_is_cancelled_at_once() {
     let (session, heard, gate) = stoppable();
     let first = session.submit(RunOptions::default());
     heard.recv_timeout(LONG).unwrap();
-    for stream in [None, Some(Stream::new())] {
+    for stream in [None, Some(Stream::default())] {
         let (launch, input, _) = session.record(RunOptions { stream, ..RunOptions::default() });
         let run = launch.submit().unwrap();
         run.cancel();
@@ -179,7 +180,7 @@ fn a_run_that_does_not_end_well_has_no_output() {
             let (input, output) = (session.tensor(), session.tensor());
             let given = [is_given.then(|| output.clone())];
             let bound = Bound::new((&[input], &given), &[], &session.home).unwrap();
-            let launch = Launch::new(&session.frames, bound, RunOptions::default()).unwrap();
+            let launch = session.frames.record(bound, RunOptions::default()).unwrap();
             gate.open();
             let well = launch.submit().unwrap();
             well.wait().unwrap();
@@ -298,7 +299,7 @@ fn who_ends_a_submission_late_leaves_the_next_one_where_it_waits() {
     let (session, heard, gate) = stoppable();
     let first = session.submit(RunOptions::default());
     heard.recv_timeout(LONG).unwrap();
-    let stream = Stream::new();
+    let stream = Stream::default();
     let (before, ..) =
         session.record(RunOptions { stream: Some(stream.clone()), ..RunOptions::default() });
     let (launch, ..) =

@@ -32,7 +32,7 @@ fn what_matters_more_goes_first() {
     let submit = |number, priority| {
         let bound = Bound::new((&[first.tensor()], &[None]), &[], &first.home).unwrap();
         let options = RunOptions { priority: Some(priority), ..RunOptions::default() };
-        Launch::new(&of(number), bound, options).unwrap().submit().unwrap()
+        of(number).record(bound, options).unwrap().submit().unwrap()
     };
     let runs = [
         submit(1, Priority::Low),
@@ -125,7 +125,7 @@ fn runs_of_a_stream_go_one_after_the_other() {
         (DeviceId { kind: CoreKind::Dsp, index: 0 }, told(&said, 1, &gate)),
     ]);
     let session = Session::new(&parts, 4, 8);
-    let stream = Stream::new();
+    let stream = Stream::default();
     let options = || RunOptions { stream: Some(stream.clone()), ..RunOptions::default() };
     let runs: Vec<_> = (0..3).map(|_| session.submit(options())).collect();
     assert!(stream.is_busy());
@@ -152,7 +152,7 @@ fn an_error_reaches_everybody_who_waits_for_the_stream_and_nobody_later() {
         let why = crate::device::Error::new(ErrorCode::Internal, "the second one fails");
         if *count == 2 { Err(why) } else { Ok(()) }
     });
-    let stream = Stream::new();
+    let stream = Stream::default();
     let options = || RunOptions { stream: Some(stream.clone()), ..RunOptions::default() };
     let runs: Vec<_> = (0..3).map(|_| session.submit(options())).collect();
     std::thread::scope(|scope| {

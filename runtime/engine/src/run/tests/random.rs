@@ -30,7 +30,7 @@ fn random_runs_of_several_threads_end_once_and_as_they_should() {
 
 #[test]
 fn b19_so_do_those_that_share_a_workspace() {
-    random_runs(Some(SharedWorkspace::new()));
+    random_runs(Some(SharedWorkspace::default()));
 }
 
 /// Runs of three frames; where they share a workspace, of one at a time, whose parts nobody else is at.
@@ -46,7 +46,7 @@ fn random_runs(workspace: Option<SharedWorkspace>) {
     });
     let parts = [cpu(), dsp(0), dsp(1), cpu()].map(|device| (device, Arc::clone(&spin)));
     let session = Session::sharing(&Parts(parts.to_vec()), 3, 64, workspace);
-    let streams = [Stream::new(), Stream::new()];
+    let streams = [Stream::default(), Stream::default()];
     let called = Arc::new(AtomicU32::new(0));
     let wanted = runs_wanted();
     let submitted: u32 = std::thread::scope(|scope| {

@@ -22,7 +22,7 @@ use super::state::{Import, Level, Model};
 use super::tensor::tensor;
 use super::types::{is_sequence, tensor_type};
 use crate::graph::{
-    Attr, DefaultInput, Graph, GraphError, MAX_DEPTH, Node, Source, TensorType, ValueId,
+    Attr, DefaultInput, Graph, GraphError, MAX_DEPTH, Node, Source, TensorType, ValueId, admits,
 };
 use crate::memory::Tensor;
 
@@ -319,7 +319,7 @@ fn same_type(
     constant: &Tensor,
 ) -> Result<(), ImportError> {
     match input {
-        Some(of) if !of.admits(constant.desc()) => {
+        Some(of) if !admits(of, constant.desc()) => {
             let desc = constant.desc();
             let found = format!("type {of}");
             let wanted = format!("its initializer's, {}{}", constant.dtype(), desc.full_shape());

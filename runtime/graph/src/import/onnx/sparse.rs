@@ -10,7 +10,7 @@ use super::external::Files;
 use super::proto::SparseTensorProto;
 use super::raw::size_error;
 use super::tensor::{shape, tensor};
-use crate::memory::{Tensor, TensorError};
+use crate::memory::{Tensor, TensorError, TensorStorage};
 
 /// The dense tensor of a message; elements in another file are among `files`.
 ///

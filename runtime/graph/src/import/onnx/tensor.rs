@@ -10,7 +10,7 @@ use super::ImportError;
 use super::external::Files;
 use super::proto::TensorProto;
 use super::raw::{from_raw, size_error};
-use crate::memory::Tensor;
+use crate::memory::{Tensor, TensorStorage};
 
 /// The element type with this code, or a refusal that calls the type by ONNX's name.
 pub(super) fn dtype_at(place: Arguments<'_>, code: i32) -> Result<DType, ImportError> {

@@ -11,7 +11,7 @@ use super::proto::{
     ValueInfoProto,
 };
 use super::*;
-use crate::graph::{Node, Source};
+use crate::graph::{Node, NodeReads, Source};
 use crate::import::file;
 use crate::memory::Tensor;
 

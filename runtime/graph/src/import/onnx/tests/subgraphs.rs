@@ -1,6 +1,7 @@
 //! Subgraphs.
 
 use super::*;
+use crate::graph::NodeReads;
 
 /// A formal parameter of which the file says nothing but the name.
 fn untyped(name: &str) -> ValueInfoProto {

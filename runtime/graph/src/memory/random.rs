@@ -2,9 +2,10 @@
 
 use udo_api::{Bf16, DType, F16, TensorDesc};
 
-use udo_graph::memory::{Tensor, TensorError};
+use super::{Tensor, TensorError};
 
-/// A tensor of pseudo-random elements: real ones in [-1, 1), whole ones 0 or 1, the same for the same seed; nothing of text.
+/// Returns a tensor of pseudo-random elements: floating-point ones in [-1, 1), integers 0 or 1. The same seed gives the same elements;
+/// strings give nothing.
 ///
 /// # Errors
 /// There is no memory for it.
