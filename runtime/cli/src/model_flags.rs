@@ -174,7 +174,8 @@ pub(crate) enum FastMathFlag {
 
 /// The names that `--skip-pass` takes.
 fn skipped_pass() -> PossibleValuesParser {
-    let passes = PASSES.iter().map(|pass| PossibleValue::new(pass.name).help(pass.does));
+    let passes =
+        PASSES.iter().map(|pass| PossibleValue::new(pass.name).aliases(pass.alias).help(pass.does));
     passes.chain([PossibleValue::new(ALL).help("all of them")]).collect::<Vec<_>>().into()
 }
 

@@ -1,13 +1,13 @@
 //! Rewrites of a typed graph, a row each, in the order in which they run. Operators are named only under `patterns`.
 
 mod candidate;
-mod common;
+mod common_subexpressions;
+mod dead_code;
 mod elide;
 mod extent;
 mod extents;
 mod patterns;
 mod replace;
-mod unread;
 mod uses;
 
 use std::collections::BTreeSet;
@@ -23,8 +23,8 @@ pub use candidate::{Candidate, Fusion, Host};
 pub use extent::Extent;
 pub use extents::Extents;
 use patterns::{
-    activations, attention, epilogue, layer_norm, layouts, pads, qdq, quantized, rms_norm, same,
-    scales,
+    activations, attention, epilogue, identity, layer_norm, layouts, pad_fusion, qdq, quantized,
+    rms_norm, scale_folding,
 };
 pub use replace::{Operand, Replacement};
 use uses::Uses;
@@ -32,11 +32,13 @@ use uses::Uses;
 /// One rewrite.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
-    /// What to call it.
+    /// Its name.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// An earlier name that [`PassOptions::skip`] and `--skip-pass` still accept.
+    pub alias: Option<&'static str>,
+    /// A one-line description.
     pub does: &'static str,
-    /// How.
+    /// The rewrite.
     pub rewrite: Rewrite,
 }
 
@@ -63,73 +65,87 @@ const ENCODINGS: &str = "encodings";
 /// All passes, in order.
 pub const PASSES: &[Pass] = &[
     Pass {
-        name: "same",
-        does: "takes out nodes whose output is an earlier value",
-        rewrite: Rewrite::Elision(same::find),
+        name: "identity-elimination",
+        alias: Some("same"),
+        does: "removes nodes that return an earlier value unchanged",
+        rewrite: Rewrite::Elision(identity::find),
     },
     Pass {
-        name: "unread",
-        does: "takes out nodes that make nothing which anybody reads",
-        rewrite: Rewrite::Graph(unread::remove),
+        name: "dead-code-elimination",
+        alias: Some("unread"),
+        does: "removes nodes whose outputs nothing reads",
+        rewrite: Rewrite::Graph(dead_code::remove),
     },
     Pass {
-        name: "common",
-        does: "computes once what several nodes compute of the same values",
-        rewrite: Rewrite::Graph(common::merge),
+        name: "common-subexpressions",
+        alias: Some("common"),
+        does: "merges nodes that compute the same value",
+        rewrite: Rewrite::Graph(common_subexpressions::merge),
     },
     Pass {
         name: "layer_norm",
-        does: "puts one node in the place of those that normalize rows step by step",
+        alias: None,
+        does: "fuses the steps of a layer normalization into LayerNormalization",
         rewrite: Rewrite::Pattern(layer_norm::find),
     },
     Pass {
         name: "rms_norm",
-        does: "puts one node in the place of those that divide rows by the root of their mean square",
+        alias: None,
+        does: "fuses the steps of a root-mean-square normalization into RMSNormalization",
         rewrite: Rewrite::Pattern(rms_norm::find),
     },
     Pass {
         name: "attention",
-        does: "puts one node in the place of those that compute attention step by step",
+        alias: None,
+        does: "fuses the steps of scaled dot-product attention into Attention",
         rewrite: Rewrite::Pattern(attention::find),
     },
     Pass {
         name: "activations",
-        does: "puts one node in the place of those that compute GELU, SiLU, HardSwish or Mish",
+        alias: None,
+        does: "fuses the steps of GELU, SiLU, HardSwish and Mish into one node",
         rewrite: Rewrite::Pattern(activations::find),
     },
     Pass {
-        name: "pads",
-        does: "has convolutions and poolings pad by themselves",
-        rewrite: Rewrite::Pattern(pads::find),
+        name: "pad-fusion",
+        alias: Some("pads"),
+        does: "moves Pad nodes into the padding of convolutions and poolings",
+        rewrite: Rewrite::Pattern(pad_fusion::find),
     },
     Pass {
         name: "quantized",
-        does: "puts operators on quantized values in the place of those on numbers between dequantize and quantize nodes",
+        alias: None,
+        does: "replaces float operators between DequantizeLinear and QuantizeLinear by quantized ones",
         rewrite: Rewrite::Groups(quantized::find),
     },
     Pass {
         name: ENCODINGS,
-        does: "propagates the encodings that quantize and dequantize nodes state to the values around them",
+        alias: None,
+        does: "propagates the encodings that QuantizeLinear and DequantizeLinear nodes state",
         rewrite: Rewrite::Graph(qdq::propagate),
     },
     Pass {
-        name: "ranges",
-        does: "says how fixed-point cores may store values that no quantize node speaks of, by the ranges of what they are made of",
+        name: "range-propagation",
+        alias: Some("ranges"),
+        does: "derives encodings of other values from the ranges of their operands, for fixed-point cores",
         rewrite: Rewrite::Graph(qdq::derive),
     },
     Pass {
-        name: "scales",
-        does: "folds normalizations, scales and biases by constants into the weights of the product before or behind",
-        rewrite: Rewrite::Fusion(scales::fold),
+        name: "scale-folding",
+        alias: Some("scales"),
+        does: "folds constant scales, biases and normalizations into the weights of neighboring products",
+        rewrite: Rewrite::Fusion(scale_folding::fold),
     },
     Pass {
         name: "layouts",
-        does: "says of nodes that quantize or transpose what they make of operands whose channels lie last",
+        alias: None,
+        does: "adds channels-last layout rules to quantizing and transposing nodes",
         rewrite: Rewrite::Layout(layouts::find),
     },
     Pass {
         name: "epilogue",
-        does: "offers biases, residuals, activations and quantization to the kernels of the nodes before, to do before they store",
+        alias: None,
+        does: "fuses biases, residuals, activations and quantization into the kernel that computes their operand",
         rewrite: Rewrite::Fusion(epilogue::attach),
     },
 ];
@@ -143,6 +159,14 @@ pub struct PassError {
     /// What is wrong.
     #[source]
     pub source: GraphError,
+}
+
+impl Pass {
+    /// Returns whether the options skip this pass, by its name or its alias.
+    fn is_skipped(&self, options: &PassOptions) -> bool {
+        options.skip.contains(self.name)
+            || self.alias.is_some_and(|alias| options.skip.contains(alias))
+    }
 }
 
 impl PassOptions {
@@ -224,7 +248,7 @@ pub fn run<'a>(
 ) -> Result<Vec<Fired>, PassError> {
     let cores = cores.into();
     let mut fired = Vec::new();
-    for pass in PASSES.iter().filter(|pass| !options.skip.contains(pass.name)) {
+    for pass in PASSES.iter().filter(|pass| !pass.is_skipped(options)) {
         let mut left = Vec::new();
         let count = match pass.rewrite {
             Rewrite::Graph(rewrite) => rewrite(graph),

@@ -18,7 +18,7 @@ use udo_graph::graph::{Graph, GraphValue, Links, ValueId};
 const COPIES: &[&str] = &["Dropout", "Identity"];
 
 /// The pass that computes the new weights.
-const SCALES: &str = "scales";
+const SCALES: &str = "scale-folding";
 
 /// Takes copies out, and has products do what nodes beside them do by constants, as they do when the model runs.
 ///

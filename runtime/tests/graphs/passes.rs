@@ -37,6 +37,23 @@ fn skipped_passes_change_nothing() {
     }
 }
 
+/// Passes that were renamed are also skipped by their earlier names.
+#[test]
+fn passes_are_skipped_by_their_aliases() {
+    let graph = || {
+        Graph::parse("graph g\n  input x: f32[2]\n  h = Relu@14(x)\n  y = Relu@14(x)\n  output y\n")
+            .unwrap()
+    };
+    let aliases = ["same", "unread", "common", "pads", "ranges", "scales"];
+    assert!(PASSES.iter().filter_map(|pass| pass.alias).eq(aliases));
+    for alias in aliases {
+        let pass = PASSES.iter().find(|pass| pass.alias == Some(alias)).unwrap();
+        let (_, fired) = passed(graph(), &PassOptions { skip: [alias.to_owned()].into() });
+        assert_eq!(fired.len(), PASSES.len() - 1, "{alias}");
+        assert!(fired.iter().all(|fired| fired.pass != pass.name), "{alias}");
+    }
+}
+
 #[test]
 fn every_pass_has_files() {
     let texts = texts::texts("graphs/passes");

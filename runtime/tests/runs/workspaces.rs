@@ -244,7 +244,8 @@ fn b20_what_is_made_of_the_same_weights_takes_its_memory_once() {
     let load = |name: &str| runtime.load(text(name).as_bytes(), &LoadOptions::default()).unwrap();
     let first = load("first");
     let folded = first.report().nodes.iter().filter(|node| node.is_folded).count();
-    let scaled = first.passes().iter().any(|fired| fired.pass == "scales" && fired.count > 0);
+    let scaled =
+        first.passes().iter().any(|fired| fired.pass == "scale-folding" && fired.count > 0);
     assert!(folded == 2 && scaled, "{folded} are folded");
     let mut sessions = vec![first.session().unwrap()];
     let (once, own) = (constants(), workspace(&cpu).0);

@@ -313,7 +313,7 @@ impl Compiled {
 /// The passes that leave operators on stored values.
 fn passes() -> PassOptions {
     let mut options = PassOptions::default();
-    options.skip.extend(["scales", "layouts", "epilogue"].map(str::to_owned));
+    options.skip.extend(["scale-folding", "layouts", "epilogue"].map(str::to_owned));
     options
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Candidate, Extents, Uses, common, replace};
+use super::{Candidate, Extents, Uses, common_subexpressions, replace};
 use crate::compiler::Compiler;
 use crate::resolve::TypedGraph;
 use udo_graph::graph::{NodeReads, ValueId};
@@ -16,7 +16,7 @@ pub(super) fn elide(
 ) -> usize {
     let uses = Uses::of(graph, Extents::default());
     let control = graph.nodes.iter().filter(|bound| bound.control.is_some());
-    let mut kept = common::kept(graph);
+    let mut kept = common_subexpressions::kept(graph);
     kept.extend(control.flat_map(|bound| bound.node.reads()).map(|(_, value)| value));
     let (mut same, mut gone) = (HashMap::new(), BTreeSet::new());
     for id in graph.node_ids() {

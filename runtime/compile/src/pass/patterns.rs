@@ -2,15 +2,15 @@
 
 pub(super) mod activations;
 pub(super) mod attention;
-mod derived;
 pub(super) mod epilogue;
 pub(super) mod extents;
+pub(super) mod identity;
 pub(super) mod layer_norm;
 pub(super) mod layouts;
-pub(super) mod pads;
+pub(super) mod pad_fusion;
 pub(super) mod qdq;
 pub(super) mod quantized;
+mod range_propagation;
 pub(super) mod rms_norm;
 mod rows;
-pub(super) mod same;
-pub(super) mod scales;
+pub(super) mod scale_folding;

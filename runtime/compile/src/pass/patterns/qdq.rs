@@ -6,7 +6,7 @@
 use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Facts, resolve_axis};
 use udo_host::ParamSetting;
 
-use super::derived::derived;
+use super::range_propagation::derived;
 use crate::resolve::{BoundNode, Quantized, TypedGraph};
 use udo_graph::graph::{Links, NodeReads, Read, Source, ValueId};
 use udo_graph::memory::Tensor;

@@ -8,7 +8,7 @@
 use udo_api::{DType, Shape};
 
 use super::epilogue::vector;
-use super::pads::own_pads;
+use super::pad_fusion::own_pads;
 use crate::pass::{Candidate, Fusion};
 use udo_graph::container::checksum::sum128;
 use udo_graph::memory::{Buffer, Tensor, TensorStorage, elements_mut};
