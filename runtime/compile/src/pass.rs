@@ -1,4 +1,5 @@
-//! Rewrites of a typed graph, a row each, in the order in which they run. Operators are named only under `patterns`.
+//! Graph passes: rewrites of a resolved graph. [`PASSES`] lists them in the order in which they run. Only `patterns`
+//! knows operators by name.
 
 mod candidate;
 mod common_subexpressions;
@@ -29,7 +30,7 @@ use patterns::{
 pub use replace::{Operand, Replacement};
 use uses::Uses;
 
-/// One rewrite.
+/// A graph pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
     /// Its name.
@@ -42,24 +43,24 @@ pub struct Pass {
     pub rewrite: Rewrite,
 }
 
-/// How a pass goes about it.
+/// The kind of a pass, with its function.
 #[derive(Clone, Copy, Debug)]
 pub enum Rewrite {
-    /// It looks at the whole graph, and says how often it found something.
+    /// Rewrites the whole graph and returns the number of changes.
     Graph(fn(&mut TypedGraph) -> usize),
-    /// It is asked of each node, the last one first, whether another does what it does by way of nodes before it.
+    /// Replaces a node, together with nodes upstream of it, by one node. Called for each node, last node first.
     Pattern(fn(&Candidate<'_>) -> Option<Replacement>),
-    /// The same, and it says why nodes that it is about stay.
+    /// Like [`Rewrite::Pattern`], and states why it leaves a node that it applies to unchanged.
     Groups(fn(&Candidate<'_>) -> Found),
-    /// It is asked of each node what that makes of operands whose channels lie last, if its operator does not say.
+    /// Returns how a node treats channels-last operands, for operators whose facts do not say it.
     Layout(fn(&Candidate<'_>) -> Option<LayoutRule>),
-    /// It is asked of each node which value its output is.
+    /// Returns the earlier value that a node's output equals.
     Elision(fn(&Candidate<'_>) -> Option<ValueId>),
-    /// It is asked of each node whether another one can do its work.
+    /// Moves a node's work into another node.
     Fusion(fn(&Candidate<'_>) -> Option<Fusion>),
 }
 
-/// The pass that says how fixed-point cores may store values.
+/// The pass that determines how fixed-point cores may store values.
 const ENCODINGS: &str = "encodings";
 
 /// All passes, in order.
@@ -150,13 +151,13 @@ pub const PASSES: &[Pass] = &[
     },
 ];
 
-/// A pass that left a graph that is none.
+/// A pass that left an invalid graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("pass {pass} broke the graph")]
 pub struct PassError {
     /// The pass.
     pub pass: &'static str,
-    /// What is wrong.
+    /// The defect.
     #[source]
     pub source: GraphError,
 }
@@ -170,7 +171,7 @@ impl Pass {
 }
 
 impl PassOptions {
-    /// No pass runs, so every node is a step of its own.
+    /// Returns options with which no pass runs: every node is a step of its own.
     pub fn none() -> Self {
         Self { skip: PASSES.iter().map(|pass| pass.name.to_owned()).collect() }
     }
@@ -183,43 +184,43 @@ pub fn encodings_only() -> PassOptions {
     options
 }
 
-/// What a pass did to a graph.
+/// The effect of a pass on a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fired {
     /// The pass.
     pub pass: &'static str,
-    /// How many nodes or values it changed.
+    /// The number of nodes or values that it changed.
     pub count: usize,
-    /// The nodes that it is about and left, and why, where it says so.
+    /// The nodes that it applies to and left unchanged, with the reasons, if the pass states them.
     pub left: Vec<Stayed>,
 }
 
-/// A node that a pass is about and left as it was.
+/// A node that a pass applies to and left unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stayed {
     /// The node's name.
     pub node: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// What a pass finds at a node that it may be about.
+/// The result of a pass for one node.
 #[derive(Debug)]
 pub enum Found {
-    /// It is not about this node.
+    /// The pass does not apply to this node.
     Nothing,
-    /// The node stays, and why.
+    /// The node stays, for this reason.
     Stays(String),
-    /// Another node does what it does.
+    /// The node is replaced.
     Instead(Replacement),
 }
 
-/// The cores that nodes are to run on.
+/// The cores that nodes are meant to run on.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// The one that is preferred.
+    /// The preferred core.
     pub preferred: Core,
-    /// Those that nodes are pinned to, by the numbers of pins.
+    /// The cores that nodes are pinned to, indexed by pin.
     pub pinned: &'a [Core],
 }
 
@@ -236,10 +237,10 @@ impl Wanted<'_> {
     }
 }
 
-/// Runs the passes for a model that is to run on these cores; debug builds verify the graph after each.
+/// Runs the passes for a model that is meant for these cores. Debug builds verify the graph after each pass.
 ///
 /// # Errors
-/// A pass broke the graph, which is a fault of this library.
+/// A pass left an invalid graph, which is a bug in this library.
 pub fn run<'a>(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -270,12 +271,12 @@ pub fn run<'a>(
     Ok(fired)
 }
 
-/// Who makes and reads what, and which extents are equal.
+/// Returns the producers and consumers of each value, and the extents that are equal in every run.
 fn uses(graph: &TypedGraph, compiler: &Compiler<'_>) -> Uses {
     Uses::of(graph, Extents::of(graph, compiler, patterns::extents::rule))
 }
 
-/// Says of every node for which `find` does what it makes of operands whose channels lie last, and counts them.
+/// Sets the layout rule of every node for which `find` returns one; returns their number.
 fn set_layouts(
     graph: &mut TypedGraph,
     compiler: &Compiler<'_>,
@@ -290,7 +291,7 @@ fn set_layouts(
     found.iter().flatten().count()
 }
 
-/// Fuses every node for which `fusion` finds another to do its work, and counts them.
+/// Fuses every node for which `fusion` finds a target; returns their number.
 fn fuse(
     graph: &mut TypedGraph,
     compiler: &Compiler<'_>,
@@ -303,7 +304,7 @@ fn fuse(
         while let Some(id) = next.take() {
             let found = Candidate::at(graph, compiler, &uses, id).and_then(|node| fusion(&node));
             let Some(found) = found else { continue };
-            // What a later node reads now may be what it can do the work of as well.
+            // The value that a later node reads now may come from a product that can be scaled, too.
             next = match found {
                 Fusion::Constants { into, of, .. } if into > id => uses.producer(of),
                 Fusion::Constants { .. } | Fusion::Epilogue { .. } => None,
@@ -316,10 +317,10 @@ fn fuse(
     count
 }
 
-/// What is found at a node.
+/// Finds the replacement of a node.
 type Find<'a> = dyn Fn(&Candidate<'_>) -> Found + 'a;
 
-/// Puts a node in the place of every one for which `find` finds another, and counts them; `left` gets those that stay.
+/// Replaces every node for which `find` finds a replacement; returns their number. Appends nodes that stay to `left`.
 fn replace_all(
     graph: &mut TypedGraph,
     compiler: &Compiler<'_>,

@@ -1,5 +1,5 @@
-//! Binds each node to an operator, checks it against the schema, infers every type and shape, and computes what is
-//! known before any run.
+//! Binds each node to an operator, checks it against the operator's schema, infers the type and shape of every value,
+//! and folds constants.
 
 mod advice;
 mod apply;
@@ -65,18 +65,18 @@ pub use udo_host::ParamSetting;
 use upgrade::{Ends, upgrade, widen};
 pub use upgrade::{UPGRADES, Upgrade};
 
-/// A graph that is resolved.
+/// A resolved graph.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// The graph.
     pub graph: TypedGraph,
-    /// What the user should know, such as a package's operator in the place of a built-in one.
+    /// Notes for the user, such as a package's operator that replaces a built-in one.
     pub notices: Vec<String>,
-    /// The nodes for which a run has to say elements first.
+    /// The nodes that can only be resolved once a run has computed the elements or extents that they depend on.
     pub rest: Option<Part>,
 }
 
-/// Why a node's inputs and outputs are not those of its operator.
+/// A mismatch between a node's inputs or outputs and its operator's ports.
 #[derive(Debug, thiserror::Error)]
 enum PortError {
     #[error("it has {found} inputs, the operator takes {}", .ports.join(", "))]
@@ -87,17 +87,17 @@ enum PortError {
     Missing { side: &'static str, port: &'static str },
 }
 
-/// Why a graph cannot be bound.
+/// The reason why a graph cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// Nobody describes some of the operators.
+    /// No package has some of the operators.
     #[error("{}", List(.all))]
     MissingOps {
-        /// All of them, in the order of the graph.
+        /// All of these operators, in the order of the graph.
         all: Vec<MissingOp>,
     },
-    /// Several packages describe the operator.
+    /// Several packages have the operator.
     #[error("node {node:?}: operator {op:?} is in packages {}", .packages.join(", "))]
     Ambiguous {
         /// The node.
@@ -115,29 +115,29 @@ pub enum ResolveError {
         /// The package asked for.
         package: String,
     },
-    /// The node does not fit the schema, or the operator refuses it.
+    /// The node does not match the schema, or the operator refuses it.
     #[error("node {node:?} ({op}): {reason}")]
     Node {
         /// The node.
         node: String,
         /// Its operator type.
         op: String,
-        /// What is wrong.
+        /// The mismatch.
         reason: String,
-        /// What can be done about it, where that is known.
+        /// The next step, where one is known.
         help: Option<String>,
     },
-    /// The process that runs the operator's code failed, whatever the node is.
+    /// The worker process that runs the operator's code failed.
     #[error("node {node:?} ({op}): {reason}")]
     Worker {
         /// The node.
         node: String,
         /// Its operator type.
         op: String,
-        /// What became of it.
+        /// The failure.
         reason: String,
     },
-    /// A node wants elements that are not known, so that it is resolved in the run.
+    /// A node depends on elements that are not known yet; it is resolved during the run.
     #[error("node {:?} ({}): {}", .0.node, .0.op, .0.reason)]
     Wants(Want),
     /// A graph input's shape is not known.
@@ -148,7 +148,7 @@ pub enum ResolveError {
         /// Its dimensions as the model has them.
         dims: String,
     },
-    /// A shape was given that the model's input does not take.
+    /// A shape was given that does not match the model's input.
     #[error("graph input {input:?} is given the shape {found}, wanted one of {wanted}")]
     WrongShape {
         /// The input.
@@ -171,17 +171,17 @@ pub enum ResolveError {
         /// Its extents there.
         extents: [usize; 2],
     },
-    /// A named dimension is given an extent outside of its range.
+    /// A named dimension has an extent outside its range.
     #[error("dimension {name:?} is {found}, wanted {} to {}", .range.start(), .range.end())]
     OutOfRange {
         /// The name.
         name: String,
         /// The extent given.
         found: usize,
-        /// What the model was compiled for.
+        /// The range that the model was compiled for.
         range: RangeInclusive<usize>,
     },
-    /// A range holds no extent.
+    /// A range contains no extent.
     #[error("the range {}..{} of dimension {name:?} is empty", .range.start(), .range.end())]
     EmptyRange {
         /// The dimension's name.
@@ -213,18 +213,18 @@ pub enum ResolveError {
         /// How many tensors it has.
         len: usize,
     },
-    /// The graph is not one: an id leads nowhere.
+    /// The graph is inconsistent: an id refers to no node or value.
     #[error("the graph is broken: {0}")]
     Broken(String),
 }
 
 impl ResolveError {
-    /// A node that does not fit.
+    /// Returns the error of a node that does not match its operator.
     pub(super) fn unfit(node: String, op: String, reason: String) -> Self {
         Self::Node { node, op, reason, help: None }
     }
 
-    /// What the user can do about it.
+    /// Returns the next step for the user, where one is known.
     pub fn help(&self) -> Option<String> {
         match self {
             Self::MissingOps { all } if all.iter().any(|missing| missing.bound_to().is_some()) => {
@@ -271,44 +271,45 @@ impl ResolveError {
     }
 }
 
-/// A graph while its nodes are bound one after the other.
+/// A graph whose nodes are being bound one after another.
 struct Binding<'a> {
     options: &'a BindOptions,
-    /// What is bound by now, with all values.
+    /// The nodes bound so far, and all values.
     graph: TypedGraph,
     notices: Vec<String>,
     layouts: NhwcValues,
-    /// How many subgraphs the node at hand is in that may not run, or run more than once.
+    /// The number of conditional or repeated subgraphs around the current node.
     depth: usize,
-    /// How many values there were outside of the trips that the node at hand is in.
+    /// The number of values outside the outermost loop around the current node.
     trips: Option<usize>,
-    /// The nodes that take the place of the node at hand and come next: those of a branch that surely runs, say.
+    /// The nodes that replace the current node and are bound next, for example those of an `If` branch that always
+    /// runs.
     taken: Vec<Node>,
     /// The values that are sequences of tensors.
     sequences: Sequences,
 }
 
-/// Binds every node of `graph`, and infers every type and shape, as far as that goes before a run.
+/// Binds every node of `graph` and infers every type and shape that is known before a run.
 ///
 /// # Errors
-/// A node that no operator takes as it is; the error names node, operator and port.
+/// A node matches no operator; the error names the node, the operator and the port.
 pub fn run(compiler: &Compiler<'_>, graph: Graph) -> Result<Resolved, ResolveError> {
     run_part(compiler, Part::whole(graph))
 }
 
-/// The same of a part of a graph, some of whose constants may have other elements in the next plan.
+/// Does the same for a part of a graph. Some of its constants may have other elements in the next plan.
 ///
 /// # Errors
 /// As for [`run`].
 pub fn run_part(compiler: &Compiler<'_>, part: Part) -> Result<Resolved, ResolveError> {
     let Part { graph, open, .. } = part;
     let options = compiler.bind();
-    // A branch that is never taken may have some.
+    // Not an error yet: a branch that never runs may contain missing operators.
     let all_missing = missing(compiler.operators, &graph, options);
     let ends = Ends::of(compiler, &graph);
     let shapes = inputs::shapes(&graph, options)?;
     let Graph { name, nodes, values, inputs, captures, outputs, in_place, affinity, .. } = graph;
-    // A default that nobody gives is a constant like any other from here on.
+    // A default that the caller does not override is an ordinary constant from here on.
     let defaults = Vec::new();
     let values = (0..).map(ValueId::at).zip(values);
     let values = values.map(|(id, value)| inputs::typed(value, shapes.get(&id))).collect();
@@ -413,8 +414,8 @@ fn bind_next(
     behind.into_iter().try_for_each(|node| bind_builtin(compiler, graph, node))
 }
 
-/// Gives a node whose operator is nobody's the name under which that is known now, in the form that it had when it
-/// was renamed; returns the nodes to be added behind it.
+/// Renames a node to the current name of its operator if no operator has the node's own name. Returns the nodes to add
+/// after it.
 fn rename(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -426,12 +427,12 @@ fn rename(
     }
     match choose(compiler.operators, node, options) {
         Err(ResolveError::MissingOps { .. }) => upgrade::apply_upgrades(compiler, graph, node),
-        // One of the name takes it, or says why not where it is chosen.
+        // An operator has this name; if it does not accept the node, the later `choose` reports that.
         Ok(_) | Err(_) => Ok(Vec::new()),
     }
 }
 
-/// Adds a node that the runtime itself puts in, of a built-in operator.
+/// Adds a node of a built-in operator that the runtime inserts itself.
 fn bind_builtin(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -443,7 +444,7 @@ fn bind_builtin(
     bind_to(compiler, graph, node, entry)
 }
 
-/// The built-in operator that a node means.
+/// Returns the built-in operator of a node's type and domain.
 fn builtin_for(operators: &Operators, node: &Node) -> Option<OpEntry> {
     let is_meant = |entry: &&OpEntry| {
         operators.is_builtin(entry.package) && entry.def.schema().domain() == node.domain
@@ -451,7 +452,7 @@ fn builtin_for(operators: &Operators, node: &Node) -> Option<OpEntry> {
     operators.ops_named(&node.op).find(is_meant).copied()
 }
 
-/// Adds a node whose operator is `entry`, and folds it if it can be.
+/// Adds a node with operator `entry`, and folds it if its inputs are known.
 fn bind_to(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -465,7 +466,7 @@ fn bind_to(
     add_bound(compiler, graph, bound, outputs)
 }
 
-/// Adds a node that makes outputs like these, and folds it if it can be.
+/// Adds a node with these output descriptions, and folds it if its inputs are known.
 fn add_bound(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -478,7 +479,7 @@ fn add_bound(
     Ok(())
 }
 
-/// A node whose operator is `entry`, checked, and what its outputs are.
+/// Returns a checked node with operator `entry`, and the descriptions of its outputs.
 fn bound_node(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -507,8 +508,8 @@ fn bound_node(
     })
 }
 
-/// A node of a built-in operator that makes what `graph` has its outputs be, if `core` has a kernel for it. A core that stores
-/// quantized values also computes numbers by the CPU's.
+/// Returns a node of a built-in operator whose outputs have the types and shapes that `graph` has for them, if `core`
+/// has a kernel for it. A core that stores quantized values can also run float nodes on CPU kernels.
 pub(crate) fn replacement(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -517,7 +518,7 @@ pub(crate) fn replacement(
 ) -> Option<BoundNode> {
     let entry = builtin_for(compiler.operators, &node)?;
     let (bound, outputs) = bound_node(compiler, graph, node, entry).ok()?;
-    // What a value's encoding is, the node says that is replaced.
+    // The encoding of a value comes from the node that is replaced.
     let type_and_shape = |desc: TensorDesc| (desc.dtype(), desc.full_shape());
     let wanted = bound.node.outputs.iter().map(|&value| type_and_shape(graph.desc(value)));
     let is_same = wanted.eq(outputs.into_iter().map(type_and_shape));
@@ -532,7 +533,7 @@ pub(crate) fn replacement(
 }
 
 impl TypedGraph {
-    /// Adds a node that makes outputs like these.
+    /// Adds a node with these output descriptions.
     fn add(&mut self, bound: BoundNode, outputs: Vec<TensorDesc>) {
         for (value, desc) in bound.node.outputs.iter().zip(outputs) {
             if let Some(value) = value.and_then(|v| self.values.get_mut(v.index())) {
@@ -543,7 +544,7 @@ impl TypedGraph {
         self.nodes.push(bound);
     }
 
-    /// A node whose operator is `entry`, checked, and what its outputs are.
+    /// Returns a checked node with operator `entry`, and the descriptions of its outputs.
     fn bound(
         &mut self,
         mut node: Node,
@@ -581,7 +582,7 @@ impl TypedGraph {
         Ok((bound, outputs))
     }
 
-    /// Aligns what a node reads of the model's file, as packages are promised.
+    /// Copies constants that point into the model's file to aligned memory, because packages may rely on the alignment.
     fn set_apart(&mut self, node: &Node) -> Result<(), ResolveError> {
         for value in node.inputs.iter().flatten() {
             let value = self.values.get_mut(value.index()).map(|value| &mut value.value.source);
@@ -594,7 +595,7 @@ impl TypedGraph {
         Ok(())
     }
 
-    /// Elements may lie anywhere: those of large constants are in the model's file.
+    /// Returns the node as shape inference sees it. The elements of large constants stay in the model's file.
     fn view<'a>(&'a self, node: &Node, params: &'a Params) -> NodeDesc<'a> {
         NodeDesc {
             inputs: node.inputs.iter().map(|&v| self.desc(v)).collect(),
@@ -655,7 +656,7 @@ impl TypedGraph {
         }
     }
 
-    /// Refuses inputs whose elements the operator wants and that are not known.
+    /// Refuses a node whose operator needs an input's elements before the run when they are not known.
     fn check_known(&self, node: &Node, op: &OpDef) -> Result<(), ResolveError> {
         let inputs = node.inputs.iter().enumerate();
         let wanted = inputs.filter_map(|(index, &value)| {

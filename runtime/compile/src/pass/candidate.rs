@@ -1,4 +1,4 @@
-//! What a fusion may ask of a node and its neighbours, and what comes of it.
+//! The view that a fusion has of a node and its neighbors, and the results of fusions.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -15,10 +15,11 @@ use udo_graph::memory::Tensor;
 use super::Extent;
 use super::uses::Uses;
 
-/// The most steps of an epilogue: chains of nodes may be long, and each of them has a list of those behind it.
+/// The most steps of an epilogue. Each step keeps a list of the nodes after it, which must not grow quadratically for
+/// long chains.
 const MOST_STEPS: usize = 8;
 
-/// A node that may be fused into an earlier one.
+/// A node that may be fused into another one.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     graph: &'a TypedGraph,
@@ -28,24 +29,24 @@ pub struct Candidate<'a> {
     bound: &'a BoundNode,
 }
 
-/// What becomes of a candidate.
+/// The result of a fusion.
 #[derive(Debug)]
 pub enum Fusion {
-    /// Another node does its work, with other constants. Of an earlier one, its output is what that makes; a later one
-    /// reads what it did.
+    /// Another node does the candidate's work by means of changed constants. If it is an earlier node, its output
+    /// replaces the candidate's; a later node reads the candidate's input instead.
     Constants {
         /// The other node.
         into: NodeId,
-        /// What the candidate reads that is not constant.
+        /// The candidate's input that is not constant.
         of: ValueId,
-        /// Its inputs that become constants.
+        /// The other node's inputs that are replaced by constants.
         constants: Vec<(usize, Tensor)>,
     },
-    /// The kernel of an earlier node may do its work before it stores its output.
+    /// The kernel of an earlier node may do the candidate's work before it stores its output.
     Epilogue {
-        /// The earlier nodes, of which the first whose kernel does all that lies between may.
+        /// The earlier nodes. The first of them whose kernel can do everything up to the candidate does it.
         of: Vec<NodeId>,
-        /// What is done there.
+        /// The operation.
         step: EpilogueNode,
     },
 }
@@ -61,34 +62,34 @@ impl<'a> Candidate<'a> {
         Some(Self { graph, compiler, uses, id, bound })
     }
 
-    /// Another node, unless one of the two is pinned and the other is not, or to something else.
+    /// Returns another node, unless the two are pinned differently.
     fn beside(&self, id: NodeId) -> Option<Self> {
         let other = Self::at(self.graph, self.compiler, self.uses, id)?;
         (other.bound.node.pin == self.bound.node.pin).then_some(other)
     }
 
-    /// Its id.
+    /// Returns its id.
     pub(crate) fn id(&self) -> NodeId {
         self.id
     }
 
-    /// The node.
+    /// Returns the node.
     pub(crate) fn node(&self) -> &'a BoundNode {
         self.bound
     }
 
-    /// The name of its operator, if that is a built-in one of ONNX's: those of packages are never replaced, and a
-    /// name in another domain means something else.
+    /// Returns the name of its operator if it is one of ONNX's built-in operators. Operators of packages are never
+    /// replaced, and a name in another domain means something else.
     pub(crate) fn op(&self) -> Option<&'static str> {
         self.full_op().and_then(|(domain, op)| domain.is_empty().then_some(op))
     }
 
-    /// The domain and the name of its operator, if that is a built-in one.
+    /// Returns the domain and name of its operator if it is built in.
     pub(crate) fn full_op(&self) -> Option<(&'static str, &'static str)> {
         self.any_op().filter(|_| !self.bound.is_folded)
     }
 
-    /// As [`Candidate::op`], also of a node that is computed before any run.
+    /// Does the same as [`Candidate::op`], also for a folded node.
     pub(crate) fn op_or_folded(&self) -> Option<&'static str> {
         self.any_op().and_then(|(domain, op)| domain.is_empty().then_some(op))
     }
@@ -99,23 +100,22 @@ impl<'a> Candidate<'a> {
         is_own.then(|| (schema.domain(), schema.name()))
     }
 
-    /// What its operator says of itself.
+    /// Returns the facts of its operator.
     pub(crate) fn facts(&self) -> Facts {
         self.bound.op.schema().known_facts()
     }
 
-    /// Whether nobody reads another output than the first.
+    /// Returns whether only its first output is used.
     pub(crate) fn makes_one(&self) -> bool {
         !self.bound.node.outputs.iter().skip(1).any(Option::is_some)
     }
 
-    /// Whether the shape of its first output is known before any run, and nobody reads another one.
+    /// Returns whether the shape of its first output is known before a run and only that output is used.
     pub(crate) fn makes_one_fixed(&self) -> bool {
         self.makes_one() && self.output().full_shape().is_fixed()
     }
 
-    /// The node that makes an input, if this node alone reads it; where nodes between have nothing left to do, the one
-    /// before those.
+    /// Returns the node that computes an input if this node is its only consumer. Skips aliases in between.
     pub(crate) fn before(&self, port: usize) -> Option<Self> {
         let (mut reader, mut value) = (self.id, self.bound.node.input(port)?);
         loop {
@@ -131,34 +131,36 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Whether this node runs whenever `other` does, as no branch or loop begins or ends between them.
+    /// Returns whether this node and `other` always run together, because no branch or loop begins or ends between
+    /// them.
     pub(crate) fn runs_with(&self, other: &Self) -> bool {
         let (first, last) = (self.id.min(other.id), self.id.max(other.id));
         let between = self.graph.nodes.get(first.index()..last.index());
         between.is_some_and(|nodes| nodes.iter().all(|bound| bound.control.is_none()))
     }
 
-    /// Whether nobody else reads an input.
+    /// Returns whether this node is the only consumer of an input.
     pub(crate) fn reads_alone(&self, port: usize) -> bool {
         self.input_id(port).is_some_and(|value| self.uses.has_one_reader(value))
     }
 
-    /// Whether the model says how fixed-point cores store an input.
+    /// Returns whether the model states how fixed-point cores store an input.
     pub(crate) fn is_encoded(&self, port: usize) -> bool {
         self.graph.quantized(self.input_id(port)).is_some()
     }
 
-    /// The node that reads the first output, if there is one and no other.
+    /// Returns the only consumer of the first output.
     pub(crate) fn behind(&self) -> Option<Self> {
         self.beside(self.uses.only_reader(self.bound.node.output(0)?)?)
     }
 
-    /// The node that makes an input as its first output, whoever else reads that, if its operator is a built-in one.
+    /// Returns the node whose first output is an input, if its operator is built in. The input may have other
+    /// consumers.
     pub(crate) fn maker(&self, port: usize) -> Option<Self> {
         self.beside(self.uses.producer(self.input_id(port)?)?)
     }
 
-    /// The node that makes an input, whoever else reads that, and as which of its outputs.
+    /// Returns the node that computes an input, and the index of that output. The input may have other consumers.
     pub(crate) fn maker_of_any(&self, port: usize) -> Option<(Self, usize)> {
         let value = self.input_id(port)?;
         let id = self.uses.maker(value)?;
@@ -167,22 +169,22 @@ impl<'a> Candidate<'a> {
         Some((maker, at))
     }
 
-    /// The same, if its operator is `op`.
+    /// Returns [`Candidate::maker`] if its operator is `op`.
     pub(crate) fn made_by(&self, port: usize, op: &str) -> Option<Self> {
         self.maker(port).filter(|maker| maker.op() == Some(op))
     }
 
-    /// What `found` finds for the first operand and the second, or else the other way about.
+    /// Tries `found` with the operands in order, then swapped.
     pub(crate) fn either<T>(found: impl Fn(usize, usize) -> Option<T>) -> Option<T> {
         found(0, 1).or_else(|| found(1, 0))
     }
 
-    /// An input.
+    /// Returns an input.
     pub(crate) fn input_id(&self, port: usize) -> Option<ValueId> {
         self.bound.node.input(port)
     }
 
-    /// The number that an input is, if it is a constant with one element of `f32`.
+    /// Returns the value of an input that is an f32 constant with one element.
     pub(crate) fn scalar(&self, port: usize) -> Option<f32> {
         match self.constant::<f32>(port)? {
             [number] => Some(*number),
@@ -190,13 +192,13 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// The elements of an input that is a constant.
+    /// Returns the elements of a constant input.
     pub(crate) fn constant<T: Element>(&self, port: usize) -> Option<&'a [T]> {
         self.tensor(port)?.get()
     }
 
-    /// What `make` computes of constants, which a cache may have of an earlier process; `of` says everything of it, given
-    /// what stands for a constant.
+    /// Computes a constant, or loads it from the cache of an earlier process. `of` returns the cache key, given a
+    /// function that identifies constants.
     pub(crate) fn kept(
         &self,
         desc: &TensorDesc,
@@ -207,18 +209,18 @@ impl<'a> Candidate<'a> {
         self.compiler.constants.kept(desc, of, make)
     }
 
-    /// What nodes make of a constant, the first of it and each other one of what the one before makes, which it reads at the port beside
-    /// it; nothing, if only a run can say.
+    /// Applies a chain of nodes to a constant: the first node to `to`, each later one to the result of the one before,
+    /// at the port beside it. Returns `None` if a node needs a value that only a run computes.
     pub(crate) fn applied(&self, nodes: &[(NodeId, usize)], to: Tensor) -> Option<Tensor> {
         apply_to_constant(self.compiler, self.graph, nodes, to)
     }
 
-    /// An input that is a constant.
+    /// Returns a constant input.
     pub(crate) fn tensor(&self, port: usize) -> Option<&'a Tensor> {
         self.graph.known(self.bound.node.input(port))
     }
 
-    /// A real parameter.
+    /// Returns a real parameter.
     pub(crate) fn float(&self, name: &str) -> Option<f64> {
         let mut settings = self.bound.params.settings().iter();
         match settings.find(|(n, _)| *n == name)? {
@@ -227,7 +229,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// A parameter that is a text.
+    /// Returns a text parameter.
     pub(crate) fn text(&self, name: &str) -> Option<&'a str> {
         let mut settings = self.bound.params.settings().iter();
         match settings.find(|(n, _)| *n == name)? {
@@ -236,7 +238,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// An integer parameter.
+    /// Returns an integer parameter.
     pub(crate) fn int(&self, name: &str) -> Option<i64> {
         let mut settings = self.bound.params.settings().iter();
         match settings.find(|(n, _)| *n == name)? {
@@ -245,7 +247,7 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// A parameter that is a list of integers, if the node says it.
+    /// Returns a list parameter if the node states it.
     pub(crate) fn ints(&self, name: &str) -> Option<&'a [i64]> {
         let mut settings = self.bound.params.settings().iter();
         match settings.find(|(n, _)| *n == name)? {
@@ -254,13 +256,13 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// The nodes that might do this one's work before they store their output: the one that makes an input that nobody
-    /// else reads, and those whose epilogues so far do.
+    /// Returns the nodes that may do this node's work before they store their output: the node that computes an input
+    /// without other consumers, and the nodes that its epilogue steps were assigned to.
     pub(crate) fn host(&self, port: usize) -> Option<Host> {
         self.host_read_by(port, &[self.id])
     }
 
-    /// The same where `readers` are those of the input.
+    /// Does the same for an input whose consumers are `readers`.
     pub(crate) fn host_read_by(&self, port: usize, readers: &[NodeId]) -> Option<Host> {
         let mut value = self.bound.node.input(port)?;
         let mut are_all = self.uses.are_readers(value, readers);
@@ -283,12 +285,12 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// That `host` may do `step`, which gives what this node makes.
+    /// Returns the fusion in which `host` does `step`, which yields this node's output.
     pub(crate) fn epilogue(&self, host: Host, step: Step) -> Option<Fusion> {
         self.epilogue_through(host, &[], step)
     }
 
-    /// The same where other nodes lie between, which make `values`.
+    /// Does the same with other nodes in between, which compute `values`.
     pub(crate) fn epilogue_through(
         &self,
         host: Host,
@@ -304,7 +306,7 @@ impl<'a> Candidate<'a> {
         (!of.is_empty()).then_some(Fusion::Epilogue { of, step: EpilogueNode { makes, step } })
     }
 
-    /// Whether a value is there before `node` runs.
+    /// Returns whether a value is computed before `node` runs.
     pub(crate) fn is_before(&self, value: ValueId, node: NodeId) -> bool {
         if self.graph.known(Some(value)).is_some() {
             return true;
@@ -316,48 +318,48 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    /// Type and shape of an input.
+    /// Returns the description of an input.
     pub(crate) fn input(&self, port: usize) -> TensorDesc {
         self.graph.desc(self.bound.node.input(port))
     }
 
-    /// The extents of an input, those equal that are equal in every run.
+    /// Returns the extents of an input in symbolic form: equal extents are equal in every run.
     pub(crate) fn extents(&self, port: usize) -> Option<Vec<Extent>> {
         self.uses.extents().dims(self.graph, self.bound.node.input(port))
     }
 
-    /// Those of the first output.
+    /// Returns the extents of the first output in symbolic form.
     pub(crate) fn output_extents(&self) -> Option<Vec<Extent>> {
         self.uses.extents().dims(self.graph, self.bound.node.output(0))
     }
 
-    /// Whether an input has the shape of the first output in every run.
+    /// Returns whether an input has the shape of the first output in every run.
     pub(crate) fn is_shaped_alike(&self, port: usize) -> bool {
         let input = self.extents(port);
         input.is_some() && input == self.output_extents()
     }
 
-    /// Type and shape of each output.
+    /// Returns the description of each output.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = TensorDesc> {
         self.bound.node.outputs.iter().map(|output| self.graph.desc(*output))
     }
 
-    /// Type and shape of the first output.
+    /// Returns the description of the first output.
     pub(crate) fn output(&self) -> TensorDesc {
         self.graph.desc(self.bound.node.output(0))
     }
 }
 
-/// Nodes that might do the work of a later one before they store their output.
+/// Nodes that may do the work of a later one before they store their output.
 #[derive(Debug)]
 pub struct Host {
-    /// The nodes, from the first on: each may do what lies between it and the later one as well.
+    /// The nodes, earliest first. Each may also do what lies between it and the later node.
     pub nodes: Vec<NodeId>,
-    /// What nodes in between make that have nothing left to do.
+    /// The outputs of the aliases in between.
     aliases: Vec<ValueId>,
 }
 
-/// Does what was found for `fused`, and notes it in `gone` if it is not needed any more.
+/// Applies a fusion of the node `fused`. Adds the node to `gone` if it is no longer needed.
 pub(super) fn apply(
     graph: &mut TypedGraph,
     compiler: &Compiler<'_>,

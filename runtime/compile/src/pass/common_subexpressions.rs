@@ -1,4 +1,4 @@
-//! Nodes that compute what an earlier one has computed.
+//! Common-subexpression elimination.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,11 +8,12 @@ use super::replace;
 use crate::resolve::{BoundNode, ParamSetting, TypedGraph};
 use udo_graph::graph::{NodeId, NodeReads, Read, ValueId};
 
-/// Has those who read the later ones read the first, takes the later ones out, and counts them.
+/// Makes consumers of a repeated computation read the first one, removes the repetitions, and returns their number.
 pub(super) fn merge(graph: &mut TypedGraph) -> usize {
     let is_kept = kept(graph);
     let mut same = HashMap::new();
-    // What has run before the node at hand for sure: of the graph, and of each subgraph that it is in.
+    // The nodes that are certain to have run before the current node: one map for the graph and each subgraph around
+    // the node.
     let mut scopes: Vec<HashMap<Key, Vec<Option<ValueId>>>> = vec![HashMap::new()];
     let mut gone = BTreeSet::new();
     for (index, bound) in graph.nodes.iter_mut().enumerate() {
@@ -48,26 +49,26 @@ pub(super) fn merge(graph: &mut TypedGraph) -> usize {
     gone.len()
 }
 
-/// Values that have to keep their ids: the caller's, and those that subgraphs read.
+/// Returns the values that must keep their ids: the graph's outputs and captured values.
 pub(super) fn kept(graph: &TypedGraph) -> BTreeSet<ValueId> {
     let reads = graph.nodes.iter().flat_map(|bound| bound.node.reads());
     let captured = reads.filter_map(|(read, value)| (read == Read::Capture).then_some(value));
     captured.chain(graph.outputs.iter().copied()).collect()
 }
 
-/// What nodes that compute the same have in common.
+/// The properties that nodes with the same result share.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     op: usize,
     pin: Option<u16>,
     inputs: Vec<Option<ValueId>>,
-    /// Which outputs somebody asked for.
+    /// Which outputs are used.
     outputs: Vec<bool>,
-    /// The operator set and the parameters, in words.
+    /// The operator set and the parameters, encoded as words.
     params: Vec<u64>,
 }
 
-/// What a node has in common with those that compute the same; nothing where that is not sure.
+/// Returns the key of a node; `None` if its result may differ from that of an equal node.
 fn key(bound: &BoundNode) -> Option<Key> {
     let is_pure = bound.op.schema().known_facts().has(Facts::PURE);
     if !is_pure || bound.node.subgraphs().next().is_some() || bound.is_folded {
@@ -82,7 +83,8 @@ fn key(bound: &BoundNode) -> Option<Key> {
     Some(Key { op, pin: bound.node.pin, inputs: bound.node.inputs.clone(), outputs, params })
 }
 
-/// Says a parameter in words that no other value of it has; nothing of a tensor, whose elements would take long to compare.
+/// Encodes a parameter as words, distinct for each value. Returns `None` for a tensor, whose elements take too long to
+/// compare.
 fn push_words(words: &mut Vec<u64>, setting: &ParamSetting) -> Option<()> {
     match setting {
         ParamSetting::Absent => words.push(0),

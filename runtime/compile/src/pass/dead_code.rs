@@ -1,4 +1,4 @@
-//! Nodes that make nothing which anybody reads.
+//! Dead-code elimination.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::replace;
 use crate::resolve::TypedGraph;
 use udo_graph::graph::{NodeReads, PerValue};
 
-/// Takes them out, and counts them. Those that say what runs when stay.
+/// Removes nodes whose outputs nothing reads, and returns their number. Control-flow nodes stay.
 pub(super) fn remove(graph: &mut TypedGraph) -> usize {
     let mut is_read = PerValue::filled(graph, false);
     for &output in &graph.outputs {

@@ -1,4 +1,4 @@
-//! Nodes whose output is an earlier value.
+//! Removes nodes whose output equals an earlier value.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,8 +7,8 @@ use crate::compiler::Compiler;
 use crate::resolve::TypedGraph;
 use udo_graph::graph::{NodeReads, ValueId};
 
-/// Has those who read such an output read the value that `find` says it is, takes the nodes out, and counts them. What the
-/// caller reads, and what a branch or loop begins or ends with, stays.
+/// Makes consumers of such an output read the value that `find` returns, removes the nodes, and returns their number.
+/// Outputs of the graph, and values at the ends of branches and loops, stay.
 pub(super) fn elide(
     graph: &mut TypedGraph,
     compiler: &Compiler<'_>,

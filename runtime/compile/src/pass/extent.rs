@@ -1,30 +1,30 @@
-//! Extents that only a run says, and what nodes compute of them: sums of products of numbers that are free, so that what is
-//! equal here is equal in every run.
+//! Symbolic extents: polynomials over the extents that only a run determines. Two extents with equal polynomials are
+//! equal in every run.
 
 use std::collections::BTreeMap;
 
-/// The most terms of a sum; what has more is a number of its own.
+/// The most terms of a polynomial; an extent with more becomes a new unknown.
 const MOST_TERMS: usize = 16;
 
-/// A number that is free in each run, as one of a list.
+/// The index of an unknown.
 type Free = usize;
 
-/// An integer of a run: a polynomial, each product of free numbers with how often it counts.
+/// A symbolic integer: a polynomial that maps each product of unknowns to its coefficient.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extent(BTreeMap<Vec<Free>, i64>);
 
 impl Extent {
-    /// A number that is the same in every run.
+    /// Returns a constant.
     pub(crate) fn of(number: i64) -> Self {
         Self::default().with(Vec::new(), number).unwrap_or_default()
     }
 
-    /// A free number.
+    /// Returns an unknown.
     pub(super) fn free(of: Free) -> Self {
         Self(BTreeMap::from([(vec![of], 1)]))
     }
 
-    /// The number, if it is the same in every run.
+    /// Returns the number if it is constant.
     pub(crate) fn number(&self) -> Option<i64> {
         match self.0.len() {
             0 => Some(0),
@@ -43,17 +43,17 @@ impl Extent {
         (self.0.len() <= MOST_TERMS).then_some(self)
     }
 
-    /// The sum.
+    /// Returns the sum.
     pub(crate) fn plus(&self, other: &Self) -> Option<Self> {
         other.0.iter().try_fold(self.clone(), |sum, (of, &times)| sum.with(of.clone(), times))
     }
 
-    /// The difference.
+    /// Returns the difference.
     pub(crate) fn minus(&self, other: &Self) -> Option<Self> {
         self.plus(&other.times(&Self::of(-1))?)
     }
 
-    /// The product.
+    /// Returns the product.
     pub(crate) fn times(&self, other: &Self) -> Option<Self> {
         let mut product = Self::default();
         for (a, &times) in &self.0 {
@@ -66,13 +66,13 @@ impl Extent {
         Some(product)
     }
 
-    /// The product of many.
+    /// Returns the product of several factors.
     pub(crate) fn product<'a>(all: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
         all.into_iter().try_fold(Self::of(1), |product, next| product.times(next))
     }
 
-    /// What `by` was multiplied by to give this, if `by` is one product and goes into every term. Where `by` may be 0, the
-    /// quotient is what it is in the runs where it is not.
+    /// Returns the quotient if `by` has one term and divides every term. If `by` can be 0, the quotient holds for the
+    /// runs in which it is not.
     pub(crate) fn over(&self, by: &Self) -> Option<Self> {
         let mut terms = by.0.iter();
         let (Some((by, &times)), None) = (terms.next(), terms.next()) else { return None };
@@ -89,7 +89,7 @@ impl Extent {
         Some(quotient)
     }
 
-    /// Whether it is greater than `other` in no run, where free numbers are at least 0 and at most as `most` says of each.
+    /// Returns whether it is at most `other` in every run, given unknowns between 0 and their bounds in `most`.
     pub(super) fn is_at_most(&self, other: &Self, most: &[usize]) -> bool {
         let Some(more) = other.minus(self) else { return false };
         let least = more.0.iter().try_fold(0i64, |least, (product, &times)| {

@@ -1,4 +1,4 @@
-//! What is known of the extents of a graph's values, and of the integers that nodes compute of those.
+//! Infers symbolic extents of a graph's values, and of integer tensors that nodes compute from extents.
 
 use std::collections::HashMap;
 
@@ -10,33 +10,34 @@ use crate::resolve::{BoundNode, TypedGraph};
 use udo_graph::graph::{DimSpec, Source, ValueId};
 use udo_graph::memory::Tensor;
 
-/// The most integers of a tensor that are told apart: those of a shape.
+/// The most elements of a tensor that are tracked, enough for a shape.
 const MOST_INTS: usize = 16;
 
-/// Extents and integers of all values; nothing where no value is bounded.
+/// The symbolic extents and integers of all values; empty if no extent is bounded.
 #[derive(Debug, Default)]
 pub struct Extents {
     values: Vec<Known>,
-    /// The most that each free number may be.
+    /// The upper bound of each unknown.
     most: Vec<usize>,
 }
 
-/// What is known of a value.
+/// The extents and integers of a value.
 #[derive(Clone, Debug, Default)]
 struct Known {
     dims: Vec<Extent>,
-    /// Its elements, if it has few and they are integers that follow from extents.
+    /// Its elements, if it is a small integer tensor computed from extents.
     ints: Option<Vec<Extent>>,
 }
 
-/// What a rule says of the first output of a node: extents that are nothing are free, but where the output's shape says them.
+/// The result of a rule for a node's first output. A `None` extent is a new unknown, unless the output's shape
+/// determines it.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     pub(super) dims: Vec<Option<Extent>>,
     pub(super) ints: Option<Vec<Extent>>,
 }
 
-/// What a node computes of its inputs' extents and integers, as far as it is known.
+/// Computes the extents and integers of a node's output from those of its inputs, as far as they are known.
 pub(super) type Rule = fn(&At<'_>) -> Option<Said>;
 
 /// A node whose inputs are known.
@@ -48,7 +49,7 @@ pub(super) struct At<'a> {
 }
 
 impl Extents {
-    /// Of a graph, of whose built-in operators `rule` says what they compute.
+    /// Infers the extents of a graph. `rule` describes the built-in operators.
     pub(super) fn of(graph: &TypedGraph, compiler: &Compiler<'_>, rule: Rule) -> Self {
         if graph.values.iter().all(|value| value.desc.full_shape().is_fixed()) {
             return Self::default();
@@ -60,7 +61,7 @@ impl Extents {
                 Source::Input(of) => of.dims.as_slice(),
                 Source::Constant(_) | Source::Computed | Source::Outer => continue,
             };
-            // A name is one extent wherever it is.
+            // A named dimension is one unknown in all inputs.
             let shape = value.desc.full_shape();
             let dims = shape.iter().zip(specs).map(|(dim, spec)| match spec {
                 DimSpec::Named(name) if dim.exact().is_none() => {
@@ -107,7 +108,7 @@ impl Extents {
         }
     }
 
-    /// The extents of a value.
+    /// Returns the extents of a value.
     pub(super) fn dims(&self, graph: &TypedGraph, value: Option<ValueId>) -> Option<Vec<Extent>> {
         let desc = graph.desc(value);
         let fixed = |dim: Dim| Some(Extent::of(i64::try_from(dim.exact()?).ok()?));
@@ -117,13 +118,13 @@ impl Extents {
             .or_else(|| desc.full_shape().iter().map(fixed).collect())
     }
 
-    /// Whether the value is integers that follow from extents.
+    /// Returns whether the value is integers that are computed from extents.
     pub(super) fn are_ints(&self, value: ValueId) -> bool {
         self.values.get(value.index()).is_some_and(|known| known.ints.is_some())
     }
 }
 
-/// The elements of a tensor of few integers.
+/// Returns the elements of a small integer tensor.
 fn ints(tensor: &Tensor) -> Option<Vec<Extent>> {
     if tensor.desc().len() > MOST_INTS {
         return None;
@@ -142,18 +143,18 @@ impl At<'_> {
         self.graph.desc(self.bound.node.input(port))
     }
 
-    /// The extents of an input.
+    /// Returns the extents of an input.
     pub(super) fn dims(&self, port: usize) -> Option<&[Extent]> {
         let known = self.extents.values.get(self.bound.node.input(port)?.index())?;
         (known.dims.len() == self.desc(port).rank()).then_some(known.dims.as_slice())
     }
 
-    /// The integers of an input.
+    /// Returns the integers of an input.
     pub(super) fn ints(&self, port: usize) -> Option<&[Extent]> {
         self.extents.values.get(self.bound.node.input(port)?.index())?.ints.as_deref()
     }
 
-    /// The integers of an input that are the same in every run.
+    /// Returns the integers of an input if they are the same in every run.
     pub(super) fn numbers(&self, port: usize) -> Option<Vec<i64>> {
         self.ints(port)?.iter().map(Extent::number).collect()
     }

@@ -1,4 +1,4 @@
-//! One node in the place of several.
+//! Replaces several nodes by one.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use crate::resolve::{self, TypedGraph};
 use udo_graph::graph::{Attr, NEWEST, Node, NodeId, NodeReads, ValueId};
 use udo_graph::memory::Tensor;
 
-/// A node of a built-in operator that makes of its inputs what the candidate makes of them by way of other nodes, which are
-/// not needed then.
+/// A node of a built-in operator that replaces a candidate and the nodes between the new node's inputs and the
+/// candidate.
 #[derive(Debug)]
 pub struct Replacement {
     /// The operator's domain; empty for ONNX's own.
@@ -23,20 +23,20 @@ pub struct Replacement {
     pub inputs: Vec<Operand>,
     /// Its attributes.
     pub attrs: Vec<(&'static str, Attr)>,
-    /// The node whose name it has; the candidate, where nothing is said.
+    /// The node whose name the new node gets; the candidate if `None`.
     pub named_after: Option<NodeId>,
-    /// Values before the candidate that others may read as well: what makes them stays for those.
+    /// Inner values that may have other consumers; their producers stay for those.
     pub shared: Vec<ValueId>,
 }
 
 impl Replacement {
-    /// A node without attributes.
+    /// Returns a node without attributes.
     pub(crate) fn new(domain: &'static str, op: &'static str, inputs: Vec<Operand>) -> Self {
         let (attrs, named_after, shared) = (Vec::new(), None, Vec::new());
         Self { domain, op, inputs, attrs, named_after, shared }
     }
 
-    /// The candidate's own node once more, to be changed.
+    /// Returns the candidate's own node, to be changed.
     pub(crate) fn of(node: &Candidate<'_>) -> Option<Self> {
         let (bound, schema) = (node.node(), node.node().op.schema());
         let inputs = bound.node.inputs.iter();
@@ -56,19 +56,19 @@ impl Replacement {
     }
 }
 
-/// An input of a node that is put in.
+/// An input of a replacing node.
 #[derive(Debug)]
 pub enum Operand {
-    /// It is left out.
+    /// The input is omitted.
     Absent,
     /// A value of the graph.
     Value(ValueId),
-    /// A constant that is new.
+    /// A new constant.
     Constant(Tensor),
 }
 
-/// Puts what was found for node `id` in its place, and notes in `gone` the nodes that are not needed any more. Leaves all as
-/// it is where somebody else reads what these make, or where `core` has no kernel that takes the new node.
+/// Replaces node `id`, and adds the nodes that are no longer needed to `gone`. Changes nothing if another node reads an
+/// inner value, or if `core` has no kernel that accepts the new node.
 pub(super) fn apply(
     graph: &mut TypedGraph,
     uses: &mut Uses,
@@ -124,8 +124,8 @@ pub(super) fn apply(
     true
 }
 
-/// The nodes by which the candidate comes from the new node's inputs, if nobody else reads what they make. What computes
-/// integers of extents, or values that may be shared, stays for others who read those.
+/// Returns the nodes between the new node's inputs and the candidate, if nothing else reads their outputs. Nodes that
+/// compute integers from extents or shared values stay for their other consumers.
 fn inside(
     graph: &TypedGraph,
     uses: &Uses,
@@ -139,14 +139,14 @@ fn inside(
     let (mut inside, mut open) = (BTreeSet::<NodeId>::new(), vec![root]);
     while let Some(id) = open.pop() {
         for (_, value) in graph.node(id).ok()?.node.reads().filter(|(_, value)| !is_input(*value)) {
-            // An input of the graph would be read by the new node.
+            // A graph input in between is read by the new node.
             let maker = uses.maker(value)?;
             if inside.insert(maker) {
                 open.push(maker);
             }
         }
     }
-    // All of them have to run together.
+    // All of them must run together.
     let first = inside.first().map_or(root, |id| *id);
     let between = graph.nodes.get(first.index()..root.index())?;
     if between.iter().any(|bound| bound.control.is_some()) {
@@ -155,7 +155,7 @@ fn inside(
     let is_one = |inside: &BTreeSet<NodeId>, id: NodeId| id == root || inside.contains(&id);
     let made =
         |id: NodeId| graph.node(id).into_iter().flat_map(|b| b.node.outputs.iter().flatten());
-    // A node comes behind those that it reads from, so those that stay for it are met after it.
+    // Nodes are in topological order, so nodes that stay are visited before the nodes that they read.
     for id in inside.clone().into_iter().rev() {
         if made(id).all(|&value| uses.is_within(value, |id| is_one(&inside, id))) {
             continue;
@@ -170,7 +170,7 @@ fn inside(
     Some(inside)
 }
 
-/// Takes nodes out of the graph.
+/// Removes nodes from the graph.
 pub(super) fn remove(graph: &mut TypedGraph, gone: &BTreeSet<NodeId>) {
     let mut id = 0..;
     graph.nodes.retain(|_| !id.next().is_some_and(|at| gone.contains(&NodeId::at(at))));

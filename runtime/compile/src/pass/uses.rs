@@ -1,30 +1,30 @@
-//! Who makes and who reads each value of a graph that is being rewritten.
+//! The producers and consumers of each value of a graph that is being rewritten.
 
 use super::Extents;
 use crate::resolve::{BoundNode, TypedGraph};
 use udo_graph::graph::{NodeId, NodeReads, ValueId};
 
-/// Who makes and who reads each value.
+/// The producers and consumers of each value.
 #[derive(Debug)]
 pub(super) struct Uses {
     producers: Vec<Option<NodeId>>,
-    /// The nodes that make them, as whichever output.
+    /// The nodes that compute them, as any output.
     makers: Vec<Option<NodeId>>,
-    /// The nodes of whose epilogues they are the result.
+    /// The nodes whose epilogues they are the result of.
     hosts: Vec<Vec<NodeId>>,
     readers: Vec<Readers>,
-    /// Which of them folded nodes read, which are no readers but name them.
+    /// Whether a folded node refers to the value. It does not count as a consumer.
     named: Vec<bool>,
     extents: Extents,
 }
 
-/// A node that reads a value; nothing stands for the caller.
+/// A node that reads a value; `None` is the caller.
 type Reader = Option<NodeId>;
 
-/// Who reads a value. Most values have one reader, for whom there is no list.
+/// The consumers of a value. Most values have one, for which no list is allocated.
 #[derive(Clone, Debug, Default)]
 struct Readers {
-    /// Nothing where there is none.
+    /// The first consumer, if there is one.
     one: Option<Reader>,
     others: Vec<Reader>,
 }
@@ -68,7 +68,7 @@ impl Uses {
                     *maker = Some(id);
                 }
             }
-            // One that is folded may read the extents of what is only known in the run, which no fusion changes.
+            // A folded node may read the extents of a value that a run computes; no fusion changes those.
             for (_, value) in bound.node.reads() {
                 let (Some(readers), Some(named)) =
                     (readers.get_mut(value.index()), named.get_mut(value.index()))
@@ -88,12 +88,12 @@ impl Uses {
         Self { producers, makers, hosts, readers, named, extents }
     }
 
-    /// Which extents are equal in every run.
+    /// Returns the extents that are equal in every run.
     pub(super) fn extents(&self) -> &Extents {
         &self.extents
     }
 
-    /// The node whose first output the value is.
+    /// Returns the node whose first output is the value.
     pub(super) fn producer(&self, value: ValueId) -> Option<NodeId> {
         self.producers.get(value.index()).copied().flatten()
     }
@@ -103,12 +103,12 @@ impl Uses {
         readers.one.flatten().filter(|_| readers.others.is_empty())
     }
 
-    /// Whether the value has one reader; so has one that a rewrite added, of which there is no list.
+    /// Returns whether the value has one consumer. A value that a rewrite added is not tracked and has one.
     pub(super) fn has_one_reader(&self, value: ValueId) -> bool {
         self.readers.get(value.index()).is_none_or(|readers| readers.count() == 1)
     }
 
-    /// Whether these nodes read the value, and nobody else.
+    /// Returns whether exactly these nodes read the value.
     pub(super) fn are_readers(&self, value: ValueId, nodes: &[NodeId]) -> bool {
         let Some(readers) = self.readers.get(value.index()) else { return nodes.is_empty() };
         let reads = |node: &NodeId| readers.iter().any(|reader| reader == Some(*node));
@@ -129,14 +129,14 @@ impl Uses {
         }
     }
 
-    /// Whether nodes for which `is_one` holds are all that know of the value.
+    /// Returns whether only nodes for which `is_one` holds refer to the value.
     pub(super) fn is_within(&self, value: ValueId, is_one: impl Fn(NodeId) -> bool) -> bool {
         let mut readers = self.readers.get(value.index()).into_iter().flat_map(Readers::iter);
         self.named.get(value.index()) != Some(&true)
             && readers.all(|reader| reader.is_some_and(&is_one))
     }
 
-    /// Puts `new` in the place of node `id`, which was `old`.
+    /// Replaces the uses of node `id`, which was `old`.
     pub(super) fn replace(&mut self, id: NodeId, old: &BoundNode, new: Option<&BoundNode>) {
         for (_, value) in old.node.reads() {
             if let Some(readers) = self.readers.get_mut(value.index()) {
@@ -144,7 +144,7 @@ impl Uses {
             }
         }
         for (_, value) in new.iter().flat_map(|new| new.node.reads()) {
-            // A value that the rewrite added has no list, as nobody asks who reads it.
+            // A value that the rewrite added is not tracked, because nothing asks for its consumers.
             if let Some(readers) = self.readers.get_mut(value.index()) {
                 readers.push(Some(id));
             }

@@ -1,4 +1,4 @@
-//! What an author or a user can do about a node that does not fit the schema of a package's operator.
+//! Next steps for a node that does not match the schema of a package's operator.
 
 use udo_api::{DType, OpSchema};
 
@@ -6,12 +6,12 @@ use super::TypedGraph;
 use super::rule::port_takes;
 use udo_graph::graph::{Attr, Node};
 
-/// The next step for a node of an operator with this schema, where there is one that is known.
+/// Returns the next step for a node of an operator with this schema, where one is known.
 pub(super) fn advice(graph: &TypedGraph, node: &Node, schema: &OpSchema) -> Option<String> {
     undeclared(node, schema).or_else(|| of_another_type(graph, node, schema))
 }
 
-/// For an attribute that the schema lacks: the line that declares it.
+/// Returns the line that declares an attribute which the schema lacks.
 fn undeclared(node: &Node, schema: &OpSchema) -> Option<String> {
     let is_known = |name: &str| schema.params().iter().any(|of| of.attribute_name() == name);
     let (name, attr) = node.attrs.iter().find(|(name, _)| !is_known(name))?;
@@ -37,7 +37,7 @@ fn undeclared(node: &Node, schema: &OpSchema) -> Option<String> {
     ))
 }
 
-/// For an input of another type than the operator takes: a cast, or another declaration.
+/// Suggests a cast, or another declared type, for an input of a type that the operator does not accept.
 fn of_another_type(graph: &TypedGraph, node: &Node, schema: &OpSchema) -> Option<String> {
     let inputs = node.inputs.iter().enumerate();
     let mut unfit = inputs.filter_map(|(index, &value)| {
@@ -56,7 +56,7 @@ fn of_another_type(graph: &TypedGraph, node: &Node, schema: &OpSchema) -> Option
     })
 }
 
-/// A type as configs have it; nothing for one that they do not.
+/// Returns a type's name in a package's config, if configs have the type.
 fn in_config(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::F16 => "FLOAT_16",
@@ -73,7 +73,7 @@ fn in_config(dtype: DType) -> Option<&'static str> {
     })
 }
 
-/// A type as ONNX calls it.
+/// Returns ONNX's name of a type.
 fn in_onnx(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::F16 => "FLOAT16",
@@ -97,7 +97,7 @@ fn is_identifier(name: &str) -> bool {
     identifier(name) == name
 }
 
-/// The name with what no identifier has replaced.
+/// Replaces the characters that identifiers must not contain.
 fn identifier(name: &str) -> String {
     let word = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let word: String = name.chars().map(word).collect();

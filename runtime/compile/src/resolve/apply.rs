@@ -1,4 +1,4 @@
-//! What nodes of a graph make of other values than they have there.
+//! Evaluates nodes of a graph on other values than their own inputs.
 
 use super::TypedGraph;
 use crate::compiler::Compiler;
@@ -6,8 +6,9 @@ use crate::resolve::bind_builtin;
 use udo_graph::graph::{Graph, NodeId};
 use udo_graph::memory::Tensor;
 
-/// What nodes make of a constant: the first of it, and each other one of what the one before makes. Each reads that at the port
-/// beside it, and else what is known. Nothing, if one of them cannot be computed before any run.
+/// Applies a chain of nodes to a constant: the first node to `to`, each later one to the result of the one before. Each
+/// node reads that value at the port beside it and known values at its other ports. Returns `None` if a node cannot be
+/// computed before a run.
 pub(crate) fn apply_to_constant(
     compiler: &Compiler<'_>,
     graph: &TypedGraph,

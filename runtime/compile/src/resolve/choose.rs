@@ -1,16 +1,16 @@
-//! Which operator takes a node, where several could.
+//! Chooses the operator that a node is bound to.
 //!
-//! A node of a domain is taken by an operator of that domain: that of a package is what its schema says, else the package's
-//! name, by which its operators are called in any case. A node of ONNX's own domain, which has no name, is taken by ONNX's operator,
-//! or by that of a package which says no domain; where ONNX has none of its name, by the one package that has one. What a user binds
-//! to a package runs there, whatever its domain.
+//! A node of a domain is bound to an operator of that domain: the domain in a package operator's schema, or else the
+//! package's name. A node of ONNX's own domain (the empty name) is bound to ONNX's operator, or to a package operator
+//! without a domain; if ONNX has no operator of that name, to the only package that has one. An explicit binding
+//! (`--bind`) overrides the domain.
 
 use super::{BindOptions, MissingOp, ResolveError, upgrade};
 use udo_engine::operators::{OpEntry, Operators};
 use udo_graph::graph::{Node, ONNX_DOMAIN};
 
 impl BindOptions {
-    /// The package that a node is bound to: by its type, or by its domain and type.
+    /// Returns the package that a node is bound to by its type, or by its domain and type.
     fn package_of(&self, node: &Node) -> Option<&str> {
         let whole = || self.bind.get(&format!("{}:{}", node.domain, node.op));
         let package = self.bind.get(&node.op);
@@ -19,20 +19,20 @@ impl BindOptions {
     }
 }
 
-/// How well an operator fits a node's domain; the least fits best.
+/// How well an operator matches a node's domain, best match first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
-    /// It is of the node's domain.
+    /// The operator has the node's domain.
     Exact,
-    /// It says no domain, and the node has none.
+    /// Neither the operator nor the node has a domain.
     AnyDomain,
-    /// Its package is called as the node's domain.
+    /// The package has the name of the node's domain.
     Package,
-    /// It is of another domain.
+    /// The operator has another domain.
     Foreign,
 }
 
-/// The operator that takes `node`, and what to tell the user about the choice.
+/// Returns the operator for `node`, and a notice for the user about the choice.
 pub(super) fn choose(
     operators: &Operators,
     node: &Node,
@@ -67,14 +67,14 @@ pub(super) fn choose(
     }
 }
 
-/// The packages with an operator of a node's type in whatever domain, in the order in which they were opened.
+/// Returns the packages that have an operator of a node's type in any domain, in the order in which they were opened.
 pub(super) fn packages_with(operators: &Operators, node: &Node) -> Vec<String> {
     let all = best(operators, node, |entry| !operators.is_builtin(entry.package));
     all.iter().map(|entry| operators.package_name(entry.package).to_owned()).collect()
 }
 
-/// The operators of a node's type that are `wanted`: of each package the one that fits its domain best. Built-in operators are of
-/// their own domain alone.
+/// Returns the accepted operators of a node's type: for each package the one that matches the node's domain best. A
+/// built-in operator matches only its own domain.
 fn best(operators: &Operators, node: &Node, wanted: impl Fn(&OpEntry) -> bool) -> Vec<OpEntry> {
     let mut best: Vec<(Fit, OpEntry)> = Vec::new();
     for entry in operators.ops_named(&node.op).filter(|entry| wanted(entry)) {
@@ -88,7 +88,7 @@ fn best(operators: &Operators, node: &Node, wanted: impl Fn(&OpEntry) -> bool) -
             None => best.push((fit, *entry)),
         }
     }
-    // A package that is called as the domain goes before others that have it.
+    // A package named like the domain takes precedence over other packages with that domain.
     let is_called = |(_, entry): &(Fit, OpEntry)| {
         !node.domain.is_empty() && operators.package_name(entry.package) == node.domain
     };
@@ -114,7 +114,7 @@ fn fit(operators: &Operators, entry: &OpEntry, node: &Node) -> Fit {
     }
 }
 
-/// Whether ONNX defines an operator of a node's type.
+/// Returns whether ONNX defines an operator of a node's type.
 fn is_of_onnx(operators: &Operators, node: &Node) -> bool {
     let is_own = |entry: &OpEntry| {
         operators.is_builtin(entry.package) && entry.def.schema().domain().is_empty()

@@ -1,8 +1,8 @@
-//! Nodes that say what runs when: their subgraphs become part of the graph around them.
+//! Inlines the subgraphs of control-flow nodes (`If`, `Loop`, `Scan`).
 //!
-//! The nodes of a subgraph stand among those of the outer graph, between a node that opens it and one that ends it. So
-//! types, passes, placement and plan see one list of nodes in which producers come before consumers, and a captured value
-//! is the outer one itself. Operators say by facts what they do with their graphs.
+//! The nodes of a subgraph are placed among those of the outer graph, between a node that opens the subgraph and one
+//! that ends it. Type inference, passes, placement and planning then see one list of nodes in topological order, and a
+//! captured value is the outer value itself. Operators declare by facts how they use their graphs.
 
 mod body;
 mod branches;
@@ -23,56 +23,56 @@ use udo_engine::operators::OpEntry;
 use udo_graph::graph::{Attr, Graph, Node, ValueId};
 use udo_graph::memory::Tensor;
 
-/// What a node does that says what runs when.
+/// The role of a control-flow node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// The nodes up to [`Control::Else`] run where its input is true.
+    /// The nodes up to [`Control::Else`] run if its input is true.
     If,
-    /// What its inputs are, the first branch gives; the nodes from here to [`Control::EndIf`] run where the input of
-    /// [`Control::If`] is not true.
+    /// Its inputs are the results of the first branch. The nodes up to [`Control::EndIf`] run if the input of
+    /// [`Control::If`] is false.
     Else,
-    /// What its inputs are, the second branch gives. Its outputs are what the branch gives that ran.
+    /// Its inputs are the results of the second branch. Its outputs are the results of the branch that ran.
     EndIf,
-    /// A run fails here where its input is not `taken`: the branch for that does not fit. The other one is among the nodes
-    /// behind it, in the place of the node.
+    /// The run fails here if its input is not `taken`, because the branch for that case does not fit. The nodes of the
+    /// other branch follow, in place of the node.
     Check {
-        /// What the truth has to be.
+        /// The required condition.
         taken: bool,
-        /// The branch that a run would take otherwise, and why it does not fit.
+        /// The branch that cannot run, and why it does not fit.
         reason: Box<str>,
     },
-    /// The nodes up to [`Control::EndLoop`] run once per trip. Its inputs are how many trips there are at most and whether
-    /// there is any, both optional, then states, then what is sliced; its outputs the number of the trip, then the states,
-    /// then slices.
+    /// The nodes up to [`Control::EndLoop`] run once per iteration. Its inputs are the maximum number of iterations and
+    /// the initial condition, both optional, then the initial states, then the sliced inputs. Its outputs are the
+    /// iteration number, then the states, then the slices.
     Loop {
-        /// How each input behind the states is sliced.
+        /// How each input after the states is sliced.
         slices: Vec<Along>,
     },
-    /// Its inputs are whether there is another trip, which is optional, the states for that, then what the trip gives; its
-    /// outputs the states after the last trip, then what all trips gave.
+    /// Its inputs are the condition for another iteration, which is optional, the next states, then the values to
+    /// stack. Its outputs are the final states, then the stacked values.
     EndLoop {
-        /// How what the trips give lies in each output behind the states.
+        /// How the values of the iterations are stacked in each output after the states.
         stacks: Vec<Along>,
     },
 }
 
 impl Control {
-    /// Whether nodes behind it are deeper in subgraphs than it is.
+    /// Returns whether the nodes after it are nested one level deeper.
     pub(crate) fn opens(&self) -> bool {
         matches!(self, Self::If | Self::Loop { .. })
     }
 
-    /// Whether it ends what the last one of the same depth opened.
+    /// Returns whether it closes the innermost open node of its level.
     pub(crate) fn ends(&self) -> bool {
         matches!(self, Self::EndIf | Self::EndLoop { .. })
     }
 
-    /// Whether it ends what comes before it in a subgraph's node, and begins another part of it.
+    /// Returns whether it ends one part of a control-flow node and begins another.
     pub(crate) fn parts(&self) -> bool {
         matches!(self, Self::Else)
     }
 
-    /// What it does, in a word or two.
+    /// Returns a short description.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::If => "branches",
@@ -85,16 +85,16 @@ impl Control {
     }
 }
 
-/// The slices of a tensor along an axis, in the order of trips.
+/// The slices of a tensor along an axis, in iteration order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Along {
     /// The axis.
     pub axis: usize,
-    /// Whether the first trip has the last slice.
+    /// Whether the first iteration has the last slice.
     pub is_reversed: bool,
 }
 
-/// What the host does with the graphs of an operator.
+/// How the runtime runs the graphs of an operator.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     Branches,
@@ -103,7 +103,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// That of a built-in operator, if it has graphs.
+    /// Returns the kind of a built-in operator that has graphs.
     pub(super) fn of(op: &OpDef) -> Option<Self> {
         let facts = op.schema().known_facts();
         [(Facts::BRANCHES, Self::Branches), (Facts::LOOP, Self::Loop), (Facts::SCAN, Self::Scan)]
@@ -112,13 +112,13 @@ impl Form {
     }
 }
 
-/// A node that runs subgraphs, while it is bound.
+/// A control-flow node that is being bound.
 #[derive(Clone)]
 struct Parent {
     node: Node,
     entry: OpEntry,
     params: Params,
-    /// Its graphs, and the names of their attributes.
+    /// Its graphs, with the names of their attributes.
     graphs: Vec<(String, Graph)>,
 }
 
@@ -126,7 +126,7 @@ impl Parent {
     fn new(mut node: Node, entry: OpEntry, binding: &Binding<'_>) -> Result<Self, ResolveError> {
         let params = Params::of(&node, entry.def.schema()).map_err(|why| refusal(&node, why))?;
         let is_sequence = |value: &ValueId| binding.sequences.items(*value).is_some();
-        // The schema has no sequences: iterations and branches check what they get.
+        // The schema does not describe sequences: iterations and branches check their own inputs.
         if !node.inputs.iter().flatten().any(is_sequence) {
             let checked = binding.graph.check_ports(&node, entry.def);
             checked.map_err(|why| refusal(&node, why.to_string()))?;
@@ -143,7 +143,7 @@ impl Parent {
         Ok(Self { node, entry, params, graphs })
     }
 
-    /// Takes the first of the graphs that are left.
+    /// Takes the first remaining graph.
     fn next_graph(&mut self) -> Result<(String, Graph), ResolveError> {
         if self.graphs.is_empty() {
             return Err(self.refuse("its operator runs a graph that it does not have".to_owned()));
@@ -155,20 +155,20 @@ impl Parent {
         refusal(&self.node, reason)
     }
 
-    /// Refuses the node until the elements of `values` are known.
+    /// Defers the node until the elements of `values` are known.
     fn want(&self, reason: String, values: Vec<ValueId>) -> ResolveError {
         let (node, op) = (self.node.name.clone(), self.node.op.clone());
         ResolveError::Wants(Want::new(node, op, reason, (Wanted::Elements, values)))
     }
 
-    /// Refuses one plan for all iterations.
+    /// Reports that the iterations cannot share one plan.
     fn want_per_iteration(&self, reason: String) -> ResolveError {
         let (node, op) = (self.node.name.clone(), self.node.op.clone());
         let want = Want::new(node, op, reason, (Wanted::Elements, Vec::new()));
         ResolveError::Wants(Want { is_in_loop: true, ..want })
     }
 
-    /// A node in its place that does `control`.
+    /// Returns a control node that stands for this node.
     fn part(
         &self,
         control: Control,
@@ -194,7 +194,7 @@ fn refusal(node: &Node, reason: String) -> ResolveError {
     ResolveError::unfit(node.name.clone(), node.op.clone(), reason)
 }
 
-/// The truth in a tensor of one element.
+/// Returns the boolean in a tensor of one element.
 fn truth(tensor: &Tensor) -> Option<bool> {
     match tensor.get::<Bool>()? {
         [truth] => Some(truth.get()),
@@ -203,7 +203,7 @@ fn truth(tensor: &Tensor) -> Option<bool> {
 }
 
 impl TypedGraph {
-    /// Refuses an input of several elements, or of as many as a run says.
+    /// Refuses an input that does not have exactly one element, known before the run.
     fn check_single(&self, parent: &Parent, port: usize) -> Result<(), ResolveError> {
         let Some(value) = parent.node.input(port) else { return Ok(()) };
         let desc = self.desc(Some(value));
@@ -219,7 +219,7 @@ impl TypedGraph {
     }
 }
 
-/// Adds a node of a built-in operator that runs subgraphs, and what is in them.
+/// Binds a node of a built-in operator that runs subgraphs, and the nodes in them.
 pub(super) fn bind_control(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,

@@ -1,4 +1,4 @@
-//! Which operators there are, and which types of elements each core takes.
+//! Lists the available operators and the element types that each core supports.
 
 use udo_api::{Core, Side, TypeSet};
 
@@ -6,21 +6,21 @@ use super::port_types;
 use udo_engine::operators::{OpEntry, Operators};
 use udo_engine::package::OpenError;
 
-/// An operator and its kernels.
+/// An operator and the types that its kernels support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {
     /// The operator.
     pub op: String,
-    /// Its domain; empty for ONNX's own, and for operators that take nodes of any domain.
+    /// Its domain; empty for ONNX's own operators, and for operators that accept nodes of any domain.
     pub domain: String,
-    /// The package that describes it.
+    /// The package that has it.
     pub package: String,
-    /// Each core that was asked for, and the types of its first input there, or of its first output where it has no input;
-    /// empty where the core has no kernel.
+    /// For each requested core, the types of the operator's first input, or of its first output if it has no input;
+    /// empty if the core has no kernel.
     pub types: Vec<(Core, TypeSet)>,
 }
 
-/// What the packages in it and the built-in operators run on these cores, by name.
+/// Lists the operators of the open packages and the built-in ones with their types on these cores, sorted by name.
 ///
 /// # Errors
 /// An implementation library cannot be opened.

@@ -1,5 +1,5 @@
-//! Where a graph is cut: nodes that want elements which only a run says, and all that reads what these make, are a graph
-//! of their own. It is resolved once those elements are known, as if they were constants.
+//! Cuts a graph in two: nodes that depend on elements computed by a run, and all their consumers, form a second graph.
+//! It is resolved once those elements are known, as if they were constants.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,37 +12,37 @@ use udo_graph::graph::{
     CutGraph, DimSpec, Graph, Node, NodeReads, Source, TensorType, Value, ValueId,
 };
 
-/// A part of a model that is compiled at once: all of it, or the nodes that a run has to come to before they can be resolved.
+/// A part of a model that is compiled at once: the whole model, or the nodes that can only be resolved during a run.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// The nodes. Its inputs are the model's, or what it reads of the part before, of which only a run says the elements.
+    /// The nodes. The inputs are the model's, or values of the previous part that may have any elements.
     pub graph: Graph,
-    /// What else it reads of that: values whose elements have to be known to resolve it.
+    /// Further values of the previous part. Their elements must be known before this part is resolved.
     pub wanted: Vec<ValueId>,
-    /// Its constants that may have other elements in the next plan.
+    /// Constants that may have other elements in the next plan.
     pub open: Vec<ValueId>,
 }
 
 impl Part {
-    /// A whole graph.
+    /// Returns a part that is a whole graph.
     pub fn whole(graph: Graph) -> Self {
         Self { graph, wanted: Vec::new(), open: Vec::new() }
     }
 }
 
-/// A node that wants elements which are not known, by values of the graph at hand.
+/// A node that depends on elements or extents that are not known yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Want {
     /// The node.
     pub node: String,
     /// Its operator type.
     pub op: String,
-    /// What it wants, and why.
+    /// The dependency, and its reason.
     pub reason: String,
     pub(super) what: Wanted,
-    /// Of which values.
+    /// The values that it depends on.
     pub(super) values: Vec<ValueId>,
-    /// Whether each iteration of a loop has other ones, so that no cut before the loop helps.
+    /// Whether each iteration of a loop computes them anew, so that a cut before the loop does not help.
     pub(super) is_in_loop: bool,
 }
 
@@ -57,16 +57,16 @@ impl Want {
     }
 }
 
-/// What a node wants to know of values.
+/// The property of a value that a node depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Elements,
-    /// Their extents, which are bounded.
+    /// The extents, which are bounded.
     Extents,
 }
 
 impl From<Want> for ResolveError {
-    /// What is said where elements are wanted that no part of the graph before makes.
+    /// Returns the error for a dependency that no earlier part can provide.
     fn from(Want { node, op, reason, .. }: Want) -> Self {
         Self::unfit(node, op, reason)
     }
@@ -84,7 +84,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Whether a value was there by then.
+    /// Returns whether a value existed at this mark.
     pub(super) fn has(&self, value: ValueId) -> bool {
         value.index() < self.values
     }
@@ -103,7 +103,7 @@ impl Binding<'_> {
         }
     }
 
-    /// Takes out what was added since.
+    /// Removes everything that was added since `mark`.
     pub(super) fn return_to(&mut self, mark: Mark) {
         self.graph.nodes.truncate(mark.nodes);
         self.graph.values.truncate(mark.values);
@@ -113,7 +113,7 @@ impl Binding<'_> {
         (self.depth, self.trips, self.layouts) = (mark.depth, mark.trips, mark.layouts);
     }
 
-    /// Marks a want that no run can fulfil before a loop, as each of its iterations computes the elements anew.
+    /// Returns the dependency as an error; marks it if each iteration of the enclosing loop computes the elements anew.
     pub(super) fn refused_in_trips(&self, want: Want) -> ResolveError {
         let is_made_there = |value: &ValueId| self.trips.is_some_and(|at| value.index() >= at);
         if want.is_in_loop || !want.values.iter().any(is_made_there) {
@@ -123,7 +123,8 @@ impl Binding<'_> {
         ResolveError::Wants(Want { reason, is_in_loop: true, ..want })
     }
 
-    /// What was there at `mark` of what `values` are made of: what upgrades put in before a node is made of its inputs.
+    /// Returns the values that existed at `mark` from which `values` are computed. Nodes that upgrades insert compute
+    /// them from the node's own inputs.
     fn made_of(&self, Want { values, what, .. }: &Want, mark: &Mark) -> BTreeSet<ValueId> {
         let (mut wanted, what): (BTreeSet<ValueId>, _) = (values.iter().copied().collect(), *what);
         let since = self.graph.nodes.get(mark.nodes..).unwrap_or_default();
@@ -145,7 +146,7 @@ impl TypedGraph {
         }
     }
 
-    /// Refuses a node until the extents of its inputs are known; nothing if they are.
+    /// Returns a dependency on the extents of the node's inputs; `None` if they are known.
     pub(super) fn want_extents(&self, node: &Node, reason: String) -> Option<ResolveError> {
         let inputs = node.inputs.iter().flatten().copied();
         let values: Vec<_> = inputs.filter(|&value| self.lacks(value, Wanted::Extents)).collect();
@@ -157,7 +158,7 @@ impl TypedGraph {
     }
 }
 
-/// The nodes that are left to be bound, and those behind the cut.
+/// The nodes that are still to be bound, and those after the cut.
 pub(super) struct Cut {
     left: VecDeque<Node>,
     nodes: Vec<Node>,
@@ -171,7 +172,7 @@ impl Cut {
         Self { left: nodes.into(), nodes: Vec::new(), made, wanted }
     }
 
-    /// The next node that reads nothing from behind the cut.
+    /// Returns the next node that reads nothing from after the cut.
     pub(super) fn next(&mut self, sequences: &Sequences) -> Option<Node> {
         while let Some(node) = self.left.pop_front() {
             let is_made = |value: ValueId| self.made.contains(&value);
@@ -185,7 +186,7 @@ impl Cut {
         None
     }
 
-    /// Has nodes come next.
+    /// Inserts nodes to be bound next.
     pub(super) fn come(&mut self, nodes: Vec<Node>) {
         for node in nodes.into_iter().rev() {
             self.left.push_front(node);
@@ -197,7 +198,7 @@ impl Cut {
         self.nodes.push(node);
     }
 
-    /// Takes out what was added for a node since `mark`, which goes behind the cut for what it wants.
+    /// Removes what was added for a node since `mark`, and moves the node after the cut.
     pub(super) fn put_behind(
         &mut self,
         binding: &mut Binding<'_>,
@@ -217,7 +218,7 @@ impl Cut {
                 self.wanted.extend(wanted);
                 "elements"
             }
-            // Whatever crosses the cut has the extents of the run.
+            // Every value that crosses the cut has the extents of the run.
             Wanted::Extents => "extents",
         };
         binding.notices.push(format!(
@@ -227,7 +228,7 @@ impl Cut {
         Ok(())
     }
 
-    /// What is behind the cut, if there is one; `graph` gives it what it reads.
+    /// Returns the part after the cut, if there is one. Adds the values that it reads to the outputs of `graph`.
     pub(super) fn finish(
         self,
         graph: &mut TypedGraph,
@@ -237,7 +238,7 @@ impl Cut {
         if nodes.is_empty() {
             return Ok(None);
         }
-        // A sequence crosses as its tensors, and is one again behind the cut.
+        // A sequence crosses the cut as its tensors, and is rebuilt after it.
         let reads: BTreeSet<_> =
             nodes.iter().flat_map(Node::reads).map(|(_, value)| value).collect();
         let crossing = reads.into_iter().filter(|value| !made.contains(value));
@@ -255,7 +256,7 @@ impl Cut {
         let values = values.collect();
         let (before, outputs) = graph.outputs.iter().partition(|output| !made.contains(output));
         graph.outputs = before;
-        // What is behind may read an input once an output is there.
+        // The second part may read an input after an output has been written.
         graph.in_place.clear();
         let reads = nodes.iter().flat_map(Node::reads).map(|(_, value)| value);
         let read: BTreeSet<_> = reads.filter(|value| !made.contains(value)).collect();
@@ -272,7 +273,7 @@ impl Cut {
 }
 
 impl Part {
-    /// Forgets the values that nothing in it uses, so that a loop of many parts does not keep those of each part for all others.
+    /// Drops unused values, so that the parts of a long loop do not keep each other's values.
     fn forget_unused(&mut self) {
         let kept = self.graph.forget_unused(&self.wanted);
         for id in self.wanted.iter_mut().chain(&mut self.open) {
@@ -280,7 +281,7 @@ impl Part {
         }
     }
 
-    /// Has the part before give this one a value of its own.
+    /// Makes a value of the previous part available to this one.
     fn give(
         &mut self,
         graph: &mut TypedGraph,
@@ -303,7 +304,7 @@ impl Part {
     }
 }
 
-/// What the part behind is told of a value: extents that a run or the model's inputs say are open.
+/// Returns the type of a value for the second part. Extents that a run or the model's inputs determine are open.
 fn carried(graph: &TypedGraph, id: ValueId, value: &Value) -> Result<TensorType, ResolveError> {
     let desc = graph.desc(Some(id));
     let Some(dtype) = desc.dtype().filter(|_| desc.encodings().is_none()) else {

@@ -1,4 +1,4 @@
-//! What a node leaves out, and the schema has a default for or the runtime makes.
+//! Fills in inputs and attributes that a node omits.
 
 use udo_api::abi::ValueKind;
 use udo_api::{DType, Encoding, Encodings, Error, Facts, OpDef, OpSchema, Port, Shape};
@@ -8,7 +8,7 @@ use udo_engine::cores::convert;
 use udo_graph::graph::{Attr, Node};
 use udo_graph::memory::Tensor;
 
-/// Why an input that is left out has no default.
+/// The reason why an omitted input has no default.
 #[derive(Debug, thiserror::Error)]
 #[error("the default of input {port:?}: {why}")]
 pub(super) struct NoDefault {
@@ -16,7 +16,7 @@ pub(super) struct NoDefault {
     why: Error,
 }
 
-/// Gives left-out inputs of `node` the defaults that its schema has for them.
+/// Adds the schema's defaults for the inputs that `node` omits.
 pub(super) fn fill_defaults(
     graph: &mut TypedGraph,
     node: &mut Node,
@@ -43,15 +43,15 @@ pub(super) fn fill_defaults(
     Ok(())
 }
 
-/// The attribute of operators that draw random numbers.
+/// The seed attribute of operators that draw random numbers.
 const SEED: &str = "seed";
 
-/// Gives a node that draws random numbers a seed where the model states none: one that follows from its name, so that each
-/// node draws others, and the same ones in every session.
+/// Gives a random operator's node a seed if the model states none. The seed is a hash of the node's name: each node
+/// draws different numbers, and every session the same ones.
 pub(super) fn fill_seed(node: &mut Node, schema: &OpSchema) {
     let takes_seed = schema.params().iter().any(|param| param.attribute_name() == SEED);
     if takes_seed && !schema.known_facts().has(Facts::PURE) && node.attr(SEED).is_none() {
-        // The hash of Fowler, Noll and Vo.
+        // FNV-1a, 32 bits.
         let hash = node
             .name
             .bytes()
@@ -60,7 +60,7 @@ pub(super) fn fill_seed(node: &mut Node, schema: &OpSchema) {
     }
 }
 
-/// How fixed-point cores store a default that is in numbers: no model says so, as none has it.
+/// Returns how fixed-point cores store a floating-point default, for which no model has an encoding.
 fn quantized(port: &Port, tensor: &Tensor) -> Option<Quantized> {
     const STORED: [(DType, f64, f64); 4] = [
         (DType::U8, 0.0, 255.0),
@@ -85,7 +85,8 @@ fn quantized(port: &Port, tensor: &Tensor) -> Option<Quantized> {
     Some(Quantized { dtype, encodings: Encodings::PerTensor(encoding) })
 }
 
-/// The default in a type of the port's: that of the node's first input which is of one, as where all are halves.
+/// Returns the default in the type of the node's first float input that the port accepts, such as f16 where all inputs
+/// are f16.
 fn default_tensor(port: &Port, inputs: impl Iterator<Item = DType>) -> Result<Tensor, NoDefault> {
     let fail = |why| NoDefault { port: port.name(), why };
     let types = port.types();

@@ -1,4 +1,4 @@
-//! Whether kernels take a node before anything is placed.
+//! Checks whether a kernel accepts a node, before placement.
 
 use udo_api::{Core, KernelDef, PortRule, Side, TensorDesc};
 use udo_host::finalize;
@@ -10,8 +10,8 @@ use udo_engine::exit_guard;
 use udo_engine::operators::KernelEntry;
 use udo_graph::graph::ValueId;
 
-/// Refuses the node that was added last until the extents of its inputs are known, where these are bounded and no kernel
-/// of the CPU takes them so.
+/// Defers the last node until the extents of its inputs are known, if these are bounded and no CPU kernel accepts
+/// bounded extents.
 pub(super) fn check_bounded(
     compiler: &Compiler<'_>,
     graph: &TypedGraph,
@@ -33,13 +33,13 @@ pub(super) fn check_bounded(
             Err(refusal) => reason = Some(refusal.to_string()),
         }
     }
-    // Where no kernel would take them either way, placement says why.
+    // If no kernel accepts fixed extents either, placement reports the reason.
     let would = kernels.iter().any(|entry| fits(Bounded::AsFixed)(&entry));
     let reason = reason.unwrap_or_else(|| "no kernel takes bounded extents".to_owned());
     refuse(reason).filter(|_| would).map_or(Ok(()), Err)
 }
 
-/// What kernels are asked of bounded tensors.
+/// How bounded tensors are compared with a kernel's ports.
 #[derive(Clone, Copy)]
 enum Bounded {
     AsItIs,
@@ -47,7 +47,7 @@ enum Bounded {
 }
 
 impl TypedGraph {
-    /// Whether a kernel of `core` takes a node's tensors as they are.
+    /// Returns whether a kernel of `core` accepts a node's tensors.
     pub(super) fn fits(&self, bound: &BoundNode, kernel: &KernelDef, core: Core) -> bool {
         self.fits_as(bound, kernel, core, Bounded::AsItIs)
     }

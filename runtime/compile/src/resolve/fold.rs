@@ -1,8 +1,8 @@
-//! Nodes that are computed with the model, as their inputs are known and their operators pure. Of inputs that an operator
-//! reads the extents of, these are enough.
+//! Constant folding: computes pure nodes whose inputs are known while the model is compiled. For operators that only
+//! read the extents of an input, known extents are enough.
 //!
-//! A result above [`SMALL_BYTES`] is kept only where it is smaller than what it is made of, or where all who read it
-//! pack it, so that it goes again.
+//! A result above [`SMALL_BYTES`] is kept only if it is smaller than the node's inputs, or if all its consumers pack it
+//! and release it afterwards.
 
 use std::collections::BTreeSet;
 use std::ptr;
@@ -20,10 +20,11 @@ use udo_engine::operators::KernelEntry;
 use udo_graph::graph::{Graph, Links, NodeId, NodeReads, PerValue, Read, ValueId};
 use udo_graph::memory::{Tensor, TensorStorage};
 
-/// The most bytes that a node makes which is folded whatever becomes of them.
+/// The largest result that is folded unconditionally, in bytes.
 const SMALL_BYTES: usize = 1 << 20;
 
-/// Computes the node that was added last, if that can be; one whose kernel fails stays for the run to say so.
+/// Computes the node that was added last if it can be folded. A node whose kernel fails is left for the run, which
+/// reports the failure.
 pub(super) fn fold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
     let Some(bound) = graph.nodes.last().filter(|bound| graph.is_foldable(bound)) else {
         return;
@@ -52,7 +53,8 @@ pub(super) fn fold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
     }
 }
 
-/// What `compute` makes of a node, or what a cache has of it, where that is one tensor of a built-in operator.
+/// Returns the result of `compute`, or the cached result if the node is one of a built-in operator with a single
+/// output.
 fn kept_of(
     compiler: &Compiler<'_>,
     graph: &TypedGraph,
@@ -68,7 +70,7 @@ fn kept_of(
     Some(vec![Some(compiler.constants.kept(&graph.desc(Some(output)), of, make)?)])
 }
 
-/// Leaves large results to the run, unless those who read them pack them.
+/// Leaves large results to the run unless all consumers pack them.
 pub(super) fn unfold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
     let is_large = |bound: &BoundNode| bound.is_folded && !graph.is_small(bound);
     if !graph.nodes.iter().any(is_large) {
@@ -87,7 +89,7 @@ pub(super) fn unfold(compiler: &Compiler<'_>, graph: &mut TypedGraph) {
     }
 }
 
-/// Whether nobody needs what a folded node makes once the model is planned.
+/// Returns whether the result of a folded node is released once the model is planned.
 fn goes_again(
     compiler: &Compiler<'_>,
     graph: &TypedGraph,
@@ -112,7 +114,7 @@ fn goes_again(
     })
 }
 
-/// Whether the kernel that the CPU has for a node packs an input, and does not read it then.
+/// Returns whether the CPU kernel for a node packs an input and does not read the original afterwards.
 fn is_packed(compiler: &Compiler<'_>, graph: &TypedGraph, bound: &BoundNode, port: usize) -> bool {
     let kernels = kernels_of(compiler.operators, bound, Core::CPU);
     let mut fits = kernels.iter().filter(|entry| graph.fits(bound, entry.def, Core::CPU));
@@ -123,7 +125,7 @@ fn is_packed(compiler: &Compiler<'_>, graph: &TypedGraph, bound: &BoundNode, por
     made.is_some_and(|kernel| !kernel.reads(port))
 }
 
-/// What a kernel makes of a node whose inputs are known.
+/// Runs a kernel on a node whose inputs are known.
 fn compute(
     compiler: &Compiler<'_>,
     graph: &TypedGraph,
@@ -150,13 +152,13 @@ fn compute(
     made.ok()?.into_iter().map(tensor).collect()
 }
 
-/// Whether a node reads the extents of its inputs alone.
+/// Returns whether a node reads only the extents of its inputs.
 fn is_shape_only(bound: &BoundNode) -> bool {
     bound.op.schema().known_facts().has(Facts::SHAPE_ONLY)
 }
 
 impl TypedGraph {
-    /// Whether a node would always make the same, which is known then.
+    /// Returns whether a node always has the same result, and that result can be computed now.
     fn is_foldable(&self, bound: &BoundNode) -> bool {
         let is_pure = bound.op.schema().known_facts().has(Facts::PURE);
         let makes = bound.node.outputs.iter().any(Option::is_some);
@@ -166,12 +168,13 @@ impl TypedGraph {
             is_sized || self.known(Some(value)).is_some()
         });
         let mut outputs = bound.node.outputs.iter().map(|&value| self.desc(value));
-        // How large a bounded one is, only its call says.
+        // The size of a bounded output is known only after the call.
         let is_fixed = outputs.all(|desc| desc.full_shape().is_fixed());
         is_pure && makes && is_known && (is_fixed || self.is_small(bound))
     }
 
-    /// In words, what is known of a node that decides what is made of its constants; nothing where that takes too many.
+    /// Returns a key of everything besides the constants' elements that determines a node's result; `None` if the key
+    /// would be too long.
     pub(crate) fn made_of(&self, bound: &BoundNode) -> Option<String> {
         let settings = bound.params.settings();
         let is_long = |setting: &ParamSetting| matches!(setting, ParamSetting::Tensor(_));
@@ -192,7 +195,7 @@ impl TypedGraph {
         ))
     }
 
-    /// As [`TypedGraph::made_of`], in words that say the same in all processes.
+    /// Returns a key like [`TypedGraph::made_of`] that is the same in all processes.
     fn stable_of(&self, bound: &BoundNode, cache: &Cache) -> Option<String> {
         let (settings, schema) = (bound.params.settings(), bound.op.schema());
         let is_long = |setting: &ParamSetting| matches!(setting, ParamSetting::Tensor(_));
@@ -209,7 +212,7 @@ impl TypedGraph {
         Some(format!("folded {domain:?} {op} {opset} {inputs:?} {settings:?} {output}"))
     }
 
-    /// Whether what a folded node makes may be another in the next plan.
+    /// Returns whether the result of a folded node may differ in the next plan.
     fn follows_open(&self, bound: &BoundNode) -> bool {
         let is_open = |dim: Dim| matches!(dim, Dim::Open(_));
         bound.node.reads().any(|(_, value)| {
@@ -218,7 +221,7 @@ impl TypedGraph {
         })
     }
 
-    /// Whether what a node makes takes little memory, less than what it is made of, or none but a constant's.
+    /// Returns whether a node's result is small, smaller than its inputs, or a view of a constant.
     fn is_small(&self, bound: &BoundNode) -> bool {
         let bytes = |values: &[Option<ValueId>]| {
             let distinct: BTreeSet<_> = values.iter().copied().collect();
@@ -234,7 +237,7 @@ impl TypedGraph {
         }
     }
 
-    /// What a node makes that only gives its input another shape.
+    /// Returns the result of a node that only reshapes its input.
     fn view_of(&self, bound: &BoundNode) -> Option<Tensor> {
         let [Some(_)] = bound.node.outputs[..] else { return None };
         let desc = self.desc(bound.node.output(0));
@@ -244,7 +247,7 @@ impl TypedGraph {
         if is_view && is_alike { x.reshaped(desc.full_shape()).ok() } else { None }
     }
 
-    /// The node as a kernel of the CPU sees it.
+    /// Returns the node as a CPU kernel sees it.
     pub(super) fn placed<'a>(&'a self, bound: &'a BoundNode) -> PlacedNode<'a> {
         let outputs: Vec<_> = bound.node.outputs.iter().map(|&value| self.desc(value)).collect();
         PlacedNode::new(self.view(&bound.node, &bound.params), Core::CPU, &outputs)

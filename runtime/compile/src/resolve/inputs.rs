@@ -1,4 +1,4 @@
-//! What is known of a graph's values before any node is looked at, and the extents that the user gives inputs.
+//! Determines the types and shapes of a graph's inputs and constants before any node is resolved.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use udo_graph::graph::{DimSpec, Graph, Source, TensorType, Value, ValueId};
 pub struct Input {
     /// Its name.
     pub name: String,
-    /// Its type, with extents as far as they are known.
+    /// Its type, with the extents that are known.
     pub of: TensorType,
 }
 
@@ -116,17 +116,17 @@ impl InputShapes for Input {
 }
 
 impl BindOptions {
-    /// The range of a dimension that the model names, and that has no other extent.
+    /// Returns the range of a named dimension without a fixed extent.
     fn range_of(&self, spec: &DimSpec) -> Option<&RangeInclusive<usize>> {
         let DimSpec::Named(name) = spec else { return None };
         self.ranges.get(name).filter(|_| !self.dims.contains_key(name))
     }
 }
 
-/// The inputs with what the user says of their extents: a dimension of a name has one extent wherever the name is.
+/// Returns the inputs with the extents that the user states. A named dimension has the same extent in all inputs.
 ///
 /// # Errors
-/// Extents for what the model does not have, that it does not take, or that are not equal where they have to be.
+/// A name that the model does not have, an extent that does not match the model, or different extents for one name.
 pub fn bind(inputs: &[Input], options: &BindOptions) -> Result<Vec<Input>, ResolveError> {
     check_names(inputs, options)?;
     let extents = extents(inputs, options)?;
@@ -151,14 +151,14 @@ pub fn bind(inputs: &[Input], options: &BindOptions) -> Result<Vec<Input>, Resol
     inputs.iter().map(bound).collect()
 }
 
-/// The extent of a name.
+/// The extent of a named dimension.
 struct Extent<'a> {
     is: usize,
-    /// The input that says it; nothing if the user does.
+    /// The input that determines it; `None` if the user states it.
     said_by: Option<&'a str>,
 }
 
-/// What each name of a dimension stands for, as far as that is known.
+/// Returns the known extents of the named dimensions.
 fn extents<'a>(
     inputs: &'a [Input],
     options: &'a BindOptions,
@@ -195,7 +195,7 @@ fn extents<'a>(
     Ok(extents)
 }
 
-/// Refuses extents for what the model does not have.
+/// Refuses options for inputs or dimensions that the model does not have.
 fn check_names(inputs: &[Input], options: &BindOptions) -> Result<(), ResolveError> {
     let has = |name: &&String| inputs.iter().any(|input| input.name == **name);
     if let Some(name) = options.shapes.keys().find(|name| !has(name)) {
@@ -216,7 +216,7 @@ fn check_names(inputs: &[Input], options: &BindOptions) -> Result<(), ResolveErr
     }
 }
 
-/// Refuses ranges without an extent, and extents outside of theirs.
+/// Refuses empty ranges and extents outside their range.
 fn check_ranges(
     extents: &BTreeMap<&str, Extent<'_>>,
     options: &BindOptions,
@@ -234,7 +234,7 @@ fn check_ranges(
     Ok(())
 }
 
-/// The shapes of a graph's inputs; what the model leaves open is open.
+/// Returns the shapes of a graph's inputs; dimensions that the model leaves open are open.
 pub(super) fn shapes(
     graph: &Graph,
     options: &BindOptions,
@@ -254,18 +254,18 @@ pub(super) fn shapes(
     Ok(shapes)
 }
 
-/// A value with what is known of it before any node is looked at; an input has this shape.
+/// Returns a value with its type and shape as far as they are known before any node is resolved.
 pub(super) fn typed(value: Value, shape: Option<&Shape>) -> TypedValue {
     let desc = match (&value.source, shape) {
         (Source::Constant(tensor), _) => *tensor.desc(),
         (Source::Input(of), Some(shape)) => TensorDesc::new(of.dtype, *shape),
-        // What a subgraph is given is known with its node.
+        // The inputs of a subgraph are described when its node is bound.
         (Source::Input(_) | Source::Computed | Source::Outer, _) => TensorDesc::ABSENT,
     };
     TypedValue { value, desc, quantized: None, folded: None, is_open: false, wide: None }
 }
 
-/// Dimensions in the words of a model.
+/// Formats dimensions as the model states them.
 fn words(dims: &[DimSpec]) -> String {
     let word = |dim: &DimSpec| match dim {
         DimSpec::Fixed(n) => n.to_string(),

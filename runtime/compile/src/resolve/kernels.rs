@@ -1,4 +1,4 @@
-//! The kernels that nodes are tried with before anything is placed, and how calls of them are reported.
+//! Finds the kernels that are tried before placement, and describes calls to packages for error reports.
 
 use std::ptr;
 
@@ -9,13 +9,13 @@ use udo_engine::operators::{KernelEntry, Operators};
 
 use super::BoundNode;
 
-/// The kernels of `core` for a node's operator; none where their library is not there.
+/// Returns the kernels of `core` for a node's operator; empty if their library is missing.
 pub(super) fn kernels_of(operators: &Operators, bound: &BoundNode, core: Core) -> Vec<KernelEntry> {
     let kernels = operators.kernels_for(bound.package, core).unwrap_or_default();
     kernels.iter().filter(|entry| ptr::eq(entry.op, bound.op)).copied().collect()
 }
 
-/// How a call of a package's function for a node on the CPU is reported.
+/// Describes a call of a package's function for a node on the CPU, for error reports.
 pub(super) fn call<'a>(
     operators: &'a Operators,
     bound: &'a BoundNode,
@@ -25,7 +25,7 @@ pub(super) fn call<'a>(
     PackageCall { node: &bound.node.name, package, op, core: Some(Core::CPU), function }
 }
 
-/// The machine as kernels of the CPU are told of it while the model is compiled.
+/// Describes the machine to CPU kernels while the model is compiled.
 pub(super) fn host() -> udo_host::Machine {
     machine(Core::CPU, &Profile::default(), 1)
 }

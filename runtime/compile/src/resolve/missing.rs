@@ -1,4 +1,4 @@
-//! The operators of a model that nobody describes, all in one go, and whose they are.
+//! Finds all operators of a model that no package has.
 
 use std::fmt;
 
@@ -10,37 +10,37 @@ use crate::resolve::choose::packages_with;
 use udo_engine::operators::Operators;
 use udo_graph::graph::{Graph, Node, NodeReads};
 
-/// An operator that nobody describes.
+/// An operator that no package has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingOp {
     /// Its type.
     pub op: String,
     /// Its domain.
     pub domain: String,
-    /// How many nodes of it there are, those in subgraphs included.
+    /// The number of its nodes, including those in subgraphs.
     pub count: usize,
-    /// The first of them.
+    /// The name of its first node.
     pub node: String,
-    /// The operator that there is whose name is nearly the same.
+    /// An available operator with a similar name.
     pub meant: Option<String>,
     /// The packages that have an operator of its name in another domain.
     pub packages: Vec<String>,
 }
 
-/// ONNX's operators, in lines that begin with what they need.
+/// ONNX's operators that the runtime lacks; each line begins with the feature that they need.
 const ONNX: &str = include_str!("onnx_operators.txt");
 
-/// What all operators need, and the runtime has.
+/// The feature that all operators need and the runtime has.
 const TENSORS: &str = "tensors";
 
-/// What is said of ONNX's domains besides the one without a name.
+/// Notes about ONNX's other domains.
 const DOMAINS: &[(&str, &str)] = &[
     ("ai.onnx.ml", "ONNX's for classical machine learning, which is not supported"),
     ("ai.onnx.preview", "ONNX's for trial, which is not supported"),
     ("ai.onnx.preview.training", "ONNX's for training, which is not supported"),
 ];
 
-/// What an operator of ONNX's needs; nothing for others.
+/// Returns the feature that an ONNX operator needs; `None` for other operators.
 fn needed_by(op: &str) -> Option<&'static str> {
     let mut lines = ONNX.lines().filter_map(|line| line.split_once(": "));
     lines.find(|(_, ops)| ops.split(' ').any(|known| known == op)).map(|(needed, _)| needed)
@@ -52,7 +52,7 @@ pub fn needs_package(op: &MissingOp) -> bool {
 }
 
 impl MissingOp {
-    /// One node of an operator that nobody describes.
+    /// Describes one node of a missing operator.
     pub(super) fn of(node: &Node, operators: &Operators) -> Self {
         let (op, domain) = (node.op.clone(), node.domain.clone());
         let (name, packages) = (node.name.clone(), packages_with(operators, node));
@@ -63,7 +63,7 @@ impl MissingOp {
         missing
     }
 
-    /// What to say of an operator of ONNX's; nothing for others.
+    /// Returns a note about an ONNX operator; `None` for other operators.
     fn of_onnx(&self) -> Option<String> {
         if !self.domain.is_empty() {
             let domain = DOMAINS.iter().find(|(domain, _)| *domain == self.domain);
@@ -75,12 +75,12 @@ impl MissingOp {
         })
     }
 
-    /// Whether ONNX defines an operator of this name.
+    /// Returns whether ONNX defines an operator of this name.
     pub(super) fn is_named_by_onnx(op: &str) -> bool {
         needed_by(op).is_some()
     }
 
-    /// The package that runs it if a user binds it there.
+    /// Returns the package that can run it through `--bind`.
     pub(crate) fn bound_to(&self) -> Option<&str> {
         self.packages.first().map(String::as_str)
     }
@@ -108,7 +108,7 @@ impl MissingOp {
     }
 }
 
-/// All of them: a node where there is one, else a list with how often each is wanted.
+/// Formats missing operators: the node if there is one, else a list with the count of each operator.
 pub(super) struct List<'a>(pub(super) &'a [MissingOp]);
 
 impl fmt::Display for List<'_> {
@@ -132,21 +132,21 @@ impl fmt::Display for List<'_> {
     }
 }
 
-/// The operator there is whose name is closest, if one is close enough to be meant. Case is ignored.
+/// Returns the available operator with the most similar name, if it is similar enough. Ignores case.
 fn nearest(op: &str, operators: &Operators) -> Option<String> {
     let (lower, limit) = (op.to_lowercase(), (op.chars().count() / 4).max(1));
     let names = operators.ops().iter().map(|entry| entry.def.schema().name());
-    // One of the same name is of another domain.
+    // An operator of the same name has another domain.
     let near = names.filter(|name| *name != op);
     let near = near.map(|name| (levenshtein(&lower, &name.to_lowercase()), name));
     let near = near.filter(|(edits, _)| *edits <= limit).min();
     near.map(|(_, name)| name.to_owned())
 }
 
-/// Refuses a graph with nodes that no operator takes, and names them all.
+/// Checks that every node of a graph has an operator.
 ///
 /// # Errors
-/// Operators that nobody describes, of the graph and of its subgraphs.
+/// The graph or one of its subgraphs has missing operators; the error lists all of them.
 pub fn find_operators(
     operators: &Operators,
     graph: &Graph,
@@ -156,14 +156,14 @@ pub fn find_operators(
     if all.is_empty() { Ok(()) } else { Err(ResolveError::MissingOps { all }) }
 }
 
-/// The operators that nobody describes, of the graph and of its subgraphs.
+/// Lists the missing operators of a graph and its subgraphs.
 pub fn missing(operators: &Operators, graph: &Graph, options: &BindOptions) -> Vec<MissingOp> {
     let mut all = Vec::new();
     collect_missing(operators, graph, "", options, &mut all);
     all
 }
 
-/// `way` is what leads from the outermost graph to this one.
+/// `way` is the path from the outermost graph to this one.
 fn collect_missing(
     operators: &Operators,
     graph: &Graph,

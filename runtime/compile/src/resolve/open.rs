@@ -1,4 +1,4 @@
-//! Extents that follow from what the model leaves open by way of elements: those of a shape that nodes compute.
+//! Tracks extents that depend on the elements of computed shapes, in models with open dimensions.
 
 use udo_api::{Dim, OpDef, Shape, TensorDesc};
 use udo_host::infer;
@@ -16,7 +16,7 @@ impl TypedGraph {
         }
     }
 
-    /// Whether the shapes that were inferred of a node's outputs follow from elements that the next plan may have others of.
+    /// Returns whether the inferred output shapes depend on elements that may differ in the next plan.
     pub(super) fn shapes_are_open(
         &self,
         node: &Node,
@@ -28,7 +28,7 @@ impl TypedGraph {
         if !node.inputs.iter().any(is_open) {
             return false;
         }
-        // What they are without those elements, if anything.
+        // The shapes without those elements, if they can be inferred.
         let mut view = self.view(node, params);
         for (constant, value) in view.constants.iter_mut().zip(&node.inputs) {
             if is_open(value) {
@@ -39,7 +39,7 @@ impl TypedGraph {
     }
 }
 
-/// Makes every dimension open that is fixed: which of them are what they are in each plan, elements do not say.
+/// Makes every fixed dimension open: which of them stay the same cannot be told.
 pub(super) fn all(desc: &mut TensorDesc) {
     let open = |dim: Dim| match dim {
         Dim::Fixed(extent) => Dim::Open(extent),

@@ -1,4 +1,4 @@
-//! A node's parameters: checked against the schema, defaulted, owned.
+//! A node's parameters: checked against the schema, with defaults filled in.
 
 use udo_api::{DType, Layout, OpSchema, Param, ParamKind};
 use udo_host::{ParamSetting, TensorSetting};
@@ -6,15 +6,15 @@ use udo_host::{ParamSetting, TensorSetting};
 use udo_graph::graph::{Attr, Node};
 use udo_graph::memory::TensorStorage;
 
-/// All parameters of a schema, in its order.
+/// The parameters of a node, in the order of its schema.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params {
     settings: Vec<(&'static str, ParamSetting)>,
 }
 
 impl Params {
-    /// The same with `axis`, which counts those of a tensor of rank 4, as where that lies in `layout`; none if there
-    /// is no such axis.
+    /// Returns the parameters with `axis`, an axis of a rank-4 tensor, translated to `layout`; `None` if the tensor has
+    /// no such axis.
     pub(crate) fn in_layout(&self, layout: Layout) -> Option<Self> {
         let mut params = self.clone();
         let axis = params.settings.iter_mut().find(|(name, _)| *name == "axis");
@@ -24,22 +24,22 @@ impl Params {
         Some(params)
     }
 
-    /// The same with other integers for a list of them; none if there is no such parameter.
+    /// Returns the parameters with other integers for a list parameter; `None` if the schema has no such parameter.
     pub(crate) fn with_ints(&self, name: &str, ints: Vec<i64>) -> Option<Self> {
         let mut params = self.clone();
         params.settings.iter_mut().find(|(known, _)| *known == name)?.1 = ParamSetting::Ints(ints);
         Some(params)
     }
 
-    /// Name and value of each parameter.
+    /// Returns the name and value of each parameter.
     pub fn settings(&self) -> &[(&'static str, ParamSetting)] {
         &self.settings
     }
 
-    /// Reads the attributes of `node` as `schema` wants them.
+    /// Reads the attributes of `node` according to `schema`.
     ///
     /// # Errors
-    /// An attribute that the schema lacks, one of another kind, or a missing one.
+    /// An attribute is unknown, missing or of another kind.
     pub fn of(node: &Node, schema: &OpSchema) -> Result<Self, String> {
         let known = || schema.params().iter().map(Param::attribute_name);
         for (name, _) in &node.attrs {
@@ -70,7 +70,7 @@ impl Params {
     }
 }
 
-/// The setting, if its integers are of the parameter's type.
+/// Returns the setting if its integers are in the range of the parameter's type.
 fn held(param: &Param, setting: ParamSetting) -> Result<ParamSetting, String> {
     let Some((dtype, [least, most])) = param.dtype().and_then(|of| Some((of, ends(of)?))) else {
         return Ok(setting);
@@ -89,7 +89,7 @@ fn held(param: &Param, setting: ParamSetting) -> Result<ParamSetting, String> {
     }
 }
 
-/// The least and the largest integer of a type that does not hold all of a model's.
+/// Returns the range of a type that cannot represent every integer attribute.
 fn ends(dtype: DType) -> Option<[i64; 2]> {
     match dtype {
         DType::U8 => Some([0, u8::MAX.into()]),
@@ -106,7 +106,7 @@ fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
     let wants_float = param.dtype().is_some_and(DType::is_float);
     let setting = match (param.kind(), attr) {
         (Some(ParamKind::Texts), Attr::Texts(texts)) => Some(ParamSetting::Texts(texts.clone())),
-        // A list without items says nothing of its kind where a graph is read from text.
+        // The text format does not distinguish empty lists of different kinds.
         (Some(ParamKind::Texts), Attr::Ints(ints)) if ints.is_empty() => {
             Some(ParamSetting::Texts(Vec::new()))
         }
@@ -140,7 +140,7 @@ fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
             let buffer = tensor.buffer().map_err(|e| e.to_string())?;
             TensorSetting::new(*tensor.desc(), buffer).map(ParamSetting::Tensor)
         }
-        // The node has it; kernels do not see it.
+        // The node keeps the graph; kernels do not see it.
         (Some(ParamKind::Graph), Attr::Graph(_)) => Some(ParamSetting::Absent),
         _ => None,
     };

@@ -1,4 +1,5 @@
-//! Nodes of an imported graph in the form of a newer operator set, for files that have one for all nodes.
+//! Converts the nodes of an imported graph to a newer operator set, for file formats with one operator set for all
+//! nodes.
 
 use udo_api::Dim;
 
@@ -11,11 +12,12 @@ use udo_graph::graph::{
     DimSpec, Graph, Node, NodeReads, Source, TensorType, ValueId, subgraphs_mut,
 };
 
-/// Brings all nodes of ONNX's own operators into the form of the newest operator set that one of them is of. Types and shapes
-/// that a newer form asks for are those of the graph; extents that it leaves open are asked of the options.
+/// Converts all nodes of ONNX's own operators to the newest operator set that one of them uses. Types and shapes that
+/// the conversion needs come from the graph; open extents come from the options.
 ///
 /// # Errors
-/// The graph cannot be resolved, or a node has no newer form, as one of a subgraph that would have to change.
+/// The graph cannot be resolved, or a node cannot be converted, for example a node of a subgraph that would have to
+/// change.
 pub fn raise(compiler: &Compiler<'_>, graph: &mut Graph) -> Result<(), ResolveError> {
     let to = newest(graph);
     let is_older = |node: &Node| node.domain.is_empty() && (1..to).contains(&node.opset);
@@ -36,8 +38,8 @@ pub fn raise(compiler: &Compiler<'_>, graph: &mut Graph) -> Result<(), ResolveEr
     Ok(())
 }
 
-/// Says of outputs what type and shape they have where the model does not, as files say it. Extents may be others in another
-/// run of a model that leaves those of an input open.
+/// Declares the type and shape of outputs for which the model does not, because files need them. If an input has open
+/// extents, the extents of the outputs may differ in another run.
 fn declare_outputs(compiler: &Compiler<'_>, graph: &mut Graph) -> Result<(), ResolveError> {
     let outputs = graph.outputs.clone().into_iter();
     let is_untyped = |id: &ValueId| {
@@ -69,7 +71,7 @@ fn declare_outputs(compiler: &Compiler<'_>, graph: &mut Graph) -> Result<(), Res
     Ok(())
 }
 
-/// Adds a node in its newer form, with what has to run before and behind it.
+/// Adds a converted node, with the nodes before and after it.
 fn raise_node(
     compiler: &Compiler<'_>,
     graph: &mut Graph,
@@ -92,7 +94,7 @@ fn raise_node(
     Ok(())
 }
 
-/// The newest operator set that a node is of.
+/// Returns the newest operator set that a node uses.
 fn newest(graph: &Graph) -> u32 {
     let of_node = |node: &Node| {
         let inner = node.subgraphs().map(|subgraph| newest(subgraph.graph)).max();
@@ -101,13 +103,13 @@ fn newest(graph: &Graph) -> u32 {
     graph.nodes.iter().map(of_node).max().unwrap_or(1)
 }
 
-/// The changes of a node from its operator set to another one.
+/// Returns the upgrades of a node from its operator set to another one.
 fn rows(node: &Node, to: u32) -> impl Iterator<Item = &'static Upgrade> {
     let is_due = move |row: &&Upgrade| row.since != EVER && row.since <= to;
     UPGRADES.iter().filter(is_due).filter(|row| row.takes(node))
 }
 
-/// Says of all nodes that they are of this operator set at least; those of subgraphs must not have changed up to it.
+/// Sets the operator set of all nodes to at least `to`; nodes of subgraphs must mean the same in both.
 fn raise_all(graph: &mut Graph, to: u32) -> Result<(), ResolveError> {
     for node in &mut graph.nodes {
         if node.domain.is_empty() {

@@ -1,8 +1,8 @@
-//! What a kernel takes on a port: by its own rule, or as the operator's schema says.
+//! Combines a kernel's port rules with the operator's schema.
 
 use udo_api::{Core, DType, KernelDef, OpSchema, PortRule, Side, TensorDesc, TypeSet, Wanted};
 
-/// What the kernel says of a port.
+/// Returns the kernel's rule for a port.
 pub(crate) fn port_rule(
     schema: &OpSchema,
     kernel: &KernelDef,
@@ -16,7 +16,7 @@ pub(crate) fn port_rule(
     kernel.port_rule(side, index, declared)
 }
 
-/// The types that the kernel takes on a port of `core`, where its inputs have these types.
+/// Returns the types that the kernel accepts at a port on `core`, given the types of the inputs.
 pub(crate) fn port_types(
     schema: &OpSchema,
     kernel: &KernelDef,
@@ -31,18 +31,19 @@ pub(crate) fn port_types(
     let declared = port.map_or(TypeSet::EMPTY, |port| port.types_on(core));
     match port_rule(schema, kernel, side, index).map(PortRule::wanted) {
         Some(Wanted::Types(types)) => types,
-        // An input that is left out says nothing.
+        // An omitted input has no type.
         Some(Wanted::SameAsInput(other)) => input(other).map_or(declared, DType::set),
         Some(Wanted::AsDeclared) | None => declared,
     }
 }
 
-/// Whether a kernel with this rule for a port takes the encoding of a tensor there.
+/// Returns whether a kernel with this port rule accepts the tensor's encoding.
 pub(crate) fn takes_encoding(rule: Option<&PortRule>, desc: &TensorDesc) -> bool {
     desc.axis_encoding().is_none() || rule.is_some_and(PortRule::takes_per_axis)
 }
 
-/// Whether a port of these types takes a tensor: one of halves goes where f32 does, as kernels get it so.
+/// Returns whether a port of these types accepts a tensor. f16 and bf16 tensors fit an f32 port, because they are
+/// widened for the kernel.
 pub(super) fn port_takes(types: TypeSet, desc: &TensorDesc) -> bool {
     let is_half = matches!(desc.dtype(), Some(DType::F16 | DType::Bf16));
     desc.is_in(types) || (is_half && types.has(DType::F32))

@@ -1,9 +1,9 @@
 //! Sequences of tensors whose length is known while the graph is resolved.
 //!
-//! A sequence has no memory of its own: it is a list of the values that are its tensors. The nodes that build, change and
-//! read sequences become nodes over those tensors (a `SplitToSequence` becomes a `Split`, a `ConcatFromSequence` a
-//! `Concat`) or nothing at all, so passes, placement and plans never meet a sequence. A length or a position that only a
-//! run computes cuts the graph as any other element does that a node needs in advance.
+//! A sequence has no memory of its own: it is a list of the values that are its tensors. Nodes that build, change and
+//! read sequences become nodes over those tensors (`SplitToSequence` becomes `Split`, `ConcatFromSequence` becomes
+//! `Concat`) or disappear. Passes, placement and plans therefore see no sequences. A length or position that a run
+//! computes cuts the graph, like any other elements that a node needs before it is resolved.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use udo_engine::operators::Operators;
 use udo_graph::graph::{Attr, NEWEST, Node, NodeReads, ValueId};
 use udo_graph::memory::Tensor;
 
-/// The longest sequence; a longer one is refused before its nodes take the memory.
+/// The longest sequence; a longer one is refused before it takes the memory.
 const MAX_LEN: usize = 65_536;
 
-/// What becomes of the nodes of an operator on sequences.
+/// Replaces a sequence node by nodes over its tensors.
 type Rewrite = fn(&mut Binding<'_>, &Node) -> Result<Vec<Node>, ResolveError>;
 
-/// Every operator of ONNX that takes or makes a sequence and nothing else does.
+/// ONNX's operators whose main purpose is to read or make sequences.
 const OPERATORS: &[(&str, Rewrite)] = &[
     ("ConcatFromSequence", concat),
     ("SequenceAt", item),
@@ -36,16 +36,16 @@ const OPERATORS: &[(&str, Rewrite)] = &[
     ("SplitToSequence", split),
 ];
 
-/// The sequences of a graph while it is resolved.
+/// The sequences of a graph that is being resolved.
 #[derive(Debug, Default)]
 pub(super) struct Sequences {
     items: BTreeMap<ValueId, Vec<ValueId>>,
-    /// The sequences in the order in which they were added.
+    /// The sequences in insertion order.
     added: Vec<ValueId>,
 }
 
 impl Sequences {
-    /// The tensors of a sequence, or nothing for a value that is a tensor.
+    /// Returns the tensors of a sequence; `None` if the value is a tensor.
     pub(super) fn items(&self, value: ValueId) -> Option<&[ValueId]> {
         self.items.get(&value).map(Vec::as_slice)
     }
@@ -55,7 +55,7 @@ impl Sequences {
         self.added.push(value);
     }
 
-    /// How many sequences there are, for [`Self::truncate`].
+    /// Returns the number of sequences, for [`Self::truncate`].
     pub(super) fn len(&self) -> usize {
         self.added.len()
     }
@@ -67,7 +67,7 @@ impl Sequences {
         }
     }
 
-    /// Refuses a graph one of whose outputs is a sequence.
+    /// Refuses a graph that has a sequence among its outputs.
     pub(super) fn check_outputs(&self, graph: &TypedGraph) -> Result<(), ResolveError> {
         let mut outputs = graph.outputs.iter();
         match outputs.find_map(|&output| Some((output, self.items(output)?))) {
@@ -79,7 +79,7 @@ impl Sequences {
         }
     }
 
-    /// The tensors that a node reads: its inputs and captures, with the tensors of a sequence in its place.
+    /// Returns the tensors that a node reads: its inputs and captures, with each sequence expanded.
     pub(super) fn tensors_read<'a>(&'a self, node: &'a Node) -> impl Iterator<Item = ValueId> + 'a {
         node.reads().flat_map(|(_, value)| {
             let items = self.items(value).unwrap_or_default();
@@ -89,7 +89,7 @@ impl Sequences {
     }
 }
 
-/// Whether a node of the model is one on sequences, unless a package has its operator.
+/// Returns whether a node is a sequence operator, unless a package has its operator.
 pub(super) fn has_rewrite(node: &Node) -> bool {
     rewrite_of(node).is_some()
 }
@@ -99,9 +99,9 @@ fn rewrite_of(node: &Node) -> Option<Rewrite> {
     row.filter(|_| node.domain.is_empty()).map(|(_, rewrite)| *rewrite)
 }
 
-/// Resolves a node that reads or makes sequences; returns whether it is one.
+/// Resolves a sequence node; returns whether the node is one.
 ///
-/// The nodes that take its place are left in `binding.taken`.
+/// The replacing nodes are left in `binding.taken`.
 pub(super) fn bind_sequence(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -150,14 +150,14 @@ fn refuse(node: &Node, reason: String) -> ResolveError {
     ResolveError::Node { node: node.name.clone(), op: node.op.clone(), reason, help: None }
 }
 
-/// A node that does a part of the work of `of`.
+/// Returns a node that does part of the work of `of`.
 fn part(of: &Node, name: &str, op: &str, (inputs, output): (&[ValueId], ValueId)) -> Node {
     let mut node = Node::new(op, NEWEST, inputs, &[output]);
     node.name = format!("{}/{name}", of.name);
     node
 }
 
-/// The tensors of the sequence that a node reads.
+/// Returns the tensors of the sequence at an input.
 fn sequence_at<'a>(
     binding: &'a Binding<'_>,
     node: &Node,
@@ -172,7 +172,7 @@ fn sequence_at<'a>(
     })
 }
 
-/// A tensor that a node reads.
+/// Returns the tensor at an input.
 fn tensor_at(binding: &Binding<'_>, node: &Node, port: usize) -> Result<ValueId, ResolveError> {
     let Some(value) = node.input(port) else {
         return Err(refuse(node, format!("input {port} is missing, expected a tensor")));
@@ -191,14 +191,14 @@ fn tensor_at(binding: &Binding<'_>, node: &Node, port: usize) -> Result<ValueId,
     }
 }
 
-/// The integers of an input, if they are known.
+/// Returns the integers of an input if they are known.
 fn integers(graph: &TypedGraph, value: ValueId) -> Option<Vec<i64>> {
     let tensor = graph.known(Some(value))?;
     let narrow = || tensor.get::<i32>().map(|all| all.iter().copied().map(i64::from).collect());
     tensor.get::<i64>().map(<[i64]>::to_vec).or_else(narrow)
 }
 
-/// Refuses a node until a run has computed the elements of an input.
+/// Defers a node until a run has computed the elements of an input.
 fn want(binding: &Binding<'_>, node: &Node, value: ValueId, what: &str) -> ResolveError {
     let name = binding.graph.name_of(value);
     let reason = format!("{what} {name:?} is computed, and the length of a sequence depends on it");
@@ -206,7 +206,7 @@ fn want(binding: &Binding<'_>, node: &Node, value: ValueId, what: &str) -> Resol
     ResolveError::Wants(Want::new(node, op, reason, (Wanted::Elements, vec![value])))
 }
 
-/// The place that input `port` names in a sequence of `len` tensors; `None` where the node leaves it out.
+/// Returns the position in a sequence of `len` tensors that input `port` states; `None` if the node omits the input.
 fn position(
     binding: &Binding<'_>,
     node: &Node,
@@ -240,7 +240,7 @@ fn int(node: &Node, name: &str, default: i64) -> Result<i64, ResolveError> {
     }
 }
 
-/// The constant integers `values`, as a list.
+/// Adds a constant list of integers.
 fn add_list(
     binding: &mut Binding<'_>,
     node: &Node,
@@ -263,7 +263,7 @@ fn construct(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, Resolv
 fn insert(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
     let mut items = sequence_at(binding, node, 0)?.to_vec();
     let new = tensor_at(binding, node, 1)?;
-    // A tensor may be inserted behind the last one.
+    // A tensor may also be inserted after the last one.
     let place = position(binding, node, 2, items.len() + 1);
     let is_negative = node.input(2).and_then(|v| integers(&binding.graph, v));
     let is_negative = is_negative.is_some_and(|list| list.first().is_some_and(|n| *n < 0));
@@ -323,7 +323,7 @@ fn item(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveErro
     Ok(vec![part(node, "output", "Identity", (&[item], output))])
 }
 
-/// The nodes that look up a tensor at a position which only a run computes, if all tensors are alike.
+/// Returns nodes that look up a tensor at a position computed by the run, if all tensors have the same type and shape.
 fn item_of_a_run(
     binding: &mut Binding<'_>,
     node: &Node,
@@ -345,7 +345,7 @@ fn item_of_a_run(
     Ok(Some(nodes))
 }
 
-/// The nodes that join tensors along a new axis.
+/// Returns the nodes that join tensors along a new axis.
 fn stack(
     binding: &mut Binding<'_>,
     node: &Node,
@@ -430,7 +430,8 @@ fn split(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveErr
     Ok(nodes)
 }
 
-/// The lengths of the parts that input 1 of a `SplitToSequence` asks for: a list of them, or the length of all but the last.
+/// Returns the part lengths that input 1 of `SplitToSequence` states: a list of them, or the length of all parts but
+/// the last.
 fn part_lengths(
     binding: &Binding<'_>,
     node: &Node,
@@ -462,7 +463,7 @@ fn part_lengths(
     parts.collect::<Result<_, _>>().map_err(|why| refuse(node, why.to_string()))
 }
 
-/// `SequenceMap`: the nodes of its body once for each tensor of its first sequence.
+/// `SequenceMap`: repeats the nodes of its body for each tensor of its first sequence.
 fn map(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError> {
     let count = sequence_at(binding, node, 0)?.len();
     let Some(Attr::Graph(body)) = node.attr("body") else {
@@ -511,7 +512,7 @@ fn map(binding: &mut Binding<'_>, node: &Node) -> Result<Vec<Node>, ResolveError
     Ok(nodes)
 }
 
-/// The node that makes a sequence again behind a cut, of the tensors that cross it.
+/// Returns the node that rebuilds a sequence after a cut from the tensors that cross it.
 pub(super) fn rebuilt(graph: &TypedGraph, sequence: ValueId, items: &[ValueId]) -> Node {
     let mut node = Node::new("SequenceConstruct", NEWEST, items, &[sequence]);
     node.name = format!("{}/crossing", graph.name_of(sequence));

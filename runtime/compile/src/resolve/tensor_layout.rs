@@ -1,8 +1,8 @@
-//! Gives operators that ask for NHWC tensors (`tensor_layout: NHWC`) what they ask for.
+//! Inserts transposes for operators with NHWC ports (`tensor_layout: NHWC`).
 //!
-//! ONNX keeps channels second. Every rank-4 value of such a port is transposed on the way in and
-//! back on the way out, whatever makes it: a constant means the same as an input of the run. What is known
-//! is transposed with the model. Between neighbours that both want NHWC there is no transpose.
+//! ONNX puts channels second. Every rank-4 value of such a port is transposed to NHWC before the node and back after
+//! it, whether it is an input, a constant or computed. Transposes of constants are folded. Two neighbors that both use
+//! NHWC need no transpose between them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,12 +11,12 @@ use udo_api::{Layout, OpSchema};
 use super::TypedGraph;
 use udo_graph::graph::{Attr, Links, Node, ValueId};
 
-/// The values that exist in NHWC as well.
+/// The values that also exist in NHWC.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NhwcValues {
-    /// That of each value which has one.
+    /// The NHWC version of a value.
     nhwc: HashMap<ValueId, ValueId>,
-    /// Outputs of transposes from NHWC, which may be unread in the end.
+    /// Outputs of transposes from NHWC, which may turn out to be unused.
     from_nhwc: Vec<ValueId>,
 }
 
@@ -41,8 +41,7 @@ fn name(graph: &TypedGraph, id: ValueId) -> String {
 }
 
 impl NhwcValues {
-    /// Makes `node` read NHWC values where its schema asks for them; returns the
-    /// transposes that must run before it.
+    /// Makes `node` read NHWC values where its schema requires them; returns the transposes that must run before it.
     pub(super) fn convert_inputs(
         &mut self,
         graph: &mut TypedGraph,
@@ -76,7 +75,7 @@ impl NhwcValues {
         transposes
     }
 
-    /// Makes `node` write its NHWC outputs to values of their own.
+    /// Makes `node` write its NHWC outputs to separate values.
     pub(super) fn nhwc_outputs(
         graph: &mut TypedGraph,
         node: &mut Node,
@@ -95,8 +94,8 @@ impl NhwcValues {
         outputs
     }
 
-    /// The transposes that must run after the node that was bound last. Outputs that turned out
-    /// not to have rank 4 become the node's own again.
+    /// Returns the transposes that must run after the last bound node. An output that is not of rank 4 becomes the
+    /// node's own output again.
     pub(super) fn convert_outputs(
         &mut self,
         graph: &mut TypedGraph,
@@ -124,12 +123,12 @@ impl NhwcValues {
         transposes
     }
 
-    /// Forgets what has been made since `before`, in a subgraph that may not run.
+    /// Forgets the conversions made since `before` inside a subgraph, which may not run.
     pub(super) fn leave(&mut self, before: Self) {
         self.nhwc = before.nhwc;
     }
 
-    /// Takes out the transposes whose output nobody reads.
+    /// Removes transposes with unused outputs.
     pub(super) fn remove_unread(&self, graph: &mut TypedGraph) {
         let readers = graph.consumers();
         let is_unread = |value: &ValueId| {

@@ -1,4 +1,4 @@
-//! A graph in which every node has an operator and every value a type and shape.
+//! A graph in which every node has an operator and every value has a type and shape.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +11,7 @@ use udo_engine::package::PackageId;
 use udo_graph::graph::{Graph, GraphNode, GraphValue, Node, NodeId, Source, Value, ValueId};
 use udo_graph::memory::Tensor;
 
-/// A graph as passes, placement and plan see it.
+/// A resolved graph, as passes, placement and planning use it.
 #[derive(Clone, Debug)]
 pub struct TypedGraph(pub Graph<BoundNode, TypedValue>);
 
@@ -34,33 +34,34 @@ impl DerefMut for TypedGraph {
 pub struct BoundNode {
     /// The node.
     pub node: Node,
-    /// The package that describes the operator.
+    /// The package that has the operator.
     pub package: PackageId,
     /// The operator.
     pub op: &'static OpDef,
-    /// The node's parameters, defaulted.
+    /// The node's parameters, with defaults filled in.
     pub params: Params,
-    /// What kernels may do to its first output before they store it, in order. The nodes whose work that is stay, and
-    /// run where a kernel does not.
+    /// Operations that the kernel may apply to the first output before it stores it, in order. The nodes of these
+    /// operations stay in the graph and run if the kernel does not apply them.
     pub epilogue: Vec<EpilogueNode>,
-    /// What it makes of a first operand whose channels lie last, if it is none that its facts say that of.
+    /// How the node treats a channels-last first operand, if that does not follow from its operator's facts.
     pub layout: Option<LayoutRule>,
     /// Whether the node before does its work, so that its output is its input, wherever that is.
     pub is_alias: bool,
     /// Whether its outputs are known, as it has been computed, so that no run has to.
     pub is_folded: bool,
-    /// What it says of the nodes behind it, if it is one that says what runs when; no kernel computes it.
+    /// The role of a control-flow node; such a node has no kernel.
     pub control: Option<Control>,
 }
 
 impl BoundNode {
-    /// Whether its outputs lie in the range of its first input, so that fixed-point cores store them in the same way.
+    /// Returns whether its outputs have the range of its first input, so that fixed-point cores store both with one
+    /// encoding.
     pub fn keeps_encoding(&self) -> bool {
         self.op.schema().known_facts().has(Facts::SAME_ENCODING) && !self.leaves_range()
     }
 
-    /// Whether a node of an operator that keeps encodings leaves the range all the same: cubic weights overshoot next to an edge, and what
-    /// lies outside of a region is a number of its own.
+    /// Returns whether a node exceeds the range of its input although its operator keeps encodings in general: cubic
+    /// interpolation overshoots at edges, and an extrapolation value is an arbitrary number.
     fn leaves_range(&self) -> bool {
         let settings = self.params.settings();
         let of = |name: &str| settings.iter().find(|(known, _)| *known == name).map(|(_, of)| of);
@@ -71,41 +72,42 @@ impl BoundNode {
     }
 }
 
-/// What a node makes of operands whose channels lie last.
+/// How a node treats operands whose channels are last in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutRule {
-    /// Its results lie alike, with its axis there. Other operands are vectors along that, or single numbers.
+    /// Results have the same layout, with the node's axis translated. Other operands are vectors along that axis, or
+    /// scalars.
     Axis,
-    /// It puts the axes of what lies there in its order.
+    /// The node permutes the axes of the layout.
     Order,
-    /// Its operands and results lie alike, with its axis there, but for single numbers.
+    /// Operands and results have the same layout, with the axis translated, except for scalars.
     Join,
 }
 
-/// The work of one or more nodes that the kernel of an earlier one may do before it stores its output.
+/// An operation of one or more later nodes that the kernel may apply before it stores its output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EpilogueNode {
-    /// What those nodes make, in order; the last is the result.
+    /// The values that those nodes compute, in order; the last one is the result.
     pub makes: Vec<ValueId>,
-    /// What is done.
+    /// The operation.
     pub step: Step,
 }
 
-/// What is done to each element of an output before it is stored.
+/// An operation that is applied to each element of an output before it is stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
-    /// A constant vector is added.
+    /// Adds a constant vector.
     Bias {
         /// The vector.
         vector: ValueId,
-        /// The axis of the output along which it lies.
+        /// The axis of the output along which it is added.
         axis: usize,
     },
-    /// A tensor of the output's shape is added.
+    /// Adds a tensor of the output's shape.
     Residual(ValueId),
-    /// A function is applied.
+    /// Applies a function.
     Activation(Activation),
-    /// Quantized values are stored in the place of numbers, of the type and encoding of the result.
+    /// Quantizes to the type and encoding of the result.
     Quantize,
 }
 
@@ -114,8 +116,7 @@ impl GraphNode for BoundNode {
         &self.node
     }
 
-    /// What it says of nodes behind it, that it is folded or an alias, that a pass found that it works in any layout, and
-    /// what its kernel may do for nodes behind it.
+    /// Describes the node's role in control flow, whether it is folded or an alias, its layout rule, and its epilogue.
     fn remark(&self) -> Option<String> {
         if let Some(control) = &self.control {
             return Some(control.word().to_owned());
@@ -152,38 +153,39 @@ impl fmt::Display for Step {
 pub struct TypedValue {
     /// The value.
     pub value: Value,
-    /// Its type and shape; absent for values that nothing makes.
+    /// Its type and shape; absent if no node computes the value.
     pub desc: TensorDesc,
-    /// The numbers that stand for it on fixed-point cores, where the model says which.
+    /// The quantized type that stands for it on fixed-point cores, where one is known.
     pub quantized: Option<Quantized>,
-    /// Its elements, if it is what a folded node makes.
+    /// Its elements if a folded node computes it.
     pub folded: Option<Tensor>,
-    /// Whether those follow from extents that the model leaves open, so that the next plan may have others.
+    /// Whether the folded elements depend on open extents, so that the next plan may have others.
     pub is_open: bool,
-    /// If it is of halves that were rounded, what they were before.
+    /// The f32 value that an f16 or bf16 value was rounded from.
     pub wide: Option<Wide>,
 }
 
-/// The numbers of f32 that a value of halves was rounded from.
+/// The f32 value that a half-precision value was rounded from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wide {
-    /// The numbers.
+    /// The f32 value.
     pub value: ValueId,
-    /// Whether the model has a node that rounds them; else that is only the type of what its node computes.
+    /// Whether a node of the model rounds it; otherwise half precision is only the result type of its node.
     pub is_stated: bool,
 }
 
-/// An element type, and what its elements stand for.
+/// An element type with its encoding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantized {
     /// The element type.
     pub dtype: DType,
-    /// What its elements stand for.
+    /// Its encoding.
     pub encodings: Encodings,
 }
 
 impl fmt::Display for Quantized {
-    /// `u8:0.5:128`, and `i8:axis0:0.5:0/0.25:3/..` for encodings along axis 0, of which the first few are said.
+    /// Prints `u8:0.5:128`, or `i8:axis0:0.5:0/0.25:3/..` for encodings along axis 0, of which the first few are
+    /// printed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dtype = self.dtype;
         let encoding = match self.encodings {
@@ -200,7 +202,7 @@ impl fmt::Display for Quantized {
 }
 
 impl TypedValue {
-    /// The value as fixed-point cores may store it.
+    /// Returns the description of the value as fixed-point cores may store it.
     pub(crate) fn quantized_desc(&self) -> Option<TensorDesc> {
         let Quantized { dtype, encodings } = self.quantized?;
         Some(self.desc.with_dtype(dtype).with_encodings(encodings))
@@ -221,39 +223,39 @@ impl GraphValue for TypedValue {
 }
 
 impl TypedGraph {
-    /// The description of a value; absent for a port that the node leaves out.
+    /// Returns the description of a value; absent for an omitted port.
     pub fn desc(&self, value: Option<ValueId>) -> TensorDesc {
         value.and_then(|v| self.values.get(v.index())).map_or(TensorDesc::ABSENT, |v| v.desc)
     }
 
-    /// The elements of a value that are known before any run: those of constants, and of what folded nodes make.
+    /// Returns the elements of a value that are known before a run: constants and results of folded nodes.
     pub fn known(&self, value: Option<ValueId>) -> Option<&Tensor> {
         let folded = || self.values.get(value?.index())?.folded.as_ref();
         self.constant(value?).or_else(folded)
     }
 
-    /// Whether the elements of a value are known, and may be others in the next plan.
+    /// Returns whether the known elements of a value may differ in the next plan.
     pub(super) fn is_open(&self, value: Option<ValueId>) -> bool {
         value.and_then(|v| self.values.get(v.index())).is_some_and(|v| v.is_open)
     }
 
-    /// How fixed-point cores may store a value.
+    /// Returns how fixed-point cores may store a value.
     pub(crate) fn quantized(&self, value: Option<ValueId>) -> Option<Quantized> {
         self.values.get(value?.index())?.quantized
     }
 
-    /// Adds a value that some node makes.
+    /// Adds a computed value.
     pub(crate) fn add_value(&mut self, name: &str) -> ValueId {
         self.add_typed(name, Source::Computed, TensorDesc::ABSENT)
     }
 
-    /// Adds a value that is known from the start.
+    /// Adds a constant.
     pub(crate) fn add_constant(&mut self, name: &str, tensor: Tensor) -> ValueId {
         let desc = *tensor.desc();
         self.add_typed(name, Source::Constant(tensor), desc)
     }
 
-    /// Lets go of the elements of a value that nobody reads any more.
+    /// Releases the elements of a value that nothing reads any more.
     pub(crate) fn forget(&mut self, value: ValueId) {
         let Some(typed) = self.values.get_mut(value.index()) else { return };
         typed.folded = None;
@@ -271,8 +273,8 @@ impl TypedGraph {
         id
     }
 
-    /// Leaves a node nothing to do, which the node before does for it: its output is `of`, its only input, and fixed-point
-    /// cores store that as they would the output.
+    /// Turns a node into an alias whose work an earlier node does: its output is its only input `of`, and fixed-point
+    /// cores store both alike.
     pub(crate) fn make_alias(&mut self, id: NodeId, of: ValueId) {
         let Some(bound) = self.nodes.get_mut(id.index()) else { return };
         bound.node.inputs = vec![Some(of)];

@@ -1,8 +1,8 @@
-//! Nodes of older operator sets, in the form that the newest one gives them: a row for each change of an operator, and
-//! for each operator that is a few others.
+//! Upgrades nodes of older operator sets to the newest form of their operator. The table has one row for each change of
+//! an operator, and for each operator that is composed of others.
 //!
-//! Only nodes of built-in operators are upgraded, which know no other form; a package gets nodes as the model has them.
-//! Besides this folder, operators have names in `pass/patterns` alone.
+//! Only nodes of built-in operators are upgraded; a package gets nodes as the model has them. Besides this folder, only
+//! `pass/patterns` knows operators by name.
 
 mod attention;
 mod batch_norm;
@@ -38,45 +38,45 @@ pub(super) use halves::widen;
 use Change::{By, Compose, Default, Drop, Input, Real, Rename, Text};
 use edit::Edit;
 
-/// Of operators that are a few others, in every operator set.
+/// Marks operators that are composed of others in every operator set.
 pub(super) const EVER: u32 = u32::MAX;
 
 /// The domain of ONNX Runtime's own operators.
 const MICROSOFT: &str = "com.microsoft";
 
-/// The domain of our own operators.
+/// The domain of this project's own operators.
 const UDO: &str = "udo";
 
-/// A change of an operator from one operator set to the next, and what it asks of nodes from before.
+/// A change of an operator from one operator set to the next, and how older nodes are converted.
 #[derive(Clone, Copy, Debug)]
 pub struct Upgrade {
     /// The operator's domain; empty for ONNX's own.
     pub domain: &'static str,
     /// The operator.
     pub op: &'static str,
-    /// The first version of the operator set with the newer form.
+    /// The first operator set with the newer form.
     pub since: u32,
     change: Change,
 }
 
-/// What an upgrade does to nodes from before; every earlier row of their operator has been applied to them.
+/// The conversion of an older node. Earlier rows of its operator have already been applied.
 #[derive(Clone, Copy, Debug)]
 enum Change {
-    /// An attribute says nothing any more.
+    /// Removes an attribute without meaning.
     Drop(&'static str),
-    /// An attribute that may be left out no longer may.
+    /// Adds an integer attribute that has become mandatory.
     Default(&'static str, i64),
-    /// Nodes that leave a real attribute out mean this number.
+    /// Adds the former default of a real attribute.
     Real(&'static str, f64),
-    /// Nodes that leave a text out mean this one.
+    /// Adds the former default of a text attribute.
     Text(&'static str, &'static str),
-    /// A list of integers becomes input 1.
+    /// Turns a list attribute into input 1.
     Input(&'static str),
-    /// The operator goes by another name, in this domain.
+    /// Renames the operator, in this domain.
     Rename(&'static str, &'static str),
-    /// The operator is a few others, the last of which the node becomes.
+    /// Replaces the operator by a few others; the node becomes the last of them.
     Compose(fn(&mut Edit<'_>) -> Result<(), String>),
-    /// What takes more than one of these.
+    /// Runs a function, for conversions with several steps.
     By(fn(&mut Edit<'_>) -> Result<(), String>),
 }
 
@@ -97,7 +97,7 @@ const fn composed(
     Upgrade { domain, op, since: EVER, change: Compose(of) }
 }
 
-/// Every upgrade: by operator, those of one operator in the order in which nodes take them.
+/// All upgrades: sorted by operator, and for one operator in the order in which they are applied.
 pub const UPGRADES: &[Upgrade] = &[
     onnx("Abs", 6, Drop("consumed_inputs")),
     onnx("Add", 6, Drop("consumed_inputs")),
@@ -216,7 +216,7 @@ pub const UPGRADES: &[Upgrade] = &[
     composed(MICROSOFT, "TransposeMatMul", composed::fused_mat_mul),
     composed(MICROSOFT, "Trilu", twins::same),
     composed(MICROSOFT, "Unique", twins::unique),
-    // Operators on values of 8 bits take those of 16 bits as well, which had operators of their own.
+    // The 8-bit operators also accept 16 bits, for which earlier versions had operators of their own.
     renamed(UDO, "QGemm16", [MICROSOFT, "QGemm"]),
     renamed(UDO, "QLinearConv16", ["", "QLinearConv"]),
     renamed(UDO, "QLinearConvTranspose16", [UDO, "QLinearConvTranspose"]),
@@ -224,14 +224,14 @@ pub const UPGRADES: &[Upgrade] = &[
 ];
 
 impl Upgrade {
-    /// Whether it is another name alone.
+    /// Returns whether the row only renames the operator.
     pub(super) fn is_rename(&self) -> bool {
         matches!(self.change, Rename(..))
     }
 
-    /// Whether `node` is of the older form.
+    /// Returns whether `node` has the older form.
     pub fn takes(&self, node: &Node) -> bool {
-        // A node without an operator set is a new one.
+        // A node without an operator set has the newest one.
         let is_older = self.since == EVER || (1..self.since).contains(&node.opset);
         is_older && node.op == self.op && node.domain == self.domain
     }
@@ -270,13 +270,13 @@ impl Change {
     }
 }
 
-/// Whether operators of other names take the node now.
+/// Returns whether the node's operator was renamed or is composed of others.
 pub(super) fn renames(node: &Node) -> bool {
     UPGRADES.iter().any(|row| matches!(row.change, Rename(..) | Compose(_)) && row.takes(node))
 }
 
-/// Brings a node of a built-in operator into its newest form, adding nodes before it and constants to the graph;
-/// returns the nodes to be added behind it.
+/// Upgrades a node of a built-in operator, and adds nodes before it and constants to the graph. Returns the nodes to
+/// add after it.
 pub(super) fn upgrade(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -289,7 +289,7 @@ pub(super) fn upgrade(
     Ok(behind)
 }
 
-/// Brings a node into its newest form, and returns the nodes to be added behind it.
+/// Upgrades a node, and returns the nodes to add after it.
 pub(super) fn apply_upgrades(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -298,7 +298,7 @@ pub(super) fn apply_upgrades(
     apply_rows(UPGRADES.iter(), compiler, graph, node)
 }
 
-/// Changes a node as those of the rows say that take it, and returns the nodes to be added behind it.
+/// Applies the rows that match a node, and returns the nodes to add after it.
 pub(super) fn apply_rows<'r>(
     rows: impl Iterator<Item = &'r Upgrade>,
     compiler: &Compiler<'_>,

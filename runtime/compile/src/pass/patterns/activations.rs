@@ -1,9 +1,11 @@
-//! Activations that models spell out: `GELU`, `SiLU`, `HardSwish` and `Mish`.
+//! Fuses activations that models compute step by step: GELU, SiLU, HardSwish and Mish.
+//!
+//! Constants are compared with a relative tolerance, because models state them with few digits.
 
 use crate::pass::{Candidate, Operand, Replacement};
 use udo_graph::graph::{Attr, ValueId};
 
-/// The activation that ends at this node.
+/// Returns the activation whose last step is this node.
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     match node.op()? {
         "Mul" => product(node, gelu)
@@ -18,10 +20,10 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     }
 }
 
-/// An operand of a node.
+/// An operand of a node: the node, and the port.
 type Factor<'a> = (Candidate<'a>, usize);
 
-/// What is found for the operands of a product of three, in whichever order they are multiplied.
+/// Tries `found` with the three factors of a nested product, in every order.
 fn product<'a>(
     node: &Candidate<'a>,
     found: impl Fn([Factor<'a>; 3]) -> Option<Replacement>,
@@ -34,7 +36,8 @@ fn product<'a>(
     })
 }
 
-/// `x * 0.5 * (1 + erf(x / sqrt(2)))`, and the same with a tangent.
+/// y = x * 0.5 * (1 + erf(x / sqrt(2))) -> Gelu(x), and y = x * 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))
+/// -> Gelu(x, approximate = tanh). Hendrycks and Gimpel, arXiv:1606.08415.
 fn gelu([x, half, gate]: [Factor<'_>; 3]) -> Option<Replacement> {
     let of = x.0.input_id(x.1)?;
     let sum = gate.0.made_by(gate.1, "Add").filter(|_| is_about(half.0.scalar(half.1), 0.5))?;
@@ -51,7 +54,7 @@ fn gelu([x, half, gate]: [Factor<'_>; 3]) -> Option<Replacement> {
     Some(activation("Gelu", of, attrs))
 }
 
-/// Whether a tangent is of `sqrt(2 / pi) * (x + 0.044_715 * x^3)`.
+/// Returns whether a Tanh node computes `tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))`.
 fn is_tanh_of(tanh: &Candidate<'_>, x: ValueId) -> bool {
     let cubic = |sum: &Candidate<'_>| {
         Candidate::either(|own, cube| {
@@ -76,7 +79,11 @@ fn is_tanh_of(tanh: &Candidate<'_>, x: ValueId) -> bool {
     found.is_some()
 }
 
-/// `x * gate(x)`
+/// Fuses `y = x * gate(x)`:
+///
+/// * `x * sigmoid(alpha * x)` -> `Swish(x)` (arXiv:1710.05941)
+/// * `x * HardSigmoid(x, 1 / 6, 0.5)` and `x * (clip(x + 3, 0, 6) / 6)` -> `HardSwish(x)` (arXiv:1905.02244)
+/// * `x * tanh(softplus(x))` -> `Mish(x)` (arXiv:1908.08681)
 fn gated(node: &Candidate<'_>) -> Option<Replacement> {
     Candidate::either(|x, gate| {
         let of = node.input_id(x)?;
@@ -108,18 +115,18 @@ fn gated(node: &Candidate<'_>) -> Option<Replacement> {
     })
 }
 
-/// `x * clip(x + 3, 0, 6) * sixth`
+/// y = x * clip(x + 3, 0, 6) * sixth -> HardSwish(x)
 fn hard_swish([x, factor, gate]: [Factor<'_>; 3], sixth: f64) -> Option<Replacement> {
     let of = x.0.input_id(x.1).filter(|_| is_about(factor.0.scalar(factor.1), sixth))?;
     clipped_of(of, &gate.0, gate.1)
 }
 
-/// `HardSwish`, if a sixth of `x * gate` is that.
+/// y = x * clip(x + 3, 0, 6), of which the caller takes a sixth -> HardSwish(x)
 fn clipped(node: &Candidate<'_>, x: usize, gate: usize) -> Option<Replacement> {
     clipped_of(node.input_id(x)?, node, gate)
 }
 
-/// `HardSwish` of `x`, if an input is `clip(x + 3, 0, 6)`.
+/// Returns `HardSwish(x)` if an input is `clip(x + 3, 0, 6)`.
 fn clipped_of(x: ValueId, node: &Candidate<'_>, gate: usize) -> Option<Replacement> {
     let clip = node.made_by(gate, "Clip")?;
     let is_clip = is_about(clip.scalar(1), 0.0) && is_about(clip.scalar(2), 6.0);
@@ -138,7 +145,7 @@ fn activation(op: &'static str, x: ValueId, attrs: Vec<(&'static str, Attr)>) ->
     Replacement { attrs, ..Replacement::new("", op, vec![Operand::Value(x)]) }
 }
 
-/// Whether a node's input is `x` times a number, or divided by its inverse.
+/// Returns whether a node's input is `x * factor` or `x / (1 / factor)`.
 fn is_times(node: &Candidate<'_>, x: ValueId, factor: f64) -> bool {
     let Some(scaled) = node.maker(0) else { return false };
     match scaled.op() {
@@ -152,7 +159,7 @@ fn is_times(node: &Candidate<'_>, x: ValueId, factor: f64) -> bool {
     }
 }
 
-/// Models state such numbers in few digits.
+/// The relative tolerance of constants.
 const CLOSE: f64 = 1e-4;
 
 fn is_about(found: Option<f32>, wanted: f64) -> bool {

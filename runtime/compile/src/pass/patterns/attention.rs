@@ -1,12 +1,14 @@
-//! Attention step by step: `softmax(q k' scale + mask) v`, wherever the scale is multiplied by, and with the transposes that
-//! make heads of rows and rows of heads, where there are such.
+//! Fuses scaled dot-product attention, softmax(q k^T * scale + mask) v (arXiv:1706.03762).
+//!
+//! The scale may multiply the queries, the keys or the scores. The transposes between rows `[batch, length, heads *
+//! elements]` and heads `[batch, heads, length, elements]` are fused as well.
 
 use udo_api::TensorDesc;
 
 use crate::pass::{Candidate, Extent, Operand, Replacement};
 use udo_graph::graph::{Attr, ValueId};
 
-/// The attention that ends at this node: at the product with the values, or at rows that are made of its heads.
+/// Returns the attention that ends at this node: the product with the values, or the reshape that joins its heads.
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     match node.full_op()? {
         ("", "MatMul") => {
@@ -30,7 +32,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
 }
 
 const RESHAPE: (&str, &str) = ("", "Reshape");
-/// One of which only a run says the shape.
+/// The reshape to a shape that a run computes.
 const BOUNDED_RESHAPE: (&str, &str) = ("udo", "BoundedReshape");
 
 /// An input of a node.
@@ -53,7 +55,7 @@ impl<'a> Place<'a> {
         self.node.input(self.port)
     }
 
-    /// Its extents, if they are four.
+    /// Returns its extents if the rank is 4.
     fn extents(&self) -> Option<[Extent; 4]> {
         self.node.extents(self.port)?.try_into().ok()
     }
@@ -62,19 +64,19 @@ impl<'a> Place<'a> {
         self.node.made_by(self.port, op)
     }
 
-    /// The node that shows this under another shape.
+    /// Returns the reshape that computes this value.
     fn reshape(&self) -> Option<Candidate<'a>> {
         let maker = self.node.maker(self.port)?;
         matches!(maker.full_op()?, RESHAPE | BOUNDED_RESHAPE).then_some(maker)
     }
 
-    /// What is transposed to this in the order of `perm`.
+    /// Returns the input of the transpose by `perm` that computes this value.
     fn transposed(&self, perm: &[i64]) -> Option<Self> {
         let transpose = self.made_by("Transpose")?;
         (transpose.ints("perm")? == perm).then(|| Self::of(&transpose, 0))
     }
 
-    /// What this is a number times of, and the number.
+    /// Splits `x * factor` into `x` and the factor, also for nested products and quotients.
     fn scaled(mut self) -> (Self, f64) {
         let mut scale = 1.0;
         while let Some((place, factor)) = self.factor() {
@@ -93,12 +95,14 @@ impl<'a> Place<'a> {
         maker.is_shaped_alike(port).then(|| (Self::of(&maker, port), factor))
     }
 
-    /// Heads behind each other as heads side by side: `[batch, length, heads, elements]`.
+    /// Returns the value as `[batch, length, heads, elements]` if this is its transpose to `[batch, heads, length,
+    /// elements]`.
     fn side_by_side(&self) -> Option<Self> {
         self.transposed(&[0, 2, 1, 3])
     }
 
-    /// The rows that heads side by side are a part of each: `[batch, length, heads * elements]`.
+    /// Returns the rows `[batch, length, heads * elements]` that this value `[batch, length, heads, elements]` is
+    /// reshaped from.
     fn flat(&self) -> Option<ValueId> {
         let reshape = self.reshape()?;
         let [batch, length, heads, elements] = self.extents()?;
@@ -116,7 +120,7 @@ enum Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Those of which `place` is `[batch, heads, elements, length]`, and the number that they are multiplied by.
+    /// Returns the keys if `place` is `[batch, heads, elements, length]`, and the factor that they are multiplied by.
     fn of(place: Place<'a>) -> Option<(Self, f64)> {
         let (place, outer) = place.scaled();
         if let Some(keys) = place.transposed(&[0, 2, 3, 1]) {
@@ -127,7 +131,7 @@ impl<'a> Keys<'a> {
         Some((Self::Apart(keys), outer * inner))
     }
 
-    /// The same where heads of all batches are transposed together.
+    /// Returns the keys if the heads of all batches are transposed together, as a rank-3 tensor.
     fn merged(place: &Place<'a>) -> Option<Place<'a>> {
         let [batch, heads, elements, length] = place.extents()?;
         let merged = Place::of(&place.reshape()?, 0).transposed(&[0, 2, 1])?;
@@ -153,19 +157,19 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// What an attention is made of.
+/// The parts of an attention.
 struct Steps<'a> {
     q: Place<'a>,
     keys: Keys<'a>,
     v: Place<'a>,
     scale: f64,
     mask: Option<ValueId>,
-    /// Whether queries without a key give zeros.
+    /// Whether queries without a key yield zeros.
     is_zeroed: bool,
 }
 
 impl<'a> Steps<'a> {
-    /// Those that end at a product with the values.
+    /// Matches the steps that end at a product with the values.
     fn before(product: &Candidate<'a>) -> Option<Self> {
         let shares = Place::of(product, 0);
         let v = Place::of(product, 1);
@@ -192,8 +196,8 @@ impl<'a> Steps<'a> {
         Some(Self { q, keys, v, scale, mask, is_zeroed: zeroed.is_some() })
     }
 
-    /// One node for all of them, of heads apart or of rows of so many heads. It is not ONNX's, which gives zeros for a query
-    /// without a key where these steps give NaN.
+    /// Returns one node for all steps, for separate heads or for rows of `heads` heads. It is the project's own
+    /// operator: for a query without a key, ONNX's `Attention` yields zeros and these steps yield NaN.
     fn replacement(&self, inputs: [ValueId; 3], heads: Option<i64>) -> Replacement {
         let mut attrs = vec![("scale", Attr::Float(self.scale))];
         if let Some(heads) = heads {
@@ -207,7 +211,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// What this is but for zeros in the place of NaNs.
+/// Returns x if this value is `Where(IsNaN(x), 0, x)`.
 fn zeroed<'a>(place: &Place<'a>) -> Option<Place<'a>> {
     let choice = place.made_by("Where")?;
     let is_zero = choice.scalar(1)?.to_bits() == 0;
@@ -215,7 +219,7 @@ fn zeroed<'a>(place: &Place<'a>) -> Option<Place<'a>> {
     (is_zero && is_own).then(|| Place::of(&choice, 2))
 }
 
-/// Whether what is added to scores says something of each key.
+/// Returns whether the addend of the scores is a mask: its last axis is that of the keys.
 fn is_mask(mask: &Place<'_>, scores: &Place<'_>) -> Option<bool> {
     let (dims, all) = (mask.node.extents(mask.port)?, scores.extents()?);
     let mut outer = dims.iter().rev().zip(all.iter().rev()).skip(1);

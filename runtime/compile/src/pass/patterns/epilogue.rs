@@ -1,4 +1,5 @@
-//! What the kernel of a node might do for the nodes behind it before it stores its output.
+//! Offers elementwise nodes to the kernel that computes their operand: y = f(kernel(x)), computed before the kernel
+//! stores.
 
 use udo_api::{Activation, DType, Dim};
 
@@ -6,7 +7,7 @@ use crate::pass::{Candidate, Fusion, Host};
 use crate::resolve::Step;
 use udo_graph::graph::ValueId;
 
-/// The node before that might do this one's work, where nobody else reads what lies between.
+/// Returns the earlier node that may do this node's work, if nothing else reads the value between them.
 pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
     if !node.makes_one() {
         return None;
@@ -26,7 +27,7 @@ pub(in crate::pass) fn attach(node: &Candidate<'_>) -> Option<Fusion> {
     }
 }
 
-/// Quantized values under one scale that is known before the run.
+/// `QuantizeLinear` with one constant scale.
 fn quantize(node: &Candidate<'_>) -> Option<Fusion> {
     let scale = node.output().encoding()?.scale;
     let is_real = node.input(0).dtype() == Some(DType::F32);
@@ -38,7 +39,7 @@ fn activation(node: &Candidate<'_>, activation: Activation) -> Option<Fusion> {
     node.epilogue(node.host(0)?, Step::Activation(activation))
 }
 
-/// What a clip by constants is.
+/// Returns the activation that a `Clip` with constant bounds is; `Clip(0, inf)` is `Relu`.
 fn clip(node: &Candidate<'_>) -> Option<Activation> {
     let bound = |port: usize, open: f64| match node.node().node.input(port) {
         Some(_) => match node.constant::<f32>(port)? {
@@ -52,7 +53,7 @@ fn clip(node: &Candidate<'_>) -> Option<Activation> {
     Some(if is_relu { Activation::Relu } else { Activation::Clip(low, high) })
 }
 
-/// The sum with a constant that has one extent, which becomes a vector.
+/// y = x + b with a constant vector b -> Bias
 fn bias(node: &Candidate<'_>) -> Option<Fusion> {
     [[0, 1], [1, 0]].into_iter().find_map(|[x, addend]| {
         let (vector, axis) = vector(node, addend)?;
@@ -60,7 +61,7 @@ fn bias(node: &Candidate<'_>) -> Option<Fusion> {
     })
 }
 
-/// A constant input and the axis of the output along which its elements lie.
+/// Returns a constant input that is a vector, and the axis of the output along which it lies.
 pub(super) fn vector(node: &Candidate<'_>, port: usize) -> Option<(ValueId, usize)> {
     let (desc, output) = (node.input(port), node.output());
     let dims = desc.shape();
@@ -72,7 +73,7 @@ pub(super) fn vector(node: &Candidate<'_>, port: usize) -> Option<(ValueId, usiz
     Some((node.node().node.input(port)?, axis))
 }
 
-/// The sum with a tensor that is there before the node that makes the other operand runs.
+/// y = x + r with a tensor r that is computed before the producer of x runs -> Residual
 fn residual(node: &Candidate<'_>) -> Option<Fusion> {
     [[0, 1], [1, 0]].into_iter().find_map(|[x, addend]| {
         let mut host = host(node, x)?;
@@ -82,7 +83,7 @@ fn residual(node: &Candidate<'_>) -> Option<Fusion> {
     })
 }
 
-/// The nodes that make operand `port` of a sum, if the other operand does not make it larger.
+/// Returns the nodes that compute operand `port` of a sum, unless the other operand broadcasts it.
 fn host(node: &Candidate<'_>, port: usize) -> Option<Host> {
     node.host(port).filter(|_| node.is_shaped_alike(port))
 }

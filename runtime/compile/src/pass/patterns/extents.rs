@@ -1,4 +1,4 @@
-//! What operators make of extents, and of integers that are computed of them.
+//! The rules of operators for symbolic extents, and for integers that are computed from them.
 
 use udo_api::{Dim, Facts, TensorDesc, resolve_axis};
 use udo_host::ParamSetting;
@@ -6,7 +6,7 @@ use udo_host::ParamSetting;
 use crate::pass::extent::Extent;
 use crate::pass::extents::{At, Said};
 
-/// What a node computes of the extents and integers of its inputs.
+/// Returns the extents and integers of a node's output.
 pub(in crate::pass) fn rule(at: &At<'_>) -> Option<Said> {
     let (domain, op) = at.op();
     let said = match (domain, op) {
@@ -55,7 +55,7 @@ const KEEPS: &[&str] = &[
     "Trilu",
 ];
 
-/// Operators of elements that broadcast, besides those that say so themselves.
+/// Broadcasting operators without the elementwise fact.
 const BROADCASTS: &[&str] =
     &["Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual"];
 
@@ -80,7 +80,7 @@ fn int(at: &At<'_>, name: &str) -> Option<i64> {
 
 fn shape(at: &At<'_>) -> Option<Said> {
     let dims = at.dims(0)?;
-    // Beyond the ends it stops there.
+    // Indices beyond the ends are clamped.
     let place = |at: i64| {
         let rank = i64::try_from(dims.len()).ok()?;
         usize::try_from(if at < 0 { at.saturating_add(rank) } else { at }.clamp(0, rank)).ok()
@@ -137,13 +137,13 @@ fn slice(at: &At<'_>) -> Option<Said> {
     Some(Said { dims, ints })
 }
 
-/// Where a slice of an axis starts, and how many elements it has.
+/// Returns the start and length of a slice along an axis.
 fn span(at: &At<'_>, all: &Extent, [start, end]: [&Extent; 2]) -> Option<[Extent; 2]> {
     let from_end = |place: &Extent| {
         if place.number().is_none_or(|number| number >= 0) {
             return Some(place.clone());
         }
-        // What is further than the first element stops there.
+        // Indices before the first element are clamped.
         let place = all.plus(place)?;
         let is_before = place.number().is_some_and(|number| number < 0);
         let place = if is_before { Extent::of(0) } else { place };
@@ -160,7 +160,7 @@ fn span(at: &At<'_>, all: &Extent, [start, end]: [&Extent; 2]) -> Option<[Extent
     Some([start, len])
 }
 
-/// Whether a number is 0 or more in every run.
+/// Returns whether a number is at least 0 in every run.
 fn is_there(at: &At<'_>, number: &Extent) -> bool {
     at.is_at_most(&Extent::of(0), number)
 }
@@ -206,13 +206,13 @@ fn gemm(at: &At<'_>) -> Said {
     Said { dims: vec![side(0, "transA", 0), side(1, "transB", 1)], ints: None }
 }
 
-/// The extents of an input, with what the plan knows of them.
+/// Returns the extents of an input, with the dimensions that the plan uses.
 fn operand(at: &At<'_>, port: usize) -> Option<Vec<(Dim, Extent)>> {
     let shape = at.desc(port).full_shape();
     Some(shape.iter().zip(at.dims(port)?.iter().cloned()).collect())
 }
 
-/// The extents of what broadcasts: where several are not 1, they are known if they are equal.
+/// Returns the broadcast extents: extents other than 1 must be equal to be known.
 fn broadcast(all: &[Vec<(Dim, Extent)>]) -> Vec<Option<Extent>> {
     let rank = all.iter().map(Vec::len).max().unwrap_or(0);
     let axis = |from_last: usize| {
@@ -235,7 +235,7 @@ fn reshape(at: &At<'_>) -> Option<Said> {
                 None
             }
             Some(0) if !keeps_zero => from.get(axis).cloned(),
-            // Where it is 0 in a run it keeps the input's, which is the same, or that of no elements.
+            // If the extent is 0 in a run, it stands for the input's extent, which is equal, or the tensor is empty.
             None if !keeps_zero && from.get(axis) != Some(extent) => {
                 Extent::product(from)?.over(extent).map(|_| extent.clone())
             }
@@ -269,7 +269,7 @@ fn range(at: &At<'_>) -> Option<Said> {
     Some(Said { dims: vec![len], ints: None })
 }
 
-/// Axes of a view, which are an input.
+/// Returns the axes of a view, which are an input.
 fn axes(at: &At<'_>, rank: usize) -> Option<Vec<usize>> {
     at.numbers(1)?.into_iter().map(|axis| resolve_axis(axis, rank)).collect()
 }
@@ -306,11 +306,11 @@ fn reduce(at: &At<'_>) -> Option<Said> {
         true => None,
         false => Some(Some(extent.clone())),
     });
-    // Of no axes it may be all of them.
+    // Without axes, the reduction may be over all of them.
     Some(Said { dims: dims.collect(), ints: None }).filter(|_| !gone.is_empty())
 }
 
-/// Of heads that lie apart, whose values are as wide as the output's shape says.
+/// Attention of separate heads; the output's shape determines the width of the values.
 fn attention(at: &At<'_>) -> Option<Said> {
     let (q, v) = (at.dims(0)?, at.dims(2)?);
     let (width, outer) = (v.last()?, q.get(..q.len().checked_sub(1)?)?);
@@ -318,7 +318,7 @@ fn attention(at: &At<'_>) -> Option<Said> {
     Some(Said { dims: free_after(outer).into_iter().chain([width]).collect(), ints: None })
 }
 
-/// Of a query's rows, each of which becomes one, whatever it has behind the queries.
+/// Attention of rows: each row of queries yields one row.
 fn rows(at: &At<'_>) -> Option<Said> {
     let [batch, length, _] = at.dims(0)? else { return None };
     Some(Said { dims: vec![Some(batch.clone()), Some(length.clone()), None], ints: None })
@@ -331,7 +331,7 @@ fn elementwise(at: &At<'_>, op: &str) -> Option<Said> {
     Some(Said { dims: broadcast(&all?), ints: computed(at, op) })
 }
 
-/// Integers that are computed of others.
+/// Returns integers that are computed from other integers.
 fn computed(at: &At<'_>, op: &str) -> Option<Vec<Extent>> {
     let a = at.ints(0)?;
     let is_int = |desc: TensorDesc| desc.dtype().is_some_and(|dtype| !dtype.is_float());

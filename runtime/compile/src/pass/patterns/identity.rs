@@ -1,4 +1,11 @@
-//! Nodes that make what is there already: copies, conversions there and back, parts put together again.
+//! Finds nodes whose output equals an earlier value: copies, conversions back and forth, and parts that are joined
+//! again.
+//!
+//! * `x * 1`, `x / 1`, `x ^ 1`, `x - 0` -> `x`
+//! * `Cast(Cast(x, wider), type of x)` -> `x`
+//! * `Concat(Split(x))` -> `x`
+//! * `QuantizeLinear(DequantizeLinear(q, s, z), s, z)` -> `q`
+//! * `Transpose(Transpose(x, p), inverse of p)` -> `x`
 
 use udo_api::{DType, Dim, Facts, resolve_axis};
 
@@ -6,7 +13,7 @@ use crate::pass::Candidate;
 use udo_graph::graph::ValueId;
 use udo_graph::memory::TensorStorage;
 
-/// The value that the output of a node is, element for element.
+/// Returns the value that equals the node's output element for element.
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<ValueId> {
     let op = node.op()?;
     if !node.makes_one() || node.output().is_absent() {
@@ -28,20 +35,20 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<ValueId> {
     }
 }
 
-/// Whether a node's output is its first input.
+/// Returns whether a node's output is its first input.
 fn is_unchanged(node: &Candidate<'_>, op: &str) -> bool {
     let is_same = || node.makes_one_fixed() && node.input(0) == node.output();
     match op {
         "Expand" | "Tile" => is_same(),
         "Max" | "Mean" | "Min" | "Sum" => node.node().node.inputs.len() == 1,
-        // Of the same extents, steps forward are of one.
+        // If the extents are equal and steps are positive, every step is 1.
         "Slice" => is_same() && (node.input_id(4).is_none() || has_no(node, 4, |step| step < 0)),
         "Pad" => node.text("mode") == Some("constant") && has_no(node, 1, |pad| pad != 0),
         _ => false,
     }
 }
 
-/// Whether an input is known, and none of its integers is so.
+/// Returns whether an input is constant and no element satisfies the condition.
 fn has_no(node: &Candidate<'_>, port: usize, is_so: fn(i64) -> bool) -> bool {
     match (node.constant::<i64>(port), node.constant::<i32>(port)) {
         (Some(ints), _) => !ints.iter().any(|&int| is_so(int)),
@@ -50,13 +57,13 @@ fn has_no(node: &Candidate<'_>, port: usize, is_so: fn(i64) -> bool) -> bool {
     }
 }
 
-/// An operand, if the other one is a number that leaves it as it is.
+/// Returns operand `x` if the other operand is this neutral constant.
 fn kept_by(node: &Candidate<'_>, x: usize, other: usize, number: f32) -> Option<ValueId> {
     let is_it = node.scalar(other).is_some_and(|found| found.to_bits() == number.to_bits());
     node.input_id(x).filter(|_| is_it && node.input(x) == node.output())
 }
 
-/// The value whose elements a view shows under their first shape again.
+/// Returns the value that a view, or two views in a row, show in its original shape.
 fn view(node: &Candidate<'_>) -> Option<ValueId> {
     let shape = node.output();
     if node.input(0) == shape && (node.makes_one_fixed() || node.facts().has(Facts::ELEMENTWISE)) {
@@ -67,7 +74,7 @@ fn view(node: &Candidate<'_>) -> Option<ValueId> {
     before.input_id(0).filter(|_| is_back && before.input(0) == shape)
 }
 
-/// What a conversion to its own type reads, or what another one to a type that has all its numbers read before.
+/// Returns the input of a cast to its own type, or the value that a cast to a wider type read before it was cast back.
 fn cast(node: &Candidate<'_>) -> Option<ValueId> {
     let wanted = node.output().dtype()?;
     if node.input(0).dtype() == Some(wanted) {
@@ -78,7 +85,8 @@ fn cast(node: &Candidate<'_>) -> Option<ValueId> {
     before.input_id(0).filter(|_| is_back && holds_all(node.input(0).dtype(), wanted))
 }
 
-/// Whether a type has all numbers of another one. Truths are not numbers, as other numbers become truths.
+/// Returns whether a type represents all values of another one. Bool is excluded, because casts to bool are not
+/// injective.
 fn holds_all(wide: Option<DType>, narrow: DType) -> bool {
     use DType::{F16, F32, F64, I8, I16, I32, I64, U8, U16, U32};
     let narrower: &[DType] = match wide {
@@ -94,7 +102,7 @@ fn holds_all(wide: Option<DType>, narrow: DType) -> bool {
     narrower.contains(&narrow)
 }
 
-/// The operand of a concat of one, or what a split cut into the parts that a concat puts together.
+/// Returns the operand of a concat with one input, or the input of the split whose parts are joined again.
 fn whole(node: &Candidate<'_>) -> Option<ValueId> {
     if node.node().node.inputs.len() == 1 {
         return node.input_id(0);
@@ -106,7 +114,7 @@ fn whole(node: &Candidate<'_>) -> Option<ValueId> {
     split.input_id(0).filter(|_| is_whole && split.input(0) == node.output())
 }
 
-/// The quantized values behind numbers that become such again under the same scales, which is exact.
+/// Returns q for `QuantizeLinear(DequantizeLinear(q))` with equal parameters, which is exact.
 fn quantized(node: &Candidate<'_>) -> Option<ValueId> {
     const PARAMS: [&str; 2] = ["axis", "block_size"];
     let before = node.made_by(0, "DequantizeLinear")?;
@@ -125,7 +133,7 @@ fn quantized(node: &Candidate<'_>) -> Option<ValueId> {
     before.input_id(0).filter(|_| fits)
 }
 
-/// What has its axes in the order that they are brought into, alone or by two nodes.
+/// Returns the input of a transpose that changes nothing, or of two transposes that cancel out.
 fn transposed(node: &Candidate<'_>) -> Option<ValueId> {
     if keeps_order(&node.input(0).full_shape().iter().collect::<Vec<_>>(), &order(node)?) {
         return node.input_id(0).filter(|_| node.input(0) == node.output());
@@ -138,12 +146,12 @@ fn transposed(node: &Candidate<'_>) -> Option<ValueId> {
     before.input_id(0).filter(|_| is_back && before.input(0) == node.output())
 }
 
-/// Whether axes of more than one position stay in their order.
+/// Returns whether a permutation keeps the order of the axes with more than one element.
 fn keeps_order(dims: &[Dim], order: &[usize]) -> bool {
     order.iter().filter(|&&axis| dims.get(axis) != Some(&Dim::Fixed(1))).is_sorted()
 }
 
-/// The input's axis behind each axis of a transposition.
+/// Returns the input axis of each output axis of a transpose.
 pub(super) fn order(transpose: &Candidate<'_>) -> Option<Vec<usize>> {
     let rank = transpose.input(0).rank();
     match transpose.ints("perm") {

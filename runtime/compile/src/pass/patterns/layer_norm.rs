@@ -1,4 +1,5 @@
-//! Rows that are normalized step by step: `d / sqrt(mean(d * d) + epsilon) * scale + bias`, where `d = x - mean(x)`.
+//! Fuses layer normalization (arXiv:1607.06450): y = d / sqrt(mean(d * d) + epsilon) * scale + bias, with d = x -
+//! mean(x), -> LayerNormalization(x, scale, bias).
 
 use udo_api::Shape;
 
@@ -8,7 +9,7 @@ use udo_graph::memory::Tensor;
 
 use super::rows::{Squares, row, vector};
 
-/// The normalization that ends at this node.
+/// Returns the normalization whose last step is this node.
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     match node.op()? {
         "Add" => Candidate::either(|scaled, bias| {
@@ -30,7 +31,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     }
 }
 
-/// What is normalized.
+/// A normalization of rows.
 struct Rows {
     x: ValueId,
     /// The extents of a row, which are the last ones.
@@ -39,7 +40,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Normalized rows times constants.
+    /// Matches normalized rows times a constant.
     fn scaled(node: &Candidate<'_>) -> Option<(Self, Operand)> {
         Candidate::either(|rows, scale| {
             let rows = Self::normalized(&node.made_by(rows, "Div")?)?;
@@ -48,7 +49,7 @@ impl Rows {
         })
     }
 
-    /// `d / sqrt(mean(d * d) + epsilon)`
+    /// Matches `d / sqrt(mean(d * d) + epsilon)`.
     fn normalized(node: &Candidate<'_>) -> Option<Self> {
         let d = node.input_id(0)?;
         let difference = node.made_by(0, "Sub")?;

@@ -1,13 +1,13 @@
-//! What nodes make of operands whose channels lie last, beyond what their operators say.
+//! Layout rules of nodes for channels-last operands, beyond the facts of their operators.
 
 use crate::pass::Candidate;
 use crate::resolve::LayoutRule;
 
-/// That of nodes of four axes that quantize, transpose, or join quantized values.
+/// Returns the rule of a rank-4 node that quantizes, dequantizes, transposes or concatenates quantized values.
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<LayoutRule> {
     let rule = match node.op()? {
         "DequantizeLinear" | "QuantizeLinear" => {
-            // Scales of blocks lie along all axes.
+            // Scales of blocks vary along all axes.
             let is_vector = |port: usize| node.input(port).rank() <= 1;
             (is_vector(1) && is_vector(2)).then_some(LayoutRule::Axis)?
         }

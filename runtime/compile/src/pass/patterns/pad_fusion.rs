@@ -1,4 +1,5 @@
-//! Padding by what the windows behind it take for no element, which they do themselves.
+//! Moves padding into the operator that follows: Conv(Pad(x, p), pads) -> Conv(x, p + pads), where the padded value is
+//! neutral for the operator.
 
 use udo_api::{DType, resolve_axis};
 
@@ -6,10 +7,10 @@ use crate::pass::{Candidate, Operand, Replacement};
 use udo_graph::graph::Attr;
 use udo_graph::memory::TensorStorage;
 
-/// Operators that give nothing below zero, but a NaN for a NaN.
+/// Operators without negative results; they propagate NaN.
 const NOT_NEGATIVE: &[&str] = &["Abs", "HardSigmoid", "Relu", "Sigmoid", "Softmax", "Softplus"];
 
-/// The convolution or pooling that pads by itself.
+/// Returns the convolution or pooling with the padding included.
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     let op = node.op()?;
     let pad = node.made_by(0, "Pad")?;
@@ -36,7 +37,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     is_same.then_some(padded)
 }
 
-/// What windows are padded by, before all axes and then behind them, where that does not follow from extents.
+/// Returns the pads of a window operator, all begins before all ends; `None` if they depend on extents.
 pub(super) fn own_pads(node: &Candidate<'_>) -> Option<Vec<i64>> {
     let count = 2 * node.input(0).rank().checked_sub(2)?;
     let zeros = || Some(vec![0; count]);
@@ -50,7 +51,7 @@ pub(super) fn own_pads(node: &Candidate<'_>) -> Option<Vec<i64>> {
     }
 }
 
-/// What a pad adds, as windows say it, if it takes nothing off and pads nothing but images.
+/// Returns the pads of a `Pad` node in the same form, if none is negative and only spatial axes are padded.
 fn added_pads(pad: &Candidate<'_>) -> Option<Vec<i64>> {
     let (rank, pads) = (pad.input(0).rank(), pad.constant::<i64>(1)?);
     let axes: Vec<i64> = match pad.input_id(3) {
@@ -74,7 +75,7 @@ fn added_pads(pad: &Candidate<'_>) -> Option<Vec<i64>> {
     are_images.then(|| all.iter().flat_map(|pads| pads.iter().skip(2).copied()).collect())
 }
 
-/// Whether an input is left out or a zero; nothing where only a run says.
+/// Returns whether an input is omitted or 0; `None` if a run computes it.
 fn is_zero(node: &Candidate<'_>, port: usize) -> Option<bool> {
     match node.input_id(port) {
         Some(_) => Some(node.tensor(port)?.stored().iter().all(|&byte| byte == 0)),
@@ -82,7 +83,7 @@ fn is_zero(node: &Candidate<'_>, port: usize) -> Option<bool> {
     }
 }
 
-/// Whether a pad adds what stands for zero.
+/// Returns whether the padded value is the zero point.
 fn is_zero_point(pad: &Candidate<'_>, node: &Candidate<'_>, port: usize) -> Option<bool> {
     if is_zero(pad, 2)? && is_zero(node, port)? {
         return Some(true);
@@ -90,7 +91,7 @@ fn is_zero_point(pad: &Candidate<'_>, node: &Candidate<'_>, port: usize) -> Opti
     Some(pad.tensor(2)?.bytes() == node.tensor(port)?.bytes())
 }
 
-/// Whether a pad adds the least number of its type.
+/// Returns whether the padded value is the lowest of its type.
 fn is_least(pad: &Candidate<'_>) -> bool {
     let is_f32 = pad.scalar(2) == Some(f32::NEG_INFINITY);
     let is_f64 = pad.constant::<f64>(2) == Some(&[f64::NEG_INFINITY]);
@@ -98,7 +99,7 @@ fn is_least(pad: &Candidate<'_>) -> bool {
     is_f32 || is_f64 || is_u8 || pad.constant::<i8>(2) == Some(&[i8::MIN])
 }
 
-/// Whether zeros around what is not negative are never larger than all elements of a window, as each window has one.
+/// Returns whether padded zeros never change a maximum: every window contains an element, and no element is negative.
 fn wins_never(node: &Candidate<'_>, pad: &Candidate<'_>, pads: &[i64]) -> Option<bool> {
     let windows = node.ints("kernel_shape")?;
     let has_elements = pad.input(0).full_shape().is_fixed() && !pad.input(0).shape().contains(&0);

@@ -1,7 +1,7 @@
 //! Reads the encodings of values from the model's `QuantizeLinear` and `DequantizeLinear` nodes.
 //!
-//! A real value that comes out of a dequantize node, or that quantize nodes of one encoding alone read, has the
-//! encoding that the node states, per tensor or per axis. A fixed-point core may then hold it as quantized values.
+//! A float value has an encoding, per tensor or per axis, if a `DequantizeLinear` node computes it, or if all its
+//! consumers are `QuantizeLinear` nodes with the same encoding. A fixed-point core may then store it quantized.
 
 use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Facts, resolve_axis};
 use udo_host::ParamSetting;
@@ -11,12 +11,12 @@ use crate::resolve::{BoundNode, Quantized, TypedGraph};
 use udo_graph::graph::{Links, NodeReads, Read, Source, ValueId};
 use udo_graph::memory::Tensor;
 
-/// Says of each value how fixed-point cores may store it, where the model does, and how many those are.
+/// Sets the encoding of each value for which the model states one; returns the number of these values.
 pub(in crate::pass) fn propagate(graph: &mut TypedGraph) -> usize {
     let known = encodings(graph);
     let count = known.iter().flatten().count();
     for (value, quantized) in graph.values.iter_mut().zip(known) {
-        // That of a default is known before any pass.
+        // A default's encoding is known before any pass.
         let own = value.quantized.filter(|_| matches!(value.value.source, Source::Constant(_)));
         value.quantized = quantized.or(own);
     }
@@ -28,7 +28,7 @@ fn encodings(graph: &TypedGraph) -> Vec<Option<Quantized>> {
     for bound in graph.nodes.iter().filter(|bound| bound.node.op == "DequantizeLinear") {
         known.set(bound.node.output(0), known.stated(bound, bound.node.input(0)));
     }
-    // An operator that keeps an encoding copies quantized values, whatever its output's reader would like.
+    // A node that keeps its input's encoding copies quantized values, even if its consumers ask for another encoding.
     for bound in graph.nodes.iter().filter(|bound| bound.keeps_encoding()) {
         let kept = known.get(bound.node.input(0)).filter(|kept| known.is_kept(bound, *kept));
         for &output in &bound.node.outputs {
@@ -43,8 +43,7 @@ fn encodings(graph: &TypedGraph) -> Vec<Option<Quantized>> {
     known.of
 }
 
-/// Says of each value of which nothing is known by now how fixed-point cores may store it, where that follows from what its node
-/// is given, and how many those are.
+/// Derives encodings of further values from those of their node's inputs; returns the number of these values.
 pub(in crate::pass) fn derive(graph: &mut TypedGraph) -> usize {
     let of = graph.values.iter().map(|value| value.quantized).collect();
     let mut known = Known { of, readers: Vec::new(), graph };
@@ -73,19 +72,19 @@ pub(in crate::pass) fn derive(graph: &mut TypedGraph) -> usize {
     count
 }
 
-/// How numbers are stored that nobody reads.
+/// The encoding of values that nothing reads.
 const ANYHOW: Quantized = Quantized {
     dtype: DType::U8,
     encodings: Encodings::PerTensor(Encoding { scale: 1.0, zero_point: 0 }),
 };
 
-/// Operators that keep an encoding and weigh values.
+/// Operators that keep the encoding and compute weighted means.
 const MEANS: &[&str] = &["AveragePool", "GlobalAveragePool", "Resize"];
 
-/// How values are stored, as far as that is known.
+/// The encodings that are known so far.
 struct Known<'a> {
     of: Vec<Option<Quantized>>,
-    /// The nodes that read each value as their first input, and nothing where someone reads it otherwise.
+    /// The nodes that read each value as their first input; `None` if a node reads it at another port.
     readers: Vec<Option<Vec<&'a BoundNode>>>,
     graph: &'a TypedGraph,
 }
@@ -115,7 +114,7 @@ impl Known<'_> {
         self.of.get(value?.index()).copied().flatten()
     }
 
-    /// Gives a real value of which nothing is known yet this encoding.
+    /// Sets the encoding of a float value if none is known yet.
     fn set(&mut self, value: Option<ValueId>, quantized: Option<Quantized>) {
         let real = self.graph.desc(value).dtype() == Some(DType::F32);
         if let Some(slot) = value.and_then(|v| self.of.get_mut(v.index())).filter(|_| real) {
@@ -123,8 +122,8 @@ impl Known<'_> {
         }
     }
 
-    /// Gives a value the encoding that all who read it ask for, if they do: whoever does not would get other
-    /// numbers than the model says.
+    /// Sets the encoding that all consumers of a value ask for. If a consumer asks for none, it must get the model's
+    /// exact values.
     fn set_as_read(&mut self, value: Option<ValueId>) {
         let readers = value.and_then(|v| self.readers.get(v.index())?.as_ref());
         let mut asked = readers.into_iter().flatten().map(|bound| self.asked_by(bound));
@@ -133,11 +132,11 @@ impl Known<'_> {
         }
     }
 
-    /// The encoding in which a node would take its first input.
+    /// Returns the encoding that a node asks for at its first input.
     fn asked_by(&self, bound: &BoundNode) -> Option<Quantized> {
         match bound.node.op.as_str() {
             "QuantizeLinear" => self.stated(bound, bound.node.output(0)),
-            // What is stored of a mean's operands may be cut off where the mean itself is not.
+            // A mean's operands may saturate although the mean itself does not.
             op if bound.keeps_encoding() && !MEANS.contains(&op) => {
                 let made = bound.node.outputs.iter().filter(|output| output.is_some());
                 let mut asked = made.map(|output| self.get(*output));
@@ -148,8 +147,8 @@ impl Known<'_> {
         }
     }
 
-    /// Whether what an operator that keeps encodings reads and what it makes can both have this one. Where an axis ends
-    /// up is known of views of the same shape only.
+    /// Returns whether the input and output of a node that keeps encodings can share this one. The position of an axis
+    /// is known only for views that keep the shape.
     fn is_kept(&self, bound: &BoundNode, quantized: Quantized) -> bool {
         let shape = |value| self.graph.desc(value).full_shape();
         match quantized.encodings {
@@ -161,7 +160,7 @@ impl Known<'_> {
         }
     }
 
-    /// The encoding that a quantize or dequantize node states.
+    /// Returns the encoding that a quantize or dequantize node states.
     fn stated(&self, bound: &BoundNode, stored: Option<ValueId>) -> Option<Quantized> {
         let scales = self.graph.known(bound.node.input(1))?;
         let numbers = scales.get::<f32>()?;
@@ -183,7 +182,7 @@ impl Known<'_> {
     }
 }
 
-/// An integer parameter of a node.
+/// Returns an integer parameter of a node.
 fn param(bound: &BoundNode, name: &str) -> Option<i64> {
     match bound.params.settings().iter().find(|(known, _)| *known == name)? {
         (_, ParamSetting::Int(value)) => Some(*value),
@@ -191,7 +190,7 @@ fn param(bound: &BoundNode, name: &str) -> Option<i64> {
     }
 }
 
-/// The elements of a tensor of quantized values.
+/// Returns the elements of a tensor of quantized values.
 fn integers(tensor: &Tensor) -> Option<Vec<i32>> {
     fn of<T: Element>(tensor: &Tensor) -> Option<Vec<i32>>
     where

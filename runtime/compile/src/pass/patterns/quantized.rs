@@ -1,5 +1,7 @@
-//! Operators on quantized values, in the place of those on numbers that lie between steps that make numbers of such values and
-//! the one that quantizes again.
+//! Replaces a float operator between `DequantizeLinear` and `QuantizeLinear` by one on quantized values:
+//!
+//! * QuantizeLinear(op(DequantizeLinear(x), ..)) -> QLinear-op(x, ..)
+//! * QuantizeLinear(f(DequantizeLinear(x))) with an elementwise f and 8 bits -> Lookup(x), a table of 256 entries
 
 use udo_api::{DType, Dim, Facts, Shape, resolve_axis};
 use udo_simd::gemm_u8::MAX_K;
@@ -13,19 +15,19 @@ const DEQUANTIZE: &str = "DequantizeLinear";
 /// The domain of most operators on quantized values.
 const MICROSOFT: &str = "com.microsoft";
 
-/// The operator set from which on `Softmax` goes along one axis.
+/// The first operator set in which `Softmax` normalizes over one axis.
 const ONE_AXIS: i64 = 13;
 
-/// The domain of those that are our own.
+/// The domain of this project's own operators.
 const UDO: &str = "udo";
 
-/// The most that a bias may be, so that sums with it stay sums.
+/// The largest bias, so that 32-bit sums with it do not overflow.
 const MOST_BIAS: f64 = (1u32 << 30) as f64;
 
-/// What stands in the place of a group, or why it stays.
+/// The replacement of a group, or the reason why it stays.
 type Put = Result<Replacement, String>;
 
-/// The operator on quantized values that ends at this node.
+/// Returns the operator on quantized values whose last step is this node.
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
     if node.op() != Some("QuantizeLinear") {
         return Found::Nothing;
@@ -42,7 +44,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
         let put = Group { of, result }.piece(at);
         return put.map_or_else(Found::Stays, Found::Instead);
     }
-    // What nobody made of quantized values is none of it.
+    // An operand that was not dequantized has no quantized form.
     let Some(maker) = node.before(0).filter(reads_dequantized) else { return Found::Nothing };
     if maker.op().is_none() {
         return Found::Stays(named(&maker, "is of a package, which computes with the numbers"));
@@ -54,7 +56,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
     put.map_or_else(Found::Stays, Found::Instead)
 }
 
-/// Whether a node, or the one that it cuts off the results of, reads what a dequantize node makes, or adds to a product of it.
+/// Returns whether a node, or the node whose result it clips, reads a dequantized value or a product of one.
 fn reads_dequantized(node: &Candidate<'_>) -> bool {
     let is_of = |node: &Candidate<'_>| {
         let mut ports = 0..node.node().node.inputs.len();
@@ -73,7 +75,7 @@ fn named(node: &Candidate<'_>, does: &str) -> String {
     format!("node {:?} ({}) {does}", of.name, of.op)
 }
 
-/// A table of what each value becomes, where what lies between are functions of one number.
+/// Returns a table lookup, if all nodes between dequantizing and quantizing are functions of one element.
 fn looked_up(last: &Candidate<'_>, result: &Encoded<'_>) -> Option<Replacement> {
     let (mut nodes, mut reader, mut port) = (vec![(last.id(), 0)], *last, 0);
     let values = loop {
@@ -103,7 +105,7 @@ fn looked_up(last: &Candidate<'_>, result: &Encoded<'_>) -> Option<Replacement> 
     })
 }
 
-/// The one input that a node makes each number of its output of, by constants of one number each, if it does.
+/// Returns the port of the only variable input of an elementwise function, if its constants have one element each.
 fn function_of(node: &Candidate<'_>) -> Option<usize> {
     node.op()?;
     let inputs = node.node().node.inputs.iter().enumerate();
@@ -120,7 +122,7 @@ fn function_of(node: &Candidate<'_>) -> Option<usize> {
 }
 
 impl Group<'_> {
-    /// The operator on quantized values that does what the group does.
+    /// Returns the operator on quantized values that computes the group.
     fn on_values(&self) -> Put {
         match self.of.op().unwrap_or_default() {
             "Add" => self.biased().unwrap_or_else(|| self.of_operands("QLinearAdd", 2)),
@@ -140,19 +142,19 @@ impl Group<'_> {
     }
 }
 
-/// An operator on numbers whose result is quantized.
+/// A float operator whose result is quantized.
 struct Group<'a> {
     of: Candidate<'a>,
     result: Encoded<'a>,
 }
 
 impl<'a> Group<'a> {
-    /// Why the group stays.
+    /// Formats the reason why the group stays.
     fn stays(&self, why: &str) -> String {
         named(&self.of, why)
     }
 
-    /// What an operand is made of.
+    /// Returns the encoding of a dequantized operand.
     fn operand(&self, port: usize) -> Option<Encoded<'a>> {
         let node = self.of.maker(port)?;
         let is_it = node.op_or_folded() == Some(DEQUANTIZE);
@@ -160,7 +162,7 @@ impl<'a> Group<'a> {
         Encoded::of(&node, dtype, node.input_id(0))
     }
 
-    /// An operand of one scale.
+    /// Returns an operand with one scale.
     fn activation(&self, port: usize) -> Result<Encoded<'a>, String> {
         self.operand(port).and_then(Encoded::for_all).ok_or_else(|| {
             self.stays(&format!(
@@ -169,7 +171,7 @@ impl<'a> Group<'a> {
         })
     }
 
-    /// An operand of one scale, or of one for each result, which lie along `axis`.
+    /// Returns an 8-bit operand with one scale, or with one scale for each result along `axis`.
     fn weights(&self, port: usize, axis: usize) -> Result<Encoded<'a>, String> {
         let weights = self.operand(port);
         let fits = |of: &Encoded<'_>| of.is_byte() && of.axis.is_none_or(|own| own == axis);
@@ -178,7 +180,7 @@ impl<'a> Group<'a> {
         })
     }
 
-    /// Refuses sums of more products than kernels add up.
+    /// Refuses sums of more products than the kernels support.
     fn check_depth(&self, depth: usize) -> Result<(), String> {
         if depth > MAX_K {
             return Err(self.stays(&format!("adds up {depth} products, more than {MAX_K}")));
@@ -186,33 +188,33 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Values, scale and zero point of an operand.
+    /// Returns values, scale and zero point of an operand.
     fn triple(&self, of: &Encoded<'_>) -> Result<[Operand; 3], String> {
         of.triple().ok_or_else(|| self.stays("reads values that are not known by themselves"))
     }
 
-    /// Scale and zero point of the result.
+    /// Returns scale and zero point of the result.
     fn result(&self) -> Result<[Operand; 2], String> {
         self.result.numbers().ok_or_else(|| self.stays("has a result of no known scale"))
     }
 
-    /// The operator that does the same, with the attributes that it shares.
+    /// Returns the quantized operator, with the attributes that both operators have.
     fn by(&self, domain: &'static str, op: &'static str, inputs: Vec<Operand>) -> Put {
         let of = Replacement::of(&self.of);
         let Replacement { attrs, .. } =
             of.ok_or_else(|| self.stays("has attributes of its own"))?;
-        // Numbers that others read as well go on being made.
+        // Float values that other nodes read as well are still computed.
         let shared = self.of.node().node.inputs.iter().flatten().copied().collect();
         let named_after = Some(self.of.id());
         Ok(Replacement { attrs, named_after, shared, ..Replacement::new(domain, op, inputs) })
     }
 
-    /// Whether values of 16 bits are read or made, next to weights of 8.
+    /// Returns whether 16-bit activations are read or written.
     fn is_wide(&self, x: &Encoded<'_>) -> bool {
         !(x.is_byte() && self.result.is_byte())
     }
 
-    /// Refuses what is of 16 bits, where such values are computed with in numbers.
+    /// Refuses 16-bit results of operators that have no 16-bit kernels.
     fn check_bytes(&self) -> Result<(), String> {
         if self.result.is_byte() {
             return Ok(());
@@ -220,7 +222,7 @@ impl<'a> Group<'a> {
         Err(self.stays("makes values of 16 bits, which it computes in numbers"))
     }
 
-    /// An operator of `count` operands of one scale each, and of as many inputs.
+    /// Returns an operator on `count` operands with one scale each.
     fn of_operands(&self, op: &'static str, count: usize) -> Put {
         self.check_bytes()?;
         let mut inputs = Vec::new();
@@ -250,7 +252,7 @@ impl<'a> Group<'a> {
         self.by(MICROSOFT, "QLinearConcat", inputs)
     }
 
-    /// A convolution, the outputs of whose weights lie along `axis`: those of all groups, or those of one.
+    /// Returns a convolution. The output channels of its weights, of all groups or of one, lie along `axis`.
     fn convolved(&self, (domain, op): (&'static str, &'static str), axis: usize) -> Put {
         let (x, w) = (self.activation(0)?, self.weights(1, axis)?);
         let groups = self.of.int("group").and_then(|groups| usize::try_from(groups).ok());
@@ -263,7 +265,7 @@ impl<'a> Group<'a> {
             if axis == 0 { (first, second) } else { (second * groups, first / groups) };
         self.check_depth(depth * window.iter().product::<usize>())?;
         if self.is_wide(&x) && depth == 1 && groups > 1 {
-            // Primitives for 8-bit values take it one tap at a time, which does not pay.
+            // The primitives take a 16-bit depthwise filter one tap at a time, which is slower than f32.
             return Err(
                 self.stays("has a filter for each channel of 16 bits, which numbers do faster")
             );
@@ -275,7 +277,7 @@ impl<'a> Group<'a> {
         self.by(domain, op, inputs)
     }
 
-    /// A product with a constant for each column added.
+    /// y = MatMul(a, b) + bias -> QLinearMatMulAdd(a, b, bias)
     fn biased(&self) -> Option<Put> {
         let of_product = |port: usize, bias: usize| {
             let of = self.of.before(port).filter(|of| of.op() == Some("MatMul"))?;
@@ -310,7 +312,7 @@ impl<'a> Group<'a> {
         let is_one = |name: &str| {
             self.of.float(name).is_some_and(|factor| factor.to_bits() == 1f64.to_bits())
         };
-        // A bias that counts 0 times is none.
+        // With beta = 0 the bias has no effect.
         let has_bias = self.of.input_id(2).is_some() && self.of.float("beta") != Some(0.0);
         if !is_one("alpha") || has_bias && !is_one("beta") {
             return Err(self.stays("multiplies its product or its bias by another number than 1"));
@@ -334,9 +336,9 @@ impl<'a> Group<'a> {
         Ok(product)
     }
 
-    /// What only moves or chooses values does the same to those that are stored.
+    /// An operator that only moves or selects elements works the same on quantized values.
     fn moved(&self) -> Put {
-        // Means of stored values would be stored in the same way, but those of numbers take vectors.
+        // An interpolated result would keep the encoding, but the float kernels are vectorized and faster.
         let samples = self.of.op() == Some("Resize") && self.of.text("mode") != Some("nearest");
         if !self.of.facts().has(Facts::SAME_ENCODING) || samples || !self.of.makes_one() {
             return Err(self.stays("computes what no operator on quantized values does"));
@@ -347,7 +349,7 @@ impl<'a> Group<'a> {
         self.of_moved(&self.kept()?)
     }
 
-    /// Values that are stored alike in front and behind.
+    /// Returns the operand if its encoding is that of the result.
     fn kept(&self) -> Result<Encoded<'a>, String> {
         let x = self.activation(0)?;
         if x.is_as(&self.result) {
@@ -356,7 +358,7 @@ impl<'a> Group<'a> {
         Err(self.stays("moves values that are stored in another way behind it"))
     }
 
-    /// The same operator, of stored values.
+    /// Returns the same operator on quantized values.
     fn of_moved(&self, x: &Encoded<'_>) -> Put {
         let of_values = Replacement::of(&self.of).zip(x.values);
         let (mut of_values, values) =
@@ -369,7 +371,7 @@ impl<'a> Group<'a> {
         Ok(of_values)
     }
 
-    /// What is put around is stored as well.
+    /// `Pad`: quantizes the pad value.
     fn padded(&self) -> Put {
         let x = self.kept()?;
         let mut pad = self.of_moved(&x)?;
@@ -389,7 +391,7 @@ impl<'a> Group<'a> {
         Ok(pad)
     }
 
-    /// One of the pieces that values are split into, cut out of those that are stored.
+    /// Returns one part of a split as a slice of the quantized values.
     fn piece(&self, at: usize) -> Put {
         let x = self.kept()?;
         let axis = self.of.int("axis").and_then(|axis| resolve_axis(axis, self.of.input(0).rank()));
@@ -417,8 +419,8 @@ impl<'a> Group<'a> {
         Ok(Replacement { shared: shared.collect(), ..Replacement::new("", "Slice", inputs) })
     }
 
-    /// A bias as it is added to sums of products, for one of `count` results each: no number of the model is changed by more than half
-    /// of what a product of values of one stands for.
+    /// Returns a bias as i32 in units of scale(x) * scale(w), for `count` results. This changes no bias by more than
+    /// half a unit.
     fn bias(
         &self,
         port: usize,
@@ -465,26 +467,26 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The inputs of two operands, behind each other.
+/// Returns the inputs of two operands, one after the other.
 fn both(a: [Operand; 3], b: [Operand; 3]) -> Vec<Operand> {
     a.into_iter().chain(b).collect()
 }
 
-/// How numbers are stored as values: the node that says so, and what it says.
+/// The encoding that a quantize or dequantize node states.
 #[derive(Clone)]
 struct Encoded<'a> {
     node: Candidate<'a>,
     dtype: DType,
-    /// The stored values, of numbers that are made of such.
+    /// The quantized values, if the node dequantizes.
     values: Option<ValueId>,
     scales: &'a [f32],
     zeros: Vec<i32>,
-    /// The axis that scales lie along; none where there is one for all.
+    /// The axis of the scales; `None` if there is one scale.
     axis: Option<usize>,
 }
 
 impl<'a> Encoded<'a> {
-    /// What a quantize or dequantize node says.
+    /// Reads the encoding from a node.
     fn of(node: &Candidate<'a>, dtype: DType, values: Option<ValueId>) -> Option<Self> {
         let scales = node.constant::<f32>(1)?;
         let zeros = match (node.input_id(2), dtype) {
@@ -505,13 +507,13 @@ impl<'a> Encoded<'a> {
         is_plain.then_some(Self { node: *node, dtype, values, scales, zeros, axis })
     }
 
-    /// The same, if it is one scale for all.
+    /// Returns the encoding if it has one scale and 8 or 16 bits.
     fn for_all(self) -> Option<Self> {
         let is_value = self.is_byte() || matches!(self.dtype, DType::U16 | DType::I16);
         (self.axis.is_none() && is_value).then_some(self)
     }
 
-    /// Whether values have 8 bits.
+    /// Returns whether values have 8 bits.
     fn is_byte(&self) -> bool {
         matches!(self.dtype, DType::U8 | DType::I8)
     }
@@ -521,8 +523,9 @@ impl<'a> Encoded<'a> {
         self.dtype == other.dtype && bits(self) == bits(other) && self.zeros == other.zeros
     }
 
-    /// The node that makes the numbers which are stored, where those between cut off what cannot be stored anyway. Quantizing keeps
-    /// order, so a bound changes nothing where it is stored as the least or the largest value.
+    /// Returns the node whose result is quantized, skipping a clip that has no effect because quantizing saturates at
+    /// the same bounds. Quantizing is monotonic, so a bound has no effect if it quantizes to the end of the type's
+    /// range.
     fn unclipped(&self, node: Candidate<'a>) -> Option<Candidate<'a>> {
         let (least, most) = match self.dtype {
             DType::U8 => (0.0, 255.0),
@@ -545,13 +548,13 @@ impl<'a> Encoded<'a> {
         is_cut.then(|| node.before(0)).flatten()
     }
 
-    /// What a number is stored as, were there no end of values; none where there is no one scale.
+    /// Returns the quantized value of a number before saturation; `None` if there are several scales.
     fn stored(&self, number: f32) -> Option<f64> {
         let (&[scale], &[zero]) = (self.scales, self.zeros.as_slice()) else { return None };
         Some(f64::from((number / scale).round_ties_even()) + f64::from(zero))
     }
 
-    /// A number as it is stored.
+    /// Returns a number as a quantized constant.
     fn constant(&self, number: f32) -> Option<Operand> {
         let stored = self.stored(number).filter(|stored| !stored.is_nan())?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
@@ -575,12 +578,12 @@ impl<'a> Encoded<'a> {
         Tensor::zeros(self.dtype, Shape::SCALAR).ok().map(Operand::Constant)
     }
 
-    /// Scale and zero point.
+    /// Returns scale and zero point.
     fn numbers(&self) -> Option<[Operand; 2]> {
         Some([self.scale()?, self.zero()?])
     }
 
-    /// Values, scale and zero point.
+    /// Returns values, scale and zero point.
     fn triple(&self) -> Option<[Operand; 3]> {
         let [scale, zero] = self.numbers()?;
         Some([Operand::Value(self.values?), scale, zero])

@@ -1,18 +1,18 @@
-//! Encodings of values that no quantize or dequantize node speaks of, where what they are made of has encodings: what an operator can
-//! make of numbers in a range is in a range as well. 16 bits hold them nearer than any 8-bit value around them is.
+//! Derives encodings of values without one from the ranges of their operands, by interval arithmetic. They use 16 bits,
+//! which are finer than any 8-bit encoding around them.
 
 use udo_api::{DType, Encoding, Encodings};
 
 use crate::resolve::{BoundNode, Quantized, TypedGraph};
 use udo_graph::graph::ValueId;
 
-/// The least and the largest number.
+/// The lower and upper bound of a value's elements.
 type Range = [f64; 2];
 
-/// What becomes of the ranges of a node's inputs; the node, for its attributes.
+/// Computes the range of a node's output from those of its inputs.
 type Rule = fn(&[Range], &BoundNode) -> Option<Range>;
 
-/// Operators whose results are in a range that follows from those of their inputs.
+/// Operators with a rule.
 const RULES: &[(&str, Rule)] = &[
     ("Abs", |of, _| Some(hull(&[0.0, magnitude(*of.first()?)]))),
     ("Add", |of, _| Some(sum(of))),
@@ -81,7 +81,7 @@ fn hull(of: &[f64]) -> Range {
     of.iter().fold([f64::INFINITY, f64::NEG_INFINITY], bounds)
 }
 
-/// How a node's first output can be stored, where `known` says how its inputs are.
+/// Returns the encoding of a node's first output, given the encodings of its inputs.
 pub(super) fn derived(
     graph: &TypedGraph,
     bound: &BoundNode,
@@ -104,7 +104,7 @@ pub(super) fn derived(
     stored(range)
 }
 
-/// The numbers that can be stored so.
+/// Returns the range of the real values that an encoding represents.
 fn range_of(quantized: Quantized) -> Option<Range> {
     let Encodings::PerTensor(Encoding { scale, zero_point }) = quantized.encodings else {
         return None;
@@ -119,10 +119,10 @@ fn range_of(quantized: Quantized) -> Option<Range> {
     Some([least, most].map(|stored| f64::from(stored - zero_point) * f64::from(scale)))
 }
 
-/// 16-bit values for numbers in a range, zero among them exactly.
+/// Returns a 16-bit encoding of a range that represents 0 exactly.
 fn stored([low, high]: Range) -> Option<Quantized> {
     const STEPS: f64 = 65_535.0;
-    // Keeps the scale of a constant away from 0.
+    // Avoids a scale of 0 for constants.
     const LEAST_WIDTH: f64 = 1e-9;
     let low = low.min(0.0);
     let high = high.max(low + LEAST_WIDTH).max(0.0);

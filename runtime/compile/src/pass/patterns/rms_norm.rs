@@ -1,11 +1,12 @@
-//! Rows that are divided step by step by the root of their mean square: `x / sqrt(mean(x * x) + epsilon) * scale`.
+//! Fuses root-mean-square normalization (arXiv:1910.07467): y = x / sqrt(mean(x * x) + epsilon) * scale ->
+//! RMSNormalization(x, scale).
 
 use crate::pass::{Candidate, Operand, Replacement};
 use udo_graph::graph::Attr;
 
 use super::rows::{Squares, vector};
 
-/// The normalization that ends at this node.
+/// Returns the normalization whose last step is this node.
 pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     if node.op()? != "Mul" {
         return None;
@@ -21,7 +22,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Option<Replacement> {
     })
 }
 
-/// `x / sqrt(..)`, or `x` times the inverse of that, where `..` is of `x`.
+/// Matches `x / sqrt(mean(x * x) + epsilon)`, or `x` times the reciprocal of the root.
 fn divided(node: &Candidate<'_>) -> Option<Squares> {
     match node.op()? {
         "Div" => Squares::mean(&node.made_by(1, "Sqrt")?)

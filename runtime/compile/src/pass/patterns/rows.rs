@@ -1,4 +1,4 @@
-//! What normalizations of rows have in common.
+//! Shared matchers of the row normalizations.
 
 use udo_api::{Dim, Shape, resolve_axis};
 
@@ -14,7 +14,7 @@ pub(super) struct Squares {
 }
 
 impl Squares {
-    /// That of which a node computes a function.
+    /// Matches the argument of a function.
     pub(super) fn mean(function: &Candidate<'_>) -> Option<Self> {
         let sum = function.made_by(0, "Add")?;
         let (mean, epsilon) = Candidate::either(|mean, epsilon| {
@@ -24,7 +24,7 @@ impl Squares {
     }
 }
 
-/// What an input is the square of.
+/// Returns x if an input is `x * x` or `Pow(x, 2)`.
 fn squared(node: &Candidate<'_>, port: usize) -> Option<ValueId> {
     if let Some(power) = node.made_by(port, "Pow") {
         let is_two = power.scalar(1).is_some_and(|exponent| exponent.to_bits() == 2f32.to_bits());
@@ -34,7 +34,7 @@ fn squared(node: &Candidate<'_>, port: usize) -> Option<ValueId> {
     product.input_id(0).filter(|_| product.input_id(0) == product.input_id(1))
 }
 
-/// The extents that a reduction takes in, if those are the last ones, the same in each run, and stay with one element.
+/// Returns the extents of the reduced axes, if these are the last ones, are fixed, and are kept with extent 1.
 pub(super) fn row(reduction: &Candidate<'_>) -> Option<Vec<usize>> {
     let dims: Vec<Dim> = reduction.input(0).full_shape().iter().collect();
     let mut axes = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn row(reduction: &Candidate<'_>) -> Option<Vec<usize>> {
     fits.then(|| row.iter().map(|dim| dim.bound()).collect())
 }
 
-/// An input with a constant for each element of a row.
+/// Returns a constant input with one element for each element of a row.
 pub(super) fn vector(node: &Candidate<'_>, port: usize, row: &[usize]) -> Option<Operand> {
     let tensor = node.tensor(port)?;
     let dims = tensor.desc().shape();

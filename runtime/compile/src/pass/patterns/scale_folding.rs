@@ -1,9 +1,10 @@
-//! Normalizations, scales and biases by constants, which products beside them do with their weights, as a normalization before
-//! them does with its own.
+//! Folds constant scales, biases and batch normalizations into the weights of a neighboring product (arXiv:1712.05877,
+//! section 3.2).
 //!
-//! Of `y = w * x + b`, `y * f + a` is the product with weights `w * f` and bias `b * f + a`, each for a channel of its
-//! results, and what is made of `x * f + a` is the one with weights `w * f` and bias `b + sum(w * a)`, each for a channel of
-//! what it reads.
+//! * After y = w * x + b: `y * f + a` -> `(w * f) * x + (b * f + a)`, with f and a for each output channel.
+//! * Before y = w * x + b: `w * (x * f + a) + b` -> `(w * f) * x + (b + sum(w * a))`, with f and a for each input channel.
+//!
+//! A batch normalization counts as a product, too: its scale is the weights.
 
 use udo_api::{DType, Shape};
 
@@ -13,23 +14,23 @@ use crate::pass::{Candidate, Fusion};
 use udo_graph::container::checksum::sum128;
 use udo_graph::memory::{Buffer, Tensor, TensorStorage, elements_mut};
 
-/// Weights that others read as well are kept twice up to this size.
+/// The largest weights, in bytes, that are duplicated if other nodes read them as well.
 const MOST_SHARED: usize = 1 << 20;
 
-/// The product before or behind that may do this node's work, with its new weights and bias.
+/// Returns the neighboring product that may do this node's work, with its new weights and bias.
 pub(in crate::pass) fn fold(node: &Candidate<'_>) -> Option<Fusion> {
     let affine = Affine::of(node).filter(|_| node.makes_one_fixed())?;
     behind(node, &affine).or_else(|| ahead(node, &affine))
 }
 
-/// The product that makes what the node reads.
+/// Folds into the product whose result the node reads.
 fn behind(node: &Candidate<'_>, affine: &Affine) -> Option<Fusion> {
     let product = Product::of(node.before(affine.port)?)?;
     let axis = product.node.output().rank().checked_sub(product.last_axes)?;
     product.folded(node, affine, affine.fits(axis).then_some(Side::Results)?)
 }
 
-/// The product that reads what the node makes. A normalization is none that sums.
+/// Folds into the product that reads the node's result. A batch normalization does not sum over channels, so it cannot.
 fn ahead(node: &Candidate<'_>, affine: &Affine) -> Option<Fusion> {
     let behind = node.behind().filter(|behind| behind.op() != Some("BatchNormalization"))?;
     let product = Product::of(behind)?;
@@ -41,18 +42,18 @@ fn ahead(node: &Candidate<'_>, affine: &Affine) -> Option<Fusion> {
     product.folded(node, affine, affine.fits(axis).then_some(Side::Operand)?)
 }
 
-/// `x * factor + addend`, for each position of an axis or for all.
+/// y = x * factor + addend, with one factor and addend for each position of an axis, or for all elements.
 struct Affine {
     /// The input that is `x`.
     port: usize,
-    /// The axis; none where there is one number for all.
+    /// The axis; `None` if all elements have the same factor and addend.
     axis: Option<usize>,
     factors: Vec<f64>,
     addends: Vec<f64>,
 }
 
 impl Affine {
-    /// What a node computes, if all else that it reads is constant.
+    /// Returns the affine function that a node computes if its other inputs are constant.
     fn of(node: &Candidate<'_>) -> Option<Self> {
         let found = match node.op()? {
             "BatchNormalization" => Self::normalization(node),
@@ -67,7 +68,7 @@ impl Affine {
         fits.then_some(found)
     }
 
-    /// A node of an input and of constants, of each of which a function makes factor and addend.
+    /// Returns the function of a node with one constant operand; `each` maps a constant to factor and addend.
     fn of_each(
         node: &Candidate<'_>,
         port: usize,
@@ -95,7 +96,7 @@ impl Affine {
         Some(Self { port: 0, axis: Some(1), addends: addends.collect(), factors })
     }
 
-    /// Whether it is the same all along other axes than this one.
+    /// Returns whether factors and addends vary at most along this axis.
     fn fits(&self, axis: usize) -> bool {
         self.axis.is_none_or(|own| own == axis)
     }
@@ -110,23 +111,23 @@ impl Affine {
     }
 }
 
-/// On which side of a product the channels are that are scaled.
+/// The side of a product whose channels are scaled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Operand,
     Results,
 }
 
-/// The constant side of a product.
+/// The constant operand of a product.
 struct Weights<'a> {
     port: usize,
-    /// Of f32.
+    /// An f32 tensor.
     own: &'a Tensor,
-    /// The extents of the first two axes that count, and of all behind them together.
+    /// The extents of the channel axes, and of all axes after them together.
     dims: [usize; 3],
-    /// After how many positions of the first axis its channels start again.
+    /// The number of positions of the first axis after which its channels repeat.
     period: usize,
-    /// The side whose channels lie along the first axis; the other's of a group lie along the second.
+    /// The side whose channels lie along the first axis. Those of the other side, within a group, lie along the second.
     first: Side,
     groups: usize,
 }
@@ -135,11 +136,11 @@ struct Weights<'a> {
 struct Product<'a> {
     node: Candidate<'a>,
     weights: Weights<'a>,
-    /// The input that is its bias, if it may have one.
+    /// The input that is its bias, if it supports one.
     bias: Option<usize>,
-    /// How many axes are behind that of channels, that one included.
+    /// The number of axes from the channels to the last axis.
     last_axes: usize,
-    /// What sums of weights are multiplied by.
+    /// The factor of the weights' sums.
     alpha: f64,
 }
 
@@ -166,7 +167,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// A normalization, whose scales are weights and whose bias is one.
+    /// Returns a batch normalization as a product: its scale is the weights.
     fn normalization(node: Candidate<'a>) -> Option<Self> {
         let own = floats(&node, 1)?;
         let count: usize = own.dims().iter().product();
@@ -176,7 +177,7 @@ impl<'a> Product<'a> {
         Some(Self { node, weights, bias: Some(2), last_axes, alpha: 1.0 })
     }
 
-    /// A product whose weights have `axes` of channels, and of a batch before them.
+    /// Returns a product whose weights have `axes` axes up to and including the channels; batch axes come first.
     fn with(
         node: Candidate<'a>,
         port: usize,
@@ -195,11 +196,11 @@ impl<'a> Product<'a> {
         Some(Self { node, weights, bias: Some(2), last_axes, alpha: 1.0 })
     }
 
-    /// What becomes of a node that scales the channels of a side.
+    /// Returns the fusion of a node that scales the channels of one side.
     fn folded(self, node: &Candidate<'_>, affine: &Affine, side: Side) -> Option<Fusion> {
         let Self { node: product, weights, .. } = &self;
         let port = weights.port;
-        // The channels of a left side's results lie along no axis of it.
+        // If the constant is the left operand, its rows are not an axis of the result's channels.
         let is_whole = port == 1 || (affine.axis.is_none() && !affine.adds());
         let is_small = product.reads_alone(port) || weights.own.desc().size_bytes() <= MOST_SHARED;
         if !is_whole || !is_small || product.is_encoded(port) || !node.runs_with(product) {
@@ -219,7 +220,7 @@ impl<'a> Product<'a> {
         Some(Fusion::Constants { into: product.id(), of: node.input_id(affine.port)?, constants })
     }
 
-    /// The bias with what is added, if that changes it; nothing at all where it cannot be.
+    /// Returns the new bias, `Some(None)` if it does not change, or `None` if the addend cannot be folded.
     #[expect(clippy::option_option, reason = "no bias is not the same as no way to have one")]
     fn new_bias(&self, affine: &Affine, side: Side) -> Option<Option<Tensor>> {
         let (node, port) = (&self.node, self.bias.unwrap_or(usize::MAX));
@@ -249,7 +250,7 @@ impl<'a> Product<'a> {
         Some(Some(Tensor::of(shape, &bias).ok()?))
     }
 
-    /// What each result gets of what is added to the operand, where all windows see the same of it.
+    /// Returns sum(w * a) for each output channel, if padding does not make windows differ.
     fn sums(&self, affine: &Affine, count: usize) -> Option<Vec<f64>> {
         let is_even = match self.node.op()? {
             "Conv" => own_pads(&self.node)?.iter().all(|&pad| pad == 0),
@@ -267,7 +268,7 @@ impl<'a> Product<'a> {
 }
 
 impl<'a> Weights<'a> {
-    /// Calls `body` with the channels of the operand and of the results, and the weights of each pair of them.
+    /// Calls `body` with the operand's and the result's channel, and the weights of this pair.
     fn each_row(&self, mut body: impl FnMut([usize; 2], &'a [f32])) {
         let [outer, second, inner] = self.dims;
         let own = self.own.get::<f32>().unwrap_or_default();
@@ -284,7 +285,7 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// The weights of each channel of a side times its factor, if those are numbers.
+    /// Returns the weights times the factor of their channel, if all are finite.
     fn scaled(&self, affine: &Affine, side: Side) -> Option<Tensor> {
         let mut buffer = Buffer::zeroed(self.own.desc().size_bytes()).ok()?;
         let new = elements_mut::<f32>(buffer.bytes_mut())?;
@@ -301,7 +302,7 @@ impl<'a> Weights<'a> {
         are_numbers.then(|| Tensor::from_buffer(DType::F32, shape, buffer).ok()).flatten()
     }
 
-    /// What is done to the weights of each channel of a side.
+    /// Describes the scaling for a cache key.
     fn words(&self, affine: &Affine, side: Side) -> String {
         let Self { dims, period, first, groups, .. } = self;
         let is_first = *first == side;
@@ -311,12 +312,12 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// An input that is a constant of f32.
+/// Returns a constant f32 input.
 fn floats<'a>(node: &Candidate<'a>, port: usize) -> Option<&'a Tensor> {
     node.tensor(port).filter(|tensor| tensor.dtype() == DType::F32)
 }
 
-/// A number of a list, or the one for all.
+/// Returns an element of a list, or the only element.
 fn each(numbers: &[f64], at: usize) -> f64 {
     match numbers {
         [all] => *all,
@@ -324,7 +325,7 @@ fn each(numbers: &[f64], at: usize) -> f64 {
     }
 }
 
-/// The elements of a constant bias for each of `count` channels, which lie along its last axis.
+/// Returns the elements of a constant bias with `count` elements along its last axis.
 fn spread(node: &Candidate<'_>, port: usize, count: usize) -> Option<Vec<f64>> {
     let (own, dims) = (node.constant::<f32>(port)?, node.input(port));
     if let [all] = own {

@@ -1,4 +1,4 @@
-//! Subgraphs that become part of the graph around them.
+//! Inlines a subgraph into the graph around it.
 
 use std::collections::VecDeque;
 
@@ -8,17 +8,17 @@ use crate::resolve::bind_next;
 use crate::resolve::{Binding, ResolveError, TypedGraph};
 use udo_graph::graph::{Attr, Capture, Graph, Node, Source, Value, ValueId};
 
-/// The values of the outer graph at both ends of a subgraph.
+/// The values of the outer graph that a subgraph reads and writes.
 #[derive(Default)]
 pub(in crate::resolve) struct Ends<'a> {
-    /// Its inputs.
+    /// The values for its inputs.
     pub(in crate::resolve) given: &'a [ValueId],
-    /// The values that nodes of the subgraph compute its outputs into, where they can.
+    /// The values that nodes of the subgraph compute its outputs into, where that is possible.
     pub(in crate::resolve) wanted: &'a [Option<ValueId>],
 }
 
-/// Adds the nodes of a subgraph; its outputs as values of the outer graph. What is put in for the nodes in it is for
-/// them alone, as they may not run.
+/// Binds the nodes of a subgraph and returns its outputs as values of the outer graph. Layout conversions that are
+/// inserted for these nodes are not reused outside, because the subgraph may not run.
 pub(super) fn bind_body(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -35,7 +35,7 @@ pub(super) fn bind_body(
     Ok(outputs)
 }
 
-/// Adds nodes one after the other, with the nodes that take the place of one.
+/// Binds nodes one after another, including the nodes that replace one.
 pub(super) fn bind_all(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -51,7 +51,8 @@ pub(super) fn bind_all(
     Ok(())
 }
 
-/// The nodes of a subgraph and its outputs, in the words of the graph around it, which gets its values.
+/// Adds the values of a subgraph to the graph around it. Returns the subgraph's nodes and outputs in terms of the outer
+/// graph.
 pub(super) fn open_body(
     graph: &mut TypedGraph,
     parent: &Parent,
@@ -62,7 +63,7 @@ pub(super) fn open_body(
     inline(graph, &way, (&attribute, body), ends).map_err(|why| parent.refuse(why.to_string()))
 }
 
-/// Why a subgraph does not fit the graph around it.
+/// The reason why a subgraph does not fit into the graph around it.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::resolve) enum InlineError {
     #[error("its {attribute:?} has {found} inputs, wanted {wanted} as the node gives them")]
@@ -71,8 +72,8 @@ pub(in crate::resolve) enum InlineError {
     NoValue { attribute: String },
 }
 
-/// The nodes of a subgraph and its outputs, with the names behind `way`, in the words of the graph around it, which gets its
-/// values. `attribute` is what messages call the subgraph.
+/// Adds the values of a subgraph to the graph around it, with `way` before their names. Returns the subgraph's nodes
+/// and outputs in terms of the outer graph. Messages call the subgraph `attribute`.
 pub(in crate::resolve) fn inline(
     graph: &mut TypedGraph,
     way: &str,
@@ -87,7 +88,7 @@ pub(in crate::resolve) fn inline(
         .ok_or_else(|| InlineError::NoValue { attribute: attribute.to_owned() })
 }
 
-/// Adds the values of a subgraph to the graph around it; its nodes and outputs in the words of that.
+/// Adds the values of a subgraph to the outer graph; returns its nodes and outputs in terms of the outer graph.
 fn adopt(
     graph: &mut TypedGraph,
     way: &str,
@@ -130,7 +131,7 @@ fn adopt(
     Some((adopted, outputs))
 }
 
-/// What the graphs in an attribute capture.
+/// Returns the captures of the graphs in an attribute.
 fn captures_of(attr: &mut Attr) -> impl Iterator<Item = &mut Capture> {
     let graphs = match attr {
         Attr::Graph(graph) => std::slice::from_mut(&mut **graph),

@@ -1,4 +1,4 @@
-//! One of two subgraphs, as a truth says.
+//! Binds `If`: runs one of two subgraphs, depending on a condition.
 
 use udo_api::{Dim, Shape, TensorDesc};
 
@@ -10,7 +10,7 @@ use crate::resolve::control::body::bind_body;
 use crate::resolve::{Binding, ResolveError, TypedGraph, Wanted};
 use udo_graph::graph::{Graph, Node, ValueId};
 
-/// What a run has to find where one branch does not fit.
+/// The condition that a run must meet because one branch does not fit.
 struct Check<'a> {
     taken: bool,
     /// The attribute of the branch that does not fit.
@@ -18,7 +18,7 @@ struct Check<'a> {
     unfit: ResolveError,
 }
 
-/// Adds the branch that is taken, where that is known, or else those that fit.
+/// Binds the branch that runs if the condition is known, or else the branches that fit.
 pub(super) fn bind_branches(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -71,8 +71,8 @@ pub(super) fn bind_branches(
     }
 }
 
-/// Adds a branch, or nothing and says why where a node in it does not fit. An operator that nobody has is no such
-/// reason: it is missing whatever the shapes are.
+/// Binds a branch. If a node in it does not fit, binds nothing and returns the reason. A missing operator is an error
+/// whatever the shapes are.
 fn bind_fitting(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -87,7 +87,7 @@ fn bind_fitting(
         }
         Err(ResolveError::Wants(mut want)) => {
             if !want.values.iter().all(|&value| mark.has(value)) {
-                // Once it is known which branch runs, that is no subgraph any more.
+                // Once the condition is known, the branch is an ordinary part of the graph.
                 want.values = parent.node.input(0).into_iter().collect();
                 want.what = Wanted::Elements;
             }
@@ -97,7 +97,7 @@ fn bind_fitting(
     }
 }
 
-/// Has a branch that is there, behind the node at `opened`, stand for its node, as the other one does not fit.
+/// Keeps the nodes of the only branch that fits, behind a check of the condition at `opened`.
 fn keep_only(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -117,7 +117,7 @@ fn keep_only(
     bind_all(compiler, binding, nodes)
 }
 
-/// Puts a branch in the place of the node: the other one need not fit.
+/// Replaces the node by the nodes of one branch; the other branch need not fit.
 fn take(
     binding: &mut Binding<'_>,
     parent: &Parent,
@@ -131,7 +131,7 @@ fn take(
     Ok(())
 }
 
-/// The nodes that make what the only branch gives the outputs of the node.
+/// Returns the nodes that copy the results of the only branch into the outputs of the node.
 fn given_outputs(
     parent: &Parent,
     attribute: &str,
@@ -148,7 +148,7 @@ fn given_outputs(
     Ok(nodes)
 }
 
-/// Ends branches that are both there: their outputs are those of the node.
+/// Ends a node whose branches are both bound; its outputs are those of the node.
 fn join(
     graph: &mut TypedGraph,
     parent: &Parent,
@@ -179,7 +179,7 @@ fn join(
     Ok(())
 }
 
-/// What a branch gives for the outputs that somebody wants.
+/// Returns the results of a branch for the outputs that are used.
 fn read_outputs(
     parent: &Parent,
     attribute: &str,
@@ -199,7 +199,7 @@ fn read_outputs(
         .collect())
 }
 
-/// What describes either tensor: extents that differ are bounded.
+/// Returns the description of either tensor, in which extents that differ are bounded.
 fn either([a, b]: &[TensorDesc; 2]) -> Option<TensorDesc> {
     if a == b {
         return Some(*a);

@@ -1,4 +1,4 @@
-//! A subgraph that runs again and again.
+//! Binds `Loop` and `Scan`: subgraphs that run repeatedly.
 
 use udo_api::{Bool, DType, Dim, Shape, TensorDesc, resolve_axis};
 use udo_host::ParamSetting;
@@ -12,7 +12,7 @@ use crate::resolve::{Binding, ResolveError, TypedGraph};
 use udo_graph::graph::{Graph, Source, TensorType, ValueId};
 use udo_graph::memory::{Tensor, TensorError};
 
-/// What is known of how often a subgraph runs.
+/// The number of iterations, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Count {
     Exactly(usize),
@@ -20,29 +20,29 @@ enum Count {
     Unknown,
 }
 
-/// The most bytes that a run keeps for a stacked output of which only its condition says the length.
+/// The largest stacked output whose length depends on the condition, in bytes.
 const MOST_BOUNDED_BYTES: usize = 1 << 30;
 
-/// How a subgraph runs, whichever operator says so.
+/// How a subgraph is repeated, independent of the operator.
 struct Trips {
     count: Count,
-    /// How many there are at most, unless that is not limited.
+    /// The maximum number of iterations, if it is limited.
     limit: Option<ValueId>,
-    /// Whether there is a first one, unless there surely is.
+    /// The condition of the first iteration, unless the first one always runs.
     condition: Option<ValueId>,
-    /// Whether the first inputs of the subgraph are the number of the trip and a truth, and its first output whether there
-    /// is another trip.
+    /// Whether the first inputs of the subgraph are the iteration number and a condition, and its first output is the
+    /// condition for the next iteration.
     is_counted: bool,
     states: Vec<ValueId>,
     slices: Vec<(ValueId, Along)>,
     stacks: Stacks,
 }
 
-/// How what trips give is laid out.
+/// How the values of the iterations are stacked.
 enum Stacks {
-    /// Along a new first axis, however many there are.
+    /// Along a new first axis, for any number of outputs.
     First,
-    /// As an operator's parameters say: axes and directions, counted from either end, of as many as there are.
+    /// Along axes and in directions from the node's attributes, one for each of `count` outputs. Axes may be negative.
     Said { axes: Vec<i64>, directions: Vec<i64>, count: usize },
 }
 
@@ -215,22 +215,22 @@ fn bind_trips(
     Ok(())
 }
 
-/// A subgraph that is opened.
+/// A subgraph that is being opened.
 struct Opening<'a> {
     graph: &'a mut TypedGraph,
     parent: &'a Parent,
     attribute: &'a str,
     body: &'a Graph,
-    /// What it is given by now.
+    /// The inputs of the subgraph so far.
     given: Vec<ValueId>,
 }
 
 impl Opening<'_> {
-    /// Adds the node that opens the subgraph; what that is given, and the states among it.
+    /// Adds the node that opens the subgraph. Returns the subgraph's inputs, and the states among them.
     fn open(mut self, trips: &Trips) -> Result<(Vec<ValueId>, Vec<ValueId>), ResolveError> {
         let number = if trips.is_counted {
             let number = self.add(self.single(DType::I64))?;
-            // Where it runs, the condition is true.
+            // The condition is true in every iteration that runs.
             let truth = self.add(self.single(DType::Bool))?;
             let tensor = Tensor::of(self.graph.desc(Some(truth)).full_shape(), &[Bool::from(true)]);
             let tensor = tensor.map_err(|why| self.parent.refuse(why.to_string()))?;
@@ -263,7 +263,7 @@ impl Opening<'_> {
         Ok((self.given, states))
     }
 
-    /// Adds the next value that the subgraph is given.
+    /// Adds the next input of the subgraph.
     fn add(&mut self, desc: TensorDesc) -> Result<ValueId, ResolveError> {
         let (name, declared) = self.declared();
         if let Some(declared) = declared.filter(|of| Some(of.dtype) != desc.dtype()) {
@@ -278,14 +278,14 @@ impl Opening<'_> {
         Ok(value)
     }
 
-    /// The next input's name, and what the model says of it.
+    /// Returns the next input's name and its declared type.
     fn declared(&self) -> (&str, Option<&TensorType>) {
         let input = self.body.inputs.get(self.given.len());
         let value = input.and_then(|&input| self.body.value(input).ok());
         value.map_or(("input", None), |value| (value.name.as_str(), value.declared.as_ref()))
     }
 
-    /// One element, with the rank that the model gives the next input.
+    /// Returns one element, with the rank that the model declares for the next input.
     fn single(&self, dtype: DType) -> TensorDesc {
         let (_, declared) = self.declared();
         let is_list = declared.is_some_and(|of| of.dims.len() == 1);
@@ -304,7 +304,7 @@ fn set_desc(graph: &mut TypedGraph, value: ValueId, desc: TensorDesc) {
     }
 }
 
-/// Refuses a state that is not the same tensor from trip to trip.
+/// Refuses a state whose type or shape differs between iterations.
 fn check_state(
     graph: &TypedGraph,
     parent: &Parent,
@@ -327,7 +327,7 @@ fn check_state(
     Err(parent.want_per_iteration(reason))
 }
 
-/// Where what a trip gives lies in what all trips give.
+/// Returns the axis and direction along which a value is stacked.
 fn stack_along(
     graph: &TypedGraph,
     parent: &Parent,
@@ -346,7 +346,7 @@ fn stack_along(
     }
 }
 
-/// What all trips give.
+/// Returns the description of a stacked output.
 fn stacked_desc(
     graph: &TypedGraph,
     parent: &Parent,
@@ -393,7 +393,7 @@ fn along(parent: &Parent, axis: i64, direction: i64, rank: usize) -> Result<Alon
     Ok(Along { axis, is_reversed: direction == 1 })
 }
 
-/// An integer parameter.
+/// Returns an integer parameter, or 0.
 fn int(parent: &Parent, name: &str) -> i64 {
     match setting(parent, name) {
         Some(ParamSetting::Int(value)) => *value,
@@ -401,7 +401,7 @@ fn int(parent: &Parent, name: &str) -> i64 {
     }
 }
 
-/// A list of `count` integers, all zero where a node leaves it out.
+/// Returns a list of `count` integers, which are zero if the node omits it.
 fn list(parent: &Parent, name: &str, count: usize) -> Result<Vec<i64>, ResolveError> {
     match setting(parent, name) {
         Some(ParamSetting::Ints(values)) if values.len() == count => Ok(values.clone()),

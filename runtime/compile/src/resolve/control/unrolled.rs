@@ -1,10 +1,10 @@
 //! Loops whose iterations differ too much for one plan: a state grows, a stacked output has no bound, a node needs elements
 //! that each iteration computes, or a state is a sequence.
 //!
-//! Such a loop is resolved one iteration at a time. The nodes of the next iteration stand before a *rest*, a node that holds
-//! the loop with one iteration less. Where the number of iterations and the condition are known, this unrolls the loop. Where
-//! a run computes the condition, the graph is cut at the rest: the iterations so far run first, and the next one is planned
-//! for the shapes that they made. Each of these plans has its own buffers, and the kernels in it run as in any other plan.
+//! Such a loop is resolved one iteration at a time. The nodes of the next iteration precede a *rest*: a node that holds
+//! the loop with one iteration less. If the number of iterations and the condition are known, this unrolls the loop. If
+//! a run computes the condition, the graph is cut at the rest: the iterations so far run first, and the next one is
+//! planned for the shapes that they produced. Each of these plans has its own buffers and runs like any other plan.
 
 use udo_api::{Bool, DType, Shape};
 
@@ -16,7 +16,8 @@ use crate::resolve::{Binding, ResolveError, Want, Wanted};
 use udo_graph::graph::{Attr, DimSpec, Graph, NEWEST, Node, TensorType, ValueId};
 use udo_graph::memory::{Tensor, TensorError};
 
-/// The operator of a rest. Its inputs are those of the loop, then the stacked outputs so far; its outputs those of the loop.
+/// The operator of a rest. Its inputs are those of the loop, then the stacked outputs so far. Its outputs are those of
+/// the loop.
 const REST: &str = "LoopRest";
 
 /// The domain of the runtime's own operators.
@@ -24,22 +25,22 @@ const OWN: &str = "udo";
 
 const BODY: &str = "body";
 
-/// How many iterations a rest has behind it, and how many states it has.
+/// The attributes with the number of completed iterations and the number of states.
 const DONE: &str = "done";
 const STATES: &str = "states";
 
-/// The most iterations that are resolved one by one, as each has memory of its own.
+/// The most iterations that are resolved one by one, because each has its own memory.
 const MAX_ITERATIONS: usize = 16_384;
 
-/// The most nodes that a loop may become.
+/// The most nodes that a loop may unroll to.
 const MAX_NODES: usize = 131_072;
 
-/// Whether a node is the rest of a loop.
+/// Returns whether a node is the rest of a loop.
 pub(in crate::resolve) fn is_rest(node: &Node) -> bool {
     node.domain == OWN && node.op == REST
 }
 
-/// The rest of a loop, taken apart.
+/// The parsed rest of a loop.
 struct Rest {
     node: Node,
     body: Graph,
@@ -70,7 +71,7 @@ impl Rest {
         refuse(&self.node, reason)
     }
 
-    /// Refuses the rest until a run has computed an element.
+    /// Defers the rest until a run has computed an element.
     fn want(&self, binding: &Binding<'_>, value: ValueId, what: &str) -> ResolveError {
         let name = binding.graph.name_of(value);
         let reason = format!("{what} {name:?} is computed, and iterations are planned one by one");
@@ -78,7 +79,7 @@ impl Rest {
         binding.refused_in_trips(Want::new(node, op, reason, (Wanted::Elements, vec![value])))
     }
 
-    /// Whether there is another iteration.
+    /// Returns whether another iteration runs.
     fn goes_on(&self, binding: &Binding<'_>) -> Result<bool, ResolveError> {
         if let Some(limit) = self.node.input(0) {
             let count = binding.graph.known(Some(limit));
@@ -98,7 +99,7 @@ impl Rest {
         self.node.inputs.iter().skip(2).take(self.states).copied()
     }
 
-    /// The stacked outputs so far; none before the first iteration.
+    /// Returns the stacked outputs so far; empty before the first iteration.
     fn stacks(&self) -> &[Option<ValueId>] {
         self.node.inputs.get(2 + self.states..).unwrap_or_default()
     }
@@ -108,7 +109,7 @@ fn refuse(node: &Node, reason: String) -> ResolveError {
     ResolveError::Node { node: node.name.clone(), op: "Loop".to_owned(), reason, help: None }
 }
 
-/// Leaves a loop to be resolved one iteration at a time.
+/// Replaces a loop by a rest, which is resolved one iteration at a time.
 pub(super) fn unroll(
     binding: &mut Binding<'_>,
     parent: &Parent,
@@ -133,7 +134,7 @@ pub(super) fn unroll(
     Ok(())
 }
 
-/// Resolves the rest of a loop: its next iteration stands before the rest of the rest, or its results are there.
+/// Resolves the rest of a loop: adds the nodes of its next iteration and a shorter rest, or its results.
 pub(in crate::resolve) fn bind_rest(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -155,7 +156,7 @@ pub(in crate::resolve) fn bind_rest(
     Ok(())
 }
 
-/// The nodes that give a loop's outputs after its last iteration.
+/// Returns the nodes that copy the final values into a loop's outputs.
 fn results(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -182,7 +183,7 @@ fn results(
     Ok(nodes)
 }
 
-/// The stacked outputs of a loop without any iteration.
+/// Returns the stacked outputs of a loop without iterations.
 fn empty_stacks(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -209,7 +210,7 @@ fn empty_stacks(
     Ok(stacks)
 }
 
-/// The type of a stacked output of the body, were there an iteration.
+/// Infers the type of a stacked output of the body, as if there were an iteration.
 fn computed_row(
     compiler: &Compiler<'_>,
     binding: &mut Binding<'_>,
@@ -229,7 +230,7 @@ fn computed_row(
     desc.dtype().filter(|_| is_bound).map(|dtype| (dtype, desc.shape().to_vec()))
 }
 
-/// A declared type, with 0 for each extent that the model leaves open.
+/// Returns a declared type, with 0 for each open extent.
 fn known_extents(of: &TensorType) -> (DType, Vec<usize>) {
     let extent = |dim: &DimSpec| match dim {
         DimSpec::Fixed(extent) => *extent,
@@ -238,7 +239,7 @@ fn known_extents(of: &TensorType) -> (DType, Vec<usize>) {
     (of.dtype, of.dims.iter().map(extent).collect())
 }
 
-/// What the body is given for the next iteration.
+/// Returns the inputs of the body for the next iteration.
 fn given(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, ResolveError> {
     let mut given = vec![add_number(binding, rest)?, add_truth(binding, rest)?];
     for state in rest.states() {
@@ -249,7 +250,7 @@ fn given(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, Resolve
     Ok(given)
 }
 
-/// The nodes of the next iteration, and the rest behind it.
+/// Returns the nodes of the next iteration, followed by the remaining loop.
 fn next_iteration(binding: &mut Binding<'_>, rest: Rest) -> Result<Vec<Node>, ResolveError> {
     let given = given(binding, &rest)?;
     let way = format!("{}/{}", rest.node.name, rest.done);
@@ -283,7 +284,7 @@ fn next_iteration(binding: &mut Binding<'_>, rest: Rest) -> Result<Vec<Node>, Re
     Ok(nodes)
 }
 
-/// The nodes that put what an iteration makes behind what those before it made.
+/// Returns the nodes that append an iteration's result to the stacked results.
 fn stacked(
     binding: &mut Binding<'_>,
     way: &str,
@@ -302,7 +303,7 @@ fn stacked(
     Ok((vec![node, join], joined))
 }
 
-/// Why there is no tensor of one element.
+/// The reason why a tensor of one element cannot be created.
 #[derive(Debug, thiserror::Error)]
 enum ElementError {
     #[error(transparent)]
@@ -311,7 +312,7 @@ enum ElementError {
     Tensor(#[from] TensorError),
 }
 
-/// The shape of an input of the body that holds one element: a list of one where the model says so.
+/// Returns the shape of a single-element input of the body: `[1]` if the model declares rank 1, else a scalar.
 fn single(body: &Graph, port: usize) -> Result<Shape, udo_api::Error> {
     let declared =
         body.inputs.get(port).and_then(|&input| body.value(input).ok()?.declared.as_ref());

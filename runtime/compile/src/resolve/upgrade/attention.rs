@@ -1,28 +1,28 @@
-//! Attention as ONNX Runtime has it: with the products that make queries, keys and values, and with masks of integers.
+//! The `Attention` operators of ONNX Runtime, which include the input projections and accept integer masks.
 
 use udo_api::{Dim, TensorDesc};
 
 use super::edit::{Edit, new_node, own_node, with_int, with_ints};
 use udo_graph::graph::{Attr, Node, ValueId};
 
-/// What is added to the score of a key that takes no part, where a node does not say it.
+/// The default of `mask_filter_value`, which is added to the scores of masked keys.
 const FILTER: f64 = -10_000.0;
 
-/// Queries, keys and values.
+/// The names of queries, keys and values.
 const SIDES: [&str; 3] = ["q", "k", "v"];
 
-/// What an attention reads besides queries, keys and values.
+/// The further inputs of an attention node.
 #[derive(Clone, Copy)]
 struct Besides {
-    /// The ports of the mask of keys, and of what is added to scores.
+    /// The ports of the key mask and of the attention bias.
     ports: [usize; 2],
-    /// Sequences, and all keys of one.
+    /// The batch size, and the number of keys with past ones.
     extents: [usize; 2],
     /// Keys and values of earlier calls.
     past: [Option<ValueId>; 2],
 }
 
-/// Queries, keys and values that are products with parts of one matrix.
+/// Attention with queries, keys and values that are products with parts of one matrix.
 pub(super) fn of_one_matrix(edit: &mut Edit<'_>) -> Result<(), String> {
     let [q, k, v] = hidden_sizes(edit, 1)?;
     let (x, weights) = (edit.required(0)?, edit.required(1)?);
@@ -44,7 +44,7 @@ pub(super) fn of_one_matrix(edit: &mut Edit<'_>) -> Result<(), String> {
     with_state(edit, sides, 4, [3, 5])
 }
 
-/// The same of a product of quantized matrices.
+/// The same with a product of quantized matrices.
 pub(super) fn of_quantized(edit: &mut Edit<'_>) -> Result<(), String> {
     let [q, k, v] = hidden_sizes(edit, 1)?;
     let order = [0, 1, 3, 4, 6, 7, 2].map(|port| edit.node.input(port));
@@ -54,7 +54,7 @@ pub(super) fn of_quantized(edit: &mut Edit<'_>) -> Result<(), String> {
     with_state(edit, sides, 8, [5, 9])
 }
 
-/// Columns of the weights that make queries, keys and values.
+/// Returns the numbers of columns that compute queries, keys and values.
 fn hidden_sizes(edit: &mut Edit<'_>, port: usize) -> Result<[i64; 3], String> {
     refuse(edit, "do_rotary", "turns queries and keys")?;
     refuse(edit, "past_present_share_buffer", SHARED)?;
@@ -72,7 +72,7 @@ fn hidden_sizes(edit: &mut Edit<'_>, port: usize) -> Result<[i64; 3], String> {
 
 const SHARED: &str = "has keys and values in a buffer that calls share";
 
-/// Refuses a node that sets a flag which asks for something else.
+/// Refuses a node with a flag that the conversion does not support.
 fn refuse(edit: &mut Edit<'_>, flag: &str, meaning: &str) -> Result<(), String> {
     match edit.take_int(flag)? {
         None | Some(0) => Ok(()),
@@ -80,7 +80,7 @@ fn refuse(edit: &mut Edit<'_>, flag: &str, meaning: &str) -> Result<(), String> 
     }
 }
 
-/// Attention whose keys and values of earlier calls are one tensor, and those that it leaves another.
+/// Attention whose past keys and values are one tensor, as are the new ones.
 fn with_state(
     edit: &mut Edit<'_>,
     sides: [ValueId; 3],
@@ -117,7 +117,7 @@ fn with_state(
     attend(edit, sides, &Besides { ports, extents, past: both })
 }
 
-/// Both parts of a state along its first axis. Where a run says how long they are, it says where the second one begins as well.
+/// Splits a state along its first axis. If its extent is known only in a run, so is the start of the second part.
 fn halves(edit: &mut Edit<'_>, state: ValueId, port: usize) -> Result<[ValueId; 2], String> {
     if edit.input(port).full_shape().is_fixed() {
         return edit.split("past", state, 0, [("k", 1), ("v", 1)]);
@@ -130,7 +130,7 @@ fn halves(edit: &mut Edit<'_>, state: ValueId, port: usize) -> Result<[ValueId; 
     Ok(halves)
 }
 
-/// Queries, keys and values that come as such, or side by side, with a bias each that another operator left to this one.
+/// Attention with separate queries, keys and values, or packed ones, and with a bias for each.
 pub(super) fn of_heads(edit: &mut Edit<'_>) -> Result<(), String> {
     for port in [8, 9] {
         if edit.node.input(port).is_some() {
@@ -154,7 +154,7 @@ pub(super) fn of_heads(edit: &mut Edit<'_>) -> Result<(), String> {
         _ => [edit.required(0)?, edit.required(1)?, edit.required(2)?],
     };
     if edit.node.output(3).is_some() {
-        // The shares of keys.
+        // The output of the attention probabilities.
         edit.set("qk_matmul_output_mode", Attr::Int(3));
     }
     if key.rank() == 4 {
@@ -164,7 +164,7 @@ pub(super) fn of_heads(edit: &mut Edit<'_>) -> Result<(), String> {
     attend(edit, sides, &besides)
 }
 
-/// Parts of each head that lie side by side, `[batch, length, heads, parts, elements]`, as rows of heads each.
+/// Returns the packed parts of an input `[batch, length, heads, parts, elements]` as rows that contain all heads.
 fn side_by_side<const N: usize>(
     edit: &mut Edit<'_>,
     port: usize,
@@ -178,7 +178,7 @@ fn side_by_side<const N: usize>(
     Ok(parts)
 }
 
-/// Queries, keys and values with their part of a bias added.
+/// Adds the parts of the bias to queries, keys and values.
 fn biased(edit: &mut Edit<'_>, mut sides: [ValueId; 3]) -> Result<[ValueId; 3], String> {
     let Some(bias) = edit.node.input(3) else { return Ok(sides) };
     let width = |side: ValueId| {
@@ -193,7 +193,7 @@ fn biased(edit: &mut Edit<'_>, mut sides: [ValueId; 3]) -> Result<[ValueId; 3], 
     Ok(sides)
 }
 
-/// Attention whose keys and values come head by head: queries become so too, and the result rows again.
+/// Attention whose keys and values are separated by head: transposes queries accordingly, and the result back to rows.
 fn of_heads_apart(
     edit: &mut Edit<'_>,
     [q, k, v]: [ValueId; 3],
@@ -223,7 +223,7 @@ fn of_heads_apart(
     attend(edit, [q, k, v], besides)
 }
 
-/// Makes the node an attention of ONNX's.
+/// Turns the node into ONNX's `Attention`.
 fn attend(edit: &mut Edit<'_>, sides: [ValueId; 3], besides: &Besides) -> Result<(), String> {
     let heads = edit.take_int("num_heads")?.ok_or("attribute \"num_heads\" is missing")?;
     let is_causal = edit.take_int("unidirectional")?.unwrap_or(0);
@@ -245,13 +245,13 @@ fn attend(edit: &mut Edit<'_>, sides: [ValueId; 3], besides: &Besides) -> Result
     Ok(())
 }
 
-/// All that is added to scores.
+/// Returns the sum of everything that is added to the scores.
 fn mask(edit: &mut Edit<'_>, besides: &Besides) -> Result<Option<ValueId>, String> {
     let filter = edit.take_float("mask_filter_value")?.unwrap_or(FILTER);
     let [keys, added] = besides.ports;
     let added = edit.node.input(added);
     let Some((taken, axes)) = taken(edit, keys, besides.extents)? else { return Ok(added) };
-    // Of the numbers that scores have; all but quantized operands have their type.
+    // The mask has the type of the scores, which is that of any float input.
     let like = if edit.input(0).dtype().is_some_and(udo_api::DType::is_float) { 0 } else { 2 };
     let zero = edit.numbers_like(like, "taken", &[], &[0.0])?;
     let filter = edit.numbers_like(like, "left", &[], &[filter])?;
@@ -264,7 +264,7 @@ fn mask(edit: &mut Edit<'_>, besides: &Besides) -> Result<Option<ValueId>, Strin
     }
 }
 
-/// Which keys take part, and the axes that this lacks of those of scores.
+/// Returns which keys take part, and the axes that must be added to match the scores.
 fn taken(
     edit: &mut Edit<'_>,
     port: usize,
@@ -273,7 +273,7 @@ fn taken(
     let Some(mask) = edit.node.input(port) else { return Ok(None) };
     let desc = edit.input(port);
     match *desc.shape() {
-        // One key for all says nothing of any.
+        // A mask of one element for all keys is ambiguous.
         [_, 1] if total != 1 => Ok(None),
         [sequences, keys] if [sequences, keys] == [batch, total] => {
             Ok(Some((positive(edit, port)?, vec![1, 2])))
@@ -304,13 +304,13 @@ fn misfit(port: usize, found: &TensorDesc, [batch, total]: [usize; 2]) -> String
     )
 }
 
-/// Where the numbers of a mask are above 0.
+/// Returns which elements of an integer mask are above 0.
 fn positive(edit: &mut Edit<'_>, port: usize) -> Result<ValueId, String> {
     let (mask, zero) = (edit.required(port)?, edit.numbers_like(port, "mask.zero", &[], &[0.0])?);
     edit.first("mask.positive", new_node("Greater", &[mask, zero]), None)
 }
 
-/// Which of all keys compare so with a number for each sequence.
+/// Compares the position of each key with a number for each sequence.
 fn compared(
     edit: &mut Edit<'_>,
     port: usize,

@@ -1,5 +1,4 @@
-//! Batch normalization: what only training asks for is refused by name, single positions become channels, and the rest is
-//! no longer said.
+//! `BatchNormalization`: training is refused, and statistics per position become statistics per channel.
 
 use super::edit::{Added, Edit, new_node};
 
@@ -7,7 +6,7 @@ pub(super) fn refuse_training(edit: &mut Edit<'_>) -> Result<(), String> {
     super::dropout::refuse_training(edit)
 }
 
-/// Statistics of single positions rather than of channels: all positions of an image become channels of their own.
+/// Converts statistics per position (`spatial` = 0) by turning all positions of an image into channels.
 pub(super) fn of_positions(edit: &mut Edit<'_>) -> Result<(), String> {
     if edit.take_int("spatial")? != Some(0) {
         return Ok(());
@@ -37,7 +36,7 @@ pub(super) fn of_positions(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.behind(0, &Added { op: "Reshape", list: Some(("shape", &shape)), attr: None })
 }
 
-/// What is made of the batch itself; the outputs had other places then.
+/// Refuses outputs with statistics of the batch, which had other positions in older operator sets.
 pub(super) fn refuse_statistics(edit: &mut Edit<'_>) -> Result<(), String> {
     let outputs = &mut edit.node.outputs;
     if let Some(at) = outputs.iter().skip(1).position(Option::is_some) {

@@ -1,5 +1,5 @@
-//! Nodes that want a shape which only a run says, but lies in a range: they become operators that read it then, and are told
-//! what lies at either end of it.
+//! Nodes that need a shape which only a run computes, if the shape is bounded. They become operators that read the
+//! shape during the run and know its bounds.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::options::CompileOptions;
 use crate::resolve::{self, BindOptions, InputShapes, ResolveError, TypedGraph, inputs::Input};
 use udo_graph::graph::{Attr, Graph, Node};
 
-/// Operators that want elements with the model, and those of domain `udo` that read them in the run.
+/// Operators that need elements during compilation, and the operators of domain `udo` that read them during the run.
 const IN_RUN: &[(&str, &str)] = &[
     ("ConstantOfShape", "BoundedConstantOfShape"),
     ("Expand", "BoundedExpand"),
@@ -18,7 +18,7 @@ const IN_RUN: &[(&str, &str)] = &[
     ("Reshape", "BoundedReshape"),
 ];
 
-/// What values are, by their names, where every range is at one of its ends.
+/// The descriptions of values, by name, with every range at its lower or upper end.
 #[derive(Debug, Default)]
 pub(in crate::resolve) struct Ends {
     least: BTreeMap<String, TensorDesc>,
@@ -28,7 +28,7 @@ pub(in crate::resolve) struct Ends {
 }
 
 impl Ends {
-    /// Of a graph, as far as it can be resolved there; nothing where there are no ranges.
+    /// Resolves a graph at both ends of its ranges, as far as possible; empty if it has no ranges.
     pub(in crate::resolve) fn of(compiler: &Compiler<'_>, graph: &Graph) -> Self {
         let options = compiler.bind();
         let inputs = Input::all(graph);
@@ -38,7 +38,7 @@ impl Ends {
             let options = CompileOptions { bind, ..compiler.options.clone() };
             let resolved = resolve::run(&compiler.with(&options), graph.clone())?;
             let values = resolved.graph.0.values.into_iter();
-            // What only a run says is absent there, or bounded.
+            // Descriptions that only a run determines are absent or bounded.
             let is_known = |desc: TensorDesc| !desc.is_absent() && desc.full_shape().is_fixed();
             let known = values.filter(|value| is_known(value.desc));
             Ok(known.map(|value| (value.value.name, value.desc)).collect())
@@ -57,12 +57,13 @@ impl Ends {
         Self { least: least.unwrap_or_default(), most: most.unwrap_or_default(), misfit }
     }
 
-    /// What the user should know of ranges where a part of the graph is planned in the run.
+    /// Returns a notice about the ranges, for models with a part that is planned during the run.
     pub(in crate::resolve) fn notice(self) -> Option<String> {
         self.misfit
     }
 
-    /// The node that reads in the run what `node` wants to know before, if that is such a one and it follows from ranges.
+    /// Returns the operator that reads during the run what `node` needs before it, if there is one and the bounds are
+    /// known.
     pub(in crate::resolve) fn in_run(&self, graph: &TypedGraph, node: &Node) -> Option<Node> {
         let (_, op) = IN_RUN.iter().find(|(op, _)| node.domain.is_empty() && node.op == *op)?;
         let is_known = |value: &_| graph.known(*value).is_some();

@@ -1,10 +1,10 @@
-//! Where the second operand lies in the first, before operands broadcast from their last axes on.
+//! Broadcasting before operator set 7, where an attribute aligned the second operand with the first.
 
 use udo_api::resolve_axis;
 
 use super::edit::{Added, Edit};
 
-/// Gives the second operand axes of one element for those of the first behind it.
+/// Adds axes of extent 1 to the second operand, for the axes of the first that follow it.
 pub(super) fn align(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.take("broadcast");
     let Some(axis) = edit.take_int("axis")? else { return Ok(()) };
@@ -20,7 +20,7 @@ pub(super) fn align(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.before(1, &Added { op: "Unsqueeze", list: Some(("axes", &added)), attr: None })
 }
 
-/// Gives slopes, one for each channel, axes for those of the first operand behind its channels.
+/// Adds axes of extent 1 to a vector of slopes per channel, for the axes after the channels.
 pub(super) fn slopes_of_channels(edit: &mut Edit<'_>) -> Result<(), String> {
     let (x, slopes) = (edit.input(0), edit.input(1));
     if slopes.rank() != 1 || slopes.len() == 1 || x.rank() < 3 {

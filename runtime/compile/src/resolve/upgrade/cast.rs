@@ -1,4 +1,4 @@
-//! Types by name, and by the number that ONNX has for them.
+//! Converts the type names of early operator sets to ONNX's type numbers.
 
 use udo_api::DType;
 
@@ -34,7 +34,7 @@ pub(super) fn name_to_number(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The number of a type that models of the first operator sets know.
+/// Returns the ONNX number of a type, for the types of the first operator sets.
 pub(super) fn number_of(dtype: DType) -> Option<i64> {
     TYPES.iter().find(|(_, known, _)| *known == dtype).map(|(.., number)| *number)
 }

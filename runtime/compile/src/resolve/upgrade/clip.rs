@@ -1,4 +1,4 @@
-//! Bounds, which were attributes.
+//! `Clip`: turns the bounds, which were attributes, into inputs.
 
 use super::edit::Edit;
 

@@ -1,17 +1,17 @@
-//! Operators that are a few others: their nodes become nodes of those, which passes fuse as any.
+//! Operators that are composed of others: they become nodes of those, which passes may fuse again.
 
 use udo_api::{Dim, TensorDesc};
 
 use super::edit::{Edit, new_node, with_ints};
 use udo_graph::graph::{Attr, ValueId};
 
-/// The least variance of rows that ONNX Runtime adds a skipped input to, where a node does not say it.
+/// ONNX Runtime's default epsilon of its skip-normalization operators.
 pub(super) const EPSILON: f64 = 1e-12;
 
-/// What a deviation of nothing is divided by, as the function in ONNX's specification has it.
+/// The epsilon that ONNX's function body of `MeanVarianceNormalization` adds to the deviation.
 const LEAST: f64 = 1e-9;
 
-/// The axes of images that a mean is taken along, channels left out.
+/// The default axes of `MeanVarianceNormalization`, all but the channels.
 const IMAGE_AXES: [i64; 3] = [0, 2, 3];
 
 pub(super) fn bias_gelu(edit: &mut Edit<'_>) -> Result<(), String> {
@@ -28,7 +28,7 @@ pub(super) fn fast_gelu(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A product whose sides are transposed before, and which is multiplied by a number.
+/// `FusedMatMul`: alpha * op(A) * op(B), where `op` may transpose.
 pub(super) fn fused_mat_mul(edit: &mut Edit<'_>) -> Result<(), String> {
     let alpha = edit.take_float("alpha")?.unwrap_or(1.0);
     let a = side(edit, 0, ["a", "transA", "transBatchA"])?;
@@ -42,7 +42,7 @@ pub(super) fn fused_mat_mul(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.set_number(1, "alpha", alpha)
 }
 
-/// One side of a product, with its matrices transposed, or its first axis behind those of the batch, or both.
+/// Transposes one operand of `FusedMatMul`: its matrices, its first axis to behind the batch, or both.
 fn side(
     edit: &mut Edit<'_>,
     port: usize,
@@ -81,7 +81,7 @@ pub(super) fn skip_layer_norm(edit: &mut Edit<'_>) -> Result<(), String> {
 pub(super) fn skip_rms_norm(edit: &mut Edit<'_>) -> Result<(), String> {
     let sum = skipped(edit, 3)?;
     let scale = edit.required(2)?;
-    // What is left is the sum, which another node makes.
+    // The remaining third output is the sum, which another node computes.
     edit.node.outputs.truncate(3);
     refuse_statistics(edit)?;
     edit.end("RMSNormalization", &[sum, scale]);
@@ -95,17 +95,17 @@ pub(super) fn rms_norm(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The sum of the first two inputs, and of the bias at a port if there is one, which is output 3 as well.
+/// Returns the sum of the first two inputs and of an optional bias, which is also output 3.
 fn skipped(edit: &mut Edit<'_>, bias: usize) -> Result<ValueId, String> {
     if edit.node.attr("epsilon").is_none() {
         edit.set("epsilon", Attr::Float(EPSILON));
     }
-    // The bias first: a product can take both over in this order.
+    // The bias comes first, because a product can fuse both additions in this order.
     let (biased, skip) = (biased(edit, bias)?, edit.required(1)?);
     edit.first("sum", new_node("Add", &[biased, skip]), edit.node.output(3))
 }
 
-/// Input 0, and the bias at a port added where there is one.
+/// Returns input 0 with an optional bias added.
 fn biased(edit: &mut Edit<'_>, port: usize) -> Result<ValueId, String> {
     let x = edit.required(0)?;
     match edit.node.input(port) {
@@ -122,8 +122,8 @@ fn refuse_statistics(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Elements less their mean along some axes, over their deviation. What the first mean is off, as it is rounded, the mean of what is
-/// left says: where the deviation is small beside the mean, digits of the result depend on it.
+/// y = (x - mean(x)) / (std(x) + epsilon) along some axes. The mean is subtracted twice, which removes the rounding
+/// error of the first mean; that error matters where the deviation is small compared with the mean.
 pub(super) fn mean_variance_norm(edit: &mut Edit<'_>) -> Result<(), String> {
     let axes = edit.take_ints("axes")?;
     let axes = edit.list("axes", axes.as_deref().unwrap_or(&IMAGE_AXES))?;
@@ -141,7 +141,7 @@ pub(super) fn mean_variance_norm(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The norm of each channel: a reduction where it is of the first or second degree, else a window as large as an image.
+/// The p-norm of each channel: a reduction for p = 1 or 2, else an `LpPool` with a window of the image's size.
 pub(super) fn global_lp_pool(edit: &mut Edit<'_>) -> Result<(), String> {
     let degree = edit.take_float("p")?.unwrap_or(2.0);
     let (x, input) = (edit.required(0)?, edit.input(0));
@@ -168,7 +168,7 @@ pub(super) fn global_lp_pool(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The extents of an image, where they are known.
+/// Returns the extents of the image if they are known.
 fn window(input: &TensorDesc) -> Option<Vec<i64>> {
     let extent = |dim: Dim| match dim {
         Dim::Fixed(extent) => i64::try_from(extent).ok(),
@@ -177,10 +177,10 @@ fn window(input: &TensorDesc) -> Option<Vec<i64>> {
     input.full_shape().iter().skip(2).map(extent).collect()
 }
 
-/// A degree, which is a whole number but in the first version of the operator.
+/// Returns the degree p as an integer; only the first version of the operator allows fractions.
 #[expect(clippy::cast_possible_truncation, reason = "numbers without a fraction in these bounds")]
 fn whole(degree: f64) -> Result<Attr, String> {
-    // Above that, every power of a number but 1 is 0 or infinite.
+    // Above this limit, powers of numbers other than 1 are 0 or infinite.
     if degree.fract() == 0.0 && (1.0..=1e6).contains(&degree) {
         return Ok(Attr::Int(degree as i64));
     }

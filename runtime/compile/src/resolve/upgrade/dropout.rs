@@ -1,9 +1,9 @@
-//! Dropout, as it is where nobody trains: how much would be dropped, and the mask of all that stays.
+//! `Dropout` in inference, with a ratio and a mask that keeps all elements.
 
 use super::cast;
 use super::edit::{Added, Edit};
 
-/// Models for inference leave the attribute out, though it asks for training then.
+/// Refuses training. A missing attribute means training by the specification, but models for inference omit it.
 pub(super) fn refuse_training(edit: &mut Edit<'_>) -> Result<(), String> {
     match edit.take_int("is_test")? {
         Some(0) => Err("attribute \"is_test\" is 0, which asks for training".to_owned()),
@@ -11,7 +11,7 @@ pub(super) fn refuse_training(edit: &mut Edit<'_>) -> Result<(), String> {
     }
 }
 
-/// The mask was of the data's own type.
+/// Converts the mask, which had the type of the data.
 pub(super) fn mask_of_numbers(edit: &mut Edit<'_>) -> Result<(), String> {
     let number = edit.input(0).dtype().and_then(cast::number_of);
     let number = number.ok_or_else(|| format!("input 0 is {}, wanted numbers", edit.input(0)))?;

@@ -1,4 +1,4 @@
-//! What an upgrade may do to a node and around it.
+//! Edits a node and its surroundings during an upgrade.
 
 use udo_api::{DType, Shape, TensorDesc};
 
@@ -10,7 +10,7 @@ use udo_engine::cores::convert;
 use udo_graph::graph::{Attr, NEWEST, Node, ValueId};
 use udo_graph::memory::Tensor;
 
-/// A node that is being upgraded, in the graph of all that runs before it.
+/// A node that is being upgraded, and the graph of the nodes before it.
 pub(super) struct Edit<'a> {
     pub(super) compiler: &'a Compiler<'a>,
     pub(super) graph: &'a mut TypedGraph,
@@ -19,18 +19,18 @@ pub(super) struct Edit<'a> {
 }
 
 impl Edit<'_> {
-    /// Type and shape of an input; absent where the node leaves it out.
+    /// Returns the description of an input; absent if the node omits it.
     pub(super) fn input(&self, port: usize) -> TensorDesc {
         self.graph.desc(self.node.input(port))
     }
 
-    /// Makes the node one of another operator that takes the same inputs and attributes.
+    /// Changes the operator to one with the same inputs and attributes.
     pub(super) fn rename(&mut self, domain: &str, op: &str) {
         domain.clone_into(&mut self.node.domain);
         op.clone_into(&mut self.node.op);
     }
 
-    /// Takes an attribute off the node.
+    /// Removes and returns an attribute.
     pub(super) fn take(&mut self, name: &str) -> Option<Attr> {
         let at = self.node.attrs.iter().position(|(n, _)| n == name)?;
         Some(self.node.attrs.remove(at).1)
@@ -76,7 +76,7 @@ impl Edit<'_> {
         })
     }
 
-    /// Takes an attribute off the node, which must be what `read` reads.
+    /// Removes an attribute and returns its value as `read` reads it.
     fn take_as<T>(
         &mut self,
         name: &str,
@@ -88,24 +88,24 @@ impl Edit<'_> {
         read(&attr).map(Some).ok_or_else(misfit)
     }
 
-    /// Gives the node an attribute.
+    /// Adds an attribute.
     pub(super) fn set(&mut self, name: &str, attr: Attr) {
         self.node.attrs.push((name.to_owned(), attr));
     }
 
-    /// Makes an input a constant, with the type of input 0 and no dimensions.
+    /// Makes an input a constant scalar of the type of input 0.
     pub(super) fn set_number(&mut self, port: usize, name: &str, value: f64) -> Result<(), String> {
         let number = self.number(name, value)?;
         set_input(self.node, port, number);
         Ok(())
     }
 
-    /// A constant with the type of input 0 and no dimensions.
+    /// Adds a constant scalar of the type of input 0.
     pub(super) fn number(&mut self, name: &str, value: f64) -> Result<ValueId, String> {
         self.numbers_like(0, name, &[], &[value])
     }
 
-    /// A constant of these numbers, with the type of an input.
+    /// Adds a constant of the type of an input.
     pub(super) fn numbers_like(
         &mut self,
         port: usize,
@@ -119,7 +119,7 @@ impl Edit<'_> {
         Ok(self.constant(name, tensor.map_err(|e| e.to_string())?))
     }
 
-    /// Makes an input the constant list of these integers.
+    /// Makes an input a constant list of integers.
     pub(super) fn set_ints(
         &mut self,
         port: usize,
@@ -131,12 +131,12 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// The constant list of these integers.
+    /// Adds a constant list of integers.
     pub(super) fn list(&mut self, name: &str, values: &[i64]) -> Result<ValueId, String> {
         Ok(self.constant(name, list(values)?))
     }
 
-    /// Makes an input the constant list of these numbers, in single precision.
+    /// Makes an input a constant list of f32 numbers.
     pub(super) fn set_floats(
         &mut self,
         port: usize,
@@ -158,24 +158,24 @@ impl Edit<'_> {
         self.graph.add_constant(&format!("{}.{name}", self.node.name), tensor)
     }
 
-    /// An input that the node may not leave out.
+    /// Returns an input, or an error if the node omits it.
     pub(super) fn required(&self, port: usize) -> Result<ValueId, String> {
         self.node.input(port).ok_or_else(|| format!("input {port} is missing"))
     }
 
-    /// An output that somebody has to want.
+    /// Returns an output, or an error if the node omits it.
     pub(super) fn required_output(&self, port: usize) -> Result<ValueId, String> {
         self.node.output(port).ok_or_else(|| format!("output {port} is missing"))
     }
 
-    /// Has a node of a built-in operator run behind this one and those added so before.
+    /// Adds a node of a built-in operator after this one and after those added earlier.
     pub(super) fn after(&mut self, name: &str, node: Node, output: ValueId) {
         let name = format!("{}.{name}", self.node.name);
         self.behind.push(Node { name, outputs: vec![Some(output)], ..node });
     }
 
-    /// Has a node of a built-in operator run before this one, and returns what it makes: an output of this node's, or
-    /// else a new value.
+    /// Adds a node of a built-in operator before this one, and returns its output: an output of this node if one is
+    /// passed, else a new value.
     pub(super) fn first(
         &mut self,
         name: &str,
@@ -187,7 +187,7 @@ impl Edit<'_> {
         Ok(made)
     }
 
-    /// The same of a node that makes several.
+    /// Does the same for a node with several outputs.
     pub(super) fn first_of(
         &mut self,
         name: &str,
@@ -198,7 +198,7 @@ impl Edit<'_> {
         bind_builtin(self.compiler, self.graph, node).map_err(|e| e.to_string())
     }
 
-    /// The parts along an axis of so many elements each, which go by these names.
+    /// Splits a value along an axis into named parts of these lengths.
     pub(super) fn split<const N: usize>(
         &mut self,
         name: &str,
@@ -213,26 +213,26 @@ impl Edit<'_> {
         Ok(made)
     }
 
-    /// A value that a node of those that this one becomes makes.
+    /// Adds a value for the nodes that this one becomes.
     pub(super) fn value(&mut self, name: &str) -> ValueId {
         self.graph.add_value(&format!("{}.{name}", self.node.name))
     }
 
-    /// Makes the node one of another operator of ONNX's, with these inputs.
+    /// Turns the node into one of ONNX's operators, with these inputs.
     pub(super) fn end(&mut self, op: &str, inputs: &[ValueId]) {
         let Node { inputs, op, opset, domain, .. } = new_node(op, inputs);
         (self.node.inputs, self.node.op, self.node.opset) = (inputs, op, opset);
         self.node.domain = domain;
     }
 
-    /// Makes the node one of another operator of ONNX Runtime's own.
+    /// Turns the node into one of ONNX Runtime's own operators.
     pub(super) fn end_own(&mut self, op: &str, inputs: Vec<Option<ValueId>>) {
         let Node { op, opset, domain, .. } = own_node(op, &[]);
         (self.node.inputs, self.node.op, self.node.opset) = (inputs, op, opset);
         self.node.domain = domain;
     }
 
-    /// Has an input go through a node of a built-in operator before.
+    /// Inserts a node of a built-in operator before an input.
     pub(super) fn before(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
         let from = self.required(port)?;
         let (node, made) = self.added(added)?;
@@ -243,12 +243,12 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// Has an output, if somebody wants it, go through a node of a built-in operator behind.
+    /// Inserts a node of a built-in operator after an output, if the output is used.
     pub(super) fn behind(&mut self, port: usize, added: &Added<'_>) -> Result<(), String> {
         let Some(wanted) = self.node.output(port) else { return Ok(()) };
         let (node, made) = self.added(added)?;
         let node = Node { inputs: [&[Some(made)], &*node.inputs].concat(), ..node };
-        // Before those of earlier upgrades, which read what it makes.
+        // Before the nodes of earlier upgrades, which read its output.
         self.behind.insert(0, Node { outputs: vec![Some(wanted)], ..node });
         if let Some(output) = self.node.outputs.get_mut(port) {
             *output = Some(made);
@@ -256,7 +256,7 @@ impl Edit<'_> {
         Ok(())
     }
 
-    /// The node without its first input and its output, and a new value between it and this one.
+    /// Returns the added node without its first input and output, and a new value that connects it with this one.
     fn added(&mut self, added: &Added<'_>) -> Result<(Node, ValueId), String> {
         let mut node = new_node(added.op, &[]);
         node.name = format!("{}.{}", self.node.name, added.op.to_lowercase());
@@ -271,32 +271,32 @@ impl Edit<'_> {
     }
 }
 
-/// A node that an upgrade adds, of one input and one output.
+/// A node with one input and one output that an upgrade adds.
 pub(super) struct Added<'a> {
     pub(super) op: &'a str,
-    /// Its second input, if it has one: a constant of integers, and what to call it.
+    /// Its second input, if any: the name and elements of a constant list.
     pub(super) list: Option<(&'a str, &'a [i64])>,
-    /// Its attribute, if it has one.
+    /// Its attribute, if any.
     pub(super) attr: Option<(&'a str, i64)>,
 }
 
-/// A node of an operator of ONNX's, whose name and output are still to come.
+/// Returns a node of an ONNX operator, without name and outputs.
 pub(super) fn new_node(op: &str, inputs: &[ValueId]) -> Node {
     Node::new(op, NEWEST, inputs, &[])
 }
 
-/// The same of an operator of ONNX Runtime's own.
+/// Returns a node of one of ONNX Runtime's own operators, without name and outputs.
 pub(super) fn own_node(op: &str, inputs: &[ValueId]) -> Node {
     Node { domain: MICROSOFT.to_owned(), ..Node::new(op, 1, inputs, &[]) }
 }
 
-/// The node with an attribute more.
+/// Returns the node with an integer attribute.
 pub(super) fn with_int(mut node: Node, name: &str, value: i64) -> Node {
     node.attrs.push((name.to_owned(), Attr::Int(value)));
     node
 }
 
-/// The same with a list of integers.
+/// Returns the node with a list attribute.
 pub(super) fn with_ints(mut node: Node, name: &str, values: &[i64]) -> Node {
     node.attrs.push((name.to_owned(), Attr::Ints(values.to_vec())));
     node

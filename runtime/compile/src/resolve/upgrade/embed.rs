@@ -1,4 +1,4 @@
-//! Sums of embeddings that are normalized, as numbers and as quantized values.
+//! `EmbedLayerNormalization`, in floating point and quantized.
 
 use udo_api::{DType, Shape};
 
@@ -7,7 +7,7 @@ use super::edit::{Edit, new_node, own_node, with_int};
 use udo_engine::cores::convert;
 use udo_graph::graph::{Attr, ValueId};
 
-/// A table of embeddings, and the scale and the zero point of its values where it has quantized ones.
+/// A table of embeddings, with the ports of its scale and zero point if it is quantized.
 #[derive(Clone, Copy)]
 struct Table {
     name: &'static str,
@@ -35,7 +35,7 @@ pub(super) fn quantized(edit: &mut Edit<'_>) -> Result<(), String> {
     normalized(edit, sum, [scale, bias])
 }
 
-/// The sum of the rows that the tables of words, positions and segments have; an output as well where it is wanted.
+/// Returns the sum of the word, position and segment embeddings, which may also be an output.
 fn sum(
     edit: &mut Edit<'_>,
     [word, position, segment]: [Table; 3],
@@ -55,7 +55,7 @@ fn sum(
     edit.first("sum", new_node("Add", &[two, segments]), wanted)
 }
 
-/// The rows of a table that indices ask for.
+/// Returns the rows of a table at some indices.
 fn rows(edit: &mut Edit<'_>, table: &Table, indices: ValueId) -> Result<ValueId, String> {
     let from = edit.required(table.port)?;
     let rows = new_node("Gather", &[from, indices]);
@@ -63,7 +63,7 @@ fn rows(edit: &mut Edit<'_>, table: &Table, indices: ValueId) -> Result<ValueId,
     dequantized(edit, table, rows)
 }
 
-/// The rows of a table for positions that are not said: one after the other.
+/// Returns the first rows of the table: positions default to 0, 1, 2 and so on.
 fn first_rows(edit: &mut Edit<'_>, table: &Table) -> Result<ValueId, String> {
     let (from, ids) = (edit.required(table.port)?, edit.input(0));
     let &[_, len] = ids.shape() else { return Err(format!("input 0 is {ids}, wanted rank 2")) };
@@ -74,14 +74,14 @@ fn first_rows(edit: &mut Edit<'_>, table: &Table) -> Result<ValueId, String> {
     dequantized(edit, table, rows)
 }
 
-/// What rows of a table stand for.
+/// Dequantizes rows of a table.
 fn dequantized(edit: &mut Edit<'_>, table: &Table, rows: ValueId) -> Result<ValueId, String> {
     let Some([scale, zero]) = table.numbers else { return Ok(rows) };
     let operands = [rows, edit.required(scale)?, edit.required(zero)?];
     edit.first(table.name, own_node("DequantizeLinear", &operands), None)
 }
 
-/// Makes the node the normalization of a sum; how many words each sequence has is an output as well.
+/// Turns the node into the normalization of a sum, and adds the output with the number of words of each sequence.
 fn normalized(
     edit: &mut Edit<'_>,
     sum: ValueId,
@@ -99,7 +99,7 @@ fn normalized(
     Ok(())
 }
 
-/// Makes the number of ones that the mask has for each sequence; zeros where there is no mask.
+/// Adds the number of ones in the mask of each sequence; zeros without a mask.
 fn count(edit: &mut Edit<'_>, lengths: ValueId) -> Result<(), String> {
     let Some(mask) = edit.node.input(7) else {
         let batch = edit.input(0).shape().first().copied().unwrap_or(0);

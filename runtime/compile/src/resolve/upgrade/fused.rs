@@ -1,9 +1,10 @@
-//! Operators that ONNX Runtime's optimizer makes of several nodes: they become those again, which passes fuse their own way.
+//! Operators that ONNX Runtime's optimizer fuses from several nodes: they become those nodes again, for the passes to
+//! fuse.
 
 use super::edit::{Edit, new_node, with_ints};
 use udo_graph::graph::{Attr, Node, ValueId};
 
-/// A convolution to which another input may be added, and then an activation done.
+/// A convolution with an optional addend and an activation.
 pub(super) fn conv(edit: &mut Edit<'_>) -> Result<(), String> {
     let name = edit.take_text("activation")?;
     let numbers = edit.take_floats("activation_params")?.unwrap_or_default();
@@ -21,12 +22,12 @@ pub(super) fn conv(edit: &mut Edit<'_>) -> Result<(), String> {
     end(edit, activation, sums)
 }
 
-/// A product with an addend, and then an activation.
+/// A matrix product with an addend and an activation.
 pub(super) fn gemm(edit: &mut Edit<'_>) -> Result<(), String> {
     let name = edit.take_text("activation")?;
     let [alpha, beta, gamma] = ["activation_alpha", "activation_beta", "activation_gamma"]
         .map(|name| edit.take_float(name));
-    // No activation has a third number.
+    // No activation has a third parameter.
     gamma?;
     let activation = activation(name.as_deref(), [alpha?, beta?])?;
     let node = Node { inputs: edit.node.inputs.clone(), ..new_node("Gemm", &[]) };
@@ -35,7 +36,7 @@ pub(super) fn gemm(edit: &mut Edit<'_>) -> Result<(), String> {
     end(edit, activation, sums)
 }
 
-/// An operator of one number, and its parameters.
+/// An activation operator and its parameters.
 struct Activation {
     op: &'static str,
     params: Vec<(&'static str, f64)>,
@@ -73,7 +74,7 @@ fn activation(name: Option<&str>, [a, b]: [Option<f64>; 2]) -> Result<Activation
     Ok(Activation { op, params })
 }
 
-/// Makes the node an activation of this value.
+/// Turns the node into an activation of this value.
 fn end(edit: &mut Edit<'_>, activation: Activation, x: ValueId) -> Result<(), String> {
     let Activation { op, params } = activation;
     let mut inputs = vec![x];
@@ -97,7 +98,7 @@ pub(super) fn bias_add(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The first half of a row times what Gelu makes of the second.
+/// y = left * Gelu(right), where `left` and `right` are the halves of each row of x + bias.
 pub(super) fn bias_split_gelu(edit: &mut Edit<'_>) -> Result<(), String> {
     let (x, bias) = (edit.required(0)?, edit.required(1)?);
     let biased = edit.first("biased", new_node("Add", &[x, bias]), None)?;
@@ -109,7 +110,7 @@ pub(super) fn bias_split_gelu(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A convolution of images whose channels are last, by weights whose channels are as well.
+/// A convolution of channels-last images with channels-last weights.
 pub(super) fn nhwc_conv(edit: &mut Edit<'_>) -> Result<(), String> {
     let bias = edit.node.input(2);
     let (weights, x) = (with_channels_second(edit, 1, "weights")?, channels_second(edit)?);
@@ -118,14 +119,14 @@ pub(super) fn nhwc_conv(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Pooling of images whose channels are last.
+/// Max pooling of channels-last images.
 pub(super) fn nhwc_max_pool(edit: &mut Edit<'_>) -> Result<(), String> {
     let pooled = channels_second(edit)?;
     edit.end("MaxPool", &[pooled]);
     Ok(())
 }
 
-/// A convolution of quantized values, whose images may have their channels last.
+/// A convolution of quantized values; images may be channels-last.
 pub(super) fn q_linear_conv(edit: &mut Edit<'_>) -> Result<(), String> {
     let is_last = edit.take_int("channels_last")?.unwrap_or(0) != 0;
     let mut inputs = edit.node.inputs.clone();
@@ -138,7 +139,7 @@ pub(super) fn q_linear_conv(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Input 0 with its channels second; the output has them last again.
+/// Transposes input 0 to channels second, and the output back.
 fn channels_second(edit: &mut Edit<'_>) -> Result<ValueId, String> {
     let x = with_channels_second(edit, 0, "nchw")?;
     let mut last: Vec<i64> = (0i64..).take(edit.input(0).rank()).collect();
@@ -151,7 +152,7 @@ fn channels_second(edit: &mut Edit<'_>) -> Result<ValueId, String> {
     Ok(x)
 }
 
-/// An input whose channels are last with those second.
+/// Returns a channels-last input with its channels second.
 fn with_channels_second(edit: &mut Edit<'_>, port: usize, name: &str) -> Result<ValueId, String> {
     let (x, desc) = (edit.required(port)?, edit.input(port));
     let axes: Vec<i64> = (0i64..).take(desc.rank()).collect();

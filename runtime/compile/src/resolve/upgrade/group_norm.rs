@@ -1,11 +1,11 @@
-//! Groups of channels, which were scaled and moved themselves rather than each of their channels.
+//! `GroupNormalization` before operator set 21, with one scale and bias for each group instead of each channel.
 
 use udo_api::Shape;
 
 use super::edit::Edit;
 use udo_engine::cores::convert;
 
-/// Gives each channel the scale and the bias of its group, which must be known.
+/// Repeats the scale and bias of each group for its channels; both must be constants.
 pub(super) fn per_channel(edit: &mut Edit<'_>) -> Result<(), String> {
     let channels = edit.input(0).shape().get(1).copied().unwrap_or(0);
     for (port, name) in [(1, "scale"), (2, "bias")] {

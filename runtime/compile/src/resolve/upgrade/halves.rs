@@ -1,10 +1,8 @@
-//! Halves that are computed in f32, from the first node that no kernel takes as it is to the last, and rounded where somebody
-//! else reads them.
+//! Computes chains of f16 and bf16 nodes in f32, and rounds values where other nodes read them.
 //!
-//! A node whose operator has a kernel for halves, and that reads none that were computed, stays as it is: rows of a table that
-//! a model stores in halves are gathered as such. Almost every other one reads and makes f32. Each half that it makes is
-//! rounded by a node behind it, for readers that want that; those that are computed in f32 as well read what it was rounded
-//! from.
+//! A node stays in half precision if its operator has a kernel for it and none of its inputs was computed in f32; rows
+//! of an f16 table are gathered as f16, for example. Almost every other node reads and writes f32. A `Cast` rounds each
+//! half-precision output for consumers that need it; consumers that are computed in f32 read the f32 value instead.
 
 use udo_api::{Bf16, Core, DType, F16, KernelDef, Side, TensorDesc};
 
@@ -19,7 +17,7 @@ use udo_engine::operators::OpEntry;
 use udo_graph::graph::{Attr, Node, ValueId};
 use udo_graph::memory::Tensor;
 
-/// Adds a node as one of f32 if it is one of halves that are better computed so, and says whether it is.
+/// Adds a half-precision node as an f32 node if that is better; returns whether it did.
 pub(in crate::resolve) fn widen(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -54,7 +52,7 @@ pub(in crate::resolve) fn widen(
     Ok(true)
 }
 
-/// Whether the first kernel of the CPU that takes the node's halves as such or in f32 takes them as such.
+/// Returns whether the first matching CPU kernel takes half precision itself, rather than f32.
 fn takes_halves(
     compiler: &Compiler<'_>,
     graph: &TypedGraph,
@@ -80,7 +78,7 @@ fn takes_halves(
     as_it_is.is_some_and(|own| as_f32.is_none_or(|wide| own <= wide))
 }
 
-/// An input of halves in f32: what it was rounded from, or else what a conversion makes of it.
+/// Returns a half-precision input in f32: the value that it was rounded from, or a conversion of it.
 fn widened(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -97,7 +95,7 @@ fn widened(
     Ok(value)
 }
 
-/// Adds a node whose outputs of f32 are halves in the model, and the nodes that round them.
+/// Adds a node that computes half-precision outputs in f32, and the nodes that round them.
 fn add_wide(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -124,7 +122,7 @@ fn add_wide(
     Ok(())
 }
 
-/// Adds a node that converts a value to another type as it is: one to f32 does not read what was rounded.
+/// Adds a `Cast` of a value. One to f32 reads the value itself, not what it was rounded from.
 fn convert(
     compiler: &Compiler<'_>,
     graph: &mut TypedGraph,
@@ -142,13 +140,13 @@ fn convert(
 }
 
 impl TypedGraph {
-    /// The inputs of a node that are halves.
+    /// Returns the inputs of a node that are f16 or bf16.
     fn halves(&self, node: &Node) -> Vec<usize> {
         let inputs = node.inputs.iter().enumerate();
         inputs.filter(|&(_, &value)| is_half(&self.desc(value))).map(|(port, _)| port).collect()
     }
 
-    /// Notes of a conversion that the model itself has what it rounds.
+    /// Records that a `Cast` of the model rounds its input.
     pub(in crate::resolve) fn note_rounding(&mut self, bound: &BoundNode) {
         let Node { op, .. } = &bound.node;
         let (from, to) = (bound.node.input(0), bound.node.output(0));
@@ -165,7 +163,7 @@ impl TypedGraph {
         }
     }
 
-    /// Whether the second operand is known to be 2.
+    /// Returns whether the second operand is the constant 2.
     fn is_square(&self, node: &Node) -> bool {
         let is_two = |number: f32| number.to_bits() == 2f32.to_bits();
         let squares = |tensor: &Tensor| match tensor.get::<F16>() {
@@ -177,17 +175,17 @@ impl TypedGraph {
         self.known(node.input(1)).is_some_and(squares)
     }
 
-    /// What an input of halves was rounded from, if the node may read that in its place. A conversion may where it makes
-    /// wider numbers of what the model does not say is rounded.
+    /// Returns the f32 value that a half-precision input was rounded from, if the node may read it instead. A `Cast`
+    /// may do so if it widens a value that no node of the model rounds explicitly.
     fn wide_for(&self, node: &Node, port: usize) -> Option<ValueId> {
         let wide = self.values.get(node.input(port)?.index())?.wide?;
         let may = match node.op.as_str() {
             "Cast" => !wide.is_stated && is_to(node, DType::F32),
-            // A scale is the number that the model says: a step of it more or less is many of what is divided by it.
+            // A scale must be the rounded one: a small change of it moves a quotient by many steps.
             "QuantizeLinear" | "RoundTo" => port == 0 && !wide.is_stated,
             "BitCast" | "CastLike" | "DequantizeLinear" => false,
             op if JUMPS.contains(&op) => false,
-            // Of a number that is next to nothing a root is a number or none.
+            // A tiny change of the base decides whether its root is NaN.
             "Pow" => port == 1 || self.is_square(node),
             _ => true,
         };
@@ -195,8 +193,8 @@ impl TypedGraph {
     }
 }
 
-/// Operators whose results jump where a number is a little less or more: they read what the model says, so that a number that
-/// is whole when rounded counts as such.
+/// Operators that are discontinuous. They read the rounded values that the model states, so that a number that becomes
+/// an integer by rounding counts as one.
 const JUMPS: &[&str] = &[
     "ArgMax",
     "ArgMin",
@@ -219,12 +217,12 @@ const JUMPS: &[&str] = &[
     "Unique",
 ];
 
-/// Whether a conversion is one to this type.
+/// Returns whether a `Cast` converts to this type.
 fn is_to(node: &Node, dtype: DType) -> bool {
     matches!(node.attr("to"), Some(Attr::Int(to)) if *to == i64::from(dtype.onnx()))
 }
 
-/// What is asked of a kernel in the place of halves.
+/// Maps a description to the one that a kernel is asked for.
 type Form = fn(&TensorDesc) -> TensorDesc;
 
 fn in_f32(desc: &TensorDesc) -> TensorDesc {
@@ -235,7 +233,7 @@ fn is_half(desc: &TensorDesc) -> bool {
     matches!(desc.dtype(), Some(DType::F16 | DType::Bf16))
 }
 
-/// Whether an output is what it is in the model, but for halves that are f32.
+/// Returns whether an output equals the model's, except that half precision may be f32.
 fn is_widened((narrow, found): (&TensorDesc, &TensorDesc)) -> bool {
     found == narrow || *found == in_f32(narrow)
 }

@@ -1,4 +1,4 @@
-//! What is put around a tensor, which was in attributes.
+//! `Pad`: turns pads and the pad value, which were attributes, into inputs.
 
 use super::edit::Edit;
 use udo_graph::graph::Attr;

@@ -1,17 +1,16 @@
-//! Operators on quantized values that become a `DequantizeLinear`, the operator on floating-point values and a `QuantizeLinear`, or that
-//! are renamed.
+//! Quantized operators that become `DequantizeLinear`, a float operator and `QuantizeLinear`, or that are only renamed.
 
 use super::UDO;
 use super::edit::{Edit, new_node, own_node};
 use udo_graph::graph::{Attr, Node, ValueId};
 
-/// What values at a port stand for, by the scale and the zero point at the next two.
+/// Dequantizes an input with the scale and zero point at the next two ports.
 fn numbers(edit: &mut Edit<'_>, name: &str, port: usize) -> Result<ValueId, String> {
     let inputs = [port, port + 1, port + 2].map(|port| edit.node.input(port)).to_vec();
     edit.first(name, Node { inputs, ..own_node("DequantizeLinear", &[]) }, None)
 }
 
-/// Makes the node the quantization of numbers by the scale and the zero point at two ports.
+/// Turns the node into the quantization of a value with the scale and zero point at two ports.
 fn quantized(edit: &mut Edit<'_>, numbers: ValueId, scale: usize) {
     let numbers = [Some(numbers), edit.node.input(scale), edit.node.input(scale + 1)].to_vec();
     edit.end_own("QuantizeLinear", numbers);
@@ -37,7 +36,7 @@ pub(super) fn reduce_mean(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A product of values of up to 16 bits, which may have an addend for each column.
+/// A matrix product of values with up to 16 bits and an optional addend for each column.
 pub(super) fn product(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.required(7)?;
     if edit.node.input(8).is_some() {

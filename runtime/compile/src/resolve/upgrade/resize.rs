@@ -1,4 +1,4 @@
-//! Resize and Upsample, which it was called before: where samples lie was not said.
+//! `Resize` 10 and `Upsample`, which had no coordinate modes.
 
 use super::edit::Edit;
 use udo_graph::graph::{Attr, ValueId};
@@ -10,8 +10,8 @@ pub(super) fn scales_to_input(edit: &mut Edit<'_>) -> Result<(), String> {
     }
 }
 
-/// Samples lay at whole multiples of the scale, and the nearest element was, as in ONNX Runtime, the one before where an
-/// image becomes larger and the one behind where it becomes smaller.
+/// Adds the coordinate mode that these versions imply, asymmetric. As in ONNX Runtime, the nearest element is the floor
+/// when an image grows and the ceiling when it shrinks.
 pub(super) fn state_coordinates(edit: &mut Edit<'_>) -> Result<(), String> {
     let is_smaller = shrinks(edit, edit.node.input(1).ok_or("input 1, the scales, is missing")?);
     edit.node.inputs.insert(1, None);
@@ -21,7 +21,7 @@ pub(super) fn state_coordinates(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether some axis is to become smaller, and none larger.
+/// Returns whether some axis shrinks and none grows.
 fn shrinks(edit: &Edit<'_>, scales: ValueId) -> bool {
     let scales = edit.graph.known(Some(scales)).and_then(|scales| scales.get::<f32>());
     scales.is_some_and(|scales| {

@@ -1,9 +1,9 @@
-//! Scans before operator set 9, which went over the sequences of a batch.
+//! `Scan` before operator set 9, which scanned each sequence of a batch.
 
 use super::edit::Edit;
 use udo_graph::graph::{Attr, Graph, Node};
 
-/// Makes a scan over the batch of what becomes a scan over each sequence.
+/// Converts it to a scan over the batch whose body scans each sequence.
 pub(super) fn over_batch(edit: &mut Edit<'_>) -> Result<(), String> {
     if edit.node.input(0).is_some() {
         let lengths = edit.input(0);

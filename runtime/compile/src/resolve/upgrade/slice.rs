@@ -1,4 +1,4 @@
-//! From where to where a tensor is cut, which was in attributes.
+//! `Slice`: turns starts, ends and axes, which were attributes, into inputs.
 
 use super::edit::Edit;
 

@@ -1,16 +1,16 @@
-//! Softmax over all axes from one on, which is now over one axis alone.
+//! `Softmax` before operator set 13, which normalized over all axes from one on.
 
 use udo_api::{Dim, resolve_axis};
 
 use super::edit::{Added, Edit};
 use udo_graph::graph::Attr;
 
-/// Leaves the node the one axis that has more than one element, or has those from `axis` on merged around it.
+/// Uses the single axis with more than one element, or flattens the axes from `axis` on around the node.
 pub(super) fn flatten(edit: &mut Edit<'_>) -> Result<(), String> {
     let x = edit.input(0);
     let rank = x.rank();
     let axis = edit.take_int("axis")?.unwrap_or(1);
-    // The axis behind the last one is allowed here: each element is a row of its own.
+    // The axis may equal the rank here: each element is then a row of its own.
     let end = usize::try_from(axis).ok().filter(|&axis| axis == rank);
     let first = end.or_else(|| resolve_axis(axis, rank));
     let first = first.ok_or_else(|| format!("attribute \"axis\" is {axis}, input 0 is {x}"))?;
@@ -24,7 +24,7 @@ pub(super) fn flatten(edit: &mut Edit<'_>) -> Result<(), String> {
     };
     let number = |n: usize| i64::try_from(n).map_err(|e| e.to_string());
     if let Some(only) = only {
-        // The last axis is what a newer node means without the attribute.
+        // The last axis is the newer default.
         if only + 1 < rank {
             edit.set("axis", Attr::Int(number(only)?));
         }

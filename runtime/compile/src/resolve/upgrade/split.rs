@@ -1,4 +1,4 @@
-//! How many pieces a tensor is cut into where their lengths are not said.
+//! `Split`: adds the number of parts where their lengths are not stated.
 
 use super::edit::Edit;
 use udo_graph::graph::Attr;

@@ -1,8 +1,8 @@
-//! The node `TopK`, whose number of elements was an attribute.
+//! `TopK`: turns k, which was an attribute, into an input.
 
 use super::edit::Edit;
 
-/// The attribute becomes input 1.
+/// Turns the attribute into input 1.
 pub(super) fn count_to_input(edit: &mut Edit<'_>) -> Result<(), String> {
     let k = edit.take_int("k")?.ok_or("attribute \"k\" is missing")?;
     edit.set_ints(1, "k", &[k])

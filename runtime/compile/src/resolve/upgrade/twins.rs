@@ -1,11 +1,11 @@
-//! Operators of ONNX Runtime's that ONNX has as well, in another form.
+//! Operators of ONNX Runtime that ONNX has in another form.
 
 use udo_api::DType;
 
 use super::edit::{Edit, new_node, with_int};
 use udo_graph::graph::{Attr, ValueId};
 
-/// Pairs are turned by their position, or by the first position and how far it is from there.
+/// `RotaryEmbedding`: rotates pairs by their position, or by the first position plus their offset from it.
 pub(super) fn rotary(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.take("scale");
     if edit.take_int("is_packed_batching")?.unwrap_or(0) != 0 {
@@ -37,7 +37,7 @@ pub(super) fn rotary(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A position for each place of each sequence.
+/// Returns a position for each place of each sequence.
 fn positions(edit: &mut Edit<'_>, batch: usize, length: usize) -> Result<ValueId, String> {
     let (given, found) = (edit.required(1)?, edit.input(1));
     if found.rank() == 2 {
@@ -51,7 +51,7 @@ fn positions(edit: &mut Edit<'_>, batch: usize, length: usize) -> Result<ValueId
     edit.first("positions", new_node("Expand", &[places, all]), None)
 }
 
-/// Numbers that may come as lists of one, with a distance that may be left out.
+/// `Range`: scalars may be lists of one element, and the delta is optional.
 pub(super) fn range(edit: &mut Edit<'_>) -> Result<(), String> {
     let none = edit.list("none", &[])?;
     let mut inputs = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn range(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// ONNX's operator of the same name.
+/// Operators with the same name and form in ONNX.
 pub(super) fn same(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.required(0)?;
     let (op, inputs) = (edit.node.op.clone(), edit.node.inputs.clone());
@@ -76,7 +76,7 @@ pub(super) fn same(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Elements in the order in which they come, where each of them is, and how many of them there are.
+/// `Unique`: distinct elements in order of appearance, their indices and their counts.
 pub(super) fn unique(edit: &mut Edit<'_>) -> Result<(), String> {
     let x = edit.required(0)?;
     let outputs = &mut edit.node.outputs;
@@ -86,7 +86,7 @@ pub(super) fn unique(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// An axis more, which is a number of its own.
+/// `ExpandDims`: inserts an axis at the position of a scalar input.
 pub(super) fn expand_dims(edit: &mut Edit<'_>) -> Result<(), String> {
     let (x, axis, one) = (edit.required(0)?, edit.required(1)?, edit.list("one", &[1])?);
     let axis = edit.first("axis", new_node("Reshape", &[axis, one]), None)?;
@@ -96,7 +96,7 @@ pub(super) fn expand_dims(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Pads that may be a matrix of one row, and a number that may be a list.
+/// `Pad`: pads may be a matrix of one row, and the value a list of one element.
 pub(super) fn pad(edit: &mut Edit<'_>) -> Result<(), String> {
     let (x, mut pads) = (edit.required(0)?, edit.required(1)?);
     let (all, none) = (edit.list("all", &[-1])?, edit.list("none", &[])?);
@@ -113,7 +113,7 @@ pub(super) fn pad(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Samples whose ways to be made have other names.
+/// `GridSample`: modes have other names.
 pub(super) fn grid_sample(edit: &mut Edit<'_>) -> Result<(), String> {
     let mode = match edit.take_text("mode")?.as_deref() {
         None | Some("bilinear") => "linear",
@@ -130,7 +130,7 @@ pub(super) fn grid_sample(edit: &mut Edit<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// How far each row of one matrix is from each of another.
+/// `CDist`: distances between the rows of two matrices.
 pub(super) fn c_dist(edit: &mut Edit<'_>) -> Result<(), String> {
     let op = match edit.take_text("metric")?.as_deref() {
         None | Some("sqeuclidean") => "ReduceSumSquare",
