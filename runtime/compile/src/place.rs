@@ -1,4 +1,4 @@
-//! Which core runs each node, with which kernel, and why the others do not.
+//! Placement: chooses a core and a kernel for each node, and records why other cores refused it.
 
 mod affinity;
 mod attempt;
@@ -41,16 +41,16 @@ use unplaced::Unplaced;
 pub(crate) use views::Readers;
 use wishes::Wishes;
 
-/// A core that does not take a node, and why.
+/// A core that refused a node, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreRefusal {
     /// The core.
     pub core: Core,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
-/// A constant input as a kernel sees it.
+/// A constant input in the format that the kernel reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Constant {
     id: ConstantId,
@@ -59,37 +59,37 @@ pub(crate) struct Constant {
 }
 
 impl Constant {
-    /// What is packed of it.
+    /// Returns the constant as a source for prepacking.
     pub(crate) fn source(&self) -> Source<'_> {
         let (bytes, stable) = (self.tensor.stored(), self.tensor.stable());
         Source { id: self.id, desc: self.desc, bytes, stable }
     }
 }
 
-/// One of a node's tensors on its core.
+/// A tensor of a node on its core.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operand {
-    /// The value; none where the node leaves the port out.
+    /// The value; `None` if the node omits the port.
     pub(crate) value: Option<ValueId>,
-    /// How it comes to the kernel.
+    /// The format in which the kernel gets it.
     pub(crate) format: Format,
-    /// Whether its rows may lie apart.
+    /// Whether its rows may be strided.
     pub(crate) pitch: Pitch,
 }
 
-/// Whether the rows of a tensor of a call may lie apart.
+/// Whether the rows of a call's tensor may be strided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pitch {
-    /// They follow each other.
+    /// Rows must be contiguous.
     Refused,
-    /// They may.
+    /// Rows may have any stride.
     Taken,
-    /// Where no other tensor of the call lies between them.
+    /// Rows may be strided if no other tensor of the call lies between them.
     Alone,
 }
 
 impl Pitch {
-    /// What a kernel says of a port.
+    /// Returns what a kernel declares for a port.
     pub(crate) fn of(rule: Option<&PortRule>) -> Self {
         match rule {
             Some(rule) if rule.wants_alone() => Self::Alone,
@@ -99,7 +99,7 @@ impl Pitch {
     }
 }
 
-/// A node that a kernel computes.
+/// A node with a kernel of its own.
 #[derive(Debug)]
 pub struct PlacedKernel {
     /// The core that runs it.
@@ -108,48 +108,48 @@ pub struct PlacedKernel {
     pub entry: KernelEntry,
     /// The kernel, finalized for the node.
     pub kernel: FinalizedKernel,
-    /// What a GPU kernel runs on: `opencl: <device>` or `work items on host threads`.
+    /// What runs a GPU kernel: `opencl: <device>` or `work items on host threads`.
     pub backend: Option<String>,
-    /// Why the kernel's OpenCL C does not run; nothing where it does, or the kernel has none.
+    /// Why the kernel's OpenCL C does not run; `None` if it runs or the kernel has none.
     pub opencl_unused: Option<String>,
-    /// Each input that is known before the run, in its format.
+    /// The inputs that are known before the run, in the kernel's format.
     pub(crate) constants: Vec<Option<Constant>>,
-    /// The node's inputs, then those of the steps of its epilogue that the kernel does.
+    /// The node's inputs, then those of the epilogue steps that the kernel does.
     pub(crate) inputs: Vec<Operand>,
-    /// The node's outputs; the first one is what the last of those steps makes.
+    /// The node's outputs; the first one is the result of the last epilogue step.
     pub(crate) outputs: Vec<Operand>,
-    /// The parameters, where they are not those of the node.
+    /// The parameters, if they differ from the node's.
     params: Option<Params>,
-    /// The steps of the epilogue that the kernel does.
+    /// The epilogue steps that the kernel does.
     epilogue: Vec<EpilogueStep>,
-    /// Cores asked for before this one.
+    /// The cores that were tried before this one.
     pub refusals: Vec<CoreRefusal>,
-    /// Whether the core was not asked for.
+    /// Whether the core is a fallback.
     pub fell_back: bool,
 }
 
 impl PlacedKernel {
-    /// The package that the kernel comes from.
+    /// Returns the package that the kernel comes from.
     pub(crate) fn package(&self) -> PackageId {
         self.entry.package
     }
 }
 
-/// Who does the work of one node.
+/// How a node's outputs are computed.
 #[derive(Debug)]
 pub enum Choice {
-    /// A kernel of its own.
+    /// By a kernel of its own.
     Kernel(Box<PlacedKernel>),
-    /// The kernel of an earlier node, before it stores its output.
+    /// By the kernel of an earlier node, before it stores its output.
     Epilogue {
-        /// The node.
+        /// The earlier node.
         of: NodeId,
     },
-    /// Nobody: a pass left its output the same as its first input.
+    /// Not at all: its output is its input.
     Alias,
-    /// Nobody: what it makes is known.
+    /// Not at all: its output is a constant.
     Folded,
-    /// The host, which runs the nodes behind as it says.
+    /// By the runtime, which runs a control-flow node itself.
     Control,
 }
 
@@ -158,24 +158,24 @@ pub enum Choice {
 pub struct Placement {
     /// The graph.
     pub resolved: Resolved,
-    /// One per node.
+    /// How each node is computed.
     pub choices: Vec<Choice>,
-    /// Microseconds that the nodes, and what crosses between cores, take by the costs asked for.
+    /// The modelled time of nodes and transfers in microseconds, if cores were chosen by cost.
     pub modelled_us: Option<f64>,
     /// The properties of the cores.
     pub profile: Profile,
-    /// Whether HTA and DSP are one runtime.
+    /// Whether HTA and DSP form one AIP runtime.
     pub aip: bool,
 }
 
-/// Why a graph cannot be placed.
+/// The reason why a graph cannot be placed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlaceError {
-    /// No core was asked for.
+    /// No cores were requested.
     #[error("no cores to place the model on")]
     NoCores,
-    /// None of the cores takes the node.
+    /// None of the requested cores accepts the node.
     #[error("node {node:?} ({op}) runs on none of the cores asked for: {}", list(.refusals))]
     NoCore {
         /// The node.
@@ -185,7 +185,7 @@ pub enum PlaceError {
         /// Each core's reason.
         refusals: Vec<CoreRefusal>,
     },
-    /// A kernel failed while it was finalized, in a way that no other core should hide.
+    /// A kernel failed in finalize in a way that trying another core must not hide.
     #[error("node {node:?}: package {package}'s {op} on {core} {}", failure(.refusal))]
     Finalize {
         /// The node.
@@ -196,10 +196,10 @@ pub enum PlaceError {
         package: String,
         /// The core.
         core: Core,
-        /// What the kernel said.
+        /// The failure.
         refusal: Refusal,
     },
-    /// A GPU kernel does not compile for the device; no work item takes its place silently.
+    /// A GPU kernel does not compile for the device. Work items on host threads do not replace it silently.
     #[error("node {node:?}: package {package}'s {op} does not run on OpenCL device {device:?}")]
     Device {
         /// The node.
@@ -210,14 +210,14 @@ pub enum PlaceError {
         package: String,
         /// The device.
         device: String,
-        /// Why not, with the compiler's log.
+        /// The reason, with the compiler's log.
         #[source]
         source: Box<OpenClError>,
     },
     /// An implementation library cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// What work costs is not said of a core.
+    /// The options have no costs for a core.
     #[error(transparent)]
     Costs(CostsError),
 }
@@ -235,12 +235,11 @@ fn failure(refusal: &Refusal) -> String {
     }
 }
 
-/// Gives every node the first core that takes it, and finalizes its kernel for the threads of the options. `layers` are the
-/// model's before passes.
+/// Gives every node the first core that accepts it, and finalizes its kernel for the number of threads in the options.
+/// `layers` are the nodes of the model before passes.
 ///
 /// # Errors
-/// A node that no core takes, an implementation library that cannot be opened, or a kernel that
-/// failed rather than refused.
+/// No core accepts a node, an implementation library cannot be opened, or a kernel failed instead of refusing the node.
 pub fn run(
     compiler: &Compiler<'_>,
     resolved: Resolved,
@@ -260,19 +259,19 @@ pub fn run(
     Ok(Placement { resolved, choices, modelled_us, profile: options.profile, aip: options.aip })
 }
 
-/// A graph whose nodes look for their cores.
+/// A graph whose nodes are being placed.
 struct Placing<'a> {
     graph: &'a TypedGraph,
     options: &'a PlaceOptions,
     layers: &'a Layers,
     threads: usize,
     price: u32,
-    /// The cores that nodes are pinned to, by the numbers of pins.
+    /// The cores that nodes are pinned to, indexed by pin.
     pinned: Vec<Core>,
 }
 
 impl Placing<'_> {
-    /// What becomes of each node, where so much is asked of them.
+    /// Returns the choice for each node under these constraints.
     fn choices(&self, compiler: &Compiler<'_>, wishes: &Wishes) -> Result<Vec<Choice>, PlaceError> {
         let Self { graph, options, layers, threads, price, ref pinned } = *self;
         let mut choices = Vec::with_capacity(graph.nodes.len());
@@ -326,11 +325,11 @@ impl Placing<'_> {
     }
 }
 
-/// What is known of values whose nodes have been placed.
+/// Where the values of placed nodes are produced.
 struct Produced {
-    /// Where and in which format each value is produced, if a node produces it.
+    /// The core and format that each value is produced on and in.
     values: Vec<Option<(Core, Format)>>,
-    /// The nodes whose kernels do the work of those that would make these values.
+    /// The nodes whose kernels compute these values as part of their epilogue.
     stored_by: HashMap<ValueId, NodeId>,
 }
 
@@ -351,7 +350,7 @@ impl Produced {
 }
 
 impl PlaceError {
-    /// The package and core whose author has to act, where that is the next step.
+    /// Returns the package, the operator and the core of a missing kernel whose author must act, if that is the next step.
     pub fn unfinished(&self) -> Option<(&str, &str, Core)> {
         match self {
             Self::Finalize { package, op, core, refusal, .. }

@@ -1,11 +1,11 @@
-//! Pins the nodes that the user or the model's file has run on a core.
+//! Pins nodes to the cores that the user or the model's file states.
 
 use udo_api::Core;
 use udo_graph::graph::{Graph, number_nodes, pin_nodes};
 
 use crate::options::{Affinity, AffinityError};
 
-/// The cores that nodes are pinned to, by the numbers of pins.
+/// Returns the cores that nodes are pinned to, indexed by pin.
 pub fn pinned(affinity: &[Affinity]) -> Vec<Core> {
     let mut cores: Vec<Core> = Vec::new();
     for Affinity { core, .. } in affinity {
@@ -16,10 +16,11 @@ pub fn pinned(affinity: &[Affinity]) -> Vec<Core> {
     cores
 }
 
-/// Pins the nodes of a graph, unless that was done before; gives what its file and the user say, in this order.
+/// Pins the nodes of a graph that are not pinned yet. Returns the affinities of the graph's file, followed by the
+/// user's.
 ///
 /// # Errors
-/// There are no such nodes, or the file says no core.
+/// An affinity matches no node, or the file states an unknown core.
 pub fn pin(graph: &mut Graph, user: &[Affinity]) -> Result<Vec<Affinity>, AffinityError> {
     let own: Result<Vec<Affinity>, _> = graph.affinity.iter().map(|text| text.parse()).collect();
     let all = [own?, user.to_vec()].concat();

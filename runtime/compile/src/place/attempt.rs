@@ -1,4 +1,4 @@
-//! Which core takes a node: each that is asked for is tried with its kernels, which are finalized.
+//! Tries cores for a node: finalizes the kernels of each requested core until one accepts the node.
 
 use udo_api::{Core, CoreKind, EpilogueStep, KernelDef, Status};
 use udo_host::{ConstantId, FinalizedKernel, Machine, NodeDesc, PlacedNode, Refusal, finalize};
@@ -15,7 +15,7 @@ use udo_engine::exit_guard::{self, PackageCall};
 use udo_engine::operators::KernelEntry;
 use udo_graph::memory::{MAX_BYTES, Tensor, TensorStorage};
 
-/// A kernel, and what it runs on.
+/// A kernel with the backend that runs it.
 struct BackendKernel {
     entry: KernelEntry,
     kernel: FinalizedKernel,
@@ -41,7 +41,7 @@ impl Unplaced<'_> {
             }
             match self.try_core(core, compiler)? {
                 Ok((placed, steps)) => {
-                    // Why the others are not first.
+                    // The reasons against the cores before it.
                     let is_first = wish.is_some_and(|wish| wish.first == Some(core));
                     let others = wish.filter(|_| is_first).map(|wish| wish.not.clone());
                     let refusals = others.unwrap_or(refusals);
@@ -63,7 +63,7 @@ impl Unplaced<'_> {
                 Err(reason) => refusals.push(CoreRefusal { core, reason }),
             }
         }
-        // One that nobody else takes runs where it is not wanted.
+        // A core that the constraints exclude still runs a node that no other core accepts.
         for &core in asked.iter().filter(|core| not(**core).is_some()) {
             if let Ok((placed, steps)) = self.try_core(core, compiler)? {
                 let others = refusals.into_iter().filter(|refusal| refusal.core != core);
@@ -73,7 +73,7 @@ impl Unplaced<'_> {
         Err(PlaceError::NoCore { node: self.node.name.clone(), op: self.node.op.clone(), refusals })
     }
 
-    /// The node on `core`, or why not.
+    /// Places the node on `core`, or returns why it cannot.
     fn try_core(
         &self,
         core: Core,
@@ -89,7 +89,7 @@ impl Unplaced<'_> {
         if mine.is_empty() {
             return self.on_values(self.no_kernel(core), core, compiler);
         }
-        // The package's order decides among kernels of one class.
+        // The order in the package decides between kernels of the same cost class.
         mine.sort_by_key(|entry| entry.def.cost_class());
         let mut reasons = Vec::new();
         for entry in mine {
@@ -102,7 +102,7 @@ impl Unplaced<'_> {
         self.on_values(reasons.join(", and "), core, compiler)
     }
 
-    /// Why the core has no kernel for the node.
+    /// Returns why the core has no kernel for the node.
     fn no_kernel(&self, core: Core) -> String {
         let left_out = &self.options.hta_left_out;
         let is_left_out = |id| left_out.ids().any(|known| known == id);
@@ -113,13 +113,13 @@ impl Unplaced<'_> {
         "no kernel".to_owned()
     }
 
-    /// Whether the user lets another core than this one have the node.
+    /// Returns whether the user allows another core than this one.
     fn may_run_elsewhere(&self, core: Core) -> bool {
         let others = self.options.cores.iter().any(|other| *other != core);
         others || matches!(self.options.fallback, Fallback::To(other) if other != core)
     }
 
-    /// The node by this kernel, or why not.
+    /// Places the node with this kernel, or returns why it cannot.
     fn try_kernel(
         &self,
         entry: KernelEntry,
@@ -133,7 +133,8 @@ impl Unplaced<'_> {
         let (kernel, constants) = match self.finalize(&entry, core, &mut ports, compiler) {
             Ok(finalized) => finalized,
             Err(refusal) if refusal.status == Status::FAILED => return Ok(Err(refusal.message)),
-            // A worker that ended takes nobody with it: where another core may do it, that one does, and the report says why.
+            // If a worker process ends and another core is allowed, that core takes the node, and the report states
+            // why.
             Err(refusal) if refusal.status == Status::WORKER && self.may_run_elsewhere(core) => {
                 return Ok(Err(refusal.to_string()));
             }
@@ -169,7 +170,7 @@ impl Unplaced<'_> {
         }))
     }
 
-    /// That a kernel wants more scratch than `core` has, if it does.
+    /// Returns an error if a kernel needs more scratch memory than `core` has.
     fn beyond_memory(&self, kernel: &FinalizedKernel, core: Core) -> Option<String> {
         let workspace = kernel.workspace();
         let fast = fast_memory(core, &self.options.profile);
@@ -184,7 +185,7 @@ impl Unplaced<'_> {
         }
     }
 
-    /// Gives a GPU kernel the device if there is one, else the host's threads; others stay as they are.
+    /// Gives a GPU kernel the OpenCL device if there is one, else host threads. Leaves other kernels unchanged.
     fn on_backend(
         &self,
         found: BackendKernel,
@@ -216,7 +217,7 @@ impl Unplaced<'_> {
             source: Box::new(source),
         })?;
         Ok(Ok(BackendKernel {
-            // The host's own code runs, so the host's heap is what is guarded.
+            // The host's code runs the kernel, so the host's heap guard applies.
             entry: KernelEntry { guard: None, ..found.entry },
             kernel: found.kernel.hosted_by(kernel),
             backend: Some(format!("opencl: {}", device.name())),
@@ -224,7 +225,7 @@ impl Unplaced<'_> {
         }))
     }
 
-    /// Each input that is known before the run, in the format of its port.
+    /// Returns the inputs that are known before the run, in the format of their port.
     pub(super) fn constants(
         &self,
         ports: &Ports,
@@ -234,7 +235,7 @@ impl Unplaced<'_> {
             let Some(tensor) = self.graph.known(value) else { return Ok(None) };
             let id = ConstantId { tensor: tensor.id(), format: format.layout() as u64 };
             let constant = compiler.constants.constant(tensor, &self.graph.desc(value), &format);
-            // Packages are promised that elements are aligned; what the host's own kernels only pack stays where it is.
+            // Packages may rely on aligned elements. Constants that built-in kernels only pack can stay in the file.
             let is_own = compiler.operators.is_builtin(self.bound.package);
             let apart = |tensor: Tensor| if is_own { Ok(tensor) } else { tensor.apart() };
             match constant.and_then(|tensor| Ok(apart(tensor)?)) {
@@ -248,7 +249,7 @@ impl Unplaced<'_> {
         ports.inputs.iter().map(constant_of).collect()
     }
 
-    /// The node as a kernel sees it.
+    /// Returns the node as a kernel sees it.
     pub(super) fn placed<'a>(
         &'a self,
         core: Core,
@@ -259,7 +260,7 @@ impl Unplaced<'_> {
         described(self.bound, core, [inputs, outputs], (params.as_ref(), epilogue), constants)
     }
 
-    /// Asks the kernel what it does of the epilogue, and finalizes it for that.
+    /// Asks the kernel how many epilogue steps it does, and finalizes it for those.
     fn finalize(
         &self,
         entry: &KernelEntry,
@@ -283,7 +284,7 @@ impl Unplaced<'_> {
     }
 }
 
-/// A node as the kernel sees it that gets its tensors, parameters and steps of its epilogue so.
+/// Describes a node to a kernel with these tensors, parameters and epilogue steps.
 pub(super) fn described<'a>(
     bound: &'a BoundNode,
     core: Core,

@@ -1,65 +1,68 @@
-//! Which of several places each of some groups has, so that all together costs least.
+//! Cost-based placement: assigns a place to each group of nodes so that the total cost is minimal.
+//!
+//! Dynamic programming over the groups in order. A state holds the producers and consumers so far of the values that
+//! later groups still use.
 
 use std::collections::BTreeMap;
 
-/// Groups that want a place each.
+/// Groups that each need a place.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Problem {
-    /// For each group what each place costs; nothing where it cannot be there.
+    /// The cost of each group in each place; `None` if the group cannot be there.
     pub(super) groups: Vec<Vec<Option<f64>>>,
-    /// What groups make for others.
+    /// The values that groups exchange.
     pub(super) values: Vec<Shared>,
 }
 
-/// A value that is made in one place, and brought once to each other one where somebody reads it; a group makes or reads it.
+/// A value that is produced in one place and transferred once to each other place that reads it.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     pub(super) maker: Member,
     pub(super) readers: Vec<Member>,
-    /// What it costs to bring it from one place to another.
+    /// The cost of a transfer from one place to another.
     pub(super) crossing: Vec<Vec<f64>>,
 }
 
-/// Who makes or reads a value.
+/// A producer or consumer of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Member {
     /// A group.
     Group(usize),
-    /// Somebody whose place is given.
+    /// A participant with a fixed place.
     Place(usize),
 }
 
-/// How many steps the search may take, about.
+/// The approximate number of steps that the search may take.
 const MOST_WORK: usize = 1 << 22;
 
-/// How many beginnings are kept, at least and at most.
+/// The smallest and largest number of states that are kept for a group.
 const KEPT: [usize; 2] = [256, 1 << 16];
 
-/// What is known of the values that groups before and behind have in common, in their order.
+/// What is known of the values that earlier and later groups share, sorted by value.
 type Known = Vec<Part>;
 
 /// What is known of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Part {
     value: usize,
-    /// Where it is made, if that is known yet.
+    /// The place of the producer, if it is known yet.
     maker: Option<usize>,
-    /// The places of its readers, as bits.
+    /// The places of the consumers, as a bit set.
     readers: u32,
 }
 
-/// A beginning: the places of the first groups, of which only what matters to the others is told apart.
+/// The best assignment of the first groups that leads to one state.
 struct Beginning {
     cost: f64,
-    /// The one that it goes on from, by its place among those of the group before, and the place of its last group.
+    /// The index of the previous group's state that it extends, and the place of its last group.
     from: usize,
     place: usize,
 }
 
 impl Problem {
-    /// The place of each group, so that all together costs least, and what that is. All beginnings are kept that later groups can
-    /// tell apart, as long as they are not too many; of several ways that cost the same, the one with earlier places first.
-    /// Nothing where a group can be nowhere.
+    /// Returns the place of each group with the least total cost, and that cost; `None` if a group cannot be anywhere.
+    /// The result is optimal unless the number of states exceeds the limit. Of several assignments with the same cost,
+    /// the one with earlier places wins.
     pub(super) fn solve(&self) -> Option<(Vec<usize>, f64)> {
         let places = self.groups.iter().map(Vec::len).max().unwrap_or(0).max(1);
         let most = (MOST_WORK / (self.groups.len() * places).max(1)).clamp(KEPT[0], KEPT[1]);
@@ -88,7 +91,7 @@ impl Problem {
                 }
             }
             layer = next;
-            // As `kept` will have them in the next turn, for whom `from` counts.
+            // In the order in which `kept` passes the states to the next group, which refers to them by index.
             layers.push(kept(&layer, most).iter().map(|(_, of)| (of.from, of.place)).collect());
         }
         let all = kept(&layer, most);
@@ -104,7 +107,7 @@ impl Problem {
         Some((found, best.cost))
     }
 
-    /// The values that each group makes or reads.
+    /// Returns the values that each group produces or consumes.
     fn touched(&self) -> Vec<Vec<usize>> {
         let mut touched = vec![Vec::new(); self.groups.len()];
         for (at, value) in self.values.iter().enumerate() {
@@ -118,7 +121,7 @@ impl Problem {
         touched
     }
 
-    /// The last group that makes or reads each value; nothing where none does.
+    /// Returns the last group that produces or consumes each value.
     fn last(&self) -> Vec<Option<usize>> {
         let group = |member: &Member| match member {
             Member::Group(group) => Some(*group),
@@ -127,7 +130,7 @@ impl Problem {
         self.values.iter().map(|value| value.members().filter_map(group).max()).collect()
     }
 
-    /// Notes the place of a group that makes or reads a value.
+    /// Records the place of a group that produces or consumes a value.
     fn put(&self, known: &mut Known, value: usize, (group, place): (usize, usize)) {
         let Some(shared) = self.values.get(value) else { return };
         let at = known.binary_search_by_key(&value, |part| part.value);
@@ -144,7 +147,7 @@ impl Problem {
         }
     }
 
-    /// What it costs to bring a value to its readers.
+    /// Returns the cost of transferring a value to its consumers.
     fn crossings(&self, part: &Part) -> f64 {
         let ways = || self.values.get(part.value)?.crossing.get(part.maker?);
         let ways = ways().into_iter().flatten().enumerate();
@@ -157,7 +160,7 @@ impl Shared {
         self.readers.iter().chain([&self.maker])
     }
 
-    /// What is known of it from the start.
+    /// Returns what is known of it before any group has a place.
     fn given(&self, value: usize) -> Part {
         let place = |member: &Member| match member {
             Member::Place(place) => Some(*place),
@@ -172,7 +175,7 @@ fn bit(place: usize) -> u32 {
     u32::try_from(place).ok().and_then(|place| 1u32.checked_shl(place)).unwrap_or(0)
 }
 
-/// The cheapest `most` of some beginnings, in their order.
+/// Returns the cheapest `most` states, in key order.
 fn kept(layer: &BTreeMap<Known, Beginning>, most: usize) -> Vec<(&Known, &Beginning)> {
     let mut all: Vec<_> = layer.iter().collect();
     if all.len() > most {
@@ -189,7 +192,7 @@ fn kept(layer: &BTreeMap<Known, Beginning>, most: usize) -> Vec<(&Known, &Beginn
 mod tests {
     use super::*;
 
-    /// A linear congruential generator; tests want the same graphs each time.
+    /// A linear congruential generator with a fixed seed, so that the graphs are the same in each run.
     struct Random(u64);
 
     impl Random {
@@ -206,7 +209,7 @@ mod tests {
         }
     }
 
-    /// A graph of up to 10 groups on up to 3 places, of which the first is the caller's.
+    /// Returns a problem with up to 10 groups and up to 3 places, of which the first is the caller's.
     fn random(seed: u64) -> Problem {
         let mut random = Random(seed);
         let (count, places) = (1 + random.below(10), 2 + random.below(2));
@@ -240,7 +243,7 @@ mod tests {
         problem
     }
 
-    /// What places cost, counted as the problem says it.
+    /// Computes the cost of an assignment directly from the problem.
     fn cost(problem: &Problem, places: &[usize]) -> Option<f64> {
         let of = |member: &Member| match member {
             Member::Group(group) => places[*group],

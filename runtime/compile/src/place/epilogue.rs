@@ -1,4 +1,4 @@
-//! How many steps of a node's epilogue a kernel does.
+//! Determines how many epilogue steps of a node a kernel does.
 
 use udo_api::{Core, DType, EpilogueOp, EpilogueStep, KernelDef, Side, TensorDesc};
 use udo_host::{Refusal, accept};
@@ -11,20 +11,20 @@ use udo_engine::cores::Format;
 use udo_engine::exit_guard::{self, PackageCall};
 use udo_graph::graph::{Source, ValueId};
 
-/// The steps that a kernel is asked to do.
+/// The epilogue steps that a kernel is asked to do.
 pub(super) struct Offer {
-    /// The first output without any of them.
+    /// The first output without epilogue.
     own: Option<Operand>,
-    /// The first output after each of them, and how many inputs there are by then.
+    /// The first output after each step, and the number of inputs up to that step.
     after: Vec<(Operand, usize)>,
 }
 
 impl Unplaced<'_> {
-    /// Adds the steps of the epilogue that the kernel could be asked to do, with their tensors.
+    /// Adds the epilogue steps that the kernel may be asked to do, with their tensors.
     pub(super) fn offer(&self, kernel: &KernelDef, core: Core, ports: &mut Ports) -> Offer {
         let mut offer = Offer { own: ports.outputs.first().copied(), after: Vec::new() };
         if !self.bound.epilogue.is_empty() {
-            // Ports of the operator that the node leaves out stay left out.
+            // Ports of the operator that the node omits stay empty.
             let own = self.bound.op.schema().inputs().len().max(ports.inputs.len());
             ports.inputs.resize(
                 own,
@@ -40,7 +40,7 @@ impl Unplaced<'_> {
         offer
     }
 
-    /// Asks the kernel how many of the steps it does, and takes the others back.
+    /// Asks the kernel how many steps it does, and removes the others.
     pub(super) fn accept(
         &self,
         kernel: &KernelDef,
@@ -63,8 +63,8 @@ impl Unplaced<'_> {
         Ok(())
     }
 
-    /// Adds a step with its tensor; what the first output, which is what `before` says, is after it, or nothing if the
-    /// kernel cannot have that.
+    /// Adds a step with its tensor. Returns the first output after the step, given the output before it, or `None` if
+    /// the kernel does not support the step.
     fn push_step(
         &self,
         kernel: &KernelDef,
@@ -76,7 +76,7 @@ impl Unplaced<'_> {
         let layout = before.format.layout();
         let value = step.makes.last().copied();
         let format = match step.step {
-            // Rules of ports speak of numbers. What is stored in fewer bits would be rounded twice.
+            // Port rules describe float values. A quantized intermediate result would be rounded twice.
             Step::Quantize if before.format.desc.dtype() == Some(DType::F32) => {
                 Format::of(self.graph.desc(value))
             }
@@ -108,7 +108,8 @@ impl Unplaced<'_> {
         Some(output)
     }
 
-    /// The format of a tensor that is added to an output, if it is known by now and has the output's type.
+    /// Returns the format of a tensor that is added to the output, if its producer is already placed and it has the
+    /// output's type.
     fn residual(&self, core: Core, value: ValueId, output: &Format) -> Option<Format> {
         let source = &self.graph.value(value).ok()?.value.source;
         let is_known = !matches!(source, Source::Computed) || self.produced.knows(value);

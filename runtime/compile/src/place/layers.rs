@@ -1,4 +1,4 @@
-//! Limits of single layers, which are those of the model as it came: passes put other nodes in the place of some.
+//! Device limits of single layers. They apply to the nodes of the original model, which passes may have replaced.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,16 +9,16 @@ use crate::resolve::{BoundNode, TypedGraph};
 use udo_engine::cores::DeviceLimits;
 use udo_graph::graph::{Node, ValueId};
 
-/// The chapter of docs/dsp.md that has them.
+/// Their chapter in docs/dsp.md.
 pub(super) const CHAPTER: &str = "Layers";
 
-/// A layer that a device does not take, or not in all forms.
+/// A layer that a device does not support, or only in part.
 pub(super) struct LayerRule {
     /// Its operator, of ONNX's own domain.
     op: &'static str,
-    /// In words, as the chapter has it.
+    /// The rule as the chapter states it.
     pub(super) says: &'static str,
-    /// Whether it refuses a node.
+    /// Returns whether the rule refuses a node.
     refuses: fn(&TypedGraph, &BoundNode) -> bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) const LAYERS: &[LayerRule] = &[
     LayerRule { op: "Pad", says: "the DSP's Pad leaves the batch as it is", refuses: pads_batch },
 ];
 
-/// Whether a node pads the first of four axes, or may do so.
+/// Returns whether a node pads the first of four axes, or may do so.
 fn pads_batch(graph: &TypedGraph, node: &BoundNode) -> bool {
     let known = |port| graph.known(node.node.input(port)).and_then(|tensor| tensor.get::<i64>());
     let Some(pads) = known(1) else { return true };
@@ -62,26 +62,26 @@ fn pads_batch(graph: &TypedGraph, node: &BoundNode) -> bool {
     of_axes.any(|(&axis, (&begin, &end))| (axis == 0 || axis == -4) && (begin, end) != (0, 0))
 }
 
-/// A node of the model as it came.
+/// A node of the original model.
 #[derive(Debug)]
 struct Layer {
     name: String,
     op: String,
     inputs: Vec<ValueId>,
-    /// What says that it is refused.
+    /// The rule that refuses it.
     refused: Option<&'static str>,
 }
 
-/// The nodes of a model as they came, by what they make; none where nobody asks for limits.
+/// The nodes of the original model; empty unless limits are enabled.
 #[derive(Debug, Default)]
 pub struct Layers {
     layers: Vec<Layer>,
-    /// By value, the layer that makes it.
+    /// The index of the layer that computes each value.
     makers: HashMap<ValueId, usize>,
 }
 
 impl Layers {
-    /// Those of a graph that no pass has rewritten, if limits are asked for.
+    /// Collects the layers of a graph that no pass has rewritten, if limits are enabled.
     pub fn of(compiler: &Compiler<'_>, graph: &TypedGraph) -> Self {
         let limits = compiler.options.place.profile.limits;
         let mut all = Self::default();
@@ -108,7 +108,7 @@ impl Layers {
         self.layers.get(*self.makers.get(&value)?)
     }
 
-    /// Whether a value is an input of the network, or that in another type.
+    /// Returns whether a value is an input of the network, or one converted to another type.
     pub(super) fn is_network_input(&self, graph: &TypedGraph, value: ValueId) -> bool {
         let is_conversion =
             |layer: &&Layer| matches!(layer.op.as_str(), "QuantizeLinear" | "DequantizeLinear");
@@ -120,8 +120,8 @@ impl Layers {
         graph.inputs.contains(&value)
     }
 
-    /// A layer that a node does the work of and the device does not take, in words, and what says so. The node's are those
-    /// between its outputs and what it or a node before it reads or makes.
+    /// Returns a layer that a node computes and the device does not support, with the rule. A node computes the layers
+    /// between its outputs and the values that it or the node before it reads.
     pub(super) fn refused(
         &self,
         node: &Node,

@@ -1,4 +1,4 @@
-//! In which layout a kernel gets its tensors.
+//! Chooses the layout in which a kernel gets its tensors.
 
 use udo_api::{Core, Facts, KernelDef, Layout, Port, PortRule, Side, resolve_axis};
 use udo_host::ParamSetting;
@@ -9,7 +9,7 @@ use super::unplaced::Unplaced;
 use crate::resolve::LayoutRule;
 use udo_engine::cores::Memory;
 
-/// Says of an operand that it comes in NHWC; whether it can.
+/// Sets an operand to NHWC; returns whether it can be.
 fn set_nhwc(Operand { format, .. }: &mut Operand) -> bool {
     let nhwc = format.in_layout(Layout::Nhwc);
     *format = nhwc.unwrap_or(*format);
@@ -17,8 +17,8 @@ fn set_nhwc(Operand { format, .. }: &mut Operand) -> bool {
 }
 
 impl Unplaced<'_> {
-    /// Sets the layout of ports that `kernel` wants in NHWC, or else propagates that of the inputs through a node that
-    /// does as well in any layout.
+    /// Sets the layout of ports for which `kernel` requires NHWC. Otherwise propagates the layout of the inputs through
+    /// a node that works in any layout.
     pub(super) fn set_layouts(
         &self,
         kernel: &KernelDef,
@@ -36,7 +36,7 @@ impl Unplaced<'_> {
                 continue;
             }
             asks = true;
-            // The rule of a port with several tensors is for those that are images.
+            // For a repeated port, the rule applies only to tensors of rank 4.
             if !set_nhwc(operand) && !self.is_repeated(side, index) {
                 let side = if side == Side::Input { "input" } else { "output" };
                 let found = operand.format.desc;
@@ -63,13 +63,13 @@ impl Unplaced<'_> {
         port.is_some_and(Port::is_repeated)
     }
 
-    /// Whether an input is made in NHWC, or the options want it so.
+    /// Returns whether an input is produced in NHWC, or the options prefer NHWC.
     fn comes_nhwc(&self, at: usize) -> bool {
         let made = self.produced.of(self.node.input(at)).map(|(_, format)| format.layout());
         self.options.prefers_channels_last || made == Some(Layout::Nhwc)
     }
 
-    /// Sets the layout of the first input and of the output of a node that works along an axis, if the input comes in NHWC.
+    /// Sets the first input and output of a node with an axis to NHWC, if the input is produced in NHWC.
     fn move_axis(&self, ports: &mut Ports) {
         let params = self.bound.params.in_layout(Layout::Nhwc).filter(|_| self.comes_nhwc(0));
         let ([x, ..], [y, ..]) = (&mut ports.inputs[..], &mut ports.outputs[..]) else { return };
@@ -79,8 +79,8 @@ impl Unplaced<'_> {
         }
     }
 
-    /// Has a node that brings axes into another order take its input as it comes, and make NHWC where that leaves it
-    /// nothing to do.
+    /// Composes a transpose with the layouts: it reads the input in its own layout, and writes NHWC if it then has
+    /// nothing to move.
     fn compose_order(&self, ports: &mut Ports) {
         let ([x, ..], [y, ..]) = (&mut ports.inputs[..], &mut ports.outputs[..]) else { return };
         let (mut input, mut nhwc) = (*x, *y);
@@ -100,7 +100,7 @@ impl Unplaced<'_> {
         }
     }
 
-    /// The place in a layout of the input's axis behind each axis of the output.
+    /// Returns, for each axis of the output, the position of the input's axis in a layout.
     fn order(&self, layout: Layout) -> Option<Vec<usize>> {
         let mut settings = self.bound.params.settings().iter();
         let given = match settings.find(|(name, _)| *name == "perm")? {
@@ -110,7 +110,7 @@ impl Unplaced<'_> {
         given.iter().map(|&axis| layout.axis(resolve_axis(axis, 4)?)).collect()
     }
 
-    /// Sets the layout of all ports of a node whose results lie where its operands do.
+    /// Propagates the layout through a node whose results have the layout of its operands.
     fn propagate_layout(&self, ports: &mut Ports) {
         let schema = self.bound.op.schema();
         let says_layout = |port: &Port| port.rank4_layout() != Layout::AsGiven;
@@ -125,8 +125,8 @@ impl Unplaced<'_> {
         }
     }
 
-    /// Sets the layout of all ports to NHWC, if an input comes so or the options want that. The node may have an axis, and
-    /// single numbers, which serve all places alike.
+    /// Sets all ports to NHWC if an input is produced in NHWC or the options prefer it. The node may have an axis, and
+    /// scalars, which have no layout.
     fn propagate_to_all(&self, ports: &mut Ports, has_axis: bool, has_numbers: bool) {
         let comes_nhwc = self.options.prefers_channels_last
             || (0..ports.inputs.len()).any(|at| self.comes_nhwc(at));

@@ -1,5 +1,5 @@
-//! What the devices that cores stand for take less of than our kernels do, as their documents say: a table of rules, which are
-//! looked at before any kernel is. What a rule refuses is refused as by a kernel, with the rule and its chapter in docs/dsp.md.
+//! Documented limits of the devices that cores emulate, where our kernels support more. The rules are checked before
+//! any kernel. A refusal names the rule and its chapter in docs/dsp.md.
 
 use std::ops::RangeInclusive;
 
@@ -10,42 +10,42 @@ use super::unplaced::Unplaced;
 use udo_engine::cores::DeviceLimits;
 use udo_graph::graph::ValueId;
 
-/// When a rule counts.
+/// When a rule applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
-    /// For every core of those architectures.
+    /// For all cores of its architectures.
     Always,
-    /// Where [`DeviceLimits::Documented`] is asked for.
+    /// If [`DeviceLimits::Documented`] is set.
     Asked,
 }
 
-/// A limit of devices.
+/// A device limit.
 struct Rule {
-    /// The chapter of docs/dsp.md that has it.
+    /// Its chapter in docs/dsp.md.
     chapter: &'static str,
-    /// In words, as that has it.
+    /// The rule as the chapter states it.
     says: &'static str,
     when: When,
     kind: CoreKind,
-    /// The architectures that have it.
+    /// The architectures that it applies to.
     archs: RangeInclusive<u16>,
-    /// What of a node it refuses, if it does.
+    /// Returns the part of a node that the rule refuses.
     finds: fn(&Asked<'_>) -> Option<String>,
 }
 
-/// Every architecture.
+/// All architectures.
 const ALL: RangeInclusive<u16> = 0..=u16::MAX;
 
-/// What elements of values may be on a device.
+/// The element types that values may have on a device.
 const STORED: TypeSet = types::U8.or(types::U16).or(types::F32).or(types::I32).or(types::U32);
 
-/// The most dimensions of a value there.
+/// The largest rank of a value on a device.
 const RANK: usize = 4;
 
-/// The architectures that take no model in numbers, quantized at load or not.
+/// The architectures that accept only quantized models, not even float models that are quantized at load.
 const QUANTIZED_ALONE: RangeInclusive<u16> = 66..=67;
 
-/// Whether a core takes models in numbers once they are quantized.
+/// Returns whether a core accepts float models that are quantized at load.
 pub fn takes_numbers(core: Core) -> bool {
     core.kind() != Some(CoreKind::Dsp) || !QUANTIZED_ALONE.contains(&core.arch())
 }
@@ -96,20 +96,20 @@ const RULES: &[Rule] = &[
     }),
 ];
 
-/// A node that a core is asked to take.
+/// A node that is checked for a core.
 struct Asked<'a> {
     node: &'a Unplaced<'a>,
     core: Core,
     is_builtin: bool,
 }
 
-/// A value that a run brings to a node or has from it.
+/// A value that a node reads or writes during a run.
 struct Stored<'a> {
     name: &'a str,
-    /// The type of its elements on the core.
+    /// Its element type on the core.
     dtype: DType,
     rank: usize,
-    /// Whether it is an input of the network, as it is or quantized.
+    /// Whether it is an input of the network, possibly quantized.
     is_network_input: bool,
 }
 
@@ -120,7 +120,7 @@ impl Stored<'_> {
 }
 
 impl Asked<'_> {
-    /// The first of the node's values of which `is_refused` holds, in words.
+    /// Describes the first of the node's values for which `is_refused` returns true.
     fn value(&self, is_refused: impl Fn(&Stored<'_>) -> bool) -> Option<String> {
         let values = self.node.node.inputs.iter().chain(&self.node.node.outputs).flatten();
         let refused = values.filter_map(|&id| self.stored(id)).find(is_refused)?;
@@ -129,7 +129,7 @@ impl Asked<'_> {
         Some(format!("{input} {name:?} is {dtype} of {rank} dimensions"))
     }
 
-    /// A value as the core stores it; nothing for one that is known before runs, or is of no type.
+    /// Returns a value as the core stores it; `None` if it is a constant or has no type.
     fn stored(&self, id: ValueId) -> Option<Stored<'_>> {
         let graph = self.node.graph;
         if graph.known(Some(id)).is_some() {
@@ -144,7 +144,7 @@ impl Asked<'_> {
 }
 
 impl Unplaced<'_> {
-    /// Why the device that `core` stands for does not take the node, if it does not.
+    /// Returns why the device that `core` emulates does not support the node.
     pub(super) fn beyond_limits(&self, core: Core, is_builtin: bool) -> Option<String> {
         let counts = |rule: &&Rule| {
             let is_asked = match rule.when {

@@ -1,5 +1,5 @@
-//! Built-in operators on a core that stores numbers as quantized values, where it has no kernel of its own that takes a node: that of
-//! the CPU, which a call gives the numbers and whose results it quantizes.
+//! Runs float CPU kernels on a core that stores values quantized, for built-in operators without a kernel of their own
+//! there. The call dequantizes the inputs and quantizes the results.
 
 use udo_api::guard::OWN_GUARD;
 use udo_api::{Core, DType, Layout, Status};
@@ -14,11 +14,11 @@ use udo_engine::cores::{Format, fast_memory, is_quantized, machine, on_values};
 use udo_engine::exit_guard::{self, PackageCall};
 use udo_engine::operators::KernelEntry;
 
-/// The rank up to which a core that stores quantized values takes tensors.
+/// The largest rank of a tensor on a core that stores quantized values.
 const MAX_RANK: usize = 5;
 
 impl Unplaced<'_> {
-    /// The node on `core` by a kernel of the CPU, or `reason`, with what is missing for that.
+    /// Places the node on `core` with a CPU kernel. Otherwise returns `reason`, extended by what that kernel lacks.
     pub(super) fn on_values(
         &self,
         reason: String,
@@ -41,7 +41,8 @@ impl Unplaced<'_> {
         Ok(Err(missing.unwrap_or(reason)))
     }
 
-    /// The node by this kernel of the CPU, with its numbers in so much fast memory, or what is missing for that.
+    /// Places the node with this CPU kernel, with its float values in fast memory. Returns what is missing if it
+    /// cannot.
     fn try_on_values(
         &self,
         entry: KernelEntry,
@@ -66,7 +67,7 @@ impl Unplaced<'_> {
         let count = inner.inputs.len();
         let outer = |operands: &[Operand], ways: &[Option<Way>]| -> Vec<Operand> {
             let format = |(operand, way): (&Operand, &Option<Way>)| {
-                // What converts numbers knows dense rows alone.
+                // The conversion supports only dense rows.
                 way.as_ref().map_or(*operand, |way| Operand {
                     format: way.format,
                     pitch: Pitch::Refused,
@@ -102,8 +103,8 @@ impl Unplaced<'_> {
         })
     }
 
-    /// How each tensor that the kernel takes as numbers is stored on the core; nothing where there is none such, or one that
-    /// cannot be.
+    /// Returns how the core stores each tensor that the kernel reads or writes as float; `None` if there is no such
+    /// tensor, an error if one has no encoding.
     fn ways(&self, inner: &Ports) -> Result<Option<Vec<Option<Way>>>, Option<String>> {
         let operands = inner.inputs.iter().chain(&inner.outputs);
         let mut ways = Vec::new();
@@ -137,7 +138,7 @@ impl Unplaced<'_> {
     }
 }
 
-/// A tensor that is stored otherwise than the kernel takes it.
+/// A tensor whose format on the core differs from the kernel's.
 struct Way {
     format: Format,
     converted: Converted,

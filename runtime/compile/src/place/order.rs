@@ -1,4 +1,4 @@
-//! An order of nodes in which those of one core follow each other as long as that goes.
+//! Reorders nodes so that nodes of one core follow each other where possible.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,14 +9,14 @@ use super::{Choice, Placement};
 use crate::resolve::TypedGraph;
 use udo_graph::graph::{Links, NodeId, NodeReads, PerValue};
 
-/// Nodes that follow each other on one core, by their places.
+/// Consecutive nodes on one core, by index.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) core: Core,
     pub(super) nodes: Vec<usize>,
 }
 
-/// The nodes of a graph, cut where the core changes. Where nodes say what runs when they stay in their order.
+/// Splits the nodes of a graph where the core changes. Control-flow graphs keep their order.
 pub(super) fn runs(graph: &TypedGraph, choices: &[Choice]) -> Vec<Run> {
     let cores = cores(graph, choices);
     let is_straight = choices.iter().all(|choice| !matches!(choice, Choice::Control));
@@ -34,7 +34,7 @@ pub(super) fn runs(graph: &TypedGraph, choices: &[Choice]) -> Vec<Run> {
     runs
 }
 
-/// The core of each node; nothing where nobody does anything in a run.
+/// Returns the core of each node; `None` for a node that does nothing in a run.
 fn cores(graph: &TypedGraph, choices: &[Choice]) -> Vec<Option<Core>> {
     let producers = graph.producers();
     let mut cores: Vec<Option<Core>> = Vec::with_capacity(choices.len());
@@ -54,7 +54,7 @@ fn cores(graph: &TypedGraph, choices: &[Choice]) -> Vec<Option<Core>> {
     cores
 }
 
-/// The nodes so that as many as can follow each other on one core; nothing where they wait for each other.
+/// Returns an order in which nodes of one core follow each other where possible; `None` if the dependencies are cyclic.
 fn grouped(graph: &TypedGraph, choices: &[Choice], cores: &[Option<Core>]) -> Option<Vec<usize>> {
     let sources = sources(graph, choices);
     let mut waits_for: Vec<usize> = sources.iter().map(Vec::len).collect();
@@ -77,7 +77,8 @@ fn grouped(graph: &TypedGraph, choices: &[Choice], cores: &[Option<Core>]) -> Op
     }
     let (mut order, mut current) = (Vec::with_capacity(sources.len()), None);
     loop {
-        // What nobody does goes first, then the core at hand, then the one whose node comes first.
+        // Nodes without a core come first, then those of the current core, then those of the core with the earliest
+        // node.
         let is_next = |(core, heap): &&mut (Option<Core>, BinaryHeap<Reverse<usize>>)| {
             (core.is_none() || *core == current) && !heap.is_empty()
         };
@@ -100,7 +101,7 @@ fn grouped(graph: &TypedGraph, choices: &[Choice], cores: &[Option<Core>]) -> Op
     (order.len() == sources.len()).then_some(order)
 }
 
-/// For each node the places of those that run before it, once for each reason.
+/// Returns, for each node, the nodes that must run before it, once for each dependency.
 fn sources(graph: &TypedGraph, choices: &[Choice]) -> Vec<Vec<usize>> {
     let producers: PerValue<Option<NodeId>> = graph.producers();
     let place = |value| producers.get(value).copied().flatten().map(NodeId::index);
@@ -108,7 +109,7 @@ fn sources(graph: &TypedGraph, choices: &[Choice]) -> Vec<Vec<usize>> {
         let own = graph.nodes.get(at).into_iter().flat_map(|bound| bound.node.reads());
         let own = own.filter_map(|(_, value)| place(value));
         match choice {
-            // Its epilogue reads what other nodes make.
+            // The epilogue reads the outputs of further nodes.
             Choice::Kernel(placed) => {
                 let operands = placed.inputs.iter().filter_map(|operand| operand.value);
                 own.chain(operands.filter_map(place)).filter(|source| *source != at).collect()
@@ -121,7 +122,7 @@ fn sources(graph: &TypedGraph, choices: &[Choice]) -> Vec<Vec<usize>> {
 }
 
 impl Placement {
-    /// Has nodes of one core follow each other as long as that goes, where there are several.
+    /// Makes nodes of one core follow each other where possible, if several cores are used.
     pub fn gather(&mut self) {
         let mut cores = self.choices.iter().filter_map(|choice| match choice {
             Choice::Kernel(placed) => Some(placed.core),

@@ -1,4 +1,4 @@
-//! Which core runs each node: the first that takes it, or the one where the whole costs least, and none for too few nodes.
+//! Partitions a graph: by cost or in the order of the cores, with a minimum size of the parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::options::Costs;
 use udo_graph::graph::{Links, NodeId, Source, ValueId};
 
 impl Placing<'_> {
-    /// What becomes of each node, and the microseconds that this takes by the costs asked for.
+    /// Returns the choice for each node, and the modelled time in microseconds if cores are chosen by cost.
     pub(super) fn partitioned(
         &self,
         compiler: &Compiler<'_>,
@@ -43,7 +43,7 @@ impl Placing<'_> {
         }
     }
 
-    /// The runs of too few nodes on a core that nodes could leave for one behind it.
+    /// Returns the runs that have too few nodes on a core, if a later core may take them.
     fn small(&self, choices: &[Choice]) -> Vec<Run> {
         let Self { graph, options, .. } = *self;
         let last = match options.fallback {
@@ -63,14 +63,14 @@ impl Placing<'_> {
         order::runs(graph, choices).into_iter().filter(is_small).collect()
     }
 
-    /// How many nodes of the model a run has that a run of the model computes.
+    /// Returns the number of the model's nodes that a run computes.
     fn count(&self, run: &Run) -> usize {
         let nodes = run.nodes.iter().filter_map(|&at| self.graph.nodes.get(at));
         let ids = nodes.filter(|of| !of.is_folded).flat_map(|of| of.node.origin.ids());
         ids.collect::<BTreeSet<u32>>().len()
     }
 
-    /// That each node runs where the whole costs least, and what that is.
+    /// Assigns each node to the core with which the total cost is minimal; returns that cost.
     fn cheapest(
         &self,
         compiler: &Compiler<'_>,
@@ -113,7 +113,7 @@ impl Placing<'_> {
         Ok((wishes, Some(cost)))
     }
 
-    /// All cores that a node may run on, and the caller's.
+    /// Returns all cores that a node may run on, and the caller's.
     fn labels(&self) -> Vec<Core> {
         let fallback = match self.options.fallback {
             Fallback::Off => None,
@@ -128,7 +128,7 @@ impl Placing<'_> {
         cores
     }
 
-    /// The nodes that go together, as on one core or another one kernel does the work of them.
+    /// Groups the nodes that must be on one core, because one kernel computes them on some core.
     fn groups(&self, placed: &[Vec<Choice>]) -> Groups {
         let count = self.graph.nodes.len();
         let producers = self.graph.producers();
@@ -184,7 +184,7 @@ impl Placing<'_> {
         placed.zip(bound).is_some_and(|(placed, bound)| placed.view(bound).is_some())
     }
 
-    /// What groups cost on each core, and what they make for others.
+    /// Returns the costs of the groups on each core, and the values that they exchange.
     fn problem(
         &self,
         costs: &Costs,
@@ -195,13 +195,13 @@ impl Placing<'_> {
             let on_core = |(core, choices): (&Core, &Vec<Choice>)| {
                 let of = |&at: &usize| {
                     let own = cost(costs, *core, choices, at)?;
-                    // What only gives its input another shape is no step there.
+                    // A view costs nothing.
                     Some(if self.is_view(choices, at) { 0.0 } else { own })
                 };
                 members.iter().map(of).sum()
             };
             let mut own: Vec<Option<f64>> = cores.iter().zip(placed).map(on_core).collect();
-            // What it falls back to is for what nothing else takes.
+            // The fallback core is only for groups that no other core accepts.
             let of_choice = self.options.cores.len() + self.pinned.len();
             if own.iter().take(of_choice).any(Option::is_some) {
                 own.iter_mut().skip(of_choice).for_each(|cost| *cost = None);
@@ -209,7 +209,7 @@ impl Placing<'_> {
             if own.iter().any(Option::is_some) {
                 return own;
             }
-            // Its nodes run on several cores whichever is preferred: it is where the first of them is.
+            // Its nodes are on several cores in any case: the core of the first node counts.
             let first = members.iter().find_map(|&at| placed.first().and_then(|c| core_at(c, at)));
             cores.iter().map(|core| (Some(*core) == first).then_some(0.0)).collect()
         };
@@ -250,7 +250,7 @@ impl Placing<'_> {
         Problem { groups: groups_costs, values }
     }
 
-    /// Bytes of a value, as fixed-point cores store it where that is said.
+    /// Returns the bytes of a value, quantized if it has an encoding.
     fn bytes(&self, id: ValueId) -> u64 {
         let typed = self.graph.value(id).ok();
         let desc = typed.map(|typed| typed.quantized_desc().unwrap_or(typed.desc));
@@ -258,11 +258,11 @@ impl Placing<'_> {
     }
 }
 
-/// Nodes that go together.
+/// Nodes that are placed together.
 struct Groups {
-    /// The group of each node that a run does something of.
+    /// The group of each node that is computed in a run.
     of: Vec<Option<usize>>,
-    /// The nodes of each.
+    /// The nodes of each group.
     members: Vec<Vec<usize>>,
 }
 
@@ -280,7 +280,7 @@ fn core_at(choices: &[Choice], at: usize) -> Option<Core> {
     }
 }
 
-/// Microseconds of a node on `core`; nothing where it runs elsewhere.
+/// Returns the cost of a node on `core` in microseconds; `None` if it runs elsewhere.
 fn cost(costs: &Costs, core: Core, choices: &[Choice], at: usize) -> Option<f64> {
     match choices.get(at)? {
         Choice::Kernel(placed) if placed.core == core => {
@@ -295,7 +295,7 @@ fn cost(costs: &Costs, core: Core, choices: &[Choice], at: usize) -> Option<f64>
     }
 }
 
-/// Bytes of a kernel's tensors.
+/// Returns the bytes of a kernel's tensors.
 fn bytes(placed: &PlacedKernel) -> u64 {
     let operands = placed.inputs.iter().chain(&placed.outputs);
     operands.fold(0, |sum, operand| sum.saturating_add(operand.format.desc.size_bytes() as u64))

@@ -1,4 +1,4 @@
-//! In which formats a kernel would get a node's tensors.
+//! Determines the formats in which a kernel gets a node's tensors.
 
 use udo_api::{
     AxisEncoding, Core, DType, EpilogueStep, KernelDef, Port, PortRule, Side, TensorDesc,
@@ -10,18 +10,18 @@ use crate::resolve::{Params, port_rule, port_types, takes_encoding};
 use udo_engine::cores::{Format, descs_on, is_quantized};
 use udo_graph::graph::ValueId;
 
-/// A node's tensors as one kernel would get them.
+/// A node's tensors as a kernel gets them.
 pub(super) struct Ports {
     pub(super) inputs: Vec<Operand>,
     pub(super) outputs: Vec<Operand>,
-    /// The parameters, where they are not those of the node.
+    /// The parameters, if they differ from the node's.
     pub(super) params: Option<Params>,
-    /// What the kernel does to the first output before it stores it.
+    /// The steps that the kernel applies to the first output before it stores it.
     pub(super) epilogue: Vec<EpilogueStep>,
 }
 
 impl Ports {
-    /// The descriptions of the inputs, and of the outputs.
+    /// Returns the descriptions of the inputs and of the outputs.
     pub(super) fn descs(&self) -> [Vec<TensorDesc>; 2] {
         let descs = |operands: &[Operand]| operands.iter().map(|o| o.format.desc).collect();
         [descs(&self.inputs), descs(&self.outputs)]
@@ -29,7 +29,7 @@ impl Ports {
 }
 
 impl Unplaced<'_> {
-    /// What `kernel` would get on `core`, or why it does not take the node.
+    /// Returns the tensors that `kernel` gets on `core`, or why it does not accept the node.
     pub(super) fn ports(&self, kernel: &KernelDef, core: Core) -> Result<Ports, String> {
         let mut ports =
             Ports { inputs: Vec::new(), outputs: Vec::new(), params: None, epilogue: Vec::new() };
@@ -79,7 +79,7 @@ impl Unplaced<'_> {
         Ok(())
     }
 
-    /// What the kernel says of a port.
+    /// Returns the kernel's rule for a port.
     pub(super) fn rule(
         &self,
         kernel: &KernelDef,
@@ -89,7 +89,7 @@ impl Unplaced<'_> {
         port_rule(self.bound.op.schema(), kernel, side, index)
     }
 
-    /// The format in which `value` comes to a port, in the model's layout.
+    /// Returns the format in which a port gets `value`, in the model's layout.
     pub(super) fn format(
         &self,
         kernel: &KernelDef,
@@ -138,7 +138,7 @@ impl Unplaced<'_> {
         Err(format!("{what} {:?} is {desc}, wanted {types}{hint}", port.name()))
     }
 
-    /// How a value can be stored on `core`, the preferred way first.
+    /// Returns how a value can be stored on `core`, preferred first.
     pub(super) fn descs_on(&self, core: Core, value: Option<ValueId>) -> Vec<TensorDesc> {
         let quantized = value.and_then(|v| self.graph.values.get(v.index())?.quantized_desc());
         descs_on(core, &self.graph.desc(value), quantized.as_ref(), &self.options.profile)

@@ -1,4 +1,7 @@
-//! What a byte of packed constants costs: nothing, unless all that kernels ask for is more than a model may hold.
+//! Finds the price of packed constants: 0, unless the kernels would pack more than a model may hold.
+//!
+//! The price is the number of multiply-adds that a byte of packed constants must save. Kernels pack less for a higher
+//! price.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +14,17 @@ use crate::compiler::Compiler;
 use crate::resolve::{BoundNode, TypedGraph};
 use udo_engine::exit_guard::{self, PackageCall};
 
-/// How many fifths of a model's own constants it may hold of them, packed or not.
+/// The limit of constants, packed or not, in fifths of the model's own constants.
 const MOST_FIFTHS: usize = 8;
 
-/// At so many multiply-adds a byte nothing is worth it.
+/// At this price, in multiply-adds for each byte, packing never pays.
 const MOST_PRICE: u32 = 1 << 16;
 
-/// How many prices are tried between one that is too low and twice as much.
+/// The number of prices that are tried between a price and its double.
 const TRIES: u32 = 4;
 
-/// Finds the lowest price, from that of `machine` on, at which kernels ask for little enough, and finalizes for it those
-/// that may ask for less.
+/// Finds the lowest price, from that of `machine` upwards, at which the constants fit the limit. Finalizes the kernels
+/// that may pack less for that price.
 pub(super) fn settle(
     graph: &TypedGraph,
     choices: &mut [Choice],
@@ -65,7 +68,7 @@ pub(super) fn settle(
     }
     let mut are_at_high = true;
     for _ in 0..TRIES {
-        // Who packs as much for the one price as for the other does so for those between.
+        // A kernel that packs the same for both prices packs the same for prices between them.
         varying.retain(|node| node.low != node.high);
         let middle = low.midpoint(high);
         are_at_high = fits_at(middle, &varying, choices);
@@ -79,10 +82,10 @@ pub(super) fn settle(
         fits_at(high, &varying, choices);
     }
     if compiler.constants.makes_several_plans() {
-        // Each of them packs into the same forms, whatever else differs.
+        // All of them pack into the same formats.
         return high;
     }
-    // What room is left, those have that come first: images are the largest there.
+    // The first nodes use what is left of the limit; their images are the largest.
     let mut held = bytes(choices)[1];
     for Varying { at, .. } in varying {
         let before = packed(choices.get(at));
@@ -100,19 +103,19 @@ pub(super) fn settle(
 /// A node that may pack less for a higher price.
 struct Varying {
     at: usize,
-    /// Bytes of what it packs for the highest price known to be too low, and for the lowest one known to be enough.
+    /// Bytes that it packs for the highest price known to be too low, and for the lowest known to be high enough.
     low: usize,
     high: usize,
 }
 
-/// Bytes of what a kernel packs.
+/// Returns the bytes that a kernel packs.
 fn packed(choice: Option<&Choice>) -> usize {
     let packs = choice.and_then(kernel).into_iter().flat_map(|placed| placed.kernel.packs());
     packs.fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
 }
 
-/// Bytes of the constants that kernels read or pack, and of what they read or packed is of them; what several share
-/// counts once.
+/// Returns the bytes of the model's own constants, and of the constants that kernels read or pack. Shared constants
+/// count once.
 fn bytes(choices: &[Choice]) -> [usize; 2] {
     let (mut own, mut read, mut packed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     let kernels = choices.iter().filter_map(kernel);
@@ -143,7 +146,7 @@ fn kernel(choice: &Choice) -> Option<&PlacedKernel> {
     }
 }
 
-/// Whether what a kernel of the CPU packs takes more than it is made of, so that it may know a smaller form.
+/// Returns whether a CPU kernel packs a constant into more bytes than it has, so that a smaller format may exist.
 fn grows(choice: Option<&Choice>) -> bool {
     let Some(PlacedKernel { kernel, constants, core, .. }) = choice.and_then(kernel) else {
         return false;
@@ -156,7 +159,7 @@ fn grows(choice: Option<&Choice>) -> bool {
         })
 }
 
-/// Finalizes a kernel for the same node and another price; one that does not take it any more stays as it is.
+/// Finalizes a kernel for another price. If the kernel refuses, it stays as it is.
 fn finalize_again(
     bound: &BoundNode,
     placed: &mut PlacedKernel,

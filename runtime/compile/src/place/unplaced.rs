@@ -1,4 +1,4 @@
-//! A node that looks for its core, and all that decides about it.
+//! A node that is being placed, with everything that its placement depends on.
 
 use udo_api::Core;
 use udo_graph::graph::Node;
@@ -8,7 +8,7 @@ use super::wishes::Wish;
 use super::{PlaceOptions, PlacedKernel, Produced};
 use crate::resolve::{BoundNode, TypedGraph};
 
-/// One node that looks for its core.
+/// A node that is being placed.
 pub(super) struct Unplaced<'a> {
     pub(super) graph: &'a TypedGraph,
     pub(super) produced: &'a Produced,
@@ -16,15 +16,15 @@ pub(super) struct Unplaced<'a> {
     pub(super) bound: &'a BoundNode,
     pub(super) options: &'a PlaceOptions,
     pub(super) threads: usize,
-    /// The cores that nodes are pinned to, by the numbers of pins.
+    /// The cores that nodes are pinned to, indexed by pin.
     pub(super) pinned: &'a [Core],
-    /// What else is asked of it.
+    /// Its placement constraint.
     pub(super) wish: Option<&'a Wish>,
-    /// The model's own layers, where devices' limits are asked for.
+    /// The layers of the original model, if device limits are enabled.
     pub(super) layers: &'a Layers,
-    /// What a byte of packed constants costs.
+    /// The price of a byte of packed constants.
     pub(super) price: u32,
 }
 
-/// A kernel that took a node, and how many steps of its epilogue it does.
+/// An accepting kernel, and the number of epilogue steps that it does.
 pub(super) type Taken = (PlacedKernel, usize);

@@ -1,5 +1,5 @@
-//! Nodes that only give what they read another shape: they go where their neighbours are, as what lies in one memory
-//! needs no copy to be seen under another shape.
+//! Places views (nodes that only change the shape) next to their neighbors: a view needs no copy if its input and
+//! output are in the same memory.
 
 use std::collections::HashMap;
 
@@ -12,11 +12,11 @@ use crate::resolve::{BoundNode, TypedGraph};
 use udo_engine::cores::{Memory, PerMemory};
 use udo_graph::graph::{Node, NodeId, NodeReads, Source, ValueId};
 
-/// The memories in which each value is read, by way of views as well; a model's outputs are read on the host.
+/// The memories in which each value is read, also through views. Outputs of the model are read on the host.
 pub(crate) struct Readers(HashMap<ValueId, PerMemory<bool>>);
 
 impl Readers {
-    /// Those of a graph whose nodes have cores.
+    /// Collects the readers of a placed graph.
     pub(crate) fn of(graph: &TypedGraph, choices: &[Choice]) -> Self {
         let mut readers = Self(HashMap::new());
         for &output in &graph.outputs {
@@ -47,12 +47,12 @@ impl Readers {
         readers
     }
 
-    /// Whether a value is read in a memory.
+    /// Returns whether a value is read in a memory.
     fn is_read_in(&self, value: ValueId, memory: Memory) -> bool {
         self.0.get(&value).is_some_and(|of| of[memory])
     }
 
-    /// Whether a value is read in this memory and in no other one.
+    /// Returns whether a value is read only in this memory.
     pub(crate) fn are_all_in(&self, value: ValueId, memory: Memory) -> bool {
         let others = Memory::ALL.into_iter().filter(|other| *other != memory);
         self.is_read_in(value, memory)
@@ -63,7 +63,7 @@ impl Readers {
         self.0.entry(value).or_default()[memory] = true;
     }
 
-    /// Whoever reads `y` reads `x`.
+    /// Adds the readers of `y` to those of `x`.
     fn share(&mut self, x: ValueId, y: ValueId) {
         let of_y = self.0.get(&y).copied().unwrap_or_default();
         let of_x = self.0.entry(x).or_default();
@@ -74,7 +74,7 @@ impl Readers {
 }
 
 impl PlacedKernel {
-    /// What a node reads and makes, if it only gives that another shape.
+    /// Returns the input and output of a node that only changes the shape.
     pub(crate) fn view(&self, bound: &BoundNode) -> Option<[ValueId; 2]> {
         let input = self.inputs.first()?;
         let [output] = self.outputs.as_slice() else { return None };
@@ -89,7 +89,7 @@ impl PlacedKernel {
     }
 }
 
-/// Whether the one tensor's bytes are the other one's, and mean the same.
+/// Returns whether the bytes of one tensor are also those of the other, with the same meaning.
 fn are_same_bytes(from: &TensorDesc, to: &TensorDesc) -> bool {
     let is_per_axis = |desc: &TensorDesc| matches!(desc.encodings(), Some(Encodings::PerAxis(_)));
     let are_fixed = from.full_shape().is_fixed() && to.full_shape().is_fixed();
@@ -98,8 +98,8 @@ fn are_same_bytes(from: &TensorDesc, to: &TensorDesc) -> bool {
 }
 
 impl Placing<'_> {
-    /// Has views run where what they read is made, if it is read there: elsewhere it would be brought to the view and back. Says
-    /// whether any does so now that did not.
+    /// Places views where their input is produced if it is also read there; elsewhere it would be transferred to the
+    /// view and back. Returns whether a view has moved.
     pub(super) fn gather_views(&self, choices: &[Choice], wishes: &mut Wishes) -> bool {
         let Self { graph, options, .. } = *self;
         let readers = Readers::of(graph, choices);
@@ -124,7 +124,7 @@ impl Placing<'_> {
         is_new
     }
 
-    /// The other core that a view goes to, if one is better.
+    /// Returns the core that a view should move to, if there is a better one.
     fn seat(
         &self,
         placed: &PlacedKernel,
@@ -141,7 +141,7 @@ impl Placing<'_> {
     }
 }
 
-/// The core that has what a node reads first: the caller's for an input of the model.
+/// Returns the core that produces a node's first input: the caller's for an input of the model.
 fn of_input(graph: &TypedGraph, node: &Node, made_on: &HashMap<ValueId, Core>) -> Option<Core> {
     let x = node.input(0)?;
     let is_input =
@@ -156,7 +156,7 @@ fn core_of(choices: &[Choice], of: NodeId) -> Core {
     }
 }
 
-/// Why a view is on none of the cores that are asked before.
+/// Returns why a view is not on the cores before `core`.
 fn refusals(core: Core, options: &PlaceOptions) -> Vec<CoreRefusal> {
     let before = options.cores.iter().take_while(|other| **other != core);
     let reason = format!("it only gives another shape to what {core} has and reads again");

@@ -1,25 +1,25 @@
-//! What is asked of nodes besides the cores that the model is for: which of them runs a node first of all, and which does not.
+//! Placement constraints of nodes: a preferred core, and excluded cores.
 
 use udo_api::Core;
 
 use super::CoreRefusal;
 use udo_graph::graph::NodeId;
 
-/// What is asked of one node.
+/// The constraint of one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wish {
-    /// The core that is asked first.
+    /// The core that is tried first.
     pub(super) first: Option<Core>,
-    /// Cores that are not asked, and why.
+    /// The excluded cores, with reasons.
     pub(super) not: Vec<CoreRefusal>,
 }
 
-/// What is asked of each node of a graph.
+/// The constraints of all nodes of a graph.
 #[derive(Clone, Debug)]
 pub(super) struct Wishes(Vec<Wish>);
 
 impl Wishes {
-    /// Nothing.
+    /// Returns no constraints for a graph of `nodes` nodes.
     pub(super) fn nothing(nodes: usize) -> Self {
         Self(vec![Wish::default(); nodes])
     }
@@ -28,14 +28,14 @@ impl Wishes {
         self.0.get(node.index())
     }
 
-    /// Has a node run on `core`, if that takes it, and says why on none of the others.
+    /// Prefers `core` for a node; `not` states why the others are not used.
     pub(super) fn prefer(&mut self, node: NodeId, core: Core, not: Vec<CoreRefusal>) {
         if let Some(wish) = self.0.get_mut(node.index()) {
             *wish = Wish { first: Some(core), not };
         }
     }
 
-    /// As [`Wishes::prefer`], unless something is said against `core`; whether that is new.
+    /// Does the same as [`Wishes::prefer`], unless `core` is excluded; returns whether this changes anything.
     pub(super) fn seat(&mut self, node: NodeId, core: Core, not: Vec<CoreRefusal>) -> bool {
         let is_free = |wish: &&mut Wish| {
             wish.first != Some(core) && !wish.not.iter().any(|not| not.core == core)
@@ -48,7 +48,7 @@ impl Wishes {
         })
     }
 
-    /// Has a node not run on `core`, if another one takes it; whether that is new.
+    /// Excludes `core` for a node unless no other core accepts it; returns whether this is new.
     pub(super) fn refuse(&mut self, node: NodeId, core: Core, reason: &str) -> bool {
         let wish = self.0.get_mut(node.index());
         let wish = wish.filter(|wish| !wish.not.iter().any(|not| not.core == core));

@@ -1,4 +1,4 @@
-//! The buffers of a plan, when each is in use, and where it lies in its arena.
+//! Lays out the buffers of a plan in arenas: determines the lifetime of each buffer and its offset.
 
 use super::WindowPlace;
 use super::blocks::{Block, Layout, Layouts};
@@ -8,17 +8,17 @@ use super::windows::{Buffer, Window, Windows};
 use udo_engine::cores::{Memory, PerMemory};
 use udo_graph::memory::ALIGN_BYTES;
 
-/// The buffers, and when each is in use.
+/// The buffers with their lifetimes.
 pub(super) struct Arenas {
     buffers: Vec<(Memory, usize)>,
     lives: Vec<Option<Life>>,
     steps: usize,
-    /// What the first byte of a buffer is a multiple of.
+    /// The alignment of buffers.
     align_bytes: PerMemory<usize>,
 }
 
 impl Arenas {
-    /// Works out every buffer's life.
+    /// Computes the lifetime of every buffer.
     pub(super) fn of(lowered: &Lowered) -> Self {
         let Windows { all, buffers, .. } = &lowered.windows;
         let align_bytes =
@@ -29,10 +29,10 @@ impl Arenas {
         Self { buffers: buffers.iter().map(size).collect(), lives, steps, align_bytes }
     }
 
-    /// Where each window lies, and the bytes of each arena.
+    /// Returns the place of each window, and the size of each arena.
     ///
     /// # Errors
-    /// The memory whose arena is larger than an address can count.
+    /// An arena is too large; the error names its memory.
     pub(super) fn place(
         &self,
         windows: &Windows,
@@ -51,7 +51,7 @@ impl Arenas {
         Ok((windows.all.iter().map(place).collect(), arenas))
     }
 
-    /// The offset of each buffer, and the bytes of each arena.
+    /// Returns the offset of each buffer, and the size of each arena.
     fn offsets(&self) -> Result<(Vec<usize>, PerMemory<usize>), Memory> {
         let mut places = vec![0; self.buffers.len()];
         let mut arenas = PerMemory::<usize>::default();
@@ -69,7 +69,7 @@ impl Arenas {
         Ok((places, arenas))
     }
 
-    /// The buffers of a memory that need a place.
+    /// Returns the buffers of a memory that are used.
     fn blocks(&self, memory: Memory) -> Vec<Block> {
         let all = self.buffers.iter().zip(&self.lives).enumerate();
         let block =
@@ -80,7 +80,7 @@ impl Arenas {
         all.filter_map(block).collect()
     }
 
-    /// Bytes of the buffers that are alive at once in `memory`, at the worst step: what no layout can beat.
+    /// Returns the largest number of bytes in `memory` that are live at one step: the lower bound of any layout.
     pub(super) fn largest_live_set(&self, memory: Memory) -> usize {
         let mut changes = vec![[0usize; 2]; self.steps + 2];
         for Block { bytes, life, .. } in self.blocks(memory) {

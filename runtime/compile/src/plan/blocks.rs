@@ -1,62 +1,61 @@
-//! Places for blocks of memory that are in use for some steps each, so that they take little together.
+//! Packs memory blocks with lifetimes into an arena.
 //!
-//! Each block, in some order, goes to the lowest gap that is free for its whole life, as Pisarchyk and Lee, "Efficient
-//! Memory Management for Deep Neural Net Inference" (2020) do. No order is the best for all graphs, so several are tried: the
-//! largest first, those that take the most bytes over all steps, those that live longest, those of the fullest
-//! steps, and from the first step on or the last. While all of them waste more than a little, blocks that lay highest go
-//! first in the next try.
+//! Each block, in some order, goes to the lowest gap that is free for its whole lifetime, as in Pisarchyk and Lee,
+//! "Efficient Memory Management for Deep Neural Net Inference" (2020). No order is the best for all graphs, so several
+//! are tried: by size, by size times lifetime, by lifetime, by the step with the most live bytes, and by first or last
+//! step. While the result wastes more than [`WASTE_SHARE`] allows, the highest blocks are placed first in the next try.
 
 use std::cmp::Reverse;
 
 use super::region::Life;
 use udo_graph::memory::MAX_BYTES;
 
-/// Bytes that a buffer takes while it lives.
+/// A block of memory with its lifetime.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
-    /// The buffer's number.
+    /// The index of its buffer.
     pub(super) buffer: usize,
     pub(super) bytes: usize,
     pub(super) life: Life,
 }
 
-/// Where each block lies, and the bytes of all together.
+/// The offset of each block, and the size of the arena.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     pub(super) offsets: Vec<usize>,
     pub(super) bytes: usize,
 }
 
-/// What a layout may waste of the bytes that are alive at once, as a share of them: one in so many.
+/// The accepted waste: one part in this many of the live bytes.
 const WASTE_SHARE: usize = 64;
 
-/// How often blocks that lie highest are put first without any gain.
+/// The number of tries without improvement.
 const MOST_TRIES: usize = 12;
 
-/// How many pairs of blocks all tries may look at together, so that large graphs do not wait for them.
+/// The number of pairs of blocks that all tries together may compare, which bounds the time for large graphs.
 const MOST_WORK: usize = 2_000_000;
 
-/// What finds places for blocks.
+/// The search for a layout.
 pub(super) struct Layouts<'a> {
     blocks: &'a [Block],
-    /// What no layout can beat.
+    /// The lower bound of any layout, in bytes.
     least: usize,
     steps: usize,
-    /// What the first byte of a block is a multiple of.
+    /// The alignment of blocks.
     align_bytes: usize,
 }
 
-/// The numbers of blocks, in the order in which they are placed.
+/// The indices of blocks, in the order in which they are placed.
 type Order = Vec<usize>;
 
 impl<'a> Layouts<'a> {
-    /// For blocks of which `least` bytes are alive at once, and that begin at multiples of `align_bytes`.
+    /// Prepares a search for blocks with `least` live bytes at most, aligned to `align_bytes`.
     pub(super) fn new(blocks: &'a [Block], least: usize, align_bytes: usize) -> Self {
         let steps = blocks.iter().map(|block| block.life.last + 1).max().unwrap_or(0);
         Self { blocks, least, steps, align_bytes }
     }
 
-    /// The smallest layout that was found; none if an address cannot count its bytes.
+    /// Returns the smallest layout found; `None` if its size overflows.
     pub(super) fn best(&self) -> Option<Layout> {
         let orders: [fn(&Self) -> Order; 6] = [
             Self::by_size,
@@ -82,8 +81,8 @@ impl<'a> Layouts<'a> {
         layout.is_some_and(|layout| layout.bytes <= most)
     }
 
-    /// Places blocks in an order, and again with those first that lay highest, as long as that wins something. Nothing if the
-    /// bytes cannot be counted.
+    /// Places blocks in an order, and again with the highest ones first as long as that improves the result. Returns
+    /// `None` if the size overflows.
     fn try_from(
         &self,
         mut order: Order,
@@ -132,7 +131,7 @@ impl<'a> Layouts<'a> {
         self.sorted(|block| Reverse((block.life.last, block.bytes)))
     }
 
-    /// Those first that live in a step in which the most bytes are alive.
+    /// Sorts blocks that are live at a step with the most live bytes first.
     fn by_step(&self) -> Order {
         if self.blocks.iter().map(Block::steps).sum::<usize>() > MOST_WORK {
             return self.by_size();
@@ -147,7 +146,7 @@ impl<'a> Layouts<'a> {
         self.sorted(|block| Reverse((fullest(block.life), block.bytes)))
     }
 
-    /// The layout if blocks are placed in this order; none if its bytes cannot be counted.
+    /// Returns the layout for this order; `None` if its size overflows.
     fn placed(&self, order: &[usize], work: &mut usize) -> Option<Layout> {
         let mut layout = Layout { offsets: vec![0; self.blocks.len()], bytes: 0 };
         let mut settled = Settled::new(self.steps);
@@ -169,13 +168,13 @@ impl<'a> Layouts<'a> {
 }
 
 impl Block {
-    /// For how many steps it is in use.
+    /// Returns the number of steps of its lifetime.
     fn steps(&self) -> usize {
         self.life.last - self.life.first + 1
     }
 }
 
-/// The lowest aligned offset where `bytes` fit between the sorted ranges `taken`.
+/// Returns the lowest aligned offset at which `bytes` fit between the sorted ranges `taken`.
 fn lowest_gap(taken: &[(usize, usize)], bytes: usize, align_bytes: usize) -> usize {
     let mut offset: usize = 0;
     for &(start, end) in taken {
@@ -187,14 +186,14 @@ fn lowest_gap(taken: &[(usize, usize)], bytes: usize, align_bytes: usize) -> usi
     offset
 }
 
-/// The ranges of blocks that are placed, found by when they live: a tree whose nodes each stand for some steps. A life is that of
-/// the few largest nodes that make it up.
+/// The ranges of placed blocks, in a segment tree over the steps. A lifetime is stored at the few largest nodes that
+/// cover it.
 struct Settled {
-    /// A power of two.
+    /// The number of leaves, a power of two.
     leaves: usize,
-    /// The ranges of each node itself; the root is the first, node `i` has the children `2 i` and `2 i + 1`.
+    /// The ranges of each node. The root is node 1; node `i` has the children `2 i` and `2 i + 1`.
     own: Vec<Vec<(usize, usize)>>,
-    /// Whether some node below has any.
+    /// Whether a node below has ranges.
     is_used: Vec<bool>,
 }
 
@@ -227,7 +226,7 @@ impl Settled {
         }
     }
 
-    /// Adds the ranges of those that live in some step of `life`; some of them more than once.
+    /// Collects the ranges of blocks that are live during `life`, possibly with repetitions.
     fn meeting(&self, life: Life, found: &mut Vec<(usize, usize)>) {
         let mut nodes = vec![(1, 0, self.leaves)];
         while let Some((node, first, steps)) = nodes.pop() {
@@ -248,7 +247,7 @@ mod tests {
     use super::*;
     use udo_graph::memory::ALIGN_BYTES;
 
-    /// Numbers below another, from a seed.
+    /// Returns a generator of numbers below a bound.
     fn random(mut seed: u64) -> impl FnMut(usize) -> usize {
         move |below| {
             seed = seed
@@ -300,7 +299,8 @@ mod tests {
         let mut worst = 0.0f64;
         for seed in 0..100 {
             let mut random = random(seed);
-            // Values of networks: mostly short lives, now and then one that waits for a join, sizes by powers of two.
+            // Typical of networks: mostly short lifetimes, sometimes one that waits for a join, sizes around powers of
+            // two.
             let all = blocks(60, || {
                 let steps = if random(5) == 0 { 1 + random(20) } else { 1 };
                 ((1 + random(3)) << (10 + random(5)), random(50), steps)

@@ -1,9 +1,11 @@
-//! Lowers nodes that say what runs when to steps after which a run goes on elsewhere.
+//! Lowers control-flow nodes to steps with jumps.
 //!
-//! Branches: a step that tests, the first branch, a step that goes past the second one, the second branch. Each branch
-//! leaves its results where those of both are to be. Trips: copies of the states, a step that tests, slices, the subgraph,
-//! stacks, copies of the next states, a step that goes back. Steps in between are steps like any other, with windows in the
-//! same arenas.
+//! * Branches: a step that tests the condition, the first branch, a jump over the second branch, the second branch.
+//!   Each branch leaves its results at the same place.
+//! * Iterations: copies of the states, a step that tests the condition, slices, the subgraph, stacks, copies of the
+//!   next states, a jump back.
+//!
+//! Steps in between are ordinary steps with windows in the same arenas.
 
 use udo_api::{Core, DType, Shape, TensorDesc};
 use udo_host::FinalizedKernel;
@@ -20,11 +22,11 @@ use udo_engine::cores::trips::{Check, Count, Slice, Slices, Stack, Stand, Trip};
 use udo_engine::cores::{Format, Memory, convert};
 use udo_graph::graph::ValueId;
 
-/// Where the truth is among the outputs of a step that says the number of a trip.
+/// The output of a loop's counting step that holds the condition.
 const GOES: usize = 1;
 
 impl Lowering<'_> {
-    /// Lowers a node that says what runs when.
+    /// Lowers a control-flow node.
     pub(super) fn control(&mut self, index: usize) -> Result<(), PlanError> {
         let graph = self.graph;
         let bound = graph.nodes.get(index);
@@ -87,7 +89,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Adds a step that fails where a run takes the branch that does not fit.
+    /// Adds a step that fails if the run takes the branch that does not fit.
     fn check(
         &mut self,
         index: usize,
@@ -104,7 +106,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Brings what a branch gives to where both do.
+    /// Moves the results of a branch to the place that both branches share.
     fn merge(&mut self, bound: &BoundNode) -> Result<(), PlanError> {
         let Some(Frame::Branches { since, results, .. }) = self.frames.last() else {
             return Err(unopened(bound));
@@ -180,7 +182,7 @@ impl Lowering<'_> {
         let node = &bound.node;
         let (next, rows) = node.inputs.get(1..).unwrap_or_default().split_at(states.len());
         let (last, stacked) = node.outputs.split_at(states.len());
-        // What a state is taken from must not be another one that is renewed before.
+        // The source of a state must not be another state that is updated before.
         let condition = self.read(node.input(0))?;
         let (condition, _) = self.apart(node.input(0), condition, &states)?;
         let mut sources = Vec::with_capacity(states.len());
@@ -195,7 +197,7 @@ impl Lowering<'_> {
             let row = self.read(row)?;
             let stack = self.made(&self.graph.desc(Some(value)));
             let desc = stack.desc;
-            // Each trip writes its own slice, wherever others are.
+            // Each iteration writes its own slice, independent of the others.
             let bounds =
                 Shape::new(desc.shape()).map_err(|why| PlanError::Broken(why.to_string()))?;
             let whole = Operand { desc: desc.with_extents(bounds), shape: None, ..stack.clone() };
@@ -246,7 +248,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Adds the step behind which the next trip begins, if there is one.
+    /// Adds the step after which the next iteration begins, if there is one.
     fn go_back(
         &mut self,
         index: usize,
@@ -270,14 +272,14 @@ impl Lowering<'_> {
         self.lowered.jumps.push(Jump { after: at, test, to: first });
     }
 
-    /// A value on the host as the model has it; an absent one for none.
+    /// Returns a value on the host in the model's format; absent if there is no value.
     fn read(&mut self, value: Option<ValueId>) -> Result<Operand, PlanError> {
         let Some(id) = value else { return Ok(Operand::ABSENT) };
         let desc = self.graph.desc(value);
         self.need(id, Memory::Host, &Format::of(desc))
     }
 
-    /// A tensor that is to be made on the host.
+    /// Returns a tensor that a step will write on the host.
     fn made(&mut self, desc: &TensorDesc) -> Operand {
         let place = Some(self.window(Memory::Host, desc));
         let shape = self.shape(desc);
@@ -290,7 +292,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The same tensor, or a copy of it where it lies where one of `renewed` does; which one, and the step that copies.
+    /// Returns the tensor, or a copy if it shares a place with one of `renewed`; also returns the copying step.
     fn apart(
         &mut self,
         value: Option<ValueId>,
@@ -305,7 +307,7 @@ impl Lowering<'_> {
         Ok((copy, Some((window, at))))
     }
 
-    /// Adds a step that copies a tensor, with as many elements as it has.
+    /// Adds a step that copies a tensor with its current number of elements.
     fn copy(
         &mut self,
         value: Option<ValueId>,
@@ -341,12 +343,12 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Adds a step that does nothing, behind which a run may go on elsewhere.
+    /// Adds a step without work, after which a run may jump.
     fn stand(&mut self, index: usize, bound: &BoundNode, read: Box<[Operand]>) -> usize {
         self.push(index, bound, FinalizedKernel::hosted(Stand), read.into_vec(), Vec::new())
     }
 
-    /// Adds a step of the node; its number.
+    /// Adds a step of the node and returns its index.
     fn push(
         &mut self,
         index: usize,
@@ -373,13 +375,13 @@ impl Lowering<'_> {
         at
     }
 
-    /// Adds a jump whose target is still to be said; its number.
+    /// Adds a jump whose target is set later, and returns its index.
     fn jump(&mut self, after: usize, test: Option<Test>) -> usize {
         self.lowered.jumps.push(Jump { after, test, to: after });
         self.lowered.jumps.len() - 1
     }
 
-    /// Says that a jump leads to the step that is added next.
+    /// Sets a jump's target to the next step.
     fn land(&mut self, jump: usize) {
         let to = self.lowered.steps.len();
         if let Some(jump) = self.lowered.jumps.get_mut(jump) {
@@ -388,7 +390,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Whether two tensors are of one type and of extents that no run changes.
+/// Returns whether two tensors have the same type and the same fixed extents.
 fn is_alike(a: &TensorDesc, b: &TensorDesc) -> bool {
     let shapes = [a.full_shape(), b.full_shape()];
     let is_same = a.dtype() == b.dtype() && a.encodings() == b.encodings();

@@ -1,4 +1,4 @@
-//! What goes from one subnet to another, or between one and the caller, and what becomes of it on the way.
+//! Reports the values that cross between subnets, or between a subnet and the caller, and how they are transferred.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,38 +9,39 @@ use crate::place::{Choice, Operand, Placement};
 use udo_engine::cores::{Format, Memory};
 use udo_graph::graph::{Source, ValueId};
 
-/// A value that one subnet makes and another one reads. The caller makes the model's inputs and reads its outputs.
+/// A value that one subnet produces and another one reads. The caller produces the model's inputs and reads its
+/// outputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Crossing {
     /// The value's name.
     pub value: String,
-    /// The place in [`Report::subnets`](super::Report::subnets) of who makes it; nothing for the caller.
+    /// The index in [`Report::subnets`](super::Report::subnets) of its producer; `None` for the caller.
     pub from: Option<usize>,
-    /// That of who reads it; nothing for the caller.
+    /// The index of its consumer; `None` for the caller.
     pub to: Option<usize>,
-    /// The type, shape and layout in which it is made.
+    /// The type, shape and layout in which it is produced.
     pub made: String,
-    /// Those in which it is read.
+    /// The type, shape and layout in which it is read.
     pub read: String,
-    /// Bytes, as it is read.
+    /// Its size where it is read.
     pub bytes: u64,
-    /// What becomes of it.
+    /// How it is transferred.
     pub passage: Passage,
 }
 
-/// How a value comes from who makes it to who reads it.
+/// How a value gets from its producer to its consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// Both work on the same bytes.
+    /// Both use the same bytes.
     Shared,
-    /// It is copied into another memory as it is.
+    /// It is copied to another memory.
     Copied,
-    /// It is written anew, in another type or layout.
+    /// It is converted to another type or layout.
     Converted,
 }
 
 impl Passage {
-    /// In a word.
+    /// Returns its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shared => "shared",
@@ -50,7 +51,7 @@ impl Passage {
     }
 }
 
-/// A value where it is made or read.
+/// A value where it is produced or read.
 #[derive(Clone, Copy)]
 struct End {
     value: ValueId,
@@ -58,12 +59,12 @@ struct End {
     memory: Memory,
 }
 
-/// What nodes make and read, before steps are made of them.
+/// The values that nodes produce and read, before lowering.
 pub(super) struct Ends {
-    /// By node.
+    /// The values that each node reads.
     reads: Vec<Vec<End>>,
     made: BTreeMap<ValueId, (usize, End)>,
-    /// What stands for a value whose node does nothing.
+    /// The input of each node that computes nothing, by its output.
     elided: BTreeMap<ValueId, ValueId>,
     given: BTreeMap<ValueId, End>,
     taken: Vec<End>,
@@ -111,7 +112,7 @@ impl Ends {
         ends
     }
 
-    /// What goes between subnets, in the order in which it is read; what is read twice in one way counts once.
+    /// Returns the crossings in the order in which they are read. Repeated reads in one format count once.
     pub(super) fn crossings(&self, subnets: &Subnets) -> Vec<Crossing> {
         let mut crossings = Vec::new();
         let mut seen = BTreeSet::new();
@@ -146,7 +147,7 @@ impl Ends {
         crossings
     }
 
-    /// The subnet that makes a value, and as what; none of what is known before a run.
+    /// Returns the subnet that produces a value, and the format; `None` for constants.
     fn maker(&self, mut value: ValueId, subnets: &Subnets) -> Option<(Option<usize>, End)> {
         loop {
             if let Some(end) = self.given.get(&value) {
@@ -157,7 +158,7 @@ impl Ends {
             {
                 return Some((Some(subnet), *end));
             }
-            // Nodes are in order, so that this ends.
+            // Nodes are in topological order, so the loop ends.
             value = *self.elided.get(&value)?;
         }
     }

@@ -1,10 +1,10 @@
-//! Rows with a gap between them, wherever all kernels that touch a value can work on such rows.
+//! Inserts gaps between rows, for tests of strided tensors.
 
 use super::lowered::Lowered;
 use super::region::Region;
 use super::{Operand, Step};
 
-/// Puts `gap` elements before each row of every value that allows it.
+/// Puts `gap` elements before each row of every value whose kernels all support strided rows.
 pub(super) fn insert(lowered: &mut Lowered, gap: usize) {
     if gap == 0 {
         return;

@@ -1,5 +1,5 @@
-//! Pairs of an input and an output that are right in one place: by the time that the output is written, nothing reads the input
-//! any more, or its step works in place.
+//! Finds pairs of an input and an output that can share memory: no step reads the input after the output is written, or
+//! the step that writes the output works in place.
 
 use udo_api::InPlace;
 
@@ -8,18 +8,18 @@ use super::lowered::Lowered;
 use super::{Operand, Step};
 use udo_graph::graph::InPlaceError;
 
-/// An input and an output of a plan that a run may have in one place, each of which fills a buffer that may lie elsewhere.
+/// An input and an output that a run may bind to the same memory. Each fills a movable buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedPlace {
-    /// The input's place among the plan's inputs.
+    /// The input's index among the plan's inputs.
     pub input: usize,
-    /// The output's place among the plan's outputs.
+    /// The output's index among the plan's outputs.
     pub output: usize,
-    /// The step that reads the one as it writes the other, if one does, and its ports.
+    /// The step that reads the input while it writes the output, and its ports, if there is one.
     pub step: Option<(usize, InPlace)>,
 }
 
-/// Those of the pairs that may be.
+/// Returns those of the pairs that can share memory.
 pub(super) fn shared(
     lowered: &Lowered,
     pairs: &[(String, String)],
@@ -63,7 +63,7 @@ impl Lowered {
         let Some(last) = self.steps.iter().rposition(reads) else {
             return Some(SharedPlace { input, output, step: None });
         };
-        // What runs again reads the input again, and so may who looks where to go on.
+        // Steps that run again read the input again, and so may a jump's condition.
         let is_again = |jump: &Jump| jump.to <= last && first <= jump.after || jump.after == first;
         if first < last || self.jumps.iter().any(is_again) {
             return None;
@@ -73,7 +73,7 @@ impl Lowered {
         Some(SharedPlace { input, output, step: pair })
     }
 
-    /// The ports by which a step puts what fills buffer `to` into the place of what fills buffer `from`, if it can.
+    /// Returns the ports through which a step overwrites buffer `from` with buffer `to`, if it can.
     fn replaced(&self, step: usize, from: usize, to: usize) -> Option<InPlace> {
         let step = self.steps.get(step)?;
         let touching = |buffer| step.operands().filter(move |o| self.buffer(o) == Some(buffer));

@@ -1,27 +1,27 @@
-//! Where a run goes on elsewhere than with the next step.
+//! Jumps between steps.
 
-/// What comes after a step, where that may be another one than the next.
+/// A jump after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
     /// The step.
     pub after: usize,
-    /// The truth that has to be so; nothing where the run always goes on elsewhere.
+    /// The condition of the jump; `None` if it is unconditional.
     pub test: Option<Test>,
-    /// The step with which the run goes on then, or how many there are.
+    /// The step that follows, or the number of steps to end the run.
     pub to: usize,
 }
 
-/// One element of a tensor of truths.
+/// A condition: one element of a bool tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// Which tensor of the step, counted over its inputs and then its outputs.
+    /// The tensor of the step, counted over its inputs, then its outputs.
     pub port: usize,
-    /// What it has to be.
+    /// The value that it must have.
     pub is: bool,
 }
 
 impl Jump {
-    /// The same where step `n` has become step `starts[n]`.
+    /// Returns the jump after renumbering: step `n` has become step `starts[n]`.
     pub(super) fn moved(self, starts: &[usize]) -> Self {
         let to = |step: usize| starts.get(step).copied().unwrap_or(usize::MAX);
         Self { after: to(self.after), to: to(self.to), ..self }

@@ -1,4 +1,4 @@
-//! What takes the most of a session's memory.
+//! Finds the largest use of a session's memory, for error messages.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use udo_api::TensorDesc;
 
 use super::{Port, Step};
 
-/// The part of a session's memory that is worth a look when it is too much.
+/// The largest part of a session's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Largest {
-    /// What it is, with its node or value.
+    /// A description with the node or value.
     pub what: String,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: usize,
 }
 
@@ -22,7 +22,7 @@ impl fmt::Display for Largest {
 }
 
 impl Largest {
-    /// The largest input, output of a step or scratch; the first of those that are alike.
+    /// Finds the largest input, step output or scratch; the first one of several equal ones.
     pub(super) fn of(inputs: &[Port], steps: &[Step]) -> Self {
         let mut largest = Self { what: "no tensor".to_owned(), bytes: 0 };
         let mut offer = |bytes: usize, what: &dyn Fn() -> String| {

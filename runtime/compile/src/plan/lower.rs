@@ -1,4 +1,4 @@
-//! Lowers a placed graph to steps: its inputs and constants, its nodes one after the other, its outputs.
+//! Lowers a placed graph to steps: inputs and constants, then nodes in order, then outputs.
 
 use udo_api::{Core, Facts, Layout};
 
@@ -13,7 +13,7 @@ use udo_engine::cores::opencl::{self, ClDevice};
 use udo_engine::cores::{Format, Memory, machine};
 use udo_graph::graph::{Source, ValueId};
 
-/// Whether a kernel is one of work items, for cores of `memory`.
+/// Returns whether a kernel consists of work items and runs on a core of `memory`.
 fn runs_in(placed: &PlacedKernel, memory: Memory) -> bool {
     placed.backend.is_some() && Memory::of(placed.core) == memory
 }
@@ -70,7 +70,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// A node whose output is its input, wherever that is.
+    /// Lowers a node whose output is its input.
     fn alias(&mut self, index: usize) {
         let Some(bound) = self.graph.nodes.get(index) else { return };
         let (x, y) = (bound.node.input(0), bound.node.output(0));
@@ -80,7 +80,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// A view of what lies and is read in another memory than that of its core: it stays there. Says whether it is one.
+    /// Lowers a view whose input is in another memory than that of its core and is read there: it stays there. Returns
+    /// whether the node is one.
     fn stays_where_it_is(
         &mut self,
         bound: &BoundNode,
@@ -110,10 +111,10 @@ impl Lowering<'_> {
         true
     }
 
-    /// The memory that the tensors of a kernel lie in.
+    /// Returns the memory of a kernel's tensors.
     fn memory_of(&self, placed: &PlacedKernel) -> Memory {
         match Memory::of(placed.core) {
-            // An ordinary kernel runs on the host, which does not reach what is on the device.
+            // An ordinary kernel runs on the host, which cannot access device memory.
             Memory::Gpu if self.lowered.device.is_some() && placed.backend.is_none() => {
                 Memory::Host
             }
@@ -196,7 +197,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The output of a node that only renames a constant's bytes, if the formats allow it.
+/// Returns the output of a node that only reshapes a constant, if the formats allow it.
 fn constant_view(inputs: &[Operand], output: &Format) -> Option<Operand> {
     let (input, desc) = (inputs.first()?, output.desc);
     let Some(Place::Constant(tensor)) = &input.place else { return None };

@@ -1,4 +1,4 @@
-//! A graph that is lowered: steps and windows, and what is known of when they run, before windows have places.
+//! A lowered graph: steps and windows with their lifetimes, before windows have offsets.
 
 use super::jump::Jump;
 use super::region::{Life, Region};
@@ -7,43 +7,43 @@ use super::{Port, Purpose, Step, WindowId, tie};
 use crate::place::Pitch;
 use udo_engine::cores::opencl::ClDevice;
 
-/// Steps and windows, before windows have places.
+/// Steps and windows, before windows have offsets.
 #[derive(Default)]
 pub(super) struct Lowered {
     pub(super) steps: Vec<Step>,
     pub(super) inputs: Vec<Port>,
     pub(super) outputs: Vec<Port>,
     pub(super) windows: Windows,
-    /// Where a run may go on elsewhere than with the next step, in order.
+    /// The jumps, in order.
     pub(super) jumps: Vec<Jump>,
-    /// Steps that run again and again, inner ones first.
+    /// The ranges of repeated steps, innermost first.
     pub(super) repeated: Vec<Life>,
-    /// How states of trips get the elements for the next one, trip by trip, inner ones first.
+    /// The copies that update the states of loops, innermost loops first.
     pub(super) renewals: Vec<Renewal>,
-    /// What is exchanged behind steps instead, in order.
+    /// The buffers that are exchanged after steps instead, in order.
     pub(super) exchanges: Vec<Exchange>,
-    /// The device that the memory of the GPU is on, if there is one and it is used.
+    /// The device that holds the GPU's memory, if one is used.
     pub(super) device: Option<&'static ClDevice>,
-    /// How many bounded values there are.
+    /// The number of bounded values.
     pub(super) shapes: usize,
 }
 
-/// A copy behind a trip, by which a state gets the elements for the next one.
+/// A copy after an iteration that updates a state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Renewal {
-    /// The step that copies.
+    /// The copying step.
     pub(super) step: usize,
     pub(super) state: WindowId,
-    /// Where the trip leaves the elements.
+    /// The window where the iteration leaves the next state.
     pub(super) next: WindowId,
-    /// Where that is a copy of another state: that one, and the step that makes it.
+    /// If the next state is a copy of another state: that state, and the copying step.
     pub(super) aside: Option<(WindowId, usize)>,
-    /// The first of the steps that renew states of these trips.
+    /// The first step that updates states of this loop.
     pub(super) until: usize,
     pub(super) trip: Life,
 }
 
-/// Two buffers that are exchanged behind a step.
+/// Two buffers that are exchanged after a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
     pub after: usize,
@@ -51,7 +51,7 @@ pub(super) struct Exchange {
 }
 
 impl Lowered {
-    /// Says of each window when it is touched, and by whom.
+    /// Records for each window when it is used and by which steps.
     pub(super) fn note_lives(&mut self) {
         let Self { steps, inputs, outputs, windows, repeated, .. } = self;
         let end = steps.len();
@@ -67,13 +67,13 @@ impl Lowered {
                 };
                 windows.touch(window, at, pitch);
                 if matches!(step.purpose, Purpose::Upkeep) {
-                    // Its lines are no other value's.
+                    // Its cache lines must not contain other values.
                     windows.set_port(window);
                 }
             }
         }
         for window in inputs.iter().filter_map(|port| port.operand.window()) {
-            // Inputs stay from run to run.
+            // Inputs keep their values between runs.
             windows.touch(window, 0, Pitch::Refused);
             windows.touch(window, end, Pitch::Refused);
             windows.set_port(window);
@@ -82,7 +82,7 @@ impl Lowered {
             windows.touch(window, end, Pitch::Refused);
             windows.set_port(window);
         }
-        // What comes into a trip from before it, or leaves it, has to outlive all trips.
+        // Values that enter or leave a loop must outlive all its iterations.
         for &trip in repeated.iter() {
             windows.outlive(trip);
         }

@@ -1,4 +1,4 @@
-//! A graph while it is lowered: its values, each in each memory and format that some step needs, and the steps that bring it there.
+//! The state of lowering: each value in each memory and format that a step needs, and the steps that transfer it there.
 
 use std::collections::HashMap;
 
@@ -16,29 +16,29 @@ use udo_engine::cores::{Format, Memory, convert};
 use udo_graph::graph::ValueId;
 use udo_graph::memory::TensorStorage;
 
-/// What steps are called that bring a value into another memory or type.
+/// The operator name of steps that transfer or convert a value.
 pub(super) const TRANSFER: &str = convert::TRANSFER.op();
 
 /// A value in a memory, of a type, in a layout.
 type Key = (ValueId, Memory, Option<DType>, Layout);
 
-/// A graph while it is lowered.
+/// A graph that is being lowered.
 pub(super) struct Lowering<'a> {
     pub(super) graph: &'a TypedGraph,
     pub(super) compiler: &'a Compiler<'a>,
-    /// What transfers are told of where they run.
+    /// The machine description for transfer kernels.
     pub(super) machine: Machine,
     pub(super) options: &'a PlanOptions,
-    /// How many flushes and invalidations there are so far.
+    /// The number of cache-maintenance steps so far.
     pub(super) cache_steps: usize,
-    /// Windows of memory that is not coherent which the host has seen as they are.
+    /// Windows of non-coherent memory whose current contents the host has already read.
     pub(super) seen: Vec<WindowId>,
     materialized: HashMap<Key, Operand>,
-    /// What steps materialized, in order.
+    /// The entries of `materialized` that steps have written, in order.
     steps_made: Vec<Key>,
-    /// What the nodes that are lowered now are in, the outermost first.
+    /// The control-flow nodes around the current node, outermost first.
     pub(super) frames: Vec<Frame>,
-    /// How each value is produced.
+    /// Where each value is produced.
     pub(super) origin: HashMap<ValueId, InMemory>,
     pub(super) lowered: Lowered,
 }
@@ -57,30 +57,30 @@ impl InMemory {
     }
 }
 
-/// Where a step needs a value, and in which format.
+/// The memory and format in which a step needs a value.
 #[derive(Clone, Copy)]
 struct Need<'a> {
     memory: Memory,
     format: &'a Format,
 }
 
-/// What nodes are in while they are lowered.
+/// A control-flow node that is being lowered.
 pub(super) enum Frame {
     Branches {
-        /// The number of the jump to the second branch, or past it.
+        /// The index of the jump to the second branch, or over it.
         jump: usize,
         /// The first step of the branch.
         since: usize,
-        /// Where both branches leave their results.
+        /// The place where both branches leave their results.
         results: Vec<Operand>,
         mark: usize,
     },
     Trips {
-        /// The number of the jump past all trips.
+        /// The index of the jump past the loop.
         jump: usize,
-        /// The first step of a trip.
+        /// The first step of an iteration.
         first: usize,
-        /// How many there are at most, and the number of the one that runs.
+        /// The maximum number of iterations, and the current iteration.
         ends: Box<[Operand; 2]>,
         states: Vec<Operand>,
         mark: usize,
@@ -88,7 +88,7 @@ pub(super) enum Frame {
 }
 
 impl<'a> Lowering<'a> {
-    /// Nothing of the graph is lowered.
+    /// Starts with nothing lowered.
     pub(super) fn new(
         graph: &'a TypedGraph,
         compiler: &'a Compiler<'a>,
@@ -114,7 +114,7 @@ impl<'a> Lowering<'a> {
         Place::Window(self.lowered.windows.add(memory, Region::of(desc)))
     }
 
-    /// A number for the extents of a tensor, if it is bounded.
+    /// Returns an id for the extents of a tensor if it is bounded.
     pub(super) fn shape(&mut self, desc: &TensorDesc) -> Option<ShapeId> {
         let is_fixed = desc.full_shape().is_fixed();
         self.lowered.shapes += usize::from(!is_fixed);
@@ -137,12 +137,12 @@ impl<'a> Lowering<'a> {
         self.materialized.insert(key, operand);
     }
 
-    /// How much has been materialized by now.
+    /// Returns a mark for [`Lowering::leave`].
     pub(super) fn mark(&self) -> usize {
         self.steps_made.len()
     }
 
-    /// Forgets what steps have materialized since `mark`, as they may not have run.
+    /// Forgets what steps have materialized since `mark`, because they may not run.
     pub(super) fn leave(&mut self, mark: usize) {
         for key in self.steps_made.drain(mark.min(self.steps_made.len())..) {
             self.materialized.remove(&key);
@@ -154,7 +154,7 @@ impl<'a> Lowering<'a> {
         self.graph.value(id).map_or_else(|_| String::new(), |v| v.value.name.clone())
     }
 
-    /// The value in the format and the memory that a step needs: converted and transferred if need be.
+    /// Returns the value in the format and memory that a step needs; adds conversions and transfers if necessary.
     pub(super) fn need(
         &mut self,
         id: ValueId,
@@ -176,7 +176,7 @@ impl<'a> Lowering<'a> {
                 let desc = &source.operand.desc;
                 let tensor = self.compiler.constants.constant(tensor, desc, format);
                 let tensor = tensor.map_err(|e| fail(e.to_string()))?;
-                // Calls read it, and the file is the model's no longer than it is compiled.
+                // Calls read it, and the file is only mapped while the model is compiled.
                 let tensor = tensor.apart().map_err(|e| fail(format!("its copy {e}")))?;
                 Operand {
                     desc: format.desc,
@@ -201,7 +201,7 @@ impl<'a> Lowering<'a> {
         Ok(operand)
     }
 
-    /// As [`Lowering::need`], with where that is.
+    /// Does the same as [`Lowering::need`] and returns the memory as well.
     fn needed(
         &mut self,
         id: ValueId,
@@ -212,7 +212,7 @@ impl<'a> Lowering<'a> {
         Ok(InMemory { memory, layout: format.layout(), operand })
     }
 
-    /// The value on the device. Types and layouts are converted on the host.
+    /// Returns the value on the device. The host converts types and layouts.
     fn uploaded(
         &mut self,
         id: ValueId,
@@ -226,7 +226,7 @@ impl<'a> Lowering<'a> {
         self.transferred(name, there, &here, kernel, TRANSFER)
     }
 
-    /// The value in a memory that the host reaches, which is produced on the device.
+    /// Returns a value that is produced on the device in memory that the host can access.
     fn downloaded(
         &mut self,
         id: ValueId,
@@ -246,7 +246,7 @@ impl<'a> Lowering<'a> {
         self.transferred(name, need, source, kernel, TRANSFER)
     }
 
-    /// The value in another memory or format than it is produced in, both of which the host reaches.
+    /// Returns the value in another memory or format; the host can access both memories.
     fn brought(
         &mut self,
         id: ValueId,
@@ -262,7 +262,8 @@ impl<'a> Lowering<'a> {
         if source.layout == format.layout() {
             return self.converted(name, need, source, &convert::TRANSFER);
         }
-        // Layouts are converted where a value is made, if it is wanted there and the host reaches that, else on the host.
+        // A layout is converted in the memory of its producer if it is needed there and the host can access it, else on
+        // the host.
         let stays = memory == source.memory && memory != Memory::Gpu;
         if memory != Memory::Host && !stays {
             let here = source.format().in_layout(format.layout()).ok_or_else(odd)?;
@@ -277,7 +278,7 @@ impl<'a> Lowering<'a> {
         self.converted(name, need, &other, relayout(format.layout()))
     }
 
-    /// Adds the step that brings a value into another memory or format, by one of the host's own kernels.
+    /// Adds a step that transfers or converts a value with a built-in kernel.
     fn converted(
         &mut self,
         value: &str,
@@ -293,7 +294,7 @@ impl<'a> Lowering<'a> {
         self.transferred(value, need, source, kernel, by.op())
     }
 
-    /// Adds the step that brings a value into another memory or format.
+    /// Adds a step that transfers or converts a value.
     fn transferred(
         &mut self,
         value: &str,
@@ -326,7 +327,7 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// The kernel that copies a tensor, which may be strided.
+/// Returns the kernel that copies a tensor, which may be strided.
 pub(super) fn copy(desc: &TensorDesc, machine: Machine) -> Result<FinalizedKernel, PlanError> {
     finalized(&convert::COPY, desc, desc, machine).map_err(|refusal| PlanError::Transfer {
         value: desc.to_string(),
@@ -334,7 +335,7 @@ pub(super) fn copy(desc: &TensorDesc, machine: Machine) -> Result<FinalizedKerne
     })
 }
 
-/// One of the host's own kernels, from one tensor to another.
+/// Returns a built-in kernel from one tensor to another.
 pub(super) fn finalized(
     by: &KernelDef,
     from: &TensorDesc,

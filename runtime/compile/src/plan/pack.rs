@@ -1,5 +1,5 @@
-//! Makes what kernels read beside their tensors, on the threads of the model: the constants that they asked to have
-//! packed, and what follows from extents that never change.
+//! Prepares kernels on the model's threads: packs the constants that they ask for, and computes what follows from fixed
+//! extents.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,10 +15,10 @@ use udo_engine::exit_guard::{self, PackageCall};
 use udo_engine::thread_pool::Pool;
 use udo_graph::graph::{NodeReads, PerValue};
 
-/// Packs for every kernel of a placed graph, and prepares it where its shapes are fixed.
+/// Packs constants for every kernel of a placed graph, and prepares the kernels with fixed shapes.
 ///
 /// # Errors
-/// The first node, in the order of the graph, whose packer or kernel refuses or panics.
+/// A packing or preparing function refuses or panics; the error is that of the first such node in graph order.
 pub(super) fn all(
     placement: &mut Placement,
     compiler: &Compiler<'_>,
@@ -50,7 +50,7 @@ pub(super) fn all(
         placed.kernel.packed_bytes().into_iter().any(|bytes| bytes >= LARGE_BYTES)
     };
     let (large, others): (Vec<_>, Vec<_>) = wanting.iter().partition(is_large);
-    // A thread would be left alone with the largest: all share each of those.
+    // One thread would work on the largest alone at the end: all threads share each of those.
     for job in large {
         done(job, pool.shared_table());
     }
@@ -73,7 +73,7 @@ pub(super) fn all(
     Err(PlanError::Prepare { node, op, package, during, refusal })
 }
 
-/// Lets go of the constants that no step reads, so that each is there until its last packer is done.
+/// Releases constants that no step reads. Each stays until its last packing function has run.
 fn release(placement: &mut Placement) {
     let Placement { resolved, choices, .. } = placement;
     let graph = &mut resolved.graph;
@@ -100,13 +100,13 @@ fn release(placement: &mut Placement) {
     }
 }
 
-/// What a kernel refused, and with what words.
+/// The failed phase, and the refusal.
 type Failed = (&'static str, Refusal);
 
-/// The place of a node in the graph, its kernel, and why that failed.
+/// The index of a node, its kernel, and its failure.
 type Job<'a> = (usize, &'a mut PlacedKernel, Option<Failed>);
 
-/// Bytes of a packed constant that all threads make together.
+/// Packed constants above this size are packed by all threads together.
 const LARGE_BYTES: usize = 16 << 20;
 
 fn is_wanting(kernel: &FinalizedKernel) -> bool {
@@ -127,7 +127,7 @@ fn pack(
     let packed =
         exit_guard::during(&call, || kernel.pack(source, compiler.constants.packs(), parallel));
     packed.map_err(|refusal| ("packs its constants", refusal))?;
-    // What nobody reads any more need not stay.
+    // Constants that nothing reads any more can be released.
     constants.clear();
     let call = PackageCall { function: "prepare", ..call };
     let (budget, guard) = (compiler.constants.packs().budget(), entry.guard.unwrap_or(OWN_GUARD));

@@ -1,4 +1,4 @@
-//! Inputs and outputs that may lie elsewhere than in an arena: where a run is bound to, or where a session keeps them.
+//! Finds inputs and outputs that may be outside an arena: in memory that a run binds, or that a session owns.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use super::{Movable, Operand, WindowPlace};
 use udo_engine::cores::Memory;
 use udo_engine::package::BUILT_IN;
 
-/// Says at inputs and outputs, and at all windows in their buffers, which of the buffers they fill may lie elsewhere; those
-/// buffers. One of which the port is a part stays, and so does one that is exchanged.
+/// Marks the inputs, outputs and windows in buffers that may move, and returns these buffers. A port that is only part
+/// of a buffer stays, as does a buffer that is exchanged.
 pub(super) fn movable(lowered: &mut Lowered, places: &mut [WindowPlace]) -> Vec<Movable> {
     let mut all = Vec::new();
     let Lowered { steps, inputs, outputs, windows, .. } = lowered;
@@ -18,7 +18,7 @@ pub(super) fn movable(lowered: &mut Lowered, places: &mut [WindowPlace]) -> Vec<
         written.filter_map(|id| windows.get(id)).map(|window| window.buffer).collect();
     for port in inputs {
         let noted = note(windows, &port.operand, places, &mut all);
-        // Of one that is bounded there is as much as the run has: all who read it have to be told its extents.
+        // A bounded buffer has the size of the current extents: all its consumers must know them.
         let is_told = |buffer: usize| {
             let mut readers = steps.iter().flat_map(|step| &step.inputs);
             readers.all(|of| !is_in(windows, of, buffer) || of.shape == port.operand.shape)
@@ -28,7 +28,8 @@ pub(super) fn movable(lowered: &mut Lowered, places: &mut [WindowPlace]) -> Vec<
     }
     for port in outputs {
         let noted = note(windows, &port.operand, places, &mut all);
-        // What is bounded has room for its bounds there, of which nothing is to change but what a run makes. Our kernels see to that.
+        // A bounded buffer of the caller is as large as the bound, and only the current extents may be written.
+        // Built-in kernels guarantee that.
         let is_own = |buffer: usize| {
             let mut writers = steps
                 .iter()
@@ -45,8 +46,8 @@ fn is_in(windows: &Windows, operand: &Operand, buffer: usize) -> bool {
     operand.window().and_then(|id| windows.get(id)).is_some_and(|window| window.buffer == buffer)
 }
 
-/// Notes the buffer of a port, unless another port has it, or it is exchanged; the buffer and its number among those noted, if
-/// the port fills it.
+/// Records the buffer of a port, unless another port uses it or it is exchanged. Returns the buffer and its index among
+/// those recorded, if the port fills it.
 fn note(
     windows: &Windows,
     port: &Operand,

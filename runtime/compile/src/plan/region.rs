@@ -1,8 +1,8 @@
-//! When a value is held, and which bytes of a buffer hold it.
+//! Lifetimes of values, and regions of bytes in buffers.
 
 use udo_api::{DType, TensorDesc};
 
-/// The steps between which a window holds something; both ends count.
+/// The first and last step at which a window is in use, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Life {
     pub(super) first: usize,
@@ -14,7 +14,7 @@ impl Life {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// The life that has both.
+    /// Returns the smallest lifetime that covers both.
     pub(super) fn and(self, other: Self) -> Self {
         Self { first: self.first.min(other.first), last: self.last.max(other.last) }
     }
@@ -23,24 +23,24 @@ impl Life {
 /// Rows of bytes in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
-    /// Bytes before the first row.
+    /// The offset of the first row, in bytes.
     pub(super) offset: usize,
     pub(super) rows: usize,
     /// Bytes of a row.
     pub(super) row: usize,
-    /// Bytes from one row to the next.
+    /// Bytes between the starts of two rows.
     pub(super) pitch: usize,
 }
 
 impl Region {
-    /// A tensor's bytes in rows along its last axis.
+    /// Returns a tensor's bytes as rows along its last axis.
     pub(super) fn of(desc: &TensorDesc) -> Self {
         let row = desc.shape().last().copied().unwrap_or(1);
         let element = desc.dtype().map_or(0, DType::size_bytes);
         Self::dense(desc.size_bytes(), row.saturating_mul(element))
     }
 
-    /// `bytes` behind each other, in rows of `row`.
+    /// Returns `bytes` contiguous bytes in rows of `row`.
     pub(super) fn dense(bytes: usize, row: usize) -> Self {
         let row = if row == 0 { bytes } else { row };
         Self { offset: 0, rows: bytes.checked_div(row).unwrap_or(0), row, pitch: row }
@@ -54,35 +54,35 @@ impl Region {
         self.rows == 0 || self.row == 0
     }
 
-    /// The first byte behind the last row; none if no buffer has so many.
+    /// Returns the end of the last row; `None` if it overflows.
     pub(super) fn end(&self) -> Option<usize> {
         let last = self.rows.saturating_sub(1).checked_mul(self.pitch)?;
         self.offset.checked_add(last)?.checked_add(if self.is_empty() { 0 } else { self.row })
     }
 
-    /// Where the rows start on the line of `pitch` bytes that begins at `origin`.
+    /// Returns the column at which rows start, in lines of `pitch` bytes that begin at `origin`.
     pub(super) fn column(&self, origin: usize, pitch: usize) -> usize {
         (self.offset + pitch - origin % pitch) % pitch
     }
 
-    /// Whether either ends before the other begins.
+    /// Returns whether one region ends before the other begins.
     pub(super) fn is_clear_of(&self, other: &Self) -> bool {
         let (Some(end), Some(other_end)) = (self.end(), other.end()) else { return false };
         self.is_empty() || other.is_empty() || end <= other.offset || other_end <= self.offset
     }
 
-    /// Whether the two have bytes in common, or may have.
+    /// Returns whether the two regions may have bytes in common.
     pub(super) fn meets(&self, other: &Self) -> bool {
         let apart = self.is_clear_of(other);
         if apart || self.pitch != other.pitch || self.is_dense() || other.is_dense() {
             return !apart;
         }
-        // Columns of one grid.
+        // The regions are columns of the same grid.
         let distance = other.column(self.offset, self.pitch);
         distance < self.row || distance + other.row > self.pitch
     }
 
-    /// Whether all its bytes are certainly bytes of `other`.
+    /// Returns whether all its bytes are certainly bytes of `other`.
     pub(super) fn is_in(&self, other: &Self) -> bool {
         let (Some(end), Some(other_end)) = (self.end(), other.end()) else { return false };
         if self.offset < other.offset || end > other_end {
@@ -108,7 +108,7 @@ mod tests {
         for (other, meets) in [
             (region(3, 4, 7, 10), false),
             (region(2, 4, 7, 10), true),
-            // The next line, and around the end of one.
+            // In the next line, and around the end of a line.
             (region(13, 3, 7, 10), false),
             (region(8, 3, 3, 10), true),
             (region(33, 1, 5, 5), false),

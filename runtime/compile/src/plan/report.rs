@@ -1,4 +1,4 @@
-//! What a plan says of itself: placement with reasons, and memory to the byte.
+//! Reports of a plan: placement with reasons, and memory to the byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,21 +17,20 @@ use crate::resolve::{BoundNode, Control, TypedGraph};
 use udo_engine::cores::{Memory, PerMemory};
 use udo_graph::graph::{GraphValue, Links, Node, Origin, ValueId};
 
-/// What runs where and why, and how much memory it takes.
+/// The report of a plan: where nodes run and why, and how much memory the plan uses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// What the user should know about binding.
+    /// Notes for the user.
     pub notices: Vec<String>,
-    /// The parts that run on one core each, in the order of a run.
+    /// The parts that run on one core each, in execution order.
     pub subnets: Vec<Subnet>,
-    /// What goes from one of them to another, or between one and the caller.
+    /// The values that cross between subnets, or between a subnet and the caller.
     pub crossings: Vec<Crossing>,
-    /// Microseconds that the nodes, and what crosses between cores, take by the costs that cores were chosen by; nothing where they
-    /// were not.
+    /// The modelled time of nodes and transfers in microseconds, if cores were chosen by cost.
     pub modelled_us: Option<f64>,
     /// One entry per node, in the order of the graph.
     pub nodes: Vec<NodeReport>,
-    /// One entry per call of a kernel, in the order of a run.
+    /// One entry per kernel call, in execution order.
     pub steps: Vec<StepReport>,
     /// One entry per memory that the plan uses.
     pub memories: Vec<CoreMemory>,
@@ -49,12 +48,12 @@ impl Report {
     }
 }
 
-/// Where one node runs, and why not elsewhere.
+/// Where a node runs, and why not elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
-    /// The ids of the model's nodes that it does the work of.
+    /// The ids of the model's nodes that it computes.
     pub ids: Origin,
-    /// The place in [`Report::subnets`] of the one that it is of; nothing where no step computes it.
+    /// The index of its subnet in [`Report::subnets`]; `None` if no step computes it.
     pub subnet: Option<usize>,
     /// The node's name.
     pub name: String,
@@ -64,44 +63,44 @@ pub struct NodeReport {
     pub package: String,
     /// The core that runs it.
     pub core: Core,
-    /// What a GPU kernel runs on: `opencl: <device>` or `work items on host threads`.
+    /// What runs a GPU kernel: `opencl: <device>` or `work items on host threads`.
     pub backend: Option<String>,
-    /// Why the kernel's OpenCL C does not run; nothing where it does, or the kernel has none.
+    /// Why the kernel's OpenCL C does not run; `None` if it runs or the kernel has none.
     pub opencl_unused: Option<String>,
-    /// The types and shapes of its inputs there.
+    /// The types and shapes of its inputs on the core.
     pub inputs: Vec<String>,
-    /// The types and shapes of its outputs there.
+    /// The types and shapes of its outputs on the core.
     pub outputs: Vec<String>,
-    /// The names of what it reads.
+    /// The names of its inputs.
     pub reads: Vec<String>,
-    /// The names of what it makes.
+    /// The names of its outputs.
     pub makes: Vec<String>,
-    /// What integers stand for among these, by the value's name, in words.
+    /// The encodings of these values, by name.
     pub encodings: Vec<(String, String)>,
-    /// The cores asked for before this one.
+    /// The cores that were tried before this one.
     pub refusals: Vec<CoreRefusal>,
-    /// Whether the core was not asked for.
+    /// Whether the core is a fallback.
     pub fell_back: bool,
-    /// Whether no step computes it, because its output is its inputs' bytes.
+    /// Whether no step computes it because its output has its input's bytes.
     pub is_view: bool,
-    /// The node whose kernel does its work, where that is another one's.
+    /// The node whose kernel computes it, if it is fused.
     pub fused_into: Option<String>,
-    /// Whether no step computes it, because it was computed when the model was compiled, on the CPU.
+    /// Whether it was computed on the CPU when the model was compiled.
     pub is_folded: bool,
-    /// What it says of the nodes behind it, if the host runs them as it says.
+    /// Its role, if it is a control-flow node.
     pub control: Option<&'static str>,
-    /// How many subgraphs it is in.
+    /// The number of subgraphs around it.
     pub depth: usize,
 }
 
-/// One call of a kernel.
+/// A kernel call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepReport {
-    /// The place in [`Report::subnets`] of the one that it is of; nothing between two.
+    /// The index of its subnet in [`Report::subnets`]; `None` for a step between two subnets.
     pub subnet: Option<usize>,
-    /// The node's name, or the value's where the step transfers one.
+    /// The node's name, or the value's if the step transfers one.
     pub name: String,
-    /// The operator type; `Transfer` for a step that brings a value into another memory or type.
+    /// The operator type; `Transfer` for a step that transfers or converts a value.
     pub op: String,
     /// The package of the kernel; empty for a step that transfers a value.
     pub package: String,
@@ -111,52 +110,52 @@ pub struct StepReport {
     pub inputs: Vec<String>,
     /// The types and shapes of the outputs.
     pub outputs: Vec<String>,
-    /// The memories that it brings a value from and to, where it does that alone.
+    /// The memories that it transfers a value between, if that is all it does.
     pub between: Option<[&'static str; 2]>,
-    /// The inputs that outputs take the place of.
+    /// The pairs of an input and an output that share memory.
     pub in_place: Vec<(u16, usize)>,
-    /// Bytes of scratch that it takes.
+    /// Its scratch memory in bytes.
     pub scratch_bytes: usize,
-    /// Bytes that it reads and writes, at the bounds of tensors that are bounded: as the kernel says, else those of its inputs,
-    /// outputs and packed constants.
+    /// Bytes that it reads and writes, at the upper bounds of bounded tensors: as the kernel states, else those of
+    /// inputs, outputs and packed constants.
     pub bytes: u64,
-    /// Multiplications and additions of products, as the kernel's algorithm does them; 0 where it does not say.
+    /// Multiplications and additions of the kernel's algorithm; 0 if the kernel does not state them.
     pub operations: u64,
-    /// What those are done with.
+    /// The arithmetic of these operations.
     pub arithmetic: Arithmetic,
-    /// How the kernel computes, where it might in several ways and says so.
+    /// The algorithm, if the kernel has several and states it.
     pub method: String,
-    /// How many subgraphs it is in.
+    /// The number of subgraphs around it.
     pub depth: usize,
 }
 
 impl StepReport {
-    /// Whether it brings a value into another memory or type, and is no node's.
+    /// Returns whether it only transfers or converts a value.
     pub fn is_transfer(&self) -> bool {
         self.op == TRANSFER
     }
 }
 
-/// What one memory holds, in bytes.
+/// The use of a memory, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreMemory {
     /// The memory's name.
     pub memory: &'static str,
     /// The arena of activations.
     pub arena_bytes: usize,
-    /// Activations that are alive at once, at the worst step.
+    /// Activations that are live at once, at the worst step.
     pub live_bytes: usize,
     /// Scratch.
     pub scratch_bytes: usize,
-    /// Constants as the model has them, or as the core stores them.
+    /// Constants as the model or the core stores them.
     pub constant_bytes: usize,
-    /// Constants that kernels packed; each shared buffer counts once.
+    /// Packed constants; shared buffers count once.
     pub packed_bytes: usize,
-    /// What kernels derived from the shapes of their tensors.
+    /// Data that kernels derived from the shapes of their tensors.
     pub geometry_bytes: usize,
 }
 
-/// The part that is known from the placement.
+/// The part of a report that is known from the placement.
 pub(super) struct Nodes {
     notices: Vec<String>,
     all: Vec<NodeReport>,
@@ -246,7 +245,7 @@ impl Nodes {
     }
 }
 
-/// A node that its own kernel computes.
+/// Reports a node with a kernel of its own.
 fn computed(
     node: &Node,
     placed: &PlacedKernel,
@@ -281,25 +280,25 @@ fn computed(
     }
 }
 
-/// A node that was computed with the model.
+/// Reports a folded node.
 fn folded(bound: &BoundNode, graph: &TypedGraph, compiler: &Compiler<'_>) -> NodeReport {
     let package = compiler.operators.package_name(bound.package).to_owned();
     NodeReport { package, is_folded: true, ..fused(&bound.node, None, graph) }
 }
 
-/// A node that says what runs when.
+/// Reports a control-flow node.
 fn controlled(bound: &BoundNode, graph: &TypedGraph, compiler: &Compiler<'_>) -> NodeReport {
     let control = bound.control.as_ref().map(Control::word);
     let package = compiler.operators.package_name(bound.package).to_owned();
     NodeReport { package, control, ..fused(&bound.node, None, graph) }
 }
 
-/// A node whose work is done where `by` is.
+/// Reports a node that `by` computes.
 fn fused(node: &Node, by: Option<&NodeReport>, graph: &TypedGraph) -> NodeReport {
     let texts = |values: &[Option<ValueId>]| {
         values.iter().map(|&value| graph.desc(value).to_string()).collect()
     };
-    // An alias of one that is fused is fused into the same.
+    // An alias of a fused node is fused into the same kernel.
     let into = by.map(|by| by.fused_into.as_ref().unwrap_or(&by.name).clone());
     NodeReport {
         ids: node.origin.clone(),
@@ -330,12 +329,12 @@ fn names(values: &[Option<ValueId>], graph: &TypedGraph) -> Vec<String> {
     values.map(|value| value.value().name.clone()).collect()
 }
 
-/// What it reads and makes, in order.
+/// Returns the inputs and outputs, in order.
 fn values(node: &Node) -> impl Iterator<Item = Option<ValueId>> {
     node.inputs.iter().chain(&node.outputs).copied()
 }
 
-/// The encodings of what it reads and makes, each value once.
+/// Describes the encodings of inputs and outputs, each value once.
 fn encodings(
     node: &Node,
     graph: &TypedGraph,
@@ -366,7 +365,7 @@ fn in_words(encodings: Encodings) -> String {
     }
 }
 
-/// The memories that a step brings a value from and to.
+/// Returns the memories that a step transfers a value between.
 fn between(step: &Step, lowered: &Lowered) -> Option<[&'static str; 2]> {
     let memory = |operand: &super::Operand| match &operand.place {
         Some(Place::Window(id)) => lowered.windows.buffer_of(*id).map(|buffer| buffer.memory),
@@ -417,7 +416,7 @@ fn steps_of(lowered: &Lowered, memory: Memory) -> impl Iterator<Item = &Step> {
     lowered.steps.iter().filter(move |step| Memory::of(step.core) == memory)
 }
 
-/// Constants that several steps read count once.
+/// Returns the bytes of constants; shared ones count once.
 fn constant_bytes(lowered: &Lowered, memory: Memory) -> usize {
     let mut sizes = BTreeMap::new();
     for operand in steps_of(lowered, memory).flat_map(Step::operands) {

@@ -1,9 +1,9 @@
-//! States of trips that are not copied.
+//! Avoids copies of loop states.
 //!
-//! What a trip makes for the next one is copied to where that reads it, unless something better is found here. Where a state
-//! has been read for the last time before the next one is made, that is made in its place. Else the two have a place each,
-//! of the same size, and these are exchanged behind each trip: whoever touches the one touches the other from then on,
-//! inside of the trip, before it and behind it, so that nothing has to be put back for the next run.
+//! By default, the next state that an iteration computes is copied to the place of the current one. If the current
+//! state has been read for the last time before the next one is written, the next one is written in its place.
+//! Otherwise both have buffers of the same size, which are exchanged after each iteration. The exchange applies to all
+//! steps that use them, inside the loop and outside, so nothing has to be restored for the next run.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +14,16 @@ use super::region::Life;
 use super::windows::{Idle, Share, WindowId, Windows, Within};
 use super::{Operand, Step, WindowPlace, tie};
 
-/// What a state has in the next trip, where nothing is copied.
+/// The buffer with a state's next value, if no copy is needed.
 struct Source {
     buffer: usize,
-    /// The copy of another state that nobody needs then.
+    /// The copy of another state that becomes unnecessary.
     aside: Option<(WindowId, usize)>,
 }
 
 impl Lowered {
-    /// Finds states that get what another one had, or they themselves, by way of a view that nobody else reads: its step is a
-    /// copy as those aside are.
+    /// Finds states whose next value is another state, or the state itself, through a view without other consumers. The
+    /// view is treated like a copy.
     fn note_views(&mut self) {
         let Self { steps, renewals, .. } = self;
         for at in 0..renewals.len() {
@@ -47,7 +47,7 @@ impl Lowered {
         }
     }
 
-    /// Says in which part of its trips the window of each state is free.
+    /// Marks the part of an iteration in which the window of each state is free.
     pub(super) fn note_idle(&mut self) {
         self.note_views();
         let Self { steps, windows, repeated, renewals, .. } = self;
@@ -60,7 +60,7 @@ impl Lowered {
             if of_trip.filter_map(|other| other.aside).any(|(other, _)| other == state) {
                 after = until.saturating_sub(1);
             }
-            // Trips in this one read it again and again.
+            // Loops inside this one read it repeatedly.
             for inner in repeated.iter().filter(|inner| inner.last < trip.last) {
                 if inner.first <= after && after <= inner.last {
                     after = inner.last;
@@ -71,7 +71,7 @@ impl Lowered {
     }
 }
 
-/// Drops the copies of states that need none.
+/// Removes unnecessary copies of states.
 pub(super) fn keep(lowered: &mut Lowered, done: &mut [Vec<Tie>]) {
     let renewals = std::mem::take(&mut lowered.renewals);
     for renewal in renewals.iter().filter(|renewal| renewal.aside.is_none()) {
@@ -95,7 +95,7 @@ fn drop_copy(lowered: &mut Lowered, step: usize, done: &mut [Vec<Tie>]) {
     }
 }
 
-/// Exchanges buffers for as many states of a trip as can be had so.
+/// Exchanges buffers for as many states of a loop as possible.
 fn exchange(lowered: &mut Lowered, renewals: &[Renewal], done: &mut [Vec<Tie>]) {
     let windows = &lowered.windows;
     let is_copied = |renewal: &&Renewal| done.get(renewal.step).is_some_and(Vec::is_empty);
@@ -108,7 +108,7 @@ fn exchange(lowered: &mut Lowered, renewals: &[Renewal], done: &mut [Vec<Tie>]) 
             Err(without) => drop(wanted.remove(without)),
         }
     };
-    // Which buffer has what, on the way to where all have what they should.
+    // The current contents of the buffers, while exchanges are being found.
     let mut has: BTreeMap<usize, usize> = BTreeMap::new();
     for (renewal, source) in wanted.iter().zip(sources) {
         let Some(target) = lowered.windows.filled(renewal.state) else { continue };
@@ -128,7 +128,7 @@ fn exchange(lowered: &mut Lowered, renewals: &[Renewal], done: &mut [Vec<Tie>]) 
     }
 }
 
-/// The buffer that has what each of the states is to have, each another one; else the place of one for which there is none.
+/// Returns a distinct buffer with the next value of each state, or the index of a state without one.
 fn sources(windows: &Windows, wanted: &[Renewal]) -> Result<Vec<Source>, usize> {
     let mut sources: Vec<Source> = Vec::with_capacity(wanted.len());
     for (at, renewal) in wanted.iter().enumerate() {
@@ -140,7 +140,7 @@ fn sources(windows: &Windows, wanted: &[Renewal]) -> Result<Vec<Source>, usize> 
             let other = windows.buffers.get(*buffer).map(|b| (b.memory, b.bytes));
             Some(*buffer) != target && other == size && is_free(buffer)
         };
-        // Another state that is exchanged itself can be had as it is.
+        // Another state that is exchanged itself can be used directly.
         let other = renewal.aside.filter(|(other, _)| wanted.iter().any(|w| w.state == *other));
         let other = other.and_then(|aside| {
             let buffer = windows.filled(aside.0)?;
@@ -156,7 +156,7 @@ fn sources(windows: &Windows, wanted: &[Renewal]) -> Result<Vec<Source>, usize> 
     Ok(sources)
 }
 
-/// Keeps buffers that are exchanged in their places as long as any of them has something.
+/// Keeps exchanged buffers in place while any of them is in use.
 fn hold(lowered: &mut Lowered) {
     let Lowered { windows, exchanges, .. } = lowered;
     loop {
@@ -175,7 +175,7 @@ fn hold(lowered: &mut Lowered) {
             break;
         }
     }
-    // Rows stay as they are.
+    // Rows keep their strides.
     for &Exchange { after, buffers } in exchanges.iter() {
         for buffer in buffers {
             windows.hold(buffer, Life { first: after, last: after });
@@ -183,7 +183,7 @@ fn hold(lowered: &mut Lowered) {
     }
 }
 
-/// Notes at windows which of the exchanged places they are in; what is exchanged when, and where those places begin.
+/// Records at windows which exchanged place they use; returns the exchanges and the offsets of the places.
 pub(super) fn placed(
     lowered: &Lowered,
     places: &mut [WindowPlace],

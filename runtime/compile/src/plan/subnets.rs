@@ -1,4 +1,4 @@
-//! The parts of a model that run on one core each, one behind the other, and what users call them.
+//! Divides the steps of a plan into subnets that run on one core each, and names them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,25 +10,25 @@ use super::{Purpose, Step};
 use crate::place::{Choice, Placement};
 use udo_graph::graph::{Links, Origin};
 
-/// Nodes that run on one core, one behind the other, with nothing on another core between them.
+/// Consecutive nodes on one core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subnet {
-    /// What users call it: `CPU Subnet 0`, `DSP Subnet 1`; the number is its place among all of the model.
+    /// Its name, for example `CPU Subnet 0` or `DSP Subnet 1`; the number is its index in the model.
     pub name: String,
-    /// What users call the AIP subnet that it is of, where HTA and DSP are one runtime.
+    /// The name of its AIP subnet, if HTA and DSP form one runtime.
     pub within: Option<String>,
     /// The core.
     pub core: Core,
-    /// The nodes of the model that it has, by their ids.
+    /// The ids of the model's nodes in it.
     pub nodes: Origin,
-    /// Its first step, and the one behind its last.
+    /// The range of its steps.
     pub steps: Range<usize>,
 }
 
 impl Subnet {
     fn new(index: usize, core: Core, at: usize, aip: bool) -> Self {
         let kind = match core.kind() {
-            // As the AIP runtime calls what its DSP runs.
+            // The name that the AIP runtime uses for its DSP part.
             Some(CoreKind::Dsp) if aip => "HNN".to_owned(),
             kind => kind.map_or("Core", CoreKind::name).to_ascii_uppercase(),
         };
@@ -36,13 +36,13 @@ impl Subnet {
         Self { name, within: None, core, nodes: Origin::default(), steps: at..at + 1 }
     }
 
-    /// The names of the boxes that it is in, the outermost first, and its own.
+    /// Returns the names of the enclosing subnet, if any, and its own.
     pub fn path(&self) -> impl Iterator<Item = &str> {
         self.within.as_deref().into_iter().chain([self.name.as_str()])
     }
 }
 
-/// The subnets of a plan, and of which one each node is.
+/// The subnets of a plan, and the subnet of each node.
 pub(super) struct Subnets {
     pub(super) all: Vec<Subnet>,
     of_nodes: BTreeMap<usize, usize>,
@@ -72,7 +72,7 @@ impl Subnets {
         subnets
     }
 
-    /// Says of which AIP subnet those of HTA and DSP are that follow each other.
+    /// Joins consecutive subnets on HTA and DSP into AIP subnets.
     fn join(&mut self) {
         let (mut count, mut is_open) = (0, false);
         for subnet in &mut self.all {
@@ -83,12 +83,12 @@ impl Subnets {
         }
     }
 
-    /// The subnet of a node, if a step computes it.
+    /// Returns the subnet of a node, if a step computes it.
     pub(super) fn of_node(&self, node: usize) -> Option<usize> {
         self.of_nodes.get(&node).copied()
     }
 
-    /// The subnet of a step; nothing of what is between two.
+    /// Returns the subnet of a step; `None` for a step between two subnets.
     pub(super) fn of_step(&self, step: usize) -> Option<usize> {
         self.all.iter().position(|subnet| subnet.steps.contains(&step))
     }
@@ -98,7 +98,7 @@ fn computes(step: &Step) -> bool {
     matches!(step.purpose, Purpose::Node { .. } | Purpose::Check { .. })
 }
 
-/// Which nodes of the model those of a graph are, and whose work kernels do besides their own.
+/// The ids of the model's nodes that each node of a graph stands for, and the nodes that kernels compute in addition.
 pub(super) struct Origins {
     pub(super) all: Vec<Origin>,
     done_by: BTreeMap<usize, Vec<usize>>,

@@ -1,4 +1,4 @@
-//! Ties between a step's inputs and outputs: elements that both hold, as its kernel or its operator says.
+//! Ties between a step's inputs and outputs: elements that both hold, declared by its kernel or its operator.
 
 use udo_api::abi::{Tie, ties};
 use udo_api::{Facts, TensorDesc};
@@ -18,7 +18,7 @@ pub(super) const SAME: Tie = Tie {
     reserved_words: [0; 2],
 };
 
-/// What a kernel ties, and what the facts of its operator say of any kernel.
+/// Returns the ties that a kernel declares, and those that follow from its operator's facts.
 pub(super) fn of(
     facts: Facts,
     declared: &[Tie],
@@ -40,7 +40,7 @@ pub(super) fn of(
     }
 }
 
-/// The parts of an output that is its inputs side by side.
+/// Returns the ties of a concat: each input is a part of the output.
 fn concat_ties(inputs: &[Operand], output: &TensorDesc) -> Option<Vec<Tie>> {
     let whole = output.shape();
     let present = || inputs.iter().enumerate().filter(|(_, input)| !input.desc.is_absent());
@@ -73,7 +73,7 @@ fn concat_ties(inputs: &[Operand], output: &TensorDesc) -> Option<Vec<Tie>> {
     present().map(tie).collect()
 }
 
-/// Whether a step need not run where its ties hold, and each of them can be had by a copy.
+/// Returns whether a step is unnecessary if its ties hold, and each tie can be replaced by a copy.
 pub(super) fn ties_all_outputs(at: usize, step: &Step) -> bool {
     let is_tied = |port: usize| step.ties.iter().any(|tie| tie.output as usize == port);
     let mut outputs = step.outputs.iter().enumerate();
@@ -86,7 +86,7 @@ pub(super) fn ties_all_outputs(at: usize, step: &Step) -> bool {
         && step.ties.iter().all(can_copy)
 }
 
-/// Whether a step does nothing that copies of rows would not do, to parts of the rows of tensors.
+/// Returns whether a step only copies parts of rows.
 pub(super) fn is_copied_by_rows(at: usize, step: &Step) -> bool {
     let is_part_of_rows = |tie: &Tie| {
         let sides = sides(step, tie);
@@ -96,19 +96,19 @@ pub(super) fn is_copied_by_rows(at: usize, step: &Step) -> bool {
     !step.is_on_device && ties_all_outputs(at, step) && step.ties.iter().all(is_part_of_rows)
 }
 
-/// The smaller side of a tie.
+/// Returns the smaller side of a tie.
 pub(super) fn part_of<'a>(step: &'a Step, tie: &Tie) -> Option<&'a Operand> {
     sides(step, tie).map(|(part, _)| part)
 }
 
-/// The smaller and the larger side of a tie.
+/// Returns the smaller and the larger side of a tie.
 pub(super) fn sides<'a>(step: &'a Step, tie: &Tie) -> Option<(&'a Operand, &'a Operand)> {
     let input = step.inputs.get(tie.input as usize)?;
     let output = step.outputs.get(tie.output as usize)?;
     Some(if tie.kind == ties::INPUT_IN_OUTPUT { (input, output) } else { (output, input) })
 }
 
-/// Where the part lies in the whole, if both are fixed and the part is one run of bytes, or of the rows of the whole.
+/// Returns where the part is in the whole, if both are fixed and the part is contiguous, or contiguous in each row.
 pub(super) fn within(
     step: usize,
     tie: &Tie,

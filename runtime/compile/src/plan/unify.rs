@@ -1,8 +1,8 @@
-//! Has windows share memory where steps tie their tensors: elements that both hold, and outputs that may overwrite inputs. So
-//! there is less to copy and less to hold.
+//! Makes windows share memory where steps tie their tensors: inputs and outputs that hold the same elements, and
+//! outputs that may overwrite inputs. This saves copies and memory.
 //!
-//! Ties are walked by benefit. A step all of whose outputs are where they should be is dropped; one of which some are gets
-//! a copy for each of the others.
+//! Ties are processed by benefit. A step whose outputs are all in place is removed. If only some are, the others are
+//! copied.
 
 use udo_api::abi::{Tie, ties};
 use udo_api::{InPlace, TensorDesc};
@@ -14,7 +14,7 @@ use super::windows::{Share, WindowId, Windows, Within};
 use super::{FinalizedKernel, Operand, Place, PlanError, PlanOptions, Purpose, Step, states};
 use crate::place::Pitch;
 
-/// One input and one output of a step that hold the same elements.
+/// A tie between an input and an output with the same elements.
 #[derive(Clone, Copy, Debug)]
 struct Same {
     step: usize,
@@ -22,8 +22,8 @@ struct Same {
     bytes: usize,
 }
 
-/// Has windows share memory where they can, and drops steps that have nothing left to do. `copy` makes the kernel that
-/// copies a tensor, on the device or not.
+/// Makes windows share memory where possible, and removes steps without work. `copy` returns the kernel that copies a
+/// tensor, on the device or on the host.
 pub(super) fn unify(
     lowered: &mut Lowered,
     options: &PlanOptions,
@@ -42,7 +42,7 @@ pub(super) fn unify(
     rewrite(lowered, &done, &mut copy)
 }
 
-/// The ties of each step whose two sides are in one place now.
+/// Returns the ties of each step whose two sides share memory now.
 fn unify_same(lowered: &mut Lowered, options: &PlanOptions) -> Vec<Vec<Tie>> {
     let mut wanted: Vec<Same> = Vec::new();
     for (step, at) in lowered.steps.iter().zip(0..) {
@@ -53,8 +53,8 @@ fn unify_same(lowered: &mut Lowered, options: &PlanOptions) -> Vec<Vec<Tie>> {
             }));
         }
     }
-    // Views first: nothing stands in their way that they would not make larger. Results of branches last, as what is
-    // like them only while a branch runs must not come into their place afterwards.
+    // Views come first: anything that prevents them would also prevent larger ones. Results of branches come last,
+    // because a value that equals one only while the branch runs must not be placed there afterwards.
     let merges = |step: usize| lowered.steps.get(step).is_some_and(Step::is_merge);
     wanted.sort_by_key(|same| {
         (merges(same.step), same.tie.kind != ties::SAME, std::cmp::Reverse(same.bytes))
@@ -79,13 +79,13 @@ fn unify_one(lowered: &mut Lowered, step: usize, tie: &Tie) -> bool {
     };
     let (Some(p), Some(w)) = (part.window(), whole.window()) else { return false };
     let Some(within) = within(step, tie, &part.desc, &whole.desc) else { return false };
-    // What has the same bytes in two layouts may have other rows in the one that is a part.
+    // A reshaped part may have other rows in the whole.
     let rows = lowered.windows.get(p).map(|window| window.region.row);
     if within.pitch.is_some() && rows != Some(Region::of(&part.desc).row) {
         return false;
     }
     let has_port = [p, w].map(|id| lowered.windows.buffer_of(id).is_none_or(|b| b.has_port));
-    // What the caller reads or writes is somewhere else in each run.
+    // The memory of an input or output differs in each run.
     if tie.kind != ties::SAME && has_port.contains(&true) {
         return false;
     }
@@ -97,7 +97,7 @@ fn unify_one(lowered: &mut Lowered, step: usize, tie: &Tie) -> bool {
     lowered.windows.unify(p, w, within, Share::Content)
 }
 
-/// Whether nothing that a window shares memory with is there before a branch, or after its last step.
+/// Returns whether everything that shares memory with a window is live only within a branch.
 fn is_of_branch(lowered: &Lowered, id: WindowId, branch: Life) -> bool {
     let windows = &lowered.windows;
     let Some(buffer) = windows.buffer_of(id) else { return false };
@@ -105,7 +105,7 @@ fn is_of_branch(lowered: &Lowered, id: WindowId, branch: Life) -> bool {
     !buffer.has_port && life.is_some_and(|l| branch.first <= l.first && l.last <= branch.last)
 }
 
-/// Puts outputs in the place of inputs that die there, the largest first.
+/// Overwrites inputs that die at a step with its outputs, largest first.
 fn overwrite(lowered: &mut Lowered, done: &[Vec<Tie>]) {
     let mut wanted: Vec<(usize, InPlace, usize)> = Vec::new();
     for (at, step) in lowered.steps.iter().enumerate() {
@@ -133,7 +133,8 @@ fn overwrite(lowered: &mut Lowered, done: &[Vec<Tie>]) {
     }
 }
 
-/// The windows of a pair, if the output fits the input's place exactly, and nothing of the call is elsewhere pitched.
+/// Returns the windows of a pair if the output fits the input's place exactly and no other tensor of the call has to be
+/// strided.
 fn overwritable(lowered: &Lowered, at: usize, pair: InPlace) -> Option<(WindowId, WindowId)> {
     let step = lowered.steps.get(at)?;
     let input = step.inputs.get(usize::from(pair.input))?;
@@ -151,7 +152,7 @@ fn overwritable(lowered: &Lowered, at: usize, pair: InPlace) -> Option<(WindowId
     (once && free && alike && from != to && step.operands().all(dense)).then_some((from, to))
 }
 
-/// Whether a step takes its tensors as they lie.
+/// Returns whether a step accepts the strides of its tensors.
 fn takes_places(windows: &Windows, step: &Step) -> bool {
     step.operands().all(|operand| {
         let window = operand.window().and_then(|id| windows.get(id));
@@ -159,7 +160,7 @@ fn takes_places(windows: &Windows, step: &Step) -> bool {
     })
 }
 
-/// Takes out steps whose outputs are all in place, and copies what is missing where only some are.
+/// Removes steps whose outputs are all in place, and adds copies where only some are.
 fn rewrite(
     lowered: &mut Lowered,
     done: &[Vec<Tie>],
@@ -215,7 +216,7 @@ fn rewrite(
     Ok(())
 }
 
-/// What a copy reads and writes for a tie whose sides are in two places.
+/// Returns the source and destination of a copy for a tie whose sides are in different places.
 fn copied(lowered: &mut Lowered, at: usize, step: &Step, tie: &Tie) -> Option<(Operand, Operand)> {
     let (part, whole) = sides(step, tie)?;
     let within = within(at, tie, &part.desc, &whole.desc)?;

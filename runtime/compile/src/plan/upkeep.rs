@@ -1,7 +1,8 @@
-//! Values that cross between the host and accelerators whose memory is not coherent.
+//! Cache maintenance for values that cross between the host and accelerators with non-coherent memory.
 //!
-//! The host writes and reads such memory through its cache. So a step of the host that writes there is followed by a flush, and
-//! one that reads there is preceded by an invalidation, unless the host has seen what is there. Coherent memory has no such steps.
+//! The host accesses such memory through its cache. A host step that writes there is followed by a flush. A host step
+//! that reads there is preceded by an invalidation, unless the host has already read the current contents. Coherent
+//! memory needs no such steps.
 
 use udo_api::{Core, DType, Shape, TensorDesc};
 use udo_host::FinalizedKernel;
@@ -13,7 +14,7 @@ use udo_engine::cores::upkeep::{FLUSH, INVALIDATE, Lines};
 use udo_engine::device::{Coherence, LINE_BYTES};
 
 impl Lowering<'_> {
-    /// Whether the host has a cache between itself and a memory.
+    /// Returns whether the host accesses a memory through a cache.
     fn is_cached(&self, memory: Memory) -> bool {
         match memory {
             Memory::Host => false,
@@ -22,7 +23,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// An operand of the host's: the lines of its cache, which are invalidated first where they may be old.
+    /// Returns an operand that the host reads through its cache; adds an invalidation if the cache lines may be stale.
     pub(super) fn read_by_host(
         &mut self,
         value: &str,
@@ -39,13 +40,13 @@ impl Lowering<'_> {
         Ok(Operand { view: View::Host, ..operand.clone() })
     }
 
-    /// The same of one that it writes.
+    /// Returns an operand that the host writes through its cache.
     pub(super) fn written_by_host(&self, memory: Memory, operand: &Operand) -> Operand {
         let view = if self.is_cached(memory) { View::Host } else { View::Device };
         Operand { view, ..operand.clone() }
     }
 
-    /// Has the accelerator see what the host wrote.
+    /// Makes the host's writes visible to the accelerator.
     pub(super) fn flush(
         &mut self,
         value: &str,
@@ -58,7 +59,7 @@ impl Lowering<'_> {
         self.copy_lines(value, operand, (View::Host, View::Device), FLUSH)
     }
 
-    /// Adds a step that copies the lines of a window from one side to the other, unless it is to be left out.
+    /// Adds a step that copies the cache lines of a window from one side to the other, unless the options omit it.
     fn copy_lines(
         &mut self,
         value: &str,

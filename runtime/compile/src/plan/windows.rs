@@ -1,8 +1,8 @@
-//! Where values lie, and which may share memory.
+//! Windows and buffers: where values are, and which of them share memory.
 //!
-//! A window is a value's place in one memory and format: a buffer, where in it, and how far its rows lie apart. Windows
-//! come into one buffer in two ways. They hold the same elements where they meet, as a view, or a part in its whole: then
-//! they have one *content*. Or one is dead before the other is written.
+//! A window is the place of a value in one memory and format: a buffer, an offset and a row stride. Windows share a
+//! buffer for one of two reasons. They hold the same elements where they overlap, as a view or as a part of a whole:
+//! then they have the same *content*. Or one is dead before the other is written.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +11,7 @@ use super::region::{Life, Region};
 use crate::place::Pitch;
 use udo_engine::cores::Memory;
 
-/// A place for one value.
+/// The index of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowId(pub usize);
 
@@ -20,43 +20,43 @@ pub struct WindowId(pub usize);
 pub(super) struct Window {
     pub(super) buffer: usize,
     pub(super) region: Region,
-    /// None where no step touches it.
+    /// `None` if no step uses it.
     pub(super) life: Option<Life>,
-    /// Windows of one content hold the same bytes where they meet.
+    /// Windows with the same content hold the same bytes where they overlap.
     content: usize,
-    /// The steps that touch it, and whether they can work on rows of it that lie apart.
+    /// The steps that use it, and whether they accept strided rows.
     touches: Vec<(usize, Pitch)>,
-    /// The step that puts other elements there, for the next trip of steps that run again and again.
+    /// The step that writes the elements for the next iteration of a loop.
     renewed_at: Option<usize>,
-    /// When nobody wants what is there in a trip, where that is so.
+    /// The part of an iteration in which its contents are not needed.
     idle: Option<Idle>,
 }
 
-/// The part of a trip in which a state's window is free: its elements have been read, and those for the next trip are still
-/// to come.
+/// The part of an iteration in which a state's window is free: its elements have been read, and the next ones are not
+/// written yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
-    /// The last step of the trip that touches the window before it is renewed, or the one before the trip.
+    /// The last step of the iteration that uses the window before it is updated, or the one before the loop.
     pub(super) after: usize,
-    /// The first step of the trip's end that renews a state.
+    /// The first step that updates a state at the end of the iteration.
     pub(super) until: usize,
-    /// Where the trip makes the elements for the next one.
+    /// The window with the elements for the next iteration.
     pub(super) next: WindowId,
 }
 
 impl Window {
-    /// Whether other elements come here while `other` holds what is here.
+    /// Returns whether new elements are written here while `other` holds the current ones.
     fn is_renewed_in(&self, other: &Self) -> bool {
         let lives = |at: usize| other.life.is_some_and(|life| life.first <= at && at <= life.last);
         self.renewed_at.is_some_and(lives)
     }
 
-    /// Whether all that touch it, other than step `but`, take rows that lie apart.
+    /// Returns whether all steps that use it, except `but`, accept strided rows.
     fn takes_pitch(&self, but: Option<usize>) -> bool {
         self.touches.iter().all(|&(step, pitch)| Some(step) == but || pitch != Pitch::Refused)
     }
 
-    /// Whether a step touches both, and wants nothing else between the rows of one of them.
+    /// Returns whether a step uses both windows and requires that nothing else lies between the rows of one of them.
     fn stays_out_of(&self, other: &Self) -> bool {
         self.touches.iter().any(|&(step, pitch)| {
             let is_alone = |of: Pitch| pitch == Pitch::Alone || of == Pitch::Alone;
@@ -70,55 +70,56 @@ impl Window {
 pub(super) struct Buffer {
     pub(super) memory: Memory,
     pub(super) bytes: usize,
-    /// In the order in which they die.
+    /// The windows, in the order in which they die.
     pub(super) windows: Vec<usize>,
-    /// Whether the caller reads or writes one of its windows.
+    /// Whether one of its windows is an input or output.
     pub(super) has_port: bool,
-    /// How long it keeps its place besides, as it changes places with others.
+    /// An additional lifetime during which it keeps its place because it is exchanged with others.
     pub(super) held: Option<Life>,
 }
 
 impl Buffer {
-    /// From its first window's first step to the last one's last.
+    /// Returns the lifetime from its first window's first step to its last window's last step.
     pub(super) fn life(&self, windows: &[Window]) -> Option<Life> {
         let lives = self.windows.iter().filter_map(|&w| windows.get(w)?.life);
         lives.chain(self.held).reduce(Life::and)
     }
 }
 
-/// All windows, and the buffers that they are in.
+/// All windows, and the buffers that contain them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Windows {
     pub(super) all: Vec<Window>,
     pub(super) buffers: Vec<Buffer>,
-    /// What the first byte of a tensor in the memory of the GPU is a multiple of.
+    /// The alignment of tensors in GPU memory.
     gpu_align_bytes: usize,
 }
 
-/// Why two windows would share memory.
+/// Why two windows may share memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
     /// They hold the same elements.
     Content,
-    /// This step reads the part for the last time as it writes the whole.
+    /// A step reads the part for the last time and writes the whole.
     Overwrite { at: usize },
-    /// The whole is a state, and the part what it holds from the next trip on.
+    /// The whole is a state, and the part is its next value.
     Next,
 }
 
-/// Where a window would lie in another one, instead of what a step does.
+/// The place of a window in another one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Within {
-    /// The step.
+    /// The step whose work this replaces.
     pub(super) step: usize,
-    /// Bytes from the start of the other one.
+    /// Its offset in the other window, in bytes.
     pub(super) offset: usize,
-    /// Bytes of a row of the other one, of each of which it is a part.
+    /// The row size of the other window, if it is a part of each row.
     pub(super) pitch: Option<usize>,
 }
 
 impl Within {
-    /// Where a part lies in a whole whose rows may lie apart themselves; none where those are no longer what the step sees.
+    /// Returns the region of a part in a whole that may be strided; `None` if the rows differ from what the step
+    /// assumes.
     fn of(&self, part: Region, whole: Region) -> Option<Region> {
         let offset = whole.offset.checked_add(self.offset)?;
         let pitch = match self.pitch {
@@ -131,12 +132,12 @@ impl Within {
 }
 
 impl Windows {
-    /// None yet; tensors in the memory of the GPU begin at multiples of `bytes`.
+    /// Returns an empty set; tensors in GPU memory are aligned to `bytes`.
     pub(super) fn on_gpu_aligned_to(bytes: usize) -> Self {
         Self { gpu_align_bytes: bytes, ..Self::default() }
     }
 
-    /// What the first byte of a tensor in another one's buffer is a multiple of.
+    /// Returns the alignment of a tensor inside another one's buffer.
     pub(super) fn align_bytes(&self, memory: Memory) -> usize {
         match memory {
             Memory::Host | Memory::Dsp => 1,
@@ -144,7 +145,7 @@ impl Windows {
         }
     }
 
-    /// A window in a buffer of its own.
+    /// Adds a window in a buffer of its own.
     pub(super) fn add(&mut self, memory: Memory, region: Region) -> WindowId {
         let (id, buffer) = (self.all.len(), self.buffers.len());
         let bytes = region.end().unwrap_or(usize::MAX);
@@ -162,7 +163,7 @@ impl Windows {
         WindowId(id)
     }
 
-    /// A window of what lies at `within` of `whole`, held while step `at` runs.
+    /// Adds a window for the part `within` of `whole`, live while step `at` runs.
     pub(super) fn add_part(
         &mut self,
         whole: WindowId,
@@ -189,7 +190,7 @@ impl Windows {
         self.buffers.get(self.get(id)?.buffer)
     }
 
-    /// The buffer of a window that has all of it.
+    /// Returns the buffer of a window that fills it.
     pub(super) fn filled(&self, id: WindowId) -> Option<usize> {
         let window = self.get(id)?;
         let bytes = self.buffers.get(window.buffer)?.bytes;
@@ -197,7 +198,7 @@ impl Windows {
         (is_all && bytes > 0 && window.region.end() == Some(bytes)).then_some(window.buffer)
     }
 
-    /// Whether all that a buffer has is made and dead within these steps.
+    /// Returns whether everything in a buffer is live only within these steps.
     pub(super) fn is_of(&self, buffer: usize, steps: Life) -> bool {
         let Some(buffer) = self.buffers.get(buffer).filter(|buffer| !buffer.has_port) else {
             return false;
@@ -206,7 +207,7 @@ impl Windows {
         life.is_some_and(|life| steps.first <= life.first && life.last <= steps.last)
     }
 
-    /// Says that step `step` touches a window, and whether by a call that can work on rows that lie apart.
+    /// Records that a step uses a window, and whether it accepts strided rows.
     pub(super) fn touch(&mut self, id: WindowId, step: usize, pitch: Pitch) {
         let Some(window) = self.all.get_mut(id.0) else { return };
         let now = Life { first: step, last: step };
@@ -214,35 +215,35 @@ impl Windows {
         window.touches.push((step, pitch));
     }
 
-    /// Says that step `step` puts other elements into a window.
+    /// Records that a step writes the next elements of a window.
     pub(super) fn renew(&mut self, id: WindowId, step: usize) {
         if let Some(window) = self.all.get_mut(id.0) {
             window.renewed_at = Some(step);
         }
     }
 
-    /// Says when a state's window is free in a trip.
+    /// Sets the part of an iteration in which a state's window is free.
     pub(super) fn set_idle(&mut self, id: WindowId, idle: Idle) {
         if let Some(window) = self.all.get_mut(id.0) {
             window.idle = Some(idle);
         }
     }
 
-    /// Says that no step touches a window any more.
+    /// Records that no step uses a window any more.
     pub(super) fn forget(&mut self, id: WindowId) {
         if let Some(window) = self.all.get_mut(id.0) {
             window.life = None;
         }
     }
 
-    /// Keeps a buffer in its place at least so long, as alone there as it is.
+    /// Keeps a buffer in its place for at least this lifetime, without others there.
     pub(super) fn hold(&mut self, buffer: usize, life: Life) {
         if let Some(buffer) = self.buffers.get_mut(buffer) {
             buffer.held = Some(buffer.held.map_or(life, |held| held.and(life)));
         }
     }
 
-    /// Says that the steps of `trip` run again and again: what some of them touch and others do too outlives them all.
+    /// Extends lifetimes over a loop: values that are used inside and outside outlive all iterations.
     pub(super) fn outlive(&mut self, trip: Life) {
         for life in self.all.iter_mut().filter_map(|window| window.life.as_mut()) {
             if life.meets(trip) && life.and(trip) != trip {
@@ -251,7 +252,7 @@ impl Windows {
         }
     }
 
-    /// Lets the rows of a window lie as `spaced` says, if it is alone in its buffer, and all that touch it take that.
+    /// Changes the strides of a window if it is alone in its buffer and all steps that use it accept that.
     pub(super) fn space(&mut self, id: WindowId, spaced: impl Fn(Region) -> Option<Region>) {
         let Some(window) = self.all.get_mut(id.0) else { return };
         let Some(buffer) = self.buffers.get_mut(window.buffer) else { return };
@@ -266,7 +267,7 @@ impl Windows {
         }
     }
 
-    /// Says that the caller reads or writes a window.
+    /// Marks a window as an input or output.
     pub(super) fn set_port(&mut self, id: WindowId) {
         let buffer = self.get(id).map(|window| window.buffer);
         if let Some(buffer) = buffer.and_then(|at| self.buffers.get_mut(at)) {
@@ -274,7 +275,7 @@ impl Windows {
         }
     }
 
-    /// Says that step `step`, which touched these windows, does not run.
+    /// Records that a step that used these windows is removed.
     pub(super) fn drop_step(&mut self, step: usize, touched: &[WindowId]) {
         for id in touched {
             if let Some(window) = self.all.get_mut(id.0) {
@@ -283,8 +284,7 @@ impl Windows {
         }
     }
 
-    /// Puts `part` into `whole`, or the buffer of the one into that of the other, if both can be there; whether they
-    /// are.
+    /// Moves `part` into `whole`, or one of their buffers into the other, if that is possible; returns whether it is.
     pub(super) fn unify(
         &mut self,
         part: WindowId,
@@ -314,7 +314,7 @@ impl Windows {
             (goes, from, to, [own.offset, target.offset]),
             (Pair { meet: own, ..goes }, to, from, [target.offset, own.offset]),
         ];
-        // The fewer move, so that a long chain does not move all that it has so far again and again.
+        // The smaller buffer moves, so that a long chain is not moved repeatedly.
         let [first, second] = if count(from) <= count(to) { [0, 1] } else { [1, 0] };
         [first, second].into_iter().any(|way| {
             let (goes, from, to, offsets) = &ways[way];
@@ -322,7 +322,7 @@ impl Windows {
         })
     }
 
-    /// Puts windows into a buffer's list.
+    /// Adds windows to a buffer's list.
     fn put(&mut self, buffer: usize, windows: Vec<usize>) {
         let Self { all, buffers, .. } = self;
         let Some(buffer) = buffers.get_mut(buffer) else { return };
@@ -336,8 +336,8 @@ impl Windows {
         }
     }
 
-    /// The windows of a buffer with which some of `moved` may collide: those that live then, and all where contents are
-    /// compared.
+    /// Returns the windows of a buffer that may collide with `moved`: those that are live at the same time, or all of
+    /// them if contents are compared.
     fn colliding(&self, target: &Buffer, moved: &[(usize, Region)], share: Share) -> Vec<usize> {
         if share == Share::Content {
             return target.windows.clone();
@@ -351,7 +351,7 @@ impl Windows {
         behind.iter().copied().filter(meets).collect()
     }
 
-    /// Moves all windows of the part's buffer, which are of its shape, to where both meet.
+    /// Moves all windows of the part's buffer, which have the same shape, into the whole.
     fn pitch_into(&mut self, goes: &Pair, step: usize) -> bool {
         let (Some(p), Some(w)) = (self.get(goes.part), self.get(goes.whole)) else { return false };
         let (from, to, shape) = (p.buffer, w.buffer, p.region);
@@ -367,7 +367,8 @@ impl Windows {
         self.move_into(goes, from, to, moved)
     }
 
-    /// Moves all windows of buffer `from` into buffer `to`, so that the first byte comes where the second one is.
+    /// Moves all windows of buffer `from` into buffer `to`, so that offset `byte` of one becomes offset `at` of the
+    /// other.
     fn shift_into(&mut self, goes: &Pair, from: usize, to: usize, [byte, at]: [usize; 2]) -> bool {
         let Some(buffer) = self.buffers.get(from) else { return false };
         let moved = buffer.windows.iter().map(|&id| {
@@ -409,7 +410,7 @@ impl Windows {
         for (id, region) in moved {
             if let Some(window) = self.all.get_mut(id) {
                 (window.buffer, window.region) = (to, region);
-                // All windows of one content are in one buffer, so that these are all.
+                // All windows of one content are in one buffer, so the list is complete.
                 if let (Share::Content, Some(content)) = (goes.share, contents[other])
                     && Some(window.content) == contents[comes]
                 {
@@ -429,7 +430,7 @@ impl Windows {
         self.get(id).map(|window| window.content)
     }
 
-    /// Whether two windows can be in one buffer, the first moved there.
+    /// Returns whether two windows can be in one buffer after the first has moved.
     fn may_meet(&self, goes: &Pair, moved: (usize, Region), stays: (usize, Region)) -> bool {
         let (Some(a), Some(b)) = (self.all.get(moved.0), self.all.get(stays.0)) else {
             return false;
@@ -444,7 +445,7 @@ impl Windows {
             if a.is_renewed_in(b) || b.is_renewed_in(a) {
                 return false;
             }
-            // From now on they are of one content, whenever they live.
+            // From now on they have the same content, whatever their lifetimes.
             return moved.1.is_in(&goes.meet) || stays.1.is_in(&goes.meet);
         }
         if self.is_apart(moved, stays) {
@@ -460,7 +461,7 @@ impl Windows {
         }
     }
 
-    /// Whether one window holds nothing that is wanted whenever the other one holds something.
+    /// Returns whether one window holds nothing useful whenever the other one is live.
     fn is_apart(&self, a: (usize, Region), b: (usize, Region)) -> bool {
         let (Some(x), Some(y)) = (self.all.get(a.0), self.all.get(b.0)) else { return true };
         let (Some(x_life), Some(y_life)) = (x.life, y.life) else { return true };
@@ -476,7 +477,8 @@ impl Windows {
         !x_life.meets(y_life) || is_free(x, y, b.0) || is_free(y, x, a.0)
     }
 
-    /// Whether step `at` reads the part for the last time, at least in its trip, and is the first to write the whole.
+    /// Returns whether step `at` is the last to read the part, at least in its iteration, and the first to write the
+    /// whole.
     fn follows(&self, part: WindowId, whole: WindowId, at: usize) -> bool {
         let (Some(part), Some(other)) = (self.get(part), self.get(whole)) else { return false };
         let Some(life) = other.life.filter(|life| life.first == at) else { return false };
@@ -487,12 +489,12 @@ impl Windows {
     }
 }
 
-/// Two windows that would share memory.
+/// Two windows that may share memory.
 #[derive(Clone, Copy)]
 struct Pair {
     part: WindowId,
     whole: WindowId,
-    /// Where both would be.
+    /// The region that they would share.
     meet: Region,
     share: Share,
 }
