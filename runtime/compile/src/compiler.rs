@@ -1,27 +1,27 @@
-//! What one compilation works with.
+//! The inputs of a compilation.
 
 use udo_engine::constants::Constants;
 use udo_engine::operators::Operators;
 
 use crate::options::{BindOptions, CompileOptions};
 
-/// What models are compiled of besides their graphs. A clone has the same packages, which stay loaded, and shares packed
+/// The resources that compilations share. A clone has the same packages, which stay loaded, and shares packed
 /// constants.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
-    /// The operators that nodes may be bound to, and their kernels.
+    /// The operators that nodes may be bound to, with their kernels.
     pub operators: Operators,
-    /// What is made of constants.
+    /// The cache of constants.
     pub constants: Constants,
 }
 
 impl Resources {
-    /// These operators, and no constants yet.
+    /// Returns resources with these operators and no constants yet.
     pub fn of(operators: Operators) -> Self {
         Self { operators, constants: Constants::new() }
     }
 
-    /// A compilation with these options.
+    /// Returns a compilation with these options.
     pub fn compiler<'a>(&'a self, options: &'a CompileOptions) -> Compiler<'a> {
         Compiler { operators: &self.operators, constants: &self.constants, options }
     }
@@ -33,19 +33,19 @@ impl AsRef<Self> for Resources {
     }
 }
 
-/// What one compilation works with: every step from a graph to its plan reads it, and none changes it.
+/// The inputs of a compilation. Every step from a graph to its plan reads them, and none changes them.
 #[derive(Clone, Copy, Debug)]
 pub struct Compiler<'a> {
-    /// The operators that nodes may be bound to, and their kernels.
+    /// The operators that nodes may be bound to, with their kernels.
     pub operators: &'a Operators,
-    /// What is made of constants; its budget is what all of it counts in.
+    /// The cache of constants; everything counts in its budget.
     pub constants: &'a Constants,
-    /// What the user decides.
+    /// The user's options.
     pub options: &'a CompileOptions,
 }
 
 impl<'a> Compiler<'a> {
-    /// The same for other options.
+    /// Returns the compilation with other options.
     #[must_use]
     pub(crate) fn with<'b>(self, options: &'b CompileOptions) -> Compiler<'b>
     where
@@ -54,7 +54,7 @@ impl<'a> Compiler<'a> {
         Compiler { options, ..self }
     }
 
-    /// How nodes find their operators.
+    /// Returns the options for binding.
     pub fn bind(&self) -> &'a BindOptions {
         &self.options.bind
     }

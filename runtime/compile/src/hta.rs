@@ -1,4 +1,4 @@
-//! Parts of quantized models that are compiled for the HTA offline, and put into the model again when it is loaded.
+//! Compiles parts of quantized models for the HTA offline, and installs the programs when the model is loaded.
 //!
 //! | step | module | what it does |
 //! |---|---|---|
@@ -29,7 +29,7 @@ pub use compile::{HtaPart, HtaReport, PrepareHta};
 pub use install::{Installed, install};
 pub use piece::PieceError;
 
-/// Why a model has no programs for the HTA, or does not run with those that it has.
+/// The reason why a model has no HTA programs, or cannot run with those that it has.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HtaError {
@@ -38,7 +38,7 @@ pub enum HtaError {
     None {
         /// The SoC.
         soc: &'static str,
-        /// Those for which it has some.
+        /// The SoCs for which it has programs.
         known: Vec<String>,
     },
     /// A section is damaged.
@@ -46,26 +46,26 @@ pub enum HtaError {
     Damaged {
         /// The SoC.
         soc: &'static str,
-        /// What is wrong.
+        /// The damage.
         why: String,
     },
-    /// A program is not the one of these nodes, weights and encodings, or is none.
+    /// A program does not belong to these nodes, weights and encodings, or is invalid.
     #[error("the HTA program of nodes {nodes} {why}")]
     Stale {
         /// The ids of the nodes.
         nodes: String,
-        /// What is wrong.
+        /// The mismatch.
         why: String,
     },
-    /// A model that computes with numbers is to run on AIP.
+    /// AIP was requested for a float model.
     #[error("the model computes with numbers, and AIP runs quantized models alone")]
     Numbers,
     /// Nodes cannot become one program.
     #[error("HTA partition {nodes}: {why}")]
     Part {
-        /// The nodes asked for.
+        /// The requested nodes.
         nodes: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
     /// Two partitions share a node.
@@ -76,12 +76,12 @@ pub enum HtaError {
         /// The other one.
         other: String,
     },
-    /// Nothing of the model is for the SoC.
+    /// No part of the model can run on the SoC.
     #[error("{soc} takes no part of the model{}", first(.why))]
     Nothing {
         /// The SoC.
         soc: &'static str,
-        /// Nodes that stay, and why.
+        /// The refused nodes, with reasons.
         why: Vec<String>,
     },
     /// The graph cannot be resolved.
@@ -90,7 +90,7 @@ pub enum HtaError {
     /// A pass broke the graph.
     #[error(transparent)]
     Pass(#[from] PassError),
-    /// The file cannot hold it.
+    /// The file cannot store the programs.
     #[error(transparent)]
     File(#[from] ContainerError),
 }
@@ -104,7 +104,7 @@ fn first(why: &[String]) -> String {
 }
 
 impl HtaError {
-    /// What the user can do about it.
+    /// Returns the next step for the user, where one is known.
     pub fn help(&self) -> Option<String> {
         let help = match self {
             Self::None { .. } | Self::Damaged { .. } | Self::Stale { .. } => Some(

@@ -1,4 +1,5 @@
-//! A graph in, a plan out: finds operators and shapes, rewrites, places nodes on cores, and lays out memory.
+//! Compiles a graph to a plan: resolves operators and shapes, rewrites the graph, places nodes on cores, and plans
+//! memory.
 
 pub mod build;
 pub mod compiler;

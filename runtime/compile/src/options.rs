@@ -1,4 +1,4 @@
-//! What the user decides about a model: by field, by mode, and by the names that programs have for extensions.
+//! The options of a compilation: fields, performance modes, and extensions by name.
 
 mod affinity;
 mod bind;
@@ -29,61 +29,61 @@ pub use passes::PassOptions;
 pub use place::{Fallback, PlaceOptions, first_core, preferred_core};
 pub use plan::PlanOptions;
 
-/// What the user decides about a model.
+/// The options of a compilation.
 #[derive(Clone, Debug)]
 pub struct CompileOptions {
-    /// How nodes find their operators.
+    /// How nodes are bound to operators.
     pub bind: BindOptions,
-    /// Which passes rewrite the graph.
+    /// Which passes run.
     pub passes: PassOptions,
-    /// How nodes find their cores.
+    /// How nodes are placed on cores.
     pub place: PlaceOptions,
-    /// What the planner may do.
+    /// How memory is planned.
     pub plan: PlanOptions,
-    /// How many threads kernels may use.
+    /// The number of threads that kernels may use.
     pub threads: NonZero<usize>,
-    /// How long those threads look for more to do before they sleep, which costs what they would have left to others, and
-    /// saves waking them.
+    /// How long idle threads look for work before they sleep. Longer spinning takes processor time from others, and
+    /// saves the time to wake up.
     pub spin: Duration,
-    /// What matters most among runs that are submitted and do not say.
+    /// The priority of submitted runs that state none.
     pub priority: Priority,
-    /// The most bytes that packed and converted constants, arenas and scratch of the model and all its sessions
-    /// take together; as many as the machine has where nothing is said. The model's file does not count.
+    /// The memory limit in bytes for packed and converted constants, arenas and scratch of the model and all its
+    /// sessions; by default the memory of the machine. The model's file does not count.
     pub max_memory: Option<usize>,
-    /// For how many shapes the model keeps plans, and each session memory, where extents are open: those that were
-    /// met last.
+    /// The number of shapes for which the model keeps plans, and each session memory, if extents are open. The most
+    /// recent shapes are kept.
     pub shapes_kept: NonZero<usize>,
-    /// Values that a run gives besides the model's outputs, by their names or those of the nodes that make them. Passes leave
-    /// them as they are, so that no kernel does their nodes' work on the way to another value.
+    /// Additional outputs, by the name of the value or of its node. Passes keep these values, so that no kernel fuses
+    /// their nodes.
     pub more_outputs: Vec<String>,
-    /// Pairs of an input's and an output's name that a run may have in one place, as one tensor: caches that it goes on with. They
-    /// are of one type and shape. A run whose plan can do without a copy makes the output there, another one copies it
-    /// there at its end. A model's file may have such pairs as well.
+    /// Pairs of an input's and an output's name that may share memory, such as caches that a run updates. They have the
+    /// same type and shape. If the plan supports it, a run writes the output in place; otherwise it copies the output
+    /// there at its end. A model's file may state further pairs.
     pub in_place: Vec<(String, String)>,
-    /// Where ranges come from if a model in numbers is quantized while it is loaded, for a core that stores quantized values and is
-    /// preferred.
+    /// The source of ranges when a float model is quantized at load, because the preferred core stores quantized
+    /// values.
     pub ranges_of: RangesOf,
-    /// Whether nodes compute with the types that the model has, whatever cores are preferred: a float model is not quantized while it
-    /// is loaded, and a quantized one is not dequantized for the GPU.
+    /// Whether nodes compute in the model's own types on all cores: a float model is not quantized at load, and a
+    /// quantized one is not dequantized for the GPU.
     pub as_stored: bool,
 }
 
 /// The inputs of a run, by name.
 pub type InputSet = Vec<(String, Tensor)>;
 
-/// Of which runs the ranges of values are, where a model is quantized while it is loaded.
+/// The runs that determine ranges when a model is quantized at load.
 #[derive(Clone, Debug, Default)]
 pub enum RangesOf {
-    /// As many over pseudo-random inputs, the same ones each time.
+    /// This number of runs with pseudo-random inputs, always the same ones.
     Random(NonZero<usize>),
-    /// Those over these inputs; one over pseudo-random ones where there are none.
+    /// Runs with these inputs; one run with pseudo-random inputs if the list is empty.
     Inputs(Arc<Vec<InputSet>>),
-    /// None: no model is quantized while it is loaded, so that nodes whose values have no encoding are refused there.
+    /// No runs: no model is quantized at load, and nodes without encodings are refused on quantized cores.
     #[default]
     Nothing,
 }
 
-/// Plans that are kept where nothing is said.
+/// The default number of plans that are kept.
 const SHAPES_KEPT: NonZero<usize> = NonZero::<usize>::MIN.saturating_add(7);
 
 impl Default for CompileOptions {
@@ -106,19 +106,19 @@ impl Default for CompileOptions {
     }
 }
 
-/// How much of the host runs may take: presets of [`CompileOptions::threads`] and [`CompileOptions::spin`].
+/// Presets of [`CompileOptions::threads`] and [`CompileOptions::spin`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Performance {
-    /// What the options say.
+    /// Leaves the options unchanged.
     #[default]
     None,
-    /// One thread, which sleeps when it has nothing to do.
+    /// One thread that sleeps when it is idle.
     Low,
     /// Half of the processors.
     Medium,
     /// All processors.
     High,
-    /// All processors, which keep looking for work between runs for 2 ms.
+    /// All processors, with threads that look for work for 2 ms between runs.
     Extreme,
 }
 
@@ -136,10 +136,10 @@ pub fn threads_of(mode: Performance) -> Option<(NonZero<usize>, Duration)> {
     }
 }
 
-/// How a setting of an extension is read.
+/// Parses the value of an extension into the options.
 type Read = fn(&mut CompileOptions, &str) -> Option<()>;
 
-/// Extensions by name: what their values are, and how one is taken over.
+/// The extensions: name, expected values, and parser.
 const EXTENSIONS: &[(&str, &str, Read)] = &[
     ("device_limits", "\"kernels\" or \"documented\"", |options, value| {
         options.place.profile.limits = match value {
@@ -192,20 +192,20 @@ const EXTENSIONS: &[(&str, &str, Read)] = &[
     }),
 ];
 
-/// What stands before the name of a dimension.
+/// The prefix of extensions for dimensions.
 const DIM: &str = "dim.";
 
-/// What stands before the type of nodes that a package takes.
+/// The prefix of extensions that bind an operator type to a package.
 const BIND: &str = "bind.";
 
-/// What stands before the name of an input that runs give although the model has a default for it.
+/// The prefix of extensions for inputs that runs set although the model has a default.
 const GIVEN: &str = "given.";
 
-/// What stands before the name of an input that an output may be in the place of.
+/// The prefix of extensions for inputs that share memory with an output.
 const IN_PLACE: &str = "in_place.";
 
 impl CompileOptions {
-    /// For AIP: the HTA of a SoC, and the DSP for what it has no program for; on the CPU what neither takes.
+    /// Returns options for AIP: HTA programs of a SoC, the DSP for the other nodes, and the CPU as fallback.
     pub fn aip(soc: &'static Soc) -> Self {
         let place = PlaceOptions {
             cores: vec![Core::HTA, Core::DSP_V68],
@@ -250,9 +250,12 @@ impl CompileOptions {
         Ok(())
     }
 
-    /// Sets an extension by its name; what is set twice is what it was set to last. `dim.NAME` gives a dimension an extent, as
-    /// "4", or a range, as "1..512"; `in_place.INPUT` says the output that may be in the place of an input; `given.INPUT` says that runs
-    /// give an input for which the model has a default; `bind.TYPE` says the package that takes nodes of a type, whatever their domain.
+    /// Sets an extension by name. A later setting replaces an earlier one.
+    ///
+    /// * `dim.NAME` sets a dimension to an extent ("4") or a range ("1..512").
+    /// * `in_place.INPUT` names the output that may share the input's memory.
+    /// * `given.INPUT` declares that runs set an input that has a default.
+    /// * `bind.TYPE` names the package that nodes of a type are bound to, whatever their domain.
     ///
     /// # Errors
     /// There is no such extension, or it has no such value.

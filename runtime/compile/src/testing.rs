@@ -1,4 +1,4 @@
-//! What tests of this crate compile with.
+//! Test support of this crate.
 
 use udo_api::{KernelDef, OpDef, PackageV1};
 use udo_engine::operators::Operators;
@@ -15,13 +15,13 @@ static KERNELS: [KernelDef; 1] = [subnet::KERNEL];
 static BUILT_IN_OPS: PackageV1 = udo_ops::PACKAGE.guarded();
 static HTA: PackageV1 = PackageV1::new(BUILT_IN, "0").ops(&OPS).kernels(&KERNELS).guarded();
 
-/// The built-in operators.
+/// Returns resources with the built-in operators.
 pub(crate) fn resources() -> Resources {
     assert_eq!(BUILT_IN_OPS.name(), BUILT_IN);
     Resources::of(Operators::with_built_in(&[&BUILT_IN_OPS, &HTA]).unwrap())
 }
 
-/// A graph with operators, types and shapes.
+/// Resolves a graph.
 pub(crate) fn resolved(resources: &Resources, graph: Graph) -> TypedGraph {
     resolve::run(&resources.compiler(&CompileOptions::default()), graph).unwrap().graph
 }

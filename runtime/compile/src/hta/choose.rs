@@ -1,4 +1,4 @@
-//! Which nodes a SoC takes, in parts that are as large as can be.
+//! Chooses the nodes that a SoC supports, in parts that are as large as possible.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -8,15 +8,16 @@ use super::lower::{Derived, Lowering};
 use crate::resolve::{Control, TypedGraph};
 use udo_graph::graph::{Links, NodeId, NodeReads, Origin};
 
-/// Parts, and the nodes that stay, with why.
+/// The chosen parts, and the nodes outside them with reasons.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
     pub(super) parts: Vec<Origin>,
     pub(super) stays: Vec<String>,
 }
 
-/// The parts of a graph that a SoC takes, without nodes with these ids. Each is all that can run one behind the other with nothing
-/// of the rest between: what can run is run, of the rest first and then of the parts', until neither can.
+/// Chooses the parts of a graph that a SoC supports, without nodes with the ids in `without`. A part holds consecutive
+/// nodes of a schedule that alternates between unsupported and supported nodes, and runs as many nodes as possible in
+/// each turn.
 pub(super) fn choose(graph: &TypedGraph, soc: &Soc, without: &BTreeSet<u32>) -> Choice {
     let derived = Derived::of(graph);
     let mut lowering = Lowering::of(graph, &derived);
@@ -50,7 +51,7 @@ pub(super) fn choose(graph: &TypedGraph, soc: &Soc, without: &BTreeSet<u32>) -> 
     choice
 }
 
-/// Nodes that run together.
+/// Groups the supported nodes that can run together.
 fn phases(graph: &TypedGraph, takes: &[Option<Kind>]) -> Vec<Origin> {
     let makers = graph.producers();
     let readers = graph.consumers();

@@ -1,4 +1,4 @@
-//! Programs for the parts of a model, and the sections that hold them.
+//! Compiles HTA programs for the parts of a model, and stores them in sections of the model file.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -21,47 +21,47 @@ use udo_graph::graph::{
 };
 use udo_graph::memory::ModelBytes;
 
-/// What is to be compiled for the HTA.
+/// A request to compile for the HTA.
 #[derive(Clone, Debug)]
 pub struct PrepareHta {
     /// The SoC.
     pub soc: &'static Soc,
-    /// The ids of the nodes of each part; none where all is to be taken that can be.
+    /// The ids of the nodes of each part; empty to compile everything that the SoC supports.
     pub parts: Vec<Origin>,
 }
 
-/// What was compiled, and what was not.
+/// The result of a compilation.
 #[derive(Clone, Debug, Default)]
 pub struct HtaReport {
     /// The parts.
     pub parts: Vec<HtaPart>,
-    /// Nodes that the SoC does not take, each with why, where nobody said which nodes to compile.
+    /// The nodes that the SoC does not support, with reasons, if no parts were requested.
     pub stays: Vec<String>,
 }
 
-/// A part that was compiled.
+/// A compiled part.
 #[derive(Clone, Debug)]
 pub struct HtaPart {
     /// The network.
     pub network: String,
-    /// The stage of the network, by its place.
+    /// The index of the network's stage.
     pub stage: usize,
-    /// The nodes of the model that the program does the work of.
+    /// The ids of the model's nodes that the program computes.
     pub nodes: Origin,
-    /// The layers of the program.
+    /// The number of layers of the program.
     pub layers: usize,
-    /// The bytes of the program.
+    /// The size of the program in bytes.
     pub bytes: usize,
-    /// The names, types and shapes of what it reads.
+    /// The names, types and shapes of its inputs.
     pub inputs: Vec<String>,
-    /// The names, types and shapes of what it makes.
+    /// The names, types and shapes of its outputs.
     pub outputs: Vec<String>,
 }
 
-/// Compiles the parts of all stages for a SoC, and puts the sections in the place of those that there were for it.
+/// Compiles the parts of all stages for a SoC, and replaces the file's sections for that SoC.
 ///
 /// # Errors
-/// Nodes that can be no program, or nothing at all that can.
+/// A requested part cannot become a program, or no part can.
 pub fn compile(
     contents: &mut Contents,
     compiler: &Compiler<'_>,
@@ -111,12 +111,12 @@ fn check_parts(parts: &[Origin]) -> Result<(), HtaError> {
     Ok(())
 }
 
-/// A model whose parts become programs.
+/// A model whose parts are compiled.
 pub(super) struct Compiling<'a> {
     graph: &'a Graph,
     compiler: Compiler<'a>,
     soc: &'static Soc,
-    /// What the values of the model are, by name.
+    /// The descriptions of the model's values, by name.
     descs: HashMap<String, TensorDesc>,
     typed: TypedGraph,
 }
@@ -130,7 +130,7 @@ pub(super) struct Compiled {
     names: [Vec<String>; 2],
 }
 
-/// Why nodes are no part: in words, and the ids of the node where that shows.
+/// The reason why nodes cannot be a part, and the ids of the node where that shows.
 struct Refused {
     why: String,
     ids: Origin,
@@ -148,7 +148,7 @@ impl<'a> Compiling<'a> {
         Ok(Self { graph, compiler: *compiler, soc, descs, typed })
     }
 
-    /// All that the SoC takes; `stays` gets what it does not.
+    /// Compiles everything that the SoC supports; adds the other nodes to `stays`.
     pub(super) fn all(&mut self, stays: &mut Vec<String>) -> Result<Vec<Compiled>, HtaError> {
         let mut typed = self.typed.clone();
         pass::run(&self.compiler, &mut typed, &passes(), Core::DSP_V68)?;
@@ -178,7 +178,7 @@ impl<'a> Compiling<'a> {
         }
     }
 
-    /// The part that somebody asked for.
+    /// Compiles a requested part.
     fn asked(&mut self, ids: &Origin) -> Result<Compiled, HtaError> {
         let nodes = || ids.to_string();
         let is_there = |id: &u32| {
@@ -191,7 +191,7 @@ impl<'a> Compiling<'a> {
         self.part(ids).map_err(|refused| HtaError::Part { nodes: nodes(), why: refused.why })
     }
 
-    /// The program of the nodes with these ids.
+    /// Compiles the nodes with these ids.
     fn part(&mut self, ids: &Origin) -> Result<Compiled, Refused> {
         let refused = |why: String, ids: &Origin| Refused { why, ids: ids.clone() };
         let mut piece =
@@ -247,7 +247,7 @@ impl<'a> Compiling<'a> {
         self.descs.get(&value.name).copied()
     }
 
-    /// Names and types of what a part reads or makes, if the HTA does.
+    /// Returns the names and types of a part's inputs or outputs, if the HTA supports them.
     fn ends(&self, values: &[ValueId], ids: &Origin) -> Result<Vec<(String, TensorDesc)>, Refused> {
         let of = |&value: &ValueId| {
             let name =
@@ -271,7 +271,7 @@ impl<'a> Compiling<'a> {
         values.iter().map(of).collect()
     }
 
-    /// Whether a value is the caller's, perhaps stored first.
+    /// Returns whether a value is an input of the model, possibly quantized.
     fn is_given(&self, value: ValueId) -> bool {
         let is_input = |value: ValueId| {
             self.graph.value(value).is_ok_and(|value| matches!(value.source, Source::Input(_)))
@@ -283,7 +283,7 @@ impl<'a> Compiling<'a> {
         is_input(value) || stored.is_some_and(is_input)
     }
 
-    /// The program of a part whose ends are others than those that it was compiled for.
+    /// Recompiles a part whose inputs and outputs differ from those that it was compiled for.
     pub(super) fn anew(&mut self, ids: &Origin) -> Result<Compiled, HtaError> {
         self.asked(ids)
     }
@@ -310,7 +310,7 @@ impl Compiled {
     }
 }
 
-/// The passes that leave operators on stored values.
+/// The passes that leave operators on quantized values intact.
 fn passes() -> PassOptions {
     let mut options = PassOptions::default();
     options.skip.extend(["scale-folding", "layouts", "epilogue"].map(str::to_owned));

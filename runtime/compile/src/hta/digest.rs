@@ -1,4 +1,4 @@
-//! What binds a program to the nodes, weights and encodings that it was compiled of.
+//! The digest that ties a program to the nodes, weights and encodings that it was compiled from.
 
 use std::fmt::Write;
 
@@ -9,8 +9,8 @@ use super::record::Port;
 use udo_graph::graph::{Attr, Source, ValueId};
 use udo_graph::memory::{Tensor, TensorStorage};
 
-/// The digest, SHA-256 in hexadecimal digits, of a part, of what it is compiled for and of its program. Names of values and nodes
-/// do not count; a value is the place where it is first met.
+/// Returns the SHA-256 digest, in hexadecimal digits, of a part, its target and its program. It ignores the names of
+/// values: a value is identified by its first occurrence.
 pub(super) fn digest(
     piece: &Piece,
     (soc, stage): (&str, usize),
@@ -76,7 +76,7 @@ pub(super) fn digest(
     digits
 }
 
-/// Adds what was said so far, and a tensor.
+/// Adds the text so far, and a tensor.
 fn add(sum: &mut Sha256, text: &mut String, tensor: &Tensor) {
     let _ = write!(text, " {}", tensor.desc());
     for bytes in [text.as_bytes(), tensor.stored()] {

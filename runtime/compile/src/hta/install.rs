@@ -1,4 +1,4 @@
-//! Puts one node in the place of each part of a model that its file has a program for.
+//! Installs HTA programs: replaces each part of a model that its file has a program for by one node.
 
 use std::collections::BTreeSet;
 
@@ -15,35 +15,35 @@ use crate::place::{self, PlaceOptions};
 use udo_graph::graph::{Attr, Graph, Node, Origin, ValueId};
 use udo_graph::memory::Tensor;
 
-/// Who asks for the programs.
+/// The circumstances of an installation.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
-    /// The SoC whose HTA there is.
+    /// The SoC of the device.
     soc: &'static Soc,
-    /// Whether what has no program that is right may run elsewhere, which is said.
+    /// Whether nodes without a valid program may run elsewhere, with a notice.
     may_fall_back: bool,
-    /// The cores asked for, the preferred one first.
+    /// The requested cores, preferred first.
     cores: &'a [Core],
-    /// The cores that nodes are pinned to, by the numbers of pins.
+    /// The cores that nodes are pinned to, indexed by pin.
     pinned: &'a [Core],
-    /// How many of the graph's outputs are the model's own; those behind were asked for.
+    /// The number of the graph's outputs that are the model's own; the others were added by the user.
     own_outputs: usize,
 }
 
-/// What came of a model's programs.
+/// The result of an installation.
 #[derive(Debug, Default)]
 pub struct Installed {
-    /// What the user should know.
+    /// Notices for the user.
     pub notices: Vec<String>,
-    /// The ids of the nodes that the HTA takes, and that no program of the file is for.
+    /// The ids of the nodes that the HTA supports and that no program of the file covers.
     pub left_out: Origin,
 }
 
-/// Puts the programs of a model's file in the place of the nodes that they do the work of. Of the graph's outputs the first
-/// `own_outputs` are the model's own; those behind were asked for.
+/// Replaces the nodes that programs of the model's file compute. The first `own_outputs` outputs of the graph are the
+/// model's own; the others were added by the user.
 ///
 /// # Errors
-/// Programs that are not there, or not those of the nodes, where nothing may run elsewhere.
+/// Programs are missing or stale, and their nodes may not run elsewhere.
 pub fn install(
     compiler: &Compiler<'_>,
     graph: &mut Graph,
@@ -66,7 +66,7 @@ pub fn install(
     };
     let soc = asked.soc;
     if graph.compiled.is_empty() && !asked.may_fall_back {
-        // Placement says of each node that the HTA has no kernel.
+        // Placement then reports for each node that the HTA has no kernel.
         return Ok(Installed { notices, ..Installed::default() });
     }
     let known: Vec<String> = graph.compiled.iter().map(|of| of.target.clone()).collect();
@@ -90,7 +90,7 @@ pub fn install(
     let own = graph.outputs.iter().copied().take(asked.own_outputs).collect();
     let model = Graph { outputs: own, ..graph.clone() };
     let mut compiling = Compiling::of(&model, compiler, soc)?;
-    // Of nodes whose program is not right, a notice says so.
+    // A notice covers the nodes with a stale program.
     let left_out = left_out(&parts, &mut compiling);
     let mut ready = Vec::new();
     for part in parts {
@@ -107,16 +107,16 @@ pub fn install(
     Ok(Installed { notices, left_out })
 }
 
-/// The nodes that the HTA takes and that are in no part: whoever had the parts compiled left them out.
+/// Returns the supported nodes outside all parts: they were left out when the model was prepared.
 fn left_out(parts: &[Part], compiling: &mut Compiling<'_>) -> Origin {
     let taken: BTreeSet<u32> = parts.iter().flat_map(|part| part.ids.ids()).collect();
-    // Where nothing can be compiled, nothing was left out.
+    // If nothing can be compiled, nothing was left out.
     let all = compiling.all(&mut Vec::new()).unwrap_or_default();
     all.iter().flat_map(|one| one.piece.ids.ids()).filter(|id| !taken.contains(id)).collect()
 }
 
-/// A part that is what the compiler makes of its nodes, unless these are to run elsewhere. A digest alone would bind a program to nodes
-/// that it does not do the work of, as whoever writes programs can write digests.
+/// Checks a part by recompiling its nodes, unless they are to run elsewhere. The digest alone does not prove that a
+/// program belongs to its nodes: whoever forges a program can also compute its digest.
 fn checked(
     model: &Graph,
     part: Part,
@@ -154,7 +154,7 @@ fn checked(
     Ok(Some(part))
 }
 
-/// Whether all nodes of a part are to run on the HTA: pinned to it, or preferred there.
+/// Returns whether all nodes of a part are pinned to the HTA or prefer it.
 fn is_wanted(model: &Graph, piece: &Piece, asked: &Asked<'_>) -> bool {
     let is_hta = |core: Option<&Core>| core.and_then(|core| core.kind()) == Some(CoreKind::Hta);
     piece.gone.iter().filter_map(|id| model.node(*id).ok()).all(|node| match node.pin {
@@ -163,7 +163,7 @@ fn is_wanted(model: &Graph, piece: &Piece, asked: &Asked<'_>) -> bool {
     })
 }
 
-/// The part, compiled anew if values within it were asked for.
+/// Returns the part, recompiled if the user added values inside it to the outputs.
 fn for_outputs(
     graph: &Graph,
     part: Part,
@@ -188,7 +188,7 @@ fn for_outputs(
     Ok(made)
 }
 
-/// Puts the node of a part into the model.
+/// Inserts the node of a part into the model.
 fn put(graph: &mut Graph, part: &Part, number: usize) -> Result<(), HtaError> {
     let stale = |why: String| HtaError::Stale { nodes: part.ids.to_string(), why };
     let piece = Piece::of(graph, &part.ids).map_err(|error| stale(error.to_string()))?;

@@ -1,7 +1,7 @@
-//! From operators on stored values to layers of the HTA, one by one.
+//! Lowers operators on quantized values to HTA layers, one by one.
 //!
-//! ONNX has channels second, and the HTA last: a tensor of four dimensions is an image, whose bytes lie otherwise here and there;
-//! of fewer, the last one is the channels.
+//! ONNX has channels second, the HTA has them last: a rank-4 tensor is an image with a different byte order. For lower
+//! ranks the last dimension is the channels.
 
 mod encodings;
 mod matrix;
@@ -20,10 +20,10 @@ use udo_graph::memory;
 use encodings::Encodings;
 use shape::Shaped;
 
-/// How a node becomes a layer, or why it does not.
+/// Returns the layer of a node, or the reason why it has none.
 type Lower = for<'a> fn(&Lowering<'a>, &Use<'a>) -> Result<Made<'a>, String>;
 
-/// Operators by domain and name.
+/// The supported operators, by domain and name.
 const TABLE: &[(&str, &str, Lower)] = &[
     ("", "Flatten", shape::reshape),
     ("", "GlobalMaxPool", window::global_max_pool),
@@ -45,25 +45,25 @@ const TABLE: &[(&str, &str, Lower)] = &[
     ("udo", "QLinearMatMulAdd", matrix::matmul_add),
 ];
 
-/// What a node becomes.
+/// The layer of a node.
 struct Made<'a> {
     op: Op<'a>,
     /// The ports of the values that it reads.
     reads: Vec<usize>,
 }
 
-/// What is made of constants before layers refer to it.
+/// Constants that are derived from the graph's before layers refer to them.
 #[derive(Debug, Default)]
 pub(super) struct Derived {
-    /// Weights with outputs first, by the place of their node.
+    /// Weights with outputs first, by node index.
     matrices: BTreeMap<usize, memory::Tensor>,
     tables: BTreeMap<usize, [u8; 256]>,
-    /// One number for all channels, once for each of them, by the places of node and port.
+    /// A scalar repeated for each channel, by node index and port.
     rows: BTreeMap<(usize, usize), memory::Tensor>,
 }
 
 impl Derived {
-    /// What the nodes of a graph need.
+    /// Derives the constants that the nodes of a graph need.
     pub(super) fn of(graph: &TypedGraph) -> Self {
         let mut derived = Self::default();
         for (at, bound) in graph.nodes.iter().enumerate() {
@@ -76,7 +76,7 @@ impl Derived {
     }
 }
 
-/// A node of the graph, by its place.
+/// A node of the graph with its index.
 struct Use<'a> {
     at: usize,
     bound: &'a BoundNode,
@@ -105,7 +105,7 @@ impl Use<'_> {
         }
     }
 
-    /// Two integers of a list, one for both where it is left out.
+    /// Returns a list of two integers, or the default for both if it is omitted.
     fn pair(&self, name: &str, default: usize) -> Result<[usize; 2], String> {
         let Some(ParamSetting::Ints(ints)) = self.setting(name) else { return Ok([default; 2]) };
         let pair = match ints[..] {
@@ -120,16 +120,16 @@ impl Use<'_> {
     }
 }
 
-/// A node that does not become a layer.
+/// A node that cannot become a layer.
 #[derive(Clone, Debug)]
 pub(super) struct Stays {
     /// The node.
     pub(super) node: NodeId,
-    /// Why.
+    /// The reason.
     pub(super) why: String,
 }
 
-/// A graph whose nodes become layers.
+/// A graph whose nodes are being lowered.
 pub(super) struct Lowering<'a> {
     graph: &'a TypedGraph,
     derived: &'a Derived,
@@ -144,15 +144,15 @@ impl<'a> Lowering<'a> {
         Self { graph, derived, encodings, tensors: Vec::new(), ids: BTreeMap::new() }
     }
 
-    /// The tensors of layers so far.
+    /// Returns the tensors of the layers so far.
     pub(super) fn tensors(&self) -> &[Tensor<'a>] {
         &self.tensors
     }
 
-    /// The layer that a node becomes.
+    /// Returns the layer of a node.
     ///
     /// # Errors
-    /// Why it becomes none.
+    /// Returns the reason if it has none.
     pub(super) fn layer(&mut self, id: NodeId) -> Result<Layer<'a>, String> {
         let graph = self.graph;
         let bound = graph.node(id).map_err(|error| error.to_string())?;
@@ -178,10 +178,10 @@ impl<'a> Lowering<'a> {
         Ok(Layer { name: bound.node.name.clone(), op: made.op, inputs, output })
     }
 
-    /// The network of all nodes that are not folded.
+    /// Returns the network of all nodes that are not folded.
     ///
     /// # Errors
-    /// The first node that does not become a layer.
+    /// Returns the first node that cannot become a layer.
     pub(super) fn network(
         mut self,
         is_inner: impl Fn(ValueId) -> bool,
@@ -223,7 +223,7 @@ impl<'a> Lowering<'a> {
         Ok(network.part(|id| inner.contains(&id)))
     }
 
-    /// The tensor of a value.
+    /// Returns the tensor of a value, adding it if necessary.
     fn tensor(&mut self, value: ValueId) -> Result<TensorId, String> {
         if let Some(&id) = self.ids.get(&value) {
             return Ok(id);
@@ -248,7 +248,7 @@ impl<'a> Lowering<'a> {
         Ok(id)
     }
 
-    /// A tensor that stands for one number, once for each channel.
+    /// Adds a tensor that repeats a scalar for each channel.
     fn row(&mut self, value: ValueId, row: &'a memory::Tensor) -> Result<TensorId, String> {
         let id = TensorId(self.tensors.len());
         let name = self.graph.value(value).map_err(|error| error.to_string())?.value.name.clone();
@@ -266,7 +266,7 @@ impl<'a> Lowering<'a> {
         Shaped::of(&self.graph.desc(of.bound.node.output(0)))
     }
 
-    /// The elements of an input that is known.
+    /// Returns the elements of a constant input.
     fn known<T: udo_api::Element>(&self, of: &Use<'_>, port: usize) -> Result<&'a [T], String> {
         let tensor = self.graph.known(of.input(port));
         tensor

@@ -1,4 +1,4 @@
-//! A part of a model as a graph of its own, whose inputs and outputs are stored values.
+//! Cuts a part of a model into a graph of its own, with quantized inputs and outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,37 +13,37 @@ const DEQUANTIZE: &str = "DequantizeLinear";
 
 /// A part of a model.
 ///
-/// What makes numbers of stored values at its beginning is in it, and what stores numbers at its end; what does the opposite there
-/// is not: so stored values come in and go out. Nodes that read the model alone come along wherever they are.
+/// `QuantizeLinear` at its end belongs to the part, `DequantizeLinear` at its beginning does not, so the values at its
+/// borders are quantized. Nodes that only read constants are copied into the part wherever they are.
 #[derive(Clone, Debug)]
 pub(super) struct Piece {
-    /// The part.
+    /// The part's graph.
     pub(super) graph: Graph,
-    /// What it reads of the model, in the order of its inputs.
+    /// The values of the model that it reads, in the order of its inputs.
     pub(super) inputs: Vec<ValueId>,
-    /// What others read of it, in the order of its outputs.
+    /// The values of the model that it computes for others, in the order of its outputs.
     pub(super) outputs: Vec<ValueId>,
-    /// The nodes of the model that it does the work of: they go when it comes.
+    /// The nodes of the model that it replaces.
     pub(super) gone: BTreeSet<NodeId>,
-    /// Their ids.
+    /// The ids of these nodes.
     pub(super) ids: Origin,
 }
 
-/// Why nodes are no part that one program can be.
+/// The reason why nodes cannot be one part.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PieceError {
     /// None of them computes anything.
     #[error("nodes {0} compute nothing of stored values")]
     Empty(String),
-    /// What a node reads is made outside, of what the part makes.
+    /// A node depends on nodes outside that depend on the part.
     #[error(
         "node {reader:?} reads {value:?}, which nodes outside make of what the part makes; wanted them in it as well"
     )]
     Around {
         /// The node.
         reader: String,
-        /// What it reads.
+        /// Its input.
         value: String,
     },
     /// A node has subgraphs.
@@ -57,10 +57,10 @@ pub enum PieceError {
 }
 
 impl Piece {
-    /// The part of `graph` that is made of these nodes.
+    /// Cuts these nodes out of `graph`.
     ///
     /// # Errors
-    /// They are none.
+    /// The nodes cannot be one part.
     pub(super) fn of(graph: &Graph, ids: &Origin) -> Result<Self, PieceError> {
         let around = Around::of(graph);
         let core = around.core(ids);
@@ -94,13 +94,13 @@ impl Piece {
     }
 }
 
-/// A model, and who makes and reads what.
+/// A model with the producers and consumers of its values.
 struct Around<'a> {
     graph: &'a Graph,
     makers: PerValue<Option<NodeId>>,
     readers: Vec<Vec<usize>>,
     is_output: PerValue<bool>,
-    /// Whether a node reads the model alone.
+    /// Whether a node only reads constants.
     is_weight: Vec<bool>,
 }
 
@@ -156,7 +156,8 @@ impl<'a> Around<'a> {
         self.is_output.get(value) == Some(&true)
     }
 
-    /// Those that compute something, with what stores numbers at the end and without it at the beginning.
+    /// Returns the chosen nodes that compute something, with `QuantizeLinear` at the end and without `DequantizeLinear`
+    /// at the beginning.
     fn core(&self, ids: &Origin) -> BTreeSet<usize> {
         let chosen: BTreeSet<u32> = ids.ids().collect();
         let is_chosen = |at: &usize| {
@@ -188,7 +189,7 @@ impl<'a> Around<'a> {
         core
     }
 
-    /// Whether the core can be one node: nothing outside lies between two of it.
+    /// Checks that the core can be one node: no path leaves it and comes back.
     fn check(&self, core: &BTreeSet<usize>) -> Result<(), PieceError> {
         let (mut of_core, mut behind) =
             (PerValue::filled(self.graph, false), PerValue::filled(self.graph, false));
@@ -219,13 +220,13 @@ impl<'a> Around<'a> {
         Ok(())
     }
 
-    /// The values that a dequantize node makes numbers of; of what none makes, that itself.
+    /// Returns the quantized value that a value is dequantized from, or the value itself.
     fn stored(&self, value: ValueId) -> ValueId {
         let maker = self.maker(value).filter(|&at| self.is(at, DEQUANTIZE) && !self.is_weight(at));
         maker.and_then(|at| self.node(at)?.input(0)).unwrap_or(value)
     }
 
-    /// The nodes whose work a part does: its own, and those that nobody but it reads.
+    /// Returns the nodes that the part replaces: its own, and those that only it reads.
     fn absorbed(&self, core: &BTreeSet<usize>) -> BTreeSet<NodeId> {
         let mut gone = core.clone();
         for (at, node) in self.graph.nodes.iter().enumerate().rev() {
@@ -244,11 +245,11 @@ impl<'a> Around<'a> {
     }
 }
 
-/// A part while it is cut out.
+/// A part that is being cut out.
 struct Cutting<'a> {
     around: &'a Around<'a>,
     core: &'a BTreeSet<usize>,
-    /// What values of the model are in the part.
+    /// The part's value for each value of the model.
     made: BTreeMap<ValueId, ValueId>,
     piece: Piece,
 }
@@ -258,7 +259,7 @@ impl Cutting<'_> {
         self.around.graph.value(value).ok()
     }
 
-    /// Puts in a copy of a node, behind what it reads.
+    /// Adds a copy of a node, after the nodes that it reads.
     fn node(&mut self, at: usize) {
         let Some(node) = self.around.node(at) else { return };
         let inputs = node.inputs.iter().map(|value| value.map(|value| self.value(value)));
@@ -275,7 +276,7 @@ impl Cutting<'_> {
         self.piece.graph.add_node(Node { inputs, outputs, pin: None, ..node.clone() });
     }
 
-    /// A value of the model in the part.
+    /// Returns the part's value for a value of the model.
     fn value(&mut self, value: ValueId) -> ValueId {
         if let Some(&made) = self.made.get(&value) {
             return made;
@@ -302,7 +303,7 @@ impl Cutting<'_> {
         inner
     }
 
-    /// What nodes outside read, or the caller.
+    /// Adds outputs for values that nodes outside or the caller read.
     fn outputs(&mut self) {
         for node in self.core.iter().filter_map(|&at| self.around.node(at)) {
             for &value in node.outputs.iter().flatten() {
@@ -319,7 +320,7 @@ impl Cutting<'_> {
 }
 
 impl Piece {
-    /// Says of its inputs what they are.
+    /// Declares the types of its inputs.
     pub(super) fn set_inputs(&mut self, types: impl Fn(ValueId) -> Option<TensorType>) {
         for (&inner, &outer) in self.graph.inputs.iter().zip(&self.inputs) {
             if let (Some(of), Some(value)) =

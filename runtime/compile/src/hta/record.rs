@@ -1,4 +1,4 @@
-//! The section of a model file that has the programs for one SoC: how it is written, and read without trust.
+//! The section of a model file with the programs for one SoC. It is read as untrusted data.
 
 use serde::{Deserialize, Serialize};
 use udo_api::{DType, Shape};
@@ -7,13 +7,13 @@ use udo_graph::container::{COMPILED, ContainerError, Section};
 use udo_graph::graph::{Compiled, NoSelector, Origin, Selector};
 use udo_graph::memory::Tensor;
 
-/// The version of the form.
+/// The version of the section's format.
 const VERSION: u32 = 1;
 
-/// The most bytes of what is said of programs.
+/// The largest header in bytes.
 const MOST: usize = 1 << 24;
 
-/// What a section says of its programs, which lie behind it.
+/// The header of a section; the programs follow it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Form {
@@ -24,31 +24,31 @@ struct Form {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PartForm {
-    /// The stage of the network, by its place.
+    /// The index of the network's stage.
     stage: usize,
-    /// The ids of nodes: `0-11,177`.
+    /// The ids of its nodes, for example `0-11,177`.
     nodes: String,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
-    /// Bytes of the program.
+    /// The size of the program in bytes.
     bytes: usize,
-    /// What binds it to nodes, weights and encodings.
+    /// The digest that ties it to its nodes, weights and encodings.
     digest: String,
 }
 
-/// A tensor that a part reads or makes.
+/// An input or output of a part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Port {
-    /// Its extents, as the model has them.
+    /// Its extents, in the model's order.
     pub(super) shape: Vec<usize>,
-    /// What a step stands for, 0 where the model does not say.
+    /// Its scale; 0 if the model states none.
     pub(super) scale: f32,
-    /// The value that stands for 0.
+    /// Its zero point.
     pub(super) zero_point: i32,
 }
 
-/// A program with what is said of it.
+/// A program with its description.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) stage: usize,
@@ -59,7 +59,7 @@ pub(super) struct Part {
     pub(super) digest: String,
 }
 
-/// The section with the programs of a network for a SoC.
+/// Writes the section with a network's programs for a SoC.
 pub(super) fn section(soc: &str, network: &str, parts: &[Part]) -> Result<Section, ContainerError> {
     let refused = |error: &dyn std::fmt::Display| {
         ContainerError::malformed("HTA programs", error, "a smaller model")
@@ -90,7 +90,7 @@ pub(super) fn section(soc: &str, network: &str, parts: &[Part]) -> Result<Sectio
     Ok(Section { name: format!("{COMPILED}{soc}"), network: Some(network.to_owned()), bytes })
 }
 
-/// What is wrong with a section.
+/// Damage of a section.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Damage {
     #[error("ends after {bytes} bytes")]
@@ -109,7 +109,7 @@ pub(super) enum Damage {
     Long { bytes: usize },
 }
 
-/// The programs of a section for its stage.
+/// Reads the programs of a section.
 pub(super) fn parts(of: &Compiled) -> Result<Vec<Part>, Damage> {
     let bytes = of.bytes.as_ref();
     let short = || Damage::Short { bytes: bytes.len() };
@@ -143,10 +143,10 @@ pub(super) fn parts(of: &Compiled) -> Result<Vec<Part>, Damage> {
     if rest.is_empty() { Ok(parts) } else { Err(Damage::Long { bytes: rest.len() }) }
 }
 
-/// The most nodes of a part.
+/// The largest number of nodes in a part.
 const MOST_NODES: usize = 1 << 20;
 
-/// The ids of a list of them; none of another selector, or of too many.
+/// Returns the ids that a selector lists; `None` for another kind of selector or too many ids.
 pub(super) fn origin(selector: &Selector) -> Option<Origin> {
     let Selector::Ids(ranges) = selector else { return None };
     let ids: Vec<u32> = ranges.iter().cloned().flatten().take(MOST_NODES + 1).collect();

@@ -1,6 +1,7 @@
-//! The operator that runs a part of a network that was compiled for the HTA: its program (`udo_hta`) is one kernel.
+//! The operator that runs a part of a network that was compiled for the HTA, with one kernel that runs its program
+//! (`udo_hta`).
 //!
-//! It belongs to the built-in package, which the facade puts together of this and of `udo_ops`.
+//! It belongs to the built-in package, which `udo-runtime` assembles from this operator and those of `udo_ops`.
 
 use std::iter;
 
@@ -23,13 +24,13 @@ pub const KERNEL: KernelDef = KernelDef::new::<Compiled>("HtaSubnet", Core::HTA)
     ])
     .in_domain("udo");
 
-/// The port with the program.
+/// The port of the program.
 const PROGRAM: usize = 0;
 
-/// The first tensor that it reads.
+/// The first port of a tensor.
 const FIRST: usize = 1;
 
-/// The most tensors that it reads, and that it makes.
+/// The largest number of input tensors, and of output tensors.
 const MOST: usize = 32;
 
 struct HtaSubnet;
@@ -42,8 +43,8 @@ impl Op for HtaSubnet {
             Port::required("inputs", types::U8).repeated(),
         ],
         &[Port::required("outputs", types::U8).repeated()],
-        // Of each input, then of each output: how many dimensions, and how long they are.
-        // Of each output: what a step stands for, 0 where nobody says, and the value that stands for 0.
+        // The rank and the extents of each input, then of each output.
+        // The scale (0 if not stated) and the zero point of each output.
         &[
             Param::tensor("shapes", DType::I64),
             Param::tensor("scales", DType::F32),
@@ -85,7 +86,7 @@ impl Op for HtaSubnet {
     }
 }
 
-/// The shapes of all tensors that it reads and makes.
+/// Returns the shapes of all inputs and outputs.
 fn shapes(node: &Node<'_>, count: usize) -> Result<Vec<Shape>, Error> {
     let wrong = || Error::new(format!("parameter \"shapes\" says no {count} shapes"));
     let extents: Option<Vec<usize>> =
@@ -156,7 +157,7 @@ impl Kernel for Compiled {
     }
 }
 
-/// The host's threads.
+/// Threads of the call, for the HTA's interpreter.
 struct Lent<'a>(udo_api::Parallel<'a>);
 
 impl udo_hta::Parallel for Lent<'_> {
@@ -186,7 +187,7 @@ mod tests {
 
     use super::{KERNEL, OP};
 
-    /// A max pooling of 2x2 over 4x4 pixels of 3 channels.
+    /// Returns a program with 2x2 max pooling of 4x4 pixels with 3 channels.
     fn program() -> Vec<u8> {
         let tensor = |name: &str, extent| Tensor {
             name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Programs with digests that are right for them, of somebody who can write digests.
+//! Tests of forged programs with matching digests.
 
 use udo_hta::{Limits, Program, Soc};
 
@@ -12,7 +12,7 @@ use crate::testing;
 use udo_graph::graph::{Compiled, Graph, Origin, number_nodes};
 use udo_graph::memory::ModelBytes;
 
-/// Two convolutions of stored values.
+/// Two convolutions of quantized values.
 const TEXT: &str = "graph net
   input x: f32[1,2,5,5]
   constant s: f32[]{0.0625}
@@ -40,7 +40,7 @@ fn model() -> Graph {
     graph
 }
 
-/// What the compiler makes of all nodes but the last, which makes numbers.
+/// Compiles all nodes but the last, which dequantizes.
 fn compiled(graph: &Graph) -> Part {
     let (resources, options) = (testing::resources(), CompileOptions::default());
     let mut compiling = Compiling::of(graph, &resources.compiler(&options), Soc::DEFAULT).unwrap();
@@ -48,7 +48,7 @@ fn compiled(graph: &Graph) -> Part {
     compiling.anew(&ids).unwrap().part(Soc::DEFAULT, 0)
 }
 
-/// What is said of a part that goes with the model, and whether it has taken the place of its nodes.
+/// Returns the notices of a model with this part, and whether the part was installed.
 fn installed(part: &Part) -> (Vec<String>, bool) {
     let mut graph = model();
     let section = record::section(Soc::DEFAULT.name, "net", std::slice::from_ref(part)).unwrap();
@@ -60,7 +60,7 @@ fn installed(part: &Part) -> (Vec<String>, bool) {
     (notices.notices, graph.nodes.iter().any(|node| node.op == "HtaSubnet"))
 }
 
-/// The same part with another digest, which is right for what it has become.
+/// Returns the part with a digest that matches its contents.
 fn signed(part: &Part) -> Part {
     let piece = Piece::of(&model(), &part.ids).unwrap();
     let ports = [&part.inputs[..], &part.outputs[..]];

@@ -1,4 +1,4 @@
-//! Nodes that run on a core, whichever are preferred, as the user or the model's file says.
+//! Pins nodes to a core, as the user or the model's file states.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,11 +7,10 @@ use udo_api::{Core, CoreKind};
 
 use udo_graph::graph::{NoSelector, NoSuchNodes, Selector};
 
-/// The architectures of DSPs that are known, oldest first. One between two of them is as the older.
+/// The known DSP architectures, oldest first. An architecture between two of them behaves like the older one.
 pub const DSP_ARCHS: &[u16] = &[65, 66, 68, 69, 73, 75, 79, 81];
 
-/// Nodes of the model, and the core that they run on: they are pinned to it. What one core has is never made one node with what
-/// another one has, nor with what none is said of.
+/// Pins nodes of the model to a core. Nodes with different pins are never fused, nor are a pinned and an unpinned node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Affinity {
     /// The nodes.
@@ -20,30 +19,30 @@ pub struct Affinity {
     pub core: Core,
 }
 
-/// Why nodes cannot be pinned.
+/// The reason why nodes cannot be pinned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AffinityError {
-    /// Nothing says which nodes.
+    /// The selector is invalid.
     #[error("affinity: {0}")]
     NoSelector(#[from] NoSelector),
-    /// There is no such core.
+    /// The core does not exist.
     #[error("affinity {found:?}: {wanted}")]
     NoCore {
         /// The text.
         found: String,
-        /// What it might have been.
+        /// The expected names.
         wanted: String,
     },
-    /// There are no such nodes.
+    /// The selector matches no node.
     #[error("affinity: {0}")]
     NoSuchNodes(#[from] NoSuchNodes),
 }
 
-/// The core with this name: `cpu`, `gpu`, `dsp`, `dsp:v69` and so on.
+/// Returns the core with this name: `cpu`, `gpu`, `dsp`, `dsp:v69` and so on.
 ///
 /// # Errors
-/// There is none, and what there is.
+/// No core has the name; the error lists the names.
 pub fn core_named(text: &str) -> Result<Core, String> {
     let core = Core::from_name(text).ok_or_else(|| format!("wanted {}", Core::NAMES))?;
     if core.kind() == Some(CoreKind::Dsp) && !DSP_ARCHS.contains(&core.arch()) {
@@ -56,7 +55,7 @@ pub fn core_named(text: &str) -> Result<Core, String> {
 impl FromStr for Affinity {
     type Err = AffinityError;
 
-    /// `0-11,177=dsp`, `Conv=gpu`, `*=cpu`; a node's name may have a `=` in it.
+    /// Parses `0-11,177=dsp`, `Conv=gpu` or `*=cpu`. A node's name may contain `=`.
     fn from_str(text: &str) -> Result<Self, AffinityError> {
         let no_core = |wanted: String| AffinityError::NoCore { found: text.to_owned(), wanted };
         let pair = text.rsplit_once('=');

@@ -1,75 +1,75 @@
-//! What work costs on each core, and bringing values from one to another: figures of a machine, in a file.
+//! The costs of work on each core and of transfers between cores, as measured on a machine and stored in a file.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use udo_api::{Arithmetic, Core, CoreKind};
 
-/// What work costs. Times are microseconds; nobody measures anything while a model is loaded.
+/// The costs of work, with times in microseconds. Loading a model measures nothing.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Costs {
-    /// The cores, by the names of their kinds.
+    /// The cores, by name of their kind.
     pub cores: BTreeMap<String, CoreCosts>,
-    /// What it costs to bring a value from the memory of one kind into that of another.
+    /// The costs of transfers between the memories of two kinds of cores.
     pub crossings: Vec<Crossing>,
 }
 
-/// What work costs on the cores of one kind.
+/// The costs of work on the cores of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreCosts {
-    /// Microseconds of each step, whatever it does.
+    /// The overhead of each step in microseconds.
     pub step: f64,
-    /// Multiplications and additions of real numbers in a microsecond.
+    /// Floating-point multiplications and additions per microsecond.
     pub operations: f64,
-    /// The same of products of integers.
+    /// Integer multiplications and additions per microsecond.
     pub integer_operations: f64,
-    /// Bytes that are read and written in a microsecond.
+    /// Bytes read and written per microsecond.
     pub bytes: f64,
 }
 
-/// What it costs to bring a value from one memory into another.
+/// The cost of a transfer from one memory to another.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Crossing {
-    /// The kind of core that made it.
+    /// The kind of core that produces the value.
     pub from: String,
     /// The kind of core that reads it.
     pub to: String,
-    /// Microseconds of each value, however small.
+    /// The overhead of each value in microseconds.
     pub value: f64,
-    /// Bytes in a microsecond.
+    /// Bytes per microsecond.
     pub bytes: f64,
 }
 
-/// Why figures say no costs.
+/// The reason why a file has no valid costs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CostsError {
-    /// They are not as wanted.
+    /// The file has another format.
     #[error("costs: {0}; wanted the form that docs/placement.md has")]
     Form(#[from] serde_json::Error),
-    /// One is none that a time can be made of.
+    /// A cost is out of range.
     #[error("costs: {place} is {found}, wanted {wanted}")]
     Figure {
-        /// Where.
+        /// Its place in the file.
         place: String,
         /// The figure.
         found: f64,
-        /// What it has to be.
+        /// The expected range.
         wanted: &'static str,
     },
-    /// A core is not known.
+    /// A core is unknown.
     #[error("costs: there is no core {found:?}; wanted {}", known())]
     NoCore {
         /// The name.
         found: String,
     },
-    /// Nothing is said of a core that the model is to run on, or of the way between two.
+    /// The costs of a core of the model, or of a transfer between two of its cores, are missing.
     #[error("costs: nothing is said of {what}; wanted figures for it")]
     Missing {
-        /// Of what.
+        /// The missing costs.
         what: String,
     },
 }
@@ -79,7 +79,7 @@ fn known() -> String {
 }
 
 impl Default for Costs {
-    /// Figures of no machine: a phone's, in round numbers.
+    /// Returns typical costs of a phone in round numbers, not those of a specific machine.
     fn default() -> Self {
         let core = |(kind, step, operations, integer_operations): (CoreKind, _, _, _)| {
             let costs = CoreCosts { step, operations, integer_operations, bytes: 10_000.0 };
@@ -100,10 +100,10 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// Reads figures.
+    /// Reads costs from JSON.
     ///
     /// # Errors
-    /// They are in another form, or a figure is none that a time can be made of.
+    /// The file has another format, or a cost is out of range.
     pub fn read(json: &[u8]) -> Result<Self, CostsError> {
         let costs: Self = serde_json::from_slice(json)?;
         for (name, core) in &costs.cores {
@@ -123,12 +123,12 @@ impl Costs {
         Ok(costs)
     }
 
-    /// The same figures as a file has them.
+    /// Returns the costs as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Microseconds of a step on `core` with so many operations and bytes.
+    /// Returns the time of a step on `core` with this work, in microseconds.
     pub(crate) fn step(
         &self,
         core: Core,
@@ -144,7 +144,7 @@ impl Costs {
         Some(costs.step + computing.max(number(bytes) / costs.bytes))
     }
 
-    /// Microseconds for bringing so many bytes from one core to another.
+    /// Returns the time of a transfer from one core to another, in microseconds.
     pub(crate) fn crossing(&self, from: Core, to: Core, bytes: u64) -> Option<f64> {
         let (from, to) = (name(from)?, name(to)?);
         if from == to {
@@ -154,10 +154,10 @@ impl Costs {
         Some(crossing.value + number(bytes) / crossing.bytes)
     }
 
-    /// Checks that all is said of these cores and the ways between them.
+    /// Checks that costs exist for these cores and for transfers between them.
     ///
     /// # Errors
-    /// Something is not.
+    /// Costs are missing.
     pub(crate) fn check(&self, cores: &[Core]) -> Result<(), CostsError> {
         for &core in cores {
             if self.step(core, (0, Arithmetic::default()), 0).is_none() {

@@ -1,10 +1,10 @@
-//! Which passes run.
+//! Options for graph passes.
 
 use std::collections::BTreeSet;
 
-/// Which passes run.
+/// Options for graph passes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassOptions {
-    /// The names of those that do not; a name of no pass is ignored.
+    /// The names of the passes to skip; unknown names are ignored.
     pub skip: BTreeSet<String>,
 }

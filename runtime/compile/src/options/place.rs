@@ -1,4 +1,4 @@
-//! How nodes find their cores.
+//! Options for placement.
 
 use std::sync::Arc;
 
@@ -10,41 +10,42 @@ use udo_hta::Soc;
 use super::affinity::Affinity;
 use super::costs::Costs;
 
-/// What happens to a node that none of the cores asked for takes.
+/// The treatment of a node that no requested core accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fallback {
     /// The model is refused.
     #[default]
     Off,
-    /// It runs on this core, and the report says so.
+    /// The node runs on this core, and the report says so.
     To(Core),
 }
 
 /// What the user decides about placement.
 #[derive(Clone, Debug)]
 pub struct PlaceOptions {
-    /// The cores to use, the preferred one first.
+    /// The cores to use, preferred first.
     pub cores: Vec<Core>,
-    /// What happens to a node that none of them takes.
+    /// The treatment of a node that none of them accepts.
     pub fallback: Fallback,
     /// The properties of the cores.
     pub profile: Profile,
-    /// Whether nodes that work in any layout take channels last on the host though none of their inputs comes so.
-    /// No result depends on it; tests that compare plans set it.
+    /// Whether nodes that support any layout use channels-last on the host even if none of their inputs does. It does
+    /// not affect results; tests that compare plans set it.
     pub prefers_channels_last: bool,
-    /// Nodes that run on a core, whichever are preferred; of several that speak of a node the last one counts. A model's file may
-    /// have such as well, which come before.
+    /// Nodes that are pinned to a core. If several entries match a node, the last one counts. Entries of the model's
+    /// file come first.
     pub affinity: Vec<Affinity>,
-    /// The fewest nodes that follow each other on a core which is not the last of those asked for: fewer run on one behind it.
+    /// The smallest number of consecutive nodes on a core other than the last requested one. Smaller groups run on a
+    /// later core.
     pub min_subnet: usize,
-    /// The SoC whose HTA there is: programs for others do not run.
+    /// The SoC of the device: programs for other SoCs do not run.
     pub soc: &'static Soc,
-    /// Whether HTA and DSP are one runtime, AIP: what the HTA has no program for, or none that is right, runs on the DSP, which is
-    /// said, and models that compute with numbers are refused.
+    /// Whether HTA and DSP form one runtime, AIP. Nodes without a valid HTA program then run on the DSP, with a notice,
+    /// and float models are refused.
     pub aip: bool,
-    /// The ids of nodes that the HTA takes and that no program of the model's file is for: whoever prepared it left them out.
+    /// The ids of nodes that the HTA supports but that were left out when the model was prepared.
     pub hta_left_out: Origin,
-    /// What work costs on the cores: nodes run where the whole costs least. Where nothing is said, cores go by preference.
+    /// The costs for cost-based placement. If `None`, nodes run on the first core that accepts them.
     pub costs: Option<Arc<Costs>>,
 }
 

@@ -1,27 +1,26 @@
-//! What the planner may do.
+//! Options for planning.
 
 use udo_engine::device::Coherence;
 
-/// What the planner does where it has a choice. No result depends on it but on [`PlanOptions::left_out`]; tests that compare
-/// plans change it.
+/// Choices of the planner. Results depend only on [`PlanOptions::left_out`]; tests that compare plans change the
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanOptions {
-    /// Whether outputs take the place of inputs that die, where kernels allow it.
+    /// Whether outputs may overwrite inputs that are not read again, where kernels support it.
     pub reuses_inputs: bool,
-    /// Whether parts lie in their wholes, so that concats and splits are elided.
+    /// Whether parts share memory with their whole, which removes concats and splits.
     pub elides_concats: bool,
-    /// Whether trips make states where the next one reads them, where they can, so that nobody copies them.
+    /// Whether iterations write states where the next one reads them, which removes copies.
     pub keeps_states: bool,
-    /// Elements between the rows of each value that only kernels for strided rows touch.
+    /// The gap in elements between the rows of values that only kernels for strided rows use.
     pub row_gap: usize,
-    /// What each byte of a session's memory is before its first run. 255 makes every real number a NaN, so that
-    /// elements show which no kernel wrote.
+    /// The initial value of each byte of a session's memory. 255 makes every float a NaN, which reveals elements that
+    /// no kernel wrote.
     pub fill: u8,
-    /// Whether the host sees what emulated accelerators write, and they what it writes, without anybody's doing. Where it does not,
-    /// what crosses is flushed and invalidated by steps of the plan, in lines of 64 bytes. Where nothing is said, it
-    /// is as the runtime's devices are.
+    /// Whether the memory of emulated accelerators is coherent with the host's. If it is not, the plan has steps that
+    /// flush and invalidate what crosses, in lines of 64 bytes. The default is the setting of the runtime's devices.
     pub coherence: Coherence,
-    /// Which of these steps is left out, so that a test sees that it is missed.
+    /// The cache-maintenance step to omit, for tests that check that it is needed.
     pub left_out: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! What stored values stand for, as the operators say that make and read them.
+//! Collects the encodings of values from the operators that produce and read them.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use udo_hta::Encoding;
 use crate::resolve::{BoundNode, TypedGraph};
 use udo_graph::graph::{GraphNode, ValueId};
 
-/// The encodings of values; two that differ where makers and readers do not agree.
+/// The encodings of values; two encodings for a value on which operators disagree.
 #[derive(Debug, Default)]
 pub(super) struct Encodings {
     of: BTreeMap<ValueId, Result<Encoding, [Encoding; 2]>>,
 }
 
-/// Of what nobody says, as tables and moves do not care.
+/// The encoding of values for which no operator states one, because it does not matter.
 const ANY: Encoding = Encoding { scale: 1.0, zero_point: 0 };
 
 impl Encodings {
@@ -24,7 +24,7 @@ impl Encodings {
                 encodings.note(graph, value, [scale, zero]);
             }
         }
-        // What moves values has them stand for the same behind it.
+        // Operators that only move values keep their encoding.
         for _ in 0..2 {
             let forwards = graph.nodes.iter().chain(graph.nodes.iter().rev());
             for bound in forwards.filter(|bound| keeps(bound)) {
@@ -38,7 +38,7 @@ impl Encodings {
         encodings
     }
 
-    /// What a value stands for.
+    /// Returns the encoding of a value.
     pub(super) fn get(&self, value: ValueId) -> Result<Encoding, String> {
         match self.of.get(&value) {
             None => Ok(ANY),
@@ -79,7 +79,7 @@ impl Encodings {
     }
 }
 
-/// Whether a node's values stand for the same behind it.
+/// Returns whether a node's output has the encoding of its input.
 fn keeps(bound: &BoundNode) -> bool {
     let op = bound.op.schema().name();
     ["Flatten", "GlobalMaxPool", "MaxPool", "Reshape", "Resize", "Squeeze", "Unsqueeze"]
@@ -87,10 +87,10 @@ fn keeps(bound: &BoundNode) -> bool {
         && bound.keeps_encoding()
 }
 
-/// A value, its scale and its zero point.
+/// A value with its scale and zero point.
 type Said = (Option<ValueId>, Option<ValueId>, Option<ValueId>);
 
-/// What a node says of what it reads and makes.
+/// Returns the encodings that a node states for its inputs and output.
 fn said(bound: &BoundNode) -> Vec<Said> {
     let node = bound.node();
     let (input, output) = (|port| node.input(port), node.output(0));

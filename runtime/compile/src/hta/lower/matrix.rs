@@ -1,4 +1,4 @@
-//! Products with matrices, and what all weights have.
+//! Matrix products, and the weights of all products.
 
 use udo_api::{DType, Element, Shape};
 use udo_hta::{Op, Values, Weights, Window};
@@ -7,7 +7,7 @@ use super::{Lowering, Made, Use};
 use crate::resolve::TypedGraph;
 use udo_graph::memory::Tensor;
 
-/// The weights of a node, whose values, scales, zero points and addends are at these ports.
+/// Returns the weights of a node; values, scales, zero points and addends are at these ports.
 pub(super) fn weights<'a>(
     lowering: &Lowering<'a>,
     of: &Use<'a>,
@@ -44,7 +44,7 @@ fn zero_points<'a, T: Element>(
     if of.input(port).is_none() { Ok(none) } else { lowering.known(of, port) }
 }
 
-/// The weights of a product of matrices with outputs first, where they come with them last.
+/// Returns the weights of a matrix product with outputs first, if the node has them last.
 pub(super) fn outputs_first(graph: &TypedGraph, of: &Use<'_>) -> Option<Tensor> {
     let schema = of.bound.op.schema();
     let comes_last = match schema.name() {
@@ -61,7 +61,7 @@ pub(super) fn outputs_first(graph: &TypedGraph, of: &Use<'_>) -> Option<Tensor> 
     Tensor::from_bytes(tensor.dtype(), Shape::new(&[outputs, depth]).ok()?, &turned?).ok()
 }
 
-/// A product of each pixel's channels.
+/// Returns the product of each pixel's channels with a matrix.
 fn product<'a>(lowering: &Lowering<'a>, of: &Use<'a>, bias: usize) -> Result<Made<'a>, String> {
     let x = lowering.shaped(of, 0)?;
     let matrix = lowering.graph.desc(of.input(3));
@@ -76,7 +76,7 @@ fn product<'a>(lowering: &Lowering<'a>, of: &Use<'a>, bias: usize) -> Result<Mad
     Ok(Made { op, reads: vec![0] })
 }
 
-/// A port that an operator does not have.
+/// The port of an input that the operator does not have.
 const NONE: usize = usize::MAX;
 
 pub(super) fn matmul<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {

@@ -1,4 +1,4 @@
-//! What meets pixel by pixel: sums, products, tensors behind each other, tables and shares.
+//! Layers that combine tensors pixel by pixel: sums, products, concats, tables and softmax.
 
 use udo_api::{Shape, resolve_axis};
 use udo_hta::Op;
@@ -16,7 +16,7 @@ pub(super) fn mul<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>,
     Ok(Made { op: Op::Mul, reads: pair(lowering, of)? })
 }
 
-/// The ports of both operands, the one with a number for each channel last.
+/// Returns the ports of both operands; an operand with one element for each channel comes last.
 fn pair(lowering: &Lowering<'_>, use_of: &Use<'_>) -> Result<Vec<usize>, String> {
     let [x, y] = [lowering.shaped(use_of, 0)?, lowering.shaped(use_of, 3)?];
     let whole = lowering.output(use_of)?;
@@ -35,7 +35,7 @@ fn pair(lowering: &Lowering<'_>, use_of: &Use<'_>) -> Result<Vec<usize>, String>
     Err("meets tensors of other shapes than the same, or a number for each channel".to_owned())
 }
 
-/// The operand of a sum or product that is one known number, once for each channel, and its port.
+/// Returns a constant scalar operand of a sum or product, repeated for each channel, and its port.
 pub(super) fn rows(graph: &TypedGraph, of: &Use<'_>) -> Option<(usize, Tensor)> {
     let is_pair = matches!(of.bound.op.schema().name(), "QLinearAdd" | "QLinearMul");
     let [.., channels] = Shaped::of(&graph.desc(of.bound.node.output(0))).ok()?.nhwc;
@@ -46,7 +46,7 @@ pub(super) fn rows(graph: &TypedGraph, of: &Use<'_>) -> Option<(usize, Tensor)> 
     Some((port, row))
 }
 
-/// Whether an axis is the channels'.
+/// Returns whether an axis is the channel axis.
 fn along_channels(lowering: &Lowering<'_>, of: &Use<'_>, port: usize) -> Result<bool, String> {
     let rank = lowering.graph.desc(of.input(port)).rank();
     let axis = of.int("axis").and_then(|axis| resolve_axis(axis, rank));
@@ -60,7 +60,7 @@ pub(super) fn concat<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'
     Ok(Made { op: Op::Concat, reads: (2..of.bound.node.inputs.len()).step_by(3).collect() })
 }
 
-/// The operator set of ONNX from which on Softmax goes along one axis.
+/// The first operator set in which `Softmax` normalizes over one axis.
 const ONE_AXIS: i64 = 13;
 
 pub(super) fn softmax<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
@@ -72,7 +72,7 @@ pub(super) fn softmax<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<
     Ok(Made { op: Op::Softmax, reads: vec![0] })
 }
 
-/// The table of a node, if it has one.
+/// Returns the table of a node, if it has one.
 pub(super) fn table(of: &Use<'_>) -> Option<[u8; 256]> {
     let Some(ParamSetting::Ints(entries)) = of.setting("table") else { return None };
     let entries: Option<Vec<u8>> = entries.iter().map(|&entry| entry.try_into().ok()).collect();

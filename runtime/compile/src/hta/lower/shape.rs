@@ -1,16 +1,16 @@
-//! Shapes, and layers that change them alone.
+//! Shapes, and layers that only change the shape.
 
 use udo_api::{DType, TensorDesc};
 use udo_hta::Op;
 
 use super::{Lowering, Made, Use};
 
-/// A shape as the HTA has it.
+/// A shape in the HTA's form.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shaped {
     /// Batch, height, width and channels.
     pub(super) nhwc: [usize; 4],
-    /// Whether ONNX has the channels second.
+    /// Whether ONNX has its channels second.
     pub(super) is_image: bool,
 }
 
@@ -33,12 +33,12 @@ impl Shaped {
         Ok(Self { nhwc, is_image: desc.rank() == 4 })
     }
 
-    /// The axis of ONNX that channels lie along.
+    /// Returns the ONNX axis of the channels.
     pub(super) fn channel_axis(self, rank: usize) -> usize {
         if self.is_image { 1 } else { rank.saturating_sub(1) }
     }
 
-    /// Whether bytes lie here as they do in ONNX.
+    /// Returns whether the byte order is that of ONNX.
     pub(super) fn has_same_bytes(self) -> bool {
         let [_, height, width, channels] = self.nhwc;
         !self.is_image || channels == 1 || height * width == 1
@@ -53,7 +53,7 @@ pub(super) fn reshape<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<
     Ok(Made { op: Op::Reshape, reads: vec![0] })
 }
 
-/// The nearest pixel, which is each one several times where the factors are whole numbers, however places are counted.
+/// Resizes to the nearest pixel. With integer factors this repeats each pixel, in all coordinate modes.
 pub(super) fn resize<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
     let (x, y) = (lowering.shaped(of, 0)?, lowering.output(of)?);
     let is_whole = (1..3).all(|axis| {

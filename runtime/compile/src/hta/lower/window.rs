@@ -4,7 +4,7 @@ use udo_hta::{Divisor, Op, Window};
 
 use super::{Lowering, Made, Use, matrix};
 
-/// Where windows go, whatever says how they are padded.
+/// Returns a window with its strides, dilations and pads.
 fn window(
     of: &Use<'_>,
     kernel: [usize; 2],
@@ -65,7 +65,7 @@ pub(super) fn conv<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>
     Ok(Made { op, reads: vec![0] })
 }
 
-/// Windows that go over an image without leaving a part of it out.
+/// Returns a pooling window that covers the whole image.
 fn pooled(lowering: &Lowering<'_>, of: &Use<'_>) -> Result<Window, String> {
     let (x, y) = (lowering.shaped(of, 0)?, lowering.output(of)?);
     let window = window(of, of.pair("kernel_shape", 1)?, x.nhwc, y.nhwc)?;
@@ -99,7 +99,7 @@ fn check_layout(of: &Use<'_>) -> Result<(), String> {
     }
 }
 
-/// A window as large as the image.
+/// Returns a window of the image's size.
 fn whole(lowering: &Lowering<'_>, of: &Use<'_>) -> Result<Window, String> {
     let x = lowering.shaped(of, 0)?;
     let [_, height, width, _] = x.nhwc;
