@@ -1,9 +1,9 @@
-//! Graphs that a program builds by calls: tensors by index, operations on them, inputs and outputs, and a finished graph of
-//! which models are compiled.
+//! Builds a graph by calls: tensors by id, operations on them, inputs and outputs. A finished graph can be compiled to
+//! a model.
 //!
-//! Operations are those of `NNRt`, by name or number, or operators of this runtime. All that can be said of a call is said at
-//! once, and a refused call changes nothing. What operators of packages there are, and which cores take an operation, is not
-//! known here.
+//! Operations are those of `NNRt`, by name or number, or operators of this runtime. Each call is checked when it is
+//! made, and a refused call changes nothing. Compiling a model shows which operators packages have and which cores
+//! support an operation.
 
 mod finished;
 mod lower;
@@ -25,7 +25,7 @@ use operation::Placed;
 pub use operation::{Operation, OperationId};
 pub use param::{Kind, Param};
 
-/// A tensor's place among those of its graph, in the order in which they were added.
+/// The index of a tensor in its graph, in the order in which tensors were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TensorId(pub u32);
 
@@ -39,9 +39,9 @@ impl TensorId {
     }
 }
 
-/// A graph to which tensors and operations are added. Any thread may build one, and any number of them are built at once.
+/// A graph under construction. Graphs are independent of each other, and each may be built on any thread.
 ///
-/// What a tensor's integers stand for belongs to the tensor: an operation reads and makes the real numbers that they stand for.
+/// An encoding belongs to its tensor: operations read and write the real values that its integers represent.
 ///
 /// ```
 /// use udo_api::DType;
@@ -73,13 +73,13 @@ pub struct GraphBuilder {
 struct Slot {
     name: String,
     spec: TensorSpec,
-    /// The elements of a constant.
+    /// The elements, if it is a constant.
     data: Option<Tensor>,
-    /// The operation that makes it.
+    /// The operation that writes it.
     writer: Option<OperationId>,
 }
 
-/// What a run is given and gives back.
+/// The inputs and outputs of a run.
 #[derive(Clone, Debug)]
 struct Io {
     inputs: Vec<TensorId>,
@@ -87,7 +87,7 @@ struct Io {
 }
 
 impl GraphBuilder {
-    /// A graph with nothing in it, which messages call so.
+    /// Returns an empty graph with this name, which messages use.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -98,10 +98,10 @@ impl GraphBuilder {
         }
     }
 
-    /// Adds a tensor; one without a name is called after its place. Its dimensions may be open.
+    /// Adds a tensor. Its dimensions may be open; without a name it is named after its index.
     ///
     /// # Errors
-    /// Another tensor has the name, the description is of packed batches, or there are too many tensors.
+    /// Another tensor has the name, the batches of the description are packed, or there are too many tensors.
     pub fn tensor(&mut self, name: &str, spec: TensorSpec) -> Result<TensorId> {
         let index = self.tensors.len();
         if u32::try_from(index).is_err() {
@@ -123,10 +123,10 @@ impl GraphBuilder {
         Ok(TensorId::at(index))
     }
 
-    /// Adds a tensor with these elements, as little-endian bytes.
+    /// Adds a constant with these elements, as little-endian bytes.
     ///
     /// # Errors
-    /// As for [`GraphBuilder::tensor`] and [`GraphBuilder::set_data`]; then there is no such tensor.
+    /// The same as for [`GraphBuilder::tensor`] and [`GraphBuilder::set_data`]; the tensor is not added then.
     pub fn constant(&mut self, name: &str, spec: TensorSpec, bytes: &[u8]) -> Result<TensorId> {
         let id = self.tensor(name, spec)?;
         if let Err(error) = self.set_data(id, bytes) {
@@ -137,11 +137,11 @@ impl GraphBuilder {
         Ok(id)
     }
 
-    /// Makes a tensor a constant with these elements, as little-endian bytes, which are copied.
+    /// Makes a tensor a constant with a copy of these elements, as little-endian bytes.
     ///
     /// # Errors
-    /// No such tensor, an open dimension, another number of bytes, elements that were set before, or a tensor that is an input
-    /// or that an operation makes.
+    /// The tensor does not exist, has an open dimension, already has elements, is an input, or is written by an
+    /// operation; or the number of bytes is wrong.
     pub fn set_data(&mut self, id: TensorId, bytes: &[u8]) -> Result<()> {
         let tensor = self.slot(id)?;
         let place = tensor.place(id);
@@ -165,10 +165,10 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// Says what a tensor's integers stand for, all of them or those at each position of an axis.
+    /// Sets the encoding of a tensor's integers, per tensor or per axis.
     ///
     /// # Errors
-    /// No such tensor, one that was told before, or encodings that are not for its type or shape.
+    /// The tensor does not exist or already has an encoding, or the encoding does not match its type or shape.
     pub fn set_quantization(&mut self, id: TensorId, encodings: Encodings) -> Result<()> {
         let tensor = self.slot(id)?;
         let place = tensor.place(id);
@@ -180,11 +180,12 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// Adds an operation behind all others. Operations need not stand in the order in which they run.
+    /// Adds an operation. Operations may be added in any order.
     ///
     /// # Errors
-    /// Tensors that there are not, that are both read and made, made twice, constants or inputs; an operation that `NNRt` does
-    /// not have, or another number of tensors or other attributes than it has. The graph stays as it was.
+    /// A tensor does not exist, is both read and written, is written twice, or is a constant or input that would be
+    /// written; or `NNRt` does not have the operation, its number of tensors or its attributes. The graph stays
+    /// unchanged.
     pub fn op(&mut self, operation: Operation) -> Result<OperationId> {
         let id = OperationId::at(self.operations.len());
         let placed = Placed::new(operation, id)?;
@@ -224,7 +225,7 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// Refuses a tensor that an operation makes, or that a run is given, to be something else.
+    /// Checks that a tensor is neither written by an operation nor an input.
     fn check_unmade(&self, id: TensorId, role: &str) -> Result<()> {
         let tensor = self.slot(id)?;
         let place = tensor.place(id);
@@ -240,11 +241,11 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// Says which tensors a run is given and gives back, in order.
+    /// Sets the inputs and outputs of a run, in order.
     ///
     /// # Errors
-    /// It was said before; no outputs; tensors that there are not, that are named twice or that are constants; inputs that an
-    /// operation makes.
+    /// They were set before; there are no outputs; or a tensor does not exist, is listed twice, is a constant, or is an
+    /// input that an operation writes.
     pub fn set_io(&mut self, inputs: &[TensorId], outputs: &[TensorId]) -> Result<()> {
         if self.io.is_some() {
             return Err(state("inputs and outputs are said already; they are said once"));
@@ -276,12 +277,12 @@ impl GraphBuilder {
         Ok(())
     }
 
-    /// The graph for good. It is checked as a whole: all that is read is a constant, an input or made by an operation, and no
-    /// operations wait for each other.
+    /// Finishes the graph. Checks that every value that is read is a constant, an input or written by an operation, and
+    /// that operations do not depend on each other in a cycle.
     ///
     /// # Errors
-    /// There are no tensors, operations, inputs and outputs, or they do not fit. The error has the graph, to which what is
-    /// missing may be added.
+    /// Tensors, operations, inputs or outputs are missing or do not fit. The error returns the builder, so that the
+    /// graph can be completed.
     pub fn finish(self) -> std::result::Result<FinishedGraph, Unfinished> {
         FinishedGraph::of(self)
     }
@@ -302,7 +303,7 @@ impl GraphBuilder {
 }
 
 impl Slot {
-    /// The tensor in messages.
+    /// Describes the tensor in messages.
     fn place(&self, id: TensorId) -> String {
         format!("tensor {} ({:?}, {})", id.0, self.name, self.spec)
     }
@@ -312,22 +313,22 @@ fn no_tensor(id: TensorId, count: usize) -> Error {
     invalid(format!("there is no tensor {}; wanted one of the graph's {count}", id.0))
 }
 
-/// An argument that is wrong.
+/// Returns an error for an invalid argument.
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidArgument, message)
 }
 
-/// A call at the wrong time.
+/// Returns an error for a call in the wrong state.
 fn state(message: impl Into<String>) -> Error {
     Error::new(ErrorCode::InvalidState, message)
 }
 
-/// What the runtime does not do.
+/// Returns an error for something that the runtime does not support.
 fn unsupported(message: impl Into<String>) -> Error {
     Error::new(ErrorCode::Unsupported, message)
 }
 
-/// The same error, with the place where it is.
+/// Returns the error with a place before its message.
 fn at(place: &str, error: &Error) -> Error {
     Error::new(error.code(), format!("{place}: {error}"))
 }

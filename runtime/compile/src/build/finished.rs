@@ -1,4 +1,4 @@
-//! A graph that is finished: checked as a whole, and in the form that models are compiled of.
+//! Finished graphs: checked as a whole and converted to the form that models are compiled from.
 
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
@@ -8,20 +8,20 @@ use super::{Error, ErrorCode, GraphBuilder, Result, Slot, TensorId, at, invalid,
 use udo_engine::device::Extent;
 use udo_graph::graph::{DimSpec, Graph, GraphError, TensorType, ValueId};
 
-/// A graph that stays as it is. Models are compiled of what [`FinishedGraph::graph`] gives, any number of them.
+/// An immutable graph. Any number of models can be compiled from [`FinishedGraph::graph`].
 #[derive(Clone, Debug)]
 pub struct FinishedGraph {
     built: GraphBuilder,
     graph: Graph,
 }
 
-/// Why a graph cannot be finished, and the graph as it was.
+/// An error of [`GraphBuilder::finish`], with the builder.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Unfinished {
-    /// The graph, to be mended.
+    /// The builder, which can be corrected.
     pub builder: Box<GraphBuilder>,
-    /// Why.
+    /// The error.
     pub error: Error,
 }
 
@@ -39,12 +39,12 @@ impl FinishedGraph {
         }
     }
 
-    /// The graph as models are compiled of it. Nodes are called after the operations that they stand for.
+    /// Returns the graph to compile. Nodes are named after their operations.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// The ranges of dimensions, by the names that [`FinishedGraph::graph`] has for them.
+    /// Returns the ranges of dimensions, by their names in [`FinishedGraph::graph`].
     pub fn ranges(&self) -> BTreeMap<String, RangeInclusive<usize>> {
         let inputs = self.built.io.iter().flat_map(|io| &io.inputs);
         let inputs = inputs.filter_map(|&id| self.built.slot(id).ok());
@@ -57,21 +57,21 @@ impl FinishedGraph {
         ranges.collect()
     }
 
-    /// The names of the operations, in the order in which they were added: each is its operator's and its place.
+    /// Returns the names of the operations in the order in which they were added: operator and index.
     pub fn operations(&self) -> impl Iterator<Item = &str> {
         self.built.operations.iter().map(|placed| placed.call.name.as_str())
     }
 
-    /// The operation that a node of this name stands for.
+    /// Returns the index of the operation that a node of this name belongs to.
     pub fn operation_of(&self, node: &str) -> Option<usize> {
         let is_part = |rest: &str| rest.is_empty() || rest.starts_with(['/', '.']);
         self.operations().position(|name| node.strip_prefix(name).is_some_and(is_part))
     }
 
-    /// A graph of one operation alone, whose inputs are of the types and shapes that were said of its tensors.
+    /// Returns a graph of a single operation, whose inputs have the declared types and shapes of its tensors.
     ///
     /// # Errors
-    /// There is no such operation.
+    /// The operation does not exist.
     pub fn alone(&self, operation: usize) -> Result<Graph> {
         let built = &self.built;
         let count = built.operations.len();
@@ -90,7 +90,7 @@ impl FinishedGraph {
     }
 }
 
-/// All of a graph, if it is one.
+/// Converts the whole graph, after checking it.
 fn whole(built: &GraphBuilder) -> Result<Graph> {
     let missing = |what: &str| state(format!("graph {:?} has no {what} yet", built.name));
     if built.tensors.is_empty() {
@@ -115,7 +115,7 @@ fn whole(built: &GraphBuilder) -> Result<Graph> {
     Ok(graph)
 }
 
-/// Refuses a tensor that has elements from nowhere.
+/// Refuses a tensor that nothing writes.
 fn check_made(built: &GraphBuilder, id: TensorId, place: &str) -> Result<()> {
     let tensor = built.slot(id)?;
     let is_input = built.io.as_ref().is_some_and(|io| io.inputs.contains(&id));
@@ -136,7 +136,7 @@ fn of_graph(error: &GraphError) -> Error {
     Error::new(code, error.to_string())
 }
 
-/// The graph of some operations.
+/// Returns the graph of some operations.
 fn made(
     built: &GraphBuilder,
     inputs: &[TensorId],
@@ -177,7 +177,7 @@ fn made(
     Ok(graph)
 }
 
-/// A value that a node makes, with what was said of it.
+/// Adds a computed value with the declared type of a tensor.
 fn computed(graph: &mut Graph, tensor: &Slot) -> ValueId {
     let id = graph.add_value(&tensor.name);
     let dims = tensor.spec.extents().map(|extent| match extent {

@@ -1,7 +1,7 @@
-//! Operations as nodes: what all of them need to become some.
+//! Converts operations to nodes.
 //!
-//! An operation sees real numbers where its tensors are quantized, and its nodes may make integers of another type than its
-//! tensors have: what lies between is put around its nodes here, and fused or folded as in any model.
+//! An operation works on real values even if its tensors are quantized, and its nodes may have other integer types than
+//! its tensors. The conversions are added around its nodes here, and passes fuse or fold them as in any model.
 
 use udo_api::{AxisEncoding, DType, Element, Encoding, Encodings, Layout, Shape};
 
@@ -11,7 +11,7 @@ use udo_engine::device::{Error, Extent, SpecDetails, TensorSpec};
 use udo_graph::graph::{Attr, Graph, NEWEST, Node, ValueId};
 use udo_graph::memory::Tensor;
 
-/// The values of tensors, as far as they have any.
+/// The values of tensors that have one so far.
 pub(super) struct Values(Vec<Option<ValueId>>);
 
 impl Values {
@@ -34,17 +34,17 @@ impl Values {
     }
 }
 
-/// One use of an operator in a graph.
+/// An operation in a graph.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
-    /// Its operator and place.
+    /// Its operator and index.
     pub(super) name: String,
     pub(super) attrs: Vec<(String, Attr)>,
     pub(super) inputs: Vec<Option<TensorId>>,
     pub(super) outputs: Vec<Option<TensorId>>,
 }
 
-/// The nodes of one operation while they are made.
+/// The nodes of one operation under construction.
 pub(super) struct Lower<'a> {
     graph: &'a mut Graph,
     tensors: &'a [Slot],
@@ -55,11 +55,11 @@ pub(super) struct Lower<'a> {
     first_value: usize,
 }
 
-/// What a node reads.
+/// The inputs of a node.
 pub(super) type Inputs<'a> = &'a [Option<ValueId>];
 
 impl<'a> Lower<'a> {
-    /// Begins the nodes of a call whose operation has those parameters.
+    /// Starts the nodes of an operation with these parameters.
     pub(super) fn new(
         graph: &'a mut Graph,
         tensors: &'a [Slot],
@@ -71,7 +71,7 @@ impl<'a> Lower<'a> {
         Self { graph, tensors, values, call, params, first_node, first_value }
     }
 
-    /// An operator of the runtime as it was asked for.
+    /// Adds a node of one of the runtime's own operators.
     pub(super) fn ours(&mut self, domain: &str, op: &str) -> Result<()> {
         let call = self.call;
         let mut inputs = Vec::with_capacity(call.inputs.len());
@@ -87,12 +87,12 @@ impl<'a> Lower<'a> {
         Ok(())
     }
 
-    /// How many inputs there are.
+    /// Returns the number of inputs.
     pub(super) fn count(&self) -> usize {
         self.call.inputs.len()
     }
 
-    /// How many outputs there are.
+    /// Returns the number of outputs.
     pub(super) fn output_count(&self) -> usize {
         self.call.outputs.len()
     }
@@ -112,22 +112,22 @@ impl<'a> Lower<'a> {
         slot.ok_or_else(|| invalid(format!("there is no tensor {}", id.0)))
     }
 
-    /// What was said of input `port`.
+    /// Returns the description of input `port`.
     pub(super) fn input(&self, port: usize) -> Result<&TensorSpec> {
         Ok(&self.slot(self.input_id(port)?)?.spec)
     }
 
-    /// What was said of output `port`.
+    /// Returns the description of output `port`.
     pub(super) fn output(&self, port: usize) -> Result<&TensorSpec> {
         Ok(&self.slot(self.output_id(port)?)?.spec)
     }
 
-    /// The rank of input `port`.
+    /// Returns the rank of input `port`.
     pub(super) fn rank(&self, port: usize) -> Result<usize> {
         self.input(port).map(TensorSpec::rank)
     }
 
-    /// The extents of input `port` from `first` on, which have to be fixed.
+    /// Returns the extents of input `port` from axis `first` on, which must be fixed.
     pub(super) fn extents(&self, port: usize) -> Result<Vec<usize>> {
         let spec = self.input(port)?;
         let fixed = spec.extents().enumerate().map(|(axis, extent)| match extent {
@@ -139,24 +139,24 @@ impl<'a> Lower<'a> {
         fixed.collect()
     }
 
-    /// The type of the numbers of input `port`.
+    /// Returns the type of the real values of input `port`.
     pub(super) fn real_type(&self, port: usize) -> Result<DType> {
         let spec = self.input(port)?;
         Ok(if spec.encodings().is_some() { DType::F32 } else { spec.dtype() })
     }
 
-    /// Whether the images of input `port` have their channels second.
+    /// Returns whether the images of input `port` have their channels second.
     pub(super) fn is_nchw(&self, port: usize) -> Result<bool> {
         Ok(self.input(port)?.layout() == Layout::Nchw)
     }
 
-    /// The value of input `port` as it is stored.
+    /// Returns the value of input `port` as it is stored.
     pub(super) fn stored(&self, port: usize) -> Result<ValueId> {
         let id = self.input_id(port)?;
         self.values.get(id).ok_or_else(|| invalid(format!("input {port} has no value")))
     }
 
-    /// The numbers of input `port`: what its integers stand for where it is quantized.
+    /// Returns the real values of input `port`, dequantized if necessary.
     pub(super) fn x(&mut self, port: usize) -> Result<ValueId> {
         let (value, spec) = (self.stored(port)?, *self.input(port)?);
         match spec.encodings() {
@@ -165,7 +165,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// What integers stand for.
+    /// Dequantizes a value.
     pub(super) fn dequantized(
         &mut self,
         value: ValueId,
@@ -175,7 +175,7 @@ impl<'a> Lower<'a> {
         self.coded("DequantizeLinear", value, dtype, encodings)
     }
 
-    /// Numbers from integers, or the other way round.
+    /// Adds a quantizing or dequantizing node.
     fn coded(
         &mut self,
         op: &str,
@@ -199,7 +199,7 @@ impl<'a> Lower<'a> {
         Ok(self.node(op, &[value, scale, zero_points], attrs.as_slice()))
     }
 
-    /// What the bias of a product stands for: integers without an encoding have the scale of what is added to it.
+    /// Returns the real values of a product's bias. Integers without an encoding have the scale of the products.
     pub(super) fn bias(&mut self, port: usize) -> Result<ValueId> {
         let own = *self.input(port)?;
         let (Some(x), Some(w)) = (self.input(0)?.encodings(), self.input(1)?.encodings()) else {
@@ -223,7 +223,7 @@ impl<'a> Lower<'a> {
         self.dequantized(value, DType::I32, encodings)
     }
 
-    /// The integers of input `port`, which has to be a constant.
+    /// Returns the integers of input `port`, which must be a constant.
     pub(super) fn known(&self, port: usize) -> Result<Vec<i64>> {
         let slot = self.slot(self.input_id(port)?)?;
         let data = slot.data.as_ref().ok_or_else(|| {
@@ -237,7 +237,7 @@ impl<'a> Lower<'a> {
         ints.ok_or_else(|| invalid(format!("input {port} is {}; wanted i32 or i64", slot.spec)))
     }
 
-    /// The one integer of input `port`, which has to be a constant.
+    /// Returns the only integer of input `port`, which must be a constant.
     pub(super) fn known_int(&self, port: usize) -> Result<i64> {
         match *self.known(port)? {
             [one] => Ok(one),
@@ -247,14 +247,14 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// The integers of input `port` as a list of i64.
+    /// Returns the integers of input `port` as a list of i64.
     pub(super) fn ints(&mut self, port: usize) -> Result<ValueId> {
         let (value, spec) = (self.stored(port)?, *self.input(port)?);
         let value = if spec.dtype() == DType::I64 { value } else { self.cast(value, DType::I64) };
         if spec.rank() == 1 { Ok(value) } else { self.reshaped(value, &[-1]) }
     }
 
-    /// Whether the attribute is given.
+    /// Returns whether the attribute is set.
     pub(super) fn has(&self, name: &str) -> bool {
         self.attr(name).is_some()
     }
@@ -271,7 +271,7 @@ impl<'a> Lower<'a> {
         invalid(format!("attribute {name:?} is missing"))
     }
 
-    /// An integer, a truth or the number of a choice.
+    /// Returns an integer, boolean or choice attribute as a number.
     pub(super) fn int(&self, name: &str) -> Result<i64> {
         match (self.attr(name), self.param(name)) {
             (Some(Attr::Int(value)), _) => Ok(*value),
@@ -287,12 +287,12 @@ impl<'a> Lower<'a> {
         at.ok_or_else(|| Self::missing(name))
     }
 
-    /// Whether a truth is set.
+    /// Returns a boolean attribute.
     pub(super) fn flag(&self, name: &str) -> Result<bool> {
         self.int(name).map(|value| value != 0)
     }
 
-    /// A number.
+    /// Returns a real attribute.
     pub(super) fn float(&self, name: &str) -> Result<f64> {
         match (self.attr(name), self.param(name)) {
             (Some(Attr::Float(value)), _) => Ok(*value),
@@ -308,7 +308,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// Numbers; nothing where the attribute is not given and has no default.
+    /// Returns a list of reals; `None` if the attribute is not set and has no default.
     pub(super) fn floats(&self, name: &str) -> Option<Vec<f64>> {
         match self.attr(name) {
             Some(Attr::Floats(values)) => Some(values.clone()),
@@ -316,7 +316,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// Integers; nothing where the attribute is not given and has no default.
+    /// Returns a list of integers; `None` if the attribute is not set and has no default.
     pub(super) fn list(&self, name: &str) -> Option<Vec<i64>> {
         match (self.attr(name), self.param(name)) {
             (Some(Attr::Ints(values)), _) => Some(values.clone()),
@@ -326,7 +326,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// As many integers as are wanted.
+    /// Returns a list of exactly `N` integers.
     pub(super) fn exactly<const N: usize>(&self, name: &str) -> Result<[i64; N]> {
         let list = self.list(name).ok_or_else(|| Self::missing(name))?;
         list.try_into().map_err(|list: Vec<i64>| {
@@ -334,7 +334,7 @@ impl<'a> Lower<'a> {
         })
     }
 
-    /// An axis of something of this rank, counted from its first one.
+    /// Returns the axis of a tensor of this rank; negative axes count from the end.
     pub(super) fn axis_of(axis: i64, rank: usize) -> Result<usize> {
         let most = i64::try_from(rank).unwrap_or(i64::MAX);
         let from_first = if axis < 0 { axis.saturating_add(most) } else { axis };
@@ -344,43 +344,43 @@ impl<'a> Lower<'a> {
         })
     }
 
-    /// An elementwise constant.
+    /// Adds a constant.
     pub(super) fn constant<T: Element>(&mut self, dims: &[usize], of: &[T]) -> Result<ValueId> {
         let shape = Shape::new(dims).map_err(|error| invalid(error.to_string()))?;
         let tensor = Tensor::of(shape, of).map_err(|error| invalid(error.to_string()))?;
         Ok(self.held(tensor))
     }
 
-    /// A constant that only nodes of this operation read.
+    /// Adds a constant for nodes of this operation.
     fn held(&mut self, tensor: Tensor) -> ValueId {
         let name = format!("{}/constant_{}", self.call.name, self.graph.values.len());
         self.graph.add_constant(&name, tensor)
     }
 
-    /// A list of integers.
+    /// Adds a constant list of integers.
     pub(super) fn int_list(&mut self, of: &[i64]) -> Result<ValueId> {
         self.constant(&[of.len()], of)
     }
 
-    /// A number of the type of the numbers of input `port`.
+    /// Adds a scalar of the real type of input `port`.
     pub(super) fn number(&mut self, port: usize, of: f64) -> Result<ValueId> {
         let dtype = self.real_type(port)?;
         let number = self.constant(&[], &[of])?;
         Ok(self.cast(number, dtype))
     }
 
-    /// The elements as another type.
+    /// Casts a value.
     pub(super) fn cast(&mut self, value: ValueId, to: DType) -> ValueId {
         self.node("Cast", &[value], &[("to", Attr::Int(i64::from(to.onnx())))])
     }
 
-    /// The elements under another shape.
+    /// Reshapes a value.
     pub(super) fn reshaped(&mut self, value: ValueId, dims: &[i64]) -> Result<ValueId> {
         let dims = self.int_list(dims)?;
         Ok(self.node("Reshape", &[value, dims], &[]))
     }
 
-    /// The elements with their axes in another order.
+    /// Transposes a value.
     pub(super) fn transposed(&mut self, value: ValueId, perm: &[i64]) -> ValueId {
         if perm.iter().copied().eq((0..).take(perm.len())) {
             return value;
@@ -388,24 +388,24 @@ impl<'a> Lower<'a> {
         self.node("Transpose", &[value], &[("perm", Attr::Ints(perm.to_vec()))])
     }
 
-    /// A node of one output.
+    /// Adds a node with one output.
     pub(super) fn node(&mut self, op: &str, inputs: &[ValueId], attrs: &[(&str, Attr)]) -> ValueId {
         let inputs: Vec<_> = inputs.iter().copied().map(Some).collect();
         self.node_of(op, &inputs, attrs)
     }
 
-    /// A node of one output, some of whose inputs may be left out.
+    /// Adds a node with one output and optional inputs.
     pub(super) fn node_of(
         &mut self,
         op: &str,
         inputs: Inputs<'_>,
         attrs: &[(&str, Attr)],
     ) -> ValueId {
-        // There is as much as is asked for.
+        // `nodes` returns as many outputs as requested.
         self.nodes(op, inputs, attrs, 1).first().copied().unwrap_or(ValueId(u32::MAX))
     }
 
-    /// A node of some outputs. Operators of our own domain are called as in `udo:Crop`.
+    /// Adds a node with several outputs. Operators of this project's domain are written as in `udo:Crop`.
     pub(super) fn nodes(
         &mut self,
         op: &str,
@@ -442,7 +442,7 @@ impl<'a> Lower<'a> {
         self.graph.add_value(&name)
     }
 
-    /// Makes output `port` of numbers, which are quantized where the tensor is.
+    /// Sets output `port` to real values, quantized if the tensor is.
     pub(super) fn give(&mut self, port: usize, value: ValueId) -> Result<()> {
         let spec = *self.output(port)?;
         let value = match spec.encodings() {
@@ -452,7 +452,7 @@ impl<'a> Lower<'a> {
         self.put(port, value)
     }
 
-    /// Makes output `port` of numbers, in the type that was said of the tensor.
+    /// Sets output `port` to real values, cast to the tensor's type.
     pub(super) fn give_cast(&mut self, port: usize, value: ValueId) -> Result<()> {
         let spec = *self.output(port)?;
         if spec.encodings().is_some() {
@@ -462,7 +462,7 @@ impl<'a> Lower<'a> {
         self.put(port, value)
     }
 
-    /// Makes output 0 of numbers, behind the activation that the operation asks for.
+    /// Sets output 0 to real values, after the activation that the operation states.
     pub(super) fn give_active(&mut self, value: ValueId) -> Result<()> {
         let value = match self.int("activation")? {
             0 => value,
@@ -472,7 +472,7 @@ impl<'a> Lower<'a> {
         self.give(0, value)
     }
 
-    /// Numbers within bounds, of the type of input 0.
+    /// Clips values to bounds, in the type of input 0.
     pub(super) fn clipped(
         &mut self,
         value: ValueId,
@@ -484,7 +484,7 @@ impl<'a> Lower<'a> {
         Ok(self.node_of("Clip", &[Some(value), min, max], &[]))
     }
 
-    /// Makes a value the one of the tensor that is output `port`.
+    /// Makes a value the one of output `port`.
     fn put(&mut self, port: usize, value: ValueId) -> Result<()> {
         let id = self.output_id(port)?;
         let to =
@@ -501,7 +501,7 @@ impl<'a> Lower<'a> {
         Ok(())
     }
 
-    /// Calls the node that makes output 0 by the name of the operation alone.
+    /// Names the node of output 0 like the operation.
     pub(super) fn name_last(&mut self) {
         let first = self.call.outputs.iter().flatten().next();
         let Some(value) = first.and_then(|id| self.values.get(*id)) else { return };
@@ -511,13 +511,13 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// A refusal of what the runtime does not do.
+    /// Returns an error for something that the runtime does not support.
     pub(super) fn refuse(message: impl Into<String>) -> Error {
         unsupported(message)
     }
 }
 
-/// Zero points in the type of what they are zero points of.
+/// Returns zero points in the type of the quantized values.
 fn stored_as(dtype: DType, dims: &[usize], of: &[i32]) -> Result<Tensor> {
     fn all<T: Element + TryFrom<i32>>(dims: &[usize], of: &[i32]) -> Result<Tensor> {
         let stored = of.iter().map(|&point| {

@@ -1,7 +1,8 @@
-//! The operations of `NNRt`: one table of their numbers, names, tensors and parameters, and of what each is in operators of ours.
+//! The operations of `NNRt`: a table of numbers, names, tensors, parameters, and the operators of this runtime that
+//! they map to.
 //!
-//! Images have their channels last, unless a tensor's description says otherwise. An attribute that is left out has the
-//! default of the table.
+//! Images are channels-last unless a tensor's description says otherwise. An omitted attribute has the default of the
+//! table.
 
 mod image;
 mod math;
@@ -26,30 +27,30 @@ pub struct NnrtOp {
     pub number: u32,
     /// Its name.
     pub name: &'static str,
-    /// The least and the most tensors that it reads.
+    /// The smallest and largest number of inputs.
     pub inputs: [usize; 2],
-    /// The least and the most tensors that it makes.
+    /// The smallest and largest number of outputs.
     pub outputs: [usize; 2],
     /// Its parameters.
     pub params: &'static [Param],
     form: Form,
 }
 
-/// What an operation is in operators of ours.
+/// The operators that an operation maps to.
 #[derive(Debug)]
 enum Form {
-    /// This one.
+    /// A single operator.
     Same(&'static str),
-    /// This one, and the activation that the operation asks for.
+    /// A single operator, followed by the activation that the operation states.
     Active(&'static str),
-    /// What a function makes.
+    /// The nodes that a function adds.
     By(fn(&mut Lower<'_>) -> Result<()>),
 }
 
-/// How many tensors an operation may have where there is no other bound.
+/// The largest number of tensors of an operation without another bound.
 const MOST: usize = 200;
 
-/// The operation of this name.
+/// Returns the operation of this name.
 pub(super) fn named(name: &str) -> Result<&'static NnrtOp> {
     let found = OPS.iter().find(|op| op.name == name);
     found.ok_or_else(|| {
@@ -65,7 +66,7 @@ pub(super) fn named(name: &str) -> Result<&'static NnrtOp> {
     })
 }
 
-/// The operation of this number.
+/// Returns the operation of this number.
 pub(super) fn numbered(number: u32) -> Result<&'static NnrtOp> {
     let found = OPS.iter().find(|op| op.number == number);
     found.ok_or_else(|| {
@@ -74,7 +75,7 @@ pub(super) fn numbered(number: u32) -> Result<&'static NnrtOp> {
 }
 
 impl NnrtOp {
-    /// Refuses what the operation does not have.
+    /// Checks a call against the operation's tensors and attributes.
     pub(super) fn check(&self, call: &Call) -> Result<()> {
         let name = self.name;
         let count = |side: &str, found: usize, [least, most]: [usize; 2]| {
@@ -109,7 +110,7 @@ impl NnrtOp {
         Ok(())
     }
 
-    /// Adds the nodes of a call of it.
+    /// Adds the nodes of a call.
     pub(super) fn lower(&self, lower: &mut Lower<'_>) -> Result<()> {
         match self.form {
             Form::Same(op) => {
@@ -125,7 +126,7 @@ impl NnrtOp {
     }
 }
 
-/// The operator of all inputs.
+/// Adds a node of an operator that reads all inputs.
 fn all(lower: &mut Lower<'_>, op: &str) -> Result<ValueId> {
     let inputs = (0..lower.count()).map(|port| lower.x(port)).collect::<Result<Vec<_>>>()?;
     Ok(lower.node(op, &inputs, &[]))

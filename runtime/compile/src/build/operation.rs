@@ -1,11 +1,11 @@
-//! Operations as they are asked for, as the graph has them once they are checked, and the nodes that they become.
+//! Operations: as callers describe them, and as a graph stores them.
 
 use super::lower::{Call, Lower, Values};
 use super::nnrt::{self, NnrtOp};
 use super::{Result, Slot, TensorId, invalid};
 use udo_graph::graph::{Attr, Graph};
 
-/// An operation's place among those of its graph, in the order in which they were added.
+/// The index of an operation in its graph, in the order in which operations were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperationId(pub u32);
 
@@ -14,13 +14,13 @@ impl OperationId {
         Self(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// The place in a list that has one entry per operation.
+    /// Returns the index in a list with one entry per operation.
     pub fn index(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
-/// One use of an operator.
+/// A use of an operator.
 #[derive(Clone, Debug)]
 pub struct Operation {
     kind: Kind,
@@ -37,18 +37,18 @@ enum Kind {
 }
 
 impl Operation {
-    /// An operation of `NNRt` by its name, as in `CONV2D`.
+    /// Returns an operation of `NNRt` by name, for example `CONV2D`.
     pub fn nnrt(name: &str) -> Self {
         Self::of(Kind::Name(name.to_owned()))
     }
 
-    /// An operation of `NNRt` by its number.
+    /// Returns an operation of `NNRt` by number.
     pub fn nnrt_number(number: u32) -> Self {
         Self::of(Kind::Number(number))
     }
 
-    /// An operator of this runtime or of a package, in its newest form; the domain of ONNX's own is empty. Whether there is one,
-    /// and takes its attributes and tensors, is known when a model is compiled.
+    /// Returns a use of an operator of this runtime or of a package, in its newest form. ONNX's own domain is empty.
+    /// The operator is looked up and checked when a model is compiled.
     pub fn ours(domain: &str, op: &str) -> Self {
         Self::of(Kind::Ours { domain: domain.to_owned(), op: op.to_owned() })
     }
@@ -57,28 +57,28 @@ impl Operation {
         Self { kind, attrs: Vec::new(), inputs: Vec::new(), outputs: Vec::new() }
     }
 
-    /// The same with this attribute.
+    /// Adds an attribute.
     #[must_use]
     pub fn attr(mut self, name: &str, attr: Attr) -> Self {
         self.attrs.push((name.to_owned(), attr));
         self
     }
 
-    /// The same that reads these tensors as well.
+    /// Adds inputs.
     #[must_use]
     pub fn reads(mut self, tensors: &[TensorId]) -> Self {
         self.inputs.extend(tensors.iter().copied().map(Some));
         self
     }
 
-    /// The same that leaves an input out.
+    /// Adds an omitted input.
     #[must_use]
     pub fn leaves_out(mut self) -> Self {
         self.inputs.push(None);
         self
     }
 
-    /// The same that makes these tensors as well.
+    /// Adds outputs.
     #[must_use]
     pub fn makes(mut self, tensors: &[TensorId]) -> Self {
         self.outputs.extend(tensors.iter().copied().map(Some));
@@ -93,7 +93,7 @@ pub(super) struct Placed {
     pub(super) call: Call,
 }
 
-/// What an operation is a use of.
+/// The operator of an operation.
 #[derive(Clone, Debug)]
 enum Of {
     Nnrt(&'static NnrtOp),

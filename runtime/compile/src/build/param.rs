@@ -1,4 +1,4 @@
-//! Parameters of operations: what each takes, and its default.
+//! Parameters of operations: their kinds and defaults.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use udo_graph::graph::Attr;
 /// A parameter of an operation.
 #[derive(Debug)]
 pub struct Param {
-    /// Its name, and an attribute's.
+    /// Its name, which is also the attribute's.
     pub name: &'static str,
-    /// What it takes.
+    /// Its kind.
     pub of: Kind,
-    /// Its value where an operation does not say it; nothing where it has to, or where nothing is another meaning.
+    /// The default; `None` if the parameter is mandatory or its absence has a meaning of its own.
     pub default: Option<Value>,
 }
 
-/// What a parameter takes.
+/// The kind of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// 0 or 1.
@@ -28,14 +28,14 @@ pub enum Kind {
     Ints,
     /// Numbers.
     Floats,
-    /// One of these texts, or its number.
+    /// One of these strings, or its index.
     Choice(&'static [&'static str]),
 }
 
 /// A default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// An integer, a truth or the number of a choice.
+    /// An integer, a boolean or the index of a choice.
     Int(i64),
     /// A number.
     Float(f64),
@@ -44,12 +44,12 @@ pub enum Value {
 }
 
 impl Param {
-    /// The parameter of this name.
+    /// Returns the parameter of this name.
     pub(super) fn named(params: &'static [Self], name: &str) -> Option<&'static Self> {
         params.iter().find(|param| param.name == name)
     }
 
-    /// Whether an attribute is a value for it.
+    /// Returns whether an attribute is a valid value.
     pub(super) fn takes(&self, attr: &Attr) -> bool {
         match (self.of, attr) {
             (Kind::Truth, Attr::Int(value)) => matches!(value, 0 | 1),
@@ -65,7 +65,7 @@ impl Param {
         }
     }
 
-    /// The number of one of the texts that it takes.
+    /// Returns the index of one of its choices.
     pub(super) fn choice(&self, text: &str) -> Option<i64> {
         let Kind::Choice(of) = self.of else { return None };
         i64::try_from(of.iter().position(|own| *own == text)?).ok()
@@ -101,7 +101,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// An attribute in the words of messages.
+/// Describes an attribute in messages.
 pub(super) fn said(attr: &Attr) -> String {
     match attr {
         Attr::Tensor(tensor) => format!("a tensor {}", tensor.desc()),

@@ -1,6 +1,7 @@
-//! Operations on images, whose channels are last unless their description says otherwise.
+//! Operations on images, which are channels-last unless their description says otherwise.
 //!
-//! Operators of ours have channels second: what is put before and behind moves them, and passes take such moves off that meet.
+//! The operators of this runtime have channels second: transposes are added around them, and passes remove those that
+//! cancel out.
 
 use udo_api::{AxisEncoding, Encodings};
 
@@ -8,7 +9,7 @@ use super::{Lower, Result, invalid};
 use udo_engine::device::{Extent, SpecDetails};
 use udo_graph::graph::{Attr, ValueId};
 
-/// The number of `valid` in `pad_mode`.
+/// The index of `valid` in `pad_mode`.
 const VALID: i64 = 1;
 
 pub(super) fn avg_pool(lower: &mut Lower<'_>) -> Result<()> {
@@ -39,7 +40,7 @@ pub(super) fn conv(lower: &mut Lower<'_>) -> Result<()> {
     product(lower, group)
 }
 
-/// A convolution of each channel by itself.
+/// Depthwise convolution.
 pub(super) fn depthwise(lower: &mut Lower<'_>) -> Result<()> {
     let channels = if lower.is_nchw(0)? { 1 } else { lower.rank(0)?.saturating_sub(1) };
     let Some(Extent::Fixed(channels)) = lower.input(0)?.extent(channels) else {
@@ -75,7 +76,7 @@ pub(super) fn conv_transpose(lower: &mut Lower<'_>) -> Result<()> {
     give_images(lower, y)
 }
 
-/// Weights in the order of axes that an operator has, moved as they are stored, so that they stay constants.
+/// Returns weights with permuted axes. They are transposed as stored integers, so that they stay constants.
 fn weights(lower: &mut Lower<'_>, perm: &[i64]) -> Result<ValueId> {
     let (stored, spec) = (lower.stored(1)?, *lower.input(1)?);
     if spec.rank() != perm.len() {
@@ -91,7 +92,7 @@ fn weights(lower: &mut Lower<'_>, perm: &[i64]) -> Result<ValueId> {
     }
 }
 
-/// Encodings of elements whose axes were put in another order.
+/// Returns encodings for permuted axes.
 fn moved_axis(encodings: Encodings, perm: &[i64]) -> Result<Encodings> {
     let Encodings::PerAxis(of) = encodings else { return Ok(encodings) };
     let is_it = |&from: &i64| usize::try_from(from).is_ok_and(|from| from == of.axis());
@@ -100,7 +101,8 @@ fn moved_axis(encodings: Encodings, perm: &[i64]) -> Result<Encodings> {
     made.map(Encodings::PerAxis).map_err(|error| invalid(error.to_string()))
 }
 
-/// Weights of a transposed convolution in groups: the inputs of each group are last, and have to be first beside the groups.
+/// Returns weights of a grouped transposed convolution: the input channels of each group, which are last, move next to
+/// the groups.
 fn grouped(lower: &mut Lower<'_>, group: i64) -> Result<ValueId> {
     let &[outputs, high, wide, inputs] = lower.extents(1)?.as_slice() else {
         return Err(invalid(format!("input 1 is {}; wanted 4 dimensions", lower.input(1)?)));
@@ -121,7 +123,7 @@ fn strides(lower: &Lower<'_>) -> Result<Option<(&'static str, Attr)>> {
     Ok(Some(("strides", Attr::Ints(lower.exactly::<2>("stride")?.to_vec()))))
 }
 
-/// Padding as it is said: by a mode, or for each edge; none where nothing is said.
+/// Returns the padding attribute: a mode, or a pad for each edge; `None` if neither is set.
 fn pads(lower: &Lower<'_>) -> Result<Option<(&'static str, Attr)>> {
     if lower.has("pad") && lower.has("pad_mode") {
         return Err(invalid(
@@ -138,7 +140,7 @@ fn pads(lower: &Lower<'_>) -> Result<Option<(&'static str, Attr)>> {
     Ok(Some(("auto_pad", Attr::Text("SAME_UPPER".to_owned()))))
 }
 
-/// The numbers of input `port`, channels second.
+/// Returns the real values of an image input with its channels second.
 fn images(lower: &mut Lower<'_>, port: usize) -> Result<ValueId> {
     let rank = lower.rank(port)?;
     if rank != 4 {
@@ -148,7 +150,7 @@ fn images(lower: &mut Lower<'_>, port: usize) -> Result<ValueId> {
     second(lower, port)
 }
 
-/// The numbers of input `port`, of any rank, channels second.
+/// Returns the real values of an input of any rank with its channels second.
 fn second(lower: &mut Lower<'_>, port: usize) -> Result<ValueId> {
     let (x, rank) = (lower.x(port)?, lower.rank(port)?);
     if lower.is_nchw(port)? || rank < 3 {
@@ -163,14 +165,14 @@ fn to_second(rank: usize) -> Vec<i64> {
     [&[*batch, *last], inner].concat()
 }
 
-/// The inverse: channels that are second become last.
+/// Returns the inverse permutation, which moves channels last.
 fn to_last(rank: usize) -> Vec<i64> {
     let axes: Vec<i64> = (0i64..).take(rank).collect();
     let [batch, channels, inner @ ..] = axes.as_slice() else { return axes };
     [&[*batch], inner, &[*channels]].concat()
 }
 
-/// Moves channels back to where those of input 0 are.
+/// Moves channels to their position in input 0.
 fn back(lower: &mut Lower<'_>, y: ValueId) -> Result<ValueId> {
     let rank = lower.rank(0)?;
     if lower.is_nchw(0)? || rank < 3 {
@@ -179,9 +181,9 @@ fn back(lower: &mut Lower<'_>, y: ValueId) -> Result<ValueId> {
     Ok(lower.transposed(y, &to_last(rank)))
 }
 
-/// Makes the output of images whose channels are second, behind the activation.
+/// Sets the output to an image with its channels second, after the activation.
 fn give_images(lower: &mut Lower<'_>, y: ValueId) -> Result<()> {
-    // The activation first: it is fused with what is before it.
+    // The activation comes first, so that it is fused with the node before it.
     let y = match lower.int("activation")? {
         0 => y,
         1 => lower.node("Relu", &[y], &[]),
@@ -212,7 +214,7 @@ pub(super) fn instance_norm(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
-/// A number per channel, under a shape that goes with input 0.
+/// Returns a vector with an element for each channel, in a shape that broadcasts to input 0.
 fn per_channel(lower: &mut Lower<'_>, port: usize) -> Result<ValueId> {
     let value = lower.x(port)?;
     let rank = lower.rank(0)?;
@@ -276,7 +278,7 @@ pub(super) fn lrn(lower: &mut Lower<'_>) -> Result<()> {
     let images = images(lower, 0)?;
     let attrs = [
         ("size", Attr::Int(size)),
-        // ONNX divides it by the size.
+        // ONNX divides alpha by the size.
         ("alpha", Attr::Float(lower.float("alpha")? * of_each)),
         ("beta", Attr::Float(lower.float("beta")?)),
         ("bias", Attr::Float(lower.float("bias")?)),
@@ -310,7 +312,7 @@ pub(super) fn space_to_batch(lower: &mut Lower<'_>) -> Result<()> {
     moved(lower, "udo:SpaceToBatch", &[block, pads])
 }
 
-/// An operator that moves the elements of images.
+/// Adds an operator that moves the elements of images.
 fn moved(lower: &mut Lower<'_>, op: &str, attrs: &[(&str, Attr)]) -> Result<()> {
     let images = images(lower, 0)?;
     let y = lower.node(op, &[images], attrs);

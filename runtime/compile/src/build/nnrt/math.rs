@@ -5,7 +5,7 @@ use udo_api::DType;
 use super::{Lower, Result, invalid};
 use udo_graph::graph::{Attr, ValueId};
 
-/// The numbers that `NNRt` has for types of elements.
+/// The numbers of element types in `NNRt`.
 const TYPES: [(i64, DType); 12] = [
     (1, DType::Bool),
     (2, DType::I8),
@@ -21,7 +21,7 @@ const TYPES: [(i64, DType); 12] = [
     (12, DType::F64),
 ];
 
-/// Refuses a type that is said beside a tensor of another one.
+/// Refuses a type attribute that contradicts the tensor's type.
 pub(super) fn check_type(what: &str, number: i64, of: DType) -> Result<()> {
     let found = TYPES.iter().find(|(own, _)| *own == number);
     if found.is_some_and(|(_, dtype)| *dtype == of) {
@@ -65,7 +65,7 @@ pub(super) fn eltwise(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
-/// Input 0 times one number, and another one added to it.
+/// y = x * scale + shift
 fn affine(lower: &mut Lower<'_>) -> Result<ValueId> {
     let mut x = lower.x(0)?;
     let (scale, shift) = (lower.float("scale")?, lower.float("shift")?);
@@ -88,7 +88,7 @@ pub(super) fn pow(lower: &mut Lower<'_>) -> Result<()> {
 pub(super) fn exp(lower: &mut Lower<'_>) -> Result<()> {
     let base = lower.float("base")?;
     let mut x = affine(lower)?;
-    // A base of -1 is e.
+    // A base of -1 means e.
     if base.to_bits() != (-1f64).to_bits() {
         if base.is_nan() || base <= 0.0 {
             return Err(invalid(format!(
@@ -223,7 +223,7 @@ pub(super) fn leaky_relu(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
-/// `(x + 3) / 6` between 0 and 1.
+/// y = clip((x + 3) / 6, 0, 1)
 pub(super) fn hard_sigmoid(lower: &mut Lower<'_>) -> Result<()> {
     let x = lower.x(0)?;
     let attrs = [("alpha", Attr::Float(1.0 / 6.0)), ("beta", Attr::Float(0.5))];
@@ -238,7 +238,7 @@ pub(super) fn not_equal(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
-/// The remainder, which has the sign of what is divided.
+/// y = a - b * trunc(a / b), which has the sign of a.
 pub(super) fn modulus(lower: &mut Lower<'_>) -> Result<()> {
     let inputs = [lower.x(0)?, lower.x(1)?];
     let y = lower.node("Mod", &inputs, &[("fmod", Attr::Int(1))]);

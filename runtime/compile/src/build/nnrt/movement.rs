@@ -1,4 +1,4 @@
-//! Elements put in other places, under other shapes, and shapes as numbers.
+//! Operations that move elements, change shapes, or return shapes.
 
 use udo_api::DType;
 
@@ -7,7 +7,7 @@ use super::{Lower, Result, invalid};
 use udo_engine::device::{Extent, SpecDetails};
 use udo_graph::graph::{Attr, ValueId};
 
-/// The numbers of `padding_mode`.
+/// The indices of `padding_mode`.
 const REFLECT: i64 = 1;
 const SYMMETRIC: i64 = 2;
 
@@ -57,7 +57,7 @@ pub(super) fn split(lower: &mut Lower<'_>) -> Result<()> {
     parts.into_iter().enumerate().try_for_each(|(port, part)| lower.give(port, part))
 }
 
-/// Sizes of which one may be -1, for what is left.
+/// Returns sizes in which a -1 is replaced by the rest of the axis.
 fn whole_sizes(lower: &Lower<'_>, axis: i64, mut sizes: Vec<i64>) -> Result<Vec<i64>> {
     if sizes.iter().all(|&size| size != -1) {
         return Ok(sizes);
@@ -74,7 +74,7 @@ fn whole_sizes(lower: &Lower<'_>, axis: i64, mut sizes: Vec<i64>) -> Result<Vec<
     Ok(sizes)
 }
 
-/// Input 0 cut into as many parts as there are outputs.
+/// Splits input 0 into as many parts as there are outputs.
 fn parts(lower: &mut Lower<'_>, axis: i64, sizes: Option<&[i64]>) -> Result<Vec<ValueId>> {
     let count = lower.output_count();
     let mut inputs = vec![Some(lower.x(0)?)];
@@ -141,7 +141,7 @@ pub(super) fn fill(lower: &mut Lower<'_>) -> Result<()> {
 
 pub(super) fn broadcast_to(lower: &mut Lower<'_>) -> Result<()> {
     let dims = lower.list("shape").ok_or_else(|| invalid("attribute \"shape\" is missing"))?;
-    // What -1 leaves as it is, 1 does as well.
+    // -1 keeps an extent, and so does 1.
     let dims: Vec<i64> = dims.into_iter().map(|dim| if dim == -1 { 1 } else { dim }).collect();
     let dims = lower.int_list(&dims)?;
     let x = lower.x(0)?;
@@ -186,13 +186,13 @@ pub(super) fn gather_nd(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
-/// Input `port` as i64, under its own shape.
+/// Returns input `port` as i64, in its own shape.
 fn index_tuples(lower: &mut Lower<'_>, port: usize) -> Result<ValueId> {
     let (value, dtype) = (lower.stored(port)?, lower.input(port)?.dtype());
     Ok(if dtype == DType::I64 { value } else { lower.cast(value, DType::I64) })
 }
 
-/// Numbers added up at their places among zeros.
+/// Adds updates to zeros at the indexed positions.
 pub(super) fn scatter_nd(lower: &mut Lower<'_>) -> Result<()> {
     let dtype = lower.real_type(1)?;
     let zeros = zeros(lower, 2, dtype)?;
@@ -203,7 +203,7 @@ pub(super) fn scatter_nd(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
-/// Numbers at their places among zeros: a place is a row of indices, or one index.
+/// Writes values into zeros at positions that are rows of indices, or single indices.
 pub(super) fn sparse_to_dense(lower: &mut Lower<'_>) -> Result<()> {
     let dtype = lower.real_type(1)?;
     let zeros = zeros(lower, 2, dtype)?;
@@ -220,7 +220,7 @@ pub(super) fn sparse_to_dense(lower: &mut Lower<'_>) -> Result<()> {
     }
     let mut values = lower.x(1)?;
     if lower.rank(1)? == 0 {
-        // One number for all places.
+        // One value for all positions.
         let shape = lower.node("Shape", &[indices], &[("end", Attr::Int(1))]);
         values = lower.node("Expand", &[values, shape], &[]);
     }
@@ -228,7 +228,7 @@ pub(super) fn sparse_to_dense(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
-/// Zeros of the shape that input `port` says.
+/// Returns zeros of the shape that input `port` states.
 fn zeros(lower: &mut Lower<'_>, port: usize, dtype: DType) -> Result<ValueId> {
     let shape = lower.ints(port)?;
     let zero = lower.constant(&[], &[0f32])?;
@@ -254,7 +254,7 @@ pub(super) fn constant_of_shape(lower: &mut Lower<'_>) -> Result<()> {
 pub(super) fn one_hot(lower: &mut Lower<'_>) -> Result<()> {
     let axis = lower.int("axis")?;
     let mut values = Vec::with_capacity(2);
-    // The number elsewhere comes first.
+    // The value elsewhere comes first.
     for port in [3, 2] {
         let value = lower.x(port)?;
         values.push(lower.reshaped(value, &[1])?);
@@ -270,7 +270,7 @@ pub(super) fn pad(lower: &mut Lower<'_>) -> Result<()> {
     if mode == SYMMETRIC {
         return symmetric(lower);
     }
-    // Rows of two become all that is before, then all that is behind.
+    // The pairs for each axis become all begins, then all ends.
     let pads = index_tuples(lower, 1)?;
     let pads = lower.transposed(pads, &[1, 0]);
     let pads = lower.reshaped(pads, &[-1])?;
@@ -285,7 +285,7 @@ pub(super) fn pad(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
-/// Padding that mirrors what is at the edges, the edges included: positions that are gathered along each axis.
+/// Pads by mirroring at the edges, including the edge elements: gathers positions along each axis.
 fn symmetric(lower: &mut Lower<'_>) -> Result<()> {
     let pads = lower.known(1)?;
     let extents = lower.extents(0)?;
@@ -313,7 +313,7 @@ fn symmetric(lower: &mut Lower<'_>) -> Result<()> {
 
 pub(super) fn slice(lower: &mut Lower<'_>) -> Result<()> {
     let (begin, size) = (lower.ints(1)?, lower.ints(2)?);
-    // A size of -1 is for all that is left.
+    // A size of -1 means the rest of the axis.
     let [all, most] = [lower.int_list(&[-1])?, lower.int_list(&[i64::MAX])?];
     let ends = lower.node("Add", &[begin, size], &[]);
     let is_all = lower.node("Equal", &[size, all], &[]);
@@ -335,7 +335,7 @@ pub(super) fn crop(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(0, y)
 }
 
-/// The bits of one place among those of all masks.
+/// The bits of one position in the masks.
 #[derive(Clone, Copy)]
 struct Masks {
     begin: i64,
@@ -362,21 +362,21 @@ impl Masks {
     }
 }
 
-/// A slice as `x[1:3, ..., -1]` says it in Python.
+/// A slice in the manner of Python, for example `x[1:3, ..., -1]`.
 #[derive(Default)]
 struct Slices {
     axes: Vec<i64>,
     begins: Vec<i64>,
     ends: Vec<i64>,
     steps: Vec<i64>,
-    /// Axes of `x` that go.
+    /// Axes of `x` that are removed.
     shrunk: Vec<i64>,
-    /// Axes of the result that come.
+    /// Axes that are added to the result.
     added: Vec<i64>,
 }
 
 impl Slices {
-    /// What numbers and masks say of something of this rank.
+    /// Returns the slice that numbers and masks describe, for a tensor of this rank.
     fn of(numbers: [&[i64]; 3], masks: Masks, rank: usize) -> Result<Self> {
         let [begins, ends, steps] = numbers;
         let count = begins.len();
@@ -473,7 +473,7 @@ pub(super) fn rank(lower: &mut Lower<'_>) -> Result<()> {
     lower.give_cast(0, y)
 }
 
-/// Numbers from a first one to below a last one, said by parameters, or by three tensors.
+/// Returns `start, start + delta, ..` up to `limit`, from parameters or from three tensors.
 pub(super) fn range(lower: &mut Lower<'_>) -> Result<()> {
     let mut inputs = Vec::with_capacity(3);
     match lower.count() {

@@ -1,4 +1,4 @@
-//! What goes by the order of numbers, and checks.
+//! Operations that order values, and checks.
 
 use super::{Lower, Result, invalid};
 use udo_graph::graph::{Attr, ValueId};
@@ -12,7 +12,7 @@ pub(super) fn top_k(lower: &mut Lower<'_>) -> Result<()> {
     lower.give_cast(1, indices)
 }
 
-/// The greatest numbers along an axis, and where they are.
+/// Returns the `k` largest elements along an axis, and their indices.
 fn top(lower: &mut Lower<'_>, k: ValueId, axis: i64, sorted: i64) -> Result<[ValueId; 2]> {
     let x = lower.x(0)?;
     let attrs = [("axis", Attr::Int(axis)), ("sorted", Attr::Int(sorted))];
@@ -42,7 +42,7 @@ pub(super) fn arg_max(lower: &mut Lower<'_>) -> Result<()> {
     if wants_value { lower.give(0, y) } else { lower.give_cast(0, y) }
 }
 
-/// What is checked goes through unchanged, or the run fails. How much of it a message would show says nothing here.
+/// Returns the input unchanged, or fails the run. The number of elements to print is ignored.
 pub(super) fn assert(lower: &mut Lower<'_>) -> Result<()> {
     let inputs = [lower.x(1)?, lower.x(0)?];
     let y = lower.node("udo:Assert", &inputs, &[]);

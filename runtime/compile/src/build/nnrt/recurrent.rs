@@ -4,7 +4,7 @@ use super::{Lower, Result, invalid};
 use udo_engine::device::SpecDetails;
 use udo_graph::graph::{Attr, ValueId};
 
-/// One layer. Gates are in the order input, output, forget, cell; both biases of a direction lie one behind the other.
+/// A single layer. The order of the gates is input, output, forget, cell. Both biases of a direction are concatenated.
 pub(super) fn lstm(lower: &mut Lower<'_>) -> Result<()> {
     if lower.int("num_layers")? != 1 || lower.int("proj_size")? != 0 {
         return Err(Lower::refuse("only one layer without a projection is done; add one for each"));
@@ -53,7 +53,7 @@ pub(super) fn lstm(lower: &mut Lower<'_>) -> Result<()> {
     lower.give(2, cell)
 }
 
-/// All states with those of both directions beside each other, unless the tensor has an axis for directions.
+/// Returns the states with both directions side by side, unless the tensor has an axis for directions.
 fn together(lower: &mut Lower<'_>, all: ValueId) -> Result<ValueId> {
     if lower.output(0)?.rank() == 4 {
         return Ok(all);

@@ -1,4 +1,4 @@
-//! What takes many numbers into one, and normalizations.
+//! Reductions and normalizations.
 
 use udo_api::DType;
 
@@ -29,7 +29,7 @@ pub(super) fn l2(lower: &mut Lower<'_>) -> Result<()> {
     reduced(lower, "ReduceL2")
 }
 
-/// Whether all are true, which is the least of truths.
+/// Returns whether all elements are true: the minimum of bools.
 pub(super) fn all(lower: &mut Lower<'_>) -> Result<()> {
     if lower.input(0)?.dtype() != DType::Bool {
         return Err(invalid(format!("input 0 is {}; wanted bool", lower.input(0)?)));
@@ -53,7 +53,7 @@ fn reduced(lower: &mut Lower<'_>, op: &str) -> Result<()> {
     lower.give(0, y)
 }
 
-/// The reduction along the axes of input 1, or along all from the one that it names.
+/// Returns the reduction along the axes of input 1, or along all axes from the one that it states.
 fn along(lower: &mut Lower<'_>, op: &str) -> Result<ValueId> {
     let rank = lower.rank(0)?;
     let axes = if lower.has("reduce_to_end") && lower.flag("reduce_to_end")? {
@@ -85,7 +85,7 @@ fn along_one(lower: &mut Lower<'_>, op: &str, axis: i64) -> Result<()> {
     lower.give(0, y)
 }
 
-/// Rows over their length, which is not taken to be less than the root of epsilon.
+/// y = x / max(norm(x), sqrt(epsilon))
 pub(super) fn l2_normalize(lower: &mut Lower<'_>) -> Result<()> {
     let axes = lower.list("axis").unwrap_or_default();
     let epsilon = lower.float("epsilon")?;
@@ -109,7 +109,7 @@ pub(super) fn layer_norm(lower: &mut Lower<'_>) -> Result<()> {
     let y = if axis == params {
         lower.node("LayerNormalization", &[x, gamma, beta], &attrs)
     } else {
-        // Numbers of other axes than those of the mean are multiplied behind.
+        // The scale has other axes than the mean and is applied afterwards.
         let behind = lower.node("Shape", &[x], &[("start", Attr::Int(begin))]);
         let one = lower.number(0, 1.0)?;
         let one = lower.node("Expand", &[one, behind], &[]);

@@ -1,4 +1,4 @@
-//! The table: a row per operation, in the order of their numbers.
+//! The table of operations, in the order of their numbers.
 
 use super::Form::{Active, By, Same};
 use super::{Form, MOST, NnrtOp};
@@ -16,7 +16,7 @@ const fn op(
     NnrtOp { number, name, inputs, outputs, params, form }
 }
 
-/// One tensor of one, two and three.
+/// Operations with one, two and three inputs and one output.
 const fn one(number: u32, name: &'static str, params: &'static [Param], form: Form) -> NnrtOp {
     op(number, name, [1, 1], [1, 1], params, form)
 }
@@ -29,7 +29,7 @@ const fn three(number: u32, name: &'static str, params: &'static [Param], form: 
     op(number, name, [3, 3], [1, 1], params, form)
 }
 
-/// A parameter that is stated, or whose absence means something.
+/// A parameter without a default.
 const fn stated(name: &'static str, of: Kind) -> Param {
     Param { name, of, default: None }
 }
@@ -78,7 +78,7 @@ const POOL: &[Param] = &[
 const REDUCE: &[Param] =
     &[truth("keep_dims", false), truth("reduce_to_end", false), float("coeff", 1.0)];
 
-/// Every operation.
+/// All operations.
 pub const OPS: &[NnrtOp] = &[
     two(1, "ADD", ACTIVE, Active("Add")),
     one(2, "AVG_POOL", POOL, By(image::avg_pool)),
