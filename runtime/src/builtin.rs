@@ -1,4 +1,4 @@
-//! The built-in package: all operators of `udo_ops`, and the one that runs what was compiled for the HTA.
+//! The built-in package: the operators of `udo_ops`, and the operator that runs HTA programs.
 
 use std::sync::OnceLock;
 
@@ -8,19 +8,19 @@ use udo_engine::exit_guard::PerProcess;
 use udo_engine::operators::Operators;
 use udo_engine::package::{BUILT_IN, OpenError};
 
-/// What `udo_ops` has.
+/// The operators of `udo_ops`.
 static COMPUTED: PackageV1 = udo_ops::PACKAGE.guarded();
 
-/// What runs programs of the HTA.
+/// The operator that runs HTA programs.
 static PROGRAMS: PackageV1 = PackageV1::new(BUILT_IN, env!("CARGO_PKG_VERSION"))
     .ops(&[subnet::OP])
     .kernels(&[subnet::KERNEL])
     .guarded();
 
-/// The built-in operators. Their tables stay for the life of the process, so that all runtimes have one copy.
+/// Returns the built-in operators. Their tables stay for the lifetime of the process, and all runtimes share them.
 ///
 /// # Errors
-/// The table breaks the contract, which is a fault of this library.
+/// The tables break the contract, which is a bug in this library.
 pub fn operators() -> Result<Operators, OpenError> {
     static MADE: PerProcess<OnceLock<Operators>> = PerProcess::new(OnceLock::new());
     let known = MADE.get();

@@ -1,4 +1,4 @@
-//! The memory of one stream of runs, and the calls of its steps.
+//! Executes a plan: its memory, and the calls of its steps.
 
 mod bound;
 mod calls;
@@ -53,7 +53,7 @@ pub use trace::{Span, SpanKind, Trace};
 use turn::Turn;
 use upkeep::Cached;
 
-/// Why a step of a run failed. The session can run again.
+/// The failure of a step. The session can run again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("node {node:?}: package {package}'s {op} on {core}{} {reason}", in_subnet(.subnet.as_deref()))]
 pub struct StepError {
@@ -65,11 +65,11 @@ pub struct StepError {
     pub package: Box<str>,
     /// The core that it ran on.
     pub core: Core,
-    /// The name of its subnet, where the model has several.
+    /// The name of its subnet, if the model has several.
     pub subnet: Option<Box<str>>,
-    /// What the kernel answered.
+    /// The kernel's error.
     pub error: ExecError,
-    /// The same in words.
+    /// The error message.
     pub reason: Box<str>,
 }
 
@@ -77,29 +77,29 @@ fn in_subnet(subnet: Option<&str>) -> String {
     subnet.map_or_else(String::new, |name| format!(" ({name})"))
 }
 
-/// Why there is no session.
+/// The reason why a session cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a session {memory}; {largest}")]
 pub struct SessionError {
-    /// What all of it wanted.
+    /// The memory that the whole session needs.
     pub memory: OutOfMemory,
-    /// What takes the most of it.
+    /// Its largest part.
     pub largest: Largest,
 }
 
-/// Why there is no memory for a plan.
+/// The reason why there is no memory for a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RoomError {
-    /// The model or the system has none.
+    /// The model's budget or the system is out of memory.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// A device has none.
+    /// A device is out of memory.
     #[error(transparent)]
     Device(#[from] device::Error),
 }
 
 impl SessionError {
-    /// Why there would be no session of this plan now, if that is so.
+    /// Checks whether a session of this plan could be created now.
     pub(crate) fn look_ahead(plan: &Plan, budget: &Budget) -> Result<(), Self> {
         budget.allows(plan.session_bytes()).map_err(|memory| Self::of(plan, memory))
     }
@@ -110,7 +110,7 @@ impl SessionError {
     }
 }
 
-/// Why a tensor cannot go in or come out.
+/// The reason why a tensor cannot be set or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
@@ -119,24 +119,24 @@ pub enum PortError {
     NoSuchPort {
         /// `input` or `output`.
         side: &'static str,
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names that there are.
+        /// The existing names.
         known: Vec<String>,
     },
-    /// The tensor is of another type or shape.
+    /// The tensor has another type or shape.
     #[error("{side} {name:?} is {found}, wanted {wanted}")]
     WrongTensor {
         /// `input` or `output`.
         side: &'static str,
         /// The port's name.
         name: String,
-        /// What was given or asked for.
+        /// The tensor's type and shape.
         found: String,
-        /// What the model has.
+        /// The port's type and shape.
         wanted: String,
     },
-    /// The model leaves shapes open, and the session has met none.
+    /// The model has open shapes, and the session has not prepared any.
     #[error("{side} {name:?} has no shape yet, wanted shapes to prepare, or inputs and a run")]
     NoShapes {
         /// `input` or `output`.
@@ -157,81 +157,81 @@ impl PortError {
     }
 }
 
-/// What one step of a run took.
+/// The time and the heap calls of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepProfile {
-    /// How long it took.
+    /// Its duration.
     pub time: Duration,
-    /// Calls of the program's allocator meanwhile, by any thread; needs [`udo_api::GuardAlloc`].
-    /// A package's own allocator answers with `HEAP_USE` instead.
+    /// Calls of the program's allocator during the step, by any thread; needs [`udo_api::GuardAlloc`]. A package's own
+    /// allocator returns `HEAP_USE` instead.
     pub heap_calls: u64,
 }
 
-/// What a run needs of a step: the call, and where bounded shapes go afterwards.
+/// A step's call, and the bounded shapes that are passed on after it.
 #[derive(Clone, Copy)]
 struct Call {
     execute: ExecuteFn,
     args: *const ExecArgs,
     shapes_end: u32,
-    /// 1 + the number of the step's geometry, where extents change from run to run; else 0.
+    /// 1 + the index of the step's geometry, if extents change from run to run; else 0.
     geometry: u32,
 }
 
-/// A plan with memory of its own: one call after another. It belongs to one thread at a time.
+/// A plan with its own memory. It runs one call after another, and belongs to one thread at a time.
 pub(crate) struct Executor {
     plan: Arc<Plan>,
-    // Kernels hold pointers into these; nothing moves or frees them before the session goes.
+    // Kernels hold pointers into these. They are neither moved nor freed before the session is dropped.
     arenas: PerMemory<Buffer>,
-    /// The memory of the GPU, where that is on a device.
+    /// The GPU memory, if it is on a device.
     device: Option<Arena>,
     scratch: PerMemory<Buffer>,
-    /// What the host has of arenas that are not coherent.
+    /// The host's cached copies of non-coherent arenas.
     cached: Cached,
-    /// Where inputs and outputs are at home, where arenas are shared.
+    /// The session's own memory for inputs and outputs, if arenas are shared.
     ports: Option<Buffer>,
     geometry: Vec<StepGeometry>,
     tensors: Vec<SharedArg>,
-    /// Where the tensors of the graph's inputs begin, behind those of the steps.
+    /// The index of the first tensor of the graph's inputs, after those of the steps.
     first_input: usize,
     args: Vec<ExecArgs>,
     calls: Vec<Call>,
     turns: Vec<Turn>,
-    /// For runs that are cut, and may be stopped.
+    /// The parts of a run that can be interrupted.
     parts: Vec<Part>,
     stoppable: Option<Stoppable>,
     exchanged: Vec<Exchanged>,
-    /// Where inputs and outputs lie that may lie elsewhere.
+    /// Inputs and outputs whose memory can change.
     moved: Vec<Moved>,
-    /// The extents that inputs have by themselves, where a run lends them others.
+    /// The own extents of inputs for which a run lends others.
     own_dims: Vec<Option<Extents>>,
-    /// Steps that work in place where a run has an input and an output in one.
+    /// Steps that work in place if a run binds an input and an output to the same memory.
     replaced: Vec<Replaced>,
-    /// The tensors of the steps that say each shape. The first one has what the last of them said.
+    /// The tensors of the steps that set each shape. The first one holds what the last of them set.
     said_by: BTreeMap<ShapeId, Vec<usize>>,
-    /// Producer and consumer of each bounded value, in the order of the steps.
+    /// The producer and consumer of each bounded value, in the order of the steps.
     shapes: Vec<(usize, usize)>,
-    /// The same of the graph's inputs.
+    /// The same for the graph's inputs.
     input_shapes: Vec<(usize, usize)>,
-    /// Each bounded tensor, and its extents at their bounds.
+    /// Each bounded tensor, with its extents at the upper bounds.
     bounds: Vec<(usize, Extents)>,
-    /// The same of the bounded outputs of all steps.
+    /// The same for the bounded outputs of all steps.
     output_bounds: Vec<(usize, Extents)>,
     first_tensor: Vec<usize>,
     guards: Vec<Guard>,
     thread: u64,
     pool: Arc<Pool>,
-    /// Goes last: what is shared may not have memory behind that.
+    /// Dropped last, because it counts the memory above.
     _held: Held,
 }
 
-/// A library's thread guard, and the steps that want it.
+/// A library's guard of a thread, and the steps that use it.
 struct Guard {
     of_library: LibraryGuard,
     steps: Vec<usize>,
 }
 
-// SAFETY: every pointer leads into memory that the session owns or shares immutably, or that a run it is bound to
-// has leases of, and the guards of a thread are looked up again when another thread runs the session.
+// SAFETY: every pointer leads into memory that the session owns or shares immutably, or that is leased by the run it is
+// bound to, and the guards of a thread are looked up again when another thread runs the session.
 unsafe impl Send for Executor {}
 
 impl fmt::Debug for Executor {
@@ -240,7 +240,7 @@ impl fmt::Debug for Executor {
     }
 }
 
-/// A number that no other thread of the process has, ever; 0 stands for none.
+/// Returns a unique number of the calling thread; never 0.
 fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
@@ -255,10 +255,10 @@ fn this_thread() -> u64 {
 }
 
 impl Executor {
-    /// Takes the memory that `plan` asks for out of `budget`, and of the devices of `room`. Nothing is allocated after this.
+    /// Allocates the memory of `plan` from `budget` and from the devices of `room`. Nothing is allocated afterwards.
     ///
     /// # Errors
-    /// The budget, a device or the system has no such memory.
+    /// The budget, a device or the system is out of memory.
     pub(crate) fn new(
         plan: Arc<Plan>,
         pool: Arc<Pool>,
@@ -312,7 +312,7 @@ impl Executor {
         Ok(session)
     }
 
-    /// Takes memory for what steps derive from extents that change.
+    /// Allocates memory for what steps derive from variable extents.
     fn lay_geometry(&mut self, budget: &Budget) -> Result<(), SessionError> {
         let plan = Arc::clone(&self.plan);
         for (index, bytes) in plan.geometry() {
@@ -369,12 +369,12 @@ impl Executor {
         self.unbind();
     }
 
-    /// Where an operand lies, if it is in an arena.
+    /// Returns the place of an operand in an arena.
     fn place(&self, operand: &Operand) -> Option<&WindowPlace> {
         self.plan.windows.get(operand.window()?.0)
     }
 
-    /// The first byte of an operand, or where it lies on the device; null for one that is left out.
+    /// Returns the address of an operand, or its handle on the device; null if it is omitted.
     fn address(&self, operand: &Operand) -> *mut u8 {
         match &operand.place {
             None => std::ptr::null_mut(),
@@ -398,7 +398,7 @@ impl Executor {
 
     fn lay_calls(&mut self) {
         let plan = Arc::clone(&self.plan);
-        // The cell has the layout of what is in it.
+        // The cell has the layout of its contents.
         let tensors = self.tensors.as_ptr().cast_mut().cast::<TensorArg>();
         let mut guards: BTreeMap<usize, Guard> = BTreeMap::new();
         for (index, step) in plan.steps.iter().enumerate() {
@@ -444,7 +444,7 @@ impl Executor {
         self.first_tensor.partition_point(|&first| first <= tensor).saturating_sub(1)
     }
 
-    /// Notes where each bounded shape goes once its step has said it.
+    /// Records where each bounded shape is passed on after its step.
     fn link_shapes(&mut self, plan: &Plan) {
         for (port, at) in plan.inputs.iter().zip(self.first_input..) {
             if let Some(shape) = port.operand.shape {
@@ -473,10 +473,10 @@ impl Executor {
         self.input_shapes = self.shapes.split_off(of_inputs);
     }
 
-    /// Runs the model once over the inputs as they are. Uses no heap unless it fails.
+    /// Runs the model once with the current inputs. Uses no heap unless it fails.
     ///
     /// # Errors
-    /// A kernel failed; the outputs are unspecified, and the session can run again.
+    /// A kernel failed. The outputs are unspecified; the session can run again.
     pub(crate) fn run(&mut self) -> Result<(), StepError> {
         self.enter_thread();
         self.reset_bounds();
@@ -489,7 +489,7 @@ impl Executor {
         })
     }
 
-    /// Has a step derive what it needs from the extents of this run.
+    /// Prepares a step for the extents of this run.
     fn prepare(&self, index: usize, call: &Call) -> Result<(), StepError> {
         let Some(geometry) = self.geometry.get(call.geometry as usize - 1) else { return Ok(()) };
         // SAFETY: the arguments are this step's, and point into `tensors`.
@@ -499,10 +499,10 @@ impl Executor {
         }
     }
 
-    /// Runs the model once and notes what each step took, in all its calls.
+    /// Runs the model once and adds to the profile of each step.
     ///
     /// # Errors
-    /// As [`Executor::run`].
+    /// The same as for [`Executor::run`].
     pub(crate) fn run_profiled(&mut self, profile: &mut [StepProfile]) -> Result<(), StepError> {
         self.enter_thread();
         self.reset_bounds();
@@ -513,10 +513,10 @@ impl Executor {
         })
     }
 
-    /// Runs the model once and notes in `trace` which thread was at which step when. Uses no heap unless it fails.
+    /// Runs the model once and records in `trace` when each thread worked at which step. Uses no heap unless it fails.
     ///
     /// # Errors
-    /// As [`Executor::run`].
+    /// The same as for [`Executor::run`].
     pub(crate) fn run_traced(&mut self, trace: &mut Trace) -> Result<(), StepError> {
         self.enter_thread();
         self.reset_bounds();
@@ -526,7 +526,7 @@ impl Executor {
         })
     }
 
-    /// Puts every bounded tensor at its bounds, where a run starts, and those that are inputs at their extents.
+    /// Resets every bounded tensor to its bounds at the start of a run, and the inputs to their extents.
     fn reset_bounds(&mut self) {
         self.cached.settle();
         self.to_bounds(&self.bounds);
@@ -543,7 +543,7 @@ impl Executor {
         }
     }
 
-    /// Looks up the thread's guards when the session meets a new thread.
+    /// Looks up the thread's guards if the session is on a new thread.
     fn enter_thread(&mut self) {
         let thread = this_thread();
         if self.thread == thread {
@@ -588,12 +588,12 @@ impl Executor {
         }
     }
 
-    /// The plan that the session runs.
+    /// Returns the plan.
     pub(crate) fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The same, as who outlives this may have it.
+    /// Returns the plan for callers that outlive the executor.
     pub(crate) fn shared_plan(&self) -> &Arc<Plan> {
         &self.plan
     }

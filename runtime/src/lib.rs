@@ -1,7 +1,7 @@
-//! Model in, results out: runs graphs of built-in and user operators on emulated cores.
+//! Runs graphs of built-in and user-defined operators on emulated cores.
 //!
-//! A [`Runtime`] has operators and devices and loads a [`Model`]; a [`Session`] runs the model over [`Tensor`]s. The modules have their
-//! options, errors and reports. Tools that look inside graphs, plans and packages use the crates below this one: `udo-graph`,
+//! A [`Runtime`] has operators and devices. It loads a [`Model`], and a [`Session`] runs the model on [`Tensor`]s. The
+//! modules contain their options and results. Tools that inspect graphs, plans and packages use the crates `udo-graph`,
 //! `udo-engine` and `udo-compile`.
 
 mod builtin;
@@ -12,12 +12,12 @@ pub mod quant;
 mod runtime;
 mod session;
 
-/// The cache of prepacked weights, which later processes load.
+/// The cache of packed constants on disk.
 pub mod cache {
     pub use udo_engine::cache::{CacheError, CacheOptions, CacheOutcome, CacheReport};
 }
 
-/// How a model is compiled, and the reports of that.
+/// Options and results of compiling a model.
 pub mod compile {
     pub use crate::model::{Surveyed, support, survey};
     pub use crate::pipeline::CompileError;
@@ -30,7 +30,7 @@ pub mod compile {
     pub use udo_compile::resolve::{Coverage, Input, MissingOp, ResolveError};
 }
 
-/// Devices and tensors in their memory.
+/// Devices, and tensors in their memory.
 pub mod device {
     pub use udo_engine::device::{
         Coded, Coherence, CoreSet, DeviceId, DeviceSpec, DeviceTensor, Devices, ErrorCode, Extent,
@@ -38,7 +38,7 @@ pub mod device {
     };
 }
 
-/// Graphs: read from files, built and edited.
+/// Graphs, imported from files or built by a program.
 pub mod graph {
     pub use udo_graph::graph::{
         Attr, DimSpec, Graph, GraphError, Node, NodeId, ParseError, Source, TensorType, Value,
@@ -47,13 +47,13 @@ pub mod graph {
     pub use udo_graph::import::{ImportError, ImportOptions};
 }
 
-/// Packages of operators: whose signatures are trusted, and which packages run in a worker process.
+/// Packages of operators: trust and containment.
 pub mod package {
     pub use udo_engine::contain::Containment;
     pub use udo_engine::package::{OpenError, Trust};
 }
 
-/// Runs: their options, memory, errors and traces.
+/// Asynchronous runs.
 pub mod run {
     pub use crate::session::{
         IoTensors, PortError, RunError, SessionOptions, Span, SpanKind, StepError, StepProfile,

@@ -1,4 +1,4 @@
-//! From a graph to its plan: all steps of a compilation, in the order in which they run.
+//! The compilation of a graph to a plan: all steps in order.
 //!
 //! | step | what it does |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | [`place`] | gives each node a core and a finalized kernel |
 //! | [`plan`] | lays out steps, arenas and transfers |
 //!
-//! What comes before that is done once for a model, whatever shapes its runs have: see [`Model`](crate::model::Model).
+//! What comes before is done once for a model, whatever shapes its runs have: see [`Model`](crate::model::Model).
 
 mod error;
 
@@ -24,16 +24,16 @@ use crate::executor::SessionError;
 pub use error::CompileError;
 use udo_compile::options::preferred_core;
 
-/// What a compilation makes.
+/// The result of a compilation.
 pub(crate) struct Compiled {
     pub(crate) plan: Plan,
-    /// What each pass did.
+    /// The effects of the passes.
     pub(crate) fired: Vec<Fired>,
-    /// What follows the plan, once a run has said what it wants to know.
+    /// The part that follows the plan, to be compiled when a run has computed what it depends on.
     pub(crate) rest: Option<Part>,
 }
 
-/// Compiles a part of a model, all of whose inputs' shapes are known.
+/// Compiles a part of a model with known input shapes.
 pub(crate) fn compile(
     compiler: &Compiler<'_>,
     part: Part,
@@ -61,7 +61,8 @@ fn steps(compiler: &Compiler<'_>, part: Part, pool: &Pool) -> Result<Compiled, C
     Ok(Compiled { plan, fired, rest })
 }
 
-/// Has every thread use the packages' libraries once: the system makes their thread-local state at a thread's first use of it.
+/// Makes every thread use the packages' libraries once: the system allocates their thread-local state at a thread's
+/// first use.
 fn warm(plan: &Plan, pool: &Pool) {
     let mut guards: Vec<_> = plan.steps.iter().filter_map(|step| step.guard).collect();
     guards.sort_unstable_by_key(LibraryGuard::id);

@@ -1,8 +1,8 @@
-//! Makes quantized models of those in numbers: which values are stored as integers, what these stand for, and a graph that says so.
+//! Quantizes float models: chooses encodings for values, and inserts them into the graph.
 //!
-//! A [`Quantizer`] looks at a graph, a [`Calibration`] at what its values are in runs over data that are like those to come, and
-//! [`Quantizer::finish`] puts steps that store numbers and steps that make numbers of them again around operators. That graph is one
-//! in numbers like any, which other tools run as well; passes make one on integers of it where it runs.
+//! A [`Quantizer`] analyzes a graph, and a [`Calibration`] records the ranges of its values in runs over representative
+//! data. [`Quantizer::finish`] then adds `QuantizeLinear` and `DequantizeLinear` nodes around operators. The result is
+//! an ordinary float graph that other tools can run; passes convert it to integer operators when it is loaded.
 
 mod at_load;
 mod calibrate;
@@ -13,7 +13,7 @@ mod encoded;
 mod encodings;
 mod equalize;
 mod fold;
-mod in_numbers;
+
 mod insert;
 mod masks;
 mod noise;
@@ -49,6 +49,7 @@ pub(crate) use at_load::at_load;
 pub use at_load::is_wanted;
 pub use calibrate::Calibration;
 pub use compare::{Compared, Comparison};
+pub(crate) use dequantize::has_encodings;
 pub use encoded::{Encoded, Kind};
 pub use encodings::{Encodings, EncodingsError};
 pub(crate) use in_numbers::speaks;
@@ -66,10 +67,10 @@ use range::LEAST_WIDTH;
 use sites::Sites;
 use weights::Scheme;
 
-/// The passes that put one node in the place of several between which nothing is stored.
+/// The passes that fuse steps between which nothing is quantized.
 const FUSED: [&str; 3] = ["layer_norm", "rms_norm", "activations"];
 
-/// The newest version of the DSP.
+/// The newest DSP architecture.
 const NEWEST_DSP: u16 = 81;
 
 /// How weights are encoded.
@@ -84,45 +85,45 @@ pub enum WeightEncoding {
     PerChannel,
 }
 
-/// How biases are stored.
+/// The storage of biases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BiasStorage {
-    /// In 32 bits, in steps of the sums that they are added to.
+    /// 32 bits, in units of the sums that they are added to.
     #[default]
     Sums,
-    /// In 8 bits.
+    /// 8 bits.
     Eight,
 }
 
-/// What becomes of operators without a quantized form.
+/// The treatment of operators without a quantized form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FloatOps {
-    /// They refuse the model.
+    /// The model is refused.
     #[default]
     Refused,
-    /// They are computed in numbers.
+    /// They are computed in floating point.
     Allowed,
-    /// The same, of numbers that are stored and in steps that store what they make, as fixed-point cores need it: in 16 bits, but where
-    /// operators with a quantized form want fewer.
+    /// They are computed in floating point, between quantized values as fixed-point cores need them: with 16 bits,
+    /// unless a quantized operator uses the value with fewer.
     Stored,
 }
 
 /// What the user decides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// How many bits weights have.
+    /// The number of bits of weights.
     pub weight_bits: Bits,
-    /// How many bits all else has: 8 or 16.
+    /// The number of bits of activations: 8 or 16.
     pub activation_bits: Bits,
-    /// How biases are stored.
+    /// The storage of biases.
     pub bias: BiasStorage,
     /// How weights are encoded.
     pub weight_encoding: WeightEncoding,
     /// How ranges are chosen of what values were.
     pub method: Method,
-    /// What becomes of operators without a quantized form.
+    /// The treatment of operators without a quantized form.
     pub float_ops: FloatOps,
-    /// The core whose types say how tensors of packages' operators are stored: the newest DSP by default.
+    /// The core whose types determine how tensors of packages' operators are stored; the newest DSP by default.
     pub core: Core,
     /// Whether the weight ranges of consecutive convolutions are equalized: one scales its channels up, the other one down.
     pub equalize: bool,
@@ -166,38 +167,38 @@ impl Settings {
     }
 }
 
-/// Why a model cannot be quantized.
+/// The reason why a model cannot be quantized.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuantError {
     /// The graph cannot be resolved.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// A pass broke the graph.
+    /// A pass left an invalid graph.
     #[error(transparent)]
     Pass(#[from] PassError),
-    /// An edit broke the graph, which is a fault of this library.
+    /// An edit left an invalid graph, which is a bug in this library.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// The model cannot be made to run.
+    /// The model cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
-    /// An input is not as the model wants it.
+    /// An input does not match the model.
     #[error(transparent)]
     Port(#[from] PortError),
     /// A run failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// There is no memory for what is stored.
+    /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] TensorError),
-    /// It has steps that store numbers.
+    /// The model is quantized already.
     #[error("node {node:?} stores numbers as integers already, wanted a model in numbers")]
     Quantized {
-        /// The first of them.
+        /// The first `QuantizeLinear` node.
         node: String,
     },
-    /// Nothing in it can be stored as integers.
+    /// No value of the model can be quantized.
     #[error("no operator of the model has a quantized form for f32")]
     Nothing,
     /// Operators have no quantized form.
@@ -206,21 +207,21 @@ pub enum QuantError {
         /// The nodes.
         nodes: Vec<FloatNode>,
     },
-    /// A value was never seen.
+    /// A value had no element in any run.
     #[error("value {value:?} had no number in {runs} runs, wanted data that reach it")]
     Unseen {
         /// The value.
         value: String,
-        /// How many runs there were.
+        /// The number of runs.
         runs: usize,
     },
-    /// A value has infinite numbers that do not only mask.
+    /// A value has infinite elements that are not only masks.
     #[error("value {value:?} is infinite for some inputs, wanted numbers")]
     Infinite {
         /// The value.
         value: String,
     },
-    /// A value has something that is no number.
+    /// A value has NaN elements.
     #[error("value {value:?} is NaN for some inputs, wanted numbers")]
     NotANumber {
         /// The value.
@@ -232,20 +233,20 @@ pub enum QuantError {
         /// The names.
         names: Vec<String>,
     },
-    /// What was made does not run on the core that it is made for.
+    /// The quantized model does not run on its core.
     #[error("quantized, {error}")]
     Refused {
-        /// Why not.
+        /// The reason.
         error: Box<PlaceError>,
     },
-    /// Encodings do not fit a value.
+    /// An encoding does not fit its value.
     #[error("value {value:?} is given {found}, wanted {wanted}")]
     Encodings {
         /// The value.
         value: String,
-        /// What was given.
+        /// The given encoding.
         found: String,
-        /// What it takes.
+        /// The expected encoding.
         wanted: String,
     },
 }
@@ -272,7 +273,7 @@ impl Coded for QuantError {
     }
 }
 
-/// A model that is to be quantized.
+/// A model to quantize.
 #[derive(Debug)]
 pub struct Quantizer {
     graph: Graph,
@@ -285,28 +286,28 @@ pub struct Quantizer {
 pub struct Quantized {
     /// Its graph.
     pub graph: Graph,
-    /// All that is stored as integers, in the order of the graph.
+    /// The quantized values, in the order of the graph.
     pub encoded: Vec<Encoded>,
-    /// Nodes that compute in numbers.
+    /// Nodes that compute in floating point.
     pub floats: Vec<FloatNode>,
-    /// What is stored in steps that are too large for its numbers, as its range is narrower than ranges are.
+    /// Values whose range is narrower than the smallest width, so that their steps are too coarse.
     pub narrow: Vec<Narrow>,
     /// The names of encodings that were given and are not used, each with the reason.
     pub unused: BTreeMap<String, String>,
 }
 
-/// A value whose range was widened to [`Settings::least_width`], by which some of its numbers are lost.
+/// A value whose range was widened to [`Settings::least_width`], which loses precision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Narrow {
     /// Its name.
     pub name: String,
-    /// How wide the range of its numbers is, with 0 in it.
+    /// The width of its actual range, including 0.
     pub width: f64,
     /// Its signal-to-noise ratio in dB.
     pub decibels: f64,
 }
 
-/// The model of a graph that is run for its numbers alone.
+/// Compiles a graph that is only run to observe its values.
 fn model_of(
     mut graph: Graph,
     resources: &Resources,
@@ -323,8 +324,8 @@ fn model_of(
 }
 
 impl Quantizer {
-    /// Folds what products can do for nodes beside them, and looks at what can be stored. Where extents are open, `bind` says those
-    /// of some run.
+    /// Folds constants into neighboring products, and determines which values can be quantized. `bind` states the
+    /// extents that the model leaves open.
     ///
     /// # Errors
     /// The graph cannot be resolved, is quantized already, or has operators without a quantized form.
@@ -373,10 +374,10 @@ impl Quantizer {
         Wishes { histograms, means }
     }
 
-    /// The quantized model.
+    /// Returns the quantized model.
     ///
     /// # Errors
-    /// A value was never seen, or is infinite, or there is no memory.
+    /// A value was never computed or is infinite, or there is not enough memory.
     pub fn finish(&self, calibration: &Calibration) -> Result<Quantized, QuantError> {
         let levels = self.mask_levels(calibration);
         let mut of_groups = Vec::new();
@@ -405,10 +406,10 @@ impl Quantizer {
         Ok(Quantized { graph: made.graph, encoded: made.encoded, floats, narrow, unused })
     }
 
-    /// Refuses what was made if a node of it has no kernel on the newest DSP.
+    /// Checks that every node of a quantized model has a kernel on the newest DSP.
     ///
     /// # Errors
-    /// The node, and why.
+    /// A node has no kernel; the error states the reason.
     pub fn check(
         quantized: &Quantized,
         resources: &impl AsRef<Resources>,
@@ -420,12 +421,12 @@ impl Quantizer {
         let graph = quantized.graph.clone();
         match model_of(graph, resources.as_ref(), &options) {
             Err(CompileError::Place(error)) => Err(QuantError::Refused { error: Box::new(error) }),
-            // What else is wrong with it the run says, which may have other extents and more memory.
+            // Other errors depend on extents and memory, which may differ in a run.
             Ok(_) | Err(_) => Ok(()),
         }
     }
 
-    /// What the numbers of a value were, or of the one whose encoding it has.
+    /// Returns the observed range of a value, or of the value that it shares its encoding with.
     fn seen(&self, id: ValueId, calibration: &Calibration) -> Option<Seen> {
         let own = calibration.of(id);
         let group = || self.sites.groups.get(self.sites.of.get(id).copied().flatten()?);
@@ -434,7 +435,7 @@ impl Quantizer {
         (!seen.range.is_empty()).then_some(seen)
     }
 
-    /// Says of values what of them does not only mask.
+    /// Records the range without masks for values that have masks.
     fn tell_masks(&self, encoded: &mut [Encoded], calibration: &Calibration, levels: &MaskLevels) {
         for (id, _) in self.sites.of.iter().filter(|(_, group)| group.is_some()) {
             let seen = self.seen(id, calibration);
@@ -453,12 +454,12 @@ impl Quantizer {
         MaskLevels::of(&self.graph, &self.sites.masks, seen, steps)
     }
 
-    /// How the values of a group are stored.
+    /// Returns the integers that represent the values of a group.
     fn levels(&self, group: &sites::Group) -> Levels {
         Levels::unsigned(group.stored_for.bits(self.settings.activation_bits))
     }
 
-    /// What lost something as its range is narrower than ranges are.
+    /// Returns the values that lost precision because their range is narrower than the smallest width.
     fn narrow(&self, calibration: &Calibration, encoded: &[Encoded]) -> Vec<Narrow> {
         let least_width = self.settings.least_width;
         let of = |encoded: &Encoded| {
@@ -484,7 +485,7 @@ impl Quantizer {
         encoded.iter().filter_map(of).collect()
     }
 
-    /// The encoding of values that have one.
+    /// Returns the encoding of a group.
     fn encoding(
         &self,
         group: &sites::Group,
@@ -520,7 +521,7 @@ impl Quantizer {
         })
     }
 
-    /// The range of a group's numbers, of which those that only mask have as little of it as does.
+    /// Returns the range of a group; masks are moved as close to 0 as possible.
     fn range(&self, group: &sites::Group, calibration: &Calibration, masks: &MaskLevels) -> Range {
         let Some(watched) = calibration.of(group.root) else { return Range::EMPTY };
         let (seen, chosen) =

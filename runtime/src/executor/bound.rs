@@ -1,6 +1,6 @@
-//! Inputs and outputs that lie elsewhere than in an arena: where a run is bound to, so that nobody copies them.
+//! Inputs and outputs in memory that a run binds, so that they are not copied.
 //!
-//! Each buffer that may has a list of the tensors in it, made with the session, whose addresses change with it.
+//! Each movable buffer has a list of its tensors, whose addresses change with it.
 
 use std::ops::Range;
 
@@ -14,23 +14,23 @@ use udo_compile::plan::{Movable, Operand, Port, SharedPlace, WindowPlace};
 use udo_engine::device::{self, SpecDetails, TensorSpec};
 use udo_engine::run::Bound;
 
-/// A buffer that may lie elsewhere, and where it does now.
+/// A movable buffer and its current address.
 pub(super) struct Moved {
-    /// Where it begins in the arena of the host, as it was planned.
+    /// Its planned offset in the host's arena.
     planned: usize,
     bytes: usize,
-    /// Where it is the session's own.
+    /// Its address in the session's own memory.
     home: *mut u8,
     at: *mut u8,
-    /// How many of its bytes are there: fewer than all where an input is bounded and a run has less of it.
+    /// The number of valid bytes there: fewer than all if an input is bounded and a run has a smaller one.
     there: usize,
-    /// The tensors in it, and where they begin from its start on.
+    /// The tensors in it, with their offsets.
     tensors: Vec<(usize, usize)>,
 }
 
 impl Moved {
-    /// Those of a plan, in the arena that begins at `arena`: at home there, or one behind the other in memory of their own.
-    /// `places` has the place of each tensor.
+    /// Returns the movable buffers of a plan: in the arena that begins at `arena`, or one after another in separate
+    /// memory. `places` has the place of each tensor.
     pub(super) fn all(
         movable: &[Movable],
         places: Vec<Option<&WindowPlace>>,
@@ -61,7 +61,7 @@ impl Moved {
         self.move_to((self.home, self.bytes), tensors);
     }
 
-    /// Has it lie at `at` from the next call on, where there are so many bytes of it. No heap.
+    /// Moves it to `at` from the next call on, with `there` valid bytes. Uses no heap.
     fn move_to(&mut self, (at, there): (*mut u8, usize), tensors: &[SharedArg]) {
         self.there = there;
         if self.at == at {
@@ -75,34 +75,34 @@ impl Moved {
         }
     }
 
-    /// Which of its bytes begin at `offset` of the arena as it was planned, `len` of them.
+    /// Returns its bytes for the planned `offset` and `len` of the arena.
     fn part(&self, offset: usize, len: usize) -> Option<Range<usize>> {
         let start = offset.checked_sub(self.planned)?;
         start.checked_add(len).filter(|&end| end <= self.bytes).map(|end| start..end)
     }
 
-    /// `len` bytes from where a window is that was planned to begin at `offset`, as far as they are there.
+    /// Returns the `len` bytes of a window that was planned at `offset`, as far as they are valid.
     pub(super) fn bytes(&self, offset: usize, len: usize) -> &[u8] {
         let Some(part) = self.part(offset, len) else { return &[] };
         let Some(len) = part.end.min(self.there).checked_sub(part.start) else { return &[] };
         let from = self.at.wrapping_add(part.start);
-        // SAFETY: `at` has `there` bytes, of which these are: in the session's own memory, or in that of a run whose leases
-        // are held as long as it is bound; kernels write them while they execute, and none does now.
+        // SAFETY: `at` has `there` bytes, of which these are a part: in the session's own memory, or in that of a run
+        // whose leases are held as long as it is bound. Kernels write them only while they execute, and none does now.
         unsafe { std::slice::from_raw_parts(from, len) }
     }
 
-    /// The first `len` bytes, to be changed; none of what others lent to be read.
+    /// Returns the first `len` bytes for writing; `None` if they are in a run's memory.
     pub(super) fn bytes_mut(&mut self, len: usize) -> Option<&mut [u8]> {
         if !self.is_at_home() || len > self.bytes {
             return None;
         }
-        // SAFETY: at home it has `bytes` bytes of the session's own memory, which nobody else is at between calls.
+        // SAFETY: in the session's own memory it has `bytes` bytes, which nothing else accesses between calls.
         Some(unsafe { std::slice::from_raw_parts_mut(self.at, len) })
     }
 }
 
 impl Executor {
-    /// Has all inputs and outputs lie in the session's own memory. What they were bound to may go afterwards.
+    /// Moves all inputs and outputs to the session's own memory. The memory they were bound to may be freed afterwards.
     pub(crate) fn unbind(&mut self) {
         for moved in &mut self.moved {
             moved.move_home(&self.tensors);
@@ -111,9 +111,9 @@ impl Executor {
         self.set_apart();
     }
 
-    /// Has the input at place `index` be read where a run has it, if it can; whether it is. Its leases have to be held for
-    /// as long as calls run. One in whose place the run has an output, called `over`, is not where other outputs are read from
-    /// there. No heap.
+    /// Binds the input at `index` to the run's memory if possible; returns whether it is bound. The leases must be held
+    /// while calls run. If the output `over` shares the input's memory, no other output may be read from there. Uses no
+    /// heap.
     pub(crate) fn bind_input(&mut self, index: usize, over: Option<&str>, bound: &Bound) -> bool {
         let Some(bytes) = self.input_bytes(index).map(<[u8]>::len) else { return false };
         let number = self.plan.inputs.get(index).and_then(|port| port.moves);
@@ -128,11 +128,11 @@ impl Executor {
         true
     }
 
-    /// Has an output be written where a run wants output `index` of its model, if it can: one that is bounded wants room for
-    /// its bounds there. Its leases have to be held for as long as calls run. No heap, unless its memory is made for it.
+    /// Binds an output to the memory of the run's output `index` if possible; a bounded output needs memory for its
+    /// bounds. The leases must be held while calls run. Uses no heap unless that memory is allocated.
     ///
     /// # Errors
-    /// There is no memory for what the run is to make, or somebody is at what the run before made.
+    /// There is no memory for the run's output, or the previous run's output is in use.
     pub(crate) fn bind_output(
         &mut self,
         output: Carried,
@@ -164,7 +164,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Whether an output other than `but` is in a buffer that may lie elsewhere.
+    /// Returns whether an output other than `but` is in a movable buffer.
     fn is_given(&self, number: usize, but: &str) -> bool {
         let place = |port: &Port| self.plan.windows.get(port.operand.window()?.0)?.moves;
         self.plan.outputs.iter().any(|port| port.name != but && place(port) == Some(number))

@@ -1,4 +1,4 @@
-//! The calls of a run, one after the other.
+//! Runs the calls of a plan in order.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use super::{Executor, StepError, StepProfile, Trace};
 use udo_compile::plan::Progress;
 
 impl Executor {
-    /// Has `run` run the calls of a run, as many at a time as follow each other.
+    /// Runs a plan's calls with `run`, in ranges of consecutive calls.
     #[inline]
     pub(super) fn walk<E>(
         &self,
@@ -58,7 +58,7 @@ impl Executor {
         Ok(())
     }
 
-    /// As [`Executor::run_calls`], over memory that the cache writes back to by itself.
+    /// Does the same as [`Executor::run_calls`] with a cache that writes lines back spontaneously.
     pub(super) fn run_and_evict(
         &self,
         calls: Range<usize>,
@@ -71,13 +71,13 @@ impl Executor {
         Ok(())
     }
 
-    /// How many bounded shapes the calls before these pass on.
+    /// Returns the number of bounded shapes that earlier calls pass on.
     fn shaped_before(&self, calls: &Range<usize>) -> u32 {
         let before = calls.start.checked_sub(1).and_then(|before| self.calls.get(before));
         before.map_or(0, |call| call.shapes_end)
     }
 
-    /// Runs calls one after the other and adds to what is noted of each.
+    /// Runs calls and adds to the profile of each.
     pub(super) fn profile_calls(
         &self,
         calls: Range<usize>,
@@ -99,7 +99,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Runs calls one after the other and notes each in `trace`.
+    /// Runs calls and records each in `trace`.
     pub(super) fn trace_calls(
         &self,
         calls: Range<usize>,

@@ -1,4 +1,4 @@
-//! What a plan leaves to the one behind it.
+//! Values that a plan passes to the next one.
 
 use udo_api::{DType, TensorDesc};
 
@@ -14,7 +14,7 @@ pub(crate) enum Carried {
 }
 
 impl Executor {
-    /// The input or output that is called `name`.
+    /// Returns the input or output with this name.
     pub(crate) fn carried(&self, name: &str) -> Carried {
         let at = |ports: &[Port]| ports.iter().position(|port| port.name == name);
         let input = at(&self.plan.inputs).map(Carried::Input);
@@ -29,19 +29,19 @@ impl Executor {
         port.map(|port| &port.operand)
     }
 
-    /// Its type and shape after the last run. Uses no heap.
+    /// Returns its type and shape after the last run. Uses no heap.
     pub(crate) fn carried_desc(&self, carried: Carried) -> TensorDesc {
         self.carried_operand(carried).map_or(TensorDesc::ABSENT, |operand| self.shaped(operand))
     }
 
-    /// Its elements after the last run. Uses no heap.
+    /// Returns its bytes after the last run. Uses no heap.
     pub(crate) fn carried_bytes(&self, carried: Carried) -> &[u8] {
         let Some(operand) = self.carried_operand(carried) else { return &[] };
         let bytes = self.shaped(operand).size_bytes();
         self.bytes_of(operand).get(..bytes).unwrap_or_default()
     }
 
-    /// A copy of it after the last run.
+    /// Returns a copy of it after the last run.
     pub(crate) fn carried_tensor(&self, carried: Carried) -> Result<Tensor, TensorError> {
         let desc = self.carried_desc(carried);
         let dtype = desc.dtype().unwrap_or(DType::U8);

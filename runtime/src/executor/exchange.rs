@@ -1,4 +1,4 @@
-//! Places that are exchanged behind trips, so that states need not be copied.
+//! Exchanges buffers after iterations, so that loop states are not copied.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -7,18 +7,18 @@ use super::Executor;
 use udo_compile::plan::WindowPlace;
 use udo_engine::cores::Memory;
 
-/// A place that others are exchanged with.
+/// A buffer that is exchanged with others.
 pub(super) struct Exchanged {
-    /// Where it begins in the arena of the host, as it was planned.
+    /// Its planned offset in the host's arena.
     planned: usize,
-    /// Where it is now.
+    /// Its current offset.
     start: Cell<usize>,
-    /// The tensors in it, and where they begin from its start on.
+    /// The tensors in it, with their offsets.
     tensors: Vec<(usize, usize)>,
 }
 
 impl Exchanged {
-    /// Those of a plan, which begin at `starts`; `places` has the place of each tensor.
+    /// Returns the exchanged buffers of a plan, which begin at `starts`. `places` has the place of each tensor.
     pub(super) fn all<'a>(
         starts: &[usize],
         places: impl Iterator<Item = Option<&'a WindowPlace>>,
@@ -39,13 +39,13 @@ impl Exchanged {
 }
 
 impl Executor {
-    /// Where a window begins in its arena by now.
+    /// Returns the current offset of a window in its arena.
     pub(super) fn offset(&self, place: &WindowPlace) -> usize {
         let exchanged = place.exchanged.and_then(|number| self.exchanged.get(number));
         exchanged.map_or(place.offset, |at| place.offset - at.planned + at.start.get())
     }
 
-    /// Exchanges the places of these pairs. Uses no heap.
+    /// Exchanges pairs of buffers. Uses no heap.
     pub(super) fn exchange(&self, pairs: Range<usize>) {
         let arena = self.arenas[Memory::Host].as_ptr();
         for pair in self.plan.exchanges.get(pairs).unwrap_or_default() {

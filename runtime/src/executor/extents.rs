@@ -1,4 +1,4 @@
-//! What kernels say of a run's extents, and who reads it.
+//! The extents that kernels set during a run, and their consumers.
 
 use std::cell::UnsafeCell;
 
@@ -24,14 +24,14 @@ impl Extents {
         }
     }
 
-    /// Whether the parts agree with each other; a package may have written them.
+    /// Returns whether the extents agree with the number of elements; a package may have written them.
     fn is_possible(&self) -> bool {
         let dims = self.dims.get(..self.rank).unwrap_or_default();
         dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)) == Some(self.len)
     }
 }
 
-/// One tensor of a call, which kernels reach through pointers from run to run.
+/// A tensor argument, which kernels access through pointers in every run.
 #[repr(transparent)]
 pub(super) struct SharedArg(UnsafeCell<TensorArg>);
 
@@ -40,7 +40,7 @@ impl SharedArg {
         Self(UnsafeCell::new(arg))
     }
 
-    /// The argument between calls.
+    /// Returns the argument between calls.
     pub(super) fn at_rest(&self) -> &TensorArg {
         // SAFETY: the cell is this session's; kernels write to it only while they execute, and none does now.
         unsafe { &*self.0.get() }
@@ -50,22 +50,22 @@ impl SharedArg {
         Extents::of(self.at_rest())
     }
 
-    /// The first element of a tensor of truths that has one, between calls.
+    /// Returns the first element of a bool tensor between calls, if it has one.
     pub(super) fn first_truth(&self) -> Option<bool> {
         let arg = self.at_rest();
         let is_there = arg.dtype == DType::Bool.code() && arg.len > 0 && !arg.data.is_null();
-        // SAFETY: the session laid the argument out over memory of its own, or of a constant, for `len` elements of a byte.
+        // SAFETY: the argument describes memory of the session, or of a constant, with `len` elements of one byte.
         is_there.then(|| unsafe { arg.data.cast::<u8>().read() } != 0)
     }
 
-    /// Has the elements lie elsewhere from the next call on.
+    /// Moves the elements to another address from the next call on.
     pub(super) fn move_to(&self, data: *mut u8) {
         // SAFETY: as in `at_rest`, and a session belongs to one thread at a time.
         let arg = unsafe { &mut *self.0.get() };
         arg.data = data;
     }
 
-    /// Has it be one half of an in-place pair with port `other` from the next call on, or none.
+    /// Marks it as part of an in-place pair with port `other` from the next call on, or as unpaired.
     pub(super) fn pair_with(&self, other: Option<u16>) {
         // SAFETY: as in `at_rest`, and a session belongs to one thread at a time.
         let arg = unsafe { &mut *self.0.get() };
@@ -89,7 +89,7 @@ impl SharedArg {
     }
 }
 
-/// Copies the extents that a step said to everything that reads them; false if they are impossible.
+/// Copies the extents that a step has set to their consumers; returns false if they are impossible.
 pub(super) fn pass_shapes(
     tensors: &[SharedArg],
     shapes: &[(usize, usize)],

@@ -1,4 +1,4 @@
-//! Geometry of steps whose extents change from run to run.
+//! The geometry of steps with variable extents: data that kernels derive from the shapes of their tensors.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use udo_host::{Buffer, ExecuteFn};
 
 use super::extents::SharedArg;
 
-/// A step's geometry, and the extents that it was filled for.
+/// A step's geometry, and the extents that it was computed for.
 pub(super) struct StepGeometry {
     prepare: ExecuteFn,
-    /// Where the step's inputs are among the session's tensors.
+    /// The range of the step's inputs among the session's tensors.
     inputs: Range<usize>,
     /// The extents of each input at the last call of `prepare`.
     filled_for: Vec<Cell<[usize; 8]>>,
@@ -25,12 +25,12 @@ impl StepGeometry {
         Self { prepare, inputs, filled_for, buffer }
     }
 
-    /// Where it lies, and how long it is.
+    /// Returns its address and length.
     pub(super) fn bytes(&self) -> (*mut u8, usize) {
         (self.buffer.as_ptr(), self.buffer.len())
     }
 
-    /// Has the step fill it, if an extent is another than when it was filled; the status of that.
+    /// Recomputes the geometry if an extent has changed; returns the status.
     ///
     /// # Safety
     /// `args` must be the arguments of the step's call, and `tensors` those that it points into.
@@ -44,7 +44,7 @@ impl StepGeometry {
         if is_filled {
             return Status::OK.code();
         }
-        // SAFETY: `args` points to the step's tensors and to this geometry, which nobody else refers to.
+        // SAFETY: `args` points to the step's tensors and to this geometry, which nothing else refers to.
         let status = unsafe { (self.prepare)(args) };
         if status != Status::OK.code() {
             self.filled_for.iter().for_each(|filled_for| filled_for.set(NOTHING));

@@ -1,4 +1,4 @@
-//! A run cut into parts, each on one kind of core, for who runs them on threads of their own.
+//! Divides a run into parts on one kind of core each, for callers that run them on separate threads.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;
@@ -9,7 +9,7 @@ use super::{Executor, StepError};
 use udo_compile::plan::{Plan, Progress};
 use udo_engine::exit_guard;
 
-/// Calls that follow each other on one kind of core.
+/// Consecutive calls on one kind of core.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     calls: Range<usize>,
@@ -17,7 +17,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// The parts of a plan. One in which a run goes back and forth is all of one part, on the host.
+    /// Returns the parts of a plan. A plan with jumps is a single part on the host.
     pub(super) fn all(plan: &Plan) -> Vec<Self> {
         let mut parts: Vec<Self> = Vec::new();
         if !plan.jumps.is_empty() {
@@ -35,13 +35,13 @@ impl Part {
 }
 
 impl Executor {
-    /// The kind of core that part `index` of a run is on; nothing behind the last one.
+    /// Returns the kind of core of part `index`; `None` after the last part.
     pub(crate) fn part(&self, index: usize) -> Option<CoreKind> {
         self.parts.get(index).map(|part| part.kind)
     }
 
-    /// Runs one part, the first of which begins a run, up to its end or to where `is_stopped` says so; kernels look at `stop`
-    /// themselves. Uses no heap unless it fails.
+    /// Runs one part until its end or until `is_stopped`; the first part begins a run. Kernels check `stop` themselves.
+    /// Uses no heap unless it fails.
     pub(crate) fn run_part(
         &mut self,
         index: usize,
@@ -86,7 +86,7 @@ impl Executor {
     }
 }
 
-/// Why a part ends before its end.
+/// Why a part ends early.
 enum Halt {
     Failed(StepError),
     Stopped,

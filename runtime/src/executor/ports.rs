@@ -1,4 +1,4 @@
-//! What goes into a plan and what comes out: its inputs for the next run, and its outputs after the last one.
+//! Sets the inputs of a plan for the next run, and reads its outputs after the last one.
 
 use std::sync::Arc;
 
@@ -27,13 +27,13 @@ impl Executor {
         }
     }
 
-    /// The extents of the input at place `index` in the next run.
+    /// Returns the extents of the input at `index` for the next run.
     pub(crate) fn input_dims(&self, index: usize) -> &[usize] {
         let arg = self.tensors.get(self.first_input + index).map(SharedArg::at_rest);
         arg.and_then(|arg| arg.dims.get(..usize::from(arg.rank))).unwrap_or_default()
     }
 
-    /// Gives the input at place `index` other extents for the next run, if they are within its bounds.
+    /// Sets the extents of the input at `index` for the next run, if they are within its bounds.
     pub(crate) fn set_input_dims(&mut self, index: usize, dims: &[usize]) {
         let Some(port) = self.plan.inputs.get(index) else { return };
         let operand = &port.operand;
@@ -46,7 +46,7 @@ impl Executor {
         }
     }
 
-    /// The same, until nothing is bound any more: then it has those that it had.
+    /// Does the same until the run's tensors are unbound, which restores the previous extents.
     pub(crate) fn lend_input_dims(&mut self, index: usize, dims: &[usize]) {
         let now = self.tensors.get(self.first_input + index).map(SharedArg::read);
         if let Some(own) = self.own_dims.get_mut(index) {
@@ -55,14 +55,14 @@ impl Executor {
         self.set_input_dims(index, dims);
     }
 
-    /// Has the input at place `index` keep the extents that it was lent, as it has elements of them.
+    /// Keeps the lent extents of the input at `index`, because it now has elements for them.
     pub(crate) fn keep_input_dims(&mut self, index: usize) {
         if let Some(own) = self.own_dims.get_mut(index) {
             *own = None;
         }
     }
 
-    /// Gives all inputs the extents that they had before they were lent others.
+    /// Restores the extents that inputs had before others were lent to them.
     pub(super) fn take_back_dims(&mut self) {
         let inputs = self.tensors.get(self.first_input..).unwrap_or_default();
         for (own, tensor) in self.own_dims.iter_mut().zip(inputs) {
@@ -72,25 +72,25 @@ impl Executor {
         }
     }
 
-    /// What the input at place `index` is in the next run.
+    /// Returns the description of the input at `index` for the next run.
     fn input_desc(&self, index: usize) -> Option<TensorDesc> {
         let desc = self.plan.inputs.get(index)?.operand.desc;
         Some(desc.with_extents(Shape::new(self.input_dims(index)).ok()?))
     }
 
-    /// The bytes of the input at place `index`, as they are.
+    /// Returns the current bytes of the input at `index`.
     pub(crate) fn input_bytes(&self, index: usize) -> Option<&[u8]> {
         let bytes = self.bytes_of(&self.plan.inputs.get(index)?.operand);
         bytes.get(..self.input_desc(index)?.size_bytes())
     }
 
-    /// A copy of the input at place `index`.
+    /// Returns a copy of the input at `index`.
     pub(crate) fn input_tensor(&self, index: usize) -> Option<Tensor> {
         let desc = self.input_desc(index)?;
         Tensor::from_bytes(desc.dtype()?, desc.full_shape(), self.input_bytes(index)?).ok()
     }
 
-    /// Fills the input at place `index` with as many bytes as it has.
+    /// Fills the input at `index` if the length matches.
     pub(crate) fn fill_input(&mut self, index: usize, from: &[u8]) {
         let to = self.input_bytes_mut(index).filter(|to| to.len() == from.len());
         if let Some(to) = to {
@@ -98,7 +98,7 @@ impl Executor {
         }
     }
 
-    /// The same, to be filled in.
+    /// Returns the bytes of the input at `index` for writing.
     pub(crate) fn input_bytes_mut(&mut self, index: usize) -> Option<&mut [u8]> {
         let operand = &self.plan.inputs.get(index)?.operand;
         let place = self.plan.windows.get(operand.window()?.0)?;
@@ -111,7 +111,7 @@ impl Executor {
         self.arenas[memory].bytes_mut().get_mut(start..end)
     }
 
-    /// The elements of the input at place `index`.
+    /// Returns the elements of the input at `index` for writing.
     pub(crate) fn input_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T], PortError> {
         let plan = Arc::clone(&self.plan);
         let port = plan.inputs.get(index);
@@ -121,7 +121,7 @@ impl Executor {
         bytes.and_then(elements_mut).ok_or_else(|| wrong_type("input", name, T::DTYPE, &desc))
     }
 
-    /// The type and shape of an output after the last run.
+    /// Returns the type and shape of an output after the last run.
     ///
     /// # Errors
     /// The model has no such output.
@@ -146,10 +146,10 @@ impl Executor {
         shape.map_or(operand.desc, |s| operand.desc.with_extents(s))
     }
 
-    /// The elements of an output after the last run.
+    /// Returns the elements of an output after the last run.
     ///
     /// # Errors
-    /// The model has no such output, or one of another type.
+    /// The model has no such output, or it has another type.
     pub(crate) fn output<T: Element>(&self, name: &str) -> Result<&[T], PortError> {
         let operand = self.output_operand(name)?;
         let wrong = || wrong_type("output", name, T::DTYPE, &operand.desc);
@@ -160,7 +160,7 @@ impl Executor {
         elements::<T>(self.bytes_of(operand)).and_then(|all| all.get(..len)).ok_or_else(wrong)
     }
 
-    /// A copy of an output after the last run.
+    /// Returns a copy of an output after the last run.
     ///
     /// # Errors
     /// The model has no such output.

@@ -1,4 +1,4 @@
-//! The memory of a session: arenas and scratch, its own or shared, and what of devices' heaps that takes.
+//! The memory of a session: arenas and scratch, owned or shared, and what it charges to the devices' heaps.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -10,24 +10,23 @@ use udo_engine::device::{Charge, Device, Share, SharedCharges};
 use udo_engine::run::{SharedWorkspace, UseWorkspace};
 use udo_graph::memory::{ALIGN_BYTES, Budget, Buffer};
 
-/// Where the memory of sessions comes from: the devices whose memories values lie in, and what arenas and scratch are shared
-/// with.
+/// The sources of a session's memory: the devices that hold values, and a workspace that is shared with other sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
     pub(crate) devices: PerMemory<Device>,
     pub(crate) workspace: Option<SharedWorkspace>,
 }
 
-/// The memory of one plan. Buffers of a shared workspace are looked at in its turn alone.
+/// The memory of one plan. Buffers of a shared workspace are only accessed during the session's turn.
 pub(super) struct Taken {
     pub(super) arenas: PerMemory<Buffer>,
     pub(super) scratch: PerMemory<Buffer>,
-    /// Where inputs and outputs are at home where arenas are shared, one behind the other.
+    /// The memory for inputs and outputs if arenas are shared, one after another.
     pub(super) ports: Option<Buffer>,
     pub(super) held: Held,
 }
 
-/// What is given back when a session goes.
+/// What is released when a session is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     #[expect(dead_code, reason = "it counts until it is dropped")]
@@ -37,7 +36,7 @@ pub(super) struct Held {
     shares: Vec<Share>,
 }
 
-/// Bytes of inputs and outputs that lie one behind the other, each at a multiple of 64.
+/// Returns the bytes of inputs and outputs, each aligned to 64.
 pub(super) fn port_bytes(plan: &Plan) -> usize {
     let bytes = plan.movable.iter().map(|movable| aligned(movable.bytes));
     bytes.fold(0, usize::saturating_add)
@@ -52,7 +51,7 @@ fn count(bytes: usize) -> u64 {
 }
 
 impl Room {
-    /// Takes the memory that `plan` asks for.
+    /// Allocates the memory of `plan`.
     pub(super) fn take(&self, plan: &Plan, budget: &Budget) -> Result<Taken, RoomError> {
         let constants = constants(plan, &self.devices)?;
         let shared = self.workspace.as_ref().filter(|_| plan.may_share());
@@ -67,7 +66,7 @@ impl Room {
     fn own(&self, plan: &Plan, budget: &Budget) -> Result<Taken, RoomError> {
         let filled = |bytes| {
             let mut buffer = budget.zeroed(bytes)?;
-            // The first run is not the one to wait for them.
+            // Touches the pages now, so that the first run does not wait for them.
             buffer.populate();
             if plan.fill != 0 {
                 buffer.bytes_mut().fill(plan.fill);
@@ -129,17 +128,18 @@ impl Room {
     }
 }
 
-/// Bytes of a shared workspace from `first` on.
+/// Returns the bytes of a shared workspace from `first` on.
 fn lend(first: *mut u8, len: usize) -> Result<Buffer, udo_graph::memory::OutOfMemory> {
     match NonNull::new(first).filter(|_| len > 0) {
         // SAFETY: the share has as many zeroed or written bytes there and is held beside the buffer; whoever shares
-        // them looks at them in its turn alone.
+        // them accesses them only during its turn.
         Some(first) => Ok(unsafe { Buffer::lent(first, len) }),
         None => Buffer::zeroed(0),
     }
 }
 
-/// What steps read that never changes, in the memories that they read it in. Who has the same has it together.
+/// Charges the constants that steps read to the memories in which they read them. Sessions with the same constants
+/// share the charge.
 fn constants(plan: &Plan, devices: &PerMemory<Device>) -> Result<Vec<SharedCharges>, RoomError> {
     let mut of = PerMemory::of(|_| BTreeMap::<usize, u64>::new());
     for step in &plan.steps {

@@ -1,4 +1,4 @@
-//! Inputs and outputs that a run has in one place, where the plan says that they may be.
+//! Inputs and outputs that a run binds to the same memory, where the plan supports it.
 
 use udo_api::InPlace;
 
@@ -6,7 +6,8 @@ use super::Executor;
 use super::extents::SharedArg;
 use udo_compile::plan::SharedPlace;
 
-/// The two tensors of a step that are one while a run has them in one place, each with the other one's port.
+/// The tensors of a step that form an in-place pair while a run binds both to the same memory, each with the port of
+/// the other.
 pub(super) struct Replaced {
     of: SharedPlace,
     sides: [(usize, u16); 2],
@@ -28,7 +29,7 @@ impl Replaced {
 }
 
 impl Executor {
-    /// The steps that work in place for pairs that a run has in one place.
+    /// Finds the steps that work in place for such pairs.
     pub(super) fn lay_replaced(&mut self) {
         for &of in &self.plan.shared {
             let Some((step, InPlace { input, output })) = of.step else { continue };
@@ -43,14 +44,14 @@ impl Executor {
         }
     }
 
-    /// Has kernels see the tensors of all pairs as two.
+    /// Presents the tensors of all pairs to kernels as separate.
     pub(super) fn set_apart(&mut self) {
         for replaced in &mut self.replaced {
             replaced.set(false, &self.tensors);
         }
     }
 
-    /// Has a kernel that reads an input as it writes an output see that they are one.
+    /// Presents an input and an output to a kernel as an in-place pair.
     pub(super) fn join(&mut self, of: SharedPlace) {
         for replaced in self.replaced.iter_mut().filter(|replaced| replaced.of == of) {
             replaced.set(true, &self.tensors);

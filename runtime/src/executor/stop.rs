@@ -1,4 +1,4 @@
-//! The parallel-for of a session whose runs may be stopped: kernels see in it that nobody wants their results any more.
+//! The parallel-for table of a session whose runs can be stopped: it tells kernels when a run is cancelled.
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -9,7 +9,7 @@ use udo_api::abi::ParallelTable;
 use super::Executor;
 use udo_engine::thread_pool::Pool;
 
-/// A table of its own, at one address: that of the pool says nothing of any run.
+/// A table at a fixed address; the pool's own table has no stop flag.
 pub(super) struct Stoppable(Box<UnsafeCell<ParallelTable>>);
 
 impl Stoppable {
@@ -17,7 +17,7 @@ impl Stoppable {
         Self(Box::new(UnsafeCell::new(pool.table_of_its_own())))
     }
 
-    /// Runs `body`, whose kernels look at `stop`.
+    /// Runs `body`, whose kernels check `stop`.
     fn during<R>(&self, stop: &AtomicU32, body: impl FnOnce() -> R) -> R {
         self.look_at(stop.as_ptr());
         let _back = Back(self);
@@ -25,12 +25,12 @@ impl Stoppable {
     }
 
     fn look_at(&self, stop: *const u32) {
-        // SAFETY: kernels alone read the table, and the session that it belongs to runs none while this is called.
+        // SAFETY: only kernels read the table, and the session that it belongs to runs none while this is called.
         unsafe { (*self.0.get()).stop = stop };
     }
 }
 
-/// Has kernels look at nothing again, when a panic unwinds as well.
+/// Removes the stop flag again, also if a panic unwinds.
 struct Back<'a>(&'a Stoppable);
 
 impl Drop for Back<'_> {
@@ -40,7 +40,7 @@ impl Drop for Back<'_> {
 }
 
 impl Executor {
-    /// Has kernels look at what [`Executor::run_part`] is given.
+    /// Makes kernels check the flag that [`Executor::run_part`] gets.
     pub(crate) fn make_stoppable(&mut self) {
         if self.stoppable.is_some() {
             return;
@@ -53,7 +53,7 @@ impl Executor {
         self.point_calls();
     }
 
-    /// Runs `body`, whose kernels look at `stop`, if this was made stoppable.
+    /// Runs `body`, whose kernels check `stop` if the session is stoppable.
     pub(super) fn stopped_by<R>(&self, stop: &AtomicU32, body: impl FnOnce() -> R) -> R {
         match &self.stoppable {
             Some(stoppable) => stoppable.during(stop, body),

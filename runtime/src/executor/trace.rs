@@ -1,4 +1,4 @@
-//! A run as it was: which thread did what when.
+//! Traces of runs: which thread did what when.
 
 use std::num::NonZero;
 use std::time::{Duration, Instant};
@@ -7,70 +7,70 @@ use udo_api::guard::heap_calls;
 
 use udo_engine::thread_pool::Lanes;
 
-/// What a thread did for a while.
+/// The activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanKind {
-    /// It planned for the shapes of the inputs, and took the memory.
+    /// Planning for the shapes of the inputs, and allocating memory.
     Prepare,
-    /// The same in a run, for what the plans before had computed.
+    /// Planning during a run, for values that earlier plans computed.
     Replan,
-    /// It worked at a step.
+    /// Running a step.
     Step {
-        /// The number of its plan among those of the run.
+        /// The index of its plan in the run.
         plan: usize,
-        /// The number of the step in that.
+        /// The index of the step in the plan.
         step: usize,
     },
 }
 
-/// What one thread did from some time on. Those of a thread do not overlap.
+/// A time span of one thread. The spans of a thread do not overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// 0 for the thread of the session, else the number of a worker.
+    /// 0 for the session's thread, else the number of a worker.
     pub thread: usize,
-    /// What it did.
+    /// The activity.
     pub kind: SpanKind,
-    /// When it began, counted from [`Trace::started`] on.
+    /// The start, relative to [`Trace::started`].
     pub start: Duration,
-    /// How long it took.
+    /// The duration.
     pub time: Duration,
-    /// How much of that the thread worked: a worker waits between the parallel-fors of a step.
+    /// The part of the duration in which the thread worked: a worker waits between the parallel loops of a step.
     pub busy: Duration,
-    /// Calls of the program's allocator meanwhile, as [`super::StepProfile`] counts them; 0 for workers, as they are counted
-    /// with the thread of the session.
+    /// Calls of the program's allocator during the span, counted as in [`super::StepProfile`]; 0 for workers, whose
+    /// calls count for the session's thread.
     pub heap_calls: u64,
 }
 
-/// Spans of runs, in memory that is taken before them.
+/// The spans of runs, in memory that is allocated before them.
 #[derive(Debug)]
 pub struct Trace {
     spans: Vec<Span>,
     lost: usize,
     lanes: Lanes,
-    /// The plan that runs.
+    /// The index of the current plan.
     plan: usize,
 }
 
 impl Trace {
-    /// Room for `spans` spans of each of `threads` threads. Those for which there is none are counted.
+    /// Allocates memory for `spans` spans of each of `threads` threads. Further spans are dropped and counted.
     pub fn new(threads: NonZero<usize>, spans: usize) -> Self {
         let lanes = Lanes::new(threads.get() - 1, spans);
         Self { spans: Vec::with_capacity(spans), lost: 0, lanes, plan: 0 }
     }
 
-    /// When it was made, from which on times count.
+    /// Returns the time of creation, which spans are relative to.
     pub fn started(&self) -> Instant {
         self.lanes.started()
     }
 
-    /// Forgets all spans and keeps the room for them.
+    /// Removes all spans and keeps the memory.
     pub fn clear(&mut self) {
         self.spans.clear();
         self.lost = 0;
         self.lanes.clear();
     }
 
-    /// All spans, thread by thread, in the order of time.
+    /// Returns all spans by thread, in chronological order.
     pub fn spans(&self) -> impl Iterator<Item = Span> {
         let of_workers = self.lanes.stretches().filter_map(|stretch| {
             let kind = self.spans.get(stretch.work)?.kind;
@@ -80,12 +80,12 @@ impl Trace {
         self.spans.iter().copied().chain(of_workers)
     }
 
-    /// How many spans there was no room for.
+    /// Returns the number of dropped spans.
     pub fn lost(&self) -> usize {
         self.lost + self.lanes.lost()
     }
 
-    /// Runs `body` and notes how long it took. Uses no heap itself.
+    /// Runs `body` and records its duration. Uses no heap itself.
     pub fn time<R>(&mut self, kind: SpanKind, body: impl FnOnce() -> R) -> R {
         let number = Some(self.spans.len()).filter(|&number| number < self.spans.capacity());
         let (heap, start) = (heap_calls(), Instant::now());
@@ -102,7 +102,7 @@ impl Trace {
         result
     }
 
-    /// A run begins, or goes on, with plan `plan`.
+    /// Sets the index of the plan that runs now.
     pub(crate) fn at_plan(&mut self, plan: usize) {
         self.plan = plan;
     }

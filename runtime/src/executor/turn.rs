@@ -1,28 +1,29 @@
-//! Where a run goes on elsewhere than with the next call.
+//! Jumps between calls.
 
 use std::ops::Range;
 
 use super::extents::SharedArg;
 use udo_compile::plan::Plan;
 
-/// What comes after a call, where that may be another one than the next.
+/// A jump after a call.
 pub(super) struct Turn {
-    /// The calls that run before it, from the last turn on, end here.
+    /// The end of the range of calls before it.
     pub(super) end: usize,
-    /// The tensor whose first truth decides, and what that has to be; nothing where it is always taken.
+    /// The tensor whose first element is the condition, with the value that it must have; `None` if the jump is
+    /// unconditional.
     test: Option<(usize, bool)>,
     to: usize,
-    /// The turn that comes next where this one is taken.
+    /// The next jump if this one is taken.
     next: usize,
-    /// Where it leads back: the bounded outputs of the calls that run again, among those of all.
+    /// The bounded outputs of the calls that run again, if it leads backward.
     pub(super) again: Range<usize>,
-    /// What is exchanged before it is taken or not, among the exchanges of the plan.
+    /// The exchanges before the jump.
     pub(super) exchanges: Range<usize>,
 }
 
 impl Turn {
-    /// The turns of a plan whose tensors lie behind each other, those of each step from `first_tensor` on; `outputs` are
-    /// its bounded outputs in order.
+    /// Returns the jumps of a plan. `first_tensor` has the first tensor of each step, and `outputs` the bounded outputs
+    /// in order.
     pub(super) fn all(plan: &Plan, first_tensor: &[usize], outputs: &[usize]) -> Vec<Self> {
         let tensor = |step: usize| first_tensor.get(step).copied().unwrap_or(usize::MAX);
         let turn = |jump: &udo_compile::plan::Jump| {
@@ -44,13 +45,13 @@ impl Turn {
         plan.jumps.iter().map(turn).collect()
     }
 
-    /// Whether it is taken.
+    /// Returns whether it is taken.
     fn is_taken(&self, tensors: &[SharedArg]) -> bool {
         let Some((tensor, is)) = self.test else { return true };
         tensors.get(tensor).and_then(SharedArg::first_truth) == Some(is)
     }
 
-    /// The call with which the run goes on, and the turn behind that; whether that is an earlier one.
+    /// Returns the next call, the next jump, and whether the call is an earlier one.
     pub(super) fn follow(&self, at: usize, tensors: &[SharedArg]) -> (usize, usize, bool) {
         if self.is_taken(tensors) {
             (self.to, self.next, self.to < self.end)

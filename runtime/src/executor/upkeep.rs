@@ -1,4 +1,4 @@
-//! What the host has in its cache of accelerators' memory that is not coherent.
+//! Emulates the host's cache of non-coherent accelerator memory.
 
 use std::cell::RefCell;
 
@@ -8,11 +8,11 @@ use udo_engine::cores::{Memory, PerMemory};
 use udo_engine::device::{Coherence, LINE_BYTES, Random};
 use udo_graph::memory::{Budget, Buffer};
 
-/// The emulated cache: for each memory that is not coherent as many bytes as its arena has.
+/// The emulated cache: a copy of each non-coherent arena.
 pub(super) struct Cached {
     host: PerMemory<Buffer>,
     clean: PerMemory<Buffer>,
-    /// Where the cache writes dirty lines back by itself: which.
+    /// The random numbers that choose dirty lines to write back spontaneously, if the cache does so.
     random: Option<RefCell<Random>>,
 }
 
@@ -30,7 +30,7 @@ impl Cached {
         Ok(Self { host, clean, random })
     }
 
-    /// Where a side of a memory begins whose own bytes begin at `device`.
+    /// Returns the start of a view of a memory whose own bytes begin at `device`.
     pub(super) fn side(&self, memory: Memory, view: View, device: *mut u8) -> *mut u8 {
         match view {
             View::Device => device,
@@ -39,7 +39,7 @@ impl Cached {
         }
     }
 
-    /// Before a run: what one before left dirty, as it ended early, is of nobody's concern any more.
+    /// Discards dirty lines that an aborted run has left, before the next run.
     pub(super) fn settle(&mut self) {
         if self.random.is_none() {
             return;
@@ -49,14 +49,14 @@ impl Cached {
         }
     }
 
-    /// Whether the cache writes lines back by itself.
+    /// Returns whether the cache writes lines back spontaneously.
     pub(super) fn evicts(&self) -> bool {
         self.random.is_some()
     }
 }
 
 impl Executor {
-    /// Between two calls: has the cache write some of its dirty lines back, if it does so by itself.
+    /// Writes some dirty lines back between two calls, if the cache does so spontaneously.
     pub(super) fn evict(&self) {
         let Some(random) = &self.cached.random else { return };
         let mut random = random.borrow_mut();
@@ -69,8 +69,8 @@ impl Executor {
                     continue;
                 }
                 for to in [self.arenas[memory].as_ptr(), clean.as_ptr()] {
-                    // SAFETY: the arena and what is clean have as many bytes as the cache, so `now` has its place in both; they are
-                    // this session's, and nobody else is at them between calls.
+                    // SAFETY: the arena and the clean copy have as many bytes as the cache, so `now` has its place in
+                    // both; they are this session's, and nothing else accesses them between calls.
                     unsafe {
                         std::ptr::copy(now.as_ptr(), to.wrapping_add(at * line), now.len());
                     }

@@ -1,5 +1,5 @@
-//! The plans of a model: one for good where all shapes are known, else one for each of the shapes that were met last. What
-//! follows a plan, as a run has to say elements first, has plans of its own.
+//! The plans of a model: a single one if all shapes are known, else one for each of the most recent shapes. A part that
+//! follows a cut has plans of its own.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,14 +17,14 @@ use udo_graph::memory::{Budget, Tensor, TensorStorage};
 /// The plans of a model.
 #[derive(Debug)]
 pub(crate) enum Plans {
-    /// The only one there is of all that can be planned before a run.
+    /// The only plan of the part before a cut, or of the whole model.
     One(Planned),
-    /// As many as are kept.
+    /// A limited number of plans, by shape.
     PerShapes(Box<Planner>),
 }
 
 impl Plans {
-    /// The plan, where there is one.
+    /// Returns the only plan, if there is one.
     pub(super) fn one(&self) -> Option<&Plan> {
         match self {
             Self::One(planned) => Some(&planned.plan),
@@ -33,19 +33,19 @@ impl Plans {
     }
 }
 
-/// A plan, and what makes plans of what follows it.
+/// A plan, and the planner of the part that follows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     pub(crate) plan: Arc<Plan>,
     pub(crate) rest: Option<Arc<Planner>>,
 }
 
-/// What a plan is for.
+/// The facts that a plan depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     /// The shapes of the inputs.
     pub(crate) shapes: Vec<Shape>,
-    /// The values whose elements have to be known.
+    /// The values whose elements must be known.
     pub(crate) elements: Vec<Tensor>,
 }
 
@@ -63,7 +63,7 @@ impl PartialEq for Facts {
     }
 }
 
-/// What the compilations of a model work with, kept for shapes that are met later and for what follows a plan.
+/// What a model's compilations need, kept for new shapes and for parts that follow a cut.
 #[derive(Clone, Debug)]
 pub(crate) struct Kit {
     pub(crate) resources: Resources,
@@ -72,17 +72,17 @@ pub(crate) struct Kit {
 }
 
 impl Kit {
-    /// A compilation with all this.
+    /// Returns a compilation.
     pub(crate) fn compiler(&self) -> Compiler<'_> {
         self.resources.compiler(&self.options)
     }
 
-    /// What all that is made counts in.
+    /// Returns the budget that everything counts in.
     pub(crate) fn budget(&self) -> &Budget {
         self.resources.constants.budget()
     }
 
-    /// The same for several plans of one graph, which share what they make of constants.
+    /// Returns a kit for several plans of one graph, which share what they derive from constants.
     fn for_plans(&self) -> Self {
         let mut kit = self.clone();
         kit.resources.constants = self.resources.constants.for_plans();
@@ -90,18 +90,19 @@ impl Kit {
     }
 }
 
-/// What plans are made of, and those that were used last.
+/// Makes plans, and keeps those that were used last.
 #[derive(Debug)]
 pub(crate) struct Planner {
     pub(crate) inputs: Vec<Input>,
-    /// The names of the values whose elements have to be known.
+    /// The names of the values whose elements must be known.
     pub(crate) wanted: Vec<String>,
-    /// As imported: its constants are those of the model's file, and all plans share what is packed of them.
+    /// The graph as imported: its constants are those of the model's file, and all plans share what is packed from
+    /// them.
     part: Part,
     kit: Kit,
-    /// Held while a plan is made, so that sessions that meet the same shapes make one.
+    /// Held while a plan is made, so that sessions with the same shapes make only one.
     making: Arc<Mutex<()>>,
-    /// The one used last first.
+    /// The plans, most recently used first.
     kept: Mutex<Vec<Kept>>,
 }
 
@@ -116,7 +117,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Drop for Planner {
-    /// Drops the planners of what follows one after the other: there may be too many for a recursion.
+    /// Drops the planners of later parts iteratively: there may be too many for a recursion.
     fn drop(&mut self) {
         let mut left = std::mem::take(self.kept.get_mut().unwrap_or_else(PoisonError::into_inner));
         while let Some(kept) = left.pop() {
@@ -129,14 +130,14 @@ impl Drop for Planner {
 }
 
 impl Planner {
-    /// For a graph that leaves extents of its inputs open.
+    /// Returns a planner for a graph with open extents.
     pub(super) fn new(graph: Graph, inputs: Vec<Input>, kit: &Kit) -> Self {
         let (part, wanted) = (Part::whole(graph), Vec::new());
         let (kit, making, kept) = (kit.for_plans(), Arc::default(), Mutex::default());
         Self { inputs, wanted, part, kit, making, kept }
     }
 
-    /// For what follows the only plan of a model.
+    /// Returns a planner for the part that follows the only plan of a model.
     pub(super) fn of_rest(part: Part, kit: &Kit) -> Result<Self, CompileError> {
         let operators = &kit.resources.operators;
         resolve::find_operators(operators, &part.graph, &kit.options.bind)?;
@@ -151,7 +152,7 @@ impl Planner {
         Self { inputs, wanted, part, kit, making, kept: Mutex::default() }
     }
 
-    /// The plan for `facts`, made unless it is kept.
+    /// Returns the plan for `facts`, and makes it unless it is kept.
     pub(crate) fn plan_for(&self, facts: &Facts) -> Result<Planned, CompileError> {
         if let Some(planned) = self.kept(facts) {
             return Ok(planned);
@@ -175,7 +176,7 @@ impl Planner {
         Ok(planned)
     }
 
-    /// The part with the elements that it wants.
+    /// Returns the part with the known elements as constants.
     fn knowing(&self, facts: &Facts) -> Part {
         let mut part = self.part.clone();
         for value in &mut part.graph.values {
@@ -199,7 +200,7 @@ impl Planner {
         kept.first().map(|kept| kept.planned.clone())
     }
 
-    /// Lets the plan go that was not used for longest; whether there was one.
+    /// Drops the least recently used plan; returns whether there was one.
     pub(crate) fn forget(&self) -> bool {
         lock(&self.kept).pop().is_some()
     }

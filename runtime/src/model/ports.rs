@@ -1,21 +1,20 @@
-//! What a graph says of its inputs and outputs beside inputs' types: what it declares outputs to be, and what integers stand
-//! for that go in or come out.
+//! The declared types of a graph's outputs, and the encodings of quantized inputs and outputs.
 
 use udo_api::{Element, Encoding};
 
 use udo_graph::graph::{Graph, Node, Source, TensorType, ValueId};
 use udo_graph::memory::Tensor;
 
-/// What a graph says of one of its inputs or outputs.
+/// The declaration of an input or output.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Said {
-    /// Its type, with extents as far as they are declared.
+    /// Its declared type, with the extents that are declared.
     pub(super) of: Option<TensorType>,
-    /// What its integers stand for, all of them alike.
+    /// The encoding of its integers, per tensor.
     pub(super) encoding: Option<Encoding>,
 }
 
-/// Of the inputs: an encoding is that of the node which makes numbers of the integers.
+/// Returns the declarations of inputs. An encoding is that of the node that dequantizes the input.
 pub(super) fn inputs(graph: &Graph) -> Vec<Said> {
     let reader = |id: ValueId| {
         graph.nodes.iter().find(|node| node.op == "DequantizeLinear" && node.input(0) == Some(id))
@@ -25,7 +24,7 @@ pub(super) fn inputs(graph: &Graph) -> Vec<Said> {
     graph.inputs.iter().map(said).collect()
 }
 
-/// Of the outputs: an encoding is that of the node which makes integers of numbers.
+/// Returns the declarations of outputs. An encoding is that of the node that quantizes the output.
 pub(super) fn outputs(graph: &Graph) -> Vec<Said> {
     let maker = |id: ValueId| {
         let makes = |node: &&Node| node.op == "QuantizeLinear" && node.output(0) == Some(id);
@@ -38,7 +37,7 @@ pub(super) fn outputs(graph: &Graph) -> Vec<Said> {
     graph.outputs.iter().map(said).collect()
 }
 
-/// The one scale and zero point of a node.
+/// Returns the scale and zero point of a node, if it has one of each.
 fn coded(graph: &Graph, node: &Node) -> Option<Encoding> {
     let scale = one::<f32>(constant(graph, node, 1)?)?;
     let zero_point = match constant(graph, node, 2) {
@@ -55,7 +54,7 @@ fn coded(graph: &Graph, node: &Node) -> Option<Encoding> {
     Some(Encoding { scale, zero_point })
 }
 
-/// The elements of an input that the model has.
+/// Returns a constant input of a node.
 fn constant<'a>(graph: &'a Graph, node: &Node, port: usize) -> Option<&'a Tensor> {
     match &graph.value(node.input(port)?).ok()?.source {
         Source::Constant(tensor) => Some(tensor),
@@ -63,7 +62,7 @@ fn constant<'a>(graph: &'a Graph, node: &Node, port: usize) -> Option<&'a Tensor
     }
 }
 
-/// The only element, of this type.
+/// Returns the only element of a tensor of this type.
 fn one<T: Element>(tensor: &Tensor) -> Option<T> {
     match tensor.get::<T>()? {
         [only] => Some(*only),

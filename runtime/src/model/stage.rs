@@ -1,4 +1,4 @@
-//! A graph of a model, compiled: resolved, placed and planned for the shapes that are known, and for those that are met.
+//! A stage of a model: a graph that is resolved, placed and planned for known shapes, and later for new ones.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use super::plans::{Facts, Kit, Planned, Planner, Plans};
 use super::ports::{self, Said};
 use crate::pipeline::{self, CompileError, Compiled};
 
-/// What all stages of a model share.
+/// The resources that all stages of a model share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
-    /// As they were asked for.
+    /// The options as requested.
     pub(crate) options: CompileOptions,
     pub(crate) pool: Arc<Pool>,
-    /// What all that is made for the model counts in.
+    /// The budget of everything that is made for the model.
     pub(crate) budget: Budget,
-    /// What submitted runs go through.
+    /// The queues of submitted runs.
     pub(crate) queues: Arc<Queues>,
 }
 
@@ -45,31 +45,31 @@ impl Shared {
     }
 }
 
-/// A graph ready to run.
+/// A compiled graph.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    /// With extents as far as they are known.
+    /// The inputs, with the extents that are known.
     pub(crate) inputs: Vec<Input>,
-    /// The ranges of those that vary from run to run of one plan.
+    /// The ranges of extents that vary from run to run of one plan.
     pub(crate) ranges: BindOptions,
     pub(crate) outputs: Vec<String>,
-    /// Inputs and outputs, by their places, that a run may have in one place.
+    /// Pairs of an input and an output, by index, that a run may bind to the same memory.
     pub(crate) in_place: Vec<(usize, usize)>,
-    /// What the graph says of inputs, and of outputs.
+    /// The declarations of inputs and of outputs.
     pub(super) said: [Vec<Said>; 2],
     pub(crate) plans: Plans,
-    /// What there is to say but what the plan says, or with that.
+    /// A report that replaces the plan's, if there is more to say.
     report: Option<Report>,
     pub(super) fired: Vec<Fired>,
-    /// What it was compiled with, and later plans are.
+    /// The resources of this compilation and of later plans.
     pub(super) kit: Kit,
 }
 
 impl Stage {
-    /// Compiles a graph whose nodes are pinned as they shall be. What it leaves open of its inputs' extents, sessions plan for.
+    /// Compiles a graph whose nodes are already pinned. Sessions make plans for extents that it leaves open.
     ///
     /// # Errors
-    /// The first step that fails says why.
+    /// A step of the compilation failed.
     pub(crate) fn compile(
         mut graph: Graph,
         resources: Resources,
@@ -107,12 +107,12 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Has the report say this as well, before all else.
+    /// Adds a notice at the start of the report.
     pub(crate) fn note(&mut self, notice: String) {
         self.own_report().notices.insert(0, notice);
     }
 
-    /// A report beside that of the plan.
+    /// Returns a report that can be changed, separate from the plan's.
     fn own_report(&mut self) -> &mut Report {
         let of_plan = || self.plans.one().map(|plan| plan.report().clone());
         if self.report.is_none() {
@@ -121,12 +121,12 @@ impl Stage {
         self.report.get_or_insert_default()
     }
 
-    /// What runs where and why.
+    /// Returns the report.
     pub(super) fn report(&self) -> Option<&Report> {
         self.report.as_ref().or_else(|| self.plans.one().map(Plan::report))
     }
 
-    /// The shapes of the inputs that it is planned for, where all are known.
+    /// Returns the shapes that the stage is planned for, if all are known.
     pub(crate) fn known_shapes(&self) -> Option<Vec<Shape>> {
         self.inputs.iter().map(|input| input.planned(input, &self.ranges).ok()).collect()
     }
@@ -138,7 +138,7 @@ impl Stage {
         }
     }
 
-    /// Lets a plan go that sessions may make again; whether there was one.
+    /// Drops a plan that can be made again; returns whether there was one.
     pub(crate) fn forget(&self) -> bool {
         match &self.plans {
             Plans::One(_) => false,
@@ -146,7 +146,7 @@ impl Stage {
         }
     }
 
-    /// Whether the plan of a run depends on what it runs over.
+    /// Returns whether the plan depends on the inputs of a run.
     pub(crate) fn has_several_plans(&self) -> bool {
         match &self.plans {
             Plans::One(planned) => planned.rest.is_some(),
@@ -154,14 +154,13 @@ impl Stage {
         }
     }
 
-    /// The kinds of the devices that its runs may use.
+    /// Returns the kinds of the devices that its runs may use.
     pub(super) fn kinds(&self) -> Vec<CoreKind> {
         kinds(&self.kit.options.place)
     }
 }
 
-/// The options, for memory as the devices have it that the model's cores are of; where several have it otherwise, the one that
-/// is not coherent counts.
+/// Sets the coherence of memory from the devices of the model's cores. If they differ, non-coherent memory counts.
 fn with_coherence(mut options: CompileOptions, devices: &Devices) -> CompileOptions {
     let kinds = kinds(&options.place);
     let used = devices.iter().filter(|device| kinds.contains(&device.kind()));
@@ -172,7 +171,7 @@ fn with_coherence(mut options: CompileOptions, devices: &Devices) -> CompileOpti
     options
 }
 
-/// Refuses what would be computed exactly all the same.
+/// Refuses fast math that this machine does not support.
 fn check_fast_math(asked: FastMath) -> Result<(), CompileError> {
     match asked {
         FastMath::Bf16 if !udo_simd::gemm_bf16::is_available() => {
@@ -182,7 +181,7 @@ fn check_fast_math(asked: FastMath) -> Result<(), CompileError> {
     }
 }
 
-/// The kinds of the devices that a model may run on: those of its cores, of the one that it falls back to, and the host's.
+/// Returns the kinds of the devices that a model may run on: those of its cores and its fallback, and the host's.
 pub(crate) fn kinds(options: &PlaceOptions) -> Vec<CoreKind> {
     let fallback = match options.fallback {
         Fallback::Off => None,
@@ -197,10 +196,10 @@ pub(crate) fn kinds(options: &PlaceOptions) -> Vec<CoreKind> {
     kinds
 }
 
-/// What a graph is compiled to.
+/// A compiled graph, without what the stage adds.
 struct Made {
     plans: Plans,
-    /// Where plans are made later, why.
+    /// A report for a graph whose plans are made later.
     report: Option<Report>,
     fired: Vec<Fired>,
 }

@@ -1,4 +1,4 @@
-//! The stages of a model, one of which takes the inputs of a run, each compiled when somebody first asks for it.
+//! The stages of a model. The inputs of a run select one, which is compiled when it is first needed.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,19 +9,19 @@ use udo_graph::container::StageChoice;
 
 use super::stage::Stage;
 
-/// What compiles a stage, by its number.
+/// Compiles the stage with this index.
 type Compile = dyn Fn(usize) -> Result<Arc<Stage>> + Send + Sync;
 
 /// The stages of a model.
 pub(crate) struct Stages {
-    /// What to call the file in messages.
+    /// The name of the file in messages.
     file: String,
     compiled: Vec<OnceLock<Arc<Stage>>>,
-    /// Held while one is compiled, so that who wants the same waits for that.
+    /// Held while a stage is compiled, so that others wait for it.
     compiling: Mutex<()>,
-    /// What chooses among them; nothing where any inputs are for the only one.
+    /// Chooses a stage by the shapes of inputs; `None` if there is only one for all shapes.
     choice: Option<StageChoice>,
-    /// What makes those that are not there.
+    /// Compiles missing stages.
     compile: Option<Box<Compile>>,
 }
 
@@ -32,13 +32,13 @@ impl fmt::Debug for Stages {
 }
 
 impl Stages {
-    /// The only one there is.
+    /// Returns the stages of a model with a single one.
     pub(crate) fn only(stage: Arc<Stage>) -> Self {
         let (compiled, compiling) = (vec![OnceLock::from(stage)], Mutex::new(()));
         Self { file: "model".to_owned(), compiled, compiling, choice: None, compile: None }
     }
 
-    /// `count` of them, which `choice` knows and `compile` makes.
+    /// Returns `count` stages, which `choice` selects and `compile` compiles.
     pub(crate) fn of(
         file: &str,
         count: usize,
@@ -54,7 +54,7 @@ impl Stages {
         self.compiled.len()
     }
 
-    /// The stage of a number, compiled if it was not.
+    /// Returns the stage with this index, compiled if necessary.
     pub(crate) fn get(&self, index: usize) -> Result<&Arc<Stage>> {
         let none = || {
             let (file, count) = (&self.file, self.count());
@@ -74,12 +74,12 @@ impl Stages {
         slot.get().ok_or_else(none)
     }
 
-    /// Those that are compiled.
+    /// Returns the stages that are compiled.
     pub(crate) fn compiled(&self) -> impl Iterator<Item = &Arc<Stage>> {
         self.compiled.iter().filter_map(OnceLock::get)
     }
 
-    /// The only one there is, once it is compiled.
+    /// Returns the only stage, if it is compiled.
     pub(crate) fn sole(&self) -> Option<&Arc<Stage>> {
         match self.compiled.as_slice() {
             [only] => only.get(),
@@ -87,7 +87,7 @@ impl Stages {
         }
     }
 
-    /// The number of the stage for inputs of the dimensions that `given` knows. No heap but for errors.
+    /// Returns the index of the stage for inputs of these dimensions. Uses no heap unless it fails.
     pub(crate) fn number_for<'a>(
         &self,
         given: impl Fn(&str) -> Option<&'a [usize]>,
@@ -100,7 +100,7 @@ impl Stages {
         }
     }
 
-    /// The stage for inputs of the dimensions that `given` knows. No heap, if it is compiled.
+    /// Returns the stage for inputs of these dimensions. Uses no heap if it is compiled.
     pub(crate) fn choose<'a>(
         &self,
         given: impl Fn(&str) -> Option<&'a [usize]>,
@@ -111,7 +111,7 @@ impl Stages {
         }
     }
 
-    /// The stage that was planned for inputs of these shapes, or is to be.
+    /// Returns the stage that is planned for these shapes, or would be.
     pub(crate) fn planned_for(&self, names: &[&str], shapes: &[Shape]) -> Result<&Arc<Stage>> {
         let is_its = |stage: &&Arc<Stage>| stage.known_shapes().is_some_and(|of| of == shapes);
         if let Some(stage) = self.compiled().find(is_its) {

@@ -1,4 +1,4 @@
-//! Which operations of a graph a core takes, before anything is compiled.
+//! Checks which operations of a graph a core supports, before the graph is compiled.
 
 use udo_api::Core;
 
@@ -48,7 +48,7 @@ pub fn support(
     all
 }
 
-/// The nodes that the core does not take, and why.
+/// Returns the nodes that the core does not support, with reasons.
 fn refused(
     graph: Graph,
     resources: &Resources,

@@ -1,4 +1,4 @@
-//! What the nodes of a graph are, and which cores take each, before anything is compiled.
+//! Lists the nodes of a graph and the cores that support each, before the graph is compiled.
 
 use udo_api::{Core, TensorDesc};
 
@@ -14,25 +14,25 @@ use udo_graph::graph::{Graph, GraphValue};
 /// A node with its operator, types and shapes.
 #[derive(Clone, Debug)]
 pub struct Surveyed {
-    /// Its name, behind those of the nodes whose subgraphs it is in.
+    /// Its name, after the names of the nodes whose subgraphs contain it.
     pub name: String,
-    /// Its operator, in the form of the newest operator set.
+    /// Its operator, in the newest operator set.
     pub op: String,
     /// The package of the operator.
     pub package: String,
-    /// What it reads; an input that is left out has no type.
+    /// The inputs; an omitted input has no type.
     pub inputs: Vec<TensorDesc>,
-    /// What it makes, by name; none for outputs that are left out.
+    /// The outputs with names; omitted outputs are left out.
     pub outputs: Vec<(String, TensorDesc)>,
-    /// Each core, and why it does not take the node, if it does not.
+    /// Each core, with the reason if it does not support the node.
     pub cores: Vec<(Core, Option<String>)>,
 }
 
-/// The nodes of a graph as they are before passes rewrite them, and which of `cores` would take each, with the encodings that
-/// the model states for values. No constant is packed.
+/// Lists the nodes of a graph before passes, and which of `cores` support each, with the encodings that the model
+/// states. Packs no constants.
 ///
 /// # Errors
-/// A node without an operator or one that does not fit it, open shapes, or a node that not even the CPU takes.
+/// A node has no operator or does not match it, shapes are open, or even the CPU does not support a node.
 pub fn survey(
     graph: Graph,
     resources: &impl AsRef<Resources>,
@@ -79,7 +79,7 @@ fn nodes(resolved: &Resolved, operators: &Operators) -> Vec<Surveyed> {
     surveyed.collect()
 }
 
-/// Why `core` does not take each node, if it does not. What no kernel computes, every core does.
+/// Returns for each node why `core` does not support it. Nodes without a kernel are supported on every core.
 fn reasons(placement: &Placement, core: Core) -> impl Iterator<Item = Option<String>> {
     placement.choices.iter().map(move |choice| match choice {
         Choice::Kernel(placed) if placed.fell_back => {

@@ -1,4 +1,4 @@
-//! Why a graph cannot be made to run, and what kind of refusal each error is, for programs that go by codes.
+//! Compilation errors, and their codes.
 
 use udo_api::Status;
 use udo_compile::hta::HtaError;
@@ -15,38 +15,38 @@ use udo_graph::memory::{Budget, TensorError};
 use crate::executor::{RoomError, SessionError};
 use udo_engine::device::{Coded, ErrorContext};
 
-/// Why a graph cannot be made to run.
+/// The reason why a graph cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// A node has no operator, or does not fit it.
+    /// A node has no operator or does not match it.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// A pass broke the graph.
+    /// A pass left an invalid graph.
     #[error(transparent)]
     Pass(#[from] PassError),
     /// Nodes cannot be pinned to cores.
     #[error(transparent)]
     Affinity(#[from] AffinityError),
-    /// The HTA has no programs for the model, or none that are right.
+    /// The model has no valid HTA programs.
     #[error(transparent)]
     Hta(Box<HtaError>),
-    /// A node has no core.
+    /// No core accepts a node.
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// An input and an output cannot be in one place.
+    /// An input and an output cannot share memory.
     #[error(transparent)]
     InPlace(#[from] InPlaceError),
-    /// A value that is asked for is not there.
+    /// A requested value does not exist.
     #[error(transparent)]
     Output(#[from] NoSuchValue),
-    /// The placed graph cannot be laid out.
+    /// The placed graph cannot be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// There are not as many threads as were asked for.
+    /// The threads cannot be started.
     #[error(transparent)]
     Threads(#[from] PoolError),
-    /// The machine does not compute as inexactly as was asked for.
+    /// The machine does not support the requested fast math.
     #[error(
         "products of bf16 want a processor with AVX512-BF16, and an instruction set in use that has it: found {found}"
     )]
@@ -54,19 +54,19 @@ pub enum CompileError {
         /// The instruction set in use.
         found: String,
     },
-    /// There would be no memory for a session.
+    /// There is not enough memory for a session.
     #[error(transparent)]
     Memory(#[from] SessionError),
-    /// What its file was prepared with is damaged.
+    /// The prepared section of the model's file is damaged.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// There is no such device.
+    /// The device does not exist.
     #[error(transparent)]
     Device(#[from] Error),
-    /// No stage of the model is for the shapes of the inputs, or it cannot be compiled.
+    /// No stage of the model matches the shapes of the inputs, or the stage cannot be compiled.
     #[error(transparent)]
     Stage(Error),
-    /// There is no memory for the elements that what is behind a plan wants to know.
+    /// There is no memory for the elements that the part after a plan depends on.
     #[error(transparent)]
     Elements(#[from] TensorError),
 }
@@ -103,7 +103,7 @@ impl Coded for CompileError {
 }
 
 impl CompileError {
-    /// Whether there would be none if there were more memory.
+    /// Returns whether more memory would help.
     pub(crate) fn is_of_memory(&self, budget: &Budget) -> bool {
         budget.has_refused() || self.code() == ErrorCode::OutOfMemory
     }

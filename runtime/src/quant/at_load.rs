@@ -1,5 +1,5 @@
-//! What becomes of models while they are loaded: those in numbers are quantized for a core that stores quantized values, and quantized
-//! ones are dequantized for the GPU, which computes with numbers.
+//! Quantizes float models at load for cores that store quantized values, and dequantizes quantized models at load for
+//! the GPU.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,21 +20,22 @@ use udo_graph::memory::random;
 /// The seed of the first input of the first random run.
 const SEED: u64 = 1;
 
-/// What operators are called that compute with integers by scales of their own.
+/// The suffix of operators that compute with integers and scales of their own.
 const INTEGER: &str = "Integer";
 
-/// Whether a graph is quantized while it is loaded for these cores: the preferred one stores quantized values, and no node says how.
+/// Returns whether a graph is quantized at load: the preferred core stores quantized values, and the graph has no
+/// encodings.
 pub fn is_wanted(graph: &Graph, cores: &[Core]) -> bool {
     cores.first().copied().is_some_and(|core| is_quantized(core) && takes_numbers(core))
-        && !speaks(graph)
+        && !has_encodings(graph)
         && !graph.nodes.iter().any(|node| node.op.contains(INTEGER))
 }
 
-/// The graph in the place of one that the preferred core does not compute with as it is, with the values that are to be given
-/// besides its outputs, and a line that says what that cost; nothing for any other one.
+/// Returns the graph that replaces one that the preferred core cannot run as it is, with the additional outputs, and a
+/// notice; `None` if the graph stays as it is.
 ///
 /// # Errors
-/// A range cannot be found: a run failed, or a value was never seen.
+/// A range cannot be determined, because a run failed or a value was never computed.
 pub(crate) fn at_load(
     graph: &Graph,
     resources: &Resources,
@@ -45,7 +46,7 @@ pub(crate) fn at_load(
     if options.as_stored {
         return Ok(None);
     }
-    if core.kind() == Some(CoreKind::Gpu) && speaks(graph) {
+    if core.kind() == Some(CoreKind::Gpu) && has_encodings(graph) {
         return dequantized(graph, core, options).map(Some);
     }
     if !is_wanted(graph, cores) {
@@ -63,7 +64,7 @@ pub(crate) fn at_load(
     }
 }
 
-/// Whether a core may run nodes that computes with numbers.
+/// Returns whether a core that computes in floating point may run nodes.
 fn has_numbers(options: &CompileOptions) -> bool {
     let PlaceOptions { cores, fallback, .. } = &options.place;
     let others = match fallback {
@@ -73,7 +74,7 @@ fn has_numbers(options: &CompileOptions) -> bool {
     cores.iter().chain(others).any(|core| !is_quantized(*core))
 }
 
-/// Whether it lies in the runs that ranges are of, and not in the model or its inputs.
+/// Returns whether the error is due to the runs that determine ranges, not to the model or its inputs.
 fn is_of_runs(error: &QuantError) -> bool {
     matches!(
         error,
@@ -85,7 +86,7 @@ fn is_of_runs(error: &QuantError) -> bool {
     )
 }
 
-/// The graph, which gives more values.
+/// Returns the graph with the additional outputs.
 fn with_outputs(graph: &Graph, options: &CompileOptions) -> Result<Graph, QuantError> {
     let mut graph = graph.clone();
     graph.add_outputs(&options.more_outputs).map_err(CompileError::from)?;
@@ -98,10 +99,10 @@ fn dequantized(
     options: &CompileOptions,
 ) -> Result<(Graph, String), QuantError> {
     let start = Instant::now();
-    let made = in_numbers(&with_outputs(graph, options)?)?;
+    let made = dequantize(&with_outputs(graph, options)?)?;
     let [before, after] = [constant_bytes(graph), constant_bytes(&made.graph)];
     let ms = start.elapsed().as_secs_f64() * 1e3;
-    let InNumbers { graph, values, constants } = made;
+    let Dequantized { graph, values, constants } = made;
     let notice = format!(
         "the model is quantized and {core} computes with numbers, so it was dequantized at load, in {ms:.0} ms: {values} values, which \
          are cut off and rounded as the stored ones, and {constants} constants; {after} bytes of constants, before {before}"
@@ -141,7 +142,7 @@ fn quantized(
     Ok(Some((quantized.graph, notice)))
 }
 
-/// The options for runs of the model in numbers.
+/// Returns the options for runs of the float model.
 fn on_host(options: &CompileOptions) -> CompileOptions {
     let place =
         PlaceOptions { cores: vec![Core::CPU], fallback: Fallback::Off, ..options.place.clone() };
@@ -149,7 +150,7 @@ fn on_host(options: &CompileOptions) -> CompileOptions {
     CompileOptions { place, more_outputs, in_place, ..options.clone() }
 }
 
-/// The inputs of each run; none where there shall be none.
+/// Returns the inputs of each run; `None` if no runs are requested.
 fn sets(graph: &Graph, options: &CompileOptions) -> Result<Option<Arc<Vec<InputSet>>>, QuantError> {
     let count = match &options.ranges_of {
         RangesOf::Nothing => return Ok(None),
@@ -166,7 +167,7 @@ fn sets(graph: &Graph, options: &CompileOptions) -> Result<Option<Arc<Vec<InputS
         for input in &inputs {
             let dims = shapes.get(&input.name).map_or(&[][..], Vec::as_slice);
             let shape = Shape::new(dims).or_else(|_| input.required())?;
-            // A run says itself that an input is missing.
+            // The run itself reports a missing input.
             if let Some(tensor) = random(&TensorDesc::new(input.of.dtype, shape), seed)? {
                 set.push((input.name.clone(), tensor));
             }
@@ -177,7 +178,7 @@ fn sets(graph: &Graph, options: &CompileOptions) -> Result<Option<Arc<Vec<InputS
     Ok(Some(Arc::new(made)))
 }
 
-/// How many bytes the constants have that nodes read.
+/// Returns the number of bytes of constants that nodes read.
 fn constant_bytes(graph: &Graph) -> usize {
     let consumers = graph.consumers();
     let is_read = |id: &ValueId| consumers.get(*id).is_some_and(|readers| !readers.is_empty());

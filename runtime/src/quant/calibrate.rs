@@ -1,4 +1,4 @@
-//! Runs a model in numbers and remembers what its values were, as much of all runs as of one.
+//! Runs a float model and records the ranges of its values, in memory that does not grow with the number of runs.
 
 use std::collections::HashMap;
 
@@ -17,18 +17,18 @@ use udo_compile::options::CompileOptions;
 use udo_graph::graph::{CutGraph, Graph, GraphValue, Source, ValueId};
 use udo_graph::memory::Tensor;
 
-/// A stream of runs, and what is known of the values that are watched.
+/// Runs of a model, and what is known of the watched values.
 #[derive(Debug)]
 pub struct Calibration {
-    /// What makes the values; none where inputs alone are watched.
+    /// The session that computes the values; `None` if only inputs are watched.
     session: Option<Session>,
     watched: Vec<Watched>,
-    /// The model's inputs, and at which ends their numbers may only mask.
+    /// The model's inputs, and the ends at which their elements may be masks.
     inputs: Vec<(String, Ends)>,
     runs: usize,
 }
 
-/// A value, and what is known of it.
+/// A watched value.
 #[derive(Debug)]
 pub(super) struct Watched {
     pub(super) value: ValueId,
@@ -38,7 +38,7 @@ pub(super) struct Watched {
     pub(super) means: Option<Means>,
 }
 
-/// The mean of a value for each position of an axis.
+/// The mean of a value at each position of an axis.
 #[derive(Clone, Debug)]
 pub(super) struct Means {
     axis: usize,
@@ -58,21 +58,21 @@ impl Means {
         self.count += count;
     }
 
-    /// The means.
+    /// Returns the means.
     pub(super) fn means(&self) -> Vec<f64> {
         self.sums.iter().map(|sum| sum / self.count.max(1.0)).collect()
     }
 }
 
-/// What is to be remembered of values.
+/// The statistics to record.
 pub(super) struct Wishes {
-    /// Whether it is to be known how often numbers were near which.
+    /// Whether to record histograms.
     pub(super) histograms: bool,
-    /// The values of which means along an axis are to be known.
+    /// The values whose means along an axis are recorded.
     pub(super) means: HashMap<ValueId, usize>,
 }
 
-/// A graph that gives these values, and its model; none where all of them are inputs.
+/// Returns a model whose outputs are these values; `None` if all of them are inputs.
 fn model_of(
     graph: &Graph,
     values: impl Iterator<Item = ValueId>,
@@ -89,10 +89,10 @@ fn model_of(
 }
 
 impl Quantizer {
-    /// What observes runs over the data that the model is calibrated with.
+    /// Prepares calibration runs.
     ///
     /// # Errors
-    /// The model cannot be made to run.
+    /// The model cannot be compiled.
     pub fn calibration(
         &self,
         resources: &impl AsRef<Resources>,
@@ -120,7 +120,7 @@ impl Quantizer {
         Ok(Calibration { session, watched, inputs: self.inputs(), runs: 0 })
     }
 
-    /// What is to be known of a value, as far as its readers say.
+    /// Returns an observer for a value that records what its consumers need.
     fn observer(&self, value: ValueId, histograms: bool) -> Observer {
         let observer = Observer::new(histograms).telling_masks(self.sites.masks.ends(value));
         let group = self.sites.of.get(value).copied().flatten();
@@ -132,11 +132,11 @@ impl Quantizer {
         }
     }
 
-    /// The inputs of real numbers, and at which ends those may mask.
+    /// Returns the float inputs, and the ends at which their elements may be masks.
     fn inputs(&self) -> Vec<(String, Ends)> {
         let of = |&id: &ValueId| {
             let value = self.graph.value(id).ok()?;
-            // Halves are widened by the only node that reads them.
+            // A half-precision input is widened by its only consumer.
             let is_half = matches!(&value.source, Source::Input(of) if of.dtype != DType::F32);
             let mut nodes = self.graph.nodes.iter();
             let wide = nodes.find(|node| is_half && node.input(0) == Some(id));
@@ -147,7 +147,7 @@ impl Quantizer {
     }
 }
 
-/// Whether a tensor has something that is no number, and the range of its numbers; nothing of one that is not of real numbers.
+/// Returns whether a tensor has NaN elements, and the range of the others; `None` if it is not a float tensor.
 fn numbers_of(tensor: &Tensor) -> Option<(bool, Range)> {
     let of = |numbers: &[f32]| (numbers.iter().any(|number| number.is_nan()), Range::of(numbers));
     if let Some(numbers) = tensor.get::<f32>() {
@@ -162,7 +162,7 @@ fn numbers_of(tensor: &Tensor) -> Option<(bool, Range)> {
     Some(of(&narrow))
 }
 
-/// Refuses inputs that have something that is no number, or that is infinite where that does not only mask.
+/// Refuses inputs with NaN elements, or with infinite elements that are not only masks.
 fn check(inputs: &[(String, Tensor)], ends: &[(String, Ends)]) -> Result<(), QuantError> {
     for (value, tensor) in inputs {
         let Some((_, ends)) = ends.iter().find(|(known, _)| known == value) else { continue };
@@ -179,10 +179,10 @@ fn check(inputs: &[(String, Tensor)], ends: &[(String, Ends)]) -> Result<(), Qua
 }
 
 impl Calibration {
-    /// Runs the model over inputs, by name, and takes in what its values are.
+    /// Runs the model with inputs, by name, and records its values.
     ///
     /// # Errors
-    /// Inputs that the model does not take, or that have something that is no number, or a run that fails.
+    /// An input does not match the model or has NaN elements, or the run fails.
     pub fn add(&mut self, inputs: &[(String, Tensor)]) -> Result<(), QuantError> {
         let Self { session, watched, inputs: ends, runs } = self;
         check(inputs, ends)?;
@@ -210,7 +210,7 @@ impl Calibration {
         Ok(())
     }
 
-    /// Returns how many runs there were.
+    /// Returns the number of runs.
     pub fn runs(&self) -> usize {
         self.runs
     }
@@ -232,19 +232,19 @@ impl Calibration {
         of.map(|watched| &watched.observer)
     }
 
-    /// Returns the values that had a NaN, which their ranges leave out.
+    /// Returns the values that had NaN elements, which their ranges ignore.
     pub fn not_numbers(&self) -> impl Iterator<Item = &str> {
         let watched = self.watched.iter().filter(|watched| watched.observer.has_nan());
         watched.map(|watched| watched.name.as_str())
     }
 
-    /// What is known of a value.
+    /// Returns the statistics of a value.
     pub(super) fn of(&self, value: ValueId) -> Option<&Watched> {
         self.watched.iter().find(|watched| watched.value == value)
     }
 }
 
-/// Runs a model over those of the inputs that it has.
+/// Runs a model with those of the inputs that it has.
 pub(super) fn run(session: &mut Session, inputs: &[(String, Tensor)]) -> Result<(), QuantError> {
     let model = session.model();
     for input in model.inputs() {

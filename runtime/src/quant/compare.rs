@@ -1,4 +1,4 @@
-//! Runs a model and its quantized form side by side, and says how far the values of the one are from those of the other.
+//! Runs a model and its quantized form with the same inputs, and measures the differences of their values.
 
 use super::calibrate::run;
 use super::encoded::Kind;
@@ -11,7 +11,7 @@ use udo_compile::options::CompileOptions;
 use udo_graph::graph::{Graph, Links, ValueId};
 use udo_graph::memory::Tensor;
 
-/// A stream of runs of both models.
+/// Runs of both models.
 #[derive(Debug)]
 pub struct Comparison {
     exact: Session,
@@ -29,12 +29,12 @@ pub struct Compared {
     other: String,
     /// Whether it is an output of the model.
     pub is_output: bool,
-    /// How far it is from what it should be, but for numbers that only mask.
+    /// Its error, without elements that are masks.
     pub noise: Noise,
     unmasked: Option<Range>,
 }
 
-/// The graph with more outputs, and those of them that nodes make.
+/// Returns the graph with more outputs, and those of them that nodes compute.
 fn with_outputs<'a>(graph: &Graph, names: impl Iterator<Item = &'a str>) -> (Graph, Vec<String>) {
     let mut graph = graph.clone();
     let makers = graph.producers();
@@ -54,10 +54,10 @@ fn with_outputs<'a>(graph: &Graph, names: impl Iterator<Item = &'a str>) -> (Gra
 }
 
 impl Comparison {
-    /// Of a model and what was made of it.
+    /// Prepares runs of a model and its quantized form.
     ///
     /// # Errors
-    /// One of them cannot be made to run.
+    /// One of them cannot be compiled.
     pub fn new(
         source: &Quantizer,
         quantized: &Quantized,
@@ -96,10 +96,10 @@ impl Comparison {
         Ok(Self { exact, quantized, values: pairs })
     }
 
-    /// Runs both over inputs, by name.
+    /// Runs both models with inputs, by name.
     ///
     /// # Errors
-    /// Inputs that the model does not take, or a run that fails.
+    /// An input does not match the model, or a run fails.
     pub fn add(&mut self, inputs: &[(String, Tensor)]) -> Result<(), QuantError> {
         run(&mut self.exact, inputs)?;
         run(&mut self.quantized, inputs)?;

@@ -1,5 +1,5 @@
-//! Corrects biases (Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, 2019): weights that are
-//! rounded move the mean of each result by what their errors make of the means of the operand, which is taken off the bias.
+//! Bias correction (Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction, 2019): b' = b
+//! - sum(e * mean(x)), where e is the rounding error of the weights.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::{QuantError, Quantizer};
 use udo_graph::graph::{Graph, Node, NodeId, ValueId};
 use udo_graph::memory::Tensor;
 
-/// A product whose bias can be corrected.
+/// A product with a bias that can be corrected.
 struct Product<'a> {
     node: &'a Node,
     id: NodeId,
@@ -33,16 +33,16 @@ fn products<'a>(graph: &'a Graph, sites: &'a Sites) -> impl Iterator<Item = Prod
     })
 }
 
-/// The operands whose means along an axis are to be known.
+/// Returns the operands whose means along an axis are needed.
 pub(super) fn wanted(graph: &Graph, sites: &Sites) -> HashMap<ValueId, usize> {
-    // Channels come second in images and in rows alike.
+    // The channels of images and of rows are at axis 1.
     products(graph, sites).map(|product| (product.operand, 1)).collect()
 }
 
-/// The corrected biases.
+/// Returns the corrected biases.
 ///
 /// # Errors
-/// There is no memory for what is stored.
+/// There is not enough memory.
 pub(super) fn correct(
     of: &Quantizer,
     calibration: &Calibration,
@@ -82,14 +82,14 @@ pub(super) fn correct(
     Ok(biases)
 }
 
-/// How far errors of the weights move the mean of each result.
+/// Returns the shift of each result's mean due to errors of the weights.
 fn moved(product: &Product<'_>, errors: &[f32], means: &[f64]) -> Option<Vec<f64>> {
     let dims = product.tensor.dims();
     let int = |name| usize::try_from(product.node.int_attr(name)?).ok();
     let (&first, &second) = (dims.first()?, dims.get(1)?);
     let window: usize = dims.iter().skip(2).product();
     match product.axis? {
-        // Weights of each result, by channels of the operand in its group.
+        // The weights of each result, by channel of the operand in its group.
         0 if dims.len() > 2 || int(TRANSPOSED) == Some(1) => {
             let per_group = first / int(GROUPS).unwrap_or(1).max(1);
             let result = |at: usize| {
@@ -103,7 +103,7 @@ fn moved(product: &Product<'_>, errors: &[f32], means: &[f64]) -> Option<Vec<f64
             };
             (0..first).map(result).collect()
         }
-        // A matrix by channels of the operand.
+        // A matrix with a row for each channel of the operand.
         1 if dims.len() == 2 && means.len() == first => {
             let mut moved = vec![0.0; second];
             for (row, mean) in errors.chunks(second.max(1)).zip(means) {

@@ -1,4 +1,4 @@
-//! Edits of a whole graph: other values in the place of some, names that nothing has yet, and nodes that nobody reads taken out.
+//! Edits of a graph: replaces values, finds unused names, and removes unused nodes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,8 +6,8 @@ use udo_graph::graph::{
     Graph, GraphNode, GraphValue, Node, NodeReads, PerValue, ValueId, subgraphs_mut,
 };
 
-/// Has all nodes read other values than these, whose nodes are taken out. What gives an output of the graph is made in the place of
-/// that.
+/// Replaces values in all nodes, and removes the nodes that compute the replaced ones. The producer of a graph output
+/// computes it in place of its own value.
 pub(super) fn substitute(graph: &mut Graph, by: &HashMap<ValueId, ValueId>) {
     let last = |id: ValueId| {
         let mut id = id;
@@ -29,7 +29,7 @@ pub(super) fn substitute(graph: &mut Graph, by: &HashMap<ValueId, ValueId>) {
     }
 }
 
-/// Has a node and what its subgraphs capture read what `last` says.
+/// Replaces the inputs of a node and the captures of its subgraphs by `last`.
 pub(super) fn redirect(node: &mut Node, last: &impl Fn(ValueId) -> ValueId) {
     for input in node.inputs.iter_mut().flatten() {
         *input = last(*input);
@@ -39,7 +39,7 @@ pub(super) fn redirect(node: &mut Node, last: &impl Fn(ValueId) -> ValueId) {
     }
 }
 
-/// Takes nodes out that make nothing which anybody reads.
+/// Removes nodes whose outputs nothing reads.
 pub(super) fn sweep(graph: &mut Graph) {
     let mut is_read = PerValue::filled(graph, false);
     for &output in &graph.outputs {
@@ -57,7 +57,7 @@ pub(super) fn sweep(graph: &mut Graph) {
     graph.nodes = nodes;
 }
 
-/// The names that values and nodes of a graph have.
+/// The names of a graph's values and nodes.
 pub(super) struct Names(HashSet<String>);
 
 impl Names {
@@ -67,7 +67,7 @@ impl Names {
         Self(values.chain(nodes).collect())
     }
 
-    /// A name that nothing has: this one, or it with a number behind.
+    /// Returns an unused name: this one, or this one with a number.
     pub(super) fn fresh(&mut self, wanted: &str) -> String {
         let numbered = (2..).map(|number| format!("{wanted}_{number}"));
         let mut names = std::iter::once(wanted.to_owned()).chain(numbered);

@@ -1,28 +1,28 @@
-//! What a quantized model says of each value that it stores.
+//! The description of a quantized model's values.
 
 use udo_api::Encoding;
 
 use super::noise::Noise;
 use super::range::{Levels, Range};
 
-/// How a value of the graph is stored.
+/// A quantized value of the graph.
 #[derive(Clone, Debug)]
 pub struct Encoded {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// The integers that may stand for numbers.
+    /// The integers that represent it.
     pub levels: Levels,
-    /// An encoding for all, or one for each position of an axis.
+    /// One encoding, or one for each position of an axis.
     pub encodings: Vec<Encoding>,
-    /// The value that has the numbers which are made of what is stored.
+    /// The name of the dequantized value.
     pub back: String,
-    /// How far the numbers of a constant are from what they were.
+    /// The rounding error of a constant.
     pub noise: Option<Noise>,
-    /// How wide the range of a constant's numbers is, with 0 in it: the narrowest, where several have an encoding each.
+    /// The width of a constant's range including 0; the smallest one if it has several encodings.
     pub width: Option<f64>,
-    /// The range of the numbers of a value whose others are of no matter: they only mask, or the node that reads them cuts them off.
+    /// The range outside which elements do not matter, because they are masks or because the consumer clips them.
     pub unmasked: Option<Range>,
 }
 
@@ -37,10 +37,10 @@ impl Encoded {
 /// What is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What nodes compute, and inputs.
+    /// Inputs and computed values.
     Activation,
-    /// Weights, and other constants that nodes compute with.
+    /// Weights and other constants.
     Weights,
-    /// What is added to sums of products.
+    /// Addends of products.
     Bias,
 }

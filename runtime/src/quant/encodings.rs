@@ -1,5 +1,5 @@
-//! Encodings as AIMET's files have them: JSON with those of activations and of parameters by their names, or from version 2 on a list
-//! of both in ONNX's terms.
+//! Reads and writes encodings in AIMET's JSON format: objects with the encodings of activations and parameters by name,
+//! or from version 2 on a list of both in ONNX's terms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -10,32 +10,32 @@ use udo_api::{DType, Encoding};
 use super::encoded::{Encoded, Kind};
 use super::range::{Bits, LEAST_WIDTH, Levels, Range, to_single};
 
-/// The version of the format that is written; files with lists in the place of objects, from 1 on, are read too.
+/// The format version that is written. Versions from 1 on, with lists instead of objects, can be read as well.
 const VERSION: &str = "0.6.1";
 
 /// Integers that stand for numbers, and an encoding for all or for each channel.
 pub(super) type Given = (Levels, Vec<Encoding>);
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Encodings {
-    /// Of inputs and what nodes compute.
+    /// Encodings of inputs and computed values.
     pub activations: BTreeMap<String, Given>,
-    /// Of constants.
+    /// Encodings of constants.
     pub params: BTreeMap<String, Given>,
-    /// Along which axis those of constants lie that have several, where the file says it.
+    /// The axes of constants with several encodings, where the file states them.
     pub axes: BTreeMap<String, i64>,
 }
 
-/// Why a text has no encodings.
+/// The reason why a text is not a valid encodings file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: found {found}, wanted {wanted}")]
 pub struct EncodingsError {
-    /// Where.
+    /// The place in the file.
     pub place: String,
-    /// What is there.
+    /// The contents at that place.
     pub found: String,
-    /// What should be.
+    /// The expected contents.
     pub wanted: String,
 }
 
@@ -48,7 +48,7 @@ fn error(place: &str, found: impl Into<String>, wanted: &str) -> EncodingsError 
 const ACTIVATIONS: &str = "activation_encodings";
 const PARAMS: &str = "param_encodings";
 
-/// The key of the list that has both.
+/// The key of the list with both parts.
 const BOTH: &str = "encodings";
 
 impl FromStr for Encodings {
@@ -80,7 +80,7 @@ impl Encodings {
         self.activations.keys().chain(self.params.keys()).map(String::as_str).collect()
     }
 
-    /// The text of a file with what is stored of a model.
+    /// Returns the text of a file with a model's encodings.
     pub fn text(encoded: &[Encoded]) -> String {
         let (mut activations, mut params) = (Map::new(), Map::new());
         for of in encoded {
@@ -89,7 +89,7 @@ impl Encodings {
             match of.kind {
                 Kind::Activation => activations.insert(of.name.clone(), list.into()),
                 Kind::Weights => params.insert(of.name.clone(), list.into()),
-                // Their steps follow from those of what is multiplied.
+                // The encoding of a bias follows from those of its product.
                 Kind::Bias => continue,
             };
         }
@@ -98,11 +98,11 @@ impl Encodings {
     }
 }
 
-/// One encoding as files have it.
+/// Returns an encoding as JSON.
 fn form(levels: Levels, Encoding { scale, zero_point }: Encoding) -> Value {
     let bits = u32::from(bits(levels));
     let is_signed = levels.least < 0;
-    // Files count from 0 on.
+    // Offsets in files count from 0.
     let first = if is_signed { -(1i64 << (bits - 1)) } else { 0 };
     let offset = first - i64::from(zero_point);
     let end = |steps: i64| {
@@ -124,15 +124,15 @@ fn bits(levels: Levels) -> Bits {
     }
 }
 
-/// Whether integers may be below 0.
+/// Whether integers may be negative.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sign {
     Never,
-    /// Those that are said to be symmetric.
+    /// If the encoding is declared symmetric.
     AsSaid,
 }
 
-/// One part: an object by name, or a list whose members have names.
+/// Reads one part: an object by name, or a list of members with names.
 fn part(key: &str, of: &Value, sign: Sign) -> Result<BTreeMap<String, Given>, EncodingsError> {
     let mut all = BTreeMap::new();
     match of {
@@ -158,7 +158,7 @@ fn part(key: &str, of: &Value, sign: Sign) -> Result<BTreeMap<String, Given>, En
     Ok(all)
 }
 
-/// The encodings of a member that has lists of scales and offsets.
+/// Returns the encodings of a member with lists of scales and offsets.
 fn spread(place: &str, member: &Value) -> Result<Vec<Value>, EncodingsError> {
     let list = |key: &str| member.get(key).and_then(Value::as_array);
     let scales = list("scale").ok_or_else(|| error(place, "no scale", "a list of scales"))?;
@@ -173,7 +173,7 @@ fn spread(place: &str, member: &Value) -> Result<Vec<Value>, EncodingsError> {
     Ok(scales.iter().enumerate().map(one).collect())
 }
 
-/// Encodings of one value; nothing where it stays a float.
+/// Returns the encodings of a value; `None` if it stays in floating point.
 fn given(place: &str, list: &[Value], sign: Sign) -> Result<Option<Given>, EncodingsError> {
     let mut encodings = Vec::new();
     let mut common = None;
@@ -195,7 +195,7 @@ fn given(place: &str, list: &[Value], sign: Sign) -> Result<Option<Given>, Encod
     Ok(given)
 }
 
-/// Whether an encoding is said to be as far below 0 as above it.
+/// Returns whether an encoding is declared symmetric.
 fn is_symmetric(of: &Value) -> bool {
     match of.get("is_symmetric") {
         Some(Value::Bool(is)) => *is,
@@ -204,7 +204,7 @@ fn is_symmetric(of: &Value) -> bool {
     }
 }
 
-/// Types of ONNX that values may be stored as, and in how many bits.
+/// ONNX types of quantized values, with their numbers of bits and signs.
 const TYPES: &[(&str, Bits, bool)] = &[
     ("int16", Bits::Sixteen, true),
     ("int4", Bits::Four, true),
@@ -214,10 +214,11 @@ const TYPES: &[(&str, Bits, bool)] = &[
     ("uint8", Bits::Eight, false),
 ];
 
-/// Types of values that stay numbers.
+/// Types of values that stay in floating point.
 const REAL_TYPES: &[&str] = &["bfloat16", "float", "float16", "float32"];
 
-/// A file whose members are as inputs of ONNX's quantize nodes. They do not say what is a constant, so each name stands for both.
+/// Reads a file whose members are in terms of `QuantizeLinear` inputs. It does not distinguish constants, so each name
+/// counts as both.
 fn in_onnx_terms(list: &[Value]) -> Result<Encodings, EncodingsError> {
     let mut all = Encodings::default();
     for (at, member) in list.iter().enumerate() {
@@ -235,7 +236,7 @@ fn in_onnx_terms(list: &[Value]) -> Result<Encodings, EncodingsError> {
     Ok(all)
 }
 
-/// The encodings of a member where it is a value, and where it is a constant; nothing where it stays a float.
+/// Returns the encodings of a member as an activation and as a constant; `None` if it stays in floating point.
 fn of_member(place: &str, member: &Value) -> Result<Option<(Given, Given)>, EncodingsError> {
     let dtype = member.get("output_dtype").and_then(Value::as_str).unwrap_or("uint8");
     if REAL_TYPES.contains(&dtype) {
@@ -289,7 +290,7 @@ fn of_member(place: &str, member: &Value) -> Result<Option<(Given, Given)>, Enco
     Ok(Some((activation, param)))
 }
 
-/// A number, or a list of them.
+/// Returns a number or a list of numbers.
 fn numbers(place: &str, of: Option<&Value>, key: &str) -> Result<Vec<f64>, EncodingsError> {
     let list = match of {
         Some(Value::Array(list)) => list.iter().map(Value::as_f64).collect(),
@@ -301,7 +302,7 @@ fn numbers(place: &str, of: Option<&Value>, key: &str) -> Result<Vec<f64>, Encod
     })
 }
 
-/// Whether an encoding has a step, and an integer for 0 among those that there are.
+/// Returns whether an encoding has a valid scale and zero point.
 fn is_fit(levels: Levels, Encoding { scale, zero_point }: Encoding) -> bool {
     scale.is_normal() && scale > 0.0 && (0..=levels.most).contains(&zero_point)
 }
@@ -329,7 +330,7 @@ fn one(place: &str, of: &Value) -> Result<(Levels, Encoding), EncodingsError> {
         }
         (None, _, Some(min), Some(max)) if min <= max => {
             let range = Range { min, max };
-            // A range that is said is taken as it is, unless it is one of 0 alone.
+            // A given range is used unchanged, unless it contains only 0.
             let width = if range.width() > 0.0 { range.width() } else { LEAST_WIDTH };
             levels.asymmetric(range, width)
         }
@@ -344,7 +345,7 @@ fn one(place: &str, of: &Value) -> Result<(Levels, Encoding), EncodingsError> {
     Ok((levels, encoding))
 }
 
-/// Parameters whose 0 is in the middle are stored with 0 for it.
+/// Converts unsigned encodings with a zero point in the middle to signed ones.
 fn signed(given: &mut Given) {
     let (levels, encodings) = given;
     let middle = i32::midpoint(levels.most, 1);

@@ -1,5 +1,6 @@
-//! Equalizes the ranges of weights across layers (Nagel et al., Data-Free Quantization Through Weight Equalization and Bias
-//! Correction, 2019): what a convolution scales its channels by, the next one takes back, where what is between gives factors on.
+//! Cross-layer equalization (Nagel et al., Data-Free Quantization Through Weight Equalization and Bias Correction,
+//! 2019): W1' = W1 / s, W2' = W2 * s with s = sqrt(r1 / r2) for each channel, where r are the ranges of the weights and
+//! the activation in between is positively homogeneous.
 
 use udo_api::Shape;
 
@@ -9,13 +10,13 @@ use udo_compile::resolve::TypedGraph;
 use udo_graph::graph::{Graph, Links, Node, NodeId, PerValue, Read, ValueId};
 use udo_graph::memory::Tensor;
 
-/// How often all pairs are gone through at most.
+/// The largest number of passes over all pairs.
 const ROUNDS: usize = 20;
 
-/// A factor that changes no range that matters.
+/// A relative change of a range that is negligible.
 const LEAST_CHANGE: f64 = 1e-3;
 
-/// Weights and bias of a convolution.
+/// The weights and bias of a convolution.
 struct Layer {
     node: NodeId,
     weights: Vec<f32>,
@@ -43,17 +44,17 @@ impl Layer {
         self.dims.first().copied().unwrap_or(0)
     }
 
-    /// The weights of each result.
+    /// Returns the number of weights of each output channel.
     fn row(&self) -> usize {
         self.dims.iter().skip(1).product()
     }
 
-    /// The weights of each pair of channels.
+    /// Returns the number of weights of each pair of channels.
     fn window(&self) -> usize {
         self.dims.iter().skip(2).product()
     }
 
-    /// Calls `body` with the weights of each window that reads a channel of the operand.
+    /// Calls `body` with the weights of each window that reads an input channel.
     fn each_reading(&mut self, channel: usize, mut body: impl FnMut(&mut [f32])) {
         let (row, window) = (self.row(), self.window());
         let per_group = self.dims.get(1).copied().unwrap_or(1).max(1);
@@ -72,16 +73,16 @@ impl Layer {
     }
 }
 
-/// Two convolutions, the second of which reads what the first one makes.
+/// Two convolutions, the second of which reads the result of the first.
 struct Pair {
     first: usize,
     second: usize,
 }
 
-/// Scales weights, and says how many pairs of convolutions it did that for.
+/// Equalizes weights, and returns the number of pairs of convolutions.
 ///
 /// # Errors
-/// There is no memory for the new ones.
+/// There is not enough memory.
 pub(super) fn equalize(graph: &mut Graph, typed: &TypedGraph) -> Result<usize, QuantError> {
     let mut layers: Vec<Layer> =
         graph.node_ids().filter_map(|id| Layer::of(graph, typed, id)).collect();
@@ -133,7 +134,7 @@ fn only_reader(
     }
 }
 
-/// Gives both sides of each channel one range; returns how far the largest factor was from 1.
+/// Gives both sides of each channel the same range; returns the largest deviation of a factor from 1.
 fn equalize_pair(layers: &mut [Layer], pair: &Pair) -> f64 {
     let mut change: f64 = 0.0;
     let largest = |numbers: &[f32]| numbers.iter().fold(0f32, |most, x| most.max(x.abs()));

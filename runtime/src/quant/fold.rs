@@ -1,5 +1,5 @@
-//! Takes copies out, and folds normalizations, scales and biases by constants into the products beside them, so that weights are
-//! quantized as they are multiplied in the end.
+//! Removes copies, and folds constant scales, biases and normalizations into neighboring products, so that the
+//! quantizer sees the weights that are multiplied.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,13 +14,13 @@ use udo_compile::resolve::TypedGraph;
 use udo_engine::operators::Operators;
 use udo_graph::graph::{Graph, GraphValue, Links, ValueId};
 
-/// Operators that copy what they read, as a model that is not trained computes them.
+/// Operators that are copies in inference.
 const COPIES: &[&str] = &["Dropout", "Identity"];
 
 /// The pass that computes the new weights.
 const SCALES: &str = "scale-folding";
 
-/// Takes copies out, and has products do what nodes beside them do by constants, as they do when the model runs.
+/// Removes copies and folds constants into products, like the passes do when the model is loaded.
 ///
 /// # Errors
 /// The graph cannot be resolved.
@@ -64,8 +64,7 @@ pub(super) fn fold(graph: &mut Graph, compiler: &Compiler<'_>) -> Result<(), Qua
     Ok(graph.verify()?)
 }
 
-/// What operators that only copy make, and of what: nothing is to be stored between. An output of the graph that is an input or
-/// another output stays.
+/// Returns the outputs of copies, with their inputs. An output of the graph stays if it is an input or another output.
 fn copies(graph: &Graph, typed: &TypedGraph, operators: &Operators) -> HashMap<ValueId, ValueId> {
     let built_in = typed.nodes.iter().filter(|bound| operators.is_builtin(bound.package));
     let built_in: HashSet<_> = built_in.filter_map(|bound| bound.node.output(0)).collect();
@@ -85,7 +84,7 @@ fn copies(graph: &Graph, typed: &TypedGraph, operators: &Operators) -> HashMap<V
         while let Some(&before) = copies.get(&first) {
             first = before;
         }
-        // What an output of the graph is made of goes by its name, so that has none of its own.
+        // The source takes the name of the graph output, so it must not be an output itself.
         let is_made = producers.get(first).copied().flatten().is_some();
         let mut is_free = || !graph.outputs.contains(&to) || is_made && given.insert(first);
         if is_copy && is_free() {
@@ -95,14 +94,14 @@ fn copies(graph: &Graph, typed: &TypedGraph, operators: &Operators) -> HashMap<V
     copies
 }
 
-/// What each node reads, by its first output.
+/// Returns the inputs of each node, by its first output.
 fn inputs(typed: &TypedGraph) -> HashMap<ValueId, Vec<Option<ValueId>>> {
     let nodes = typed.nodes.iter().map(|bound| &bound.node);
     nodes.filter_map(|node| Some((node.output(0)?, node.inputs.clone()))).collect()
 }
 
-/// A value of the typed graph in the graph itself, which had `count` values. One that the pass made is a constant, which goes by
-/// the name of the one whose place it takes.
+/// Returns the graph's value for a value of the resolved graph, given that the graph had `count` values. A value that
+/// the pass added is a constant, which takes the name of the one that it replaces.
 fn own(
     graph: &mut Graph,
     typed: &TypedGraph,

@@ -1,4 +1,4 @@
-//! Puts steps that store numbers, and steps that make numbers of what is stored, around the operators of a graph.
+//! Inserts `QuantizeLinear` and `DequantizeLinear` nodes around the operators of a graph.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,22 +17,22 @@ use super::{BiasStorage, QuantError, Settings, WeightEncoding};
 use udo_graph::graph::{Attr, Graph, GraphValue, Node, NodeId, ValueId};
 use udo_graph::memory::{Tensor, TensorError};
 
-/// The operator set of the steps, in which scales may lie along an axis.
+/// The operator set of these nodes, the first with scales along an axis.
 const OPSET: u32 = 13;
 
-/// The same for values of 16 bits.
+/// The operator set for values of 16 bits.
 const WIDE_OPSET: u32 = 21;
 
-/// What becomes of a graph.
+/// The result of the insertion.
 pub(super) struct Inserted {
     pub(super) graph: Graph,
     pub(super) encoded: Vec<Encoded>,
 }
 
-/// Makes the quantized graph, with an encoding for each group of values.
+/// Returns the quantized graph, with an encoding for each group of values.
 ///
 /// # Errors
-/// There is no memory for it.
+/// There is not enough memory.
 pub(super) fn insert(
     graph: &Graph,
     sites: &Sites,
@@ -61,27 +61,27 @@ pub(super) fn insert(
     Ok(Inserted { graph, encoded })
 }
 
-/// How constants are stored.
+/// How constants are quantized.
 pub(super) struct Constants<'a> {
     pub(super) settings: &'a Settings,
-    /// What the user says of some, by their names.
+    /// The user's encodings, by name.
     pub(super) given: &'a BTreeMap<String, Given>,
-    /// Biases in the place of the graph's.
+    /// Biases that replace the graph's.
     pub(super) biases: &'a HashMap<NodeId, Vec<f32>>,
-    /// How far out constants that only mask are stored.
+    /// The levels at which constant masks are stored.
     pub(super) masks: &'a MaskLevels,
 }
 
 struct Insertion<'a> {
-    /// What is made.
+    /// The new graph.
     graph: Graph,
     names: Names,
     sites: &'a Sites,
     of_groups: &'a [(Levels, Encoding)],
     of_constants: &'a Constants<'a>,
-    /// Scale and zero point of each group, once one is there.
+    /// Scale and zero point of each group, once they exist.
     numbers: Vec<Option<[ValueId; 2]>>,
-    /// What is made of each value that is stored.
+    /// The dequantized value of each quantized one.
     back: HashMap<ValueId, ValueId>,
     encoded: Vec<Encoded>,
 }
@@ -101,7 +101,7 @@ impl Insertion<'_> {
         self.graph.add_value(&name)
     }
 
-    /// Adds a step that makes `output` of values called `name`.
+    /// Adds a node that computes `output`, with a given name.
     fn step(
         &mut self,
         (name, op): (&str, &str),
@@ -116,7 +116,7 @@ impl Insertion<'_> {
         self.graph.nodes.push(node);
     }
 
-    /// Adds a node that reads what is made of stored values, and steps that store what it makes.
+    /// Adds a node that reads dequantized values, and quantizes its outputs.
     fn add(&mut self, id: NodeId, node: &Node) -> Result<(), QuantError> {
         let mut own = node.clone();
         for (port, input) in own.inputs.iter_mut().enumerate() {
@@ -132,7 +132,8 @@ impl Insertion<'_> {
         self.store_weights(id, node, &mut own)?;
         let mut outputs = Vec::new();
         for output in &mut own.outputs {
-            // What the graph gives keeps its name: the node makes another value, of which that is stored and made again.
+            // A graph output keeps its name: the node computes another value, which is quantized and dequantized into
+            // the output.
             if let Some(id) =
                 output.filter(|id| self.graph.outputs.contains(id) && self.group(*id).is_some())
             {
@@ -150,7 +151,7 @@ impl Insertion<'_> {
         Ok(())
     }
 
-    /// The group whose encoding a value is stored in.
+    /// Returns the group whose encoding a value has.
     fn group(&self, id: ValueId) -> Option<usize> {
         let own = self.sites.of.get(id).copied().flatten();
         own.or_else(|| {
@@ -165,7 +166,7 @@ impl Insertion<'_> {
         self.store_made(id, id, None)
     }
 
-    /// Stores `made`, which is what the graph calls `id`, and makes `back` of it, or else a new value.
+    /// Quantizes `made`, which the graph calls `id`, and dequantizes it to `back` or a new value.
     fn store_made(
         &mut self,
         id: ValueId,
@@ -195,13 +196,13 @@ impl Insertion<'_> {
         let (encodings, back) = (vec![encoding], self.name(back));
         let kind = Kind::Activation;
         let (noise, width) = (None, None);
-        // What a node cuts off at once is not lost.
+        // Elements that the consumer clips are no loss.
         let unmasked = self.sites.cuts.get(&id).map(|_| levels.range(encoding));
         self.encoded.push(Encoded { name, kind, levels, encodings, back, noise, width, unmasked });
         Ok(())
     }
 
-    /// The constants with scales and zero points.
+    /// Adds constants with scales and zero points.
     fn numbers_of(
         &mut self,
         name: &str,
@@ -224,7 +225,7 @@ impl Insertion<'_> {
         Ok([scale, self.constant(&format!("{name}_zero_point"), zeros)])
     }
 
-    /// Adds what is stored and the step that makes numbers of it.
+    /// Adds a quantized constant and the node that dequantizes it.
     fn add_stored(
         &mut self,
         (name, tensor): (&str, &Tensor),
@@ -251,7 +252,7 @@ impl Insertion<'_> {
         Ok(back_id(&self.graph))
     }
 
-    /// Stores a constant operand as other operands are.
+    /// Quantizes a constant operand like other operands.
     fn store_operand(&mut self, id: ValueId, stored_for: StoredFor) -> Result<ValueId, QuantError> {
         if let Some(&back) = self.back.get(&id) {
             return Ok(back);
@@ -280,7 +281,7 @@ impl Insertion<'_> {
         Ok(back)
     }
 
-    /// Stores the weights of a product, and its bias in steps of their sums.
+    /// Quantizes the weights of a product, and its bias in units of the product's scales.
     fn store_weights(&mut self, id: NodeId, node: &Node, own: &mut Node) -> Result<(), QuantError> {
         let sites = self.sites;
         let of = sites.constants.range((id, 0)..=(id, usize::MAX));
@@ -315,7 +316,7 @@ impl Insertion<'_> {
         Ok(())
     }
 
-    /// The numbers of a bias, if it is one for each result.
+    /// Returns the elements of a bias, if it has one for each result.
     fn bias(&self, id: NodeId, node: &Node, port: usize) -> Option<Tensor> {
         let corrected = self.of_constants.biases.get(&id);
         if let Some(bias) = corrected {
@@ -326,14 +327,14 @@ impl Insertion<'_> {
     }
 }
 
-/// The value that the last node makes.
+/// Returns the output of the last node.
 fn back_id(graph: &Graph) -> ValueId {
     let last = graph.nodes.last().and_then(|node| node.output(0));
     last.unwrap_or(ValueId::at(usize::MAX))
 }
 
 impl Constants<'_> {
-    /// Weights as quantized values, whose steps are as large as a bias of steps with an operand's scale needs them.
+    /// Quantizes weights. Their scales are at least as large as the bias needs in units of the product's scales.
     pub(super) fn weights(
         &self,
         name: &str,
@@ -378,7 +379,7 @@ impl Constants<'_> {
     }
 }
 
-/// A tensor whose numbers beyond a range, which only mask, are its ends.
+/// Returns a tensor whose masks are moved to the ends of a range.
 fn cut_to(tensor: &Tensor, range: Range) -> Result<Tensor, TensorError> {
     let [min, max] = [range.min, range.max].map(to_single);
     let numbers = tensor.get::<f32>().unwrap_or_default().iter();
@@ -386,7 +387,7 @@ fn cut_to(tensor: &Tensor, range: Range) -> Result<Tensor, TensorError> {
     Tensor::of(tensor.desc().full_shape(), &numbers)
 }
 
-/// Refuses a constant with something that is no number, or that is infinite and not only a mask.
+/// Refuses a constant with NaN elements, or with infinite elements that are not only masks.
 fn check(name: &str, numbers: &[f32], range: Range) -> Result<(), QuantError> {
     let value = || name.to_owned();
     if numbers.iter().any(|number| number.is_nan()) {
@@ -398,7 +399,7 @@ fn check(name: &str, numbers: &[f32], range: Range) -> Result<(), QuantError> {
     Ok(())
 }
 
-/// The axis of encodings that the user gives: none if there is one, else that of the weights' results.
+/// Returns the axis of the user's encodings: `None` if there is one, else the axis of the results.
 fn axis_of_given(
     (name, said): (&str, Option<i64>),
     tensor: &Tensor,

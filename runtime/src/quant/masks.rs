@@ -1,9 +1,9 @@
-//! Numbers that only mask.
+//! Detects elements that are only masks.
 //!
-//! A mask adds -10000, the least number of a type or -inf to scores, or puts it in their place, so that a softmax gives 0 there, or a
-//! maximum chooses another number. How far out such a number lies changes no result, so it has no say in ranges. It is stored as the
-//! end of a range that is wide enough for what reads it: [`find`] says which nodes make the same of all numbers that are far out, and
-//! [`Levels::of`], once ranges are known, how far out is enough.
+//! A mask adds -10000, the smallest number of a type or -inf to scores, or replaces them by it, so that a softmax
+//! returns 0 there or a maximum selects another element. The exact value of a mask does not affect results, so ranges
+//! ignore it. It is stored as the end of a range that is wide enough for its consumers: [`find`] determines which nodes
+//! return the same for all masks, and [`Levels::of`] determines, once ranges are known, how far from 0 a mask must be.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use super::tail::{End, Tail};
 use udo_compile::resolve::{BoundNode, TypedGraph};
 use udo_graph::graph::{Graph, Node, NodeReads, PerValue, Read, ValueId};
 
-/// Whether numbers far out at either end of a value only mask, as far as nodes tell.
+/// Whether elements far from 0 at either end of a value are only masks, as far as its consumers tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ends {
     pub(super) low: bool,
@@ -34,30 +34,30 @@ impl Ends {
     }
 }
 
-/// What a node makes of numbers far out in one of its inputs.
+/// The effect of masks in one input of a node.
 #[derive(Clone, Debug)]
 enum Effect {
     /// The same as of this number.
     Level(f64),
-    /// This number, in this value, which may be far out as well.
+    /// This number, in this value, which may be a mask as well.
     Clipped(f64, ValueId),
-    /// Nothing, as long as they are farther out than all others.
+    /// None, as long as they are farther from 0 than all others.
     Unchosen,
-    /// Nothing, where there are others: what it chooses tells.
+    /// None if there are other elements: the selected ones tell.
     Chooses(ValueId),
-    /// Nothing that matters among so many shares of 1, if they are far enough from all others.
+    /// None for this number of softmax elements, if they are far enough from all others.
     Share(f64),
-    /// An exponential that is 0 beside that of the largest number.
+    /// An exponential that is 0 compared with the largest one.
     Vanishes,
-    /// The same, in these values.
+    /// The masks, in these values.
     Moved(Vec<ValueId>),
-    /// Sums that are far out as well, at the other end if the input is subtracted, with other summands that are added or subtracted.
+    /// Sums that are masks as well, at the other end if the input is subtracted, with the other summands.
     Summed { sum: ValueId, is_subtracted: bool, others: Vec<(ValueId, bool)> },
-    /// Products with constants that are from a least to a largest one, both of one sign.
+    /// Products with constants in a range of one sign.
     Scaled { product: ValueId, by: Range },
 }
 
-/// An input of a node, whose numbers at one end are of no matter but for this effect.
+/// An input of a node whose masks at one end have only this effect.
 #[derive(Clone, Debug)]
 struct Edge {
     value: ValueId,
@@ -65,16 +65,16 @@ struct Edge {
     effect: Effect,
 }
 
-/// What the nodes of a graph say of numbers that only mask.
+/// The effects of masks in a graph.
 #[derive(Clone, Debug)]
 pub(super) struct Masks {
-    /// For each value, at which ends such numbers may lie.
+    /// For each value, the ends at which masks may be.
     ends: PerValue<Ends>,
-    /// The inputs of nodes that read them, from the last node to the first.
+    /// The inputs of nodes that read them, last node first.
     edges: Vec<Edge>,
-    /// What is known of constants among them and of those that are added to them.
+    /// The constants among them, and those that are added to them.
     constants: HashMap<ValueId, Constant>,
-    /// The values whose ranges say whether a maximum chose a mask.
+    /// The values whose ranges tell whether a maximum selected a mask.
     chosen: Vec<ValueId>,
 }
 
@@ -84,7 +84,7 @@ struct Constant {
     tails: [Option<Range>; 2],
 }
 
-/// Looks at what reads each value of a graph, of which `bound` has the nodes by their first outputs.
+/// Analyzes the consumers of each value of a graph. `bound` has the nodes by first output.
 pub(super) fn find(
     graph: &Graph,
     typed: &TypedGraph,
@@ -139,10 +139,10 @@ pub(super) fn find(
 }
 
 impl Masks {
-    /// Takes in what a node makes of a value; none where it computes with all of its numbers.
+    /// Records the effect of a node on a value; `None` if it computes with all elements.
     fn add(&mut self, value: ValueId, end: End, effect: Option<Effect>) {
         let has = |ends: Option<&Ends>, end: End| ends.is_some_and(|ends| ends.has(end));
-        // What it moves them to has been looked at, as its readers come later.
+        // The targets have been analyzed before, because their consumers come later.
         let effect = effect.filter(|effect| match effect {
             Effect::Moved(to) => to.iter().all(|&to| has(self.ends.get(to), end)),
             Effect::Summed { sum, is_subtracted, .. } => {
@@ -168,12 +168,12 @@ impl Masks {
         }
     }
 
-    /// At which ends numbers of a value may be such as only mask.
+    /// Returns the ends of a value at which masks may be.
     pub(super) fn ends(&self, value: ValueId) -> Ends {
         self.ends.get(value).copied().unwrap_or_default()
     }
 
-    /// The values besides those that are stored whose ranges have to be known.
+    /// Returns the values besides quantized ones whose ranges must be recorded.
     pub(super) fn chosen(&self) -> &[ValueId] {
         &self.chosen
     }
@@ -181,20 +181,20 @@ impl Masks {
 
 /// A node that reads a value.
 struct Reader<'a> {
-    /// As the graph has it.
+    /// The node of the graph.
     node: &'a Node,
-    /// The same in the newest operator set.
+    /// The node in the newest operator set.
     of: &'a BoundNode,
     typed: &'a TypedGraph,
 }
 
-/// Operators on floats that move those of their first input as well, or take the place of a few by 0.
+/// Float operators that also move elements of their first input, or replace some by 0.
 const MOVES_FLOATS: &[&str] = &["Cast", "Dropout", "Trilu"];
 
-/// From which number on a function has one value, by the logarithm of how finely that is told from others.
+/// The number from which on a function is constant, given the logarithm of the required resolution.
 type FlatFrom = fn(f64) -> f64;
 
-/// Functions that have one value below, and the number from which on downwards it is that one, for as many steps as `ln` says.
+/// Functions that are constant below a number, which depends on the logarithm `ln` of the number of steps.
 const FLAT_BELOW: &[(&str, FlatFrom)] = &[
     ("Celu", |ln| -ln),
     ("Elu", |ln| -ln),
@@ -208,13 +208,13 @@ const FLAT_BELOW: &[(&str, FlatFrom)] = &[
     ("Tanh", |ln| -ln),
 ];
 
-/// The same upwards.
+/// Functions that are constant above a number.
 const FLAT_ABOVE: &[(&str, FlatFrom)] = &[("Sigmoid", |ln| ln), ("Tanh", |ln| ln)];
 
-/// The operator set from which on a softmax is along one axis.
+/// The first operator set in which softmax normalizes over one axis.
 const ONE_AXIS: u32 = 13;
 
-/// The logarithm of twice as many steps as values of 16 bits have, which is enough for 8 as well.
+/// The logarithm of twice the number of 16-bit steps, which also suffices for 8 bits.
 const LN_STEPS: f64 = 11.8;
 
 impl Reader<'_> {
@@ -222,7 +222,7 @@ impl Reader<'_> {
         self.node.output(0)
     }
 
-    /// The numbers of a constant input.
+    /// Returns the elements of a constant input.
     fn numbers(&self, port: usize) -> Option<&[f32]> {
         self.typed.known(self.of.node.input(port))?.get::<f32>()
     }
@@ -234,21 +234,21 @@ impl Reader<'_> {
         }
     }
 
-    /// How many numbers a softmax or sum of exponentials puts together.
+    /// Returns the number of elements that a softmax or sum of exponentials combines.
     #[expect(clippy::cast_precision_loss, reason = "its logarithm is taken")]
     fn lane(&self) -> f64 {
         let desc = self.typed.desc(self.node.input(0));
         let default = if self.node.opset < ONE_AXIS { 1 } else { -1 };
         let axis = resolve_axis(self.node.int_attr("axis").unwrap_or(default), desc.rank());
-        // Before operator set 13 it is over all axes behind.
+        // Before operator set 13 it combines all axes from this one on.
         let lane = axis.map_or(1, |axis| desc.shape().iter().skip(axis).product::<usize>());
         lane.max(1) as f64
     }
 
-    /// What the node makes of numbers far out at one end of an input; none where it computes with them.
+    /// Returns the effect of masks at one end of an input; `None` if the node computes with them.
     fn effect(&self, port: usize, end: End) -> Option<Effect> {
         let op = self.node.op.as_str();
-        // An older softmax may be a few other nodes in the newest operator set.
+        // An older softmax may be several nodes in the newest operator set.
         let is_same = self.of.node.op == self.node.op || op == "Softmax";
         if !self.node.domain.is_empty() || !is_same {
             return None;
@@ -302,13 +302,13 @@ impl Reader<'_> {
 
     fn moved(&self) -> Option<Effect> {
         let outputs: Vec<ValueId> = self.node.outputs.iter().flatten().copied().collect();
-        // A second output of these is of truths or positions.
+        // A second output of these operators is bool or positions.
         let floats = outputs.into_iter().filter(|id| is_float(self.typed, Some(*id)));
         let floats: Vec<ValueId> = floats.collect();
         (!floats.is_empty()).then_some(Effect::Moved(floats))
     }
 
-    /// The number at the end that an extreme is chosen from goes on as it is.
+    /// An element at the end from which an extreme is selected is returned unchanged.
     fn extreme(&self, chosen: End, end: End) -> Option<Effect> {
         if chosen == end { self.moved() } else { Some(Effect::Chooses(self.output()?)) }
     }
@@ -318,14 +318,14 @@ impl Reader<'_> {
         let others = inputs.filter(|(other, _)| *other != port);
         let others = others.filter_map(|(other, id)| Some(((*id)?, is_subtracted(other))));
         let others: Vec<(ValueId, bool)> = others.collect();
-        // A value that is added to itself is no mask of itself.
+        // A value that is added to itself cannot mask itself.
         let own = self.node.input(port)?;
         let is_apart = others.iter().all(|(other, _)| *other != own);
         let (sum, is_subtracted) = (self.output()?, is_subtracted(port));
         is_apart.then_some(Effect::Summed { sum, is_subtracted, others })
     }
 
-    /// A product with the constant at `port`, whose numbers `factor` makes factors of.
+    /// Returns the effect of a product with the constant at `port`; `factor` maps its elements to factors.
     fn scaled(&self, port: usize, factor: impl Fn(f64) -> f64) -> Option<Effect> {
         let factors = self.numbers(port)?.iter().map(|&number| factor(f64::from(number)));
         let by = factors
@@ -335,26 +335,26 @@ impl Reader<'_> {
     }
 }
 
-/// How far out numbers that only mask have to be stored.
+/// How far from 0 masks must be stored.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
-    /// For each value, at either end: infinite as long as nothing reads it, and nothing where its numbers have to be as they are.
+    /// For each value and end: infinite if nothing reads it, `None` if its elements must be exact.
     of: PerValue<[Option<f64>; 2]>,
-    /// The ranges of constants without what masks.
+    /// The ranges of constants without masks.
     constants: HashMap<ValueId, Range>,
 }
 
-/// What runs say of a value.
+/// The observed ranges of a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// All of its numbers.
+    /// All elements.
     pub(super) range: Range,
-    /// Those that are no masks, for either end at which others are.
+    /// The elements that are not masks, for each end at which there are masks.
     pub(super) rest: [Option<Range>; 2],
 }
 
 impl Seen {
-    /// The numbers that are no masks.
+    /// Returns the range of the elements that are not masks.
     pub(super) fn unmasked(&self) -> Range {
         let [low, high] = self.rest;
         let min = low.map_or(self.range.min, |rest| rest.min);
@@ -363,7 +363,7 @@ impl Seen {
 }
 
 impl Levels {
-    /// The levels for values that were `seen` so, with shares of 1 in so many steps.
+    /// Computes the levels, given the observed ranges and the number of steps of a softmax's result.
     pub(super) fn of(
         graph: &Graph,
         masks: &Masks,
@@ -402,7 +402,7 @@ impl Levels {
         self.of.get(value).and_then(|of| of[slot(end)])
     }
 
-    /// The level that a node asks for.
+    /// Returns the level that a node requires.
     fn asked(
         &self,
         seen: &impl Fn(ValueId) -> Option<Seen>,
@@ -424,7 +424,7 @@ impl Levels {
             Effect::Chooses(output) => {
                 let own = end.of(own()?);
                 let level = self.level(*output, end);
-                // None of the masks is among what was chosen.
+                // No mask is among the selected elements.
                 let is_gone = || Some(end.is_within(end.of(seen(*output)?.range), own));
                 match level {
                     Some(level) => Some(end.farther(level, own)),
@@ -440,7 +440,7 @@ impl Levels {
                 let mut level = self.level(*sum, of_sum)?;
                 for (other, is_subtracted) in others {
                     let other = seen(*other)?.unmasked();
-                    // Even beside the summand that counters it most the sum is far enough out.
+                    // The sum is far enough even with the summand that counters it most.
                     let counter = match (of_sum, *is_subtracted) {
                         (End::Low, false) => other.max,
                         (End::Low, true) => -other.min,
@@ -459,12 +459,12 @@ impl Levels {
         }
     }
 
-    /// The range in which a value is stored that was seen so, if some of its numbers only mask.
+    /// Returns the range in which a value is stored if some of its elements are only masks.
     pub(super) fn range(&self, value: ValueId, seen: &Seen) -> Option<Range> {
         self.widened(value, seen, seen.unmasked())
     }
 
-    /// The same where the other numbers are to have another range.
+    /// Does the same if the other elements have another range.
     pub(super) fn widened(&self, value: ValueId, seen: &Seen, rest: Range) -> Option<Range> {
         let mut range = rest;
         let mut has_masks = false;
@@ -483,14 +483,14 @@ impl Levels {
         has_masks.then_some(range)
     }
 
-    /// How far out a number that is put into a value has to be stored: itself, unless it masks numbers of `rest`.
+    /// Returns how far from 0 a padding value must be stored: unchanged, unless it masks elements of `rest`.
     pub(super) fn put_in(&self, value: ValueId, number: f64, rest: Range) -> f64 {
         let end = if number < 0.0 { End::Low } else { End::High };
         let level = self.level(value, end).filter(|level| level.is_finite());
         level.filter(|_| Tail::is_mask(number, rest)).unwrap_or(number)
     }
 
-    /// The range of a constant that is infinite throughout, to be put in the place of numbers.
+    /// Returns the range of a constant with only infinite elements, which replaces other elements.
     fn all_masks(&self, id: ValueId, range: Range) -> Option<Range> {
         let end = if range.max < 0.0 { End::Low } else { End::High };
         let is_infinite = range.min.is_infinite() && range.min.to_bits() == range.max.to_bits();
@@ -498,13 +498,13 @@ impl Levels {
         Some(Range { min: level, max: level })
     }
 
-    /// The range of a constant, some of whose numbers only mask.
+    /// Returns the range of a constant in which some elements are only masks.
     pub(super) fn constant(&self, id: ValueId) -> Option<Range> {
         self.constants.get(&id).copied()
     }
 }
 
-/// The level of what nothing reads.
+/// Returns the level of a value that nothing reads.
 fn identity(end: End) -> f64 {
     match end {
         End::Low => f64::INFINITY,

@@ -1,25 +1,25 @@
-//! How far numbers are from what they should be.
+//! Measures the error of values.
 
 use super::range::Range;
 
-/// Signal, noise, and the largest error of some numbers.
+/// The signal, the noise and the largest error of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Noise {
-    /// The sum of what numbers should be, squared.
+    /// The sum of the squared expected elements.
     wanted: f64,
-    /// The sum of their errors, squared.
+    /// The sum of the squared errors.
     wrong: f64,
-    /// The largest distance from what a number should be.
+    /// The largest error.
     pub max_error: f64,
 }
 
 impl Noise {
-    /// Takes in what numbers are, and what they should be. One that should be infinite is a mask, which is stored as another one.
+    /// Adds elements with their expected values. Infinite expected values are masks and are ignored.
     pub(crate) fn add(&mut self, wanted: &[f32], found: &[f32]) {
         self.add_within(Range { min: f64::MIN, max: f64::MAX }, wanted, found);
     }
 
-    /// The same of those numbers that should be in a range.
+    /// Adds only elements whose expected value is in a range.
     pub(super) fn add_within(&mut self, range: Range, wanted: &[f32], found: &[f32]) {
         let counts = |wanted: f32| (range.min..=range.max).contains(&f64::from(wanted));
         for (&wanted, &found) in wanted.iter().zip(found).filter(|(wanted, _)| counts(**wanted)) {
@@ -30,14 +30,14 @@ impl Noise {
         }
     }
 
-    /// That of some numbers.
+    /// Returns the error of a value.
     pub(crate) fn of(wanted: &[f32], found: &[f32]) -> Self {
         let mut noise = Self::default();
         noise.add(wanted, found);
         noise
     }
 
-    /// The signal-to-noise ratio in dB; nothing where there is no noise.
+    /// Returns the signal-to-noise ratio in dB; `None` if there is no noise.
     pub fn decibels(&self) -> Option<f64> {
         (self.wrong > 0.0).then(|| 10.0 * (self.wanted / self.wrong).log10())
     }

@@ -1,23 +1,23 @@
-//! What is remembered of the numbers that a value has in all runs of a calibration: as much as of one.
+//! Statistics of a value over all runs of a calibration, in constant memory.
 
 use super::masks::{Ends, Seen};
 use super::range::Range;
 use super::tail::{End, Tail};
 
-/// How many bins a histogram has.
+/// The number of bins of a histogram.
 const BINS: usize = 2048;
 
-/// How a range is chosen of all that a value was.
+/// The method to choose a range from observed elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Method {
-    /// From the least to the largest number.
+    /// From the smallest to the largest element.
     #[default]
     MinMax,
-    /// What this share of the numbers lies in, in hundredths: as many are left out on either side.
+    /// The range that contains this percentage of the elements; the same number is excluded at either end.
     Percentile(f64),
 }
 
-/// How often numbers were near which, in bins of one width that doubles when a number lies beyond them.
+/// A histogram with bins of equal width, which doubles if an element is outside.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
     low: f64,
@@ -26,10 +26,10 @@ pub(super) struct Histogram {
 }
 
 impl Histogram {
-    /// An empty one for numbers of this range.
+    /// Returns an empty histogram of this range.
     fn over(range: Range) -> Self {
         let span = range.max - range.min;
-        // Where all numbers are the same, one bin has them.
+        // If all elements are equal, they are in one bin.
         let width = if span > 0.0 { span } else { range.largest().max(f64::MIN_POSITIVE) };
         #[expect(clippy::cast_precision_loss, reason = "it is small")]
         let width = width / BINS as f64;
@@ -41,7 +41,7 @@ impl Histogram {
         self.low + self.width * BINS as f64
     }
 
-    /// Widens the bins until all of `range` is in them.
+    /// Widens the bins until they cover `range`.
     fn reach(&mut self, range: Range) {
         while range.max > self.high() {
             for at in 0..BINS {
@@ -60,7 +60,7 @@ impl Histogram {
         }
     }
 
-    /// Counts the numbers that lie in `range`.
+    /// Counts the elements that are in `range`.
     fn add(&mut self, numbers: &[f32], range: Range) {
         let per_bin = 1.0 / self.width;
         let counts = |number: &&f32| (range.min..=range.max).contains(&f64::from(**number));
@@ -75,7 +75,7 @@ impl Histogram {
         }
     }
 
-    /// The range without as large a share of the numbers on either side.
+    /// Returns the range without this share of the elements at either end.
     fn without(&self, share: f64) -> Range {
         let count: u64 = self.bins.iter().sum();
         #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
@@ -108,12 +108,12 @@ impl Histogram {
     }
 }
 
-/// What is known of all numbers that a value was.
+/// The statistics of a value.
 #[derive(Clone, Debug)]
 pub(super) struct Observer {
     range: Range,
     has_nan: bool,
-    /// What is known of either end at which numbers may only mask.
+    /// The statistics of each end at which elements may be masks.
     tails: [Option<Tail>; 2],
     histogram: Option<Histogram>,
     wants_histogram: bool,
@@ -121,7 +121,7 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// One that has seen nothing; a histogram takes time, so it is there for who wants one.
+    /// Returns an observer without elements. A histogram takes time and is optional.
     pub(crate) fn new(wants_histogram: bool) -> Self {
         Self {
             range: Range::EMPTY,
@@ -133,20 +133,20 @@ impl Observer {
         }
     }
 
-    /// Has it tell numbers that only mask from others, which may be at these ends.
+    /// Makes it distinguish masks, which may be at these ends.
     pub(super) fn telling_masks(mut self, ends: Ends) -> Self {
         self.tails = End::BOTH.map(|end| ends.has(end).then(|| Tail::new(end)));
         self
     }
 
-    /// Has it know what is lost of numbers whose range is no wider than this, in as many steps.
+    /// Makes it measure the loss of precision for a range of at most this width with this number of steps.
     pub(super) fn measuring(mut self, least_width: f64, steps: f64) -> Self {
         self.coarse =
             Some(Coarse { width: least_width, step: least_width / steps, sums: [0.0; 2] });
         self
     }
 
-    /// Takes in what the value is in a run.
+    /// Adds the elements of a run.
     pub(crate) fn add(&mut self, numbers: &[f32]) {
         self.has_nan |= numbers.iter().any(|number| number.is_nan());
         let range = Range::of(numbers);
@@ -178,18 +178,18 @@ impl Observer {
         self.range
     }
 
-    /// Whether something was no number.
+    /// Returns whether an element was NaN.
     pub(crate) fn has_nan(&self) -> bool {
         self.has_nan
     }
 
-    /// The range, and that of what masks nothing, as far as this value tells.
+    /// Returns the range, and the range without masks as far as this value tells.
     pub(super) fn seen(&self) -> Seen {
         let rest = |tail: &Option<Tail>| tail.as_ref().and_then(Tail::rest);
         Seen { range: self.range, rest: [rest(&self.tails[0]), rest(&self.tails[1])] }
     }
 
-    /// The range that a method chooses of all numbers that are no masks.
+    /// Returns the range that a method chooses from the elements that are not masks.
     pub(crate) fn chosen(&self, method: Method) -> Range {
         let counted = self.seen().unmasked();
         match (method, &self.histogram) {
@@ -206,27 +206,27 @@ impl Observer {
         self.histogram.as_ref()
     }
 
-    /// The signal-to-noise ratio in dB of numbers whose range is narrower than ranges may be, once they are stored in one that is
-    /// just so wide; none where the range is wide enough, or nothing is lost.
+    /// Returns the signal-to-noise ratio in dB of a value whose range had to be widened to the smallest width; `None`
+    /// if the range is wide enough or nothing is lost.
     pub(super) fn coarse_decibels(&self) -> Option<f64> {
         let [signal, noise] = self.coarse.as_ref()?.sums;
         (noise > 0.0).then(|| 10.0 * (signal / noise).log10())
     }
 }
 
-/// What is lost of numbers in steps of the narrowest range.
+/// The loss of precision with the steps of the smallest width.
 #[derive(Clone, Debug)]
 struct Coarse {
     width: f64,
     step: f64,
-    /// Of their squares, and of those of errors.
+    /// The sums of the squared elements and of the squared errors.
     sums: [f64; 2],
 }
 
 impl Coarse {
     fn add(&mut self, numbers: &[f32]) {
         for number in numbers.iter().copied().map(f64::from).filter(|number| number.is_finite()) {
-            // 0 is a step, so all steps are multiples.
+            // 0 is a multiple of the step.
             let error = number - (number / self.step).round_ties_even() * self.step;
             self.sums[0] += number * number;
             self.sums[1] += error * error;
@@ -238,7 +238,7 @@ impl Coarse {
 mod tests {
     use super::*;
 
-    /// As many numbers, from `low` to `high`.
+    /// Returns `count` numbers from `low` to `high`.
     fn ramp(low: f32, high: f32, count: u16) -> Vec<f32> {
         let step = (high - low) / f32::from(count - 1);
         (0..count).map(|at| low + step * f32::from(at)).collect()

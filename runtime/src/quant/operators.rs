@@ -1,4 +1,4 @@
-//! What quantization means for operators, by their names and by what their schemas say.
+//! How operators are quantized, by name and by their schemas.
 
 use std::ptr;
 
@@ -9,45 +9,46 @@ use udo_compile::resolve::{BoundNode, TypedGraph};
 use udo_engine::operators::Operators;
 use udo_graph::graph::{Attr, Node, ValueId};
 
-/// How an operator takes part.
+/// How an operator is quantized.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Form {
-    /// Sums of products of its first operand and of weights, which may be constants, and a bias.
+    /// A product of its first operand and weights, which may be constants, with an optional bias.
     Product {
-        /// The axis of the results among those of the weights.
+        /// The axis of the weights along which results are.
         axis: ResultAxis,
         /// The input that is its bias.
         bias: Option<usize>,
     },
-    /// Each operand and each result has an encoding of its own.
+    /// Each operand and each result has its own encoding.
     Own,
-    /// The same of numbers alone: it is computed by a kernel of fixed-point cores, and its constants are numbers.
+    /// Like [`Form::Own`] without integers: a float kernel of fixed-point cores computes it, and its constants stay
+    /// float.
     Kernel,
-    /// Each operand and each result is stored as the port says that it is one of, constants too: an operator of a package.
+    /// An operator of a package: each tensor, including constants, is stored as its port states.
     Ports,
-    /// As [`Form::Own`], and the result lies in a range that no data change.
+    /// Like [`Form::Own`]; the result has a range that does not depend on data.
     Fixed(Range),
-    /// Its first output has the encoding of its first input, as it only moves or chooses numbers.
+    /// The first output has the encoding of the first input, because the operator only moves or selects elements.
     Moves,
-    /// It makes each number of one of its first operand.
+    /// An elementwise function of its first operand.
     Function,
-    /// It is a part of what another node computes.
+    /// A step of what another node computes.
     Within,
-    /// It is computed in numbers.
+    /// Computed in floating point.
     Float,
 }
 
-/// Who wants values to be stored; of several, the first.
+/// The consumers that need a value quantized. The first applicable variant counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum StoredFor {
-    /// An operator that computes with integers, in as many bits as it takes.
+    /// An operator that computes with integers, with the number of bits that it supports.
     Integers,
-    /// Fixed-point cores alone, which then compute with the numbers that are stored, or an operator on integers of 16 bits.
+    /// Only fixed-point cores, whose float kernels read quantized values, or an operator on 16-bit integers.
     Numbers,
 }
 
 impl StoredFor {
-    /// In how many bits, where operators on integers take so many.
+    /// Returns the number of bits, given the number for integer operators.
     pub(super) const fn bits(self, of_integers: Bits) -> Bits {
         match self {
             Self::Integers => of_integers,
@@ -56,23 +57,23 @@ impl StoredFor {
     }
 }
 
-/// Which axis of a product's weights its results lie along.
+/// The axis of a product's weights along which its results are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResultAxis {
     /// The first.
     First,
     /// The second.
     Second,
-    /// The last, or the first of those that an attribute transposes.
+    /// The last axis, or the first if an attribute transposes the weights.
     Columns,
-    /// The last of two; weights of more axes have one encoding.
+    /// The last of two axes; weights with more axes have one encoding.
     Last,
 }
 
 /// The range of a hyperbolic tangent.
 const TANH: Range = Range { min: -1.0, max: 1.0 };
 
-/// Operators whose form does not follow from what schemas say.
+/// Operators whose form does not follow from their schemas.
 const FORMS: &[(&str, Form)] = &[
     ("Add", Form::Own),
     ("AveragePool", Form::Own),
@@ -103,11 +104,10 @@ const FORMS: &[(&str, Form)] = &[
     ("Tile", Form::Moves),
 ];
 
-/// What puts numbers around others.
+/// The operator that pads.
 pub(super) const PAD: &str = "Pad";
 
-/// Operators on numbers that, with what cuts their results off, are one on quantized values (pass `quantized`), so that nothing is
-/// stored between.
+/// Float operators that the pass `quantized` fuses with a following clip, so that nothing is quantized in between.
 const FUSED_WITH_CUTS: &[&str] = &[
     "Add",
     "AveragePool",
@@ -121,10 +121,10 @@ const FUSED_WITH_CUTS: &[&str] = &[
     "Sum",
 ];
 
-/// Functions that go where quantizing cuts off the same, behind what makes their operand.
+/// Functions that are unnecessary if quantizing the result saturates at the same bounds.
 const CUTS: &[&str] = &["Clip", "Relu"];
 
-/// Functions of which a factor above 0 may be taken out.
+/// Positively homogeneous functions: f(s x) = s f(x) for s > 0.
 const HOMOGENEOUS: &[&str] = &["LeakyRelu", "PRelu", "Relu"];
 
 /// Attributes that are single numbers.
@@ -157,22 +157,22 @@ pub(super) fn cuts(node: &Node) -> bool {
     node.domain.is_empty() && CUTS.contains(&node.op.as_str())
 }
 
-/// Whether a node and one that cuts its results off may be one operator on quantized values.
+/// Returns whether a node can be fused with a clip of its result into one quantized operator.
 pub(super) fn is_fused_with_cut(node: &Node) -> bool {
     node.domain.is_empty() && FUSED_WITH_CUTS.contains(&node.op.as_str())
 }
 
-/// Whether a node gives a factor above 0 of its operand on.
+/// Returns whether a node is positively homogeneous.
 pub(super) fn is_homogeneous(node: &Node) -> bool {
     node.domain.is_empty() && HOMOGENEOUS.contains(&node.op.as_str())
 }
 
-/// Whether a node is a convolution, whose weights are by channels of results, then of the operand.
+/// Returns whether a node is a convolution, whose weights have output channels first, then input channels.
 pub(super) fn is_convolution(node: &Node) -> bool {
     node.domain.is_empty() && node.op == "Conv"
 }
 
-/// Operators of ONNX that move elements of their first input, and have no other inputs but integers.
+/// ONNX operators that move elements of their first input and otherwise only have integer inputs.
 const MOVES: &[&str] = &[
     "DepthToSpace",
     "Expand",
@@ -191,40 +191,40 @@ const MOVES: &[&str] = &[
     "Unsqueeze",
 ];
 
-/// Whether an operator of ONNX moves elements of its first input, floats and quantized values alike.
+/// Returns whether an ONNX operator moves elements of its first input, float or quantized.
 pub(super) fn moves_elements(op: &str) -> bool {
     MOVES.contains(&op)
 }
 
-/// Operators that choose the largest element, and those that choose the least: of one input, and of all.
+/// Operators that select the largest element and the smallest one: of one input, and of all.
 pub(super) const LARGEST_OF_ONE: &[&str] = &["GlobalMaxPool", "MaxPool", "ReduceMax"];
 pub(super) const LEAST_OF_ONE: &[&str] = &["ReduceMin"];
 pub(super) const LARGEST_OF_ALL: &str = "Max";
 pub(super) const LEAST_OF_ALL: &str = "Min";
 
-/// Operators that find where the largest element is, or the least.
+/// Operators that return the position of the largest element and of the smallest one.
 pub(super) const FINDS_LARGEST: &str = "ArgMax";
 pub(super) const FINDS_LEAST: &str = "ArgMin";
 
-/// Whether a value holds floats of single precision.
+/// Returns whether a value is f32.
 pub(super) fn is_float(typed: &TypedGraph, id: Option<ValueId>) -> bool {
     typed.desc(id).dtype() == Some(DType::F32)
 }
 
-/// What says that a node has its weights transposed, whose results then lie along the first axis.
+/// The attribute for transposed weights, with results along the first axis.
 pub(super) const TRANSPOSED: &str = "transB";
 
-/// What says of a convolution into how many groups its channels fall.
+/// The attribute with a convolution's number of groups.
 pub(super) const GROUPS: &str = "group";
 
-/// The operator that stores numbers.
+/// The operator that quantizes.
 pub(super) const QUANTIZE: &str = "QuantizeLinear";
 
-/// The operator that makes numbers of what is stored.
+/// The operator that dequantizes.
 pub(super) const DEQUANTIZE: &str = "DequantizeLinear";
 
 impl Form {
-    /// How a node takes part, where the typed graph has it as `bound`.
+    /// Returns how a node is quantized; `bound` is the node in the resolved graph.
     pub(super) fn of(
         node: &Node,
         bound: &BoundNode,
@@ -245,7 +245,7 @@ impl Form {
         let is_elementwise = facts.has(Facts::ELEMENTWISE);
         match named {
             Some((_, Self::Moves)) if typed.known(node.input(0)).is_some() => Self::Kernel,
-            // A number that a run says may lie anywhere.
+            // A pad value that a run computes may be outside the range.
             Some((op, Self::Moves)) if *op == PAD && pads_with_any(node, typed) => Self::Kernel,
             Some((_, Self::Own | Self::Kernel)) if is_elementwise && is_function(node, typed) => {
                 Self::Function
@@ -260,7 +260,7 @@ impl Form {
         }
     }
 
-    /// How a node of a package's operator takes part, as its types on the DSP say.
+    /// Returns how a node of a package's operator is quantized, by its port types on the DSP.
     fn of_package(bound: &BoundNode, operators: &Operators, core: Core) -> Self {
         let schema = bound.op.schema();
         let ports = || schema.inputs().iter().chain(schema.outputs()).filter(|port| is_real(port));
@@ -274,7 +274,7 @@ impl Form {
     }
 }
 
-/// Whether a node puts a number around others that is not known before a run.
+/// Returns whether a node pads with a value that is not known before a run.
 fn pads_with_any(node: &Node, typed: &TypedGraph) -> bool {
     let is_constant = match node.attr("mode") {
         Some(Attr::Text(mode)) => mode == "constant",
@@ -283,7 +283,7 @@ fn pads_with_any(node: &Node, typed: &TypedGraph) -> bool {
     is_constant && node.input(2).is_some() && typed.known(node.input(2)).is_none()
 }
 
-/// For whom a node of a package's operator wants a tensor of numbers stored on `core`.
+/// Returns the consumers for which a float tensor of a package's node is quantized on `core`.
 pub(super) fn stored_for(
     bound: &BoundNode,
     core: Core,
@@ -297,7 +297,7 @@ pub(super) fn stored_for(
     port.filter(|port| is_real(port)).and_then(|port| stored_at(port, core))
 }
 
-/// The same of its port: nothing where the core has numbers there.
+/// Does the same for a port: `None` if the core has float there.
 fn stored_at(port: &Port, core: Core) -> Option<StoredFor> {
     match port.types_on(core) {
         types if types.has(DType::U8) => Some(StoredFor::Integers),
@@ -310,13 +310,13 @@ fn is_real(port: &Port) -> bool {
     port.types().has(DType::F32)
 }
 
-/// Whether there are kernels for fixed-point numbers.
+/// Returns whether there are fixed-point kernels.
 fn has_fixed_point(bound: &BoundNode, operators: &Operators, core: Core) -> bool {
     let kernels = operators.kernels_for(bound.package, core).unwrap_or_default();
     kernels.iter().any(|entry| ptr::eq(entry.op, bound.op))
 }
 
-/// Whether all that a node reads besides one operand is single numbers that are known.
+/// Returns whether all inputs but one are known scalars.
 pub(super) fn is_function(node: &Node, typed: &TypedGraph) -> bool {
     let known = |id: &&ValueId| typed.known(Some(**id));
     let inputs = node.inputs.iter().flatten();

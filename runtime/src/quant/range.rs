@@ -1,4 +1,4 @@
-//! From ranges of real numbers to encodings: how wide a step is, and which stored value stands for 0.
+//! Ranges of real values, and the encodings that follow from them.
 
 use udo_api::{DType, Encoding};
 
@@ -6,15 +6,15 @@ use udo_api::{DType, Encoding};
 /// the width that TensorFlow and SNPE have, 0.01, turns a model whose values are small into zeros.
 pub(super) const LEAST_WIDTH: f64 = 1e-9;
 
-/// The smallest step that a symmetric range has: that of numbers which are all 0.
+/// The smallest step of a symmetric range, for values that are all 0.
 const LEAST_STEP: f64 = 1e-9;
 
-/// From a least number to a largest one.
+/// A range of real values, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
-    /// The least.
+    /// The lower end.
     pub min: f64,
-    /// The largest.
+    /// The upper end.
     pub max: f64,
 }
 
@@ -22,12 +22,12 @@ impl Range {
     /// The range of no number.
     pub(super) const EMPTY: Self = Self { min: f64::INFINITY, max: f64::NEG_INFINITY };
 
-    /// The range of what a sigmoid or softmax gives.
+    /// The range of a sigmoid or softmax.
     pub(crate) const UNIT: Self = Self { min: 0.0, max: 1.0 };
 
-    /// The range of these numbers; what is no number is left out.
+    /// Returns the range of these numbers, without NaN.
     pub(crate) fn of(numbers: &[f32]) -> Self {
-        // As many lanes as vectors have, so that compilers use them.
+        // With 16 accumulators, the compiler vectorizes the loop.
         let (mut least, mut most) = ([f32::INFINITY; 16], [f32::NEG_INFINITY; 16]);
         let mut chunks = numbers.chunks_exact(16);
         for chunk in chunks.by_ref() {
@@ -42,7 +42,7 @@ impl Range {
         Self { min: min.into(), max: max.into() }
     }
 
-    /// The range of all that is in either.
+    /// Returns the smallest range that contains both.
     #[must_use]
     pub(super) fn with(self, other: Self) -> Self {
         Self { min: self.min.min(other.min), max: self.max.max(other.max) }
@@ -53,41 +53,41 @@ impl Range {
         self.min > self.max
     }
 
-    /// Whether both ends are numbers.
+    /// Returns whether both ends are finite.
     pub(crate) fn is_finite(self) -> bool {
         self.min.is_finite() && self.max.is_finite()
     }
 
-    /// How far the number that is farthest from 0 is from it.
+    /// Returns the largest distance from 0.
     pub(crate) fn largest(self) -> f64 {
         self.min.abs().max(self.max.abs())
     }
 
-    /// The same with 0 in it, and as wide as a range is at least.
+    /// Returns the range extended to include 0 and to the smallest width.
     fn widened(self, least_width: f64) -> Self {
         let min = self.min.min(0.0);
         Self { min, max: self.max.max(0.0).max(min + least_width) }
     }
 
-    /// How wide it is with 0 in it.
+    /// Returns the width, including 0.
     pub(super) fn width(self) -> f64 {
         self.max.max(0.0) - self.min.min(0.0)
     }
 }
 
-/// The integers that stand for numbers.
+/// The integers of a quantized type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
-    /// The type that they are stored as.
+    /// The type that stores them.
     pub dtype: DType,
-    /// The least of them.
+    /// The smallest integer.
     pub least: i32,
-    /// The largest of them.
+    /// The largest integer.
     pub most: i32,
 }
 
 impl Levels {
-    /// As many as `bits` have, from 0 on: 4 bits are stored as 8.
+    /// Returns the unsigned integers of `bits`; 4 bits are stored in 8.
     pub(crate) fn unsigned(bits: Bits) -> Self {
         let (dtype, most) = match bits {
             Bits::Four => (DType::U8, 15),
@@ -97,7 +97,7 @@ impl Levels {
         Self { dtype, least: 0, most }
     }
 
-    /// As many as `bits` have, as far below 0 as above it.
+    /// Returns the integers of `bits` that are symmetric around 0.
     pub(crate) fn signed(bits: Bits) -> Self {
         let (dtype, most) = match bits {
             Bits::Four => (DType::I8, 7),
@@ -107,24 +107,24 @@ impl Levels {
         Self { dtype, least: -most, most }
     }
 
-    /// How many steps lie between the least and the largest.
+    /// Returns the number of steps between the smallest and the largest integer.
     pub(super) fn steps(self) -> f64 {
         f64::from(self.most) - f64::from(self.least)
     }
 
-    /// The encoding in the manner of TensorFlow: the range holds 0, is `least_width` wide at least, and both ends are moved so
-    /// that 0 falls on a step.
+    /// Returns an asymmetric encoding in the manner of TensorFlow: the range includes 0, is at least `least_width`
+    /// wide, and is shifted so that 0 is representable.
     pub(crate) fn asymmetric(self, range: Range, least_width: f64) -> Encoding {
         let Range { min, max } = range.widened(least_width);
         let width = max - min;
-        // One division, so that ends as far from 0 as each other give the half between two steps, which goes up.
+        // A single division: for a symmetric range it yields exactly a half, which rounds up.
         let zero = (-min * self.steps() / width).round();
         let zero_point = self.least.saturating_add(to_int(zero));
         Encoding { scale: to_single(width / self.steps()), zero_point }
     }
 
-    /// The encoding of a range that no data change. Where numbers were `seen` that stay below a quarter of it, there are more steps
-    /// to each of them: half of the range, or a quarter and so on, as long as all of them lie in the half of what is left.
+    /// Returns the encoding of a range that does not depend on data. If the `seen` elements stay below a quarter of it,
+    /// the range is halved repeatedly while they fit into half of the rest, for finer steps.
     pub(crate) fn fixed(self, range: Range, seen: Range, least_width: f64) -> Encoding {
         let mut part = 1.0;
         let is_wide = |part: f64| (range.max - range.min) * part >= 2.0 * least_width;
@@ -137,13 +137,13 @@ impl Levels {
         self.asymmetric(Range { min: range.min * part, max: range.max * part }, least_width)
     }
 
-    /// The encoding in which 0 is stored as 0, and both ends are as far from it as the farther one of the range.
+    /// Returns a symmetric encoding: zero point 0, and the larger end of the range at the largest integer.
     pub(crate) fn symmetric(self, range: Range) -> Encoding {
         let step = range.largest() / f64::from(self.most);
         Encoding { scale: to_single(step.max(LEAST_STEP)), zero_point: 0 }
     }
 
-    /// The integer that stands for a number: halves go to even, and what is out of range to its end.
+    /// Returns the integer of a number: rounded half to even, and saturated.
     pub(crate) fn stored(self, encoding: Encoding, number: f32) -> i32 {
         let stored = unbounded(encoding, number);
         to_int(stored.clamp(self.least.into(), self.most.into()))
@@ -158,7 +158,7 @@ impl Levels {
     }
 }
 
-/// How many bits stored values have.
+/// The number of bits of quantized values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bits {
     /// 4.
@@ -186,19 +186,19 @@ impl From<Bits> for u32 {
     }
 }
 
-/// The integer that would stand for a number, were there no least and no largest one.
+/// Returns the integer of a number before saturation.
 pub(super) fn unbounded(encoding: Encoding, number: f32) -> f64 {
     let steps = (number / encoding.scale).round_ties_even();
     f64::from(steps) + f64::from(encoding.zero_point)
 }
 
-/// A whole number in the range of integers.
+/// Converts a whole number to an integer, saturating.
 #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
 fn to_int(number: f64) -> i32 {
     number as i32
 }
 
-/// A number in single precision.
+/// Rounds a number to single precision.
 #[expect(clippy::cast_possible_truncation, reason = "it rounds")]
 pub(super) fn to_single(number: f64) -> f32 {
     number as f32

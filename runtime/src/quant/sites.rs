@@ -1,10 +1,10 @@
-//! Which values of a graph get an encoding, and which of them share one.
+//! Determines which values of a graph have an encoding, and which of them share one.
 //!
-//! Operators with a quantized form ask for encodings of what they read and make. What only moves numbers keeps the encoding of what
-//! it reads.
+//! Operators with a quantized form need encodings of their inputs and outputs. Operators that only move elements keep
+//! the encoding of their input.
 //!
-//! Functions of one number that follow each other are computed as one, so nothing is stored between them, nor between an operator and
-//! the Relu or Clip that follows it alone.
+//! Consecutive elementwise functions are computed as one, so values between them are not quantized, nor is the value
+//! between an operator and the only Relu or Clip that reads it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,48 +22,49 @@ use udo_engine::operators::Operators;
 use udo_graph::graph::{Attr, Graph, Links, Node, NodeId, PerValue, Read, ValueId};
 use udo_graph::memory::Tensor;
 
-/// A constant that is stored as quantized values, at one of its readers.
+/// A constant that is quantized for one of its consumers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Constant {
-    /// Weights, whose results lie along an axis if there are several to an encoding, and the port of the bias.
+    /// Weights, with the axis of the results if several encodings are possible, and the port of the bias.
     Weights {
-        /// The axis along which each position may have an encoding.
+        /// The axis along which each position may have its own encoding.
         axis: Option<usize>,
         /// The input of the node that is its bias.
         bias: Option<usize>,
     },
-    /// An operand as any.
+    /// An ordinary operand.
     Operand(StoredFor),
 }
 
-/// Values that have one encoding.
+/// Values that share an encoding.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// The value whose numbers say the range of all.
+    /// The value whose elements determine the range.
     pub(super) root: ValueId,
-    /// All values, in their order; the root is one.
+    /// All values in order, including the root.
     pub(super) members: Vec<ValueId>,
-    /// The range that no data change.
+    /// The range, if it does not depend on data.
     pub(super) fixed: Option<Range>,
     pub(super) stored_for: StoredFor,
-    /// Numbers that are put around its values, and the values that have them.
+    /// Padding values, with the values that contain them.
     pub(super) padded: Vec<(ValueId, f64)>,
 }
 
-/// A value whose only reader cuts its numbers off, which then is stored in its place.
+/// A value whose only consumer clips it; the clipped value is quantized instead.
 #[derive(Clone, Debug)]
 pub(super) struct Cut {
-    /// What that node makes.
+    /// The clipped value.
     pub(super) after: ValueId,
-    /// Where it cuts off: nothing if only a run says it.
+    /// The bounds; `None` if a run computes them.
     bounds: Option<[Option<f32>; 2]>,
-    /// Whether both nodes may be one operator on quantized values.
+    /// Whether both nodes can be one quantized operator.
     is_fused: bool,
 }
 
 impl Cut {
-    /// Whether both nodes are one operator on quantized values where the result is stored so: it cuts off nothing that could be
-    /// stored. Else the value is stored as the result is, of which that node makes what it cuts off.
+    /// Returns whether both nodes are one quantized operator if the result has this encoding: the clip must have no
+    /// effect after saturation. Otherwise the value is quantized with the result's encoding, and the clip is computed
+    /// from it.
     pub(super) fn is_fused(&self, levels: Levels, encoding: Encoding) -> bool {
         let Some([low, high]) = self.bounds else { return false };
         let stored = |bound: f32| unbounded(encoding, bound);
@@ -73,7 +74,7 @@ impl Cut {
     }
 }
 
-/// A node that is computed in numbers.
+/// A node that is computed in floating point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FloatNode {
     /// Its name.
@@ -82,26 +83,26 @@ pub struct FloatNode {
     pub op: String,
 }
 
-/// What of a graph is stored as quantized values.
+/// The values and constants of a graph that are quantized.
 #[derive(Clone, Debug)]
 pub(super) struct Sites {
     pub(super) groups: Vec<Group>,
     /// The group of each value that has one.
     pub(super) of: PerValue<Option<usize>>,
-    /// Constants, by the node and the input that reads each.
+    /// Quantized constants, by node and input.
     pub(super) constants: BTreeMap<(NodeId, usize), Constant>,
-    /// The numbers of all that is known and may be stored.
+    /// The elements of known values that may be quantized.
     pub(super) known: HashMap<ValueId, Tensor>,
-    /// Nodes that have no quantized form.
+    /// Nodes without a quantized form.
     pub(super) floats: Vec<FloatNode>,
-    /// Which numbers of values only mask.
+    /// The masks in values.
     pub(super) masks: Masks,
-    /// Values that are not stored as a node cuts their numbers off.
+    /// Values that are not quantized because a node clips them.
     pub(super) cuts: HashMap<ValueId, Cut>,
 }
 
-/// Looks at a graph, at what it is when resolved, and at that with one node in the place of those that compute an activation or a
-/// normalization step by step: nothing is stored between these.
+/// Analyzes a graph, given its resolved form and the same with fused activations and normalizations: values inside
+/// these are not quantized.
 pub(super) fn find(
     graph: &Graph,
     [typed, fused]: [&TypedGraph; 2],
@@ -119,7 +120,7 @@ pub(super) fn find(
     }
     let is_empty = wanted.iter().all(|(_, of)| of.is_none());
     if is_empty {
-        // Of a model with nothing but functions, and what moves numbers, all is stored.
+        // If a model consists only of functions and moves, everything is quantized.
         of.want_all(&mut wanted, &between, StoredFor::Integers);
     }
     spread(&mut wanted, &parents);
@@ -133,38 +134,38 @@ pub(super) fn find(
     Sites { groups, of: of_value, constants, known, floats, masks, cuts }
 }
 
-/// A graph, and what is known of its nodes and values.
+/// A graph with what is known of its nodes and values.
 struct Survey<'a> {
     graph: &'a Graph,
-    /// What packages' operators are stored for.
+    /// The core that packages' operators are quantized for.
     core: Core,
     typed: &'a TypedGraph,
-    /// Each node, or the one in its place.
+    /// Each node, or the fused one in its place.
     nodes: Vec<&'a Node>,
-    /// Those of packages.
+    /// The nodes of packages.
     of_packages: Vec<Option<&'a BoundNode>>,
     forms: Vec<Form>,
-    /// The nodes whose results are made of what is at their place.
+    /// Whether each node is elementwise.
     elementwise: Vec<bool>,
-    /// The nodes in the newest operator set, by what each makes first.
+    /// The nodes in the newest operator set, by first output.
     own: HashMap<ValueId, &'a BoundNode>,
     producers: PerValue<Option<NodeId>>,
     consumers: PerValue<Vec<(NodeId, Read)>>,
 }
 
-/// Operators that read extents, and no numbers.
+/// Operators that only read extents.
 const EXTENTS: &[&str] = &["Shape", "Size"];
 
-/// For whom each value is stored, if it is.
+/// For whom each value is quantized, if it is.
 type Wanted = PerValue<Option<StoredFor>>;
 
-/// The node that makes each value as its first output.
+/// Returns the node that computes each value as its first output.
 fn makers<'a>(graph: &Graph, typed: &'a TypedGraph) -> HashMap<ValueId, &'a BoundNode> {
     let first = |bound: &'a BoundNode| Some((bound.node.output(0)?, bound));
     let (own, apart): (Vec<_>, Vec<_>) =
         typed.nodes.iter().filter_map(first).partition(|(id, _)| graph.value(*id).is_ok());
     let mut makers: HashMap<_, _> = own.into_iter().collect();
-    // What has its channels last is another value than the graph's, which a transpose makes if anything reads it.
+    // A channels-last value is not the graph's own: a transpose computes that one if it is read.
     for (_, bound) in apart {
         let is_bound = |node: &&Node| (&node.name, &node.op) == (&bound.node.name, &bound.node.op);
         let mut nodes = graph.nodes.iter().filter(is_bound);
@@ -223,12 +224,12 @@ impl<'a> Survey<'a> {
         nodes.map(|(at, (node, form))| (NodeId::at(at), *node, *form))
     }
 
-    /// Whether a value is of numbers that runs say.
+    /// Returns whether a value is float and computed by runs.
     fn is_open(&self, id: ValueId) -> bool {
         is_float(self.typed, Some(id)) && self.typed.known(Some(id)).is_none()
     }
 
-    /// What a node reads that runs say.
+    /// Returns a node's float inputs that runs compute.
     fn operands(&self, node: &'a Node) -> impl Iterator<Item = ValueId> {
         node.inputs.iter().flatten().copied().filter(|&id| self.is_open(id))
     }
@@ -241,7 +242,7 @@ impl<'a> Survey<'a> {
         self.consumers.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// The only node that reads a value, if that is no output of the graph.
+    /// Returns the only consumer of a value that is not an output of the graph.
     fn only_reader(&self, id: ValueId) -> Option<NodeId> {
         match self.readers(id) {
             [(reader, Read::Input(_))] if !self.graph.outputs.contains(&id) => Some(*reader),
@@ -253,10 +254,10 @@ impl<'a> Survey<'a> {
         self.forms.get(id.index()).copied().unwrap_or(Form::Float)
     }
 
-    /// The values that lie within what is computed as one. Where all is to be stored, functions that follow each other are not:
-    /// they are one table only where both of its ends have 8 bits.
+    /// Returns the values inside nodes that are computed as one. If everything is quantized, consecutive functions are
+    /// separate, because they are one table only if both ends have 8 bits.
     fn between(&self, float_ops: FloatOps, bits: Bits) -> PerValue<bool> {
-        // Fixed-point cores have a table for functions of one operand that is stored in 8 bits.
+        // Fixed-point cores have a table for functions of one 8-bit operand.
         let most_operands = match float_ops {
             FloatOps::Allowed => usize::MAX,
             FloatOps::Refused if bits == Bits::Eight => 1,
@@ -300,7 +301,7 @@ impl<'a> Survey<'a> {
         between
     }
 
-    /// The node before one that cuts off, which stores what that one makes.
+    /// Returns the node whose result a clip reads and replaces.
     fn cut_before(&self, node: &Node) -> Option<NodeId> {
         let cut = node.input(0)?;
         self.only_reader(cut)?;
@@ -310,12 +311,12 @@ impl<'a> Survey<'a> {
         (stores && is_fused).then_some(before)
     }
 
-    /// The values that nodes cut off, which are stored in their place.
+    /// Returns the values that nodes clip, which are quantized in their place.
     fn cuts(&self, bits: Bits) -> HashMap<ValueId, Cut> {
         let cut = |node: &Node| {
             let (before, after) = (node.input(0)?, node.output(0)?);
             let maker = self.cut_before(node).filter(|_| cuts(node))?;
-            // Values of 16 bits are added and averaged in floating point.
+            // 16-bit sums and means are computed in floating point.
             let is_product = matches!(self.form(maker), Form::Product { .. });
             let maker = *self.nodes.get(maker.index())?;
             let is_plain = ["alpha", "beta"].into_iter().all(|name| {
@@ -327,7 +328,7 @@ impl<'a> Survey<'a> {
         self.nodes.iter().filter_map(|node| cut(node)).collect()
     }
 
-    /// Where a node cuts off; nothing if only a run says it.
+    /// Returns the bounds of a clip; `None` if a run computes them.
     fn bounds(&self, node: &Node, after: ValueId) -> Option<[Option<f32>; 2]> {
         if node.op == "Relu" {
             return Some([Some(0.0), None]);
@@ -343,7 +344,7 @@ impl<'a> Survey<'a> {
         Some([bound(1)?, bound(2)?])
     }
 
-    /// The value of which each number of a node's result is made, by way of functions.
+    /// Returns the value that a chain of elementwise functions starts from.
     fn base_of(
         &self,
         id: NodeId,
@@ -361,7 +362,8 @@ impl<'a> Survey<'a> {
         bases.all(|other| other == first).then_some(first)
     }
 
-    /// The values that an operator asks an encoding for, and whose encoding each one has that has another's.
+    /// Returns the values for which operators need an encoding, and for each value the one that it shares its encoding
+    /// with.
     fn wanted(&self, between: &PerValue<bool>) -> (Wanted, PerValue<Option<ValueId>>) {
         let is_free = |id: &ValueId| between.get(*id) != Some(&true);
         let mut wanted: Wanted = PerValue::filled(self.graph, None);
@@ -394,12 +396,12 @@ impl<'a> Survey<'a> {
         (wanted, parents)
     }
 
-    /// What the operator of a package wants stored of what runs say, each by itself.
+    /// Returns the values that a package's operator needs quantized.
     fn of_ports(&self, at: NodeId, node: &'a Node) -> Vec<(ValueId, StoredFor)> {
         let Some(bound) = self.of_packages.get(at.index()).copied().flatten() else {
             return Vec::new();
         };
-        // The first operand of what only moves numbers has the encoding that it had before, and so have the results.
+        // An operator that only moves elements keeps the encoding of its first operand, also for its results.
         let (first, outputs) = match self.form(at) {
             Form::Ports => (0, node.outputs.as_slice()),
             Form::Moves => (1, &[][..]),
@@ -415,10 +417,10 @@ impl<'a> Survey<'a> {
         all.filter(|(id, _)| self.is_open(*id)).collect()
     }
 
-    /// Has what no operator with a quantized form asks for be stored as well, as long as it lies between nodes.
+    /// Quantizes values between nodes even if no operator with a quantized form needs them.
     fn want_all(&self, wanted: &mut Wanted, between: &PerValue<bool>, stored_for: StoredFor) {
         for (at, node, form) in self.nodes() {
-            // A package says itself what is stored of the numbers of its operators, and others compute with them.
+            // Packages state themselves how values of their operators are stored.
             let is_package = self.of_packages.get(at.index()).is_some_and(Option::is_some);
             let has_float = form == Form::Float && self.results(node).next().is_some();
             let is_known = |id: &ValueId| self.typed.known(Some(*id)).is_some();
@@ -460,7 +462,7 @@ impl<'a> Survey<'a> {
         (groups, of)
     }
 
-    /// The number that is put around those of the value that this one was made of, if one is.
+    /// Returns the padding value that was added to the value that this one is computed from, if any.
     fn put_around(&self, id: ValueId) -> Option<f64> {
         let maker = self.producers.get(id).copied().flatten()?;
         let of =
@@ -474,7 +476,7 @@ impl<'a> Survey<'a> {
         number.filter(|_| is_constant)?.first().copied().map(f64::from)
     }
 
-    /// The range that a value has whatever the data.
+    /// Returns the range of a value if it does not depend on data.
     fn fixed(&self, id: ValueId) -> Option<Range> {
         match self.form(self.producers.get(id).copied().flatten()?) {
             Form::Fixed(range) => Some(range),
@@ -489,13 +491,13 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// For whom a constant of a package's operator is stored, if it is.
+    /// Returns for whom a constant of a package's operator is quantized, if it is.
     fn of_constant(&self, at: NodeId, port: usize) -> Option<StoredFor> {
         let bound = self.of_packages.get(at.index()).copied().flatten()?;
         stored_for(bound, self.core, (Side::Input, port))
     }
 
-    /// The constants that are stored as quantized values.
+    /// Returns the constants that are quantized.
     fn constants(&self, of: &PerValue<Option<usize>>) -> BTreeMap<(NodeId, usize), Constant> {
         let mut constants = BTreeMap::new();
         for (at, node, form) in self.nodes() {
@@ -532,14 +534,14 @@ impl<'a> Survey<'a> {
         constants
     }
 
-    /// The numbers of those constants, and of what else the nodes that read them know.
+    /// Returns the elements of these constants, and of the other known inputs of their consumers.
     fn known(&self, constants: &BTreeMap<(NodeId, usize), Constant>) -> HashMap<ValueId, Tensor> {
         let nodes = constants.keys().filter_map(|(id, _)| self.graph.nodes.get(id.index()));
         let inputs = nodes.flat_map(|node| node.inputs.iter().flatten().copied());
         inputs.filter_map(|id| Some((id, self.typed.known(Some(id))?.clone()))).collect()
     }
 
-    /// The nodes that compute in numbers, of numbers that runs say.
+    /// Returns the nodes that compute in floating point, with inputs that runs compute.
     fn floats(&self) -> Vec<FloatNode> {
         let floats = self
             .nodes()
@@ -552,7 +554,7 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// Has what only moves numbers be stored where either side is; who computes with integers has a say first.
+/// Propagates needs through nodes that only move elements, in both directions. Integer operators take precedence.
 fn spread(wanted: &mut Wanted, parents: &PerValue<Option<ValueId>>) {
     let pairs: Vec<(ValueId, ValueId)> =
         parents.iter().filter_map(|(id, parent)| Some((id, (*parent)?))).collect();
@@ -573,7 +575,7 @@ fn spread(wanted: &mut Wanted, parents: &PerValue<Option<ValueId>>) {
     }
 }
 
-/// Nodes in words, by operator.
+/// Lists nodes by operator.
 pub(super) fn list(nodes: &[FloatNode]) -> String {
     let mut ops: Vec<(&str, &str, usize)> = Vec::new();
     for FloatNode { node, op } in nodes {
@@ -589,7 +591,7 @@ pub(super) fn list(nodes: &[FloatNode]) -> String {
     ops.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether each number that a node makes is made of those at its place, all of one shape.
+/// Returns whether a node is elementwise on inputs of one shape.
 fn is_elementwise(bound: &BoundNode, typed: &TypedGraph) -> bool {
     let shape = |id| typed.desc(id).full_shape();
     let open = bound.node.inputs.iter().filter(|id| id.is_some() && typed.known(**id).is_none());
@@ -598,7 +600,7 @@ fn is_elementwise(bound: &BoundNode, typed: &TypedGraph) -> bool {
         && shapes.all(|of| of == shape(bound.node.output(0)))
 }
 
-/// The axis of a product's weights along which its results lie.
+/// Returns the axis of a product's weights along which its results are.
 fn axis_of(node: &Node, axis: ResultAxis, port: usize, rank: usize) -> Option<usize> {
     let is_transposed = || node.int_attr(TRANSPOSED) == Some(1);
     let has_groups = || node.int_attr(GROUPS).is_some_and(|groups| groups != 1);

@@ -1,33 +1,33 @@
-//! Numbers of a value that lie so far out on one side that they can only mask: apart from all others, and many times as far from 0.
+//! Detects masks: elements at one end of a value that are many times farther from 0 than all others.
 
 use super::range::Range;
 
-/// From how far below or above 0 on a number may be a mask.
+/// The smallest distance from 0 of a mask.
 const LEAST: f32 = 32.0;
 
-/// How many times as far from 0 as all other numbers masks are.
+/// The smallest ratio between a mask's distance from 0 and that of all other elements.
 const APART: f64 = 4.0;
 
-/// How many binary exponents there are from [`LEAST`] on, with that of infinity.
+/// The number of binary exponents from [`LEAST`] to infinity.
 const EXPONENTS: usize = 124;
 
-/// The exponent of [`LEAST`], as single precision stores it.
+/// The exponent bits of [`LEAST`] in single precision.
 const FIRST: u32 = LEAST.to_bits() >> 23;
 
-/// An end of the numbers.
+/// An end of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Below all others.
+    /// The lower end.
     Low,
-    /// Above all others.
+    /// The upper end.
     High,
 }
 
 impl End {
-    /// Both.
+    /// Both ends.
     pub(super) const BOTH: [Self; 2] = [Self::Low, Self::High];
 
-    /// The other one.
+    /// Returns the other end.
     pub(super) fn flipped(self) -> Self {
         match self {
             Self::Low => Self::High,
@@ -35,7 +35,7 @@ impl End {
         }
     }
 
-    /// The number of two that lies farther out.
+    /// Returns the number that is farther out.
     pub(super) fn farther(self, a: f64, b: f64) -> f64 {
         match self {
             Self::Low => a.min(b),
@@ -43,7 +43,7 @@ impl End {
         }
     }
 
-    /// Whether a number lies no farther out than another one.
+    /// Returns whether a number is no farther out than another one.
     pub(super) fn is_within(self, number: f64, other: f64) -> bool {
         match self {
             Self::Low => number >= other,
@@ -51,7 +51,7 @@ impl End {
         }
     }
 
-    /// The end of a range.
+    /// Returns the end of a range.
     pub(super) fn of(self, range: Range) -> f64 {
         match self {
             Self::Low => range.min,
@@ -59,7 +59,7 @@ impl End {
         }
     }
 
-    /// How far out a number lies.
+    /// Returns the number's distance in this direction.
     fn outward(self, number: f32) -> f32 {
         match self {
             Self::Low => -number,
@@ -68,13 +68,13 @@ impl End {
     }
 }
 
-/// What is known of the numbers at one end.
+/// The statistics of the elements at one end.
 #[derive(Clone, Debug)]
 pub(super) struct Tail {
     end: End,
-    /// The range of all numbers that are not far out.
+    /// The range of all elements that cannot be masks.
     near: Range,
-    /// The least and the largest distance from 0 of those that are, by binary exponent.
+    /// The smallest and largest distance from 0 of the others, by binary exponent.
     far: Vec<[f64; 2]>,
 }
 
@@ -83,14 +83,14 @@ impl Tail {
         Self { end, near: Range::EMPTY, far: Vec::new() }
     }
 
-    /// That of some numbers.
+    /// Returns the statistics of some numbers.
     pub(super) fn of(end: End, numbers: &[f32]) -> Self {
         let mut tail = Self::new(end);
         tail.add(numbers, Range::of(numbers));
         tail
     }
 
-    /// Adds values, all of which lie in `range`.
+    /// Adds numbers, all of which are in `range`.
     pub(super) fn add(&mut self, numbers: &[f32], range: Range) {
         let farthest = match self.end {
             End::Low => -range.min,
@@ -108,18 +108,18 @@ impl Tail {
             let (number, out) = (f64::from(number), f64::from(out));
             match slot {
                 Some([least, most]) => (*least, *most) = (least.min(out), most.max(out)),
-                // The least of a number and of none is the number.
+                // An empty range becomes that of the number.
                 None => self.near = self.near.with(Range { min: number, max: number }),
             }
         }
     }
 
-    /// Whether a number may mask numbers of this range.
+    /// Returns whether a number can mask elements of this range.
     pub(super) fn is_mask(number: f64, rest: Range) -> bool {
         number.abs() >= f64::from(LEAST).max(APART * rest.largest())
     }
 
-    /// The range of the numbers that are no masks, if others are.
+    /// Returns the range of the elements that are not masks; `None` if there are no masks.
     pub(super) fn rest(&self) -> Option<Range> {
         let mut rest = self.near;
         for &[least, most] in self.far.iter().filter(|[least, most]| least <= most) {

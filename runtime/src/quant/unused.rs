@@ -1,4 +1,4 @@
-//! Encodings that the user gives and that have no say in the model.
+//! Finds encodings that the user gives and the model does not use.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,7 +7,7 @@ use super::sites::{Constant, Group};
 use super::{QuantError, Quantizer};
 use udo_graph::graph::{Graph, GraphValue, Links, Node, NodeId, NodeReads, Source, ValueId};
 
-/// The names of all values of a graph and its subgraphs.
+/// Collects the names of all values of a graph and its subgraphs.
 fn names<'a>(graph: &'a Graph, all: &mut HashSet<&'a str>) {
     all.extend(graph.values.iter().map(|value| value.name.as_str()));
     for subgraph in graph.nodes.iter().flat_map(Node::subgraphs) {
@@ -15,7 +15,7 @@ fn names<'a>(graph: &'a Graph, all: &mut HashSet<&'a str>) {
     }
 }
 
-/// Refuses encodings for what the model does not have.
+/// Refuses encodings for names that the model does not have.
 pub(super) fn check<'a>(
     graph: &Graph,
     given: impl Iterator<Item = &'a str>,
@@ -28,7 +28,7 @@ pub(super) fn check<'a>(
 }
 
 impl Quantizer {
-    /// The names that a value goes by: its own, and that of the input or output of another type which it is in the place of.
+    /// Returns the names of a value: its own, and that of the input or output of another type that it replaces.
     fn names_of(&self, id: ValueId) -> Vec<&str> {
         let name = |id: ValueId| Some(self.graph.value(id).ok()?.value().name.as_str());
         let casts = self.graph.nodes.iter().filter(|node| node.op == "Cast");
@@ -41,7 +41,7 @@ impl Quantizer {
         [id].into_iter().chain(twins).filter_map(name).collect()
     }
 
-    /// The first encoding that is given for a value of a group, and its name.
+    /// Returns the first encoding given for a value of a group, and its name.
     pub(super) fn given(&self, group: &Group) -> Option<(&str, &Given)> {
         let all = [group.root].into_iter().chain(group.members.iter().copied());
         let mut names = all.flat_map(|id| self.names_of(id));

@@ -1,17 +1,17 @@
-//! Constants as quantized values: weights, biases and operands.
+//! Quantizes constants: weights, biases and operands.
 
 use udo_api::{DType, Element, Encoding, Shape};
 
 use super::range::{Bits, Levels, Range, to_single};
 use udo_graph::memory::{Tensor, TensorError};
 
-/// The most that a bias may be in steps of the sums that it is added to, so that these stay sums.
+/// The largest bias in units of the product's scales, so that 32-bit sums do not overflow.
 const MOST_BIAS: f64 = (1u32 << 30) as f64;
 
-/// The smallest step of weights whose products with a step of their operand are numbers.
+/// The smallest step of weights for which products of scales are normal numbers.
 const LEAST_STEP: f32 = 1e-12;
 
-/// A constant as quantized values.
+/// A quantized constant.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     /// The values.
@@ -24,12 +24,12 @@ pub(super) struct Stored {
     pub(super) axis: Option<usize>,
 }
 
-/// How constants are stored.
+/// How constants are quantized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     /// From 0 on, with the integer that stands for 0 anywhere.
     Asymmetric(Bits),
-    /// As far below 0 as above it, with 0 for 0.
+    /// Signed and symmetric, with zero point 0.
     Symmetric(Bits),
 }
 
@@ -42,7 +42,7 @@ impl Scheme {
         }
     }
 
-    /// The encoding of a range, which is at least so wide where 0 may be stored as any integer.
+    /// Returns the encoding of a range, with a smallest width for asymmetric encodings.
     pub(super) fn encoding(self, range: Range, least_width: f64) -> Encoding {
         match self {
             Self::Asymmetric(_) => self.levels().asymmetric(range, least_width),
@@ -51,16 +51,16 @@ impl Scheme {
     }
 }
 
-/// Which position of an axis each element of a tensor is at.
+/// Maps elements of a tensor to positions along an axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Along {
-    /// How many positions there are.
+    /// The number of positions.
     pub(super) count: usize,
     inner: usize,
 }
 
 impl Along {
-    /// Of a tensor with these extents; without an axis all elements are at the only position.
+    /// Returns the mapping for a tensor with these extents; without an axis there is one position.
     pub(super) fn of(dims: &[usize], axis: Option<usize>) -> Self {
         match axis {
             None => Self { count: 1, inner: usize::MAX },
@@ -71,12 +71,12 @@ impl Along {
         }
     }
 
-    /// The position of the element at `index`.
+    /// Returns the position of the element at `index`.
     pub(super) fn at(self, index: usize) -> usize {
         index / self.inner % self.count
     }
 
-    /// The ranges of the elements at each position.
+    /// Returns the range of the elements at each position.
     pub(super) fn ranges(self, numbers: &[f32]) -> Vec<Range> {
         let mut ranges = vec![Range::EMPTY; self.count];
         for (row, numbers) in numbers.chunks(self.inner.min(numbers.len().max(1))).enumerate() {
@@ -88,7 +88,7 @@ impl Along {
     }
 }
 
-/// The encodings of a constant's numbers by their ranges, an axis' if there is one.
+/// Returns the encodings of a constant, one for each position.
 pub(super) fn encodings(
     numbers: &[f32],
     along: Along,
@@ -98,7 +98,7 @@ pub(super) fn encodings(
     ranges.map(|range| scheme.encoding(range, least_width)).collect()
 }
 
-/// Makes steps of weights as large as the bias that is added to their products with steps of `scale` needs them.
+/// Enlarges steps of weights so that the bias is representable in units of their products with `scale`.
 pub(super) fn fit_bias(encodings: &mut [Encoding], bias: &[f32], scale: f32) {
     let count = encodings.len();
     for (at, encoding) in encodings.iter_mut().enumerate() {
@@ -109,10 +109,10 @@ pub(super) fn fit_bias(encodings: &mut [Encoding], bias: &[f32], scale: f32) {
     }
 }
 
-/// The numbers as values of these encodings.
+/// Quantizes a tensor with these encodings.
 ///
 /// # Errors
-/// There is no memory for them.
+/// There is not enough memory.
 pub(super) fn store(
     tensor: &Tensor,
     levels: Levels,
@@ -130,10 +130,10 @@ pub(super) fn store(
     Ok(Stored { values, levels, encodings, axis })
 }
 
-/// A bias in steps of the sums that it is added to: of the operand's scale times those of the weights.
+/// Quantizes a bias in units of the operand's scale times the weights' scales.
 ///
 /// # Errors
-/// There is no memory for it.
+/// There is not enough memory.
 pub(super) fn store_bias(
     tensor: &Tensor,
     scale: f32,
@@ -154,10 +154,10 @@ pub(super) fn store_bias(
     Ok(Stored { values, levels, encodings, axis })
 }
 
-/// A tensor of integers.
+/// Returns a tensor of integers.
 ///
 /// # Errors
-/// There is no memory for it.
+/// There is not enough memory.
 pub(super) fn of_ints(
     dtype: DType,
     shape: Shape,
@@ -178,13 +178,13 @@ pub(super) fn of_ints(
 }
 
 impl Stored {
-    /// The numbers that the values stand for.
+    /// Returns the dequantized values.
     pub(crate) fn numbers(&self) -> Vec<f32> {
         numbers(&self.values, &self.encodings, self.axis)
     }
 }
 
-/// The numbers that integers stand for, with an encoding for all, or one for each position of an axis; none of other elements.
+/// Dequantizes integers with one encoding, or one for each position of an axis; empty for other element types.
 pub(super) fn numbers(values: &Tensor, encodings: &[Encoding], axis: Option<usize>) -> Vec<f32> {
     let along = Along::of(values.dims(), axis);
     let number = |(index, stored): (usize, i32)| {
@@ -196,7 +196,7 @@ pub(super) fn numbers(values: &Tensor, encodings: &[Encoding], axis: Option<usiz
     whole(values).unwrap_or_default().into_iter().enumerate().map(number).collect()
 }
 
-/// The elements of a tensor of integers of 8, 16 or 32 bits.
+/// Returns the elements of a tensor of 8-, 16- or 32-bit integers.
 pub(super) fn whole(tensor: &Tensor) -> Option<Vec<i32>> {
     fn of<T: Element>(tensor: &Tensor) -> Option<Vec<i32>>
     where

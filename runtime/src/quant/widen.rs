@@ -1,4 +1,4 @@
-//! Models in halves as models in `f32`, which are what is quantized. The caller's inputs and outputs keep their types.
+//! Converts half-precision models to f32 before they are quantized. The caller's inputs and outputs keep their types.
 
 use std::collections::HashMap;
 
@@ -12,11 +12,11 @@ use udo_graph::memory::{Tensor, TensorError};
 /// The operator set of the casts.
 const OPSET: u32 = 13;
 
-/// What ONNX calls `f32`, and the halves.
+/// ONNX's numbers of f32 and of the half-precision types.
 const SINGLE: i64 = 1;
 const HALVES: [(i64, DType); 2] = [(10, DType::F16), (16, DType::Bf16)];
 
-/// Attributes that say the type of what a node makes.
+/// Attributes with the type of a node's output.
 const TYPES: [&str; 2] = ["dtype", "to"];
 
 fn is_half(dtype: DType) -> bool {
@@ -32,10 +32,10 @@ fn wide(tensor: &Tensor) -> Result<Option<Tensor>, TensorError> {
     Tensor::of(tensor.desc().full_shape(), &numbers).map(Some)
 }
 
-/// Has all halves be `f32`, but for inputs, outputs, and what subgraphs have.
+/// Converts all half-precision values to f32, except inputs, outputs and the contents of subgraphs.
 ///
 /// # Errors
-/// There is no memory for it.
+/// There is not enough memory.
 pub(super) fn widen(graph: &mut Graph) -> Result<(), QuantError> {
     let mut names = Names::of(graph);
     let outputs = graph.outputs.clone();
@@ -95,7 +95,7 @@ fn widen_attrs(node: &mut Node) -> Result<(), TensorError> {
     Ok(())
 }
 
-/// Puts a value of `f32` in the place of an input or an output, and a cast between them.
+/// Replaces an input or output by an f32 value, with a cast between them.
 fn apart(graph: &mut Graph, names: &mut Names, id: ValueId, dtype: DType) {
     let name = graph.values.get(id.index()).map_or("", |value| value.name.as_str());
     let name = names.fresh(&format!("{name}_wide"));

@@ -1,4 +1,4 @@
-//! Why there is no runtime, or no model.
+//! Load errors, and their codes.
 
 use crate::pipeline::CompileError;
 use crate::quant::QuantError;
@@ -9,42 +9,43 @@ use udo_graph::container::ContainerError;
 use udo_graph::import::ImportError;
 use udo_graph::memory::Limit;
 
-/// Why there is no runtime, or no model. An [`Error`] made of it has its code, and says all of it in one text.
+/// The reason why a runtime cannot be created or a model cannot be loaded. Converting it to [`Error`] keeps its code
+/// and puts everything into one message.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// A package is refused.
     #[error(transparent)]
     Package(#[from] OpenError),
-    /// A file gives no graph.
+    /// A file cannot be imported.
     #[error(transparent)]
     Import(Box<ImportError>),
-    /// A model file is damaged, or has not what is asked of it.
+    /// A model file is damaged or lacks what is requested.
     #[error("{name}: {reason}")]
     ModelFile {
-        /// What to call the file.
+        /// The name of the file.
         name: String,
-        /// Why.
+        /// The reason.
         reason: Box<ContainerError>,
     },
     /// The cache cannot be used.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// The graph cannot be made to run.
+    /// The graph cannot be compiled.
     #[error(transparent)]
     Compile(Box<CompileError>),
-    /// The graph cannot be made to run within the memory that it may take.
+    /// The graph cannot be compiled within its memory limit.
     #[error("{}", Error::of(ErrorCode::OutOfMemory, reason.as_ref()))]
     OutOfMemory {
-        /// The limit that was met.
+        /// The limit.
         limit: Limit,
-        /// What was refused for that.
+        /// The failure that it caused.
         reason: Box<CompileError>,
     },
-    /// The graph is to be quantized while it is loaded, and cannot be.
+    /// The model cannot be quantized at load.
     #[error("the model is in numbers, and quantizing it while it is loaded fails: {0}")]
     Quantize(Box<QuantError>),
-    /// A device cannot be as asked, or an argument is wrong.
+    /// A device does not match the request, or an argument is invalid.
     #[error(transparent)]
     Device(#[from] Error),
 }
@@ -79,7 +80,7 @@ impl From<CompileError> for LoadError {
 impl From<QuantError> for LoadError {
     fn from(error: QuantError) -> Self {
         match error {
-            // A refusal of the model on the CPU, whichever cores are asked for.
+            // The CPU refuses the model itself, whatever cores were requested.
             error @ QuantError::Compile(CompileError::Place(_)) => Self::Quantize(Box::new(error)),
             QuantError::Compile(error) => error.into(),
             QuantError::Resolve(error) => CompileError::from(error).into(),
@@ -91,7 +92,7 @@ impl From<QuantError> for LoadError {
 impl From<LoadError> for Error {
     fn from(error: LoadError) -> Self {
         match error {
-            // It says what to do next as well.
+            // Includes the next step.
             LoadError::Package(error) => error.into(),
             LoadError::Device(error) => error,
             error => Self::of(error.code(), &error),

@@ -1,4 +1,4 @@
-//! How models are loaded: what of, with which options, and all that is done once for each.
+//! Loads models: sources, options, and everything that is done once for a model.
 
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,17 @@ use crate::model::{Model, Shared, Stage};
 use crate::pipeline::CompileError;
 use crate::quant;
 
-/// How a model is loaded.
+/// The options of loading a model.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
-    /// How its file is read.
+    /// How the file is imported.
     pub import: ImportOptions,
-    /// How it is compiled.
+    /// How the model is compiled.
     pub compile: CompileOptions,
-    /// Where what is packed of its constants is kept for the next process; nowhere unless said.
+    /// A cache on disk for packed constants; none by default.
     pub cache: Option<CacheOptions>,
-    /// Whether the model holds its graph, so that [`Model::export`] can write it, and a cache holds it as well, so that
-    /// [`LoadSource::Cached`] is the model of that alone. A graph that is loaded with a cache is held in any case.
+    /// Whether the model keeps its graph, so that [`Model::export`] can write it, and the cache stores the graph for
+    /// [`LoadSource::Cached`]. A graph that is loaded with a cache is always kept.
     pub is_exportable: bool,
 }
 
@@ -41,18 +41,18 @@ impl From<CompileOptions> for LoadOptions {
     }
 }
 
-/// What a model is loaded of.
+/// The source of a model.
 #[derive(Clone, Debug)]
 pub enum LoadSource<'a> {
-    /// A file: ONNX, a model file of `udo convert`, or a printed graph. It is read alone, and has to stay as it is for as long as
-    /// the model is there.
+    /// A file: ONNX, a model file of `udo convert`, or a printed graph. Only this file is read, and it must not change
+    /// while the model exists.
     File(PathBuf),
     /// The bytes of such a file, which are copied.
     Bytes(&'a [u8]),
     /// A graph.
     Graph(Box<Graph>),
-    /// The model that an earlier process left in the folder of the options' cache: one that was loaded of a graph, or asked to be
-    /// exportable. The name says which, where there are several.
+    /// A model that an earlier process left in the cache of the options: it was loaded from a graph or with
+    /// `is_exportable`. The name is needed if there are several.
     Cached(Option<&'a str>),
 }
 
@@ -104,7 +104,7 @@ impl From<Graph> for LoadSource<'_> {
     }
 }
 
-/// Has what is packed looked for in a cache, if there is one.
+/// Attaches a cache, if there is one.
 fn look_in(
     resources: &mut Resources,
     cache: Result<Option<Arc<Cache>>, CacheError>,
@@ -116,7 +116,7 @@ fn look_in(
 }
 
 impl Runtime {
-    /// The model of a source.
+    /// Loads a model from a source.
     ///
     /// ```
     /// use udo_runtime::{CompileOptions, LoadOptions, Runtime};
@@ -133,9 +133,9 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// The source cannot be read, or its model not be made to run; or the cache cannot be used: its folder is not there, a newer
-    /// version wrote in it, or it has no such model. A file of the cache that is damaged, or cannot be written, is no error:
-    /// [`Model::cache`] and the report say so.
+    /// The source cannot be read, its model cannot be compiled, or the cache cannot be used: the folder does not exist,
+    /// was written by a newer version, or lacks the model. A cache file that is damaged or cannot be written is not an
+    /// error; [`Model::cache`] and the report mention it.
     pub fn load<'a>(
         &self,
         source: impl Into<LoadSource<'a>>,
@@ -153,7 +153,7 @@ impl Runtime {
         }
     }
 
-    /// The network that the options name, or its stage; the only stage there is, is compiled at once.
+    /// Returns the network that the options name, or its stage. A single stage is compiled at once.
     fn one_of(networks: &Networks, options: &LoadOptions) -> Result<Model, LoadError> {
         let ImportOptions { network, stage, .. } = &options.import;
         let network = networks.get(network.as_deref())?;
@@ -164,8 +164,8 @@ impl Runtime {
         }
     }
 
-    /// Where what is packed for a file's graphs is looked for; one that is to be exported has a cache of its own. `read` is the model
-    /// file, if it is one that was read before.
+    /// Returns the cache of a file's graphs. A model that may be exported has a cache of its own. `read` is the model
+    /// file, if it has been read already.
     pub(crate) fn cache_of(
         source: &ModelSource,
         read: Option<&Container>,
@@ -177,7 +177,7 @@ impl Runtime {
         Ok(Cache::of(options.cache.as_ref(), source, read)?)
     }
 
-    /// A graph that was read of a file, compiled with the file's cache.
+    /// Compiles a graph from a file, with the file's cache.
     pub(crate) fn compile_of(
         &self,
         mut graph: Graph,
@@ -192,7 +192,7 @@ impl Runtime {
             let own = Cache::of_graph(cache, &graph, ranges, Some(source.bytes()));
             look_in(&mut resources, own.map(Some))?;
         } else if options.cache.is_none() {
-            // A cache knows constants by where they lie in their own file.
+            // The cache identifies constants by their position in their own file.
             self.share(&mut graph, source);
         }
         if let Some(cache) = cache {
@@ -201,7 +201,7 @@ impl Runtime {
         self.compile_by(graph, resources, &options.compile, shared)
     }
 
-    /// The model that an earlier process left in the folder of the options' cache.
+    /// Returns the model that an earlier process left in the cache of the options.
     fn restore(&self, name: Option<&str>, options: &LoadOptions) -> Result<Model, LoadError> {
         let none = || {
             let why = "no folder of a cache is said; wanted one";
@@ -217,7 +217,7 @@ impl Runtime {
         self.model_of(stage.graph, resources, &compile)
     }
 
-    /// Has constants that another model has, or had, be the same, so that what is packed of them is.
+    /// Replaces constants by equal ones of other models, so that they share packed constants.
     fn share(&self, graph: &mut Graph, source: &ModelSource) {
         for value in &mut graph.values {
             let Source::Constant(tensor) = &mut value.source else { continue };
@@ -229,7 +229,7 @@ impl Runtime {
         }
     }
 
-    /// The model of a graph, with a cache where one is asked for.
+    /// Loads a model from a graph, with a cache if one is requested.
     fn load_graph(&self, mut graph: Graph, options: &LoadOptions) -> Result<Model, LoadError> {
         let mut resources = self.resources.clone();
         if options.cache.is_some() || options.is_exportable {
@@ -241,19 +241,19 @@ impl Runtime {
         self.model_of(graph, resources, &options.compile)
     }
 
-    /// What kernels of this machine pack for all stages of a model file, each of which is compiled for that: the section of the file
-    /// that has it, so that loads on machines like this one need not.
+    /// Returns a section with the constants that kernels of this machine pack for all stages of a model file. Loads on
+    /// machines of this kind then skip packing.
     ///
     /// # Errors
-    /// A stage cannot be made to run, or the file would be too large.
+    /// A stage cannot be compiled, or the file would be too large.
     pub fn prepare(&self, contents: &Contents) -> Result<Section, LoadError> {
         self.prepare_with(contents, &CompileOptions::default())
     }
 
-    /// As [`Runtime::prepare`], for models that are compiled with these options.
+    /// Does the same as [`Runtime::prepare`] for models that are compiled with these options.
     ///
     /// # Errors
-    /// As there.
+    /// The same as there.
     fn prepare_with(
         &self,
         contents: &Contents,
@@ -278,11 +278,13 @@ impl Runtime {
         Ok(cache.section()?)
     }
 
-    /// Compiles parts of a quantized model for the HTA of a SoC, all that it takes unless nodes are said, and puts their programs
-    /// into the contents, in the place of those for that SoC; and what kernels of this machine pack for the rest, on the DSP.
+    /// Compiles parts of a quantized model for the HTA of a SoC: the requested nodes, or everything that the SoC
+    /// supports. Replaces the programs for that SoC in `contents`, and adds the constants that kernels of this machine
+    /// pack for the other nodes on the DSP.
     ///
     /// # Errors
-    /// The model computes with numbers, nodes asked for can be no program, or nothing can; or as for [`Runtime::prepare`].
+    /// The model is a float model, requested nodes cannot be one program, or no node can; or the same as for
+    /// [`Runtime::prepare`].
     pub fn prepare_hta(
         &self,
         contents: &mut Contents,
@@ -299,7 +301,7 @@ impl Runtime {
         Ok(report)
     }
 
-    /// The model of a graph, with resources that are for it alone or for others that are packed with it.
+    /// Compiles a model from a graph, with resources of its own or shared ones.
     fn model_of(
         &self,
         graph: Graph,
@@ -311,7 +313,7 @@ impl Runtime {
         Ok(Model::of_stage(Arc::new(stage), shared))
     }
 
-    /// A graph, compiled with such resources: what comes before the steps of the pipeline is done here, once.
+    /// Compiles a graph with these resources, after the steps that come before the pipeline.
     fn compile_by(
         &self,
         mut graph: Graph,
@@ -320,24 +322,24 @@ impl Runtime {
         shared: &Shared,
     ) -> Result<Stage, LoadError> {
         let constants = &mut resources.constants;
-        // A file that is to be written wants all that its own model is made of.
+        // A file that is being written needs everything that its own model packs.
         if constants.cache().is_none_or(|cache| !cache.writes()) {
             constants.derive_in(&self.derived);
         }
         let mut options = options.clone();
         let affinity = place::pin(&mut graph, &options.place.affinity);
         options.place.affinity = affinity.map_err(CompileError::from)?;
-        if options.place.aip && !quant::speaks(&graph) {
+        if options.place.aip && !quant::has_encodings(&graph) {
             return Err(CompileError::from(HtaError::Numbers).into());
         }
         let mut notice = None;
         if let Some((made, said)) = quant::at_load(&graph, &self.resources, &options)? {
-            // The graph gives them by now.
+            // The outputs have been added to the graph.
             options.more_outputs.clear();
             (graph, notice) = (made, Some(said));
         }
         let budget = &shared.budget;
-        // Another stage of the model may have been refused memory before.
+        // Another stage of the model may have run out of memory before.
         let had_refused = budget.has_refused();
         resources.constants.charge(budget.clone());
         let compiled = Stage::compile(graph, resources, &options, shared);
@@ -355,16 +357,16 @@ impl Runtime {
         Ok(stage)
     }
 
-    /// The graph in a model's file, as [`import::file`] reads it, but that operators of packages go before functions that the model has
-    /// for them.
+    /// Imports the graph of a file like [`import::file`], except that operators of packages take precedence over
+    /// functions that the model has for them.
     ///
     /// # Errors
-    /// As there.
+    /// The same as there.
     pub fn import(&self, path: &Path, options: &ImportOptions) -> Result<Graph, ImportError> {
         import::file(path, &self.reading(options))
     }
 
-    /// How files are read: operators of packages go before functions that a model has for them.
+    /// Returns import options with which operators of packages take precedence over model functions.
     fn reading(&self, options: &ImportOptions) -> ImportOptions {
         let mut reading = options.clone();
         let of = |(name, domain): (&str, &str)| PackagedOp {
@@ -375,12 +377,12 @@ impl Runtime {
         reading
     }
 
-    /// The same of a model that is compiled: its inputs are those that runs give.
+    /// Does the same for a model that is compiled: its inputs are those that runs set.
     pub(crate) fn reading_for(&self, options: &LoadOptions) -> ImportOptions {
         let mut reading = self.reading(&options.import);
         let bind = &options.compile.bind;
         reading.given.extend(bind.given.iter().cloned());
-        // What is bound to a package runs there, even if the model has a function for it.
+        // A bound operator runs in its package, even if the model has a function for it.
         let bound = bind.bind.keys().map(|of| match of.rsplit_once(':') {
             Some((domain, name)) => (name, Some(domain.to_owned())),
             None => (of.as_str(), None),
@@ -396,7 +398,7 @@ impl Runtime {
 mod tests {
     use super::*;
 
-    /// Where the elements of the constant of a graph lie that a runtime loads of these bytes.
+    /// Returns the address of a constant's elements in a graph that a runtime loads from these bytes.
     fn constant(runtime: &Runtime, text: &str) -> (Graph, usize) {
         let mut graph = Graph::parse(text).unwrap();
         let source = ModelSource::of_bytes(ModelBytes::copy_of(text.as_bytes()));
@@ -422,7 +424,7 @@ mod tests {
         assert_eq!(first.1, second.1, "equal ones lie in one place");
         let other = constant(&runtimes[1], &text(0.25));
         assert_ne!(first.1, other.1);
-        // They stay for as long as anybody has them, whichever runtime made them.
+        // They stay as long as anything uses them, whichever runtime created them.
         let [maker, user] = runtimes;
         drop((maker, first));
         assert_eq!(constant(&user, &text(0.375)).1, second.1);

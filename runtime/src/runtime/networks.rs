@@ -1,4 +1,4 @@
-//! The networks of a model's file and their stages, each of which is compiled once somebody asks for it.
+//! The networks of a model file and their stages, which are compiled when they are first needed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,29 +16,28 @@ use udo_graph::graph::{DimSpec, Graph, TensorType, promote_defaults};
 use udo_graph::import::{self, MODEL_FILE, options_for_file};
 use udo_graph::memory::ModelBytes;
 
-/// The networks of a model's file; one of another format than a model file is one network with one stage. Clones share
-/// what is compiled.
+/// The networks of a model file. A file of another format is one network with one stage. Clones share compiled stages.
 #[derive(Clone, Debug)]
 pub struct Networks(Arc<Inner>);
 
 struct Inner {
-    /// What to call the file in messages.
+    /// The name of the file in messages.
     name: String,
     runtime: Runtime,
     options: LoadOptions,
     bytes: ModelSource,
-    /// What all stages have, if there is one.
+    /// The cache of all stages, if there is one.
     cache: Option<Arc<Cache>>,
     source: Source,
-    /// By network.
+    /// The compiled stages, by network.
     made: Mutex<BTreeMap<usize, Made>>,
 }
 
-/// What of a network is there.
+/// The compiled stages of a network.
 struct Made {
-    /// What its stages share.
+    /// The resources that its stages share.
     shared: Shared,
-    /// By number.
+    /// The stages, by index.
     stages: BTreeMap<usize, Arc<Stage>>,
 }
 
@@ -53,12 +52,12 @@ enum Source {
     Single(Single),
 }
 
-/// What is in a file of another format than a model file.
+/// The contents of a file of another format.
 struct Single {
     name: String,
     inputs: Vec<Input>,
     outputs: Vec<String>,
-    /// As it was read to say that; the model is made of it.
+    /// The graph as it was imported for the description; loading the model uses it.
     graph: Mutex<Option<Graph>>,
 }
 
@@ -72,11 +71,11 @@ impl Single {
 }
 
 impl Runtime {
-    /// The networks of a model's file or of its bytes, which are copied. A file is read alone and has to stay as it is for as long as they
-    /// are there. A graph, or a model of a cache, is in no file.
+    /// Opens the networks of a model file or of its bytes, which are copied. Only this file is read, and it must not
+    /// change while the networks exist. A graph or a cached model has no file.
     ///
     /// # Errors
-    /// The file cannot be read, or is of no known format.
+    /// The file cannot be read, or its format is unknown.
     pub fn networks<'a>(
         &self,
         source: impl Into<LoadSource<'a>>,
@@ -140,7 +139,7 @@ fn at(name: &str, reason: ContainerError) -> LoadError {
     LoadError::ModelFile { name: name.to_owned(), reason: Box::new(reason) }
 }
 
-/// An argument that is wrong.
+/// Returns an error for an invalid argument.
 fn invalid(why: String) -> LoadError {
     Error::new(ErrorCode::InvalidArgument, why).into()
 }
@@ -157,7 +156,7 @@ impl Networks {
         }
     }
 
-    /// Whether they are of a model file: one of another format is one network with one stage.
+    /// Returns whether they come from a model file. A file of another format is one network with one stage.
     pub fn is_model_file(&self) -> bool {
         matches!(self.0.source, Source::File(_))
     }
@@ -168,10 +167,10 @@ impl Networks {
         (0..self.count()).map(of)
     }
 
-    /// The network of this name; the only one there is, if none is given.
+    /// Returns the network of this name, or the only one if `name` is `None`.
     ///
     /// # Errors
-    /// There is none of this name, or several and no name.
+    /// No network has this name, or there are several and no name is given.
     pub fn get(&self, name: Option<&str>) -> Result<Network, LoadError> {
         let name = match (&self.0.source, name) {
             (Source::File(file), _) => {
@@ -191,13 +190,13 @@ impl Networks {
     }
 }
 
-/// A stage of a network, and what it is in.
+/// A stage of a network with its source.
 enum Found<'a> {
     Stage(&'a Container, &'a container::Stage<usize>),
     Single(&'a Single),
 }
 
-/// A network of a model's file: what a program names. Clones are the same.
+/// A network of a model file, which programs refer to by name. Clones are interchangeable.
 #[derive(Clone, Debug)]
 pub struct Network {
     of: Arc<Inner>,
@@ -205,7 +204,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         match &self.of.source {
             Source::File(_) => self.stored().map_or("", |network| &network.name),
@@ -235,15 +234,15 @@ impl Network {
         }
     }
 
-    /// How many stages it has.
+    /// Returns the number of its stages.
     pub fn stage_count(&self) -> usize {
         self.stored().map_or(1, |network| network.stages.len())
     }
 
-    /// The names of a stage's inputs and what each takes.
+    /// Returns the names and types of a stage's inputs.
     ///
     /// # Errors
-    /// There is no such stage.
+    /// The stage does not exist.
     pub fn inputs(&self, stage: usize) -> Result<Vec<(String, TensorSpec)>, LoadError> {
         let found = self.found(stage)?;
         let specs = self.typed(&found)?.into_iter().map(|Input { name, of }| {
@@ -257,7 +256,7 @@ impl Network {
         specs.collect()
     }
 
-    /// The inputs of a stage, as its graph has them.
+    /// Returns the inputs of a stage as its graph declares them.
     fn typed(&self, stage: &Found<'_>) -> Result<Vec<Input>, LoadError> {
         match stage {
             Found::Stage(file, stage) => {
@@ -283,11 +282,11 @@ impl Network {
         }
     }
 
-    /// The stage that runs inputs of these shapes: one for exactly them, else the tightest whose ranges have them; the only one
-    /// there is also takes as many elements in another shape.
+    /// Returns the stage for inputs of these shapes: one with exactly these shapes, else the one with the tightest
+    /// ranges. A single stage also accepts another shape with the same number of elements.
     ///
     /// # Errors
-    /// No stage does.
+    /// No stage accepts the shapes.
     pub fn stage_for(&self, shapes: &[(String, Vec<usize>)]) -> Result<usize, LoadError> {
         match (&self.of.source, self.stored()) {
             (Source::File(file), Some(network)) => {
@@ -297,19 +296,20 @@ impl Network {
         }
     }
 
-    /// The model of a stage, compiled for its shapes when it is first asked for.
+    /// Returns the model of one stage, compiled for its shapes at the first call.
     ///
     /// # Errors
-    /// There is no such stage, or it cannot be made to run.
+    /// The stage does not exist or cannot be compiled.
     pub fn stage(&self, index: usize) -> Result<Model, LoadError> {
         let (shared, stage) = self.compiled(index)?;
         Ok(Model::of_stage(stage, shared))
     }
 
-    /// The model of all stages: each is compiled when a run first has inputs of its shapes, or somebody asks for it.
+    /// Returns the model with all stages. Each is compiled when a run first has inputs of its shapes, or when it is
+    /// requested.
     ///
     /// # Errors
-    /// The file is damaged, or the model cannot be made as its options say.
+    /// The file is damaged, or the options do not fit the model.
     pub fn model(&self) -> Result<Model, LoadError> {
         let agreed = (self.agreed()?, self.outputs()?);
         let shared = self.shared(&mut lock(&self.of.made))?;
@@ -345,7 +345,7 @@ impl Network {
         Ok(shared)
     }
 
-    /// A stage, compiled when it is first asked for, and what it shares with others.
+    /// Returns a stage, compiled at the first call, and the resources that it shares.
     fn compiled(&self, index: usize) -> Result<(Shared, Arc<Stage>), LoadError> {
         let found = self.found(index)?;
         let Inner { name, runtime, options, bytes, cache, made, .. } = &*self.of;
@@ -371,7 +371,7 @@ impl Network {
             }
             Found::Single(only) => match lock(&only.graph).take() {
                 Some(graph) => graph,
-                // A model that could not be compiled took it along.
+                // A model that failed to compile has consumed the graph.
                 None => import::model_bytes(bytes.bytes(), name, &options.import)?,
             },
         };
@@ -388,7 +388,7 @@ impl Network {
         Ok((shared, stage))
     }
 
-    /// Refuses a stage whose inputs or outputs are others than those of the first.
+    /// Refuses a stage whose inputs or outputs differ from those of the first stage.
     fn check_ports(&self, index: usize, stage: &Stage) -> Result<(), LoadError> {
         if self.stage_count() == 1 {
             return Ok(());
@@ -396,7 +396,7 @@ impl Network {
         let inputs: Vec<_> = self.inputs(0)?.into_iter().map(|(name, _)| name).collect();
         let outputs = self.outputs()?;
         let own: Vec<_> = stage.inputs.iter().map(|input| input.name.clone()).collect();
-        // A model may be asked for values beside its outputs.
+        // A model may have additional outputs.
         if own == inputs && stage.outputs.starts_with(&outputs) {
             return Ok(());
         }
@@ -411,7 +411,7 @@ impl Network {
         Err(Error::new(ErrorCode::InvalidFile, why).into())
     }
 
-    /// The inputs as all stages have them: extents that differ are open.
+    /// Returns the inputs of all stages; extents that differ are open.
     fn agreed(&self) -> Result<Vec<Input>, LoadError> {
         let mut agreed = self.typed(&self.found(0)?)?;
         for stage in 1..self.stage_count() {
@@ -441,7 +441,7 @@ impl fmt::Display for Network {
     }
 }
 
-/// What a stage's input takes: what the graph says, and what the stage says of its extents.
+/// Returns the type of a stage's input: the graph's type with the stage's extents.
 fn spec(of: &TensorType, shape: &[container::Extent]) -> device::Result<TensorSpec> {
     let extent = |(axis, dim): (usize, &DimSpec)| match (shape.get(axis), dim) {
         (Some(&container::Extent::Range { min, max, .. }), _) => Extent::Range { min, max },

@@ -1,29 +1,29 @@
-//! What the devices of a runtime are at, for people who look for what takes memory or does not end.
+//! Reports the state of a runtime's devices, to find memory that is in use and runs that do not end.
 
 use std::fmt;
 
 use udo_engine::device::{Device, HeapStats, Usage};
 use udo_engine::run::{Queues, Waiting};
 
-/// What the devices of a runtime are at. It prints as a text of some lines.
+/// The state of a runtime's devices. It prints as several lines of text.
 #[derive(Clone, Debug)]
 pub struct RuntimeReport {
-    /// The devices, in the order of the runtime.
+    /// The devices, in the runtime's order.
     pub devices: Vec<DeviceReport>,
-    /// Runs that were submitted and have not ended. Those that their callers run themselves are in no queue and do not count.
+    /// Submitted runs that have not ended. Runs on their caller's thread are not queued and do not count.
     pub runs_in_flight: usize,
 }
 
-/// What a device is at.
+/// The state of a device.
 #[derive(Clone, Debug)]
 pub struct DeviceReport {
     /// The device.
     pub device: Device,
-    /// What of its memory is in use, and by whom.
+    /// The use of its memory, by owner.
     pub heap: HeapStats,
-    /// Runs that wait for cores of it.
+    /// Runs that wait for its cores.
     pub runs_waiting: usize,
-    /// How many of its cores runs are at.
+    /// The number of its cores that are busy.
     pub cores_at_work: u32,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for DeviceReport {
     }
 }
 
-/// Bytes in use, in words.
+/// Formats bytes in use.
 struct Bytes<'a>(&'a Usage);
 
 impl fmt::Display for Bytes<'_> {

@@ -1,4 +1,4 @@
-//! Why runs fail, and what kind of refusal each error is, for programs that go by codes.
+//! Run errors, and their codes.
 
 use udo_api::Status;
 
@@ -6,11 +6,11 @@ use crate::executor::{PortError, StepError};
 use crate::pipeline::CompileError;
 use udo_engine::device::{Coded, Error, ErrorCode, ErrorContext};
 
-/// Why a run failed. The session can run again.
+/// The reason why a run failed. The session can run again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// There is no plan for the shapes of the inputs.
+    /// No plan can be made for the shapes of the inputs.
     #[error(transparent)]
     Prepare(#[from] CompileError),
     /// A kernel failed.

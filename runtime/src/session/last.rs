@@ -1,11 +1,11 @@
-//! Which plans the last run of a session took, whoever ran it.
+//! The plans of a session's last run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use udo_compile::plan::Plan;
 
-/// The plans of the last run, for a session and the frames of its submitted runs. Who gives up a plan for want of memory gets its
-/// memory back all the same.
+/// The plans of the last run, shared by a session and the frames of its submitted runs. The references are weak, so
+/// that dropping a plan frees its memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastPlans(Arc<Mutex<Vec<Weak<Plan>>>>);
 
@@ -14,7 +14,7 @@ impl LastPlans {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the plans of a run. No heap, unless they are more than of any before.
+    /// Records the plans of a run. Uses no heap unless there are more than in any earlier run.
     pub(super) fn note<'a>(&self, plans: impl Iterator<Item = &'a Arc<Plan>>) {
         let mut last = self.lock();
         last.clear();

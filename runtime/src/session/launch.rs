@@ -1,4 +1,4 @@
-//! Runs of a session beside their caller, and over tensors of devices.
+//! Asynchronous runs of a session, and runs over tensors of devices.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use udo_engine::run::{Bound, Copies, FrameOptions, Frames, Launch, Run, RunOptio
 use udo_graph::graph;
 
 impl Session {
-    /// Runs the model once over tensors of devices, in the order of its inputs and outputs, on the caller's thread. An output that
-    /// is not given is made in memory of the session's device. No heap but for that, and for shapes that were not met.
+    /// Runs the model once over tensors of devices, in the order of its inputs and outputs, on the caller's thread. An
+    /// omitted output is allocated in memory of the session's device. Uses the heap only for that, and for new shapes.
     ///
     /// # Errors
-    /// A tensor does not fit its input or output; somebody is at one of them; there is no plan; a kernel failed.
+    /// A tensor does not match its input or output or is in use, no plan can be made, or a kernel failed.
     pub fn run_on(
         &mut self,
         inputs: &[DeviceTensor],
@@ -92,14 +92,13 @@ impl Session {
         self.copies
     }
 
-    /// Submits a run over tensors of devices, in the order of the model's inputs and outputs: an output that is not given is made
-    /// in memory of the session's device. It never waits for anything to be computed. The run keeps its tensors: nobody
-    /// else writes them, or reads its outputs, until it ends. They are used where they lie if that can be ([`Run::copies`]), so
-    /// that outputs of a run that does not end well hold anything.
+    /// Submits a run over tensors of devices, in the order of the model's inputs and outputs. An omitted output is
+    /// allocated in memory of the session's device. The call does not wait for a computation. Until the run ends, it
+    /// leases its tensors: others can neither write them nor read the outputs. Tensors are used in place where possible
+    /// ([`Run::copies`]), so the outputs of a failed run are unspecified.
     ///
-    /// # Errors
-    /// A tensor does not fit its input or output; somebody is at one of them; as many runs are in flight as the
-    /// session takes; a device is lost. Nothing has changed then.
+    /// A tensor does not match its input or output or is in use, the session has the largest number of runs in flight,
+    /// or a device is lost. Nothing has changed then.
     pub fn submit(
         &mut self,
         inputs: &[DeviceTensor],
@@ -109,10 +108,11 @@ impl Session {
         self.record(inputs, outputs, options)?.submit()
     }
 
-    /// Records a launch, which may be submitted many times without the heap: with the same tensors, whose elements change.
+    /// Records a launch that can be submitted repeatedly without using the heap: with the same tensors, whose elements
+    /// change.
     ///
     /// # Errors
-    /// A tensor does not fit its input or output, or there is no memory for the session's frames.
+    /// A tensor does not match its input or output, or there is no memory for the session's frames.
     pub fn record(
         &mut self,
         inputs: &[DeviceTensor],
@@ -124,12 +124,13 @@ impl Session {
         self.frames(&[])?.record(bound, options)
     }
 
-    /// Takes the memory that submitted runs need, which the first submission does otherwise. Where extents are open, that is for the
-    /// shapes that the session has prepared by then; one that is met later takes its own, or is reserved by another call.
+    /// Allocates the memory of submitted runs, which the first submission does otherwise. With open extents, it covers
+    /// the shapes that the session has prepared so far; a new shape allocates its own memory, or is reserved by another
+    /// call.
     ///
     /// # Errors
-    /// There is no such memory, or no thread for a device; runs are in flight, so that not all of the memory is there that
-    /// later ones need.
+    /// There is not enough memory or no thread for a device; or runs are in flight, whose memory cannot be reserved
+    /// now.
     pub fn reserve(&mut self) -> Result<()> {
         let met: Vec<_> = self.prepared_shapes().collect();
         let Some(frames) = &self.frames else { return self.frames(&met).map(|_| ()) };
@@ -149,7 +150,7 @@ impl Session {
         self.prepared.iter().map(|of| of.segment.facts.shapes.clone())
     }
 
-    /// Takes memory for all of these shapes, the first of which are at hand then.
+    /// Allocates memory for these shapes; the first of them become the current ones.
     fn meet_all(&mut self, shapes: &[Vec<Shape>]) -> Result<()> {
         let model = Arc::clone(&self.model);
         let names: Vec<_> = model.inputs.iter().map(|input| input.name.as_str()).collect();
@@ -160,21 +161,21 @@ impl Session {
         Ok(())
     }
 
-    /// The frames, made with memory for these shapes unless they are there.
+    /// Returns the frames, allocating them for these shapes if necessary.
     fn frames(&mut self, shapes: &[Vec<Shape>]) -> Result<&Arc<Frames>> {
         if let Some(frames) = self.frames.take() {
             return Ok(self.frames.insert(frames));
         }
         let of = (&self.devices, &self.options);
         let made = frames(&self.model, of, shapes, self.last.as_ref())?;
-        // Where all runs have one plan, frames begin with its memory.
+        // If all runs have the same plan, frames start with its memory.
         let stage = self.model.stages.sole();
         let is_one = stage.is_some_and(|stage| matches!(stage.plans, Plans::One(_)));
         self.reserved = if is_one { self.prepared_shapes().collect() } else { shapes.to_vec() };
         Ok(self.frames.insert(made))
     }
 
-    /// What a run over these tensors is bound to.
+    /// Binds a run to these tensors.
     fn bind_tensors(
         &self,
         inputs: &[DeviceTensor],
@@ -188,7 +189,7 @@ impl Session {
         bind_tensors(&self.model, &self.devices, planned, (inputs, outputs))
     }
 
-    /// Has the next run read and write what a run is bound to, in place where that can be: as long as it has the leases.
+    /// Makes the next run read and write the bound tensors, in place where possible, while it has their leases.
     fn take_from(&mut self, bound: &mut Bound) -> Result<()> {
         self.unbind();
         let shape = |index| bound.input(index).ok()?.desc().ok().map(|desc| desc.full_shape());
@@ -210,21 +211,21 @@ impl Session {
         Ok(())
     }
 
-    /// Has the kernels of all shapes that were met see when a run is to end.
+    /// Makes the kernels of all prepared shapes check whether their run is stopped.
     fn make_stoppable(&mut self) {
         for of in &mut self.prepared {
             of.executor_mut().make_stoppable();
         }
     }
 
-    /// Has what a run was bound to be the caller's alone.
+    /// Releases the tensors of the last run.
     fn unbind(&mut self) {
         for of in &mut self.prepared {
             of.executor_mut().unbind();
         }
     }
 
-    /// Gives what the last run computed to what it is bound to.
+    /// Copies the results of the last run to the bound tensors.
     fn give_to(&self, bound: &mut Bound) -> Result<()> {
         for (index, name) in self.model.outputs.iter().enumerate() {
             let maker = self.at_hand(name)?;
@@ -236,7 +237,7 @@ impl Session {
     }
 }
 
-/// Frames for runs of a model, with memory for these shapes.
+/// Creates frames for runs of a model, with memory for these shapes.
 pub(super) fn frames(
     model: &Arc<Inner>,
     (devices, options): (&Devices, &SessionOptions),
@@ -261,7 +262,8 @@ pub(super) fn frames(
     Frames::new(frames, &model.shared.queues, &used, options)
 }
 
-/// What a run of a model over these inputs and outputs is bound to; `planned` says the types of outputs, as far as they are known.
+/// Binds a run of a model to these inputs and outputs. `planned` returns the types of outputs, as far as they are
+/// known.
 pub(super) fn bind_tensors(
     model: &Inner,
     devices: &Devices,
@@ -290,7 +292,7 @@ pub(super) fn bind_tensors(
     Bound::new((inputs, outputs), &stage.in_place, &devices.home)
 }
 
-/// The stage of a model that takes these inputs.
+/// Returns the stage of a model that accepts these inputs.
 pub(super) fn stage_for<'a>(model: &'a Inner, inputs: &[DeviceTensor]) -> Result<&'a Arc<Stage>> {
     check_count("inputs", inputs.len(), model.inputs.iter().map(|input| input.name.as_str()))?;
     model.stages.choose(|name| {
@@ -319,7 +321,7 @@ fn check_count<'a>(
     Err(Error::new(ErrorCode::InvalidArgument, why))
 }
 
-/// The memory of one run at a time, apart from that of its session.
+/// The memory of one run, separate from that of its session.
 struct Frame {
     session: Session,
 }
@@ -336,7 +338,7 @@ impl Work for Frame {
             Some(at_hand) => at_hand.executor().part(part),
             None => Some(CoreKind::Cpu).filter(|_| part == 0),
         };
-        // A plan without steps begins and ends somewhere.
+        // A plan without steps still needs a device.
         let kind = kind.or(Some(CoreKind::Cpu).filter(|_| part == 0));
         kind.map(|kind| self.session.devices.of(kind))
     }
@@ -353,7 +355,7 @@ impl Work for Frame {
     }
 
     fn prepare(&mut self, shapes: &[Vec<Shape>]) -> Result<()> {
-        // What the last run was bound to may be gone.
+        // The tensors of the last run may have been freed.
         self.session.unbind();
         self.session.meet_all(shapes)
     }

@@ -1,4 +1,4 @@
-//! What the user decides about a session: its memory, its devices and their cores, and tensors for its ports.
+//! Options of a session: memory, devices, cores, and tensors for inputs and outputs.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use udo_engine::device::{
 };
 use udo_engine::run::{RunLog, RunOptions, SharedWorkspace};
 
-/// Whose arenas and scratch the runs of a session use.
+/// Where the arenas and scratch of a session's runs are.
 ///
 /// ```
 /// use udo_api::CoreKind;
@@ -37,13 +37,13 @@ use udo_engine::run::{RunLog, RunOptions, SharedWorkspace};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Workspace {
-    /// The session's own, and each of its frames': runs of several sessions are at work at once.
+    /// The session and each of its frames have their own; runs of several sessions are concurrent.
     #[default]
     Private,
-    /// Those of others as well, in turns: as much memory as the largest wants, and not as all together. A session has its inputs
-    /// and outputs for itself. A plan whose loops exchange an output with another value has a workspace of its own all
-    /// the same, and so has memory on an OpenCL device. A run on its caller's thread waits for its turn there, and is
-    /// refused in callbacks.
+    /// Several sessions share one workspace in turns, which takes only the memory of the largest. A session still has
+    /// its own inputs and outputs. A plan whose loops exchange an output with another value has a workspace of its own,
+    /// and so does memory on an OpenCL device. A run on its caller's thread waits for its turn, and is refused in
+    /// callbacks.
     Shared(SharedWorkspace),
 }
 
@@ -59,14 +59,14 @@ impl Workspace {
 /// Tensors for the inputs and outputs of a session, in the model's order.
 #[derive(Clone, Debug)]
 pub struct IoTensors {
-    /// Those of the inputs.
+    /// The inputs.
     pub inputs: Vec<DeviceTensor>,
-    /// Those of the outputs.
+    /// The outputs.
     pub outputs: Vec<DeviceTensor>,
 }
 
 impl IoTensors {
-    /// Has both of each pair be one tensor.
+    /// Makes the input and output of each pair one tensor.
     pub(super) fn join(&mut self, pairs: &[(usize, usize)]) {
         for &(input, output) in pairs {
             if let (Some(from), Some(to)) = (self.inputs.get(input), self.outputs.get_mut(output))
@@ -83,31 +83,32 @@ impl IoTensors {
     }
 }
 
-/// How a session runs.
+/// Options of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// How many runs may be at work at once, each in memory of its own beside that of `Session::run`. That memory is taken
-    /// with the first submission, or by `Session::reserve`.
+    /// The number of runs that may be concurrent, each with memory of its own in addition to that of `Session::run`.
+    /// The memory is allocated by the first submission or by `Session::reserve`.
     pub frames: NonZero<usize>,
-    /// How many runs more may wait for a frame; a submission beyond them is refused as busy.
+    /// The number of runs that may wait for a frame; further submissions are refused as busy.
     pub depth: usize,
-    /// In whose memory outputs lie that runs make; the first CPU's where nothing is said.
+    /// The device whose memory holds allocated outputs; the first CPU by default.
     pub home: Option<Device>,
-    /// Whose arenas and scratch runs use.
+    /// Where the arenas and scratch of runs are.
     pub workspace: Workspace,
-    /// Which devices runs use. Of a kind that is not named here that is the home, if it is of the kind, else the first of the kind.
+    /// The devices that runs use. For a kind without an entry it is the home if that is of this kind, else the first
+    /// device of the kind.
     pub devices: Vec<DeviceId>,
-    /// On which cores of the session's device submitted runs are that do not say: that is the device of the core that the model
-    /// prefers. A run on its caller's thread is there, and takes none.
+    /// The cores of the session's device for submitted runs that state none; the session's device is that of the
+    /// model's preferred core. A run on its caller's thread runs there and occupies no core.
     pub cores: CoreSet,
-    /// Where submitted runs are noted, if they are to be.
+    /// Where submitted runs are logged, if at all.
     pub log: Option<Arc<RunLog>>,
 }
 
-/// There is a place for each of them from the start on.
+/// The largest number of runs in flight, for which memory is allocated in advance.
 const MOST_IN_FLIGHT: usize = 1 << 16;
 
-/// Runs that may wait where nothing is said.
+/// The default number of waiting runs.
 const DEPTH: usize = 64;
 
 impl Default for SessionOptions {
@@ -120,7 +121,7 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
-    /// Those of `count` sessions together.
+    /// Returns the options of `count` sessions together.
     ///
     /// # Errors
     /// There would be too many runs in flight.
@@ -143,7 +144,7 @@ impl SessionOptions {
     }
 }
 
-/// What a session has decided about its devices.
+/// A session's devices.
 #[derive(Clone, Debug)]
 pub(super) struct Devices {
     pub(super) home: Device,
@@ -161,7 +162,7 @@ impl Devices {
         let host = || devices.get(CoreKind::Cpu, 0);
         let home = options.home.clone().map_or_else(host, Ok)?;
         let mut chosen = options.devices.clone();
-        // Steps for the kind of the session's device run there, unless somebody says otherwise.
+        // Steps of the home's kind run there unless the options name another device.
         if chosen.iter().all(|id| id.kind != home.kind()) {
             chosen.push(home.id());
         }
@@ -170,20 +171,20 @@ impl Devices {
         Ok(chosen)
     }
 
-    /// Nothing, if runs of the model may be on these cores.
+    /// Checks whether runs of the model may use these cores.
     ///
     /// # Errors
-    /// They may not.
+    /// The device does not have these cores.
     pub(super) fn check_cores(&self, model: &Inner, cores: CoreSet) -> Result<()> {
         let preferred = self.of(model.first_kind());
         let device = model.shared.queues.devices().get(preferred.kind, preferred.index)?;
         check_cores(cores, &device, model.shared.pool.width())
     }
 
-    /// Says for a run what it leaves to its session.
+    /// Fills in what a run leaves to its session.
     ///
     /// # Errors
-    /// It may not be on its cores.
+    /// The run may not use its cores.
     pub(super) fn complete(
         &self,
         model: &Inner,
@@ -194,7 +195,7 @@ impl Devices {
         self.check_cores(model, *run.cores.get_or_insert(session.cores))
     }
 
-    /// Where the memory of sessions comes from.
+    /// Returns the sources of the session's memory.
     pub(super) fn room(&self, model: &Inner, options: &SessionOptions) -> Result<Room> {
         let all = model.shared.queues.devices();
         let is_used = |kind: CoreKind| model.kinds().any(|used| used == kind);
@@ -205,7 +206,7 @@ impl Devices {
                 Memory::Dsp if is_used(CoreKind::Hta) && !is_used(CoreKind::Dsp) => CoreKind::Hta,
                 Memory::Dsp => CoreKind::Dsp,
             };
-            // What is not used takes no bytes, wherever that is.
+            // An unused memory takes no bytes, so any device will do.
             let id = self.of(if is_used(kind) { kind } else { CoreKind::Cpu });
             all.get(id.kind, id.index)
         };

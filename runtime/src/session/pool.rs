@@ -1,4 +1,4 @@
-//! Sessions that threads have together: each run goes to one that is free.
+//! A pool of sessions that several threads share.
 
 use std::fmt;
 use std::num::NonZero;
@@ -12,8 +12,9 @@ use crate::model::{Inner, Model, Plans, Stage};
 use udo_engine::device::{DeviceTensor, Error, ErrorCode, Result};
 use udo_engine::run::{Frames, Launch, Run, RunOptions};
 
-/// Sessions of one model, for servers: any thread submits, and each run goes to the first session that is free. Runs that find
-/// none wait together, what matters most first, so that none waits behind a long run while another session is free.
+/// A pool of sessions of one model, for servers. Any thread can submit runs, and each run goes to the first free
+/// session. Waiting runs share one queue, ordered by priority, so that none waits behind a long run while another
+/// session is free.
 ///
 /// ```
 /// use std::num::NonZero;
@@ -48,7 +49,7 @@ use udo_engine::run::{Frames, Launch, Run, RunOptions};
 pub struct SessionPool {
     model: Arc<Inner>,
     devices: Devices,
-    /// Those of all sessions together.
+    /// The options of all sessions together.
     options: SessionOptions,
     frames: Arc<Frames>,
 }
@@ -60,9 +61,9 @@ impl fmt::Debug for SessionPool {
 }
 
 impl Model {
-    /// `count` sessions that threads have together, each with as many frames and as much depth as the options say: so many runs are in
-    /// flight at most. Their memory is taken here; where the model leaves extents open, or has several stages, runs take it that are the
-    /// first with their shapes, or [`SessionPool::reserve`].
+    /// Creates a pool of `count` sessions, each with as many frames and as much depth as the options state, which
+    /// limits the number of runs in flight. Their memory is allocated here. If the model has open extents or several
+    /// stages, the first run with new shapes, or [`SessionPool::reserve`], allocates it.
     ///
     /// # Errors
     /// There is no such memory or device, or there would be too many runs in flight.
@@ -76,10 +77,10 @@ impl Model {
 }
 
 impl SessionPool {
-    /// As [`Session::submit`](super::Session::submit), of whichever session is free, from any thread.
+    /// Does the same as [`Session::submit`](super::Session::submit) on any free session, from any thread.
     ///
     /// # Errors
-    /// As there; as many runs are in flight as all sessions take.
+    /// The same as there, with the limit of runs in flight of all sessions together.
     pub fn submit(
         &self,
         inputs: &[DeviceTensor],
@@ -89,10 +90,11 @@ impl SessionPool {
         self.record(inputs, outputs, options)?.submit()
     }
 
-    /// As [`Session::record`](super::Session::record): each submission goes to whichever session is free then.
+    /// Does the same as [`Session::record`](super::Session::record); each submission goes to a session that is free
+    /// then.
     ///
     /// # Errors
-    /// As there.
+    /// The same as there.
     pub fn record(
         &self,
         inputs: &[DeviceTensor],
@@ -106,10 +108,10 @@ impl SessionPool {
         self.frames.record(bound, options)
     }
 
-    /// Compiles the stages that are not, and takes the memory that runs of all known shapes need.
+    /// Compiles all stages, and allocates the memory of runs with known shapes.
     ///
     /// # Errors
-    /// A stage cannot be made to run, there is no memory, or runs are in flight.
+    /// A stage cannot be compiled, there is no memory, or runs are in flight.
     pub fn reserve(&self) -> Result<()> {
         let stages = &self.model.stages;
         let known = (0..stages.count()).map(|index| Ok(stages.get(index)?.known_shapes()));
@@ -126,7 +128,7 @@ impl SessionPool {
     }
 }
 
-/// The type of an output, where all runs have one plan that makes it.
+/// Returns the type of an output if all runs have one plan, which computes it.
 fn type_of(stage: &Stage, name: &str) -> Option<DType> {
     match &stage.plans {
         Plans::One(planned) => {

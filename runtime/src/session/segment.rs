@@ -1,5 +1,5 @@
-//! A plan with memory of its own, and what follows its cut: the part of a model that is planned once the part before it has
-//! said the elements that decide its shapes.
+//! A segment of a model: a plan with its memory, and the segments after its cut, which are planned once this one has
+//! computed the elements or shapes that they depend on.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use udo_compile::plan::Plan;
 use udo_engine::thread_pool::Pool;
 use udo_graph::memory::Budget;
 
-/// The memory of a plan, and what follows its cut.
+/// A plan with its memory, and what follows its cut.
 pub(super) struct Segment {
     pub(super) facts: Facts,
     pub(super) executor: Executor,
     cut: Option<Cut>,
 }
 
-/// What follows a plan, with memory for each of the elements and shapes that it met last.
+/// The segments that may follow a plan: one for each of the most recent elements and shapes.
 struct Cut {
     planner: Arc<Planner>,
-    /// Where the segment before has each input, then each value whose elements are wanted.
+    /// The inputs from the previous segment, and the values whose elements are needed.
     inputs: Vec<Carried>,
     wanted: Vec<Carried>,
-    /// That for the elements at hand comes first.
+    /// The segments, current one first.
     segments: Vec<Segment>,
     room: Room,
 }
@@ -36,17 +36,17 @@ impl fmt::Debug for Cut {
     }
 }
 
-/// What a run of a plan is to do besides.
+/// What to record during a run.
 pub(super) enum Watch<'a> {
     Nothing,
-    /// Note what each step took, as far as there is room.
+    /// The duration of each step, as far as there is space.
     Profile(&'a mut [StepProfile]),
-    /// Note who did what when.
+    /// A trace of all threads.
     Trace(&'a mut Trace),
 }
 
 impl Watch<'_> {
-    /// Runs a plan, the run's plan `number`.
+    /// Runs a plan, which is number `number` of the run.
     fn run(&mut self, executor: &mut Executor, number: usize) -> Result<(), StepError> {
         match self {
             Self::Nothing => executor.run(),
@@ -63,7 +63,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Makes plans by `body`, and notes that where it is to be noted.
+    /// Makes plans with `body`, and records the time if it is traced.
     pub(super) fn plans<R>(&mut self, kind: SpanKind, body: impl FnOnce() -> R) -> R {
         match self {
             Self::Trace(trace) => trace.time(kind, body),
@@ -84,15 +84,15 @@ impl Segment {
         Ok(Self { facts, executor, cut })
     }
 
-    /// Runs the plan and all segments that follow; returns how many plans were made for that.
+    /// Runs the plan and all segments that follow; returns the number of new plans.
     pub(super) fn run(&mut self, mut watch: Watch<'_>) -> Result<usize, RunError> {
         watch.run(&mut self.executor, 0)?;
         self.run_rest(watch)
     }
 
-    /// Runs all segments that follow the plan, which has run; returns how many plans were made for that.
+    /// Runs all segments that follow the plan, which has run; returns the number of new plans.
     ///
-    /// A loop whose iterations are planned one by one has as many segments, so that this is a loop and no recursion.
+    /// A loop that is planned one iteration at a time has as many segments, so this is a loop rather than a recursion.
     pub(super) fn run_rest(&mut self, mut watch: Watch<'_>) -> Result<usize, RunError> {
         let (mut before, mut planned) = (self, 0);
         for number in 1.. {
@@ -105,7 +105,7 @@ impl Segment {
         Ok(planned)
     }
 
-    /// The executors of this and of what follows, for the elements at hand.
+    /// Returns the executors of this segment and of those that follow, for the current elements.
     fn executors(&self) -> impl Iterator<Item = &Executor> {
         std::iter::successors(Some(self), |segment| segment.next()).map(|segment| &segment.executor)
     }
@@ -114,17 +114,17 @@ impl Segment {
         self.cut.as_ref()?.segments.first()
     }
 
-    /// The plans at hand, in the order in which they run.
+    /// Returns the current plans, in execution order.
     pub(super) fn plans(&self) -> impl Iterator<Item = &Plan> {
         self.executors().map(Executor::plan)
     }
 
-    /// The same, as who outlives this may have them.
+    /// Returns the current plans for callers that outlive the segment.
     pub(super) fn shared_plans(&self) -> impl Iterator<Item = &Arc<Plan>> {
         self.executors().map(Executor::shared_plan)
     }
 
-    /// The executor that makes an output.
+    /// Returns the executor that computes an output.
     pub(super) fn maker(&self, output: &str) -> Option<&Executor> {
         let mut executors = self.executors();
         executors.find(|of| of.plan().outputs().any(|(name, _)| name == output))
@@ -132,7 +132,7 @@ impl Segment {
 }
 
 impl Drop for Cut {
-    /// Drops the segments that follow one after the other: there may be too many for a recursion.
+    /// Drops the following segments iteratively: there may be too many for a recursion.
     fn drop(&mut self) {
         let mut left = std::mem::take(&mut self.segments);
         while let Some(mut segment) = left.pop() {
@@ -152,8 +152,8 @@ impl Cut {
         Self { planner, inputs, wanted, segments, room }
     }
 
-    /// Puts the plan for what `before` left first, and fills its inputs; returns how many plans were made for that. Where the
-    /// plan is cached this uses no heap.
+    /// Makes the segment for the values of `before` current, and fills its inputs; returns the number of new plans.
+    /// Uses no heap if the segment exists.
     fn find(&mut self, before: &Executor, watch: &mut Watch<'_>) -> Result<usize, RunError> {
         let at = self.segments.iter().position(|segment| self.is_for(&segment.facts, before));
         let planned = usize::from(at.is_none());
@@ -168,7 +168,7 @@ impl Cut {
         Ok(planned)
     }
 
-    /// Whether `facts` are what `before` left.
+    /// Returns whether `facts` match the values of `before`.
     fn is_for(&self, facts: &Facts, before: &Executor) -> bool {
         let mut shapes = self.inputs.iter().zip(&facts.shapes);
         let mut elements = self.wanted.iter().zip(&facts.elements);
@@ -179,7 +179,8 @@ impl Cut {
             })
     }
 
-    /// Plans for what `before` left and takes the memory; where there is too little, that of other elements goes.
+    /// Plans for the values of `before` and allocates memory. If there is too little, drops the segments of other
+    /// values.
     #[cold]
     fn meet(&mut self, before: &Executor) -> Result<(), CompileError> {
         let shape = |&input: &Carried| before.carried_desc(input).full_shape();
@@ -206,7 +207,7 @@ impl Cut {
         Segment::new(facts.clone(), planned, of, &self.room)
     }
 
-    /// Gives the memory of the elements back that were not met for longest; whether there were any.
+    /// Drops the least recently used segment; returns whether there was one.
     fn forget(&mut self) -> bool {
         let has_forgotten = self.planner.forget();
         self.segments.pop().is_some() || has_forgotten

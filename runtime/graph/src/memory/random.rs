@@ -4,11 +4,11 @@ use udo_api::{Bf16, DType, F16, TensorDesc};
 
 use super::{Tensor, TensorError};
 
-/// Returns a tensor of pseudo-random elements: floating-point ones in [-1, 1), integers 0 or 1. The same seed gives the same elements;
-/// strings give nothing.
+/// Returns a tensor of pseudo-random elements: floats in [-1, 1), integers 0 or 1. Equal seeds give equal tensors.
+/// Returns `None` for strings.
 ///
 /// # Errors
-/// There is no memory for it.
+/// There is not enough memory.
 pub fn random(desc: &TensorDesc, seed: u64) -> Result<Option<Tensor>, TensorError> {
     let dtype = desc.dtype().unwrap_or(DType::F32);
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;

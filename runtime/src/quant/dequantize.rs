@@ -1,8 +1,9 @@
-//! Quantized models for cores that compute with numbers: they are dequantized while they are loaded.
+//! Dequantizes quantized models at load, for cores that compute in floating point.
 //!
-//! Weights and biases become the numbers that they stand for. What nodes compute is cut off where the stored values end, as models rely on
-//! that: a Relu is often nothing else; and rounded to what values stand for, so that results are those that the model was made for. Values
-//! that the model gives or takes as integers are made of numbers, or numbers of them, by operators on numbers.
+//! Weights and biases become the real values that they represent. Computed values are clipped to the range of their
+//! quantized type, because models rely on saturation (a Relu is often nothing else), and rounded to multiples of the
+//! scale, so that results match those of the quantized model. Quantized inputs and outputs of the model keep their
+//! types: nodes convert them.
 
 use std::collections::HashMap;
 
@@ -18,56 +19,56 @@ use crate::quant::operators::{
 use udo_graph::graph::{Attr, Graph, GraphValue, Node, ValueId};
 use udo_graph::memory::Tensor;
 
-/// The operator that rounds numbers to a step.
+/// The operator that rounds to multiples of a step.
 const ROUND_TO: (&str, u32) = ("RoundTo", 1);
 
 /// Its domain.
 const DOMAIN: &str = "udo";
 
-/// A graph in numbers.
-pub(super) struct InNumbers {
+/// A constants graph.
+pub(super) struct Dequantized {
     pub(super) graph: Graph,
-    /// How many values were stored, and how many constants.
+    /// The number of constants values, and of constants.
     pub(super) values: usize,
     pub(super) constants: usize,
 }
 
-/// Whether a graph says something of quantized values.
-pub(crate) fn speaks(graph: &Graph) -> bool {
-    graph.nodes.iter().any(|node| Form::of(node).is_some_and(Form::speaks))
+/// Returns whether a graph has quantized values.
+pub(crate) fn has_encodings(graph: &Graph) -> bool {
+    graph.nodes.iter().any(|node| Conversion::of(node).is_some_and(Conversion::has_encoding))
 }
 
-/// The graph with numbers in the place of quantized values. What has no form in numbers stays as it is.
+/// Returns the graph with floating-point values replaced of quantized ones. Nodes without a float form stay as they are.
 ///
 /// # Errors
-/// There is no memory for it.
-pub(super) fn in_numbers(graph: &Graph) -> Result<InNumbers, QuantError> {
+/// There is not enough memory.
+pub(super) fn dequantize(graph: &Graph) -> Result<Dequantized, QuantError> {
     let mut rewrite = Rewrite {
         graph: Graph { nodes: Vec::new(), ..graph.clone() },
         names: Names::of(graph),
-        lifted: HashMap::new(),
-        cut: HashMap::new(),
-        instead: HashMap::new(),
-        dequantized: HashMap::new(),
+        floats: HashMap::new(),
+        rounded: HashMap::new(),
+        replaced: HashMap::new(),
+        constants: HashMap::new(),
     };
     for node in &graph.nodes {
         rewrite.add(node)?;
     }
-    let Rewrite { mut graph, lifted, dequantized, .. } = rewrite;
+    let Rewrite { mut graph, floats, constants, .. } = rewrite;
     sweep(&mut graph);
     graph.verify()?;
-    Ok(InNumbers { graph, values: lifted.len(), constants: dequantized.len() })
+    Ok(Dequantized { graph, values: floats.len(), constants: constants.len() })
 }
 
-/// How values of one scale are stored.
+/// The quantized type of a value with one scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Stored {
+struct QuantizedType {
     dtype: DType,
     encoding: Encoding,
 }
 
-impl Stored {
-    /// The least and the largest integer.
+impl QuantizedType {
+    /// Returns the smallest and the largest integer.
     fn ends(self) -> Option<[i32; 2]> {
         Some(match self.dtype {
             DType::U8 => [0, 255],
@@ -78,8 +79,8 @@ impl Stored {
         })
     }
 
-    /// What ONNX calls the type.
-    fn code(self) -> i64 {
+    /// Returns ONNX's number of the type.
+    fn onnx_type(self) -> i64 {
         match self.dtype {
             DType::I8 => 3,
             DType::U16 => 4,
@@ -91,30 +92,30 @@ impl Stored {
 }
 
 struct Rewrite {
-    /// What is made.
+    /// The new graph.
     graph: Graph,
     names: Names,
-    /// The numbers of stored values, and how they were stored.
-    lifted: HashMap<ValueId, (ValueId, Stored)>,
-    /// Numbers that are what stored ones stand for.
-    cut: HashMap<ValueId, Stored>,
-    /// Values that nodes read in the place of others.
-    instead: HashMap<ValueId, ValueId>,
-    /// The numbers of constants, by the constant and its scale.
-    dequantized: HashMap<(ValueId, ValueId), ValueId>,
+    /// The float values of quantized values, with their quantized types.
+    floats: HashMap<ValueId, (ValueId, QuantizedType)>,
+    /// Float values that are clipped and rounded to a quantized type.
+    rounded: HashMap<ValueId, QuantizedType>,
+    /// The replacements of values.
+    replaced: HashMap<ValueId, ValueId>,
+    /// The float values of constants, by constant and scale.
+    constants: HashMap<(ValueId, ValueId), ValueId>,
 }
 
 impl Rewrite {
     fn add(&mut self, node: &Node) -> Result<(), QuantError> {
-        let done = match Form::of(node) {
-            Some(Form::Quantize) => self.quantize(node)?,
-            Some(Form::Dequantize) => self.dequantize(node)?,
-            Some(Form::Numbers(row)) => self.compute(node, row)?,
-            Some(Form::Moves(moved)) => {
-                self.move_numbers(node, moved);
+        let done = match Conversion::of(node) {
+            Some(Conversion::Quantize) => self.quantize(node)?,
+            Some(Conversion::Dequantize) => self.dequantize(node)?,
+            Some(Conversion::FloatOp(row)) => self.compute(node, row)?,
+            Some(Conversion::Moves(moved)) => {
+                self.move_floats(node, moved);
                 None
             }
-            Some(Form::Finds) => self.find(node),
+            Some(Conversion::Searches) => self.search(node),
             None => None,
         };
         if done.is_none() {
@@ -123,10 +124,10 @@ impl Rewrite {
         Ok(())
     }
 
-    /// Adds a node that reads what is there in the place of its values.
+    /// Adds a node, with its inputs replaced.
     fn push(&mut self, mut node: Node) {
-        let instead = &self.instead;
-        redirect(&mut node, &|id| instead.get(&id).copied().unwrap_or(id));
+        let replaced = &self.replaced;
+        redirect(&mut node, &|id| replaced.get(&id).copied().unwrap_or(id));
         self.graph.nodes.push(node);
     }
 
@@ -144,20 +145,20 @@ impl Rewrite {
         self.graph.value(id).map_or_else(|_| String::new(), |value| value.value().name.clone())
     }
 
-    /// A new value that is called after another.
+    /// Adds a value that is named after another one.
     fn value(&mut self, of: ValueId, what: &str) -> ValueId {
         let name = self.names.fresh(&format!("{}_{what}", self.name(of)));
         self.graph.add_value(&name)
     }
 
-    /// Adds a node that makes a value of others, and is called after what it makes.
+    /// Adds a node that is named after its output.
     fn step(&mut self, (op, opset): (&str, u32), inputs: &[ValueId], output: ValueId) {
         let mut node = Node::new(op, opset, inputs, &[output]);
         node.name = self.names.fresh(&format!("{}_{op}", self.name(output)));
         self.push(node);
     }
 
-    /// The scales and zero points at two inputs of a node, and the type of what is stored so.
+    /// Returns the scales and zero points at two inputs of a node, and the quantized type.
     fn encodings(&self, node: &Node, port: usize) -> Option<(Vec<f32>, Vec<i32>, DType)> {
         let scales = self.graph.constant(node.input(port)?)?.get::<f32>()?.to_vec();
         let (zeros, dtype) = match node.input(port + 1) {
@@ -171,8 +172,8 @@ impl Rewrite {
         is_whole.then_some((scales, zeros, dtype))
     }
 
-    /// The same, if there is one scale.
-    fn stored(&self, node: &Node, port: usize) -> Option<Stored> {
+    /// Returns the quantized type if there is one scale.
+    fn stored(&self, node: &Node, port: usize) -> Option<QuantizedType> {
         let (scales, zeros, dtype) = self.encodings(node, port)?;
         let (&[scale], &[zero_point]) = (scales.as_slice(), zeros.as_slice()) else { return None };
         let stored = Stored { dtype, encoding: Encoding { scale, zero_point } };
@@ -180,13 +181,13 @@ impl Rewrite {
         is_one.then_some(stored)
     }
 
-    /// Has `to` stand for stored numbers: they are cut off where those end, and rounded as they are.
-    fn lift(&mut self, real: ValueId, to: ValueId, stored: Stored) -> Result<(), QuantError> {
+    /// Replaces the quantized value `to` by `real`, clipped to the type's range and rounded to its steps.
+    fn replace_by_float(&mut self, real: ValueId, to: ValueId, stored: QuantizedType) -> Result<(), QuantError> {
         let Some(ends) = stored.ends() else { return Ok(()) };
         let Encoding { scale, zero_point } = stored.encoding;
-        let real = self.instead.get(&real).copied().unwrap_or(real);
-        if self.cut.get(&real) == Some(&stored) {
-            self.lifted.insert(to, (real, stored));
+        let real = self.replaced.get(&real).copied().unwrap_or(real);
+        if self.rounded.get(&real) == Some(&stored) {
+            self.floats.insert(to, (real, stored));
             return self.store(real, to, stored);
         }
         let is_positive = zero_point == ends[0];
@@ -205,19 +206,19 @@ impl Rewrite {
             DOMAIN.clone_into(&mut round.domain);
             round.attrs.push(("step".to_owned(), Attr::Float(scale.into())));
         }
-        self.lifted.insert(to, (rounded, stored));
-        self.cut.insert(rounded, stored);
+        self.floats.insert(to, (rounded, stored));
+        self.rounded.insert(rounded, stored);
         self.store(rounded, to, stored)
     }
 
-    /// What the last node takes the negative numbers of, if it makes `real`: what is cut off at 0 needs no Relu before.
+    /// Returns the input of the last node if that is a Relu that computes `real`: clipping at 0 makes it unnecessary.
     fn before_relu(&self, real: ValueId) -> Option<ValueId> {
         let last = self.graph.nodes.last().filter(|node| node.output(0) == Some(real))?;
         if last.op == "Relu" && last.domain.is_empty() { last.input(0) } else { None }
     }
 
-    /// Makes the integers of numbers, for who wants them: the sweep takes the nodes out otherwise.
-    fn store(&mut self, real: ValueId, to: ValueId, stored: Stored) -> Result<(), QuantError> {
+    /// Adds nodes that quantize a float value. They are removed again if nothing reads the integers.
+    fn store(&mut self, real: ValueId, to: ValueId, stored: QuantizedType) -> Result<(), QuantError> {
         let Some([least, most]) = stored.ends() else { return Ok(()) };
         let Encoding { scale, zero_point } = stored.encoding;
         #[expect(clippy::cast_precision_loss, reason = "integers of 16 bits are exact")]
@@ -235,7 +236,7 @@ impl Rewrite {
         self.step(("Clip", 13), &[moved, constants[2], constants[3]], cut);
         self.step(("Cast", 13), &[cut], to);
         if let Some(cast) = self.graph.nodes.last_mut() {
-            cast.attrs.push(("to".to_owned(), Attr::Int(stored.code())));
+            cast.attrs.push(("to".to_owned(), Attr::Int(stored.onnx_type())));
         }
         Ok(())
     }
@@ -249,7 +250,7 @@ impl Rewrite {
         if node.attr("output_dtype").is_some() || self.graph.constant(from).is_some() {
             return Ok(None);
         }
-        self.lift(from, to, stored).map(Some)
+        self.replace_by_float(from, to, stored).map(Some)
     }
 
     fn dequantize(&mut self, node: &Node) -> Result<Option<()>, QuantError> {
@@ -261,27 +262,27 @@ impl Rewrite {
                 return Ok(None);
             }
             let along = |rank: usize| resolve_axis(axis, rank);
-            return Ok(self.constant_operand(node, 0, along)?.map(|real| self.stand_in(real, to)));
+            return Ok(self.constant_operand(node, 0, along)?.map(|real| self.replace(real, to)));
         }
         let Some(stored) = self.stored(node, 1) else { return Ok(None) };
-        let real = match self.lifted.get(&from) {
+        let real = match self.floats.get(&from) {
             Some(&(real, how)) if how == stored => real,
-            Some(_) | None => self.number(from, stored)?,
+            Some(_) | None => self.dequantize_integers(from, stored)?,
         };
-        self.stand_in(real, to);
+        self.replace(real, to);
         Ok(Some(()))
     }
 
-    /// Has nodes read `real` where they read `to`, which is made of it where the graph gives it.
-    fn stand_in(&mut self, real: ValueId, to: ValueId) {
+    /// Replaces `to` by `real`. If `to` is an output of the graph, it is copied from `real`.
+    fn replace(&mut self, real: ValueId, to: ValueId) {
         if self.graph.outputs.contains(&to) {
             self.step(("Identity", 13), &[real], to);
         }
-        self.instead.insert(to, real);
+        self.replaced.insert(to, real);
     }
 
-    /// The numbers of integers that are no node's of this graph in numbers.
-    fn number(&mut self, from: ValueId, stored: Stored) -> Result<ValueId, QuantError> {
+    /// Adds nodes that dequantize integers that no node of this graph replaces, such as inputs.
+    fn dequantize_integers(&mut self, from: ValueId, stored: QuantizedType) -> Result<ValueId, QuantError> {
         let Encoding { scale, zero_point } = stored.encoding;
         #[expect(clippy::cast_precision_loss, reason = "integers of 16 bits are exact")]
         let zero = self.scalar(&format!("{}_zero", self.name(from)), zero_point as f32)?;
@@ -296,7 +297,7 @@ impl Rewrite {
         Ok(real)
     }
 
-    /// The numbers of a constant operand, whose scale and zero point are behind it.
+    /// Returns the float values of a constant operand, which is followed by its scale and zero point.
     fn constant_operand(
         &mut self,
         node: &Node,
@@ -308,7 +309,7 @@ impl Rewrite {
         else {
             return Ok(None);
         };
-        if let Some(&known) = self.dequantized.get(&(id, scale)) {
+        if let Some(&known) = self.constants.get(&(id, scale)) {
             return Ok(Some(known));
         }
         let Some(tensor) = self.graph.constant(id).filter(|tensor| whole(tensor).is_some()) else {
@@ -324,34 +325,34 @@ impl Rewrite {
             all.map(|(&scale, &zero_point)| Encoding { scale, zero_point }).collect();
         let tensor = Tensor::of(tensor.desc().full_shape(), &numbers(tensor, &all, axis))?;
         let real = self.constant(&format!("{}_numbers", self.name(id)), tensor);
-        self.dequantized.insert((id, scale), real);
+        self.constants.insert((id, scale), real);
         Ok(Some(real))
     }
 
-    /// The numbers of an operand, whose scale and zero point are behind it.
+    /// Returns the float values of an operand, which is followed by its scale and zero point.
     fn operand(
         &mut self,
         node: &Node,
         port: usize,
-        row: &Numbers,
+        row: &FloatOp,
     ) -> Result<Option<ValueId>, QuantError> {
         let Some(id) = node.input(port) else { return Ok(None) };
         if self.graph.constant(id).is_some() {
             return self.constant_operand(node, port, |rank| Some(row.axis(node, rank)));
         }
         let Some(stored) = self.stored(node, port + 1) else { return Ok(None) };
-        match self.lifted.get(&id) {
+        match self.floats.get(&id) {
             Some(&(real, how)) if how == stored => Ok(Some(real)),
-            Some(_) | None => Ok(Some(self.number(id, stored)?)),
+            Some(_) | None => Ok(Some(self.dequantize_integers(id, stored)?)),
         }
     }
 
-    /// A bias of sums of the first two operands.
+    /// Returns the bias of a product of the first two operands.
     fn bias(
         &mut self,
         node: &Node,
         port: usize,
-        row: &Numbers,
+        row: &FloatOp,
     ) -> Result<Option<ValueId>, QuantError> {
         let sides = [1, 4].map(|port| self.encodings(node, port));
         let (Some(id), [Some((left, ..)), Some((right, ..))]) = (node.input(port), sides) else {
@@ -371,8 +372,8 @@ impl Rewrite {
         Ok(Some(self.constant(&format!("{}_numbers", self.name(id)), tensor)))
     }
 
-    /// An operator on numbers in the place of one on values; nothing where an operand has no numbers.
-    fn compute(&mut self, node: &Node, row: &Numbers) -> Result<Option<()>, QuantError> {
+    /// Replaces a quantized operator by a float operator; returns `None` if an operand has no float values.
+    fn compute(&mut self, node: &Node, row: &FloatOp) -> Result<Option<()>, QuantError> {
         let Some(to) = node.output(0) else { return Ok(None) };
         let mut own = row.node(node);
         let result = match row.ports {
@@ -405,18 +406,18 @@ impl Rewrite {
         let real = self.value(to, "result");
         own.outputs = vec![Some(real)];
         self.push(own);
-        self.lift(real, to, stored).map(Some)
+        self.replace_by_float(real, to, stored).map(Some)
     }
 
-    /// Moves numbers as a node does the values that stand for them.
-    fn move_numbers(&mut self, node: &Node, moved: Moved) {
+    /// Applies a node that moves quantized values to the float values.
+    fn move_floats(&mut self, node: &Node, moved: Moved) {
         let count = match moved {
             Moved::First => 1,
             Moved::All => node.inputs.len(),
         };
-        let of = |id: &Option<ValueId>| id.and_then(|id| self.lifted.get(&id)).copied();
+        let of = |id: &Option<ValueId>| id.and_then(|id| self.floats.get(&id)).copied();
         let found: Option<Vec<_>> = node.inputs.iter().take(count).map(of).collect();
-        let Some(found) = found else { return self.keep_cut(node, count) };
+        let Some(found) = found else { return self.keep_rounding(node, count) };
         let Some(&(_, stored)) = found.first() else { return };
         if found.iter().any(|(_, other)| *other != stored) {
             return;
@@ -428,26 +429,26 @@ impl Rewrite {
         }
         for output in own.outputs.iter_mut().flatten() {
             let real = self.value(*output, "numbers");
-            self.lifted.insert(*output, (real, stored));
+            self.floats.insert(*output, (real, stored));
             *output = real;
         }
         self.push(own);
     }
 
-    /// Knows of numbers that are moved what they stand for.
-    fn keep_cut(&mut self, node: &Node, count: usize) {
-        let last = |id: ValueId| self.instead.get(&id).copied().unwrap_or(id);
-        let of = |id: &Option<ValueId>| id.and_then(|id| self.cut.get(&last(id))).copied();
+    /// Records that moved values are still clipped and rounded.
+    fn keep_rounding(&mut self, node: &Node, count: usize) {
+        let last = |id: ValueId| self.replaced.get(&id).copied().unwrap_or(id);
+        let of = |id: &Option<ValueId>| id.and_then(|id| self.rounded.get(&last(id))).copied();
         let found: Option<Vec<_>> = node.inputs.iter().take(count).map(of).collect();
         let Some([first, others @ ..]) = found.as_deref() else { return };
         if others.iter().all(|other| other == first) {
-            self.cut.extend(node.outputs.iter().flatten().map(|&output| (output, *first)));
+            self.rounded.extend(node.outputs.iter().flatten().map(|&output| (output, *first)));
         }
     }
 
-    /// Looks for numbers where a node looks for the values that stand for them.
-    fn find(&mut self, node: &Node) -> Option<()> {
-        let &(real, _) = self.lifted.get(&node.input(0)?)?;
+    /// Applies a node that searches quantized values to the float values.
+    fn search(&mut self, node: &Node) -> Option<()> {
+        let &(real, _) = self.floats.get(&node.input(0)?)?;
         let mut own = node.clone();
         *own.inputs.first_mut()? = Some(real);
         self.push(own);
@@ -455,73 +456,73 @@ impl Rewrite {
     }
 }
 
-/// What becomes of a node where values are numbers.
+/// How a node of the quantized model is converted.
 #[derive(Clone, Copy, Debug)]
-enum Form {
-    /// It stores numbers: they stay what they are, cut off where the stored values end.
+enum Conversion {
+    /// It quantizes: the float value is clipped and rounded.
     Quantize,
-    /// It makes numbers of what is stored: these are there.
+    /// It dequantizes: the float value exists already.
     Dequantize,
-    /// An operator on numbers.
-    Numbers(&'static Numbers),
-    /// It moves or chooses values, of this many of its first inputs.
+    /// It becomes a float operator.
+    FloatOp(&'static FloatOp),
+    /// It moves or selects elements of its first input, or of all inputs.
     Moves(Moved),
-    /// It says where the first or the largest number is, which is where that was among the values.
-    Finds,
+    /// It returns the position of an extreme, which is the same in float values.
+    Searches,
 }
 
-/// Which inputs are moved.
+/// The inputs that are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moved {
     First,
     All,
 }
 
-/// An operator on numbers in the place of one on values.
+/// A quantized operator with its float form.
 #[derive(Debug)]
-struct Numbers {
+struct FloatOp {
     op: &'static str,
     domain: &'static str,
-    /// The operator on numbers, and its operator set.
+    /// The float operator and its operator set.
     is: &'static str,
     opset: u32,
     ports: Ports,
 }
 
-/// Where an operator has its operands; a scale and a zero point are behind each.
+/// The positions of an operator's operands, each of which is followed by scale and zero point.
 #[derive(Clone, Copy, Debug)]
 enum Ports {
-    /// Operands at these inputs, others that are as they are, the scale and the zero point of the result, and a bias in steps
-    /// of the sums of the first two operands.
+    /// Operands at these inputs, further inputs that stay unchanged, the scale and zero point of the result, and a bias
+    /// in units of the product of the first two scales.
     At { plain: &'static [usize], operands: &'static [usize], result: usize, bias: Option<usize> },
-    /// The scale and the zero point of the result, then all operands.
+    /// The scale and zero point of the result, then all operands.
     Joined,
 }
 
 const MICROSOFT: &str = "com.microsoft";
 
-/// The domain of our own.
+/// The domain of this project's own operators.
 const UDO: &str = "udo";
 
-const fn of(op: &'static str, is: (&'static str, u32), operands: &'static [usize]) -> Numbers {
+const fn of(op: &'static str, is: (&'static str, u32), operands: &'static [usize]) -> FloatOp {
     let result = 3 * operands.len();
     let ports = Ports::At { plain: &[], operands, result, bias: None };
-    Numbers { op, domain: MICROSOFT, is: is.0, opset: is.1, ports }
+    FloatOp { op, domain: MICROSOFT, is: is.0, opset: is.1, ports }
 }
 
-const NUMBERS: &[Numbers] = &[
-    Numbers {
+const FLOAT_OPS: &[FloatOp] = &[
+    FloatOp {
         domain: "",
         ports: Ports::At { plain: &[], operands: &[0, 3], result: 6, bias: Some(8) },
         ..of("QLinearConv", ("Conv", 11), &[0, 3])
     },
-    Numbers {
+    FloatOp {
         domain: UDO,
         ports: Ports::At { plain: &[], operands: &[0, 3], result: 6, bias: Some(8) },
         ..of("QLinearConvTranspose", ("ConvTranspose", 11), &[0, 3])
     },
-    Numbers { domain: "", ..of("QLinearMatMul", ("MatMul", 13), &[0, 3]) },
-    Numbers {
+    FloatOp { domain: "", ..of("QLinearMatMul", ("MatMul", 13), &[0, 3]) },
+    FloatOp {
         ports: Ports::At { plain: &[], operands: &[0, 3], result: 7, bias: Some(6) },
         ..of("QGemm", ("Gemm", 13), &[0, 3])
     },
@@ -533,27 +534,27 @@ const NUMBERS: &[Numbers] = &[
     of("QLinearReduceMean", ("ReduceMean", 13), &[0]),
     of("QLinearSigmoid", ("Sigmoid", 13), &[0]),
     of("QLinearSoftmax", ("Softmax", 13), &[0]),
-    Numbers {
+    FloatOp {
         ports: Ports::At { plain: &[0], operands: &[1, 4], result: 7, bias: None },
         ..of("QLinearWhere", ("Where", 16), &[1, 4])
     },
-    Numbers { ports: Ports::Joined, ..of("QLinearConcat", ("Concat", 13), &[]) },
+    FloatOp { ports: Ports::Joined, ..of("QLinearConcat", ("Concat", 13), &[]) },
 ];
 
-/// Operators of ONNX on quantized values that choose from their first input.
-const CHOOSES_FROM_ONE: &[&str] = &["MaxPool", "ReduceMax", "ReduceMin"];
+/// ONNX operators on quantized values that select elements of their first input.
+const SELECTS_FROM_ONE: &[&str] = &["MaxPool", "ReduceMax", "ReduceMin"];
 
-/// Operators of ONNX whose results are values of all their inputs.
-const OF_ALL: &[&str] = &["Concat", LARGEST_OF_ALL, LEAST_OF_ALL];
+/// ONNX operators whose results are elements of all inputs.
+const SELECTS_FROM_ALL: &[&str] = &["Concat", LARGEST_OF_ALL, LEAST_OF_ALL];
 
-/// An attribute that has channels last, which operators on numbers do not.
+/// The attribute for channels-last images, which float operators do not have.
 const CHANNELS_LAST: &str = "channels_last";
 
-/// The operator set by which `QLinearSoftmax` says what it means.
+/// The attribute of `QLinearSoftmax` with the operator set whose semantics it has.
 const OPSET: &str = "opset";
 
-impl Form {
-    /// That of a node; nothing where it is computed as it is.
+impl Conversion {
+    /// Returns how a node is converted; `None` if it stays as it is.
     fn of(node: &Node) -> Option<Self> {
         let op = node.op.as_str();
         let named = |names: &[&str]| node.domain.is_empty() && names.contains(&op);
@@ -564,34 +565,34 @@ impl Form {
         if node.op == DEQUANTIZE && is_own {
             return Some(Self::Dequantize);
         }
-        let is_of_first = named(CHOOSES_FROM_ONE) || node.domain.is_empty() && moves_elements(op);
+        let is_of_first = named(SELECTS_FROM_ONE) || node.domain.is_empty() && moves_elements(op);
         if is_of_first && node.outputs.iter().flatten().count() <= outputs_of(node) {
             return Some(Self::Moves(Moved::First));
         }
-        if named(OF_ALL) {
+        if named(SELECTS_FROM_ALL) {
             return Some(Self::Moves(Moved::All));
         }
         if named(&[FINDS_LARGEST, FINDS_LEAST]) {
-            return Some(Self::Finds);
+            return Some(Self::Searches);
         }
         let is_last = node.int_attr(CHANNELS_LAST).is_some_and(|last| last != 0);
-        let of = |row: &&Numbers| row.op == node.op && row.domain == node.domain;
-        NUMBERS.iter().find(of).filter(|_| !is_last).map(Self::Numbers)
+        let of = |row: &&FloatOp| row.op == node.op && row.domain == node.domain;
+        FLOAT_OPS.iter().find(of).filter(|_| !is_last).map(Self::FloatOp)
     }
 
-    /// Whether it says something of quantized values.
-    fn speaks(self) -> bool {
-        matches!(self, Self::Quantize | Self::Dequantize | Self::Numbers(_))
+    /// Returns whether it has an encoding.
+    fn has_encoding(self) -> bool {
+        matches!(self, Self::Quantize | Self::Dequantize | Self::FloatOp(_))
     }
 }
 
-/// How many outputs a node that moves values may have: the second of a pooling are positions.
+/// Returns the number of outputs of a node that moves values; the second output of a pooling are indices.
 fn outputs_of(node: &Node) -> usize {
     if node.op == "Split" { usize::MAX } else { 1 }
 }
 
-impl Numbers {
-    /// The node on numbers, without its tensors.
+impl FloatOp {
+    /// Returns the float node, without its tensors.
     fn node(&self, of: &Node) -> Node {
         let mut node = Node { name: of.name.clone(), ..Node::new(self.is, self.opset, &[], &[]) };
         if let Some(opset) = of.int_attr(OPSET) {
@@ -602,7 +603,7 @@ impl Numbers {
         node
     }
 
-    /// The axis of a constant operand's scales, where it has several.
+    /// Returns the axis of a constant operand with several scales.
     fn axis(&self, of: &Node, rank: usize) -> usize {
         match self.is {
             "ConvTranspose" => 1,
@@ -612,7 +613,7 @@ impl Numbers {
         }
     }
 
-    /// What sums of products are multiplied by besides.
+    /// Returns a further factor of the products.
     fn factor(&self, of: &Node) -> f64 {
         let alpha = of.float_attr("alpha").filter(|_| self.is == "Gemm");
         alpha.unwrap_or(1.0)
