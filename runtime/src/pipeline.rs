@@ -2,12 +2,12 @@
 //!
 //! | step | what it does |
 //! |---|---|
-//! | [`resolve`] | finds operators, attributes, types and shapes; computes what is constant; unrolls control flow |
-//! | [`pass`] | rewrites nodes, one row of a table for each rewrite |
-//! | [`place`] | gives each node a core and a finalized kernel |
-//! | [`plan`] | lays out steps, arenas and transfers |
+//! | [`resolve`] | resolves operators, attributes, types and shapes; folds constants; inlines control flow |
+//! | [`pass`] | rewrites the graph |
+//! | [`place`] | chooses a core and a finalized kernel for each node |
+//! | [`plan`] | plans steps, arenas and transfers |
 //!
-//! What comes before is done once for a model, whatever shapes its runs have: see [`Model`](crate::model::Model).
+//! Everything before these steps is done once for a model, whatever shapes its runs have: see [`Model`](crate::model::Model).
 
 mod error;
 

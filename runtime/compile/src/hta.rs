@@ -2,12 +2,12 @@
 //!
 //! | step | module | what it does |
 //! |---|---|---|
-//! | choose | `choose` | which nodes the SoC takes, in parts that are as large as can be |
-//! | cut | `piece` | makes a graph of its own of nodes, whose inputs and outputs are stored values |
-//! | lower | `lower` | makes layers of operators on stored values, which passes leave |
-//! | compile | `compile` | makes bytecode of them (`udo_hta`), for all stages of a model file |
-//! | store | `record`, `digest` | the section of the file, and what binds each program to its nodes |
-//! | install | `install` | checks all that at load, and puts one node in the place of each part |
+//! | choose | `choose` | selects the nodes that the SoC supports, in parts as large as possible |
+//! | cut | `piece` | cuts the nodes of a part into a graph with quantized inputs and outputs |
+//! | lower | `lower` | converts quantized operators to layers |
+//! | compile | `compile` | compiles the layers to bytecode (`udo_hta`), for all stages of a model file |
+//! | store | `record`, `digest` | writes the section of the file, with a digest that ties each program to its nodes |
+//! | install | `install` | checks the programs at load, and replaces each part by one node |
 
 mod choose;
 mod compile;

@@ -108,7 +108,7 @@ pub struct PlacedKernel {
     pub entry: KernelEntry,
     /// The kernel, finalized for the node.
     pub kernel: FinalizedKernel,
-    /// What runs a GPU kernel: `opencl: <device>` or `work items on host threads`.
+    /// The backend of a GPU kernel: `opencl: <device>` or `work items on host threads`.
     pub backend: Option<String>,
     /// Why the kernel's OpenCL C does not run; `None` if it runs or the kernel has none.
     pub opencl_unused: Option<String>,

@@ -26,7 +26,7 @@ pub(super) struct Taken {
     pub(super) held: Held,
 }
 
-/// What is released when a session is dropped.
+/// Charges and memory that are released when a session is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     #[expect(dead_code, reason = "it counts until it is dropped")]

@@ -63,7 +63,7 @@ impl PartialEq for Facts {
     }
 }
 
-/// What a model's compilations need, kept for new shapes and for parts that follow a cut.
+/// The inputs of a model's compilations, kept for new shapes and for parts that follow a cut.
 #[derive(Clone, Debug)]
 pub(crate) struct Kit {
     pub(crate) resources: Resources,

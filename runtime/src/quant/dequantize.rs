@@ -25,10 +25,10 @@ const ROUND_TO: (&str, u32) = ("RoundTo", 1);
 /// Its domain.
 const DOMAIN: &str = "udo";
 
-/// A constants graph.
+/// A dequantized graph.
 pub(super) struct Dequantized {
     pub(super) graph: Graph,
-    /// The number of constants values, and of constants.
+    /// The number of dequantized values, and of constants.
     pub(super) values: usize,
     pub(super) constants: usize,
 }
@@ -176,7 +176,7 @@ impl Rewrite {
     fn stored(&self, node: &Node, port: usize) -> Option<QuantizedType> {
         let (scales, zeros, dtype) = self.encodings(node, port)?;
         let (&[scale], &[zero_point]) = (scales.as_slice(), zeros.as_slice()) else { return None };
-        let stored = Stored { dtype, encoding: Encoding { scale, zero_point } };
+        let stored = QuantizedType { dtype, encoding: Encoding { scale, zero_point } };
         let is_one = scale.is_finite() && scale > 0.0 && stored.ends().is_some();
         is_one.then_some(stored)
     }

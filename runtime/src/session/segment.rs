@@ -36,7 +36,7 @@ impl fmt::Debug for Cut {
     }
 }
 
-/// What to record during a run.
+/// The measurements of a run.
 pub(super) enum Watch<'a> {
     Nothing,
     /// The duration of each step, as far as there is space.

@@ -38,10 +38,10 @@ const MOST_WORK: usize = 1 << 22;
 /// The smallest and largest number of states that are kept for a group.
 const KEPT: [usize; 2] = [256, 1 << 16];
 
-/// What is known of the values that earlier and later groups share, sorted by value.
+/// The state of the values that earlier and later groups share, sorted by value.
 type Known = Vec<Part>;
 
-/// What is known of a value.
+/// The producer and the consumers of a value, as far as they have places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Part {
     value: usize,

@@ -63,7 +63,7 @@ pub struct NodeReport {
     pub package: String,
     /// The core that runs it.
     pub core: Core,
-    /// What runs a GPU kernel: `opencl: <device>` or `work items on host threads`.
+    /// The backend of a GPU kernel: `opencl: <device>` or `work items on host threads`.
     pub backend: Option<String>,
     /// Why the kernel's OpenCL C does not run; `None` if it runs or the kernel has none.
     pub opencl_unused: Option<String>,

@@ -1,4 +1,4 @@
-//! What windows share, and where rows lie apart.
+//! Tests of shared memory and strided rows.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn region(offset: usize, rows: usize, row: usize, pitch: usize) -> Region {
     Region { offset, rows, row, pitch }
 }
 
-/// Windows of so many bytes, alive from and to these steps.
+/// Returns windows of these sizes, live from one step to another.
 fn windows<const N: usize>(all: [(usize, usize, usize); N]) -> (Windows, [WindowId; N]) {
     let mut windows = Windows::default();
     let ids = all.map(|(bytes, first, last)| {
@@ -27,7 +27,7 @@ fn a_part_has_one_place() {
     let (mut all, [part, whole]) = windows([(8, 0, 2), (16, 2, 3)]);
     assert!(all.unify(part, whole, at(8), Share::Content));
     assert_eq!(all.get(part).unwrap().region.offset, 8);
-    // The same value again is a copy, unless it is there already.
+    // A copy of the value, unless it is in place already.
     assert!(!all.unify(part, whole, at(0), Share::Content));
     assert!(all.unify(part, whole, at(8), Share::Content));
     let buffer = all.buffer_of(whole).unwrap();
@@ -36,7 +36,7 @@ fn a_part_has_one_place() {
 
 #[test]
 fn the_smaller_buffer_goes_into_the_larger_one() {
-    // A value is a part of one whole and then, in front, of a smaller one.
+    // A value is part of one whole, and then at the start of a smaller one.
     let (mut all, [x, large, small]) = windows([(8, 0, 4), (32, 1, 2), (12, 4, 5)]);
     assert!(all.unify(x, large, at(16), Share::Content));
     assert!(!all.unify(x, small, at(0), Share::Content), "what is beside x is not the same");
@@ -46,7 +46,7 @@ fn the_smaller_buffer_goes_into_the_larger_one() {
     assert_eq!(all.get(view).unwrap().region.offset, 16);
 }
 
-/// Two wholes with a part in common never hold the same beside it, even if they never live at once.
+/// Two wholes with a common part never differ around it, even if they are never live at once.
 #[test]
 fn wholes_agree_or_stay_apart() {
     let (mut all, [a, b, first, c, second]) =
@@ -65,7 +65,7 @@ fn rows_lie_apart_where_all_calls_take_it() {
     all.touch(part, 1, Pitch::Refused);
     assert!(!all.unify(part, whole, within, Share::Content));
     all.drop_step(1, &[part]);
-    // The step that concatenates them need not.
+    // The step that concatenates them is unnecessary.
     all.touch(part, 9, Pitch::Refused);
     assert!(all.unify(part, whole, within, Share::Content));
     assert_eq!(all.get(part).unwrap().region, region(4, 4, 4, 12));
@@ -107,7 +107,7 @@ fn an_output_overwrites_what_dies_with_its_step() {
     let over = Share::Overwrite { at: 2 };
     let (mut all, [x, y]) = windows([(8, 0, 2), (8, 2, 3)]);
     assert!(all.unify(x, y, at(0), over));
-    // Somebody reads it later, or it is there under another name.
+    // A later step reads it, or it exists under another name.
     let (mut all, [x, y]) = windows([(8, 0, 3), (8, 2, 3)]);
     assert!(!all.unify(x, y, at(0), over));
     let (mut all, [x, view, y]) = windows([(8, 0, 2), (8, 1, 2), (8, 2, 3)]);
@@ -116,7 +116,7 @@ fn an_output_overwrites_what_dies_with_its_step() {
     let (mut all, [x, view, y]) = windows([(8, 0, 2), (8, 1, 1), (8, 2, 3)]);
     assert!(all.unify(view, x, at(0), Share::Content));
     assert!(all.unify(x, y, at(0), over));
-    // Its place is in a whole, whose other part is there by then.
+    // Its place is in a whole whose other part is live already.
     let (mut all, [x, y, z, whole]) = windows([(8, 0, 2), (8, 2, 5), (8, 1, 5), (16, 5, 6)]);
     assert!(all.unify(y, whole, at(8), Share::Content));
     assert!(all.unify(z, whole, at(0), Share::Content));
