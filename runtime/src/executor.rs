@@ -125,7 +125,7 @@ pub enum PortError {
         known: Vec<String>,
     },
     /// The tensor has another type or shape.
-    #[error("{side} {name:?} is {found}, wanted {wanted}")]
+    #[error("{side} {name:?} is {found}, expected {wanted}")]
     WrongTensor {
         /// `input` or `output`.
         side: &'static str,
@@ -137,7 +137,7 @@ pub enum PortError {
         wanted: String,
     },
     /// The model has open shapes, and the session has not prepared any.
-    #[error("{side} {name:?} has no shape yet, wanted shapes to prepare, or inputs and a run")]
+    #[error("{side} {name:?} has no shape yet, expected prepared shapes, or inputs and a run")]
     NoShapes {
         /// `input` or `output`.
         side: &'static str,

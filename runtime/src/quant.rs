@@ -8,12 +8,12 @@ mod at_load;
 mod calibrate;
 mod compare;
 mod correct;
+mod dequantize;
 mod edit;
 mod encoded;
 mod encodings;
 mod equalize;
 mod fold;
-
 mod insert;
 mod masks;
 mod noise;
@@ -193,7 +193,7 @@ pub enum QuantError {
     #[error(transparent)]
     Memory(#[from] TensorError),
     /// The model is quantized already.
-    #[error("node {node:?} stores numbers as integers already, wanted a model in numbers")]
+    #[error("node {node:?} quantizes already, expected a float model")]
     Quantized {
         /// The first `QuantizeLinear` node.
         node: String,
@@ -208,7 +208,7 @@ pub enum QuantError {
         nodes: Vec<FloatNode>,
     },
     /// A value had no element in any run.
-    #[error("value {value:?} had no number in {runs} runs, wanted data that reach it")]
+    #[error("value {value:?} was never computed in {runs} runs, expected data that reach it")]
     Unseen {
         /// The value.
         value: String,
@@ -216,13 +216,13 @@ pub enum QuantError {
         runs: usize,
     },
     /// A value has infinite elements that are not only masks.
-    #[error("value {value:?} is infinite for some inputs, wanted numbers")]
+    #[error("value {value:?} is infinite for some inputs, expected numbers")]
     Infinite {
         /// The value.
         value: String,
     },
     /// A value has NaN elements.
-    #[error("value {value:?} is NaN for some inputs, wanted numbers")]
+    #[error("value {value:?} is NaN for some inputs, expected numbers")]
     NotANumber {
         /// The value.
         value: String,
@@ -234,13 +234,13 @@ pub enum QuantError {
         names: Vec<String>,
     },
     /// The quantized model does not run on its core.
-    #[error("quantized, {error}")]
+    #[error("the quantized model: {error}")]
     Refused {
         /// The reason.
         error: Box<PlaceError>,
     },
     /// An encoding does not fit its value.
-    #[error("value {value:?} is given {found}, wanted {wanted}")]
+    #[error("value {value:?} is given {found}, expected {wanted}")]
     Encodings {
         /// The value.
         value: String,

@@ -141,7 +141,7 @@ fn what_cannot_be_done_is_said_with_the_next_step() {
     let dir = folder(NET);
     let cases: &[(&[&str], i32, &str)] = &[
         (&["missing.onnx"], 1, "missing.onnx"),
-        (&["net.graph", "--cores", "tpu"], 2, "wanted cpu"),
+        (&["net.graph", "--cores", "tpu"], 2, "expected cpu"),
         (&["net.graph", "--iterations", "3"], 2, "--measured"),
         (&["net.graph", "--cores", "gpu"], 1, "Hardmax"),
         (&["net.graph", "-o", "no/folder/net.html"], 1, "cannot write no/folder/net.html"),

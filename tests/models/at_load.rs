@@ -43,8 +43,8 @@ fn a_run_says_once_what_quantizing_cost() {
     let one: &[&str] = &["run", "net.graph", "--input", "x=x.raw"];
     let list: &[&str] = &["run", "net.graph", "--input-list", "list.txt"];
     for (args, of) in [
-        (one, "of 1 set of inputs that are given"),
-        (list, "of 2 sets of inputs that are given"),
+        (one, "of 1 set of given inputs"),
+        (list, "of 2 sets of given inputs"),
         (&["run", "net.graph", "--input", "x=x.raw", "--random", "3"], "of 3 sets of random"),
         (&["explain", "net.graph", "--random", "2", "--json"], "of 2 sets of random"),
         (&["bench", "net.graph", "--iterations", "1", "--random", "5"], "of 5 sets of random"),

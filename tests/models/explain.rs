@@ -175,7 +175,7 @@ fn products_round_where_that_is_asked_for_and_nowhere_else() {
     let output = run("bf16", "portable");
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    assert!(errors.contains("products of bf16 want a processor with AVX512-BF16"), "{errors}");
+    assert!(errors.contains("bf16 products need a processor with AVX512-BF16"), "{errors}");
     assert!(errors.contains("\"help\":\"leave --fast-math out"), "{errors}");
 }
 

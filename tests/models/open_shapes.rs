@@ -112,8 +112,7 @@ fn shapes_that_do_not_agree_are_refused_by_name() {
     let (code, _, errors) =
         udo(&dir, &["run", "m.txt", "--input", "x=x3.npy", "--input", "s=s1.npy"]);
     assert_eq!(code, Some(1));
-    let unequal =
-        "error: dimension \"batch\" is 3 in input \"x\" and 1 in input \"s\", wanted one extent\n";
+    let unequal = "error: dimension \"batch\" is 3 in input \"x\" and 1 in input \"s\", expected one extent\n";
     assert!(errors.ends_with(unequal), "{errors}");
     fs::write(dir.path().join("x.raw"), [0; 8]).unwrap();
     let (code, _, errors) = udo(&dir, &["run", "m.txt", "--input", "x=x.raw"]);
@@ -131,8 +130,8 @@ fn commands_without_data_say_which_shape_they_need() {
         assert_eq!(code, Some(1));
         assert_eq!(
             errors,
-            "error: graph input \"x\" has the open shape batch,2, wanted a shape for it\n\
-             help: give one as in --shape x=1,2, or the input itself\n"
+            "error: graph input \"x\" has the open shape batch,2, expected a shape for it\n\
+             help: pass one as in --shape x=1,2, or the input itself\n"
         );
         let (_, _, errors) = udo(&dir, &[command, "m.txt", "--shape", "x=4,2"]);
         assert!(errors.starts_with("error: graph input \"s\" has the open shape 4,?,"), "{errors}");
@@ -154,7 +153,7 @@ fn a_range_is_planned_once_for_all_data_in_it() {
     assert_eq!((code, errors.as_str()), (Some(0), ""));
     let (code, _, errors) = verify("batch=1..2");
     assert_eq!(code, Some(1));
-    assert_eq!(errors, "error: dimension \"batch\" is 3, wanted 1 to 2\n");
+    assert_eq!(errors, "error: dimension \"batch\" is 3, expected 1 to 2\n");
     let (code, _, errors) = verify("batch=2..x");
     assert_eq!(code, Some(2));
     assert!(errors.contains("wanted NAME=SIZE, or NAME=LEAST..MOST"), "{errors}");

@@ -16,7 +16,7 @@ FLOATS_8, BELOW_8, RANDOM = "8-bit floats", "types below 8 bits", "random number
 OUT_OF_SCOPE = [STRINGS, SEQUENCES, OPTIONALS, TRAINING, LOSSES, FLOATS_8, BELOW_8, RANDOM]
 RANDOM_OPS = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 # What the program says where a shape follows from numbers that are computed.
-OPEN = r"known only in the run|is computed, and the operator wants it"
+OPEN = r"known only in the run|is computed, expected a constant"
 HEAD = "# ONNX's tests that do not pass, by name, and why; written by `onnx_node.py --bless`.\n"
 
 
@@ -31,7 +31,7 @@ def reason(model, said):
         return RANDOM if RANDOM in needs and message.startswith("[") else "wrong result"
     if typed := re.search(r"element type (\w+) is not supported", message):
         return type_need(typed[1].upper()) or message
-    if "asks for training" in message:
+    if "for training" in message:
         return TRAINING
     if "no package has an operator" in message:
         names = re.findall(r'(?:an operator|;) "([\w.]+)"', message)

@@ -85,7 +85,7 @@ fn versions_are_those_that_are_known() {
     {
         let (code, _, error) = udo(&dir, &["run", "m.graph", "--input", "x=x.raw", flag, core]);
         assert_eq!(code, Some(2), "{error}");
-        let wanted = "there is no such DSP; wanted v65, v66, v68, v69, v73, v75, v79, v81";
+        let wanted = "there is no such DSP, expected v65, v66, v68, v69, v73, v75, v79, v81";
         assert!(error.contains(wanted), "{error}");
     }
 }

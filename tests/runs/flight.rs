@@ -80,7 +80,7 @@ fn a_run_in_flight_that_fails_says_its_line() {
         udo(&dir, &["run", "m.graph", "--input-list", "list.txt", "--async", "3"]);
     assert_eq!((code, said.lines().count()), (Some(1), 8), "four runs had two outputs: {error}");
     assert!(error.contains("list.txt:6"), "{error}");
-    assert!(error.contains("wanted f32[n,4]"), "{error}");
+    assert!(error.contains("expected f32[n,4]"), "{error}");
 }
 
 #[test]

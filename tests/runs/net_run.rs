@@ -148,7 +148,7 @@ fn an_element_fills_a_batch_of_one_and_no_other_type_does() {
             of(dims, "f64");
             let (code, _, error) = udo(&dir, &RAW);
             assert_eq!(code, Some(1));
-            let wanted = format!("wanted f32[{batch},3]");
+            let wanted = format!("expected f32[{batch},3]");
             assert!(error.contains("list.txt:1: ") && error.contains(&wanted), "{error}");
         }
     }
@@ -276,7 +276,7 @@ fn files_that_fill_no_batch_are_one_clear_error() {
     write(&dir, "a.raw", &[1.0f32; 3]);
     let (code, _, error) = udo(&dir, &["run", "m.graph", "--input", "x=a.raw"]);
     assert_eq!(code, Some(1));
-    assert!(error.contains("f32[1,3]") && error.contains("wanted f32[4,3]"), "{error}");
+    assert!(error.contains("f32[1,3]") && error.contains("expected f32[4,3]"), "{error}");
 }
 
 #[test]

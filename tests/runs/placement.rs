@@ -59,9 +59,9 @@ fn what_cannot_be_placed_as_asked_is_said_before_anything_runs() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["--affinity", "Conv=gpu"], 1, "no node has that name or operator"),
         (&["--affinity", "9=gpu"], 1, "no node has such an id"),
-        (&["--affinity", "first"], 2, "wanted NODES=CORE"),
-        (&["--affinity", "first=npu"], 2, "wanted cpu"),
-        (&["--cores", "auto:"], 2, "wanted cpu"),
+        (&["--affinity", "first"], 2, "expected NODES=CORE"),
+        (&["--affinity", "first=npu"], 2, "expected cpu"),
+        (&["--cores", "auto:"], 2, "expected cpu"),
         (&["--cores", "auto:gpu,cpu", "--costs", "none.json"], 2, "cannot read none.json"),
         (&["--cores", "auto:gpu,cpu", "--costs", "costs.json"], 2, "missing field `crossings`"),
     ];
@@ -116,7 +116,7 @@ fn cores_are_tried_and_the_exit_code_says_whether_all_are_right() {
     assert!(code == Some(0) && out.contains("cpu: passed, a run takes"), "{out}");
     assert!(!out.contains("cargo") && !out.contains("gpu:0"), "only the core: {out}");
     let (code, _, error) = udo(&dir, &["doctor", "--runtime", "npu"]);
-    assert!(code == Some(2) && error.contains("wanted cpu"), "{error}");
+    assert!(code == Some(2) && error.contains("expected cpu"), "{error}");
 }
 
 /// `udo platform` and `udo devices` are older names for parts of `udo doctor`.
@@ -145,7 +145,7 @@ fn older_names_report_the_same_as_the_doctor() {
     assert_eq!((code, &tried["findings"]), (Some(0), &Value::Null), "{error}");
     assert_eq!(older["cores"][0]["check"]["passed"], tried["cores"][0]["check"]["passed"]);
     let (code, _, error) = udo(&dir, &["platform", "--runtime", "npu"]);
-    assert!(code == Some(2) && error.contains("wanted cpu"), "{error}");
+    assert!(code == Some(2) && error.contains("expected cpu"), "{error}");
 }
 
 #[test]

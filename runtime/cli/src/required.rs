@@ -138,6 +138,6 @@ mod tests {
                 "wanted OP=CORE, NODE=CORE, 0-11,177=CORE or *=CORE"
             );
         }
-        assert!(Required::parse("Conv=npu").unwrap_err().starts_with("wanted cpu"));
+        assert!(Required::parse("Conv=npu").unwrap_err().starts_with("expected cpu"));
     }
 }

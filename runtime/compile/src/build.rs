@@ -105,18 +105,18 @@ impl GraphBuilder {
     pub fn tensor(&mut self, name: &str, spec: TensorSpec) -> Result<TensorId> {
         let index = self.tensors.len();
         if u32::try_from(index).is_err() {
-            return Err(invalid(format!("there are {index} tensors already; wanted fewer")));
+            return Err(invalid(format!("there are {index} tensors already, expected fewer")));
         }
         let name = if name.is_empty() { format!("tensor_{index}") } else { name.to_owned() };
         if spec.packing() != Packing::N1 {
             return Err(invalid(format!(
-                "tensor {name:?} is {spec}; wanted batches one behind the other in a graph"
+                "tensor {name:?} is {spec}, expected batches one behind the other in a graph"
             )));
         }
         if !self.names.insert(name.clone()) {
             return Err(Error::new(
                 ErrorCode::AlreadyExists,
-                format!("a tensor is called {name:?} already; wanted another name"),
+                format!("a tensor is called {name:?} already, expected another name"),
             ));
         }
         self.tensors.push(Slot { name, spec, data: None, writer: None });
@@ -152,7 +152,7 @@ impl GraphBuilder {
         let found = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         let wanted = tensor.spec.byte_size().map_err(|error| at(&place, &error))?;
         if found != wanted {
-            return Err(invalid(format!("{place} is given {found} bytes; wanted {wanted}")));
+            return Err(invalid(format!("{place} is given {found} bytes, expected {wanted}")));
         }
         let (dtype, dims) = (tensor.spec.dtype(), tensor.spec.dims()?);
         let shape = Shape::new(dims).map_err(|error| invalid(format!("{place}: {error}")))?;
@@ -211,11 +211,11 @@ impl GraphBuilder {
             let tensor = tensor.place(*id);
             if call.inputs.contains(output) {
                 return Err(invalid(format!(
-                    "{tensor} is {place} and an input of the same operation; wanted another tensor"
+                    "{tensor} is {place} and an input of the same operation, expected another tensor"
                 )));
             }
             if !made.insert(*id) {
-                return Err(invalid(format!("{tensor} is two outputs; wanted one for each")));
+                return Err(invalid(format!("{tensor} is two outputs, expected one for each")));
             }
             self.check_unmade(*id, &place)?;
             if self.slot(*id)?.data.is_some() {
@@ -251,7 +251,7 @@ impl GraphBuilder {
             return Err(state("inputs and outputs are said already; they are said once"));
         }
         if outputs.is_empty() {
-            return Err(invalid("there are 0 outputs; wanted at least one"));
+            return Err(invalid("there are 0 outputs, expected at least one"));
         }
         let mut seen = HashSet::new();
         let all = inputs.iter().enumerate().map(|(at, id)| ("input", at, id));
@@ -265,7 +265,7 @@ impl GraphBuilder {
             }
             if !seen.insert(id) {
                 return Err(invalid(format!(
-                    "{place} is {said}, which is an input or output before; wanted each tensor once"
+                    "{place} is {said}, which is an input or output before, expected each tensor once"
                 )));
             }
             if let Some(writer) = tensor.writer.filter(|_| side == "input") {
@@ -310,7 +310,7 @@ impl Slot {
 }
 
 fn no_tensor(id: TensorId, count: usize) -> Error {
-    invalid(format!("there is no tensor {}; wanted one of the graph's {count}", id.0))
+    invalid(format!("there is no tensor {}, expected one of the graph's {count}", id.0))
 }
 
 /// Returns an error for an invalid argument.

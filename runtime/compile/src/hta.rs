@@ -58,7 +58,7 @@ pub enum HtaError {
         why: String,
     },
     /// AIP was requested for a float model.
-    #[error("the model computes with numbers, and AIP runs quantized models alone")]
+    #[error("the model is a float model, and AIP runs only quantized models")]
     Numbers,
     /// Nodes cannot become one program.
     #[error("HTA partition {nodes}: {why}")]
@@ -77,7 +77,7 @@ pub enum HtaError {
         other: String,
     },
     /// No part of the model can run on the SoC.
-    #[error("{soc} takes no part of the model{}", first(.why))]
+    #[error("{soc} supports no part of the model{}", first(.why))]
     Nothing {
         /// The SoC.
         soc: &'static str,

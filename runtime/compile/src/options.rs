@@ -226,7 +226,7 @@ impl CompileOptions {
         let core = first_core(&self.place);
         if core.kind() != Some(CoreKind::Cpu) {
             let why = format!(
-                "{core} has no performance modes, which are of the host's threads; ask for none, or prefer cpu"
+                "{core} has no performance modes, which are for the host's threads; request none, or prefer cpu"
             );
             return Err(Error::new(ErrorCode::Unsupported, why));
         }
@@ -261,7 +261,7 @@ impl CompileOptions {
     /// There is no such extension, or it has no such value.
     pub fn set_extension(&mut self, name: &str, value: &str) -> Result<()> {
         let wrong = |wanted: &str| {
-            let why = format!("extension {name:?} is {value:?}; wanted {wanted}");
+            let why = format!("extension {name:?} is {value:?}, expected {wanted}");
             Error::new(ErrorCode::InvalidArgument, why)
         };
         if let Some(dim) = name.strip_prefix(DIM).filter(|dim| !dim.is_empty()) {
@@ -294,7 +294,7 @@ impl CompileOptions {
         let (_, wanted, read) = found.ok_or_else(|| {
             let known: Vec<_> = EXTENSIONS.iter().map(|(name, ..)| *name).collect();
             let why = format!(
-                "there is no extension {name:?}; wanted one of {}, {DIM}NAME, {IN_PLACE}INPUT, {GIVEN}INPUT, {BIND}TYPE",
+                "there is no extension {name:?}, expected one of {}, {DIM}NAME, {IN_PLACE}INPUT, {GIVEN}INPUT, {BIND}TYPE",
                 known.join(", ")
             );
             Error::new(ErrorCode::Unsupported, why)
@@ -412,7 +412,7 @@ mod tests {
         }
         let error = options.set_extension("speed", "9").unwrap_err();
         assert_eq!(error.code(), ErrorCode::Unsupported);
-        let wanted = "there is no extension \"speed\"; wanted one of device_limits, fast_math, gpu_storage, max_memory, random_ranges, \
+        let wanted = "there is no extension \"speed\", expected one of device_limits, fast_math, gpu_storage, max_memory, random_ranges, \
                       shapes_kept, spin_us, threads, vtcm_bytes, dim.NAME, in_place.INPUT, given.INPUT, bind.TYPE";
         assert_eq!(error.message(), wanted);
     }

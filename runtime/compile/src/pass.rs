@@ -153,7 +153,7 @@ pub const PASSES: &[Pass] = &[
 
 /// A pass that left an invalid graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("pass {pass} broke the graph")]
+#[error("pass {pass} left an invalid graph")]
 pub struct PassError {
     /// The pass.
     pub pass: &'static str,
@@ -348,7 +348,7 @@ fn replace_all(
                     count += 1;
                 } else {
                     let why = format!(
-                        "{core} has no kernel that takes {op} there, or others read what lies between"
+                        "{core} has no kernel for {op} with these tensors, or other nodes read the values in between"
                     );
                     left.push(Stayed { node: name(graph), why });
                 }

@@ -81,7 +81,7 @@ pub struct Resolved {
 enum PortError {
     #[error("it has {found} inputs, the operator takes {}", .ports.join(", "))]
     Inputs { found: usize, ports: Vec<&'static str> },
-    #[error("input {port:?} is {found}, wanted {wanted}")]
+    #[error("input {port:?} is {found}, expected {wanted}")]
     Type { port: &'static str, found: String, wanted: TypeSet },
     #[error("{side} {port:?} is missing")]
     Missing { side: &'static str, port: &'static str },
@@ -141,7 +141,7 @@ pub enum ResolveError {
     #[error("node {:?} ({}): {}", .0.node, .0.op, .0.reason)]
     Wants(Want),
     /// A graph input's shape is not known.
-    #[error("graph input {input:?} has the open shape {dims}, wanted a shape for it")]
+    #[error("graph input {input:?} has the open shape {dims}, expected a shape for it")]
     OpenShape {
         /// The input.
         input: String,
@@ -149,7 +149,7 @@ pub enum ResolveError {
         dims: String,
     },
     /// A shape was given that does not match the model's input.
-    #[error("graph input {input:?} is given the shape {found}, wanted one of {wanted}")]
+    #[error("graph input {input:?} has the shape {found}, expected one of {wanted}")]
     WrongShape {
         /// The input.
         input: String,
@@ -160,7 +160,7 @@ pub enum ResolveError {
     },
     /// Two inputs have different extents where the model has one name for both.
     #[error(
-        "dimension {name:?} is {} in input {:?} and {} in input {:?}, wanted one extent",
+        "dimension {name:?} is {} in input {:?} and {} in input {:?}, expected one extent",
         .extents[0], .inputs[0], .extents[1], .inputs[1]
     )]
     UnequalDims {
@@ -172,7 +172,7 @@ pub enum ResolveError {
         extents: [usize; 2],
     },
     /// A named dimension has an extent outside its range.
-    #[error("dimension {name:?} is {found}, wanted {} to {}", .range.start(), .range.end())]
+    #[error("dimension {name:?} is {found}, expected {} to {}", .range.start(), .range.end())]
     OutOfRange {
         /// The name.
         name: String,
@@ -190,7 +190,7 @@ pub enum ResolveError {
         range: RangeInclusive<usize>,
     },
     /// A shape was given for an input that the model does not have.
-    #[error("the model has no input {name:?}, wanted one of {}", quoted(.known))]
+    #[error("the model has no input {name:?}, expected one of {}", quoted(.known))]
     NoSuchInput {
         /// The name given.
         name: String,
@@ -198,7 +198,7 @@ pub enum ResolveError {
         known: Vec<String>,
     },
     /// An extent was given for a dimension that the model does not have.
-    #[error("no input has a dimension called {name:?}, wanted one of {}", quoted(.known))]
+    #[error("no input has a dimension {name:?}, expected one of {}", quoted(.known))]
     NoSuchDim {
         /// The name given.
         name: String,
@@ -214,7 +214,7 @@ pub enum ResolveError {
         len: usize,
     },
     /// The graph is inconsistent: an id refers to no node or value.
-    #[error("the graph is broken: {0}")]
+    #[error("the graph is invalid: {0}")]
     Broken(String),
 }
 
@@ -235,7 +235,7 @@ impl ResolveError {
             Self::MissingOps { all } => {
                 let op = &all.iter().find(|missing| needs_package(missing))?.op;
                 Some(format!(
-                    "pass the package that has it with --package, or make one: `udo new` with a config whose type is {op:?}"
+                    "pass the package that has it with --package, or create one: `udo new` with a config for type {op:?}"
                 ))
             }
             Self::Ambiguous { op, packages, .. } => {
@@ -243,13 +243,13 @@ impl ResolveError {
                 Some(format!("choose one with --bind {op}={first}"))
             }
             Self::WrongBind { .. } => {
-                Some("`udo inspect PACKAGE` lists what a package has".to_owned())
+                Some("`udo inspect PACKAGE` lists the operators of a package".to_owned())
             }
             Self::OpenShape { input, dims } => {
                 let extent = |dim: &str| dim.parse().unwrap_or(1usize).to_string();
                 let example: Vec<String> = dims.split(',').map(extent).collect();
                 Some(format!(
-                    "give one as in --shape {input}={}, or the input itself",
+                    "pass one as in --shape {input}={}, or the input itself",
                     example.join(",")
                 ))
             }
@@ -614,14 +614,14 @@ impl TypedGraph {
         for (index, (value, desc)) in node.outputs.iter().zip(&outputs).enumerate() {
             let Some(port) = schema.output(index) else {
                 return wrong(format!(
-                    "it has {} outputs, the operator at most {}",
+                    "it has {} outputs, expected at most {}",
                     node.outputs.len(),
                     schema.outputs().len()
                 ));
             };
             if value.is_some() && !port_takes(port.types(), desc) {
                 return wrong(format!(
-                    "shape inference makes output {:?} {desc}, wanted {}",
+                    "shape inference gives output {:?} {desc}, expected {}",
                     port.name(),
                     port.types()
                 ));
@@ -666,7 +666,7 @@ impl TypedGraph {
         let (ports, values): (Vec<&Port>, Vec<ValueId>) = wanted.unzip();
         let Some(port) = ports.first() else { return Ok(()) };
         let reason =
-            format!("input {:?} is computed, and the operator wants it in the model", port.name());
+            format!("input {:?} is computed, expected a constant in the model", port.name());
         let (node, op) = (node.name.clone(), node.op.clone());
         let what = Wanted::Elements;
         Err(ResolveError::Wants(Want::new(node, op, reason, (what, values))))

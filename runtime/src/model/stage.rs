@@ -221,7 +221,7 @@ impl Made {
             return Ok(Self { plans: Plans::One(planned), report: None, fired });
         }
         resolve::find_operators(&kit.resources.operators, &graph, &kit.options.bind)?;
-        let notice = format!("each new shape of {} is planned when it is met", open.join(", "));
+        let notice = format!("each new shape of {} is planned at its first run", open.join(", "));
         let report = Some(Report { notices: vec![notice], ..Report::default() });
         let plans = Plans::PerShapes(Box::new(Planner::new(graph, inputs.to_vec(), kit)));
         Ok(Self { plans, report, fired: Vec::new() })

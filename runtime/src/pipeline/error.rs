@@ -48,7 +48,7 @@ pub enum CompileError {
     Threads(#[from] PoolError),
     /// The machine does not support the requested fast math.
     #[error(
-        "products of bf16 want a processor with AVX512-BF16, and an instruction set in use that has it: found {found}"
+        "bf16 products need a processor with AVX512-BF16, and an instruction set in use that has it: found {found}"
     )]
     FastMath {
         /// The instruction set in use.

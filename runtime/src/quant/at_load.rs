@@ -55,8 +55,8 @@ pub(crate) fn at_load(
     match quantized(graph, core, resources, options) {
         Err(error) if has_numbers(options) && is_of_runs(&error) => {
             let notice = format!(
-                "the model is in numbers and {core} stores integers, and quantizing it at load fails: {error}; so it is computed in \
-                 numbers, which {core} does not take"
+                "the model is a float model and {core} stores quantized values, and quantizing it at load fails: {error}; so it is computed in \
+                 floating point, which {core} does not support"
             );
             Ok(Some((with_outputs(graph, options)?, notice)))
         }
@@ -104,8 +104,8 @@ fn dequantized(
     let ms = start.elapsed().as_secs_f64() * 1e3;
     let Dequantized { graph, values, constants } = made;
     let notice = format!(
-        "the model is quantized and {core} computes with numbers, so it was dequantized at load, in {ms:.0} ms: {values} values, which \
-         are cut off and rounded as the stored ones, and {constants} constants; {after} bytes of constants, before {before}"
+        "the model is quantized and {core} computes in floating point, so it was dequantized at load, in {ms:.0} ms: {values} values, which \
+         are clipped and rounded like the quantized ones, and {constants} constants; {after} bytes of constants, before {before}"
     );
     Ok((graph, notice))
 }
@@ -199,15 +199,15 @@ fn notice(
     let count = |kind| quantized.encoded.iter().filter(|of| of.kind == kind).count();
     let [values, weights, biases] = [Kind::Activation, Kind::Weights, Kind::Bias].map(count);
     let of = match &options.ranges_of {
-        RangesOf::Inputs(sets) if !sets.is_empty() => "inputs that are given",
+        RangesOf::Inputs(sets) if !sets.is_empty() => "given inputs",
         RangesOf::Inputs(_) | RangesOf::Random(_) | RangesOf::Nothing => {
-            "random inputs, and say nothing of real ones"
+            "random inputs, which may differ from those of real ones"
         }
     };
     let ms = took.as_secs_f64() * 1e3;
     let sets = if runs == 1 { "1 set".to_owned() } else { format!("{runs} sets") };
     format!(
-        "the model is in numbers and {core} stores integers, so it was quantized at load, in {ms:.0} ms: {values} values, {weights} weights \
+        "the model is a float model and {core} stores quantized values, so it was quantized at load, in {ms:.0} ms: {values} values, {weights} weights \
          and {biases} biases, {after} bytes of constants, before {before}; ranges are of {sets} of {of}. \
          `udo quantize MODEL --per-channel --store-all --calibration DATA -o quantized.udm` does that once for all loads"
     )

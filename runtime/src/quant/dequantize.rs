@@ -182,7 +182,12 @@ impl Rewrite {
     }
 
     /// Replaces the quantized value `to` by `real`, clipped to the type's range and rounded to its steps.
-    fn replace_by_float(&mut self, real: ValueId, to: ValueId, stored: QuantizedType) -> Result<(), QuantError> {
+    fn replace_by_float(
+        &mut self,
+        real: ValueId,
+        to: ValueId,
+        stored: QuantizedType,
+    ) -> Result<(), QuantError> {
         let Some(ends) = stored.ends() else { return Ok(()) };
         let Encoding { scale, zero_point } = stored.encoding;
         let real = self.replaced.get(&real).copied().unwrap_or(real);
@@ -218,7 +223,12 @@ impl Rewrite {
     }
 
     /// Adds nodes that quantize a float value. They are removed again if nothing reads the integers.
-    fn store(&mut self, real: ValueId, to: ValueId, stored: QuantizedType) -> Result<(), QuantError> {
+    fn store(
+        &mut self,
+        real: ValueId,
+        to: ValueId,
+        stored: QuantizedType,
+    ) -> Result<(), QuantError> {
         let Some([least, most]) = stored.ends() else { return Ok(()) };
         let Encoding { scale, zero_point } = stored.encoding;
         #[expect(clippy::cast_precision_loss, reason = "integers of 16 bits are exact")]
@@ -282,7 +292,11 @@ impl Rewrite {
     }
 
     /// Adds nodes that dequantize integers that no node of this graph replaces, such as inputs.
-    fn dequantize_integers(&mut self, from: ValueId, stored: QuantizedType) -> Result<ValueId, QuantError> {
+    fn dequantize_integers(
+        &mut self,
+        from: ValueId,
+        stored: QuantizedType,
+    ) -> Result<ValueId, QuantError> {
         let Encoding { scale, zero_point } = stored.encoding;
         #[expect(clippy::cast_precision_loss, reason = "integers of 16 bits are exact")]
         let zero = self.scalar(&format!("{}_zero", self.name(from)), zero_point as f32)?;

@@ -29,7 +29,7 @@ pub struct Encodings {
 
 /// The reason why a text is not a valid encodings file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: found {found}, wanted {wanted}")]
+#[error("{place}: found {found}, expected {wanted}")]
 pub struct EncodingsError {
     /// The place in the file.
     pub place: String,
@@ -414,11 +414,11 @@ mod tests {
         let cases = [
             ("{", "encodings: "),
             ("[]", "encodings: found no object"),
-            (r#"{"x": 1}"#, "encodings: found keys x, wanted activation_encodings"),
+            (r#"{"x": 1}"#, "encodings: found keys x, expected activation_encodings"),
             (r#"{"activation_encodings": {"x": 1}}"#, "activation_encodings.x: found no list"),
             (
                 r#"{"activation_encodings": {"x": [{"bitwidth": 5}]}}"#,
-                "activation_encodings.x[0]: found bitwidth 5, wanted 4, 8 or 16",
+                "activation_encodings.x[0]: found bitwidth 5, expected 4, 8 or 16",
             ),
             (
                 r#"{"activation_encodings": {"x": [{"bitwidth": 8, "scale": 0.0, "offset": 0}]}}"#,

@@ -414,7 +414,7 @@ fn axis_of_given(
             value: name.to_owned(),
             found: format!("encodings along axis {}", said.unwrap_or_default()),
             wanted: axis.map_or("1".to_owned(), |axis| {
-                format!("1, or those along axis {axis}, along which its results lie")
+                format!("1, or those along axis {axis} of its results")
             }),
         }),
         found if count == Some(found) => Ok(axis),

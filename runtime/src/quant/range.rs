@@ -216,8 +216,8 @@ mod tests {
     }
 
     fn is_near(found: Range, min: f64, max: f64) {
-        assert!((found.min - min).abs() < 1e-6, "{found:?}, wanted {min}");
-        assert!((found.max - max).abs() < 1e-6, "{found:?}, wanted {max}");
+        assert!((found.min - min).abs() < 1e-6, "{found:?}, expected {min}");
+        assert!((found.max - max).abs() < 1e-6, "{found:?}, expected {max}");
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(stored, [0, 89, 200, 255]);
         let back = stored.map(|q| f64::from(q - encoding.zero_point) * f64::from(encoding.scale));
         for (back, wanted) in back.into_iter().zip([-1.803_922, -1.001_176, 0.0, 0.496_078]) {
-            assert!((back - wanted).abs() < 1e-6, "{back}, wanted {wanted}");
+            assert!((back - wanted).abs() < 1e-6, "{back}, expected {wanted}");
         }
     }
 

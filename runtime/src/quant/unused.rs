@@ -87,17 +87,17 @@ impl Quantizer {
             Constant::Weights { bias: None, .. } | Constant::Operand(_) => false,
         });
         if is_bias {
-            return "biases are stored in steps of the sums that they are added to".to_owned();
+            return "biases are stored in the scale of their products".to_owned();
         }
         let group = self.sites.of.get(id).copied().flatten();
         match group.and_then(|group| self.given(self.sites.groups.get(group)?)) {
-            Some((other, _)) => format!("it is stored as {other:?} is, which has another one"),
+            Some((other, _)) => format!("it shares the encoding of {other:?}, which has another one"),
             None if matches!(
                 self.graph.value(id).map(|value| &value.source),
                 Ok(Source::Constant(_))
             ) =>
             {
-                "the node that reads it computes with its numbers".to_owned()
+                "its consumer computes in floating point".to_owned()
             }
             None => "nothing is stored there: it lies within what is computed as one, or is read by no operator with a quantized \
                      form"

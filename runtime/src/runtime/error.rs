@@ -43,7 +43,7 @@ pub enum LoadError {
         reason: Box<CompileError>,
     },
     /// The model cannot be quantized at load.
-    #[error("the model is in numbers, and quantizing it while it is loaded fails: {0}")]
+    #[error("the model is a float model, and quantizing it at load fails: {0}")]
     Quantize(Box<QuantError>),
     /// A device does not match the request, or an argument is invalid.
     #[error(transparent)]

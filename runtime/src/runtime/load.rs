@@ -204,7 +204,7 @@ impl Runtime {
     /// Returns the model that an earlier process left in the cache of the options.
     fn restore(&self, name: Option<&str>, options: &LoadOptions) -> Result<Model, LoadError> {
         let none = || {
-            let why = "no folder of a cache is said; wanted one";
+            let why = "there is no cache folder; expected one";
             device::Error::new(ErrorCode::InvalidArgument, why)
         };
         let asked = options.cache.as_ref().ok_or_else(none)?;

@@ -85,7 +85,7 @@ impl Runtime {
             LoadSource::File(path) => self.networks_of_file(&path, options),
             LoadSource::Bytes(bytes) => self.networks_of_bytes(bytes, options),
             LoadSource::Graph(_) | LoadSource::Cached(_) => {
-                let why = "networks are asked of a graph or a cache; wanted a file or its bytes";
+                let why = "networks of a graph or a cache; expected a file or its bytes";
                 Err(Error::new(ErrorCode::InvalidArgument, why).into())
             }
         }
@@ -183,7 +183,7 @@ impl Networks {
             let known: Vec<_> = self.iter().map(|network| network.name().to_owned()).collect();
             let file = &self.0.name;
             invalid(format!(
-                "{file}: there is no network {name:?}, wanted one of {}",
+                "{file}: there is no network {name:?}, expected one of {}",
                 quoted(&known)
             ))
         })
@@ -402,7 +402,7 @@ impl Network {
         }
         let (file, network) = (&self.of.name, self.name());
         let why = format!(
-            "{file}: stage {index} of network {network:?} has the inputs {} and the outputs {}, wanted those of stage 0: {} and {}",
+            "{file}: stage {index} of network {network:?} has the inputs {} and the outputs {}, expected those of stage 0: {} and {}",
             quoted(&own),
             quoted(&stage.outputs),
             quoted(&inputs),

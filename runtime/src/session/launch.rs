@@ -138,7 +138,7 @@ impl Session {
         if busy > 0 && met.iter().any(|shapes| !self.reserved.contains(shapes)) {
             let all = self.options.frames;
             let why = format!(
-                "{busy} of the session's {all} frames are at runs; wait for those, and reserve again"
+                "{busy} of the session's {all} frames are busy; wait for their runs, and reserve again"
             );
             return Err(Error::new(ErrorCode::Busy, why));
         }
@@ -276,7 +276,7 @@ pub(super) fn bind_tensors(
         let desc = given.spec().desc().map_err(|error| error.at(format_args!("input {index}")))?;
         if !graph::admits(&input.of, &desc) {
             let (name, wanted) = (&input.name, &input.of);
-            let why = format!("input {index}, {name:?}, is {desc}, wanted {wanted}");
+            let why = format!("input {index}, {name:?}, is {desc}, expected {wanted}");
             return Err(Error::new(ErrorCode::ShapeMismatch, why));
         }
     }
@@ -285,7 +285,7 @@ pub(super) fn bind_tensors(
             && given.spec().dtype() != wanted
         {
             let found = given.spec();
-            let why = format!("output {index}, {name:?}, is {found}, wanted one of {wanted}");
+            let why = format!("output {index}, {name:?}, is {found}, expected one of {wanted}");
             return Err(Error::new(ErrorCode::InvalidArgument, why));
         }
     }
@@ -317,7 +317,7 @@ fn check_count<'a>(
         return Ok(());
     }
     let names: Vec<_> = wanted.map(|name| format!("{name:?}")).collect();
-    let why = format!("{found} {side}, wanted {count}: {}", names.join(", "));
+    let why = format!("{found} {side}, expected {count}: {}", names.join(", "));
     Err(Error::new(ErrorCode::InvalidArgument, why))
 }
 

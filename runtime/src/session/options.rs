@@ -138,7 +138,7 @@ impl SessionOptions {
             return Ok(());
         }
         let why = format!(
-            "a session with {in_flight} runs in flight, those that wait included; wanted at most {MOST_IN_FLIGHT}"
+            "a session with {in_flight} runs in flight, including waiting ones; expected at most {MOST_IN_FLIGHT}"
         );
         Err(Error::new(ErrorCode::InvalidArgument, why))
     }

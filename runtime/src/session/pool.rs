@@ -120,7 +120,7 @@ impl SessionPool {
             0 => Ok(()),
             busy => {
                 let why = format!(
-                    "{busy} of the pool's sessions are at runs; wait for those, and reserve again"
+                    "{busy} of the pool's sessions are busy; wait for their runs, and reserve again"
                 );
                 Err(Error::new(ErrorCode::Busy, why))
             }

@@ -48,8 +48,8 @@ fn a_range_to_a_computed_number_is_planned_in_the_run() {
     assert_eq!(
         model.report().notices,
         [
-            "node \"numbers\" (Range) and what is behind it is planned in the run, for the elements of \"most\": input \
-             \"limit\" is computed, and the operator wants it in the model"
+            "node \"numbers\" (Range) and its consumers are planned in the run, for the elements of \"most\": input \
+             \"limit\" is computed, expected a constant in the model"
         ]
     );
     let first: Vec<_> = model.report().nodes.iter().map(|node| node.name.clone()).collect();

@@ -64,7 +64,7 @@ fn a_session_plans_for_each_shape_that_it_meets() {
     assert_eq!(
         model.report().notices,
         [
-            "each new shape of input \"x\", f32[batch,seq,4], input \"shift\", f32[seq,1] is planned when it is met"
+            "each new shape of input \"x\", f32[batch,seq,4], input \"shift\", f32[seq,1] is planned at its first run"
         ]
     );
     let mut session = model.session().unwrap();
@@ -129,7 +129,7 @@ fn equal_names_are_equal_extents() {
     session.set_input("x", &tensor(&[1, 2, 4], 0.0)).unwrap();
     session.set_input("shift", &tensor(&[3, 1], 0.0)).unwrap();
     let unequal =
-        "dimension \"seq\" is 2 in input \"x\" and 3 in input \"shift\", wanted one extent";
+        "dimension \"seq\" is 2 in input \"x\" and 3 in input \"shift\", expected one extent";
     assert_eq!(session.run().unwrap_err().to_string(), unequal);
     let error = session.prepare(&[("x", &[1, 2, 4]), ("shift", &[3, 1])]).unwrap_err();
     assert_eq!(error.to_string(), unequal);
@@ -143,27 +143,27 @@ fn shapes_that_the_model_does_not_take_are_refused_and_the_session_goes_on() {
     let model = model(PRODUCT, &CompileOptions::default());
     let mut session = model.session().unwrap();
     let refused: [(Shapes<'_>, &str); 5] = [
-        (&[], "graph input \"x\" has the open shape batch,seq,4, wanted a shape for it"),
+        (&[], "graph input \"x\" has the open shape batch,seq,4, expected a shape for it"),
         (
             &[("shift", &[2, 1])],
-            "graph input \"x\" has the open shape batch,2,4, wanted a shape for it",
+            "graph input \"x\" has the open shape batch,2,4, expected a shape for it",
         ),
-        (&[("x", &[1, 2])], "graph input \"x\" is given the shape 1,2, wanted one of batch,seq,4"),
+        (&[("x", &[1, 2])], "graph input \"x\" has the shape 1,2, expected one of batch,seq,4"),
         (
             &[("x", &[1, 2, 5])],
-            "graph input \"x\" is given the shape 1,2,5, wanted one of batch,seq,4",
+            "graph input \"x\" has the shape 1,2,5, expected one of batch,seq,4",
         ),
-        (&[("z", &[1])], "the model has no input \"z\", wanted one of \"x\", \"shift\""),
+        (&[("z", &[1])], "the model has no input \"z\", expected one of \"x\", \"shift\""),
     ];
     for (shapes, wanted) in refused {
         assert_eq!(session.prepare(shapes).unwrap_err().to_string(), wanted);
     }
     let wrong = session.set_input("x", &tensor(&[1, 4], 0.0)).unwrap_err();
-    assert_eq!(wrong.to_string(), "input \"x\" is f32[1,4], wanted f32[batch,seq,4]");
+    assert_eq!(wrong.to_string(), "input \"x\" is f32[1,4], expected f32[batch,seq,4]");
     let early = session.output::<f32>("y").unwrap_err().to_string();
     assert_eq!(
         early,
-        "output \"y\" has no shape yet, wanted shapes to prepare, or inputs and a run"
+        "output \"y\" has no shape yet, expected prepared shapes, or inputs and a run"
     );
     assert_eq!(
         session.input_mut::<f32>("x").unwrap_err().to_string(),
@@ -180,9 +180,9 @@ fn a_fixed_model_takes_its_own_shapes_alone() {
     let mut session = model.session().unwrap();
     session.prepare(&[("x", &[2])]).unwrap();
     let error = session.prepare(&[("x", &[3])]).unwrap_err().to_string();
-    assert_eq!(error, "graph input \"x\" is given the shape 3, wanted one of 2");
+    assert_eq!(error, "graph input \"x\" has the shape 3, expected one of 2");
     let error = session.set_input("x", &tensor(&[3], 0.0)).unwrap_err().to_string();
-    assert_eq!(error, "input \"x\" is f32[3], wanted f32[2]");
+    assert_eq!(error, "input \"x\" is f32[3], expected f32[2]");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn what_the_user_fixes_is_no_longer_open() {
     let mut session = model.session().unwrap();
     run(&mut session, 3, 2);
     let error = session.set_input("shift", &tensor(&[3, 1], 0.0)).unwrap_err().to_string();
-    assert_eq!(error, "input \"shift\" is f32[3,1], wanted f32[2,1]");
+    assert_eq!(error, "input \"shift\" is f32[3,1], expected f32[2,1]");
 }
 
 #[test]

@@ -471,7 +471,7 @@ fn ranges_that_do_not_fit_each_other_are_named() {
     assert!(
         named
             .iter()
-            .any(|notice| notice.starts_with("ranges do not fit") && notice.contains("\"sum\"")),
+            .any(|notice| notice.starts_with("ranges conflict") && notice.contains("\"sum\"")),
         "{named:?}"
     );
 }
@@ -541,12 +541,12 @@ fn extents_out_of_range_and_unequal_ones_are_refused_and_the_session_stays() {
         set(&mut session, &inputs(2, 6));
         session.run().unwrap();
     };
-    refused(&[1, 21, 8], &[1, 21], "dimension \"seq\" is 21, wanted 2 to 20");
-    refused(&[1, 1, 8], &[1, 1], "dimension \"seq\" is 1, wanted 2 to 20");
+    refused(&[1, 21, 8], &[1, 21], "dimension \"seq\" is 21, expected 2 to 20");
+    refused(&[1, 1, 8], &[1, 1], "dimension \"seq\" is 1, expected 2 to 20");
     refused(
         &[1, 4, 8],
         &[1, 5],
-        "dimension \"seq\" is 4 in input \"x\" and 5 in input \"mask\", wanted one extent",
+        "dimension \"seq\" is 4 in input \"x\" and 5 in input \"mask\", expected one extent",
     );
 }
 
@@ -563,10 +563,7 @@ fn ranges_that_hold_nothing_or_have_no_dimension_are_refused() {
     let empty = refused("seq", 5..=4);
     assert_eq!(empty, "the range 5..4 of dimension \"seq\" is empty");
     let unknown = refused("length", 1..=4);
-    assert_eq!(
-        unknown,
-        "no input has a dimension called \"length\", wanted one of \"batch\", \"seq\""
-    );
+    assert_eq!(unknown, "no input has a dimension \"length\", expected one of \"batch\", \"seq\"");
 }
 
 #[test]

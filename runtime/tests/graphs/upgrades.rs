@@ -43,7 +43,7 @@ fn resolved(text: &str) -> Result<String, String> {
 const REFUSED: &[(&str, &str)] = &[
     (
         "y = Add@6(x, x) axis=1 # n",
-        "(Add): input 1 is f32[2,2], wanted what fits into f32[2,2] from axis 1 on",
+        "(Add): input 1 is f32[2,2], expected a shape that fits into f32[2,2] from axis 1 on",
     ),
     (
         "y = Add@7(x, x) axis=0 # n",
@@ -51,25 +51,25 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "y = BatchNormalization@6(x, w, w, w, w) is_test=0 # n",
-        "(BatchNormalization): attribute \"is_test\" is 0, which asks for training",
+        "(BatchNormalization): attribute \"is_test\" is 0, which is for training",
     ),
     (
         "y = BatchNormalization@7(x, x, w, w, w) spatial=0 # n",
-        "(BatchNormalization): input 1 is f32[2,2], wanted [2] as attribute \"spatial\" is 0: a number for each position of f32[2,2]",
+        "(BatchNormalization): input 1 is f32[2,2], expected [2] because attribute \"spatial\" is 0: a number for each position of f32[2,2]",
     ),
     (
         "y, mean = BatchNormalization@9(x, w, w, w, w) # n",
-        "(BatchNormalization): output 1 is a statistic of the batch, which asks for training",
+        "(BatchNormalization): output 1 is a statistic of the batch, which is for training",
     ),
     (
         "y = Cast@1(x) to=\"COMPLEX64\" # n",
-        "(Cast): attribute \"to\" is \"COMPLEX64\", which is no known type",
+        "(Cast): attribute \"to\" is \"COMPLEX64\", expected a known type",
     ),
-    ("y = Clip@6(x) min=\"low\" # n", "(Clip): attribute \"min\" is \"low\", wanted a number"),
-    ("y = GlobalLpPool@2(x) # n", "(GlobalLpPool): input 0 is f32[2,2], wanted rank 3 or more"),
+    ("y = Clip@6(x) min=\"low\" # n", "(Clip): attribute \"min\" is \"low\", expected a number"),
+    ("y = GlobalLpPool@2(x) # n", "(GlobalLpPool): input 0 is f32[2,2], expected rank 3 or more"),
     (
         "y, deviation = SimplifiedLayerNormalization@17(x, w) # n",
-        "(SimplifiedLayerNormalization): output 1 is a statistic of rows, which asks for training",
+        "(SimplifiedLayerNormalization): output 1 is a statistic of rows, which is for training",
     ),
     (
         "y = com.microsoft:SkipLayerNormalization@1(x) # n",
@@ -77,12 +77,12 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "y, mean = com.microsoft:SkipSimplifiedLayerNormalization@1(x, x, w) # n",
-        "(SkipSimplifiedLayerNormalization): output 1 is a statistic of rows, which asks for training",
+        "(SkipSimplifiedLayerNormalization): output 1 is a statistic of rows, which is for training",
     ),
     ("y = com.microsoft:BiasGelu@1(x) # n", "(BiasGelu): input 1 is missing"),
     (
         "y = com.microsoft:FusedMatMul@1(x, w) transA=0.5 # n",
-        "(FusedMatMul): attribute \"transA\" is 0.5, wanted an integer",
+        "(FusedMatMul): attribute \"transA\" is 0.5, expected an integer",
     ),
     (
         "y = com.microsoft:BiasGelu@1(x, w) alpha=2.0 # n",
@@ -90,15 +90,15 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "y = com.microsoft:Attention@1(x, w) num_heads=1 # n",
-        "(Attention): input 1 is f32[2], wanted columns of three sizes that are one",
+        "(Attention): input 1 is f32[2], expected columns of three equal sizes",
     ),
     (
         "y = com.microsoft:Attention@1(x, w) do_rotary=1 # n",
-        "(Attention): attribute \"do_rotary\" is 1, which turns queries and keys, wanted 0",
+        "(Attention): attribute \"do_rotary\" is 1, which rotates queries and keys, expected 0",
     ),
     (
         "y = com.microsoft:Attention@1(x, w) past_present_share_buffer=1 # n",
-        "(Attention): attribute \"past_present_share_buffer\" is 1, which has keys and values in a buffer that calls share, wanted 0",
+        "(Attention): attribute \"past_present_share_buffer\" is 1, which shares a buffer of keys and values between calls, expected 0",
     ),
     (
         "y = com.microsoft:MultiHeadAttention@1(x, x, x) # n",
@@ -106,29 +106,29 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "y = com.microsoft:MultiHeadAttention@1(x, x, x, _, three) num_heads=1 # n",
-        "(MultiHeadAttention): input 4 is i32[3], wanted [2], [4], [2,2] or [2,queries,2]",
+        "(MultiHeadAttention): input 4 is i32[3], expected [2], [4], [2,2] or [2,queries,2]",
     ),
     (
         "y = com.microsoft:RotaryEmbedding@1(x, x, x, x) # n",
-        "(RotaryEmbedding): input 0 is f32[2,2], wanted rank 3 or 4",
+        "(RotaryEmbedding): input 0 is f32[2,2], expected rank 3 or 4",
     ),
     (
         "y = com.microsoft:GridSample@1(x, x) mode=\"area\" # n",
-        "(GridSample): attribute \"mode\" is \"area\", wanted \"bilinear\", \"nearest\" or \"bicubic\"",
+        "(GridSample): attribute \"mode\" is \"area\", expected \"bilinear\", \"nearest\" or \"bicubic\"",
     ),
     (
         "y = com.microsoft:FusedConv@1(x, x) activation=\"Mish\" # n",
-        "(FusedConv): attribute \"activation\" is \"Mish\", wanted Relu, Tanh, Sigmoid, LeakyRelu, Clip or HardSigmoid",
+        "(FusedConv): attribute \"activation\" is \"Mish\", expected Relu, Tanh, Sigmoid, LeakyRelu, Clip or HardSigmoid",
     ),
     (
         "y = Dropout@6(x) is_test=0 # n",
-        "(Dropout): attribute \"is_test\" is 0, which asks for training",
+        "(Dropout): attribute \"is_test\" is 0, which is for training",
     ),
     ("y = Softmax@11(x) axis=3 # n", "(Softmax): attribute \"axis\" is 3, input 0 is f32[2,2]"),
     ("y = Upsample@9(x) # n", "(Resize): input 1, the scales, is missing"),
     (
         "y = Unsqueeze@11(x) axes=1 # n",
-        "(Unsqueeze): attribute \"axes\" is 1, wanted a list of integers",
+        "(Unsqueeze): attribute \"axes\" is 1, expected a list of integers",
     ),
 ];
 

@@ -414,8 +414,9 @@ fn a_bounded_output_wants_a_kernel_that_says_its_extent() {
     .unwrap();
     let error = compile_graph(graph, &own(), &CompileOptions::default()).unwrap_err().to_string();
     assert!(
-        error
-            .ends_with("output \"y\" is f32[<=5], and the kernel does not take bounded ones there"),
+        error.ends_with(
+            "output \"y\" is f32[<=5], and the kernel does not support bounded ones there"
+        ),
         "{error}"
     );
 }
@@ -513,7 +514,7 @@ fn a_kernel_that_wants_fixed_dimensions_is_planned_for_those_of_the_run() {
     .unwrap();
     let model = compile_graph(graph, &own(), &CompileOptions::default()).unwrap();
     let notices = &model.report().notices;
-    let why = "planned in the run, for the extents of \"p\": no kernel takes bounded extents";
+    let why = "planned in the run, for the extents of \"p\": no kernel supports bounded extents";
     assert!(notices.iter().any(|notice| notice.ends_with(why)), "{notices:?}");
     let mut session = model.session().unwrap();
     for (x, wanted) in [([1.0, -2.0, 3.0, -4.0, 5.0], &[2.0, 6.0, 10.0][..]), ([-1.0; 5], &[])] {
@@ -541,7 +542,7 @@ fn a_core_that_wants_fixed_dimensions_says_so() {
     let model = compile_graph(graph, &own(), &options).unwrap();
     let relu = model.report().nodes.iter().find(|node| node.op == "Relu").unwrap();
     assert_eq!(relu.core, Core::CPU);
-    let why = "input \"X\" is f32[<=5], and the kernel wants fixed dimensions";
+    let why = "input \"X\" is f32[<=5], and the kernel needs fixed dimensions";
     assert_eq!(relu.refusals[0].reason, why);
 }
 

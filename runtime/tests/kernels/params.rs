@@ -148,7 +148,7 @@ fn what_is_no_tensor_of_the_types_asked_for_is_refused() {
     ];
     for (attr, found) in cases {
         let wanted = format!(
-            "node \"the_held\" (Held): attribute \"value\" is {found}, wanted a tensor of f16|i32|bool"
+            "node \"the_held\" (Held): attribute \"value\" is {found}, expected a tensor of f16|i32|bool"
         );
         assert_eq!(held(&[("value", attr)]).unwrap_err(), wanted);
     }
@@ -167,6 +167,6 @@ fn texts_arrive_in_their_order() {
     }
     assert_eq!(run("Letters", &[]).unwrap().get::<i32>(), Some(&[4, 0][..]), "the default");
     let error = run("Letters", &[("of", Attr::Text("a".to_owned()))]).unwrap_err();
-    let wanted = "attribute \"of\" is text, wanted a list of texts";
+    let wanted = "attribute \"of\" is text, expected a list of strings";
     assert_eq!(error, format!("node \"the_letters\" (Letters): {wanted}"));
 }

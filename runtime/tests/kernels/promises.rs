@@ -326,7 +326,7 @@ fn an_extent_that_is_not_said_fails_the_call() {
 fn a_gpu_kernel_with_a_bounded_output_is_refused() {
     let refusal = session("Silent", 1, Core::GPU).unwrap_err();
     assert!(
-        refusal.ends_with("output \"y\" is f32[<=4], and a GPU kernel cannot say its extents"),
+        refusal.ends_with("output \"y\" is f32[<=4], and a GPU kernel cannot return its extents"),
         "{refusal}"
     );
 }

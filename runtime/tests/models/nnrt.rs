@@ -80,10 +80,10 @@ fn operations_have_a_number_and_a_name() {
     let spec = TensorSpec::fixed(DType::F32, &[2]).unwrap();
     let [x, y] = [graph.tensor("x", spec).unwrap(), graph.tensor("y", spec).unwrap()];
     let error = graph.op(Operation::nnrt("RELUU").reads(&[x]).makes(&[y])).unwrap_err();
-    let words = "there is no operation \"RELUU\"; wanted one of the 108 of NNRt, as is \"RELU\"";
+    let words = "there is no operation \"RELUU\", expected one of the 108 of NNRt, as is \"RELU\"";
     assert_eq!(error.to_string(), words);
     let error = graph.op(Operation::nnrt_number(109).reads(&[x]).makes(&[y])).unwrap_err();
-    assert_eq!(error.to_string(), "there is no operation 109; wanted 1 to 108 of NNRt");
+    assert_eq!(error.to_string(), "there is no operation 109, expected 1 to 108 of NNRt");
     graph.op(Operation::nnrt_number(47).reads(&[x]).makes(&[y])).unwrap();
     graph.set_io(&[x], &[y]).unwrap();
     assert_eq!(graph.finish().unwrap().operations().collect::<Vec<_>>(), ["RELU_0"]);

@@ -322,7 +322,7 @@ fn a_kernel_without_work_items_runs_on_a_device_or_nowhere() {
         let text = error.to_string();
         assert!(matches!(error, CompileError::Place(PlaceError::NoCore { .. })), "{text}");
         let wanted =
-            format!("gpu: neither an OpenCL device nor a work_item ({why}); cpu: no kernel");
+            format!("gpu: found neither an OpenCL device nor a work_item ({why}); cpu: no kernel");
         assert!(text.ends_with(&wanted), "{text}");
     };
     let off = compile_on("DeviceAffine", "plain", &[16], off());

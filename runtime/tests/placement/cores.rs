@@ -263,7 +263,8 @@ fn an_operator_that_keeps_an_encoding_copies_values_whatever_reads_them() {
 
 #[test]
 fn a_real_value_without_an_encoding_is_refused_on_the_dsp() {
-    let reason = "dsp:v68: input \"x\" is f32[4], wanted u8, and the model has no encoding for it";
+    let reason =
+        "dsp:v68: input \"x\" is f32[4], expected u8, and the model has no encoding for it";
     let error = compile(plain(), &options(&[Core::DSP_V68])).unwrap_err();
     assert_eq!(
         error,
@@ -277,7 +278,7 @@ fn a_real_value_without_an_encoding_is_refused_on_the_dsp() {
 fn more_scratch_than_the_fast_memory_is_refused() {
     let all_refuse = "node \"make_y\" (Double) runs on none of the cores asked for";
     let error = compile(encoded(), &options(&[Core::dsp(75)])).unwrap_err();
-    let bytes = "wants 5242880 bytes of scratch, the core has 4194304";
+    let bytes = "needs 5242880 bytes of scratch, the core has 4194304";
     assert_eq!(error, format!("{all_refuse}: dsp:v75: {bytes}"));
     let model = compile(encoded(), &options(&[Core::dsp(75), Core::DSP_V68])).unwrap();
     assert_eq!(
@@ -290,7 +291,7 @@ fn more_scratch_than_the_fast_memory_is_refused() {
     graph.add_node(Node::new("TakeAll", 17, &[x], &[y]));
     graph.outputs.push(y);
     let error = compile(graph, &options(&[Core::CPU])).unwrap_err();
-    let why = "cpu: wants all fast memory, and the core has none";
+    let why = "cpu: needs all fast memory, and the core has none";
     assert!(error.ends_with(why), "{error}");
     let mut small = options(&[Core::DSP_V68, Core::CPU]);
     small.place.profile.vtcm_bytes = 8;
@@ -356,13 +357,16 @@ fn inputs_and_outputs_are_checked_by_name_type_and_shape() {
         ),
         (
             session.set_input("x", &wrong).unwrap_err().to_string(),
-            "input \"x\" is f32[5], wanted f32[4]",
+            "input \"x\" is f32[5], expected f32[4]",
         ),
         (
             session.input_mut::<i64>("x").unwrap_err().to_string(),
-            "input \"x\" is i64, wanted f32[4]",
+            "input \"x\" is i64, expected f32[4]",
         ),
-        (session.output::<u8>("yq").unwrap_err().to_string(), "output \"yq\" is u8, wanted f32[4]"),
+        (
+            session.output::<u8>("yq").unwrap_err().to_string(),
+            "output \"yq\" is u8, expected f32[4]",
+        ),
         (
             session.output_tensor("y").unwrap_err().to_string(),
             "the model has no output \"y\", it has \"yq\"",

@@ -148,7 +148,8 @@ const ASKED: DeviceLimits = DeviceLimits::Documented;
 #[test]
 fn versions_before_the_first_that_is_known_take_nothing() {
     let text = net(IMAGE, "b = Sigmoid@13(a)", "u8");
-    let none = "dsp:v60 is none of them, and the DSPs that are known begin with v65 (docs/dsp.md, Versions)";
+    let none =
+        "dsp:v60 is not one of them, and the known DSPs begin with v65 (docs/dsp.md, Versions)";
     hold(&text, Core::dsp(60), OWN, Some(none));
     for arch in [65, 66, 67, 68, 69, 73, 75, 79, 81, 90] {
         hold(&text, Core::dsp(arch), OWN, None);
@@ -175,7 +176,7 @@ fn values_of_16_bits_are_stored_from_v68_on() {
 #[test]
 fn v66_takes_no_built_in_operator_on_numbers() {
     let plain = |op: &str| format!("graph g\n  input x: f32[{IMAGE}]\n  y = {op}(x)\n  output y\n");
-    let rule = "input \"x\" is f32 of 4 dimensions, and v66 takes quantized models alone (docs/dsp.md, Types)";
+    let rule = "input \"x\" is f32 of 4 dimensions, and v66 supports only quantized models (docs/dsp.md, Types)";
     hold(&plain("Sigmoid@13"), Core::dsp(66), OWN, Some(rule));
     for arch in [65, 66, 68] {
         hold(&plain("Same@1"), Core::dsp(arch), OWN, None);
@@ -251,29 +252,29 @@ fn operators_of_packages_have_a_fixed_number_of_tensors() {
 #[test]
 fn layers_that_the_dsp_does_not_take_are_refused_whatever_passes_make_of_them() {
     let refused = [
-        ("b = Elu@6(a) # l", "Elu", "ELU runs on the CPU and the GPU alone"),
+        ("b = Elu@6(a) # l", "Elu", "ELU runs only on the CPU and the GPU"),
         (
             "b = LpNormalization@1(a) axis=1 p=2 # l",
             "LpNormalization",
-            "L2Norm runs on the CPU and the GPU alone",
+            "L2Norm runs only on the CPU and the GPU",
         ),
         (
             "b = LpNormalization@1(a) # l",
             "LpNormalization",
-            "L2Norm runs on the CPU and the GPU alone",
+            "L2Norm runs only on the CPU and the GPU",
         ),
         ("b = Pow@15(a, two) # l", "Pow", "the DSP's Power has an exponent of 1"),
-        ("b = Pad@18(a, batch) # l", "Pad", "the DSP's Pad leaves the batch as it is"),
-        ("b = Pad@18(a, side, _, first) # l", "Pad", "the DSP's Pad leaves the batch as it is"),
+        ("b = Pad@18(a, batch) # l", "Pad", "the DSP's Pad does not pad the batch"),
+        ("b = Pad@18(a, side, _, first) # l", "Pad", "the DSP's Pad does not pad the batch"),
         (
             "c = Reshape@14(a, flat)\n  b = Pad@18(c, sides2) # l",
             "Pad",
-            "the DSP's Pad is of 4 dimensions",
+            "the DSP's Pad has 4 dimensions",
         ),
         (
             "c = Sigmoid@13(a)\n  d = Elu@6(c) # l\n  b = Tanh@13(d)",
             "Elu",
-            "ELU runs on the CPU and the GPU alone",
+            "ELU runs only on the CPU and the GPU",
         ),
     ];
     for (node, op, says) in refused {

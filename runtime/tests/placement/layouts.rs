@@ -306,6 +306,6 @@ fn other_ranks_are_refused() {
     let mut operators = built_in();
     operators.add_static(&PACKAGE).unwrap();
     let refused = compile_graph(net.graph, &operators, &CompileOptions::default()).unwrap_err();
-    let wanted = "runs on none of the cores asked for: cpu: input 0 is f32[2,3], wanted four fixed dimensions";
+    let wanted = "runs on none of the cores asked for: cpu: input 0 is f32[2,3], expected four fixed dimensions";
     assert!(refused.to_string().ends_with(wanted), "{refused}");
 }

@@ -143,7 +143,7 @@ fn too_few_nodes_run_on_a_core_behind() {
     let model = compile(text, &options).unwrap();
     assert_eq!(subnets(model.report()), ["CPU Subnet 0: 0-1", "GPU Subnet 1: 2-4"]);
     let first = model.report().nodes.iter().find(|node| node.name == "first").unwrap();
-    assert_eq!(first.refusals[0].reason, "1 nodes follow each other there, wanted 3 at least");
+    assert_eq!(first.refusals[0].reason, "1 nodes follow each other there, expected at least 3");
     assert_close(&run(&model), &run(&plain), 1e-5);
 }
 
@@ -285,7 +285,7 @@ fn costs_say_where_nodes_run() {
     let (core, refusals, subnets) = core_for(Some(costs(1.0)), &mut options);
     assert_eq!((core, subnets), (Core::GPU, 1));
     assert!(
-        refusals[0].reason.starts_with("the whole costs more: its nodes take "),
+        refusals[0].reason.starts_with("the total cost is higher: its nodes take "),
         "{refusals:?}"
     );
     assert_eq!(core_for(Some(costs(1e6)), &mut options).0, Core::CPU);
@@ -295,7 +295,10 @@ fn costs_say_where_nodes_run() {
     lacking.crossings.pop();
     options.place.costs = Some(Arc::new(lacking));
     let error = compile(PRODUCT, &options).unwrap_err().to_string();
-    assert!(error.starts_with("costs: nothing is said of the way from gpu to cpu"), "{error}");
+    assert!(
+        error.starts_with("costs: there are no figures for transfers from gpu to cpu"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -306,8 +309,8 @@ fn figures_that_are_no_costs_are_refused() {
         Costs::read(json.replacen(from, to, 1).as_bytes()).unwrap_err().to_string()
     };
     assert!(error("\"cpu\"", "\"npu\"").contains("there is no core \"npu\""));
-    assert!(error("1000.0", "0.0").ends_with("wanted more than 0"));
-    assert!(error("\"step\":0.0", "\"step\":-1.0").ends_with("microseconds, from 0 on"));
+    assert!(error("1000.0", "0.0").ends_with("expected more than 0"));
+    assert!(error("\"step\":0.0", "\"step\":-1.0").ends_with("microseconds, 0 or more"));
     assert!(error("step", "steps").contains("unknown field"));
 }
 

@@ -338,7 +338,7 @@ fn models_without_numbers_or_with_integers_already_are_refused() {
     );
     let (quantized, _) = quantize(&pictures(), Settings::default(), &runs("x", &[1, 3, 16, 16], 1));
     let said = refusal(quantized.graph, allowed());
-    assert!(said.contains("stores numbers as integers already"), "{said}");
+    assert!(said.contains("quantizes already"), "{said}");
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn values_that_no_run_reached_or_that_are_infinite_are_errors() {
         Quantizer::new(pictures(), &runtime, &BindOptions::default(), Settings::default()).unwrap();
     let mut calibration = source.calibration(&runtime, &CompileOptions::default()).unwrap();
     let said = source.finish(&calibration).unwrap_err().to_string();
-    assert_eq!(said, "value \"x\" had no number in 0 runs, wanted data that reach it");
+    assert_eq!(said, "value \"x\" was never computed in 0 runs, expected data that reach it");
     for (number, word) in
         [(f32::INFINITY, "infinite"), (-f32::INFINITY, "infinite"), (f32::NAN, "NaN")]
     {
@@ -356,7 +356,7 @@ fn values_that_no_run_reached_or_that_are_infinite_are_errors() {
         numbers[700] = number;
         let x = Tensor::of(Shape::new(&[1, 3, 16, 16]).unwrap(), &numbers).unwrap();
         let said = calibration.add(&[("x".to_owned(), x)]).unwrap_err().to_string();
-        assert_eq!(said, format!("value \"x\" is {word} for some inputs, wanted numbers"));
+        assert_eq!(said, format!("value \"x\" is {word} for some inputs, expected numbers"));
     }
 }
 
@@ -378,10 +378,11 @@ fn constants_that_are_no_numbers_are_errors() {
             calibration.add(&runs("x", &[2, 2], 1)[0]).unwrap();
             let said = source.finish(&calibration).unwrap_err().to_string();
             let wanted = [name, "y"].map(|name| {
-                [word, "infinite"]
-                    .map(|word| format!("value {name:?} is {word} for some inputs, wanted numbers"))
+                [word, "infinite"].map(|word| {
+                    format!("value {name:?} is {word} for some inputs, expected numbers")
+                })
             });
-            let is_unseen = said.starts_with("value \"y\" had no number");
+            let is_unseen = said.starts_with("value \"y\" was never computed");
             assert!(is_unseen || wanted.as_flattened().contains(&said), "{op} {number}: {said}");
         }
     }
@@ -409,7 +410,7 @@ fn encodings_that_are_given_are_those_of_the_model() {
     let source = Quantizer::new(pictures(), &runtime, &BindOptions::default(), settings).unwrap();
     let calibration = source.calibration(&runtime, &CompileOptions::default()).unwrap();
     let said = source.finish(&calibration).unwrap_err().to_string();
-    assert_eq!(said, "value \"x\" is given 2 encodings, wanted 1");
+    assert_eq!(said, "value \"x\" is given 2 encodings, expected 1");
 }
 
 /// Two convolutions whose channels have very different ranges.

@@ -183,24 +183,24 @@ fn a_node_that_does_not_fit_its_schema_is_refused_by_name() {
         ),
         (
             graph(attr("slope", Attr::Text("x".to_owned()))),
-            "attribute \"slope\" is text, wanted a number",
+            "attribute \"slope\" is text, expected a number",
         ),
         (
             graph(attr("steps", Attr::Float(1.5))),
-            "attribute \"steps\" is a real number, wanted an integer",
+            "attribute \"steps\" is a real number, expected an integer",
         ),
         (
             graph(attr("axes", Attr::Int(1))),
-            "attribute \"axes\" is an integer, wanted a list of integers",
+            "attribute \"axes\" is an integer, expected a list of integers",
         ),
         (
             graph(attr("body", held())),
             "attribute \"body\" is not a parameter of operator Relu, which has slope, steps, mode, axes",
         ),
-        (graph(attr("mode", held())), "attribute \"mode\" is a graph, wanted text"),
+        (graph(attr("mode", held())), "attribute \"mode\" is a graph, expected text"),
         (
             graph(attr("axes", Attr::Graphs(Vec::new()))),
-            "attribute \"axes\" is a list of graphs, wanted a list of integers",
+            "attribute \"axes\" is a list of graphs, expected a list of integers",
         ),
         (graph(attr("mode", Attr::Text("wild".to_owned()))), "mode is \"wild\", wanted \"plain\""),
         (graph(|_, node| node.inputs.clear()), "input \"x\" is missing"),
@@ -208,7 +208,7 @@ fn a_node_that_does_not_fit_its_schema_is_refused_by_name() {
             graph(|_, node| node.inputs.extend([None, None])),
             "it has 3 inputs, the operator takes x, shift",
         ),
-        (graph(|_, node| node.outputs.push(None)), "it has 2 outputs, the operator at most 1"),
+        (graph(|_, node| node.outputs.push(None)), "it has 2 outputs, expected at most 1"),
     ];
     for (graph, reason) in cases {
         assert_eq!(refusal(graph, &[&MINE]), format!("node \"act\" (Relu): {reason}"));
@@ -302,7 +302,7 @@ fn unknown_operators_and_open_shapes_say_what_to_do() {
     );
     assert_eq!(
         of("StringSplit"),
-        "node \"act\": no package has an operator \"StringSplit\": it is ONNX's for strings, which are not supported"
+        "node \"act\": no package has an operator \"StringSplit\": it is an ONNX operator for strings, which are not supported"
     );
 }
 
@@ -328,7 +328,7 @@ fn every_missing_operator_is_named_at_once() {
         "no package has an operator \"Blend\" (2 nodes, the first \"a\")",
         "\"Stir\" (1 node, \"c\")",
         "\"Relux\" (1 node, \"e\") of domain \"com.acme\", did you mean \"Relu\"?",
-        "\"StringConcat\" (1 node, \"f\"): it is ONNX's for strings, which are not supported",
+        "\"StringConcat\" (1 node, \"f\"): it is an ONNX operator for strings, which are not supported",
         "\"FlexAttention\" (1 node, \"g\")",
     ];
     assert_eq!(error.to_string(), wanted.join("; "));
@@ -362,25 +362,21 @@ fn open_shapes_and_dimensions_are_given_by_name() {
     assert_eq!(opened(&[s], &[("batch", 4)]), "f32[4,2]");
     assert_eq!(opened(&[("x", &[4, 2]), s], &[("batch", 4)]), "f32[4,2]");
     let refused: [(Shapes<'_>, Dims<'_>, &str); 8] = [
-        (&[], &[], "graph input \"x\" has the open shape batch,2, wanted a shape for it"),
-        (&[], &[("batch", 4)], "graph input \"s\" has the open shape ?, wanted a shape for it"),
-        (&[s], &[("bach", 4)], "no input has a dimension called \"bach\", wanted one of \"batch\""),
-        (&[("t", &[1])], &[], "the model has no input \"t\", wanted one of \"x\", \"s\""),
-        (
-            &[("x", &[3, 4]), s],
-            &[],
-            "graph input \"x\" is given the shape 3,4, wanted one of batch,2",
-        ),
-        (&[("x", &[3]), s], &[], "graph input \"x\" is given the shape 3, wanted one of batch,2"),
+        (&[], &[], "graph input \"x\" has the open shape batch,2, expected a shape for it"),
+        (&[], &[("batch", 4)], "graph input \"s\" has the open shape ?, expected a shape for it"),
+        (&[s], &[("bach", 4)], "no input has a dimension \"bach\", expected one of \"batch\""),
+        (&[("t", &[1])], &[], "the model has no input \"t\", expected one of \"x\", \"s\""),
+        (&[("x", &[3, 4]), s], &[], "graph input \"x\" has the shape 3,4, expected one of batch,2"),
+        (&[("x", &[3]), s], &[], "graph input \"x\" has the shape 3, expected one of batch,2"),
         (
             &[("x", &[3, 2]), s],
             &[("batch", 4)],
-            "graph input \"x\" is given the shape 3,2, wanted one of batch,2",
+            "graph input \"x\" has the shape 3,2, expected one of batch,2",
         ),
         (
             &[("x", &[usize::MAX, 2]), s],
             &[],
-            "graph input \"x\" is given the shape 18446744073709551615,2, wanted one of batch,2",
+            "graph input \"x\" has the shape 18446744073709551615,2, expected one of batch,2",
         ),
     ];
     for (shapes, dims, wanted) in refused {
@@ -620,7 +616,10 @@ fn a_parameter_may_have_another_name_than_its_attribute() {
             typed("kind", Attr::Int(5)),
             "attribute \"kind\" is not a parameter of operator Typed, which has type",
         ),
-        (typed("type", Attr::Float(0.5)), "attribute \"type\" is a real number, wanted an integer"),
+        (
+            typed("type", Attr::Float(0.5)),
+            "attribute \"type\" is a real number, expected an integer",
+        ),
         (
             graph(|_, node| "Typed".clone_into(&mut node.op)),
             "attribute \"type\" is missing, and it has no default",

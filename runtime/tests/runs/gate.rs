@@ -192,7 +192,7 @@ fn frames_at_runs_are_not_reserved_and_that_is_said() {
     session.prepare(&[("x", &[3])]).unwrap();
     let error = session.reserve().unwrap_err();
     assert_eq!(error.code(), ErrorCode::Busy);
-    assert!(error.to_string().starts_with("1 of the session's 1 frames are at runs"), "{error}");
+    assert!(error.to_string().starts_with("1 of the session's 1 frames are busy"), "{error}");
     open(13, 2);
     run.wait().unwrap();
     session.reserve().unwrap();

@@ -88,7 +88,7 @@ fn a_session_asks_for_devices_that_there_are() {
         .session_with(&SessionOptions { depth: usize::MAX, ..SessionOptions::default() })
         .unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
-    assert!(error.to_string().ends_with("wanted at most 65536"), "{error}");
+    assert!(error.to_string().ends_with("expected at most 65536"), "{error}");
 }
 
 /// Inputs and outputs, and what is said of them.
@@ -107,28 +107,28 @@ fn what_does_not_fit_is_refused_before_it_is_submitted() {
     let open = DeviceTensor::with_capacity(&cpu, open, 64).unwrap();
     let mut session = model.session().unwrap();
     let cases: &[Case<'_>] = &[
-        (&[&good], &[None], ErrorCode::InvalidArgument, "1 inputs, wanted 2: \"a\", \"b\""),
-        (&[], &[None], ErrorCode::InvalidArgument, "0 inputs, wanted 2: \"a\", \"b\""),
-        (&[&good; 3], &[None], ErrorCode::InvalidArgument, "3 inputs, wanted 2: \"a\", \"b\""),
-        (&[&good; 2], &[], ErrorCode::InvalidArgument, "0 outputs, wanted 1: \"y\""),
+        (&[&good], &[None], ErrorCode::InvalidArgument, "1 inputs, expected 2: \"a\", \"b\""),
+        (&[], &[None], ErrorCode::InvalidArgument, "0 inputs, expected 2: \"a\", \"b\""),
+        (&[&good; 3], &[None], ErrorCode::InvalidArgument, "3 inputs, expected 2: \"a\", \"b\""),
+        (&[&good; 2], &[], ErrorCode::InvalidArgument, "0 outputs, expected 1: \"y\""),
         (
             &[&good, &short],
             &[None],
             ErrorCode::ShapeMismatch,
-            "input 1, \"b\", is f32[1,2,1,1], wanted f32[1,2,2,1]",
+            "input 1, \"b\", is f32[1,2,1,1], expected f32[1,2,2,1]",
         ),
         (
             &[&ints, &good],
             &[None],
             ErrorCode::ShapeMismatch,
-            "input 0, \"a\", is i32[1,2,2,1], wanted f32[1,2,2,1]",
+            "input 0, \"a\", is i32[1,2,2,1], expected f32[1,2,2,1]",
         ),
         (&[&open, &good], &[None], ErrorCode::DynamicShape, "input 0: f32[?] does not say"),
         (
             &[&good; 2],
             &[Some(&ints)],
             ErrorCode::InvalidArgument,
-            "output 0, \"y\", is i32[1,2,2,1], wanted one of f32",
+            "output 0, \"y\", is i32[1,2,2,1], expected one of f32",
         ),
         (
             &[&good; 2],

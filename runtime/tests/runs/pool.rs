@@ -122,7 +122,7 @@ fn a_pool_refuses_what_a_session_does() {
     }
     let options = SessionOptions { depth: usize::MAX, ..SessionOptions::default() };
     let error = model.pool(NonZero::new(2).unwrap(), &options).unwrap_err();
-    assert!(error.to_string().ends_with("wanted at most 65536"), "{error}");
+    assert!(error.to_string().ends_with("expected at most 65536"), "{error}");
     // The memory of all sessions is taken with the pool, so that first runs take none.
     let y = on(&cpu, &[2], &[0.0f32; 2]);
     let before = cpu.heap_stats();

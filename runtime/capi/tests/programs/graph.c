@@ -78,11 +78,11 @@ static void refuse_operations(udo_graph_t *graph, uint32_t a, uint32_t y) {
     const uint32_t bad = UDO_ERROR_INVALID_ARGUMENT;
     REFUSED(udo_graph_add_op(graph, NULL, "RELU", &nowhere, 1, &y, 1, NULL, 0, &number), bad, "no tensor 99");
     REFUSED(udo_graph_add_op(graph, NULL, "RELU", &y, 1, &y, 1, NULL, 0, &number), bad, "an input of the same");
-    REFUSED(udo_graph_add_op(graph, NULL, "RELU", both, 2, &y, 1, NULL, 0, &number), bad, "2 inputs; wanted 1");
+    REFUSED(udo_graph_add_op(graph, NULL, "RELU", both, 2, &y, 1, NULL, 0, &number), bad, "2 inputs, expected 1");
     REFUSED(udo_graph_add_op(graph, NULL, "RELUU", &a, 1, &y, 1, NULL, 0, &number), bad, "\"RELUU\"");
     REFUSED(udo_graph_add_nnrt_op(graph, 109, &a, 1, &y, 1, NULL, 0, &number), bad, "no operation 109");
     REFUSED(udo_graph_add_op(graph, NULL, "RELU", &a, 1, &y, 1, &attribute, 1, &number), bad, "no attribute");
-    REFUSED(udo_graph_add_op(graph, NULL, "ADD", both, 2, &y, 1, &attribute, 1, &number), bad, "is 3; wanted 0 none");
+    REFUSED(udo_graph_add_op(graph, NULL, "ADD", both, 2, &y, 1, &attribute, 1, &number), bad, "is 3, expected 0 none");
     attribute.kind = 9;
     REFUSED(udo_graph_add_op(graph, NULL, "ADD", both, 2, &y, 1, &attribute, 1, &number), bad, "attribute is 9");
     attribute.kind = UDO_ATTRIBUTE_TEXT;

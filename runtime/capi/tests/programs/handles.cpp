@@ -41,8 +41,8 @@ int main(int argc, char **argv) {
         const auto a = udo::Tensor::of<float>(cpu, {2, 3}, x), b = udo::Tensor::of<float>(cpu, {2, 3}, y);
         outputs = session.run({&a, &b});
         CHECK(outputs.size() == 2 && outputs[0].read<float>() == sum && outputs[1].read<float>() == product);
-        throws([&] { session.run({&a}); }, UDO_ERROR_INVALID_ARGUMENT, "wanted 2");
-        throws([&] { session.submit({&a}, [&](const udo_error_t *) { calls += 100; }); }, UDO_ERROR_INVALID_ARGUMENT, "wanted 2");
+        throws([&] { session.run({&a}); }, UDO_ERROR_INVALID_ARGUMENT, "expected 2");
+        throws([&] { session.submit({&a}, [&](const udo_error_t *) { calls += 100; }); }, UDO_ERROR_INVALID_ARGUMENT, "expected 2");
         throws([&] { outputs[0].read<int>(); }, UDO_ERROR_INVALID_ARGUMENT, "another type");
         throws([&] { udo::TensorSpec(UDO_DTYPE_F32, {-2}); }, UDO_ERROR_INVALID_ARGUMENT, "-2");
         /* What a function throws that is told of the end goes to who waits, each time. */
@@ -123,7 +123,7 @@ int main(int argc, char **argv) {
 
     /* Pools, which live on without what they are of. */
     throws([&] { udo::SessionPool(stages.model(), 0); }, UDO_ERROR_INVALID_ARGUMENT, "count is 0");
-    throws([&] { udo::SessionPool(open, 65536); }, UDO_ERROR_INVALID_ARGUMENT, "wanted at most 65536");
+    throws([&] { udo::SessionPool(open, 65536); }, UDO_ERROR_INVALID_ARGUMENT, "expected at most 65536");
     udo::SessionPool by_shapes, by_model;
     CHECK(!by_shapes && !by_model);
     by_shapes = udo::SessionPool(runtime.networks(argv[3]).find("stages").model(), 2, &cpu);
@@ -136,7 +136,7 @@ int main(int argc, char **argv) {
     CHECK((doubled.output(0).read<float>() == std::vector<float>{-2, 4, 6, -8}));
     const auto a = udo::Tensor::of<float>(cpu, {2, 3}, x), b = udo::Tensor::of<float>(cpu, {2, 3}, y);
     throws([&] { by_shapes.submit({&a}, count); }, UDO_ERROR_SHAPE_MISMATCH, "stage");
-    throws([&] { by_model.submit({&a}, count); }, UDO_ERROR_INVALID_ARGUMENT, "1 inputs, wanted 2");
+    throws([&] { by_model.submit({&a}, count); }, UDO_ERROR_INVALID_ARGUMENT, "1 inputs, expected 2");
     const auto summed = by_model.submit({&a, &b}, count);
     summed.wait();
     CHECK(summed.output(0).read<float>() == sum && calls == 2);

@@ -311,8 +311,8 @@ static void refuse_counts(const udo_model_t *model, const udo_session_t *session
     of_session.core_count = much;
     REFUSED(udo_session_create(model, &of_session, &no_session), UDO_ERROR_INVALID_ARGUMENT, "options.cores");
     REFUSED(udo_tensor_spec_create(UDO_DTYPE_F32, dims, much, &no_spec), UDO_ERROR_INVALID_ARGUMENT, "dims");
-    REFUSED(udo_session_submit(session, inputs, much, outputs, 1, NULL, &no_run), UDO_ERROR_INVALID_ARGUMENT, "wanted 1");
-    REFUSED(udo_session_run(session, inputs, 1, outputs, much), UDO_ERROR_INVALID_ARGUMENT, "wanted 1");
+    REFUSED(udo_session_submit(session, inputs, much, outputs, 1, NULL, &no_run), UDO_ERROR_INVALID_ARGUMENT, "expected 1");
+    REFUSED(udo_session_run(session, inputs, 1, outputs, much), UDO_ERROR_INVALID_ARGUMENT, "expected 1");
     udo_runtime_t *runtime = NULL;
     DONE(udo_runtime_create(NULL, &runtime));
     udo_load_options_t of_model;

@@ -108,7 +108,7 @@ static void run_tensors(const udo_device_t *device, const udo_session_t *session
     CHECK(aliased[0] == NULL);
     const udo_tensor_t *missing[2] = {x, NULL};
     REFUSED(udo_session_run(session, missing, 2, outputs, 2), UDO_ERROR_INVALID_ARGUMENT, "inputs[1] is NULL");
-    REFUSED(udo_session_run(session, inputs, 1, outputs, 2), UDO_ERROR_INVALID_ARGUMENT, "1 inputs, wanted 2");
+    REFUSED(udo_session_run(session, inputs, 1, outputs, 2), UDO_ERROR_INVALID_ARGUMENT, "1 inputs, expected 2");
     REFUSED(udo_session_run(session, NULL, 0, outputs, 2), UDO_ERROR_INVALID_ARGUMENT, "0 inputs");
     udo_tensor_spec_t *spec = NULL;
     udo_tensor_t *wrong = NULL;

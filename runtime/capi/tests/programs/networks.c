@@ -108,9 +108,9 @@ static void take_stages(const udo_networks_t *networks) {
     }
     udo_tensor_t *two_rows = tensor(2, x), *to_make = NULL;
     const udo_tensor_t *too_many[2] = {two_rows, two_rows}, *no_tensor[1] = {NULL};
-    REFUSED(udo_session_run(all, too_many, 2, &to_make, 1), UDO_ERROR_INVALID_ARGUMENT, "2 inputs, wanted 1: \"x\"");
-    REFUSED(udo_session_run(all, too_many, 0, &to_make, 1), UDO_ERROR_INVALID_ARGUMENT, "0 inputs, wanted 1");
-    REFUSED(udo_session_run(all, too_many, 1, &to_make, 0), UDO_ERROR_INVALID_ARGUMENT, "0 outputs, wanted 1");
+    REFUSED(udo_session_run(all, too_many, 2, &to_make, 1), UDO_ERROR_INVALID_ARGUMENT, "2 inputs, expected 1: \"x\"");
+    REFUSED(udo_session_run(all, too_many, 0, &to_make, 1), UDO_ERROR_INVALID_ARGUMENT, "0 inputs, expected 1");
+    REFUSED(udo_session_run(all, too_many, 1, &to_make, 0), UDO_ERROR_INVALID_ARGUMENT, "0 outputs, expected 1");
     REFUSED(udo_session_run(all, no_tensor, 1, &to_make, 1), UDO_ERROR_INVALID_ARGUMENT, "inputs[0]");
     udo_tensor_release(two_rows);
     /* On the host as well. */
@@ -330,7 +330,7 @@ static void see_effects(void) {
     CHECK(strstr(json, "\"threads\": 3") != NULL && strstr(json, "\"priority\": \"high\"") != NULL);
     udo_model_release(model);
     extensions[2].name = "speed";
-    REFUSED(udo_model_compile(runtime, graph, &options, &model), UDO_ERROR_UNSUPPORTED, "wanted one of device_limits, fast_math, gpu_storage, max_memory");
+    REFUSED(udo_model_compile(runtime, graph, &options, &model), UDO_ERROR_UNSUPPORTED, "expected one of device_limits, fast_math, gpu_storage, max_memory");
     extensions[2].name = "max_memory";
     extensions[2].value = "1";
     REFUSED(udo_model_compile(runtime, graph, &options, &model), UDO_ERROR_OUT_OF_MEMORY, "");

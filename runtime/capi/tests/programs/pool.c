@@ -49,7 +49,7 @@ static void share_sessions(const udo_runtime_t *runtime, udo_device_t *cpu) {
     udo_run_t *run = NULL;
     DONE(udo_model_load_bytes(runtime, TEXT, sizeof TEXT - 1, NULL, &model));
     REFUSED(udo_session_pool_create(model, NULL, 0, &pool), UDO_ERROR_INVALID_ARGUMENT, "count is 0");
-    REFUSED(udo_session_pool_create(model, NULL, 65536, &pool), UDO_ERROR_INVALID_ARGUMENT, "wanted at most 65536");
+    REFUSED(udo_session_pool_create(model, NULL, 65536, &pool), UDO_ERROR_INVALID_ARGUMENT, "expected at most 65536");
     DONE(udo_session_pool_create(model, NULL, 2, &pool));
     udo_model_release(model);
     pthread_t threads[THREADS];
@@ -62,7 +62,7 @@ static void share_sessions(const udo_runtime_t *runtime, udo_device_t *cpu) {
     }
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
     udo_tensor_t *made[1] = {NULL};
-    REFUSED(udo_session_pool_submit(pool, NULL, 0, made, 1, NULL, &run), UDO_ERROR_INVALID_ARGUMENT, "0 inputs, wanted 1");
+    REFUSED(udo_session_pool_submit(pool, NULL, 0, made, 1, NULL, &run), UDO_ERROR_INVALID_ARGUMENT, "0 inputs, expected 1");
     udo_session_pool_release(pool);
 }
 
@@ -103,7 +103,7 @@ static void share_stages(const udo_runtime_t *runtime, udo_device_t *cpu, const 
     DONE(udo_networks_open_file(runtime, path, NULL, &networks));
     DONE(udo_networks_find(networks, "stages", &network));
     REFUSED(udo_network_pool_create(network, NULL, 0, &pool), UDO_ERROR_INVALID_ARGUMENT, "count is 0");
-    REFUSED(udo_network_pool_create(network, NULL, 65536, &pool), UDO_ERROR_INVALID_ARGUMENT, "wanted at most 65536");
+    REFUSED(udo_network_pool_create(network, NULL, 65536, &pool), UDO_ERROR_INVALID_ARGUMENT, "expected at most 65536");
     CHECK(pool == NULL);
     DONE(udo_network_pool_create(network, NULL, 2, &pool));
     /* It keeps what it came from. */
@@ -118,9 +118,9 @@ static void share_stages(const udo_runtime_t *runtime, udo_device_t *cpu, const 
     udo_tensor_t *odd = tensor(cpu, three, 2, UDO_DTYPE_F32, x, sizeof x), *even = tensor(cpu, two, 2, UDO_DTYPE_F32, x, 16), *made[2] = {NULL, NULL};
     const udo_tensor_t *inputs[2] = {odd, odd};
     REFUSED(udo_network_pool_submit(pool, inputs, 1, made, 1, NULL, &run), UDO_ERROR_SHAPE_MISMATCH, "no stage of network");
-    REFUSED(udo_network_pool_submit(pool, inputs, 2, made, 1, NULL, &run), UDO_ERROR_INVALID_ARGUMENT, "2 inputs, wanted 1");
+    REFUSED(udo_network_pool_submit(pool, inputs, 2, made, 1, NULL, &run), UDO_ERROR_INVALID_ARGUMENT, "2 inputs, expected 1");
     inputs[0] = even;
-    REFUSED(udo_network_pool_submit(pool, inputs, 1, made, 2, NULL, &run), UDO_ERROR_INVALID_ARGUMENT, "2 outputs, wanted 1");
+    REFUSED(udo_network_pool_submit(pool, inputs, 1, made, 2, NULL, &run), UDO_ERROR_INVALID_ARGUMENT, "2 outputs, expected 1");
     CHECK(run == NULL);
     /* A stage whose memory is there takes none. */
     udo_memory_stats_t before, behind;

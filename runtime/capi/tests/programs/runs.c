@@ -418,7 +418,7 @@ int main(int argc, char **argv) {
     udo_tensor_t *alias[2] = {x, NULL};
     REFUSED(udo_session_submit(session, inputs, 2, alias, 2, NULL, &run), UDO_ERROR_INVALID_ARGUMENT,
             "output 0 lies where input 0 lies");
-    REFUSED(udo_session_submit(session, inputs, 1, outputs, 2, NULL, &run), UDO_ERROR_INVALID_ARGUMENT, "1 inputs, wanted 2");
+    REFUSED(udo_session_submit(session, inputs, 1, outputs, 2, NULL, &run), UDO_ERROR_INVALID_ARGUMENT, "1 inputs, expected 2");
     udo_map_t *map = NULL;
     udo_memory_t *memory = NULL;
     DONE(udo_tensor_memory(x, &memory));

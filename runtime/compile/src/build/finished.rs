@@ -76,7 +76,7 @@ impl FinishedGraph {
         let built = &self.built;
         let count = built.operations.len();
         let placed = built.operations.get(operation).ok_or_else(|| {
-            invalid(format!("there is no operation {operation}; wanted one of {count}"))
+            invalid(format!("there is no operation {operation}, expected one of {count}"))
         })?;
         let is_read = |id: &&TensorId| built.slot(**id).is_ok_and(|slot| slot.data.is_none());
         let mut inputs: Vec<TensorId> = Vec::new();
@@ -124,7 +124,7 @@ fn check_made(built: &GraphBuilder, id: TensorId, place: &str) -> Result<()> {
     }
     let tensor = tensor.place(id);
     Err(invalid(format!(
-        "{place} is {tensor}, which nothing makes; wanted a constant, an input or what an operation makes"
+        "{place} is {tensor}, which nothing makes, expected a constant, an input or what an operation makes"
     )))
 }
 

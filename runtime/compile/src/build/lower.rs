@@ -99,12 +99,12 @@ impl<'a> Lower<'a> {
 
     fn input_id(&self, port: usize) -> Result<TensorId> {
         let found = self.call.inputs.get(port).copied().flatten();
-        found.ok_or_else(|| invalid(format!("input {port} is left out; wanted a tensor")))
+        found.ok_or_else(|| invalid(format!("input {port} is left out, expected a tensor")))
     }
 
     fn output_id(&self, port: usize) -> Result<TensorId> {
         let found = self.call.outputs.get(port).copied().flatten();
-        found.ok_or_else(|| invalid(format!("output {port} is left out; wanted a tensor")))
+        found.ok_or_else(|| invalid(format!("output {port} is left out, expected a tensor")))
     }
 
     fn slot(&self, id: TensorId) -> Result<&Slot> {
@@ -133,7 +133,7 @@ impl<'a> Lower<'a> {
         let fixed = spec.extents().enumerate().map(|(axis, extent)| match extent {
             Extent::Fixed(n) => Ok(n),
             Extent::Range { .. } | Extent::Open => {
-                Err(invalid(format!("input {port} is {spec}; wanted dimension {axis} fixed")))
+                Err(invalid(format!("input {port} is {spec}, expected dimension {axis} fixed")))
             }
         });
         fixed.collect()
@@ -227,14 +227,14 @@ impl<'a> Lower<'a> {
     pub(super) fn known(&self, port: usize) -> Result<Vec<i64>> {
         let slot = self.slot(self.input_id(port)?)?;
         let data = slot.data.as_ref().ok_or_else(|| {
-            invalid(format!("input {port} is not known before a run; wanted a constant"))
+            invalid(format!("input {port} is not known before a run, expected a constant"))
         })?;
         let ints = match data.dtype() {
             DType::I64 => data.get::<i64>().map(<[i64]>::to_vec),
             DType::I32 => data.get::<i32>().map(|x| x.iter().copied().map(i64::from).collect()),
             _ => None,
         };
-        ints.ok_or_else(|| invalid(format!("input {port} is {}; wanted i32 or i64", slot.spec)))
+        ints.ok_or_else(|| invalid(format!("input {port} is {}, expected i32 or i64", slot.spec)))
     }
 
     /// Returns the only integer of input `port`, which must be a constant.
@@ -242,7 +242,7 @@ impl<'a> Lower<'a> {
         match *self.known(port)? {
             [one] => Ok(one),
             ref other => {
-                Err(invalid(format!("input {port} has {} elements; wanted 1", other.len())))
+                Err(invalid(format!("input {port} has {} elements, expected 1", other.len())))
             }
         }
     }
@@ -299,7 +299,7 @@ impl<'a> Lower<'a> {
             (Some(Attr::Int(_)), _) => self.int(name).and_then(|value| {
                 let exact = i32::try_from(value).map(f64::from);
                 exact.map_err(|_| {
-                    invalid(format!("attribute {name:?} is {value}; wanted a real number"))
+                    invalid(format!("attribute {name:?} is {value}, expected a real number"))
                 })
             }),
             (Some(other), _) => Err(invalid(format!("attribute {name:?} is {}", said(other)))),
@@ -330,7 +330,7 @@ impl<'a> Lower<'a> {
     pub(super) fn exactly<const N: usize>(&self, name: &str) -> Result<[i64; N]> {
         let list = self.list(name).ok_or_else(|| Self::missing(name))?;
         list.try_into().map_err(|list: Vec<i64>| {
-            invalid(format!("attribute {name:?} has {} numbers; wanted {N}", list.len()))
+            invalid(format!("attribute {name:?} has {} numbers, expected {N}", list.len()))
         })
     }
 
@@ -340,7 +340,7 @@ impl<'a> Lower<'a> {
         let from_first = if axis < 0 { axis.saturating_add(most) } else { axis };
         let from_first = usize::try_from(from_first).ok().filter(|&axis| axis < rank);
         from_first.ok_or_else(|| {
-            invalid(format!("axis {axis} of {rank} dimensions; wanted {} to {}", -most, most - 1))
+            invalid(format!("axis {axis} of {rank} dimensions, expected {} to {}", -most, most - 1))
         })
     }
 
@@ -534,6 +534,6 @@ fn stored_as(dtype: DType, dims: &[usize], of: &[i32]) -> Result<Tensor> {
         DType::U16 => all::<u16>(dims, of),
         DType::I16 => all::<i16>(dims, of),
         DType::I32 => all::<i32>(dims, of),
-        other => Err(invalid(format!("elements {other} are quantized; wanted integers"))),
+        other => Err(invalid(format!("elements {other} are quantized, expected integers"))),
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn named(name: &str) -> Result<&'static NnrtOp> {
         });
         let nearest = nearest.map_or("", |op| op.name);
         invalid(format!(
-            "there is no operation {name:?}; wanted one of the {} of NNRt, as is {nearest:?}",
+            "there is no operation {name:?}, expected one of the {} of NNRt, as is {nearest:?}",
             OPS.len()
         ))
     })
@@ -70,7 +70,7 @@ pub(super) fn named(name: &str) -> Result<&'static NnrtOp> {
 pub(super) fn numbered(number: u32) -> Result<&'static NnrtOp> {
     let found = OPS.iter().find(|op| op.number == number);
     found.ok_or_else(|| {
-        invalid(format!("there is no operation {number}; wanted 1 to {} of NNRt", OPS.len()))
+        invalid(format!("there is no operation {number}, expected 1 to {} of NNRt", OPS.len()))
     })
 }
 
@@ -87,23 +87,23 @@ impl NnrtOp {
                 most if most == least => least.to_string(),
                 most => format!("{least} to {most}"),
             };
-            Err(invalid(format!("{name}: it has {found} {side}; wanted {wanted}")))
+            Err(invalid(format!("{name}: it has {found} {side}, expected {wanted}")))
         };
         count("inputs", call.inputs.len(), self.inputs)?;
         count("outputs", call.outputs.len(), self.outputs)?;
         if let Some(port) = call.inputs.iter().position(Option::is_none) {
-            return Err(invalid(format!("{name}: input {port} is left out; wanted a tensor")));
+            return Err(invalid(format!("{name}: input {port} is left out, expected a tensor")));
         }
         for (attr, value) in &call.attrs {
             let param = Param::named(self.params, attr).ok_or_else(|| {
                 let known: Vec<_> = self.params.iter().map(|param| param.name).collect();
                 let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-                invalid(format!("{name} has no attribute {attr:?}; wanted {known}"))
+                invalid(format!("{name} has no attribute {attr:?}, expected {known}"))
             })?;
             if !param.takes(value) {
                 let (found, wanted) = (said(value), param.of);
                 return Err(invalid(format!(
-                    "{name}: attribute {attr:?} is {found}; wanted {wanted}"
+                    "{name}: attribute {attr:?} is {found}, expected {wanted}"
                 )));
             }
         }

@@ -114,7 +114,7 @@ impl Placed {
         };
         let name = format!("{op}_{}", id.0);
         if op.is_empty() {
-            return Err(invalid(format!("operation {} has no operator; wanted its name", id.0)));
+            return Err(invalid(format!("operation {} has no operator, expected its name", id.0)));
         }
         for (at, (attr, _)) in attrs.iter().enumerate() {
             if attrs.iter().take(at).any(|(before, _)| before == attr) {
@@ -122,7 +122,7 @@ impl Placed {
             }
         }
         if outputs.is_empty() {
-            return Err(invalid(format!("{name}: it makes 0 tensors; wanted at least one")));
+            return Err(invalid(format!("{name}: it makes 0 tensors, expected at least one")));
         }
         let call = Call { name, attrs, inputs, outputs };
         if let Of::Nnrt(op) = of {

@@ -131,7 +131,7 @@ fn checked(
         digest(&piece, (asked.soc.name, part.stage), [&part.inputs, &part.outputs], &part.program);
     if found != part.digest {
         return Err(stale(
-            "is stale: it was compiled of other nodes, weights or encodings".to_owned(),
+            "is stale: it was compiled from other nodes, weights or encodings".to_owned(),
         ));
     }
     let program = Program::load(&part.program, &Limits::DEFAULT)
@@ -142,8 +142,9 @@ fn checked(
     if !is_wanted(model, &piece, asked) {
         return Ok(None);
     }
-    let anew =
-        compiling.anew(&part.ids).map_err(|error| stale(format!("is of no part: {error}")))?;
+    let anew = compiling
+        .anew(&part.ids)
+        .map_err(|error| stale(format!("does not belong to a part: {error}")))?;
     if (&anew.program, &anew.ports) != (&part.program, &[part.inputs.clone(), part.outputs.clone()])
     {
         return Err(stale(
@@ -181,7 +182,7 @@ fn for_outputs(
     let mut compiling = Compiling::of(graph, compiler, asked.soc)?;
     let anew = compiling.anew(&part.ids)?;
     notices.push(format!(
-        "the HTA program of nodes {} was compiled anew at load, as values within it are asked for",
+        "the HTA program of nodes {} was compiled anew at load, because values inside it are requested",
         part.ids
     ));
     let made = anew.part(asked.soc, part.stage);

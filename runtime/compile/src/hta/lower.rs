@@ -116,7 +116,7 @@ impl Use<'_> {
             }
             _ => None,
         };
-        pair.ok_or_else(|| format!("has {name} {ints:?}, wanted two"))
+        pair.ok_or_else(|| format!("has {name} {ints:?}, expected two"))
     }
 }
 
@@ -160,7 +160,7 @@ impl<'a> Lowering<'a> {
         let schema = bound.op.schema();
         let (domain, op) = (schema.domain(), schema.name());
         let row = TABLE.iter().find(|(of, name, _)| (*of, *name) == (domain, op));
-        let (.., lower) = row.ok_or_else(|| format!("is {op}, which the HTA has not"))?;
+        let (.., lower) = row.ok_or_else(|| format!("is {op}, which the HTA does not support"))?;
         if bound.node.outputs.iter().flatten().count() != 1 {
             return Err("has several outputs".to_owned());
         }
@@ -168,7 +168,7 @@ impl<'a> Lowering<'a> {
         let output = bound.node.output(0).ok_or("makes nothing")?;
         let mut inputs = Vec::with_capacity(made.reads.len());
         for port in made.reads {
-            let value = of.input(port).ok_or("leaves an input out")?;
+            let value = of.input(port).ok_or("omits an input")?;
             inputs.push(match self.derived.rows.get(&(of.at, port)) {
                 None => self.tensor(value)?,
                 Some(row) => self.row(value, row)?,
@@ -233,7 +233,7 @@ impl<'a> Lowering<'a> {
         let values = match &typed.value.source {
             Source::Constant(tensor) if shaped.has_same_bytes() => tensor.get::<u8>(),
             Source::Constant(_) => {
-                return Err(format!("reads constant {:?}, an image", typed.value.name));
+                return Err(format!("reads the image constant {:?}", typed.value.name));
             }
             Source::Input(_) | Source::Computed | Source::Outer => None,
         };
@@ -269,8 +269,6 @@ impl<'a> Lowering<'a> {
     /// Returns the elements of a constant input.
     fn known<T: udo_api::Element>(&self, of: &Use<'_>, port: usize) -> Result<&'a [T], String> {
         let tensor = self.graph.known(of.input(port));
-        tensor
-            .and_then(memory::Tensor::get)
-            .ok_or_else(|| format!("has an input {port} that is not known"))
+        tensor.and_then(memory::Tensor::get).ok_or_else(|| format!("has a computed input {port}"))
     }
 }

@@ -34,11 +34,11 @@ pub(super) struct Piece {
 #[non_exhaustive]
 pub enum PieceError {
     /// None of them computes anything.
-    #[error("nodes {0} compute nothing of stored values")]
+    #[error("nodes {0} compute nothing from quantized values")]
     Empty(String),
     /// A node depends on nodes outside that depend on the part.
     #[error(
-        "node {reader:?} reads {value:?}, which nodes outside make of what the part makes; wanted them in it as well"
+        "node {reader:?} reads {value:?}, which nodes outside compute from results of the part, expected them in it as well"
     )]
     Around {
         /// The node.
@@ -47,7 +47,7 @@ pub enum PieceError {
         value: String,
     },
     /// A node has subgraphs.
-    #[error("node {node:?} ({op}) has subgraphs, and the HTA runs none")]
+    #[error("node {node:?} ({op}) has subgraphs, which the HTA does not support")]
     Subgraphs {
         /// The node.
         node: String,

@@ -95,11 +95,11 @@ pub(super) fn section(soc: &str, network: &str, parts: &[Part]) -> Result<Sectio
 pub(super) enum Damage {
     #[error("ends after {bytes} bytes")]
     Short { bytes: usize },
-    #[error("says {len} bytes of its programs, wanted {MOST} at most")]
+    #[error("has a header of {len} bytes, expected at most {MOST}")]
     Large { len: usize },
     #[error(transparent)]
     Form(#[from] serde_json::Error),
-    #[error("is of version {found}, wanted {VERSION}")]
+    #[error("is of version {found}, expected {VERSION}")]
     Version { found: u32 },
     #[error(transparent)]
     Selector(#[from] NoSelector),

@@ -70,7 +70,7 @@ impl Op for HtaSubnet {
         if scales.len() != outputs.len() || zeros.len() != outputs.len() {
             let count = outputs.len();
             return Err(Error::new(format!(
-                "its outputs are {count}, wanted a scale and a zero point for each"
+                "its outputs are {count}, expected a scale and a zero point for each"
             )));
         }
         for (at, ((shape, scale), zero)) in outputs.iter().zip(scales).zip(zeros).enumerate() {
@@ -88,7 +88,7 @@ impl Op for HtaSubnet {
 
 /// Returns the shapes of all inputs and outputs.
 fn shapes(node: &Node<'_>, count: usize) -> Result<Vec<Shape>, Error> {
-    let wrong = || Error::new(format!("parameter \"shapes\" says no {count} shapes"));
+    let wrong = || Error::new(format!("parameter \"shapes\" does not have {count} shapes"));
     let extents: Option<Vec<usize>> =
         node.ints("shapes")?.iter().map(|&extent| extent.try_into().ok()).collect();
     let extents = extents.ok_or_else(wrong)?;
@@ -111,7 +111,7 @@ impl Kernel for Compiled {
     fn finalize(cx: &FinalizeCx<'_>) -> Result<Self, Error> {
         let refused = |error: &dyn std::fmt::Display| Error::new(format!("its program: {error}"));
         let bytes = cx.constant::<u8>(PROGRAM)?;
-        let bytes = bytes.ok_or_else(|| Error::new("its program is no constant"))?;
+        let bytes = bytes.ok_or_else(|| Error::new("its program is not a constant"))?;
         let program = Program::load(bytes, &Limits::DEFAULT).map_err(|error| refused(&error))?;
         let products = usize::try_from(program.operations()).unwrap_or(usize::MAX);
         cx.work(Work::products(&[products]).with(Arithmetic::Int8).by("HTA program"))?;

@@ -44,10 +44,10 @@ pub enum AffinityError {
 /// # Errors
 /// No core has the name; the error lists the names.
 pub fn core_named(text: &str) -> Result<Core, String> {
-    let core = Core::from_name(text).ok_or_else(|| format!("wanted {}", Core::NAMES))?;
+    let core = Core::from_name(text).ok_or_else(|| format!("expected {}", Core::NAMES))?;
     if core.kind() == Some(CoreKind::Dsp) && !DSP_ARCHS.contains(&core.arch()) {
         let known: Vec<String> = DSP_ARCHS.iter().map(|arch| format!("v{arch}")).collect();
-        return Err(format!("there is no such DSP; wanted {}", known.join(", ")));
+        return Err(format!("there is no such DSP, expected {}", known.join(", ")));
     }
     Ok(core)
 }
@@ -59,7 +59,7 @@ impl FromStr for Affinity {
     fn from_str(text: &str) -> Result<Self, AffinityError> {
         let no_core = |wanted: String| AffinityError::NoCore { found: text.to_owned(), wanted };
         let pair = text.rsplit_once('=');
-        let (of, core) = pair.ok_or_else(|| no_core("wanted NODES=CORE".to_owned()))?;
+        let (of, core) = pair.ok_or_else(|| no_core("expected NODES=CORE".to_owned()))?;
         Ok(Self { of: of.parse()?, core: core_named(core).map_err(no_core)? })
     }
 }
@@ -80,9 +80,9 @@ mod tests {
             assert_eq!(text.parse::<Affinity>().unwrap().to_string(), text);
         }
         let error = |text: &str| text.parse::<Affinity>().unwrap_err().to_string();
-        assert_eq!(error("Conv"), "affinity \"Conv\": wanted NODES=CORE");
-        assert!(error("Conv=npu").starts_with("affinity \"Conv=npu\": wanted cpu"));
-        assert!(error("Conv=dsp:v12").contains("no such DSP; wanted v65"));
+        assert_eq!(error("Conv"), "affinity \"Conv\": expected NODES=CORE");
+        assert!(error("Conv=npu").starts_with("affinity \"Conv=npu\": expected cpu"));
+        assert!(error("Conv=dsp:v12").contains("no such DSP, expected v65"));
         assert!(error("3-1=cpu").contains("\"3-1\" chooses no nodes"));
     }
 }

@@ -48,10 +48,10 @@ pub struct Crossing {
 #[non_exhaustive]
 pub enum CostsError {
     /// The file has another format.
-    #[error("costs: {0}; wanted the form that docs/placement.md has")]
+    #[error("costs: {0}; expected the format in docs/placement.md")]
     Form(#[from] serde_json::Error),
     /// A cost is out of range.
-    #[error("costs: {place} is {found}, wanted {wanted}")]
+    #[error("costs: {place} is {found}, expected {wanted}")]
     Figure {
         /// Its place in the file.
         place: String,
@@ -61,13 +61,13 @@ pub enum CostsError {
         wanted: &'static str,
     },
     /// A core is unknown.
-    #[error("costs: there is no core {found:?}; wanted {}", known())]
+    #[error("costs: there is no core {found:?}, expected {}", known())]
     NoCore {
         /// The name.
         found: String,
     },
     /// The costs of a core of the model, or of a transfer between two of its cores, are missing.
-    #[error("costs: nothing is said of {what}; wanted figures for it")]
+    #[error("costs: there are no figures for {what}")]
     Missing {
         /// The missing costs.
         what: String,
@@ -165,7 +165,7 @@ impl Costs {
             }
             let from = cores.iter().find(|&&from| self.crossing(from, core, 0).is_none());
             if let Some(from) = from {
-                let what = format!("the way from {from} to {core}");
+                let what = format!("transfers from {from} to {core}");
                 return Err(CostsError::Missing { what });
             }
         }
@@ -189,7 +189,7 @@ fn kind(found: &str) -> Result<(), CostsError> {
 
 fn time(place: String, found: f64) -> Result<(), CostsError> {
     let is_one = found.is_finite() && found >= 0.0;
-    let wanted = "microseconds, from 0 on";
+    let wanted = "microseconds, 0 or more";
     if is_one { Ok(()) } else { Err(CostsError::Figure { place, found, wanted }) }
 }
 

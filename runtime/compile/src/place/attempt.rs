@@ -107,8 +107,7 @@ impl Unplaced<'_> {
         let left_out = &self.options.hta_left_out;
         let is_left_out = |id| left_out.ids().any(|known| known == id);
         if core.kind() == Some(CoreKind::Hta) && self.node.origin.ids().any(is_left_out) {
-            return "left out by the user's partition, as `udo prepare --hta-partitions` has it"
-                .to_owned();
+            return "left out by the partition of `udo prepare --hta-partitions`".to_owned();
         }
         "no kernel".to_owned()
     }
@@ -176,10 +175,10 @@ impl Unplaced<'_> {
         let fast = fast_memory(core, &self.options.profile);
         match (workspace.wants_all_vtcm(), fast.unwrap_or(MAX_BYTES)) {
             (true, _) if fast.is_none() => {
-                Some("wants all fast memory, and the core has none".to_owned())
+                Some("needs all fast memory, and the core has none".to_owned())
             }
             (false, room) if workspace.bytes() > room => {
-                Some(format!("wants {} bytes of scratch, the core has {room}", workspace.bytes()))
+                Some(format!("needs {} bytes of scratch, the core has {room}", workspace.bytes()))
             }
             (true | false, _) => None,
         }
@@ -202,7 +201,7 @@ impl Unplaced<'_> {
                 return Ok(Ok(BackendKernel { backend, opencl_unused, ..found }));
             }
             Err(why) => {
-                return Ok(Err(format!("neither an OpenCL device nor a work_item ({why})")));
+                return Ok(Err(format!("found neither an OpenCL device nor a work_item ({why})")));
             }
         };
         let info = found.kernel.gpu_info().ok_or(OpenClError::NoDescription);

@@ -23,10 +23,10 @@ pub(super) struct LayerRule {
 }
 
 pub(super) const LAYERS: &[LayerRule] = &[
-    LayerRule { op: "Elu", says: "ELU runs on the CPU and the GPU alone", refuses: |_, _| true },
+    LayerRule { op: "Elu", says: "ELU runs only on the CPU and the GPU", refuses: |_, _| true },
     LayerRule {
         op: "LpNormalization",
-        says: "L2Norm runs on the CPU and the GPU alone",
+        says: "L2Norm runs only on the CPU and the GPU",
         refuses: |_, bound| {
             let settings = bound.params.settings().iter();
             settings.into_iter().any(|(name, of)| *name == "p" && *of == ParamSetting::Int(2))
@@ -42,10 +42,10 @@ pub(super) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         op: "Pad",
-        says: "the DSP's Pad is of 4 dimensions",
+        says: "the DSP's Pad has 4 dimensions",
         refuses: |graph, bound| graph.desc(bound.node.input(0)).rank() != 4,
     },
-    LayerRule { op: "Pad", says: "the DSP's Pad leaves the batch as it is", refuses: pads_batch },
+    LayerRule { op: "Pad", says: "the DSP's Pad does not pad the batch", refuses: pads_batch },
 ];
 
 /// Returns whether a node pads the first of four axes, or may do so.

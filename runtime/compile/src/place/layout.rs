@@ -40,7 +40,7 @@ impl Unplaced<'_> {
             if !set_nhwc(operand) && !self.is_repeated(side, index) {
                 let side = if side == Side::Input { "input" } else { "output" };
                 let found = operand.format.desc;
-                return Err(format!("{side} {index} is {found}, wanted four fixed dimensions"));
+                return Err(format!("{side} {index} is {found}, expected four fixed dimensions"));
             }
         }
         if !asks && Memory::of(core) == Memory::Host {

@@ -62,8 +62,8 @@ const RULES: &[Rule] = &[
     Rule {
         when: When::Always,
         archs: 0..=64,
-        ..dsp("Versions", "the DSPs that are known begin with v65", |asked| {
-            Some(format!("{} is none of them", asked.core))
+        ..dsp("Versions", "the known DSPs begin with v65", |asked| {
+            Some(format!("{} is not one of them", asked.core))
         })
     },
     Rule {
@@ -76,7 +76,7 @@ const RULES: &[Rule] = &[
     Rule {
         when: When::Always,
         archs: QUANTIZED_ALONE,
-        ..dsp("Types", "v66 takes quantized models alone", |asked| {
+        ..dsp("Types", "v66 supports only quantized models", |asked| {
             let is_own = asked.is_builtin;
             asked.value(|of| is_own && of.dtype.is_float())
         })

@@ -84,7 +84,7 @@ impl Unplaced<'_> {
         let wanted = kernel.workspace().bytes();
         if wanted > room {
             return Err(Some(format!(
-                "its numbers take {wanted} bytes of fast memory, and {core} has {room}"
+                "its float values need {wanted} bytes of fast memory, and {core} has {room}"
             )));
         }
         Ok(PlacedKernel {

@@ -31,7 +31,7 @@ impl Placing<'_> {
             for run in self.small(&choices) {
                 let (count, least) = (self.count(&run), self.options.min_subnet);
                 let reason =
-                    format!("{count} nodes follow each other there, wanted {least} at least");
+                    format!("{count} nodes follow each other there, expected at least {least}");
                 for at in run.nodes {
                     is_done &= !wishes.refuse(NodeId::at(at), run.core, &reason);
                 }
@@ -101,7 +101,7 @@ impl Placing<'_> {
             let not = others.filter_map(|(&other, cost)| {
                 let cost = (*cost)?;
                 let reason = format!(
-                    "the whole costs more: its nodes take {cost:.1} us there and {there:.1} us on {core}, crossings aside"
+                    "the total cost is higher: its nodes take {cost:.1} us there and {there:.1} us on {core}, without transfers"
                 );
                 Some(CoreRefusal { core: other, reason })
             });

@@ -61,7 +61,7 @@ impl Unplaced<'_> {
             let name = schema.input(index).map_or("?", Port::name);
             let found = input.format.desc;
             return Err(format!(
-                "input {name:?} is {found}, and the kernel wants fixed dimensions"
+                "input {name:?} is {found}, and the kernel needs fixed dimensions"
             ));
         }
         for (index, output) in ports.outputs.iter().enumerate() {
@@ -70,10 +70,10 @@ impl Unplaced<'_> {
                 Err(format!("output {name:?} is {}, and {why}", output.format.desc))
             };
             if is_refused(Side::Output, index, output) {
-                return refuse("the kernel does not take bounded ones there");
+                return refuse("the kernel does not support bounded ones there");
             }
             if kernel.is_gpu() && !output.format.desc.full_shape().is_fixed() {
-                return refuse("a GPU kernel cannot say its extents");
+                return refuse("a GPU kernel cannot return its extents");
             }
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Unplaced<'_> {
         } else {
             ""
         };
-        Err(format!("{what} {:?} is {desc}, wanted {types}{hint}", port.name()))
+        Err(format!("{what} {:?} is {desc}, expected {types}{hint}", port.name()))
     }
 
     /// Returns how a value can be stored on `core`, preferred first.

@@ -159,6 +159,6 @@ fn core_of(choices: &[Choice], of: NodeId) -> Core {
 /// Returns why a view is not on the cores before `core`.
 fn refusals(core: Core, options: &PlaceOptions) -> Vec<CoreRefusal> {
     let before = options.cores.iter().take_while(|other| **other != core);
-    let reason = format!("it only gives another shape to what {core} has and reads again");
+    let reason = format!("it only reshapes a value that {core} has and reads again");
     before.map(|&core| CoreRefusal { core, reason: reason.clone() }).collect()
 }

@@ -398,5 +398,5 @@ fn is_alike(a: &TensorDesc, b: &TensorDesc) -> bool {
 }
 
 fn unopened(bound: &BoundNode) -> PlanError {
-    PlanError::Broken(format!("node {:?} ends or cuts what is not there", bound.node.name))
+    PlanError::Broken(format!("node {:?} ends a subgraph that is not open", bound.node.name))
 }

@@ -77,7 +77,7 @@ impl Lowering<'_> {
         let lines = bytes.and_then(|bytes| Shape::new(&[bytes]).ok());
         let lines = lines.ok_or_else(|| PlanError::Transfer {
             value: value.to_owned(),
-            reason: format!("{} has more lines than can be counted", operand.desc),
+            reason: format!("{} has too many cache lines to count", operand.desc),
         })?;
         let desc = TensorDesc::new(DType::U8, lines);
         let of = |view| Operand { desc, view, place: operand.place.clone(), ..Operand::ABSENT };

@@ -79,8 +79,8 @@ impl Control {
             Self::Else => "second branch",
             Self::EndIf => "end of branches",
             Self::Check { .. } => "only branch that fits",
-            Self::Loop { .. } => "trips",
-            Self::EndLoop { .. } => "end of a trip",
+            Self::Loop { .. } => "iterations",
+            Self::EndLoop { .. } => "end of an iteration",
         }
     }
 }
@@ -211,7 +211,7 @@ impl TypedGraph {
             return Ok(());
         }
         let name = parent.entry.def.schema().input(port).map_or("?", udo_api::Port::name);
-        Err(parent.refuse(format!("input {name:?} is {desc}, wanted one element")))
+        Err(parent.refuse(format!("input {name:?} is {desc}, expected one element")))
     }
 
     pub(in crate::resolve) fn name_of(&self, value: ValueId) -> &str {

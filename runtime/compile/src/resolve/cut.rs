@@ -222,7 +222,7 @@ impl Cut {
             Wanted::Extents => "extents",
         };
         binding.notices.push(format!(
-            "node {name:?} ({op}) and what is behind it is planned in the run, for the {what} of \"{names}\": {reason}"
+            "node {name:?} ({op}) and its consumers are planned in the run, for the {what} of \"{names}\": {reason}"
         ));
         self.add(node);
         Ok(())
@@ -310,7 +310,7 @@ fn carried(graph: &TypedGraph, id: ValueId, value: &Value) -> Result<TensorType,
     let Some(dtype) = desc.dtype().filter(|_| desc.encodings().is_none()) else {
         let name = &value.name;
         return Err(ResolveError::Broken(format!(
-            "{name:?} is {desc} and read behind nodes that are planned in the run, wanted a type without encodings"
+            "{name:?} is {desc} and read after nodes that are planned in the run, expected a type without encodings"
         )));
     };
     let dim = |dim: Dim| match dim {

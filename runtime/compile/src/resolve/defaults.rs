@@ -101,7 +101,7 @@ fn default_tensor(port: &Port, inputs: impl Iterator<Item = DType>) -> Result<Te
             (values.iter().map(|&v| real(v)).collect(), Shape::new(&[values.len()]))
         }
         ValueKind::None | ValueKind::Str(_) | ValueKind::Strs(_) => {
-            return Err(fail(Error::new("it is no number")));
+            return Err(fail(Error::new("it is not a number")));
         }
     };
     convert::from_numbers(dtype, shape.map_err(fail)?, &numbers).map_err(fail)

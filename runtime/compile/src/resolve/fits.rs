@@ -35,7 +35,7 @@ pub(super) fn check_bounded(
     }
     // If no kernel accepts fixed extents either, placement reports the reason.
     let would = kernels.iter().any(|entry| fits(Bounded::AsFixed)(&entry));
-    let reason = reason.unwrap_or_else(|| "no kernel takes bounded extents".to_owned());
+    let reason = reason.unwrap_or_else(|| "no kernel supports bounded extents".to_owned());
     refuse(reason).filter(|_| would).map_or(Ok(()), Err)
 }
 

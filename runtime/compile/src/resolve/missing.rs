@@ -36,7 +36,7 @@ const TENSORS: &str = "tensors";
 /// Notes about ONNX's other domains.
 const DOMAINS: &[(&str, &str)] = &[
     ("ai.onnx.ml", "ONNX's for classical machine learning, which is not supported"),
-    ("ai.onnx.preview", "ONNX's for trial, which is not supported"),
+    ("ai.onnx.preview", "ONNX's for preview operators, which is not supported"),
     ("ai.onnx.preview.training", "ONNX's for training, which is not supported"),
 ];
 
@@ -70,8 +70,8 @@ impl MissingOp {
             return domain.map(|(_, words)| (*words).to_owned());
         }
         Some(match needed_by(&self.op)? {
-            TENSORS => "ONNX's, not supported yet".to_owned(),
-            needed => format!("ONNX's for {needed}, which are not supported"),
+            TENSORS => "an ONNX operator that is not supported yet".to_owned(),
+            needed => format!("an ONNX operator for {needed}, which are not supported"),
         })
     }
 

@@ -83,7 +83,7 @@ fn held(param: &Param, setting: ParamSetting) -> Result<ParamSetting, String> {
     match integers.iter().find(|int| !(least..=most).contains(*int)) {
         None => Ok(setting),
         Some(int) => Err(format!(
-            "attribute {:?} has {int}, wanted {dtype}: {least} to {most}",
+            "attribute {:?} has {int}, expected {dtype}: {least} to {most}",
             param.attribute_name()
         )),
     }
@@ -147,7 +147,7 @@ fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
     setting.ok_or_else(|| {
         let wanted = match (param.kind(), wants_float) {
             (Some(ParamKind::Text), _) => "text".to_owned(),
-            (Some(ParamKind::Texts), _) => "a list of texts".to_owned(),
+            (Some(ParamKind::Texts), _) => "a list of strings".to_owned(),
             (Some(ParamKind::Scalar), true) => "a number".to_owned(),
             (Some(ParamKind::Scalar), false) => "an integer".to_owned(),
             (Some(ParamKind::Tensor), true) => "a list of numbers".to_owned(),
@@ -156,7 +156,7 @@ fn convert(param: &Param, attr: &Attr) -> Result<ParamSetting, String> {
             (Some(ParamKind::Graph), _) => "a graph".to_owned(),
             (None, _) => "a kind that this version does not know".to_owned(),
         };
-        format!("attribute {:?} is {}, wanted {wanted}", param.attribute_name(), kind_of(attr))
+        format!("attribute {:?} is {}, expected {wanted}", param.attribute_name(), kind_of(attr))
     })
 }
 
@@ -167,7 +167,7 @@ fn kind_of(attr: &Attr) -> String {
         Attr::Text(_) => "text",
         Attr::Ints(_) => "a list of integers",
         Attr::Floats(_) => "a list of real numbers",
-        Attr::Texts(_) => "a list of texts",
+        Attr::Texts(_) => "a list of strings",
         Attr::Tensor(tensor) => return format!("a tensor of {}", tensor.dtype()),
         Attr::Graph(_) => "a graph",
         Attr::Graphs(_) => "a list of graphs",
@@ -218,12 +218,12 @@ mod tests {
         assert_eq!(set("all", Attr::Int(i64::MIN)), Ok(()));
         assert_eq!(set("k", Attr::Ints(vec![i64::from(i32::MIN), 7])), Ok(()));
         for (name, attr, wanted) in [
-            ("n", Attr::Int(300), "attribute \"n\" has 300, wanted u8: 0 to 255"),
-            ("n", Attr::Int(-1), "attribute \"n\" has -1, wanted u8: 0 to 255"),
+            ("n", Attr::Int(300), "attribute \"n\" has 300, expected u8: 0 to 255"),
+            ("n", Attr::Int(-1), "attribute \"n\" has -1, expected u8: 0 to 255"),
             (
                 "k",
                 Attr::Ints(vec![1, 1 << 31]),
-                "attribute \"k\" has 2147483648, wanted i32: -2147483648 to 2147483647",
+                "attribute \"k\" has 2147483648, expected i32: -2147483648 to 2147483647",
             ),
         ] {
             assert_eq!(set(name, attr), Err(wanted.to_owned()));
@@ -240,9 +240,9 @@ mod tests {
 
         let missing = "attribute \"body\" is missing, and it has no default";
         assert_eq!(params(vec![("other".to_owned(), graph())]).unwrap_err(), missing);
-        let wrong = "attribute \"body\" is an integer, wanted a graph";
+        let wrong = "attribute \"body\" is an integer, expected a graph";
         assert_eq!(params(vec![("body".to_owned(), Attr::Int(1))]).unwrap_err(), wrong);
-        let several = "attribute \"body\" is a list of graphs, wanted a graph";
+        let several = "attribute \"body\" is a list of graphs, expected a graph";
         assert_eq!(params(vec![("body".to_owned(), Attr::Graphs(vec![]))]).unwrap_err(), several);
     }
 }

@@ -236,7 +236,7 @@ fn int(node: &Node, name: &str, default: i64) -> Result<i64, ResolveError> {
     match node.attr(name) {
         None => Ok(default),
         Some(Attr::Int(value)) => Ok(*value),
-        Some(_) => Err(refuse(node, format!("attribute {name:?} is no integer, expected one"))),
+        Some(_) => Err(refuse(node, format!("attribute {name:?} is not an integer, expected one"))),
     }
 }
 

@@ -125,7 +125,7 @@ impl GraphNode for BoundNode {
             return Some("folded".to_owned());
         }
         if self.is_alias {
-            return Some("done by the node before".to_owned());
+            return Some("done by an earlier node".to_owned());
         }
         let steps: Vec<String> = self.epilogue.iter().map(|node| node.step.to_string()).collect();
         let steps = (!steps.is_empty()).then(|| format!("may do {}", steps.join(", ")));

@@ -239,7 +239,7 @@ fn a_branch_that_does_not_fit_fails_where_it_is_taken() {
         );
         let notices = &model.report().notices;
         assert_eq!(notices.len(), 1, "{notices:?}");
-        let notice = format!("a run fails where node \"choice\" {reason}");
+        let notice = format!("a run fails if node \"choice\" {reason}");
         assert!(notices[0].starts_with(&notice), "{notices:?}");
         let mut session = model.session().unwrap();
         give(&mut session, &given(!taken));

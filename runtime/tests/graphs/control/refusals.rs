@@ -34,15 +34,16 @@ fn trips(node: &str, body: &str) -> String {
 #[test]
 fn branches_that_give_different_things_are_refused() {
     let text = branches("capture x; output x", "capture n; output n");
-    let wanted = "node \"pick\" (If): output \"y\" is f32[2] by \"then_branch\" and i64[] by \"else_branch\", wanted one \
+    let wanted = "node \"pick\" (If): output \"y\" is f32[2] from \"then_branch\" and i64[] from \"else_branch\", expected one \
                   type and rank";
     assert_eq!(refusal(&text), wanted);
     let text = branches("capture x; output x, x", "capture x; output x");
-    let wanted = "node \"pick\" (If): its \"then_branch\" has 2 outputs, wanted 1 as the node has";
+    let wanted =
+        "node \"pick\" (If): its \"then_branch\" has 2 outputs, expected 1 as the node has";
     assert_eq!(refusal(&text), wanted);
     let text =
         branches("capture x; output x", "capture x; output x").replace("If@16(c)", "If@16(x)");
-    let wanted = "node \"pick\" (If): input \"cond\" is f32[2], wanted bool";
+    let wanted = "node \"pick\" (If): input \"cond\" is f32[2], expected bool";
     assert_eq!(refusal(&text), wanted);
 }
 
@@ -83,10 +84,10 @@ fn loops_without_an_end_are_refused() {
     let text = trips("y = Loop@16(n, _, x)", "output on");
     assert_eq!(
         refusal(&text),
-        "node \"go\" (Loop): its \"body\" has 2 inputs, wanted 3 as the node gives them"
+        "node \"go\" (Loop): its \"body\" has 2 inputs, expected 3 as the node has"
     );
     let text = trips("y = Loop@16(n, _, x)", "input s: f32[2]; output on");
-    let wanted = "node \"go\" (Loop): its \"body\" has 1 outputs, wanted 2 as the node has states and outputs";
+    let wanted = "node \"go\" (Loop): its \"body\" has 1 outputs, expected 2 as the node has states and outputs";
     assert_eq!(refusal(&text), wanted);
 }
 
@@ -98,19 +99,19 @@ fn slices_of_different_lengths_are_refused() {
         )
     };
     let text = scan("_, y = Scan@16(w, x) num_scan_inputs=2 scan_input_axes=[0, 0]");
-    let wanted = "node \"go\" (Scan): input \"x\" is f32[2] and sliced along axis 0, wanted a fixed extent of 3 there";
+    let wanted = "node \"go\" (Scan): input \"x\" is f32[2] and sliced along axis 0, expected a fixed extent of 3 there";
     assert_eq!(refusal(&text), wanted);
     let text = scan("_, y = Scan@16(x, w) num_scan_inputs=3");
     let wanted =
-        "node \"go\" (Scan): attribute \"num_scan_inputs\" is 3, wanted one of 1 to 2 inputs";
+        "node \"go\" (Scan): attribute \"num_scan_inputs\" is 3, expected one of 1 to 2 inputs";
     assert_eq!(refusal(&text), wanted);
     let text = scan("_, y = Scan@16(x, w) num_scan_inputs=1 scan_input_axes=[2]");
-    let wanted = "node \"go\" (Scan): it goes along axis 2 of 2 in direction 0, wanted an axis that is there, and 0 or 1";
+    let wanted = "node \"go\" (Scan): it has axis 2 and direction 2 for rank 0, expected an existing axis, and 0 or 1";
     assert_eq!(refusal(&text), wanted);
     let text = scan("_, y = Scan@16(x, w) num_scan_inputs=1 scan_input_axes=[0, 1]");
-    let wanted = "node \"go\" (Scan): attribute \"scan_input_axes\" has 2 numbers, wanted 1";
+    let wanted = "node \"go\" (Scan): attribute \"scan_input_axes\" has 2 numbers, expected 1";
     assert_eq!(refusal(&text), wanted);
     let text = scan("_, y = Scan@8(n, x, w) num_scan_inputs=1");
-    let wanted = "node \"go\" (Scan): input 0 is i64[], lengths of sequences, wanted whole ones";
+    let wanted = "node \"go\" (Scan): input 0 is i64[], lengths of sequences, expected none";
     assert_eq!(refusal(&text), wanted);
 }

@@ -147,7 +147,7 @@ operations! {
         let run = nnrt("SCALE").x(&x).x(&middle).x(&middle).y(&x.dims);
         run.int("axis", 1).text("activation", "relu6").is(&[&wanted]);
         let error = nnrt("SCALE").x(&x).x(&column).x(&last).y(&x.dims).error();
-        assert_eq!(error, "SCALE_0: input 1 has 2 dimensions from axis 2 on; wanted fewer");
+        assert_eq!(error, "SCALE_0: input 1 has 2 dimensions from axis 2 on, expected fewer");
     }
 
     28 sigmoid { unary("SIGMOID", &x(), |x| 1.0 / (1.0 + (-x).exp())) }
@@ -203,7 +203,7 @@ operations! {
         let run = || nnrt("EXP").x(&x()).y(&[3, 5]).float("scale", 0.5).float("shift", 1.0);
         run().float("base", 2.0).is(&[&wanted]);
         let error = run().float("base", 0.0).error();
-        assert_eq!(error, "EXP_0: attribute \"base\" is 0; wanted a number above 0, or -1 for e");
+        assert_eq!(error, "EXP_0: attribute \"base\" is 0, expected a number above 0, or -1 for e");
     }
 
     74 leaky_relu {
@@ -251,7 +251,7 @@ operations! {
         run(1).makes(Bool, &[4]).is(&[&x.map(|x| f64::from(x != 0.0))]);
         run(12).makes(F64, &[4]).is(&[&x]);
         let error = run(4).makes(I64, &[4]).error();
-        assert_eq!(error, "CAST_0: input 1 is 4; wanted 5, as its tensor is i64");
+        assert_eq!(error, "CAST_0: input 1 is 4, expected 5, as its tensor is i64");
     }
 
     52 quant_dtype_cast {
@@ -266,9 +266,9 @@ operations! {
         let wanted = stored.map(|q| ((q - 3.0) * 0.25 / 0.5).round_ties_even() + 128.0);
         run.is(&[&wanted]);
         let error = nnrt("QUANT_DTYPE_CAST").x(&x).y(&[4]).error();
-        assert!(error.ends_with("wanted one of them quantized"), "{error}");
+        assert!(error.ends_with("expected one of them quantized"), "{error}");
         let error = nnrt("QUANT_DTYPE_CAST").x(&x).y(&[4]).int("src_t", 10).error();
-        assert!(error.ends_with("is 10; wanted 11, as its tensor is f32"), "{error}");
+        assert!(error.ends_with("is 10, expected 11, as its tensor is f32"), "{error}");
     }
 
     19 mat_mul_of_sides {
@@ -280,7 +280,7 @@ operations! {
         let run = run().int("transpose_b", 1).int("activation", 1);
         run.is(&[&wanted.map(|y| y.max(0.0))]);
         let error = nnrt("MATMUL").x(&Nd::list(&[1.0])).x(&b).y(&[5]).int("transpose_a", 1).error();
-        assert_eq!(error, "MATMUL_0: input 0 is f32[1]; wanted two dimensions to transpose");
+        assert_eq!(error, "MATMUL_0: input 0 is f32[1], expected two dimensions to transpose");
     }
 
     15 full_connection {
@@ -292,7 +292,7 @@ operations! {
         let run_with = || run().y(&[3, 5]).int("has_bias", 1).int("activation", 1);
         run_with().is(&[&wanted]);
         let error = run().y(&[3, 5]).int("has_bias", 0).error();
-        let words = "attribute \"has_bias\" does not go with 3 inputs; wanted 3 with a bias, else 2";
+        let words = "attribute \"has_bias\" does not go with 3 inputs, expected 3 with a bias, else 2";
         assert_eq!(error, format!("FULL_CONNECTION_0: {words}"));
         // Images become rows, all of each or of what is behind an axis.
         let images = Nd::noise(&[3, 2, 2], 4);

@@ -122,22 +122,22 @@ fn a_refused_operation_leaves_the_graph_as_it_was() {
     let constant = graph.constant("c", of(&[1]), &1f32.to_le_bytes()).unwrap();
     graph.op(add(a, b, y)).unwrap();
     let nowhere = TensorId(99);
-    let none = "there is no tensor 99; wanted one of the graph's 5";
+    let none = "there is no tensor 99, expected one of the graph's 5";
     refused(graph.op(relu(nowhere, z)), INVALID, &format!("RELU_1: input 0: {none}"));
     refused(graph.op(relu(a, nowhere)), INVALID, &format!("RELU_1: output 0: {none}"));
     refused(graph.op(relu(z, z)), INVALID, "is output 0 and an input of the same operation");
     refused(graph.op(add(a, b, y)), INVALID, "operation ADD_0 makes it already");
     refused(graph.op(relu(a, constant)), INVALID, "which is a constant");
-    refused(graph.op(add(a, b, z).makes(&[z])), INVALID, "it has 2 outputs; wanted 1");
+    refused(graph.op(add(a, b, z).makes(&[z])), INVALID, "it has 2 outputs, expected 1");
     let twice = Operation::nnrt("TOP_K").reads(&[a, b]).makes(&[z, z]);
-    refused(graph.op(twice), INVALID, "is two outputs; wanted one for each");
-    refused(graph.op(Operation::nnrt("RELU").makes(&[z])), INVALID, "it has 0 inputs; wanted 1");
-    refused(graph.op(relu(a, z).leaves_out()), INVALID, "it has 2 inputs; wanted 1");
+    refused(graph.op(twice), INVALID, "is two outputs, expected one for each");
+    refused(graph.op(Operation::nnrt("RELU").makes(&[z])), INVALID, "it has 0 inputs, expected 1");
+    refused(graph.op(relu(a, z).leaves_out()), INVALID, "it has 2 inputs, expected 1");
     let left = Operation::nnrt("ADD").reads(&[a]).leaves_out().makes(&[z]);
-    refused(graph.op(left), INVALID, "input 1 is left out; wanted a tensor");
+    refused(graph.op(left), INVALID, "input 1 is left out, expected a tensor");
     let attr = |value: i64| ("activation", Attr::Int(value));
     let with = |(name, attr): (&str, Attr)| add(a, b, z).attr(name, attr);
-    let wanted = "attribute \"activation\" is 3; wanted 0 none, 1 relu, 2 relu6";
+    let wanted = "attribute \"activation\" is 3, expected 0 none, 1 relu, 2 relu6";
     refused(graph.op(with(attr(3))), INVALID, wanted);
     refused(graph.op(with(attr(1)).attr("activation", Attr::Int(1))), INVALID, "given twice");
     refused(graph.op(Operation::ours("", "").makes(&[z])), INVALID, "has no operator");
@@ -149,7 +149,7 @@ fn a_refused_operation_leaves_the_graph_as_it_was() {
 #[test]
 fn data_and_descriptions_are_said_once_and_fit() {
     let (mut graph, [a, b, y]) = tensors();
-    refused(graph.set_data(a, &[0; 15]), INVALID, "is given 15 bytes; wanted 16");
+    refused(graph.set_data(a, &[0; 15]), INVALID, "is given 15 bytes, expected 16");
     refused(graph.set_data(TensorId(7), &[]), INVALID, "there is no tensor 7");
     graph.set_data(a, &[0; 16]).unwrap();
     refused(graph.set_data(a, &[0; 16]), STATE, "has its elements already");
@@ -159,11 +159,11 @@ fn data_and_descriptions_are_said_once_and_fit() {
     refused(graph.set_data(y, &[0; 16]), INVALID, "operation RELU_0 makes it already");
     refused(graph.tensor("open", of(&[1])), ErrorCode::AlreadyExists, "is called \"open\" already");
     let short = graph.constant("short", of(&[2]), &[0; 4]);
-    refused(short, INVALID, "is given 4 bytes; wanted 8");
+    refused(short, INVALID, "is given 4 bytes, expected 8");
     graph.constant("short", of(&[2]), &[0; 8]).unwrap();
     let packed = TensorSpec::fixed(udo_api::DType::I8, &[4, 2]).unwrap();
     let packed = packed.with_packing(Packing::N4).unwrap();
-    refused(graph.tensor("packed", packed), INVALID, "wanted batches one behind the other");
+    refused(graph.tensor("packed", packed), INVALID, "expected batches one behind the other");
     let encoding = Encodings::PerTensor(Encoding { scale: 0.5, zero_point: 0 });
     refused(graph.set_quantization(b, encoding), INVALID, "an encoding, wanted elements");
     let whole = graph.tensor("whole", TensorSpec::fixed(I32, &[2]).unwrap()).unwrap();
@@ -180,7 +180,7 @@ fn inputs_and_outputs_are_tensors_of_their_own() {
     refused(graph.set_io(&[a], &[]), INVALID, "there are 0 outputs");
     refused(graph.set_io(&[a, a], &[y]), INVALID, "input 1 is tensor 0");
     refused(graph.set_io(&[a], &[y, y]), INVALID, "output 1 is tensor 2");
-    refused(graph.set_io(&[a], &[a]), INVALID, "wanted each tensor once");
+    refused(graph.set_io(&[a], &[a]), INVALID, "expected each tensor once");
     refused(graph.set_io(&[b], &[y]), INVALID, "which is a constant");
     refused(graph.set_io(&[a], &[b]), INVALID, "which is a constant");
     refused(graph.set_io(&[y], &[a]), INVALID, "which operation RELU_0 makes");

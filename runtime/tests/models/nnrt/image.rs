@@ -125,10 +125,10 @@ fn pools(name: &str, of: fn(&[f64]) -> f64) {
     let error = run(&wanted).error();
     assert_eq!(error, format!("{name}_0: attribute \"kernel_size\" is missing"));
     let error = kernel(run(&wanted)).ints("pad", &[0; 4]).int("pad_mode", 0).error();
-    assert!(error.ends_with("both given; wanted one of them"), "{error}");
+    assert!(error.ends_with("both given, expected one of them"), "{error}");
     let flat = Nd::noise(&[5, 6], 1);
     let error = kernel(nnrt(name).x(&flat).y(&[5, 6])).error();
-    assert_eq!(error, format!("{name}_0: input 0 is f32[5,6]; wanted images of 4 dimensions"));
+    assert_eq!(error, format!("{name}_0: input 0 is f32[5,6], expected images of 4 dimensions"));
 }
 
 /// Pixels of images in blocks of other axes: where each of the output comes from.
@@ -175,7 +175,7 @@ operations! {
         let run = nnrt("CONV2D").nchw().x(&x.permuted(&SECOND)).x(&w).x(&bias);
         run.y(&wanted.permuted(&SECOND).dims).is(&[&wanted.permuted(&SECOND)]);
         let error = nnrt("CONV2D").x(&x).x(&bias).x(&bias).y(&[1, 1, 1, 1]).error();
-        assert_eq!(error, "CONV2D_0: input 1 is f32[6]; wanted 4 dimensions");
+        assert_eq!(error, "CONV2D_0: input 1 is f32[6], expected 4 dimensions");
     }
 
     10 depthwise_conv2d_native {
@@ -204,7 +204,7 @@ operations! {
         let wanted = spread(&x, &grouped, &bias, [5, 5], 1, 0, 2);
         run(&grouped, &wanted).int("group", 2).is(&[&wanted]);
         let error = run(&grouped, &wanted).int("group", 4).error();
-        assert_eq!(error, "CONV2D_TRANSPOSE_0: attribute \"group\" is 4; wanted a divisor of 6");
+        assert_eq!(error, "CONV2D_TRANSPOSE_0: attribute \"group\" is 4, expected a divisor of 6");
     }
 
     3 batch_norm {
@@ -250,7 +250,7 @@ operations! {
         let run = nnrt("BIAS_ADD").nchw().x(&second).x(&bias).y(&second.dims);
         run.is(&[&wanted.permuted(&SECOND)]);
         let error = nnrt("BIAS_ADD").x(&x).x(&Nd::noise(&[1, 4], 2)).y(&x.dims).error();
-        assert_eq!(error, "BIAS_ADD_0: input 1 is f32[1,4]; wanted one dimension");
+        assert_eq!(error, "BIAS_ADD_0: input 1 is f32[1,4], expected one dimension");
     }
 
     46 prelu {
@@ -279,7 +279,7 @@ operations! {
         let case = run().int("depth_radius", 1).float("bias", 2.0).float("alpha", 0.5);
         case.float("beta", 0.75).text("norm_region", "ACROSS_CHANNELS").is(&[&wanted(1, 2.0, 0.5, 0.75)]);
         let error = run().int("depth_radius", -1).error();
-        assert_eq!(error, "LRN_0: attribute \"depth_radius\" is -1; wanted a number of channels");
+        assert_eq!(error, "LRN_0: attribute \"depth_radius\" is -1, expected a number of channels");
     }
 
     43 resize_bilinear {
@@ -324,7 +324,7 @@ operations! {
         let run = |run: Case| run.ints("block_shape", &[2, 3]).ints("crops", &[1, 0, 2, 1]);
         moved("BATCH_TO_SPACE_ND", &x, &[1, 3, 6, 2], run, from);
         let error = nnrt("BATCH_TO_SPACE_ND").x(&x).y(&x.dims).ints("block_shape", &[2]).error();
-        let words = "attribute \"block_shape\" has 1 numbers; wanted 2";
+        let words = "attribute \"block_shape\" has 1 numbers, expected 2";
         assert_eq!(error, format!("BATCH_TO_SPACE_ND_0: {words}"));
     }
 

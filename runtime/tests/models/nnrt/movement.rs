@@ -54,9 +54,9 @@ operations! {
         run().ints("size_splits", &[1, 3]).is(&[&part(0, 1), &part(1, 3)]);
         run().ints("size_splits", &[1, -1]).is(&[&part(0, 1), &part(1, 3)]);
         let error = run().int("output_num", 3).error();
-        assert_eq!(error, "SPLIT_0: attribute \"output_num\" is 3; wanted 2");
+        assert_eq!(error, "SPLIT_0: attribute \"output_num\" is 3, expected 2");
         let error = run().ints("size_splits", &[5, -1]).error();
-        assert_eq!(error, "SPLIT_0: attribute \"size_splits\" is [5, -1]; wanted a sum of at most 4");
+        assert_eq!(error, "SPLIT_0: attribute \"size_splits\" is [5, -1], expected a sum of at most 4");
     }
 
     13 expand_dims {
@@ -94,11 +94,11 @@ operations! {
         let run = || nnrt("TRANSPOSE").x(&x());
         run().constant(I32, &list(&[2.0, 0.0, 1.0])).y(&[4, 2, 3]).is(&[&x().permuted(&[2, 0, 1])]);
         let error = run().input(I32, &list(&[2.0, 0.0, 1.0])).y(&[4, 2, 3]).error();
-        assert_eq!(error, "TRANSPOSE_0: input 1 is not known before a run; wanted a constant");
+        assert_eq!(error, "TRANSPOSE_0: input 1 is not known before a run, expected a constant");
         let error = run().x(&list(&[1.0])).y(&[4, 2, 3]).error();
         assert!(error.contains("input 1 is not known"), "{error}");
         let error = run().constant(F32, &list(&[1.0])).y(&[4, 2, 3]).error();
-        assert_eq!(error, "TRANSPOSE_0: input 1 is f32[1]; wanted i32 or i64");
+        assert_eq!(error, "TRANSPOSE_0: input 1 is f32[1], expected i32 or i64");
     }
 
     14 fill {
@@ -122,7 +122,7 @@ operations! {
         run(&[2.0, 1.0, 3.0]).is(&[&wanted]);
         run(&[3.0, 2.0]).ints("dims", &[-1, 0]).is(&[&wanted]);
         let error = run(&[3.0, 2.0]).ints("dims", &[-1]).error();
-        assert_eq!(error, "TILE_0: attribute \"dims\" is [-1] and input 1 is [3, 2]; wanted as many");
+        assert_eq!(error, "TILE_0: attribute \"dims\" is [-1] and input 1 is [3, 2], expected as many");
     }
 
     16 gather {
@@ -131,7 +131,7 @@ operations! {
         let run = |axis: &[f64]| nnrt("GATHER").x(&x()).input(I32, &indices).constant(I32, &list(axis));
         run(&[1.0]).y(&[2, 2, 2, 4]).is(&[&wanted]);
         let error = run(&[1.0, 0.0]).y(&[2, 2, 2, 4]).error();
-        assert_eq!(error, "GATHER_0: input 2 has 2 elements; wanted 1");
+        assert_eq!(error, "GATHER_0: input 2 has 2 elements, expected 1");
     }
 
     108 gather_nd {
@@ -166,7 +166,7 @@ operations! {
         run.of_ints(&[4]).y(&[4]).is(&[&list(&[7.0, 0.0, 5.0, 0.0])]);
         let deep = Nd::new(&[1, 1, 1], &[0.0]);
         let run = nnrt("SPARSE_TO_DENSE").input(I64, &deep).x(&list(&[5.0])).of_ints(&[4]).y(&[4]);
-        let words = "input 0 is i64[1,1,1]; wanted at most 2 dimensions";
+        let words = "input 0 is i64[1,1,1], expected at most 2 dimensions";
         assert_eq!(run.error(), format!("SPARSE_TO_DENSE_0: {words}"));
     }
 
@@ -205,7 +205,7 @@ operations! {
         run().text("padding_mode", "symmetric").is(&[&padded(&edged, 0.0)]);
         let wide = Nd::new(&[2, 2], &[4.0, 0.0, 0.0, 0.0]);
         let error = nnrt("PAD").x(&x).constant(I32, &wide).y(&[7, 4]).int("padding_mode", 2).error();
-        assert_eq!(error, "PAD_0: input 1 pads dimension 0 by 4 and 0; wanted 0 to 3");
+        assert_eq!(error, "PAD_0: input 1 pads dimension 0 by 4 and 0, expected 0 to 3");
     }
 
     29 slice {
@@ -250,9 +250,9 @@ operations! {
         let case = run(&[-1.0], &[0.0], &[1.0], &[4, 5]);
         case.int("shrink_axis_mask", 1).is(&[&wanted]);
         let error = run(&[0.0; 4], &[1.0; 4], &[1.0; 4], &[1, 1, 1]).int("begin_mask", 1).error();
-        assert_eq!(error, "STRIDED_SLICE_0: 4 dimensions are sliced; wanted at most 3");
+        assert_eq!(error, "STRIDED_SLICE_0: 4 dimensions are sliced, expected at most 3");
         let error = run(&[0.0; 3], &[1.0; 2], &[1.0; 3], &[1, 1, 1]).int("end_mask", 1).error();
-        assert_eq!(error, "STRIDED_SLICE_0: 3 begins, 2 ends and 3 strides; wanted as many");
+        assert_eq!(error, "STRIDED_SLICE_0: 3 begins, 2 ends and 3 strides, expected as many");
     }
 
     27 shape {
@@ -276,7 +276,7 @@ operations! {
         let error = nnrt("RANGE").x(&x()).makes(I32, &[4]).error();
         assert_eq!(error, "RANGE_0: attribute \"limit\" is missing");
         let error = nnrt("RANGE").x(&x()).x(&x()).y(&[1]).error();
-        assert_eq!(error, "RANGE_0: 2 inputs; wanted start, limit and delta, or attributes for them");
+        assert_eq!(error, "RANGE_0: 2 inputs, expected start, limit and delta, or attributes for them");
     }
 
     68 constant_of_shape {
@@ -285,9 +285,9 @@ operations! {
         let case = run().makes(I64, &[2, 3]).floats("value", &[7.0]).int("data_type", 5);
         case.is(&[&Nd::from(&[2, 3], |_| 7.0)]);
         let error = run().y(&[2, 3]).floats("value", &[7.0, 8.0]).error();
-        assert_eq!(error, "CONSTANT_OF_SHAPE_0: attribute \"value\" is [7.0, 8.0]; wanted one number");
+        assert_eq!(error, "CONSTANT_OF_SHAPE_0: attribute \"value\" is [7.0, 8.0], expected one number");
         let error = run().y(&[2, 3]).int("data_type", 5).error();
-        let words = "attribute \"data_type\" is 5; wanted 11, as its tensor is f32";
+        let words = "attribute \"data_type\" is 5, expected 11, as its tensor is f32";
         assert_eq!(error, format!("CONSTANT_OF_SHAPE_0: {words}"));
     }
 }

@@ -97,7 +97,7 @@ operations! {
         let [_, indices] = top(&x.permuted(&[1, 0]), 1);
         run().makes(I64, &[6]).int("axis", 0).is(&[&indices.reshaped(&[6])]);
         let error = run().makes(I64, &[3]).int("top_k", 0).error();
-        assert_eq!(error, "ARG_MAX_0: attribute \"top_k\" is 0; wanted a number above 0");
+        assert_eq!(error, "ARG_MAX_0: attribute \"top_k\" is 0, expected a number above 0");
     }
 
     78 assert {
@@ -188,8 +188,8 @@ operations! {
             assert!(run().int(name, value).error().starts_with("LSTM_0: "), "{name}");
         }
         let error = run().int("hidden_size", 7).error();
-        assert_eq!(error, "LSTM_0: attribute \"hidden_size\" is 7; wanted 3");
+        assert_eq!(error, "LSTM_0: attribute \"hidden_size\" is 7, expected 3");
         let error = run().int("num_directions", 2).error();
-        assert_eq!(error, "LSTM_0: attribute \"num_directions\" is 2; wanted 1");
+        assert_eq!(error, "LSTM_0: attribute \"num_directions\" is 2, expected 1");
     }
 }

@@ -27,9 +27,9 @@ fn reduces(name: &str, of: &dyn Fn(&[f64]) -> f64) {
     let wanted = along(&x, &[1, 2], of).map(|y| y * 0.5).reshaped(&[2]);
     run(&[1.0]).y(&[2]).int("reduce_to_end", 1).float("coeff", 0.5).is(&[&wanted]);
     let error = run(&[1.0, 2.0]).y(&[2]).int("reduce_to_end", 1).error();
-    assert_eq!(error, format!("{name}_0: input 1 has 2 elements; wanted 1"));
+    assert_eq!(error, format!("{name}_0: input 1 has 2 elements, expected 1"));
     let error = run(&[3.0]).y(&[2]).int("reduce_to_end", 1).error();
-    assert_eq!(error, format!("{name}_0: axis 3 of 3 dimensions; wanted -3 to 2"));
+    assert_eq!(error, format!("{name}_0: axis 3 of 3 dimensions, expected -3 to 2"));
 }
 
 fn all_are_true(name: &str) {
@@ -39,7 +39,7 @@ fn all_are_true(name: &str) {
     run().makes(Bool, &[3, 2]).is(&[&along(&x, &[2], &of).reshaped(&[3, 2])]);
     run().makes(Bool, &[3, 2, 1]).int("keep_dims", 1).is(&[&along(&x, &[2], &of)]);
     let error = nnrt(name).x(&x).of_ints(&[2]).y(&[3, 2]).error();
-    assert_eq!(error, format!("{name}_0: input 0 is f32[3,2,2]; wanted bool"));
+    assert_eq!(error, format!("{name}_0: input 0 is f32[3,2,2], expected bool"));
 }
 
 /// Shares of each row along an axis.
@@ -68,7 +68,7 @@ operations! {
         let run = || nnrt("REDUCE_ALL").input(Bool, &x).of_ints(&[1]).int("reduce_to_end", 1);
         run().makes(Bool, &[2]).is(&[&wanted]);
         let error = run().makes(Bool, &[2]).float("coeff", 2.0).error();
-        assert!(error.ends_with("truths are not multiplied"), "{error}");
+        assert!(error.ends_with("bools are not multiplied"), "{error}");
     }
 
     77 all { all_are_true("ALL") }
@@ -79,7 +79,7 @@ operations! {
         run().is(&[&shares(&x, 2)]);
         run().ints("axis", &[1]).is(&[&shares(&x, 1)]);
         let error = run().ints("axis", &[1, 2]).error();
-        assert_eq!(error, "SOFTMAX_0: attribute \"axis\" has 2 numbers; wanted 1");
+        assert_eq!(error, "SOFTMAX_0: attribute \"axis\" has 2 numbers, expected 1");
     }
 
     95 log_softmax {
@@ -120,6 +120,6 @@ operations! {
         // Numbers of fewer axes than those of the mean.
         run().int("begin_params_axis", 2).is(&[&affine(normal(&[1, 2], 0.5))]);
         let error = run().int("begin_axis", 3).error();
-        assert_eq!(error, "LAYER_NORM_0: axis 3 of 3 dimensions; wanted -3 to 2");
+        assert_eq!(error, "LAYER_NORM_0: axis 3 of 3 dimensions, expected -3 to 2");
     }
 }

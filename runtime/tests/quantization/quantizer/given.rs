@@ -88,7 +88,7 @@ fn encodings_that_have_no_say_are_told() {
     let names: Vec<&str> = told.iter().map(|(name, _)| *name).collect();
     // A normalization is folded into the convolution, whose result the Relu cuts off, and a copy is what it copies.
     assert_eq!(names, ["b", "c", "d", "gain", "n"], "{told:?}");
-    assert!(told[0].1.contains("steps of the sums"), "{told:?}");
+    assert!(told[0].1.contains("scale of their products"), "{told:?}");
     let used = quantized.encoded.iter().find(|of| of.name == "x").unwrap();
     assert!((f64::from(used.encodings[0].scale) - 2.5 / 255.0).abs() < 1e-8, "{used:?}");
     let (quantized, _) = quantize(&Graph::parse(NET).unwrap(), Settings::default(), &sets(1.0));
@@ -126,7 +126,7 @@ fn encodings_along_another_axis_are_refused() {
     let said = source.finish(&calibration).unwrap_err().to_string();
     assert!(
         said.starts_with(
-            "value \"w\" is given encodings along axis 1, wanted 1, or those along axis 0"
+            "value \"w\" is given encodings along axis 1, expected 1, or those along axis 0"
         ),
         "{said}"
     );

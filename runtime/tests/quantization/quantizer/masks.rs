@@ -254,7 +254,7 @@ fn what_results_depend_on_is_no_mask() {
         let infinite = fill.replace("-10000.0", "-inf");
         let (graph, sets) = picture(&format!("{infinite}{wide}"), nodes);
         let said = refusal_of_runs(&graph, &sets);
-        assert!(said.ends_with("is infinite for some inputs, wanted numbers"), "{said}");
+        assert!(said.ends_with("is infinite for some inputs, expected numbers"), "{said}");
     }
 }
 
@@ -272,5 +272,5 @@ fn a_mask_may_be_infinite_in_the_data_and_scores_may_not() {
     bad[1][0].1 =
         Tensor::of(Shape::new(&[2, ROWS, WIDTH]).unwrap(), &[f32::NEG_INFINITY; 96]).unwrap();
     let said = refusal_of_runs(&graph, &bad);
-    assert_eq!(said, "value \"x\" is infinite for some inputs, wanted numbers");
+    assert_eq!(said, "value \"x\" is infinite for some inputs, expected numbers");
 }

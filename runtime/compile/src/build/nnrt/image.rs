@@ -45,7 +45,7 @@ pub(super) fn depthwise(lower: &mut Lower<'_>) -> Result<()> {
     let channels = if lower.is_nchw(0)? { 1 } else { lower.rank(0)?.saturating_sub(1) };
     let Some(Extent::Fixed(channels)) = lower.input(0)?.extent(channels) else {
         let found = lower.input(0)?;
-        return Err(invalid(format!("input 0 is {found}; wanted channels that are fixed")));
+        return Err(invalid(format!("input 0 is {found}, expected channels that are fixed")));
     };
     product(lower, i64::try_from(channels).unwrap_or(i64::MAX))
 }
@@ -80,7 +80,7 @@ pub(super) fn conv_transpose(lower: &mut Lower<'_>) -> Result<()> {
 fn weights(lower: &mut Lower<'_>, perm: &[i64]) -> Result<ValueId> {
     let (stored, spec) = (lower.stored(1)?, *lower.input(1)?);
     if spec.rank() != perm.len() {
-        return Err(invalid(format!("input 1 is {spec}; wanted {} dimensions", perm.len())));
+        return Err(invalid(format!("input 1 is {spec}, expected {} dimensions", perm.len())));
     }
     let moved = lower.transposed(stored, perm);
     match spec.encodings() {
@@ -105,11 +105,11 @@ fn moved_axis(encodings: Encodings, perm: &[i64]) -> Result<Encodings> {
 /// the groups.
 fn grouped(lower: &mut Lower<'_>, group: i64) -> Result<ValueId> {
     let &[outputs, high, wide, inputs] = lower.extents(1)?.as_slice() else {
-        return Err(invalid(format!("input 1 is {}; wanted 4 dimensions", lower.input(1)?)));
+        return Err(invalid(format!("input 1 is {}, expected 4 dimensions", lower.input(1)?)));
     };
     let of_group = usize::try_from(group).ok().filter(|&group| group > 0);
     let of_group = of_group.filter(|&group| outputs.is_multiple_of(group)).ok_or_else(|| {
-        invalid(format!("attribute \"group\" is {group}; wanted a divisor of {outputs}"))
+        invalid(format!("attribute \"group\" is {group}, expected a divisor of {outputs}"))
     })?;
     let [own, high, wide, inputs] = [outputs / of_group, high, wide, inputs]
         .map(|extent| i64::try_from(extent).unwrap_or(i64::MAX));
@@ -127,7 +127,7 @@ fn strides(lower: &Lower<'_>) -> Result<Option<(&'static str, Attr)>> {
 fn pads(lower: &Lower<'_>) -> Result<Option<(&'static str, Attr)>> {
     if lower.has("pad") && lower.has("pad_mode") {
         return Err(invalid(
-            "attributes \"pad\" and \"pad_mode\" are both given; wanted one of them",
+            "attributes \"pad\" and \"pad_mode\" are both given, expected one of them",
         ));
     }
     if lower.has("pad") {
@@ -145,7 +145,7 @@ fn images(lower: &mut Lower<'_>, port: usize) -> Result<ValueId> {
     let rank = lower.rank(port)?;
     if rank != 4 {
         let found = lower.input(port)?;
-        return Err(invalid(format!("input {port} is {found}; wanted images of 4 dimensions")));
+        return Err(invalid(format!("input {port} is {found}, expected images of 4 dimensions")));
     }
     second(lower, port)
 }
@@ -230,7 +230,7 @@ fn per_channel(lower: &mut Lower<'_>, port: usize) -> Result<ValueId> {
 
 pub(super) fn bias_add(lower: &mut Lower<'_>) -> Result<()> {
     if lower.rank(1)? != 1 {
-        return Err(invalid(format!("input 1 is {}; wanted one dimension", lower.input(1)?)));
+        return Err(invalid(format!("input 1 is {}, expected one dimension", lower.input(1)?)));
     }
     let inputs = [lower.x(0)?, per_channel(lower, 1)?];
     let y = lower.node("Add", &inputs, &[]);
@@ -270,10 +270,10 @@ pub(super) fn lrn(lower: &mut Lower<'_>) -> Result<()> {
     let radius = lower.int("depth_radius")?;
     let size = radius.checked_mul(2).and_then(|twice| twice.checked_add(1));
     let size = size.filter(|_| radius >= 0).ok_or_else(|| {
-        invalid(format!("attribute \"depth_radius\" is {radius}; wanted a number of channels"))
+        invalid(format!("attribute \"depth_radius\" is {radius}, expected a number of channels"))
     })?;
     let of_each = i32::try_from(size).map(f64::from).map_err(|_| {
-        invalid(format!("attribute \"depth_radius\" is {radius}; wanted fewer channels"))
+        invalid(format!("attribute \"depth_radius\" is {radius}, expected fewer channels"))
     })?;
     let images = images(lower, 0)?;
     let attrs = [

@@ -28,7 +28,7 @@ pub(super) fn check_type(what: &str, number: i64, of: DType) -> Result<()> {
         return Ok(());
     }
     let wanted = TYPES.iter().find(|(_, dtype)| *dtype == of).map_or(0, |(own, _)| *own);
-    Err(invalid(format!("{what} is {number}; wanted {wanted}, as its tensor is {of}")))
+    Err(invalid(format!("{what} is {number}, expected {wanted}, as its tensor is {of}")))
 }
 
 pub(super) fn cast(lower: &mut Lower<'_>) -> Result<()> {
@@ -47,7 +47,7 @@ pub(super) fn quant_dtype_cast(lower: &mut Lower<'_>) -> Result<()> {
     }
     if from.encodings().is_none() && to.encodings().is_none() {
         return Err(invalid(format!(
-            "input 0 is {from} and output 0 is {to}; wanted one of them quantized"
+            "input 0 is {from} and output 0 is {to}, expected one of them quantized"
         )));
     }
     let x = lower.x(0)?;
@@ -92,7 +92,7 @@ pub(super) fn exp(lower: &mut Lower<'_>) -> Result<()> {
     if base.to_bits() != (-1f64).to_bits() {
         if base.is_nan() || base <= 0.0 {
             return Err(invalid(format!(
-                "attribute \"base\" is {base}; wanted a number above 0, or -1 for e"
+                "attribute \"base\" is {base}, expected a number above 0, or -1 for e"
             )));
         }
         let log = lower.number(0, base.ln())?;
@@ -109,7 +109,9 @@ pub(super) fn scale(lower: &mut Lower<'_>) -> Result<()> {
         let own = lower.rank(port)?;
         let behind = lower.rank(0)?.checked_sub(axis).and_then(|left| left.checked_sub(own));
         let behind = behind.ok_or_else(|| {
-            invalid(format!("input {port} has {own} dimensions from axis {axis} on; wanted fewer"))
+            invalid(format!(
+                "input {port} has {own} dimensions from axis {axis} on, expected fewer"
+            ))
         })?;
         let mut value = lower.x(port)?;
         if behind > 0 {
@@ -128,12 +130,12 @@ pub(super) fn full_connection(lower: &mut Lower<'_>) -> Result<()> {
     if lower.has("has_bias") && lower.flag("has_bias")? != has_bias {
         let count = lower.count();
         return Err(invalid(format!(
-            "attribute \"has_bias\" does not go with {count} inputs; wanted 3 with a bias, else 2"
+            "attribute \"has_bias\" does not go with {count} inputs, expected 3 with a bias, else 2"
         )));
     }
     let rank = lower.rank(0)?;
     let [_, inputs] = lower.extents(1)?[..] else {
-        return Err(invalid(format!("input 1 is {}; wanted 2 dimensions", lower.input(1)?)));
+        return Err(invalid(format!("input 1 is {}, expected 2 dimensions", lower.input(1)?)));
     };
     let inputs = i64::try_from(inputs).unwrap_or(i64::MAX);
     let axis = if lower.flag("use_axis")? {
@@ -175,7 +177,7 @@ fn side(lower: &mut Lower<'_>, port: usize, name: &str) -> Result<ValueId> {
     let [.., row, column] = perm.as_mut_slice() else {
         let found = lower.input(port)?;
         return Err(invalid(format!(
-            "input {port} is {found}; wanted two dimensions to transpose"
+            "input {port} is {found}, expected two dimensions to transpose"
         )));
     };
     std::mem::swap(row, column);

@@ -46,7 +46,7 @@ pub(super) fn split(lower: &mut Lower<'_>) -> Result<()> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     if lower.has("output_num") && lower.int("output_num")? != count {
         let found = lower.int("output_num")?;
-        return Err(invalid(format!("attribute \"output_num\" is {found}; wanted {count}")));
+        return Err(invalid(format!("attribute \"output_num\" is {found}, expected {count}")));
     }
     let axis = lower.int("axis")?;
     let sizes = match lower.list("size_splits").filter(|sizes| !sizes.is_empty()) {
@@ -68,7 +68,9 @@ fn whole_sizes(lower: &Lower<'_>, axis: i64, mut sizes: Vec<i64>) -> Result<Vec<
     let said = said.try_fold(0i64, |sum, &size| sum.checked_add(size));
     let left = said.and_then(|said| i64::try_from(extent).ok()?.checked_sub(said));
     let left = left.filter(|left| *left >= 0).ok_or_else(|| {
-        invalid(format!("attribute \"size_splits\" is {sizes:?}; wanted a sum of at most {extent}"))
+        invalid(format!(
+            "attribute \"size_splits\" is {sizes:?}, expected a sum of at most {extent}"
+        ))
     })?;
     sizes.iter_mut().filter(|size| **size == -1).for_each(|size| *size = left);
     Ok(sizes)
@@ -156,7 +158,7 @@ pub(super) fn tile(lower: &mut Lower<'_>) -> Result<()> {
             let (times, rank) = (lower.known(1)?, lower.rank(0)?);
             if times.len() != dims.len() {
                 return Err(invalid(format!(
-                    "attribute \"dims\" is {dims:?} and input 1 is {times:?}; wanted as many"
+                    "attribute \"dims\" is {dims:?} and input 1 is {times:?}, expected as many"
                 )));
             }
             let mut repeats = vec![1; rank];
@@ -211,7 +213,7 @@ pub(super) fn sparse_to_dense(lower: &mut Lower<'_>) -> Result<()> {
     let rank = lower.rank(0)?;
     if rank > 2 {
         return Err(invalid(format!(
-            "input 0 is {}; wanted at most 2 dimensions",
+            "input 0 is {}, expected at most 2 dimensions",
             lower.input(0)?
         )));
     }
@@ -239,7 +241,7 @@ fn zeros(lower: &mut Lower<'_>, port: usize, dtype: DType) -> Result<ValueId> {
 pub(super) fn constant_of_shape(lower: &mut Lower<'_>) -> Result<()> {
     let value = lower.floats("value").unwrap_or_else(|| vec![0.0]);
     let &[value] = value.as_slice() else {
-        return Err(invalid(format!("attribute \"value\" is {value:?}; wanted one number")));
+        return Err(invalid(format!("attribute \"value\" is {value:?}, expected one number")));
     };
     if lower.has("data_type") {
         let dtype = lower.output(0)?.dtype();
@@ -292,7 +294,7 @@ fn symmetric(lower: &mut Lower<'_>) -> Result<()> {
     let mut y = lower.x(0)?;
     for (axis, &extent) in extents.iter().enumerate() {
         let &[before, behind] = pads.get(2 * axis..2 * axis + 2).unwrap_or_default() else {
-            return Err(invalid(format!("input 1 is {pads:?}; wanted two for each dimension")));
+            return Err(invalid(format!("input 1 is {pads:?}, expected two for each dimension")));
         };
         if (before, behind) == (0, 0) {
             continue;
@@ -300,7 +302,7 @@ fn symmetric(lower: &mut Lower<'_>) -> Result<()> {
         let len = i64::try_from(extent).unwrap_or(i64::MAX);
         if !(0..=len).contains(&before) || !(0..=len).contains(&behind) {
             return Err(invalid(format!(
-                "input 1 pads dimension {axis} by {before} and {behind}; wanted 0 to {len}"
+                "input 1 pads dimension {axis} by {before} and {behind}, expected 0 to {len}"
             )));
         }
         let places = (0..before).rev().chain(0..len).chain((len - behind..len).rev());
@@ -382,7 +384,7 @@ impl Slices {
         let count = begins.len();
         if ends.len() != count || steps.len() != count {
             return Err(invalid(format!(
-                "{count} begins, {} ends and {} strides; wanted as many",
+                "{count} begins, {} ends and {} strides, expected as many",
                 ends.len(),
                 steps.len()
             )));
@@ -391,7 +393,7 @@ impl Slices {
         let is_new = |at: usize| is_set(masks.new_axis, at) && !is_set(masks.ellipsis, at);
         let of_x = (0..count).filter(|&at| !is_new(at) && !is_set(masks.ellipsis, at)).count();
         let skipped = rank.checked_sub(of_x).ok_or_else(|| {
-            invalid(format!("{of_x} dimensions are sliced; wanted at most {rank}"))
+            invalid(format!("{of_x} dimensions are sliced, expected at most {rank}"))
         })?;
         let (mut slices, mut axis, mut made) = (Self::default(), 0i64, 0i64);
         for (at, ((&begin, &end), &step)) in begins.iter().zip(ends).zip(steps).enumerate() {
@@ -491,7 +493,7 @@ pub(super) fn range(lower: &mut Lower<'_>) -> Result<()> {
         }
         count => {
             return Err(invalid(format!(
-                "{count} inputs; wanted start, limit and delta, or attributes for them"
+                "{count} inputs, expected start, limit and delta, or attributes for them"
             )));
         }
     }

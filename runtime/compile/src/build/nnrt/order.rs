@@ -24,7 +24,7 @@ pub(super) fn arg_max(lower: &mut Lower<'_>) -> Result<()> {
     let (axis, keep) = (lower.int("axis")?, lower.int("keep_dims")?);
     let (k, wants_value) = (lower.int("top_k")?, lower.flag("out_max_value")?);
     if k < 1 {
-        return Err(invalid(format!("attribute \"top_k\" is {k}; wanted a number above 0")));
+        return Err(invalid(format!("attribute \"top_k\" is {k}, expected a number above 0")));
     }
     if k == 1 && !wants_value {
         let x = lower.x(0)?;
@@ -57,7 +57,7 @@ pub(super) fn detection_post_process(lower: &mut Lower<'_>) -> Result<()> {
     }
     let scale = lower.floats("scale").filter(|scale| scale.len() == 4);
     let scale = scale.ok_or_else(|| {
-        invalid("attribute \"scale\" is missing; wanted numbers for y, x, height and width")
+        invalid("attribute \"scale\" is missing, expected numbers for y, x, height and width")
     })?;
     let attrs = [
         ("scale", Attr::Floats(scale)),

@@ -18,18 +18,18 @@ pub(super) fn lstm(lower: &mut Lower<'_>) -> Result<()> {
     let directions = if both { 2 } else { 1 };
     if lower.has("num_directions") && lower.int("num_directions")? != directions {
         return Err(invalid(format!(
-            "attribute \"num_directions\" is {}; wanted {directions}",
+            "attribute \"num_directions\" is {}, expected {directions}",
             lower.int("num_directions")?
         )));
     }
     let &[_, _, hidden] = lower.extents(2)?.as_slice() else {
         let found = lower.input(2)?;
-        return Err(invalid(format!("input 2 is {found}; wanted [directions,4*hidden,hidden]")));
+        return Err(invalid(format!("input 2 is {found}, expected [directions,4*hidden,hidden]")));
     };
     let hidden = i64::try_from(hidden).unwrap_or(i64::MAX);
     if lower.has("hidden_size") && lower.int("hidden_size")? != hidden {
         let found = lower.int("hidden_size")?;
-        return Err(invalid(format!("attribute \"hidden_size\" is {found}; wanted {hidden}")));
+        return Err(invalid(format!("attribute \"hidden_size\" is {found}, expected {hidden}")));
     }
     let bias = if lower.flag("has_bias")? { Some(lower.x(3)?) } else { None };
     let inputs = [

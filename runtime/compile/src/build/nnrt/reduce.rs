@@ -32,10 +32,10 @@ pub(super) fn l2(lower: &mut Lower<'_>) -> Result<()> {
 /// Returns whether all elements are true: the minimum of bools.
 pub(super) fn all(lower: &mut Lower<'_>) -> Result<()> {
     if lower.input(0)?.dtype() != DType::Bool {
-        return Err(invalid(format!("input 0 is {}; wanted bool", lower.input(0)?)));
+        return Err(invalid(format!("input 0 is {}, expected bool", lower.input(0)?)));
     }
     if lower.has("coeff") {
-        return Err(invalid("attribute \"coeff\" is given, and truths are not multiplied"));
+        return Err(invalid("attribute \"coeff\" is given, and bools are not multiplied"));
     }
     let y = along(lower, "ReduceMin")?;
     lower.give(0, y)

@@ -16,7 +16,7 @@ pub(super) fn weights<'a>(
 ) -> Result<Weights<'a>, String> {
     let turned = lowering.derived.matrices.get(&of.at).filter(|_| is_turned);
     let tensor = turned.or_else(|| lowering.graph.known(of.input(values)));
-    let tensor = tensor.ok_or("multiplies with what a run computes")?;
+    let tensor = tensor.ok_or("multiplies with a computed value")?;
     let values = match tensor.dtype() {
         DType::I8 => Values::I8 {
             weights: tensor.get().unwrap_or_default(),
@@ -26,7 +26,7 @@ pub(super) fn weights<'a>(
             weights: tensor.get().unwrap_or_default(),
             zero_points: zero_points(lowering, of, zeros, &[0])?,
         },
-        other => return Err(format!("has weights of {other}, wanted u8 or i8")),
+        other => return Err(format!("has weights of {other}, expected u8 or i8")),
     };
     let bias = match of.input(bias) {
         None => &[],
@@ -66,7 +66,7 @@ fn product<'a>(lowering: &Lowering<'a>, of: &Use<'a>, bias: usize) -> Result<Mad
     let x = lowering.shaped(of, 0)?;
     let matrix = lowering.graph.desc(of.input(3));
     if x.is_image || matrix.rank() != 2 {
-        return Err(format!("multiplies with {matrix}, wanted rows of channels and a matrix"));
+        return Err(format!("multiplies with {matrix}, expected rows of channels and a matrix"));
     }
     let weights = weights(lowering, of, [3, 4, 5, bias], true)?;
     let op = match x.nhwc {
@@ -93,12 +93,12 @@ pub(super) fn gemm<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>
         _ => 1.0,
     };
     if of.int("transA") == Some(1) || alpha.to_bits() != 1.0f64.to_bits() {
-        return Err("multiplies a transposed input, or sums by a factor".to_owned());
+        return Err("multiplies a transposed input, or scales its result".to_owned());
     }
     let x = lowering.shaped(of, 0)?;
     let [batch, _, _, _] = x.nhwc;
     if batch != 1 {
-        return Err(format!("has a batch of {batch}, wanted 1"));
+        return Err(format!("has a batch of {batch}, expected 1"));
     }
     let is_turned = of.int("transB") == Some(0);
     let weights = weights(lowering, of, [3, 4, 5, 6], is_turned)?;

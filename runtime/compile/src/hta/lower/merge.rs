@@ -32,7 +32,8 @@ fn pair(lowering: &Lowering<'_>, use_of: &Use<'_>) -> Result<Vec<usize>, String>
     if is_whole(y) && is_row(x, 0) {
         return Ok(vec![3, 0]);
     }
-    Err("meets tensors of other shapes than the same, or a number for each channel".to_owned())
+    Err("combines tensors of different shapes, expected equal ones or a number for each channel"
+        .to_owned())
 }
 
 /// Returns a constant scalar operand of a sum or product, repeated for each channel, and its port.
@@ -55,7 +56,7 @@ fn along_channels(lowering: &Lowering<'_>, of: &Use<'_>, port: usize) -> Result<
 
 pub(super) fn concat<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
     if !along_channels(lowering, of, 2)? {
-        return Err("joins along another axis than channels".to_owned());
+        return Err("joins along an axis other than channels".to_owned());
     }
     Ok(Made { op: Op::Concat, reads: (2..of.bound.node.inputs.len()).step_by(3).collect() })
 }
@@ -67,7 +68,7 @@ pub(super) fn softmax<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<
     let x = lowering.shaped(of, 0)?;
     let goes_on = of.int("opset").is_some_and(|opset| opset < ONE_AXIS) && x.is_image;
     if !along_channels(lowering, of, 0)? || goes_on {
-        return Err("sums up along another axis than channels".to_owned());
+        return Err("normalizes along an axis other than channels".to_owned());
     }
     Ok(Made { op: Op::Softmax, reads: vec![0] })
 }

@@ -17,10 +17,10 @@ pub(super) struct Shaped {
 impl Shaped {
     pub(super) fn of(desc: &TensorDesc) -> Result<Self, String> {
         if desc.dtype() != Some(DType::U8) {
-            return Err(format!("has a tensor {desc}, wanted u8"));
+            return Err(format!("has a tensor {desc}, expected u8"));
         }
         if !desc.full_shape().is_fixed() {
-            return Err(format!("has a tensor {desc}, wanted fixed extents"));
+            return Err(format!("has a tensor {desc}, expected fixed extents"));
         }
         let nhwc = match *desc.shape() {
             [] => [1; 4],
@@ -28,7 +28,7 @@ impl Shaped {
             [batch, channels] => [batch, 1, 1, channels],
             [batch, width, channels] => [batch, 1, width, channels],
             [batch, channels, height, width] => [batch, height, width, channels],
-            _ => return Err(format!("has a tensor {desc}, wanted four dimensions at most")),
+            _ => return Err(format!("has a tensor {desc}, expected four dimensions at most")),
         };
         Ok(Self { nhwc, is_image: desc.rank() == 4 })
     }
@@ -48,7 +48,7 @@ impl Shaped {
 pub(super) fn reshape<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>, String> {
     let (x, y) = (lowering.shaped(of, 0)?, lowering.output(of)?);
     if x.nhwc != y.nhwc && !(x.has_same_bytes() && y.has_same_bytes()) {
-        return Err("reshapes an image, whose channels lie last on the HTA".to_owned());
+        return Err("reshapes an image, whose channels are last on the HTA".to_owned());
     }
     Ok(Made { op: Op::Reshape, reads: vec![0] })
 }
@@ -67,7 +67,7 @@ pub(super) fn resize<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'
         _ => false,
     };
     if of.text("mode") != Some("nearest") || !is_repeated || !is_whole || !x.is_image {
-        return Err("resizes otherwise than by repeating pixels".to_owned());
+        return Err("resizes other than by repeating pixels".to_owned());
     }
     Ok(Made { op: Op::Resize, reads: vec![0] })
 }

@@ -16,7 +16,7 @@ fn window(
         Some(crate::resolve::ParamSetting::Ints(pads)) if !pads.is_empty() => {
             let pads: Option<Vec<usize>> = pads.iter().map(|&pad| pad.try_into().ok()).collect();
             let pads = pads.and_then(|pads| <[usize; 4]>::try_from(pads).ok());
-            pads.ok_or("has pads that are not four numbers from 0 on")
+            pads.ok_or("has pads other than four numbers of 0 or more")
         }
         _ => Ok([0; 4]),
     };
@@ -43,7 +43,7 @@ pub(super) fn conv<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>
     let (x, y) = (lowering.shaped(of, 0)?, lowering.output(of)?);
     let weights = lowering.graph.desc(of.input(3));
     let [outputs, per_group, down, across] = *weights.shape() else {
-        return Err(format!("has weights {weights}, wanted four dimensions"));
+        return Err(format!("has weights {weights}, expected four dimensions"));
     };
     let window = window(of, [down, across], x.nhwc, y.nhwc)?;
     let weights = matrix::weights(lowering, of, [3, 4, 5, 8], false)?;
@@ -58,7 +58,7 @@ pub(super) fn conv<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<Made<'a>
         }
         groups => {
             return Err(format!(
-                "has {groups} groups of {per_group} channels, wanted one group, or one for each channel"
+                "has {groups} groups of {per_group} channels, expected one group, or one for each channel"
             ));
         }
     };
@@ -71,10 +71,10 @@ fn pooled(lowering: &Lowering<'_>, of: &Use<'_>) -> Result<Window, String> {
     let window = window(of, of.pair("kernel_shape", 1)?, x.nhwc, y.nhwc)?;
     let [_, height, width, _] = x.nhwc;
     if window.output(height, width) != Some([y.nhwc[1], y.nhwc[2]]) {
-        return Err("has windows that hang over the end of the image (ceil_mode)".to_owned());
+        return Err("has windows that extend beyond the image (ceil_mode)".to_owned());
     }
     if !x.is_image {
-        return Err("pools what is no image".to_owned());
+        return Err("pools a value that is not an image".to_owned());
     }
     Ok(window)
 }
@@ -94,7 +94,7 @@ pub(super) fn average_pool<'a>(lowering: &Lowering<'a>, of: &Use<'a>) -> Result<
 
 fn check_layout(of: &Use<'_>) -> Result<(), String> {
     match of.int("channels_last") {
-        Some(1) => Err("says that channels come last, wanted them second".to_owned()),
+        Some(1) => Err("has channels last, expected them second".to_owned()),
         _ => Ok(()),
     }
 }
@@ -104,7 +104,7 @@ fn whole(lowering: &Lowering<'_>, of: &Use<'_>) -> Result<Window, String> {
     let x = lowering.shaped(of, 0)?;
     let [_, height, width, _] = x.nhwc;
     if !x.is_image {
-        return Err("pools what is no image".to_owned());
+        return Err("pools a value that is not an image".to_owned());
     }
     Ok(Window { kernel: [height, width], ..Window::ONE })
 }

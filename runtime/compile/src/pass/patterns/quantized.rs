@@ -34,7 +34,7 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
     }
     let stored = node.output().dtype().and_then(|dtype| Encoded::of(node, dtype, None));
     let Some(result) = stored.and_then(Encoded::for_all) else {
-        let why = "it is quantized to values that no one scale of 8 or 16 bits is known for";
+        let why = "it quantizes to a type other than 8 or 16 bits with one known scale";
         return Found::Stays(why.to_owned());
     };
     if let Some(table) = looked_up(node, &result) {
@@ -47,11 +47,11 @@ pub(in crate::pass) fn find(node: &Candidate<'_>) -> Found {
     // An operand that was not dequantized has no quantized form.
     let Some(maker) = node.before(0).filter(reads_dequantized) else { return Found::Nothing };
     if maker.op().is_none() {
-        return Found::Stays(named(&maker, "is of a package, which computes with the numbers"));
+        return Found::Stays(named(&maker, "is of a package, which computes in floating point"));
     }
     let put = match result.unclipped(maker) {
         Some(of) => Group { of, result }.on_values(),
-        None => Err(named(&maker, "cuts off what could be stored")),
+        None => Err(named(&maker, "clips values inside the quantized range")),
     };
     put.map_or_else(Found::Stays, Found::Instead)
 }
@@ -166,7 +166,7 @@ impl<'a> Group<'a> {
     fn activation(&self, port: usize) -> Result<Encoded<'a>, String> {
         self.operand(port).and_then(Encoded::for_all).ok_or_else(|| {
             self.stays(&format!(
-                "has an input, {port}, that is not made of values of 8 or 16 bits with one scale"
+                "has an input, {port}, that is not dequantized from 8 or 16 bits with one scale"
             ))
         })
     }
@@ -176,33 +176,33 @@ impl<'a> Group<'a> {
         let weights = self.operand(port);
         let fits = |of: &Encoded<'_>| of.is_byte() && of.axis.is_none_or(|own| own == axis);
         weights.filter(fits).ok_or_else(|| {
-            self.stays("has weights that are not made of values of 8 bits with one scale, or one for each result")
+            self.stays("has weights that are not dequantized from 8 bits with one scale, or one for each output channel")
         })
     }
 
     /// Refuses sums of more products than the kernels support.
     fn check_depth(&self, depth: usize) -> Result<(), String> {
         if depth > MAX_K {
-            return Err(self.stays(&format!("adds up {depth} products, more than {MAX_K}")));
+            return Err(self.stays(&format!("sums {depth} products, more than {MAX_K}")));
         }
         Ok(())
     }
 
     /// Returns values, scale and zero point of an operand.
     fn triple(&self, of: &Encoded<'_>) -> Result<[Operand; 3], String> {
-        of.triple().ok_or_else(|| self.stays("reads values that are not known by themselves"))
+        of.triple().ok_or_else(|| self.stays("reads values that have no quantized form"))
     }
 
     /// Returns scale and zero point of the result.
     fn result(&self) -> Result<[Operand; 2], String> {
-        self.result.numbers().ok_or_else(|| self.stays("has a result of no known scale"))
+        self.result.numbers().ok_or_else(|| self.stays("has a result without a known scale"))
     }
 
     /// Returns the quantized operator, with the attributes that both operators have.
     fn by(&self, domain: &'static str, op: &'static str, inputs: Vec<Operand>) -> Put {
         let of = Replacement::of(&self.of);
         let Replacement { attrs, .. } =
-            of.ok_or_else(|| self.stays("has attributes of its own"))?;
+            of.ok_or_else(|| self.stays("has attributes that the quantized operator lacks"))?;
         // Float values that other nodes read as well are still computed.
         let shared = self.of.node().node.inputs.iter().flatten().copied().collect();
         let named_after = Some(self.of.id());
@@ -219,7 +219,7 @@ impl<'a> Group<'a> {
         if self.result.is_byte() {
             return Ok(());
         }
-        Err(self.stays("makes values of 16 bits, which it computes in numbers"))
+        Err(self.stays("has a 16-bit result, which is computed in floating point"))
     }
 
     /// Returns an operator on `count` operands with one scale each.
@@ -266,9 +266,9 @@ impl<'a> Group<'a> {
         self.check_depth(depth * window.iter().product::<usize>())?;
         if self.is_wide(&x) && depth == 1 && groups > 1 {
             // The primitives take a 16-bit depthwise filter one tap at a time, which is slower than f32.
-            return Err(
-                self.stays("has a filter for each channel of 16 bits, which numbers do faster")
-            );
+            return Err(self.stays(
+                "is a depthwise convolution of 16-bit values, which is faster in floating point",
+            ));
         }
         let bias = self.bias(2, (&x, &w), channels)?;
         let mut inputs = both(self.triple(&x)?, self.triple(&w)?);
@@ -315,12 +315,12 @@ impl<'a> Group<'a> {
         // With beta = 0 the bias has no effect.
         let has_bias = self.of.input_id(2).is_some() && self.of.float("beta") != Some(0.0);
         if !is_one("alpha") || has_bias && !is_one("beta") {
-            return Err(self.stays("multiplies its product or its bias by another number than 1"));
+            return Err(self.stays("scales its product or its bias by a number other than 1"));
         }
         let columns = usize::from(self.of.int("transB") == Some(0));
         let (a, b) = (self.activation(0)?, self.weights(1, columns)?);
         let &[rows, cols] = self.of.input(1).shape() else {
-            return Err(self.stays("has weights that are no matrix"));
+            return Err(self.stays("has weights that are not a matrix"));
         };
         let (count, depth) = if columns == 1 { (cols, rows) } else { (rows, cols) };
         self.check_depth(depth)?;
@@ -329,7 +329,7 @@ impl<'a> Group<'a> {
         inputs.push(bias.unwrap_or(Operand::Absent));
         inputs.extend(self.result()?);
         if self.is_wide(&a) && self.of.int("transA") != Some(0) {
-            return Err(self.stays("has a left side of 16 bits that lies transposed"));
+            return Err(self.stays("has a transposed left operand of 16 bits"));
         }
         let mut product = self.by(MICROSOFT, "QGemm", inputs)?;
         product.attrs.retain(|(name, _)| *name != "beta");
@@ -341,10 +341,10 @@ impl<'a> Group<'a> {
         // An interpolated result would keep the encoding, but the float kernels are vectorized and faster.
         let samples = self.of.op() == Some("Resize") && self.of.text("mode") != Some("nearest");
         if !self.of.facts().has(Facts::SAME_ENCODING) || samples || !self.of.makes_one() {
-            return Err(self.stays("computes what no operator on quantized values does"));
+            return Err(self.stays("has no quantized form"));
         }
         if self.of.text("coordinate_transformation_mode") == Some("tf_crop_and_resize") {
-            return Err(self.stays("has a number for what lies outside"));
+            return Err(self.stays("has a value for elements outside its input"));
         }
         self.of_moved(&self.kept()?)
     }
@@ -355,14 +355,14 @@ impl<'a> Group<'a> {
         if x.is_as(&self.result) {
             return Ok(x);
         }
-        Err(self.stays("moves values that are stored in another way behind it"))
+        Err(self.stays("moves values whose encoding differs from that of its result"))
     }
 
     /// Returns the same operator on quantized values.
     fn of_moved(&self, x: &Encoded<'_>) -> Put {
         let of_values = Replacement::of(&self.of).zip(x.values);
-        let (mut of_values, values) =
-            of_values.ok_or_else(|| self.stays("has attributes of its own"))?;
+        let (mut of_values, values) = of_values
+            .ok_or_else(|| self.stays("has attributes that the quantized operator lacks"))?;
         if let Some(first) = of_values.inputs.first_mut() {
             *first = Operand::Value(values);
         }
@@ -381,8 +381,7 @@ impl<'a> Group<'a> {
                 Some(_) => self.of.scalar(2),
             };
             let stored = number.and_then(|number| x.constant(number));
-            let stored =
-                stored.ok_or_else(|| self.stays("pads with a number that only a run says"))?;
+            let stored = stored.ok_or_else(|| self.stays("pads with a computed number"))?;
             pad.inputs.resize_with(pad.inputs.len().max(3), || Operand::Absent);
             if let Some(number) = pad.inputs.get_mut(2) {
                 *number = stored;
@@ -413,7 +412,7 @@ impl<'a> Group<'a> {
             let axis = i64::try_from(axis?).ok()?;
             Some(vec![Operand::Value(x.values?), one(start)?, one(end)?, one(axis)?])
         })();
-        let inputs = cut.ok_or_else(|| self.stays("has pieces whose lengths only a run says"))?;
+        let inputs = cut.ok_or_else(|| self.stays("has parts of computed lengths"))?;
         let node = &self.of.node().node;
         let shared = node.inputs.first().into_iter().chain(&node.outputs).flatten().copied();
         Ok(Replacement { shared: shared.collect(), ..Replacement::new("", "Slice", inputs) })
@@ -431,9 +430,7 @@ impl<'a> Group<'a> {
             return Ok(None);
         }
         self.sums(port, (x, w), count).map(Some).ok_or_else(|| {
-            self.stays(
-                "has a bias that is no multiple of what its products are of, known before the run",
-            )
+            self.stays("has a bias that is not a constant in the scale of its products")
         })
     }
 

@@ -66,9 +66,9 @@ pub(super) fn open_body(
 /// The reason why a subgraph does not fit into the graph around it.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::resolve) enum InlineError {
-    #[error("its {attribute:?} has {found} inputs, wanted {wanted} as the node gives them")]
+    #[error("its {attribute:?} has {found} inputs, expected {wanted} as the node has")]
     Inputs { attribute: String, found: usize, wanted: usize },
-    #[error("its {attribute:?} names no value")]
+    #[error("its {attribute:?} has an undefined value")]
     NoValue { attribute: String },
 }
 

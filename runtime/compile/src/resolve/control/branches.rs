@@ -108,7 +108,7 @@ fn keep_only(
 ) -> Result<(), ResolveError> {
     let reason = format!("takes its {branch:?}, which does not fit: {unfit}");
     let node = &parent.node.name;
-    binding.notices.push(format!("a run fails where node {node:?} {reason}"));
+    binding.notices.push(format!("a run fails if node {node:?} {reason}"));
     let check = Control::Check { taken, reason: reason.into() };
     if let Some(node) = binding.graph.nodes.get_mut(opened) {
         *node = parent.part(check, vec![parent.node.input(0)], Vec::new());
@@ -163,7 +163,7 @@ fn join(
         let desc = either(&descs).ok_or_else(|| {
             let ([first, second], [of_first, of_second]) = (&descs, attributes);
             let reason = format!(
-                "output {name:?} is {first} by {of_first:?} and {second} by {of_second:?}, wanted one type and rank"
+                "output {name:?} is {first} from {of_first:?} and {second} from {of_second:?}, expected one type and rank"
             );
             match parent.node.input(0).filter(|_| first.dtype() == second.dtype()) {
                 Some(condition) => parent.want(reason, vec![condition]),
@@ -189,7 +189,7 @@ fn read_outputs(
     if given.len() != outputs.len() {
         let (found, wanted) = (given.len(), outputs.len());
         return Err(parent.refuse(format!(
-            "its {attribute:?} has {found} outputs, wanted {wanted} as the node has"
+            "its {attribute:?} has {found} outputs, expected {wanted} as the node has"
         )));
     }
     Ok(outputs

@@ -67,9 +67,9 @@ pub(super) fn bind_loop(
     let condition = condition.filter(|_| begins != Some(true));
     let states = parent.node.inputs.iter().skip(2).copied().collect::<Option<_>>();
     let states: Vec<ValueId> =
-        states.ok_or_else(|| parent.refuse("a state is left out".to_owned()))?;
+        states.ok_or_else(|| parent.refuse("a state is missing".to_owned()))?;
     if states.iter().any(|&state| binding.sequences.items(state).is_some()) {
-        return unroll(binding, parent, "a state of it is a sequence");
+        return unroll(binding, parent, "one of its states is a sequence");
     }
     let (slices, stacks) = (Vec::new(), Stacks::First);
     let trips = Trips { count, limit, condition, is_counted: true, states, slices, stacks };
@@ -89,13 +89,13 @@ pub(super) fn bind_scan(
     parent: Parent,
 ) -> Result<(), ResolveError> {
     let inputs = parent.node.inputs.iter().copied().collect::<Option<Vec<_>>>();
-    let inputs = inputs.ok_or_else(|| parent.refuse("an input is left out".to_owned()))?;
+    let inputs = inputs.ok_or_else(|| parent.refuse("an input is missing".to_owned()))?;
     let count = usize::try_from(int(&parent, "num_scan_inputs")).ok();
     let states = count.filter(|&n| n > 0).and_then(|n| inputs.len().checked_sub(n));
     let Some(states) = states else {
         let (found, count) = (int(&parent, "num_scan_inputs"), inputs.len());
         return Err(parent.refuse(format!(
-            "attribute \"num_scan_inputs\" is {found}, wanted one of 1 to {count} inputs"
+            "attribute \"num_scan_inputs\" is {found}, expected one of 1 to {count} inputs"
         )));
     };
     let (states, wholes) = inputs.split_at(states);
@@ -113,7 +113,7 @@ pub(super) fn bind_scan(
             let wanted = extent.flatten().map_or_else(String::new, |n| format!(" of {n}"));
             let at = along.axis;
             return Err(parent.refuse(format!(
-                "input {name:?} is {desc} and sliced along axis {at}, wanted a fixed extent{wanted} there"
+                "input {name:?} is {desc} and sliced along axis {at}, expected a fixed extent{wanted} there"
             )));
         }
         slices.push((value, along));
@@ -157,7 +157,7 @@ fn bind_trips(
     })?;
     if let Some(&made) = made.iter().find(|&&made| binding.sequences.items(made).is_some()) {
         let name = binding.graph.name_of(made);
-        let reason = format!("it makes the sequence {name:?} in each iteration");
+        let reason = format!("it computes the sequence {name:?} in each iteration");
         return Err(parent.want_per_iteration(reason));
     }
     binding.trips = outside;
@@ -177,7 +177,7 @@ fn bind_trips(
         let found = made.len();
         let wanted = fixed + wanted.max(states);
         return Err(parent.refuse(format!(
-            "its {attribute:?} has {found} outputs, wanted {wanted} as the node has states and outputs"
+            "its {attribute:?} has {found} outputs, expected {wanted} as the node has states and outputs"
         )));
     }
     let (after, rows) = rest.split_at(states);
@@ -339,7 +339,7 @@ fn stack_along(
         Stacks::First => Ok(Along { axis: 0, is_reversed: false }),
         Stacks::Said { axes, directions, count } => {
             let (Some(&axis), Some(&direction)) = (axes.get(port), directions.get(port)) else {
-                return Err(parent.refuse(format!("it stacks {count} outputs, wanted more")));
+                return Err(parent.refuse(format!("it stacks {count} outputs, expected more")));
             };
             along(parent, axis, direction, graph.desc(Some(row)).rank() + 1)
         }
@@ -355,7 +355,7 @@ fn stacked_desc(
     trips: &Trips,
 ) -> Result<TensorDesc, ResolveError> {
     let (name, desc) = (graph.name_of(output), graph.desc(Some(row)));
-    let said = |why: &str| format!("output {name:?} is {desc} of each trip, and {why}");
+    let said = |why: &str| format!("output {name:?} is {desc} in each iteration, and {why}");
     if !desc.full_shape().is_fixed() {
         return Err(parent.want_per_iteration(said("each iteration computes its extents")));
     }
@@ -387,7 +387,7 @@ fn along(parent: &Parent, axis: i64, direction: i64, rank: usize) -> Result<Alon
     let found = resolve_axis(axis, rank);
     let Some(axis) = found.filter(|_| matches!(direction, 0 | 1)) else {
         return Err(parent.refuse(format!(
-            "it goes along axis {axis} of {rank} in direction {direction}, wanted an axis that is there, and 0 or 1"
+            "it has axis {axis} and direction {direction} for rank {rank}, expected an existing axis, and 0 or 1"
         )));
     };
     Ok(Along { axis, is_reversed: direction == 1 })
@@ -406,7 +406,7 @@ fn list(parent: &Parent, name: &str, count: usize) -> Result<Vec<i64>, ResolveEr
     match setting(parent, name) {
         Some(ParamSetting::Ints(values)) if values.len() == count => Ok(values.clone()),
         Some(ParamSetting::Ints(values)) if !values.is_empty() => Err(parent
-            .refuse(format!("attribute {name:?} has {} numbers, wanted {count}", values.len()))),
+            .refuse(format!("attribute {name:?} has {} numbers, expected {count}", values.len()))),
         _ => Ok(vec![0; count]),
     }
 }

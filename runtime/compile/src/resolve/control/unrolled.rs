@@ -62,7 +62,7 @@ impl Rest {
             }
             _ => Err(refuse(
                 &node,
-                "it is no rest of a loop, expected a graph and two counts".into(),
+                "it is not the rest of a loop, expected a graph and two counts".into(),
             )),
         }
     }
@@ -174,7 +174,7 @@ fn results(
     for (port, output) in outputs {
         let Some(output) = output else { continue };
         let Some(Some(value)) = made.get(port).copied() else {
-            return Err(rest.refuse(format!("its body makes nothing for output {port}")));
+            return Err(rest.refuse(format!("its body has no value for output {port}")));
         };
         let mut node = Node::new("Identity", NEWEST, &[value], &[output]);
         node.name = format!("{}/output_{port}", rest.node.name);
@@ -243,7 +243,7 @@ fn known_extents(of: &TensorType) -> (DType, Vec<usize>) {
 fn given(binding: &mut Binding<'_>, rest: &Rest) -> Result<Vec<ValueId>, ResolveError> {
     let mut given = vec![add_number(binding, rest)?, add_truth(binding, rest)?];
     for state in rest.states() {
-        let state = state.ok_or_else(|| rest.refuse("a state is left out".to_owned()))?;
+        let state = state.ok_or_else(|| rest.refuse("a state is missing".to_owned()))?;
         check_declared(binding, rest, (given.len(), state))?;
         given.push(state);
     }
@@ -261,7 +261,7 @@ fn next_iteration(binding: &mut Binding<'_>, rest: Rest) -> Result<Vec<Node>, Re
     if made.len() < 1 + rest.states || stacks > made.len() - 1 - rest.states {
         let (found, wanted) = (made.len(), 1 + rest.states + stacks);
         return Err(rest.refuse(format!(
-            "its {BODY:?} has {found} outputs, wanted {wanted} as the node has states and outputs"
+            "its {BODY:?} has {found} outputs, expected {wanted} as the node has states and outputs"
         )));
     }
     let (next, rows) = made.split_at(1 + rest.states);

@@ -56,27 +56,27 @@ pub(super) fn of_quantized(edit: &mut Edit<'_>) -> Result<(), String> {
 
 /// Returns the numbers of columns that compute queries, keys and values.
 fn hidden_sizes(edit: &mut Edit<'_>, port: usize) -> Result<[i64; 3], String> {
-    refuse(edit, "do_rotary", "turns queries and keys")?;
+    refuse(edit, "do_rotary", "rotates queries and keys")?;
     refuse(edit, "past_present_share_buffer", SHARED)?;
     edit.take("rotary_embedding_dim");
     let weights = edit.input(port);
     if let Some(sizes) = edit.take_ints("qkv_hidden_sizes")?.filter(|sizes| !sizes.is_empty()) {
-        let wanted = || format!("attribute \"qkv_hidden_sizes\" is {sizes:?}, wanted three");
+        let wanted = || format!("attribute \"qkv_hidden_sizes\" is {sizes:?}, expected three");
         return <[i64; 3]>::try_from(sizes.as_slice()).map_err(|_| wanted());
     }
     match *weights.shape() {
         [_, columns] if columns % 3 == 0 => Ok([i64::try_from(columns / 3).unwrap_or(0); 3]),
-        _ => Err(format!("input {port} is {weights}, wanted columns of three sizes that are one")),
+        _ => Err(format!("input {port} is {weights}, expected columns of three equal sizes")),
     }
 }
 
-const SHARED: &str = "has keys and values in a buffer that calls share";
+const SHARED: &str = "shares a buffer of keys and values between calls";
 
 /// Refuses a node with a flag that the conversion does not support.
 fn refuse(edit: &mut Edit<'_>, flag: &str, meaning: &str) -> Result<(), String> {
     match edit.take_int(flag)? {
         None | Some(0) => Ok(()),
-        Some(value) => Err(format!("attribute {flag:?} is {value}, which {meaning}, wanted 0")),
+        Some(value) => Err(format!("attribute {flag:?} is {value}, which {meaning}, expected 0")),
     }
 }
 
@@ -90,7 +90,7 @@ fn with_state(
     let (x, state) = (edit.input(0), edit.input(past));
     let (&[batch, len, ..], before) = (x.shape(), state.shape().get(3).copied().unwrap_or(0))
     else {
-        return Err(format!("input 0 is {x}, wanted rank 3"));
+        return Err(format!("input 0 is {x}, expected rank 3"));
     };
     let zero = edit.list("first", &[0])?;
     let mut both = [None; 2];
@@ -134,7 +134,7 @@ fn halves(edit: &mut Edit<'_>, state: ValueId, port: usize) -> Result<[ValueId; 
 pub(super) fn of_heads(edit: &mut Edit<'_>) -> Result<(), String> {
     for port in [8, 9] {
         if edit.node.input(port).is_some() {
-            return Err(format!("input {port} is there, which {SHARED}, wanted none"));
+            return Err(format!("input {port} is present, which {SHARED}, expected none"));
         }
     }
     let (query, key, past) = (edit.input(0), edit.input(1), edit.input(6));
@@ -200,9 +200,7 @@ fn of_heads_apart(
     besides: &Besides,
 ) -> Result<(), String> {
     if edit.node.input(3).is_some() {
-        return Err(
-            "input 3, a bias, is for keys in rows, and input 1 has them by heads".to_owned()
-        );
+        return Err("input 3, a bias, needs keys in rows, and input 1 has them by head".to_owned());
     }
     let heads = match edit.node.attr("num_heads") {
         Some(Attr::Int(heads)) => *heads,
@@ -299,7 +297,7 @@ fn taken(
 
 fn misfit(port: usize, found: &TensorDesc, [batch, total]: [usize; 2]) -> String {
     format!(
-        "input {port} is {found}, wanted [{batch}], [{}], [{batch},{total}] or [{batch},queries,{total}]",
+        "input {port} is {found}, expected [{batch}], [{}], [{batch},{total}] or [{batch},queries,{total}]",
         batch.saturating_mul(2)
     )
 }

@@ -17,7 +17,7 @@ pub(super) fn of_positions(edit: &mut Edit<'_>) -> Result<(), String> {
         let found = edit.input(port);
         if found.shape() != position {
             return Err(format!(
-                "input {port} is {found}, wanted {position:?} as attribute \"spatial\" is 0: a number for each position of {x}"
+                "input {port} is {found}, expected {position:?} because attribute \"spatial\" is 0: a number for each position of {x}"
             ));
         }
     }
@@ -41,7 +41,7 @@ pub(super) fn refuse_statistics(edit: &mut Edit<'_>) -> Result<(), String> {
     let outputs = &mut edit.node.outputs;
     if let Some(at) = outputs.iter().skip(1).position(Option::is_some) {
         return Err(format!(
-            "output {} is a statistic of the batch, which asks for training",
+            "output {} is a statistic of the batch, which is for training",
             at + 1
         ));
     }

@@ -50,7 +50,7 @@ impl Ends {
         let why = |end: &str, found: &Result<_, ResolveError>| {
             let error = found.as_ref().err()?;
             Some(format!(
-                "ranges do not fit each other where all are at their {end}, so that shapes computed of them are not known: {error}"
+                "ranges conflict where all are at their {end}, so shapes computed from them are unknown: {error}"
             ))
         };
         let misfit = why("last", &most).or_else(|| why("first", &least));

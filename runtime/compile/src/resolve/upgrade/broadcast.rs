@@ -9,7 +9,8 @@ pub(super) fn align(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.take("broadcast");
     let Some(axis) = edit.take_int("axis")? else { return Ok(()) };
     let (a, b) = (edit.input(0), edit.input(1));
-    let misfit = || format!("input 1 is {b}, wanted what fits into {a} from axis {axis} on");
+    let misfit =
+        || format!("input 1 is {b}, expected a shape that fits into {a} from axis {axis} on");
     let first = resolve_axis(axis, a.rank()).ok_or_else(misfit)?;
     let end = a.rank().checked_sub(first).filter(|&left| left >= b.rank()).ok_or_else(misfit)?;
     let added = (b.rank()..end).map(i64::try_from).collect::<Result<Vec<_>, _>>();

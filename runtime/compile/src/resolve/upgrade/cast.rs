@@ -24,7 +24,7 @@ pub(super) fn name_to_number(edit: &mut Edit<'_>) -> Result<(), String> {
     let to = match edit.take("to") {
         Some(Attr::Text(name)) => {
             let known = TYPES.iter().find(|(known, ..)| *known == name);
-            let unknown = || format!("attribute \"to\" is {name:?}, which is no known type");
+            let unknown = || format!("attribute \"to\" is {name:?}, expected a known type");
             Attr::Int(known.ok_or_else(unknown)?.2)
         }
         Some(other) => other,

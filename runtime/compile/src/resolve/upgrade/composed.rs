@@ -116,7 +116,7 @@ fn biased(edit: &mut Edit<'_>, port: usize) -> Result<ValueId, String> {
 
 fn refuse_statistics(edit: &mut Edit<'_>) -> Result<(), String> {
     if let Some(at) = edit.node.outputs.iter().skip(1).position(Option::is_some) {
-        return Err(format!("output {} is a statistic of rows, which asks for training", at + 1));
+        return Err(format!("output {} is a statistic of rows, which is for training", at + 1));
     }
     edit.node.outputs.truncate(1);
     Ok(())
@@ -147,7 +147,7 @@ pub(super) fn global_lp_pool(edit: &mut Edit<'_>) -> Result<(), String> {
     let (x, input) = (edit.required(0)?, edit.input(0));
     let axes: Vec<i64> = (0i64..).take(input.rank()).skip(2).collect();
     if axes.is_empty() {
-        return Err(format!("input 0 is {input}, wanted rank 3 or more"));
+        return Err(format!("input 0 is {input}, expected rank 3 or more"));
     }
     let norm = match degree {
         1.0 => "ReduceL1",
@@ -155,7 +155,9 @@ pub(super) fn global_lp_pool(edit: &mut Edit<'_>) -> Result<(), String> {
         _ => {
             let degree = whole(degree)?;
             let window = window(&input).ok_or_else(|| {
-                format!("input 0 is {input}, wanted extents that are known as attribute \"p\" is {degree}")
+                format!(
+                    "input 0 is {input}, expected known extents because attribute \"p\" is {degree}"
+                )
             })?;
             edit.end("LpPool", &[x]);
             edit.set("kernel_shape", Attr::Ints(window));
@@ -184,5 +186,5 @@ fn whole(degree: f64) -> Result<Attr, String> {
     if degree.fract() == 0.0 && (1.0..=1e6).contains(&degree) {
         return Ok(Attr::Int(degree as i64));
     }
-    Err(format!("attribute \"p\" is {degree}, wanted a whole number of 1 or more"))
+    Err(format!("attribute \"p\" is {degree}, expected a whole number of 1 or more"))
 }

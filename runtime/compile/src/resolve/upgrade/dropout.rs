@@ -6,7 +6,7 @@ use super::edit::{Added, Edit};
 /// Refuses training. A missing attribute means training by the specification, but models for inference omit it.
 pub(super) fn refuse_training(edit: &mut Edit<'_>) -> Result<(), String> {
     match edit.take_int("is_test")? {
-        Some(0) => Err("attribute \"is_test\" is 0, which asks for training".to_owned()),
+        Some(0) => Err("attribute \"is_test\" is 0, which is for training".to_owned()),
         Some(_) | None => Ok(()),
     }
 }
@@ -14,7 +14,7 @@ pub(super) fn refuse_training(edit: &mut Edit<'_>) -> Result<(), String> {
 /// Converts the mask, which had the type of the data.
 pub(super) fn mask_of_numbers(edit: &mut Edit<'_>) -> Result<(), String> {
     let number = edit.input(0).dtype().and_then(cast::number_of);
-    let number = number.ok_or_else(|| format!("input 0 is {}, wanted numbers", edit.input(0)))?;
+    let number = number.ok_or_else(|| format!("input 0 is {}, expected numbers", edit.input(0)))?;
     edit.behind(1, &Added { op: "Cast", list: None, attr: Some(("to", number)) })
 }
 

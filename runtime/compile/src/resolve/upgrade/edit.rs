@@ -70,7 +70,7 @@ impl Edit<'_> {
     }
 
     pub(super) fn take_text(&mut self, name: &str) -> Result<Option<String>, String> {
-        self.take_as(name, "a text", |attr| match attr {
+        self.take_as(name, "a string", |attr| match attr {
             Attr::Text(text) => Some(text.clone()),
             _ => None,
         })
@@ -84,7 +84,7 @@ impl Edit<'_> {
         read: impl Fn(&Attr) -> Option<T>,
     ) -> Result<Option<T>, String> {
         let Some(attr) = self.take(name) else { return Ok(None) };
-        let misfit = || format!("attribute {name:?} is {attr}, wanted {wanted}");
+        let misfit = || format!("attribute {name:?} is {attr}, expected {wanted}");
         read(&attr).map(Some).ok_or_else(misfit)
     }
 

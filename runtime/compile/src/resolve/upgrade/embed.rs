@@ -66,7 +66,7 @@ fn rows(edit: &mut Edit<'_>, table: &Table, indices: ValueId) -> Result<ValueId,
 /// Returns the first rows of the table: positions default to 0, 1, 2 and so on.
 fn first_rows(edit: &mut Edit<'_>, table: &Table) -> Result<ValueId, String> {
     let (from, ids) = (edit.required(table.port)?, edit.input(0));
-    let &[_, len] = ids.shape() else { return Err(format!("input 0 is {ids}, wanted rank 2")) };
+    let &[_, len] = ids.shape() else { return Err(format!("input 0 is {ids}, expected rank 2")) };
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     let (start, end) = (edit.list("start", &[0])?, edit.list("end", &[len])?);
     let rows = new_node("Slice", &[from, start, end, start]);

@@ -67,7 +67,7 @@ fn activation(name: Option<&str>, [a, b]: [Option<f64>; 2]) -> Result<Activation
             "HardSigmoid"
         }
         Some(other) => {
-            let wanted = "wanted Relu, Tanh, Sigmoid, LeakyRelu, Clip or HardSigmoid";
+            let wanted = "expected Relu, Tanh, Sigmoid, LeakyRelu, Clip or HardSigmoid";
             return Err(format!("attribute \"activation\" is {other:?}, {wanted}"));
         }
     };
@@ -157,7 +157,7 @@ fn with_channels_second(edit: &mut Edit<'_>, port: usize, name: &str) -> Result<
     let (x, desc) = (edit.required(port)?, edit.input(port));
     let axes: Vec<i64> = (0i64..).take(desc.rank()).collect();
     let [batch, positions @ .., channels] = axes.as_slice() else {
-        return Err(format!("input {port} is {desc}, wanted rank 3 or more"));
+        return Err(format!("input {port} is {desc}, expected rank 3 or more"));
     };
     let first = [&[*batch, *channels], positions].concat();
     edit.first(name, with_ints(new_node("Transpose", &[x]), "perm", &first), None)

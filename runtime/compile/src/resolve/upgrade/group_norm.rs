@@ -14,17 +14,17 @@ pub(super) fn per_channel(edit: &mut Edit<'_>) -> Result<(), String> {
         let times = channels.checked_div(groups).filter(|times| times * groups == channels);
         let times = times.ok_or_else(|| {
             format!(
-                "input {port} is {found}, wanted one number for each group of {channels} channels"
+                "input {port} is {found}, expected one number for each group of {channels} channels"
             )
         })?;
         let known = edit.graph.known(edit.node.input(port));
         let known = known.ok_or_else(|| {
-            format!("input {port} is computed, wanted it in the model: before operator set 21 it is of groups")
+            format!("input {port} is computed, expected a constant in the model: before operator set 21 it has an element for each group")
         })?;
         let numbers: Vec<f64> = match (known.get::<f32>(), known.get::<f64>()) {
             (Some(numbers), _) => numbers.iter().copied().map(f64::from).collect(),
             (None, Some(numbers)) => numbers.to_vec(),
-            (None, None) => return Err(format!("input {port} is {found}, wanted f32 or f64")),
+            (None, None) => return Err(format!("input {port} is {found}, expected f32 or f64")),
         };
         let each: Vec<f64> =
             numbers.into_iter().flat_map(|n| std::iter::repeat_n(n, times)).collect();

@@ -7,11 +7,11 @@ use udo_graph::graph::{Attr, Graph, Node};
 pub(super) fn over_batch(edit: &mut Edit<'_>) -> Result<(), String> {
     if edit.node.input(0).is_some() {
         let lengths = edit.input(0);
-        return Err(format!("input 0 is {lengths}, lengths of sequences, wanted whole ones"));
+        return Err(format!("input 0 is {lengths}, lengths of sequences, expected none"));
     }
     let mut inputs = edit.node.inputs.iter().skip(1).copied().collect::<Vec<_>>();
     let Some(Attr::Graph(mut body)) = edit.take("body") else {
-        return Err("attribute \"body\" is no graph".to_owned());
+        return Err("attribute \"body\" is not a graph".to_owned());
     };
     let sequence = Node::new("Scan", 9, &[], &[]);
     let mut sequence = Node { name: "sequence".to_owned(), ..sequence };

@@ -32,7 +32,7 @@ pub(super) fn flatten(edit: &mut Edit<'_>) -> Result<(), String> {
     }
     if !shape.is_fixed() {
         return Err(format!(
-            "input 0 is {x}, wanted fixed dimensions to merge from axis {first} on"
+            "input 0 is {x}, expected fixed dimensions to merge from axis {first} on"
         ));
     }
     let dims = x.shape().iter().map(|&dim| number(dim)).collect::<Result<Vec<_>, _>>()?;

@@ -10,7 +10,7 @@ pub(super) fn rotary(edit: &mut Edit<'_>) -> Result<(), String> {
     edit.take("scale");
     if edit.take_int("is_packed_batching")?.unwrap_or(0) != 0 {
         return Err(
-            "attribute \"is_packed_batching\" is 1, wanted sequences of one length".to_owned()
+            "attribute \"is_packed_batching\" is 1, expected sequences of one length".to_owned()
         );
     }
     let (x, cos) = (edit.input(0), edit.input(2));
@@ -23,7 +23,7 @@ pub(super) fn rotary(edit: &mut Edit<'_>) -> Result<(), String> {
             (length, i64::try_from(heads).unwrap_or(0))
         }
         [_, length, _] | [_, _, length, _] => (length, heads),
-        _ => return Err(format!("input 0 is {x}, wanted rank 3 or 4")),
+        _ => return Err(format!("input 0 is {x}, expected rank 3 or 4")),
     };
     let positions = positions(edit, x.shape().first().copied().unwrap_or(0), length)?;
     let inputs = [edit.required(0)?, edit.required(2)?, edit.required(3)?, positions];
@@ -121,7 +121,7 @@ pub(super) fn grid_sample(edit: &mut Edit<'_>) -> Result<(), String> {
         Some("nearest") => "nearest",
         Some(other) => {
             return Err(format!(
-                "attribute \"mode\" is {other:?}, wanted \"bilinear\", \"nearest\" or \"bicubic\""
+                "attribute \"mode\" is {other:?}, expected \"bilinear\", \"nearest\" or \"bicubic\""
             ));
         }
     };
@@ -137,7 +137,7 @@ pub(super) fn c_dist(edit: &mut Edit<'_>) -> Result<(), String> {
         Some("euclidean") => "ReduceL2",
         Some(other) => {
             return Err(format!(
-                "attribute \"metric\" is {other:?}, wanted \"sqeuclidean\" or \"euclidean\""
+                "attribute \"metric\" is {other:?}, expected \"sqeuclidean\" or \"euclidean\""
             ));
         }
     };
